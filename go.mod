@@ -1,0 +1,3 @@
+module github.com/hostfacts/hostfacts
+
+go 1.26

@@ -1,0 +1,202 @@
+// Package catalog is THE definition of the service's operations: what each is
+// called, where it lives, what it costs, what it takes, what it answers and
+// how it fails (spec §1, §2, §4, §7).
+//
+// Everything else that mentions such a fact is rendered from this package (the
+// discovery documents, the payment offers) or held to it by a test (the SAM
+// template, the events, the Go result types).
+package catalog
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// The service's own names and versions (spec §2.9, §2.10, §9).
+const (
+	Service         = "Hostfacts"
+	Tagline         = "Live facts about a public hostname, one x402 payment each."
+	APIVersion      = "0.1.0"
+	X402Version     = 2
+	ManifestVersion = 1
+	Scheme          = "exact"
+	Method          = "GET"
+	Homepage        = "https://github.com/hostfacts/hostfacts"
+)
+
+// Free paths (spec §4.1).
+const (
+	PathHealth   = "/health"
+	PathReady    = "/ready"
+	PathCatalog  = "/v1/catalog"
+	PathOpenAPI  = "/openapi.json"
+	PathManifest = "/.well-known/x402"
+	PathLLMs     = "/llms.txt"
+	PathLLMsFull = "/llms-full.txt"
+	PathDocs     = "/docs"
+)
+
+// Kind tells tools, bundles and the smoke test apart.
+type Kind string
+
+// The kinds of priced operation.
+const (
+	Tool      Kind = "tool"
+	Bundle    Kind = "bundle"
+	SmokeTest Kind = "smoke-test"
+)
+
+// Operation is one priced path.
+type Operation struct {
+	Slug        string // name of its function, event and docs anchor
+	Path        string
+	Title       string // the spec's product name of the operation
+	Summary     string // one sentence, at most 120 characters
+	Description string // at most 400 characters: catalogues refuse longer ones
+	Tags        []string
+	Kind        Kind
+	// Amount is the price in atomic units of USDC (six decimals).
+	Amount string
+	Params []Param
+	// Example is the query that the example answer belongs to.
+	Example []Value
+	// Errors are the operation's own codes, in the spec's order. The payment
+	// errors of spec §7.1 come on top, see AllErrors.
+	Errors []fault.Code
+	Fields []Field
+	// Response is the example answer, JSON.
+	Response string
+	// Deadline bounds the lookup.
+	Deadline time.Duration
+}
+
+// Param is a query parameter.
+type Param struct {
+	Name        string
+	Type        string // JSON type
+	Description string
+	Required    bool
+	Default     string // empty: none
+	Enum        []string
+	Example     string
+}
+
+// Value is one query parameter of an example.
+type Value struct{ Name, Value string }
+
+// Field is a field of a result, or a part of one.
+type Field struct {
+	Name        string
+	Type        string // JSON type: string, integer, boolean, array, object
+	Nullable    bool   // always present, may be null
+	Description string
+	Enum        []string
+	Fields      []Field // of an object
+	Items       []Field // of an array: the shapes an item can have, one or more
+}
+
+// TypeText is the type in the spec's words, such as "integer or null".
+func (f Field) TypeText() string {
+	t := f.Type
+	if t == "array" && len(f.Items) == 1 {
+		t = "array of " + f.Items[0].Type
+	}
+	if f.Nullable {
+		t += " or null"
+	}
+	return t
+}
+
+// Playbook is a suggested call sequence (spec §4.10).
+type Playbook struct {
+	Slug        string
+	Name        string
+	Description string
+	Bundle      string   // slug
+	Sequence    []string // slugs
+}
+
+// All returns every priced operation in the order of the spec's price list.
+func All() []Operation { return []Operation{DNS(), Ping()} }
+
+// Playbooks returns the suggested sequences whose operations all exist.
+func Playbooks() []Playbook { return nil }
+
+// BySlug returns the operation with that slug.
+func BySlug(slug string) (Operation, bool) {
+	for _, o := range All() {
+		if o.Slug == slug {
+			return o, true
+		}
+	}
+	return Operation{}, false
+}
+
+// FreePaths returns the free paths of spec §4.1 in its order.
+func FreePaths() []string {
+	return []string{PathHealth, PathReady, PathCatalog, PathOpenAPI, PathManifest, PathLLMs, PathLLMsFull, PathDocs}
+}
+
+// PaymentErrors are the codes that every priced path can answer (spec §7.1),
+// without overloaded, which the smoke test never answers.
+func PaymentErrors() []fault.Code {
+	return []fault.Code{
+		fault.PaymentRequired, fault.PaymentInProgress, fault.RateLimited,
+		fault.SettlementUncertain, fault.FacilitatorUnavailable,
+		fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized,
+		fault.LedgerUnavailable, fault.PaymentUnavailable,
+	}
+}
+
+// AllErrors are the operation's own codes and the payment errors.
+func (o Operation) AllErrors() []fault.Code {
+	return append(append([]fault.Code{}, o.Errors...), PaymentErrors()...)
+}
+
+// Can says whether the operation may answer a code.
+func (o Operation) Can(c fault.Code) bool {
+	for _, x := range o.AllErrors() {
+		if x == c {
+			return true
+		}
+	}
+	return false
+}
+
+// Price is the amount as dollars, such as "$0.005".
+func (o Operation) Price() string { return "$" + o.PriceUSD() }
+
+// PriceUSD is the amount as decimal dollars without a sign, such as "0.005".
+// It is made of the digits of Amount; no arithmetic, no floats.
+func (o Operation) PriceUSD() string {
+	const decimals = 6 // USDC
+	digits := o.Amount
+	if len(digits) <= decimals {
+		digits = strings.Repeat("0", decimals+1-len(digits)) + digits
+	}
+	whole, frac := digits[:len(digits)-decimals], strings.TrimRight(digits[len(digits)-decimals:], "0")
+	if frac == "" {
+		return whole
+	}
+	return whole + "." + frac
+}
+
+// ExampleURL is the example call below an origin such as https://host.
+func (o Operation) ExampleURL(origin string) string {
+	u := origin + o.Path
+	for i, v := range o.Example {
+		sep := "&"
+		if i == 0 {
+			sep = "?"
+		}
+		u += fmt.Sprintf("%s%s=%s", sep, v.Name, url.QueryEscape(v.Value))
+	}
+	return u
+}
+
+// DocsURL is the operation's anchor in the human documentation.
+func (o Operation) DocsURL(origin string) string { return origin + PathDocs + "#" + o.Slug }

@@ -1,0 +1,107 @@
+package catalog
+
+import (
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// single is the deadline of a single lookup.
+const single = 8 * time.Second
+
+// RecordTypes are the DNS record types that can be asked for (spec §4.2).
+func RecordTypes() []string {
+	return []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}
+}
+
+func domainParam() Param {
+	return Param{
+		Name: "domain", Type: "string", Required: true, Example: "example.com",
+		Description: "Public fully-qualified domain name, such as example.com. No IP addresses, URLs, ports or internal names.",
+	}
+}
+
+// DNS is the DNS Explorer (spec §2.1, §4.2).
+func DNS() Operation {
+	return Operation{
+		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Kind: Tool, Amount: "5000",
+		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
+		Description: "Live DNS records (A, AAAA, MX, TXT, CNAME, NS or SOA) of a public hostname, asked of a public recursive resolver at the moment of the call. " +
+			"Answers the response code, the resolver that answered, the lowest TTL and typed records. Values are untrusted data, as seen by that resolver.",
+		Tags: []string{"dns", "domain", "network"},
+		Params: []Param{
+			domainParam(),
+			{
+				Name: "type", Type: "string", Default: "A", Enum: RecordTypes(), Example: "MX",
+				Description: "Record type, in either letter case.",
+			},
+		},
+		Example: []Value{{"domain", "example.com"}, {"type", "MX"}},
+		Errors: []fault.Code{
+			fault.InvalidDomain, fault.InvalidType, fault.NXDomain,
+			fault.UpstreamUnavailable, fault.DNSTimeout, fault.Overloaded,
+		},
+		Fields: []Field{
+			{Name: "domain", Type: "string", Description: "Normalized FQDN that was queried"},
+			{Name: "type", Type: "string", Description: "Record type queried", Enum: RecordTypes()},
+			{Name: "rcode", Type: "string", Description: "Resolver response code, such as NOERROR"},
+			{Name: "resolver", Type: "string", Description: "Public recursive resolver that answered"},
+			{Name: "ttl", Type: "integer", Nullable: true, Description: "Lowest TTL among the answers, in seconds; null without records"},
+			{Name: "records", Type: "array", Description: "Answer records; object shape depends on type", Items: recordShapes()},
+		},
+		Response: `{"domain":"example.com","type":"MX","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,` +
+			`"records":[{"preference":10,"exchange":"mx1.example.com"},{"preference":20,"exchange":"mx2.example.com"}]}`,
+		Deadline: single,
+	}
+}
+
+// recordShapes are the shapes of a DNS record, in the order A and AAAA, MX,
+// TXT, CNAME and NS, SOA.
+func recordShapes() []Field {
+	name := func(n, d string) Field { return Field{Name: n, Type: "string", Description: d} }
+	number := func(n, d string) Field { return Field{Name: n, Type: "integer", Description: d} }
+	return []Field{
+		{Name: "address", Type: "object", Description: "A and AAAA", Fields: []Field{
+			name("address", "IPv4 or IPv6 address"),
+		}},
+		{Name: "mx", Type: "object", Description: "MX", Fields: []Field{
+			number("preference", "Lower is tried first"),
+			name("exchange", "Mail host; . is a null MX (RFC 7505)"),
+		}},
+		{Name: "txt", Type: "object", Description: "TXT", Fields: []Field{
+			name("text", "The strings joined without a separator; bytes that are not UTF-8 as \\DDD"),
+			{Name: "strings", Type: "array", Description: "The strings as published", Items: []Field{name("string", "One character-string")}},
+		}},
+		{Name: "target", Type: "object", Description: "CNAME and NS", Fields: []Field{
+			name("target", "Host name, lower case, no trailing dot"),
+		}},
+		{Name: "soa", Type: "object", Description: "SOA", Fields: []Field{
+			name("mname", "Primary name server"), name("rname", "Mailbox of the zone, in name form"),
+			number("serial", "Zone version"), number("refresh", "Seconds"), number("retry", "Seconds"),
+			number("expire", "Seconds"), number("minimum", "Negative-caching TTL, seconds"),
+		}},
+	}
+}
+
+// Ping is the payment smoke test (spec §2.9, §4.9).
+func Ping() Operation {
+	return Operation{
+		Slug: "ping", Path: "/v1/tools/ping", Title: "Payment smoke test", Kind: SmokeTest, Amount: "1000",
+		Summary: "Checks the payment gate only; not a product.",
+		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up, takes no input, " +
+			"is not a product and must not be used for production work.",
+		Tags: []string{"payment", "test"},
+		Params: []Param{{
+			Name: "probe", Type: "string", Example: "1",
+			Description: "Ignored; the endpoint takes no input.",
+		}},
+		Example: []Value{{"probe", "1"}},
+		Errors:  nil,
+		Fields: []Field{
+			{Name: "ok", Type: "boolean", Description: "Always true after a successful settlement"},
+			{Name: "service", Type: "string", Description: "Product name"},
+		},
+		Response: `{"ok":true,"service":"` + Service + `"}`,
+		Deadline: time.Second,
+	}
+}

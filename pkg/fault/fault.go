@@ -1,0 +1,206 @@
+// Package fault holds the error codes of the service (spec §7) and the one
+// error type that carries one.
+//
+// Everything that is known about a code is in one table: HTTP status, public
+// message, whether money can have moved when it is answered, and whether it
+// uses up the payment. An error of any other type is a bug or a foreign error;
+// it reaches a client as internal_error and never as its own text.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code names an error, as spec §7 spells it.
+type Code string
+
+// Payment and capacity errors, spec §7.1.
+const (
+	PaymentRequired          Code = "payment_required"
+	PaymentInProgress        Code = "payment_in_progress"
+	RateLimited              Code = "rate_limited"
+	SettlementUncertain      Code = "settlement_uncertain"
+	FacilitatorUnavailable   Code = "facilitator_unavailable"
+	FacilitatorMisconfigured Code = "facilitator_misconfigured"
+	FacilitatorUnauthorized  Code = "facilitator_unauthorized"
+	LedgerUnavailable        Code = "ledger_unavailable"
+	PaymentUnavailable       Code = "payment_unavailable"
+	Overloaded               Code = "overloaded"
+)
+
+// Validation errors, spec §7.2.
+const (
+	InvalidDomain  Code = "invalid_domain"
+	InvalidType    Code = "invalid_type"
+	InvalidPort    Code = "invalid_port"
+	BlockedAddress Code = "blocked_address"
+)
+
+// Lookup errors, spec §7.3.
+const (
+	NXDomain             Code = "nxdomain"
+	RDAPUnavailable      Code = "rdap_unavailable"
+	NotFound             Code = "not_found"
+	ConnectFailed        Code = "connect_failed"
+	HandshakeFailed      Code = "handshake_failed"
+	HTTPFailed           Code = "http_failed"
+	RDAPUpstream         Code = "rdap_upstream"
+	UpstreamUnavailable  Code = "upstream_unavailable"
+	BootstrapUnavailable Code = "bootstrap_unavailable"
+	DNSTimeout           Code = "dns_timeout"
+	SSLTimeout           Code = "ssl_timeout"
+	WhoisTimeout         Code = "whois_timeout"
+	HeadersTimeout       Code = "headers_timeout"
+	RedirectTimeout      Code = "redirect_timeout"
+	HostIntelTimeout     Code = "host_intel_timeout"
+	UptimeCheckTimeout   Code = "uptime_check_timeout"
+)
+
+// Codes outside the spec's tables, documented once and listed by no operation.
+const (
+	InternalError             Code = "internal_error"
+	UnknownPath               Code = "unknown_path"
+	MethodNotAllowed          Code = "method_not_allowed"
+	PaymentIdentifierConflict Code = "payment_identifier_conflict"
+)
+
+// Class says what a code means for the payment that came with the request.
+type Class int
+
+const (
+	// Before: answered before any money moves.
+	Before Class = iota
+	// Either: can be answered before or after a settlement; the payment's
+	// record tells which.
+	Either
+	// Unknown: whether money moved is not known yet.
+	Unknown
+	// Answer: a fact about the target. It is what was paid for, uses up the
+	// payment and is stored like a result.
+	Answer
+	// Owed: the payment stands and the answer is still owed; the same
+	// signature runs the lookup again without a charge.
+	Owed
+)
+
+// String is the class in the words that the documents print.
+func (c Class) String() string {
+	switch c {
+	case Before:
+		return "before"
+	case Either:
+		return "either"
+	case Unknown:
+		return "unknown"
+	case Answer:
+		return "answer"
+	case Owed:
+		return "owed"
+	}
+	return fmt.Sprintf("class(%d)", int(c))
+}
+
+// Info is what is known about a code.
+type Info struct {
+	Code    Code
+	Status  int    // HTTP status
+	Message string // default public message
+	Class   Class
+	// Retry says that the same signature may be sent again without a new
+	// charge. For the class Owed it holds until the last lookup is used up.
+	Retry bool
+	// After is the default Retry-After; 0 means that none is sent.
+	After time.Duration
+}
+
+// Of returns what is known about a code; ok is false for one that is not in
+// the table.
+func Of(c Code) (info Info, ok bool) {
+	for _, i := range table() {
+		if i.Code == c {
+			return i, true
+		}
+	}
+	return Info{}, false
+}
+
+// All returns every code in the order of spec §7, the four of our own last.
+func All() []Info { return table() }
+
+// Error is an error with a code, a public message and a private cause.
+type Error struct {
+	Code Code
+	// Message is public. Empty means the default of the code.
+	Message string
+	// RetryAfter replaces the default Retry-After of the code when positive.
+	RetryAfter time.Duration
+	cause      error
+}
+
+// New returns an error with the default message. cause is logged, never shown,
+// and may be nil.
+func New(c Code, cause error) *Error { return &Error{Code: c, cause: cause} }
+
+// Newf returns an error with a public message of its own.
+func Newf(c Code, cause error, format string, args ...any) *Error {
+	return &Error{Code: c, Message: fmt.Sprintf(format, args...), cause: cause}
+}
+
+// After returns a copy that asks the client to wait for d.
+func (e *Error) After(d time.Duration) *Error {
+	c := *e
+	c.RetryAfter = d
+	return &c
+}
+
+// Error is for logs: code, message and cause.
+func (e *Error) Error() string {
+	s := string(e.Code)
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	if e.cause != nil {
+		s += ": " + e.cause.Error()
+	}
+	return s
+}
+
+// Unwrap returns the private cause.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Info returns the code's entry; an unknown code is an internal error.
+func (e *Error) Info() Info {
+	if i, ok := Of(e.Code); ok {
+		return i
+	}
+	i, _ := Of(InternalError)
+	return i
+}
+
+// Public is the message a client may read.
+func (e *Error) Public() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	return e.Info().Message
+}
+
+// Wait is the Retry-After of this error; 0 means that none is sent.
+func (e *Error) Wait() time.Duration {
+	if e.RetryAfter > 0 {
+		return e.RetryAfter
+	}
+	return e.Info().After
+}
+
+// From returns err as an Error. An error of any other type becomes an
+// internal_error that hides its text from clients and keeps it for the log.
+func From(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return New(InternalError, err)
+}

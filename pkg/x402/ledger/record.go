@@ -1,0 +1,131 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// State says what is true of a payment.
+type State string
+
+// The stored states. Computed and never stored: abandoned (settling with its
+// lease past) and expired (past ExpiresAt).
+const (
+	// Settling: one attempt holds the lease and may be talking to the
+	// facilitator. Whether money moved is unknown. Left by the holder's
+	// verdict, or by a takeover once the lease has run out.
+	Settling State = "settling"
+	// Uncertain: an attempt ended without learning whether money moved. Left
+	// by a new claim, which asks for evidence first.
+	Uncertain State = "uncertain"
+	// Settled: proof of payment is stored, money has moved, and the answer is
+	// still owed. While the lease is live its holder is looking up. Left by
+	// Redeem.
+	Settled State = "settled"
+	// Refused: nothing moved, and that is certain. Left by a new claim: the
+	// signature stays valid until it expires, and the payer may top up.
+	Refused State = "refused"
+	// Redeemed: the answer was produced and is stored. Terminal.
+	Redeemed State = "redeemed"
+)
+
+// States lists every stored state.
+func States() []State { return []State{Settling, Uncertain, Settled, Refused, Redeemed} }
+
+// Record is everything the ledger knows about one signed authorization. Its
+// JSON form is what the stores keep; Answer.Body is kept beside it.
+type Record struct {
+	Key     string `json:"key"`
+	Version int64  `json:"version"`  // +1 on every write; the fencing token
+	WriteID string `json:"write_id"` // random, another one on every write
+	State   State  `json:"state"`
+
+	AuthDigest string          `json:"auth_digest"` // of the authorization (EIP-712)
+	SigDigest  string          `json:"sig_digest"`  // of the signature bytes
+	Request    string          `json:"request"`     // fingerprint of the request that was paid for
+	Terms      json.RawMessage `json:"terms"`       // the requirements it was judged by
+
+	Attempt     int       `json:"attempt"` // claims so far, 1 is the first
+	LeaseUntil  time.Time `json:"lease_until,omitzero"`
+	Doubt       bool      `json:"doubt,omitempty"` // a request may have reached the facilitator unanswered
+	Transaction string    `json:"transaction,omitempty"`
+	Receipt     *Receipt  `json:"receipt,omitempty"` // proof of payment, once settled
+	Reason      string    `json:"reason,omitempty"`  // why it was refused, or why it is in doubt
+
+	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
+	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last one began
+	LastFault *Failure  `json:"last_fault,omitempty"` // how the last one failed
+	Answer    *Answer   `json:"answer,omitempty"`     // once redeemed
+
+	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on chain
+	CreatedAt   time.Time `json:"created_at"`   // first claim
+	UpdatedAt   time.Time `json:"updated_at"`
+	SettledAt   time.Time `json:"settled_at,omitzero"`
+	ExpiresAt   time.Time `json:"expires_at"` // the row may be deleted after this
+}
+
+// Receipt is proof that money moved.
+type Receipt struct {
+	Transaction string `json:"transaction"`
+	Payer       string `json:"payer"`
+	Network     string `json:"network"`
+}
+
+// Failure is a lookup that ended without an answer.
+type Failure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Answer is what the payer bought.
+type Answer struct {
+	Status int `json:"status"` // HTTP status
+	// Encoding of Body: "gzip", or empty for plain.
+	Encoding string `json:"encoding,omitempty"`
+	// Stored is false when the body was too large to keep; a repeat then runs
+	// the lookup again.
+	Stored bool `json:"stored"`
+	// Body is kept beside the JSON form of the record.
+	Body []byte `json:"-"`
+}
+
+// Marshal returns the stored form of a record: JSON, and the answer's body.
+func (r Record) Marshal() (doc, body []byte, err error) {
+	doc, err = json.Marshal(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
+	}
+	if r.Answer != nil {
+		body = r.Answer.Body
+	}
+	return doc, body, nil
+}
+
+// Unmarshal reads the stored form. Anything that is not a record that this
+// code could have written is ErrCorrupt.
+func Unmarshal(doc, body []byte) (*Record, error) {
+	var r Record
+	if err := json.Unmarshal(doc, &r); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if r.Key == "" || r.Version < 1 || r.WriteID == "" {
+		return nil, fmt.Errorf("%w: key, version or write id is missing", ErrCorrupt)
+	}
+	if !r.State.known() {
+		return nil, fmt.Errorf("%w: unknown state %q", ErrCorrupt, r.State)
+	}
+	if r.Answer != nil {
+		r.Answer.Body = body
+	}
+	return &r, nil
+}
+
+func (s State) known() bool {
+	for _, k := range States() {
+		if s == k {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+)
+
+// Store keeps records and compares before it swaps. It is the whole of what
+// differs between DynamoDB and a file; every rule is above it, in Ledger.
+//
+// A call that returns an error other than those named here may or may not have
+// taken effect. The Ledger decides what that means; a Store must not guess.
+// Every Store passes ledgertest.Exercise.
+type Store interface {
+	// Create writes a record whose key is absent. When the key is taken it
+	// writes nothing and returns the record that is there. When the record
+	// that is there carries the same WriteID, this very write had already
+	// succeeded (a client library sent it twice), and Create returns nil.
+	Create(ctx context.Context, r Record) (existing *Record, err error)
+
+	// Replace writes a record over the one whose version is r.Version-1.
+	// ErrConflict means that the stored version is another one, or that there
+	// is no such record, and that nothing was written. A stored record with
+	// the same WriteID counts as success, as in Create.
+	Replace(ctx context.Context, r Record) error
+
+	// Fetch reads a record, consistently: it sees every write that has
+	// succeeded. It returns nil without an error when there is none.
+	Fetch(ctx context.Context, key string) (*Record, error)
+}
+
+// ErrConflict says that another writer came first.
+var ErrConflict = errors.New("ledger: the stored version is another one")
+
+// ErrCorrupt says that what is stored cannot be read as a record. It fails
+// closed: nothing is settled and nothing is served on it.
+var ErrCorrupt = errors.New("ledger: stored record is corrupt")

@@ -1,0 +1,93 @@
+package x402
+
+import "encoding/json"
+
+// Version is the protocol version (x402 specification v2).
+const Version = 2
+
+// Scheme is the only payment scheme offered.
+const Scheme = "exact"
+
+// PaymentFlow says that this server settles before it works.
+const PaymentFlow = "upfront"
+
+// Header names of protocol version 2.
+const (
+	HeaderRequired  = "PAYMENT-REQUIRED"
+	HeaderSignature = "PAYMENT-SIGNATURE"
+	HeaderResponse  = "PAYMENT-RESPONSE"
+	HeaderReplayed  = "Idempotent-Replayed"
+)
+
+// PaymentRequired is what must be paid: the PAYMENT-REQUIRED header, and the
+// body of a 402.
+type PaymentRequired struct {
+	X402Version int                        `json:"x402Version"`
+	Error       string                     `json:"error,omitempty"`
+	Resource    Resource                   `json:"resource"`
+	Accepts     []Requirements             `json:"accepts"`
+	Extensions  map[string]json.RawMessage `json:"extensions,omitempty"`
+}
+
+// Resource describes what is sold.
+type Resource struct {
+	URL         string   `json:"url"`
+	Description string   `json:"description"`
+	MimeType    string   `json:"mimeType"`
+	ServiceName string   `json:"serviceName,omitempty"`
+	Tags        []string `json:"tags,omitempty"`
+	IconURL     string   `json:"iconUrl,omitempty"`
+}
+
+// Requirements is one way to pay. Amount is in atomic units of the asset.
+type Requirements struct {
+	Scheme            string `json:"scheme"`
+	Network           string `json:"network"` // CAIP-2
+	Asset             string `json:"asset"`   // token contract
+	Amount            string `json:"amount"`
+	PayTo             string `json:"payTo"`
+	MaxTimeoutSeconds int    `json:"maxTimeoutSeconds"`
+	Extra             Extra  `json:"extra"`
+}
+
+// Extra is the EIP-712 domain of the token, and the payment flow.
+type Extra struct {
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+	PaymentFlow string `json:"paymentFlow,omitempty"`
+}
+
+// Payload is a signed payment as it is sent to the facilitator.
+type Payload struct {
+	X402Version int                        `json:"x402Version"`
+	Resource    *Resource                  `json:"resource,omitempty"`
+	Accepted    json.RawMessage            `json:"accepted"`
+	Payload     ExactPayload               `json:"payload"`
+	Extensions  map[string]json.RawMessage `json:"extensions,omitempty"`
+}
+
+// ExactPayload is the EIP-3009 form of an exact payment on an EVM chain.
+type ExactPayload struct {
+	Signature     string        `json:"signature"`
+	Authorization Authorization `json:"authorization"`
+}
+
+// Authorization is the message of EIP-3009's transferWithAuthorization. The
+// numbers are decimal strings on the wire.
+type Authorization struct {
+	From        string `json:"from"`
+	To          string `json:"to"`
+	Value       string `json:"value"`
+	ValidAfter  string `json:"validAfter"`
+	ValidBefore string `json:"validBefore"`
+	Nonce       string `json:"nonce"`
+}
+
+// SettleResponse is the PAYMENT-RESPONSE header: what a settlement came to.
+type SettleResponse struct {
+	Success     bool   `json:"success"`
+	ErrorReason string `json:"errorReason,omitempty"`
+	Transaction string `json:"transaction"`
+	Network     string `json:"network"`
+	Payer       string `json:"payer,omitempty"`
+}
