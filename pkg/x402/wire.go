@@ -91,3 +91,26 @@ type SettleResponse struct {
 	Network     string `json:"network"`
 	Payer       string `json:"payer,omitempty"`
 }
+
+// Terms are what a deployment asks of every payer: which token on which
+// network, paid to whom.
+type Terms struct {
+	Network string // CAIP-2, such as eip155:8453
+	Asset   string // token contract
+	PayTo   string // receiving account
+	Name    string // EIP-712 domain name of the token
+	Version string // EIP-712 domain version of the token
+}
+
+// MaxTimeoutSeconds is how long an offer may be acted on; clients turn it into
+// validBefore.
+const MaxTimeoutSeconds = 300
+
+// Requirements is what a payment of amount atomic units must look like.
+func (t Terms) Requirements(amount string) Requirements {
+	return Requirements{
+		Scheme: Scheme, Network: t.Network, Asset: t.Asset, Amount: amount, PayTo: t.PayTo,
+		MaxTimeoutSeconds: MaxTimeoutSeconds,
+		Extra:             Extra{Name: t.Name, Version: t.Version, PaymentFlow: PaymentFlow},
+	}
+}

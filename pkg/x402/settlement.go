@@ -1,0 +1,86 @@
+package x402
+
+import (
+	"context"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// Facilitator verifies and settles payments. Both calls are bounded by ctx and
+// never return before every request they made has ended.
+type Facilitator interface {
+	// Settle moves the money, or says how far it got. It is never repeated by
+	// the implementation, with one exception: a settlement_pending answer is
+	// followed by one byte-identical resend.
+	Settle(ctx context.Context, p Payload, r Requirements) Settlement
+	// Verify judges a signature that cannot be judged locally (a contract
+	// wallet). It moves no money.
+	Verify(ctx context.Context, p Payload, r Requirements) Verification
+}
+
+// Class is what a call to /settle came to.
+type Class int
+
+const (
+	// Unknown: the request may have reached the facilitator, and whether
+	// money moved is not known. The zero value, so that forgetting to set a
+	// class fails on the safe side.
+	Unknown Class = iota
+	// Moved: the facilitator says that it settled, with a transaction.
+	Moved
+	// Refused: the facilitator said no, in a way that leaves no doubt that
+	// this attempt moved nothing.
+	Refused
+	// NotSent: the request provably never left, or was turned away at the
+	// door (401, 403, 429) before any processing.
+	NotSent
+)
+
+// String is the class as logs and metrics name it.
+func (c Class) String() string {
+	switch c {
+	case Moved:
+		return "settled"
+	case Refused:
+		return "refused"
+	case NotSent:
+		return "not_sent"
+	}
+	return "unknown"
+}
+
+// ReasonNonceUsed is the facilitator's word for an authorization that is
+// already used or cancelled on chain. It is not a refusal by itself.
+const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
+
+// Settlement is the outcome of one settle.
+type Settlement struct {
+	Class Class
+	// Transaction is set when Moved, and when Unknown with a known hash.
+	Transaction string
+	Payer       string
+	Network     string
+	// Reason is the facilitator's errorReason, bounded and printable, or a
+	// short reason of our own such as "timeout".
+	Reason string
+	// NonceUsed says that the authorization is already used or cancelled on
+	// chain, whoever did it. Class is then Refused.
+	NonceUsed bool
+	// Code is the fault to answer when Class is NotSent.
+	Code fault.Code
+	// Cause is for the log.
+	Cause error
+	// ExtensionResponses is the facilitator's note to the server, already
+	// reduced to the fields that may be logged. Never forwarded.
+	ExtensionResponses map[string]string
+}
+
+// Verification is the outcome of one verify.
+type Verification struct {
+	// Valid is true only when the facilitator said so.
+	Valid  bool
+	Reason string // why not, bounded and printable
+	// Fault is set when there was no verdict: the facilitator is unavailable,
+	// unauthorized or misconfigured.
+	Fault *fault.Error
+}
