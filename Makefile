@@ -1,0 +1,77 @@
+# make help prints what there is. Go is enough for run, pay and build; the
+# tests use Node too, where a suite drives a real peer from npm.
+
+SHELL := /bin/bash
+ARCH ?= $(shell go env GOARCH)
+FUNCTIONS := $(notdir $(wildcard functions/*))
+# lambda.norpc leaves out what only the retired Go runtime needs; no cgo, so
+# that the binary runs on any Linux.
+BUILD_FLAGS := -trimpath -tags=lambda.norpc -ldflags='-s -w'
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 1m
+export GOFLAGS ?= -buildvcs=false
+
+.PHONY: help
+help: ## Print this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Start the whole service on http://127.0.0.1:8402
+	@mkdir -p build .local
+	@echo "building ..." && go build -o build/local ./infra/local && exec build/local
+
+.PHONY: pay
+pay: ## Pay for URL=... with a throw-away key; SIGNATURE=... repeats a payment
+	@test -n "$(URL)" || { echo "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com&type=MX'" >&2; exit 2; }
+	@go run ./infra/local/pay $(if $(SIGNATURE),-signature '$(SIGNATURE)') '$(URL)'
+
+.PHONY: test
+test: node-packages build ## Run every test under the race detector
+	go test -race -timeout 10m ./...
+
+.PHONY: check
+check: ## Formatting, vet, lint and module tidiness
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go vet ./...
+	go mod tidy -diff
+	go run $(GOLANGCI) run ./...
+
+.PHONY: build
+build: ## Build every function to build/<slug>/bootstrap; ARCH=arm64 for Lambda
+	@for f in $(FUNCTIONS); do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o build/$$f/bootstrap ./functions/$$f || exit 1; \
+		printf '  %-18s %s  %5.2f MB\n' $$f $(ARCH) $$(echo "$$(stat -c %s build/$$f/bootstrap 2>/dev/null || stat -f %z build/$$f/bootstrap) / 1000000" | bc -l); \
+	done
+
+.PHONY: bench
+bench: build ## Print the benchmarks
+	@go test -run '^$$' -bench . -benchmem ./pkg/... ./infra/local/... 2>&1 | grep -E '^(Benchmark|pkg:|FAIL|panic|---)' || true
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (1m)
+	@grep -rEl '^func Fuzz' --include=*_test.go pkg infra | xargs -n1 dirname | sort -u | while read -r d; do \
+		grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$d/*_test.go | sed 's/func //' | while read -r f; do \
+			echo "== $$d $$f"; go test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done || exit 1; \
+	done
+
+.PHONY: local-invoke
+local-invoke: build ## Send events/FN.json to the built function FN, as Lambda would
+	@test -n "$(FN)" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
+	@go run ./infra/local/invoke -fn $(FN) $(if $(EVENT),-event $(EVENT))
+
+.PHONY: sam-build
+sam-build: ## Build for deployment with the SAM CLI
+	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc" sam build
+
+.PHONY: node-packages
+node-packages: ## Install the npm packages that the test suites use
+	@command -v npm >/dev/null || { echo "npm is not installed: the suites that need it are skipped by name"; exit 0; }; \
+	for p in $$(git ls-files '*package-lock.json'); do d=$$(dirname $$p); \
+		cmp -s $$p $$d/node_modules/.installed-lock || { echo "npm ci in $$d"; \
+			(cd $$d && npm ci --no-audit --no-fund --loglevel=error && cp package-lock.json node_modules/.installed-lock) || exit 1; }; \
+	done
+
+.PHONY: clean
+clean: ## Remove build outputs and the local ledger
+	rm -rf build .local .aws-sam

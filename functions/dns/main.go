@@ -1,0 +1,9 @@
+// The DNS Explorer, /v1/tools/dns, as a Lambda function.
+package main
+
+import (
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/service"
+)
+
+func main() { boot.Priced(service.DNS) }

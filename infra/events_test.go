@@ -1,0 +1,74 @@
+package infra_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// TestEventsThroughBuiltFunctions builds every function as it is deployed,
+// configures it by the template, and sends it its event: a priced one answers
+// its offer, a free one its document.
+func TestEventsThroughBuiltFunctions(t *testing.T) {
+	t.Parallel()
+	build := t.TempDir()
+	for slug := range routesBySlug() {
+		cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(build, slug, "bootstrap"), "../functions/"+slug)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", slug, err, out)
+		}
+	}
+	cfg, err := lambdahost.FromTemplate(templatePath, build, testParams(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logs bytes.Buffer
+	cfg.Logs = &logs
+	h, err := lambdahost.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		h.Close()
+		if t.Failed() {
+			t.Logf("the functions logged:\n%s", &logs)
+		}
+	}()
+	for slug := range routesBySlug() {
+		event, err := os.ReadFile(filepath.Join("../events", slug+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := h.Call(t.Context(), logicalID(slug), event)
+		if err != nil {
+			t.Errorf("%s: %v", slug, err)
+			continue
+		}
+		var resp events.APIGatewayV2HTTPResponse
+		if err := json.Unmarshal(result.Payload, &resp); err != nil {
+			t.Errorf("%s: %v", slug, err)
+			continue
+		}
+		want := http.StatusOK
+		if _, priced := catalog.BySlug(slug); priced {
+			want = http.StatusPaymentRequired
+			if resp.Headers["payment-required"] == "" {
+				t.Errorf("%s: no PAYMENT-REQUIRED", slug)
+			}
+		}
+		if resp.StatusCode != want || !json.Valid([]byte(resp.Body)) {
+			t.Errorf("%s: status %d, want %d: %.200s", slug, resp.StatusCode, want, resp.Body)
+		}
+		t.Logf("%s: init %v, first answer %v", slug, result.Init, result.First)
+	}
+}

@@ -1,0 +1,173 @@
+// Command invoke runs one function of template.yaml on one event, without
+// Docker and without AWS: what "make local-invoke FN=dns" does.
+//
+//	go run ./infra/local/invoke -fn dns [-event events/dns.json]
+//
+// The function is the built bootstrap, run as Lambda runs it (package
+// lambdahost). Template parameters are those of [default.local_invoke.parameters]
+// in samconfig.toml; a variable of the function that is set in the environment
+// wins over the template's value, and AWS_ENDPOINT_URL_DYNAMODB is passed on for
+// an event that needs a ledger. No AWS credentials are passed on.
+//
+// The answer goes to standard output, measurements and what the function logs go
+// to standard error. The exit status is 1 when the function fails, 2 when it
+// could not be run.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+)
+
+const (
+	exitFunction = 1
+	exitUsage    = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are the command line.
+type options struct {
+	slug, event, template, samconfig, build string
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("invoke", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.slug, "fn", "", "`function`, such as dns")
+	fs.StringVar(&o.event, "event", "", "event `file` (default events/<function>.json)")
+	fs.StringVar(&o.template, "template", "template.yaml", "SAM template")
+	fs.StringVar(&o.samconfig, "samconfig", "samconfig.toml", "SAM configuration with the test parameters")
+	fs.StringVar(&o.build, "build", "build", "`directory` with <function>/bootstrap")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if o.slug == "" || fs.NArg() != 0 {
+		fs.Usage()
+		return o, errors.New("name one function with -fn")
+	}
+	if o.event == "" {
+		o.event = filepath.Join("events", o.slug+".json")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err == nil {
+		var result lambdahost.Result
+		result, err = invoke(ctx, o, lookup, stderr)
+		var failed *lambdahost.FunctionError
+		switch {
+		case errors.As(err, &failed):
+			fmt.Fprintf(stdout, "%s\n", failed.Payload)
+			fmt.Fprintln(stderr, "invoke:", err)
+			return exitFunction
+		case err == nil:
+			show(stdout, result.Payload)
+			fmt.Fprintf(stderr, "invoke: init %v, first answer %v after start, event %v\n",
+				result.Init.Round(10*time.Microsecond), result.First.Round(10*time.Microsecond), result.Duration.Round(10*time.Microsecond))
+			return 0
+		}
+	}
+	fmt.Fprintln(stderr, "invoke:", err)
+	return exitUsage
+}
+
+// invoke hosts the one function and sends it the event.
+func invoke(ctx context.Context, o options, lookup func(string) (string, bool), logs io.Writer) (lambdahost.Result, error) {
+	event, err := os.ReadFile(o.event)
+	if err != nil {
+		return lambdahost.Result{}, err
+	}
+	params, err := parameters(o.samconfig)
+	if err != nil {
+		return lambdahost.Result{}, err
+	}
+	params["Ledger"] = "Ledger" // as sam local does: a resource is called by its logical id
+	cfg, err := lambdahost.FromTemplate(o.template, o.build, params, nil)
+	if err != nil {
+		return lambdahost.Result{}, err
+	}
+	i := slices.IndexFunc(cfg.Functions, func(f lambdahost.Function) bool { return filepath.Base(f.Dir) == o.slug })
+	if i < 0 {
+		return lambdahost.Result{}, fmt.Errorf("%s has no function with the CodeUri functions/%s", o.template, o.slug)
+	}
+	f := cfg.Functions[i]
+	fromEnvironment(f.Env, lookup)
+	if _, err := os.Stat(filepath.Join(f.Dir, "bootstrap")); err != nil {
+		return lambdahost.Result{}, fmt.Errorf("%w (make build)", err)
+	}
+	h, err := lambdahost.New(lambdahost.Config{Functions: []lambdahost.Function{f}, Logs: logs})
+	if err != nil {
+		return lambdahost.Result{}, err
+	}
+	defer h.Close()
+	return h.Call(ctx, f.Name, event)
+}
+
+// fromEnvironment lets the environment win over the template.
+func fromEnvironment(env map[string]string, lookup func(string) (string, bool)) {
+	for _, name := range append(slices.Collect(maps.Keys(env)), "AWS_ENDPOINT_URL_DYNAMODB") {
+		if value, ok := lookup(name); ok {
+			env[name] = value
+		}
+	}
+}
+
+// show prints an answer as a person reads it.
+func show(w io.Writer, payload []byte) {
+	var resp events.APIGatewayV2HTTPResponse
+	if err := json.Unmarshal(payload, &resp); err != nil || resp.StatusCode == 0 {
+		fmt.Fprintf(w, "%s\n", payload) // not an HTTP answer
+		return
+	}
+	fmt.Fprintln(w, resp.StatusCode)
+	for _, name := range slices.Sorted(maps.Keys(resp.Headers)) {
+		fmt.Fprintf(w, "%s: %s\n", name, resp.Headers[name])
+	}
+	for _, cookie := range resp.Cookies {
+		fmt.Fprintf(w, "set-cookie: %s\n", cookie)
+	}
+	fmt.Fprintln(w)
+	switch text, isJSON := indent(resp.Body); {
+	case isJSON:
+		fmt.Fprintln(w, text)
+	case resp.IsBase64Encoded:
+		fmt.Fprintf(w, "(%d characters of base64)\n", len(resp.Body))
+	case resp.Body != "":
+		fmt.Fprintln(w, strings.TrimRight(resp.Body, "\n"))
+	}
+}
+
+func indent(body string) (string, bool) {
+	if !json.Valid([]byte(body)) {
+		return "", false
+	}
+	out, err := json.MarshalIndent(json.RawMessage(body), "", "  ")
+	return string(out), err == nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const testTemplate = `
+Parameters:
+  Level: {Type: String, Default: info}
+  Payee: {Type: String}
+Globals: {Function: {Runtime: provided.al2023, Timeout: 5}}
+Resources:
+  Ledger: {Type: AWS::DynamoDB::Table}
+  EchoFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: functions/echo
+      Environment: {Variables: {LEVEL: !Ref Level, PAYEE: !Ref Payee, LEDGER_TABLE: !Ref Ledger}}
+`
+
+const testSamconfig = `
+version = 0.1
+[default.build.parameters]
+parameter_overrides = "Payee=wrong"
+# a comment
+[default.local_invoke.parameters]
+other = true
+parameter_overrides = "Payee=0xab Level=debug"
+[prod.local_invoke.parameters]
+parameter_overrides = "Payee=wrong"
+`
+
+// project is a directory with everything that invoke reads; its one function
+// is the one that lambdahost is tested with.
+func project(t *testing.T) (flags []string) {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string]string{
+		"template.yaml":  testTemplate,
+		"samconfig.toml": testSamconfig,
+		"env.json":       `{"version":"2.0","rawPath":"/env","requestContext":{"requestId":"1","http":{"method":"GET"}}}`,
+		"headers.json":   `{"version":"2.0","rawPath":"/headers","requestContext":{"requestId":"1","http":{"method":"GET"}}}`,
+		"fail.json":      `{"do":"fail"}`,
+		"raw.json":       `{"do":"7"}`,
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(dir, "build", "echo", "bootstrap")
+	if text, err := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", out, "../lambdahost/testdata/echo").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, text)
+	}
+	t.Chdir(dir)
+	return []string{"-build", "build"}
+}
+
+func TestRun(t *testing.T) {
+	flags := project(t)
+	environment := func(name string) (string, bool) {
+		v, ok := map[string]string{
+			"LEVEL": "warn", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1", "AWS_SECRET_ACCESS_KEY": "of the developer", "HOME": "/x",
+		}[name]
+		return v, ok
+	}
+	for _, c := range []struct {
+		name   string
+		args   []string
+		code   int
+		stdout []string // each is part of it
+		stderr string
+	}{
+		{"the template's environment, overridden", []string{"-event", "env.json", "-fn", "echo"}, 0, []string{
+			"200\ncontent-type: text/plain; charset=utf-8\n\n[\n  \"AWS_", // indented JSON
+			`"LEVEL=warn"`, `"PAYEE=0xab"`, `"LEDGER_TABLE=Ledger"`, `"AWS_ENDPOINT_URL_DYNAMODB=http://127.0.0.1:1"`,
+			`"AWS_SECRET_ACCESS_KEY=local"`,
+		}, "invoke: init "},
+		{"bytes and cookies", []string{"-event", "headers.json", "-fn", "echo"}, 0,
+			[]string{"418\n", "set-cookie: a=1\nset-cookie: b=2\n\n(4 characters of base64)\n"}, "invoke: init "},
+		{"an answer that is not HTTP", []string{"-event", "raw.json", "-fn", "echo"}, 0, []string{"7\n"}, "invoke: init "},
+		{"a function error", []string{"-event", "fail.json", "-fn", "echo"}, exitFunction, []string{`"errorMessage":"as asked"`}, "function error errorString"},
+		{"no such event", []string{"-fn", "echo"}, exitUsage, nil, "events/echo.json"},
+		{"no such function", []string{"-event", "env.json", "-fn", "other"}, exitUsage, nil, "functions/other"},
+		{"not built", []string{"-build", "elsewhere", "-event", "env.json", "-fn", "echo"}, exitUsage, nil, "make build"},
+		{"no template", []string{"-template", "none", "-event", "env.json", "-fn", "echo"}, exitUsage, nil, "read template"},
+		{"no samconfig", []string{"-samconfig", "none", "-event", "env.json", "-fn", "echo"}, exitUsage, nil, "none"},
+		{"no function named", nil, exitUsage, nil, "Usage of invoke"},
+		{"a stray argument", []string{"-fn", "echo", "dns"}, exitUsage, nil, "name one function"},
+		{"help", []string{"-h"}, 0, nil, "Usage of invoke"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), append(flags[:len(flags):len(flags)], c.args...), environment, &stdout, &stderr)
+			if code != c.code {
+				t.Errorf("exit status %d, want %d\n%s", code, c.code, &stderr)
+			}
+			for _, want := range c.stdout {
+				if !strings.Contains(stdout.String(), want) {
+					t.Errorf("stdout lacks %q:\n%s", want, &stdout)
+				}
+			}
+			if !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("stderr lacks %q:\n%s", c.stderr, &stderr)
+			}
+			for _, never := range []string{"of the developer", "HOME="} {
+				if strings.Contains(stdout.String(), never) {
+					t.Errorf("the function was given %q", never)
+				}
+			}
+		})
+	}
+}
+
+func TestParameters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, text string
+		want       map[string]string
+		fault      string
+	}{
+		{"one section counts", testSamconfig, map[string]string{"Payee": "0xab", "Level": "debug"}, ""},
+		{"no such section", "[default.build.parameters]\n", map[string]string{}, ""},
+		{"a value with an equals sign", section + "\nparameter_overrides = \"A=b=c\"", map[string]string{"A": "b=c"}, ""},
+		{"not a string", section + "\nparameter_overrides = [\"A=b\"]", nil, ":2: parameter_overrides must be one quoted string"},
+		{"not a pair", section + "\nparameter_overrides = \"A\"", nil, `:2: "A" is not Key=Value`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "samconfig.toml")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := parameters(path)
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Error(d)
+			}
+			if (err == nil) != (c.fault == "") || (err != nil && !strings.Contains(err.Error(), c.fault)) {
+				t.Errorf("error = %v, want %q", err, c.fault)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+// The whole service on this machine: the same handlers that the functions are
+// made of, real lookups, a ledger in one file and a play-money facilitator.
+//
+// Everything of the deployment's configuration can be set in the environment
+// and wins: with FACILITATOR_URL set the play-money one does not start, with
+// LEDGER_TABLE set the ledger is DynamoDB.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
+	config, err := boot.ReadLocal(getenv)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", config.Addr)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w\nIs it running already? Set LOCAL_ADDR to use another port.", config.Addr, err)
+	}
+	defer listener.Close()
+	if getenv("BASE_URL") == "" {
+		config.BaseURL = "http://" + listener.Addr().String()
+	}
+	store, ledgerName, closeStore, err := openLedger(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	closePlay, err := playMoney(&config, listener.Addr())
+	if err != nil {
+		return err
+	}
+	defer closePlay()
+	deps, err := config.Deps(store, newLog(out, config.LogLevel))
+	if err != nil {
+		return err
+	}
+	welcome(out, config, ledgerName)
+	return serve(ctx, listener, service.All(deps))
+}
+
+// serve runs an HTTP server until ctx ends, and lets open requests finish.
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	const (
+		readHeader = 5 * time.Second
+		grace      = 30 * time.Second // an invocation's deadline, and some
+		// maxHeader is above API Gateway's, so that an oversized payment header
+		// is answered by our code and not by net/http.
+		maxHeader = 256 << 10
+	)
+	server := &http.Server{Handler: h, ReadHeaderTimeout: readHeader, MaxHeaderBytes: maxHeader}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	return server.Shutdown(ctx)
+}
+
+// openLedger opens DynamoDB when a table is named, else the file.
+func openLedger(ctx context.Context, c boot.Local) (store ledger.Store, name string, done func(), err error) {
+	if c.Ledger.Name == "" {
+		s, err := embedded.Open(c.LedgerFile, embedded.Options{Now: time.Now})
+		if err != nil {
+			return nil, "", nil, fmt.Errorf("open the ledger %s: %w\nSet LEDGER_FILE to use another one.", c.LedgerFile, err)
+		}
+		return s, c.LedgerFile, func() { s.Close() }, nil
+	}
+	if c.Ledger.Endpoint != "" {
+		// A local server starts empty; the deployed table is the template's.
+		if err := dynamo.EnsureTable(ctx, c.Ledger.Client(), c.Ledger.Name); err != nil {
+			return nil, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, c.Ledger.Endpoint, err)
+		}
+	}
+	return c.Ledger.Store(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
+}
+
+// playMoney starts the play-money facilitator on the next port, unless a real
+// one is configured.
+func playMoney(c *boot.Local, service net.Addr) (done func(), err error) {
+	if c.FacilitatorURL != "" {
+		return func() {}, nil
+	}
+	journal := ""
+	if c.Ledger.Name == "" {
+		journal = filepath.Join(filepath.Dir(c.LedgerFile), "play-money.jsonl")
+	}
+	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: c.Terms, Now: time.Now, Journal: journal})
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", nextPort(service, c.Addr))
+	if err != nil {
+		return nil, fmt.Errorf("start the play-money facilitator: %w", err)
+	}
+	c.FacilitatorURL = "http://" + l.Addr().String()
+	server := &http.Server{Handler: f, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "play-money facilitator:", err)
+		}
+	}()
+	return func() { server.Close(); f.Close() }, nil
+}
+
+// nextPort is the port after the service's, or any where the service has any.
+func nextPort(service net.Addr, configured string) string {
+	host, port, err := net.SplitHostPort(service.String())
+	if _, asked, _ := net.SplitHostPort(configured); err != nil || asked == "0" {
+		return net.JoinHostPort(host, "0")
+	}
+	n, _ := strconv.Atoi(port)
+	return net.JoinHostPort(host, strconv.Itoa(n+1))
+}
+
+func welcome(out io.Writer, c boot.Local, ledgerName string) {
+	dns := catalog.DNS()
+	fmt.Fprintf(out, `%s is ready on %s
+
+  ledger       %s
+  facilitator  %s
+  resolvers    %v
+  payee        %s
+
+Ask without paying:
+  curl -i '%s'
+
+Pay for an answer (play money), in another terminal:
+  make pay URL='%s'
+
+Read:
+  %s/docs
+
+Ctrl-C stops it.
+
+`, catalog.Service, c.BaseURL, ledgerName, c.FacilitatorURL, c.Resolvers, c.Terms.PayTo,
+		dns.ExampleURL(c.BaseURL), dns.ExampleURL(c.BaseURL), c.BaseURL)
+}

@@ -1,0 +1,330 @@
+// Package infra_test holds template.yaml, the catalog, the functions, the
+// events and the code's own constants together. Each of them says something
+// that another one says too; here they are compared, so that adding an
+// operation is a walk along the failures of this test.
+package infra_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+const templatePath = "../template.yaml"
+
+// freeFunctions are the functions that no operation of the catalog has, with
+// the routes that are theirs.
+func freeFunctions() map[string][]string {
+	return map[string][]string{
+		"discovery": {"$default"},
+		"health":    {"ANY " + catalog.PathHealth, "ANY " + catalog.PathReady},
+	}
+}
+
+// routesBySlug is what the template must route: ANY on each priced path,
+// because the code answers HEAD, OPTIONS and wrong methods itself.
+func routesBySlug() map[string][]string {
+	want := freeFunctions()
+	for _, o := range catalog.All() {
+		want[o.Slug] = []string{"ANY " + o.Path}
+	}
+	return want
+}
+
+// logicalID is PascalCase slug + Function, such as SslCheckFunction.
+func logicalID(slug string) string {
+	var id strings.Builder
+	for part := range strings.SplitSeq(slug, "-") {
+		id.WriteString(strings.ToUpper(part[:1]) + part[1:])
+	}
+	return id.String() + "Function"
+}
+
+func template(t *testing.T) *lambdahost.Template {
+	t.Helper()
+	tpl, err := lambdahost.ReadTemplate(templatePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tpl
+}
+
+// testParams are what a deployment must give, and names for what it makes.
+func testParams() map[string]string {
+	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
+}
+
+// function is one function's resource as plain data.
+func function(t *testing.T, tpl *lambdahost.Template, slug string) map[string]any {
+	t.Helper()
+	return decode(t, tpl.Resources[logicalID(slug)].Properties)
+}
+
+func decode(t *testing.T, node yaml.Node) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := node.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestOneFunctionForEachSlug(t *testing.T) {
+	t.Parallel()
+	want := slices.Sorted(maps.Keys(routesBySlug()))
+
+	var inTemplate []string
+	tpl := template(t)
+	for _, id := range tpl.FunctionNames() {
+		p, err := tpl.FunctionProperties(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slug := strings.TrimPrefix(p.CodeURI, "functions/")
+		if id != logicalID(slug) {
+			t.Errorf("template: %s has CodeUri %s; the function of that folder is called %s", id, p.CodeURI, logicalID(slug))
+		}
+		inTemplate = append(inTemplate, slug)
+	}
+	for place, have := range map[string][]string{
+		"template.yaml": inTemplate,
+		"functions/":    children(t, "../functions", func(e os.DirEntry) string { return e.Name() }),
+		"events/": children(t, "../events", func(e os.DirEntry) string {
+			slug, isJSON := strings.CutSuffix(e.Name(), ".json")
+			if !isJSON {
+				t.Errorf("events/%s is no event", e.Name())
+			}
+			return slug
+		}),
+	} {
+		for _, slug := range want {
+			if !slices.Contains(have, slug) {
+				t.Errorf("%s lacks %s, which the catalog or the list of free functions has", place, slug)
+			}
+		}
+		for _, slug := range have {
+			if !slices.Contains(want, slug) {
+				t.Errorf("%s has %s, which neither the catalog nor the list of free functions has", place, slug)
+			}
+		}
+	}
+}
+
+func children(t *testing.T, dir string, name func(os.DirEntry) string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, name(e))
+	}
+	return out
+}
+
+func TestRoutesAreTheCatalogs(t *testing.T) {
+	t.Parallel()
+	cfg, err := lambdahost.FromTemplate(templatePath, "build", testParams(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string][]string)
+	for _, r := range cfg.Routes {
+		got[r.Function] = append(got[r.Function], r.Key)
+	}
+	want := make(map[string][]string)
+	for slug, routes := range routesBySlug() {
+		want[logicalID(slug)] = routes
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("routes of the template (-catalog +template):\n%s", d)
+	}
+}
+
+func TestEnvironmentIsWhatBootReads(t *testing.T) {
+	t.Parallel()
+	tpl := template(t)
+	for slug := range routesBySlug() {
+		want := boot.PricedVars()
+		switch slug {
+		case "discovery":
+			want = boot.DiscoveryVars()
+		case "health":
+			want = boot.HealthVars()
+		}
+		p, err := tpl.FunctionProperties(logicalID(slug))
+		if err != nil {
+			t.Errorf("%s: %v", slug, err)
+			continue
+		}
+		have := p.Environment.Variables
+		for _, name := range want {
+			if _, ok := have[name]; !ok {
+				t.Errorf("%s: boot reads %s, and the template does not set it", slug, name)
+			}
+		}
+		for name, node := range have {
+			if !slices.Contains(want, name) {
+				t.Errorf("%s: the template sets %s, and boot does not read it", slug, name)
+			}
+			if node.Tag == "!Ref" && node.Value == "Api" {
+				t.Errorf("%s: %s refers to the Api, which depends on the function", slug, name)
+			}
+		}
+	}
+}
+
+func TestTimeAddsUp(t *testing.T) {
+	t.Parallel()
+	const gateway = 30 * time.Second // HTTP API, maximum integration timeout
+	source, err := os.ReadFile("../pkg/service/service.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?i)\bdeadline\s*= (\d+) \* time\.Second`).FindSubmatch(source)
+	if m == nil {
+		t.Fatal("pkg/service no longer says its deadline where this test looks for it")
+	}
+	seconds, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Duration(seconds) * time.Second
+	tpl := template(t)
+	for _, id := range tpl.FunctionNames() {
+		p, err := tpl.FunctionProperties(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if timeout := time.Duration(p.Timeout) * time.Second; !(deadline < timeout && timeout < gateway) {
+			t.Errorf("%s: want deadline %v < function time-out %v < gateway %v", id, deadline, timeout, gateway)
+		}
+	}
+	for _, o := range catalog.All() {
+		if o.Deadline <= 0 || o.Deadline > deadline/2 {
+			t.Errorf("%s: a lookup of %v leaves no room for the settlement in %v", o.Slug, o.Deadline, deadline)
+		}
+	}
+}
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	tpl := template(t)
+	for slug := range routesBySlug() {
+		want := []string{"dynamodb:GetItem", "dynamodb:PutItem"}
+		switch slug {
+		case "discovery":
+			want = nil
+		case "health":
+			want = []string{"dynamodb:GetItem"}
+		}
+		f := function(t, tpl, slug)
+		if f["Role"] != nil || f["ManagedPolicyArns"] != nil {
+			t.Errorf("%s: permissions belong in Policies", slug)
+		}
+		var got []string
+		policies, _ := f["Policies"].([]any)
+		for _, policy := range policies {
+			inline, ok := policy.(map[string]any)
+			statements, _ := inline["Statement"].([]any)
+			if !ok || len(inline) != 1 || len(statements) == 0 {
+				t.Errorf("%s: %v is no inline statement; policy templates and managed policies are wider than needed", slug, policy)
+			}
+			for _, s := range statements {
+				statement := s.(map[string]any)
+				if statement["Effect"] != "Allow" || statement["Resource"] != "Ledger.Arn" {
+					t.Errorf("%s: statement %v, want Allow on !GetAtt Ledger.Arn only", slug, statement)
+				}
+				got = append(got, list(statement["Action"])...)
+			}
+		}
+		slices.Sort(got)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: actions (-want +template):\n%s", slug, d)
+		}
+	}
+}
+
+// list is a YAML string or list of strings.
+func list(v any) []string {
+	if s, ok := v.(string); ok {
+		return []string{s}
+	}
+	var out []string
+	items, _ := v.([]any)
+	for _, item := range items {
+		out = append(out, item.(string))
+	}
+	return out
+}
+
+func TestTableIsTheStores(t *testing.T) {
+	t.Parallel()
+	var doc struct {
+		Resources map[string]map[string]any `yaml:"Resources"`
+	}
+	read(t, &doc)
+	r := doc.Resources["Ledger"]
+	for _, policy := range []string{"DeletionPolicy", "UpdateReplacePolicy"} {
+		if r[policy] != "Retain" {
+			t.Errorf("%s = %v: a ledger that goes with its stack serves payments twice", policy, r[policy])
+		}
+	}
+	type m = map[string]any
+	want := m{
+		"BillingMode":             "PAY_PER_REQUEST",
+		"AttributeDefinitions":    []any{m{"AttributeName": dynamo.AttrKey, "AttributeType": "S"}},
+		"KeySchema":               []any{m{"AttributeName": dynamo.AttrKey, "KeyType": "HASH"}},
+		"TimeToLiveSpecification": m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true},
+	}
+	if d := cmp.Diff(want, r["Properties"]); d != "" {
+		t.Errorf("table (-store +template):\n%s", d)
+	}
+}
+
+func read(t *testing.T, into any) {
+	t.Helper()
+	text, err := os.ReadFile(templatePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEventsAreOfTheirFunctions(t *testing.T) {
+	t.Parallel()
+	for slug, routes := range routesBySlug() {
+		e := readEvent(t, filepath.Join("../events", slug+".json"))
+		if !slices.Contains(routes, e.RouteKey) || e.RequestContext.RouteKey != e.RouteKey {
+			t.Errorf("%s: routeKey %q, want one of %q, twice", slug, e.RouteKey, routes)
+		}
+		if _, path, ok := strings.Cut(e.RouteKey, " "); ok && e.RawPath != path {
+			t.Errorf("%s: rawPath %q does not belong to route %q", slug, e.RawPath, e.RouteKey)
+		}
+		if e.RequestContext.HTTP.Path != e.RawPath || e.Headers["host"] != e.RequestContext.DomainName {
+			t.Errorf("%s: the event contradicts itself", slug)
+		}
+		if o, priced := catalog.BySlug(slug); priced {
+			if _, query, _ := strings.Cut(o.ExampleURL(""), "?"); e.RawQueryString != query {
+				t.Errorf("%s: query %q, want the catalog's example %q", slug, e.RawQueryString, query)
+			}
+		}
+	}
+}

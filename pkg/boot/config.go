@@ -1,0 +1,159 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+)
+
+// Base USDC, what is asked for unless the operator says otherwise (design §10).
+const (
+	defaultNetwork = "eip155:8453"
+	defaultAsset   = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+	defaultName    = "USD Coin"
+	defaultVersion = "2"
+)
+
+// Config is the environment, read and found valid.
+type Config struct {
+	// BaseURL is the public origin; empty on Lambda means the domain name of
+	// each request.
+	BaseURL         string
+	Terms           x402.Terms
+	OwnershipProofs []string
+	FacilitatorURL  string
+	Credentials     facilitator.Credentials
+	Ledger          Table
+	Resolvers       []string
+	LogLevel        slog.Level
+}
+
+// Table says where the ledger is in DynamoDB; empty Name means nowhere.
+type Table struct {
+	Name, Region, Endpoint string
+	Credentials            func(context.Context) (aws.Credentials, error)
+}
+
+// Local is what the local runner reads on top.
+type Local struct {
+	Config
+	LedgerFile string // of the embedded ledger
+	Addr       string // listening address
+}
+
+// Defaults of the local runner (design §10, §11).
+const (
+	LocalAddr       = "127.0.0.1:8402"
+	LocalLedgerFile = ".local/ledger.db"
+	// LocalPayTo is the second account of the well-known development mnemonic.
+	// Its key is public: nothing of value may ever be paid to it.
+	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+)
+
+func (e *environment) shared(payTo string) Config {
+	return Config{
+		BaseURL: e.origin(varBaseURL, ""),
+		Terms: x402.Terms{
+			Network: e.network(defaultNetwork),
+			Asset:   e.address(varAsset, e.text(varAsset, defaultAsset)),
+			PayTo:   e.address(varPayTo, payTo),
+			Name:    e.text(varAssetName, defaultName),
+			Version: e.text(varAssetVersion, defaultVersion),
+		},
+		OwnershipProofs: e.list(varOwnershipProofs),
+		LogLevel:        e.level(),
+	}
+}
+
+const payToHelp = "the address that receives the payments, 0x and 40 hexadecimal digits"
+
+// readDiscovery reads what the discovery function needs.
+func readDiscovery(get func(string) string) (Config, error) {
+	e := &environment{get: get}
+	c := e.shared(e.required(varPayTo, payToHelp))
+	return c, e.err()
+}
+
+// readPriced reads what a priced function and health need.
+func readPriced(get func(string) string) (Config, error) {
+	e := &environment{get: get}
+	c := e.shared(e.required(varPayTo, payToHelp))
+	e.money(&c)
+	c.Ledger.Name = e.required(varLedgerTable, "the DynamoDB table of the payment ledger")
+	e.dynamo(&c)
+	return c, e.err()
+}
+
+// ReadLocal reads what the local runner needs. Everything has a default.
+func ReadLocal(get func(string) string) (Local, error) {
+	e := &environment{get: get}
+	l := Local{Config: e.shared(e.text(varPayTo, LocalPayTo))}
+	l.Addr = e.text(varLocalAddr, LocalAddr)
+	l.LedgerFile = e.text(varLedgerFile, LocalLedgerFile)
+	if l.BaseURL == "" {
+		l.BaseURL = "http://" + l.Addr
+	}
+	e.money(&l.Config)
+	l.Ledger.Name = e.text(varLedgerTable, "")
+	if l.Ledger.Name != "" {
+		e.dynamo(&l.Config)
+	}
+	return l, e.err()
+}
+
+// money reads facilitator and resolvers.
+func (e *environment) money(c *Config) {
+	c.FacilitatorURL = e.text(varFacilitatorURL, "")
+	if u, err := url.Parse(c.FacilitatorURL); c.FacilitatorURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+		e.fault(varFacilitatorURL, "must be an http or https URL")
+	}
+	c.Credentials = e.credentials()
+	c.Resolvers = e.resolvers()
+}
+
+// credentials reads the facilitator's. Unreadable ones do not stop the
+// service: its free part works, paid calls answer facilitator_misconfigured
+// and /ready says so. Contradicting ones are a fault.
+func (e *environment) credentials() facilitator.Credentials {
+	id, secret, token := e.text(varFacilitatorKeyID, ""), e.text(varFacilitatorKeySecret, ""), e.text(varFacilitatorToken, "")
+	switch {
+	case token != "" && (id != "" || secret != ""):
+		e.fault(varFacilitatorToken, "and %s are both set: choose one", varFacilitatorKeyID)
+	case (id == "") != (secret == ""):
+		e.fault(varFacilitatorKeyID, "and %s go together", varFacilitatorKeySecret)
+	case token != "":
+		return lazily(func() (facilitator.Credentials, error) { return facilitator.Bearer(token) })
+	case id != "":
+		return lazily(func() (facilitator.Credentials, error) { return facilitator.CDP(id, secret) })
+	}
+	return facilitator.None()
+}
+
+func lazily(read func() (facilitator.Credentials, error)) facilitator.Credentials {
+	return facilitator.Lazy(func(context.Context) (facilitator.Credentials, error) { return read() })
+}
+
+// dynamo reads how to reach the table. On Lambda the platform sets region and
+// keys; they do not change while a process lives.
+func (e *environment) dynamo(c *Config) {
+	t := &c.Ledger
+	t.Name = e.table(t.Name)
+	t.Region = e.required(varRegion, "the region of the ledger table, such as us-east-1")
+	t.Endpoint = e.text(varEndpoint, "")
+	keys := aws.Credentials{
+		AccessKeyID: e.get(varAccessKey), SecretAccessKey: e.get(varSecretKey), SessionToken: e.get(varSessionToken),
+		Source: "environment",
+	}
+	t.Credentials = func(context.Context) (aws.Credentials, error) {
+		if !keys.HasKeys() {
+			return aws.Credentials{}, errors.New(varAccessKey + " and " + varSecretKey + " are not set")
+		}
+		return keys, nil
+	}
+}

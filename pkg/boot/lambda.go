@@ -1,0 +1,43 @@
+package boot
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
+	"github.com/hostfacts/hostfacts/pkg/service"
+)
+
+// Priced runs a priced function, or health, which looks at the same parts. It
+// does not return; a configuration that cannot work ends the process with
+// every fault named, which Lambda reports as an init error.
+func Priced(build service.Constructor) {
+	config, err := readPriced(os.Getenv)
+	exitOn(err)
+	log := config.Logger(os.Stdout)
+	deps, err := config.Deps(config.Ledger.Store(), log)
+	exitOn(err)
+	start(build(deps), deps)
+}
+
+// Free runs a function that needs neither ledger nor facilitator.
+func Free(build service.Constructor) {
+	config, err := readDiscovery(os.Getenv)
+	exitOn(err)
+	deps := config.free(config.Logger(os.Stdout))
+	start(build(deps), deps)
+}
+
+func start(h http.Handler, d service.Deps) {
+	lambda.Start(lambdahttp.New(h, d.Log))
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,175 @@
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Names of the environment variables (design §10).
+const (
+	varBaseURL              = "BASE_URL"
+	varPayTo                = "PAY_TO"
+	varNetwork              = "NETWORK"
+	varAsset                = "USDC_ASSET"
+	varAssetName            = "USDC_NAME"
+	varAssetVersion         = "USDC_VERSION"
+	varFacilitatorURL       = "FACILITATOR_URL"
+	varFacilitatorKeyID     = "FACILITATOR_KEY_ID"
+	varFacilitatorKeySecret = "FACILITATOR_KEY_SECRET"
+	varFacilitatorToken     = "FACILITATOR_TOKEN"
+	varLedgerTable          = "LEDGER_TABLE"
+	varResolvers            = "DNS_RESOLVERS"
+	varOwnershipProofs      = "OWNERSHIP_PROOFS"
+	varLogLevel             = "LOG_LEVEL"
+	varLedgerFile           = "LEDGER_FILE"
+	varLocalAddr            = "LOCAL_ADDR"
+)
+
+// Variables that the platform and the AWS SDKs share, read under their own
+// names and never set by the template.
+const (
+	varRegion       = "AWS_REGION"
+	varAccessKey    = "AWS_ACCESS_KEY_ID"
+	varSecretKey    = "AWS_SECRET_ACCESS_KEY"
+	varSessionToken = "AWS_SESSION_TOKEN"
+	varEndpoint     = "AWS_ENDPOINT_URL_DYNAMODB"
+)
+
+func sharedVars() []string {
+	return []string{varBaseURL, varPayTo, varNetwork, varAsset, varAssetName, varAssetVersion, varLogLevel}
+}
+
+func moneyVars() []string {
+	return []string{varLedgerTable, varFacilitatorURL, varFacilitatorKeyID, varFacilitatorKeySecret, varFacilitatorToken}
+}
+
+// PricedVars are the variables that the template sets for a priced function.
+func PricedVars() []string { return append(append(sharedVars(), moneyVars()...), varResolvers) }
+
+// DiscoveryVars are those of the discovery function.
+func DiscoveryVars() []string { return append(sharedVars(), varOwnershipProofs) }
+
+// HealthVars are those of the health function.
+func HealthVars() []string { return append(PricedVars(), varOwnershipProofs) }
+
+// LocalVars are those that only the local runner reads.
+func LocalVars() []string { return []string{varLedgerFile, varLocalAddr} }
+
+// environment reads variables and collects every fault.
+type environment struct {
+	get    func(string) string
+	faults []error
+}
+
+func (e *environment) fault(name, format string, args ...any) {
+	e.faults = append(e.faults, fmt.Errorf("%s %s", name, fmt.Sprintf(format, args...)))
+}
+
+// err is every fault in one error, a line each.
+func (e *environment) err() error {
+	if len(e.faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the configuration has %d fault(s):\n%w", len(e.faults), errors.Join(e.faults...))
+}
+
+// text reads a variable; empty means the default.
+func (e *environment) text(name, fallback string) string {
+	if v := strings.TrimSpace(e.get(name)); v != "" {
+		return v
+	}
+	return fallback
+}
+
+func (e *environment) required(name, help string) string {
+	v := e.text(name, "")
+	if v == "" {
+		e.fault(name, "is not set: %s", help)
+	}
+	return v
+}
+
+// origin reads a public origin: scheme and host, no path. Plain http is for
+// this machine only.
+func (e *environment) origin(name, fallback string) string {
+	v := e.text(name, fallback)
+	if v == "" {
+		return ""
+	}
+	u, err := url.Parse(v)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
+		e.fault(name, "must be an origin such as https://api.example.com")
+	case strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		e.fault(name, "must not have a path, a query or a user: crawlers read documents at the root of the origin")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		e.fault(name, "must be https unless it is this machine")
+	}
+	return strings.ToLower(strings.TrimSuffix(v, "/"))
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || (err == nil && ip.IsLoopback())
+}
+
+func (e *environment) address(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	if _, err := x402.ParseAddress(value); err != nil {
+		e.fault(name, "must be 0x and 40 hexadecimal digits")
+	}
+	return value
+}
+
+func (e *environment) network(fallback string) string {
+	v := e.text(varNetwork, fallback)
+	if _, err := x402.ChainID(v); err != nil {
+		e.fault(varNetwork, "must be a CAIP-2 id such as eip155:8453")
+	}
+	return v
+}
+
+func (e *environment) resolvers() []string {
+	list, err := dns.ParseResolvers(e.text(varResolvers, "1.1.1.1,8.8.8.8,9.9.9.10"))
+	if err != nil {
+		e.fault(varResolvers, "%v", err)
+	}
+	return list
+}
+
+func (e *environment) level() slog.Level {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(e.text(varLogLevel, "info"))); err != nil {
+		e.fault(varLogLevel, "must be debug, info, warn or error")
+	}
+	return l
+}
+
+// table checks a DynamoDB table name. The SDK would take an ARN too; the
+// template gives a name.
+func (e *environment) table(name string) string {
+	if name != "" && !regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`).MatchString(name) {
+		e.fault(varLedgerTable, "must be a DynamoDB table name")
+	}
+	return name
+}
+
+func (e *environment) list(name string) []string {
+	var out []string
+	for _, v := range strings.Split(e.get(name), ",") {
+		if v = strings.TrimSpace(v); v != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}

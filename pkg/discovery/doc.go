@@ -1,0 +1,13 @@
+// Package discovery renders everything that a machine or a person reads before
+// paying (spec §2.10, §4.1, §5): the tool catalog, the payment manifest, the
+// OpenAPI description, the llms texts, the documentation page, the offer of
+// each operation and the paywall page.
+//
+// All of it comes from package catalog, package fault and the deployment's
+// Site, so a document cannot promise what the code does not know. Rendering is
+// deterministic: the same Site gives the same bytes, hence the same ETags, in
+// every execution environment.
+//
+// The package answers no request by itself: which methods a path takes, CORS,
+// 404 and 405 belong to package service, which asks Documents.Find.
+package discovery

@@ -1,0 +1,187 @@
+package discovery
+
+import (
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// dialect is the JSON Schema dialect of everything here, also of OpenAPI 3.1.
+const dialect = "https://json-schema.org/draft/2020-12/schema"
+
+// schema is the part of JSON Schema that the documents use.
+type schema struct {
+	Dialect              string   `json:"$schema,omitempty"`
+	Ref                  string   `json:"$ref,omitempty"`
+	Title                string   `json:"title,omitempty"`
+	Type                 any      `json:"type,omitempty"` // a name, or names with "null"
+	Description          string   `json:"description,omitempty"`
+	Const                any      `json:"const,omitempty"`
+	Enum                 []any    `json:"enum,omitempty"`
+	Default              any      `json:"default,omitempty"`
+	Examples             []any    `json:"examples,omitempty"`
+	Format               string   `json:"format,omitempty"`
+	Pattern              string   `json:"pattern,omitempty"`
+	ContentEncoding      string   `json:"contentEncoding,omitempty"`
+	ContentMediaType     string   `json:"contentMediaType,omitempty"`
+	ContentSchema        *schema  `json:"contentSchema,omitempty"`
+	Properties           object   `json:"properties,omitempty"`
+	Required             []string `json:"required,omitempty"`
+	AdditionalProperties *bool    `json:"additionalProperties,omitempty"`
+	Items                *schema  `json:"items,omitempty"`
+	MinItems             int      `json:"minItems,omitempty"`
+	AnyOf                []schema `json:"anyOf,omitempty"`
+}
+
+// detail is how much of a field tree a schema says.
+type detail int
+
+const (
+	bare    detail = iota // that it is an object
+	shallow               // the top-level fields and their types
+	deep                  // the whole tree, types only
+	full                  // the whole tree with required and descriptions
+)
+
+// resultSchema is the schema of an operation's result. Every field is always
+// present; a nullable one says so in its type. Fields that a later version
+// adds are allowed, so that adding one breaks no client.
+func resultSchema(fields []catalog.Field, d detail) schema {
+	s := schema{Type: "object"}
+	if d == bare {
+		return s
+	}
+	for _, f := range fields {
+		s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
+		if d == full {
+			s.Required = append(s.Required, f.Name)
+		}
+	}
+	return s
+}
+
+// fieldSchema is the schema of one field. An object with several shapes, like
+// an array item with several, lists them in Items.
+func fieldSchema(f catalog.Field, d detail) schema {
+	s := schema{Type: f.Type}
+	if d != shallow {
+		switch {
+		case f.Type == "array" && len(f.Items) > 0:
+			item := oneOrAny(f.Items, d)
+			s.Items = &item
+		case f.Type == "object" && len(f.Items) > 0:
+			s = oneOrAny(f.Items, d)
+		case f.Type == "object":
+			s = resultSchema(f.Fields, d)
+		}
+	}
+	for _, e := range f.Enum {
+		s.Enum = append(s.Enum, e)
+	}
+	if f.Nullable {
+		s = nullable(s)
+	}
+	if d == full {
+		s.Description = f.Description
+	}
+	return s
+}
+
+// oneOrAny is the one shape, or any of several.
+func oneOrAny(shapes []catalog.Field, d detail) schema {
+	if len(shapes) == 1 {
+		return fieldSchema(shapes[0], d)
+	}
+	var s schema
+	for _, shape := range shapes {
+		s.AnyOf = append(s.AnyOf, fieldSchema(shape, d))
+	}
+	return s
+}
+
+// nullable allows null beside what a schema allows.
+func nullable(s schema) schema {
+	if s.Type == nil {
+		s.AnyOf = append(s.AnyOf, schema{Type: "null"})
+		return s
+	}
+	s.Type = []any{s.Type, "null"}
+	if s.Enum != nil {
+		s.Enum = append(s.Enum, nil)
+	}
+	return s
+}
+
+// paramSchema is the schema of a query parameter, example included: crawlers
+// read examples only from here.
+func paramSchema(p catalog.Param) schema {
+	s := schema{Type: p.Type, Enum: typedAll(p, p.Enum), Examples: []any{typed(p, p.Example)}}
+	if p.Default != "" {
+		s.Default = typed(p, p.Default)
+	}
+	return s
+}
+
+// row is a line of a field table: a field, or a part of one.
+type row struct{ Name, Type, Description string }
+
+// rows is the field tree as lines, with names such as records[].address.
+func rows(fields []catalog.Field) []row { return appendRows(nil, fields, "", "") }
+
+func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
+	for _, f := range fields {
+		name := prefix + f.Name
+		to = append(to, row{Name: name, Type: f.TypeText(), Description: when + describe(f)})
+		if f.Type == "object" {
+			to = appendRows(to, f.Fields, name+".", "")
+		}
+		inner := name + "."
+		if f.Type == "array" {
+			inner = name + "[]."
+		}
+		for _, shape := range f.Items {
+			note := ""
+			if len(f.Items) > 1 {
+				note = shape.Description + ": "
+			}
+			to = appendRows(to, shape.Fields, inner, note)
+		}
+	}
+	return to
+}
+
+// describe is a field's description with its allowed values.
+func describe(f catalog.Field) string {
+	if len(f.Enum) == 0 {
+		return f.Description
+	}
+	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
+}
+
+// shapes says in one line what an array's items look like, for documents whose
+// field list is flat: "A and AAAA {address}; MX {preference, exchange}".
+func shapes(f catalog.Field) string {
+	var parts []string
+	for _, item := range f.Items {
+		if len(item.Fields) == 0 {
+			continue
+		}
+		part := fieldNames(item.Fields)
+		if len(f.Items) > 1 {
+			part = item.Description + " " + part
+		}
+		parts = append(parts, part)
+	}
+	if f.Type == "object" && len(f.Fields) > 0 {
+		parts = append(parts, fieldNames(f.Fields))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func fieldNames(fields []catalog.Field) string {
+	var names []string
+	for _, f := range fields {
+		names = append(names, f.Name)
+	}
+	return "{" + strings.Join(names, ", ") + "}"
+}

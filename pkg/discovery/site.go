@@ -1,0 +1,75 @@
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Site is what the documents of one deployment need to know about it.
+type Site struct {
+	// Origin is scheme and host, such as https://api.example.com, without a
+	// slash at the end. OpenAPI readers look for /openapi.json at the root of
+	// the host, so it has no path.
+	Origin string
+	// Terms are what every payer is asked for.
+	Terms x402.Terms
+	// OwnershipProofs are signatures of the bare origin by the payee's key.
+	OwnershipProofs []string
+}
+
+// check reports every fault of a Site at once.
+func (s Site) check() error {
+	var faults []error
+	u, err := url.Parse(s.Origin)
+	switch {
+	case err != nil:
+		faults = append(faults, fmt.Errorf("origin: %w", err))
+	case u.Scheme != "https" && u.Scheme != "http", u.Host == "", s.Origin != u.Scheme+"://"+u.Host:
+		faults = append(faults, fmt.Errorf("origin %q is not of the form https://host", s.Origin))
+	}
+	for _, f := range []struct{ name, value string }{
+		{"network", s.Terms.Network}, {"asset", s.Terms.Asset}, {"payee", s.Terms.PayTo},
+		{"token name", s.Terms.Name}, {"token version", s.Terms.Version},
+	} {
+		if f.value == "" {
+			faults = append(faults, fmt.Errorf("%s is empty", f.name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// iconURL is the icon that an offer may name, or "". Facilitators drop icons
+// that are not https or sit on an IP address or a local name.
+func (s Site) iconURL() string {
+	u, err := url.Parse(s.Origin)
+	if err != nil || u.Scheme != "https" {
+		return ""
+	}
+	host := u.Hostname()
+	if net.ParseIP(host) != nil || !strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost") {
+		return ""
+	}
+	return s.Origin + pathFavicon
+}
+
+// networkName is the network in words, with its CAIP-2 name.
+func (s Site) networkName() string {
+	switch s.Terms.Network {
+	case "eip155:8453":
+		return "Base (eip155:8453)"
+	case "eip155:84532":
+		return "Base Sepolia, a test network (eip155:84532)"
+	}
+	return s.Terms.Network
+}
+
+// chainID is the number in an EVM network's CAIP-2 name, as EIP-712 wants it.
+func (s Site) chainID() string {
+	_, id, _ := strings.Cut(s.Terms.Network, ":")
+	return id
+}

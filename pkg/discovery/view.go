@@ -1,0 +1,194 @@
+package discovery
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// view is what the templates see: the catalog and the Site, already in words.
+type view struct {
+	Site         Site
+	Service      string
+	Tagline      string
+	Homepage     string
+	Network      string
+	Instructions string // of the manifest
+	Guidance     string // of the OpenAPI description
+	Ops          []opView
+	Playbooks    []playbook
+	Documents    []link
+	Prices       []string
+	Handshake    []string
+	Rules        []string
+	Signing      []row
+	Signature    []row
+	Response     []row
+	OfferJSON    string // of the first operation, decoded
+	Offered      opView
+	ErrorJSON    string    // an error body
+	Payment      []outcome // the payment errors of every operation
+	Outside      []outcome
+	Limits       []catalog.Note
+	Caveats      []catalog.Note
+	Untrusted    string
+
+	operations []catalog.Operation
+}
+
+// opView is an operation and what is derived from it.
+type opView struct {
+	catalog.Operation
+	URL          string
+	ExampleURL   string
+	DocsURL      string
+	ResponseJSON string // the example answer, indented
+	Rows         []row
+	Outcomes     []outcome // of the operation's own codes
+}
+
+// link is a document that another one points to.
+type link struct{ Title, Path, URL, Text string }
+
+func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, error) {
+	if len(ops) == 0 {
+		return nil, fmt.Errorf("no operations")
+	}
+	v := &view{
+		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
+		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(ops),
+		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
+		Payment: outcomes(catalog.PaymentErrors()),
+		Limits:  catalog.Limits(), Caveats: catalog.Caveats(), Untrusted: untrusted,
+		Documents: links(s), operations: ops,
+	}
+	for _, op := range ops {
+		o, err := opViewOf(s, op)
+		if err != nil {
+			return nil, err
+		}
+		v.Ops = append(v.Ops, o)
+	}
+	for _, b := range books {
+		v.Playbooks = append(v.Playbooks, playbookOf(s, ops, b))
+	}
+	return v, v.finish()
+}
+
+// finish adds what is itself rendered: the offer and the two short texts.
+func (v *view) finish() error {
+	v.Offered = v.Ops[0]
+	v.Outside = outcomes(outsideCodes(v.operations))
+	raw, err := encode(Offer(v.operations[0], v.Site))
+	if err != nil {
+		return err
+	}
+	if v.OfferJSON, err = pretty(raw); err != nil {
+		return err
+	}
+	if raw, err = encode(errorBodyOf(v.Offered)); err != nil {
+		return err
+	}
+	if v.ErrorJSON, err = pretty(raw); err != nil {
+		return err
+	}
+	for _, t := range []struct {
+		to   *string
+		name string
+	}{{&v.Instructions, "instructions.txt.tmpl"}, {&v.Guidance, "guidance.txt.tmpl"}} {
+		text, err := v.text(t.name)
+		if err != nil {
+			return err
+		}
+		*t.to = strings.TrimSpace(string(text))
+	}
+	return nil
+}
+
+// errorBody is the body of every error but 402 (design: a priced request, step
+// by step), as an example.
+type errorBody struct {
+	Error struct {
+		Code      string `json:"code"`
+		Message   string `json:"message"`
+		Charged   *bool  `json:"charged"`
+		Retryable bool   `json:"retryable"`
+	} `json:"error"`
+	RequestID string `json:"request_id"`
+	DocsURL   string `json:"docs_url"`
+}
+
+// errorBodyOf shows an error that was charged, where the operation has one:
+// it is the one that readers ask about.
+func errorBodyOf(op opView) errorBody {
+	shown := outcomeOf(fault.PaymentInProgress)
+	for _, o := range op.Outcomes {
+		if o.Class == fault.Answer {
+			shown = o
+			break
+		}
+	}
+	body := errorBody{RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: op.DocsURL}
+	body.Error.Code, body.Error.Message = string(shown.Code), shown.Message
+	body.Error.Charged, body.Error.Retryable = shown.charged, shown.Retry
+	return body
+}
+
+func opViewOf(s Site, op catalog.Operation) (opView, error) {
+	response, err := pretty([]byte(op.Response))
+	if err != nil {
+		return opView{}, fmt.Errorf("example response of %s: %w", op.Slug, err)
+	}
+	return opView{
+		Operation: op, URL: s.Origin + op.Path, ExampleURL: op.ExampleURL(s.Origin), DocsURL: op.DocsURL(s.Origin),
+		ResponseJSON: response, Rows: rows(op.Fields), Outcomes: outcomes(op.Errors),
+	}, nil
+}
+
+// PaymentLine says which payment errors come on top of the operation's own.
+func (o opView) PaymentLine() string {
+	if o.Can(fault.Overloaded) {
+		return "The payment errors of every priced path come on top."
+	}
+	return "Only the payment errors of every priced path."
+}
+
+// Seconds is the deadline of the lookup in whole seconds.
+func (o opView) Seconds() int { return int(o.Deadline.Seconds()) }
+
+func links(s Site) []link {
+	var all []link
+	for _, l := range []link{
+		{Title: "Documentation", Path: catalog.PathDocs, Text: "every operation with parameters, an example answer, fields and errors, for people"},
+		{Title: "llms.txt", Path: catalog.PathLLMs, Text: "prices and how to pay, in short"},
+		{Title: "llms-full.txt", Path: catalog.PathLLMsFull, Text: "the same with every parameter, field and error, as plain text"},
+		{Title: "OpenAPI 3.1", Path: catalog.PathOpenAPI, Text: "paths, schemas and prices for generators and crawlers"},
+		{Title: "Tool catalog", Path: catalog.PathCatalog, Text: "operations, parameters, fields and errors as JSON"},
+		{Title: "Payment manifest", Path: catalog.PathManifest, Text: "what each path costs and whom it pays, as JSON"},
+	} {
+		l.URL = s.Origin + l.Path
+		all = append(all, l)
+	}
+	return all
+}
+
+// text renders one of the text templates.
+func (v *view) text(name string) ([]byte, error) {
+	t, err := template.New(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }}).ParseFS(assets, "assets/"+name)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,127 @@
+package discovery
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+func TestOutcomeOfEveryCode(t *testing.T) {
+	yes, no := true, false
+	for _, info := range fault.All() {
+		want := map[fault.Class]outcome{
+			fault.Before: {Charged: "no", charged: &no}, fault.Either: {Charged: "see body"}, fault.Unknown: {Charged: "not known yet"},
+			fault.Answer: {Charged: "yes", charged: &yes}, fault.Owed: {Charged: "yes, answer owed", charged: &yes},
+		}[info.Class]
+		if info.Code == fault.InternalError { // owed only when it follows a settlement
+			want = outcome{Charged: "see body"}
+		}
+		got := outcomeOf(info.Code)
+		if got.Charged != want.Charged || !cmp.Equal(got.charged, want.charged) || got.Money == "" {
+			t.Errorf("%s: %+v", info.Code, got)
+		}
+		if (got.Retryable == "yes") != info.Retry {
+			t.Errorf("%s: retryable %s", info.Code, got.Retryable)
+		}
+	}
+	if got := outcomeOf("no_such_code"); got.Code != fault.InternalError {
+		t.Errorf("an unknown code is explained as %+v", got)
+	}
+}
+
+// TestDesignExamples are the pairs that the design spells out.
+func TestDesignExamples(t *testing.T) {
+	for code, want := range map[fault.Code]string{
+		fault.BlockedAddress: "yes/no", fault.InvalidDomain: "no/no", fault.DNSTimeout: "yes, answer owed/yes",
+		fault.SettlementUncertain: "not known yet/yes", fault.PaymentInProgress: "not known yet/yes", fault.Overloaded: "see body/yes",
+	} {
+		if o := outcomeOf(code); o.Charged+"/"+o.Retryable != want {
+			t.Errorf("%s: %s/%s, want %s", code, o.Charged, o.Retryable, want)
+		}
+	}
+}
+
+func TestOutsideCodesFollowTheOffer(t *testing.T) {
+	_, offered := Extensions(catalog.DNS())["payment-identifier"]
+	found := false
+	for _, c := range outsideCodes(catalog.All()) {
+		found = found || c == fault.PaymentIdentifierConflict
+	}
+	if found != offered {
+		t.Errorf("payment_identifier_conflict documented: %v, payment-identifier offered: %v", found, offered)
+	}
+}
+
+func TestRulesNameOnlyWhatCanHappen(t *testing.T) {
+	text := strings.Join(rules([]catalog.Operation{catalog.Ping()}), "\n")
+	if strings.Contains(text, "nxdomain") || strings.Contains(text, "A failure of ours") {
+		t.Errorf("the smoke test alone: %s", text)
+	}
+	if _, err := render(testSite(), []catalog.Operation{catalog.Ping()}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNetworkName(t *testing.T) {
+	for network, want := range map[string]string{
+		"eip155:8453": "Base (eip155:8453)", "eip155:84532": "Base Sepolia, a test network (eip155:84532)", "eip155:1": "eip155:1",
+	} {
+		s := testSite()
+		s.Terms.Network = network
+		if got := s.networkName(); got != want {
+			t.Errorf("%s: %q", network, got)
+		}
+		if got := s.chainID(); "eip155:"+got != network {
+			t.Errorf("%s: chain %s", network, got)
+		}
+	}
+}
+
+func TestTypedParameters(t *testing.T) {
+	for _, tt := range []struct {
+		kind, text string
+		want       any
+	}{
+		{"string", "1", "1"}, {"integer", "443", int64(443)}, {"integer", "x", "x"}, {"boolean", "true", true}, {"boolean", "x", "x"},
+	} {
+		if got := typed(catalog.Param{Type: tt.kind}, tt.text); got != tt.want {
+			t.Errorf("%s %q: %v", tt.kind, tt.text, got)
+		}
+	}
+}
+
+func TestNullableAlternatives(t *testing.T) {
+	s := validator(t, fieldSchema(catalog.Field{Type: "object", Nullable: true, Items: []catalog.Field{
+		{Type: "object", Fields: []catalog.Field{{Name: "a", Type: "string"}}},
+		{Type: "object", Fields: []catalog.Field{{Name: "b", Type: "string"}}},
+	}}, full))
+	for raw, ok := range map[string]bool{`null`: true, `{"a":"x"}`: true, `{"b":"x"}`: true, `{"c":"x"}`: false, `1`: false} {
+		if err := s.Validate(instance(t, []byte(raw))); (err == nil) != ok {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+}
+
+func TestProse(t *testing.T) {
+	for in, want := range map[string]string{
+		"a `b` c": "a <code>b</code> c", "<a> & `<b>`": "&lt;a&gt; &amp; <code>&lt;b&gt;</code>", "": "",
+	} {
+		if got := prose(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestObjectKeepsItsOrderAndReportsWhatCannotBeEncoded(t *testing.T) {
+	got, err := encode(object{{"z", 1}, {"a", object{}}, {"<&>", "<&>"}})
+	if want := `{"z":1,"a":{},"<&>":"<&>"}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+	if _, err := encode(object{{"bad", func() {}}}); err == nil || !strings.Contains(err.Error(), "bad") {
+		t.Errorf("error %v does not name the member", err)
+	}
+}

@@ -1,0 +1,251 @@
+// Package guard decides what the service may be asked about (spec §1, domain
+// guard). It answers with invalid_domain and a message that names the fault
+// and never repeats more of the input than one escaped character.
+//
+// A name that passes is a public fully-qualified domain name by its spelling
+// only. It may still resolve to a private address: that is judged when it is
+// resolved, by the operations that connect.
+package guard
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// Grammar says which labels a name may have.
+type Grammar int
+
+const (
+	// Hostname takes letters, digits and inner hyphens only (RFC 1123).
+	Hostname Grammar = iota
+	// DNSName takes underscores as well, because _dmarc.example.com and its
+	// like are names that only exist to be looked up. The last label is held
+	// to Hostname all the same.
+	DNSName
+)
+
+// Limits of a name in its A-label form, without the dot of the root
+// (RFC 1035 §2.3.4).
+const (
+	maxName  = 253
+	maxLabel = 63
+)
+
+// maxInput bounds the bytes of a raw value before any work is done on it. A
+// name in Unicode can need more bytes than its A-label form, up to about four
+// for one.
+const maxInput = 1024
+
+// DomainParam returns the domain parameter of a query, normalised like
+// Domain. No value, an empty one or several are invalid_domain.
+func DomainParam(q url.Values, g Grammar) (string, error) {
+	switch v := q["domain"]; len(v) {
+	case 0:
+		return "", refuse("domain is missing: pass one public fully-qualified domain name, such as example.com.")
+	case 1:
+		return Domain(v[0], g)
+	default:
+		return "", refuse("domain is repeated: pass it once.")
+	}
+}
+
+// Domain returns raw as a normalised name: A-labels, lower case, no trailing
+// dot. Everything that is not a public fully-qualified name under the grammar
+// is a *fault.Error with the code invalid_domain. Domain of its own output is
+// that output.
+//
+// Internationalised names are mapped by UTS #46 first and judged afterwards,
+// because the mapping turns other characters into digits, dots and slashes
+// and drops invisible ones.
+func Domain(raw string, g Grammar) (string, error) {
+	switch {
+	case raw == "":
+		return "", refuse("domain is empty.")
+	case len(raw) > maxInput:
+		return "", refuse("domain is too long: a name has at most 253 characters.")
+	case !utf8.ValidString(raw):
+		return "", refuse("domain is not valid UTF-8.")
+	case isAddress(raw):
+		return "", refuseAddress()
+	}
+	name, err := toASCII(raw, g)
+	if err != nil {
+		return "", err
+	}
+	name = strings.TrimSuffix(name, ".")
+	if err := check(name, g); err != nil {
+		return "", err
+	}
+	if isSpecial(name) {
+		return "", refuse("domain is not public: it lies under a special-use, private or metadata name.")
+	}
+	return name, nil
+}
+
+// check holds a mapped name without its trailing dot to the grammar.
+func check(name string, g Grammar) error {
+	switch {
+	case name == "":
+		return refuse("domain is the root: pass a fully-qualified domain name.")
+	case len(name) > maxName:
+		return refuse("domain is too long: a name has at most 253 characters.")
+	}
+	for rest, more := name, true; more; {
+		var label string
+		label, rest, more = strings.Cut(rest, ".")
+		lg := g
+		if !more {
+			lg = Hostname
+		}
+		if err := checkLabel(label, lg); err != nil {
+			return err
+		}
+	}
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	switch {
+	case isNumber(last):
+		return refuseAddress()
+	case last == name:
+		return refuse("domain is a single label: pass a fully-qualified domain name.")
+	}
+	return nil
+}
+
+func checkLabel(label string, g Grammar) error {
+	switch {
+	case label == "":
+		return refuse("domain has an empty label: dots must not be first, doubled or more than one at the end.")
+	case len(label) > maxLabel:
+		return refuse("domain has a label that is too long: a label has at most 63 characters.")
+	}
+	for _, r := range label {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '-':
+		case r == '_' && g == DNSName:
+		default:
+			return refuseRune(r)
+		}
+	}
+	if label[0] == '-' || label[len(label)-1] == '-' {
+		return refuse("domain has a label that starts or ends with a hyphen.")
+	}
+	return nil
+}
+
+// toASCII maps a name to lower-case A-labels. Names in plain ASCII stay away
+// from IDNA, which would refuse real hosts with "--" in the third and fourth
+// place.
+func toASCII(raw string, g Grammar) (string, error) {
+	name := asciiLower(raw)
+	if !needsIDNA(name) {
+		return name, nil
+	}
+	if g == Hostname || !strings.Contains(name, "_") {
+		return mapIDNA(name)
+	}
+	// IDNA knows no underscore, so labels with one are mapped apart: the
+	// others one by one, these not at all.
+	labels := strings.Split(name, ".")
+	for i, l := range labels {
+		if !needsIDNA(l) {
+			continue
+		}
+		m, err := mapIDNA(l)
+		if err != nil {
+			return "", err
+		}
+		labels[i] = m
+	}
+	return strings.Join(labels, "."), nil
+}
+
+// mapIDNA runs UTS #46 with strict ASCII rules and the bidi rule. Lengths and
+// empty labels are left to check: the library's own test refuses a trailing
+// dot in some versions and accepts two in others.
+func mapIDNA(name string) (string, error) {
+	p := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
+	a, err := p.ToASCII(name)
+	if err == nil {
+		return a, nil
+	}
+	for _, r := range name {
+		if r < utf8.RuneSelf && !isHostByte(byte(r)) && r != '.' {
+			return "", refuseRune(r)
+		}
+	}
+	return "", fault.Newf(fault.InvalidDomain, err, "domain is not a valid internationalised name.")
+}
+
+// needsIDNA reports whether a lower-case name has a character outside ASCII or
+// an A-label.
+func needsIDNA(name string) bool {
+	for i := 0; i < len(name); i++ {
+		if name[i] >= utf8.RuneSelf {
+			return true
+		}
+	}
+	return strings.HasPrefix(name, "xn--") || strings.Contains(name, ".xn--")
+}
+
+// isNumber reports whether a last label makes the name an IPv4 address to
+// URL parsers and inet_aton: all digits, or 0x and hexadecimal digits, if any
+// (WHATWG URL, "ends in a number"). No top-level domain looks like that.
+func isNumber(label string) bool {
+	if rest, ok := strings.CutPrefix(label, "0x"); ok {
+		return strings.Trim(rest, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}
+
+// isAddress recognises the address forms that the grammar would refuse for a
+// colon or a bracket, so that the message can say what is wrong.
+func isAddress(raw string) bool {
+	bare := strings.TrimSuffix(strings.TrimPrefix(raw, "["), "]")
+	if _, err := netip.ParseAddr(bare); err == nil {
+		return true
+	}
+	_, err := netip.ParseAddrPort(raw)
+	return err == nil
+}
+
+func isHostByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-'
+}
+
+// asciiLower lowers A to Z only: strings.ToLower would already map characters
+// such as the Kelvin sign, which is IDNA's business.
+func asciiLower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
+}
+
+func refuse(message string) *fault.Error {
+	return fault.Newf(fault.InvalidDomain, nil, "%s", message)
+}
+
+func refuseAddress() *fault.Error {
+	return refuse("domain is an IP address: pass a domain name.")
+}
+
+func refuseRune(r rune) *fault.Error {
+	if r == '_' {
+		return refuse("domain has an underscore where a host name has none.")
+	}
+	q := strconv.QuoteRuneToASCII(r)
+	if strings.ContainsRune(":/@?#[]\\", r) {
+		return fault.Newf(fault.InvalidDomain, nil,
+			"domain has the character %s: pass a bare name, without scheme, user, port, path or query.", q)
+	}
+	return fault.Newf(fault.InvalidDomain, nil, "domain has the character %s, which no domain name has.", q)
+}

@@ -1,0 +1,200 @@
+package guard_test
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+var (
+	label63 = strings.Repeat("a", 63)
+	name253 = strings.Repeat(label63+".", 3) + strings.Repeat("b", 57) + ".com"
+)
+
+func TestDomainAccepts(t *testing.T) {
+	t.Parallel()
+	if len(name253) != 253 {
+		t.Fatalf("the longest name has %d characters", len(name253))
+	}
+	for raw, want := range map[string]string{
+		"example.com":               "example.com",
+		"EXAMPLE.Com":               "example.com",
+		"example.com.":              "example.com",
+		"example.com。":              "example.com",
+		"example.net":               "example.net",
+		"example.org":               "example.org",
+		"a.b.c.d.e.f.example.co.uk": "a.b.c.d.e.f.example.co.uk",
+		"t.co":                      "t.co",
+		"1.1.1.1.com":               "1.1.1.1.com",
+		"127.0.0.1.nip.io":          "127.0.0.1.nip.io",
+		"0x7f.example.com":          "0x7f.example.com",
+		"123.com":                   "123.com",
+		"example.0xyz":              "example.0xyz",
+		"r3---sn-apo3qvuoxuxbt-j5pe.googlevideo.com": "r3---sn-apo3qvuoxuxbt-j5pe.googlevideo.com",
+		"ab--cd.example.com":                         "ab--cd.example.com",
+		"bücher.example.com":                         "xn--bcher-kva.example.com",
+		"BÜCHER.example.com.":                        "xn--bcher-kva.example.com",
+		"xn--bcher-kva.example.com":                  "xn--bcher-kva.example.com",
+		"XN--BCHER-KVA.example.com":                  "xn--bcher-kva.example.com",
+		"bücher.ab--cd.com":                          "xn--bcher-kva.ab--cd.com",
+		"straße.de":                                  "xn--strae-oqa.de",
+		"faß.de":                                     "xn--fa-hia.de",
+		"例え.テスト":                                     "xn--r8jz45g.xn--zckzah",
+		"президент.рф":                               "xn--d1abbgf6aiiy.xn--p1ai",
+		"مثال.السعودية":                              "xn--mgbh0fb.xn--mgberp4a5d4ar",
+		"中国。移动。中国":                                   "xn--fiqs8s.xn--6frz82g.xn--fiqs8s",
+		"ｅｘａｍｐｌｅ．ｃｏｍ":                                "example.com",
+		"exam\u00adple.com":                          "example.com",
+		"exam\u200bple.com":                          "example.com",
+		"\u212aelvin.com":                            "kelvin.com",
+		"💩.la":                                       "xn--ls8h.la",
+		"xn--ls8h.la":                                "xn--ls8h.la",
+		"localhost.example.com":                      "localhost.example.com",
+		"mylocal.com":                                "mylocal.com",
+		"notlocalhost.com":                           "notlocalhost.com",
+		"local.gov":                                  "local.gov",
+		"internal.example.com":                       "internal.example.com",
+		"arpa.example.com":                           "arpa.example.com",
+		"metadata.goog.example.com":                  "metadata.goog.example.com",
+		"xmetadata.goog":                             "xmetadata.goog",
+		"www.google.com":                             "www.google.com",
+		label63 + ".com":                             label63 + ".com",
+		name253:                                      name253,
+		name253 + ".":                                name253,
+	} {
+		for _, g := range []guard.Grammar{guard.Hostname, guard.DNSName} {
+			got, err := guard.Domain(raw, g)
+			if err != nil || got != want {
+				t.Errorf("Domain(%q, %d) = %q, %v, want %q", raw, g, got, err, want)
+			}
+		}
+	}
+}
+
+func TestDomainUnderscore(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"_dmarc.example.com":                 "_dmarc.example.com",
+		"_DMARC.Example.com.":                "_dmarc.example.com",
+		"s1._domainkey.example.com":          "s1._domainkey.example.com",
+		"foo_bar.example.com":                "foo_bar.example.com",
+		"foo_.example.com":                   "foo_.example.com",
+		"_.example.com":                      "_.example.com",
+		"_443._tcp.www.example.com":          "_443._tcp.www.example.com",
+		"_dmarc.bücher.example.com":          "_dmarc.xn--bcher-kva.example.com",
+		"_dmarc.xn--bcher-kva.example.com":   "_dmarc.xn--bcher-kva.example.com",
+		"bücher._domainkey.example.com":      "xn--bcher-kva._domainkey.example.com",
+		"_dmarc.r3---sn-ab.googlevideo.com":  "_dmarc.r3---sn-ab.googlevideo.com",
+		"_xn--bcher-kva.example.com":         "_xn--bcher-kva.example.com",
+		"_dmarc.bücher。example。com":          "_dmarc.xn--bcher-kva.example.com",
+		"_acme-challenge.r3---a.example.com": "_acme-challenge.r3---a.example.com",
+	} {
+		got, err := guard.Domain(raw, guard.DNSName)
+		if err != nil || got != want {
+			t.Errorf("Domain(%q, DNSName) = %q, %v, want %q", raw, got, err, want)
+		}
+		_, err = guard.Domain(raw, guard.Hostname)
+		wantInvalid(t, raw, err, "underscore")
+	}
+	for _, raw := range []string{
+		"example._com", "_tcp", "_dmarc.localhost", "_x.127.0.0.1", "_dmarc.bad-.com", "_b\u00fccher.example.com",
+		"xn--_-.example.com", "_dmarc.xn--.com", "_a b.example.com", "_dmarc..com", "_dmarc.example.com..",
+		"_dmarc.example.com/", "-_x.example.com", "_x-.example.com",
+	} {
+		_, err := guard.Domain(raw, guard.DNSName)
+		wantInvalid(t, raw, err, "")
+	}
+}
+
+func TestDomainNamesTheFault(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ raw, part string }{
+		{"", "empty"},
+		{".", "root"},
+		{"\u200b", "root"},
+		{"com", "single label"},
+		{"localhost", "single label"},
+		{"a..com", "empty label"},
+		{"xn--.com", "empty label"},
+		{strings.Repeat("a", 64) + ".com", "label that is too long"},
+		{name253 + "m", "too long"},
+		{strings.Repeat("a.", 5000) + "com", "too long"},
+		{"127.0.0.1", "IP address"},
+		{"::1", "IP address"},
+		{"[::1]", "IP address"},
+		{"[::1]:443", "IP address"},
+		{"127.0.0.1:80", "IP address"},
+		{"fe80::1%eth0", "IP address"},
+		{"2130706433", "IP address"},
+		{"①②⑦.0.0.1", "IP address"},
+		{"printer.local", "not public"},
+		{"https://example.com", `':': pass a bare name`},
+		{"user@example.com", `'@': pass a bare name`},
+		{"example.com/path", `'/': pass a bare name`},
+		{"exam ple.com", `' '`},
+		{"exam\x00ple.com", `'\x00'`},
+		{"bü\u202echer.com", "internationalised"},
+		{"bü*.com", `'*'`},
+		{"-a.com", "hyphen"},
+		{"bü_.com", "underscore"},
+		{"\xff.com", "UTF-8"},
+	} {
+		_, err := guard.Domain(c.raw, guard.Hostname)
+		wantInvalid(t, c.raw, err, c.part)
+	}
+}
+
+func TestDomainParam(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ query, want, part string }{
+		{"domain=example.com", "example.com", ""},
+		{"domain=example.com&type=MX", "example.com", ""},
+		{"domain=b%C3%BCcher.de", "xn--bcher-kva.de", ""},
+		{"", "", "missing"},
+		{"Domain=example.com", "", "missing"},
+		{"domain[]=example.com", "", "missing"},
+		{"domain=", "", "empty"},
+		{"domain", "", "empty"},
+		{"domain=a.com&domain=a.com", "", "repeated"},
+		{"domain=a.com&domain=", "", "repeated"},
+		{"domain=a.com,b.com", "", "character ','"},
+		{"domain=a+b.com", "", "character ' '"},
+		{"domain=127%252e0.0.1", "", "character '%'"},
+		{"domain=example%2Ecom", "example.com", ""},
+		{"domain=127%2E0%2E0%2E1", "", "IP address"},
+	} {
+		q, err := url.ParseQuery(c.query)
+		if err != nil {
+			t.Fatalf("%q: %v", c.query, err)
+		}
+		got, err := guard.DomainParam(q, guard.Hostname)
+		if c.part != "" {
+			wantInvalid(t, c.query, err, c.part)
+		} else if err != nil || got != c.want {
+			t.Errorf("%q = %q, %v, want %q", c.query, got, err, c.want)
+		}
+	}
+}
+
+// wantInvalid holds an error to the code invalid_domain and to a message that
+// is short, plain ASCII and names the fault.
+func wantInvalid(t *testing.T, raw string, err error, part string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.InvalidDomain {
+		t.Errorf("%q: %v, want invalid_domain", raw, err)
+		return
+	}
+	m := f.Public()
+	if !strings.HasPrefix(m, "domain ") || !strings.Contains(m, part) {
+		t.Errorf("%q: message %q, want one with %q", raw, m, part)
+	}
+	if len(m) > 160 || strings.ContainsFunc(m, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == 0x7f }) {
+		t.Errorf("%q: message %q is long or not plain", raw, m)
+	}
+}

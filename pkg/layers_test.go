@@ -1,0 +1,167 @@
+// Package pkg_test executes the architecture: who may import whom.
+package pkg_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hostfacts/hostfacts/"
+
+// layer is what one package may import of ours, and why no more.
+type layer struct {
+	pkg string // a path below the module; path.Match pattern
+	may []string
+	why string
+}
+
+// layers is the table; the first row that matches a package counts. Arrows
+// point one way: lookups know nothing of money, the payment layer knows
+// nothing of lookups or of the catalog, service joins them, and boot is the
+// only place that knows that it runs on Lambda.
+func layers() []layer {
+	return []layer{
+		{"pkg/fault", nil, "the error codes are the bottom: everything may use them"},
+		{"pkg/catalog", []string{"pkg/fault"}, "the catalog is facts, not behaviour"},
+		{"pkg/guard", []string{"pkg/fault"}, "the guard decides by name and address alone"},
+		{"pkg/lookup/*", []string{"pkg/fault", "pkg/guard"}, "lookups know nothing of money, nor of each other"},
+		{"pkg/x402", []string{"pkg/fault", "pkg/x402/ledger"}, "the payment layer knows nothing of lookups and is given its offer"},
+		{"pkg/x402/ledger", nil, "the ledger's rules depend on nothing that could change them"},
+		{"pkg/x402/facilitator", []string{"pkg/fault", "pkg/x402"}, "the client classifies outcomes; what they mean is the Gate's"},
+		{"pkg/x402/ledger/dynamo", []string{"pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
+		{"pkg/x402/ledger/dynamo/dynamotest", []string{"pkg/x402/ledger/dynamo"}, "a test server knows no ledger"},
+		{"pkg/x402/ledger/embedded", []string{"pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
+		{"pkg/x402/ledger/ledgertest", []string{"pkg/x402/ledger"}, "one suite for every store"},
+		{"pkg/x402/x402test", []string{"pkg/x402"}, "the other sides of a payment see the wire only"},
+		{"pkg/discovery", []string{"pkg/catalog", "pkg/fault", "pkg/x402"}, "documents are rendered from facts"},
+		{"pkg/lambdahttp", nil, "the adapter knows API Gateway and net/http"},
+		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/lookup/*", "pkg/x402", "pkg/x402/ledger"}, "service joins lookups and payments, and runs anywhere"},
+		{"pkg/boot", []string{"pkg/*", "pkg/lookup/*", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "boot wires what is deployed, and no test package"},
+		{"functions/*", []string{"pkg/boot", "pkg/service"}, "a main is one statement"},
+		{"infra", []string{"pkg/catalog", "pkg/boot", "pkg/x402/ledger/dynamo"}, "infrastructure reads facts"},
+		{"infra/local", []string{"pkg/boot", "pkg/catalog", "pkg/service", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
+		{"infra/local/pay", []string{"pkg/x402/x402test"}, "a client sees the wire only"},
+		{"infra/local/lambdahost", nil, "the host runs binaries; it knows no service"},
+		{"infra/local/invoke", []string{"infra/local/lambdahost"}, "it runs one function"},
+	}
+}
+
+// foreign are modules that only some packages may import, with the reason.
+func foreign() []layer {
+	return []layer{
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "pkg/x402/ledger/dynamo/dynamotest", "pkg/boot"}, "only the store and its wiring know AWS"},
+		{"github.com/aws/aws-lambda-go", []string{"pkg/lambdahttp", "pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot and the adapter know Lambda"},
+		{"github.com/miekg/dns", []string{"pkg/lookup/dns"}, "DNS messages are the lookup's business"},
+		{"go.etcd.io/bbolt", []string{"pkg/x402/ledger/embedded"}, "the file store is not deployed"},
+		{"github.com/decred/dcrd", []string{"pkg/x402", "pkg/x402/x402test"}, "signatures are the payment layer's business"},
+		{"github.com/golang-jwt/jwt", []string{"pkg/x402/facilitator"}, "only the facilitator takes tokens"},
+	}
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, err := path.Match(p, name)
+		return ok && err == nil
+	})
+}
+
+func TestLayers(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range list(t) {
+		name, ours := strings.CutPrefix(p.ImportPath, module)
+		if !ours || name == "pkg" { // pkg itself holds this test only
+			continue
+		}
+		i := slices.IndexFunc(layers(), func(l layer) bool { return matches([]string{l.pkg}, name) })
+		if i < 0 {
+			t.Errorf("%s is in no layer: add it to the table with a reason", name)
+			continue
+		}
+		l := layers()[i]
+		used[l.pkg] = true
+		for _, imported := range p.Imports {
+			if dep, ours := strings.CutPrefix(imported, module); ours && !matches(l.may, dep) {
+				t.Errorf("%s imports %s, which it may not: %s", name, dep, l.why)
+			}
+			for _, f := range foreign() {
+				if strings.HasPrefix(imported, f.pkg) && !matches(f.may, name) {
+					t.Errorf("%s imports %s, which it may not: %s", name, imported, f.why)
+				}
+			}
+		}
+	}
+	for _, l := range layers() {
+		// infra itself has no package before its CDK app.
+		if !used[l.pkg] && l.pkg != "infra" {
+			t.Errorf("%s is in the table and is no package", l.pkg)
+		}
+	}
+}
+
+// What is deployed links no test package and no file store.
+func TestDeployedCode(t *testing.T) {
+	banned := []string{"x402test", "ledgertest", "dynamotest", "ledger/embedded", "go.etcd.io/bbolt", "net/http/httptest", "testing"}
+	seen := 0
+	for _, p := range list(t) {
+		if !strings.HasPrefix(p.ImportPath, module+"functions/") {
+			continue
+		}
+		seen++
+		for _, dep := range p.Deps {
+			for _, b := range banned {
+				if dep == b || strings.HasSuffix(dep, "/"+b) {
+					t.Errorf("%s links %s", p.ImportPath, dep)
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no functions found")
+	}
+}
+
+// Only boot and the commands read the environment.
+func TestEnvironmentIsReadOnce(t *testing.T) {
+	out, err := exec.Command("grep", "-rnE", `os\.(Getenv|LookupEnv|Environ)\b`, "--include=*.go", "--exclude=*_test.go", ".").Output()
+	if err != nil && len(out) > 0 {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		file, _, _ := strings.Cut(strings.TrimPrefix(line, "./"), ":")
+		if !strings.HasPrefix(file, "boot/") && !strings.Contains(file, "dynamotest/") {
+			t.Errorf("pkg/%s reads the environment: that is boot's", strings.TrimSpace(line))
+		}
+	}
+}

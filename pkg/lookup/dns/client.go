@@ -1,0 +1,120 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// Config is what a Client needs.
+type Config struct {
+	// Resolvers are recursive resolvers as ip:port, in the order in which they
+	// are asked. They come from the operator and are trusted. They must echo
+	// the letter case of a question, as all common ones do.
+	Resolvers []string
+	// HedgeDelay is how long the first resolver has before the second is asked
+	// as well; the third has twice that after it, and so on. Default 200 ms.
+	HedgeDelay time.Duration
+	// Timeout bounds a lookup whose context has no deadline. Default 8 s.
+	Timeout time.Duration
+	// Margin is the time before the context's deadline at which the verdict is
+	// reached, at most a tenth of what is left. Default 50 ms.
+	Margin time.Duration
+	// Dial opens "udp" and "tcp" connections to resolvers. It must heed its
+	// context. Default: a plain net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Client asks resolvers. It is safe for concurrent use, and nothing of it runs
+// between calls.
+type Client struct {
+	resolvers              []netip.AddrPort
+	hedge, timeout, margin time.Duration
+	dial                   func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// New returns a Client. It panics without resolvers or when one is not an
+// ip:port, which ParseResolvers rules out.
+func New(cfg Config) *Client {
+	if len(cfg.Resolvers) == 0 {
+		panic("dns: no resolvers")
+	}
+	c := &Client{
+		hedge:   positive(cfg.HedgeDelay, 200*time.Millisecond),
+		timeout: positive(cfg.Timeout, 8*time.Second),
+		margin:  positive(cfg.Margin, 50*time.Millisecond),
+		dial:    cfg.Dial,
+	}
+	if c.dial == nil {
+		c.dial = new(net.Dialer).DialContext
+	}
+	for _, r := range cfg.Resolvers {
+		c.resolvers = append(c.resolvers, netip.MustParseAddrPort(r))
+	}
+	return c
+}
+
+func positive(d, fallback time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return fallback
+}
+
+// Lookup answers a query. Its errors are nxdomain, dns_timeout and
+// upstream_unavailable, and invalid_domain or invalid_type for a query that
+// ParseQuery did not make. It ends before the deadline of ctx, at once when
+// ctx is cancelled, and leaves no goroutine or socket behind.
+func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
+	t := qtype(q.Type)
+	if t == miekg.TypeNone {
+		return Result{}, fault.New(fault.InvalidType, nil)
+	}
+	if _, ok := miekg.IsDomainName(q.Domain); !ok {
+		return Result{}, fault.New(fault.InvalidDomain, nil)
+	}
+	r, err := c.exchange(ctx, q.Domain, t)
+	if err != nil {
+		return Result{}, err
+	}
+	return r.result(q, t)
+}
+
+// result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when
+// it is about the target of an alias (RFC 6604 §3).
+func (r reply) result(q Query, t uint16) (Result, error) {
+	out := Result{
+		Domain: q.Domain, Type: q.Type, Records: []Record{},
+		Rcode: miekg.RcodeToString[r.msg.Rcode], Resolver: r.resolver.String(),
+	}
+	switch r.msg.Rcode {
+	case miekg.RcodeNameError:
+		if owners, _ := chain(r.msg.Answer, q.Domain, miekg.TypeA); len(owners) > 1 {
+			return Result{}, fault.Newf(fault.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
+		}
+		return Result{}, fault.New(fault.NXDomain, nil)
+	case miekg.RcodeSuccess:
+		out.Records, out.TTL = records(r.msg.Answer, q.Domain, t)
+	}
+	return out, nil
+}
+
+// Probe reports whether at least one resolver works: it asks for the name
+// servers of the root, which every resolver holds. The error is dns_timeout or
+// upstream_unavailable.
+func (c *Client) Probe(ctx context.Context) error {
+	r, err := c.exchange(ctx, ".", miekg.TypeNS)
+	if err != nil {
+		return err
+	}
+	if r.msg.Rcode == miekg.RcodeServerFailure {
+		return fault.New(fault.UpstreamUnavailable, errors.New("SERVFAIL for the root from every resolver"))
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+// Package dns is the DNS Explorer: live records of a public name, asked of a
+// public recursive resolver (spec §2.1, §4.2).
+//
+// It guarantees that a reply which is used belongs to the question that was
+// sent (transport address, ID, and the name in the letter case drawn for that
+// question), that nothing it started outlives a call, and that every record it
+// returns was reached from the name asked about. It does not validate DNSSEC,
+// keeps no cache, and returns private addresses as they are, because it never
+// connects to what it finds.
+//
+// Several resolvers are asked in a staggered race; the first that says
+// something about the name wins:
+//
+//	NOERROR                       the records, none if there are none
+//	NXDOMAIN                      nxdomain
+//	SERVFAIL                      the next resolver; the rcode of the result if
+//	                              no resolver knows better
+//	REFUSED, NOTIMP, FORMERR …    the next resolver: they speak of the resolver,
+//	                              not of the name
+//	refused, no route             the next resolver
+//	silence                       the next resolver, while this one is waited for
+//
+// When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
+// kept silent, else upstream_unavailable.
+package dns

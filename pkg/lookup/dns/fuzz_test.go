@@ -1,0 +1,200 @@
+package dns
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// fuzzed is the question whose replies are fuzzed. ID and letter case are
+// fixed, so that the fuzzer can hit them.
+func fuzzed(typ string) question {
+	return question{id: 0x1234, name: "eXample.cOm.", qtype: qtype(typ)}
+}
+
+func types() []string { return []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"} }
+
+// FuzzReply takes bytes as a reply all the way to JSON.
+func FuzzReply(f *testing.F) {
+	for i, typ := range types() {
+		for _, b := range seeds(f, fuzzed(typ)) {
+			f.Add(b, uint8(i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, n uint8) {
+		typ := types()[int(n)%len(types())]
+		q := fuzzed(typ)
+		m, err := q.read(raw)
+		if err != nil {
+			if m != nil {
+				t.Error("a reply beside an error")
+			}
+			return
+		}
+		if len(raw) < 12 || binary.BigEndian.Uint16(raw) != q.id || raw[2]>>3 != 0x10 || m.Truncated {
+			t.Errorf("took %x for a reply", raw[:min(12, len(raw))])
+		}
+		if o := judge(m); o != answering && o != failing {
+			return
+		}
+		query := Query{Domain: "example.com", Type: typ}
+		got, err := reply{msg: m, resolver: netip.MustParseAddr("192.0.2.53")}.result(query, q.qtype)
+		if m.Rcode == miekg.RcodeNameError {
+			if f := fault.From(err); f.Code != fault.NXDomain || len(m.Question) != 1 {
+				t.Errorf("NXDOMAIN gave %v, questions %v", err, m.Question)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatalf("rcode %d: %v", m.Rcode, err)
+		}
+		holdResult(t, typ, got)
+	})
+}
+
+// holdResult checks what is true of every result, whatever the reply was.
+func holdResult(t *testing.T, typ string, got Result) {
+	t.Helper()
+	b, err := json.Marshal(got)
+	if err != nil || !json.Valid(b) || !utf8.Valid(b) || len(b) > 8<<20 {
+		t.Fatalf("%d bytes of JSON, %v: %.200q", len(b), err, b)
+	}
+	if (got.TTL == nil) != (len(got.Records) == 0) || got.TTL != nil && *got.TTL > 1<<31-1 {
+		t.Errorf("ttl %v with %d records", got.TTL, len(got.Records))
+	}
+	if got.Records == nil || len(got.Records) > maxRecords || got.Rcode == "SERVFAIL" && len(got.Records) > 0 {
+		t.Errorf("rcode %s with %d records", got.Rcode, len(got.Records))
+	}
+	for _, r := range got.Records {
+		ok := false
+		switch r := r.(type) {
+		case Address:
+			a, err := netip.ParseAddr(r.Address)
+			ok = err == nil && a.Zone() == "" && (typ == "A" && a.Is4() || typ == "AAAA" && a.Is6())
+		case MX:
+			ok = typ == "MX" && isHost(r.Exchange)
+		case TXT:
+			ok = typ == "TXT" && len(r.Strings) > 0 && utf8.ValidString(r.Text) &&
+				string(decode(r.Text)) == string(decode(r.Strings...))
+		case Target:
+			ok = (typ == "CNAME" || typ == "NS") && isHost(r.Target)
+		case SOA:
+			ok = typ == "SOA" && isHost(r.MName) && isHost(r.RName)
+		}
+		if !ok {
+			t.Errorf("type %s has the record %#v", typ, r)
+		}
+	}
+}
+
+// isHost reports whether a name is as results show it.
+func isHost(s string) bool {
+	if s == "." {
+		return true
+	}
+	_, ok := miekg.IsDomainName(s)
+	return ok && s != "" && !miekg.IsFqdn(s) && s == strings.ToLower(s)
+}
+
+// decode reads \DDD back, by the rule that TXT documents.
+func decode(parts ...string) []byte {
+	var out []byte
+	for _, s := range parts {
+		for i := 0; i < len(s); i++ {
+			if s[i] == '\\' && threeDigits(s[i+1:]) {
+				out = append(out, (s[i+1]-'0')*100+(s[i+2]-'0')*10+(s[i+3]-'0'))
+				i += 3
+				continue
+			}
+			out = append(out, s[i])
+		}
+	}
+	return out
+}
+
+func TestHost(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		".": ".", "": "", "A.B.": "a.b", "a": "a", `a\.`: `a\.`, `a\..`: `a\.`, `a\\.`: `a\\`, `a\\\.`: `a\\\.`, `\\\..`: `\\\.`,
+	} {
+		if got := host(name); got != want {
+			t.Errorf("host(%s) = %s, want %s", name, got, want)
+		}
+	}
+}
+
+// FuzzText: whatever bytes a TXT record holds can be read back from what is
+// shown, and UTF-8 without escapes is shown as it is.
+func FuzzText(f *testing.F) {
+	for _, s := range []string{"", "v=spf1 -all", `a"b\c`, "caf\xc3\xa9", "\xc3", "\xa9", `\195`, `\`, `\\195`, "\\1\xff95", "\\\xff", "\x00\x7f\xc2\x80", "\xed\xa0\x80\xef\xbf\xbd"} {
+		f.Add([]byte(s), []byte("95"))
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		a, b = a[:min(255, len(a))], b[:min(255, len(b))]
+		data := append(append([]byte{byte(len(a))}, a...), byte(len(b)))
+		data = append(data, b...)
+		raw := []byte{0, 0, 16, 0, 1, 0, 0, 0, 0} // root, TXT, IN, TTL 0
+		raw = append(binary.BigEndian.AppendUint16(raw, uint16(len(data))), data...)
+		parsed, _, err := miekg.UnpackRR(raw, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := record(parsed).(TXT)
+		whole := string(a) + string(b)
+		if string(decode(got.Text)) != whole || len(got.Strings) != 2 ||
+			string(decode(got.Strings[0])) != string(a) || string(decode(got.Strings[1])) != string(b) {
+			t.Errorf("%q and %q are shown as %q", a, b, got)
+		}
+		if utf8.ValidString(whole) && !strings.Contains(whole, `\`) && got.Text != whole {
+			t.Errorf("%q is shown as %q", whole, got.Text)
+		}
+	})
+}
+
+// seeds are replies to a question of every kind that the code tells apart.
+func seeds(f *testing.F, q question) [][]byte {
+	f.Helper()
+	pack := func(change func(*miekg.Msg), records ...string) []byte {
+		m := &miekg.Msg{
+			MsgHdr:   miekg.MsgHdr{Id: q.id, Response: true},
+			Question: []miekg.Question{{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}},
+			Compress: true,
+		}
+		for _, r := range records {
+			rr, err := miekg.NewRR(r)
+			if err != nil {
+				f.Fatal(err)
+			}
+			m.Answer = append(m.Answer, rr)
+		}
+		if change != nil {
+			change(m)
+		}
+		b, err := m.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		return b
+	}
+	all := pack(nil,
+		"example.com. 60 IN CNAME a.example.net.", "a.example.net. 50 IN CNAME B.example.net.",
+		"example.com. 60 IN A 192.0.2.1", "b.example.net. 4294967295 IN A 192.0.2.2", "b.example.net. 60 IN AAAA 2001:db8::1",
+		"b.example.net. 60 IN MX 10 mx.example.net.", "example.com. 60 IN MX 0 .", `b.example.net. 60 IN TXT "a\195" "\169\\195" ""`,
+		`example.com. 60 IN NS a\.b\200.example.net.`, `b.example.net. 60 IN SOA ns. h\.m. 1 2 3 4 5`, "com. 60 IN DNAME example.net.")
+	out := [][]byte{all, all[:len(all)-1], all[:12], pack(nil)}
+	for _, code := range []int{miekg.RcodeNameError, miekg.RcodeServerFailure, miekg.RcodeRefused} {
+		b := pack(func(m *miekg.Msg) { m.Rcode = code }, "example.com. 60 IN CNAME a.example.net.")
+		out = append(out, b, b[:12])
+	}
+	return append(out,
+		pack(func(m *miekg.Msg) { m.Truncated = true }),
+		pack(func(m *miekg.Msg) { m.Question = nil; m.Rcode = miekg.RcodeFormatError }),
+		pack(func(m *miekg.Msg) { m.SetEdns0(1232, false); m.Rcode = miekg.RcodeBadVers }))
+}

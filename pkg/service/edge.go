@@ -1,0 +1,220 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// response is what a handler answers. One writer, edge, puts it on the wire.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+	fault  *fault.Error
+	trace  *x402.Trace
+}
+
+// handler answers one path. It never writes; it returns.
+type handler interface {
+	// methods lists what the path takes, for 405 and CORS.
+	methods() []string
+	serve(r *http.Request, id string) response
+}
+
+// edge is the outermost layer of every function: request id, CORS, methods,
+// panics, headers, and exactly one log record a request.
+type edge struct {
+	deps Deps
+	name string // operation, for the log
+	next handler
+}
+
+func (e edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begun := e.deps.Now()
+	id := e.deps.RequestID(r)
+	res := e.answer(r, id)
+	e.write(w, r, res, id)
+	e.record(r, res, id, e.deps.Now().Sub(begun))
+}
+
+func (e edge) answer(r *http.Request, id string) (res response) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.deps.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			res = e.deps.fault(r, id, fault.New(fault.InternalError, fmt.Errorf("panic: %v", p)), x402.Standing{Charged: no()})
+		}
+	}()
+	if r.Method == http.MethodOptions {
+		return response{status: http.StatusNoContent, header: preflight(e.next.methods())}
+	}
+	for _, m := range e.next.methods() {
+		if r.Method == m {
+			return e.next.serve(r, id)
+		}
+	}
+	f := fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow(e.next.methods()))
+	res = e.deps.fault(r, id, f, x402.Standing{Charged: no()})
+	res.header.Set("Allow", allow(e.next.methods()))
+	return res
+}
+
+func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id string) {
+	h := w.Header()
+	for k, v := range res.header {
+		h[k] = v
+	}
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Expose-Headers", strings.Join(exposed(), ", "))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Request-Id", id)
+	if r.Method != http.MethodHead && res.status != http.StatusNoContent && res.status != http.StatusNotModified {
+		h.Set("Content-Length", strconv.Itoa(len(res.body)))
+	}
+	w.WriteHeader(res.status)
+	if r.Method != http.MethodHead {
+		if _, err := w.Write(res.body); err != nil {
+			e.deps.Log.Debug("client went away", "request_id", id, "error", err)
+		}
+	}
+}
+
+// record writes the request's log line: never a signature, a payload or a full
+// header.
+func (e edge) record(r *http.Request, res response, id string, took time.Duration) {
+	attrs := []slog.Attr{
+		slog.String("request_id", id), slog.String("operation", e.name),
+		slog.String("method", r.Method), slog.Int("status", res.status), milliseconds("ms", took),
+	}
+	level := slog.LevelInfo
+	if f := res.fault; f != nil {
+		attrs = append(attrs, slog.String("code", string(f.Code)))
+		if f.Code != fault.PaymentRequired {
+			attrs = append(attrs, slog.String("error", f.Error()))
+		}
+		if res.status >= http.StatusInternalServerError {
+			level = slog.LevelWarn
+		}
+	}
+	if t := res.trace; t != nil {
+		attrs = append(attrs, traceAttrs(*t)...)
+	}
+	e.deps.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
+}
+
+func traceAttrs(t x402.Trace) []slog.Attr {
+	var attrs []slog.Attr
+	text := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, value))
+		}
+	}
+	text("payer", t.Payer)
+	text("nonce", t.Nonce)
+	text("transaction", t.Transaction)
+	states := make([]string, len(t.States))
+	for i, s := range t.States {
+		states[i] = string(s)
+	}
+	text("states", strings.Join(states, ">"))
+	text("settlement", t.Class)
+	text("reason", t.Reason)
+	if t.Cause != nil {
+		text("cause", t.Cause.Error())
+	}
+	if t.Settle > 0 {
+		attrs = append(attrs, milliseconds("settle_ms", t.Settle))
+	}
+	if t.Lookup > 0 {
+		attrs = append(attrs, milliseconds("lookup_ms", t.Lookup))
+	}
+	return attrs
+}
+
+func milliseconds(key string, d time.Duration) slog.Attr {
+	return slog.Float64(key, float64(d.Microseconds())/1000)
+}
+
+// exposed are the response headers that a page of another origin may read.
+func exposed() []string {
+	return []string{x402.HeaderRequired, x402.HeaderResponse, "Retry-After", x402.HeaderReplayed, "RateLimit-Policy", "X-Request-Id"}
+}
+
+// preflight answers OPTIONS. The reference clients send the name of a response
+// header as a request header on the paid retry, so it has to be allowed too.
+func preflight(methods []string) http.Header {
+	h := http.Header{}
+	h.Set("Access-Control-Allow-Methods", allow(methods))
+	h.Set("Access-Control-Allow-Headers", "payment-signature, access-control-expose-headers, accept, content-type")
+	h.Set("Access-Control-Max-Age", "86400")
+	h.Set("Allow", allow(methods))
+	return h
+}
+
+func allow(methods []string) string {
+	return strings.Join(append(append([]string{}, methods...), http.MethodOptions), ", ")
+}
+
+// errorBody is the JSON of every error but a 402 (design §3).
+type errorBody struct {
+	Error     errorDetail `json:"error"`
+	RequestID string      `json:"request_id"`
+	DocsURL   string      `json:"docs_url"`
+}
+
+type errorDetail struct {
+	Code      fault.Code `json:"code"`
+	Message   string     `json:"message"`
+	Charged   *bool      `json:"charged"` // null: not known
+	Retryable bool       `json:"retryable"`
+}
+
+func (d Deps) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
+	return mustJSON(errorBody{
+		Error:     errorDetail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
+		RequestID: id, DocsURL: d.Origin(r) + catalog.PathDocs + "#errors",
+	})
+}
+
+// fault is the response to an error outside the payment flow.
+func (d Deps) fault(r *http.Request, id string, f *fault.Error, s x402.Standing) response {
+	s.Retryable = f.Info().Retry
+	return response{status: f.Info().Status, header: errorHeader(f), body: d.errorJSON(r, id, f, s), fault: f}
+}
+
+// errorHeader are the headers of an error answer.
+func errorHeader(f *fault.Error) http.Header {
+	h := http.Header{}
+	h.Set("Content-Type", jsonType)
+	h.Set("Cache-Control", "no-store")
+	if wait := f.Wait(); wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
+	}
+	return h
+}
+
+const jsonType = "application/json; charset=utf-8"
+
+// wholeSeconds rounds a wait up to what Retry-After can say, at least 1.
+func wholeSeconds(d time.Duration) int { return max(int((d+time.Second-1)/time.Second), 1) }
+
+func no() *bool { return new(bool) }
+
+// mustJSON encodes a value of ours; none of them can fail.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", v, err))
+	}
+	return b
+}

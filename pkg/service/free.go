@@ -1,0 +1,167 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Discovery is every static document, and the answer to every unknown path
+// (spec §4.1, §2.10). It needs no permission at all.
+func Discovery(d Deps) http.Handler {
+	return edge{deps: d, name: "discovery", next: &documents{deps: d, byOrigin: map[string]*discovery.Documents{}}}
+}
+
+// documents renders once per origin.
+type documents struct {
+	deps     Deps
+	mu       sync.Mutex
+	byOrigin map[string]*discovery.Documents
+}
+
+func (s *documents) methods() []string { return []string{http.MethodGet, http.MethodHead} }
+
+func (s *documents) serve(r *http.Request, id string) response {
+	docs, err := s.of(s.deps.Origin(r))
+	if err != nil {
+		return s.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: no()})
+	}
+	if _, ok := docs.Find(r.URL.Path); !ok || r.URL.RawPath != "" {
+		return s.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: no()})
+	}
+	w := &recorder{header: http.Header{}, status: http.StatusOK}
+	docs.ServeHTTP(w, r)
+	return response{status: w.status, header: w.header, body: w.body.Bytes()}
+}
+
+func (s *documents) of(origin string) (*discovery.Documents, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, ok := s.byOrigin[origin]; ok {
+		return d, nil
+	}
+	d, err := discovery.Render(s.deps.site(origin))
+	if err != nil {
+		return nil, err
+	}
+	if len(s.byOrigin) < maxOrigins {
+		s.byOrigin[origin] = d
+	}
+	return d, nil
+}
+
+// recorder keeps what a handler writes.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *recorder) Header() http.Header         { return w.header }
+func (w *recorder) WriteHeader(status int)      { w.status = status }
+func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
+
+// Probe is one thing that must work before the service is ready.
+type Probe struct {
+	Name  string
+	Check func(ctx context.Context) error
+}
+
+// Limits of /ready (design §8).
+const (
+	probeTimeout = 2 * time.Second
+	probeCache   = 15 * time.Second
+)
+
+// Health is /health and /ready (spec §4.1).
+func Health(d Deps) http.Handler {
+	return edge{deps: d, name: "health", next: &health{deps: d}}
+}
+
+type health struct {
+	deps Deps
+	mu   sync.Mutex
+	at   time.Time
+	last readiness
+}
+
+// readiness is the body of /ready.
+type readiness struct {
+	Status string           `json:"status"` // ready, not_ready
+	Checks map[string]check `json:"checks"`
+}
+
+type check struct {
+	Status string `json:"status"` // ok, failing
+	// Code and Message say what is wrong, in public words.
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+func (h *health) methods() []string { return []string{http.MethodGet, http.MethodHead} }
+
+func (h *health) serve(r *http.Request, id string) response {
+	head := http.Header{}
+	head.Set("Content-Type", jsonType)
+	head.Set("Cache-Control", "no-store")
+	switch r.URL.Path {
+	case catalog.PathHealth:
+		return response{status: http.StatusOK, header: head, body: mustJSON(map[string]string{"status": "ok", "service": catalog.Service})}
+	case catalog.PathReady:
+		state := h.ready(r.Context())
+		if state.Status != "ready" {
+			head.Set("Retry-After", "15")
+			return response{status: http.StatusServiceUnavailable, header: head, body: mustJSON(state)}
+		}
+		return response{status: http.StatusOK, header: head, body: mustJSON(state)}
+	}
+	return h.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: no()})
+}
+
+// ready asks every probe, side by side, and remembers the answer for a while:
+// load balancers and monitors ask often.
+func (h *health) ready(ctx context.Context) readiness {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := h.deps.Now(); h.last.Status != "" && now.Sub(h.at) < probeCache {
+		return h.last
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	defer cancel()
+	results := make([]check, len(h.deps.Probes))
+	var wg sync.WaitGroup
+	for i, p := range h.deps.Probes {
+		wg.Go(func() { results[i] = h.ask(ctx, p) })
+	}
+	wg.Wait()
+	state := readiness{Status: "ready", Checks: map[string]check{}}
+	for i, p := range h.deps.Probes {
+		state.Checks[p.Name] = results[i]
+		if results[i].Status != "ok" {
+			state.Status = "not_ready"
+		}
+	}
+	h.last, h.at = state, h.deps.Now()
+	return state
+}
+
+func (h *health) ask(ctx context.Context, p Probe) check {
+	err := p.Check(ctx)
+	if err == nil {
+		return check{Status: "ok"}
+	}
+	h.deps.Log.Warn("not ready", "check", p.Name, "error", err)
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return check{Status: "failing", Code: string(f.Code), Message: f.Public()}
+	}
+	return check{Status: "failing", Message: p.Name + " does not answer"}
+}

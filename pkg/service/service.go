@@ -1,0 +1,83 @@
+// Package service joins the parts: one constructor per function of the
+// deployment, and All for a machine that runs every one of them.
+//
+// Lookups know nothing of money, the payment layer knows nothing of lookups;
+// here they meet. Nothing here knows whether it runs on Lambda.
+package service
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// Deps is everything the service does to the world. Log, Now, Origin and
+// RequestID are always needed; the rest by the functions that use them.
+type Deps struct {
+	Log *slog.Logger
+	Now func() time.Time
+	// Origin is the public origin of a request, such as https://host, from
+	// configuration or from the platform, never from the Host header.
+	Origin    func(*http.Request) string
+	RequestID func(*http.Request) string
+
+	Terms           x402.Terms
+	OwnershipProofs []string
+
+	Ledger      *ledger.Ledger
+	Facilitator x402.Facilitator
+	DNS         DNSResolver
+	// Probes are what /ready asks.
+	Probes []Probe
+}
+
+// DNSResolver looks DNS records up.
+type DNSResolver interface {
+	Lookup(ctx context.Context, q dns.Query) (dns.Result, error)
+}
+
+// Constructor builds one function of the deployment.
+type Constructor func(Deps) http.Handler
+
+// deadline is how long an invocation may take, from its arrival. API Gateway
+// cuts at 30 s and the functions time out at 29 s.
+const deadline = 27 * time.Second
+
+// All is the whole service on one mux: the same handlers that the functions
+// are made of, one path each, and discovery for everything else.
+func All(d Deps) http.Handler {
+	paths := map[string]http.Handler{}
+	for slug, build := range Priced() {
+		op, _ := catalog.BySlug(slug)
+		paths[op.Path] = build(d)
+	}
+	health := Health(d)
+	paths[catalog.PathHealth], paths[catalog.PathReady] = health, health
+	rest := Discovery(d)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h, ok := paths[r.URL.Path]; ok && r.URL.RawPath == "" {
+			h.ServeHTTP(w, r)
+			return
+		}
+		rest.ServeHTTP(w, r)
+	})
+}
+
+// Priced is the constructor of every priced function by slug.
+func Priced() map[string]Constructor {
+	return map[string]Constructor{
+		"dns":  DNS,
+		"ping": Ping,
+	}
+}
+
+func (d Deps) site(origin string) discovery.Site {
+	return discovery.Site{Origin: origin, Terms: d.Terms, OwnershipProofs: d.OwnershipProofs}
+}

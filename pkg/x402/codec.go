@@ -1,0 +1,259 @@
+package x402
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// maxHeader bounds PAYMENT-SIGNATURE. API Gateway refuses requests whose
+// headers together exceed 10,240 bytes; the local server reads a little more.
+const maxHeader = 16 << 10
+
+// Bounds of a signature in bytes: 65 for a key pair; contract wallets
+// (ERC-1271) and undeployed ones (ERC-6492) send more.
+const (
+	keySignature = 65
+	maxSignature = 4 << 10
+)
+
+// EncodeHeader is the wire form of the three payment headers: standard base64
+// with padding, of JSON.
+func EncodeHeader(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode payment header: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(b), nil
+}
+
+// Payment is a PAYMENT-SIGNATURE header, decoded and found well-formed. It is
+// not yet known to be what was offered, or to be signed by the payer.
+type Payment struct {
+	From, To    Address
+	Value       *big.Int // atomic units
+	ValidAfter  *big.Int // unix seconds
+	ValidBefore *big.Int // unix seconds
+	Nonce       [32]byte
+	Signature   []byte
+
+	version    json.Number
+	accepted   object
+	extensions object
+	wire       Payload // as it is sent to the facilitator
+}
+
+// DecodePayment reads a PAYMENT-SIGNATURE header. An error names the fault in
+// words that may be shown to the client.
+func DecodePayment(header string) (*Payment, error) {
+	if len(header) > maxHeader {
+		return nil, fmt.Errorf("PAYMENT-SIGNATURE is longer than %d bytes", maxHeader)
+	}
+	raw, err := decodeBase64(header)
+	if err != nil {
+		return nil, errors.New("PAYMENT-SIGNATURE is not base64")
+	}
+	tree, err := parseObject(raw)
+	if err != nil {
+		return nil, fmt.Errorf("PAYMENT-SIGNATURE is not acceptable JSON: %w", err)
+	}
+	p, err := readPayment(tree)
+	if err != nil {
+		return nil, fmt.Errorf("PAYMENT-SIGNATURE: %w", err)
+	}
+	return p, nil
+}
+
+// decodeBase64 takes the standard alphabet, with padding or without.
+func decodeBase64(s string) ([]byte, error) {
+	s = strings.TrimRight(s, "=")
+	return base64.RawStdEncoding.Strict().DecodeString(s)
+}
+
+func readPayment(tree object) (*Payment, error) {
+	p := &Payment{}
+	version, ok := tree["x402Version"].(json.Number)
+	if !ok {
+		return nil, errors.New("x402Version must be a number")
+	}
+	if version != "2" {
+		return nil, fmt.Errorf("x402Version is %s, this server speaks 2", excerpt(version.String()))
+	}
+	p.version = version
+	var err error
+	if p.accepted, err = tree.child("accepted"); err != nil {
+		return nil, err
+	}
+	if err := p.readExtensions(tree["extensions"]); err != nil {
+		return nil, err
+	}
+	payload, err := tree.child("payload")
+	if err != nil {
+		return nil, err
+	}
+	if _, other := payload["permit2Authorization"]; other {
+		return nil, errors.New("payload is a Permit2 one, this server takes EIP-3009")
+	}
+	if err := p.readExact(payload); err != nil {
+		return nil, err
+	}
+	return p, p.buildWire()
+}
+
+func (p *Payment) readExtensions(v any) error {
+	switch e := v.(type) {
+	case nil:
+		p.extensions = object{}
+	case object:
+		p.extensions = e
+	default:
+		return errors.New("extensions must be an object")
+	}
+	return nil
+}
+
+func (p *Payment) readExact(payload object) error {
+	signature, err := payload.text("signature")
+	if err != nil {
+		return fmt.Errorf("payload.%w", err)
+	}
+	if p.Signature, err = decodeHex(signature, keySignature, maxSignature); err != nil {
+		return fmt.Errorf("payload.signature: %w", err)
+	}
+	a, err := payload.child("authorization")
+	if err != nil {
+		return fmt.Errorf("payload.%w", err)
+	}
+	if err := p.readAuthorization(a); err != nil {
+		return fmt.Errorf("payload.authorization.%w", err)
+	}
+	return nil
+}
+
+func (p *Payment) readAuthorization(a object) error {
+	for _, f := range []struct {
+		key string
+		to  *Address
+	}{{"from", &p.From}, {"to", &p.To}} {
+		s, err := a.text(f.key)
+		if err != nil {
+			return err
+		}
+		if *f.to, err = ParseAddress(s); err != nil {
+			return fmt.Errorf("%s: %w", f.key, err)
+		}
+	}
+	for _, f := range []struct {
+		key string
+		to  **big.Int
+	}{{"value", &p.Value}, {"validAfter", &p.ValidAfter}, {"validBefore", &p.ValidBefore}} {
+		s, err := a.text(f.key)
+		if err != nil {
+			return err
+		}
+		if *f.to, err = parseUint256(s); err != nil {
+			return fmt.Errorf("%s: %w", f.key, err)
+		}
+	}
+	s, err := a.text("nonce")
+	if err != nil {
+		return err
+	}
+	nonce, err := decodeHex(s, len(p.Nonce), len(p.Nonce))
+	if err != nil {
+		return fmt.Errorf("nonce: %w", err)
+	}
+	copy(p.Nonce[:], nonce)
+	return nil
+}
+
+// buildWire composes what the facilitator is sent from what was checked, and
+// from nothing else, in one fixed spelling: what was checked is what is
+// settled, and a resend is byte-identical.
+func (p *Payment) buildWire() error {
+	accepted, err := json.Marshal(p.accepted)
+	if err != nil {
+		return errors.New("accepted cannot be encoded")
+	}
+	p.wire = Payload{
+		X402Version: Version,
+		Accepted:    accepted,
+		Payload: ExactPayload{
+			Signature: "0x" + hex.EncodeToString(p.Signature),
+			Authorization: Authorization{
+				From: p.From.Checksum(), To: p.To.Checksum(),
+				Value: p.Value.String(), ValidAfter: p.ValidAfter.String(), ValidBefore: p.ValidBefore.String(),
+				Nonce: "0x" + hex.EncodeToString(p.Nonce[:]),
+			},
+		},
+	}
+	return nil
+}
+
+// forFacilitator is the payload with our own description of the resource and
+// the echo of the extensions that we offered. A client's word on what was sold
+// is not passed on: facilitators list resources by it.
+func (p *Payment) forFacilitator(o *Offer) Payload {
+	w := p.wire
+	resource := o.required.Resource
+	w.Resource = &resource
+	for key := range o.required.Extensions {
+		echoed, ok := p.extensions[key]
+		if !ok {
+			continue
+		}
+		raw, err := json.Marshal(echoed)
+		if err != nil {
+			continue
+		}
+		if w.Extensions == nil {
+			w.Extensions = map[string]json.RawMessage{}
+		}
+		w.Extensions[key] = raw
+	}
+	return w
+}
+
+// decodeHex reads 0x-prefixed hex of least to most bytes.
+func decodeHex(s string, least, most int) ([]byte, error) {
+	digits, ok := strings.CutPrefix(s, "0x")
+	if !ok {
+		return nil, errors.New("must start with 0x")
+	}
+	if n := len(digits); n < 2*least || n > 2*most || n%2 != 0 {
+		if least == most {
+			return nil, fmt.Errorf("must be %d bytes of hex", least)
+		}
+		return nil, fmt.Errorf("must be %d to %d bytes of hex", least, most)
+	}
+	b, err := hex.DecodeString(digits)
+	if err != nil {
+		return nil, errors.New("is not hex")
+	}
+	return b, nil
+}
+
+// parseUint256 reads a decimal uint256 in its only canonical spelling.
+func parseUint256(s string) (*big.Int, error) {
+	const mostDigits = 78 // of 2^256-1
+	if s == "" || len(s) > mostDigits {
+		return nil, errors.New("must be a decimal uint256")
+	}
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return nil, errors.New("must be a decimal uint256")
+		}
+	}
+	if len(s) > 1 && s[0] == '0' {
+		return nil, errors.New("must not have leading zeros")
+	}
+	n, _ := new(big.Int).SetString(s, 10)
+	if n.BitLen() > 256 {
+		return nil, errors.New("is larger than a uint256")
+	}
+	return n, nil
+}

@@ -1,0 +1,238 @@
+package x402
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func TestDecodePaymentRefuses(t *testing.T) {
+	with := func(old, new string) string {
+		if !strings.Contains(vector, old) {
+			t.Fatalf("the vector has no %q", old)
+		}
+		return b64(strings.Replace(vector, old, new, 1))
+	}
+	for _, c := range []struct{ name, header, says string }{
+		{"not base64", "not base64!", "not base64"},
+		{"base64url", strings.NewReplacer("+", "-", "/", "_").Replace(b64(vector + strings.Repeat("\n?>", 9))), "not base64"},
+		{"two headers joined", b64(vector) + ", " + b64(vector), "not base64"},
+		{"empty object", b64("{}"), "x402Version must be a number"},
+		{"garbage", b64("hello"), "not valid JSON"},
+		{"truncated", b64(vector[:len(vector)/2]), "not valid JSON"},
+		{"array", b64("[]"), "not a JSON object"},
+		{"string", b64(`"x"`), "not a JSON object"},
+		{"data after", b64(vector + "{}"), "data after"},
+		{"not UTF-8", b64("{\"a\":\"\xff\"}"), "UTF-8"},
+		{"too long", strings.Repeat("A", 64<<10), "longer than 16384"},
+		{"deep", b64(strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40)), "nested deeper"},
+		{"deep arrays", b64(`{"a":` + strings.Repeat(`[`, 2000) + strings.Repeat("]", 2000) + "}"), "nested deeper"},
+		{"duplicate key", with(`"value": "10000"`, `"value": "10000", "value": "1"`), `"value" appears twice`},
+		{"duplicate key by escape", with(`"value": "10000"`, `"value": "10000", "v\u0061lue": "1"`), "appears twice"},
+		{"letter case of a key", with(`"x402Version"`, `"X402Version"`), "x402Version must be"},
+		{"version 1", with(`"x402Version": 2`, `"x402Version": 1`), "x402Version is"},
+		{"version 2.0", with(`"x402Version": 2`, `"x402Version": 2.0`), "x402Version is"},
+		{"version text", with(`"x402Version": 2`, `"x402Version": "2"`), "must be a number"},
+		{"no payload", with(`"payload": {`, `"paylode": {`), "payload must be an object"},
+		{"no accepted", with(`"accepted": {`, `"acepted": {`), "accepted must be an object"},
+		{"extensions array", with(`"extensions": {}`, `"extensions": []`), "extensions must be"},
+		{"permit2", with(`"authorization": {`, `"permit2Authorization": {}, "authorization": {`), "Permit2"},
+		{"short signature", with(`298ef51b"`, `298ef5"`), "65 to 4096 bytes"},
+		{"odd signature", with(`298ef51b"`, `298ef51b1"`), "65 to 4096 bytes"},
+		{"signature without 0x", with(`"0x5c15`, `"5c15`), "start with 0x"},
+		{"signature not hex", with(`"0x5c15`, `"0xzz15`), "is not hex"},
+		{"long signature", with(`298ef51b"`, `298ef51b`+strings.Repeat("00", 4100)+`"`), "65 to 4096 bytes"},
+		{"from short", with(`"from": "0xf39F`, `"from": "0xf3`), "from: must be 20 bytes"},
+		{"to not text", with(`"to": "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"`, `"to": 5`), "to must be a string"},
+		{"value a number", with(`"value": "10000"`, `"value": 10000`), "value must be a string"},
+		{"value negative", with(`"value": "10000"`, `"value": "-10000"`), "value: must be a decimal"},
+		{"value hex", with(`"value": "10000"`, `"value": "0x2710"`), "value: must be a decimal"},
+		{"value padded", with(`"value": "10000"`, `"value": "010000"`), "leading zeros"},
+		{"value 2^256", with(`"value": "10000"`, `"value": "115792089237316195423570985008687907853269984665640564039457584007913129639936"`), "larger than a uint256"},
+		{"value huge", with(`"value": "10000"`, `"value": "`+strings.Repeat("9", 200)+`"`), "decimal uint256"},
+		{"validBefore empty", with(`"validBefore": "1795219500"`, `"validBefore": ""`), "validBefore: must be"},
+		{"validAfter float", with(`"validAfter": "0"`, `"validAfter": "0.5"`), "validAfter: must be"},
+		{"nonce short", with(`f13480"`, `f134"`), "nonce: must be 32 bytes"},
+		{"no nonce", with(`"nonce"`, `"nonse"`), "nonce must be a string"},
+	} {
+		_, err := DecodePayment(c.header)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want it to say %q", c.name, err, c.says)
+		}
+		if err != nil && len(err.Error()) > 300 {
+			t.Errorf("%s: the reason has %d bytes", c.name, len(err.Error()))
+		}
+	}
+}
+
+func TestDecodePaymentAccepts(t *testing.T) {
+	for name, header := range map[string]string{
+		"padded":          b64(vector),
+		"without padding": strings.TrimRight(b64(vector), "="),
+		"unknown members": b64(strings.Replace(vector, `"x402Version": 2`, `"x402Version": 2, "later": {"a": [1, null, true]}`, 1)),
+		"null extensions": b64(strings.Replace(vector, `"extensions": {}`, `"extensions": null`, 1)),
+		"no extensions": b64(strings.Replace(vector, `,
+  "extensions": {}`, ``, 1)),
+		"addresses in lower case": b64(strings.Replace(vector, "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", 1)),
+	} {
+		if _, err := DecodePayment(header); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func testOffer(t testing.TB) *Offer {
+	t.Helper()
+	terms := Terms{Network: "eip155:8453", Asset: baseTerms().Asset, PayTo: baseTerms().PayTo, Name: "USD Coin", Version: "2"}
+	o, err := NewOffer(PaymentRequired{
+		X402Version: 2, Error: "Payment required", Resource: Resource{URL: "https://api.example.com/v1/report"},
+		Accepts: []Requirements{terms.Requirements("10000")},
+		Extensions: map[string]json.RawMessage{
+			"bazaar": json.RawMessage(`{"info":{"input":{"type":"http","queryParams":{"city":"Oslo"}},"list":[1,{"a":2}]},"schema":{}}`),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// offered is the vector as an answer to testOffer.
+func offered() string {
+	return strings.Replace(strings.Replace(vector, `"version": "2"}`, `"version": "2", "paymentFlow": "upfront"}`, 1),
+		`"extensions": {}`, `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, 1)
+}
+
+func TestMatching(t *testing.T) {
+	o := testOffer(t)
+	now := time.Unix(1795219500-200, 0)
+	for _, c := range []struct{ name, old, new, says string }{
+		{"as offered", "", "", ""},
+		{"extra may grow", `"paymentFlow": "upfront"`, `"paymentFlow": "upfront", "mine": 1`, ""},
+		{"unknown member of accepted", `"scheme": "exact"`, `"scheme": "exact", "resource": "x"`, ""},
+		{"unknown extension", `"extensions": {`, `"extensions": {"other": 5, `, ""},
+		{"extension info may grow", `"list": [1, {"a": 2}]`, `"list": [1, {"a": 2}], "id": "x"`, ""},
+		{"extension null", `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, `"extensions": {"bazaar": null}`, ""},
+		{"extension left out", `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, `"extensions": {}`, ""},
+		{"scheme", `"scheme": "exact"`, `"scheme": "upto"`, "accepted.scheme"},
+		{"network", `"network": "eip155:8453"`, `"network": "eip155:84532"`, "accepted.network"},
+		{"asset", `"asset": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"`, `"asset": "0x036CbD53842c5426634e7929541eC2318f3dCF7e"`, "accepted.asset"},
+		{"asset letter case", `"asset": "0x833589fC`, `"asset": "0x833589fc`, "accepted.asset"},
+		{"amount", `"amount": "10000"`, `"amount": "9999"`, "accepted.amount"},
+		{"amount a number", `"amount": "10000"`, `"amount": 10000`, "accepted.amount"},
+		{"payee", `"payTo": "0x2096`, `"payTo": "0x3096`, "accepted.payTo"},
+		{"payee letter case", `"payTo": "0x209693Bc`, `"payTo": "0x209693bc`, "accepted.payTo"},
+		{"time-out", `"maxTimeoutSeconds": 300`, `"maxTimeoutSeconds": 3000`, "accepted.maxTimeoutSeconds"},
+		{"extra lacks the flow", `, "paymentFlow": "upfront"`, ``, "accepted.extra"},
+		{"extra altered", `"version": "2", "paymentFlow"`, `"version": "1", "paymentFlow"`, "accepted.extra"},
+		{"authorization payee", `"to": "0x2096`, `"to": "0x3096`, "authorization.to"},
+		{"authorization value", `"value": "10000"`, `"value": "10001"`, "authorization.value"},
+		{"echo altered", `"city": "Oslo"`, `"city": "Rome"`, "extension_echo_mismatch"},
+		{"echo array grown", `"list": [1, {"a": 2}]`, `"list": [1, {"a": 2}, 3]`, "extension_echo_mismatch"},
+		{"echo array member grown", `{"a": 2}`, `{"a": 2, "b": 3}`, "extension_echo_mismatch"},
+		{"echo without info", `"extensions": {"bazaar": {"info":`, `"extensions": {"bazaar": {"imfo":`, "extension_echo_mismatch"},
+		{"echo not an object", `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, `"extensions": {"bazaar": 7}`, "extension_echo_mismatch"},
+		{"not valid yet", `"validAfter": "0"`, `"validAfter": "1795219400"`, "validAfter is in the future"},
+		{"past", `"validBefore": "1795219500"`, `"validBefore": "1795219200"`, "validBefore is past"},
+		{"5 s left", `"validBefore": "1795219500"`, `"validBefore": "1795219305"`, "less than 6 seconds"},
+		{"6 s left", `"validBefore": "1795219500"`, `"validBefore": "1795219306"`, ""},
+		{"a day and a second", `"validBefore": "1795219500"`, `"validBefore": "1795305701"`, "more than 24 hours"},
+		{"2^63", `"validBefore": "1795219500"`, `"validBefore": "9223372036854775808"`, "more than 24 hours"},
+		{"2^255", `"validBefore": "1795219500"`, `"validBefore": "57896044618658097711785492504343953926634992332820282019728792003956564819968"`, "more than 24 hours"},
+	} {
+		text := offered()
+		if c.old != "" && !strings.Contains(text, c.old) {
+			t.Fatalf("%s: nothing to replace", c.name)
+		}
+		p, err := DecodePayment(b64(strings.Replace(text, c.old, c.new, 1)))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if err = o.fixed(p); err == nil {
+			err = o.today(p, now)
+		}
+		if (c.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		}
+	}
+}
+
+func TestOfferMustFit(t *testing.T) {
+	terms := baseTerms()
+	good := PaymentRequired{X402Version: 2, Accepts: []Requirements{terms.Requirements("1")}}
+	long, twice, noAsset := good, good, good
+	long.Resource.Description = strings.Repeat("x", 4000)
+	twice.Accepts = append(twice.Accepts, twice.Accepts[0])
+	terms.Asset = "0x1"
+	noAsset.Accepts = []Requirements{terms.Requirements("1")}
+	for name, r := range map[string]PaymentRequired{"too long": long, "two ways": twice, "no asset": noAsset, "no way": {}} {
+		if _, err := NewOffer(r); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := NewOffer(good); err != nil {
+		t.Error(err)
+	}
+}
+
+// A challenge with a reason decodes to the same offer with another error.
+func TestChallengeReason(t *testing.T) {
+	o := testOffer(t)
+	plain, err := o.Challenge("Payment required")
+	if err != nil || plain != o.header {
+		t.Fatalf("the plain challenge is encoded again (%v)", err)
+	}
+	h, err := o.Challenge("because")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := base64.StdEncoding.DecodeString(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got PaymentRequired
+	if err := json.Unmarshal(raw, &got); err != nil || got.Error != "because" || got.Accepts[0] != o.required.Accepts[0] {
+		t.Errorf("challenge %+v, %v", got, err)
+	}
+}
+
+func FuzzDecodePayment(f *testing.F) {
+	f.Add(b64(vector))
+	f.Add(b64(offered()))
+	f.Add("")
+	f.Add(b64(`{"x402Version":2,"accepted":{},"payload":{"signature":"0x","authorization":{}}}`))
+	f.Add(b64(strings.Repeat(`{"a":`, 40)))
+	o := testOffer(f)
+	f.Fuzz(func(t *testing.T, header string) {
+		p, err := DecodePayment(header)
+		if err != nil {
+			if len(err.Error()) > 400 {
+				t.Fatalf("reason of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		// What was decoded is what is sent: it decodes to the same payment.
+		again, err := EncodeHeader(p.forFacilitator(o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(again) > maxHeader {
+			return // our own resource and checksums can make it longer
+		}
+		q, err := DecodePayment(again)
+		if err != nil {
+			t.Fatalf("what is sent does not decode: %v", err)
+		}
+		if q.Digest(o.domain) != p.Digest(o.domain) || string(q.Signature) != string(p.Signature) || !equal(q.accepted, p.accepted) {
+			t.Fatal("what is sent is another payment")
+		}
+		_ = p.Check(p.Digest(o.domain))
+		_ = o.fixed(p)
+		_ = o.today(p, time.Unix(1795219300, 0))
+	})
+}

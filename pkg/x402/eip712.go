@@ -1,0 +1,137 @@
+package x402
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
+	"golang.org/x/crypto/sha3"
+)
+
+// Type strings of EIP-712 and EIP-3009.
+const (
+	domainType   = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+	transferType = "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
+)
+
+// Address is an account on an EVM chain.
+type Address [20]byte
+
+// ParseAddress reads 0x and 40 hex digits. The letter case is not checked:
+// EIP-55 checksums are optional, and clients send both forms.
+func ParseAddress(s string) (Address, error) {
+	var a Address
+	b, err := decodeHex(s, len(a), len(a))
+	if err != nil {
+		return a, err
+	}
+	copy(a[:], b)
+	return a, nil
+}
+
+// String is the address in lower case.
+func (a Address) String() string { return "0x" + hex.EncodeToString(a[:]) }
+
+// Checksum is the address in the mixed case of EIP-55.
+func (a Address) Checksum() string {
+	digits := []byte(hex.EncodeToString(a[:]))
+	sum := hex.EncodeToString(keccak(digits))
+	for i, c := range digits {
+		if c >= 'a' && sum[i] >= '8' {
+			digits[i] = c - 'a' + 'A'
+		}
+	}
+	return "0x" + string(digits)
+}
+
+// ChainID is the number in a CAIP-2 name such as eip155:8453.
+func ChainID(network string) (uint64, error) {
+	digits, ok := strings.CutPrefix(network, "eip155:")
+	if !ok {
+		return 0, fmt.Errorf("network %s is not an eip155 one", excerpt(network))
+	}
+	id, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || id == 0 || strconv.FormatUint(id, 10) != digits {
+		return 0, fmt.Errorf("network %s has no chain id", excerpt(network))
+	}
+	return id, nil
+}
+
+// Domain is the EIP-712 domain of a token, hashed.
+type Domain [32]byte
+
+// TokenDomain is the domain separator of the token that terms ask for.
+func (t Terms) TokenDomain() (Domain, error) {
+	id, err := ChainID(t.Network)
+	if err != nil {
+		return Domain{}, err
+	}
+	asset, err := ParseAddress(t.Asset)
+	if err != nil {
+		return Domain{}, fmt.Errorf("asset: %w", err)
+	}
+	return Domain(keccak(
+		keccak([]byte(domainType)), keccak([]byte(t.Name)), keccak([]byte(t.Version)),
+		word(new(big.Int).SetUint64(id)), pad(asset),
+	)), nil
+}
+
+// Digest is what the payer signs: the EIP-712 hash of the authorization under
+// the token's domain. It covers payer, payee, value, window and nonce.
+func (p *Payment) Digest(d Domain) [32]byte {
+	message := keccak(
+		keccak([]byte(transferType)), pad(p.From), pad(p.To),
+		word(p.Value), word(p.ValidAfter), word(p.ValidBefore), p.Nonce[:],
+	)
+	return [32]byte(keccak([]byte{0x19, 0x01}, d[:], message))
+}
+
+// errForeign says that a signature is not one that can be judged locally: a
+// contract wallet's, or garbage.
+var errForeign = errors.New("signer cannot be recovered locally")
+
+// Check recovers the signer of digest. It returns nil when that is the payer,
+// errForeign when only the chain can tell, and any other error when the token
+// contract is certain to refuse the signature.
+func (p *Payment) Check(digest [32]byte) error {
+	if len(p.Signature) != keySignature {
+		return errForeign
+	}
+	v := p.Signature[64]
+	if v != 27 && v != 28 {
+		return fmt.Errorf("signature: v is %d, must be 27 or 28", v)
+	}
+	var s secp256k1.ModNScalar
+	if overflow := s.SetByteSlice(p.Signature[32:64]); overflow || s.IsOverHalfOrder() {
+		return errors.New("signature: s is in the upper half of the curve order")
+	}
+	compact := append([]byte{v}, p.Signature[:64]...)
+	key, _, err := ecdsa.RecoverCompact(compact, digest[:])
+	if err != nil || KeyAddress(key) != p.From {
+		return errForeign
+	}
+	return nil
+}
+
+// KeyAddress is the account of a public key.
+func KeyAddress(key *secp256k1.PublicKey) Address {
+	return Address(keccak(key.SerializeUncompressed()[1:])[12:])
+}
+
+// keccak is the legacy Keccak-256 of Ethereum over the joined parts.
+func keccak(parts ...[]byte) []byte {
+	h := sha3.NewLegacyKeccak256()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	return h.Sum(nil)
+}
+
+func pad(a Address) []byte { return append(make([]byte, 12), a[:]...) }
+
+func word(n *big.Int) []byte { return n.FillBytes(make([]byte, 32)) }

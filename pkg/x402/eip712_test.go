@@ -1,0 +1,174 @@
+package x402
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+)
+
+// vector is a payment signed outside this code base, with viem and the
+// well-known key 0 of the Hardhat and Anvil development chains.
+const vector = `{
+  "x402Version": 2,
+  "payload": {
+    "authorization": {
+      "from": "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
+      "to": "0x209693Bc6afc0C5328bA36FaF03C514EF312287C",
+      "value": "10000",
+      "validAfter": "0",
+      "validBefore": "1795219500",
+      "nonce": "0xf3746613c2d920b5fdabc0856f2aeb2d4f88ee6037b8cc5d04a71a4462f13480"
+    },
+    "signature": "0x5c15776fb9d58b5c1b08e8b4b43d0e248b33f0b2a3c79a3986caf0c12846dc425f7d4cdaddc4e724b6bf191a7d5fdeaf943e45cda16e5b8c5b8b1ce447298ef51b"
+  },
+  "resource": {"url": "https://api.example.com/v1/report?city=Oslo", "description": "City report", "mimeType": "application/json"},
+  "accepted": {
+    "scheme": "exact", "network": "eip155:8453",
+    "asset": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+    "amount": "10000", "payTo": "0x209693Bc6afc0C5328bA36FaF03C514EF312287C",
+    "maxTimeoutSeconds": 300, "extra": {"name": "USD Coin", "version": "2"}
+  },
+  "extensions": {}
+}`
+
+func baseTerms() Terms {
+	return Terms{
+		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
+	}
+}
+
+func sepoliaTerms() Terms {
+	return Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e", PayTo: baseTerms().PayTo, Name: "USDC", Version: "2"}
+}
+
+func decodeVector(t *testing.T) *Payment {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(vector), &v); err != nil {
+		t.Fatal(err)
+	}
+	header, err := EncodeHeader(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := DecodePayment(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestTypeHashes(t *testing.T) {
+	if got, want := hex.EncodeToString(keccak([]byte(transferType))), "7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267"; got != want {
+		t.Errorf("TransferWithAuthorization type hash %s, want %s", got, want)
+	}
+}
+
+func TestTokenDomain(t *testing.T) {
+	for _, c := range []struct {
+		terms Terms
+		want  string
+	}{
+		{baseTerms(), "02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f"},
+		{sepoliaTerms(), "71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818"},
+	} {
+		d, err := c.terms.TokenDomain()
+		if err != nil || hex.EncodeToString(d[:]) != c.want {
+			t.Errorf("domain of %s is %x, %v; want %s", c.terms.Network, d, err, c.want)
+		}
+	}
+	for _, bad := range []Terms{{Network: "base"}, {Network: "eip155:"}, {Network: "eip155:08453"}, {Network: "eip155:-1"}, {Network: "eip155:8453", Asset: "0x12"}} {
+		if _, err := bad.TokenDomain(); err == nil {
+			t.Errorf("domain of %+v has no error", bad)
+		}
+	}
+}
+
+func TestSignedVector(t *testing.T) {
+	p := decodeVector(t)
+	domain, err := baseTerms().TokenDomain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := p.Digest(domain)
+	if got, want := hex.EncodeToString(digest[:]), "920695fe518372173730c6ae19f29f3505990a618692a88aff5a10638498b1c8"; got != want {
+		t.Fatalf("digest %s, want %s", got, want)
+	}
+	if err := p.Check(digest); err != nil {
+		t.Fatalf("signed vector: %v", err)
+	}
+	if got, want := p.From.Checksum(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"; got != want {
+		t.Errorf("checksum address %s, want %s", got, want)
+	}
+}
+
+// Every part of the authorization is under the signature.
+func TestSignatureCoversEverything(t *testing.T) {
+	domain, err := baseTerms().TokenDomain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := sepoliaTerms().TokenDomain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(p *Payment) Domain{
+		"from":        func(p *Payment) Domain { p.From[0] ^= 1; return domain },
+		"to":          func(p *Payment) Domain { p.To[19] ^= 1; return domain },
+		"value":       func(p *Payment) Domain { p.Value.Add(p.Value, big.NewInt(1)); return domain },
+		"validAfter":  func(p *Payment) Domain { p.ValidAfter.SetInt64(1); return domain },
+		"validBefore": func(p *Payment) Domain { p.ValidBefore.SetInt64(1795219501); return domain },
+		"nonce":       func(p *Payment) Domain { p.Nonce[31] ^= 1; return domain },
+		"domain":      func(*Payment) Domain { return other },
+		"r":           func(p *Payment) Domain { p.Signature[3] ^= 1; return domain },
+		"s":           func(p *Payment) Domain { p.Signature[40] ^= 1; return domain },
+		"recovery id": func(p *Payment) Domain { p.Signature[64] = 28; return domain },
+	} {
+		p := decodeVector(t)
+		if err := p.Check(p.Digest(change(p))); !errors.Is(err, errForeign) {
+			t.Errorf("changed %s: Check = %v, want errForeign", name, err)
+		}
+	}
+}
+
+// What the token contract is certain to refuse is refused here; what only the
+// chain can judge is passed on.
+func TestSignatureForms(t *testing.T) {
+	domain, err := baseTerms().TokenDomain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16)
+	highS := func(sig []byte) []byte {
+		s := new(big.Int).Sub(order, new(big.Int).SetBytes(sig[32:64]))
+		out := append([]byte{}, sig[:32]...)
+		out = append(out, s.FillBytes(make([]byte, 32))...)
+		return append(out, 27+28-sig[64])
+	}
+	for _, c := range []struct {
+		name    string
+		change  func([]byte) []byte
+		foreign bool
+		says    string
+	}{
+		{"high s", highS, false, "upper half"},
+		{"s is the order", func(s []byte) []byte { return append(append(append([]byte{}, s[:32]...), order.Bytes()...), 27) }, false, "upper half"},
+		{"v 0", func(s []byte) []byte { return append(append([]byte{}, s[:64]...), 0) }, false, "v is 0"},
+		{"v 1", func(s []byte) []byte { return append(append([]byte{}, s[:64]...), 1) }, false, "v is 1"},
+		{"v 29", func(s []byte) []byte { return append(append([]byte{}, s[:64]...), 29) }, false, "v is 29"},
+		{"66 bytes", func(s []byte) []byte { return append(s, 0) }, true, ""},
+		{"zero r and s", func(s []byte) []byte { return append(make([]byte, 64), 27) }, true, ""},
+		{"contract wallet, 200 bytes", func([]byte) []byte { return make([]byte, 200) }, true, ""},
+	} {
+		p := decodeVector(t)
+		p.Signature = c.change(p.Signature)
+		err := p.Check(p.Digest(domain))
+		if c.foreign != errors.Is(err, errForeign) || err == nil || (c.says != "" && !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

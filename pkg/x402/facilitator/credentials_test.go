@@ -1,0 +1,250 @@
+package facilitator
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// seed is a throw-away key of this test.
+var seed = []byte("thirty-two bytes of test seed...")
+
+func edSecret() string { return base64.StdEncoding.EncodeToString(ed25519.NewKeyFromSeed(seed)) }
+
+func ecSecret(t *testing.T, curve elliptic.Curve, form string) (string, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if form == "PRIVATE KEY" {
+		der, err = x509.MarshalPKCS8PrivateKey(key)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: form, Bytes: der})), key
+}
+
+func TestCDPToken(t *testing.T) {
+	t.Parallel()
+	sec1, key1 := ecSecret(t, elliptic.P256(), "EC PRIVATE KEY")
+	pkcs8, key8 := ecSecret(t, elliptic.P256(), "PRIVATE KEY")
+	now := time.Unix(1_795_213_526, 987)
+	for _, row := range []struct {
+		name, secret, alg string
+		public            crypto.PublicKey
+	}{
+		{"Ed25519", edSecret(), "EdDSA", ed25519.NewKeyFromSeed(seed).Public()},
+		{"Ed25519 with a line break", edSecret() + "\n", "EdDSA", ed25519.NewKeyFromSeed(seed).Public()},
+		{"SEC 1", sec1, "ES256", key1.Public()},
+		{"SEC 1 on one line", strings.ReplaceAll(sec1, "\n", `\n`), "ES256", key1.Public()},
+		{"PKCS 8", pkcs8, "ES256", key8.Public()},
+	} {
+		creds, err := CDP("organizations/1/apiKeys/2", row.secret)
+		if err != nil {
+			t.Errorf("%s: %v", row.name, err)
+			continue
+		}
+		header, err := creds.Authorization(t.Context(), Call{
+			Method: "POST", Host: "api.cdp.coinbase.com", Path: "/platform/v2/x402/settle",
+			Now: now, Random: bytes.NewReader([]byte("0123456789abcdef")),
+		})
+		if err != nil {
+			t.Errorf("%s: %v", row.name, err)
+			continue
+		}
+		raw, ok := strings.CutPrefix(header, "Bearer ")
+		if !ok {
+			t.Errorf("%s: header %q", row.name, header)
+		}
+		token, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return row.public, nil },
+			jwt.WithValidMethods([]string{row.alg}), jwt.WithTimeFunc(func() time.Time { return now }))
+		if err != nil {
+			t.Errorf("%s: the public key does not verify it: %v", row.name, err)
+			continue
+		}
+		wantHeader := map[string]any{"alg": row.alg, "typ": "JWT", "kid": "organizations/1/apiKeys/2", "nonce": "30313233343536373839616263646566"}
+		wantClaims := jwt.MapClaims{
+			"sub": "organizations/1/apiKeys/2", "iss": "cdp",
+			"uris": []any{"POST api.cdp.coinbase.com/platform/v2/x402/settle"},
+			"iat":  1_795_213_521.0, "nbf": 1_795_213_521.0, "exp": 1_795_213_641.0,
+		}
+		if diff := cmp.Diff(wantHeader, token.Header); diff != "" {
+			t.Errorf("%s: header (-want +got):\n%s", row.name, diff)
+		}
+		if diff := cmp.Diff(wantClaims, token.Claims); diff != "" {
+			t.Errorf("%s: claims (-want +got):\n%s", row.name, diff)
+		}
+	}
+}
+
+// TestCDPThroughTheClient: a token of its own for each request, the resend
+// included, while the body stays the same.
+func TestCDPThroughTheClient(t *testing.T) {
+	t.Parallel()
+	rec := &recorder{script: []string{"500 " + pendingA, settled, `{"kinds":[]}`}}
+	srv := httptest.NewServer(rec)
+	defer srv.Close()
+	creds, err := CDP("key", edSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newClient(t, Config{URL: srv.URL + "/v2", Credentials: creds})
+	ctx := within(t, 5*time.Second)
+	if s := f.Settle(ctx, testPayload(), testRequirements()); s.Class != x402.Moved {
+		t.Fatalf("settle: %+v", s)
+	}
+	_ = f.Supported(ctx, network)
+	var uris, nonces []string
+	for _, r := range rec.seen {
+		token, err := jwt.Parse(strings.TrimPrefix(r.Auth, "Bearer "), func(*jwt.Token) (any, error) {
+			return ed25519.NewKeyFromSeed(seed).Public(), nil
+		}, jwt.WithIssuedAt())
+		if err != nil {
+			t.Fatal(err)
+		}
+		uris = append(uris, token.Claims.(jwt.MapClaims)["uris"].([]any)[0].(string))
+		nonces = append(nonces, token.Header["nonce"].(string))
+	}
+	host := strings.TrimPrefix(srv.URL, "http://")
+	if diff := cmp.Diff([]string{"POST " + host + "/v2/settle", "POST " + host + "/v2/settle", "GET " + host + "/v2/supported"}, uris); diff != "" {
+		t.Errorf("uris (-want +got):\n%s", diff)
+	}
+	if nonces[0] == nonces[1] || len(nonces[0]) != 32 {
+		t.Errorf("nonces %q", nonces)
+	}
+	if rec.seen[0].Body != rec.seen[1].Body {
+		t.Error("the resend has another body")
+	}
+}
+
+func TestBadCredentialsAreRefusedWithoutQuotingThem(t *testing.T) {
+	t.Parallel()
+	p384, _ := ecSecret(t, elliptic.P384(), "EC PRIVATE KEY")
+	torn := bytes.Clone(ed25519.NewKeyFromSeed(seed))
+	torn[40] ^= 1
+	for name, make := range map[string]func() (Credentials, error){
+		"empty token":          func() (Credentials, error) { return Bearer("") },
+		"token with a blank":   func() (Credentials, error) { return Bearer("hunter2 hunter2") },
+		"token with a newline": func() (Credentials, error) { return Bearer("hunter2\n") },
+		"token not ASCII":      func() (Credentials, error) { return Bearer("hunter2ü") },
+		"long token":           func() (Credentials, error) { return Bearer(strings.Repeat("hunter2", 1000)) },
+		"no key id":            func() (Credentials, error) { return CDP("", edSecret()) },
+		"no secret":            func() (Credentials, error) { return CDP("hunter2", "") },
+		"key id with newline":  func() (Credentials, error) { return CDP("hunter2\n", edSecret()) },
+		"not base64":           func() (Credentials, error) { return CDP("key", "hunter2!") },
+		"seed only":            func() (Credentials, error) { return CDP("key", base64.StdEncoding.EncodeToString(seed)) },
+		"halves do not match":  func() (Credentials, error) { return CDP("key", base64.StdEncoding.EncodeToString(torn)) },
+		"PEM of nothing":       func() (Credentials, error) { return CDP("key", "-----BEGIN EC PRIVATE KEY-----\nhunter2\n") },
+		"other curve":          func() (Credentials, error) { return CDP("key", p384) },
+		"long secret":          func() (Credentials, error) { return CDP("key", strings.Repeat("hunter2", 1000)) },
+		"document not JSON":    func() (Credentials, error) { return ParseCredentials([]byte("hunter2")) },
+		"document too long": func() (Credentials, error) {
+			return ParseCredentials([]byte(`{"token":"` + strings.Repeat("hunter2", 4000) + `"}`))
+		},
+		"document without":    func() (Credentials, error) { return ParseCredentials([]byte(`{"password":"hunter2"}`)) },
+		"document with both":  func() (Credentials, error) { return ParseCredentials([]byte(`{"token":"hunter2","key_id":"hunter2"}`)) },
+		"document, half":      func() (Credentials, error) { return ParseCredentials([]byte(`{"key_id":"hunter2"}`)) },
+		"document, bad type":  func() (Credentials, error) { return ParseCredentials([]byte(`{"token":["hunter2"]}`)) },
+		"document, bad token": func() (Credentials, error) { return ParseCredentials([]byte(`{"token":"hunter2 "}`)) },
+	} {
+		creds, err := make()
+		if err == nil || creds != nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		for _, secret := range []string{"hunter2", edSecret()[:12], base64.StdEncoding.EncodeToString(seed)[:12], p384[60:72]} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the error holds a secret: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestParseCredentials(t *testing.T) {
+	t.Parallel()
+	call := Call{Method: "GET", Host: "h", Path: "/p", Now: time.Unix(1, 0), Random: rand.Reader}
+	creds, err := ParseCredentials([]byte(`{"token":"abc"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := creds.Authorization(t.Context(), call); err != nil || h != "Bearer abc" {
+		t.Errorf("token: %q, %v", h, err)
+	}
+	doc, err := json.Marshal(map[string]string{"key_id": "key", "key_secret": edSecret()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if creds, err = ParseCredentials(doc); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := creds.Authorization(t.Context(), call); err != nil || strings.Count(h, ".") != 2 {
+		t.Errorf("key: %q, %v", h, err)
+	}
+}
+
+func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
+	t.Parallel()
+	const token = "hunter2-hunter2-hunter2"
+	b, err := Bearer(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := CDP("key", edSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Lazy(func(context.Context) (Credentials, error) { return b, nil })
+	if _, err := l.Authorization(t.Context(), Call{Now: time.Unix(1, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for _, creds := range []Credentials{None(), b, c, l} {
+		conf := Config{URL: "https://facilitator.example", Credentials: creds}
+		client, err := New(conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []any{creds, conf, &conf, client, *client, []Credentials{creds}, map[string]any{"c": creds}} {
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+				fmt.Fprintf(&out, verb+"\n", v)
+			}
+			slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "v", v)
+			slog.New(slog.NewTextHandler(&out, nil)).Info("m", "v", v)
+			if j, err := json.Marshal(v); err == nil {
+				out.Write(j)
+			}
+		}
+		fmt.Fprintln(&out, creds)
+	}
+	raw := ed25519.NewKeyFromSeed(seed)
+	for _, secret := range []string{token, fmt.Sprintf("%x", token), edSecret()[:16], string(seed[:8]), fmt.Sprintf("%x", raw[:8]), fmt.Sprint([]byte(raw[:8]))[1:20]} {
+		if i := strings.Index(out.String(), secret); i >= 0 {
+			t.Errorf("%q was printed: …%s…", secret, out.String()[max(0, i-80):i+20])
+		}
+	}
+	if !strings.Contains(out.String(), "bearer credentials") {
+		t.Error("credentials do not say what they are")
+	}
+}

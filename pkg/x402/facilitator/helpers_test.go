@@ -1,0 +1,141 @@
+package facilitator
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+const (
+	payer    = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
+	other    = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+	network  = "eip155:8453"
+	hash     = "0x7c07e16e912e49c7e7613b44cc8a198ca856112064bfa97a8b0d1427c188ab99"
+	hash2    = "0x78f688b424be9b66be748dbf787483c6d879efc76a910bf8efa4ef8baa903c8b"
+	settled  = `{"success":true,"transaction":"` + hash + `","network":"` + network + `","payer":"` + payer + `"}`
+	pendingA = `{"success":false,"errorReason":"settlement_pending","transaction":"` + hash + `","network":"` + network + `","payer":"` + payer + `"}`
+)
+
+func wanted() expectation { return expectation{network: network, payer: payer} }
+
+func testPayload() x402.Payload {
+	return x402.Payload{
+		X402Version: 2,
+		Accepted:    json.RawMessage(`{"scheme":"exact","network":"eip155:8453","extra":{"name":"USD Coin","more":[1,2]}}`),
+		Payload: x402.ExactPayload{
+			Signature:     "0xa719",
+			Authorization: x402.Authorization{From: payer, To: other, Value: "1000", ValidAfter: "0", ValidBefore: "1795213526", Nonce: "0x56"},
+		},
+	}
+}
+
+func testRequirements() x402.Requirements {
+	return x402.Terms{Network: network, Asset: "0x5f", PayTo: other, Name: "USD Coin", Version: "2"}.Requirements("1000")
+}
+
+// newClient returns a client without a pause before a resend.
+func newClient(t *testing.T, c Config) *Client {
+	t.Helper()
+	if c.ResendWait == 0 {
+		c.ResendWait = -1
+	}
+	f, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// within is a context for calls that are expected to end by themselves.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// peer is a TCP server of one test. handle owns each connection; it is closed
+// when handle returns.
+type peer struct {
+	url   string
+	addr  string
+	conns atomic.Int64
+}
+
+func newPeer(t *testing.T, handle func(n int64, c net.Conn)) *peer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{addr: l.Addr().String(), url: "http://" + l.Addr().String()}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n := p.conns.Add(1)
+			open.Go(func() {
+				defer c.Close()
+				// No peer of a failed test may hang the suite.
+				_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+				handle(n, c)
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); open.Wait() })
+	return p
+}
+
+// readRequest reads one whole HTTP request.
+func readRequest(c net.Conn) (*http.Request, []byte, error) {
+	r, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := io.ReadAll(r.Body)
+	return r, b, err
+}
+
+// answerWith is a peer that reads a request and writes raw bytes.
+func answerWith(raw string) func(int64, net.Conn) {
+	return func(_ int64, c net.Conn) {
+		if _, _, err := readRequest(c); err == nil {
+			_, _ = io.WriteString(c, raw)
+		}
+	}
+}
+
+// untilGone blocks until the other side has closed the connection.
+func untilGone(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+// roundTrip is a transport made of a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func respond(status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+}
+
+// hooks calls the httptrace hooks that a real transport would.
+func hooks(r *http.Request, wrote bool) {
+	t := httptrace.ContextClientTrace(r.Context())
+	t.GetConn("peer:443")
+	if wrote {
+		t.WroteHeaderField("Host", []string{"peer"})
+	}
+}

@@ -1,0 +1,190 @@
+package facilitator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxReason  = 128 // of a reason code, bytes
+	maxMessage = 512 // of an error message for the log, bytes
+	maxHash    = 2 + 64
+)
+
+// answer is the part of a SettleResponse that decides (x402 specification v2
+// §5.3.2). Strings are as received.
+type answer struct {
+	success      bool
+	errorReason  string
+	errorMessage string
+	transaction  string
+	network      string
+	payer        string
+	fault        error // why the form is broken
+}
+
+// form says what a body is.
+type form int
+
+const (
+	formNone   form = iota // not an x402 answer at all
+	formBroken             // meant as one, and unreadable
+	formAnswer
+)
+
+// parseAnswer reads the body of /settle. A body with any of the telling
+// members counts as meant to be an answer, so that a broken one cannot pass as
+// a plain 401 from a gateway; success must be there as a boolean, because
+// missing is not false.
+func parseAnswer(body []byte) (answer, form) {
+	o, err := parseObject(body)
+	if err != nil {
+		// Something that begins like an object and cannot be read may have
+		// been a verdict; an error page or an empty body cannot.
+		if bytes.HasPrefix(bytes.TrimLeft(body, "\ufeff \t\r\n"), []byte("{")) {
+			return answer{fault: err}, formBroken
+		}
+		return answer{fault: err}, formNone
+	}
+	if !o.has("success") && !o.has("errorReason") && !o.has("transaction") {
+		return answer{}, formNone
+	}
+	var a answer
+	a.success, err = o.boolean("success")
+	for _, m := range []struct {
+		name string
+		into *string
+	}{
+		{"errorReason", &a.errorReason}, {"errorMessage", &a.errorMessage},
+		{"transaction", &a.transaction}, {"network", &a.network}, {"payer", &a.payer},
+	} {
+		if err == nil {
+			*m.into, err = o.text(m.name)
+		}
+	}
+	if err != nil {
+		return answer{fault: err}, formBroken
+	}
+	return a, formAnswer
+}
+
+// object is a JSON object, one level deep.
+type object map[string]json.RawMessage
+
+// parseObject reads exactly one JSON object. It is stricter than
+// encoding/json, which takes the last of two equal members, any letter case of
+// a name, and text that is not UTF-8; two readers of such a body could see two
+// different verdicts.
+func parseObject(b []byte) (object, error) {
+	if !utf8.Valid(b) {
+		return nil, errors.New("answer is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.New("answer is not a JSON object")
+	}
+	o := object{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, fmt.Errorf("answer is not JSON: %w", err)
+		}
+		name, ok := t.(string)
+		if !ok {
+			return nil, errors.New("answer has a member without a name")
+		}
+		if o.has(name) {
+			return nil, errors.New("answer has two members of the same name")
+		}
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			return nil, fmt.Errorf("answer is not JSON: %w", err)
+		}
+		o[name] = v
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, fmt.Errorf("answer is not JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("answer has something behind its JSON object")
+	}
+	return o, nil
+}
+
+func (o object) has(name string) bool { _, ok := o[name]; return ok }
+
+// boolean returns a member that must be there as true or false.
+func (o object) boolean(name string) (bool, error) {
+	switch string(o[name]) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("member %s is not a boolean", name)
+}
+
+// text returns a string member. Missing and null are both empty: some
+// implementations write null for a member that they leave out.
+func (o object) text(name string) (string, error) {
+	v, ok := o[name]
+	if !ok || string(v) == "null" {
+		return "", nil
+	}
+	var s string
+	if len(v) == 0 || v[0] != '"' || json.Unmarshal(v, &s) != nil {
+		return "", fmt.Errorf("member %s is not a string", name)
+	}
+	return s, nil
+}
+
+// isHash reports whether s is a transaction hash of an EVM chain: 0x and 64
+// hex digits, not all zero. The package settles on no other kind of chain.
+func isHash(s string) bool {
+	if len(s) != maxHash || !strings.HasPrefix(s, "0x") {
+		return false
+	}
+	zero := true
+	for i := 2; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '0':
+		case c >= '1' && c <= '9', c >= 'a' && c <= 'f', c >= 'A' && c <= 'F':
+			zero = false
+		default:
+			return false
+		}
+	}
+	return !zero
+}
+
+// isCode reports whether s looks like a machine-readable reason.
+func isCode(s string) bool {
+	if s == "" || len(s) > maxReason {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// printable bounds a foreign string to limit bytes of printable ASCII.
+func printable(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r > 0x7e {
+			return '?'
+		}
+		return r
+	}, s)
+}

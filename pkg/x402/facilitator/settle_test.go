@@ -1,0 +1,333 @@
+package facilitator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// got is what a row of the table compares; causes are for logs.
+type got struct {
+	Class       x402.Class
+	Reason      string
+	Transaction string
+	NonceUsed   bool
+	Code        fault.Code
+	Pending     bool
+}
+
+func refusal(reason string) string {
+	return fmt.Sprintf(`{"success":false,"errorReason":%q,"transaction":"","network":%q,"payer":%q}`, reason, network, payer)
+}
+
+func refusalWith(reason, transaction string) string {
+	return fmt.Sprintf(`{"success":false,"errorReason":%q,"transaction":%q}`, reason, transaction)
+}
+
+func answered(status int, body string) reply {
+	return reply{sent: true, status: status, body: []byte(body)}
+}
+
+func credentialed(r reply) reply { r.authorized = true; return r }
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("read: connection reset")
+	moved := got{Class: x402.Moved, Transaction: hash}
+	malformed := got{Class: x402.Unknown, Reason: "malformed_answer"}
+	contradictory := got{Class: x402.Unknown, Reason: "contradictory_answer"}
+	unfounded := got{Class: x402.Unknown, Reason: "success_without_transaction"}
+	door := func(code fault.Code, status int) got {
+		return got{Class: x402.NotSent, Code: code, Reason: fmt.Sprintf("http_%d", status)}
+	}
+	doubt := func(reason string) got { return got{Class: x402.Unknown, Reason: reason} }
+	refused := func(reason string) got { return got{Class: x402.Refused, Reason: reason} }
+
+	rows := []struct {
+		name string
+		in   reply
+		want got
+	}{
+		// Settled.
+		{"success", answered(200, settled), moved},
+		{"success, bare", answered(200, `{"success":true,"transaction":"`+hash+`"}`), moved},
+		{"success, nulls and unknown members", answered(200, `{"success":true,"transaction":"`+hash+`","network":null,"payer":null,"errorReason":null,"extra":{"success":false},"amount":"1"}`), moved},
+		{"success, empty errorReason", answered(200, `{"success":true,"transaction":"`+hash+`","errorReason":""}`), moved},
+		{"success, payer in another case", answered(200, `{"success":true,"transaction":"`+hash+`","payer":"`+strings.ToLower(payer)+`"}`), moved},
+		{"success, blanks around", answered(200, "\r\n "+settled+" \n"), moved},
+		{"success in a 500", answered(500, settled), moved},
+		{"success in a 402", answered(402, settled), moved},
+		{"success in a 401", answered(401, settled), moved},
+		{"success in a 302", answered(302, settled), moved},
+
+		// Success that is not believed.
+		{"no transaction", answered(200, `{"success":true}`), unfounded},
+		{"empty transaction", answered(200, `{"success":true,"transaction":""}`), unfounded},
+		{"null transaction", answered(200, `{"success":true,"transaction":null}`), unfounded},
+		{"short transaction", answered(200, `{"success":true,"transaction":"0x1234"}`), unfounded},
+		{"long transaction", answered(200, `{"success":true,"transaction":"`+hash+`0"}`), unfounded},
+		{"transaction without 0x", answered(200, `{"success":true,"transaction":"`+hash[2:]+`00"}`), unfounded},
+		{"transaction with 0X", answered(200, `{"success":true,"transaction":"0X`+hash[2:]+`"}`), unfounded},
+		{"transaction not hex", answered(200, `{"success":true,"transaction":"0xg`+hash[3:]+`"}`), unfounded},
+		{"zero transaction", answered(200, `{"success":true,"transaction":"0x`+strings.Repeat("0", 64)+`"}`), unfounded},
+		{"transaction of another type", answered(200, `{"success":true,"transaction":7}`), malformed},
+		{"other network", answered(200, `{"success":true,"transaction":"`+hash+`","network":"eip155:84532"}`), contradictory},
+		{"other payer", answered(200, `{"success":true,"transaction":"`+hash+`","payer":"`+other+`"}`), contradictory},
+		{"success and a reason", answered(200, `{"success":true,"transaction":"`+hash+`","errorReason":"settlement_pending"}`), contradictory},
+
+		// Verdicts that cannot be read.
+		{"success is a string", answered(200, `{"success":"true","transaction":"`+hash+`"}`), malformed},
+		{"success is a number", answered(200, `{"success":1,"transaction":"`+hash+`"}`), malformed},
+		{"success is null", answered(200, `{"success":null,"transaction":"`+hash+`"}`), malformed},
+		{"success missing", answered(200, `{"transaction":"`+hash+`"}`), malformed},
+		{"success missing beside a reason", answered(400, `{"errorReason":"invalid_payload"}`), malformed},
+		{"success in another case", answered(200, `{"Success":true,"transaction":"`+hash+`"}`), malformed},
+		{"success twice", answered(200, `{"success":false,"success":true,"transaction":"`+hash+`"}`), malformed},
+		{"transaction twice", answered(200, `{"success":true,"transaction":"`+hash2+`","transaction":"`+hash+`"}`), malformed},
+		{"a second value behind", answered(200, settled+`{}`), malformed},
+		{"cut short", answered(200, settled[:len(settled)-1]), malformed},
+		{"not UTF-8", answered(200, "{\"success\":true,\"transaction\":\""+hash+"\",\"x\":\"\xff\"}"), malformed},
+		{"byte order mark", answered(200, "\ufeff"+settled), malformed},
+		{"reason is a number", answered(200, `{"success":false,"errorReason":7}`), malformed},
+		{"payer is an object", answered(200, `{"success":false,"errorReason":"invalid_payload","payer":{}}`), malformed},
+		{"401 with a broken verdict", answered(401, `{"success":"no"}`), malformed},
+		{"401 with half a verdict", answered(401, `{"success":tr`), malformed},
+		{"429 with a reason only", answered(429, `{"errorReason":"slow_down"}`), malformed},
+
+		// No verdict: the status is all there is.
+		{"empty 200", answered(200, ``), doubt("http_200")},
+		{"204", answered(204, ``), doubt("http_204")},
+		{"200 HTML", answered(200, `<html>"success":true</html>`), doubt("http_200")},
+		{"200 other JSON", answered(200, `{"ok":true}`), doubt("http_200")},
+		{"200 array", answered(200, `[`+settled+`]`), doubt("http_200")},
+		{"200 string", answered(200, `"success"`), doubt("http_200")},
+		{"200 verify answer", answered(200, `{"isValid":true,"payer":"`+payer+`"}`), doubt("http_200")},
+		{"302", answered(302, ``), doubt("http_302")},
+		{"307", answered(307, ``), doubt("http_307")},
+		{"400", answered(400, `{"errorType":"invalid_request"}`), doubt("http_400")},
+		{"402", answered(402, ``), doubt("http_402")},
+		{"404", answered(404, `Not Found`), doubt("http_404")},
+		{"405", answered(405, ``), doubt("http_405")},
+		{"409", answered(409, `{"errorType":"idempotency_error"}`), doubt("http_409")},
+		{"500", answered(500, `{"errorType":"internal_server_error"}`), doubt("http_500")},
+		{"502", answered(502, `<html>`), doubt("http_502")},
+		{"503 of an edge", answered(503, `upstream connect error`), doubt("http_503")},
+		{"504", answered(504, `{"errorType":"timed_out"}`), doubt("http_504")},
+
+		// Turned away at the door.
+		{"401, no credentials", answered(401, ``), door(fault.FacilitatorMisconfigured, 401)},
+		{"403, no credentials", answered(403, `<html>"success"</html>`), door(fault.FacilitatorMisconfigured, 403)},
+		{"401, credentials", credentialed(answered(401, `{"errorType":"unauthorized"}`)), door(fault.FacilitatorUnauthorized, 401)},
+		{"403, credentials", credentialed(answered(403, `{"errorType":"forbidden"}`)), door(fault.FacilitatorUnauthorized, 403)},
+		{"429", credentialed(answered(429, `{"errorType":"rate_limit_exceeded"}`)), door(fault.FacilitatorUnavailable, 429)},
+		{"403 with a refusal", answered(403, refusal("request_blocked_by_location")), refused("request_blocked_by_location")},
+		{"401, body cut short", reply{sent: true, status: 401, err: lost}, doubt("connection_lost")},
+
+		// Refused.
+		{"insufficient balance", answered(200, refusal("invalid_exact_evm_insufficient_balance")), refused("invalid_exact_evm_insufficient_balance")},
+		{"refusal in a 400", answered(400, refusal("invalid_exact_evm_signature")), refused("invalid_exact_evm_signature")},
+		{"refusal in a 500", answered(500, refusal("insufficient_funds")), refused("insufficient_funds")},
+		{"refusal, null transaction", answered(200, `{"success":false,"errorReason":"invalid_scheme","transaction":null}`), refused("invalid_scheme")},
+		{"simulation failed", answered(200, refusal("invalid_exact_evm_transaction_simulation_failed")), refused("invalid_exact_evm_transaction_simulation_failed")},
+		{"failed to check nonce", answered(200, refusal("invalid_exact_evm_failed_to_check_nonce")), refused("invalid_exact_evm_failed_to_check_nonce")},
+		{"a reason nobody knows", answered(200, refusal("brand_new_reason")), refused("brand_new_reason")},
+		{"nonce used", answered(200, refusal(x402.ReasonNonceUsed)), got{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}},
+		{"nonce used, other spelling", answered(200, refusal("authorization_used")), got{Class: x402.Refused, Reason: "authorization_used", NonceUsed: true}},
+
+		// Refusals that prove nothing.
+		{"no reason", answered(200, `{"success":false}`), doubt("refusal_without_reason")},
+		{"empty reason", answered(200, refusal("")), doubt("refusal_without_reason")},
+		{"null reason", answered(200, `{"success":false,"errorReason":null}`), doubt("refusal_without_reason")},
+		{"transaction failed", answered(200, refusal("invalid_exact_evm_transaction_failed")), doubt("invalid_exact_evm_transaction_failed")},
+		{"no receipt", answered(200, refusal("invalid_exact_evm_failed_to_get_receipt")), doubt("invalid_exact_evm_failed_to_get_receipt")},
+		{"transaction state", answered(200, refusal("invalid_transaction_state")), doubt("invalid_transaction_state")},
+		{"unexpected settle error", answered(200, refusal("unexpected_settle_error")), doubt("unexpected_settle_error")},
+		{"unknown error", answered(500, refusal("unknown_error")), doubt("unknown_error")},
+		{"node failure", answered(500, refusal("settle_exact_node_failure")), doubt("settle_exact_node_failure")},
+		{"failed on chain", answered(500, refusal("settle_exact_failed_onchain")), doubt("settle_exact_failed_onchain")},
+		{"duplicate settlement", answered(400, refusal("duplicate_settlement")), doubt("duplicate_settlement")},
+		{"execute transfer", answered(200, refusal("invalid_exact_evm_failed_to_execute_transfer")), doubt("invalid_exact_evm_failed_to_execute_transfer")},
+		{"event mismatch", answered(200, refusal("invalid_exact_evm_transfer_event_mismatch")), doubt("invalid_exact_evm_transfer_event_mismatch")},
+		{"upper case", answered(200, refusal("UNKNOWN_ERROR")), doubt("UNKNOWN_ERROR")},
+		{"a sentence", answered(200, refusal("connection to node lost")), doubt("connection to node lost")},
+		{"refusal with a hash", answered(200, refusalWith("insufficient_funds", hash)), got{Class: x402.Unknown, Reason: "insufficient_funds", Transaction: hash}},
+		{"refusal with half a hash", answered(200, refusalWith("insufficient_funds", "0x12")), doubt("insufficient_funds")},
+		{"nonce used with a hash", answered(200, refusalWith(x402.ReasonNonceUsed, hash)), got{Class: x402.Unknown, Reason: x402.ReasonNonceUsed, Transaction: hash}},
+		{"refusal of another payer's", answered(200, `{"success":false,"errorReason":"insufficient_funds","payer":"`+other+`"}`), contradictory},
+		{"refusal on another network", answered(200, `{"success":false,"errorReason":"insufficient_funds","network":"base"}`), contradictory},
+
+		// Pending.
+		{"pending", answered(200, pendingA), got{Class: x402.Unknown, Reason: "settlement_pending", Transaction: hash, Pending: true}},
+		{"pending in a 500", answered(500, pendingA), got{Class: x402.Unknown, Reason: "settlement_pending", Transaction: hash, Pending: true}},
+		{"pending without a hash", answered(500, refusal("settlement_pending")), got{Class: x402.Unknown, Reason: "settlement_pending", Pending: true}},
+		{"confirmation timed out", answered(500, refusalWith("settle_exact_evm_transaction_confirmation_timed_out", hash)),
+			got{Class: x402.Unknown, Reason: "settle_exact_evm_transaction_confirmation_timed_out", Transaction: hash, Pending: true}},
+
+		// No complete answer.
+		{"no URL", reply{err: errNoURL}, got{Class: x402.NotSent, Code: fault.FacilitatorMisconfigured, Reason: "no_facilitator"}},
+		{"credentials unreadable", reply{err: &credentialsError{lost}}, got{Class: x402.NotSent, Code: fault.FacilitatorMisconfigured, Reason: "credentials_unreadable"}},
+		{"not connected", reply{err: lost}, got{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}},
+		{"time up before writing", reply{err: lost, expired: true}, got{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "timeout"}},
+		{"time up after writing", reply{err: lost, sent: true, expired: true}, doubt("timeout")},
+		{"lost after writing", reply{err: lost, sent: true}, doubt("connection_lost")},
+		{"answer too long", reply{err: errTooLarge, sent: true, status: 200}, doubt("answer_too_large")},
+	}
+	for _, row := range rows {
+		s, pending := classify(row.in, wanted())
+		have := got{s.Class, s.Reason, s.Transaction, s.NonceUsed, s.Code, pending}
+		if diff := cmp.Diff(row.want, have); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", row.name, diff)
+		}
+		if s.Class == x402.Moved && (!strings.EqualFold(s.Payer, payer) || s.Network != network) {
+			t.Errorf("%s: receipt names payer %q on %q", row.name, s.Payer, s.Network)
+		}
+		if s.Class == x402.NotSent && s.Cause == nil {
+			t.Errorf("%s: not sent without a cause for the log", row.name)
+		}
+	}
+}
+
+func TestReasonIsBoundedAndPrintable(t *testing.T) {
+	t.Parallel()
+	s, _ := classify(answered(200, `{"success":false,"errorReason":"evil\r\nSet-Cookie: x\u0000ü`+strings.Repeat("a", 1000)+`"}`), wanted())
+	if want := "evil??Set-Cookie: x??"; !strings.HasPrefix(s.Reason, want) || len(s.Reason) > maxReason {
+		t.Errorf("reason %q", s.Reason)
+	}
+	if s.Class != x402.Unknown {
+		t.Errorf("class %s", s.Class)
+	}
+}
+
+// recording is one answer of the official facilitator, as it was received.
+type recording struct {
+	Name     string          `json:"name"`
+	Endpoint string          `json:"endpoint"`
+	Status   int             `json:"status"`
+	Body     json.RawMessage `json:"body"`
+}
+
+func recordings(t testing.TB) []recording {
+	t.Helper()
+	b, err := os.ReadFile("testdata/recorded.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []recording
+	if err := json.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestRecordedAnswers(t *testing.T) {
+	t.Parallel()
+	const (
+		unmined = hash2
+		valid   = "valid"
+	)
+	want := map[string]string{
+		"settle good":                   "settled ",
+		"settle replay-after-settle":    "refused " + x402.ReasonNonceUsed,
+		"settle wrong-value":            "refused invalid_exact_evm_payload_authorization_value_mismatch",
+		"settle wrong-payee":            "refused invalid_exact_evm_recipient_mismatch",
+		"settle expired":                "refused invalid_exact_evm_payload_authorization_valid_before",
+		"settle wrong-chain-signature":  "refused invalid_exact_evm_signature",
+		"settle insufficient-balance":   "refused invalid_exact_evm_insufficient_balance",
+		"settle unsupported-network":    "unknown http_500",
+		"settle concurrent-settle-x8/0": "settled ",
+		"settle concurrent-settle-x8/1": "refused " + x402.ReasonNonceUsed,
+		"settle settleWhileUnmined":     "unknown settlement_pending " + unmined,
+		"settle retryWhilePending":      "unknown settlement_pending " + unmined,
+		"settle retryAfterMined":        "settled ",
+		"settle retryAgain":             "refused " + x402.ReasonNonceUsed,
+
+		"verify good":                  valid,
+		"verify verifyWhilePending":    valid,
+		"verify replay-after-settle":   "invalid invalid_exact_evm_transaction_simulation_failed",
+		"verify wrong-value":           "invalid invalid_exact_evm_payload_authorization_value_mismatch",
+		"verify over-value":            "invalid invalid_exact_evm_payload_authorization_value_mismatch",
+		"verify wrong-payee":           "invalid invalid_exact_evm_recipient_mismatch",
+		"verify expired":               "invalid invalid_exact_evm_payload_authorization_valid_before",
+		"verify nearly-expired-3s":     "invalid invalid_exact_evm_payload_authorization_valid_before",
+		"verify not-yet-valid":         "invalid invalid_exact_evm_payload_authorization_valid_after",
+		"verify wrong-chain-signature": "invalid invalid_exact_evm_signature",
+		"verify garbage-signature":     "invalid invalid_exact_evm_signature",
+		"verify insufficient-balance":  "invalid invalid_exact_evm_transaction_simulation_failed",
+		"verify network-mismatch":      "invalid invalid_exact_evm_network_mismatch",
+		"verify unsupported-network":   string(fault.FacilitatorUnavailable),
+
+		"supported supported": "listed",
+	}
+	have := map[string]string{}
+	for _, r := range recordings(t) {
+		re := answered(r.Status, string(r.Body))
+		var v string
+		switch r.Endpoint {
+		case "settle":
+			s, _ := classify(re, wanted())
+			v = s.Class.String() + " " + s.Reason
+			if s.Class == x402.Unknown && s.Transaction != "" {
+				v += " " + s.Transaction
+			}
+		case "verify":
+			switch j := judge(re, wanted()); {
+			case j.Fault != nil:
+				v = string(j.Fault.Code)
+			case j.Valid:
+				v = valid
+			default:
+				v = "invalid " + j.Reason
+			}
+		case "supported":
+			v = "listed"
+			if f := supports(re, network); f != nil {
+				v = f.Error()
+			}
+		}
+		have[r.Endpoint+" "+r.Name] = v
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("recorded answers (-want +got):\n%s", diff)
+	}
+}
+
+func TestAfterResend(t *testing.T) {
+	t.Parallel()
+	first, _ := classify(answered(500, pendingA), wanted())
+	for _, row := range []struct {
+		name   string
+		second reply
+		class  x402.Class
+		tx     string
+	}{
+		{"settled under another hash", answered(200, strings.ReplaceAll(settled, hash, hash2)), x402.Moved, hash2},
+		{"still pending", answered(500, pendingA), x402.Unknown, hash},
+		{"refused", answered(200, refusal("insufficient_funds")), x402.Unknown, hash},
+		{"nonce used", answered(200, refusal(x402.ReasonNonceUsed)), x402.Unknown, hash},
+		{"unauthorized", answered(http.StatusUnauthorized, ""), x402.Unknown, hash},
+		{"not sent", reply{err: errors.New("refused")}, x402.Unknown, hash},
+		{"lost", reply{err: errors.New("reset"), sent: true}, x402.Unknown, hash},
+	} {
+		second, _ := classify(row.second, wanted())
+		out := afterResend(first, second)
+		if out.Class != row.class || out.Transaction != row.tx || out.NonceUsed || out.Code != "" {
+			t.Errorf("%s: got %+v", row.name, out)
+		}
+		if row.class == x402.Unknown && (out.Reason != "settlement_pending" || out.Cause == nil) {
+			t.Errorf("%s: reason %q, cause %v", row.name, out.Reason, out.Cause)
+		}
+	}
+	nameless, _ := classify(answered(500, refusal("settlement_pending")), wanted())
+	if out := afterResend(nameless, first); out.Transaction != hash {
+		t.Errorf("the hash of the second answer was lost: %+v", out)
+	}
+}

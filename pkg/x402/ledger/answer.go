@@ -1,0 +1,52 @@
+package ledger
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Bounds of a stored answer in bytes. DynamoDB items hold 400 KB in all.
+const (
+	maxStored = 300 << 10
+	maxAnswer = 8 << 20
+)
+
+// NewAnswer prepares an answer for storing, compressed. One that stays above
+// 300 KB is kept without its body; a repeat then runs the lookup again.
+func NewAnswer(status int, body []byte) (Answer, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(body); err != nil {
+		return Answer{}, fmt.Errorf("compress answer: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return Answer{}, fmt.Errorf("compress answer: %w", err)
+	}
+	a := Answer{Status: status, Encoding: "gzip"}
+	if b.Len() <= maxStored {
+		a.Stored, a.Body = true, b.Bytes()
+	}
+	return a, nil
+}
+
+// Plain is the answer's body as it was served.
+func (a Answer) Plain() ([]byte, error) {
+	if !a.Stored {
+		return nil, errors.New("ledger: the answer's body was not stored")
+	}
+	if a.Encoding == "" {
+		return a.Body, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(a.Body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: stored answer: %w", ErrCorrupt, err)
+	}
+	body, err := io.ReadAll(io.LimitReader(z, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("%w: stored answer: %w", ErrCorrupt, err)
+	}
+	return body, nil
+}

@@ -1,0 +1,281 @@
+package dynamo_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// config is a client's configuration with the production time-outs.
+func config(url string) dynamo.ClientConfig {
+	c := dynamotest.Server{URL: url}.ClientConfig()
+	c.AttemptTimeout = 0
+	return c
+}
+
+func storeOn(c dynamo.ClientConfig) *dynamo.Store {
+	return dynamo.New(dynamo.Config{API: dynamo.NewClient(c), Table: "t"})
+}
+
+// patientStoreOn is for tests on a real clock.
+func patientStoreOn(c dynamo.ClientConfig) *dynamo.Store {
+	c.AttemptTimeout = time.Minute
+	return dynamo.New(dynamo.Config{API: dynamo.NewClient(c), Table: "t", Timeout: time.Minute})
+}
+
+// serve answers with the nth handler on the nth call, the last one from then on.
+func serve(t *testing.T, calls *atomic.Int64, handlers ...http.HandlerFunc) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := int(calls.Add(1))
+		handlers[min(n, len(handlers))-1](w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// cutShort promises more than it sends.
+func cutShort(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "100")
+	_, _ = io.WriteString(w, `{"Item"`)
+}
+
+func flood(w http.ResponseWriter, _ *http.Request) {
+	chunk := bytes.Repeat([]byte(" "), 1<<20)
+	for range 6 {
+		_, _ = w.Write(chunk)
+	}
+}
+
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	internal := answer(500, `{"__type":"InternalServerError","message":"x"}`)
+	throttled := answer(400, `{"__type":"ProvisionedThroughputExceededException","message":"x"}`)
+	denied := answer(400, `{"__type":"AccessDeniedException","message":"x"}`)
+	moved := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "http://127.0.0.1:1/")
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	}
+	for name, c := range map[string]struct {
+		handlers []http.HandlerFunc
+		calls    int64
+		ok       bool
+	}{
+		"at once":                  {[]http.HandlerFunc{answer(200, "{}")}, 1, true},
+		"after an internal error":  {[]http.HandlerFunc{internal, answer(200, "{}")}, 2, true},
+		"after throttling":         {[]http.HandlerFunc{throttled, answer(200, "{}")}, 2, true},
+		"after half a reply":       {[]http.HandlerFunc{cutShort, answer(200, "{}")}, 2, true},
+		"internal errors":          {[]http.HandlerFunc{internal}, 2, false},
+		"replies of endless size":  {[]http.HandlerFunc{flood}, 2, false},
+		"an error that will stay":  {[]http.HandlerFunc{denied}, 1, false},
+		"a redirect, not followed": {[]http.HandlerFunc{moved}, 1, false},
+		"a reply that is no JSON":  {[]http.HandlerFunc{answer(200, "<html>")}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			store := patientStoreOn(config(serve(t, &calls, c.handlers...)))
+			r, err := store.Fetch(t.Context(), "k")
+			if r != nil || (err == nil) != c.ok {
+				t.Errorf("Fetch = %v, %v; want success: %v", r, err, c.ok)
+			}
+			if n := calls.Load(); n != c.calls {
+				t.Errorf("%d attempts, want %d", n, c.calls)
+			}
+		})
+	}
+}
+
+func TestSigned(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	got := make(chan string, 1)
+	conf := config(serve(t, &calls, func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header.Get("Authorization") + " token " + r.Header.Get("X-Amz-Security-Token")
+		answer(200, "{}")(w, r)
+	}))
+	conf.Region = "eu-north-1"
+	conf.Credentials = func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "s", SessionToken: "tok"}, nil
+	}
+	if _, err := patientStoreOn(conf).Fetch(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	header := <-got
+	for _, part := range []string{"AWS4-HMAC-SHA256 Credential=AKID/", "/eu-north-1/dynamodb/aws4_request", "token tok"} {
+		if !strings.Contains(header, part) {
+			t.Errorf("%q lacks %q", header, part)
+		}
+	}
+}
+
+func TestCredentialsFail(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	conf := config(serve(t, &calls, answer(200, "{}")))
+	cause := errors.New("no credentials")
+	conf.Credentials = func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, cause }
+	if _, err := storeOn(conf).Fetch(t.Context(), "k"); !errors.Is(err, cause) {
+		t.Errorf("Fetch = %v, want %v", err, cause)
+	}
+	if calls.Load() != 0 {
+		t.Error("something was sent")
+	}
+}
+
+// Without an endpoint the region's own is dialed, and never a proxy.
+func TestRegionalEndpoint(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	conf := config("")
+	var dialed []string
+	conf.Dial = func(_ context.Context, network, address string) (net.Conn, error) {
+		dialed = append(dialed, network+" "+address)
+		return nil, errors.New("not in a test")
+	}
+	if _, err := storeOn(conf).Fetch(t.Context(), "k"); err == nil {
+		t.Error("Fetch without an error")
+	}
+	want := "tcp dynamodb.us-east-1.amazonaws.com:443"
+	if len(dialed) != 2 || dialed[0] != want || dialed[1] != want {
+		t.Errorf("dialed %q, want %q twice", dialed, want)
+	}
+}
+
+// Calls in one warm period share a connection, against a real server.
+func TestConnectionReuse(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	conf := s.ClientConfig()
+	var dials atomic.Int64
+	conf.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	store := dynamo.New(dynamo.Config{API: dynamo.NewClient(conf), Table: s.Table(t), Timeout: time.Minute})
+	r := ledgertest.Full("k")
+	for range 10 {
+		if existing, err := store.Create(t.Context(), r); existing != nil || err != nil {
+			t.Fatalf("Create = %v, %v", existing, err)
+		}
+		if _, err := store.Create(t.Context(), ledgertest.First("k")); err != nil { // a failed condition
+			t.Fatal(err)
+		}
+		holds(t, store, r)
+	}
+	if n := dials.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+}
+
+// pipes connects a client to handlers in this process, one per connection.
+func pipes(dials *atomic.Int64, peer func(net.Conn)) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		dials.Add(1)
+		ours, theirs := net.Pipe()
+		go peer(theirs)
+		return ours, nil
+	}
+}
+
+// A connection that has idled for five seconds is not used again.
+func TestIdleConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int64
+		conf := config("http://dynamodb.test")
+		conf.Dial = pipes(&dials, func(c net.Conn) {
+			defer func() { _ = c.Close() }()
+			in := bufio.NewReader(c)
+			for {
+				req, err := http.ReadRequest(in)
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+			}
+		})
+		store := storeOn(conf)
+		for i, c := range []struct {
+			pause time.Duration
+			dials int64
+		}{{0, 1}, {0, 1}, {4 * time.Second, 1}, {4 * time.Second, 1}, {6 * time.Second, 2}, {0, 2}} {
+			<-time.After(c.pause)
+			if _, err := store.Fetch(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			if n := dials.Load(); n != c.dials {
+				t.Errorf("call %d after %v: %d connections, want %d", i, c.pause, n, c.dials)
+			}
+		}
+		<-time.After(6 * time.Second) // the last connection ends
+	})
+}
+
+// A peer that takes the request and stays silent costs one attempt's time, and
+// the second attempt, on another connection, still fits into the call.
+func TestSilentConnection(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		silent   int64 // connections that never answer
+		min, max time.Duration
+		ok       bool
+	}{
+		"one":  {1, 725 * time.Millisecond, 775 * time.Millisecond, true},
+		"both": {2, 1425 * time.Millisecond, 1475 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var dials atomic.Int64
+				conf := config("http://dynamodb.test")
+				conf.Dial = pipes(&dials, func(conn net.Conn) {
+					defer func() { _ = conn.Close() }()
+					in := bufio.NewReader(conn)
+					if req, err := http.ReadRequest(in); err == nil {
+						_, _ = io.Copy(io.Discard, req.Body)
+					}
+					if dials.Load() > c.silent {
+						_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+						return
+					}
+					_, _ = in.ReadByte() // until the client hangs up
+				})
+				start := time.Now()
+				_, err := storeOn(conf).Fetch(t.Context(), "k")
+				if d := time.Since(start); d < c.min || d > c.max {
+					t.Errorf("it took %v, want %v to %v", d, c.min, c.max)
+				}
+				if (err == nil) != c.ok {
+					t.Errorf("Fetch = %v, want success: %v", err, c.ok)
+				}
+				if n := dials.Load(); n != 2 {
+					t.Errorf("%d connections, want 2", n)
+				}
+			})
+		})
+	}
+}

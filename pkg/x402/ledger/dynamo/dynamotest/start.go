@@ -1,0 +1,150 @@
+// Package dynamotest runs a DynamoDB-compatible server (dynalite, under Node)
+// for tests. It differs from DynamoDB in one way that matters to the ledger: it
+// does not return the old item with a failed condition.
+package dynamotest
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// What the server takes: any region and credentials, so these.
+const (
+	Region          = "us-east-1"
+	AccessKeyID     = "local"
+	SecretAccessKey = "local"
+)
+
+// The server is up in a third of a second; a busy machine gets a minute.
+const startTimeout = time.Minute
+
+// patience replaces the production time-outs in tests, which are about what is
+// written and not about how fast a busy machine is.
+const patience = 30 * time.Second
+
+// Server is a running server. One that Start did not start, such as DynamoDB
+// Local, can be used by its URL.
+type Server struct {
+	URL string // http://127.0.0.1:port
+}
+
+// Start runs a server of its own, empty, until the test ends. It installs the
+// server's Node package first where that is missing and npm is not, and skips
+// the test where that cannot be done.
+func Start(t testing.TB) Server {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("needs Node for a DynamoDB-compatible server: node is not in PATH")
+	}
+	dir, err := packageDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := install(t.Context(), dir); err != nil {
+		t.Skipf("needs a DynamoDB-compatible server, which cannot be installed: %v", err)
+	}
+	port, err := launch(t, node, dir)
+	if err != nil {
+		t.Fatalf("start the DynamoDB-compatible server: %v", err)
+	}
+	return Server{URL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+}
+
+// ClientConfig returns what dynamo.NewClient needs to talk to the server.
+func (s Server) ClientConfig() dynamo.ClientConfig {
+	return dynamo.ClientConfig{
+		Region:   Region,
+		Endpoint: s.URL,
+		Credentials: func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: AccessKeyID, SecretAccessKey: SecretAccessKey}, nil
+		},
+		AttemptTimeout: patience,
+	}
+}
+
+// Table creates an empty ledger table with a name of its own.
+func (s Server) Table(t testing.TB) string {
+	t.Helper()
+	name := "ledger-" + rand.Text()
+	if err := dynamo.EnsureTable(t.Context(), dynamo.NewClient(s.ClientConfig()), name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Store returns a Store on an empty table of its own.
+func (s Server) Store(t testing.TB) *dynamo.Store {
+	t.Helper()
+	return dynamo.New(dynamo.Config{
+		API: dynamo.NewClient(s.ClientConfig()), Table: s.Table(t), Timeout: patience,
+	})
+}
+
+// packageDir finds the Node package from the working directory upwards, which
+// is somewhere in this module when a test runs.
+func packageDir() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := start; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			dir := filepath.Join(at, "pkg", "x402", "ledger", "dynamo", "testdata", "dynalite")
+			if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
+				return dir, nil
+			}
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no module with the server's Node package above %s", start)
+		}
+	}
+}
+
+// launch starts the server and returns its port once it listens.
+func launch(t testing.TB, node, dir string) (int, error) {
+	cmd := exec.Command(node, "serve.js")
+	cmd.Dir = dir
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	// The server ends when its standard input does: with us, however we end.
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // "signal: killed" is what was asked for
+	})
+	timeout := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
+	defer timeout.Stop()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = cmd.Wait() // complaints are complete after it
+		return 0, errors.Join(err, errors.New(complaints.String()))
+	}
+	return strconv.Atoi(strings.TrimSpace(line))
+}

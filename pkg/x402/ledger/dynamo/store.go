@@ -1,0 +1,161 @@
+// Package dynamo keeps the payment ledger in one DynamoDB table.
+//
+// Every write is a PutItem of the whole item under one of two conditions: the
+// key is absent, or the stored version is the one that was read. Every read is
+// consistent. There are no transactions, no updates and no deletes; rows leave
+// by TTL. So what may replace what is decided by the version alone, and the
+// rules about money are all above, in package ledger.
+//
+// Not guaranteed: when a reply is lost and another writer replaces the record
+// before the request is sent again, the first writer is told that it lost
+// although its write was there for a moment.
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// The two conditions.
+const (
+	ifAbsent  = "attribute_not_exists(" + AttrKey + ")"
+	ifVersion = AttrVersion + " = :read"
+)
+
+// DefaultTimeout bounds one call of a Store, resends and the read after a
+// failed condition included (design §3).
+const DefaultTimeout = 1500 * time.Millisecond
+
+// API is what a Store calls. A *dynamodb.Client is one.
+type API interface {
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+}
+
+// Config is what a Store is made of.
+type Config struct {
+	API     API           // required
+	Table   string        // name or ARN, required
+	Timeout time.Duration // of one call; DefaultTimeout when 0
+}
+
+// Store is a ledger.Store on a DynamoDB table.
+type Store struct {
+	api     API
+	table   string
+	timeout time.Duration
+}
+
+var (
+	_ ledger.Store = (*Store)(nil)
+	_ API          = (*dynamodb.Client)(nil)
+)
+
+// New returns a Store. It panics without an API or a table.
+func New(c Config) *Store {
+	if c.API == nil || c.Table == "" {
+		panic("dynamo: New needs an API and a table")
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	return &Store{api: c.API, table: c.Table, timeout: c.Timeout}
+}
+
+// Create implements ledger.Store.
+func (s *Store) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	written, held, err := s.put(ctx, r, ifAbsent, nil)
+	switch {
+	case err != nil || written:
+		return nil, err
+	case held == nil:
+		return nil, errors.New("dynamo: the record that was in the way is gone")
+	}
+	return held, nil
+}
+
+// Replace implements ledger.Store.
+func (s *Store) Replace(ctx context.Context, r ledger.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	written, _, err := s.put(ctx, r, ifVersion, item{
+		":read": &types.AttributeValueMemberN{Value: strconv.FormatInt(r.Version-1, 10)},
+	})
+	if err == nil && !written {
+		err = ledger.ErrConflict
+	}
+	return err
+}
+
+// Fetch implements ledger.Store.
+func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.get(ctx, key)
+}
+
+// put writes the whole record if the condition holds. If it does not, held is
+// what the table holds instead (nil for nothing), unless that is this very
+// write: then the client sent it again after a lost reply, and it is written.
+func (s *Store) put(ctx context.Context, r ledger.Record, condition string, values item) (written bool, held *ledger.Record, err error) {
+	it, err := encode(r)
+	if err != nil {
+		return false, nil, err
+	}
+	_, err = s.api.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName:                           &s.table,
+		Item:                                it,
+		ConditionExpression:                 &condition,
+		ExpressionAttributeValues:           values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if err == nil {
+		return true, nil, nil
+	}
+	var failed *types.ConditionalCheckFailedException
+	if !errors.As(err, &failed) {
+		return false, nil, fmt.Errorf("dynamo: put item: %w", err)
+	}
+	if len(failed.Item) > 0 {
+		held, err = decode(r.Key, failed.Item)
+	} else {
+		// Nothing was there, or the server does not return old items.
+		held, err = s.get(ctx, r.Key)
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	if held != nil && held.WriteID == r.WriteID {
+		return true, nil, nil
+	}
+	return false, held, nil
+}
+
+func (s *Store) get(ctx context.Context, key string) (*ledger.Record, error) {
+	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName:      &s.table,
+		Key:            item{AttrKey: &types.AttributeValueMemberS{Value: key}},
+		ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dynamo: get item: %w", err)
+	}
+	if len(out.Item) == 0 {
+		return nil, nil
+	}
+	return decode(key, out.Item)
+}

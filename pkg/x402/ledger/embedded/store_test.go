@@ -1,0 +1,306 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// planter is a Store whose file can be written behind its back.
+type planter struct{ *Store }
+
+var _ ledgertest.Planter = planter{}
+
+func (p planter) Plant(_ context.Context, key string, doc []byte) error {
+	return p.put(key, pack(doc, nil))
+}
+
+func (p planter) put(key string, row []byte) error {
+	return p.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(records).Put([]byte(key), row) })
+}
+
+func open(t testing.TB, path string, o Options) *Store {
+	t.Helper()
+	s, err := Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func file(t testing.TB) string { return filepath.Join(t.TempDir(), "ledger.db") }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	ledgertest.Exercise(t, func(t *testing.T) ledger.Store { return planter{open(t, file(t), Options{})} })
+}
+
+func TestOpenCreatesPrivately(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a", "b", "ledger.db")
+	open(t, path, Options{})
+	for at, want := range map[string]os.FileMode{
+		path: 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700,
+	} {
+		info, err := os.Stat(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", filepath.Base(at), got, want)
+		}
+	}
+}
+
+func TestOpenTwice(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	s := open(t, path, Options{})
+	_, err := Open(path, Options{LockTimeout: time.Millisecond})
+	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "another process") || !strings.Contains(err.Error(), path) {
+		t.Errorf("second Open = %v, want ErrLocked with the path", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path, Options{LockTimeout: time.Millisecond})
+}
+
+func TestOpenWhatIsNoLedger(t *testing.T) {
+	t.Parallel()
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, bytes.Repeat([]byte("not a ledger\n"), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"text": text, "folder": t.TempDir(), "below a file": filepath.Join(text, "ledger.db"),
+	} {
+		if s, err := Open(path, Options{}); err == nil {
+			t.Errorf("%s: Open succeeded", name)
+			_ = s.Close()
+		}
+	}
+	if b, err := os.ReadFile(text); err != nil || !bytes.HasPrefix(b, []byte("not a ledger")) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+}
+
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	r := ledgertest.Full("k")
+	s := open(t, path, Options{})
+	if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+		t.Fatalf("Create = %v, %v", existing, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Fetch(t.Context(), "k"); err == nil {
+		t.Error("Fetch from a closed store")
+	}
+	if _, err := s.Create(t.Context(), r); err == nil {
+		t.Error("Create in a closed store")
+	}
+	if err := s.Replace(t.Context(), ledgertest.Next(r)); err == nil || errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("Replace in a closed store = %v", err)
+	}
+	got, err := open(t, path, Options{}).Fetch(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&r, got); diff != "" {
+		t.Errorf("after reopening (-want +got):\n%s", diff)
+	}
+}
+
+func TestOpenRemovesExpired(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	at := time.Date(2026, 11, 4, 12, 0, 0, 0, time.UTC)
+	s := planter{open(t, path, Options{})}
+	for key, expires := range map[string]time.Time{
+		"past": at.Add(-time.Hour), "just past": at.Add(-time.Nanosecond), "now": at, "later": at.Add(time.Hour), "never": {},
+	} {
+		r := ledgertest.First(key)
+		r.ExpiresAt = expires
+		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+			t.Fatalf("Create = %v, %v", existing, err)
+		}
+	}
+	for i := range 300 { // more than one page
+		r := ledgertest.First("old" + strings.Repeat("|", i))
+		r.ExpiresAt = at.Add(-time.Hour)
+		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+			t.Fatalf("Create = %v, %v", existing, err)
+		}
+	}
+	if err := s.Plant(t.Context(), "corrupt", []byte(`{"expires_at":"2000-01-01T00:00:00Z"}`)); err != nil {
+		t.Fatal(err)
+	}
+	all := keys(t, s.Store)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s2 := open(t, path, Options{}) // no clock: nothing is removed
+	if diff := cmp.Diff(all, keys(t, s2)); diff != "" {
+		t.Errorf("without a clock (-want +got):\n%s", diff)
+	}
+	if err := s2.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s3 := open(t, path, Options{Now: func() time.Time { return at }})
+	if diff := cmp.Diff([]string{"corrupt", "later", "never", "now"}, keys(t, s3)); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}
+
+func keys(t *testing.T, s *Store) (all []string) {
+	t.Helper()
+	err := s.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(records).ForEach(func(k, _ []byte) error {
+			all = append(all, string(k))
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Any changed bit of a row is noticed, in the answer too.
+func TestDamagedRow(t *testing.T) {
+	t.Parallel()
+	s := planter{open(t, file(t), Options{})}
+	r := ledgertest.Full("k")
+	row, err := encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, row []byte) {
+		t.Helper()
+		if got, err := decode("k", row); got != nil || !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("%s: decode = %v, %v; want ErrCorrupt", what, got, err)
+		}
+	}
+	for i := range row {
+		damaged := bytes.Clone(row)
+		damaged[i] ^= 1
+		check(fmt.Sprintf("a bit of byte %d", i), damaged)
+		check("cut short", row[:i])
+	}
+	check("longer", append(bytes.Clone(row), 0))
+
+	row[len(row)-1] ^= 1
+	if err := s.put("k", row); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Fetch(t.Context(), "k"); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("Fetch = %v, want ErrCorrupt", err)
+	}
+	// Even over the right version: nobody can have read it.
+	if err := s.Replace(t.Context(), ledgertest.Next(r)); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("Replace = %v, want ErrCorrupt", err)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	s := open(t, file(t), Options{})
+	r := ledgertest.Full("k")
+	r.Answer.Body = make([]byte, maxRow)
+	if _, err := s.Create(t.Context(), r); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("Create = %v, want ErrTooLarge", err)
+	}
+}
+
+// A writer that waits for another one stops waiting with its context.
+func TestWaitingEndsWithContext(t *testing.T) {
+	t.Parallel()
+	s := open(t, file(t), Options{})
+	s.writing <- struct{}{} // somebody writes, and does not finish
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := s.Create(ctx, ledgertest.First("k")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Create = %v, want the context's error", err)
+	}
+	if r, err := s.Fetch(t.Context(), "k"); r != nil || err != nil {
+		t.Errorf("Fetch beside a writer = %v, %v", r, err)
+	}
+	<-s.writing
+	if _, err := s.Create(t.Context(), ledgertest.First("k")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever a row holds, decode reads what encode wrote or calls it corrupt.
+func FuzzDecode(f *testing.F) {
+	for _, r := range []ledger.Record{ledgertest.First("k"), ledgertest.Full("k")} {
+		row, err := encode(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add("k", row[rowHeader:], uint32(len(row)-rowHeader), true)
+		f.Add("k", row, uint32(0), false)
+	}
+	f.Add("k", []byte(`{"key":"k","version":1,"write_id":"w","state":"settled","answer":{}}body`), uint32(68), true)
+	f.Add("k", []byte("x"), ^uint32(0), true)
+	// With a header, so that the fuzzer need not find a checksum.
+	f.Fuzz(func(t *testing.T, key string, row []byte, docLen uint32, header bool) {
+		if header {
+			row = packLen(row, docLen)
+		}
+		r, err := decode(key, row)
+		if err != nil {
+			if !errors.Is(err, ledger.ErrCorrupt) || r != nil {
+				t.Fatalf("decode = %v, %v; want ErrCorrupt", r, err)
+			}
+			return
+		}
+		again, err := encode(*r)
+		if err != nil {
+			return // too large, or a key that no store takes
+		}
+		back, err := decode(key, again)
+		if err != nil {
+			t.Fatalf("what was read and written again: %v", err)
+		}
+		// The terms come back compact: equal JSON, perhaps other bytes.
+		opts := cmp.Options{cmpopts.IgnoreFields(ledger.Record{}, "Terms"), cmpopts.EquateEmpty()}
+		if diff := cmp.Diff(r, back, opts); diff != "" {
+			t.Errorf("read, written and read (-first +second):\n%s", diff)
+		}
+	})
+}
+
+// packLen makes a row with a right checksum and any doc length.
+func packLen(rest []byte, docLen uint32) []byte {
+	row := pack(rest, nil)
+	row[5], row[6], row[7], row[8] = byte(docLen>>24), byte(docLen>>16), byte(docLen>>8), byte(docLen)
+	sum := checksum(row)
+	row[1], row[2], row[3], row[4] = byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum)
+	return row
+}
+
+func BenchmarkCreate(b *testing.B)  { ledgertest.BenchCreate(b, open(b, file(b), Options{})) }
+func BenchmarkReplace(b *testing.B) { ledgertest.BenchReplace(b, open(b, file(b), Options{})) }

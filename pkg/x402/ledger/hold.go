@@ -1,0 +1,151 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrLost says that the lease went to somebody else before this verdict was
+// written. Nothing was overwritten; a receipt was still recorded.
+var ErrLost = errors.New("ledger: the lease was lost")
+
+// Hold is a claim that was won: the right to write the verdict of one attempt.
+// Its methods are the edges of the state machine. It is not safe for
+// concurrent use.
+type Hold struct {
+	ledger *Ledger
+	record Record
+	// pending is a write whose fate is not known: it is asked for before the
+	// next one.
+	pending  *Record
+	lookupAt time.Time // of the lookup before this claim's
+}
+
+func (l *Ledger) hold(r Record) *Hold { return &Hold{ledger: l, record: r} }
+
+// Record is the record as this holder last wrote it.
+func (h *Hold) Record() Record { return h.record }
+
+// Released says that this holder's last write gave the lease back.
+func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
+
+// Settled records proof of payment. begins says that the lookup runs already:
+// it keeps the lease; otherwise the lease is released. If the lease was lost the receipt is
+// recorded all the same, with the lease released, and the error is ErrLost.
+func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
+	c := change{receipt: &receipt, lease: h.record.LeaseUntil, begins: begins}
+	err := h.write(ctx, EventSettled, c)
+	if errors.Is(err, ErrLost) {
+		return h.evidence(ctx, receipt)
+	}
+	return err
+}
+
+// Refused records that the facilitator said no. A record in doubt becomes
+// uncertain: a refusal proves nothing about an earlier attempt.
+func (h *Hold) Refused(ctx context.Context, reason string) error {
+	return h.write(ctx, EventRefused, change{reason: reason})
+}
+
+// Disproved records proof that the authorization moved nothing and never will.
+func (h *Hold) Disproved(ctx context.Context, reason string) error {
+	return h.write(ctx, EventDisproved, change{reason: reason})
+}
+
+// NotSent records that this attempt provably sent nothing.
+func (h *Hold) NotSent(ctx context.Context, reason string) error {
+	return h.write(ctx, EventNotSent, change{reason: reason})
+}
+
+// Uncertain records that money may have moved. transaction is its hash when it
+// is known, else empty.
+func (h *Hold) Uncertain(ctx context.Context, reason, transaction string) error {
+	return h.write(ctx, EventUncertain, change{reason: reason, transaction: transaction})
+}
+
+// Redeem stores the answer. The payment is used up.
+func (h *Hold) Redeem(ctx context.Context, a Answer) error {
+	return h.write(ctx, EventRedeem, change{answer: &a})
+}
+
+// Release gives the lease back after a lookup that failed on our side. The
+// answer stays owed.
+func (h *Hold) Release(ctx context.Context, f Failure) error {
+	return h.write(ctx, EventRelease, change{failure: &f})
+}
+
+// Return gives the lease back without having begun the lookup of this claim:
+// none is used up.
+func (h *Hold) Return(ctx context.Context) error {
+	return h.write(ctx, EventRelease, change{unused: true, lookupAt: h.lookupAt})
+}
+
+// write applies an event and compares and swaps. After an error other than
+// ErrLost and ErrIllegal the write may have happened; the next one finds out.
+func (h *Hold) write(ctx context.Context, event Event, c change) error {
+	if err := h.confirm(ctx); err != nil {
+		return err
+	}
+	c.now = h.ledger.now()
+	next, err := step(h.record, event, c)
+	if err != nil {
+		return err
+	}
+	next.WriteID = h.ledger.newID()
+	return h.replace(ctx, next)
+}
+
+func (h *Hold) replace(ctx context.Context, next Record) error {
+	switch err := h.ledger.store.Replace(ctx, next); {
+	case errors.Is(err, ErrConflict):
+		return ErrLost
+	case err != nil:
+		h.pending = &next
+		return fmt.Errorf("write %s: %w", next.State, err)
+	}
+	h.record, h.pending = next, nil
+	return nil
+}
+
+// confirm settles the fate of a write that failed: it is sent again with the
+// same write id, which a store takes as success if it had happened.
+func (h *Hold) confirm(ctx context.Context) error {
+	if h.pending == nil {
+		return nil
+	}
+	return h.replace(ctx, *h.pending)
+}
+
+// evidence writes a receipt over whatever another attempt has made of the
+// record, unless it already knows. It returns ErrLost when the receipt is on
+// record.
+func (h *Hold) evidence(ctx context.Context, receipt Receipt) error {
+	const tries = 3 // against other writers; each of them is a verdict, and those end
+	for range tries {
+		r, err := h.ledger.store.Fetch(ctx, h.record.Key)
+		if err != nil {
+			return fmt.Errorf("record evidence: %w", err)
+		}
+		if r == nil {
+			return fmt.Errorf("record evidence: %w: the record is gone", ErrCorrupt)
+		}
+		if r.State == Settled || r.State == Redeemed {
+			return ErrLost
+		}
+		next, err := step(*r, EventSettled, change{now: h.ledger.now(), receipt: &receipt})
+		if err != nil {
+			return err
+		}
+		next.WriteID = h.ledger.newID()
+		err = h.ledger.store.Replace(ctx, next)
+		if err == nil {
+			return ErrLost
+		}
+		if !errors.Is(err, ErrConflict) {
+			return fmt.Errorf("record evidence: %w", err)
+		}
+	}
+	return fmt.Errorf("record evidence: %w", ErrConflict)
+}

@@ -1,0 +1,207 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Ledger holds the rules, the clock and the lease. It is safe for concurrent
+// use and for use by many processes over one store.
+type Ledger struct {
+	store Store
+	now   func() time.Time
+	newID func() string
+}
+
+// New returns a Ledger over a store. newID returns a random write id, another
+// one on every call.
+func New(store Store, now func() time.Time, newID func() string) *Ledger {
+	if store == nil || now == nil || newID == nil {
+		panic("ledger.New: store, now and newID are required")
+	}
+	return &Ledger{store: store, now: now, newID: newID}
+}
+
+// Payment is a signed authorization that was found to be in order, and the
+// request that it came with.
+type Payment struct {
+	Key         string // see Key
+	AuthDigest  string
+	SigDigest   string
+	Request     string
+	Terms       json.RawMessage
+	ValidBefore time.Time
+}
+
+// Key names a payment. The nonce alone is not unique, and neither is the
+// signature: a contract wallet has many for one authorization. All parts must
+// be in lower case.
+func Key(network, asset, payer, nonce string) string {
+	return network + "|" + asset + "|" + payer + "|" + nonce
+}
+
+// Standing is how a claim came out.
+type Standing int
+
+const (
+	// Held: the caller holds the lease and goes on. The record is settling
+	// (settle first) or settled (look up at once).
+	Held Standing = iota + 1
+	// InFlight: another attempt holds the lease.
+	InFlight
+	// Answered: the answer is stored; replay it.
+	Answered
+	// Waiting: the answer is owed, and it is too early for the next lookup.
+	Waiting
+	// Exhausted: every lookup that a payment buys is used up, or the time for
+	// them. What the last one said stands.
+	Exhausted
+	// OtherRequest: this authorization was used for another request.
+	OtherRequest
+	// OtherAuthorization: the payer signed something else with this nonce.
+	OtherAuthorization
+)
+
+// Claim is the outcome of Ledger.Claim.
+type Claim struct {
+	Standing Standing
+	Record   Record
+	Hold     *Hold         // when Held
+	Wait     time.Duration // when InFlight or Waiting
+}
+
+// Fetch reads a record. It returns nil for one that is missing or expired.
+func (l *Ledger) Fetch(ctx context.Context, key string) (*Record, error) {
+	r, err := l.store.Fetch(ctx, key)
+	if err != nil || r == nil || l.expired(*r) {
+		return nil, err
+	}
+	return r, nil
+}
+
+// expired compares the time itself, because stores delete late.
+func (l *Ledger) expired(r Record) bool { return !r.ExpiresAt.After(l.now()) }
+
+// Claim takes the lease of a payment until a point in time, or says why not.
+// An error is a store that failed; nothing may be sent then.
+func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, error) {
+	first := l.first(p, lease)
+	old, err := l.store.Create(ctx, first)
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim: %w", err)
+	}
+	if old == nil {
+		return Claim{Standing: Held, Record: first, Hold: l.hold(first)}, nil
+	}
+	if l.expired(*old) {
+		return l.replaceExpired(ctx, first, *old)
+	}
+	return l.claimExisting(ctx, p, *old, lease)
+}
+
+func (l *Ledger) first(p Payment, lease time.Time) Record {
+	now := l.now()
+	return Record{
+		Key: p.Key, Version: 1, WriteID: l.newID(), State: Settling,
+		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
+		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
+		CreatedAt: now, UpdatedAt: now, ExpiresAt: expiry(p.ValidBefore, now),
+	}
+}
+
+func (l *Ledger) replaceExpired(ctx context.Context, first, old Record) (Claim, error) {
+	first.Version, first.WriteID = old.Version+1, l.newID()
+	switch err := l.store.Replace(ctx, first); {
+	case errors.Is(err, ErrConflict):
+		return l.inFlight(old, first.LeaseUntil), nil
+	case err != nil:
+		return Claim{}, fmt.Errorf("claim: %w", err)
+	}
+	return Claim{Standing: Held, Record: first, Hold: l.hold(first)}, nil
+}
+
+func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease time.Time) (Claim, error) {
+	now := l.now()
+	c := Claim{Record: old}
+	switch {
+	case old.AuthDigest != p.AuthDigest:
+		c.Standing = OtherAuthorization
+		return c, nil
+	case old.Request != p.Request:
+		c.Standing = OtherRequest
+		return c, nil
+	case old.State == Redeemed && !bodyless(old, now):
+		c.Standing = Answered
+		return c, nil
+	case old.State != Uncertain && old.State != Refused && !leasePast(old, now):
+		return l.inFlight(old, old.LeaseUntil), nil
+	}
+	if old.State == Settled || old.State == Redeemed {
+		if standing, wait := owed(old, now); standing != Held {
+			c.Standing, c.Wait = standing, wait
+			return c, nil
+		}
+	}
+	return l.take(ctx, old, lease)
+}
+
+func (l *Ledger) take(ctx context.Context, old Record, lease time.Time) (Claim, error) {
+	next, err := step(old, EventClaim, change{now: l.now(), lease: lease})
+	if err != nil {
+		return Claim{}, err
+	}
+	next.WriteID = l.newID()
+	switch err := l.store.Replace(ctx, next); {
+	case errors.Is(err, ErrConflict):
+		return l.inFlight(old, lease), nil
+	case err != nil:
+		return Claim{}, fmt.Errorf("claim: %w", err)
+	}
+	h := l.hold(next)
+	h.lookupAt = old.LookupAt
+	return Claim{Standing: Held, Record: next, Hold: h}, nil
+}
+
+// inFlight tells a client to come back when the other attempt must be over,
+// but soon at first: most attempts end long before their lease.
+func (l *Ledger) inFlight(r Record, until time.Time) Claim {
+	const most = 5 * time.Second
+	wait := min(max(until.Sub(l.now()), time.Second), most)
+	return Claim{Standing: InFlight, Record: r, Wait: wait}
+}
+
+// Owed lookups (design: which outcomes use up a payment).
+const (
+	// MaxLookups is how many lookups one payment buys in all.
+	MaxLookups = 5
+	// OwedFor is how long after settlement they can be asked for, and how long
+	// an answer is replayed.
+	OwedFor = 24 * time.Hour
+)
+
+// spacing is the least time between the end of lookup n and the next one.
+func spacing(lookups int) time.Duration {
+	waits := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
+	return waits[min(max(lookups, 0), len(waits)-1)]
+}
+
+// owed decides whether an owed answer may be looked up now.
+func owed(r Record, now time.Time) (Standing, time.Duration) {
+	if r.Lookups >= MaxLookups || now.Sub(r.SettledAt) > OwedFor {
+		return Exhausted, 0
+	}
+	if wait := r.LookupAt.Add(spacing(r.Lookups)).Sub(now); wait > 0 {
+		return Waiting, wait
+	}
+	return Held, 0
+}
+
+// LastLookup says whether a record has used up its lookups, so that the error
+// of the last one stands.
+func LastLookup(r Record) bool { return r.Lookups >= MaxLookups }
+
+// NextLookup is how long after a failed lookup the next one is allowed.
+func NextLookup(r Record) time.Duration { return spacing(r.Lookups) }

@@ -1,0 +1,439 @@
+package ledger_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// clock is time that the test moves.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// desk is a ledger with its surroundings.
+type desk struct {
+	*ledger.Ledger
+	clock *clock
+	store *ledgertest.Faulty
+}
+
+func newDesk(t *testing.T, decide ledgertest.Decide) desk {
+	c := &clock{at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	s := ledgertest.NewFaulty(t, &ledgertest.Memory{}, decide)
+	var ids atomic.Int64
+	return desk{ledger.New(s, c.now, func() string { return fmt.Sprint("w", ids.Add(1)) }), c, s}
+}
+
+func (d desk) payment() ledger.Payment {
+	return ledger.Payment{
+		Key: ledger.Key("eip155:8453", "0xa", "0xb", "0xc"), AuthDigest: "auth", SigDigest: "sig",
+		Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: json.RawMessage(`{"amount":"5000"}`),
+		ValidBefore: d.clock.now().Add(5 * time.Minute),
+	}
+}
+
+const lease = 30 * time.Second
+
+func (d desk) claim(t *testing.T, want ledger.Standing) ledger.Claim {
+	t.Helper()
+	c, err := d.Claim(t.Context(), d.payment(), d.clock.now().Add(lease))
+	if err != nil || c.Standing != want {
+		t.Fatalf("claim: standing %d, %v; want %d (record %+v)", c.Standing, err, want, c.Record)
+	}
+	return c
+}
+
+func receipt() ledger.Receipt {
+	return ledger.Receipt{Transaction: "0x01", Payer: "0xb", Network: "eip155:8453"}
+}
+
+func (d desk) state(t *testing.T) ledger.Record {
+	t.Helper()
+	r, err := d.Fetch(t.Context(), d.payment().Key)
+	if err != nil || r == nil {
+		t.Fatalf("fetch: %v, %v", r, err)
+	}
+	return *r
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func answer(t *testing.T, body string) ledger.Answer {
+	t.Helper()
+	a, err := ledger.NewAnswer(200, []byte(body))
+	must(t, err)
+	return a
+}
+
+func TestHappyPath(t *testing.T) {
+	d := newDesk(t, nil)
+	c := d.claim(t, ledger.Held)
+	if c.Record.State != ledger.Settling || c.Record.Attempt != 1 {
+		t.Fatalf("claimed %+v", c.Record)
+	}
+	must(t, c.Hold.Settled(t.Context(), receipt(), true))
+	must(t, c.Hold.Redeem(t.Context(), answer(t, `{"ok":true}`)))
+	again := d.claim(t, ledger.Answered)
+	body, err := again.Record.Answer.Plain()
+	if err != nil || string(body) != `{"ok":true}` || again.Record.Answer.Status != 200 {
+		t.Errorf("stored answer %q, %v", body, err)
+	}
+	if again.Record.Receipt.Transaction != "0x01" {
+		t.Errorf("receipt %+v", again.Record.Receipt)
+	}
+	if c, r, f := d.store.Calls(ledgertest.Create), d.store.Calls(ledgertest.Replace), d.store.Calls(ledgertest.Fetch); c != 2 || r != 2 || f != 0 {
+		t.Errorf("%d creates, %d replaces, %d fetches; want 3 writes and no read on the happy path, 1 create for the repeat", c, r, f)
+	}
+}
+
+func TestOneClaimWins(t *testing.T) {
+	d := newDesk(t, nil)
+	var wg sync.WaitGroup
+	var held, inFlight atomic.Int32
+	for range 100 {
+		wg.Go(func() {
+			c, err := d.Claim(context.Background(), d.payment(), d.clock.now().Add(lease))
+			switch {
+			case err != nil:
+				t.Error(err)
+			case c.Standing == ledger.Held:
+				held.Add(1)
+			case c.Standing == ledger.InFlight:
+				inFlight.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if held.Load() != 1 || inFlight.Load() != 99 {
+		t.Errorf("%d held, %d in flight", held.Load(), inFlight.Load())
+	}
+}
+
+func TestMismatches(t *testing.T) {
+	d := newDesk(t, nil)
+	d.claim(t, ledger.Held)
+	other := d.payment()
+	other.Request += "x"
+	if c, err := d.Claim(t.Context(), other, d.clock.now().Add(lease)); err != nil || c.Standing != ledger.OtherRequest {
+		t.Errorf("other request: %d, %v", c.Standing, err)
+	}
+	other.AuthDigest = "other"
+	if c, err := d.Claim(t.Context(), other, d.clock.now().Add(lease)); err != nil || c.Standing != ledger.OtherAuthorization {
+		t.Errorf("other authorization: %d, %v", c.Standing, err)
+	}
+}
+
+func TestLease(t *testing.T) {
+	d := newDesk(t, nil)
+	old := d.claim(t, ledger.Held)
+	if c := d.claim(t, ledger.InFlight); c.Wait <= 0 || c.Wait > lease {
+		t.Errorf("wait %s", c.Wait)
+	}
+	d.clock.pass(lease)
+	taken := d.claim(t, ledger.Held)
+	if !taken.Record.Doubt || taken.Record.Attempt != 2 {
+		t.Errorf("takeover without doubt: %+v", taken.Record)
+	}
+	// The old holder comes back: every verdict but a receipt is lost.
+	for name, verdict := range map[string]func(context.Context) error{
+		"refused":   func(ctx context.Context) error { return old.Hold.Refused(ctx, "no") },
+		"not sent":  func(ctx context.Context) error { return old.Hold.NotSent(ctx, "no") },
+		"uncertain": func(ctx context.Context) error { return old.Hold.Uncertain(ctx, "?", "") },
+	} {
+		if err := verdict(t.Context()); !errors.Is(err, ledger.ErrLost) {
+			t.Errorf("%s after the lease: %v", name, err)
+		}
+	}
+	if s := d.state(t); s.State != ledger.Settling || s.Attempt != 2 {
+		t.Errorf("the new holder was overwritten: %+v", s)
+	}
+}
+
+func TestEvidenceBeatsTheLease(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		other func(t *testing.T, h *ledger.Hold) error
+	}{
+		{"settling", func(*testing.T, *ledger.Hold) error { return nil }},
+		{"uncertain", func(t *testing.T, h *ledger.Hold) error { return h.Uncertain(t.Context(), "?", "") }},
+		{"refused", func(t *testing.T, h *ledger.Hold) error { return h.Disproved(t.Context(), "wrongly") }},
+		{"settled", func(t *testing.T, h *ledger.Hold) error { return h.Settled(t.Context(), receipt(), true) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDesk(t, nil)
+			old := d.claim(t, ledger.Held)
+			d.clock.pass(lease)
+			taken := d.claim(t, ledger.Held)
+			must(t, c.other(t, taken.Hold))
+			if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledger.ErrLost) {
+				t.Errorf("settled after the lease: %v, want ErrLost", err)
+			}
+			s := d.state(t)
+			if s.State != ledger.Settled || s.Receipt == nil {
+				t.Fatalf("the receipt is not on record: %+v", s)
+			}
+			if c.name == "settled" {
+				return // its holder looks up
+			}
+			if !s.LeaseUntil.IsZero() {
+				t.Errorf("the lease is not released: %+v", s)
+			}
+			if got := d.claim(t, ledger.Held); got.Record.State != ledger.Settled {
+				t.Errorf("the retry is not owed: %+v", got.Record)
+			}
+			if err := taken.Hold.Refused(t.Context(), "no"); c.name == "settling" && !errors.Is(err, ledger.ErrLost) {
+				t.Errorf("a refusal overwrote a receipt: %v", err)
+			}
+		})
+	}
+}
+
+func TestDoubtTurnsRefusalsIntoUncertainty(t *testing.T) {
+	d := newDesk(t, nil)
+	must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "timeout", "0x02"))
+	if s := d.state(t); s.State != ledger.Uncertain || s.Transaction != "0x02" {
+		t.Fatalf("%+v", s)
+	}
+	must(t, d.claim(t, ledger.Held).Hold.Refused(t.Context(), "no"))
+	if s := d.state(t); s.State != ledger.Uncertain || !s.Doubt || s.Transaction != "0x02" {
+		t.Fatalf("a refusal cleared doubt: %+v", s)
+	}
+	must(t, d.claim(t, ledger.Held).Hold.NotSent(t.Context(), "no"))
+	if s := d.state(t); s.State != ledger.Uncertain {
+		t.Fatalf("not sent cleared doubt: %+v", s)
+	}
+	must(t, d.claim(t, ledger.Held).Hold.Disproved(t.Context(), "cancelled"))
+	if s := d.state(t); s.State != ledger.Refused || s.Doubt {
+		t.Fatalf("proof did not clear doubt: %+v", s)
+	}
+}
+
+// Five lookups in all, spaced, within a day of the settlement.
+func TestOwedLookups(t *testing.T) {
+	d := newDesk(t, nil)
+	h := d.claim(t, ledger.Held).Hold
+	must(t, h.Settled(t.Context(), receipt(), true))
+	fail := ledger.Failure{Code: "dns_timeout", Message: "timed out"}
+	for i, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
+		d.clock.pass(2 * time.Second) // the lookup
+		must(t, h.Release(t.Context(), fail))
+		if got := ledger.NextLookup(h.Record()); got != wait {
+			t.Fatalf("after %d lookups: wait %s, want %s", i+1, got, wait)
+		}
+		d.clock.pass(wait - time.Millisecond)
+		if c := d.claim(t, ledger.Waiting); c.Wait != time.Millisecond || *c.Record.LastFault != fail {
+			t.Fatalf("too early by 1 ms: %+v", c)
+		}
+		d.clock.pass(time.Millisecond)
+		h = d.claim(t, ledger.Held).Hold
+		if h.Record().State != ledger.Settled || h.Record().Lookups != i+2 {
+			t.Fatalf("lookup %d: %+v", i+2, h.Record())
+		}
+	}
+	must(t, h.Release(t.Context(), fail))
+	d.clock.pass(time.Hour)
+	if c := d.claim(t, ledger.Exhausted); !ledger.LastLookup(c.Record) || *c.Record.LastFault != fail {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestOwedForADay(t *testing.T) {
+	d := newDesk(t, nil)
+	h := d.claim(t, ledger.Held).Hold
+	must(t, h.Settled(t.Context(), receipt(), true))
+	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
+	d.clock.pass(24 * time.Hour)
+	back := d.claim(t, ledger.Held).Hold
+	must(t, back.Return(t.Context()))
+	d.clock.pass(time.Second)
+	d.claim(t, ledger.Exhausted)
+}
+
+// A lookup that never began uses none up and does not move the spacing.
+func TestReturn(t *testing.T) {
+	d := newDesk(t, nil)
+	h := d.claim(t, ledger.Held).Hold
+	must(t, h.Settled(t.Context(), receipt(), true))
+	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
+	for range 20 {
+		d.clock.pass(time.Second)
+		must(t, d.claim(t, ledger.Held).Hold.Return(t.Context()))
+	}
+	if s := d.state(t); s.Lookups != 1 || s.LastFault == nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A settlement whose lookup did not begin leaves no lease and no lookup.
+func TestSettledWithoutLookup(t *testing.T) {
+	d := newDesk(t, nil)
+	h := d.claim(t, ledger.Held).Hold
+	must(t, h.Settled(t.Context(), receipt(), false))
+	if s := d.state(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() {
+		t.Errorf("%+v", s)
+	}
+	if c := d.claim(t, ledger.Held); c.Record.Lookups != 1 {
+		t.Errorf("%+v", c.Record)
+	}
+}
+
+func TestAnswerWithoutBody(t *testing.T) {
+	d := newDesk(t, nil)
+	h := d.claim(t, ledger.Held).Hold
+	must(t, h.Settled(t.Context(), receipt(), true))
+	noise := make([]byte, 400<<10)
+	rand.Read(noise)
+	a, err := ledger.NewAnswer(200, noise)
+	must(t, err)
+	if a.Stored || a.Body != nil {
+		t.Fatal("an answer that does not compress below 300 KB is stored")
+	}
+	must(t, h.Redeem(t.Context(), a))
+	d.clock.pass(time.Minute)
+	again := d.claim(t, ledger.Held)
+	if again.Record.State != ledger.Redeemed || again.Record.Lookups != 2 {
+		t.Fatalf("%+v", again.Record)
+	}
+	d.claim(t, ledger.InFlight)
+	must(t, again.Hold.Redeem(t.Context(), answer(t, "small")))
+	d.claim(t, ledger.Answered)
+}
+
+func TestAnswerRoundTrip(t *testing.T) {
+	for _, body := range [][]byte{nil, []byte("{}"), bytes.Repeat([]byte("x"), 1<<20)} {
+		a, err := ledger.NewAnswer(404, body)
+		must(t, err)
+		got, err := a.Plain()
+		if err != nil || !bytes.Equal(got, body) {
+			t.Errorf("%d bytes came back as %d, %v", len(body), len(got), err)
+		}
+	}
+	for _, bad := range []ledger.Answer{{}, {Stored: true, Encoding: "gzip", Body: []byte("junk")}} {
+		if _, err := bad.Plain(); err == nil {
+			t.Errorf("%+v has no error", bad)
+		}
+	}
+}
+
+// A row that outlived its retention is treated as absent: stores delete late.
+func TestExpired(t *testing.T) {
+	d := newDesk(t, nil)
+	h := d.claim(t, ledger.Held).Hold
+	must(t, h.Refused(t.Context(), "no"))
+	key := d.payment().Key
+	d.clock.pass(73 * time.Hour)
+	if r, err := d.Fetch(t.Context(), key); r != nil || err != nil {
+		t.Errorf("an expired row is seen: %+v, %v", r, err)
+	}
+	if c := d.claim(t, ledger.Held); c.Record.Attempt != 1 || c.Record.Doubt || c.Record.Version != 3 {
+		t.Errorf("%+v", c.Record)
+	}
+}
+
+// Each write fails without being done, and is done but fails; the next one
+// finds out which.
+func TestWritesThatFail(t *testing.T) {
+	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
+		for n := 1; n <= 2; n++ {
+			t.Run(fmt.Sprintf("replace %d, fault %d", n, fault), func(t *testing.T) {
+				d := newDesk(t, func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
+					if op == ledgertest.Replace && k == n {
+						return fault
+					}
+					return ledgertest.None
+				})
+				h := d.claim(t, ledger.Held).Hold
+				first := h.Settled(t.Context(), receipt(), true)
+				second := h.Redeem(t.Context(), answer(t, "x"))
+				if failed := map[int]error{1: first, 2: second}[n]; !errors.Is(failed, ledgertest.ErrInjected) {
+					t.Fatalf("%v, %v", first, second)
+				}
+				if n == 1 {
+					must(t, second) // it confirmed the first
+					d.claim(t, ledger.Answered)
+					return
+				}
+				s := d.state(t)
+				if want := map[ledgertest.Fault]ledger.State{ledgertest.FailBefore: ledger.Settled, ledgertest.FailAfter: ledger.Redeemed}[fault]; s.State != want {
+					t.Errorf("state %s, want %s", s.State, want)
+				}
+			})
+		}
+	}
+}
+
+// A claim whose write failed sends nothing; whoever comes after the lease has
+// doubt, because it cannot know.
+func TestClaimThatFails(t *testing.T) {
+	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
+		d := newDesk(t, func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
+			if op == ledgertest.Create && k == 1 {
+				return fault
+			}
+			return ledgertest.None
+		})
+		if _, err := d.Claim(t.Context(), d.payment(), d.clock.now().Add(lease)); !errors.Is(err, ledgertest.ErrInjected) {
+			t.Fatal(err)
+		}
+		if fault == ledgertest.FailBefore {
+			d.claim(t, ledger.Held)
+			continue
+		}
+		d.claim(t, ledger.InFlight)
+		d.clock.pass(lease)
+		if c := d.claim(t, ledger.Held); !c.Record.Doubt {
+			t.Error("takeover without doubt")
+		}
+	}
+}
+
+func TestCorruptFailsClosed(t *testing.T) {
+	m := &ledgertest.Memory{}
+	now := time.Now()
+	l := ledger.New(m, func() time.Time { return now }, func() string { return "w" })
+	p := ledger.Payment{Key: "k", AuthDigest: "a", Request: "r", ValidBefore: now.Add(time.Minute)}
+	for _, doc := range []string{`{`, `{"key":"k","version":1,"write_id":"w","state":"paid"}`, `{"key":"k"}`, `[]`} {
+		must(t, m.Plant(t.Context(), "k", []byte(doc)))
+		if _, err := l.Claim(t.Context(), p, now.Add(lease)); !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", doc, err)
+		}
+	}
+}
+
+func TestNewPanics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	ledger.New(nil, nil, nil)
+}

@@ -1,0 +1,241 @@
+package ledgertest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// Op is a verb of ledger.Store.
+type Op string
+
+// The verbs.
+const (
+	Create  Op = "create"
+	Replace Op = "replace"
+	Fetch   Op = "fetch"
+)
+
+// Fault is what happens to one call.
+type Fault int
+
+// The faults. FailBefore and FailAfter look the same to the caller, and that is
+// the point: after an error it cannot know.
+const (
+	None       Fault = iota
+	FailBefore       // fails without doing it
+	FailAfter        // does it, and fails
+	Stale            // Fetch only: the version before the stored one, or nothing
+	Block            // does nothing until the context ends, and returns its error
+)
+
+// ErrInjected is the error of FailBefore and FailAfter.
+var ErrInjected = errors.New("ledgertest: injected fault")
+
+// Decide says what happens to the nth call (from 1) of a verb. For Fetch the
+// record holds the key and nothing else. It is called from the goroutine of the
+// call, so it must be safe for as many as the test runs.
+type Decide func(op Op, n int, r ledger.Record) Fault
+
+// Faulty is a ledger.Store that fails on demand, counts its calls, and fails
+// the test on a caller that breaks the rules: a Create of another version than
+// 1, a Replace over a version that nobody has read or written, or a write id
+// used for two different writes.
+type Faulty struct {
+	t      testing.TB
+	store  ledger.Store
+	decide Decide
+
+	mu     sync.Mutex
+	calls  map[Op]int
+	known  map[slot]bool          // versions that a caller has learnt of
+	stored map[slot]ledger.Record // versions that exist or existed, for Stale
+	writes map[string][sha256.Size]byte
+}
+
+type slot struct {
+	key     string
+	version int64
+}
+
+var _ ledger.Store = (*Faulty)(nil)
+
+// NewFaulty wraps a store. A nil decide never fails.
+func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
+	if decide == nil {
+		decide = func(Op, int, ledger.Record) Fault { return None }
+	}
+	return &Faulty{
+		t: t, store: store, decide: decide,
+		calls: map[Op]int{}, known: map[slot]bool{}, stored: map[slot]ledger.Record{},
+		writes: map[string][sha256.Size]byte{},
+	}
+}
+
+// Calls returns how often a verb was called, failed calls included.
+func (f *Faulty) Calls(op Op) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[op]
+}
+
+// Create implements ledger.Store.
+func (f *Faulty) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	f.t.Helper()
+	if r.Version != 1 {
+		f.t.Errorf("ledgertest: Create of version %d", r.Version)
+	}
+	f.checkWriteID(r)
+	fault, err := f.before(ctx, Create, r)
+	if err != nil {
+		return nil, err
+	}
+	existing, err := f.store.Create(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	held := &r
+	if existing != nil {
+		held = existing
+	}
+	f.remember(*held)
+	if fault == FailAfter {
+		return nil, fmt.Errorf("%s: %w", Create, ErrInjected)
+	}
+	f.learn(*held)
+	return existing, nil
+}
+
+// Replace implements ledger.Store.
+func (f *Faulty) Replace(ctx context.Context, r ledger.Record) error {
+	f.t.Helper()
+	f.mu.Lock()
+	known := f.known[slot{r.Key, r.Version - 1}]
+	f.mu.Unlock()
+	if !known {
+		f.t.Errorf("ledgertest: Replace with version %d of %q, but nobody has seen version %d", r.Version, r.Key, r.Version-1)
+	}
+	f.checkWriteID(r)
+	fault, err := f.before(ctx, Replace, r)
+	if err != nil {
+		return err
+	}
+	if err := f.store.Replace(ctx, r); err != nil {
+		return err
+	}
+	f.remember(r)
+	if fault == FailAfter {
+		return fmt.Errorf("%s: %w", Replace, ErrInjected)
+	}
+	f.learn(r)
+	return nil
+}
+
+// Fetch implements ledger.Store.
+func (f *Faulty) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+	f.t.Helper()
+	fault, err := f.before(ctx, Fetch, ledger.Record{Key: key})
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.store.Fetch(ctx, key)
+	if err == nil && fault == FailAfter {
+		return nil, fmt.Errorf("%s: %w", Fetch, ErrInjected)
+	}
+	if err != nil || r == nil {
+		return nil, err
+	}
+	f.remember(*r)
+	if fault == Stale {
+		if r = f.previous(*r); r == nil {
+			return nil, nil
+		}
+	}
+	f.learn(*r)
+	return r, nil
+}
+
+// before counts the call and applies the faults that keep it from happening.
+func (f *Faulty) before(ctx context.Context, op Op, r ledger.Record) (Fault, error) {
+	f.t.Helper()
+	f.mu.Lock()
+	f.calls[op]++
+	n := f.calls[op]
+	f.mu.Unlock()
+	fault := f.decide(op, n, r)
+	switch fault {
+	case FailBefore:
+		return fault, fmt.Errorf("%s: %w", op, ErrInjected)
+	case Block:
+		if ctx.Done() == nil {
+			f.t.Errorf("ledgertest: %s with a context that never ends was to block", op)
+			return fault, fmt.Errorf("%s: %w", op, ErrInjected)
+		}
+		<-ctx.Done()
+		return fault, fmt.Errorf("%s: %w", op, ctx.Err())
+	case Stale:
+		if op != Fetch {
+			f.t.Errorf("ledgertest: Stale is a fault of fetch, not of %s", op)
+		}
+	}
+	return fault, nil
+}
+
+// checkWriteID lets a write be sent again, but not another one under its id.
+func (f *Faulty) checkWriteID(r ledger.Record) {
+	f.t.Helper()
+	doc, body, err := r.Marshal()
+	if err != nil {
+		return // the store will say so
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d|%s%s", len(doc), doc, body))
+	f.mu.Lock()
+	first, used := f.writes[r.WriteID]
+	f.writes[r.WriteID] = sum
+	f.mu.Unlock()
+	if used && first != sum {
+		f.t.Errorf("ledgertest: write id %q of %q is used for two different writes", r.WriteID, r.Key)
+	}
+}
+
+func (f *Faulty) learn(r ledger.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.known[slot{r.Key, r.Version}] = true
+}
+
+func (f *Faulty) remember(r ledger.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stored[slot{r.Key, r.Version}] = clone(r)
+}
+
+func (f *Faulty) previous(r ledger.Record) *ledger.Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, ok := f.stored[slot{r.Key, r.Version - 1}]
+	if !ok {
+		return nil
+	}
+	p = clone(p)
+	return &p
+}
+
+// clone returns a copy that shares no memory. The record has been stored, so it
+// has a stored form.
+func clone(r ledger.Record) ledger.Record {
+	doc, body, err := r.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	c, err := ledger.Unmarshal(doc, append([]byte(nil), body...))
+	if err != nil {
+		panic(err)
+	}
+	return *c
+}

@@ -1,0 +1,147 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// Memory is a ledger.Store for fast tests. It keeps the stored form of each
+// record, so that a test sees what a real store would give back, and shares no
+// memory with its callers. The zero value is an empty store.
+type Memory struct {
+	mu   sync.Mutex
+	rows map[string]row
+}
+
+type row struct{ doc, body []byte }
+
+var (
+	_ ledger.Store = (*Memory)(nil)
+	_ Planter      = (*Memory)(nil)
+)
+
+// The limits of DynamoDB, which every store keeps to.
+const (
+	maxKey = 2048
+	maxRow = 400 << 10
+)
+
+// Create implements ledger.Store.
+func (m *Memory) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	written, held, err := m.write(ctx, r, func(held *ledger.Record) bool { return held == nil })
+	if written || err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// Replace implements ledger.Store.
+func (m *Memory) Replace(ctx context.Context, r ledger.Record) error {
+	written, _, err := m.write(ctx, r, func(held *ledger.Record) bool {
+		return held != nil && held.Version == r.Version-1
+	})
+	if err == nil && !written {
+		err = ledger.ErrConflict
+	}
+	return err
+}
+
+// Fetch implements ledger.Store.
+func (m *Memory) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.read(key)
+}
+
+// Len returns the number of records.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.rows)
+}
+
+// Plant implements Planter.
+func (m *Memory) Plant(_ context.Context, key string, doc []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.put(key, row{doc: append([]byte(nil), doc...)})
+	return nil
+}
+
+// write puts r in place of what is held if may says so; a write id that is
+// there already is a write that succeeded before.
+func (m *Memory) write(ctx context.Context, r ledger.Record, may func(held *ledger.Record) bool) (written bool, held *ledger.Record, err error) {
+	next, err := encode(r)
+	if err = errors.Join(ctx.Err(), err); err != nil {
+		return false, nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if held, err = m.read(r.Key); err != nil {
+		return false, nil, err
+	}
+	if may(held) {
+		m.put(r.Key, next)
+		return true, nil, nil
+	}
+	return held != nil && held.WriteID == r.WriteID, held, nil
+}
+
+func (m *Memory) put(key string, r row) {
+	if m.rows == nil {
+		m.rows = map[string]row{}
+	}
+	m.rows[key] = r
+}
+
+func (m *Memory) read(key string) (*ledger.Record, error) {
+	stored, ok := m.rows[key]
+	if !ok {
+		return nil, nil
+	}
+	return decode(key, stored)
+}
+
+func encode(r ledger.Record) (row, error) {
+	if err := checkKey(r.Key); err != nil {
+		return row{}, err
+	}
+	doc, body, err := r.Marshal()
+	if err != nil {
+		return row{}, err
+	}
+	if n := len(r.Key) + len(doc) + len(body); n > maxRow {
+		return row{}, fmt.Errorf("ledgertest: a record of %d bytes, 400 KB are possible", n)
+	}
+	stored := row{doc: doc, body: append([]byte(nil), body...)}
+	if _, err := decode(r.Key, stored); err != nil {
+		return row{}, fmt.Errorf("ledgertest: refusing to write what could not be read back: %v", err)
+	}
+	return stored, nil
+}
+
+func decode(key string, stored row) (*ledger.Record, error) {
+	r, err := ledger.Unmarshal(stored.doc, append([]byte(nil), stored.body...))
+	if err != nil {
+		return nil, err
+	}
+	if r.Key != key {
+		return nil, fmt.Errorf("%w: it belongs to another key", ledger.ErrCorrupt)
+	}
+	return r, nil
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > maxKey || !utf8.ValidString(key) {
+		return fmt.Errorf("ledgertest: %.80q cannot be a key", key)
+	}
+	return nil
+}

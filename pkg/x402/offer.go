@@ -1,0 +1,187 @@
+package x402
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"time"
+)
+
+// MaxOfferHeader is what PAYMENT-REQUIRED must stay below, in base64 bytes:
+// clients echo it, and API Gateway caps all request headers at 10,240 bytes.
+const MaxOfferHeader = 4096
+
+// Bounds of an authorization's window.
+const (
+	// leastWindow is how much of it must be left on a first claim;
+	// facilitators refuse less.
+	leastWindow = 6 * time.Second
+	// mostWindow is how far ahead it may end: the ledger must outlive it.
+	mostWindow = 24 * time.Hour
+)
+
+// Offer is what one operation of one deployment asks for. It is fixed, so it
+// is encoded once and a challenge costs nothing; what a client echoes can be
+// compared with it.
+type Offer struct {
+	required PaymentRequired
+	terms    json.RawMessage // required.Accepts[0]
+	domain   Domain
+	asset    Address
+	payTo    Address
+	amount   *big.Int
+	accepted object // Accepts[0] as a tree, to match against
+	infos    object // extension key to its advertised info
+	header   string // PAYMENT-REQUIRED with the offer's own reason
+}
+
+// NewOffer prepares an offer with exactly one way to pay.
+func NewOffer(required PaymentRequired) (*Offer, error) {
+	if len(required.Accepts) != 1 {
+		return nil, fmt.Errorf("an offer has one way to pay, not %d", len(required.Accepts))
+	}
+	o := &Offer{required: required}
+	if err := o.readTerms(required.Accepts[0]); err != nil {
+		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
+	}
+	if err := o.readExtensions(); err != nil {
+		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
+	}
+	var err error
+	if o.header, err = EncodeHeader(required); err != nil {
+		return nil, err
+	}
+	if len(o.header) >= MaxOfferHeader {
+		return nil, fmt.Errorf("offer for %s: header has %d bytes, must stay below %d", required.Resource.URL, len(o.header), MaxOfferHeader)
+	}
+	return o, nil
+}
+
+func (o *Offer) readTerms(r Requirements) error {
+	t := Terms{Network: r.Network, Asset: r.Asset, PayTo: r.PayTo, Name: r.Extra.Name, Version: r.Extra.Version}
+	var err error
+	if o.domain, err = t.TokenDomain(); err != nil {
+		return err
+	}
+	if o.asset, err = ParseAddress(r.Asset); err != nil {
+		return fmt.Errorf("asset: %w", err)
+	}
+	if o.payTo, err = ParseAddress(r.PayTo); err != nil {
+		return fmt.Errorf("payTo: %w", err)
+	}
+	if o.amount, err = parseUint256(r.Amount); err != nil {
+		return fmt.Errorf("amount: %w", err)
+	}
+	if o.terms, err = json.Marshal(r); err != nil {
+		return err
+	}
+	o.accepted, err = parseObject(o.terms)
+	return err
+}
+
+func (o *Offer) readExtensions() error {
+	o.infos = object{}
+	for key, raw := range o.required.Extensions {
+		tree, err := parseObject(raw)
+		if err != nil {
+			return fmt.Errorf("extension %s: %w", key, err)
+		}
+		if o.infos[key], err = tree.child("info"); err != nil {
+			return fmt.Errorf("extension %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// Challenge is the PAYMENT-REQUIRED header, with a reason in place of the
+// offer's own.
+func (o *Offer) Challenge(reason string) (string, error) {
+	if reason == o.required.Error && o.header != "" {
+		return o.header, nil
+	}
+	return EncodeHeader(o.Required(reason))
+}
+
+// Required is the offer with a reason; empty keeps the offer's own.
+func (o *Offer) Required(reason string) PaymentRequired {
+	required := o.required
+	if reason != "" {
+		required.Error = reason
+	}
+	return required
+}
+
+// fixed checks what no deploy changes between two attempts of one payment:
+// scheme, network and token. Letter case counts, as in the reference servers.
+func (o *Offer) fixed(p *Payment) error {
+	for _, key := range []string{"scheme", "network", "asset"} {
+		if !equal(o.accepted[key], p.accepted[key]) {
+			return mismatch(key, o.accepted[key], p.accepted[key])
+		}
+	}
+	return nil
+}
+
+// today checks what a deploy or the passing of time can change: the rest of
+// accepted, payee, amount, the echo of the extensions, and the window.
+func (o *Offer) today(p *Payment, now time.Time) error {
+	for _, key := range []string{"amount", "payTo", "maxTimeoutSeconds"} {
+		if !equal(o.accepted[key], p.accepted[key]) {
+			return mismatch(key, o.accepted[key], p.accepted[key])
+		}
+	}
+	if !contains(o.accepted["extra"], p.accepted["extra"]) {
+		return fmt.Errorf("accepted.extra does not match the offer")
+	}
+	if p.To != o.payTo {
+		return fmt.Errorf("authorization.to is %s, the payee is %s", p.To.Checksum(), o.payTo.Checksum())
+	}
+	if p.Value.Cmp(o.amount) != 0 {
+		return fmt.Errorf("authorization.value is %s, the price is %s", p.Value, o.amount)
+	}
+	if err := o.echo(p); err != nil {
+		return err
+	}
+	return window(p, now)
+}
+
+func mismatch(key string, want, got any) error {
+	g, ok := got.(string)
+	if !ok {
+		return fmt.Errorf("accepted.%s does not match the offer", key)
+	}
+	return fmt.Errorf("accepted.%s is %s, the offer says %v", key, excerpt(g), want)
+}
+
+// echo checks extensions: what was offered and is echoed must contain all that
+// was advertised. Leaving one out, adding to one and unknown ones are fine.
+func (o *Offer) echo(p *Payment) error {
+	for key, info := range o.infos {
+		echoed, ok := p.extensions[key]
+		if !ok || echoed == nil {
+			continue
+		}
+		tree, ok := echoed.(object)
+		if !ok || !contains(info, tree["info"]) {
+			return fmt.Errorf("extension_echo_mismatch: extensions.%s was altered", key)
+		}
+	}
+	return nil
+}
+
+// window checks when the authorization can execute.
+func window(p *Payment, now time.Time) error {
+	at := big.NewInt(now.Unix())
+	if p.ValidAfter.Cmp(at) > 0 {
+		return fmt.Errorf("authorization.validAfter is in the future")
+	}
+	least := big.NewInt(now.Add(leastWindow).Unix())
+	if p.ValidBefore.Cmp(least) < 0 {
+		return fmt.Errorf("authorization.validBefore is past or less than %d seconds away", int(leastWindow/time.Second))
+	}
+	most := big.NewInt(now.Add(mostWindow).Unix())
+	if p.ValidBefore.Cmp(most) > 0 {
+		return fmt.Errorf("authorization.validBefore is more than %d hours away", int(mostWindow/time.Hour))
+	}
+	return nil
+}

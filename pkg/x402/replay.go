@@ -1,0 +1,55 @@
+package x402
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// replay answers a redeemed payment with what it bought. After a day the
+// answer is stale, and the payment is only spent.
+func (a *attempt) replay(r ledger.Record) Outcome {
+	if r.Receipt == nil || r.Answer == nil {
+		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), moved(true))
+	}
+	if a.gate.now().Sub(r.SettledAt) > ledger.OwedFor {
+		out := a.refuse("authorization already used", nil)
+		out.Standing.Charged = moved(true)
+		return out
+	}
+	body, err := r.Answer.Plain()
+	if err != nil {
+		return a.ledgerFault(err, moved(true))
+	}
+	return Outcome{
+		Status: r.Answer.Status, Body: body, Standing: Standing{Charged: moved(true)},
+		Receipt: responseOf(r), Replayed: true,
+	}
+}
+
+// owedAgain answers a payment whose lookup may not run now with what the last
+// one said. wait is 0 when none is left.
+func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
+	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
+	if l := r.LastFault; l != nil {
+		f = fault.Newf(fault.Code(l.Code), nil, "%s", l.Message)
+	}
+	if wait > 0 {
+		f = f.After(wait)
+	}
+	out := a.fail(f, moved(true))
+	out.Standing.Retryable = wait > 0
+	out.Body = a.request.Error(f, out.Standing)
+	out.Receipt = responseOf(r)
+	return out
+}
+
+// responseOf is the PAYMENT-RESPONSE of a record, the same on every answer.
+func responseOf(r ledger.Record) *SettleResponse {
+	if r.Receipt == nil {
+		return nil
+	}
+	return &SettleResponse{Success: true, Transaction: r.Receipt.Transaction, Network: r.Receipt.Network, Payer: r.Receipt.Payer}
+}

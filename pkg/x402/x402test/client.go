@@ -1,0 +1,117 @@
+package x402test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Client pays for requests.
+type Client struct {
+	HTTP   *http.Client
+	Wallet *Wallet
+	Now    func() time.Time
+}
+
+// Reply is one answer of the server, read whole.
+type Reply struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// maxReply bounds what a client reads.
+const maxReply = 8 << 20
+
+// Get sends one request, with a PAYMENT-SIGNATURE when header is not empty.
+func (c *Client) Get(ctx context.Context, url, header string) (Reply, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return Reply{}, err
+	}
+	r.Header.Set("Accept", "application/json")
+	if header != "" {
+		r.Header.Set(x402.HeaderSignature, header)
+	}
+	res, err := c.HTTP.Do(r)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	return Reply{Status: res.StatusCode, Header: res.Header, Body: body}, err
+}
+
+// Required decodes the offer of a 402.
+func (r Reply) Required() (x402.PaymentRequired, error) {
+	var v x402.PaymentRequired
+	return v, r.decode(x402.HeaderRequired, &v)
+}
+
+// Receipt decodes PAYMENT-RESPONSE.
+func (r Reply) Receipt() (x402.SettleResponse, error) {
+	var v x402.SettleResponse
+	return v, r.decode(x402.HeaderResponse, &v)
+}
+
+// RetryAfter is how long the server asks to wait, 0 when it does not.
+func (r Reply) RetryAfter() time.Duration {
+	s, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	if err != nil || s < 0 {
+		return 0
+	}
+	return time.Duration(s) * time.Second
+}
+
+func (r Reply) decode(name string, v any) error {
+	h := r.Header.Get(name)
+	if h == "" {
+		return fmt.Errorf("answer %d has no %s header", r.Status, name)
+	}
+	raw, err := base64.StdEncoding.DecodeString(h)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// Challenge asks for the offer.
+func (c *Client) Challenge(ctx context.Context, url string) (x402.PaymentRequired, error) {
+	r, err := c.Get(ctx, url, "")
+	if err != nil {
+		return x402.PaymentRequired{}, err
+	}
+	if r.Status != http.StatusPaymentRequired {
+		return x402.PaymentRequired{}, fmt.Errorf("expected 402 Payment Required, got %d: %s", r.Status, r.Body)
+	}
+	return r.Required()
+}
+
+// Sign asks for the offer and signs it.
+func (c *Client) Sign(ctx context.Context, url string) (string, error) {
+	required, err := c.Challenge(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	return c.Wallet.Pay(required, c.Now())
+}
+
+// Buy pays for one request and returns the answer with the header that paid.
+func (c *Client) Buy(ctx context.Context, url string) (Reply, string, error) {
+	header, err := c.Sign(ctx, url)
+	if err != nil {
+		return Reply{}, "", err
+	}
+	r, err := c.Get(ctx, url, header)
+	return r, header, err
+}

@@ -1,0 +1,141 @@
+package x402test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Wallet signs payments with one key.
+type Wallet struct {
+	key    *secp256k1.PrivateKey
+	random io.Reader
+}
+
+// NewWallet makes a throw-away wallet. Nonces are drawn from random too.
+func NewWallet(random io.Reader) (*Wallet, error) {
+	key, err := secp256k1.GeneratePrivateKeyFromRand(random)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	return &Wallet{key: key, random: random}, nil
+}
+
+// WalletFromHex is the wallet of a known key of 32 bytes, for test vectors.
+func WalletFromHex(key string, random io.Reader) (*Wallet, error) {
+	b, err := hex.DecodeString(key)
+	if err != nil || len(b) != 32 {
+		return nil, fmt.Errorf("a key is 32 bytes of hex")
+	}
+	return &Wallet{key: secp256k1.PrivKeyFromBytes(b), random: random}, nil
+}
+
+// Address is the wallet's account.
+func (w *Wallet) Address() x402.Address { return x402.KeyAddress(w.key.PubKey()) }
+
+// Sign is the 65-byte signature r, s, v of a digest.
+func (w *Wallet) Sign(digest [32]byte) []byte {
+	compact := ecdsa.SignCompact(w.key, digest[:], false) // v, r, s
+	return append(compact[1:], compact[0])
+}
+
+// Draft is a payment before it is signed. Tests change what they like.
+type Draft struct {
+	Payload x402.Payload
+	Terms   x402.Terms
+}
+
+// Draft composes what the reference clients compose: the first offer echoed
+// whole, valid from the beginning of time until the offer's time-out.
+func (w *Wallet) Draft(required x402.PaymentRequired, now time.Time) (Draft, error) {
+	if len(required.Accepts) == 0 {
+		return Draft{}, fmt.Errorf("the offer has no way to pay")
+	}
+	r := required.Accepts[0]
+	accepted, err := json.Marshal(r)
+	if err != nil {
+		return Draft{}, err
+	}
+	var nonce [32]byte
+	if _, err := io.ReadFull(w.random, nonce[:]); err != nil {
+		return Draft{}, fmt.Errorf("draw a nonce: %w", err)
+	}
+	resource := required.Resource
+	until := now.Add(time.Duration(r.MaxTimeoutSeconds) * time.Second).Unix()
+	return Draft{
+		Terms: x402.Terms{Network: r.Network, Asset: r.Asset, PayTo: r.PayTo, Name: r.Extra.Name, Version: r.Extra.Version},
+		Payload: x402.Payload{
+			X402Version: x402.Version, Resource: &resource, Accepted: accepted, Extensions: required.Extensions,
+			Payload: x402.ExactPayload{Authorization: x402.Authorization{
+				From: w.Address().Checksum(), To: r.PayTo, Value: r.Amount,
+				ValidAfter: "0", ValidBefore: strconv.FormatInt(until, 10), Nonce: "0x" + hex.EncodeToString(nonce[:]),
+			}},
+		},
+	}, nil
+}
+
+// Seal signs a draft and returns the PAYMENT-SIGNATURE header.
+func (w *Wallet) Seal(d Draft) (string, error) {
+	digest, err := Digest(d.Payload.Payload.Authorization, d.Terms)
+	if err != nil {
+		return "", err
+	}
+	d.Payload.Payload.Signature = "0x" + hex.EncodeToString(w.Sign(digest))
+	return x402.EncodeHeader(d.Payload)
+}
+
+// Pay drafts and seals.
+func (w *Wallet) Pay(required x402.PaymentRequired, now time.Time) (string, error) {
+	d, err := w.Draft(required, now)
+	if err != nil {
+		return "", err
+	}
+	return w.Seal(d)
+}
+
+// Digest is what an authorization's payer signs.
+func Digest(a x402.Authorization, t x402.Terms) ([32]byte, error) {
+	domain, err := t.TokenDomain()
+	if err != nil {
+		return [32]byte{}, err
+	}
+	p := x402.Payment{}
+	if p.From, err = x402.ParseAddress(a.From); err != nil {
+		return [32]byte{}, err
+	}
+	if p.To, err = x402.ParseAddress(a.To); err != nil {
+		return [32]byte{}, err
+	}
+	for _, f := range []struct {
+		text string
+		to   **big.Int
+	}{{a.Value, &p.Value}, {a.ValidAfter, &p.ValidAfter}, {a.ValidBefore, &p.ValidBefore}} {
+		n, ok := new(big.Int).SetString(f.text, 10)
+		if !ok || n.Sign() < 0 || n.BitLen() > 256 {
+			return [32]byte{}, fmt.Errorf("%q is not a uint256", f.text)
+		}
+		*f.to = n
+	}
+	nonce, err := hex.DecodeString(trim0x(a.Nonce))
+	if err != nil || len(nonce) != len(p.Nonce) {
+		return [32]byte{}, fmt.Errorf("nonce %q is not 32 bytes of hex", a.Nonce)
+	}
+	copy(p.Nonce[:], nonce)
+	return p.Digest(domain), nil
+}
+
+func trim0x(s string) string {
+	if len(s) > 1 && s[:2] == "0x" {
+		return s[2:]
+	}
+	return s
+}
