@@ -27,7 +27,7 @@ pay: ## Pay for URL=... with a throw-away key; SIGNATURE=... repeats a payment
 
 .PHONY: test
 test: node-packages build ## Run every test under the race detector
-	go test -race -timeout 10m ./...
+	go test -race -timeout 10m $(TESTFLAGS) ./...
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness

@@ -44,9 +44,9 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", config.Addr)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.Addr)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w\nIs it running already? Set LOCAL_ADDR to use another port.", config.Addr, err)
+		return fmt.Errorf("listen on %s: %w (is it running already? LOCAL_ADDR sets another port)", config.Addr, err)
 	}
 	defer listener.Close()
 	if getenv("BASE_URL") == "" {
@@ -57,7 +57,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	defer closeStore()
-	closePlay, err := playMoney(&config, listener.Addr())
+	closePlay, err := playMoney(ctx, &config, listener.Addr())
 	if err != nil {
 		return err
 	}
@@ -97,9 +97,9 @@ func openLedger(ctx context.Context, c boot.Local) (store ledger.Store, name str
 	if c.Ledger.Name == "" {
 		s, err := embedded.Open(c.LedgerFile, embedded.Options{Now: time.Now})
 		if err != nil {
-			return nil, "", nil, fmt.Errorf("open the ledger %s: %w\nSet LEDGER_FILE to use another one.", c.LedgerFile, err)
+			return nil, "", nil, fmt.Errorf("open the ledger %s: %w (LEDGER_FILE sets another one)", c.LedgerFile, err)
 		}
-		return s, c.LedgerFile, func() { s.Close() }, nil
+		return s, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
 	}
 	if c.Ledger.Endpoint != "" {
 		// A local server starts empty; the deployed table is the template's.
@@ -112,7 +112,7 @@ func openLedger(ctx context.Context, c boot.Local) (store ledger.Store, name str
 
 // playMoney starts the play-money facilitator on the next port, unless a real
 // one is configured.
-func playMoney(c *boot.Local, service net.Addr) (done func(), err error) {
+func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(), err error) {
 	if c.FacilitatorURL != "" {
 		return func() {}, nil
 	}
@@ -124,7 +124,7 @@ func playMoney(c *boot.Local, service net.Addr) (done func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", nextPort(service, c.Addr))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", nextPort(service, c.Addr))
 	if err != nil {
 		return nil, fmt.Errorf("start the play-money facilitator: %w", err)
 	}
@@ -135,7 +135,13 @@ func playMoney(c *boot.Local, service net.Addr) (done func(), err error) {
 			fmt.Fprintln(os.Stderr, "play-money facilitator:", err)
 		}
 	}()
-	return func() { server.Close(); f.Close() }, nil
+	return func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
+}
+
+func logClose(what string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "close the %s: %v\n", what, err)
+	}
 }
 
 // nextPort is the port after the service's, or any where the service has any.

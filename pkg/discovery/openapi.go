@@ -203,8 +203,9 @@ func tagOf(k catalog.Kind) string {
 		return tagBundles
 	case catalog.SmokeTest:
 		return tagSmoke
+	default:
+		return tagTools
 	}
-	return tagTools
 }
 
 // declaredStatuses are the statuses that an operation's responses declare. For

@@ -70,6 +70,7 @@ func probe(id, summary string, statuses ...string) apiOperation {
 		Tags: []string{tagProbes}, OperationID: id, Summary: summary,
 		Description: "Free; needs no payment.", Security: []struct{}{},
 	}
+	state := schema{Type: "object", Required: []string{"status"}, Properties: object{{"status", schema{Type: "string"}}}}
 	for _, status := range statuses {
 		text := "The service is up."
 		switch {
@@ -80,7 +81,7 @@ func probe(id, summary string, statuses ...string) apiOperation {
 		}
 		o.Responses = append(o.Responses, member{status, apiResponse{
 			Description: text,
-			Content:     object{{typeJSON, apiMedia{Schema: schema{Type: "object"}}}},
+			Content:     object{{typeJSON, apiMedia{Schema: state}}},
 		}})
 	}
 	return o

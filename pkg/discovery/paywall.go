@@ -75,6 +75,7 @@ func outcomeNotes(list []outcome) string {
 			answers = append(answers, e.Code)
 		case fault.Owed:
 			owed = append(owed, e.Code)
+		default: // what the note on lost connections and 503 says
 		}
 	}
 	text := "Asking for the price, a payment that is refused"

@@ -20,7 +20,7 @@ func FuzzEvent(f *testing.F) {
 	files, _ := filepath.Glob("../../events/*.json")
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {
-			f.Add([]byte(text))
+			f.Add(text)
 		}
 	}
 	f.Add([]byte(event(nil)))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -100,7 +101,7 @@ type readiness struct {
 }
 
 type check struct {
-	Status string `json:"status"` // ok, failing
+	Status string `json:"status"` // ok, failing, warning
 	// Code and Message say what is wrong, in public words.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -116,7 +117,7 @@ func (h *health) serve(r *http.Request, id string) response {
 	case catalog.PathHealth:
 		return response{status: http.StatusOK, header: head, body: mustJSON(map[string]string{"status": "ok", "service": catalog.Service})}
 	case catalog.PathReady:
-		state := h.ready(r.Context())
+		state := h.ready(r.Context(), h.deps.Origin(r))
 		if state.Status != "ready" {
 			head.Set("Retry-After", "15")
 			return response{status: http.StatusServiceUnavailable, header: head, body: mustJSON(state)}
@@ -128,7 +129,7 @@ func (h *health) serve(r *http.Request, id string) response {
 
 // ready asks every probe, side by side, and remembers the answer for a while:
 // load balancers and monitors ask often.
-func (h *health) ready(ctx context.Context) readiness {
+func (h *health) ready(ctx context.Context, origin string) readiness {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now := h.deps.Now(); h.last.Status != "" && now.Sub(h.at) < probeCache {
@@ -148,6 +149,10 @@ func (h *health) ready(ctx context.Context) readiness {
 		if results[i].Status != "ok" {
 			state.Status = "not_ready"
 		}
+	}
+	if wrong := len(h.deps.OwnershipProofs) - len(h.deps.proofs(origin)); wrong > 0 {
+		// The service works without them, so it stays ready.
+		state.Checks["ownership_proofs"] = check{Status: "warning", Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)}
 	}
 	h.last, h.at = state, h.deps.Now()
 	return state

@@ -2,6 +2,7 @@ package service
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -37,7 +38,7 @@ func (p *priced) serve(r *http.Request, id string) response {
 	signature := r.Header.Values(x402.HeaderSignature)
 	// HEAD mirrors the offer and never settles: its answer has no body.
 	if len(signature) == 0 || r.Method == http.MethodHead {
-		if discovery.WantsHTML(r.Header.Get("Accept")) {
+		if discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
 			return p.paywall(r, id, quote)
 		}
 		return quote.challenge()

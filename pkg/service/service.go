@@ -79,5 +79,20 @@ func Priced() map[string]Constructor {
 }
 
 func (d Deps) site(origin string) discovery.Site {
-	return discovery.Site{Origin: origin, Terms: d.Terms, OwnershipProofs: d.OwnershipProofs}
+	return discovery.Site{Origin: origin, Terms: d.Terms, OwnershipProofs: d.proofs(origin)}
+}
+
+// proofs are the configured ownership proofs that hold for an origin. A wrong
+// one would mark the service as somebody else's, so it is left out; /ready
+// names it.
+func (d Deps) proofs(origin string) []string {
+	var good []string
+	for _, p := range d.OwnershipProofs {
+		if err := x402.CheckOrigin(origin, p, d.Terms.PayTo); err != nil {
+			d.Log.Warn("ownership proof left out", "origin", origin, "error", err)
+			continue
+		}
+		good = append(good, p)
+	}
+	return good
 }

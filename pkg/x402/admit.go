@@ -143,6 +143,7 @@ func chargedBy(r ledger.Record) *bool {
 		return moved(true)
 	case ledger.Refused:
 		return moved(false)
+	case ledger.Settling, ledger.Uncertain:
 	}
 	return nil
 }

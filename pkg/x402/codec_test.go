@@ -11,11 +11,11 @@ import (
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
 func TestDecodePaymentRefuses(t *testing.T) {
-	with := func(old, new string) string {
+	with := func(old, replacement string) string {
 		if !strings.Contains(vector, old) {
 			t.Fatalf("the vector has no %q", old)
 		}
-		return b64(strings.Replace(vector, old, new, 1))
+		return b64(strings.Replace(vector, old, replacement, 1))
 	}
 	for _, c := range []struct{ name, header, says string }{
 		{"not base64", "not base64!", "not base64"},

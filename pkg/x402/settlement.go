@@ -45,6 +45,7 @@ func (c Class) String() string {
 		return "refused"
 	case NotSent:
 		return "not_sent"
+	case Unknown:
 	}
 	return "unknown"
 }

@@ -66,12 +66,12 @@ func (f *function) spawn(inv *invocation) error {
 	inv.cold = true
 	p := &process{fn: f, events: make(chan *invocation, 1), exited: make(chan struct{})}
 	p.events <- inv
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it lives as long as the host
 	if err != nil {
 		return fmt.Errorf("lambdahost: runtime API: %w", err)
 	}
 	p.api = &http.Server{Handler: p.runtimeAPI(), ReadHeaderTimeout: time.Minute}
-	p.cmd = exec.Command(f.def.bootstrap())
+	p.cmd = exec.Command(f.def.bootstrap()) //nolint:noctx // it ends by the host, not by a request
 	p.cmd.Dir = f.def.Dir
 	p.cmd.Stdout, p.cmd.Stderr = f.host.logs, f.host.logs
 	p.cmd.WaitDelay = sigtermGrace
@@ -83,7 +83,7 @@ func (f *function) spawn(inv *invocation) error {
 	p.initLimit = time.AfterFunc(f.host.cfg.InitTimeout, func() {
 		p.killIf(func() bool { return !p.initDone }, causeInitTimeout)
 	})
-	go p.api.Serve(ln)
+	go func() { _ = p.api.Serve(ln) }() // ends with Close
 	go p.reap()
 	if hook := f.host.cfg.OnSpawn; hook != nil {
 		hook(p.public())

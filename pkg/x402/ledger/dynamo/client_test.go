@@ -76,8 +76,8 @@ func TestAttempts(t *testing.T) {
 	throttled := answer(400, `{"__type":"ProvisionedThroughputExceededException","message":"x"}`)
 	denied := answer(400, `{"__type":"AccessDeniedException","message":"x"}`)
 	moved := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Location", "http://127.0.0.1:1/")
-		w.WriteHeader(http.StatusTemporaryRedirect)
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(http.StatusFound)
 	}
 	for name, c := range map[string]struct {
 		handlers []http.HandlerFunc

@@ -77,7 +77,7 @@ func encode(r ledger.Record) (item, error) {
 	}
 	if _, err := decode(r.Key, it); err != nil {
 		// Not %w: nothing that is stored is corrupt.
-		return nil, fmt.Errorf("dynamo: refusing to write what could not be read back: %v", err)
+		return nil, fmt.Errorf("dynamo: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
 	}
 	return it, nil
 }

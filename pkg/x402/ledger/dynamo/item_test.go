@@ -32,6 +32,26 @@ func TestSize(t *testing.T) {
 	}
 }
 
+// An item of another key is not the record that was asked for.
+func TestDecodeAnotherKey(t *testing.T) {
+	t.Parallel()
+	r := ledgertest.First("k")
+	for what, spoil := range map[string]func(item){
+		"item":      func(it item) { it[AttrKey] = &types.AttributeValueMemberS{Value: "l"} },
+		"attribute": func(it item) { it[AttrKey] = &types.AttributeValueMemberN{Value: "1"} },
+		"no key":    func(it item) { delete(it, AttrKey) },
+	} {
+		it, err := encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoil(it)
+		if got, err := decode("k", it); got != nil || !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("%s: decode = %v, %v; want ErrCorrupt", what, got, err)
+		}
+	}
+}
+
 // Whatever an item holds, decode reads what encode wrote or calls it corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Record{ledgertest.First("k"), ledgertest.Full("k")} {

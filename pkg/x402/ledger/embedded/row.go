@@ -54,7 +54,7 @@ func encode(r ledger.Record) ([]byte, error) {
 	row := pack(doc, body)
 	if back, err := decode(r.Key, row); err != nil || back.WriteID != r.WriteID {
 		// Not %w: nothing that is stored is corrupt.
-		return nil, fmt.Errorf("embedded: refusing to write what could not be read back: %v", err)
+		return nil, fmt.Errorf("embedded: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
 	}
 	return row, nil
 }

@@ -123,7 +123,7 @@ func encode(r ledger.Record) (row, error) {
 	}
 	stored := row{doc: doc, body: append([]byte(nil), body...)}
 	if _, err := decode(r.Key, stored); err != nil {
-		return row{}, fmt.Errorf("ledgertest: refusing to write what could not be read back: %v", err)
+		return row{}, fmt.Errorf("ledgertest: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
 	}
 	return stored, nil
 }

@@ -109,7 +109,7 @@ func raceCount(t *testing.T, s ledger.Store) {
 }
 
 func addOne(ctx context.Context, s ledger.Store, key string) error {
-	for {
+	for range 1000 { // each conflict is somebody else's success
 		r, err := s.Fetch(ctx, key)
 		if err != nil {
 			return err
@@ -120,6 +120,7 @@ func addOne(ctx context.Context, s ledger.Store, key string) error {
 			return err
 		}
 	}
+	return errors.New("there is no end of conflicts")
 }
 
 // atOnce calls f from n goroutines that start together.

@@ -1,0 +1,128 @@
+package boot
+
+import (
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func env(pairs map[string]string) func(string) string {
+	return func(name string) string { return pairs[name] }
+}
+
+func good() map[string]string {
+	return map[string]string{
+		"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1",
+		"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := readPriced(env(good()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Terms.Network != "eip155:8453" || c.Terms.Name != "USD Coin" || c.Terms.Version != "2" || c.BaseURL != "" || c.FacilitatorURL != "" {
+		t.Errorf("%+v", c)
+	}
+	if want := []string{"1.1.1.1:53", "8.8.8.8:53", "9.9.9.10:53"}; !slices.Equal(c.Resolvers, want) {
+		t.Errorf("resolvers %v", c.Resolvers)
+	}
+}
+
+// Every fault is reported at once, by the name of its variable.
+func TestAllFaultsAtOnce(t *testing.T) {
+	bad := map[string]string{
+		"BASE_URL": "https://api.example.com/prod", "PAY_TO": "0x12", "NETWORK": "base", "USDC_ASSET": "usdc",
+		"FACILITATOR_URL": "ftp://x", "FACILITATOR_KEY_ID": "id", "DNS_RESOLVERS": "dns.google", "LEDGER_TABLE": "a b",
+		"LOG_LEVEL": "loud",
+	}
+	_, err := readPriced(env(bad))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for name := range bad {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the fault of %s is not reported in:\n%v", name, err)
+		}
+	}
+	if !strings.Contains(err.Error(), "AWS_REGION is not set") {
+		t.Errorf("a missing region is not reported in:\n%v", err)
+	}
+}
+
+func TestEachFault(t *testing.T) {
+	for _, c := range []struct{ name, value, says string }{
+		{"PAY_TO", "", "is not set"},
+		{"LEDGER_TABLE", "", "is not set"},
+		{"BASE_URL", "api.example.com", "must be an origin"},
+		{"BASE_URL", "http://api.example.com", "must be https"},
+		{"BASE_URL", "https://u:p@api.example.com", "must not have"},
+		{"BASE_URL", "https://api.example.com/?x=1", "must not have"},
+		{"FACILITATOR_URL", "facilitator.example.com", "must be an http or https URL"},
+		{"FACILITATOR_KEY_SECRET", "x", "go together"},
+	} {
+		vars := good()
+		vars[c.name] = c.value
+		if _, err := readPriced(env(vars)); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s=%q: %v, want %q", c.name, c.value, err, c.says)
+		}
+	}
+	both := good()
+	both["FACILITATOR_TOKEN"], both["FACILITATOR_KEY_ID"], both["FACILITATOR_KEY_SECRET"] = "t", "i", "s"
+	if _, err := readPriced(env(both)); err == nil || !strings.Contains(err.Error(), "choose one") {
+		t.Errorf("two kinds of credentials: %v", err)
+	}
+}
+
+// A fault never shows a secret.
+func TestFaultsHideSecrets(t *testing.T) {
+	vars := good()
+	vars["FACILITATOR_TOKEN"], vars["FACILITATOR_KEY_ID"], vars["FACILITATOR_KEY_SECRET"] = "tok-secret", "id-secret", "key-secret"
+	_, err := readPriced(env(vars))
+	if err == nil || strings.Contains(err.Error(), "secret\n") || strings.Contains(err.Error(), "tok-secret") || strings.Contains(err.Error(), "key-secret") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDiscoveryNeedsNoLedger(t *testing.T) {
+	if _, err := readDiscovery(env(map[string]string{"PAY_TO": LocalPayTo})); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLocalNeedsNothing(t *testing.T) {
+	l, err := ReadLocal(env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Addr != LocalAddr || l.BaseURL != "http://"+LocalAddr || l.LedgerFile != LocalLedgerFile || l.Terms.PayTo != LocalPayTo || l.Ledger.Name != "" {
+		t.Errorf("%+v", l)
+	}
+}
+
+// The origin is configuration, or the platform's word; never the Host header
+// of a client. On Lambda r.Host is the gateway's domain name.
+func TestOrigin(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Host = "abc.execute-api.us-east-1.amazonaws.com"
+	if got := (Config{}).origin(r); got != "https://abc.execute-api.us-east-1.amazonaws.com" {
+		t.Error(got)
+	}
+	if got := (Config{BaseURL: "https://api.example.com"}).origin(r); got != "https://api.example.com" {
+		t.Error(got)
+	}
+	vars := good()
+	vars["BASE_URL"] = "https://API.example.com/"
+	if c, err := readPriced(env(vars)); err != nil || c.BaseURL != "https://api.example.com" {
+		t.Errorf("%q, %v", c.BaseURL, err)
+	}
+}
+
+func TestRandomID(t *testing.T) {
+	a, b := randomID(), randomID()
+	if len(a) != 32 || a == b {
+		t.Errorf("%q, %q", a, b)
+	}
+}

@@ -1,0 +1,82 @@
+package fault_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+func TestTable(t *testing.T) {
+	seen := map[fault.Code]bool{}
+	for _, i := range fault.All() {
+		if seen[i.Code] {
+			t.Errorf("%s is in the table twice", i.Code)
+		}
+		seen[i.Code] = true
+		if i.Message == "" || !strings.HasSuffix(i.Message, ".") {
+			t.Errorf("%s: message %q is not a sentence", i.Code, i.Message)
+		}
+		if http.StatusText(i.Status) == "" || i.Status < 400 {
+			t.Errorf("%s: status %d", i.Code, i.Status)
+		}
+		// Who may come back must be told when, but for 402, 400 and 404.
+		if i.Retry != (i.After > 0) {
+			t.Errorf("%s: retry %v, after %s", i.Code, i.Retry, i.After)
+		}
+		if i.Class == fault.Answer && i.Retry {
+			t.Errorf("%s uses the payment up and may be retried", i.Code)
+		}
+		if i.Class == fault.Owed && !i.Retry {
+			t.Errorf("%s is owed and may not be retried", i.Code)
+		}
+		if i.Class == fault.Owed && i.Status < 500 {
+			t.Errorf("%s is our fault and answers %d", i.Code, i.Status)
+		}
+	}
+}
+
+// The statuses of spec §7, as the spec's tables say them.
+func TestStatusesOfTheSpec(t *testing.T) {
+	for status, codes := range map[int][]fault.Code{
+		400: {"invalid_domain", "invalid_type", "invalid_port", "blocked_address"},
+		402: {"payment_required"}, 409: {"payment_in_progress"}, 429: {"rate_limited"},
+		404: {"nxdomain", "rdap_unavailable", "not_found"},
+		502: {"connect_failed", "handshake_failed", "http_failed", "rdap_upstream"},
+		503: {"settlement_uncertain", "facilitator_unavailable", "facilitator_misconfigured", "facilitator_unauthorized",
+			"ledger_unavailable", "payment_unavailable", "overloaded", "upstream_unavailable", "bootstrap_unavailable"},
+		504: {"dns_timeout", "ssl_timeout", "whois_timeout", "headers_timeout", "redirect_timeout", "host_intel_timeout", "uptime_check_timeout"},
+	} {
+		for _, c := range codes {
+			if i, ok := fault.Of(c); !ok || i.Status != status {
+				t.Errorf("%s: %d, in the table %v; want %d", c, i.Status, ok, status)
+			}
+		}
+	}
+}
+
+func TestFrom(t *testing.T) {
+	cause := errors.New("password=hunter2")
+	if f := fault.From(cause); f.Code != fault.InternalError || strings.Contains(f.Public(), "hunter2") || !errors.Is(f, cause) {
+		t.Errorf("a foreign error: %v, public %q", f, f.Public())
+	}
+	own := fault.Newf(fault.InvalidDomain, cause, "domain %s", "is odd")
+	if f := fault.From(fmt.Errorf("wrapped: %w", own)); f != own || f.Public() != "domain is odd" {
+		t.Errorf("%v", f)
+	}
+	if f := fault.New("made_up", nil); f.Info().Status != 500 || strings.Contains(f.Public(), "made_up") {
+		t.Errorf("an unknown code: %+v", f.Info())
+	}
+}
+
+func TestAfter(t *testing.T) {
+	f := fault.New(fault.PaymentInProgress, nil)
+	g := f.After(9 * time.Second)
+	if g.Wait() != 9*time.Second || f.Wait() == g.Wait() {
+		t.Errorf("%s, %s", f.Wait(), g.Wait())
+	}
+}
