@@ -1,0 +1,68 @@
+package x402
+
+import (
+	"context"
+	"math/big"
+	"time"
+)
+
+// Evidence is a view of the chain: did this authorization move money to us? It
+// only reads, it is bounded by ctx, and it never takes "used" alone for an
+// answer.
+type Evidence interface {
+	Find(ctx context.Context, q Question) Finding
+}
+
+// Question names an authorization and what it should have come to.
+type Question struct {
+	Payer, Payee Address
+	Nonce        [32]byte
+	Value        *big.Int // atomic units, exactly
+	// ValidBefore is when the authorization expires on chain.
+	ValidBefore time.Time
+	// Since is when the payment was first claimed here. A transfer in a block
+	// more than a minute older belongs to somebody else's request.
+	Since time.Time
+	// Transaction is a hash that the facilitator named, or empty.
+	Transaction string
+}
+
+// Verdict is what the chain says.
+type Verdict int
+
+const (
+	// CannotTell: the chain was not reachable, is behind, or contradicts
+	// itself. The zero value, so that a forgotten verdict proves nothing.
+	CannotTell Verdict = iota
+	// Paid: the authorization was used, and its own transfer went to the payee
+	// with the right value, at the latest head.
+	Paid
+	// NeverPaid: it has moved nothing to us for this record and never will. It
+	// was cancelled, used for another transfer, used before it reached us, or
+	// is unused with a safe block past its end.
+	NeverPaid
+	// StillOpen: it is unused and can still execute.
+	StillOpen
+)
+
+// String is the verdict as logs name it.
+func (v Verdict) String() string {
+	switch v {
+	case Paid:
+		return "paid"
+	case NeverPaid:
+		return "never_paid"
+	case StillOpen:
+		return "still_open"
+	case CannotTell:
+	}
+	return "cannot_tell"
+}
+
+// Finding is a verdict with its reason.
+type Finding struct {
+	Verdict     Verdict
+	Transaction string // when Paid
+	Reason      string // short, may be shown to the payer when NeverPaid
+	Cause       error  // for the log
+}
