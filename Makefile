@@ -28,6 +28,7 @@ pay: ## Pay for URL=... with a throw-away key; SIGNATURE=... repeats a payment
 .PHONY: test
 test: node-packages build ## Run every test under the race detector
 	go test -race -timeout 10m $(TESTFLAGS) ./...
+	go test $(TESTFLAGS) -run Campaign ./pkg/x402
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness
@@ -75,3 +76,7 @@ node-packages: ## Install the npm packages that the test suites use
 .PHONY: clean
 clean: ## Remove build outputs and the local ledger
 	rm -rf build .local .aws-sam
+
+.PHONY: campaign
+campaign: ## Run N (1000000) random schedules of faults over the payment layer
+	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n=$(or $(N),1000000) -campaign.seed=$(or $(SEED),0) -campaign.progress

@@ -128,6 +128,7 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	}
 	text("states", strings.Join(states, ">"))
 	text("settlement", t.Class)
+	text("evidence", t.Evidence)
 	text("reason", t.Reason)
 	if t.Cause != nil {
 		text("cause", t.Cause.Error())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -97,11 +96,9 @@ func (a *attempt) known(r ledger.Record, signature error) bool {
 
 // adopt judges the payment by the terms in its record.
 func (a *attempt) adopt(r ledger.Record) error {
-	var terms Requirements
-	if err := json.Unmarshal(r.Terms, &terms); err != nil {
-		return errors.Join(ledger.ErrCorrupt, err)
+	if err := unmarshalTerms(r, &a.terms); err != nil {
+		return err
 	}
-	a.terms = terms
 	a.claim.Terms = r.Terms
 	return nil
 }

@@ -2,8 +2,14 @@ package x402
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math/big"
+	"strings"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // Evidence is a view of the chain: did this authorization move money to us? It
@@ -65,4 +71,49 @@ type Finding struct {
 	Transaction string // when Paid
 	Reason      string // short, may be shown to the payer when NeverPaid
 	Cause       error  // for the log
+}
+
+// QuestionOf is what to ask about a record. Everything that is needed stands
+// in it: its key, and the terms that the payment was judged by.
+func QuestionOf(r ledger.Record) (Question, error) {
+	q, err := questionOf(r)
+	if err != nil {
+		return Question{}, fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
+	}
+	return q, nil
+}
+
+func questionOf(r ledger.Record) (Question, error) {
+	var terms Requirements
+	if err := unmarshalTerms(r, &terms); err != nil {
+		return Question{}, err
+	}
+	parts := strings.Split(r.Key, "|")
+	if len(parts) != 4 || parts[0] != terms.Network || !strings.EqualFold(parts[1], terms.Asset) {
+		return Question{}, errors.New("the key is not that of a payment under the record's terms")
+	}
+	q := Question{ValidBefore: r.ValidBefore, Since: r.CreatedAt, Transaction: r.Transaction}
+	var err error
+	if q.Payer, err = ParseAddress(parts[2]); err != nil {
+		return Question{}, err
+	}
+	if q.Payee, err = ParseAddress(terms.PayTo); err != nil {
+		return Question{}, err
+	}
+	if q.Value, err = parseUint256(terms.Amount); err != nil {
+		return Question{}, err
+	}
+	nonce, err := decodeHex(parts[3], len(q.Nonce), len(q.Nonce))
+	if err != nil {
+		return Question{}, err
+	}
+	copy(q.Nonce[:], nonce)
+	return q, nil
+}
+
+func unmarshalTerms(r ledger.Record, terms *Requirements) error {
+	if err := json.Unmarshal(r.Terms, terms); err != nil {
+		return fmt.Errorf("%w: terms: %w", ledger.ErrCorrupt, err)
+	}
+	return nil
 }

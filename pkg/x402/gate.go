@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -19,6 +20,10 @@ const (
 	leastSettle = 2 * time.Second
 	// afterwork is kept for writing the verdict and the answer down.
 	afterwork = 2 * time.Second
+	// evidenceBudget is what a look at the chain may take, and leastEvidence
+	// what it is worth beginning with.
+	evidenceBudget = 4 * time.Second
+	leastEvidence  = time.Second / 2
 	// leaseMargin is how long a lease outlives its invocation.
 	leaseMargin = 3 * time.Second
 )
@@ -29,24 +34,43 @@ const (
 type Gate struct {
 	ledger      *ledger.Ledger
 	facilitator Facilitator
+	evidence    Evidence // nil: none
+	slots       Slots    // nil: none
 	now         func() time.Time
 	log         *slog.Logger
 }
 
-// GateConfig are the parts of a Gate; all are required.
+// GateConfig are the parts of a Gate; all but Evidence are required.
 type GateConfig struct {
 	Ledger      *ledger.Ledger
 	Facilitator Facilitator
-	Now         func() time.Time
-	Log         *slog.Logger
+	// Evidence is a view of the chain. Without one a payment in doubt can stay
+	// in doubt, and a used nonce is taken for a payment where there is doubt.
+	Evidence Evidence
+	// Slots cap how many settle and look up at once; nil is no cap.
+	Slots Slots
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+// Slots cap concurrent work.
+type Slots interface {
+	// Acquire takes a slot that is free again at until, whatever happens. Its
+	// error is a *fault.Error: overloaded, or ledger_unavailable.
+	Acquire(ctx context.Context, until time.Time) (Slot, error)
+}
+
+// Slot is one place.
+type Slot interface {
+	Release(ctx context.Context) error
 }
 
 // NewGate returns a Gate.
 func NewGate(c GateConfig) *Gate {
 	if c.Ledger == nil || c.Facilitator == nil || c.Now == nil || c.Log == nil {
-		panic("x402.NewGate: every part is required")
+		panic("x402.NewGate: ledger, facilitator, clock and log are required")
 	}
-	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, now: c.Now, log: c.Log}
+	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, evidence: c.Evidence, slots: c.Slots, now: c.Now, log: c.Log}
 }
 
 // Request is a priced request that carries a PAYMENT-SIGNATURE.
@@ -102,6 +126,7 @@ type Trace struct {
 	Payer, Nonce, Transaction string
 	States                    []ledger.State
 	Class                     string // of the settlement, when one was tried
+	Evidence                  string // the chain's verdict, when it was asked
 	Reason                    string // why not, as far as it may be logged
 	Settle, Lookup            time.Duration
 	Cause                     error // private
@@ -127,6 +152,7 @@ type attempt struct {
 	claim   ledger.Payment
 	terms   Requirements // what this payment is judged by and settled under
 	job     Job
+	slot    *place // nil without a cap
 	trace   Trace
 }
 
@@ -140,7 +166,7 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 	}
 	a.job = job
 	a.claim.Request = job.Fingerprint
-	if a.settleTime() < leastSettle {
+	if a.settleTime(false) < leastSettle {
 		return a.fail(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
 	}
 	c, err := a.gate.ledger.Claim(ctx, a.claim, a.request.Deadline.Add(leaseMargin))
@@ -155,12 +181,13 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 	switch c.Standing {
 	case ledger.Held:
-		if c.Record.State == ledger.Settling {
-			return a.settle(ctx, c.Hold)
-		}
-		return a.lookUp(ctx, c.Hold, nil)
+		return a.held(ctx, c.Hold)
 	case ledger.InFlight:
-		return a.fail(fault.New(fault.PaymentInProgress, nil).After(c.Wait), chargedBy(c.Record))
+		charged := chargedBy(c.Record)
+		if charged != nil && !*charged {
+			charged = nil // the other attempt may be moving it now
+		}
+		return a.with(Outcome{Receipt: responseOf(c.Record)}, a.fail(fault.New(fault.PaymentInProgress, nil).After(c.Wait), charged))
 	case ledger.Answered:
 		return a.replay(c.Record)
 	case ledger.Waiting:
@@ -168,17 +195,91 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 	case ledger.Exhausted:
 		return a.owedAgain(c.Record, 0)
 	case ledger.OtherRequest:
-		return a.refuse("authorization already used for another request", nil)
+		out := a.refuse("authorization already used for another request", nil)
+		out.Standing.Charged = chargedBy(c.Record)
+		return out
 	case ledger.OtherAuthorization:
 		return a.refuse("nonce already used for another authorization", nil)
 	}
 	return a.fail(fault.New(fault.PaymentUnavailable, errors.New("unknown standing")), nil)
 }
 
-// settleTime is what a settlement may take and still leave the lookup its
-// budget and time to write everything down.
-func (a *attempt) settleTime() time.Duration {
-	left := a.request.Deadline.Sub(a.gate.now()) - a.job.Budget - afterwork
+// held goes on with a claim that was won: a slot, the settlement unless the
+// money has moved already, the lookup.
+func (a *attempt) held(ctx context.Context, h *ledger.Hold) Outcome {
+	if a.gate.slots != nil {
+		slot, err := a.gate.slots.Acquire(ctx, a.request.Deadline.Add(leaseMargin))
+		if err != nil {
+			return a.noSlot(ctx, h, fault.From(err))
+		}
+		a.slot = &place{slot: slot}
+		defer func() { a.slot.leave(ctx, a.gate.log) }()
+	}
+	if h.Record().State == ledger.Settling {
+		return a.settle(ctx, h)
+	}
+	return a.lookUp(ctx, h, nil)
+}
+
+// noSlot gives the claim back: nothing was sent, and no lookup was used up.
+func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) Outcome {
+	if h.Record().State == ledger.Settling {
+		return a.notSent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
+	}
+	if err := h.Return(bare(ctx)); err != nil {
+		a.gate.log.ErrorContext(ctx, "claim not given back", "error", err, "key", a.claim.Key)
+	}
+	out := a.fail(f, moved(true))
+	out.Receipt = responseOf(h.Record())
+	return out
+}
+
+// place is a slot that is left once, beside the last write of an attempt.
+type place struct {
+	slot Slot
+	once sync.Once
+	left sync.WaitGroup
+}
+
+// leaving begins to give the slot back while something else is written.
+func (p *place) leaving(ctx context.Context, log *slog.Logger) {
+	if p == nil {
+		return
+	}
+	p.once.Do(func() {
+		p.left.Go(func() {
+			if err := p.slot.Release(ctx); err != nil {
+				// It runs out by itself.
+				log.WarnContext(ctx, "slot not released", "error", err)
+			}
+		})
+	})
+}
+
+// leave gives the slot back and waits: nothing outlives an invocation.
+func (p *place) leave(ctx context.Context, log *slog.Logger) {
+	p.leaving(ctx, log)
+	p.left.Wait()
+}
+
+// bare is ctx without its end: what a verdict is written under. A process that
+// was held up past its deadline and then learns that money moved must still be
+// able to say so; each call of a store is bounded by itself.
+func bare(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
+// spare is the time that is left beside the lookup's budget and writing
+// everything down.
+func (a *attempt) spare() time.Duration {
+	return a.request.Deadline.Sub(a.gate.now()) - a.job.Budget - afterwork
+}
+
+// settleTime is what a settlement may take. One in doubt leaves time to ask
+// the chain afterwards.
+func (a *attempt) settleTime(doubt bool) time.Duration {
+	left := a.spare()
+	if doubt && a.gate.evidence != nil {
+		left -= evidenceBudget
+	}
 	return min(left, settleBudget)
 }
 

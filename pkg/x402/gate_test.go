@@ -194,7 +194,7 @@ func TestPaidOnce(t *testing.T) {
 		if string(again.Body) != string(first.Body) || !again.Replayed || *again.Receipt != *first.Receipt {
 			t.Errorf("the repeat is another answer: %+v", again)
 		}
-		b.expect("elsewhere", b.ask(h, "GET /b"), 402, fault.PaymentRequired, "false", false, false)
+		b.expect("elsewhere", b.ask(h, "GET /b"), 402, fault.PaymentRequired, "true", false, false)
 		b.counts("in all", 1, 1)
 		time.Sleep(24*time.Hour - time.Minute)
 		b.expect("just within a day", b.ask(h, "GET /a"), 200, "", "true", false, true)

@@ -14,7 +14,7 @@ import (
 // settle moves the money, once, and goes on to the lookup when it has moved.
 func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	// The claim's own write took time: the budget is taken anew.
-	budget := a.settleTime()
+	budget := a.settleTime(h.Record().Doubt)
 	if budget <= 0 {
 		return a.notSent(ctx, h, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
@@ -25,41 +25,105 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	a.trace.Settle = a.gate.now().Sub(begun)
 	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
 	a.trace.Cause = s.Cause
-	switch {
-	case s.Class == Moved:
-		return a.lookUp(ctx, h, a.receipt(s))
-	case s.Class == Refused && s.NonceUsed && h.Record().Doubt:
-		// Without a view of the chain, a used nonce on a payment that may have
-		// been sent counts as paid: turning away a payer who has paid is worse
-		// than one answer to a payer who cancelled.
-		s.Transaction = orElse(s.Transaction, h.Record().Transaction)
-		return a.lookUp(ctx, h, a.receipt(s))
-	case s.Class == Refused:
+	if s.Class == Moved {
+		return a.lookUp(ctx, h, a.receipt(s.Transaction))
+	}
+	if out, decided := a.byEvidence(ctx, h, s); decided {
+		return out
+	}
+	switch s.Class {
+	case Refused:
 		return a.refused(ctx, h, s)
-	case s.Class == NotSent:
+	case NotSent:
 		return a.notSent(ctx, h, s)
+	case Moved, Unknown:
 	}
 	return a.uncertain(ctx, h, s)
 }
 
-func (a *attempt) receipt(s Settlement) *ledger.Receipt {
-	return &ledger.Receipt{Transaction: s.Transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network}
+// byEvidence decides what the facilitator's word alone does not: anything in
+// doubt, any used nonce, any unknown outcome. It reports false when nothing is
+// decided and the facilitator's word is all there is.
+func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s Settlement) (Outcome, bool) {
+	inDoubt := h.Record().Doubt
+	if !inDoubt && !s.NonceUsed && s.Class != Unknown {
+		return Outcome{}, false
+	}
+	if a.gate.evidence == nil {
+		// Without a view of the chain, a used nonce on a payment that may have
+		// been sent counts as paid: turning away a payer who has paid is worse
+		// than one answer to a payer who cancelled.
+		if s.NonceUsed && inDoubt {
+			return a.lookUp(ctx, h, a.receipt(orElse(s.Transaction, h.Record().Transaction))), true
+		}
+		return Outcome{}, false
+	}
+	f := a.find(ctx, h.Record(), s)
+	a.trace.Evidence = f.Verdict.String()
+	switch f.Verdict {
+	case Paid:
+		a.trace.Transaction = f.Transaction
+		return a.lookUp(ctx, h, a.receipt(f.Transaction)), true
+	case NeverPaid:
+		return a.disproved(ctx, h, f), true
+	case CannotTell, StillOpen:
+	}
+	if s.NonceUsed {
+		// Used, says the facilitator, and the chain does not say by whom.
+		s.Cause = errors.Join(s.Cause, f.Cause)
+		return a.uncertain(ctx, h, s), true
+	}
+	return Outcome{}, false
+}
+
+// find asks the chain, if there is time for it.
+func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement) Finding {
+	budget := min(a.spare(), evidenceBudget)
+	if budget < leastEvidence {
+		return Finding{Cause: errors.New("no time left to ask the chain")}
+	}
+	q, err := QuestionOf(r)
+	if err != nil {
+		return Finding{Cause: err}
+	}
+	q.Transaction = orElse(s.Transaction, r.Transaction)
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	return a.gate.evidence.Find(ctx, q)
+}
+
+// disproved answers a payment that moved nothing and never will.
+func (a *attempt) disproved(ctx context.Context, h *ledger.Hold, f Finding) Outcome {
+	err := h.Disproved(bare(ctx), f.Reason)
+	a.seen(h.Record().State)
+	if err != nil {
+		return a.unsure(err)
+	}
+	return a.refuse("settlement refused: "+f.Reason, a.failure(orElse(a.trace.Reason, f.Reason)))
+}
+
+// failure is the PAYMENT-RESPONSE of a settlement that failed.
+func (a *attempt) failure(reason string) *SettleResponse {
+	return &SettleResponse{ErrorReason: reason, Network: a.terms.Network, Payer: a.payment.From.Checksum()}
+}
+
+func (a *attempt) receipt(transaction string) *ledger.Receipt {
+	return &ledger.Receipt{Transaction: transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network}
 }
 
 func (a *attempt) refused(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
-	err := h.Refused(ctx, s.Reason)
+	err := h.Refused(bare(ctx), s.Reason)
 	a.seen(h.Record().State)
 	if err != nil || h.Record().State != ledger.Refused {
 		// In doubt, or the verdict could not be written: a refusal of this
 		// attempt says nothing about an earlier one.
 		return a.unsure(err)
 	}
-	failed := &SettleResponse{ErrorReason: s.Reason, Network: a.terms.Network, Payer: a.payment.From.Checksum()}
-	return a.refuse("settlement refused: "+s.Reason, failed)
+	return a.refuse("settlement refused: "+s.Reason, a.failure(s.Reason))
 }
 
 func (a *attempt) notSent(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
-	err := h.NotSent(ctx, s.Reason)
+	err := h.NotSent(bare(ctx), s.Reason)
 	a.seen(h.Record().State)
 	code := s.Code
 	if code == "" {
@@ -73,7 +137,7 @@ func (a *attempt) notSent(ctx context.Context, h *ledger.Hold, s Settlement) Out
 }
 
 func (a *attempt) uncertain(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
-	err := h.Uncertain(ctx, s.Reason, s.Transaction)
+	err := h.Uncertain(bare(ctx), s.Reason, s.Transaction)
 	a.seen(h.Record().State)
 	return a.unsure(errors.Join(s.Cause, err))
 }
@@ -90,7 +154,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	var wrote sync.WaitGroup
 	var settled error
 	if receipt != nil {
-		wrote.Go(func() { settled = h.Settled(ctx, *receipt, begins) })
+		wrote.Go(func() { settled = h.Settled(bare(ctx), *receipt, begins) })
 	} else {
 		receipt = h.Record().Receipt
 	}
@@ -102,6 +166,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 		failed = fault.New(a.job.Timeout, errors.New("no time left for the lookup"))
 	}
 	wrote.Wait()
+	a.slot.leaving(ctx, a.gate.log)
 	paid := Outcome{Receipt: &SettleResponse{Success: true, Transaction: receipt.Transaction, Network: receipt.Network, Payer: receipt.Payer}}
 	if settled != nil {
 		a.gate.log.ErrorContext(ctx, "settlement not recorded", "error", settled, "key", a.claim.Key, "transaction", receipt.Transaction)
@@ -156,7 +221,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, body []byte, f *fa
 	}
 	answer, err := ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
-		err = h.Redeem(ctx, answer)
+		err = h.Redeem(bare(ctx), answer)
 	}
 	if errors.Is(err, ledger.ErrLost) {
 		return a.fail(fault.New(fault.SettlementUncertain, err), moved(true))
@@ -176,9 +241,9 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, body []byte, f *fa
 func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) Outcome {
 	var err error
 	if began {
-		err = h.Release(ctx, ledger.Failure{Code: string(f.Code), Message: f.Public()})
+		err = h.Release(bare(ctx), ledger.Failure{Code: string(f.Code), Message: f.Public()})
 	} else if !h.Released() {
-		err = h.Return(ctx)
+		err = h.Return(bare(ctx))
 	}
 	if err != nil {
 		a.gate.log.ErrorContext(ctx, "owed lookup not recorded", "error", err, "key", a.claim.Key)

@@ -32,13 +32,16 @@ func (h *Hold) Record() Record { return h.record }
 func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 
 // Settled records proof of payment. begins says that the lookup runs already:
-// it keeps the lease; otherwise the lease is released. If the lease was lost the receipt is
-// recorded all the same, with the lease released, and the error is ErrLost.
+// it keeps the lease; otherwise the lease is released. If the lease was lost
+// the receipt is recorded all the same, and the error is ErrLost.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
-	c := change{receipt: &receipt, lease: h.record.LeaseUntil, begins: begins}
+	c := change{receipt: &receipt, begins: begins}
+	if begins {
+		c.lease = h.record.LeaseUntil
+	}
 	err := h.write(ctx, EventSettled, c)
 	if errors.Is(err, ErrLost) {
-		return h.evidence(ctx, receipt)
+		return h.evidence(ctx, receipt, begins)
 	}
 	return err
 }
@@ -110,18 +113,24 @@ func (h *Hold) replace(ctx context.Context, next Record) error {
 }
 
 // confirm settles the fate of a write that failed: it is sent again with the
-// same write id, which a store takes as success if it had happened.
+// same write id, which a store takes as success if it had happened. A receipt
+// that comes too late for the lease is recorded as evidence.
 func (h *Hold) confirm(ctx context.Context) error {
 	if h.pending == nil {
 		return nil
 	}
-	return h.replace(ctx, *h.pending)
+	late := h.pending
+	err := h.replace(ctx, *late)
+	if errors.Is(err, ErrLost) && h.record.Receipt == nil && late.Receipt != nil {
+		return h.evidence(ctx, *late.Receipt, late.Lookups > 0)
+	}
+	return err
 }
 
 // evidence writes a receipt over whatever another attempt has made of the
-// record, unless it already knows. It returns ErrLost when the receipt is on
-// record.
-func (h *Hold) evidence(ctx context.Context, receipt Receipt) error {
+// record, unless it already knows. The lease of a live attempt is left to it.
+// It returns ErrLost when the receipt is on record and the lease is not ours.
+func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
 	const tries = 3 // against other writers; each of them is a verdict, and those end
 	for range tries {
 		r, err := h.ledger.store.Fetch(ctx, h.record.Key)
@@ -132,14 +141,9 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt) error {
 			return fmt.Errorf("record evidence: %w: the record is gone", ErrCorrupt)
 		}
 		if r.State == Settled || r.State == Redeemed {
-			return ErrLost
+			return h.adopt(*r, begins)
 		}
-		next, err := step(*r, EventSettled, change{now: h.ledger.now(), receipt: &receipt})
-		if err != nil {
-			return err
-		}
-		next.WriteID = h.ledger.newID()
-		err = h.ledger.store.Replace(ctx, next)
+		err = h.testify(ctx, *r, receipt)
 		if err == nil {
 			return ErrLost
 		}
@@ -148,4 +152,31 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt) error {
 		}
 	}
 	return fmt.Errorf("record evidence: %w", ErrConflict)
+}
+
+// testify writes the receipt over r.
+func (h *Hold) testify(ctx context.Context, r Record, receipt Receipt) error {
+	c := change{now: h.ledger.now(), receipt: &receipt}
+	if !leasePast(r, c.now) {
+		c.lease = r.LeaseUntil
+	}
+	next, err := step(r, EventSettled, c)
+	if err != nil {
+		return err
+	}
+	next.WriteID = h.ledger.newID()
+	return h.ledger.store.Replace(ctx, next)
+}
+
+// adopt goes on from a record that somebody else has found to be paid while
+// this attempt held the lease: nobody has claimed it since, so the lookup that
+// began is ours. Anything else is lost.
+func (h *Hold) adopt(r Record, begins bool) error {
+	ours := r.State == Settled && r.Attempt == h.record.Attempt && !leasePast(r, h.ledger.now())
+	if !ours || !begins {
+		return ErrLost
+	}
+	r.Lookups, r.LookupAt = r.Lookups+1, h.ledger.now()
+	h.record, h.pending = r, nil
+	return nil
 }

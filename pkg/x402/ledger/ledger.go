@@ -199,6 +199,13 @@ func owed(r Record, now time.Time) (Standing, time.Duration) {
 	return Held, 0
 }
 
+// Spent says that a paid record has no lookup left, or no time for one: what
+// its payer is owed is a refund.
+func Spent(r Record, now time.Time) bool {
+	standing, _ := owed(r, now)
+	return standing == Exhausted
+}
+
 // LastLookup says whether a record has used up its lookups, so that the error
 // of the last one stands.
 func LastLookup(r Record) bool { return r.Lookups >= MaxLookups }

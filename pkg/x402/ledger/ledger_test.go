@@ -204,16 +204,65 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 			if c.name == "settled" {
 				return // its holder looks up
 			}
+			if c.name == "settling" {
+				// The live attempt keeps its lease, nobody runs beside it, and
+				// a refusal of its own does not overwrite the receipt.
+				d.claim(t, ledger.InFlight)
+				if err := taken.Hold.Refused(t.Context(), "no"); !errors.Is(err, ledger.ErrLost) {
+					t.Errorf("a refusal overwrote a receipt: %v", err)
+				}
+				d.clock.pass(lease)
+				d.claim(t, ledger.Held)
+				return
+			}
 			if !s.LeaseUntil.IsZero() {
 				t.Errorf("the lease is not released: %+v", s)
 			}
 			if got := d.claim(t, ledger.Held); got.Record.State != ledger.Settled {
 				t.Errorf("the retry is not owed: %+v", got.Record)
 			}
-			if err := taken.Hold.Refused(t.Context(), "no"); c.name == "settling" && !errors.Is(err, ledger.ErrLost) {
-				t.Errorf("a refusal overwrote a receipt: %v", err)
-			}
 		})
+	}
+}
+
+// An attempt that finds its own receipt on record already goes on: the lookup
+// that it began counts, and nobody runs beside it.
+func TestAdoptsEvidence(t *testing.T) {
+	d := newDesk(t, nil)
+	old := d.claim(t, ledger.Held)
+	d.clock.pass(lease)
+	taken := d.claim(t, ledger.Held)
+	if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledger.ErrLost) {
+		t.Fatal(err)
+	}
+	must(t, taken.Hold.Settled(t.Context(), receipt(), true))
+	d.claim(t, ledger.InFlight)
+	must(t, taken.Hold.Redeem(t.Context(), answer(t, "x")))
+	if r := d.claim(t, ledger.Answered).Record; r.Lookups != 1 {
+		t.Errorf("%d lookups", r.Lookups)
+	}
+}
+
+// A receipt whose first write failed and came too late is recorded all the
+// same when its holder goes on.
+func TestLateReceiptIsEvidence(t *testing.T) {
+	d := newDesk(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Replace && n == 1 {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	})
+	old := d.claim(t, ledger.Held)
+	if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledgertest.ErrInjected) {
+		t.Fatal(err)
+	}
+	d.clock.pass(lease)
+	d.claim(t, ledger.Held)
+	if err := old.Hold.Redeem(t.Context(), answer(t, "x")); !errors.Is(err, ledger.ErrLost) {
+		t.Errorf("redeem after the lease: %v", err)
+	}
+	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
+		t.Errorf("the receipt is not on record: %+v", s)
 	}
 }
 

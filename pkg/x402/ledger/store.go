@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Store keeps records and compares before it swaps. It is the whole of what
@@ -10,6 +11,8 @@ import (
 //
 // A call that returns an error other than those named here may or may not have
 // taken effect. The Ledger decides what that means; a Store must not guess.
+// Every call ends by itself within some seconds, also when ctx has no end:
+// verdicts about money are written under such a context.
 // Every Store passes ledgertest.Exercise.
 type Store interface {
 	// Create writes a record whose key is absent. When the key is taken it
@@ -35,3 +38,16 @@ var ErrConflict = errors.New("ledger: the stored version is another one")
 // ErrCorrupt says that what is stored cannot be read as a record. It fails
 // closed: nothing is settled and nothing is served on it.
 var ErrCorrupt = errors.New("ledger: stored record is corrupt")
+
+// Index lists records that are not over, for the reconciler and for operators.
+// It may be behind the store by some seconds; whoever acts on it fetches the
+// record first.
+type Index interface {
+	// Open lists keys of records whose outcome is not known: settling and
+	// uncertain, those untouched for longest first, at most limit, none whose
+	// lease ends after before.
+	Open(ctx context.Context, before time.Time, limit int) ([]string, error)
+
+	// Owed lists keys of records that are paid and not answered, at most limit.
+	Owed(ctx context.Context, limit int) ([]string, error)
+}

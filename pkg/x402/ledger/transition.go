@@ -136,9 +136,8 @@ func keepReceipt(r *Record, c change) {
 	r.Transaction = c.receipt.Transaction
 	r.Reason = ""
 	r.SettledAt = c.now
-	r.LeaseUntil = time.Time{}
+	r.LeaseUntil = c.lease
 	if c.begins {
-		r.LeaseUntil = c.lease
 		r.Lookups, r.LookupAt = 1, c.now
 	}
 }

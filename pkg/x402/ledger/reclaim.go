@@ -1,0 +1,56 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Reclaim takes the lease of a record whose outcome is not known, without the
+// payment that made it: for the reconciler. It returns nil for a record that
+// is decided, that a live attempt holds, or that is gone.
+func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold, error) {
+	now := l.now()
+	if !l.Sleeping(r) {
+		return nil, nil
+	}
+	next, err := step(r, EventClaim, change{now: now, lease: lease})
+	if err != nil {
+		return nil, err
+	}
+	next.WriteID = l.newID()
+	switch err := l.store.Replace(ctx, next); {
+	case errors.Is(err, ErrConflict):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reclaim: %w", err)
+	}
+	return l.hold(next), nil
+}
+
+// Open says that the outcome of a record is not known: what Index.Open lists.
+func (r Record) Open() bool { return r.State == Settling || r.State == Uncertain }
+
+// Owed says that a record is paid and not answered: what Index.Owed lists.
+func (r Record) Owed() bool { return r.State == Settled }
+
+// Sleeping says that a record has been in doubt, or was abandoned, and nobody
+// holds it.
+func (l *Ledger) Sleeping(r Record) bool {
+	return r.Open() && leasePast(r, l.now()) && !l.expired(r)
+}
+
+// Unclaimed says that a record is paid, not answered, and nobody is looking up.
+func (l *Ledger) Unclaimed(r Record) bool {
+	return r.Owed() && leasePast(r, l.now()) && !l.expired(r)
+}
+
+// OpenedAt is what an Index sorts by: the end of the lease while there is one,
+// else the last write.
+func (r Record) OpenedAt() time.Time {
+	if r.LeaseUntil.After(r.UpdatedAt) {
+		return r.LeaseUntil
+	}
+	return r.UpdatedAt
+}
