@@ -25,6 +25,14 @@ pay: ## Pay for URL=... with a throw-away key; SIGNATURE=... repeats a payment
 	@test -n "$(URL)" || { echo "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com&type=MX'" >&2; exit 2; }
 	@go run ./infra/local/pay $(if $(SIGNATURE),-signature '$(SIGNATURE)') '$(URL)'
 
+.PHONY: reconcile
+reconcile: ## Look once at every payment in doubt (stop the service first)
+	@go run ./infra/local/reconcile
+
+.PHONY: owed
+owed: ## List what is owed to whom; JSON=1 for JSON (stop the service first)
+	@go run ./infra/local/reconcile -owed $(if $(JSON),-json)
+
 .PHONY: test
 test: node-packages build ## Run every test under the race detector
 	go test -race -timeout 10m $(TESTFLAGS) ./...

@@ -45,6 +45,9 @@ func TestEventsThroughBuiltFunctions(t *testing.T) {
 		}
 	}()
 	for slug := range routesBySlug() {
+		if slug == scheduled {
+			continue // needs a ledger; see TestReconcileFunction
+		}
 		event, err := os.ReadFile(filepath.Join("../events", slug+".json"))
 		if err != nil {
 			t.Fatal(err)

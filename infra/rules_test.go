@@ -135,7 +135,7 @@ func TestParameters(t *testing.T) {
 		if p.Description == "" {
 			t.Errorf("%s has no description", name)
 		}
-		secret := strings.Contains(name, "Secret") || strings.Contains(name, "Token")
+		secret := strings.Contains(name, "Secret") || strings.Contains(name, "Token") || name == "RpcUrl"
 		if secret != p.NoEcho {
 			t.Errorf("%s: NoEcho = %v", name, p.NoEcho)
 		}
@@ -163,6 +163,11 @@ func TestParameters(t *testing.T) {
 		{"OwnershipProofs", "ab", false},
 		{"FacilitatorUrl", "https://x402.org/facilitator", true},
 		{"FacilitatorUrl", "x402.org", false},
+		{"RpcUrl", "", true},
+		{"RpcUrl", "none", true},
+		{"RpcUrl", "https://rpc.example/v1/key", true},
+		{"RpcUrl", "rpc.example", false},
+		{"RpcUrl", "none of these", false},
 		{"LogLevel", "debug", true},
 		{"LogLevel", "loud", false},
 	} {

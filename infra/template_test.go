@@ -5,6 +5,7 @@
 package infra_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -26,19 +27,23 @@ import (
 
 const templatePath = "../template.yaml"
 
-// freeFunctions are the functions that no operation of the catalog has, with
-// the routes that are theirs.
-func freeFunctions() map[string][]string {
+// otherFunctions are the functions that no operation of the catalog has, with
+// the routes that are theirs; scheduled has none.
+func otherFunctions() map[string][]string {
 	return map[string][]string{
 		"discovery": {"$default"},
 		"health":    {"ANY " + catalog.PathHealth, "ANY " + catalog.PathReady},
+		scheduled:   nil,
 	}
 }
+
+// scheduled is the function that a clock calls.
+const scheduled = "reconcile"
 
 // routesBySlug is what the template must route: ANY on each priced path,
 // because the code answers HEAD, OPTIONS and wrong methods itself.
 func routesBySlug() map[string][]string {
-	want := freeFunctions()
+	want := otherFunctions()
 	for _, o := range catalog.All() {
 		want[o.Slug] = []string{"ANY " + o.Path}
 	}
@@ -113,12 +118,12 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 	} {
 		for _, slug := range want {
 			if !slices.Contains(have, slug) {
-				t.Errorf("%s lacks %s, which the catalog or the list of free functions has", place, slug)
+				t.Errorf("%s lacks %s, which the catalog or the list of other functions has", place, slug)
 			}
 		}
 		for _, slug := range have {
 			if !slices.Contains(want, slug) {
-				t.Errorf("%s has %s, which neither the catalog nor the list of free functions has", place, slug)
+				t.Errorf("%s has %s, which neither the catalog nor the list of other functions has", place, slug)
 			}
 		}
 	}
@@ -149,7 +154,9 @@ func TestRoutesAreTheCatalogs(t *testing.T) {
 	}
 	want := make(map[string][]string)
 	for slug, routes := range routesBySlug() {
-		want[logicalID(slug)] = routes
+		if len(routes) > 0 {
+			want[logicalID(slug)] = routes
+		}
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("routes of the template (-catalog +template):\n%s", d)
@@ -166,6 +173,8 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 			want = boot.DiscoveryVars()
 		case "health":
 			want = boot.HealthVars()
+		case scheduled:
+			want = boot.ReconcileVars()
 		}
 		p, err := tpl.FunctionProperties(logicalID(slug))
 		if err != nil {
@@ -211,6 +220,9 @@ func TestTimeAddsUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if id == logicalID(scheduled) {
+			continue // no gateway waits for it; see TestSchedule
+		}
 		if timeout := time.Duration(p.Timeout) * time.Second; !(deadline < timeout && timeout < gateway) {
 			t.Errorf("%s: want deadline %v < function time-out %v < gateway %v", id, deadline, timeout, gateway)
 		}
@@ -226,12 +238,16 @@ func TestPermissions(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
 	for slug := range routesBySlug() {
-		want := []string{"dynamodb:GetItem", "dynamodb:PutItem"}
+		want := []string{"dynamodb:GetItem on Ledger.Arn", "dynamodb:PutItem on Ledger.Arn"}
 		switch slug {
 		case "discovery":
 			want = nil
 		case "health":
-			want = []string{"dynamodb:GetItem"}
+			want = want[:1]
+		case scheduled:
+			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
+		default: // priced: the limits are updates
+			want = append(want, "dynamodb:UpdateItem on Ledger.Arn")
 		}
 		f := function(t, tpl, slug)
 		if f["Role"] != nil || f["ManagedPolicyArns"] != nil {
@@ -247,10 +263,12 @@ func TestPermissions(t *testing.T) {
 			}
 			for _, s := range statements {
 				statement := s.(map[string]any)
-				if statement["Effect"] != "Allow" || statement["Resource"] != "Ledger.Arn" {
-					t.Errorf("%s: statement %v, want Allow on !GetAtt Ledger.Arn only", slug, statement)
+				if statement["Effect"] != "Allow" || len(statement) != 3 {
+					t.Errorf("%s: statement %v, want Allow, actions and a resource", slug, statement)
 				}
-				got = append(got, list(statement["Action"])...)
+				for _, action := range list(statement["Action"]) {
+					got = append(got, fmt.Sprint(action, " on ", statement["Resource"]))
+				}
 			}
 		}
 		slices.Sort(got)
@@ -287,9 +305,21 @@ func TestTableIsTheStores(t *testing.T) {
 	}
 	type m = map[string]any
 	want := m{
-		"BillingMode":             "PAY_PER_REQUEST",
-		"AttributeDefinitions":    []any{m{"AttributeName": dynamo.AttrKey, "AttributeType": "S"}},
-		"KeySchema":               []any{m{"AttributeName": dynamo.AttrKey, "KeyType": "HASH"}},
+		"BillingMode": "PAY_PER_REQUEST",
+		"AttributeDefinitions": []any{
+			m{"AttributeName": dynamo.AttrKey, "AttributeType": "S"},
+			m{"AttributeName": dynamo.AttrOpen, "AttributeType": "S"},
+			m{"AttributeName": dynamo.AttrLeaseUntil, "AttributeType": "N"},
+		},
+		"KeySchema": []any{m{"AttributeName": dynamo.AttrKey, "KeyType": "HASH"}},
+		"GlobalSecondaryIndexes": []any{m{
+			"IndexName": dynamo.IndexName,
+			"KeySchema": []any{
+				m{"AttributeName": dynamo.AttrOpen, "KeyType": "HASH"},
+				m{"AttributeName": dynamo.AttrLeaseUntil, "KeyType": "RANGE"},
+			},
+			"Projection": m{"ProjectionType": "KEYS_ONLY"},
+		}},
 		"TimeToLiveSpecification": m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true},
 	}
 	if d := cmp.Diff(want, r["Properties"]); d != "" {
@@ -311,6 +341,9 @@ func read(t *testing.T, into any) {
 func TestEventsAreOfTheirFunctions(t *testing.T) {
 	t.Parallel()
 	for slug, routes := range routesBySlug() {
+		if slug == scheduled {
+			continue // see TestScheduledEvent
+		}
 		e := readEvent(t, filepath.Join("../events", slug+".json"))
 		if !slices.Contains(routes, e.RouteKey) || e.RequestContext.RouteKey != e.RouteKey {
 			t.Errorf("%s: routeKey %q, want one of %q, twice", slug, e.RouteKey, routes)

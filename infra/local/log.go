@@ -34,7 +34,13 @@ func (l *lineLog) Handle(_ context.Context, r slog.Record) error {
 	for _, a := range l.attrs {
 		writeAttr(&b, a)
 	}
-	r.Attrs(func(a slog.Attr) bool { writeAttr(&b, a); return true })
+	// Metrics are for CloudWatch: they begin with a capital or an underscore.
+	r.Attrs(func(a slog.Attr) bool {
+		if c := a.Key[0]; c != '_' && (c < 'A' || c > 'Z') {
+			writeAttr(&b, a)
+		}
+		return true
+	})
 	b.WriteByte('\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()

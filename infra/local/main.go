@@ -22,8 +22,8 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -52,7 +52,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	if getenv("BASE_URL") == "" {
 		config.BaseURL = "http://" + listener.Addr().String()
 	}
-	store, ledgerName, closeStore, err := openLedger(ctx, config)
+	stores, ledgerName, closeStore, err := openLedger(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	defer closePlay()
-	deps, err := config.Deps(store, newLog(out, config.LogLevel))
+	deps, err := config.Deps(stores, newLog(out, config.LogLevel))
 	if err != nil {
 		return err
 	}
@@ -93,21 +93,22 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 }
 
 // openLedger opens DynamoDB when a table is named, else the file.
-func openLedger(ctx context.Context, c boot.Local) (store ledger.Store, name string, done func(), err error) {
+func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name string, done func(), err error) {
 	if c.Ledger.Name == "" {
 		s, err := embedded.Open(c.LedgerFile, embedded.Options{Now: time.Now})
 		if err != nil {
-			return nil, "", nil, fmt.Errorf("open the ledger %s: %w (LEDGER_FILE sets another one)", c.LedgerFile, err)
+			return stores, "", nil, fmt.Errorf("open the ledger %s: %w (LEDGER_FILE sets another one)", c.LedgerFile, err)
 		}
-		return s, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
+		// One process holds the file, so the limits can stay in its memory.
+		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
 	}
 	if c.Ledger.Endpoint != "" {
 		// A local server starts empty; the deployed table is the template's.
 		if err := dynamo.EnsureTable(ctx, c.Ledger.Client(), c.Ledger.Name); err != nil {
-			return nil, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, c.Ledger.Endpoint, err)
+			return stores, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, c.Ledger.Endpoint, err)
 		}
 	}
-	return c.Ledger.Store(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
+	return c.Ledger.Stores(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
 }
 
 // playMoney starts the play-money facilitator on the next port, unless a real

@@ -18,6 +18,10 @@ const (
 	defaultAsset   = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 	defaultName    = "USD Coin"
 	defaultVersion = "2"
+
+	defaultRate   = 300
+	defaultSingle = 50
+	defaultBundle = 20
 )
 
 // Config is the environment, read and found valid.
@@ -29,9 +33,18 @@ type Config struct {
 	OwnershipProofs []string
 	FacilitatorURL  string
 	Credentials     facilitator.Credentials
-	Ledger          Table
-	Resolvers       []string
-	LogLevel        slog.Level
+	// RPCURL is the chain's node; empty means none. It may hold a key.
+	RPCURL    string
+	Ledger    Table
+	Resolvers []string
+	Limits    Limits
+	LogLevel  slog.Level
+}
+
+// Limits are the numbers of design §6; 0 turns one off.
+type Limits struct {
+	PerMinute      int // requests of one client
+	Single, Bundle int // paid lookups at once of one operation
 }
 
 // Table says where the ledger is in DynamoDB; empty Name means nowhere.
@@ -85,8 +98,7 @@ func readPriced(get func(string) string) (Config, error) {
 	e := &environment{get: get}
 	c := e.shared(e.required(varPayTo, payToHelp))
 	e.money(&c)
-	c.Ledger.Name = e.required(varLedgerTable, "the DynamoDB table of the payment ledger")
-	e.dynamo(&c)
+	e.deployed(&c)
 	return c, e.err()
 }
 
@@ -100,6 +112,7 @@ func ReadLocal(get func(string) string) (Local, error) {
 		l.BaseURL = "http://" + l.Addr
 	}
 	e.money(&l.Config)
+	l.RPCURL = e.rpc(l.Terms.Network, noRPC)
 	l.Ledger.Name = e.text(varLedgerTable, "")
 	if l.Ledger.Name != "" {
 		e.dynamo(&l.Config)
@@ -115,6 +128,11 @@ func (e *environment) money(c *Config) {
 	}
 	c.Credentials = e.credentials()
 	c.Resolvers = e.resolvers()
+	c.Limits = Limits{
+		PerMinute: e.number(varRate, defaultRate),
+		Single:    e.number(varSingle, defaultSingle),
+		Bundle:    e.number(varBundle, defaultBundle),
+	}
 }
 
 // credentials reads the facilitator's. Unreadable ones do not stop the

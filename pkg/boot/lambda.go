@@ -18,7 +18,7 @@ func Priced(build service.Constructor) {
 	config, err := readPriced(os.Getenv)
 	exitOn(err)
 	log := config.Logger(os.Stdout)
-	deps, err := config.Deps(config.Ledger.Store(), log)
+	deps, err := config.Deps(config.Ledger.Stores(), log)
 	exitOn(err)
 	start(build(deps), deps)
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -26,9 +27,13 @@ const (
 	varFacilitatorKeySecret = "FACILITATOR_KEY_SECRET"
 	varFacilitatorToken     = "FACILITATOR_TOKEN"
 	varLedgerTable          = "LEDGER_TABLE"
+	varRPCURL               = "RPC_URL"
 	varResolvers            = "DNS_RESOLVERS"
 	varOwnershipProofs      = "OWNERSHIP_PROOFS"
 	varLogLevel             = "LOG_LEVEL"
+	varRate                 = "RATE_LIMIT_PER_MINUTE"
+	varSingle               = "CONCURRENCY_SINGLE"
+	varBundle               = "CONCURRENCY_BUNDLE"
 	varLedgerFile           = "LEDGER_FILE"
 	varLocalAddr            = "LOCAL_ADDR"
 )
@@ -48,17 +53,20 @@ func sharedVars() []string {
 }
 
 func moneyVars() []string {
-	return []string{varLedgerTable, varFacilitatorURL, varFacilitatorKeyID, varFacilitatorKeySecret, varFacilitatorToken}
+	return []string{varLedgerTable, varRPCURL, varFacilitatorURL, varFacilitatorKeyID, varFacilitatorKeySecret, varFacilitatorToken}
 }
 
 // PricedVars are the variables that the template sets for a priced function.
-func PricedVars() []string { return append(append(sharedVars(), moneyVars()...), varResolvers) }
+func PricedVars() []string { return append(watchVars(), varRate, varSingle, varBundle) }
+
+// watchVars are those of whoever works with money and lookups, limits aside.
+func watchVars() []string { return append(append(sharedVars(), moneyVars()...), varResolvers) }
 
 // DiscoveryVars are those of the discovery function.
 func DiscoveryVars() []string { return append(sharedVars(), varOwnershipProofs) }
 
 // HealthVars are those of the health function.
-func HealthVars() []string { return append(PricedVars(), varOwnershipProofs) }
+func HealthVars() []string { return append(watchVars(), varOwnershipProofs) }
 
 // LocalVars are those that only the local runner reads.
 func LocalVars() []string { return []string{varLedgerFile, varLocalAddr} }
@@ -162,6 +170,15 @@ func (e *environment) table(name string) string {
 		e.fault(varLedgerTable, "must be a DynamoDB table name")
 	}
 	return name
+}
+
+// number reads a count; 0 turns the limit off.
+func (e *environment) number(name string, fallback int) int {
+	n, err := strconv.Atoi(e.text(name, strconv.Itoa(fallback)))
+	if err != nil || n < 0 || n > 1_000_000 {
+		e.fault(name, "must be a number from 0 to 1000000; 0 turns the limit off")
+	}
+	return n
 }
 
 func (e *environment) list(name string) []string {

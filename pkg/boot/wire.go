@@ -33,8 +33,8 @@ func (t Table) Client() *dynamodb.Client {
 	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
 }
 
-// Deps wires the service over a ledger store.
-func (c Config) Deps(store ledger.Store, log *slog.Logger) (service.Deps, error) {
+// Deps wires the service over its stores.
+func (c Config) Deps(stores Stores, log *slog.Logger) (service.Deps, error) {
 	settler, err := facilitator.New(facilitator.Config{
 		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: time.Now, Logger: log, UserAgent: userAgent,
 	})
@@ -43,7 +43,8 @@ func (c Config) Deps(store ledger.Store, log *slog.Logger) (service.Deps, error)
 	}
 	resolver := dns.New(dns.Config{Resolvers: c.Resolvers})
 	d := c.free(log)
-	d.Ledger = ledger.New(store, time.Now, randomID)
+	d.Ledger = ledger.New(stores.Ledger, time.Now, randomID)
+	d.Limits = c.limits(stores.Limits)
 	d.Facilitator = settler
 	d.DNS = resolver
 	d.Probes = []service.Probe{
@@ -54,7 +55,8 @@ func (c Config) Deps(store ledger.Store, log *slog.Logger) (service.Deps, error)
 		{Name: "facilitator", Check: func(ctx context.Context) error { return settler.Supported(ctx, c.Terms.Network) }},
 		{Name: "resolvers", Check: resolver.Probe},
 	}
-	return d, nil
+	err = c.watch(&d)
+	return d, err
 }
 
 // free is what a function without money needs.

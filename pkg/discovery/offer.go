@@ -10,9 +10,9 @@ import (
 
 // maxBazaar bounds the bazaar extension in bytes of JSON. PAYMENT-REQUIRED
 // stays below 4,096 bytes of base64, which is 3,071 of JSON; terms, resource
-// and the longest description take about 1,150 of those, and the rest is left
-// to a longer reason and to other extensions.
-const maxBazaar = 1500
+// and the longest description take about 1,150 of those, payment-identifier
+// 300, and the rest is left to a longer reason.
+const maxBazaar = 1400
 
 // reasonUnpaid is the error of an offer that answers an unsigned request.
 const reasonUnpaid = "Payment required"
@@ -48,8 +48,18 @@ type bazaarOutput struct {
 // It panics when the operation's example is not JSON: the catalog is code, and
 // a test of this package renders all of it.
 func Extensions(op catalog.Operation) map[string]json.RawMessage {
-	return map[string]json.RawMessage{"bazaar": bazaarOf(op)}
+	return map[string]json.RawMessage{
+		"bazaar":                 bazaarOf(op),
+		x402.ExtensionIdentifier: json.RawMessage(identifier),
+	}
 }
+
+// identifier offers that a payer names the payment (x402 extension
+// payment-identifier). It is never required: the nonce already makes a payment
+// count once.
+const identifier = `{"info":{"required":false},"schema":{"$schema":"https://json-schema.org/draft/2020-12/schema",` +
+	`"type":"object","properties":{"required":{"type":"boolean"},` +
+	`"id":{"type":"string","minLength":16,"maxLength":128,"pattern":"^[a-zA-Z0-9_-]+$"}},"required":["required"]}}`
 
 // bazaarOf is the richest description that fits: example and whole schema,
 // then example and the top-level fields, then schemas alone, in the end only

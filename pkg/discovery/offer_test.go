@@ -116,14 +116,39 @@ func TestIconOnlyWhereItIsListed(t *testing.T) {
 	}
 }
 
+// checkIdentifier: an identifier is offered and not required, and the schema
+// takes what a client adds to it.
+func checkIdentifier(t *testing.T, raw json.RawMessage) {
+	t.Helper()
+	var e struct{ Info, Schema json.RawMessage }
+	if err := json.Unmarshal(raw, &e); err != nil {
+		t.Fatal(err)
+	}
+	if at(t, tree(t, e.Info), "required") != false {
+		t.Errorf("info %s", e.Info)
+	}
+	v := validator(t, e.Schema)
+	for info, ok := range map[string]bool{
+		string(e.Info): true,
+		`{"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"}`: true,
+		`{"required":false,"id":"short"}`:                                false,
+		`{"required":false,"id":"pay_7d5d747be160e280504c099d984bcf|"}`:  false,
+	} {
+		if err := v.Validate(instance(t, json.RawMessage(info))); (err == nil) != ok {
+			t.Errorf("%s: %v", info, err)
+		}
+	}
+}
+
 // TestBazaar does what a facilitator does before it lists an offer.
 func TestBazaar(t *testing.T) {
 	ops := append(wideOps(), largeOp(20, 10), largeOp(12, 60), largeOp(30, 400))
 	for _, op := range ops {
 		extensions := Extensions(op)
-		if len(extensions) != 1 {
-			t.Errorf("%s: extensions %v", op.Slug, extensions)
+		if len(extensions) != 2 {
+			t.Errorf("%s: %d extensions", op.Slug, len(extensions))
 		}
+		checkIdentifier(t, extensions[x402.ExtensionIdentifier])
 		raw := extensions["bazaar"]
 		var b struct {
 			Info   json.RawMessage

@@ -23,6 +23,8 @@ type response struct {
 	body   []byte
 	fault  *fault.Error
 	trace  *x402.Trace
+	// replayed says that the answer comes from the ledger.
+	replayed bool
 }
 
 // handler answers one path. It never writes; it returns.
@@ -35,9 +37,10 @@ type handler interface {
 // edge is the outermost layer of every function: request id, CORS, methods,
 // panics, headers, and exactly one log record a request.
 type edge struct {
-	deps Deps
-	name string // operation, for the log
-	next handler
+	deps   Deps
+	name   string // operation, for the log
+	next   handler
+	priced bool // counts in the metrics
 }
 
 func (e edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -109,7 +112,24 @@ func (e edge) record(r *http.Request, res response, id string, took time.Duratio
 	if t := res.trace; t != nil {
 		attrs = append(attrs, traceAttrs(*t)...)
 	}
-	e.deps.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
+	if e.priced {
+		attrs = append(attrs, emf(e.deps.Now(), metrics(res), "operation")...)
+	}
+	ctx := context.WithoutCancel(r.Context())
+	if e.priced {
+		e.deps.logAlways(ctx, level, "request", attrs)
+		return
+	}
+	e.deps.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// logAlways writes a record whatever LOG_LEVEL says: alarms are made of it.
+func (d Deps) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
+	line := slog.NewRecord(d.Now(), level, msg, 0)
+	line.AddAttrs(attrs...)
+	if err := d.Log.Handler().Handle(ctx, line); err != nil {
+		d.Log.ErrorContext(ctx, "a log line with metrics could not be written", "error", err)
+	}
 }
 
 func traceAttrs(t x402.Trace) []slog.Attr {
@@ -130,6 +150,9 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	text("settlement", t.Class)
 	text("evidence", t.Evidence)
 	text("reason", t.Reason)
+	if len(t.Extensions) > 0 {
+		attrs = append(attrs, slog.Any("extension_responses", t.Extensions))
+	}
 	if t.Cause != nil {
 		text("cause", t.Cause.Error())
 	}
@@ -148,7 +171,7 @@ func milliseconds(key string, d time.Duration) slog.Attr {
 
 // exposed are the response headers that a page of another origin may read.
 func exposed() []string {
-	return []string{x402.HeaderRequired, x402.HeaderResponse, "Retry-After", x402.HeaderReplayed, "RateLimit-Policy", "X-Request-Id"}
+	return []string{x402.HeaderRequired, x402.HeaderResponse, "Retry-After", x402.HeaderReplayed, "RateLimit-Policy", "RateLimit", "X-Request-Id"}
 }
 
 // preflight answers OPTIONS. The reference clients send the name of a response

@@ -74,6 +74,8 @@ func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
 type Probe struct {
 	Name  string
 	Check func(ctx context.Context) error
+	// Optional: the service answers without it, so its failure is a warning.
+	Optional bool
 }
 
 // Limits of /ready (design §8).
@@ -146,13 +148,16 @@ func (h *health) ready(ctx context.Context, origin string) readiness {
 	state := readiness{Status: "ready", Checks: map[string]check{}}
 	for i, p := range h.deps.Probes {
 		state.Checks[p.Name] = results[i]
-		if results[i].Status != "ok" {
+		if results[i].Status == "failing" {
 			state.Status = "not_ready"
 		}
 	}
 	if wrong := len(h.deps.OwnershipProofs) - len(h.deps.proofs(origin)); wrong > 0 {
 		// The service works without them, so it stays ready.
 		state.Checks["ownership_proofs"] = check{Status: "warning", Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)}
+	}
+	if h.deps.Evidence == nil {
+		state.Checks["chain"] = check{Status: "warning", Message: "RPC_URL is none: without a view of the chain a payment in doubt can stay in doubt, and a used nonce can pass for a payment"}
 	}
 	h.last, h.at = state, h.deps.Now()
 	return state
@@ -164,9 +169,13 @@ func (h *health) ask(ctx context.Context, p Probe) check {
 		return check{Status: "ok"}
 	}
 	h.deps.Log.Warn("not ready", "check", p.Name, "error", err)
+	failed := check{Status: "failing", Message: p.Name + " does not answer"}
+	if p.Optional {
+		failed.Status = "warning"
+	}
 	var f *fault.Error
 	if errors.As(err, &f) {
-		return check{Status: "failing", Code: string(f.Code), Message: f.Public()}
+		failed.Code, failed.Message = string(f.Code), f.Public()
 	}
-	return check{Status: "failing", Message: p.Name + " does not answer"}
+	return failed
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
@@ -22,20 +23,32 @@ type priced struct {
 }
 
 func (d Deps) priced(op catalog.Operation, timeout fault.Code, p parse) http.Handler {
-	gate := x402.NewGate(x402.GateConfig{Ledger: d.Ledger, Facilitator: d.Facilitator, Now: d.Now, Log: d.Log})
+	gate := x402.NewGate(x402.GateConfig{Ledger: d.Ledger, Facilitator: d.Facilitator, Evidence: d.Evidence, Slots: d.Limits.slots(op, d.Now), Now: d.Now, Log: d.Log})
 	h := &priced{deps: d, op: op, timeout: timeout, parse: p, gate: gate, offers: newOffers(d, op)}
-	return edge{deps: d, name: op.Slug, next: h}
+	return edge{deps: d, name: op.Slug, next: h, priced: true}
 }
 
 func (p *priced) methods() []string { return []string{http.MethodGet, http.MethodHead} }
 
 func (p *priced) serve(r *http.Request, id string) response {
 	arrived := p.deps.Now()
+	signature := r.Header.Values(x402.HeaderSignature)
+	limits, over := p.rate(r, id, len(signature) > 0)
+	if over == nil {
+		res := p.answer(r, id, arrived, signature)
+		over = &res
+	}
+	for name, values := range limits {
+		over.header[name] = values
+	}
+	return *over
+}
+
+func (p *priced) answer(r *http.Request, id string, arrived time.Time, signature []string) response {
 	quote, err := p.offers.of(p.deps.Origin(r))
 	if err != nil {
 		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: no()})
 	}
-	signature := r.Header.Values(x402.HeaderSignature)
 	// HEAD mirrors the offer and never settles: its answer has no body.
 	if len(signature) == 0 || r.Method == http.MethodHead {
 		if discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
@@ -74,7 +87,7 @@ func (p *priced) paid(out x402.Outcome) response {
 		h.Set(x402.HeaderReplayed, "true")
 	}
 	receipt(h, out.Receipt)
-	return response{status: out.Status, header: h, body: out.Body, fault: out.Fault, trace: &out.Trace}
+	return response{status: out.Status, header: h, body: out.Body, fault: out.Fault, trace: &out.Trace, replayed: out.Replayed}
 }
 
 // refused answers a payment that was not accepted: the offer again, with the

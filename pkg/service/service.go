@@ -33,7 +33,12 @@ type Deps struct {
 
 	Ledger      *ledger.Ledger
 	Facilitator x402.Facilitator
-	DNS         DNSResolver
+	// Evidence is a view of the chain; nil without one.
+	Evidence x402.Evidence
+	// Index lists the ledger's open records, for Reconcile.
+	Index  ledger.Index
+	DNS    DNSResolver
+	Limits Limits
 	// Probes are what /ready asks.
 	Probes []Probe
 }

@@ -140,7 +140,7 @@ func chargedBy(r ledger.Record) *bool {
 		return moved(true)
 	case ledger.Refused:
 		return moved(false)
-	case ledger.Settling, ledger.Uncertain:
+	case ledger.Settling, ledger.Uncertain, ledger.Bound:
 	}
 	return nil
 }

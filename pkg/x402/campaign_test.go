@@ -72,10 +72,10 @@ func newFixture(t *testing.T) fixture {
 
 // tally is what all schedules of a campaign came to.
 type tally struct {
-	answered, refused, exhausted, stuck, cancelled, overlaps atomic.Int64
-	mu                                                       sync.Mutex
-	broken                                                   map[string]int // invariant -> schedules
-	first                                                    map[string]uint64
+	answered, refused, exhausted, stuck, cancelled atomic.Int64
+	mu                                             sync.Mutex
+	broken                                         map[string]int // invariant -> schedules
+	first                                          map[string]uint64
 }
 
 func (t *tally) report(seed uint64, complaints []string) {
@@ -133,15 +133,12 @@ func schedule(t *testing.T, f fixture, seed uint64, rpc bool, s sabotage, sum *t
 // customer is everybody who holds the signature: impatient clients, a payer
 // who may cancel, a third party who may submit the transfer, the reconciler.
 type customer struct {
-	w       *planet
-	f       fixture
-	header  string
-	seed    uint64
-	rng     *mathrand.Rand
-	n       atomic.Uint64
-	mu      sync.Mutex
-	refused bool // somebody was told that nothing was charged, for good
-	bodies  map[string]bool
+	w      *planet
+	f      fixture
+	header string
+	seed   uint64
+	rng    *mathrand.Rand
+	n      atomic.Uint64
 }
 
 func (c *customer) process() *process {

@@ -129,7 +129,8 @@ type Trace struct {
 	Evidence                  string // the chain's verdict, when it was asked
 	Reason                    string // why not, as far as it may be logged
 	Settle, Lookup            time.Duration
-	Cause                     error // private
+	Extensions                map[string]string // the facilitator's notes on extensions
+	Cause                     error             // private
 }
 
 // Serve takes a signed request all the way. It detaches from the client's
@@ -168,6 +169,9 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 	a.claim.Request = job.Fingerprint
 	if a.settleTime(false) < leastSettle {
 		return a.fail(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
+	}
+	if out := a.bind(ctx); out != nil {
+		return *out
 	}
 	c, err := a.gate.ledger.Claim(ctx, a.claim, a.request.Deadline.Add(leaseMargin))
 	if err != nil {

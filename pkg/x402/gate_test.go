@@ -597,3 +597,47 @@ func TestClientGoesAway(t *testing.T) {
 		b.expect("comes back", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
 }
+
+// A payer's identifier is one payment: the same again is the stored answer,
+// another payment under it is a conflict, and it is no key to anybody else's.
+func TestPaymentIdentifier(t *testing.T) {
+	const id = "pay_7d5d747be160e280504c099d984bcfe0"
+	within(t, nil, func(t *testing.T, b *bench) {
+		required := b.offer.Required("")
+		required.Extensions = map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`)}
+		var err error
+		if b.offer, err = x402.NewOffer(required); err != nil {
+			t.Fatal(err)
+		}
+		named := func(id string) string {
+			return b.sign(func(d *x402test.Draft) {
+				d.Payload.Extensions = map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":` + id + `}}`)}
+			})
+		}
+		h := named(`"` + id + `"`)
+		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		if n := b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Replace); n != 4 {
+			t.Errorf("%d writes, want one more than without an identifier", n)
+		}
+		again := b.ask(h, "GET /a")
+		b.expect("same id, same payment", again, 200, "", "true", false, true)
+		if !again.Replayed {
+			t.Error("not replayed")
+		}
+		b.expect("same id, other payment", b.ask(named(`"`+id+`"`), "GET /a"), 409, fault.PaymentIdentifierConflict, "null", false, false)
+		b.counts("conflict", 1, 1)
+		b.wallet, err = x402test.NewWallet(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := b.ask(named(`"`+id+`"`), "GET /a")
+		b.expect("same id, other payer", other, 200, "", "true", false, true)
+		if other.Replayed {
+			t.Error("an identifier opened another payer's answer")
+		}
+		for _, bad := range []string{`"short"`, `5`, `"pay_7d5d747be160e280504c099d984bcfe|"`, `"` + strings.Repeat("a", 129) + `"`} {
+			b.expect("id "+bad, b.ask(named(bad), "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+		}
+		b.expect("no id", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+	})
+}

@@ -140,7 +140,7 @@ func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
 	s.Listed = len(keys)
 	var broken error
 	for _, key := range keys {
-		if ctx.Err() != nil {
+		if over(ctx) {
 			s.add(left)
 			continue
 		}
@@ -160,7 +160,7 @@ func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
 func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, error) {
 	r, err := c.ledger.Fetch(ctx, key)
 	switch {
-	case ctx.Err() != nil:
+	case over(ctx):
 		return left, nil
 	case err != nil:
 		return failed, err
@@ -176,7 +176,7 @@ func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, e
 		return cannotTell, nil
 	}
 	f := c.find(ctx, *r, q)
-	if f.Verdict == CannotTell && ctx.Err() != nil {
+	if f.Verdict == CannotTell && over(ctx) {
 		return left, nil // there was no time to ask
 	}
 	if f.Verdict == CannotTell && s.CannotTell < maxDoubts {
@@ -236,6 +236,9 @@ func unlessLost(r result, err error) (result, error) {
 	return r, err
 }
 
+// over says that a run's time is up.
+func over(ctx context.Context) bool { return ctx.Err() != nil }
+
 func (c *Reconciler) count(ctx context.Context, s *Summary) error {
 	missed, err := c.Owed(ctx, func(_ ledger.Record, spent bool) {
 		s.Owed++
@@ -262,7 +265,7 @@ func (c *Reconciler) Owed(ctx context.Context, visit func(r ledger.Record, spent
 	for i, key := range keys {
 		r, err := c.ledger.Fetch(ctx, key)
 		switch {
-		case ctx.Err() != nil:
+		case over(ctx):
 			return missed + len(keys) - i, broken
 		case err != nil:
 			missed++

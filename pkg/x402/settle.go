@@ -24,7 +24,7 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	s := a.gate.facilitator.Settle(bounded, a.payment.forFacilitator(a.request.Offer), a.terms)
 	a.trace.Settle = a.gate.now().Sub(begun)
 	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
-	a.trace.Cause = s.Cause
+	a.trace.Cause, a.trace.Extensions = s.Cause, s.ExtensionResponses
 	if s.Class == Moved {
 		return a.lookUp(ctx, h, a.receipt(s.Transaction))
 	}

@@ -11,6 +11,9 @@ const Scheme = "exact"
 // PaymentFlow says that this server settles before it works.
 const PaymentFlow = "upfront"
 
+// ExtensionIdentifier is the extension by which a payer names a payment.
+const ExtensionIdentifier = "payment-identifier"
+
 // Header names of protocol version 2.
 const (
 	HeaderRequired  = "PAYMENT-REQUIRED"

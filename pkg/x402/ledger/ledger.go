@@ -104,12 +104,14 @@ func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, 
 
 func (l *Ledger) first(p Payment, lease time.Time) Record {
 	now := l.now()
-	return Record{
+	r := Record{
 		Key: p.Key, Version: 1, WriteID: l.newID(), State: Settling,
 		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
-		CreatedAt: now, UpdatedAt: now, ExpiresAt: expiry(p.ValidBefore, now),
+		CreatedAt: now, UpdatedAt: now,
 	}
+	r.ExpiresAt = expiry(r, now)
+	return r
 }
 
 func (l *Ledger) replaceExpired(ctx context.Context, first, old Record) (Claim, error) {

@@ -28,10 +28,13 @@ const (
 	Refused State = "refused"
 	// Redeemed: the answer was produced and is stored. Terminal.
 	Redeemed State = "redeemed"
+	// Bound: not a payment but a payer's name for one (payment-identifier). It
+	// holds the digest of the authorization that it names. Terminal.
+	Bound State = "bound"
 )
 
 // States lists every stored state.
-func States() []State { return []State{Settling, Uncertain, Settled, Refused, Redeemed} }
+func States() []State { return []State{Settling, Uncertain, Settled, Refused, Redeemed, Bound} }
 
 // Record is everything the ledger knows about one signed authorization. Its
 // JSON form is what the stores keep; Answer.Body is kept beside it.

@@ -92,21 +92,39 @@ func step(r Record, event Event, c change) (Record, error) {
 		e.apply(&r, c)
 		r.Version++
 		r.UpdatedAt = c.now
-		r.ExpiresAt = expiry(r.ValidBefore, c.now)
+		r.ExpiresAt = expiry(r, c.now)
 		return r, nil
 	}
 	return r, fmt.Errorf("%w: %s in state %s", ErrIllegal, event, r.State)
 }
 
-// keep is how long a row outlives its authorization and its last write: long
-// enough that a fault of a Friday evening can be repaired on Monday.
-const keep = 72 * time.Hour
+// How long rows are kept.
+const (
+	// keep is how long a decided payment outlives its authorization and its
+	// last write: long enough that a fault of a Friday evening can be repaired
+	// on Monday.
+	keep = 72 * time.Hour
+	// keepOpen is how long one that is in doubt, or paid and not answered,
+	// outlives its authorization: while the row is there the debt is
+	// remembered. Writes do not prolong it, so none stays for ever.
+	keepOpen = 30 * 24 * time.Hour
+)
 
-func expiry(validBefore, now time.Time) time.Time {
-	if validBefore.After(now) {
-		now = validBefore
+// expiry is when a record that was just written may be deleted.
+func expiry(r Record, now time.Time) time.Time {
+	switch r.State {
+	case Settling, Uncertain, Settled:
+		return later(r.ValidBefore, r.CreatedAt).Add(keepOpen)
+	case Refused, Redeemed, Bound:
 	}
-	return now.Add(keep)
+	return later(r.ValidBefore, now).Add(keep)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func leasePast(r Record, now time.Time) bool { return !r.LeaseUntil.After(now) }

@@ -31,6 +31,7 @@ func situations() map[string]Record {
 		"redeemed, without a body":  with(Redeemed, func(r *Record) { r.Answer = &Answer{} }),
 		"redeemed, bodyless, live":  with(Redeemed, func(r *Record) { r.Answer = &Answer{}; r.LeaseUntil = live }),
 		"unknown":                   with("paid", func(*Record) {}),
+		"bound":                     with(Bound, func(*Record) {}),
 		"settling, abandoned doubt": with(Settling, func(r *Record) { r.LeaseUntil = past; r.Doubt = true }),
 	}
 }
@@ -116,7 +117,8 @@ func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 	if next.State == Settled && ev == EventSettled && next.Receipt == nil {
 		t.Errorf("%s: settled without a receipt", key)
 	}
-	if !next.ExpiresAt.Equal(old.ValidBefore.Add(keep)) {
+	kept := map[State]time.Duration{Settling: keepOpen, Uncertain: keepOpen, Settled: keepOpen, Refused: keep, Redeemed: keep}
+	if !next.ExpiresAt.Equal(old.ValidBefore.Add(kept[next.State])) {
 		t.Errorf("%s: expires at %s", key, next.ExpiresAt)
 	}
 }

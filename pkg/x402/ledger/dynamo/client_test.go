@@ -91,7 +91,7 @@ func TestAttempts(t *testing.T) {
 		"internal errors":          {[]http.HandlerFunc{internal}, 2, false},
 		"replies of endless size":  {[]http.HandlerFunc{flood}, 2, false},
 		"an error that will stay":  {[]http.HandlerFunc{denied}, 1, false},
-		"a redirect, not followed": {[]http.HandlerFunc{moved}, 1, false},
+		"a redirect, not followed": {[]http.HandlerFunc{moved, answer(200, "{}")}, 1, false},
 		"a reply that is no JSON":  {[]http.HandlerFunc{answer(200, "<html>")}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {

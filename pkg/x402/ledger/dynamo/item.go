@@ -21,13 +21,20 @@ const (
 	AttrVersion = "version"
 	// AttrWriteID names the write that left the item as it is (S).
 	AttrWriteID = "write_id"
-	// AttrState is the record's state (S), for operators and for an index. It
-	// is a reserved word: expressions need a placeholder for it.
+	// AttrState is the record's state (S), for operators. It is a reserved
+	// word: expressions need a placeholder for it.
 	AttrState = "state"
 	// AttrRecord is the record's JSON form (S).
 	AttrRecord = "record"
 	// AttrAnswer is the body of the answer (B), absent when there is none.
 	AttrAnswer = "answer"
+	// AttrOpen is the partition key of the index (S), "open#<shard>" or
+	// "owed#<shard>"; absent in a record that is over, which is then not in the
+	// index. A reserved word too.
+	AttrOpen = "open"
+	// AttrLeaseUntil is the sort key of the index (N, unix milliseconds of the
+	// record's OpenedAt, rounded up), there when AttrOpen is.
+	AttrLeaseUntil = "lease_until"
 	// AttrExpiresAt is the TTL (N, unix seconds). DynamoDB deletes late, so
 	// the time in the record decides. Absent when the record has none.
 	AttrExpiresAt = "expires_at"
@@ -61,7 +68,7 @@ func encode(r ledger.Record) (item, error) {
 	}
 	it := item{
 		AttrKey:     &types.AttributeValueMemberS{Value: r.Key},
-		AttrVersion: &types.AttributeValueMemberN{Value: strconv.FormatInt(r.Version, 10)},
+		AttrVersion: number(r.Version),
 		AttrWriteID: &types.AttributeValueMemberS{Value: r.WriteID},
 		AttrState:   &types.AttributeValueMemberS{Value: string(r.State)},
 		AttrRecord:  &types.AttributeValueMemberS{Value: string(doc)},
@@ -70,7 +77,11 @@ func encode(r ledger.Record) (item, error) {
 		it[AttrAnswer] = &types.AttributeValueMemberB{Value: body}
 	}
 	if !r.ExpiresAt.IsZero() {
-		it[AttrExpiresAt] = &types.AttributeValueMemberN{Value: strconv.FormatInt(r.ExpiresAt.Unix(), 10)}
+		it[AttrExpiresAt] = number(r.ExpiresAt.Unix())
+	}
+	if place, ok := placeOf(r); ok {
+		it[AttrOpen] = &types.AttributeValueMemberS{Value: place}
+		it[AttrLeaseUntil] = number(ceilMilli(r.OpenedAt()))
 	}
 	if n := size(it); n > maxItem {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
@@ -80,6 +91,10 @@ func encode(r ledger.Record) (item, error) {
 		return nil, fmt.Errorf("dynamo: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
 	}
 	return it, nil
+}
+
+func number(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
 // checkKey refuses what cannot be a key. Bytes that are not UTF-8 would become
@@ -92,7 +107,8 @@ func checkKey(key string) error {
 }
 
 // decode reads the item stored under key. The attributes that conditions and
-// operators go by must say what the record says.
+// operators go by must say what the record says. Those of the TTL and the index
+// are hints, made anew by every write: a wrong one costs nobody an answer.
 func decode(key string, it item) (*ledger.Record, error) {
 	pk, okKey := it[AttrKey].(*types.AttributeValueMemberS)
 	version, okVersion := it[AttrVersion].(*types.AttributeValueMemberN)

@@ -2,8 +2,12 @@ package dynamo
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
@@ -52,6 +56,66 @@ func TestDecodeAnotherKey(t *testing.T) {
 	}
 }
 
+// The index attributes say what the record says, in every state, and survive
+// being read and written.
+func TestIndexAttributes(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	lists := map[ledger.State]string{ledger.Settling: "open", ledger.Uncertain: "open", ledger.Settled: "owed"}
+	for _, state := range ledger.States() {
+		for name, c := range map[string]struct{ lease, updated, want time.Time }{
+			"leased":       {at.Add(time.Minute), at, at.Add(time.Minute)},
+			"lease over":   {at.Add(-time.Minute), at, at},
+			"released":     {time.Time{}, at, at},
+			"a nanosecond": {at.Add(time.Nanosecond), at, at.Add(time.Millisecond)},
+		} {
+			r := ledgertest.First("eip155:8453|0xa|0xb|0x01")
+			r.State, r.LeaseUntil, r.UpdatedAt = state, c.lease, c.updated
+			it, err := encode(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var open, until types.AttributeValue
+			if list, ok := lists[state]; ok {
+				open = &types.AttributeValueMemberS{Value: list + "#" + strconv.Itoa(shardOf(r.Key))}
+				until = &types.AttributeValueMemberN{Value: strconv.FormatInt(c.want.UnixMilli(), 10)}
+			}
+			all := cmp.Exporter(func(reflect.Type) bool { return true })
+			if diff := cmp.Diff([]types.AttributeValue{open, until}, []types.AttributeValue{it[AttrOpen], it[AttrLeaseUntil]}, all); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", state, name, diff)
+			}
+			back, err := decode(r.Key, it)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := encode(*back)
+			if diff := cmp.Diff(it, again, all); diff != "" || err != nil {
+				t.Errorf("%s, %s, read and written (-first +second), %v:\n%s", state, name, err, diff)
+			}
+		}
+	}
+}
+
+// Where a key belongs is written in every table: it must never change. And all
+// partitions are used.
+func TestShards(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]int{"k": 10, "bare": 13, "owed": 10, "eip155:8453|0xa|0xb|0x01": 0} {
+		if got := shardOf(key); got != want {
+			t.Errorf("%q is in partition %d, was %d", key, got, want)
+		}
+	}
+	var counts [shards]int
+	for i := range 1600 {
+		counts[shardOf(fmt.Sprintf("eip155:8453|0xa|0xb|%064x", i))]++
+	}
+	for i, n := range counts {
+		if n < 50 || n > 200 {
+			t.Errorf("partition %d holds %d of 1,600 keys", i, n)
+		}
+	}
+}
+
 // Whatever an item holds, decode reads what encode wrote or calls it corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Record{ledgertest.First("k"), ledgertest.Full("k")} {
@@ -63,6 +127,14 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add("k", "1", "w", "settled", `{"key":"k","version":1,"write_id":"w","state":"settled"}`, []byte(nil))
 	f.Add("k", "01", "w", "settled", `{"key":"k","version":1,"write_id":"w","state":"settled","answer":{}}`, []byte("b"))
+	sound := `{"key":"k","version":1,"write_id":"w","state":"settled","terms":{},"created_at":"2026-11-01T12:00:00Z"}`
+	for _, v := range [][5]string{
+		{"k", "1", "w", "settled", sound}, {"k", "2", "w", "settled", sound}, {"k", "1", "v", "settled", sound},
+		{"k", "1", "w", "refused", sound}, {"l", "1", "w", "settled", sound}, {"k", "1e0", "w", "settled", sound},
+		{"k", "1", "w", "settled", sound[:40]}, {"", "", "", "", "null"},
+	} {
+		f.Add(v[0], v[1], v[2], v[3], v[4], []byte(nil))
+	}
 	f.Fuzz(func(t *testing.T, key, version, writeID, state, doc string, body []byte) {
 		it := item{
 			AttrKey:     &types.AttributeValueMemberS{Value: key},

@@ -101,12 +101,30 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestIndexConformance(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for name, pages := range map[string]int32{"in one page": 0, "in pages of 3": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ledgertest.ExerciseIndex(t, func(t *testing.T) (ledger.Store, ledger.Index) {
+				client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+				api := &querier{QueryAPI: client, page: pages}
+				return dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute}),
+					dynamo.NewIndex(dynamo.IndexConfig{API: api, Table: table, Timeout: time.Minute})
+			})
+		})
+	}
+}
+
 func TestItem(t *testing.T) {
 	t.Parallel()
 	p := newPlanter(t, server(t))
 	full, bare := ledgertest.Full("full"), ledgertest.First("bare")
 	bare.ExpiresAt = time.Time{}
-	for _, r := range []ledger.Record{full, bare} {
+	owed := ledgertest.First("owed")
+	owed.State, owed.LeaseUntil, owed.ExpiresAt = ledger.Settled, owed.LeaseUntil.Add(time.Nanosecond), time.Time{}
+	for _, r := range []ledger.Record{full, bare, owed} {
 		if existing, err := p.Create(t.Context(), r); existing != nil || err != nil {
 			t.Fatalf("Create = %v, %v", existing, err)
 		}
@@ -121,6 +139,12 @@ func TestItem(t *testing.T) {
 		if r.Key == "full" {
 			want["answer"] = &types.AttributeValueMemberB{Value: body}
 			want["expires_at"] = num("1793534407") // 2026-11-01T12:00:07Z
+		}
+		switch r.Key {
+		case "bare":
+			want["open"], want["lease_until"] = str("open#13"), num("1793534430000") // 12:00:30
+		case "owed":
+			want["open"], want["lease_until"] = str("owed#10"), num("1793534430001") // and a nanosecond
 		}
 		out, err := p.client.GetItem(t.Context(), &dynamodb.GetItemInput{
 			TableName: &p.table, Key: map[string]types.AttributeValue{"pk": str(r.Key)},

@@ -50,6 +50,8 @@ type tables struct {
 	create error
 	states []types.TableStatus // "" for not found; the last one stays
 	key    string
+	index  types.IndexStatus // "" for none
+	other  bool              // the index has another key
 	asked  int
 }
 
@@ -63,10 +65,23 @@ func (f *tables) DescribeTable(context.Context, *dynamodb.DescribeTableInput, ..
 	if state == "" {
 		return nil, &types.ResourceNotFoundException{}
 	}
-	return &dynamodb.DescribeTableOutput{Table: &types.TableDescription{
+	hash, last := types.KeyTypeHash, types.KeyTypeRange
+	table := &types.TableDescription{
 		TableStatus: state,
-		KeySchema:   []types.KeySchemaElement{{AttributeName: aws.String(f.key), KeyType: types.KeyTypeHash}},
-	}}, nil
+		KeySchema:   []types.KeySchemaElement{{AttributeName: aws.String(f.key), KeyType: hash}},
+	}
+	if f.other {
+		last = hash
+	}
+	if f.index != "" {
+		table.GlobalSecondaryIndexes = []types.GlobalSecondaryIndexDescription{
+			{IndexName: aws.String("other"), IndexStatus: types.IndexStatusDeleting},
+			{IndexName: aws.String("open"), IndexStatus: f.index, KeySchema: []types.KeySchemaElement{
+				{AttributeName: aws.String("open"), KeyType: hash}, {AttributeName: aws.String("lease_until"), KeyType: last},
+			}},
+		}
+	}
+	return &dynamodb.DescribeTableOutput{Table: table}, nil
 }
 
 func TestEnsureTableWaits(t *testing.T) {
@@ -77,11 +92,14 @@ func TestEnsureTableWaits(t *testing.T) {
 		asked int
 		want  string // in the error; "" for success
 	}{
-		"new":           {tables{key: "pk", states: []types.TableStatus{"", "CREATING", "CREATING", "ACTIVE"}}, 4, ""},
-		"there":         {tables{key: "pk", create: &types.ResourceInUseException{}, states: []types.TableStatus{"ACTIVE"}}, 1, ""},
-		"another key":   {tables{key: "id", create: &types.ResourceInUseException{}, states: []types.TableStatus{"ACTIVE"}}, 1, "another key than pk"},
-		"refused":       {tables{key: "pk", create: down, states: []types.TableStatus{"ACTIVE"}}, 0, "down"},
-		"never created": {tables{key: "pk", states: []types.TableStatus{"CREATING"}}, 20, "deadline exceeded"},
+		"new":           {tables{key: "pk", index: "ACTIVE", states: []types.TableStatus{"", "CREATING", "CREATING", "ACTIVE"}}, 4, ""},
+		"there":         {tables{key: "pk", index: "ACTIVE", create: &types.ResourceInUseException{}, states: []types.TableStatus{"ACTIVE"}}, 1, ""},
+		"another key":   {tables{key: "id", index: "ACTIVE", create: &types.ResourceInUseException{}, states: []types.TableStatus{"ACTIVE"}}, 1, "another key than pk"},
+		"no index":      {tables{key: "pk", create: &types.ResourceInUseException{}, states: []types.TableStatus{"ACTIVE"}}, 1, "no index open"},
+		"another index": {tables{key: "pk", index: "ACTIVE", other: true, states: []types.TableStatus{"ACTIVE"}}, 1, "no index open"},
+		"refused":       {tables{key: "pk", index: "ACTIVE", create: down, states: []types.TableStatus{"ACTIVE"}}, 0, "down"},
+		"never created": {tables{key: "pk", index: "ACTIVE", states: []types.TableStatus{"CREATING"}}, 20, "deadline exceeded"},
+		"never indexed": {tables{key: "pk", index: "CREATING", states: []types.TableStatus{"ACTIVE"}}, 20, "deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

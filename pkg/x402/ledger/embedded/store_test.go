@@ -53,6 +53,14 @@ func TestConformance(t *testing.T) {
 	ledgertest.Exercise(t, func(t *testing.T) ledger.Store { return planter{open(t, file(t), Options{})} })
 }
 
+func TestIndexConformance(t *testing.T) {
+	t.Parallel()
+	ledgertest.ExerciseIndex(t, func(t *testing.T) (ledger.Store, ledger.Index) {
+		s := open(t, file(t), Options{})
+		return s, s
+	})
+}
+
 func TestOpenCreatesPrivately(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "ledger.db")

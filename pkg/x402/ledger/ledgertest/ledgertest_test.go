@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,33 @@ import (
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	Exercise(t, func(*testing.T) ledger.Store { return new(Memory) })
+}
+
+func TestMemoryIndex(t *testing.T) {
+	t.Parallel()
+	ExerciseIndex(t, func(*testing.T) (ledger.Store, ledger.Index) {
+		m := new(Memory)
+		return m, m
+	})
+}
+
+// Keys are all keys, those of corrupt records too, which no list can place.
+func TestMemoryKeys(t *testing.T) {
+	t.Parallel()
+	m := new(Memory)
+	if keys := m.Keys(); len(keys) != 0 {
+		t.Errorf("an empty store has keys %q", keys)
+	}
+	for _, r := range []ledger.Record{Full("b"), First("a")} {
+		mustCreate(t, m, r)
+	}
+	if err := m.Plant(t.Context(), "c", []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if keys := m.Keys(); !slices.Equal(keys, []string{"a", "b", "c"}) {
+		t.Errorf("Keys = %q", keys)
+	}
+	lists(t, m, []string{"a"}, nil)
 }
 
 // A field that Full leaves empty would not be tested by the round trip.

@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// BenchmarkChallenge is the answer to an unsigned request: the handler alone,
+// which may ask nobody.
+func BenchmarkChallenge(b *testing.B) {
+	l := newLab(b)
+	deps, _ := wire(b, l.setup(), "https://bench.example.com")
+	deps.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
+	var net network
+	deps.Ledger, deps.Facilitator, deps.DNS = ledger.New(&net, time.Now, rand.Text), &net, &net
+	h := service.DNS(deps)
+	r := httptest.NewRequest(http.MethodGet, catalog.DNS().ExampleURL(""), nil)
+	r.Header.Set("Accept", "application/json")
+	w := &sink{header: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		h.ServeHTTP(w, r)
+	}
+	b.ReportMetric(float64(net.calls.Load()), "network-calls")
+	if w.status != http.StatusPaymentRequired || net.calls.Load() != 0 {
+		b.Fatalf("status %d after %d calls to the network", w.status, net.calls.Load())
+	}
+}
+
+// BenchmarkPaidDNS is a paid lookup in this process: ledger in memory,
+// facilitator and resolver on loopback. Signing is the client's and not
+// counted.
+func BenchmarkPaidDNS(b *testing.B) {
+	l := newLab(b)
+	deps, _ := wire(b, l.setup(), "https://bench.example.com")
+	deps.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
+	h := service.DNS(deps)
+	wallet, payer := l.wallet(b)
+	path := lookup("example.com", "MX")
+	challenge := httptest.NewRecorder()
+	h.ServeHTTP(challenge, httptest.NewRequest(http.MethodGet, path, nil))
+	required, err := (x402test.Reply{Status: challenge.Code, Header: challenge.Header()}).Required()
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := &sink{header: http.Header{}}
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		header, err := wallet.Pay(required, time.Now())
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set(x402.HeaderSignature, header)
+		clear(w.header)
+		b.StartTimer()
+		h.ServeHTTP(w, r)
+		if n++; w.status != http.StatusOK {
+			b.Fatalf("status %d", w.status)
+		}
+	}
+	if err := l.books(payer, catalog.DNS().Amount, n, n); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkColdStart is from starting the deployed binary of a function until
+// its first answer, a 402.
+func BenchmarkColdStart(b *testing.B) {
+	l := newLab(b)
+	config := lambdaConfig(b, l.setup(), "bench", "http://"+closedPort(b))
+	var first, init time.Duration
+	n := 0
+	for b.Loop() {
+		host, err := lambdahost.New(config)
+		if err != nil {
+			b.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		host.ServeHTTP(w, httptest.NewRequest(http.MethodGet, catalog.DNS().ExampleURL(""), nil))
+		cold := host.Stats("DnsFunction").Cold
+		host.Close()
+		if w.Code != http.StatusPaymentRequired || len(cold) != 1 {
+			b.Fatalf("status %d, %d cold starts: %s", w.Code, len(cold), w.Body)
+		}
+		first, init, n = first+cold[0].First, init+cold[0].Init, n+1
+	}
+	b.ReportMetric(0, "ns/op") // it would count the host's own work
+	b.ReportMetric(float64(first.Microseconds())/float64(n)/1000, "ms/first-answer")
+	b.ReportMetric(float64(init.Microseconds())/float64(n)/1000, "ms/init")
+}
+
+// sink takes an answer and keeps the status.
+type sink struct {
+	header http.Header
+	status int
+}
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) WriteHeader(status int)      { s.status = status }
+func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
+
+// network is everything that a handler could ask, and counts that it does.
+type network struct{ calls atomic.Int64 }
+
+var errNetwork = errors.New("the network was asked")
+
+func (n *network) Create(context.Context, ledger.Record) (*ledger.Record, error) {
+	n.calls.Add(1)
+	return nil, errNetwork
+}
+
+func (n *network) Replace(context.Context, ledger.Record) error {
+	n.calls.Add(1)
+	return errNetwork
+}
+
+func (n *network) Fetch(context.Context, string) (*ledger.Record, error) {
+	n.calls.Add(1)
+	return nil, errNetwork
+}
+
+func (n *network) Settle(context.Context, x402.Payload, x402.Requirements) x402.Settlement {
+	n.calls.Add(1)
+	return x402.Settlement{Cause: errNetwork}
+}
+
+func (n *network) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
+	n.calls.Add(1)
+	return x402.Verification{}
+}
+
+func (n *network) Lookup(context.Context, dns.Query) (dns.Result, error) {
+	n.calls.Add(1)
+	return dns.Result{}, errNetwork
+}

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// TestCopies sends one paid request many times at once: one settlement, one
+// lookup, and every copy gets the answer or is told to come back.
+//
+// It runs by itself, before the parallel tests: a thousand requests would take
+// the time budgets of everybody else.
+func TestCopies(t *testing.T) {
+	l := newLab(t)
+	for _, w := range worlds() {
+		t.Run(w.name, func(t *testing.T) {
+			copies := 1000
+			if w.can.has(gateway) {
+				copies = 40 // each is a process
+			}
+			d := w.start(t, l)(t, l.setup())
+			if w.can.has(gateway) {
+				warmUp(t, d, copies)
+			}
+			sendCopies(t, l, d, copies)
+		})
+	}
+}
+
+// warmUp has every execution environment started that the copies need, so that
+// they meet each other and not a queue of cold starts.
+func warmUp(t *testing.T, d *deployment, n int) {
+	t.Helper()
+	for _, r := range burst(t, d, lookup("example.com", "A"), "", n, nil) {
+		if r.status != http.StatusPaymentRequired {
+			t.Fatalf("warm-up: %s", r)
+		}
+	}
+}
+
+func sendCopies(t *testing.T, l *lab, d *deployment, n int) {
+	t.Helper()
+	r := &run{TB: t, lab: l, d: d, client: newClient(), id: "copies" + fmt.Sprint(caseIDs.Add(1))}
+	defer r.client.CloseIdleConnections()
+	r.wallet, r.payer = l.wallet(t)
+	path := r.fill(lookup("{healthy}", "A"))
+	r.sign(path, nil, nil)
+
+	// The one that settles is held up until a tenth of the others has been
+	// answered: they did arrive while it was under way.
+	g := l.hold(r.payer)
+	var answered atomic.Int64
+	answers := burst(t, d, path, r.header, n, func() {
+		if answered.Add(1) == int64(n/10) {
+			g.open()
+		}
+	})
+	results, busy := 0, 0
+	var body string
+	for _, e := range answers {
+		switch e.status {
+		case http.StatusOK:
+			results++
+			if body != "" && string(e.body) != body {
+				t.Errorf("two answers to one payment:\n%s\n%s", body, e.body)
+			}
+			body = string(e.body)
+			w := result("")
+			if e.header.Get(x402.HeaderReplayed) != "" {
+				w, r.first = w.replayed(), e
+			}
+			r.check(e, w)
+		case http.StatusConflict:
+			busy++
+			w := fails(fault.PaymentInProgress)
+			if e.header.Get(x402.HeaderResponse) != "" {
+				w = w.charge(moved) // it came during the lookup
+			}
+			r.check(e, w)
+		default:
+			t.Errorf("a copy got %s", e)
+		}
+	}
+	if results < 1 || busy < n/10 || results+busy != n {
+		t.Errorf("%d results and %d times 409 for %d copies", results, busy, n)
+	}
+	if err := l.books(r.payer, "5000", 1, 1); err != nil {
+		t.Error(err)
+	}
+	is(t, "lookups", l.dns.lookups(r.name), 1)
+	t.Logf("%d copies: %d answers, %d times 409", n, results, busy)
+}
+
+// burst sends a request n times at once, each over a connection of its own.
+func burst(t *testing.T, d *deployment, path, signature string, n int, each func()) []exchange {
+	t.Helper()
+	client := newClient()
+	client.Transport.(*http.Transport).DisableKeepAlives = true
+	h := http.Header{}
+	if signature != "" {
+		h.Set(x402.HeaderSignature, signature)
+	}
+	answers, faults := make([]exchange, n), make([]error, n)
+	begin := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-begin
+			answers[i], faults[i] = d.send(t.Context(), client, http.MethodGet, path, h)
+			if each != nil {
+				each()
+			}
+		})
+	}
+	close(begin)
+	all.Wait()
+	for _, err := range faults {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return answers
+}

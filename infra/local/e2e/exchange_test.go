@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// exchange is one request and its answer, read whole.
+type exchange struct {
+	method, path string
+	status       int
+	header       http.Header
+	body         []byte
+}
+
+func (e exchange) String() string {
+	return fmt.Sprintf("%s %.200s: %d %.1000s", e.method, e.path, e.status, e.body)
+}
+
+// header is a request header in short.
+type header map[string]string
+
+// newClient follows no redirect and decodes nothing: answers are seen as sent.
+func newClient() *http.Client {
+	return &http.Client{
+		Timeout: patience,
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: patience}).DialContext,
+			MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second, DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// send makes one request. Accept is application/json unless h says otherwise.
+func (d *deployment) send(ctx context.Context, c *http.Client, method, path string, h http.Header) (exchange, error) {
+	req, err := http.NewRequestWithContext(ctx, method, d.base+path, nil)
+	if err != nil {
+		return exchange{}, err
+	}
+	req.Header.Set("Accept", "application/json")
+	for name, values := range h {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return exchange{}, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
+	return exchange{method: method, path: path, status: res.StatusCode, header: res.Header, body: body}, err
+}
+
+// get is send for one header value and a test that cannot go on without an
+// answer.
+func (d *deployment) get(tb testing.TB, c *http.Client, path, signature string) exchange {
+	tb.Helper()
+	h := http.Header{}
+	if signature != "" {
+		h.Set(x402.HeaderSignature, signature)
+	}
+	e, err := d.send(tb.Context(), c, http.MethodGet, path, h)
+	if err != nil {
+		tb.Fatalf("GET %.200s: %v", path, err)
+	}
+	return e
+}

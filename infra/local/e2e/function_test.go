@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+)
+
+// TestFunctionDiesWithItsAnswer ends a function after it has answered and
+// before anybody has heard of it: the gateway answers 500, and the same
+// signature gets the answer from the ledger.
+func TestFunctionDiesWithItsAnswer(t *testing.T) {
+	t.Parallel()
+	db := dynamotest.Start(t)
+	l := newLab(t)
+	var armed atomic.Bool
+	config := lambdaConfig(t, l.setup(), db.Table(t), db.URL)
+	config.OnResponse = func(p lambdahost.Process, _ string, _ []byte) {
+		if armed.CompareAndSwap(true, false) {
+			p.Kill()
+		}
+	}
+	host, err := lambdahost.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(host.Close)
+	server := httptest.NewServer(host)
+	t.Cleanup(server.Close)
+
+	r := &run{TB: t, lab: l, client: newClient(), id: "dies", d: &deployment{base: server.URL, origin: "https://" + gatewayDomain}}
+	defer r.client.CloseIdleConnections()
+	r.wallet, r.payer = l.wallet(t)
+	r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)
+	armed.Store(true)
+	r.check(r.send(r.path), want{kind: fromGateway, status: http.StatusInternalServerError})
+
+	// What a replay repeats was never seen, so its parts are compared.
+	e := r.send(r.path)
+	r.first = e
+	r.check(e, result(r.fill(healthy().body)).replayed())
+	if err := l.books(r.payer, "5000", 1, 1); err != nil {
+		t.Error(err)
+	}
+	is(t, "lookups", l.dns.lookups(r.name), 1)
+}

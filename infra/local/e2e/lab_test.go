@@ -1,0 +1,245 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"crypto/rand"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// gate holds whoever comes by until it is opened.
+type gate struct {
+	once, came      sync.Once
+	opened, arrived chan struct{}
+}
+
+func newGate() *gate { return &gate{opened: make(chan struct{}), arrived: make(chan struct{})} }
+
+func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
+
+// pass waits until the gate is open, or the caller gives up. A nil done never
+// gives up.
+func (g *gate) pass(done <-chan struct{}) {
+	g.came.Do(func() { close(g.arrived) })
+	select {
+	case <-g.opened:
+	case <-done:
+	}
+}
+
+// await waits until somebody stands at the gate.
+func (g *gate) await(tb testing.TB, what string) {
+	tb.Helper()
+	select {
+	case <-g.arrived:
+	case <-time.After(patience):
+		tb.Fatalf("nobody came to %s", what)
+	}
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+// lab is the outside world of a deployment: the facilitator and the resolver.
+type lab struct {
+	terms       x402.Terms
+	facilitator *x402test.Facilitator
+	url         string // of the facilitator
+	dns         *resolver
+
+	mu      sync.Mutex
+	scripts map[string][]x402test.Behaviour // payer -> how the settlements go
+	// strangers is the script of payers whom no test has made.
+	strangers []x402test.Behaviour
+	calls     map[string]int    // payer -> settlements begun
+	gates     map[string]*gate  // payer -> where its settlements wait
+	bearer    map[string]string // payer -> Authorization of the last call
+	secrets   []string          // signatures that were sent
+}
+
+func newLab(tb testing.TB) *lab {
+	tb.Helper()
+	config, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l := &lab{
+		terms: config.Terms, dns: newResolver(tb),
+		scripts: map[string][]x402test.Behaviour{}, calls: map[string]int{},
+		gates: map[string]*gate{}, bearer: map[string]string{},
+	}
+	l.facilitator, err = x402test.NewFacilitator(x402test.FacilitatorConfig{
+		Terms: l.terms, Now: time.Now, Behave: l.behave, Contract: isContractSignature,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(l.serveFacilitator))
+	l.url = server.URL
+	tb.Cleanup(func() {
+		l.openAll()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return l
+}
+
+// isContractSignature is what the play-money chain takes for the signature of
+// a contract wallet.
+func isContractSignature(_ x402.Address, signature []byte) bool {
+	return bytes.HasPrefix(signature, []byte(contractSignature))
+}
+
+const contractSignature = "signed by a contract"
+
+// behave decides how a settlement goes: by the payer's script, then honestly.
+func (l *lab) behave(_ int, key string) x402test.Behaviour {
+	payer := strings.Split(key, "|")[2]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.calls[payer]
+	l.calls[payer]++
+	script, known := l.scripts[payer]
+	if !known {
+		script = l.strangers
+	}
+	if n < len(script) {
+		return script[n]
+	}
+	return x402test.Honest
+}
+
+// serveFacilitator lets settlements wait at their payer's gate before the
+// facilitator hears of them.
+func (l *lab) serveFacilitator(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if err != nil {
+			return
+		}
+		payer := payerOf(body)
+		l.mu.Lock()
+		l.bearer[payer] = r.Header.Get("Authorization")
+		g := l.gates[payer]
+		l.mu.Unlock()
+		if g != nil && r.URL.Path == "/settle" {
+			g.pass(r.Context().Done())
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	l.facilitator.ServeHTTP(w, r)
+}
+
+func payerOf(body []byte) string {
+	var q struct {
+		PaymentPayload x402.Payload `json:"paymentPayload"`
+	}
+	_ = json.Unmarshal(body, &q) // the facilitator judges it
+	return strings.ToLower(q.PaymentPayload.Payload.Authorization.From)
+}
+
+// wallet makes a payer whose settlements go as the script says.
+func (l *lab) wallet(tb testing.TB, script ...x402test.Behaviour) (*x402test.Wallet, string) {
+	tb.Helper()
+	w, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	payer := w.Address().String()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.scripts[payer] = script
+	return w, payer
+}
+
+// anybody sets how the settlements of payers from outside go.
+func (l *lab) anybody(script ...x402test.Behaviour) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.strangers = script
+}
+
+// hold makes a payer's settlements wait.
+func (l *lab) hold(payer string) *gate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gates[payer] = newGate()
+	return l.gates[payer]
+}
+
+func (l *lab) openAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.gates {
+		g.open()
+	}
+}
+
+// settles is how often /settle was asked for a payer.
+func (l *lab) settles(payer string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls[payer]
+}
+
+// transfers are the payer's lines in the facilitator's books.
+func (l *lab) transfers(payer string) []x402test.Transfer {
+	var list []x402test.Transfer
+	for _, t := range l.facilitator.Transfers() {
+		if strings.Contains(t.Key, "|"+payer+"|") {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// secret remembers a signature: no log may show it.
+func (l *lab) secret(header string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.secrets = append(l.secrets, header)
+}
+
+// checkLog holds the log of a whole world to what no log may show.
+func (l *lab) checkLog(tb testing.TB, log string) {
+	tb.Helper()
+	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
+		if at := strings.Index(log, bad); at >= 0 {
+			tb.Errorf("the log says %q: ... %.2000s", bad, log[max(at-500, 0):])
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.secrets {
+		if len(s) > 100 && strings.Contains(log, s[:100]) {
+			tb.Errorf("the log shows a payment signature: %.100s", s)
+		}
+	}
+}
+
+// books checks what the facilitator did for a payer: calls to /settle, and
+// transfers of the right value to the right payee.
+func (l *lab) books(payer, amount string, settles, transfers int) error {
+	moved := l.transfers(payer)
+	if n := l.settles(payer); n != settles || len(moved) != transfers {
+		return fmt.Errorf("the facilitator was asked to settle %d times and moved money %d times, want %d and %d", n, len(moved), settles, transfers)
+	}
+	for _, t := range moved {
+		if t.Value != amount || !strings.EqualFold(t.Payee, l.terms.PayTo) {
+			return fmt.Errorf("%s was paid to %s, the price is %s", t.Value, t.Payee, amount)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// root is the module, seen from this package.
+const root = "../../.."
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most cases wait for something and compute little: two at a time, which
+	// is what two cores would get, would take minutes.
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
+		_ = f.Value.Set("12")
+	}
+	code := m.Run()
+	removeBinaries()
+	os.Exit(code)
+}
+
+// binary is a program of this module, built once.
+type binary struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+var (
+	binaries   sync.Map // package -> *binary
+	binaryDir  string
+	binaryOnce sync.Once
+)
+
+// program says how one is built.
+type program struct {
+	pkg, name string
+	flags     []string
+	env       []string
+}
+
+// build returns the path of a built program.
+func build(tb testing.TB, p program) string {
+	tb.Helper()
+	binaryOnce.Do(func() { binaryDir, _ = os.MkdirTemp("", "hostfacts-e2e-") })
+	if binaryDir == "" {
+		tb.Fatal("no temporary folder for the binaries")
+	}
+	v, _ := binaries.LoadOrStore(p.pkg, &binary{})
+	b := v.(*binary)
+	b.once.Do(func() {
+		b.path = filepath.Join(binaryDir, filepath.Base(p.pkg), p.name)
+		args := append(append([]string{"build", "-buildvcs=false", "-o", b.path}, p.flags...), p.pkg)
+		cmd := exec.CommandContext(context.Background(), "go", args...)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), p.env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("go build %s: %w\n%s", p.pkg, err, out)
+		}
+	})
+	if b.err != nil {
+		tb.Fatal(b.err)
+	}
+	return b.path
+}
+
+func removeBinaries() {
+	if binaryDir != "" {
+		_ = os.RemoveAll(binaryDir)
+	}
+}
+
+// localBinary is the local runner, watched by the race detector.
+func localBinary(tb testing.TB) string {
+	return build(tb, program{pkg: "./infra/local", name: "local", flags: []string{"-race"}, env: []string{"CGO_ENABLED=1"}})
+}
+
+// payBinary is the paying client of make pay.
+func payBinary(tb testing.TB) string {
+	return build(tb, program{pkg: "./infra/local/pay", name: "pay"})
+}
+
+// functionBinary is a function as make build builds it.
+func functionBinary(tb testing.TB, slug string) string {
+	return build(tb, program{
+		pkg: "./functions/" + slug, name: "bootstrap",
+		flags: []string{"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}, env: []string{"CGO_ENABLED=0"},
+	})
+}
+
+// functionsDir holds <slug>/bootstrap for every function.
+func functionsDir(tb testing.TB) string {
+	tb.Helper()
+	slugs, err := filepath.Glob(filepath.Join(root, "functions", "*"))
+	if err != nil || len(slugs) == 0 {
+		tb.Fatalf("no functions: %v", err)
+	}
+	for _, s := range slugs {
+		functionBinary(tb, filepath.Base(s))
+	}
+	return binaryDir
+}

@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/miekg/dns"
+)
+
+// resolver is the recursive resolver that every world asks, over UDP and TCP
+// on one port of 127.0.0.1. Most names are those of zone; a name of the form
+// <anything>.<mode>.lab.example.com is answered as its mode says.
+type resolver struct {
+	addr string // ip:port
+	zone map[string][]dns.RR
+
+	mu     sync.Mutex
+	asked  map[string]map[string]bool // name -> questions, a datagram sent again counted once
+	healed map[string]bool
+	gates  map[string]*gate
+}
+
+// The modes of lab names. A name that is healed answers like healthy.
+const (
+	modeHealthy  = "healthy"  // A 192.0.2.77, TTL 30
+	modeSilent   = "silent"   // no answer
+	modeRefused  = "refused"  // REFUSED
+	modeNotImp   = "notimp"   // NOTIMP
+	modeServfail = "servfail" // SERVFAIL
+	modeFormerr  = "formerr"  // FORMERR to a question with EDNS, healthy without
+	modeHeld     = "held"     // healthy, once its gate is open
+)
+
+// labDomain is the parent of the names whose second label is a mode.
+const labDomain = ".lab.example.com."
+
+func newResolver(tb testing.TB) *resolver {
+	r := &resolver{zone: readZone(tb), asked: map[string]map[string]bool{}, healed: map[string]bool{}, gates: map[string]*gate{}}
+	packets, stream := listenBoth(tb)
+	r.addr = packets.LocalAddr().String()
+	for _, s := range []*dns.Server{{PacketConn: packets, Handler: r}, {Listener: stream, Handler: r}} {
+		started := make(chan struct{})
+		s.NotifyStartedFunc = func() { close(started) }
+		ended := make(chan error, 1)
+		go func() { ended <- s.ActivateAndServe() }()
+		<-started
+		tb.Cleanup(func() {
+			r.openAll()
+			if err := s.Shutdown(); err != nil {
+				tb.Errorf("stop the DNS server: %v", err)
+			}
+			if err := <-ended; err != nil {
+				tb.Errorf("DNS server: %v", err)
+			}
+		})
+	}
+	return r
+}
+
+// listenBoth opens UDP and TCP on the same free port.
+func listenBoth(tb testing.TB) (net.PacketConn, net.Listener) {
+	tb.Helper()
+	for range 20 {
+		p, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		l, err := net.Listen("tcp", p.LocalAddr().String())
+		if err == nil {
+			return p, l
+		}
+		p.Close() // the port is taken for TCP
+	}
+	tb.Fatal("no port is free for both UDP and TCP")
+	return nil, nil
+}
+
+func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	if len(q.Question) != 1 {
+		return
+	}
+	name := strings.ToLower(q.Question[0].Name)
+	r.note(name, w, q)
+	m := new(dns.Msg).SetReply(q)
+	m.RecursionAvailable = true
+	if strings.HasSuffix(name, labDomain) {
+		if !r.lab(name, q, m) {
+			return
+		}
+	} else {
+		r.answer(m, name, q.Question[0].Qtype)
+	}
+	size := dns.MinMsgSize
+	if o := q.IsEdns0(); o != nil {
+		size = int(o.UDPSize())
+		m.SetEdns0(dns.DefaultMsgSize, false)
+	}
+	if w.RemoteAddr().Network() == "udp" && m.Len() > size {
+		m.Truncated, m.Answer, m.Ns = true, nil, nil
+	}
+	_ = w.WriteMsg(m) // whoever asked may have given up
+}
+
+// note counts a question. The same datagram again, which the client sends when
+// it fears a loss, has the same port and the same id.
+func (r *resolver) note(name string, w dns.ResponseWriter, q *dns.Msg) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked[name] == nil {
+		r.asked[name] = map[string]bool{}
+	}
+	r.asked[name][w.RemoteAddr().String()+string([]byte{byte(q.Id >> 8), byte(q.Id)})] = true
+}
+
+// lab fills in the answer for a lab name, or says that there is none.
+func (r *resolver) lab(name string, q, m *dns.Msg) bool {
+	labels := dns.SplitDomainName(name)
+	mode := labels[len(labels)-4]
+	r.mu.Lock()
+	if r.healed[name] {
+		mode = modeHealthy
+	}
+	r.mu.Unlock()
+	switch mode {
+	case modeSilent:
+		return false
+	case modeRefused:
+		m.Rcode = dns.RcodeRefused
+		return true
+	case modeNotImp:
+		m.Rcode = dns.RcodeNotImplemented
+		return true
+	case modeServfail:
+		m.Rcode = dns.RcodeServerFailure
+		return true
+	case modeFormerr:
+		if q.IsEdns0() != nil {
+			m.Rcode = dns.RcodeFormatError
+			return true
+		}
+	case modeHeld:
+		r.gate(name).pass(nil)
+	}
+	if q.Question[0].Qtype == dns.TypeA {
+		m.Answer = []dns.RR{&dns.A{
+			Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 30},
+			A:   net.IPv4(192, 0, 2, 77),
+		}}
+	}
+	return true
+}
+
+// answer looks a name up in the zone, as a recursive resolver answers: the
+// aliases first, then what they lead to.
+func (r *resolver) answer(m *dns.Msg, name string, qtype uint16) {
+	for range 8 {
+		set, exists := r.zone[name]
+		var alias *dns.CNAME
+		found := false
+		for _, rr := range set {
+			if rr.Header().Rrtype == qtype {
+				m.Answer, found = append(m.Answer, rr), true
+			} else if c, ok := rr.(*dns.CNAME); ok {
+				alias = c
+			}
+		}
+		switch {
+		case found:
+			return
+		case alias != nil:
+			m.Answer = append(m.Answer, alias)
+			name = strings.ToLower(alias.Target)
+			continue
+		case !exists:
+			m.Rcode = dns.RcodeNameError
+		}
+		m.Ns = r.zone["example.com."][:1] // the SOA of a negative answer
+		return
+	}
+}
+
+// lookups is how often a name was asked about.
+func (r *resolver) lookups(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.asked[dns.Fqdn(name)])
+}
+
+// heal makes a lab name answer from now on.
+func (r *resolver) heal(name string) {
+	r.mu.Lock()
+	r.healed[dns.Fqdn(name)] = true
+	r.mu.Unlock()
+	r.gate(dns.Fqdn(name)).open()
+}
+
+// gate is where the questions about a held name wait.
+func (r *resolver) gate(name string) *gate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name = dns.Fqdn(name)
+	if r.gates[name] == nil {
+		r.gates[name] = newGate()
+	}
+	return r.gates[name]
+}
+
+func (r *resolver) openAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.gates {
+		g.open()
+	}
+}

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// table is every case. A name is unique.
+func table(tb testing.TB) []scenario {
+	tb.Helper()
+	var all []scenario
+	for _, op := range catalog.All() {
+		for _, s := range paymentCases(op) {
+			s.name = op.Slug + ": " + s.name
+			all = append(all, s)
+		}
+	}
+	for prefix, cases := range map[string][]scenario{
+		"ping": append(pingCases(), refusalCases()...), "dns": dnsCases(tb), "free": freeCases(),
+	} {
+		for _, s := range cases {
+			s.name = prefix + ": " + s.name
+			all = append(all, s)
+		}
+	}
+	names := map[string]bool{}
+	for _, s := range all {
+		if names[s.name] {
+			tb.Errorf("two cases are called %q", s.name)
+		}
+		names[s.name] = true
+	}
+	return all
+}
+
+// TestService plays the table in every world.
+func TestService(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	cases := table(t)
+	for _, w := range worlds() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			open := w.start(t, l)
+			shared := open(t, l.setup())
+			for _, s := range cases {
+				if !w.can.has(s.needs) {
+					continue
+				}
+				t.Run(s.name, func(t *testing.T) {
+					t.Parallel()
+					d := shared
+					if s.own != nil {
+						set := l.setup()
+						s.own(t, l, &set)
+						d = open(t, set)
+					}
+					play(t, l, d, s)
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// capability is something that can be done to a world, or that a world does.
+type capability uint
+
+const (
+	cutLedger    capability = 1 << iota // the store can be made unreachable
+	plantRecord                         // a corrupt record can be put into the store
+	skipTime                            // the service's clock can be set forward
+	noURL                               // it can run without a FACILITATOR_URL
+	largeHeaders                        // requests with large headers reach the code
+	gateway                             // a gateway in front: its limits, repeated headers joined
+	anything     capability = 0
+)
+
+// world is one way to run the service.
+type world struct {
+	name string
+	can  capability
+	// start gets the world going and returns what opens deployments in it; it
+	// skips the test on a machine that cannot run the world.
+	start func(testing.TB, *lab) opener
+}
+
+// opener runs the service until the test ends.
+type opener func(testing.TB, setup) *deployment
+
+func worlds() []world {
+	return []world{
+		{"handlers", cutLedger | plantRecord | skipTime | noURL | largeHeaders, startHandlers},
+		{"local", largeHeaders, startRunner},
+		{"lambda", cutLedger | plantRecord | noURL | gateway, startLambda},
+	}
+}
+
+// has says whether a world has every capability of a set.
+func (c capability) has(needs capability) bool { return c&needs == needs }
+
+// setup is the configuration of a deployment that a case may change.
+type setup struct {
+	facilitator string // URL
+	token       string // bearer
+	resolvers   string
+	rate        string // requests a minute and client; empty is no limit
+	single      string // paid lookups of one tool at once; empty is the default
+}
+
+// isolated are the variables that every world has: no view of a real chain,
+// and no rate limit unless a case wants one, because all cases share one
+// address.
+func (s setup) isolated() map[string]string {
+	env := map[string]string{"RPC_URL": "none", "RATE_LIMIT_PER_MINUTE": "0"}
+	if s.rate != "" {
+		env["RATE_LIMIT_PER_MINUTE"] = s.rate
+	}
+	if s.single != "" {
+		env["CONCURRENCY_SINGLE"] = s.single
+	}
+	return env
+}
+
+// environment are the variables of a world without a template.
+func (s setup) environment() map[string]string {
+	env := s.isolated()
+	env["FACILITATOR_URL"], env["FACILITATOR_TOKEN"] = s.facilitator, s.token
+	env["DNS_RESOLVERS"], env["LOG_LEVEL"] = s.resolvers, "debug"
+	return env
+}
+
+func (l *lab) setup() setup { return setup{facilitator: l.url, resolvers: l.dns.addr} }
+
+// deployment is a running service. The functions are nil where the world lacks
+// the capability.
+type deployment struct {
+	base   string // where it listens
+	origin string // what it calls itself
+	cut    func()
+	mend   func()
+	plant  func(ctx context.Context, key string) error
+	skip   func(time.Duration)
+}
+
+// transcript is a log in the making.
+type transcript struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+func startHandlers(_ testing.TB, l *lab) opener {
+	return func(tb testing.TB, s setup) *deployment { return openHandlers(tb, l, s) }
+}
+
+// openHandlers runs the handlers in this process over a store in memory.
+func openHandlers(tb testing.TB, l *lab, s setup) *deployment {
+	tb.Helper()
+	server := httptest.NewUnstartedServer(nil)
+	deps, controls := wire(tb, s, "http://"+server.Listener.Addr().String())
+	server.Config.Handler = service.All(deps)
+	server.Start()
+	tb.Cleanup(func() {
+		server.Close()
+		l.checkLog(tb, controls.log.String())
+	})
+	return &deployment{
+		base: server.URL, origin: server.URL,
+		cut: func() { controls.down.Store(true) }, mend: func() { controls.down.Store(false) },
+		plant: func(ctx context.Context, key string) error {
+			return controls.memory.Plant(ctx, key, []byte(`{"key":"`+key+`","state":"paid twice"}`))
+		},
+		skip: func(d time.Duration) { controls.ahead.Add(int64(d)) },
+	}
+}
+
+// controls are the handles of an in-process service.
+type controls struct {
+	memory *ledgertest.Memory
+	store  *ledgertest.Faulty
+	down   atomic.Bool
+	ahead  atomic.Int64 // of the service's clock, nanoseconds
+	log    transcript
+}
+
+// wire makes the dependencies of an in-process service: those that package
+// boot makes, over a store and a clock that can be played with.
+func wire(tb testing.TB, s setup, origin string) (service.Deps, *controls) {
+	tb.Helper()
+	env := s.environment()
+	env["BASE_URL"] = origin
+	config, err := boot.ReadLocal(func(name string) string { return env[name] })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &controls{memory: &ledgertest.Memory{}}
+	c.store = ledgertest.NewFaulty(tb, c.memory, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+		if c.down.Load() {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	})
+	log := slog.New(slog.NewJSONHandler(&c.log, &slog.HandlerOptions{Level: config.LogLevel}))
+	deps, err := config.Deps(boot.Stores{Ledger: c.store, Limits: &limit.Memory{}}, log)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	deps.Now = func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+	deps.Ledger = ledger.New(c.store, deps.Now, rand.Text)
+	return deps, c
+}
+
+// closedPort is an address of 127.0.0.1 where nobody listens.
+func closedPort(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

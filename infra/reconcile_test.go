@@ -1,0 +1,312 @@
+package infra_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const reconcileEvent = "../events/" + scheduled + ".json"
+
+// TestSchedule: one run at a time, none that outlasts its slot, no retries, and
+// time enough for a run to be worth it.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	f := function(t, template(t), scheduled)
+	type m = map[string]any
+	want := m{
+		"ReservedConcurrentExecutions": 1,
+		"EventInvokeConfig":            m{"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60},
+		"Events":                       m{"Schedule": m{"Type": "Schedule", "Properties": m{"Schedule": "rate(5 minutes)"}}},
+	}
+	for name, value := range want {
+		if d := cmp.Diff(value, f[name]); d != "" {
+			t.Errorf("%s (-want +template):\n%s", name, d)
+		}
+	}
+	const interval, atLeast = 300, 60
+	if timeout, ok := f["Timeout"].(int); !ok || timeout < atLeast || timeout >= interval {
+		t.Errorf("time-out %v s, want less than the %d s to the next run, and %d s at least", f["Timeout"], interval, atLeast)
+	}
+}
+
+// TestScheduledEvent: what EventBridge sends, and nothing else.
+func TestScheduledEvent(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(reconcileEvent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var e events.EventBridgeEvent
+	if err := d.Decode(&e); err != nil {
+		t.Fatal(err)
+	}
+	if e.Version != "0" || e.DetailType != "Scheduled Event" || e.Source != "aws.events" || string(e.Detail) != "{}" || e.ID == "" || e.Time.IsZero() {
+		t.Errorf("%+v is not what a schedule sends", e)
+	}
+	if len(e.Resources) != 1 || !strings.HasPrefix(e.Resources[0], "arn:aws:events:"+e.Region+":"+e.AccountID+":rule/") || !strings.Contains(e.Resources[0], logicalID(scheduled)) {
+		t.Errorf("resources %q, want the rule of the function", e.Resources)
+	}
+}
+
+// tables records what EnsureTable asks for.
+type tables struct{ created *dynamodb.CreateTableInput }
+
+func (f *tables) CreateTable(_ context.Context, in *dynamodb.CreateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
+	f.created = in
+	return nil, errors.ErrUnsupported
+}
+
+func (f *tables) DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// TestLocalTableIsTheTemplates: a table that the local runner makes is the
+// deployed one but for protection and TTL.
+func TestLocalTableIsTheTemplates(t *testing.T) {
+	t.Parallel()
+	var api tables
+	if err := dynamo.EnsureTable(t.Context(), &api, "t"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Fatal(err)
+	}
+	type m = map[string]any
+	key := func(schema []types.KeySchemaElement) (list []any) {
+		for _, k := range schema {
+			list = append(list, m{"AttributeName": *k.AttributeName, "KeyType": string(k.KeyType)})
+		}
+		return list
+	}
+	got := m{"BillingMode": string(api.created.BillingMode), "KeySchema": key(api.created.KeySchema)}
+	var attributes, indexes []any
+	for _, a := range api.created.AttributeDefinitions {
+		attributes = append(attributes, m{"AttributeName": *a.AttributeName, "AttributeType": string(a.AttributeType)})
+	}
+	for _, x := range api.created.GlobalSecondaryIndexes {
+		indexes = append(indexes, m{
+			"IndexName": *x.IndexName, "KeySchema": key(x.KeySchema), "Projection": m{"ProjectionType": string(x.Projection.ProjectionType)},
+		})
+	}
+	got["AttributeDefinitions"], got["GlobalSecondaryIndexes"] = attributes, indexes
+	want := decode(t, template(t).Resources["Ledger"].Properties)
+	delete(want, "TimeToLiveSpecification")
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("table (-template +EnsureTable):\n%s", d)
+	}
+}
+
+// reconcileHost builds the function and configures it by the template.
+func reconcileHost(t *testing.T, params, env map[string]string) (h *lambdahost.Host, logs func() string) {
+	t.Helper()
+	build := t.TempDir()
+	cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(build, scheduled, "bootstrap"), "../functions/"+scheduled)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	all := testParams()
+	for name, value := range params {
+		all[name] = value
+	}
+	cfg, err := lambdahost.FromTemplate(templatePath, build, all, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var only lambdahost.Config
+	for _, f := range cfg.Functions {
+		if f.Name == logicalID(scheduled) {
+			only.Functions = append(only.Functions, f)
+		}
+	}
+	var text bytes.Buffer
+	only.Logs = &text
+	if h, err = lambdahost.New(only); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h, func() string { h.Close(); return text.String() }
+}
+
+// desk is a ledger table with payments on a real chain.
+type desk struct {
+	*chaintest.Node
+	ledger *ledger.Ledger
+	payer  *x402test.Wallet
+	terms  x402.Terms
+}
+
+// claim drafts a payment, signs it and claims it in the ledger.
+func (d *desk) claim(t *testing.T) (chaintest.Signed, *ledger.Hold, string) {
+	t.Helper()
+	payee, err := x402.ParseAddress(d.terms.PayTo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().Add(5 * time.Minute)
+	signed := chaintest.Sign(t, d.payer, chaintest.Authorization(d.payer, payee, 5000, until))
+	doc, err := json.Marshal(d.terms.Requirements("5000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := ledger.Key(d.terms.Network, strings.ToLower(d.terms.Asset), d.payer.Address().String(), signed.Authorization.Nonce)
+	c, err := d.ledger.Claim(t.Context(), ledger.Payment{
+		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com", Terms: doc, ValidBefore: until,
+	}, time.Now().Add(time.Minute))
+	if err != nil || c.Standing != ledger.Held {
+		t.Fatalf("claim: %+v, %v", c, err)
+	}
+	return signed, c.Hold, key
+}
+
+// TestReconcileFunction runs the built function, by its event, on a DynamoDB
+// table and an Ethereum node: what was paid is settled, what was not stays in
+// doubt, what is owed is counted.
+func TestReconcileFunction(t *testing.T) {
+	t.Parallel()
+	server, node := dynamotest.Start(t), chaintest.Start(t)
+	table := server.Table(t)
+	store := dynamo.New(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
+	payer, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payee, err := x402.ParseAddress(boot.LocalPayTo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{Node: node, ledger: ledger.New(store, time.Now, rand.Text), payer: payer, terms: chaintest.Terms(payee)}
+	d.Mint(t, payer.Address(), 1_000_000)
+
+	signed, lost, paid := d.claim(t)
+	receipt := d.Transfer(t, signed)
+	_, silent, open := d.claim(t)
+	_, done, owed := d.claim(t)
+	for _, err := range []error{
+		lost.Uncertain(t.Context(), "timeout", ""), silent.Uncertain(t.Context(), "timeout", ""),
+		done.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, true),
+		done.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	event, err := os.ReadFile(reconcileEvent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, logs := reconcileHost(t, map[string]string{"Ledger": table, "RpcUrl": node.URL, "LogLevel": "error"},
+		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": server.URL})
+	result, err := h.Call(t.Context(), logicalID(scheduled), event)
+	if err != nil || string(result.Payload) != "null" {
+		t.Errorf("it answered %s, %v", result.Payload, err)
+	}
+	for key, want := range map[string]ledger.State{paid: ledger.Settled, open: ledger.Uncertain, owed: ledger.Settled} {
+		r, err := store.Fetch(t.Context(), key)
+		if err != nil || r == nil || r.State != want {
+			t.Errorf("%s: %+v, %v; want %s", key, r, err, want)
+		}
+		if key == paid && (r.Receipt == nil || r.Receipt.Transaction != receipt.Hash || r.Receipt.Payer != payer.Address().Checksum()) {
+			t.Errorf("receipt %+v, want transaction %s", r.Receipt, receipt.Hash)
+		}
+	}
+	// LogLevel does not silence what alarms are made of.
+	checkLine(t, logs(), map[string]any{
+		"msg": "reconcile", "level": "INFO", "evidence": true, "listed": 2.0, "open": 2.0, "settled_late": 1.0, "still_open": 1.0,
+		"refused_late": 0.0, "cannot_tell": 0.0, "skipped": 0.0, "failed": 0.0, "left": 0.0, "owed": 2.0, "exhausted": 0.0, "uncounted": 0.0,
+		"Open": 2.0, "SettledLate": 1.0, "RefusedLate": 0.0, "StillOpen": 1.0, "CannotTell": 0.0, "Left": 0.0,
+		"OwedUnclaimed": 2.0, "RefundsDue": 0.0, "ReconcileFailed": 0.0,
+	})
+	t.Logf("init %v, first answer %v", result.Init, result.First)
+}
+
+// TestReconcileFunctionFails: without its table the invocation fails, so that
+// Lambda's own error metric counts it, and the line is there all the same.
+func TestReconcileFunctionFails(t *testing.T) {
+	t.Parallel()
+	event, err := os.ReadFile(reconcileEvent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, logs := reconcileHost(t, map[string]string{"RpcUrl": "none"}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
+	_, err = h.Call(t.Context(), logicalID(scheduled), event)
+	var failed *lambdahost.FunctionError
+	if !errors.As(err, &failed) || !strings.Contains(failed.Message, "list open records") {
+		t.Errorf("it answered %v, want a function error", err)
+	}
+	checkLine(t, logs(), map[string]any{
+		"msg": "reconcile", "level": "ERROR", "evidence": false, "listed": 0.0, "open": 0.0, "settled_late": 0.0, "still_open": 0.0,
+		"refused_late": 0.0, "cannot_tell": 0.0, "skipped": 0.0, "failed": 0.0, "left": 0.0, "owed": 0.0, "exhausted": 0.0, "uncounted": 0.0,
+		"ReconcileFailed": 1.0,
+	})
+}
+
+// checkLine wants one line with these members, and those that differ from run
+// to run.
+func checkLine(t *testing.T, logs string, want map[string]any) {
+	t.Helper()
+	var found []map[string]any
+	for line := range strings.Lines(logs) {
+		var m map[string]any
+		if json.Unmarshal([]byte(line), &m) == nil && m["msg"] == "reconcile" {
+			found = append(found, m)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d lines, want 1, in:\n%s", len(found), logs)
+	}
+	got := found[0]
+	metrics, ok := got["_aws"].(map[string]any)
+	if !ok {
+		t.Fatalf("the line carries no metrics: %v", got)
+	}
+	if at, ok := metrics["Timestamp"].(float64); !ok || at < 1e12 {
+		t.Errorf("timestamp %v, want unix milliseconds", metrics["Timestamp"])
+	}
+	var defined []any
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if name[0] < 'a' { // lower case is the summary, for people
+			defined = append(defined, map[string]any{"Name": name, "Unit": "Count"})
+		}
+	}
+	one := map[string]any{"Namespace": "Hostfacts", "Dimensions": []any{[]any{}}, "Metrics": defined}
+	byName := cmpopts.SortSlices(func(a, b any) bool { return fmt.Sprint(a) < fmt.Sprint(b) })
+	if d := cmp.Diff([]any{one}, metrics["CloudWatchMetrics"], byName); d != "" {
+		t.Errorf("metrics (-want +got):\n%s", d)
+	}
+	if ms, ok := got["ms"].(float64); !ok || ms <= 0 {
+		t.Errorf("it took %v ms", got["ms"])
+	}
+	for _, name := range []string{"time", "ms", "_aws", "error"} {
+		delete(got, name)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("line (-want +got):\n%s", d)
+	}
+}

@@ -1,0 +1,45 @@
+package boot
+
+import (
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/limit"
+	limitdynamo "github.com/hostfacts/hostfacts/pkg/limit/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// LimitStore counts requests and keeps leases.
+type LimitStore interface {
+	limit.Counter
+	limit.Leases
+}
+
+// Stores are where a deployment keeps what it must not forget.
+type Stores struct {
+	Ledger ledger.Store
+	Limits LimitStore
+}
+
+// Stores opens the table: the ledger, and the limits, which share it.
+func (t Table) Stores() Stores {
+	client := t.Client()
+	return Stores{
+		Ledger: dynamo.New(dynamo.Config{API: client, Table: t.Name}),
+		Limits: limitdynamo.New(limitdynamo.Config{API: client, Table: t.Name}),
+	}
+}
+
+// limits wires the caps over a store.
+func (c Config) limits(store LimitStore) service.Limits {
+	l := service.Limits{Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle, NewID: leaseID}
+	if c.Limits.PerMinute > 0 {
+		l.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: time.Now})
+	}
+	return l
+}
+
+// leaseID is 64 random bits: it stands in an item with all others, and every
+// write is paid by its size.
+func leaseID() string { return randomID()[:16] }

@@ -1,0 +1,121 @@
+package boot
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
+)
+
+// The view of the chain: on Lambda the network's public node unless another is
+// named, on this machine none unless one is.
+func TestRPCURL(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		vars            map[string]string
+		deployed, local string
+		deployedSays    string // a fault
+		localSays       string
+	}{
+		"Base":            {nil, "https://mainnet.base.org", "", "", ""},
+		"Base Sepolia":    {map[string]string{"NETWORK": "eip155:84532"}, "https://sepolia.base.org", "", "", ""},
+		"off":             {map[string]string{"RPC_URL": "none"}, "", "", "", ""},
+		"a node":          {map[string]string{"RPC_URL": " https://rpc.example/v2/key "}, "https://rpc.example/v2/key", "https://rpc.example/v2/key", "", ""},
+		"another chain":   {map[string]string{"NETWORK": "eip155:1"}, "", "", "RPC_URL is not set, and no public node of eip155:1", ""},
+		"another, off":    {map[string]string{"NETWORK": "eip155:1", "RPC_URL": "none"}, "", "", "", ""},
+		"another, a node": {map[string]string{"NETWORK": "eip155:1", "RPC_URL": "http://10.0.0.1:8545"}, "http://10.0.0.1:8545", "http://10.0.0.1:8545", "", ""},
+		"no URL":          {map[string]string{"RPC_URL": "s3cr3t"}, "", "", "RPC_URL must be an http or https URL, or none", "RPC_URL must be an http or https URL, or none"},
+		"no host":         {map[string]string{"RPC_URL": "https:///s3cr3t"}, "", "", "RPC_URL must be", "RPC_URL must be"},
+		"another scheme":  {map[string]string{"RPC_URL": "wss://rpc.example/s3cr3t"}, "", "", "RPC_URL must be", "RPC_URL must be"},
+		"no URL at all":   {map[string]string{"RPC_URL": "http://[s3cr3t"}, "", "", "RPC_URL must be", "RPC_URL must be"},
+		"no network":      {map[string]string{"NETWORK": "base"}, "", "", "1 fault(s)", "1 fault(s)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vars := good()
+			for k, v := range c.vars {
+				vars[k] = v
+			}
+			check := func(who, url string, err error, want, says string) {
+				t.Helper()
+				switch {
+				case says == "" && (err != nil || url != want):
+					t.Errorf("%s: %q, %v; want %q", who, url, err, want)
+				case says != "" && (err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cr3t")):
+					t.Errorf("%s: %v; want %q, and the URL hidden", who, err, says)
+				}
+			}
+			priced, err := readPriced(env(vars))
+			check("priced", priced.RPCURL, err, c.deployed, c.deployedSays)
+			reconcile, err := readReconcile(env(vars))
+			check("reconcile", reconcile.RPCURL, err, c.deployed, c.deployedSays)
+			delete(vars, "LEDGER_TABLE")
+			local, err := ReadLocal(env(vars))
+			check("local", local.RPCURL, err, c.local, c.localSays)
+		})
+	}
+}
+
+// The reconcile function needs the ledger and the chain, and no facilitator.
+func TestReconcileFaults(t *testing.T) {
+	t.Parallel()
+	_, err := readReconcile(env(map[string]string{"FACILITATOR_URL": "ftp://x", "RPC_URL": "x"}))
+	if err == nil || !strings.Contains(err.Error(), "4 fault(s)") {
+		t.Fatalf("%v", err)
+	}
+	for _, name := range []string{"PAY_TO is not set", "LEDGER_TABLE is not set", "AWS_REGION is not set", "RPC_URL must be"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%q is not reported in:\n%v", name, err)
+		}
+	}
+	for _, name := range []string{"FACILITATOR_URL", "DNS_RESOLVERS", "FACILITATOR_KEY_SECRET"} {
+		if slices.Contains(ReconcileVars(), name) {
+			t.Errorf("the reconcile function is told %s", name)
+		}
+	}
+}
+
+// Evidence and its probe come and go together; without them the interface is
+// nil, and not a client that is nil.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	for rpc, wants := range map[string]bool{"none": false, "http://127.0.0.1:1": true} {
+		vars := good()
+		vars["RPC_URL"] = rpc
+		c, err := readPriced(env(vars))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := c.Deps(c.Ledger.Stores(), log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, isClient := d.Evidence.(*chain.Client)
+		probes := 0
+		for _, p := range d.Probes {
+			if p.Name == "chain" {
+				probes++
+				if err := p.Check(t.Context()); err == nil {
+					t.Error("a node that is not there is ready")
+				}
+			}
+		}
+		if (d.Evidence != nil) != wants || isClient != wants || (probes == 1) != wants {
+			t.Errorf("RPC_URL=%s: evidence %v, %d probes", rpc, d.Evidence, probes)
+		}
+		r, err := c.ReconcileDeps(c.Ledger.Stores().Ledger, c.Ledger.Index(), log)
+		if err != nil || (r.Evidence != nil) != wants || r.Index == nil || r.Ledger == nil || r.Facilitator != nil {
+			t.Errorf("RPC_URL=%s: %+v, %v", rpc, r, err)
+		}
+	}
+	store := (Table{Name: "t", Region: "us-east-1", Credentials: func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, nil }}).Stores().Ledger
+	if _, err := (Config{RPCURL: "https://rpc.example"}).ReconcileDeps(store, nil, log); err == nil {
+		t.Error("terms without a network were accepted")
+	}
+}

@@ -1,0 +1,57 @@
+package limit
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Unknown is the key that every address shares that cannot be read as one.
+const Unknown = "unknown"
+
+// maxRemote is more than any address with a port needs. A zone may have any
+// length, so nothing longer is looked at.
+const maxRemote = 128
+
+// clientBits is what one IPv6 client holds: networks are handed out by the
+// /64, and a client may use every address in its own.
+const clientBits = 64
+
+// ClientKey names the client behind an address: an IPv4 address as it is, or
+// the /64 of an IPv6 address. The address may have a port, brackets or a zone;
+// IPv4 mapped into IPv6 is IPv4. Anything else is Unknown. A key is at most 24
+// bytes of ASCII.
+func ClientKey(remoteAddr string) string {
+	addr, ok := parseRemote(remoteAddr)
+	if !ok {
+		return Unknown
+	}
+	addr = addr.Unmap()
+	if addr.Is4() {
+		return addr.String()
+	}
+	prefix, err := addr.Prefix(clientBits) // without the zone
+	if err != nil {
+		return Unknown
+	}
+	return prefix.String()
+}
+
+// parseRemote tries the bare address first: that is what API Gateway sends.
+func parseRemote(s string) (netip.Addr, bool) {
+	if len(s) > maxRemote {
+		return netip.Addr{}, false
+	}
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return addr, true
+	}
+	if withPort, err := netip.ParseAddrPort(s); err == nil {
+		return withPort.Addr(), true
+	}
+	inner, opened := strings.CutPrefix(s, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	if !opened || !closed {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(inner)
+	return addr, err == nil && addr.Is6()
+}

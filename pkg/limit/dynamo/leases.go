@@ -1,0 +1,187 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/limit"
+)
+
+const (
+	// maxRemoved keeps an expression below DynamoDB's limits, 4 KB and 300
+	// operators. A Slots that finds more dead leases removes the rest later.
+	maxRemoved = 50
+	// maxID keeps an item with any sensible number of leases small.
+	maxID = 64
+)
+
+const (
+	setLease  = "SET " + AttrLeases + ".#id = :until"
+	ifRoom    = "size(" + AttrLeases + ") < :limit"
+	setFirst  = "SET " + AttrLeases + " = :leases"
+	ifNoLease = "attribute_not_exists(" + AttrLeases + ")"
+	ifLeases  = "attribute_exists(" + AttrLeases + ")"
+)
+
+// Acquire implements limit.Leases. It costs one update; a refusal costs a
+// consistent read on top where the server does not return the old item with a
+// failed condition, and the first lease of an operation ever costs two updates.
+func (s *Store) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
+	if l.ID == "" || len(l.ID) > maxID {
+		return nil, false, fmt.Errorf("dynamo: a lease id has 1 to %d bytes, not %d", maxID, len(l.ID))
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	pk := slotsPrefix + operation
+	held, ok, err := s.add(ctx, pk, l, most)
+	switch {
+	case errors.Is(err, errNone):
+		// The operation has no item yet. If another call makes it first, it is
+		// there for good, and the first way works.
+		if most < 1 {
+			return nil, false, nil
+		}
+		if ok, err = s.first(ctx, pk, l); ok || err != nil {
+			return nil, ok, err
+		}
+	case err != nil || ok || len(held) >= most:
+		return held, ok, err
+	}
+	// What was in the way, or the lack of an item, was gone when it was read.
+	return s.add(ctx, pk, l, most)
+}
+
+// errNone says that the operation has no leases attribute yet.
+var errNone = errors.New("dynamo: no leases are stored")
+
+// add puts a lease among those of an item if there are fewer than most.
+func (s *Store) add(ctx context.Context, pk string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
+	failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
+		Key: keyOf(pk), UpdateExpression: aws.String(setLease), ConditionExpression: aws.String(ifRoom),
+		ExpressionAttributeNames:            map[string]string{"#id": l.ID},
+		ExpressionAttributeValues:           item{":until": until(l), ":limit": number(int64(most))},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if err != nil || failed == nil {
+		return nil, err == nil, err
+	}
+	old := failed.Item
+	if len(old) == 0 { // nothing was there, or the server does not return old items
+		if old, err = s.get(ctx, pk); err != nil {
+			return nil, false, err
+		}
+	}
+	held, err := decode(old)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, h := range held {
+		if h.ID == l.ID && h.Until.Equal(l.Until) {
+			return nil, true, nil // the client sent it again after a lost reply
+		}
+	}
+	return held, false, nil
+}
+
+// first makes the map of an operation that has none, with one lease in it. A
+// client that sends it again after a lost reply goes on to add, which finds the
+// lease or sets it again.
+func (s *Store) first(ctx context.Context, pk string, l limit.Lease) (bool, error) {
+	failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
+		Key: keyOf(pk), UpdateExpression: aws.String(setFirst), ConditionExpression: aws.String(ifNoLease),
+		ExpressionAttributeValues: item{":leases": &types.AttributeValueMemberM{Value: item{l.ID: until(l)}}},
+	})
+	return err == nil && failed == nil, err
+}
+
+// Remove implements limit.Leases, with one update. It takes away the first 50.
+func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
+	if len(leases) == 0 {
+		return nil
+	}
+	leases = leases[:min(len(leases), maxRemoved)]
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	names, values := map[string]string{}, item{}
+	paths, conditions := make([]string, len(leases)), []string{ifLeases}
+	for i, l := range leases {
+		n := strconv.Itoa(i)
+		names["#"+n], values[":"+n] = l.ID, until(l)
+		paths[i] = AttrLeases + ".#" + n
+		// One that is gone is no reason to keep the others.
+		conditions = append(conditions, "(attribute_not_exists("+paths[i]+") OR "+paths[i]+" = :"+n+")")
+	}
+	// When the condition fails, there is nothing to remove.
+	_, err := s.update(ctx, &dynamodb.UpdateItemInput{
+		Key:                      keyOf(slotsPrefix + operation),
+		UpdateExpression:         aws.String("REMOVE " + strings.Join(paths, ", ")),
+		ConditionExpression:      aws.String(strings.Join(conditions, " AND ")),
+		ExpressionAttributeNames: names, ExpressionAttributeValues: values,
+	})
+	return err
+}
+
+// update sends an update. failed is set when its condition does not hold.
+func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput) (failed *types.ConditionalCheckFailedException, err error) {
+	in.TableName = &s.table
+	_, err = s.api.UpdateItem(ctx, in)
+	if errors.As(err, &failed) {
+		return failed, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dynamo: update item: %w", err)
+	}
+	return nil, nil
+}
+
+func (s *Store) get(ctx context.Context, pk string) (item, error) {
+	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName: &s.table, Key: keyOf(pk), ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dynamo: get item: %w", err)
+	}
+	return out.Item, nil
+}
+
+// errCorrupt says that what is stored cannot be read as leases. It fails closed.
+var errCorrupt = errors.New("dynamo: the stored leases are corrupt")
+
+// decode reads the leases of an item; errNone when it has none.
+func decode(it item) ([]limit.Lease, error) {
+	value, ok := it[AttrLeases]
+	if !ok {
+		return nil, errNone
+	}
+	m, ok := value.(*types.AttributeValueMemberM)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s is not a map", errCorrupt, AttrLeases)
+	}
+	leases := make([]limit.Lease, 0, len(m.Value))
+	for id, end := range m.Value {
+		n, ok := end.(*types.AttributeValueMemberN)
+		if !ok {
+			return nil, fmt.Errorf("%w: the end of %.40q is not a number", errCorrupt, id)
+		}
+		ms, err := strconv.ParseInt(n.Value, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the end of %.40q: %w", errCorrupt, id, err)
+		}
+		leases = append(leases, limit.Lease{ID: id, Until: time.UnixMilli(ms).UTC()})
+	}
+	return leases, nil
+}
+
+func until(l limit.Lease) types.AttributeValue { return number(l.Until.UnixMilli()) }
+
+func number(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}

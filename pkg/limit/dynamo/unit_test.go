@@ -1,0 +1,164 @@
+package dynamo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/limit/dynamo"
+)
+
+type out = dynamodb.UpdateItemOutput
+
+// fake is an API of functions; a nil one fails the test.
+type fake struct {
+	t      *testing.T
+	update func() (*out, error)
+	get    func(context.Context) (map[string]types.AttributeValue, error)
+}
+
+func (f fake) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*out, error) {
+	if f.update == nil {
+		f.t.Error("UpdateItem was called")
+		return nil, errors.ErrUnsupported
+	}
+	return f.update()
+}
+
+func (f fake) GetItem(ctx context.Context, _ *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	if f.get == nil {
+		f.t.Error("GetItem was called")
+		return nil, errors.ErrUnsupported
+	}
+	item, err := f.get(ctx)
+	return &dynamodb.GetItemOutput{Item: item}, err
+}
+
+func TestRefusedBeforeSending(t *testing.T) {
+	t.Parallel()
+	store := dynamo.New(dynamo.Config{API: fake{t: t}, Table: "t"})
+	for _, long := range []string{"", strings.Repeat("x", 65)} {
+		if _, ok, err := store.Acquire(t.Context(), "dns", lease(long), 1); ok || err == nil {
+			t.Errorf("Acquire with an id of %d bytes = %v, %v", len(long), ok, err)
+		}
+		if _, err := store.Add(t.Context(), long, noon, 1); err == nil {
+			t.Errorf("Add of a client of %d bytes: no error", len(long))
+		}
+	}
+	if err := store.Remove(t.Context(), "dns"); err != nil {
+		t.Errorf("Remove of nothing = %v", err)
+	}
+}
+
+// Whatever goes wrong on the way is an error with its cause, not a verdict.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no route")
+	refuse := func() (*out, error) { return nil, &types.ConditionalCheckFailedException{} }
+	for name, api := range map[string]fake{
+		"update": {update: func() (*out, error) { return nil, cause }},
+		"read":   {update: refuse, get: func(context.Context) (map[string]types.AttributeValue, error) { return nil, cause }},
+	} {
+		store := dynamo.New(dynamo.Config{API: api, Table: "t"})
+		if held, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1); ok || held != nil || !errors.Is(err, cause) {
+			t.Errorf("%s: Acquire = %v, %v, %v", name, held, ok, err)
+		}
+	}
+	store := dynamo.New(dynamo.Config{API: fake{update: func() (*out, error) { return nil, cause }}, Table: "t"})
+	if err := store.Remove(t.Context(), "dns", lease("a")); !errors.Is(err, cause) {
+		t.Errorf("Remove = %v", err)
+	}
+	if _, err := store.Add(t.Context(), "c", noon, 1); !errors.Is(err, cause) {
+		t.Errorf("Add = %v", err)
+	}
+	// An item that comes and goes does not make the store loop.
+	store = dynamo.New(dynamo.Config{API: fake{
+		update: refuse,
+		get:    func(context.Context) (map[string]types.AttributeValue, error) { return nil, nil },
+	}, Table: "t"})
+	if _, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1); ok || err == nil {
+		t.Errorf("Acquire = %v, %v", ok, err)
+	}
+}
+
+// What is read after a refusal may show room that was not there: then the store
+// tries again, once.
+func TestRoomAfterRefusal(t *testing.T) {
+	t.Parallel()
+	for _, frees := range []bool{true, false} {
+		updates := 0
+		store := dynamo.New(dynamo.Config{Table: "t", API: fake{
+			update: func() (*out, error) {
+				if updates++; updates == 2 && frees {
+					return &out{}, nil
+				}
+				return nil, &types.ConditionalCheckFailedException{}
+			},
+			get: func(context.Context) (map[string]types.AttributeValue, error) {
+				return map[string]types.AttributeValue{"leases": leasesOf(map[string]types.AttributeValue{"a": num("1")})}, nil
+			},
+		}})
+		if held, ok, err := store.Acquire(t.Context(), "dns", lease("b"), 2); ok != frees || err != nil || updates != 2 || ok != (held == nil) {
+			t.Errorf("Acquire = %v, %v, %v after %d updates", held, ok, err, updates)
+		}
+	}
+}
+
+func TestAddReadsTheReply(t *testing.T) {
+	t.Parallel()
+	for name, attributes := range map[string]map[string]types.AttributeValue{
+		"nothing": nil, "text": {"requests": str("3")}, "half": {"requests": num("1.5")}, "another": {"request": num("3")},
+	} {
+		store := dynamo.New(dynamo.Config{API: fake{update: func() (*out, error) { return &out{Attributes: attributes}, nil }}, Table: "t"})
+		if n, err := store.Add(t.Context(), "c", noon, 1); err == nil {
+			t.Errorf("%s: Add = %d", name, n)
+		}
+	}
+}
+
+// A call ends after its time, the read after a failed condition included.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := fake{
+			update: func() (*out, error) {
+				<-time.After(10 * time.Millisecond)
+				return nil, &types.ConditionalCheckFailedException{}
+			},
+			get: func(ctx context.Context) (map[string]types.AttributeValue, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		}
+		for timeout, want := range map[time.Duration]time.Duration{0: dynamo.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
+			begun := time.Now()
+			store := dynamo.New(dynamo.Config{API: api, Table: "t", Timeout: timeout})
+			if _, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1); ok || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire = %v, %v", ok, err)
+			}
+			if d := time.Since(begun); d != want {
+				t.Errorf("Acquire took %s, want %s", d, want)
+			}
+		}
+	})
+}
+
+func TestNewPanics(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]dynamo.Config{"no API": {Table: "t"}, "no table": {API: fake{}}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			dynamo.New(c)
+		}()
+	}
+}

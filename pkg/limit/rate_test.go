@@ -1,0 +1,322 @@
+package limit_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
+)
+
+const client = "203.0.113.7"
+
+func newRate(perMinute int, c limit.Counter, clock *limittest.Clock) *limit.Rate {
+	return limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: c, Now: clock.Now})
+}
+
+// passed sends n requests and returns how many may go on.
+func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
+	t.Helper()
+	for range n {
+		v := r.Allow(t.Context(), client)
+		if v.Err != nil {
+			t.Errorf("Allow: %v", v.Err)
+		}
+		if v.OK {
+			ok++
+		}
+	}
+	return ok
+}
+
+func at(offset time.Duration) *limittest.Clock {
+	var c limittest.Clock
+	c.Set(noon.Add(offset))
+	return &c
+}
+
+// One environment: the limit is exact, a tenth is free, and each report carries
+// the tenth before it and the request that it decides.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ perMinute, requests, ok, calls int }{
+		{300, 30, 30, 0},
+		{300, 31, 31, 1},
+		{300, 61, 61, 1},
+		{300, 62, 62, 2},
+		{300, 100, 100, 3}, // a scanner
+		{300, 300, 300, 9},
+		{300, 5000, 300, 9},
+		{10, 1, 1, 0},
+		{10, 50, 10, 5},
+		{9, 50, 9, 9},
+		{1, 50, 1, 1},
+		{100_000, 10_000, 10_000, 0},
+	} {
+		t.Run(fmt.Sprintf("%d of %d", c.requests, c.perMinute), func(t *testing.T) {
+			t.Parallel()
+			var store counter
+			r := newRate(c.perMinute, &store, at(0))
+			if got := passed(t, r, client, c.requests); got != c.ok {
+				t.Errorf("%d passed, want %d", got, c.ok)
+			}
+			calls := store.taken()
+			if len(calls) != c.calls {
+				t.Errorf("%d store calls, want %d: %v", len(calls), c.calls, calls)
+			}
+			for _, n := range calls {
+				if n != c.perMinute/10+1 {
+					t.Errorf("reports of %v, want each %d", calls, c.perMinute/10+1)
+				}
+			}
+		})
+	}
+}
+
+func TestRateOff(t *testing.T) {
+	t.Parallel()
+	r := limit.NewRate(limit.RateConfig{})
+	for range 1000 {
+		if v := r.Allow(t.Context(), client); !v.OK || v.Headers() != nil || v.Fault() != nil {
+			t.Fatalf("Allow = %+v", v)
+		}
+	}
+}
+
+func TestRateWindows(t *testing.T) {
+	t.Parallel()
+	var store counter
+	clock := at(-time.Nanosecond) // the last moment of a window
+	r := newRate(20, &store, clock)
+	if got := passed(t, r, client, 30); got != 20 {
+		t.Errorf("%d passed in the first window", got)
+	}
+	v := r.Allow(t.Context(), client)
+	if v.OK || v.RetryAfter != time.Second {
+		t.Errorf("refused in the last moment: %+v; want a wait of at least a second", v)
+	}
+	clock.Advance(time.Nanosecond)
+	if got := passed(t, r, client, 30); got != 20 {
+		t.Errorf("%d passed in the second window", got)
+	}
+	if v := r.Allow(t.Context(), client); v.OK || v.RetryAfter != time.Minute {
+		t.Errorf("refused in the first moment: %+v", v)
+	}
+	clock.Advance(17*time.Second + time.Millisecond)
+	if v := r.Allow(t.Context(), client); v.OK || v.RetryAfter != 43*time.Second-time.Millisecond {
+		t.Errorf("refused after 17 s: %+v", v)
+	}
+	// A clock that is set back over the turn of a minute forgets nothing.
+	clock.Advance(-18 * time.Second)
+	if got := passed(t, r, client, 5); got != 0 {
+		t.Errorf("%d passed because the clock went back", got)
+	}
+	// One that was far off does not lock anybody out.
+	clock.Advance(-time.Hour)
+	if got := passed(t, r, client, 5); got != 5 {
+		t.Errorf("%d passed an hour before", got)
+	}
+	clock.Advance(3 * time.Hour)
+	if got := passed(t, r, client, 30); got != 20 {
+		t.Errorf("%d passed hours later", got)
+	}
+}
+
+// A total that arrives after its window says nothing about the next one.
+func TestRateWindowEndsWhileAsking(t *testing.T) {
+	t.Parallel()
+	clock := at(59 * time.Second)
+	store := hook{Counter: &limit.Memory{}, before: func() { clock.Advance(2 * time.Second) }}
+	r := newRate(1, &store, clock)
+	for i := range 2 {
+		if v := r.Allow(t.Context(), client); !v.OK || v.Reset != time.Second {
+			t.Errorf("request %d: %+v", i, v)
+		}
+		clock.Advance(58 * time.Second)
+	}
+}
+
+func TestRateRefused(t *testing.T) {
+	t.Parallel()
+	var store counter
+	r := newRate(300, &store, at(12*time.Second+time.Millisecond))
+	v := r.Allow(t.Context(), client)
+	want := map[string]string{"RateLimit-Policy": `"default";q=300;w=60`, "RateLimit": `"default";r=299;t=48`}
+	if diff := cmp.Diff(want, v.Headers()); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if v.Fault() != nil {
+		t.Errorf("Fault = %v", v.Fault())
+	}
+	passed(t, r, client, 299)
+	store.taken()
+	for range 1000 {
+		v = r.Allow(t.Context(), client)
+	}
+	if calls := store.taken(); len(calls) > 0 {
+		t.Errorf("refused requests cost the calls %v", calls)
+	}
+	want["RateLimit"] = `"default";r=0;t=48`
+	if diff := cmp.Diff(want, v.Headers()); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	f := v.Fault()
+	if f == nil || f.Code != fault.RateLimited || f.Info().Status != http.StatusTooManyRequests || f.Wait() != v.RetryAfter || v.RetryAfter != 48*time.Second-time.Millisecond {
+		t.Errorf("Fault = %+v, RetryAfter %s", f, v.RetryAfter)
+	}
+	if !r.Allow(t.Context(), "203.0.113.8").OK {
+		t.Error("another client is refused")
+	}
+}
+
+// Several environments: whatever the schedule, a client gets at least its limit
+// and at most a tenth more per environment.
+func TestRateCeiling(t *testing.T) {
+	t.Parallel()
+	const perMinute = 100
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		clock := at(0)
+		var store counter
+		environments := make([]*limit.Rate, 1+random.IntN(12))
+		for i := range environments {
+			environments[i] = newRate(perMinute, &store, clock)
+		}
+		ok, streak := 0, 0
+		i := 0
+		for range 20 * perMinute {
+			if streak == 0 { // stays with one environment for a while
+				i, streak = random.IntN(len(environments)), 1+random.IntN(30)
+			}
+			streak--
+			if environments[i].Allow(t.Context(), client).OK {
+				ok++
+			} else if ok < perMinute {
+				t.Fatalf("seed %d: refused after %d requests of %d", seed, ok, perMinute)
+			}
+		}
+		if most := perMinute + perMinute/10*len(environments); ok > most {
+			t.Fatalf("seed %d: %d passed in %d environments, the ceiling is %d", seed, ok, len(environments), most)
+		}
+		if calls := store.taken(); len(calls) > perMinute/(perMinute/10)+len(environments) {
+			t.Errorf("seed %d: %d calls in %d environments", seed, len(calls), len(environments))
+		}
+	}
+}
+
+// The worst case is reached: environments that stay at their tenth.
+func TestRateCeilingIsReached(t *testing.T) {
+	t.Parallel()
+	var store counter
+	clock := at(0)
+	ok := 0
+	for range 5 { // below a tenth each
+		ok += passed(t, newRate(300, &store, clock), client, 30)
+	}
+	if calls := store.taken(); len(calls) != 0 {
+		t.Errorf("clients below a tenth cost the calls %v", calls)
+	}
+	ok += passed(t, newRate(300, &store, clock), client, 1000)
+	if ok != 450 {
+		t.Errorf("%d passed, want 450", ok)
+	}
+}
+
+// Many requests of a client at once in one environment do not loosen the bound.
+func TestRateAtOnce(t *testing.T) {
+	t.Parallel()
+	const perMinute, workers = 50, 40
+	var store counter
+	clock := at(0)
+	other := newRate(perMinute, &store, clock)
+	passed(t, other, client, 24) // 24 requests, of which the store knows all
+	r := newRate(perMinute, &store, clock)
+	var mu sync.Mutex
+	ok := 24
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range 10 {
+				v := r.Allow(t.Context(), client)
+				if v.OK {
+					mu.Lock()
+					ok++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if ok != perMinute {
+		t.Errorf("%d passed, want exactly %d", ok, perMinute)
+	}
+}
+
+func TestRateMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	var store counter
+	r := limit.NewRate(limit.RateConfig{PerMinute: 20, Counter: &store, Now: at(0).Now, MaxClients: 50})
+	if got := passed(t, r, client, 40); got != 20 {
+		t.Fatalf("%d passed", got)
+	}
+	for i := range 5000 {
+		if got := passed(t, r, "2001:db8:0:"+strconv.FormatInt(int64(i), 16)+"::/64", 1); got != 1 {
+			t.Fatal("a new client is refused")
+		}
+	}
+	if n := r.Clients(); n != 50 {
+		t.Errorf("%d clients are tracked, want 50", n)
+	}
+	store.taken()
+	if v := r.Allow(t.Context(), client); v.OK {
+		t.Error("the flood made the environment forget the client over its limit")
+	}
+}
+
+func TestHeadersAreStructuredFields(t *testing.T) {
+	t.Parallel()
+	for _, perMinute := range []int{1, 300, 1_000_000} {
+		clock := at(0)
+		r := newRate(perMinute, &counter{}, clock)
+		for _, step := range []time.Duration{0, time.Nanosecond, 30 * time.Second, time.Minute - 1} {
+			clock.Set(noon.Add(step))
+			for name, value := range r.Allow(t.Context(), client).Headers() {
+				parts := strings.Split(value, ";")
+				if parts[0] != `"default"` || len(parts) != 3 {
+					t.Errorf("%s: %s", name, value)
+				}
+				keys := map[string][]string{limit.HeaderPolicy: {"q", "w"}, limit.HeaderLimit: {"r", "t"}}[name]
+				for i, p := range parts[1:] {
+					key, number, _ := strings.Cut(p, "=")
+					n, err := strconv.Atoi(number)
+					if key != keys[i] || err != nil || n < 0 || slices.Contains([]string{"w", "t"}, key) && (n < 1 || n > 60) {
+						t.Errorf("%s: %s", name, value)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestNewRatePanics(t *testing.T) {
+	t.Parallel()
+	for i, c := range []limit.RateConfig{
+		{PerMinute: -1},
+		{PerMinute: 1, Now: time.Now},
+		{PerMinute: 1, Counter: &limit.Memory{}},
+		{PerMinute: 1, Counter: &limit.Memory{}, Now: time.Now, MaxClients: -1},
+		{PerMinute: 1, Counter: &limit.Memory{}, Now: time.Now, StoreTimeout: -1},
+	} {
+		mustPanic(t, fmt.Sprint("config ", i), func() { limit.NewRate(c) })
+	}
+}

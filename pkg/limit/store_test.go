@@ -1,0 +1,293 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/limit"
+)
+
+// hook does something before each call.
+type hook struct {
+	limit.Counter
+	before func()
+}
+
+func (h *hook) Add(ctx context.Context, client string, window time.Time, n int) (int, error) {
+	h.before()
+	return h.Counter.Add(ctx, client, window, n)
+}
+
+// While the store is down requests pass up to the limit per environment, and it
+// is asked after 1, 2, 4, 8, 16 and then every 30 seconds.
+func TestRateStoreDown(t *testing.T) {
+	t.Parallel()
+	store := counter{down: true}
+	clock := at(0)
+	r := newRate(9, &store, clock) // so low that every request is reported
+	var asked []int
+	for second := range 130 {
+		for i := range 5 {
+			v := r.Allow(t.Context(), fmt.Sprintf("%d at %d s", i, second))
+			if !v.OK || v.Err != nil && (i > 0 || !errors.Is(v.Err, errDown)) {
+				t.Fatalf("request %d after %d s: %+v", i, second, v)
+			}
+			if v.Err != nil {
+				asked = append(asked, second)
+			}
+		}
+		clock.Advance(time.Second)
+	}
+	if n := len(store.taken()); n != len(asked) {
+		t.Errorf("%d calls and %d errors", n, len(asked))
+	}
+	if diff := cmp.Diff([]int{0, 1, 3, 7, 15, 31, 61, 91, 121}, asked); diff != "" {
+		t.Errorf("asked after seconds (-want +got):\n%s", diff)
+	}
+}
+
+// An environment holds a client to the limit by its own count.
+func TestRateStoreDownLimit(t *testing.T) {
+	t.Parallel()
+	store := counter{down: true}
+	r := newRate(300, &store, at(0))
+	ok := 0
+	for range 1000 {
+		if r.Allow(t.Context(), client).OK {
+			ok++
+		}
+	}
+	if ok != 300 {
+		t.Errorf("%d passed, want 300", ok)
+	}
+	if calls := store.taken(); len(calls) != 1 {
+		t.Errorf("calls %v, want one", calls)
+	}
+}
+
+// After a failure the report is not repeated, and what was counted since is.
+func TestRateStoreComesBack(t *testing.T) {
+	t.Parallel()
+	store := counter{down: true}
+	clock := at(0)
+	r := newRate(100, &store, clock)
+	send := func(n int) {
+		t.Helper()
+		for range n {
+			if !r.Allow(t.Context(), client).OK {
+				t.Fatal("refused")
+			}
+		}
+	}
+	send(31) // 11 in the report that fails, 20 after it
+	store.down = false
+	clock.Advance(time.Second - 1)
+	send(1)
+	clock.Advance(1)
+	send(1)
+	if diff := cmp.Diff([]int{11, 22}, store.taken()); diff != "" {
+		t.Errorf("reports (-want +got):\n%s", diff)
+	}
+	// A success ends the back-off: the next report is due after a tenth.
+	send(11)
+	if diff := cmp.Diff([]int{11}, store.taken()); diff != "" {
+		t.Errorf("reports (-want +got):\n%s", diff)
+	}
+}
+
+// hung is a Counter that answers when its caller gives up.
+type hung struct{ calls atomic.Int64 }
+
+func (h *hung) Add(ctx context.Context, _ string, _ time.Time, _ int) (int, error) {
+	h.calls.Add(1)
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func TestRateStoreSlow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ timeout, want time.Duration }{
+		"default": {0, 250 * time.Millisecond}, "short": {time.Millisecond, time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &hung{}
+				r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now, StoreTimeout: c.timeout})
+				begun := time.Now()
+				v := r.Allow(t.Context(), client)
+				if d := time.Since(begun); d != c.want || !v.OK || !errors.Is(v.Err, context.DeadlineExceeded) {
+					t.Errorf("Allow = %+v after %s", v, d)
+				}
+				begun = time.Now()
+				for i := range 8 {
+					if v := r.Allow(t.Context(), fmt.Sprint(i)); !v.OK || v.Err != nil {
+						t.Errorf("Allow = %+v", v)
+					}
+				}
+				if d := time.Since(begun); d != 0 || store.calls.Load() != 1 {
+					t.Errorf("during the back-off: %s, %d calls", d, store.calls.Load())
+				}
+			})
+		})
+	}
+}
+
+// One request tries a store that failed; the others do not wait for it.
+func TestRateOneTries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &hung{}
+		r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now})
+		r.Allow(t.Context(), "a")
+		time.Sleep(time.Second) // the bubble's clock: the back-off is over
+		begun := time.Now()
+		go r.Allow(t.Context(), "b")
+		synctest.Wait()
+		for _, client := range []string{"b", "c", "d"} {
+			if v := r.Allow(t.Context(), client); !v.OK || v.Err != nil {
+				t.Errorf("Allow(%s) = %+v", client, v)
+			}
+		}
+		if d := time.Since(begun); d != 0 || store.calls.Load() != 2 {
+			t.Errorf("%s, %d calls", d, store.calls.Load())
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+	})
+}
+
+// Failures at the same time count as one.
+func TestRateFailuresAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &hung{}
+		r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now})
+		for i := range 10 {
+			go r.Allow(t.Context(), fmt.Sprint(i))
+		}
+		time.Sleep(251*time.Millisecond + time.Second)
+		synctest.Wait()
+		calls := store.calls.Load()
+		r.Allow(t.Context(), "late")
+		if store.calls.Load() != calls+1 {
+			t.Error("the store is still left alone after a second")
+		}
+	})
+}
+
+// A client that hangs up neither cuts a report short nor waits for one.
+func TestRateClientHangsUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reported := make(chan error, 1)
+		store := &hook{Counter: &limit.Memory{}, before: func() { time.Sleep(100 * time.Millisecond) }}
+		r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { reported <- r.Allow(ctx, client).Err }()
+		synctest.Wait()
+		waiting := make(chan limit.Verdict, 1)
+		go func() { waiting <- r.Allow(ctx, client) }()
+		synctest.Wait()
+		begun := time.Now()
+		cancel()
+		if v := <-waiting; time.Since(begun) != 0 || !errors.Is(v.Err, context.Canceled) || !v.OK {
+			t.Errorf("the second request got %+v after %s", v, time.Since(begun))
+		}
+		if err := <-reported; err != nil {
+			t.Errorf("the report failed: %v", err)
+		}
+	})
+}
+
+// While a report is under way nobody of the same client slips by, and those who
+// wait go by what it learnt.
+func TestRateWaitsForReport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var memory limit.Memory
+		store := &hook{Counter: &memory, before: func() { time.Sleep(100 * time.Millisecond) }}
+		r := limit.NewRate(limit.RateConfig{PerMinute: 100, Counter: store, Now: time.Now})
+		window := time.Now().Truncate(limit.Window)
+		if _, err := memory.Add(t.Context(), client, window, 90); err != nil { // elsewhere
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		var ok, refused atomic.Int64
+		for range 40 {
+			go func() {
+				if r.Allow(t.Context(), client).OK {
+					ok.Add(1)
+				} else {
+					refused.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if ok.Load() != 10 || refused.Load() != 0 {
+			t.Errorf("before the report is over %d passed and %d were refused, want 10 and 0", ok.Load(), refused.Load())
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if ok.Load() != 10 || refused.Load() != 30 {
+			t.Errorf("%d passed and %d were refused, want 10 and 30, after %s", ok.Load(), refused.Load(), time.Since(begun))
+		}
+	})
+}
+
+func BenchmarkAllow(b *testing.B) {
+	b.Run("local", func(b *testing.B) {
+		// A tenth that is never used up.
+		r := newRate(1<<62, &counter{}, at(0))
+		b.ReportAllocs()
+		for b.Loop() {
+			r.Allow(b.Context(), client)
+		}
+	})
+	b.Run("refused", func(b *testing.B) {
+		r := newRate(1, &counter{}, at(0))
+		r.Allow(b.Context(), client)
+		b.ReportAllocs()
+		for b.Loop() {
+			r.Allow(b.Context(), client)
+		}
+	})
+	b.Run("off", func(b *testing.B) {
+		r := limit.NewRate(limit.RateConfig{})
+		for b.Loop() {
+			r.Allow(b.Context(), client)
+		}
+	})
+	b.Run("new client, table full", func(b *testing.B) {
+		r := newRate(300, &counter{}, at(0))
+		clients := make([]string, 1<<16)
+		for i := range clients {
+			clients[i] = fmt.Sprintf("2001:db8:%x:%x::/64", i>>8, i&0xff)
+			r.Allow(b.Context(), clients[i])
+		}
+		i := 0
+		b.ReportAllocs()
+		for b.Loop() {
+			i++
+			r.Allow(b.Context(), clients[i&0xffff])
+		}
+	})
+}
+
+func BenchmarkClientKey(b *testing.B) {
+	for _, s := range []string{"203.0.113.7", "203.0.113.7:443", "2001:db8:1:2:3:4:5:6"} {
+		b.Run(s, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				limit.ClientKey(s)
+			}
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package limit
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// The response headers that tell a client where it stands, as in
+// draft-ietf-httpapi-ratelimit-headers-11.
+const (
+	HeaderPolicy = "RateLimit-Policy"
+	HeaderLimit  = "RateLimit"
+)
+
+// policyName ties the two headers together (draft §3, §4.1).
+const policyName = `"default"`
+
+// Verdict says whether a request may go on. The zero Verdict refuses.
+type Verdict struct {
+	OK bool
+	// RetryAfter is how long a refused client has to wait: until its window
+	// ends. 0 when the request may go on.
+	RetryAfter time.Duration
+	// Policy is the value of RateLimit-Policy, empty when there is no limit.
+	Policy string
+	// Remaining is how many more requests this environment would let pass by
+	// what it knows. Others may know of more requests.
+	Remaining int
+	// Reset is the time until the window ends.
+	Reset time.Duration
+	// Err is why the store could not be asked, for the log: the verdict then
+	// goes by what this environment counted on its own. While the store is left
+	// alone after a failure (see Rate) it is nil.
+	Err error
+}
+
+// Headers are the response headers by name, nil when there is no limit. They
+// carry the policy and what is known here, which is no promise: the draft lets
+// a server refuse earlier, and this one may refuse later.
+func (v Verdict) Headers() map[string]string {
+	if v.Policy == "" {
+		return nil
+	}
+	return map[string]string{
+		HeaderPolicy: v.Policy,
+		HeaderLimit:  policyName + ";r=" + strconv.Itoa(v.Remaining) + ";t=" + strconv.FormatInt(wholeSeconds(v.Reset), 10),
+	}
+}
+
+// Fault is the rate_limited of a refused request with its Retry-After, and nil
+// for one that may go on.
+func (v Verdict) Fault() *fault.Error {
+	if v.OK {
+		return nil
+	}
+	return fault.New(fault.RateLimited, nil).After(v.RetryAfter)
+}
+
+// policyOf is the RateLimit-Policy of a quota per window (draft §3.1).
+func policyOf(quota int) string {
+	return policyName + ";q=" + strconv.Itoa(quota) + ";w=" + strconv.FormatInt(wholeSeconds(Window), 10)
+}
+
+// wholeSeconds rounds up: a client that comes back after that many seconds is
+// not early.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -1,0 +1,95 @@
+package service
+
+import (
+	"net/http"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Names of the metrics of priced requests. The alarms and the dashboard are
+// made of these.
+const (
+	MetricRequests    = "Requests"
+	MetricChallenges  = "Challenges"
+	MetricAnswers     = "Answers"
+	MetricReplayed    = "Replayed"
+	MetricOwed        = "Owed"
+	MetricUncertain   = "Uncertain"
+	MetricRateLimited = "RateLimited"
+	MetricOverloaded  = "Overloaded"
+	MetricFaults      = "Faults"            // every 5xx
+	MetricFacilitator = "FacilitatorFaults" // facilitator_*
+	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable
+	MetricInternal    = "InternalErrors"
+	MetricSettle      = "SettleLatency"
+	MetricLookup      = "LookupLatency"
+	// MetricSettlement is followed by the class of the outcome.
+	MetricSettlement = "Settlement"
+)
+
+// metrics are what one priced request counts as.
+func metrics(res response) []metric {
+	values := []metric{count(MetricRequests)}
+	if f := res.fault; f != nil {
+		values = append(values, faultMetrics(f, res.status)...)
+	}
+	t := res.trace
+	if t == nil {
+		if res.status == http.StatusPaymentRequired {
+			values = append(values, count(MetricChallenges))
+		}
+		return values
+	}
+	if res.replayed {
+		values = append(values, count(MetricReplayed))
+	} else if t.Lookup > 0 && (res.fault == nil || res.fault.Info().Class == fault.Answer) {
+		values = append(values, count(MetricAnswers))
+	}
+	if t.Settle > 0 {
+		values = append(values, latency(MetricSettle, t.Settle), count(MetricSettlement+settlementName(t.Class)))
+	}
+	if t.Lookup > 0 {
+		values = append(values, latency(MetricLookup, t.Lookup))
+	}
+	return values
+}
+
+func faultMetrics(f *fault.Error, status int) []metric {
+	var values []metric
+	if status >= http.StatusInternalServerError {
+		values = append(values, count(MetricFaults))
+	}
+	switch f.Code {
+	case fault.SettlementUncertain:
+		values = append(values, count(MetricUncertain))
+	case fault.RateLimited:
+		values = append(values, count(MetricRateLimited))
+	case fault.Overloaded:
+		values = append(values, count(MetricOverloaded))
+	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
+		values = append(values, count(MetricFacilitator))
+	case fault.LedgerUnavailable, fault.PaymentUnavailable:
+		values = append(values, count(MetricLedger))
+	case fault.InternalError:
+		values = append(values, count(MetricInternal))
+	default:
+	}
+	if f.Info().Class == fault.Owed {
+		values = append(values, count(MetricOwed))
+	}
+	return values
+}
+
+// settlementName is a class of settlement as the end of a metric's name.
+func settlementName(class string) string {
+	switch class {
+	case x402.Moved.String():
+		return "Settled"
+	case x402.Refused.String():
+		return "Refused"
+	case x402.NotSent.String():
+		return "NotSent"
+	}
+	return "Unknown"
+}

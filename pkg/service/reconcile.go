@@ -1,0 +1,90 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Names of the metrics of a reconcile run.
+const (
+	MetricOpen            = "Open"            // payments in doubt that nobody holds
+	MetricSettledLate     = "SettledLate"     // of those, found to be paid
+	MetricRefusedLate     = "RefusedLate"     // found never to be paid
+	MetricStillOpen       = "StillOpen"       // can still execute
+	MetricCannotTell      = "CannotTell"      // no evidence: is there a view of the chain?
+	MetricLeft            = "Left"            // not reached before the time was up
+	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid, and nobody comes for the answer
+	MetricRefundsDue      = "RefundsDue"      // of those, with no lookup left
+	MetricReconcileFailed = "ReconcileFailed" // records that could not be dealt with
+)
+
+// reconcileMargin is kept of an invocation's time for a verdict that is being
+// written when the run's time ends, and for the log.
+const reconcileMargin = 10 * time.Second
+
+// Reconciler settles by evidence what requests left in doubt.
+func (d Deps) Reconciler() *x402.Reconciler {
+	return x402.NewReconciler(x402.ReconcilerConfig{
+		Ledger: d.Ledger, Index: d.Index, Evidence: d.Evidence,
+		Network: d.Terms.Network, Asset: d.Terms.Asset, Now: d.Now, Log: d.Log,
+	})
+}
+
+// Reconcile is the scheduled function: one run of the Reconciler within the
+// time that ctx leaves, and one log line with what it came to. Its error says
+// that the index or the ledger failed.
+func Reconcile(d Deps) func(ctx context.Context) error {
+	r := d.Reconciler()
+	return func(ctx context.Context) error {
+		begun := d.Now()
+		run, cancel := ctx, context.CancelFunc(func() {})
+		if deadline, ok := ctx.Deadline(); ok {
+			run, cancel = context.WithDeadline(ctx, deadline.Add(-reconcileMargin))
+		}
+		defer cancel()
+		s, err := r.Run(run)
+		d.reconciled(ctx, s, err, d.Now().Sub(begun))
+		return err
+	}
+}
+
+// reconciled writes the line of one run, whatever LOG_LEVEL says: alarms are
+// made of it.
+func (d Deps) reconciled(ctx context.Context, s x402.Summary, err error, took time.Duration) {
+	level := slog.LevelInfo
+	if err != nil {
+		level = slog.LevelError
+	}
+	attrs := append(summaryAttrs(s), slog.Bool("evidence", d.Evidence != nil), milliseconds("ms", took))
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	attrs = append(attrs, emf(d.Now(), reconcileMetrics(s, err))...)
+	d.logAlways(context.WithoutCancel(ctx), level, "reconcile", attrs)
+}
+
+func summaryAttrs(s x402.Summary) []slog.Attr {
+	return []slog.Attr{
+		slog.Int("listed", s.Listed), slog.Int("settled_late", s.SettledLate), slog.Int("refused_late", s.RefusedLate),
+		slog.Int("still_open", s.StillOpen), slog.Int("cannot_tell", s.CannotTell), slog.Int("skipped", s.Skipped),
+		slog.Int("failed", s.Failed), slog.Int("left", s.Left), slog.Int("open", s.Open),
+		slog.Int("owed", s.Owed), slog.Int("exhausted", s.Exhausted), slog.Int("uncounted", s.Uncounted),
+	}
+}
+
+// reconcileMetrics are what a run counts as. One that failed counts as that
+// alone: its other numbers may be too low, and would end an alarm.
+func reconcileMetrics(s x402.Summary, err error) []metric {
+	bad := s.Failed + s.Uncounted
+	if err != nil {
+		return []metric{counted(MetricReconcileFailed, max(bad, 1))}
+	}
+	return []metric{
+		counted(MetricOpen, s.Open), counted(MetricSettledLate, s.SettledLate), counted(MetricRefusedLate, s.RefusedLate),
+		counted(MetricStillOpen, s.StillOpen), counted(MetricCannotTell, s.CannotTell), counted(MetricLeft, s.Left),
+		counted(MetricOwedUnclaimed, s.Owed), counted(MetricRefundsDue, s.Exhausted), counted(MetricReconcileFailed, bad),
+	}
+}

@@ -1,0 +1,217 @@
+package service_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// results are the Go types of the answers, by slug.
+func results() map[string]reflect.Type {
+	return map[string]reflect.Type{
+		"dns":  reflect.TypeFor[dns.Result](),
+		"ping": reflect.TypeFor[service.Pong](),
+	}
+}
+
+// variants are the types behind an interface, in the order of the catalog's
+// shapes.
+func variants() map[reflect.Type][]reflect.Type {
+	return map[reflect.Type][]reflect.Type{
+		reflect.TypeFor[dns.Record](): {
+			reflect.TypeFor[dns.Address](), reflect.TypeFor[dns.MX](), reflect.TypeFor[dns.TXT](),
+			reflect.TypeFor[dns.Target](), reflect.TypeFor[dns.SOA](),
+		},
+	}
+}
+
+// TestResultsAreTheCatalogs ties every result type to the fields that the
+// documents promise: names, order, JSON types, nullability.
+func TestResultsAreTheCatalogs(t *testing.T) {
+	t.Parallel()
+	types := results()
+	for _, op := range catalog.All() {
+		r, ok := types[op.Slug]
+		if !ok {
+			t.Errorf("%s: its result type is not in this test", op.Slug)
+			continue
+		}
+		if err := sameFields(r, op.Fields); err != nil {
+			t.Errorf("%s: %s and the catalog differ: %v", op.Slug, r, err)
+		}
+		delete(types, op.Slug)
+		if service.Priced()[op.Slug] == nil {
+			t.Errorf("%s is in the catalog and has no constructor", op.Slug)
+		}
+	}
+	for slug := range types {
+		t.Errorf("%s is in this test and not in the catalog", slug)
+	}
+	for slug := range service.Priced() {
+		if _, ok := catalog.BySlug(slug); !ok {
+			t.Errorf("%s has a constructor and is not in the catalog", slug)
+		}
+	}
+}
+
+// sameFields compares a struct with the fields of an object.
+func sameFields(t reflect.Type, fields []catalog.Field) error {
+	if t.Kind() != reflect.Struct {
+		return fmt.Errorf("%s is not a struct", t)
+	}
+	var names []string
+	for _, f := range fields {
+		names = append(names, f.Name)
+	}
+	var tags []string
+	for i := range t.NumField() {
+		tag, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if !t.Field(i).IsExported() || tag == "" || tag == "-" || options != "" {
+			// A field that can be left out would not always be present.
+			return fmt.Errorf("%s: tag %q", t.Field(i).Name, t.Field(i).Tag)
+		}
+		tags = append(tags, tag)
+	}
+	if !slices.Equal(tags, names) {
+		return fmt.Errorf("fields %v, the catalog has %v", tags, names)
+	}
+	for i, f := range fields {
+		if err := sameType(t.Field(i).Type, f); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+// sameType compares a Go type with a field. Only a pointer can be null: slices
+// are never nil here, which the end-to-end suite sees to.
+func sameType(t reflect.Type, f catalog.Field) error {
+	if nullable := t.Kind() == reflect.Pointer; nullable != f.Nullable {
+		return fmt.Errorf("%s, nullable in the catalog: %v", t, f.Nullable)
+	} else if nullable {
+		t = t.Elem()
+	}
+	if got := jsonType(t.Kind()); got != f.Type {
+		return fmt.Errorf("%s is %s in JSON, the catalog says %s", t, got, f.Type)
+	}
+	switch f.Type {
+	case "object":
+		return sameFields(t, f.Fields)
+	case "array":
+		return sameItems(t.Elem(), f.Items)
+	}
+	return nil
+}
+
+func sameItems(t reflect.Type, shapes []catalog.Field) error {
+	types := []reflect.Type{t}
+	if t.Kind() == reflect.Interface {
+		types = variants()[t]
+	}
+	if len(types) != len(shapes) {
+		return fmt.Errorf("%d types of item, %d shapes in the catalog", len(types), len(shapes))
+	}
+	for i, shape := range shapes {
+		if t.Kind() == reflect.Interface && !types[i].Implements(t) {
+			return fmt.Errorf("%s is no %s", types[i], t)
+		}
+		if err := sameType(types[i], shape); err != nil {
+			return fmt.Errorf("%s: %w", shape.Name, err)
+		}
+	}
+	return nil
+}
+
+// jsonType is what encoding/json makes of a kind.
+func jsonType(k reflect.Kind) string {
+	switch k {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "integer"
+	case reflect.Struct:
+		return "object"
+	case reflect.Slice:
+		return "array"
+	}
+	return k.String()
+}
+
+// The comparison itself must be able to fail.
+func TestSameFieldsSeesDifferences(t *testing.T) {
+	t.Parallel()
+	field := func(name, typ string) []catalog.Field { return []catalog.Field{{Name: name, Type: typ}} }
+	for _, c := range []struct {
+		v      any
+		fields []catalog.Field
+	}{
+		{struct {
+			A string `json:"a"`
+		}{}, field("b", "string")},
+		{struct {
+			A string `json:"a"`
+		}{}, field("a", "integer")},
+		{struct {
+			A *string `json:"a"`
+		}{}, field("a", "string")},
+		{struct {
+			A string `json:"a,omitempty"`
+		}{}, field("a", "string")},
+		{struct{ A string }{}, field("A", "string")},
+		{struct {
+			A string `json:"a"`
+			B string `json:"b"`
+		}{}, field("a", "string")},
+		{struct{}{}, field("a", "string")},
+		{struct {
+			A []dns.Record `json:"a"`
+		}{}, []catalog.Field{{Name: "a", Type: "array", Items: field("address", "object")}}},
+		{struct {
+			A map[string]string `json:"a"`
+		}{}, field("a", "object")},
+		{"", nil},
+	} {
+		if sameFields(reflect.TypeOf(c.v), c.fields) == nil {
+			t.Errorf("%T passes as %+v", c.v, c.fields)
+		}
+	}
+}
+
+// The documents may not import the ledger; what they say of it is held to it
+// here.
+func TestDocumentsSayWhatTheLedgerDoes(t *testing.T) {
+	docs, err := discovery.Render(discovery.Site{Origin: "https://api.example.com", Terms: x402.Terms{
+		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, _ := docs.Find(catalog.PathLLMsFull)
+	var waits []string
+	for n := 1; n < ledger.MaxLookups; n++ {
+		waits = append(waits, fmt.Sprint(int(ledger.NextLookup(ledger.Record{Lookups: n}).Seconds())))
+	}
+	last := len(waits) - 1
+	for _, want := range []string{
+		strings.Join(waits[:last], ", ") + " and " + waits[last] + " seconds",
+		fmt.Sprintf("%d lookups", ledger.MaxLookups),
+		fmt.Sprintf("%d hours", int(ledger.OwedFor.Hours())),
+	} {
+		if !strings.Contains(string(full.Body), want) {
+			t.Errorf("%s does not say %q", catalog.PathLLMsFull, want)
+		}
+	}
+}

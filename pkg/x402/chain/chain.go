@@ -1,0 +1,204 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+const (
+	// ceiling ends a Find or Probe whose caller set no deadline. The design
+	// gives evidence four seconds.
+	ceiling = 10 * time.Second
+
+	defaultMaxCalls = 48
+	defaultHeadAge  = 5 * time.Minute
+
+	defaultUserAgent = "hostfacts"
+	maxUserAgent     = 128
+	maxURL           = 2048
+)
+
+// Config is what a Client needs. URL, Network and Asset have no default.
+type Config struct {
+	// URL is the node's JSON-RPC endpoint. It may hold an API key in its path,
+	// query or user part; it appears in no error.
+	URL string
+	// Network is the chain as CAIP-2 names it, such as eip155:8453. The node
+	// must be on it.
+	Network string
+	// Asset is the address of the EIP-3009 token.
+	Asset string
+	// Transport replaces the client's own. It must not follow redirects.
+	Transport http.RoundTripper
+	// Now is the clock that the node's latest block is compared with; nil
+	// means time.Now.
+	Now func() time.Time
+	// UserAgent names the service to the node's operator.
+	UserAgent string
+	// MaxCalls bounds the JSON-RPC calls of one Find; 0 means 48, which is
+	// some 80 ms for each in four seconds, and enough to search a day of Base
+	// where a node allows 2,000 blocks a call.
+	MaxCalls int
+	// HeadAge is how far the node's latest block may be from our clock for the
+	// node to be believed that something never happened; 0 means 5 minutes.
+	HeadAge time.Duration
+	// Confirmations is how many blocks deep a block counts as safe on a node
+	// that knows neither safe nor finalized. 0 means that depth proves
+	// nothing: on such a node an expired authorization stays StillOpen.
+	Confirmations uint64
+}
+
+// Client asks one node about one token. It is safe for concurrent use.
+type Client struct {
+	endpoint
+	token         string // lower case
+	chainID       uint64
+	chainChecked  atomic.Bool
+	now           func() time.Time
+	maxCalls      int
+	headAge       time.Duration
+	confirmations uint64
+}
+
+var _ x402.Evidence = (*Client)(nil)
+
+// New checks the configuration and returns a client. It makes no connection.
+func New(c Config) (*Client, error) {
+	target, err := parseURL(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	id, err := x402.ChainID(c.Network)
+	if err != nil {
+		return nil, fmt.Errorf("chain: %w", err)
+	}
+	asset, err := x402.ParseAddress(c.Asset)
+	if err != nil {
+		return nil, fmt.Errorf("chain: asset %w", err)
+	}
+	if c.MaxCalls < 0 || c.HeadAge < 0 {
+		return nil, errors.New("chain: limits must not be negative")
+	}
+	client := &Client{
+		endpoint: endpoint{url: target, transport: c.Transport, userAgent: c.UserAgent},
+		token:    asset.String(), chainID: id, now: c.Now,
+		maxCalls: c.MaxCalls, headAge: c.HeadAge, confirmations: c.Confirmations,
+	}
+	if !printable(c.UserAgent, maxUserAgent) {
+		return nil, fmt.Errorf("chain: user agent is longer than %d bytes or not printable ASCII", maxUserAgent)
+	}
+	if client.userAgent == "" {
+		client.userAgent = defaultUserAgent
+	}
+	if client.transport == nil {
+		client.transport = newTransport()
+	}
+	if client.now == nil {
+		client.now = time.Now
+	}
+	if client.maxCalls == 0 {
+		client.maxCalls = defaultMaxCalls
+	}
+	if client.headAge == 0 {
+		client.headAge = defaultHeadAge
+	}
+	return client, nil
+}
+
+// parseURL reads the endpoint. The errors do not quote it: it is a secret where
+// a provider puts its key into it.
+func parseURL(raw string) (*url.URL, error) {
+	if len(raw) > maxURL {
+		return nil, fmt.Errorf("RPC URL is longer than %d bytes", maxURL)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errors.New("RPC URL cannot be parsed")
+	}
+	switch {
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("RPC URL must begin with https:// or http://")
+	case u.Hostname() == "" || u.Opaque != "":
+		return nil, errors.New("RPC URL has no host")
+	case u.Fragment != "":
+		return nil, errors.New("RPC URL must not have a fragment")
+	}
+	return u, nil
+}
+
+func printable(s string, most int) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return len(s) <= most
+}
+
+// Find says what the chain knows about q. It is bounded by ctx, by ten seconds
+// and by Config.MaxCalls. See the package comment for the verdicts; every
+// CannotTell has a cause.
+func (c *Client) Find(ctx context.Context, q x402.Question) x402.Finding {
+	if err := answerable(q); err != nil {
+		return x402.Finding{Cause: err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, ceiling)
+	defer cancel()
+	f, err := c.newInquiry(ctx, q).find()
+	if err != nil {
+		return x402.Finding{Cause: fmt.Errorf("ask the chain: %w", err)}
+	}
+	return f
+}
+
+// answerable refuses a question with a part missing: its answer would be about
+// something else.
+func answerable(q x402.Question) error {
+	switch {
+	case q.Value == nil || q.Value.Sign() < 0 || q.Value.BitLen() > 256:
+		return errors.New("chain: the question has no value")
+	case q.Since.IsZero() || q.ValidBefore.IsZero():
+		return errors.New("chain: the question has no time")
+	}
+	return nil
+}
+
+// Probe reports whether the node can be asked: it answers, is on the right
+// chain, and its latest block is recent. Errors are *fault.Error with a public
+// message.
+func (c *Client) Probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ceiling)
+	defer cancel()
+	i := c.newInquiry(ctx, x402.Question{})
+	if err := i.rightChain(); err != nil {
+		return unready(err)
+	}
+	head, err := i.latest()
+	if err == nil {
+		err = i.recent(head)
+	}
+	return unready(err)
+}
+
+// unready puts why a node cannot be used into public words.
+func unready(err error) error {
+	var wrong *wrongChainError
+	var old *staleError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong):
+		return fault.Newf(fault.PaymentUnavailable, err, "the RPC node is on another chain")
+	case errors.As(err, &old):
+		return fault.Newf(fault.PaymentUnavailable, err, "the RPC node's latest block is not recent")
+	}
+	return fault.Newf(fault.PaymentUnavailable, err, "the RPC node does not answer as it should")
+}

@@ -1,0 +1,196 @@
+package chaintest
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+//go:embed testdata/contracts/contracts.json
+var contracts []byte
+
+const (
+	batchAddress = "0x00000000000000000000000000000000000ba7c4"
+	// gas is enough for every transaction of the tests, and given so that the
+	// node does not refuse those that fail.
+	gas = "0x1000000"
+)
+
+// Account is the address of one of the node's ten accounts, which have Ether
+// and need no signature.
+func Account(i int) string {
+	return [...]string{
+		"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+		"0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC", "0x90F79bf6EB2c4f870365E785982E1f101E93b906",
+		"0x15d34AAf54267DB7D7c367839AAf71A00a2C6A65", "0x9965507D1a55bcC2695C58ba16FB37d819B0A4dc",
+		"0x976EA74026E726554dB657fA54763abd0C3a0aa9", "0x14dC79964da2C08b23698B3D3cc7Ca32193d9955",
+		"0x23618e81E3f5cdF7f54C3d65f7FBc0aBf5B21E8f", "0xa0Ee7A142d267C1f36714E4a8F75612F20a79720",
+	}[i]
+}
+
+// third is the account that sends what anybody may send.
+const third = 9
+
+// Plant puts the code of a test contract, Token or Batch, at an address.
+func (n *Node) Plant(t testing.TB, contract, address string) {
+	t.Helper()
+	var artefact struct{ Code map[string]string }
+	if err := json.Unmarshal(contracts, &artefact); err != nil {
+		t.Fatalf("contracts.json: %v", err)
+	}
+	code, ok := artefact.Code[contract]
+	if !ok {
+		t.Fatalf("there is no contract %s", contract)
+	}
+	n.Call(t, "anvil_setCode", address, code)
+}
+
+// Receipt is what became of a transaction.
+type Receipt struct {
+	Hash    string
+	Pending bool // in no block; the rest is not known
+	Success bool
+	Block   uint64
+}
+
+// Send sends a transaction of one of the node's accounts, and waits for its
+// block unless automining is off. A transaction that fails is in a block too.
+func (n *Node) Send(t testing.TB, from, to string, data []byte) Receipt {
+	t.Helper()
+	tx := map[string]string{"from": from, "to": to, "data": hexBytes(data), "gas": gas}
+	if !n.automine {
+		return Receipt{Hash: text(t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
+	}
+	return readReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
+}
+
+// Receipt asks what has become of a transaction.
+func (n *Node) Receipt(t testing.TB, hash string) Receipt {
+	t.Helper()
+	raw := n.Call(t, "eth_getTransactionReceipt", hash)
+	if string(raw) == "null" {
+		return Receipt{Hash: hash, Pending: true}
+	}
+	return readReceipt(t, raw)
+}
+
+func readReceipt(t testing.TB, raw json.RawMessage) Receipt {
+	t.Helper()
+	var r struct{ TransactionHash, Status, BlockNumber string }
+	if err := json.Unmarshal(raw, &r); err != nil {
+		t.Fatalf("receipt: %v", err)
+	}
+	return Receipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(t, r.BlockNumber)}
+}
+
+// must sends a transaction to the token that has to succeed.
+func (n *Node) must(t testing.TB, from string, data []byte) Receipt {
+	t.Helper()
+	r := n.Send(t, from, USDC, data)
+	if !r.Pending && !r.Success {
+		t.Fatalf("transaction %s failed", r.Hash)
+	}
+	return r
+}
+
+// Mint makes value atomic units of the token for an account.
+func (n *Node) Mint(t testing.TB, to x402.Address, value int64) {
+	t.Helper()
+	n.must(t, Account(third), calldata("mint(address,uint256)", to, big.NewInt(value)))
+}
+
+// Balance is what an account has of the token, in atomic units.
+func (n *Node) Balance(t testing.TB, of x402.Address) *big.Int {
+	t.Helper()
+	call := map[string]string{"to": USDC, "data": hexBytes(calldata("balanceOf(address)", of))}
+	b, ok := new(big.Int).SetString(text(t, n.Call(t, "eth_call", call, "latest")), 0)
+	if !ok {
+		t.Fatal("balance is not a number")
+	}
+	return b
+}
+
+// Pause stops the token, or lets it go on.
+func (n *Node) Pause(t testing.TB, on bool) {
+	t.Helper()
+	if on {
+		n.must(t, Account(third), calldata("pause()"))
+	} else {
+		n.must(t, Account(third), calldata("unpause()"))
+	}
+}
+
+// SetAutomine says whether every transaction gets a block at once, or waits for
+// Mine.
+func (n *Node) SetAutomine(t testing.TB, on bool) {
+	t.Helper()
+	n.Call(t, "evm_setAutomine", on)
+	n.automine = on
+}
+
+// SetBlockInterval sets the time between two blocks, whenever they are made.
+// Without it blocks have the time of the clock on the wall, in whole seconds,
+// shifted by IncreaseTime.
+func (n *Node) SetBlockInterval(t testing.TB, d time.Duration) {
+	t.Helper()
+	n.Call(t, "anvil_setBlockTimestampInterval", int64(d/time.Second))
+}
+
+// Mine makes blocks, some 5 ms each.
+func (n *Node) Mine(t testing.TB, blocks int) {
+	t.Helper()
+	n.Call(t, "anvil_mine", "0x"+strconv.FormatInt(int64(blocks), 16))
+}
+
+// IncreaseTime makes one block that is this much younger than the latest, so
+// that d after it is the node's time.
+func (n *Node) IncreaseTime(t testing.TB, d time.Duration) {
+	t.Helper()
+	n.Call(t, "evm_setNextBlockTimestamp", n.Now(t).Add(d).Unix())
+	n.Mine(t, 1)
+}
+
+// Now is the time of the latest block.
+func (n *Node) Now(t testing.TB) time.Time {
+	t.Helper()
+	_, at := n.Block(t, "latest")
+	return at
+}
+
+// Block is the number and the time of a block: a tag such as latest or safe, or
+// a number in hex. A block is safe when 32 have followed it.
+func (n *Node) Block(t testing.TB, which string) (uint64, time.Time) {
+	t.Helper()
+	var b *struct{ Number, Timestamp string }
+	raw := n.Call(t, "eth_getBlockByNumber", which, false)
+	if err := json.Unmarshal(raw, &b); err != nil || b == nil {
+		t.Fatalf("block %s is %.100s", which, raw)
+	}
+	return number(t, b.Number), time.Unix(int64(number(t, b.Timestamp)), 0)
+}
+
+func number(t testing.TB, s string) uint64 {
+	t.Helper()
+	v, err := strconv.ParseUint(s, 0, 63)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func text(t testing.TB, raw json.RawMessage) string {
+	t.Helper()
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func hexBytes(b []byte) string { return fmt.Sprintf("0x%x", b) }

@@ -1,0 +1,208 @@
+// Package chaintest runs a real Ethereum node (anvil) for tests, with an
+// EIP-3009 token at the address of Base USDC, and makes things happen on it:
+// payments, cancellations, the passing of time.
+//
+// The node takes transactions of the accounts 0 to 9 of its well-known test
+// mnemonic without a signature. Its token is compiled from testdata/contracts;
+// everybody may mint it.
+package chaintest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// What the node pretends to be: Base, with its USDC.
+const (
+	ChainID = 8453
+	Network = "eip155:8453"
+	USDC    = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+)
+
+const (
+	// The node is up in a tenth of a second; a busy machine gets a minute.
+	startTimeout = time.Minute
+	callTimeout  = time.Minute
+)
+
+// Node is a running node. Its methods end the test when the node does not do
+// as it is told.
+type Node struct {
+	URL string // http://127.0.0.1:port
+
+	kill     func()
+	client   *http.Client
+	automine bool
+}
+
+// Start runs a node of its own until the test ends, with the token at USDC and
+// a block for every transaction. It installs the node first where it is
+// missing and npm is not, skips the test where that cannot be done, and fails
+// it where the node is there and does not work.
+func Start(t testing.TB) *Node {
+	t.Helper()
+	dir, err := packageDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	anvil, err := install(t.Context(), dir)
+	if err != nil {
+		t.Skipf("needs the Ethereum node anvil, which cannot be installed: %v", err)
+	}
+	n := &Node{client: &http.Client{Timeout: callTimeout, Transport: &http.Transport{}}, automine: true}
+	port, err := n.launch(t, anvil)
+	if err != nil {
+		t.Fatalf("start the Ethereum node: %v", err)
+	}
+	n.URL = "http://127.0.0.1:" + strconv.Itoa(port)
+	n.Plant(t, "Token", USDC)
+	n.Plant(t, "Batch", batchAddress)
+	return n
+}
+
+// Kill ends the node before the test ends.
+func (n *Node) Kill() { n.kill() }
+
+// launch starts the node and returns its port once it listens.
+func (n *Node) launch(t testing.TB, anvil string) (int, error) {
+	cmd := exec.CommandContext(context.Background(), anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(ChainID))
+	home := t.TempDir() // it keeps old states in files
+	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
+	dieWithParent(cmd)
+	out := &output{port: make(chan int, 1)}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // "signal: killed" is what was asked for
+		close(ended)
+	}()
+	n.kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		n.client.CloseIdleConnections()
+	})
+	t.Cleanup(n.kill)
+	select {
+	case port := <-out.port:
+		return port, nil
+	case <-ended:
+		return 0, fmt.Errorf("it ended: %s", out.head())
+	case <-time.After(startTimeout):
+		return 0, fmt.Errorf("it does not listen: %s", out.head())
+	}
+}
+
+// output reads the port from what the node prints, and drops the rest: it
+// prints every call.
+type output struct {
+	port chan int
+	mu   sync.Mutex
+	seen []byte
+	done bool
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done || len(o.seen) > 1<<16 {
+		return len(p), nil
+	}
+	o.seen = append(o.seen, p...)
+	_, rest, ok := bytes.Cut(o.seen, []byte("Listening on 127.0.0.1:"))
+	line, _, whole := bytes.Cut(rest, []byte("\n"))
+	if ok && whole {
+		port, err := strconv.Atoi(strings.TrimSpace(string(line)))
+		if err == nil {
+			o.done = true
+			o.port <- port
+		}
+	}
+	return len(p), nil
+}
+
+func (o *output) head() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return fmt.Sprintf("%.400s", o.seen)
+}
+
+// packageDir finds the Node package from the working directory upwards, which
+// is somewhere in this module when a test runs.
+func packageDir() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := start; ; at = filepath.Dir(at) {
+		dir := filepath.Join(at, "pkg", "x402", "chain", "chaintest", "testdata", "node")
+		if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
+			return dir, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no module with the node's package above %s", start)
+		}
+	}
+}
+
+// Call makes one JSON-RPC call and returns its result.
+func (n *Node) Call(t testing.TB, method string, params ...any) json.RawMessage {
+	t.Helper()
+	result, err := n.call(t.Context(), method, params...)
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	return result
+}
+
+func (n *Node) call(ctx context.Context, method string, params ...any) (json.RawMessage, error) {
+	if params == nil {
+		params = []any{}
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := n.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	var reply struct {
+		Result json.RawMessage `json:"result"`
+		Error  *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(raw, &reply); err != nil {
+		return nil, fmt.Errorf("%w: %.200s", err, raw)
+	}
+	if reply.Error != nil {
+		return nil, errors.New(reply.Error.Message)
+	}
+	return reply.Result, nil
+}

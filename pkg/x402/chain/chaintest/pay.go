@@ -1,0 +1,214 @@
+package chaintest
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/sha3"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// Terms are the terms of a payment in the node's token.
+func Terms(payTo x402.Address) x402.Terms {
+	return x402.Terms{Network: Network, Asset: USDC, PayTo: payTo.Checksum(), Name: "USD Coin", Version: "2"}
+}
+
+// Signed is an authorization with its payer's signature.
+type Signed struct {
+	Authorization x402.Authorization
+	Signature     []byte // r, s, v
+}
+
+// Authorization drafts a payment from a wallet, valid from the beginning of
+// time, with a nonce of its own.
+func Authorization(from *x402test.Wallet, to x402.Address, value int64, until time.Time) x402.Authorization {
+	var nonce [32]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	return x402.Authorization{
+		From: from.Address().Checksum(), To: to.Checksum(), Value: strconv.FormatInt(value, 10),
+		ValidAfter: "0", ValidBefore: strconv.FormatInt(until.Unix(), 10), Nonce: hexBytes(nonce[:]),
+	}
+}
+
+// Sign signs an authorization for transferWithAuthorization, which anybody may
+// submit.
+func Sign(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed {
+	t.Helper()
+	digest, err := x402test.Digest(a, Terms(w.Address()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Signed{Authorization: a, Signature: w.Sign(digest)}
+}
+
+// SignReceive signs an authorization for receiveWithAuthorization, which only
+// the payee may submit.
+func SignReceive(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed {
+	t.Helper()
+	return Signed{Authorization: a, Signature: sign(t, w,
+		"ReceiveWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)",
+		arguments(t, a)...)}
+}
+
+// sign signs a message of the token's EIP-712 domain whose members are all
+// static.
+func sign(t testing.TB, w *x402test.Wallet, typ string, members ...any) []byte {
+	t.Helper()
+	domain, err := Terms(w.Address()).TokenDomain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := keccak(append(keccak([]byte(typ)), encode(members...)...))
+	return w.Sign([32]byte(keccak(append(append([]byte{0x19, 0x01}, domain[:]...), message...))))
+}
+
+// Transfer has a third party submit a signed payment.
+func (n *Node) Transfer(t testing.TB, s Signed) Receipt {
+	t.Helper()
+	return n.must(t, Account(third), TransferCall(t, s))
+}
+
+// TryTransfer is Transfer for a payment that may fail.
+func (n *Node) TryTransfer(t testing.TB, s Signed) Receipt {
+	t.Helper()
+	return n.Send(t, Account(third), USDC, TransferCall(t, s))
+}
+
+// TransferSplit is Transfer by the overload that takes v, r and s.
+func (n *Node) TransferSplit(t testing.TB, s Signed) Receipt {
+	t.Helper()
+	args := append(arguments(t, s.Authorization), split(s.Signature)...)
+	return n.must(t, Account(third), calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)", args...))
+}
+
+// Receive has the payee, which must be one of the node's accounts, submit a
+// payment that was signed with SignReceive.
+func (n *Node) Receive(t testing.TB, s Signed) Receipt {
+	t.Helper()
+	args := append(arguments(t, s.Authorization), s.Signature)
+	return n.must(t, s.Authorization.To, calldata("receiveWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...))
+}
+
+// Cancel has a third party submit a wallet's cancellation of a nonce.
+func (n *Node) Cancel(t testing.TB, w *x402test.Wallet, nonce string) Receipt {
+	t.Helper()
+	return n.must(t, Account(third), CancelCall(t, w, nonce))
+}
+
+// Batch makes several calls to the token in one transaction. A noisy one logs
+// something of its own after each call.
+func (n *Node) Batch(t testing.TB, noisy bool, calls ...[]byte) Receipt {
+	t.Helper()
+	r := n.Send(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", address(t, USDC), noisy, calls))
+	if !r.Pending && !r.Success {
+		t.Fatalf("batch %s failed", r.Hash)
+	}
+	return r
+}
+
+// TransferCall is the call data of transferWithAuthorization.
+func TransferCall(t testing.TB, s Signed) []byte {
+	t.Helper()
+	args := append(arguments(t, s.Authorization), s.Signature)
+	return calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...)
+}
+
+// CancelCall is the call data of a signed cancelAuthorization.
+func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
+	t.Helper()
+	signature := sign(t, w, "CancelAuthorization(address authorizer,bytes32 nonce)", w.Address(), Nonce(t, nonce))
+	return calldata("cancelAuthorization(address,bytes32,bytes)", w.Address(), Nonce(t, nonce), signature)
+}
+
+// Nonce is the nonce of an authorization as bytes.
+func Nonce(t testing.TB, nonce string) [32]byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.TrimPrefix(nonce, "0x"))
+	if err != nil || len(b) != 32 {
+		t.Fatalf("nonce %q is not 32 bytes of hex", nonce)
+	}
+	return [32]byte(b)
+}
+
+// arguments are the six that both transfers take.
+func arguments(t testing.TB, a x402.Authorization) []any {
+	t.Helper()
+	args := []any{address(t, a.From), address(t, a.To)}
+	for _, s := range []string{a.Value, a.ValidAfter, a.ValidBefore} {
+		n, ok := new(big.Int).SetString(s, 10)
+		if !ok {
+			t.Fatalf("%q is not a number", s)
+		}
+		args = append(args, n)
+	}
+	return append(args, Nonce(t, a.Nonce))
+}
+
+// split is a signature as v, r and s.
+func split(signature []byte) []any {
+	return []any{big.NewInt(int64(signature[64])), [32]byte(signature[:32]), [32]byte(signature[32:64])}
+}
+
+func address(t testing.TB, s string) x402.Address {
+	t.Helper()
+	a, err := x402.ParseAddress(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// calldata is a function call in the contract ABI.
+func calldata(signature string, args ...any) []byte {
+	return append(keccak([]byte(signature))[:4], encode(args...)...)
+}
+
+// encode is the ABI encoding of arguments: a head of one word each, and behind
+// it a tail for those without a fixed size.
+func encode(args ...any) []byte {
+	head, tail := make([]byte, 0, 32*len(args)), []byte(nil)
+	for _, a := range args {
+		switch v := a.(type) {
+		case x402.Address:
+			head = append(append(head, make([]byte, 12)...), v[:]...)
+		case *big.Int:
+			head = append(head, v.FillBytes(make([]byte, 32))...)
+		case [32]byte:
+			head = append(head, v[:]...)
+		case bool:
+			bit := int64(0)
+			if v {
+				bit = 1
+			}
+			head = append(head, encode(big.NewInt(bit))...)
+		case []byte:
+			head = append(head, encode(big.NewInt(int64(32*len(args)+len(tail))))...)
+			tail = append(append(tail, encode(big.NewInt(int64(len(v))))...), v...)
+			tail = append(tail, make([]byte, (32-len(v)%32)%32)...)
+		case [][]byte:
+			head = append(head, encode(big.NewInt(int64(32*len(args)+len(tail))))...)
+			items := make([]any, len(v))
+			for i := range v {
+				items[i] = v[i]
+			}
+			tail = append(append(tail, encode(big.NewInt(int64(len(v))))...), encode(items...)...)
+		default:
+			panic(fmt.Sprintf("chaintest: cannot encode %T", a))
+		}
+	}
+	return append(head, tail...)
+}
+
+func keccak(b []byte) []byte {
+	h := sha3.NewLegacyKeccak256()
+	h.Write(b)
+	return h.Sum(nil)
+}

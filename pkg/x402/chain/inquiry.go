@@ -1,0 +1,335 @@
+package chain
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// slack is how much older than the first claim a payment's block may be: block
+// times and our clock differ by seconds (design §4).
+const slack = time.Minute
+
+// Reasons of NeverPaid, which a payer may read, and of StillOpen.
+const (
+	reasonExpired   = "authorization expired unused"
+	reasonCancelled = "authorization was cancelled"
+	reasonEarlier   = "authorization was used before it reached us"
+	reasonSpent     = "authorization was used or cancelled before it reached us"
+	reasonElse      = "authorization was used for another transfer"
+	reasonOpen      = "authorization is unused and has not expired"
+	reasonNotSafe   = "authorization has expired unused, in a block that is not safe yet"
+)
+
+// inquiry is one Find on its way.
+type inquiry struct {
+	client *Client
+	ctx    context.Context
+	q      x402.Question
+	names  names
+	calls  int     // that are left
+	chunk  uint64  // blocks that one search for logs may cover
+	head   *header // once it was asked for
+}
+
+func (c *Client) newInquiry(ctx context.Context, q x402.Question) *inquiry {
+	return &inquiry{
+		client: c, ctx: ctx, q: q, calls: c.maxCalls, chunk: widths()[0],
+		names: names{
+			token: c.token, payer: topicOf(q.Payer), payee: topicOf(q.Payee),
+			nonce: "0x" + hex.EncodeToString(q.Nonce[:]),
+		},
+	}
+}
+
+// find looks at the named transaction first: it is the shortest way, and its
+// receipt counts even if the node that answers the next call is behind.
+func (i *inquiry) find() (x402.Finding, error) {
+	if err := i.rightChain(); err != nil {
+		return x402.Finding{}, err
+	}
+	if hash, ok := hexHash(i.q.Transaction); ok {
+		if f, found, err := i.byTransaction(hash); found || err != nil {
+			return f, err
+		}
+	}
+	used, err := i.used("latest")
+	switch {
+	case err != nil:
+		return x402.Finding{}, err
+	case used:
+		return i.byLog()
+	}
+	return i.unused()
+}
+
+// unused decides about an authorization that the latest head does not know.
+func (i *inquiry) unused() (x402.Finding, error) {
+	head, err := i.latest()
+	if err != nil {
+		return x402.Finding{}, err
+	}
+	// A node that is behind would call open what has long been used.
+	if err := i.recent(head); err != nil {
+		return x402.Finding{}, err
+	}
+	if head.time.Before(i.q.ValidBefore) {
+		return x402.Finding{Verdict: x402.StillOpen, Reason: reasonOpen}, nil
+	}
+	safe, err := i.safe(head)
+	if err != nil {
+		return x402.Finding{}, err
+	}
+	if safe == nil || safe.time.Before(i.q.ValidBefore) {
+		return x402.Finding{Verdict: x402.StillOpen, Reason: reasonNotSafe}, nil
+	}
+	used, err := i.used(hexQuantity(safe.number))
+	switch {
+	case err != nil:
+		return x402.Finding{}, err
+	case used:
+		return x402.Finding{}, errors.New("authorization is unused at the latest block and used at an older one")
+	}
+	return x402.Finding{Verdict: x402.NeverPaid, Reason: reasonExpired}, nil
+}
+
+// byTransaction asks one transaction. found is false when the node refuses to
+// say, when it is in no block, failed, or has nothing to do with the
+// authorization: a hash from outside is a hint and proves nothing by being
+// wrong.
+func (i *inquiry) byTransaction(hash string) (f x402.Finding, found bool, err error) {
+	r, err := i.receipt(hash)
+	var refused *nodeError
+	if errors.As(err, &refused) {
+		err = nil
+	}
+	if err != nil || r == nil {
+		return x402.Finding{}, false, err
+	}
+	u, err := i.names.read(r, i.q)
+	if err != nil || u == untouched {
+		return x402.Finding{}, false, err
+	}
+	f, err = i.conclude(r, u)
+	return f, err == nil, err
+}
+
+// byLog searches the transaction that used or cancelled the authorization.
+func (i *inquiry) byLog() (x402.Finding, error) {
+	head, err := i.latest()
+	if err != nil {
+		return x402.Finding{}, err
+	}
+	l, err := i.search(head)
+	switch {
+	case errors.Is(err, errSpentBefore):
+		return i.never(reasonSpent)
+	case err != nil:
+		return x402.Finding{}, err
+	case l.topics[0] == topicCanceled:
+		return i.never(reasonCancelled)
+	}
+	r, err := i.receipt(l.tx)
+	switch {
+	case err != nil:
+		return x402.Finding{}, err
+	case r == nil:
+		return x402.Finding{}, errors.New("a transaction has a log and no receipt")
+	case r.block != l.block || r.number != l.number:
+		return x402.Finding{}, errors.New("a log and its receipt are in different blocks")
+	}
+	u, err := i.names.read(r, i.q)
+	switch {
+	case err != nil:
+		return x402.Finding{}, err
+	case u == untouched || u == wasCanceled:
+		return x402.Finding{}, errors.New("a log is not in its transaction's receipt")
+	}
+	return i.conclude(r, u)
+}
+
+// conclude turns what a receipt says into a finding, once its block is known to
+// be on the chain, and to be young enough for this payment.
+func (i *inquiry) conclude(r *receipt, u use) (x402.Finding, error) {
+	block, err := i.block(r.number)
+	switch {
+	case err != nil:
+		return x402.Finding{}, err
+	case block.hash != r.block:
+		return x402.Finding{}, errors.New("a receipt's block is not on the chain")
+	case u == wasCanceled:
+		return i.never(reasonCancelled)
+	case u == paidElse:
+		return i.never(reasonElse)
+	case block.time.Before(i.oldest()):
+		return i.never(reasonEarlier)
+	}
+	return x402.Finding{Verdict: x402.Paid, Transaction: r.tx}, nil
+}
+
+// never is NeverPaid, if the node is not stuck: it is the one verdict that lets
+// a payer's authorization go.
+func (i *inquiry) never(reason string) (x402.Finding, error) {
+	head, err := i.latest()
+	if err != nil {
+		return x402.Finding{}, err
+	}
+	if err := i.recent(head); err != nil {
+		return x402.Finding{}, err
+	}
+	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, nil
+}
+
+// oldest is the time of the oldest block whose payment can be for us.
+func (i *inquiry) oldest() time.Time { return i.q.Since.Add(-slack) }
+
+// wrongChainError says that the node is on another chain than it should.
+type wrongChainError struct{ got, want uint64 }
+
+func (e *wrongChainError) Error() string {
+	return fmt.Sprintf("node is on chain %d, must be on %d", e.got, e.want)
+}
+
+// rightChain asks for the chain id until it was right once.
+func (i *inquiry) rightChain() error {
+	if i.client.chainChecked.Load() {
+		return nil
+	}
+	raw, err := i.call("eth_chainId")
+	if err != nil {
+		return err
+	}
+	got, err := quantity(raw, 1<<63)
+	if err != nil {
+		return fmt.Errorf("chain id %w", err)
+	}
+	if got != i.client.chainID {
+		return &wrongChainError{got: got, want: i.client.chainID}
+	}
+	i.client.chainChecked.Store(true)
+	return nil
+}
+
+// staleError says that the node's latest block is not of our time.
+type staleError struct{ age time.Duration }
+
+func (e *staleError) Error() string { return fmt.Sprintf("node's latest block is %s old", e.age) }
+
+// recent says whether a block is near our clock, on either side of it: a node
+// from the future would let an authorization expire early.
+func (i *inquiry) recent(head *header) error {
+	if age := i.client.now().Sub(head.time); age.Abs() > i.client.headAge {
+		return &staleError{age: age}
+	}
+	return nil
+}
+
+// call spends one of the permitted calls.
+func (i *inquiry) call(method string, params ...any) (json.RawMessage, error) {
+	if i.calls <= 0 {
+		return nil, errOutOfCalls
+	}
+	i.calls--
+	return i.client.call(i.ctx, method, params...)
+}
+
+// latest is the node's newest block, as it was when it was first asked for.
+func (i *inquiry) latest() (*header, error) {
+	if i.head != nil {
+		return i.head, nil
+	}
+	h, err := i.tagged("latest")
+	if err == nil && h == nil {
+		err = errors.New("node has no latest block")
+	}
+	if err != nil {
+		return nil, err
+	}
+	i.head = h
+	return h, nil
+}
+
+func (i *inquiry) tagged(tag string) (*header, error) {
+	raw, err := i.call("eth_getBlockByNumber", tag, false)
+	if err != nil {
+		return nil, err
+	}
+	h, err := decodeHeader(raw)
+	if err != nil {
+		return nil, fmt.Errorf("block %s: %w", tag, err)
+	}
+	return h, nil
+}
+
+// block is the block with this number on the chain.
+func (i *inquiry) block(number uint64) (*header, error) {
+	h, err := i.tagged(hexQuantity(number))
+	switch {
+	case err != nil:
+		return nil, err
+	case h == nil:
+		return nil, fmt.Errorf("node has no block %d", number)
+	case h.number != number:
+		return nil, fmt.Errorf("node gave block %d for block %d", h.number, number)
+	}
+	return h, nil
+}
+
+// safe is the newest block that will not be undone. A node that knows neither
+// safe nor finalized, which it says with an error or with null, has one only by
+// configuration; nil means that it has none.
+func (i *inquiry) safe(head *header) (*header, error) {
+	for _, tag := range []string{"safe", "finalized"} {
+		h, err := i.tagged(tag)
+		var refused *nodeError
+		if h != nil || (err != nil && !errors.As(err, &refused)) {
+			return h, err
+		}
+	}
+	depth := i.client.confirmations
+	if depth == 0 || depth > head.number {
+		return nil, nil
+	}
+	return i.block(head.number - depth)
+}
+
+// used asks the token for the authorization's state at a block.
+func (i *inquiry) used(block string) (bool, error) {
+	raw, err := i.call("eth_call", map[string]string{
+		"to":   i.client.token,
+		"data": callState + strings.TrimPrefix(i.names.payer, "0x") + strings.TrimPrefix(i.names.nonce, "0x"),
+	}, block)
+	if err != nil {
+		return false, err
+	}
+	s, err := hexBytes(raw, 32)
+	if err != nil {
+		return false, fmt.Errorf("authorization state %w", err)
+	}
+	switch strings.TrimLeft(s[2:], "0") {
+	case "":
+		return false, nil
+	case "1":
+		return true, nil
+	}
+	return false, errors.New("authorization state is not a boolean")
+}
+
+// receipt is nil for a transaction that is in no block.
+func (i *inquiry) receipt(hash string) (*receipt, error) {
+	raw, err := i.call("eth_getTransactionReceipt", hash)
+	if err != nil {
+		return nil, err
+	}
+	r, err := decodeReceipt(raw, hash)
+	if err != nil {
+		return nil, fmt.Errorf("receipt: %w", err)
+	}
+	return r, nil
+}

@@ -1,0 +1,83 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+var _ ledger.Index = (*Store)(nil)
+
+// Open implements ledger.Index by a scan: the file is one machine's.
+func (s *Store) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
+	return s.list(ctx, limit, func(r *ledger.Record) bool { return r.Open() && !r.OpenedAt().After(before) })
+}
+
+// Owed implements ledger.Index by a scan.
+func (s *Store) Owed(ctx context.Context, limit int) ([]string, error) {
+	return s.list(ctx, limit, func(r *ledger.Record) bool { return r.Owed() })
+}
+
+// list scans every row. One that cannot be read has no state to be listed by.
+func (s *Store) list(ctx context.Context, limit int, wanted func(*ledger.Record) bool) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	found := oldest{limit: max(limit, 0)}
+	err := s.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(records).ForEach(func(key, row []byte) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if r, err := decode(string(key), row); err == nil && wanted(r) {
+				found.add(entry{key: r.Key, at: r.OpenedAt()})
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, wrap("list", err)
+	}
+	return found.keys(), nil
+}
+
+// entry is a record's place in the order of an index.
+type entry struct {
+	key string
+	at  time.Time
+}
+
+// oldest keeps the entries that were untouched for longest, and never many
+// more than asked for.
+type oldest struct {
+	limit   int
+	entries []entry
+}
+
+func (o *oldest) add(e entry) {
+	o.entries = append(o.entries, e)
+	if len(o.entries) >= 2*o.limit+64 {
+		o.trim()
+	}
+}
+
+func (o *oldest) trim() {
+	slices.SortFunc(o.entries, func(a, b entry) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key, b.key))
+	})
+	o.entries = o.entries[:min(o.limit, len(o.entries))]
+}
+
+func (o *oldest) keys() []string {
+	o.trim()
+	var keys []string
+	for _, e := range o.entries {
+		keys = append(keys, e.key)
+	}
+	return keys
+}

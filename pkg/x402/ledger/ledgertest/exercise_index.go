@@ -1,0 +1,214 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// ExerciseIndex runs the contract of ledger.Index against the index of a
+// store. open returns an empty store, once for every case, with an index that
+// is up to date when a write returns; the cases run in parallel.
+func ExerciseIndex(t *testing.T, open func(t *testing.T) (ledger.Store, ledger.Index)) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, ledger.Store, ledger.Index)
+	}{
+		{"empty", indexEmpty},
+		{"states", indexStates},
+		{"a record moves", indexMoves},
+		{"longest untouched first", indexOrder},
+		{"none whose lease ends later", indexBefore},
+		{"limit", indexLimit},
+		{"a write moves to the end", indexRewrite},
+		{"odd keys", indexOddKeys},
+		{"ended context", indexEndedContext},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, x := open(t)
+			c.run(t, s, x)
+		})
+	}
+}
+
+// never is later than any lease of this suite.
+func never() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// sleeping is a record in a state, last written at a time, without a lease.
+func sleeping(key string, state ledger.State, at time.Time) ledger.Record {
+	r := First(key)
+	r.State, r.UpdatedAt, r.LeaseUntil = state, at, time.Time{}
+	return r
+}
+
+func noon() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
+
+func indexEmpty(t *testing.T, _ ledger.Store, x ledger.Index) {
+	lists(t, x, nil, nil)
+}
+
+func indexStates(t *testing.T, s ledger.Store, x ledger.Index) {
+	for i, state := range ledger.States() {
+		mustCreate(t, s, sleeping("exercise|"+string(state), state, noon().Add(time.Duration(i)*time.Second)))
+	}
+	lists(t, x, []string{"exercise|settling", "exercise|uncertain"}, []string{"exercise|settled"})
+}
+
+func indexMoves(t *testing.T, s ledger.Store, x ledger.Index) {
+	r := First("exercise|moves")
+	key := []string{r.Key}
+	mustCreate(t, s, r)
+	lists(t, x, key, nil)
+	for _, step := range []struct {
+		to         ledger.State
+		open, owed []string
+	}{
+		{ledger.Uncertain, key, nil},
+		{ledger.Settling, key, nil},
+		{ledger.Refused, nil, nil},
+		{ledger.Settling, key, nil},
+		{ledger.Settled, nil, key},
+		{ledger.Settled, nil, key},
+		{ledger.Redeemed, nil, nil},
+	} {
+		r = Next(r)
+		r.State = step.to
+		mustReplace(t, s, r)
+		lists(t, x, step.open, step.owed)
+	}
+}
+
+func indexOrder(t *testing.T, s ledger.Store, x ledger.Index) {
+	const n = 60 // enough for every partition of a store that has some
+	var open, owed []string
+	for i := range n {
+		open, owed = append(open, fmt.Sprintf("exercise|open|%d", i)), append(owed, fmt.Sprintf("exercise|owed|%d", i))
+	}
+	for _, i := range rand.Perm(n) { // the order of the writes does not matter
+		at := noon().Add(time.Duration(i) * time.Second)
+		for _, r := range []ledger.Record{sleeping(open[i], ledger.Settling, at), sleeping(owed[i], ledger.Settled, at)} {
+			if i%2 == 1 { // the end of a lease counts like a last write
+				r.UpdatedAt, r.LeaseUntil = at.Add(-time.Hour), at
+			}
+			mustCreate(t, s, r)
+		}
+	}
+	lists(t, x, open, owed)
+}
+
+func indexBefore(t *testing.T, s ledger.Store, x ledger.Index) {
+	at := noon()
+	leased := sleeping("exercise|leased", ledger.Settling, at.Add(-time.Minute))
+	leased.LeaseUntil = at
+	fine := sleeping("exercise|fine", ledger.Settling, at.Add(-time.Minute))
+	fine.LeaseUntil = at.Add(300 * time.Nanosecond)
+	stale := sleeping("exercise|written", ledger.Uncertain, at.Add(time.Minute))
+	stale.LeaseUntil = at.Add(-time.Hour) // over, and then somebody wrote
+	for _, r := range []ledger.Record{leased, fine, stale} {
+		mustCreate(t, s, r)
+	}
+	for before, want := range map[time.Time][]string{
+		at.Add(-time.Nanosecond):               nil,
+		at.Add(-time.Millisecond):              nil,
+		at:                                     {leased.Key},
+		at.Add(200 * time.Nanosecond):          {leased.Key},
+		at.Add(time.Millisecond):               {leased.Key, fine.Key},
+		at.Add(time.Minute - time.Millisecond): {leased.Key, fine.Key},
+		at.Add(time.Minute):                    {leased.Key, fine.Key, stale.Key},
+		at.Add(time.Minute).In(time.FixedZone("", 3600)): {leased.Key, fine.Key, stale.Key},
+	} {
+		got, err := x.Open(t.Context(), before, 10)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("Open before noon%+v (-want +got), %v:\n%s", before.Sub(at), err, diff)
+		}
+	}
+}
+
+func indexLimit(t *testing.T, s ledger.Store, x ledger.Index) {
+	const n = 40
+	var open, owed []string
+	for i := range n {
+		at := noon().Add(time.Duration(i) * time.Second)
+		a := sleeping(fmt.Sprintf("exercise|open|%d", i), ledger.Uncertain, at)
+		b := sleeping(fmt.Sprintf("exercise|owed|%d", i), ledger.Settled, at)
+		mustCreate(t, s, a)
+		mustCreate(t, s, b)
+		open, owed = append(open, a.Key), append(owed, b.Key)
+	}
+	for _, limit := range []int{-1, 0, 1, 7, n - 1, n, n + 1, 1 << 20} {
+		k := max(min(limit, n), 0)
+		got, err := x.Open(t.Context(), never(), limit)
+		if !slices.Equal(got, open[:k]) || err != nil {
+			t.Errorf("Open with limit %d = %q, %v; want the first %d of %q", limit, got, err, k, open)
+		}
+		got, err = x.Owed(t.Context(), limit)
+		if !slices.Equal(got, owed[:k]) || err != nil {
+			t.Errorf("Owed with limit %d = %q, %v; want the first %d of %q", limit, got, err, k, owed)
+		}
+	}
+}
+
+// indexRewrite: whoever is looked at in vain makes room for the others.
+func indexRewrite(t *testing.T, s ledger.Store, x ledger.Index) {
+	var all []ledger.Record
+	for i := range 5 {
+		r := sleeping(fmt.Sprintf("exercise|%d", i), ledger.Uncertain, noon().Add(time.Duration(i)*time.Second))
+		mustCreate(t, s, r)
+		all = append(all, r)
+	}
+	for i := range all {
+		r := Next(all[i])
+		r.UpdatedAt = noon().Add(time.Hour + time.Duration(i)*time.Second)
+		mustReplace(t, s, r)
+		var want []string
+		for j := range all {
+			want = append(want, all[(i+1+j)%len(all)].Key)
+		}
+		lists(t, x, want, nil)
+	}
+}
+
+func indexOddKeys(t *testing.T, s ledger.Store, x ledger.Index) {
+	var want []string
+	for i, k := range []string{"", " ", "\x00", `"`, `\`, "é", "\u2028", "\U0001f4b8", strings.Repeat("k", maxKey-len("exercise|"))} {
+		r := sleeping("exercise|"+k, ledger.Uncertain, noon().Add(time.Duration(i)*time.Second))
+		mustCreate(t, s, r)
+		want = append(want, r.Key)
+	}
+	lists(t, x, want, nil)
+}
+
+func indexEndedContext(t *testing.T, s ledger.Store, x ledger.Index) {
+	mustCreate(t, s, First("exercise|context"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if keys, err := x.Open(ctx, never(), 10); !errors.Is(err, context.Canceled) || keys != nil {
+		t.Errorf("Open = %q, %v; want the context's error", keys, err)
+	}
+	if keys, err := x.Owed(ctx, 10); !errors.Is(err, context.Canceled) || keys != nil {
+		t.Errorf("Owed = %q, %v; want the context's error", keys, err)
+	}
+}
+
+// lists checks both lists of an index.
+func lists(t *testing.T, x ledger.Index, open, owed []string) {
+	t.Helper()
+	got, err := x.Open(t.Context(), never(), 1000)
+	if diff := cmp.Diff(open, got); diff != "" || err != nil {
+		t.Errorf("Open (-want +got), %v:\n%s", err, diff)
+	}
+	got, err = x.Owed(t.Context(), 1000)
+	if diff := cmp.Diff(owed, got); diff != "" || err != nil {
+		t.Errorf("Owed (-want +got), %v:\n%s", err, diff)
+	}
+}

@@ -1,0 +1,54 @@
+package ledgertest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+var _ ledger.Index = (*Memory)(nil)
+
+// Open implements ledger.Index.
+func (m *Memory) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
+	return m.list(ctx, limit, func(r ledger.Record) bool { return r.Open() && !r.OpenedAt().After(before) })
+}
+
+// Owed implements ledger.Index.
+func (m *Memory) Owed(ctx context.Context, limit int) ([]string, error) {
+	return m.list(ctx, limit, ledger.Record.Owed)
+}
+
+// Keys returns the key of every record, sorted, readable or not.
+func (m *Memory) Keys() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.rows))
+}
+
+// list returns the keys of at most limit records that are wanted, the longest
+// untouched first. What cannot be read has no state to be listed by.
+func (m *Memory) list(ctx context.Context, limit int, wanted func(ledger.Record) bool) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []*ledger.Record
+	for key := range m.rows {
+		if r, err := m.read(key); err == nil && wanted(*r) {
+			found = append(found, r)
+		}
+	}
+	slices.SortFunc(found, func(a, b *ledger.Record) int {
+		return cmp.Or(a.OpenedAt().Compare(b.OpenedAt()), cmp.Compare(a.Key, b.Key))
+	})
+	var keys []string
+	for _, r := range found[:max(min(limit, len(found)), 0)] {
+		keys = append(keys, r.Key)
+	}
+	return keys, nil
+}

@@ -1,0 +1,91 @@
+package x402_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// What is owed, and what of it is a refund.
+func TestReconcileOwed(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		d.owed(1, ledger.MaxLookups) // no lookup left
+		d.owed(2, 2)
+		d.owed(3, 0)         // settled late, never asked for
+		redeem(d, d.hold(4)) // has its answer
+		d.uncertain(5)       // not known
+		looking := d.hold(6) // somebody is at it
+		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
+		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1})
+		type debt struct {
+			n     int
+			spent bool
+		}
+		var got []debt
+		missed, err := d.reconciler().Owed(t.Context(), func(r ledger.Record, spent bool) {
+			got = append(got, debt{int(r.Key[len(r.Key)-1] - '0'), spent})
+		})
+		if want := []debt{{1, true}, {2, false}, {3, false}}; !slices.Equal(got, want) || missed != 0 || err != nil {
+			t.Errorf("owed %v, %d missed, %v; want %v", got, missed, err, want)
+		}
+		time.Sleep(25 * time.Hour) // the time for lookups is over; the live one died
+		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 4, Exhausted: 4})
+	})
+}
+
+// Counting ends with the time, too, and says how much is missing.
+func TestReconcileOwedTimeUp(t *testing.T) {
+	var cancel context.CancelFunc
+	decide := func(*desk) ledgertest.Decide {
+		return func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+			if op == ledgertest.Fetch && n == 3 {
+				cancel()
+				return ledgertest.Block
+			}
+			return ledgertest.None
+		}
+	}
+	atDesk(t, decide, func(t *testing.T, d *desk) {
+		for i := range 5 {
+			d.owed(i, 1)
+		}
+		var ctx context.Context
+		ctx, cancel = context.WithCancel(t.Context())
+		defer cancel()
+		if s, err := d.run(ctx); s != (x402.Summary{Owed: 2, Uncounted: 3}) || err != nil {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}
+
+func TestNewReconcilerPanics(t *testing.T) {
+	t.Parallel()
+	memory := new(ledgertest.Memory)
+	whole := x402.ReconcilerConfig{
+		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	for name, spoil := range map[string]func(*x402.ReconcilerConfig){
+		"ledger": func(c *x402.ReconcilerConfig) { c.Ledger = nil },
+		"index":  func(c *x402.ReconcilerConfig) { c.Index = nil },
+		"clock":  func(c *x402.ReconcilerConfig) { c.Now = nil },
+		"log":    func(c *x402.ReconcilerConfig) { c.Log = nil },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("no %s: no panic", name)
+				}
+			}()
+			c := whole
+			spoil(&c)
+			x402.NewReconciler(c)
+		}()
+	}
+}

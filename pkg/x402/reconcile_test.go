@@ -1,0 +1,357 @@
+package x402_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// desk is a Reconciler with its surroundings, in a bubble of fake time.
+type desk struct {
+	t      *testing.T
+	memory *ledgertest.Memory
+	store  *ledgertest.Faulty
+	ledger *ledger.Ledger
+	index  ledger.Index
+	blind  bool // no evidence
+	find   func(ctx context.Context, q x402.Question) x402.Finding
+	asked  []x402.Question
+	log    strings.Builder
+}
+
+func (d *desk) Find(ctx context.Context, q x402.Question) x402.Finding {
+	d.asked = append(d.asked, q)
+	return d.find(ctx, q)
+}
+
+// atDesk runs a test. decide may be nil.
+func atDesk(t *testing.T, decide func(d *desk) ledgertest.Decide, test func(t *testing.T, d *desk)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{t: t, memory: new(ledgertest.Memory), find: verdict(x402.Finding{Verdict: x402.StillOpen})}
+		d.index = d.memory
+		var faults ledgertest.Decide
+		if decide != nil {
+			faults = decide(d)
+		}
+		d.store = ledgertest.NewFaulty(t, d.memory, faults)
+		var ids atomic.Int64
+		d.ledger = ledger.New(d.store, time.Now, func() string { return fmt.Sprint("w", ids.Add(1)) })
+		test(t, d)
+	})
+}
+
+func verdict(f x402.Finding) func(context.Context, x402.Question) x402.Finding {
+	return func(context.Context, x402.Question) x402.Finding { return f }
+}
+
+func (d *desk) reconciler() *x402.Reconciler {
+	c := x402.ReconcilerConfig{
+		Ledger: d.ledger, Index: d.index, Now: time.Now, Network: terms().Network, Asset: terms().Asset,
+		Log: slog.New(slog.NewTextHandler(&d.log, nil)),
+	}
+	if !d.blind {
+		c.Evidence = d
+	}
+	return x402.NewReconciler(c)
+}
+
+// run reconciles once, and holds every summary to its own sum.
+func (d *desk) run(ctx context.Context) (x402.Summary, error) {
+	d.t.Helper()
+	s, err := d.reconciler().Run(ctx)
+	if sum := s.SettledLate + s.RefusedLate + s.StillOpen + s.CannotTell + s.Skipped + s.Failed + s.Left; sum != s.Listed {
+		d.t.Errorf("%d listed and %d accounted for: %+v", s.Listed, sum, s)
+	}
+	if s.Open > s.Listed || s.Exhausted > s.Owed {
+		d.t.Errorf("a part is more than the whole: %+v", s)
+	}
+	return s, err
+}
+
+// wants runs once without an error and compares the summary.
+func (d *desk) wants(want x402.Summary) {
+	d.t.Helper()
+	got, err := d.run(d.t.Context())
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		d.t.Errorf("summary (-want +got), %v:\n%s", err, diff)
+	}
+}
+
+const reconcilePayer = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
+
+// payment is the nth payment, for 5,000 atomic units.
+func payment(n int) ledger.Payment {
+	doc, err := json.Marshal(terms().Requirements("5000"))
+	if err != nil {
+		panic(err)
+	}
+	return ledger.Payment{
+		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), reconcilePayer, fmt.Sprintf("0x%064x", n)),
+		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: doc,
+		ValidBefore: time.Now().Add(5 * time.Minute),
+	}
+}
+
+const attemptTime = 30 * time.Second
+
+// hold claims the nth payment.
+func (d *desk) hold(n int) *ledger.Hold {
+	d.t.Helper()
+	c, err := d.ledger.Claim(d.t.Context(), payment(n), time.Now().Add(attemptTime))
+	if err != nil || c.Standing != ledger.Held {
+		d.t.Fatalf("claim: %+v, %v", c, err)
+	}
+	return c.Hold
+}
+
+// must stops the test on the error of its surroundings.
+func (d *desk) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// uncertain is a payment whose settlement was lost; abandoned one whose
+// attempt died.
+func (d *desk) uncertain(n int) {
+	d.t.Helper()
+	d.must(d.hold(n).Uncertain(d.t.Context(), "connection lost", tx))
+}
+
+func (d *desk) abandoned(n int) {
+	d.t.Helper()
+	d.hold(n)
+	time.Sleep(attemptTime)
+}
+
+// owed is a payment whose lookup failed so many times.
+func (d *desk) owed(n, lookups int) {
+	d.t.Helper()
+	h := d.hold(n)
+	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, lookups > 0))
+	for i := range lookups {
+		if i > 0 {
+			time.Sleep(11 * time.Minute)
+			h = d.hold(n)
+		}
+		d.must(h.Release(d.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
+	}
+}
+
+func (d *desk) stored(n int) ledger.Record {
+	d.t.Helper()
+	r, err := d.memory.Fetch(d.t.Context(), payment(n).Key)
+	if err != nil || r == nil {
+		d.t.Fatalf("record %d: %v, %v", n, r, err)
+	}
+	return *r
+}
+
+// Each verdict, on a lost settlement and on an attempt that died.
+func TestReconcileVerdicts(t *testing.T) {
+	t.Parallel()
+	reason := "authorization expired unused"
+	for name, c := range map[string]struct {
+		f       x402.Finding
+		want    x402.Summary
+		state   ledger.State
+		doubt   bool
+		receipt *ledger.Receipt
+		reason  string // "" for that of the attempt
+	}{
+		"paid": {
+			x402.Finding{Verdict: x402.Paid, Transaction: "0x07"}, x402.Summary{SettledLate: 1, Owed: 1}, ledger.Settled, true,
+			&ledger.Receipt{Transaction: "0x07", Payer: "0x857b06519E91e3A54538791bDbb0E22373e36b66", Network: "eip155:8453"}, "none",
+		},
+		"never paid":  {x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, x402.Summary{RefusedLate: 1}, ledger.Refused, false, nil, reason},
+		"still open":  {x402.Finding{Verdict: x402.StillOpen}, x402.Summary{StillOpen: 1}, ledger.Uncertain, true, nil, ""},
+		"cannot tell": {x402.Finding{Cause: errors.New("down")}, x402.Summary{CannotTell: 1}, ledger.Uncertain, true, nil, ""},
+	} {
+		for start, begin := range map[string]func(*desk){
+			"connection lost": func(d *desk) { d.uncertain(1) },
+			"an earlier attempt ended without a verdict": func(d *desk) { d.abandoned(1) },
+		} {
+			t.Run(name+" after "+start, func(t *testing.T) {
+				atDesk(t, nil, func(t *testing.T, d *desk) {
+					d.find = verdict(c.f)
+					claimed, until := time.Now(), payment(1).ValidBefore
+					begin(d)
+					before := d.stored(1)
+					want := c.want
+					want.Listed, want.Open = 1, 1
+					d.wants(want)
+					r := d.stored(1)
+					if r.State != c.state || r.Doubt != c.doubt || !r.LeaseUntil.IsZero() || r.Version != before.Version+2 {
+						t.Errorf("%s, doubt %v, lease until %v, version %d after %d", r.State, r.Doubt, r.LeaseUntil, r.Version, before.Version)
+					}
+					if diff := cmp.Diff(c.receipt, r.Receipt); diff != "" {
+						t.Errorf("receipt (-want +got):\n%s", diff)
+					}
+					if why := strings.Replace(c.reason, "none", "", 1); r.Reason != why && (c.reason != "" || r.Reason != start) {
+						t.Errorf("reason %q, want %q or, by default, %q", r.Reason, c.reason, start)
+					}
+					q := x402.Question{ValidBefore: until.UTC(), Since: claimed.UTC(), Transaction: before.Transaction, Value: big.NewInt(5000)}
+					q.Payer, _ = x402.ParseAddress(reconcilePayer)
+					q.Payee, _ = x402.ParseAddress(terms().PayTo)
+					q.Nonce[31] = 1
+					bigs := cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })
+					if diff := cmp.Diff([]x402.Question{q}, d.asked, bigs, cmpopts.EquateApproxTime(0)); diff != "" {
+						t.Errorf("asked (-want +got):\n%s", diff)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is decided once is not looked at again; what is not is, run after run.
+func TestReconcileEnds(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		d.uncertain(1)
+		for range 3 {
+			time.Sleep(5 * time.Minute)
+			d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1})
+		}
+		d.find = verdict(x402.Finding{Verdict: x402.NeverPaid})
+		d.wants(x402.Summary{Listed: 1, Open: 1, RefusedLate: 1})
+		d.wants(x402.Summary{})
+		if len(d.asked) != 4 {
+			t.Errorf("asked %d times", len(d.asked))
+		}
+	})
+}
+
+// A settlement whose answer was lost: the reconciler finds the payment, and the
+// payer's retry gets the answer without paying again.
+func TestReconcileAfterLostSettlement(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		memory := new(ledgertest.Memory)
+		var ids atomic.Int64
+		shared := ledger.New(memory, time.Now, func() string { return fmt.Sprint("w", ids.Add(1)) })
+		log := slog.New(slog.DiscardHandler)
+		b.gate = x402.NewGate(x402.GateConfig{Ledger: shared, Facilitator: b, Now: time.Now, Log: log})
+		b.settle = func(context.Context, int) x402.Settlement {
+			return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
+		}
+		h := b.sign(nil)
+		b.expect("lost", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		d := &desk{find: verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})}
+		r := x402.NewReconciler(x402.ReconcilerConfig{Ledger: shared, Index: memory, Evidence: d, Now: time.Now, Log: log})
+		s, err := r.Run(t.Context())
+		if want := (x402.Summary{Listed: 1, Open: 1, SettledLate: 1, Owed: 1}); s != want || err != nil {
+			t.Errorf("%+v, %v", s, err)
+		}
+		b.expect("the retry", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.counts("in all", 1, 1)
+		if s, err := r.Run(t.Context()); s != (x402.Summary{}) || err != nil {
+			t.Errorf("in the end: %+v, %v", s, err)
+		}
+	})
+}
+
+// A live attempt is neither written to nor asked about.
+func TestReconcileLeavesLiveLeases(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		settling, looking := d.hold(1), d.hold(2)
+		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
+		d.index = lists{open: []string{payment(1).Key}, owed: []string{payment(2).Key}} // behind, or too eager
+		d.wants(x402.Summary{Listed: 1, Skipped: 1})
+		d.index = d.memory
+		d.wants(x402.Summary{})
+		time.Sleep(attemptTime - time.Nanosecond)
+		d.wants(x402.Summary{})
+		if len(d.asked) != 0 {
+			t.Error("the chain was asked about a live attempt")
+		}
+		d.must(settling.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
+		d.must(looking.Redeem(t.Context(), ledger.Answer{Status: 200}))
+	})
+}
+
+// A live request that comes while the chain is asked wins, whatever it does.
+func TestReconcileMeetsALiveRequest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		live  func(*desk)
+		state ledger.State
+	}{
+		"that goes on":   {func(d *desk) { d.hold(1) }, ledger.Settling},
+		"that redeems":   {func(d *desk) { redeem(d, d.hold(1)) }, ledger.Redeemed},
+		"that is unsure": {func(d *desk) { d.uncertain(1) }, ledger.Uncertain},
+	} {
+		for _, f := range []x402.Finding{
+			{Verdict: x402.Paid, Transaction: "0x07"}, {Verdict: x402.NeverPaid, Reason: "r"}, {Verdict: x402.StillOpen},
+		} {
+			t.Run(fmt.Sprint(name, ", ", f.Verdict), func(t *testing.T) {
+				atDesk(t, nil, func(t *testing.T, d *desk) {
+					d.uncertain(1)
+					var live ledger.Record
+					d.find = func(context.Context, x402.Question) x402.Finding {
+						c.live(d)
+						live = d.stored(1)
+						return f
+					}
+					d.wants(x402.Summary{Listed: 1, Open: 1, Skipped: 1})
+					if diff := cmp.Diff(live, d.stored(1)); diff != "" || live.State != c.state {
+						t.Errorf("the live attempt's record (-before +after):\n%s", diff)
+					}
+				})
+			})
+		}
+	}
+}
+
+func redeem(d *desk, h *ledger.Hold) {
+	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, true))
+	d.must(h.Redeem(d.t.Context(), ledger.Answer{Status: 200, Stored: true}))
+}
+
+// The index may be behind: it lists what is decided, expired or gone.
+func TestReconcileStaleIndex(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		d.uncertain(1)
+		time.Sleep(77*time.Hour + attemptTime) // past everybody's end
+		redeem(d, d.hold(2))
+		d.must(d.hold(3).Refused(t.Context(), "no"))
+		d.owed(4, 1)
+		d.uncertain(5)
+		var all []string
+		for n := range 7 { // 0 and 6 never were
+			all = append(all, payment(n).Key)
+		}
+		d.index = lists{open: all, owed: all}
+		writes := d.store.Calls(ledgertest.Replace)
+		d.wants(x402.Summary{Listed: 7, Open: 1, StillOpen: 1, Skipped: 6, Owed: 1})
+		if n := d.store.Calls(ledgertest.Replace) - writes; n != 2 {
+			t.Errorf("%d writes for one record in doubt, want 2", n)
+		}
+	})
+}
+
+// lists is an index that says what it is told to.
+type lists struct {
+	open, owed           []string
+	openFails, owedFails error
+}
+
+func (l lists) Open(context.Context, time.Time, int) ([]string, error) { return l.open, l.openFails }
+func (l lists) Owed(context.Context, int) ([]string, error)            { return l.owed, l.owedFails }
