@@ -329,7 +329,7 @@ func redeem(d *desk, h *ledger.Hold) {
 func TestReconcileStaleIndex(t *testing.T) {
 	atDesk(t, nil, func(t *testing.T, d *desk) {
 		d.uncertain(1)
-		time.Sleep(77*time.Hour + attemptTime) // past everybody's end
+		time.Sleep(31*24*time.Hour + attemptTime) // past everybody's end
 		redeem(d, d.hold(2))
 		d.must(d.hold(3).Refused(t.Context(), "no"))
 		d.owed(4, 1)
