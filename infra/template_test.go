@@ -175,6 +175,8 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 			want = boot.HealthVars()
 		case scheduled:
 			want = boot.ReconcileVars()
+		case "whois", "host-intel":
+			want = boot.RegistryVars()
 		}
 		p, err := tpl.FunctionProperties(logicalID(slug))
 		if err != nil {

@@ -30,8 +30,17 @@ func layers() []layer {
 		{"pkg/fault", nil, "the error codes are the bottom: everything may use them"},
 		{"pkg/catalog", []string{"pkg/fault"}, "the catalog is facts, not behaviour"},
 		{"pkg/guard", []string{"pkg/fault"}, "the guard decides by name and address alone"},
+		{"pkg/origin", []string{"pkg/fault", "pkg/guard"}, "an origin is asked; what its answer means is a lookup's business"},
+		{"pkg/origin/origintest", []string{"pkg/fault", "pkg/guard"}, "the other side of a request sees the wire only"},
+		{"pkg/lookup/headers", []string{"pkg/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
+		{"pkg/lookup/redirect", []string{"pkg/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
+		{"pkg/lookup/bundle", []string{"pkg/fault"}, "a child that fails is a value, whatever it looks up"},
+		{"pkg/lookup/hostintel", []string{"pkg/fault", "pkg/guard", "pkg/lookup/bundle", "pkg/lookup/dns", "pkg/lookup/ssl", "pkg/lookup/whois"}, "a bundle knows its children"},
+		{"pkg/lookup/uptime", []string{"pkg/fault", "pkg/guard", "pkg/lookup/bundle", "pkg/lookup/dns", "pkg/lookup/headers", "pkg/lookup/ssl", "pkg/origin"}, "a bundle knows its children"},
 		{"pkg/lookup/*", []string{"pkg/fault", "pkg/guard"}, "lookups know nothing of money, nor of each other"},
-		{"pkg/lookup/whois/dynamo", []string{"pkg/lookup/whois"}, "a cache keeps one file, nothing else"},
+		{"pkg/lookup/whois/registry", []string{"pkg/fault", "pkg/guard", "pkg/lookup/whois"}, "the RDAP library is heavy: only the functions that ask a registry link it"},
+		{"pkg/lookup/whois/dynamo", []string{"pkg/lookup/whois/registry"}, "a cache keeps one file, nothing else"},
+		{"pkg/boot/registry", []string{"pkg/boot", "pkg/lookup/whois/dynamo", "pkg/lookup/whois/registry", "pkg/service"}, "it adds what only the functions that ask a registry link"},
 		{"pkg/x402", []string{"pkg/fault", "pkg/x402/ledger"}, "the payment layer knows nothing of lookups and is given its offer"},
 		{"pkg/x402/ledger", nil, "the ledger's rules depend on nothing that could change them"},
 		{"pkg/x402/facilitator", []string{"pkg/fault", "pkg/x402"}, "the client classifies outcomes; what they mean is the Gate's"},
@@ -47,11 +56,11 @@ func layers() []layer {
 		{"pkg/limit/dynamo", []string{"pkg/limit"}, "a store adds and compares, nothing else"},
 		{"pkg/limit/limittest", []string{"pkg/fault", "pkg/limit"}, "one suite for every store"},
 		{"pkg/lambdahttp", nil, "the adapter knows API Gateway and net/http"},
-		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/limit", "pkg/lookup/*", "pkg/x402", "pkg/x402/ledger"}, "service joins lookups and payments, and runs anywhere"},
-		{"pkg/boot", []string{"pkg/*", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/lookup/whois/dynamo", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "boot wires what is deployed, and no test package"},
-		{"functions/*", []string{"pkg/boot", "pkg/service"}, "a main is one statement"},
+		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/limit", "pkg/lookup/*", "pkg/origin", "pkg/x402", "pkg/x402/ledger"}, "service joins lookups and payments, and runs anywhere"},
+		{"pkg/boot", []string{"pkg/*", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "boot wires what is deployed, and no test package"},
+		{"functions/*", []string{"pkg/boot", "pkg/boot/registry", "pkg/service"}, "a main is one statement"},
 		{"infra", []string{"pkg/catalog", "pkg/boot", "pkg/x402/ledger/dynamo"}, "infrastructure reads facts"},
-		{"infra/local", []string{"pkg/boot", "pkg/catalog", "pkg/limit", "pkg/service", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
+		{"infra/local", []string{"pkg/boot", "pkg/boot/registry", "pkg/catalog", "pkg/limit", "pkg/service", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/local/pay", []string{"pkg/x402/x402test"}, "a client sees the wire only"},
 		{"infra/local/reconcile", []string{"pkg/boot", "pkg/service", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/embedded"}, "the scheduled run by hand, on either store"},
 		{"infra/local/lambdahost", nil, "the host runs binaries; it knows no service"},
@@ -65,8 +74,9 @@ func foreign() []layer {
 	return []layer{
 		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "pkg/x402/ledger/dynamo/dynamotest", "pkg/limit/dynamo", "pkg/lookup/whois/dynamo", "pkg/boot"}, "only the stores and their wiring know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/lambdahttp", "pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot and the adapter know Lambda"},
+		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/miekg/dns", []string{"pkg/lookup/dns"}, "DNS messages are the lookup's business"},
-		{"github.com/openrdap/rdap", []string{"pkg/lookup/whois"}, "RDAP answers are the lookup's business"},
+		{"github.com/openrdap/rdap", []string{"pkg/lookup/whois/registry"}, "RDAP answers are the lookup's business"},
 		{"go.etcd.io/bbolt", []string{"pkg/x402/ledger/embedded"}, "the file store is not deployed"},
 		{"github.com/decred/dcrd", []string{"pkg/x402", "pkg/x402/x402test"}, "signatures are the payment layer's business"},
 		{"github.com/golang-jwt/jwt", []string{"pkg/x402/facilitator"}, "only the facilitator takes tokens"},
@@ -141,7 +151,7 @@ func TestLayers(t *testing.T) {
 
 // What is deployed links no test package and no file store.
 func TestDeployedCode(t *testing.T) {
-	banned := []string{"x402test", "ledgertest", "dynamotest", "chaintest", "limittest", "ledger/embedded", "go.etcd.io/bbolt", "net/http/httptest", "testing"}
+	banned := []string{"x402test", "ledgertest", "dynamotest", "chaintest", "limittest", "origintest", "ledger/embedded", "go.etcd.io/bbolt", "net/http/httptest", "testing"}
 	seen := 0
 	for _, p := range list(t) {
 		if !strings.HasPrefix(p.ImportPath, module+"functions/") {

@@ -36,7 +36,7 @@ func (l *lineLog) Handle(_ context.Context, r slog.Record) error {
 	}
 	// Metrics are for CloudWatch: they begin with a capital or an underscore.
 	r.Attrs(func(a slog.Attr) bool {
-		if c := a.Key[0]; c != '_' && (c < 'A' || c > 'Z') {
+		if a.Key != "" && a.Key[0] != '_' && (a.Key[0] < 'A' || a.Key[0] > 'Z') {
 			writeAttr(&b, a)
 		}
 		return true

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/boot/registry"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -64,6 +65,9 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	defer closePlay()
 	deps, err := config.Deps(stores, newLog(out, config.LogLevel))
 	if err != nil {
+		return err
+	}
+	if err := registry.Extend(config.Config, &deps); err != nil {
 		return err
 	}
 	welcome(out, config, ledgerName)

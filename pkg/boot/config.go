@@ -37,8 +37,10 @@ type Config struct {
 	RPCURL    string
 	Ledger    Table
 	Resolvers []string
-	Limits    Limits
-	LogLevel  slog.Level
+	// BootstrapURL is the IANA RDAP bootstrap file; empty means IANA's own.
+	BootstrapURL string
+	Limits       Limits
+	LogLevel     slog.Level
 }
 
 // Limits are the numbers of design §6; 0 turns one off.
@@ -127,6 +129,10 @@ func (e *environment) money(c *Config) {
 		e.fault(varFacilitatorURL, "must be an http or https URL")
 	}
 	c.Credentials = e.credentials()
+	c.BootstrapURL = e.text(varBootstrap, "")
+	if u, err := url.Parse(c.BootstrapURL); c.BootstrapURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+		e.fault(varBootstrap, "must be an http or https URL")
+	}
 	c.Resolvers = e.resolvers()
 	c.Limits = Limits{
 		PerMinute: e.number(varRate, defaultRate),

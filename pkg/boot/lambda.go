@@ -13,15 +13,22 @@ import (
 
 // Priced runs a priced function, or health, which looks at the same parts. It
 // does not return; a configuration that cannot work ends the process with
-// every fault named, which Lambda reports as an init error.
-func Priced(build service.Constructor) {
+// every fault named, which Lambda reports as an init error. extend adds what
+// only some functions link.
+func Priced(build service.Constructor, extend ...Extend) {
 	config, err := readPriced(os.Getenv)
 	exitOn(err)
 	log := config.Logger(os.Stdout)
 	deps, err := config.Deps(config.Ledger.Stores(), log)
 	exitOn(err)
+	for _, add := range extend {
+		exitOn(add(config, &deps))
+	}
 	start(build(deps), deps)
 }
+
+// Extend adds to the dependencies of a function.
+type Extend func(c Config, d *service.Deps) error
 
 // Free runs a function that needs neither ledger nor facilitator.
 func Free(build service.Constructor) {

@@ -95,7 +95,7 @@ func (c Config) watch(d *service.Deps) error {
 		return nil
 	}
 	client, err := chain.New(chain.Config{
-		URL: c.RPCURL, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: time.Now, UserAgent: userAgent,
+		URL: c.RPCURL, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: time.Now, UserAgent: UserAgent,
 	})
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ const (
 	varResolvers            = "DNS_RESOLVERS"
 	varOwnershipProofs      = "OWNERSHIP_PROOFS"
 	varLogLevel             = "LOG_LEVEL"
+	varBootstrap            = "RDAP_BOOTSTRAP_URL"
 	varRate                 = "RATE_LIMIT_PER_MINUTE"
 	varSingle               = "CONCURRENCY_SINGLE"
 	varBundle               = "CONCURRENCY_BUNDLE"
@@ -58,6 +59,9 @@ func moneyVars() []string {
 
 // PricedVars are the variables that the template sets for a priced function.
 func PricedVars() []string { return append(watchVars(), varRate, varSingle, varBundle) }
+
+// RegistryVars are those of a priced function that asks a registry.
+func RegistryVars() []string { return append(PricedVars(), varBootstrap) }
 
 // watchVars are those of whoever works with money and lookups, limits aside.
 func watchVars() []string { return append(append(sharedVars(), moneyVars()...), varResolvers) }

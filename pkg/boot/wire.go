@@ -12,16 +12,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/origin"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// userAgent names the service to those it calls.
-const userAgent = catalog.Service + "/" + catalog.APIVersion + " (+" + catalog.Homepage + ")"
+// UserAgent names the service to those it calls.
+const UserAgent = catalog.Service + "/" + catalog.APIVersion + " (+" + catalog.Homepage + ")"
 
 // Store opens the ledger's table.
 func (t Table) Store() ledger.Store {
@@ -36,7 +41,7 @@ func (t Table) Client() *dynamodb.Client {
 // Deps wires the service over its stores.
 func (c Config) Deps(stores Stores, log *slog.Logger) (service.Deps, error) {
 	settler, err := facilitator.New(facilitator.Config{
-		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: time.Now, Logger: log, UserAgent: userAgent,
+		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: time.Now, Logger: log, UserAgent: UserAgent,
 	})
 	if err != nil {
 		return service.Deps{}, err
@@ -46,7 +51,11 @@ func (c Config) Deps(stores Stores, log *slog.Logger) (service.Deps, error) {
 	d.Ledger = ledger.New(stores.Ledger, time.Now, randomID)
 	d.Limits = c.limits(stores.Limits)
 	d.Facilitator = settler
-	d.DNS = resolver
+	dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolver})
+	origins := origin.New(origin.Config{Connector: dialer, UserAgent: UserAgent})
+	d.Connector, d.DNS = dialer, resolver
+	d.SSL = ssl.New(ssl.Config{Connector: dialer})
+	d.Headers, d.Redirect = headers.New(origins), redirect.New(origins)
 	d.Probes = []service.Probe{
 		{Name: "ledger", Check: func(ctx context.Context) error {
 			_, err := d.Ledger.Fetch(ctx, "ready")

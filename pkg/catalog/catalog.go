@@ -121,10 +121,25 @@ type Playbook struct {
 }
 
 // All returns every priced operation in the order of the spec's price list.
-func All() []Operation { return []Operation{DNS(), Ping()} }
+func All() []Operation {
+	return []Operation{DNS(), SSLCheck(), Whois(), Headers(), ResolveRedirect(), HostIntel(), UptimeCheck(), Ping()}
+}
 
-// Playbooks returns the suggested sequences whose operations all exist.
-func Playbooks() []Playbook { return nil }
+// Playbooks returns the suggested call sequences of spec §4.10.
+func Playbooks() []Playbook {
+	return []Playbook{
+		{
+			Slug: "host-intelligence", Name: "Host intelligence", Bundle: "host-intel",
+			Description: "What a host is: its DNS records, its certificate, its registration. Call the three tools in turn, or the bundle for one settlement.",
+			Sequence:    []string{"dns", "ssl-check", "whois"},
+		},
+		{
+			Slug: "uptime-check", Name: "Uptime check", Bundle: "uptime-check",
+			Description: "Whether a host answers: DNS, certificate, HTTPS headers. Call the three tools in turn, or the bundle for one settlement. A one-shot probe, not a hosted monitor.",
+			Sequence:    []string{"dns", "ssl-check", "headers"},
+		},
+	}
+}
 
 // BySlug returns the operation with that slug.
 func BySlug(slug string) (Operation, bool) {

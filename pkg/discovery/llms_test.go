@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
 var listLink = regexp.MustCompile(`^- \[([^\]]+)\]\(([^) ]+)\): (.+)$`)
@@ -81,8 +82,8 @@ func TestLLMsSayHowToPayAndWhatIsCharged(t *testing.T) {
 		text := string(body(t, d, path))
 		for _, want := range []string{
 			"PAYMENT-REQUIRED", "PAYMENT-SIGNATURE", "PAYMENT-RESPONSE", "Base (eip155:8453)", "untrusted data",
-			"uses up the payment: 200, and also `blocked_address`, `nxdomain`, `connect_failed`.",
-			"not an answer: `upstream_unavailable`, `dns_timeout`, `host_intel_timeout`.",
+			"uses up the payment: 200, and also " + listOf(fault.Answer) + ".",
+			"not an answer: " + listOf(fault.Owed) + ".",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q", path, want)
@@ -138,4 +139,15 @@ func TestRowsNameEveryPart(t *testing.T) {
 			t.Errorf("%+v does not say for which type", r)
 		}
 	}
+}
+
+// listOf are the codes of a class that operations answer, in the spec's order.
+func listOf(class fault.Class) string {
+	var codes []string
+	for _, i := range fault.All() {
+		if i.Class == class && i.Code != fault.InternalError {
+			codes = append(codes, "`"+string(i.Code)+"`")
+		}
+	}
+	return strings.Join(codes, ", ")
 }

@@ -10,17 +10,71 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // DNS is /v1/tools/dns (spec §4.2).
 func DNS(d Deps) http.Handler {
-	return d.priced(catalog.DNS(), fault.DNSTimeout, func(q url.Values) (url.Values, run, error) {
-		query, err := dns.ParseQuery(q)
+	return fact(d, catalog.DNS(), fault.DNSTimeout, dns.ParseQuery, d.DNS)
+}
+
+// SSLCheck is /v1/tools/ssl-check (spec §4.3).
+func SSLCheck(d Deps) http.Handler {
+	return fact(d, catalog.SSLCheck(), fault.SSLTimeout, ssl.ParseQuery, d.SSL)
+}
+
+// Whois is /v1/tools/whois (spec §4.4).
+func Whois(d Deps) http.Handler {
+	d.needWhois()
+	return fact(d, catalog.Whois(), fault.WhoisTimeout, whois.ParseQuery, d.Whois)
+}
+
+// Headers is /v1/tools/headers (spec §4.5).
+func Headers(d Deps) http.Handler {
+	return fact(d, catalog.Headers(), fault.HeadersTimeout, headers.ParseQuery, d.Headers)
+}
+
+// ResolveRedirect is /v1/tools/resolve-redirect (spec §4.6).
+func ResolveRedirect(d Deps) http.Handler {
+	return fact(d, catalog.ResolveRedirect(), fault.RedirectTimeout, redirect.ParseQuery, d.Redirect)
+}
+
+// HostIntel is /v1/bundles/host-intel (spec §4.7).
+func HostIntel(d Deps) http.Handler {
+	d.needWhois()
+	c := hostintel.Client{DNS: d.DNS, SSL: d.SSL, Whois: d.Whois}
+	return fact(d, catalog.HostIntel(), fault.HostIntelTimeout, hostintel.ParseQuery, c)
+}
+
+// UptimeCheck is /v1/bundles/uptime-check (spec §4.8).
+func UptimeCheck(d Deps) http.Handler {
+	c := uptime.Client{Connector: d.Connector, DNS: d.DNS, SSL: d.SSL, Headers: d.Headers}
+	return fact(d, catalog.UptimeCheck(), fault.UptimeCheckTimeout, uptime.ParseQuery, c)
+}
+
+// needWhois stops a function at its start that would fail at every request.
+func (d Deps) needWhois() {
+	if d.Whois == nil {
+		panic("service: this function asks a registry, and Deps.Whois is not set")
+	}
+}
+
+// fact is the handler of a lookup: its parameters, and who looks it up.
+func fact[Q interface{ Values() url.Values }, R any](
+	d Deps, op catalog.Operation, timeout fault.Code, parse func(url.Values) (Q, error), l Looker[Q, R],
+) http.Handler {
+	return d.priced(op, timeout, func(values url.Values) (url.Values, run, error) {
+		q, err := parse(values)
 		if err != nil {
 			return nil, nil, err
 		}
-		return query.Values(), func(ctx context.Context) (any, error) { return d.DNS.Lookup(ctx, query) }, nil
+		return q.Values(), func(ctx context.Context) (any, error) { return l.Lookup(ctx, q) }, nil
 	})
 }
 

@@ -13,7 +13,12 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -36,16 +41,24 @@ type Deps struct {
 	// Evidence is a view of the chain; nil without one.
 	Evidence x402.Evidence
 	// Index lists the ledger's open records, for Reconcile.
-	Index  ledger.Index
-	DNS    DNSResolver
+	Index ledger.Index
+	// Connector finds and reaches public hosts, and no others.
+	Connector guard.Connector
+	DNS       Looker[dns.Query, dns.Result]
+	SSL       *ssl.Client
+	Headers   *headers.Client
+	Redirect  *redirect.Client
+	// Whois is set in the functions that ask a registry, and nil in others:
+	// its library is heavy.
+	Whois  Looker[whois.Query, whois.Result]
 	Limits Limits
 	// Probes are what /ready asks.
 	Probes []Probe
 }
 
-// DNSResolver looks DNS records up.
-type DNSResolver interface {
-	Lookup(ctx context.Context, q dns.Query) (dns.Result, error)
+// Looker looks one fact up.
+type Looker[Q, R any] interface {
+	Lookup(ctx context.Context, q Q) (R, error)
 }
 
 // Constructor builds one function of the deployment.
@@ -78,8 +91,14 @@ func All(d Deps) http.Handler {
 // Priced is the constructor of every priced function by slug.
 func Priced() map[string]Constructor {
 	return map[string]Constructor{
-		"dns":  DNS,
-		"ping": Ping,
+		"dns":              DNS,
+		"ssl-check":        SSLCheck,
+		"whois":            Whois,
+		"headers":          Headers,
+		"resolve-redirect": ResolveRedirect,
+		"host-intel":       HostIntel,
+		"uptime-check":     UptimeCheck,
+		"ping":             Ping,
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
@@ -82,6 +83,13 @@ func (c *counted) Remove(ctx context.Context, op string, ls ...limit.Lease) erro
 	return c.Memory.Remove(ctx, op, ls...)
 }
 
+// nobody answers for registries.
+type nobody struct{}
+
+func (nobody) Lookup(context.Context, whois.Query) (whois.Result, error) {
+	return whois.Result{}, fault.New(fault.BootstrapUnavailable, nil)
+}
+
 // Lookup is the DNS lookup of the shop.
 func (s *shop) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	s.lookups.Add(1)
@@ -127,7 +135,7 @@ func open(t *testing.T, perMinute, single int) *shop {
 		Log: slog.New(slog.NewJSONHandler(&s.log, nil)), Now: time.Now, Terms: terms,
 		Origin:    func(*http.Request) string { return "https://api.example.com" },
 		RequestID: func(*http.Request) string { return newID() },
-		Ledger:    ledger.New(s.store, time.Now, newID), Facilitator: client, DNS: s,
+		Ledger:    ledger.New(s.store, time.Now, newID), Facilitator: client, DNS: s, Whois: nobody{},
 		Limits: service.Limits{Leases: s.limits, Single: single, Bundle: single, NewID: newID},
 	}
 	if perMinute > 0 {

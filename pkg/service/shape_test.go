@@ -10,6 +10,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -18,8 +24,14 @@ import (
 // results are the Go types of the answers, by slug.
 func results() map[string]reflect.Type {
 	return map[string]reflect.Type{
-		"dns":  reflect.TypeFor[dns.Result](),
-		"ping": reflect.TypeFor[service.Pong](),
+		"dns":              reflect.TypeFor[dns.Result](),
+		"ssl-check":        reflect.TypeFor[ssl.Result](),
+		"whois":            reflect.TypeFor[whois.Result](),
+		"headers":          reflect.TypeFor[headers.Result](),
+		"resolve-redirect": reflect.TypeFor[redirect.Result](),
+		"host-intel":       reflect.TypeFor[hostintel.Result](),
+		"uptime-check":     reflect.TypeFor[uptime.Result](),
+		"ping":             reflect.TypeFor[service.Pong](),
 	}
 }
 
@@ -105,11 +117,24 @@ func sameType(t reflect.Type, f catalog.Field) error {
 	}
 	switch f.Type {
 	case "object":
+		if len(f.Items) > 0 {
+			return sameChild(t, f.Items)
+		}
 		return sameFields(t, f.Fields)
 	case "array":
 		return sameItems(t.Elem(), f.Items)
 	}
 	return nil
+}
+
+// sameChild compares a child of a bundle: its result, and the error object of
+// spec §2.8, which package bundle tests.
+func sameChild(t reflect.Type, shapes []catalog.Field) error {
+	result, ok := t.FieldByName("Result")
+	if !ok || !strings.HasPrefix(t.Name(), "Child[") || len(shapes) != 2 || shapes[1].Fields[0].Name != "error" {
+		return fmt.Errorf("%s is not a child of a bundle", t)
+	}
+	return sameFields(result.Type, shapes[0].Fields)
 }
 
 func sameItems(t reflect.Type, shapes []catalog.Field) error {

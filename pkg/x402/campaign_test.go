@@ -237,7 +237,9 @@ func (c *customer) judge(path string, out *x402.Outcome) {
 		// Told that nothing was charged: the payer signs anew.
 		// A third party's transfer long before the first claim, or one that no
 		// view of the chain could tell from a cancellation, is a definitive no.
-		known := w.byUs || w.rpc && strings.Contains(out.Fault.Public(), "settlement refused") && !strings.Contains(out.Fault.Public(), "used before it reached us")
+		// Nor is one that came while the answer was on its way.
+		before := w.byUs || w.movedAt.Before(time.Now().Add(-5*time.Second))
+		known := before && (w.byUs || w.rpc && strings.Contains(out.Fault.Public(), "settlement refused") && !strings.Contains(out.Fault.Public(), "used before it reached us"))
 		if w.moved() && known && out.Standing.Charged != nil && !*out.Standing.Charged {
 			w.complain("refused although money had moved, by us %v: %v", w.byUs, out.Fault)
 		}

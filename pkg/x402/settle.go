@@ -42,11 +42,14 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 }
 
 // byEvidence decides what the facilitator's word alone does not: anything in
-// doubt, any used nonce, any unknown outcome. It reports false when nothing is
-// decided and the facilitator's word is all there is.
+// doubt, any used nonce, any unknown outcome, and a refusal at the end of the
+// window, because facilitators look at the window before they look at the
+// nonce. It reports false when nothing is decided and the facilitator's word
+// is all there is.
 func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s Settlement) (Outcome, bool) {
 	inDoubt := h.Record().Doubt
-	if !inDoubt && !s.NonceUsed && s.Class != Unknown {
+	ending := s.Class == Refused && !a.gate.now().Add(leastWindow).Before(h.Record().ValidBefore)
+	if !inDoubt && !s.NonceUsed && s.Class != Unknown && !ending {
 		return Outcome{}, false
 	}
 	if a.gate.evidence == nil {

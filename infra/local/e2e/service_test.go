@@ -11,7 +11,11 @@ func table(tb testing.TB) []scenario {
 	tb.Helper()
 	var all []scenario
 	for _, op := range catalog.All() {
-		for _, s := range paymentCases(op) {
+		cases := unpaidCases(op)
+		if answeredHere(op) {
+			cases = paymentCases(op)
+		}
+		for _, s := range cases {
 			s.name = op.Slug + ": " + s.name
 			all = append(all, s)
 		}
@@ -33,6 +37,11 @@ func table(tb testing.TB) []scenario {
 	}
 	return all
 }
+
+// answeredHere says whether an operation can be answered on the loopback
+// interface. The others connect to the host that they are asked about, and the
+// guard lets nothing connect to this machine: they are bought in infra/simnet.
+func answeredHere(op catalog.Operation) bool { return op.Slug == "dns" || op.Slug == "ping" }
 
 // TestService plays the table in every world.
 func TestService(t *testing.T) {

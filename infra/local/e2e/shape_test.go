@@ -69,6 +69,9 @@ func field(v any, f catalog.Field) error {
 			return fmt.Errorf("%T is not a boolean", v)
 		}
 	case "object":
+		if len(f.Items) > 0 { // a child of a bundle: one of several shapes
+			return array([]any{v}, f.Items)
+		}
 		return object(v, f.Fields)
 	case "array":
 		return array(v, f.Items)

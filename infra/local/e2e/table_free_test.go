@@ -123,7 +123,8 @@ func conditional(path string) step {
 	}}
 }
 
-// The table must hold every code that an operation lists.
+// The table must hold every code that an operation lists, of those that can be
+// answered here.
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
 	seen := map[string]map[fault.Code]bool{}
@@ -145,6 +146,9 @@ func TestTableIsComplete(t *testing.T) {
 		}
 	}
 	for _, op := range catalog.All() {
+		if !answeredHere(op) {
+			continue
+		}
 		for _, code := range op.AllErrors() {
 			if !seen[op.Slug][code] {
 				t.Errorf("%s: no case answers %s", op.Slug, code)

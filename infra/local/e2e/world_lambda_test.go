@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 )
@@ -56,6 +59,9 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 	return &deployment{
 		base: server.URL, origin: "https://" + gatewayDomain,
 		cut: through.cut, mend: through.mend,
+		slow: func(e exchange) bool {
+			return e.status == http.StatusServiceUnavailable && !through.isCut() && bytes.Contains(e.body, []byte(fault.LedgerUnavailable))
+		},
 		plant: func(ctx context.Context, key string) error {
 			_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{
 				dynamo.AttrKey:     &types.AttributeValueMemberS{Value: key},
@@ -158,6 +164,12 @@ func (p *proxy) cut() {
 	for c := range p.conns {
 		c.Close()
 	}
+}
+
+func (p *proxy) isCut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.down
 }
 
 func (p *proxy) mend() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/boot/registry"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -64,11 +65,11 @@ type setup struct {
 	single      string // paid lookups of one tool at once; empty is the default
 }
 
-// isolated are the variables that every world has: no view of a real chain,
-// and no rate limit unless a case wants one, because all cases share one
-// address.
+// isolated are the variables that every world has: no view of a real chain, no
+// registry, and no rate limit unless a case wants one, because all cases share
+// one address.
 func (s setup) isolated() map[string]string {
-	env := map[string]string{"RPC_URL": "none", "RATE_LIMIT_PER_MINUTE": "0"}
+	env := map[string]string{"RPC_URL": "none", "RDAP_BOOTSTRAP_URL": "http://127.0.0.1:9/", "RATE_LIMIT_PER_MINUTE": "0"}
 	if s.rate != "" {
 		env["RATE_LIMIT_PER_MINUTE"] = s.rate
 	}
@@ -97,6 +98,8 @@ type deployment struct {
 	mend   func()
 	plant  func(ctx context.Context, key string) error
 	skip   func(time.Duration)
+	// slow says of an answer that it blames a store that is only slow.
+	slow func(exchange) bool
 }
 
 // transcript is a log in the making.
@@ -171,6 +174,9 @@ func wire(tb testing.TB, s setup, origin string) (service.Deps, *controls) {
 	log := slog.New(slog.NewJSONHandler(&c.log, &slog.HandlerOptions{Level: config.LogLevel}))
 	deps, err := config.Deps(boot.Stores{Ledger: c.store, Limits: &limit.Memory{}}, log)
 	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := registry.Extend(config.Config, &deps); err != nil {
 		tb.Fatal(err)
 	}
 	deps.Now = func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
 // Bounds of a stored answer in bytes. DynamoDB items hold 400 KB in all.
@@ -14,11 +15,20 @@ const (
 	maxAnswer = 8 << 20
 )
 
+// compressors are kept because each takes 800 KB, which would be most of what
+// a paid request allocates.
+var compressors sync.Pool
+
 // NewAnswer prepares an answer for storing, compressed. One that stays above
 // 300 KB is kept without its body; a repeat then runs the lookup again.
 func NewAnswer(status int, body []byte) (Answer, error) {
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z, ok := compressors.Get().(*gzip.Writer)
+	if !ok {
+		z = gzip.NewWriter(&b)
+	}
+	defer compressors.Put(z)
+	z.Reset(&b)
 	if _, err := z.Write(body); err != nil {
 		return Answer{}, fmt.Errorf("compress answer: %w", err)
 	}

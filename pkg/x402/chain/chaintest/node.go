@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,14 +85,10 @@ func (n *Node) launch(t testing.TB, anvil string) (int, error) {
 	dieWithParent(cmd)
 	out := &output{port: make(chan int, 1)}
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
+	ended := make(chan struct{})
+	if err := start(cmd, ended); err != nil {
 		return 0, err
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // "signal: killed" is what was asked for
-		close(ended)
-	}()
 	n.kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		<-ended
@@ -106,6 +103,24 @@ func (n *Node) launch(t testing.TB, anvil string) (int, error) {
 	case <-time.After(startTimeout):
 		return 0, fmt.Errorf("it does not listen: %s", out.head())
 	}
+}
+
+// start starts a process, and closes ended when it is gone. The thread that
+// starts it lives as long as it does and does nothing else: dieWithParent is
+// about the thread, and threads of a test end, as those of its other processes
+// do.
+func start(cmd *exec.Cmd, ended chan<- struct{}) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // "signal: killed" is what was asked for
+		}
+	}()
+	return <-started
 }
 
 // output reads the port from what the node prints, and drops the rest: it

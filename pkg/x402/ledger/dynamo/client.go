@@ -119,12 +119,24 @@ var (
 // attempts bounds each attempt in time and its reply in size. It reads the
 // whole reply, so that one cut short is a failed attempt, which the SDK repeats,
 // and so that the connection is free again when the call returns.
+//
+// A failed attempt takes all idle connections with it. Those that idled through
+// a freeze of less than idleTimeout may have died together, and the second
+// attempt, the last one, must not wait for another of them.
 type attempts struct {
-	next    http.RoundTripper
+	next    *http.Transport
 	timeout time.Duration
 }
 
 func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := a.once(req)
+	if err != nil {
+		a.next.CloseIdleConnections()
+	}
+	return res, err
+}
+
+func (a attempts) once(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(req.Context(), a.timeout, errAttempt)
 	defer cancel()
 	res, err := a.next.RoundTrip(req.WithContext(ctx))

@@ -279,3 +279,56 @@ func TestSilentConnection(t *testing.T) {
 		})
 	}
 }
+
+// Connections that died together cost one attempt's time, and not one each: the
+// second attempt does not take another of them.
+func TestVanishedConnections(t *testing.T) {
+	t.Parallel()
+	const kept = 3
+	synctest.Test(t, func(t *testing.T) {
+		var dials, arrived atomic.Int64
+		var gone atomic.Bool
+		conf := config("http://dynamodb.test")
+		everybody := make(chan struct{})
+		conf.Dial = pipes(&dials, func(c net.Conn) {
+			defer func() { _ = c.Close() }()
+			old := dials.Load() <= kept
+			in := bufio.NewReader(c)
+			for {
+				req, err := http.ReadRequest(in)
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				if gone.Load() && old {
+					continue // the request is swallowed
+				}
+				if arrived.Add(1) == kept {
+					close(everybody)
+				}
+				<-everybody
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+			}
+		})
+		store := storeOn(conf)
+		fetch := func() {
+			if _, err := store.Fetch(t.Context(), "k"); err != nil {
+				t.Errorf("Fetch = %v", err)
+			}
+		}
+		for range kept {
+			go fetch()
+		}
+		synctest.Wait()
+		gone.Store(true)
+		start := time.Now()
+		fetch()
+		if d := time.Since(start); d > 775*time.Millisecond {
+			t.Errorf("it took %v, want one attempt's time and a pause", d)
+		}
+		if n := dials.Load(); n != kept+1 {
+			t.Errorf("%d connections, want %d and a new one", n, kept)
+		}
+		<-time.After(6 * time.Second) // the last connection ends
+	})
+}

@@ -2,7 +2,7 @@
 //
 // Every write is a PutItem of the whole item under one of two conditions: the
 // key is absent, or the stored version is the one that was read. Every read is
-// consistent. There are no transactions, no updates and no deletes; rows leave
+// consistent. A write whose replies were all lost is looked for once. There are no transactions, no updates and no deletes; rows leave
 // by TTL. So what may replace what is decided by the version alone, and the
 // rules about money are all above, in package ledger.
 //
@@ -32,7 +32,7 @@ const (
 )
 
 // DefaultTimeout bounds one call of a Store, resends and the read after a
-// failed condition included (design §3).
+// failure included (design §3).
 const DefaultTimeout = 1500 * time.Millisecond
 
 // API is what a Store calls. A *dynamodb.Client is one.
@@ -128,6 +128,9 @@ func (s *Store) put(ctx context.Context, r ledger.Record, condition string, valu
 	}
 	var failed *types.ConditionalCheckFailedException
 	if !errors.As(err, &failed) {
+		if s.landed(ctx, r) {
+			return true, nil, nil
+		}
 		return false, nil, fmt.Errorf("dynamo: put item: %w", err)
 	}
 	if len(failed.Item) > 0 {
@@ -143,6 +146,15 @@ func (s *Store) put(ctx context.Context, r ledger.Record, condition string, valu
 		return true, nil, nil
 	}
 	return false, held, nil
+}
+
+// landed looks for a write whose replies were all lost, in what is left of the
+// call's time. Without it a claim would stand whose owner was told that there is
+// none, and its payer would wait for a lease that nobody holds. False proves
+// nothing: the write may still be on its way.
+func (s *Store) landed(ctx context.Context, r ledger.Record) bool {
+	held, err := s.get(ctx, r.Key)
+	return err == nil && held != nil && held.WriteID == r.WriteID
 }
 
 func (s *Store) get(ctx context.Context, key string) (*ledger.Record, error) {

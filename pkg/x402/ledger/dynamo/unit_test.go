@@ -106,6 +106,30 @@ func TestReadAfterConditionFails(t *testing.T) {
 	}
 }
 
+// A write that failed and is not there may still be on its way: its error
+// stands, whatever the read finds instead.
+func TestReadAfterFailure(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no reply")
+	for name, get := range map[string]func(context.Context) (map[string]types.AttributeValue, error){
+		"nothing there": func(context.Context) (map[string]types.AttributeValue, error) { return nil, nil },
+		"another record": func(context.Context) (map[string]types.AttributeValue, error) {
+			return attributes("k", sound("k")), nil
+		},
+		"no read": func(context.Context) (map[string]types.AttributeValue, error) { return nil, errors.ErrUnsupported },
+	} {
+		store := dynamo.New(dynamo.Config{Table: "t", API: fake{
+			put: func(context.Context, *dynamodb.PutItemInput) error { return cause }, get: get,
+		}})
+		if existing, err := store.Create(t.Context(), ledgertest.First("k")); existing != nil || !errors.Is(err, cause) {
+			t.Errorf("%s: Create = %v, %v; want %v", name, existing, err, cause)
+		}
+		if err := store.Replace(t.Context(), ledgertest.Next(ledgertest.First("k"))); !errors.Is(err, cause) {
+			t.Errorf("%s: Replace = %v, want %v", name, err, cause)
+		}
+	}
+}
+
 // A call ends after its time, the read after a failed condition included.
 func TestTimeout(t *testing.T) {
 	t.Parallel()

@@ -135,19 +135,36 @@ func TestLostReplyAndAnotherWriter(t *testing.T) {
 	holds(t, store, third)
 }
 
-// When both replies are lost the caller learns that it knows nothing.
+// When both replies are lost a read finds the write; when that is lost too, the
+// caller learns that it knows nothing.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	p := &proxy{lost: func(op string, _ int) bool { return op == "PutItem" }}
-	store := p.start(t, server(t)).Store(t)
-	r := ledgertest.First("k")
-	if existing, err := store.Create(t.Context(), r); existing != nil || err == nil || errors.Is(err, ledger.ErrConflict) {
-		t.Errorf("Create = %v, %v; want an unnamed error", existing, err)
+	s := server(t)
+	for name, c := range map[string]struct {
+		lost func(op string, n int) bool
+		ok   bool
+	}{
+		"of both attempts": {func(op string, _ int) bool { return op == "PutItem" }, true},
+		"of the read too":  {func(string, int) bool { return true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &proxy{lost: c.lost}
+			front, table := p.start(t, s), s.Table(t)
+			open := func(at dynamotest.Server) *dynamo.Store {
+				return dynamo.New(dynamo.Config{API: dynamo.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
+			}
+			direct, store := open(s), open(front)
+			r := ledgertest.First("k")
+			if existing, err := store.Create(t.Context(), r); existing != nil || (err == nil) != c.ok || errors.Is(err, ledger.ErrConflict) {
+				t.Errorf("Create = %v, %v; want success: %v, and no named error", existing, err, c.ok)
+			}
+			holds(t, direct, r)
+			next := ledgertest.Next(r)
+			if err := store.Replace(t.Context(), next); (err == nil) != c.ok || errors.Is(err, ledger.ErrConflict) {
+				t.Errorf("Replace = %v; want success: %v, and no named error", err, c.ok)
+			}
+			holds(t, direct, next)
+		})
 	}
-	holds(t, store, r)
-	next := ledgertest.Next(r)
-	if err := store.Replace(t.Context(), next); err == nil || errors.Is(err, ledger.ErrConflict) {
-		t.Errorf("Replace = %v, want an unnamed error", err)
-	}
-	holds(t, store, next)
 }

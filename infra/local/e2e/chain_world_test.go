@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
+)
+
+// chainWorld is the local runner as an operator runs it on Base: an Ethereum
+// node with the token, a facilitator made of the reference packages, and
+// nothing of play money. What goes between the three can be cut or lost.
+type chainWorld struct {
+	testing.TB
+	lab  *lab // the resolver, and the signatures that no log may show
+	id   string
+	node *chaintest.Node
+	// rpc is the service's way to the node; the facilitator has one of its own.
+	rpc         *proxy
+	facilitator *localProcess
+	relay       *relay // the service's way to the facilitator
+	service     *localProcess
+	d           *deployment
+	ledger      string // the file
+
+	payee   x402.Address
+	confirm time.Duration
+}
+
+// chainOptions is what a scenario changes about its world.
+type chainOptions struct {
+	// confirm is how long the facilitator waits for a receipt. 0 is longer than
+	// any scenario.
+	confirm time.Duration
+	// direct has the service talk to the facilitator without the relay.
+	direct bool
+}
+
+const longConfirm = 30 * time.Second
+
+// openChain starts everything. It skips the test where Node, its packages or
+// the Ethereum node cannot be had.
+func openChain(t *testing.T, l *lab, o chainOptions) *chainWorld {
+	t.Helper()
+	nodeWith(t, facilitatorDir)
+	w := &chainWorld{TB: t, lab: l, id: fmt.Sprintf("chain%d", caseIDs.Add(1)), confirm: o.confirm}
+	if w.confirm == 0 {
+		w.confirm = longConfirm
+	}
+	w.payee = parseAddress(t, l.terms.PayTo)
+	w.ledger = filepath.Join(t.TempDir(), "ledger.db")
+	w.node = chaintest.Start(t)
+	w.rpc = newProxy(t, w.node.URL)
+	w.startFacilitator("0")
+	url := w.facilitator.url
+	if !o.direct {
+		w.relay = newRelay(t, url)
+		url = w.relay.url
+	}
+	w.startService(url)
+	return w
+}
+
+var facilitatorDir = filepath.Join("testdata", "facilitator")
+
+// startFacilitator runs the reference facilitator on a port. Its account and
+// its memory are new.
+func (w *chainWorld) startFacilitator(port string) {
+	w.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		w.Fatal(err)
+	}
+	cmd := exec.Command(node, "facilitator.mjs")
+	cmd.Dir = facilitatorDir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "RPC=" + w.node.URL, "NETWORK=" + chaintest.Network, "PORT=" + port,
+		"CONFIRM_MS=" + strconv.FormatInt(w.confirm.Milliseconds(), 10),
+	}
+	w.facilitator = launch(w, cmd)
+}
+
+// startService runs the local runner over the world's ledger.
+func (w *chainWorld) startService(facilitator string) {
+	w.Helper()
+	s := w.lab.setup()
+	s.facilitator = facilitator
+	cmd := exec.Command(localBinary(w))
+	cmd.Dir = filepath.Dir(w.ledger)
+	cmd.Env = w.environment(s)
+	p := launch(w, cmd)
+	w.Cleanup(func() {
+		p.stop(w)
+		w.lab.checkLog(w, p.out.String())
+		if w.Failed() {
+			w.Logf("the service's log:\n%s", p.out.String())
+		}
+	})
+	w.service, w.d = p, &deployment{base: p.url, origin: p.url}
+}
+
+// environment is the configuration of the service, and of the commands that
+// look at its ledger.
+func (w *chainWorld) environment(s setup) []string {
+	vars := s.environment()
+	vars["RPC_URL"] = "http://" + w.rpc.addr
+	vars["NETWORK"], vars["LEDGER_FILE"], vars["LOCAL_ADDR"] = chaintest.Network, w.ledger, "127.0.0.1:0"
+	env := make([]string, 0, len(vars))
+	for name, value := range vars {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// reconcile runs the command of make reconcile over the ledger of a service
+// that was stopped, and returns what it prints.
+func (w *chainWorld) reconcile() string {
+	w.Helper()
+	cmd := exec.CommandContext(w.Context(), build(w, program{pkg: "./infra/local/reconcile", name: "reconcile"}))
+	cmd.Env = w.environment(w.lab.setup())
+	out, err := cmd.Output()
+	if err != nil {
+		w.Fatalf("reconcile: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// launch starts a program that says " is ready on <url>" and returns when it
+// has. The program is killed at the end of the test, unless it was stopped.
+func launch(tb testing.TB, cmd *exec.Cmd) *localProcess {
+	tb.Helper()
+	p := &localProcess{cmd: cmd, gone: make(chan error, 1)}
+	ready := &readyLine{to: &p.out, url: make(chan string, 1)}
+	cmd.Stdout, cmd.Stderr = ready, &p.out
+	cmd.SysProcAttr = dieWithUs()
+	if err := p.start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.kill)
+	select {
+	case p.url = <-ready.url:
+	case <-time.After(patience):
+		tb.Fatalf("%s did not get ready: %s", filepath.Base(cmd.Path), p.out.String())
+	}
+	return p
+}
+
+func parseAddress(tb testing.TB, s string) x402.Address {
+	tb.Helper()
+	a, err := x402.ParseAddress(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}

@@ -1,0 +1,249 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// hostileCases are payments that are not in order, beyond those of
+// refusalCases.
+func hostileCases() []scenario {
+	return slices.Concat(hostileForm(), hostileNumbers(), hostileSignatures(), hostileTerms())
+}
+
+// hostileForm: base64, JSON, and the members that must be there.
+func hostileForm() []scenario {
+	const unacceptable = "not acceptable JSON"
+	return []scenario{
+		bad("64 KiB", "longer than 16384 bytes", constant(strings.Repeat("A", 64<<10))),
+		bad("64 KiB of a good payment", "longer than 16384 bytes", reencode(func(s string) string { return s + strings.Repeat(" ", 64<<10) })),
+		bad("base64 and more", "not base64", func(s string) string { return s + "\x20x" }),
+		bad("padding inside", "not base64", func(s string) string { return s[:8] + "==" + s[8:] }),
+		bad("base64 twice", unacceptable, reencode(constant("e30="))),
+		bad("trailing garbage", unacceptable, reencode(func(s string) string { return s + "x" })),
+		bad("a trailing brace", unacceptable, reencode(func(s string) string { return s + "}" })),
+		bad("a trailing NUL", unacceptable, reencode(func(s string) string { return s + "\x00" })),
+		bad("a byte order mark", unacceptable, reencode(func(s string) string { return "\ufeff" + s })),
+		bad("a comment", unacceptable, reencode(func(s string) string { return "/**/" + s })),
+		bad("a string", unacceptable, inJSON(`"payment"`)),
+		bad("a number", unacceptable, inJSON(`2`)),
+		bad("not UTF-8 in a value", unacceptable, replacing(`"scheme":"exact"`, "\"scheme\":\"exact\xc3\"")),
+		bad("33 deep", "nested deeper than 32", replacing(`"accepted":`, `"x":`+strings.Repeat(`[`, 33)+strings.Repeat(`]`, 33)+`,"accepted":`)),
+		bad("4,000 deep", "nested deeper than 32", inJSON(strings.Repeat("[", 4000))),
+		bad("a key twice, accepted", "appears twice", replacing(`"accepted":`, `"accepted":{},"accepted":`)),
+		bad("a key twice, from", `"from" appears twice`, replacing(`"from":`, `"from":"0x0000000000000000000000000000000000000001","from":`)),
+		bad("a key twice, value", `"value" appears twice`, replacing(`"value":`, `"value":"1","value":`)),
+		bad("a key twice, escaped", `"nonce" appears twice`, replacing(`"nonce":`, `"\u006eonce":"0x00","nonce":`)),
+		bad("version missing", "x402Version must be a number", dropping("x402Version")),
+		bad("version 3", `x402Version is "3"`, replacing(`"x402Version":2`, `"x402Version":3`)),
+		bad("version -2", `x402Version is "-2"`, replacing(`"x402Version":2`, `"x402Version":-2`)),
+		bad("version 2e0", `x402Version is "2e0"`, replacing(`"x402Version":2`, `"x402Version":2e0`)),
+		bad("version null", "x402Version must be a number", replacing(`"x402Version":2`, `"x402Version":null`)),
+		bad("key X402Version", "x402Version must be a number", replacing(`"x402Version"`, `"X402Version"`)),
+		bad("key Accepted", "accepted must be an object", replacing(`"accepted"`, `"Accepted"`)),
+		bad("key Payload", "payload must be an object", replacing(`"payload":{`, `"Payload":{`)),
+		bad("key Signature", "payload.signature must be a string", replacing(`"signature"`, `"Signature"`)),
+		bad("key Authorization", "payload.authorization must be an object", replacing(`"authorization"`, `"Authorization"`)),
+		bad("key From", "from must be a string", replacing(`"from"`, `"From"`)),
+		bad("key To", "to must be a string", replacing(`"to"`, `"To"`)),
+		bad("key Value", "value must be a string", replacing(`"value"`, `"Value"`)),
+		bad("key ValidAfter", "validAfter must be a string", replacing(`"validAfter"`, `"ValidAfter"`)),
+		bad("key ValidBefore", "validBefore must be a string", replacing(`"validBefore"`, `"ValidBefore"`)),
+		bad("key Nonce", "nonce must be a string", replacing(`"nonce"`, `"Nonce"`)),
+		bad("accepted is an array", "accepted must be an object", replacing(`"accepted":{`, `"accepted":[],"was":{`)),
+		bad("accepted is null", "accepted must be an object", replacing(`"accepted":{`, `"accepted":null,"was":{`)),
+		bad("payload is text", "payload must be an object", replacing(`"payload":{`, `"payload":"0x","was":{`)),
+		bad("authorization is null", "payload.authorization must be an object", replacing(`"authorization":{`, `"authorization":null,"was":{`)),
+		bad("extensions are a list", "extensions must be an object", replacing(`"extensions":{`, `"extensions":[],"was":{`)),
+	}
+}
+
+// hostileNumbers: every number of the authorization, in every spelling but its
+// own.
+func hostileNumbers() []scenario {
+	most := new(big.Int).Lsh(big.NewInt(1), 256)
+	var list []scenario
+	for _, member := range []string{"value", "validAfter", "validBefore"} {
+		for name, c := range map[string]struct{ raw, reason string }{
+			"a number":      {`1000`, member + " must be a string"},
+			"null":          {`null`, member + " must be a string"},
+			"a boolean":     {`true`, member + " must be a string"},
+			"empty":         {`""`, member + ": must be a decimal uint256"},
+			"negative":      {`"-1"`, member + ": must be a decimal uint256"},
+			"negative zero": {`"-0"`, member + ": must be a decimal uint256"},
+			"signed":        {`"+1000"`, member + ": must be a decimal uint256"},
+			"leading zero":  {`"00"`, member + ": must not have leading zeros"},
+			"hexadecimal":   {`"0x3e8"`, member + ": must be a decimal uint256"},
+			"exponent":      {`"1e3"`, member + ": must be a decimal uint256"},
+			"fraction":      {`"1000.0"`, member + ": must be a decimal uint256"},
+			"blank":         {`" 1000"`, member + ": must be a decimal uint256"},
+			"grouped":       {`"1,000"`, member + ": must be a decimal uint256"},
+			"other digits":  {`"１０００"`, member + ": must be a decimal uint256"},
+			"2^256":         {`"` + most.String() + `"`, member + ": is larger than a uint256"},
+			"80 digits":     {`"` + strings.Repeat("9", 80) + `"`, member + ": must be a decimal uint256"},
+		} {
+			list = append(list, bad(member+" is "+name, c.reason, authorization(member, c.raw)))
+		}
+	}
+	return list
+}
+
+// hostileSignatures: lengths, v, r and s, and who signed.
+func hostileSignatures() []scenario {
+	const length, form, foreign = "payload.signature: must be 65 to 4096 bytes of hex", "payload.signature", "invalid_exact_evm_signature"
+	zero := make([]byte, 32)
+	order, _ := hex.DecodeString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141")
+	part := func(at int, b []byte) func(string) string {
+		return resign(func(s []byte) []byte { copy(s[at:], b); return s })
+	}
+	return []scenario{
+		bad("no signature", "payload.signature: must start with 0x", spelt("signature", "")),
+		bad("an empty signature", length, spelt("signature", "0x")),
+		bad("64 bytes", length, resign(func(b []byte) []byte { return b[:64] })),
+		bad("66 bytes", foreign, resign(func(b []byte) []byte { return append(b, 0) })),
+		bad("4,096 bytes", foreign, resign(func([]byte) []byte { return bytes.Repeat([]byte{7}, 4096) })),
+		bad("4,097 bytes", length, resign(func([]byte) []byte { return bytes.Repeat([]byte{7}, 4097) })),
+		bad("half a byte", form, replacing(`"signature":"0x`, `"signature":"0x0`)),
+		bad("0X", "payload.signature: must start with 0x", replacing(`"signature":"0x`, `"signature":"0X`)),
+		bad("v of 0", "v is 0", withV(0)),
+		bad("v of 1", "v is 1", withV(1)),
+		bad("v of 26", "v is 26", withV(26)),
+		bad("v of 31", "v is 31", withV(31)),
+		bad("v of 255", "v is 255", withV(255)),
+		bad("r of 0", foreign, part(0, zero)),
+		bad("r of the order", foreign, part(0, order)),
+		bad("s of 0", foreign, part(32, zero)),
+		bad("s of the order", "upper half", part(32, order)),
+		bad("s of 2^256-1", "upper half", part(32, bytes.Repeat([]byte{255}, 32))),
+		bad("all zero", "v is 0", resign(func([]byte) []byte { return make([]byte, 65) })),
+		bad("another payer's name", foreign, authorization("from", `"0x70997970C51812dc3A010C7d01b50e0d17dc79C8"`)),
+		bad("nobody's name", foreign, authorization("from", `"0x0000000000000000000000000000000000000000"`)),
+		bad("a short address", "from:", authorization("from", `"0x70997970C51812dc3A010C7d01b50e0d17dc79"`)),
+		bad("an address without 0x", "from:", authorization("from", `"70997970C51812dc3A010C7d01b50e0d17dc79C8"`)),
+		bad("an address in 0X", "from:", authorization("from", `"0X70997970C51812dc3A010C7d01b50e0d17dc79C8"`)),
+		bad("an ENS name", "to:", authorization("to", `"payee.eth"`)),
+		bad("a nonce of 31 bytes", "nonce: must be 32 bytes of hex", authorization("nonce", `"0x`+strings.Repeat("0", 62)+`"`)),
+		bad("a nonce of 33 bytes", "nonce: must be 32 bytes of hex", authorization("nonce", `"0x`+strings.Repeat("0", 66)+`"`)),
+		bad("a nonce of no hex", "nonce: is not hex", authorization("nonce", `"0x`+strings.Repeat("g", 64)+`"`)),
+		bad("a nonce that is a number", "nonce must be a string", authorization("nonce", `1`)),
+		bad("another nonce", foreign, authorization("nonce", `"0x`+strings.Repeat("0", 64)+`"`)),
+	}
+}
+
+// hostileTerms: properly signed, and not what was offered.
+func hostileTerms() []scenario {
+	in := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).Unix(), 10) }
+	until := func(at string) func(*x402test.Draft) {
+		return func(d *x402test.Draft) { d.Payload.Payload.Authorization.ValidBefore = at }
+	}
+	after := func(at string) func(*x402test.Draft) {
+		return func(d *x402test.Draft) { d.Payload.Payload.Authorization.ValidAfter = at }
+	}
+	value := func(v string) func(*x402test.Draft) {
+		return func(d *x402test.Draft) { d.Payload.Payload.Authorization.Value = v }
+	}
+	text := func(old, other string) func(*x402test.Draft) {
+		return func(d *x402test.Draft) { acceptedText(d, other, old) }
+	}
+	most := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)).String()
+	return []scenario{
+		odd("scheme in capitals", `accepted.scheme is "EXACT"`, accepted("scheme", "EXACT")),
+		odd("network in capitals", `accepted.network is "EIP155:8453"`, accepted("network", "EIP155:8453")),
+		odd("network by name", `accepted.network is "base"`, accepted("network", "base")),
+		odd("asset in capitals", "accepted.asset is", func(d *x402test.Draft) { acceptedText(d, "0x"+strings.ToUpper(d.Terms.Asset[2:]), d.Terms.Asset) }),
+		odd("payee in lower case", "accepted.payTo is", func(d *x402test.Draft) { acceptedText(d, strings.ToLower(d.Terms.PayTo), d.Terms.PayTo) }),
+		odd("token name in lower case", "accepted.extra", text("USD Coin", "usd coin")),
+		odd("flow in capitals", "accepted.extra", text(`"upfront"`, `"Upfront"`)),
+		odd("token version", "accepted.extra", text(`"version":"2"`, `"version":"1"`)),
+		odd("token version as a number", "accepted.extra", text(`"version":"2"`, `"version":2`)),
+		odd("no extra", "accepted.extra", text(`"extra":`, `"was":`)),
+		odd("key Scheme", "accepted.scheme does not match", text(`"scheme":`, `"Scheme":`)),
+		odd("key Network", "accepted.network does not match", text(`"network":`, `"Network":`)),
+		odd("key Asset", "accepted.asset does not match", text(`"asset":`, `"Asset":`)),
+		odd("key Amount", "accepted.amount does not match", text(`"amount":`, `"Amount":`)),
+		odd("key PayTo", "accepted.payTo does not match", text(`"payTo":`, `"payto":`)),
+		odd("key MaxTimeoutSeconds", "accepted.maxTimeoutSeconds does not match", text(`"maxTimeoutSeconds":`, `"MaxTimeoutSeconds":`)),
+		odd("amount as a number", "accepted.amount does not match", text(`"amount":"1000"`, `"amount":1000`)),
+		odd("amount with a zero", `accepted.amount is "01000"`, accepted("amount", "01000")),
+		odd("time-out as text", "accepted.maxTimeoutSeconds", text(`"maxTimeoutSeconds":300`, `"maxTimeoutSeconds":"300"`)),
+		odd("time-out as a fraction", "accepted.maxTimeoutSeconds", text(`"maxTimeoutSeconds":300`, `"maxTimeoutSeconds":300.0`)),
+		odd("nothing to pay", "authorization.value is 0", value("0")),
+		odd("2^256-1 to pay", "authorization.value is 1157920892", value(most)),
+		odd("the value modulo 2^64", "authorization.value is 18446744073709552616", value("18446744073709552616")),
+		odd("ended at the beginning of time", "validBefore is past", until("0")),
+		odd("ended in 2^64 seconds, modulo", "more than 24 hours away", until("18446744073709551616")),
+		odd("valid for a day and a minute", "more than 24 hours away", until(in(24*time.Hour+time.Minute))),
+		odd("valid from the end of time", "validAfter is in the future", after(most)),
+		odd("valid in a minute", "validAfter is in the future", after(in(time.Minute))),
+		odd("to nobody", "authorization.to is 0x0000000000000000000000000000000000000000", func(d *x402test.Draft) {
+			d.Payload.Payload.Authorization.To = "0x0000000000000000000000000000000000000000"
+		}),
+		odd("under another version of the token", "invalid_exact_evm_signature", func(d *x402test.Draft) { d.Terms.Version = "1" }),
+		odd("an echo that is no object", "extension_echo_mismatch", echoed(`"bazaar"`)),
+		odd("an echo without info", "extension_echo_mismatch", echoed(`{}`)),
+		odd("an echo of a list", "extension_echo_mismatch", echoed(`{"info":[]}`)),
+		odd("a short identifier", "payment-identifier: id must be text of 16 to 128 characters", identified(`"short"`)),
+		odd("an identifier with a bar", "payment-identifier: id may have letters, digits", identified(`"e2e|identifier|1"`)),
+		odd("an identifier that is a number", "payment-identifier: id must be text", identified(`1234567890123456`)),
+	}
+}
+
+// authorization replaces a member of the authorization by raw JSON, after it
+// was signed.
+func authorization(member, raw string) func(string) string {
+	return inside([]string{"payload", "authorization"}, member, raw)
+}
+
+// spelt replaces a string member of the payload.
+func spelt(member, value string) func(string) string {
+	return inside([]string{"payload"}, member, strconv.Quote(value))
+}
+
+// inside replaces a member of an object within the payment.
+func inside(path []string, member, raw string) func(string) string {
+	var replace func(o json.RawMessage, path []string) json.RawMessage
+	replace = func(o json.RawMessage, path []string) json.RawMessage {
+		var m map[string]json.RawMessage
+		if err := json.Unmarshal(o, &m); err != nil {
+			panic(err)
+		}
+		if len(path) > 0 {
+			m[path[0]] = replace(m[path[0]], path[1:])
+		} else if _, there := m[member]; there {
+			m[member] = json.RawMessage(raw)
+		} else {
+			panic("the payment has no " + member)
+		}
+		out, err := json.Marshal(m)
+		if err != nil {
+			panic(err)
+		}
+		return out
+	}
+	return reencode(func(s string) string { return string(replace(json.RawMessage(s), path)) })
+}
+
+// echoed replaces the echo of the bazaar extension.
+func echoed(raw string) func(*x402test.Draft) {
+	return func(d *x402test.Draft) {
+		if _, offered := d.Payload.Extensions["bazaar"]; !offered {
+			panic("bazaar is not offered")
+		}
+		d.Payload.Extensions["bazaar"] = json.RawMessage(raw)
+	}
+}
+
+// identified names the payment.
+func identified(id string) func(*x402test.Draft) {
+	return func(d *x402test.Draft) {
+		d.Payload.Extensions["payment-identifier"] = json.RawMessage(`{"info":{"required":false,"id":` + id + `},"schema":` + identifierSchema(d) + `}`)
+	}
+}

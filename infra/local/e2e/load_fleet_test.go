@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// fleetOrigin is what every process of a fleet calls itself: they stand behind
+// one name, so that an offer of one is paid at another.
+const fleetOrigin = "https://fleet.example.com"
+
+// fleetSize is how many processes share one table.
+const fleetSize = 8
+
+// fleet is the local runner several times over, all on one ledger table.
+type fleet struct {
+	terms   x402.Terms
+	members []*deployment
+	logs    []*transcript
+	store   *dynamo.Store // on the fleet's table
+	client  *http.Client
+	next    atomic.Int64
+}
+
+// newFleet starts the processes and waits until each of them answers.
+func newFleet(tb testing.TB, l *lab, s setup) *fleet {
+	tb.Helper()
+	db := dynamotest.Start(tb)
+	table := db.Table(tb)
+	f := &fleet{
+		terms: l.terms, client: newClient(),
+		store: dynamo.New(dynamo.Config{API: dynamo.NewClient(db.ClientConfig()), Table: table, Timeout: patience}),
+	}
+	tb.Cleanup(f.client.CloseIdleConnections)
+	for range fleetSize {
+		addr := closedPort(tb)
+		p := startMember(tb, l, append(tableEnvironment(s, db, table),
+			"LOCAL_ADDR="+addr, "BASE_URL="+fleetOrigin, "LOG_LEVEL=info"))
+		f.logs = append(f.logs, &p.out)
+		f.members = append(f.members, &deployment{base: "http://" + addr, origin: fleetOrigin})
+	}
+	for i, d := range f.members {
+		poll(tb, "a process of the fleet to listen", func() bool {
+			e, err := d.send(tb.Context(), f.client, http.MethodGet, "/health", nil)
+			return err == nil && e.status == http.StatusOK
+		}, f.logs[i])
+	}
+	return f
+}
+
+// tableEnvironment are the variables of a process on a table of a local server.
+func tableEnvironment(s setup, db dynamotest.Server, table string) []string {
+	list := []string{
+		"LEDGER_TABLE=" + table, "AWS_ENDPOINT_URL_DYNAMODB=" + db.URL, "AWS_REGION=" + dynamotest.Region,
+		"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,
+	}
+	for name, value := range s.environment() {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+// startMember starts a local runner and does not wait for it. At the end of the
+// test it is stopped, and must have ended well.
+func startMember(tb testing.TB, l *lab, environment []string) *localProcess {
+	tb.Helper()
+	p := &localProcess{cmd: exec.Command(localBinary(tb)), gone: make(chan error, 1)}
+	p.cmd.Dir, p.cmd.Env = tb.TempDir(), environment
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.SysProcAttr = dieWithUs()
+	if err := p.start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		p.stop(tb)
+		l.checkLog(tb, p.out.String())
+	})
+	return p
+}
+
+// member is the process whose turn it is.
+func (f *fleet) member() *deployment {
+	return f.members[int(f.next.Add(1))%len(f.members)]
+}
+
+// said counts the lines of all logs that have a part.
+func (f *fleet) said(part string) int {
+	n := 0
+	for _, log := range f.logs {
+		n += strings.Count(log.String(), part)
+	}
+	return n
+}
+
+// visit sends a payment to the process whose turn it is.
+func (f *fleet) visit(ctx context.Context, path, signature string) (exchange, error) {
+	return f.member().send(ctx, f.client, http.MethodGet, path, http.Header{x402.HeaderSignature: {signature}})
+}
+
+// persist sends a payment, to another process each time, until it is answered
+// with something else than 409 and 503. It heeds Retry-After. each is called
+// with every answer on the way.
+func (f *fleet) persist(ctx context.Context, path, signature string, each func(exchange)) (exchange, error) {
+	for {
+		e, err := f.visit(ctx, path, signature)
+		if err != nil || (e.status != http.StatusConflict && e.status != http.StatusServiceUnavailable) {
+			return e, err
+		}
+		each(e)
+		t := time.NewTimer((x402test.Reply{Header: e.header}).RetryAfter())
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return e, ctx.Err()
+		}
+	}
+}
+
+// poll waits until something is so, and shows the logs when it never is.
+func poll(tb testing.TB, what string, so func() bool, logs ...*transcript) {
+	tb.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !so(); <-tick.C {
+		if time.Now().After(deadline) {
+			for _, log := range logs {
+				tb.Log(log.String())
+			}
+			tb.Fatalf("waited %s in vain for %s", patience, what)
+		}
+	}
+}
+
+// crowd does n things at once, at most width of them at a time, and returns
+// the first error.
+func crowd(n, width int, do func(i int) error) error {
+	var all sync.WaitGroup
+	var next atomic.Int64
+	faults := make(chan error, width)
+	for range width {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := do(i); err != nil {
+					faults <- err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(faults)
+	return <-faults
+}

@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// codeOf is the error code of an answer, empty for none.
+func codeOf(e exchange) string {
+	var body struct{ Error struct{ Code string } }
+	_ = json.Unmarshal(e.body, &body) // a result has no error
+	return body.Error.Code
+}
+
+// meter is a resolver that lets every question wait at a door and counts those
+// inside: the lookups that are under way.
+type meter struct {
+	inner *resolver
+	addr  string
+
+	mu           sync.Mutex
+	inside, peak int
+	asked        map[string]bool // questions; a datagram sent again is the same one
+	door         chan struct{}   // closed: everybody may go
+}
+
+func newMeter(tb testing.TB, inner *resolver) *meter {
+	tb.Helper()
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m := &meter{inner: inner, addr: packets.LocalAddr().String(), asked: map[string]bool{}, door: make(chan struct{})}
+	started, ended := make(chan struct{}), make(chan error, 1)
+	s := &dns.Server{PacketConn: packets, Handler: m, NotifyStartedFunc: func() { close(started) }}
+	go func() { ended <- s.ActivateAndServe() }()
+	<-started
+	tb.Cleanup(func() {
+		m.open()
+		if err := s.Shutdown(); err != nil {
+			tb.Errorf("stop the DNS server: %v", err)
+		}
+		if err := <-ended; err != nil {
+			tb.Errorf("DNS server: %v", err)
+		}
+	})
+	return m
+}
+
+func (m *meter) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	if len(q.Question) != 1 {
+		return
+	}
+	if !m.enter(w.RemoteAddr().String() + " " + strconv.Itoa(int(q.Id))) {
+		return // the first datagram is answered
+	}
+	<-m.door
+	m.inner.ServeDNS(w, q)
+	m.leave()
+}
+
+func (m *meter) enter(question string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.asked[question] {
+		return false
+	}
+	m.asked[question] = true
+	m.inside++
+	m.peak = max(m.peak, m.inside)
+	return true
+}
+
+func (m *meter) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.inside--
+}
+
+func (m *meter) open() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.door:
+	default:
+		close(m.door)
+	}
+}
+
+func (m *meter) read() (inside, peak int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inside, m.peak
+}
+
+// TestLoadConcurrency: with a cap of five on the tool, eight processes never
+// look up more than five names at once. Who finds no place is not charged, and
+// everybody is answered in the end.
+func TestLoadConcurrency(t *testing.T) {
+	const places, payers = 5, 25
+	l := newLab(t)
+	m := newMeter(t, l.dns)
+	s := l.setup()
+	s.single, s.resolvers = strconv.Itoa(places), m.addr
+	f := newFleet(t, l, s)
+	b := newBasket(t, l, f, payers, modeHealthy)
+
+	// Nobody who is looking up comes out before everybody else has been told
+	// that all places are taken.
+	r := &run{TB: t, lab: l, d: f.members[0], wallet: b.wallet, payer: b.payer}
+	full := fails(fault.Overloaded) // charged false, retryable
+	var turned sync.Map             // payment -> the first answer that no place is free
+	var n atomic.Int64
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- crowd(payers, payers, func(i int) (err error) {
+			p := &b.payments[i]
+			p.answer, err = f.persist(ctx, p.path, p.header, func(e exchange) {
+				b.note(e)
+				if codeOf(e) != string(fault.Overloaded) {
+					return
+				}
+				if _, again := turned.LoadOrStore(i, e); !again {
+					n.Add(1)
+				}
+			})
+			return err
+		})
+	}()
+	poll(t, "every place to be taken and everybody else to be told", func() bool {
+		inside, _ := m.read()
+		return inside == places && n.Load() >= payers-places
+	}, f.logs...)
+	all, _ := l.facilitator.Settles()
+	is(t, "settlements while all places are taken", all, places)
+	m.open()
+	if err := <-ended; err != nil {
+		t.Fatalf("not everybody was answered: %v", err)
+	}
+	turned.Range(func(_, e any) bool {
+		r.check(e.(exchange), full)
+		return true
+	})
+	b.audit(t, f)
+	if _, peak := m.read(); peak != places {
+		t.Errorf("%d lookups at once, the cap is %d", peak, places)
+	}
+	t.Logf("%d payers, %d places over %d processes: %s", payers, places, fleetSize, b.waits())
+}
+
+// TestLoadRate: the ceiling of a client's minute is the limit plus a tenth for
+// each process (design §6), and the limit is not undercut.
+func TestLoadRate(t *testing.T) {
+	const limit, each = 100, 100
+	l := newLab(t)
+	s := l.setup()
+	s.rate = strconv.Itoa(limit)
+	f := newFleet(t, l, s)
+	// A store call above its time-out lets requests pass, by design: on a busy
+	// machine the attempt is void, and another client tries.
+	for _, client := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+		failed := f.said("rate limit store failed")
+		(&run{TB: t}).step(earlyInTheMinute())
+		begun := time.Now()
+		passed := storm(t, f, client, each)
+		if !time.Now().Truncate(time.Minute).Equal(begun.Truncate(time.Minute)) || f.said("rate limit store failed") > failed {
+			t.Logf("%s: void: the store was late, or the minute was over", client)
+			continue
+		}
+		if passed < limit || passed > limit+fleetSize*limit/10 {
+			t.Errorf("%d requests passed, the limit is %d and the ceiling %d", passed, limit, limit+fleetSize*limit/10)
+		}
+		t.Logf("%d of %d requests passed in %s, the limit is %d, the ceiling %d",
+			passed, each*fleetSize, time.Since(begun).Round(time.Millisecond), limit, limit+fleetSize*limit/10)
+		return
+	}
+	t.Error("the store was late for every client")
+}
+
+// storm asks every process at once, each of them one request after the other,
+// and returns how many requests passed.
+func storm(t *testing.T, f *fleet, from string, each int) int {
+	t.Helper()
+	client := newClient()
+	client.Transport.(*http.Transport).DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext
+	defer client.CloseIdleConnections()
+	answers := make([]exchange, each*len(f.members))
+	if err := crowd(len(f.members), len(f.members), func(m int) (err error) {
+		for i := range each {
+			if answers[m*each+i], err = f.members[m].send(t.Context(), client, http.MethodGet, catalog.DNS().Path, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	s := subject{op: catalog.DNS(), origin: fleetOrigin, terms: f.terms}
+	for _, e := range answers {
+		w := fails(fault.RateLimited)
+		if e.status == http.StatusPaymentRequired {
+			passed, w = passed+1, unpaid()
+		}
+		check(t, e, w, s)
+	}
+	return passed
+}

@@ -1,0 +1,261 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// The tests of the load_ files run by themselves, before the parallel ones, as
+// TestCopies does.
+
+// TestLoad has one fleet serve the two crowds, one after the other. The tool
+// has no cap: TestLoadConcurrency is about that.
+func TestLoad(t *testing.T) {
+	l := newLab(t)
+	s := l.setup()
+	s.single = "0"
+	f := newFleet(t, l, s)
+	t.Run("copies", func(t *testing.T) { sendCopiesOver(t, l, f) })
+	t.Run("payments", func(t *testing.T) { sendPaymentsOver(t, l, f) })
+}
+
+// loadCopies is how often one payment is sent, loadPayments how many payments
+// there are.
+const (
+	loadCopies   = 1000
+	loadPayments = 1000
+)
+
+// loadAtOnce is how many requests are under way at any moment. Everything they
+// write goes through one DynamoDB-compatible server, which takes one call at a
+// time, some hundreds a second. With all of them at once the queue before it is
+// longer than the store's time-out, and what is measured is that server.
+const loadAtOnce = 64
+
+// sendCopiesOver spreads the copies of one payment over the processes of a
+// fleet: one settlement, one lookup, and every copy gets the answer or is told
+// to come back. Whoever comes back gets the stored answer.
+func sendCopiesOver(t *testing.T, l *lab, f *fleet) {
+	r := &run{TB: t, lab: l, d: f.members[0], client: f.client, id: "fleetcopies"}
+	r.wallet, r.payer = l.wallet(t)
+	r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)
+
+	// The one that settles is held up until a tenth of the others is answered:
+	// they did arrive while it was under way.
+	g := l.hold(r.payer)
+	var answered, late atomic.Int64
+	answers := make([]exchange, loadCopies)
+	begun := time.Now()
+	err := crowd(loadCopies, loadAtOnce, func(i int) (err error) {
+		for {
+			answers[i], err = f.visit(t.Context(), r.path, r.header)
+			// A store that is too slow for a moment says nothing about the copies.
+			if err != nil || !strings.Contains(string(answers[i].body), string(fault.LedgerUnavailable)) {
+				break
+			}
+			late.Add(1)
+		}
+		if answered.Add(1) == loadCopies/10 {
+			g.open()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begun)
+	results, busy := tallyCopies(t, r, answers)
+	if busy < loadCopies/10 || results+busy != loadCopies {
+		t.Errorf("%d results and %d times 409 for %d copies", results, busy, loadCopies)
+	}
+	repeatCopies(t, f, r)
+	if err := l.books(r.payer, catalog.DNS().Amount, 1, 1); err != nil {
+		t.Error(err)
+	}
+	is(t, "lookups", l.dns.lookups(r.name), 1)
+	t.Logf("%d copies over %d processes in %s: %d answers, %d times 409, %d times the store was late",
+		loadCopies, fleetSize, took.Round(time.Millisecond), results, busy, late.Load())
+}
+
+// tallyCopies holds each answer to what a copy may get, all results being the
+// same.
+func tallyCopies(t *testing.T, r *run, answers []exchange) (results, busy int) {
+	t.Helper()
+	for _, e := range answers {
+		switch e.status {
+		case http.StatusOK:
+			results++
+			w := result(r.fill(healthy().body))
+			if e.header.Get(x402.HeaderReplayed) != "" {
+				w, r.first = w.replayed(), e // its receipt is held to the books
+			}
+			r.check(e, w)
+		case http.StatusConflict:
+			busy++
+			w := fails(fault.PaymentInProgress)
+			if e.header.Get(x402.HeaderResponse) != "" {
+				w = w.charge(moved) // it came during the lookup
+			}
+			r.check(e, w)
+		default:
+			t.Errorf("a copy got %s", e)
+		}
+	}
+	return results, busy
+}
+
+// repeatCopies sends every copy again: each gets the stored answer.
+func repeatCopies(t *testing.T, f *fleet, r *run) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	answers := make([]exchange, loadCopies)
+	if err := crowd(loadCopies, loadAtOnce, func(i int) (err error) {
+		answers[i], err = f.persist(ctx, r.path, r.header, func(exchange) {})
+		return err
+	}); err != nil {
+		t.Fatalf("repeat: %v", err)
+	}
+	r.first = answers[0]
+	for _, e := range answers {
+		r.check(e, result(r.fill(healthy().body)).replayed())
+	}
+}
+
+// sendPaymentsOver has many payments on their way at once: all are answered, each
+// is charged once and looked up once, and each is used up in the ledger.
+func sendPaymentsOver(t *testing.T, l *lab, f *fleet) {
+	b := newBasket(t, l, f, loadPayments, modeHealthy)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	begun := time.Now()
+	if err := crowd(len(b.payments), loadAtOnce, func(i int) error { return b.buy(ctx, f, i) }); err != nil {
+		t.Fatalf("a payment was not answered: %v", err)
+	}
+	took := time.Since(begun)
+	unused := b.audit(t, f)
+	// A store that is too slow to take the answer does not keep it from the
+	// payer: the record may then be behind, and the log says so.
+	said := f.said("answer not recorded")
+	if unused > said {
+		t.Errorf("%d records are not redeemed, %d answers were served without", unused, said)
+	}
+	t.Logf("%d payments over %d processes in %s: %s; %d answers served that the store was too late for, %d of them not in it",
+		len(b.payments), fleetSize, took.Round(time.Millisecond), b.waits(), said, unused)
+}
+
+// basket is many payments of one wallet, each for a name of its own.
+type basket struct {
+	lab      *lab
+	wallet   *x402test.Wallet
+	payer    string
+	payments []purchase
+
+	mu   sync.Mutex
+	told map[string]int // code -> how often somebody was told to come back
+}
+
+// purchase is one payment.
+type purchase struct {
+	name, path, header string
+	answer             exchange
+}
+
+// newBasket signs one offer many times.
+func newBasket(tb testing.TB, l *lab, f *fleet, n int, mode string) *basket {
+	tb.Helper()
+	b := &basket{lab: l, told: map[string]int{}}
+	b.wallet, b.payer = l.wallet(tb)
+	e := f.members[0].get(tb, f.client, lookup("example.com", "A"), "")
+	required, err := x402test.Reply{Status: e.status, Header: e.header, Body: e.body}.Required()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := range n {
+		p := purchase{name: fmt.Sprintf("p%d.%s%s", i, mode, strings.TrimSuffix(labDomain, "."))}
+		p.path = lookup(p.name, "A")
+		if p.header, err = b.wallet.Pay(required, time.Now()); err != nil {
+			tb.Fatal(err)
+		}
+		l.secret(p.header)
+		b.payments = append(b.payments, p)
+	}
+	return b
+}
+
+// buy sends a payment until it is answered.
+func (b *basket) buy(ctx context.Context, f *fleet, i int) error {
+	p := &b.payments[i]
+	var err error
+	p.answer, err = f.persist(ctx, p.path, p.header, func(e exchange) { b.note(e) })
+	return err
+}
+
+func (b *basket) note(e exchange) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.told[codeOf(e)]++
+}
+
+func (b *basket) waits() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprintf("told to come back: %v", b.told)
+}
+
+// audit holds every answer, the facilitator's books, the resolver's and the
+// ledger to each other. It returns how many records are not used up.
+func (b *basket) audit(t *testing.T, f *fleet) (unused int) {
+	t.Helper()
+	r := &run{TB: t, lab: b.lab, d: f.members[0], wallet: b.wallet, payer: b.payer}
+	hashes := map[string]string{} // ledger key -> transaction
+	for _, m := range b.lab.transfers(b.payer) {
+		is(t, "value", m.Value, catalog.DNS().Amount)
+		hashes[m.Key] = m.Transaction
+	}
+	is(t, "transfers", len(hashes), len(b.payments))
+	_, most := b.lab.facilitator.Settles()
+	is(t, "calls to /settle", b.lab.settles(b.payer), len(b.payments))
+	is(t, "calls to /settle for one payment", most, 1)
+	for _, p := range b.payments {
+		key := keyOf(t, b.lab, p.header)
+		s := subject{op: catalog.DNS(), origin: fleetOrigin, terms: b.lab.terms, payer: b.wallet.Address().Checksum(), hash: hashes[key]}
+		r.name = p.name
+		w := result(r.fill(healthy().body))
+		if p.answer.header.Get(x402.HeaderReplayed) != "" {
+			w, s.before = w.replayed(), p.answer
+		}
+		check(t, p.answer, w, s)
+		is(t, "lookups of "+p.name, b.lab.dns.lookups(p.name), 1)
+		record, err := f.store.Fetch(t.Context(), key)
+		if err != nil || record == nil {
+			t.Fatalf("record of %s: %v", p.name, err)
+		}
+		if record.State != ledger.Redeemed {
+			unused++
+		}
+	}
+	return unused
+}
+
+// keyOf is the ledger's key of a payment.
+func keyOf(tb testing.TB, l *lab, header string) string {
+	tb.Helper()
+	p, err := x402.DecodePayment(header)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ledger.Key(l.terms.Network, strings.ToLower(l.terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
+}

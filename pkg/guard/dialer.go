@@ -1,0 +1,233 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+const (
+	// maxAddrs bounds the addresses of one target that are tried. All of them
+	// are checked.
+	maxAddrs = 8
+
+	// Resolving may take half of the time left, and connecting three quarters
+	// of what is left then. So neither ends because the caller's time does,
+	// and a time-out of the dial is told from one of the whole call.
+	resolveShare = 0.5
+	dialShare    = 0.75
+)
+
+// Resolver finds addresses. Its errors are faults (nxdomain, connect_failed
+// for a name that has none) or wrap ErrResolvers.
+type Resolver interface {
+	// Addresses returns every A and AAAA address of a name, unchecked.
+	Addresses(ctx context.Context, name string) ([]netip.Addr, error)
+}
+
+// DialerConfig is what a Dialer needs.
+type DialerConfig struct {
+	Resolver Resolver
+	// Timeout bounds a call whose context has no deadline. Default 8 s.
+	Timeout time.Duration
+	// Dial opens a "tcp4" or "tcp6" connection to a literal ip:port. It is for
+	// tests whose peers are on loopback, and takes the last check, that of the
+	// socket's address, upon itself. Default: a net.Dialer with that check.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// HasRoute reports whether this machine has a route to an IPv6 address.
+	// Default: the kernel is asked, and nothing is sent.
+	HasRoute func(ctx context.Context, a netip.Addr) bool
+}
+
+// Dialer is the Connector of production: it resolves a name once, refuses it
+// when any of its addresses is not public, and connects to the literal
+// addresses that it checked. It is safe for concurrent use. It speaks TCP only
+// and knows no proxies.
+type Dialer struct {
+	resolver Resolver
+	timeout  time.Duration
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	hasRoute func(ctx context.Context, a netip.Addr) bool
+}
+
+var _ Connector = (*Dialer)(nil)
+
+// NewDialer returns a Dialer. It panics without a resolver.
+func NewDialer(cfg DialerConfig) *Dialer {
+	if cfg.Resolver == nil {
+		panic("guard: no resolver")
+	}
+	d := &Dialer{resolver: cfg.Resolver, timeout: cfg.Timeout, dial: cfg.Dial, hasRoute: cfg.HasRoute}
+	if d.timeout <= 0 {
+		d.timeout = 8 * time.Second
+	}
+	if d.dial == nil {
+		// Connections live for seconds, so keep-alive probes are never sent.
+		d.dial = (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext
+	}
+	if d.hasRoute == nil {
+		d.hasRoute = hasRoute
+	}
+	return d
+}
+
+// Resolve implements Connector. It takes at most half of the time that ctx
+// leaves.
+func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
+	ctx, cancel := d.part(ctx, resolveShare)
+	defer cancel()
+	addrs, err := d.resolver.Addresses(ctx, name)
+	if err != nil {
+		return Target{}, err
+	}
+	if len(addrs) == 0 {
+		return Target{}, fault.Newf(fault.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
+	}
+	for _, a := range addrs {
+		if err := CheckAddr(a); err != nil {
+			return Target{}, err
+		}
+	}
+	return Target{Name: name, Addrs: addrs}, nil
+}
+
+// Dial implements Connector. IPv4 addresses come first, at most eight are
+// tried, and all together take at most three quarters of the time that ctx
+// leaves. When ctx itself ends, the error wraps its error and is no fault.
+func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
+	for _, a := range t.Addrs {
+		if err := CheckAddr(a); err != nil {
+			return nil, netip.Addr{}, err
+		}
+	}
+	addrs, err := d.reachable(ctx, t)
+	if err != nil {
+		return nil, netip.Addr{}, err
+	}
+	all, cancel := d.part(ctx, dialShare)
+	defer cancel()
+	var failed []error
+	for i, a := range addrs {
+		conn, err := d.try(all, netip.AddrPortFrom(a, port), len(addrs)-i)
+		if err == nil {
+			return conn, a, nil
+		}
+		if ctx.Err() != nil {
+			return nil, netip.Addr{}, fmt.Errorf("guard: connect to %s: %w", t.Name, ctx.Err())
+		}
+		var refused *fault.Error
+		if errors.As(err, &refused) {
+			return nil, netip.Addr{}, refused
+		}
+		failed = append(failed, err)
+	}
+	return nil, netip.Addr{}, connectFailed(failed)
+}
+
+// reachable are the addresses to try, in their order.
+func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) {
+	if len(t.Addrs) == 0 {
+		return nil, fault.Newf(fault.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
+	}
+	var v4, v6 []netip.Addr
+	for _, a := range t.Addrs {
+		family := &v6
+		if a.Is4() {
+			family = &v4
+		}
+		if !slices.Contains(*family, a) {
+			*family = append(*family, a)
+		}
+	}
+	// One look answers for the family: public IPv6 has one route or none.
+	if len(v6) > 0 && len(v4) < maxAddrs && d.hasRoute(ctx, v6[0]) {
+		v4 = append(v4, v6...)
+	}
+	if len(v4) == 0 {
+		return nil, fmt.Errorf("%w: %s has IPv6 addresses only", ErrNoRoute, t.Name)
+	}
+	return v4[:min(len(v4), maxAddrs)], nil
+}
+
+// try connects to one address within its share of the time left: an equal one
+// for each address that is left, so that what one does not use is the others'.
+func (d *Dialer) try(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
+	end, _ := ctx.Deadline() // part has set one
+	ctx, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+	defer cancel()
+	network := "tcp4"
+	if to.Addr().Is6() {
+		network = "tcp6"
+	}
+	conn, err := d.dial(ctx, network, to.String())
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", to, err)
+	}
+	return conn, nil
+}
+
+// part is ctx with a share of the time that it leaves.
+func (d *Dialer) part(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
+	left := d.timeout
+	if end, ok := ctx.Deadline(); ok {
+		left = time.Until(end)
+	}
+	return context.WithTimeout(ctx, time.Duration(float64(left)*share))
+}
+
+// connectFailed says in our own words how the addresses failed, each way once.
+func connectFailed(failed []error) *fault.Error {
+	var ways []string
+	for _, err := range failed {
+		if w := way(err); !slices.Contains(ways, w) {
+			ways = append(ways, w)
+		}
+	}
+	return fault.Newf(fault.ConnectFailed, errors.Join(failed...),
+		"The TCP connection to the host failed: %s (addresses tried: %d).", strings.Join(ways, ", "), len(failed))
+}
+
+func way(err error) string {
+	var n net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &n) && n.Timeout():
+		return "timed out"
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return "unreachable"
+	}
+	return "no connection"
+}
+
+// checkSocket is the last look, at the address that the socket is about to
+// connect to (net.Dialer.Control).
+func checkSocket(network, address string, _ syscall.RawConn) error {
+	if network != "tcp4" && network != "tcp6" {
+		return fault.New(fault.BlockedAddress, fmt.Errorf("network %s", network))
+	}
+	a, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fault.New(fault.BlockedAddress, err)
+	}
+	return CheckAddr(a.Addr())
+}
+
+// hasRoute connects a UDP socket, for which the kernel looks the route up and
+// sends nothing.
+func hasRoute(ctx context.Context, a netip.Addr) bool {
+	conn, err := new(net.Dialer).DialContext(ctx, "udp6", netip.AddrPortFrom(a, 443).String())
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}

@@ -1,0 +1,208 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+// zone is a Resolver that knows some names.
+type zone map[string][]string
+
+func (z zone) Addresses(_ context.Context, name string) ([]netip.Addr, error) {
+	texts, ok := z[name]
+	if !ok {
+		return nil, fault.New(fault.NXDomain, nil)
+	}
+	return addrs(texts...), nil
+}
+
+func addrs(texts ...string) []netip.Addr {
+	out := make([]netip.Addr, len(texts))
+	for i, s := range texts {
+		out[i] = netip.MustParseAddr(s)
+	}
+	return out
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	d := guard.NewDialer(guard.DialerConfig{Resolver: zone{
+		"public.test.com":  {"93.184.216.34", "2606:4700::1"},
+		"private.test.com": {"10.0.0.1"},
+		"mixed.test.com":   {"93.184.216.34", "8.8.8.8", "10.0.0.1"},
+		"mixed6.test.com":  {"93.184.216.34", "fd00::1"},
+		"mapped.test.com":  {"93.184.216.34", "::ffff:93.184.216.34"},
+		"empty.test.com":   {},
+		"late.test.com":    append(many("93.184.216.%d", 200), "127.0.0.1"),
+	}})
+	for name, want := range map[string]fault.Code{
+		"public.test.com": "", "private.test.com": fault.BlockedAddress, "mixed.test.com": fault.BlockedAddress,
+		"mixed6.test.com": fault.BlockedAddress, "mapped.test.com": fault.BlockedAddress,
+		"empty.test.com": fault.ConnectFailed, "late.test.com": fault.BlockedAddress, "none.test.com": fault.NXDomain,
+	} {
+		target, err := d.Resolve(t.Context(), name)
+		if codeOf(err) != want || (want == "") != (err == nil) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+		if err == nil && (target.Name != name || len(target.Addrs) != 2) {
+			t.Errorf("%s: %+v", name, target)
+		}
+	}
+}
+
+func many(format string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf(format, i)
+	}
+	return out
+}
+
+// A resolver that hangs is cut off at half of the time.
+func TestResolveLeavesTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := guard.NewDialer(guard.DialerConfig{Resolver: hanging{}})
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		begin := time.Now()
+		_, err := d.Resolve(ctx, "a.test.com")
+		if !errors.Is(err, guard.ErrResolvers) || time.Since(begin) != 4*time.Second {
+			t.Errorf("%v after %v, want ErrResolvers after 4s", err, time.Since(begin))
+		}
+	})
+}
+
+type hanging struct{}
+
+func (hanging) Addresses(ctx context.Context, _ string) ([]netip.Addr, error) {
+	<-ctx.Done()
+	return nil, fmt.Errorf("%w: %v", guard.ErrResolvers, ctx.Err())
+}
+
+// behaviour of an address: it connects at once, refuses at once or is a black
+// hole.
+const (
+	connects = "connects"
+	refuses  = "refuses"
+	hole     = "hole"
+)
+
+func TestDial(t *testing.T) {
+	t.Parallel()
+	ipv6 := func(context.Context, netip.Addr) bool { return true }
+	for _, c := range []struct {
+		name   string
+		addrs  []string
+		world  map[string]string // address to behaviour; absent: refuses
+		route  bool
+		dialed string // "tcp4 1.1.1.1:443 at 0s", one per line
+		peer   string
+		code   fault.Code
+		is     error
+		says   string
+	}{
+		{name: "first", addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": connects},
+			dialed: "tcp4 1.1.1.1:443 at 0s", peer: "1.1.1.1"},
+		{name: "IPv4 first", addrs: []string{"2606:4700::1", "1.1.1.1"}, route: true, world: map[string]string{"2606:4700::1": connects},
+			dialed: "tcp4 1.1.1.1:443 at 0s, tcp6 [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
+		{name: "no route", addrs: []string{"2606:4700::1", "1.1.1.1"}, world: map[string]string{"2606:4700::1": connects},
+			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "connection refused (addresses tried: 1)"},
+		{name: "IPv6 only, no route", addrs: []string{"2606:4700::1"}, is: guard.ErrNoRoute},
+		{name: "IPv6 only", addrs: []string{"2606:4700::1"}, route: true, world: map[string]string{"2606:4700::1": connects},
+			dialed: "tcp6 [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
+		{name: "second after its share", addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole, "8.8.8.8": connects},
+			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 3s", peer: "8.8.8.8"},
+		{name: "unused share goes on", addrs: []string{"1.1.1.1", "8.8.8.8", "9.9.9.9"}, world: map[string]string{"8.8.8.8": hole, "9.9.9.9": connects},
+			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 0s, tcp4 9.9.9.9:443 at 3s", peer: "9.9.9.9"},
+		{name: "black hole", addrs: []string{"1.1.1.1"}, world: map[string]string{"1.1.1.1": hole},
+			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "timed out (addresses tried: 1)"},
+		{name: "both ways", addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole},
+			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 3s", code: fault.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)"},
+		{name: "doubles count once", addrs: []string{"1.1.1.1", "1.1.1.1"},
+			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "tried: 1"},
+		{name: "at most eight", addrs: many("1.1.1.%d", 20), code: fault.ConnectFailed, says: "tried: 8"},
+		{name: "made by hand", addrs: []string{"1.1.1.1", "127.0.0.1"}, code: fault.BlockedAddress, dialed: ""},
+		{name: "none", code: fault.ConnectFailed, says: "no IPv4 or IPv6 address"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				var dialed []string
+				cfg := guard.DialerConfig{Resolver: zone{}, HasRoute: func(context.Context, netip.Addr) bool { return false }}
+				if c.route {
+					cfg.HasRoute = ipv6
+				}
+				cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+					dialed = append(dialed, fmt.Sprintf("%s %s at %v", network, address, time.Since(begin)))
+					return behave(ctx, c.world[netip.MustParseAddrPort(address).Addr().String()])
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+				defer cancel()
+				conn, peer, err := guard.NewDialer(cfg).Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs(c.addrs...)}, 443)
+				if err == nil {
+					conn.Close()
+				}
+				if codeOf(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.peer != "") {
+					t.Fatalf("%v, want code %q or %v", err, c.code, c.is)
+				}
+				if c.peer != "" && peer.String() != c.peer {
+					t.Errorf("peer %s, want %s", peer, c.peer)
+				}
+				if c.says != "" && !strings.Contains(fault.From(err).Public(), c.says) {
+					t.Errorf("message %q, want %q in it", fault.From(err).Public(), c.says)
+				}
+				if diff := cmp.Diff(c.dialed, strings.Join(dialed, ", ")); diff != "" && c.name != "at most eight" {
+					t.Errorf("dialled (-want +got):\n%s", diff)
+				}
+				if took := time.Since(begin); took > 6*time.Second {
+					t.Errorf("took %v, more than three quarters of the time", took)
+				}
+			})
+		})
+	}
+}
+
+func behave(ctx context.Context, how string) (net.Conn, error) {
+	switch how {
+	case connects:
+		near, far := net.Pipe()
+		far.Close()
+		return near, nil
+	case hole:
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
+	}
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+}
+
+// When the caller's own time ends, nothing is said about the target.
+func TestDialCancelled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := guard.NewDialer(guard.DialerConfig{Resolver: zone{}, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return behave(ctx, hole)
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, _, err := d.Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs("1.1.1.1", "8.8.8.8")}, 443)
+		if !errors.Is(err, context.Canceled) || codeOf(err) != "" {
+			t.Errorf("%v, want context.Canceled and no code", err)
+		}
+	})
+}

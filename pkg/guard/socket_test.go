@@ -1,0 +1,68 @@
+package guard
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// TestSocketIsChecked connects to a real listener with the dialer's own Dial:
+// the check of the socket must end it although nothing else looked.
+func TestSocketIsChecked(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := NewDialer(DialerConfig{Resolver: struct{ Resolver }{}})
+	conn, err := d.dial(t.Context(), "tcp4", l.Addr().String())
+	if err == nil {
+		conn.Close()
+		t.Fatal("connected to loopback")
+	}
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.BlockedAddress {
+		t.Errorf("%v, want blocked_address", err)
+	}
+}
+
+func TestCheckSocket(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		network, address string
+		ok               bool
+	}{
+		{"tcp4", "1.1.1.1:443", true},
+		{"tcp6", "[2606:4700::1]:443", true},
+		{"tcp4", "127.0.0.1:443", false},
+		{"tcp6", "[::ffff:1.1.1.1]:443", false},
+		{"tcp6", "[fe80::1%eth0]:443", false},
+		{"udp4", "1.1.1.1:443", false},
+		{"tcp", "1.1.1.1:443", false},
+		{"tcp4", "example.com:443", false},
+		{"tcp4", "", false},
+	} {
+		if err := checkSocket(c.network, c.address, nil); (err == nil) != c.ok {
+			t.Errorf("%s %s: %v", c.network, c.address, err)
+		}
+	}
+}
+
+func TestHasRoute(t *testing.T) {
+	t.Parallel()
+	// Loopback has a route exactly where IPv6 is on.
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err == nil {
+		l.Close()
+	}
+	if got := hasRoute(t.Context(), netip.IPv6Loopback()); got != (err == nil) {
+		t.Errorf("route to ::1: %v; listening there: %v", got, err)
+	}
+	if hasRoute(t.Context(), netip.MustParseAddr("fe80::1%nosuchinterface")) {
+		t.Error("a route through an interface that does not exist")
+	}
+}

@@ -1,0 +1,69 @@
+// Package bundle is what the bundles share: a child lookup with a budget of
+// its own, whose failure is a value and not an error (spec §2.8).
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// Budget is what a child may take. It is shorter than a bundle's own deadline,
+// so that a slow child is its own time-out and leaves the others standing.
+const Budget = 8 * time.Second
+
+// Child is a field of a bundle: a result, or why there is none.
+type Child[T any] struct {
+	Result T
+	Fault  *fault.Error // nil when Result counts
+}
+
+// Failed says that there is no result.
+func (c Child[T]) Failed() bool { return c.Fault != nil }
+
+// MarshalJSON is the result, or an object with the single key error, whose
+// value has a code and a message.
+func (c Child[T]) MarshalJSON() ([]byte, error) {
+	if c.Fault == nil {
+		return json.Marshal(c.Result)
+	}
+	type failure struct {
+		Code    fault.Code `json:"code"`
+		Message string     `json:"message"`
+	}
+	return json.Marshal(map[string]failure{"error": {c.Fault.Info().Code, c.Fault.Public()}})
+}
+
+// Run looks one child up within Budget. A panic or a foreign error is an
+// internal_error of this child alone.
+func Run[T any](ctx context.Context, look func(context.Context) (T, error)) (c Child[T]) {
+	ctx, cancel := context.WithTimeout(ctx, Budget)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			c = Child[T]{Fault: fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))}
+		}
+	}()
+	result, err := look(ctx)
+	if err != nil {
+		return Child[T]{Fault: fault.From(err)}
+	}
+	return Child[T]{Result: result}
+}
+
+// margin is what a bundle keeps of its time to put its answer together.
+const margin = time.Second / 2
+
+// Children is the context that a bundle's lookups run under: it ends before
+// the bundle's own, so that the last child to be slow is a time-out in its
+// field and not one of the bundle.
+func Children(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-margin))
+}

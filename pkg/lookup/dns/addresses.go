@@ -1,0 +1,151 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+// grace is how long the IPv6 addresses have when the IPv4 addresses are there
+// (RFC 8305 §3 gives the other family the same).
+const grace = 50 * time.Millisecond
+
+var _ guard.Resolver = (*Client)(nil)
+
+// Addresses returns every IPv4 and IPv6 address of a name, IPv4 first, as the
+// resolvers give them: private ones too, and IPv4-mapped ones as IPv6. Both
+// families are always asked for, side by side. IPv6 that fails, or that is not
+// there 50 ms after IPv4, does not hold up a name with IPv4.
+//
+// Its errors are nxdomain; connect_failed for a name without an address and
+// for one that the resolvers answer SERVFAIL for; and else wrap
+// guard.ErrResolvers. It keeps the promises of Lookup about deadlines and
+// goroutines.
+func (c *Client) Addresses(ctx context.Context, name string) ([]netip.Addr, error) {
+	if _, ok := miekg.IsDomainName(name); !ok {
+		return nil, fault.New(fault.InvalidDomain, nil)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	ask := func(qtype uint16) <-chan family {
+		out := make(chan family, 1)
+		running.Go(func() { out <- c.family(ctx, name, qtype) })
+		return out
+	}
+	four, six := ask(miekg.TypeA), ask(miekg.TypeAAAA)
+	v4 := <-four
+	switch v4.state {
+	case found:
+		return append(v4.addrs, inGrace(six)...), nil
+	case missing:
+		// The name, not only its IPv4 addresses, does not exist.
+		return nil, v4.err
+	}
+	v6 := <-six
+	if v6.state == found {
+		return v6.addrs, nil
+	}
+	return nil, unresolved(name, v4, v6)
+}
+
+// state is what the resolvers say about one family of a name.
+type state int
+
+const (
+	unanswered state = iota // no resolver answered
+	found                   // addresses
+	empty                   // the name exists and has none
+	missing                 // NXDOMAIN
+	broken                  // SERVFAIL
+)
+
+type family struct {
+	state state
+	addrs []netip.Addr
+	err   error // of missing and unanswered
+}
+
+func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
+	r, err := c.exchange(ctx, name, qtype)
+	switch {
+	case err != nil:
+		return family{state: unanswered, err: err}
+	case r.msg.Rcode == miekg.RcodeNameError:
+		_, err := r.result(Query{Domain: name}, qtype)
+		return family{state: missing, err: err}
+	case r.msg.Rcode != miekg.RcodeSuccess:
+		return family{state: broken}
+	}
+	if addrs := addresses(r.msg.Answer, name, qtype); len(addrs) > 0 {
+		return family{state: found, addrs: addrs}
+	}
+	return family{state: empty}
+}
+
+// inGrace is what IPv6 adds to a name that has IPv4.
+func inGrace(six <-chan family) []netip.Addr {
+	over := time.NewTimer(grace)
+	defer over.Stop()
+	select {
+	case v6 := <-six:
+		return v6.addrs
+	case <-over.C:
+		return nil
+	}
+}
+
+// unresolved weighs two families without an address. What a resolver said
+// about the name counts more than silence, except that a family nobody spoke
+// of may have addresses when the other has none.
+func unresolved(name string, v4, v6 family) error {
+	switch {
+	case v6.state == missing && v4.state != empty:
+		return v6.err
+	case v4.state == broken || v6.state == broken:
+		return fault.Newf(fault.ConnectFailed, nil,
+			"The domain has no address to connect to: the resolvers answer SERVFAIL for it.")
+	case v4.state == unanswered || v6.state == unanswered:
+		// %v: the codes inside are those of the dns tool, not of the tool that
+		// wants to connect.
+		return fmt.Errorf("%w for %s: %v", guard.ErrResolvers, name, errors.Join(v4.err, v6.err))
+	}
+	// A name that exists without IPv4 exists, so NXDOMAIN for IPv6 is an old
+	// server's mistake (RFC 4074 §4.2) and means none.
+	return fault.Newf(fault.ConnectFailed, nil,
+		"The domain has no address to connect to: it exists without A and AAAA records.")
+}
+
+// addresses are those that name leads to, without a bound: each must be
+// checked, and a message of 64 KiB holds some 4,000.
+func addresses(answer []miekg.RR, name string, qtype uint16) []netip.Addr {
+	owners, _ := chain(answer, name, qtype)
+	var out []netip.Addr
+	for _, rr := range answer {
+		h := rr.Header()
+		if h.Rrtype != qtype || h.Class != miekg.ClassINET || !owners[lower(h.Name)] {
+			continue
+		}
+		switch r := rr.(type) {
+		case *miekg.A:
+			if a, ok := netip.AddrFromSlice(r.A.To4()); ok {
+				out = append(out, a)
+			}
+		case *miekg.AAAA:
+			// Mapped addresses stay mapped, so that the guard sees them.
+			if a, ok := netip.AddrFromSlice(r.AAAA); ok && a.Is6() {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}

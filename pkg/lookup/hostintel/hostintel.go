@@ -1,0 +1,94 @@
+// Package hostintel is the host intelligence bundle: DNS, certificate and
+// registry data of a name, looked up side by side for one payment (spec §2.6,
+// §4.7).
+package hostintel
+
+import (
+	"context"
+	"net/url"
+	"sync"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+)
+
+// Query is a normalised question.
+type Query struct {
+	Domain  string // as guard.Domain returns it
+	DNSType string // of the DNS lookup only
+}
+
+// ParseQuery reads domain and dns_type. It returns invalid_domain or
+// invalid_type. Underscore labels are refused: two of the three lookups want a
+// host name.
+func ParseQuery(q url.Values) (Query, error) {
+	domain, err := guard.DomainParam(q, guard.Hostname)
+	if err != nil {
+		return Query{}, err
+	}
+	kind, err := dns.TypeParam(q, "dns_type")
+	if err != nil {
+		return Query{}, err
+	}
+	return Query{Domain: domain, DNSType: kind}, nil
+}
+
+// Values are the parameters as understood, defaults filled in.
+func (q Query) Values() url.Values {
+	return url.Values{"domain": {q.Domain}, "dns_type": {q.DNSType}}
+}
+
+// Result is spec §2.6.
+type Result struct {
+	Domain string                     `json:"domain"`
+	DNS    bundle.Child[dns.Result]   `json:"dns"`
+	SSL    bundle.Child[ssl.Result]   `json:"ssl"`
+	Whois  bundle.Child[whois.Result] `json:"whois"`
+}
+
+// Client runs the three lookups; all are required.
+type Client struct {
+	DNS interface {
+		Lookup(context.Context, dns.Query) (dns.Result, error)
+	}
+	SSL interface {
+		Lookup(context.Context, ssl.Query) (ssl.Result, error)
+	}
+	Whois interface {
+		Lookup(context.Context, whois.Query) (whois.Result, error)
+	}
+}
+
+// Lookup answers a query. A child that fails is in its field; the only error
+// is host_intel_timeout, when ctx ends first.
+func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
+	r := Result{Domain: q.Domain}
+	whole := ctx
+	ctx, cancel := bundle.Children(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() {
+		r.DNS = bundle.Run(ctx, func(ctx context.Context) (dns.Result, error) {
+			return c.DNS.Lookup(ctx, dns.Query{Domain: q.Domain, Type: q.DNSType})
+		})
+	})
+	all.Go(func() {
+		r.SSL = bundle.Run(ctx, func(ctx context.Context) (ssl.Result, error) {
+			return c.SSL.Lookup(ctx, ssl.Query{Domain: q.Domain})
+		})
+	})
+	all.Go(func() {
+		r.Whois = bundle.Run(ctx, func(ctx context.Context) (whois.Result, error) {
+			return c.Whois.Lookup(ctx, whois.Query{Domain: q.Domain})
+		})
+	})
+	all.Wait()
+	if err := whole.Err(); err != nil {
+		return Result{}, fault.New(fault.HostIntelTimeout, err)
+	}
+	return r, nil
+}

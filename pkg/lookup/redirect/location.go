@@ -1,0 +1,89 @@
+package redirect
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+// maxURL bounds a URL that is followed. Sign-in redirects reach 8 KiB.
+const maxURL = 16 << 10
+
+// place is a URL of a chain in normal form. Two places are the same resource
+// if they are equal.
+type place struct {
+	host string // as guard.Domain returns it
+	path string // absolute path and query, printable ASCII
+}
+
+func (p place) url() string { return "https://" + p.host + p.path }
+
+// follow reads the Location fields of an answer that came from a place. It
+// returns the next place or why there is none, without asking anybody. What a
+// reference means is RFC 3986's business, not the browsers', which also accept
+// backslashes and missing slashes.
+func follow(from place, location []string) (place, StopReason) {
+	if len(location) == 0 || location[0] == "" {
+		return place{}, MissingLocation
+	}
+	raw := location[0]
+	if len(raw) > maxURL {
+		return place{}, InvalidLocation
+	}
+	base, err := url.Parse(from.url())
+	if err != nil {
+		return place{}, InvalidLocation
+	}
+	u, err := base.Parse(raw)
+	switch {
+	case err != nil:
+		return place{}, InvalidLocation
+	case u.Scheme != "https":
+		return place{}, InsecureRedirect
+	case u.Hostname() == "" || u.User != nil || u.Opaque != "":
+		return place{}, InvalidLocation
+	case !isPort443(u.Port()):
+		return place{}, BlockedPort
+	}
+	host, err := guard.Domain(u.Hostname(), guard.Hostname)
+	if err != nil {
+		return place{}, BlockedHost
+	}
+	next := place{host: host, path: requestPath(u)}
+	if len(next.url()) > maxURL {
+		return place{}, InvalidLocation
+	}
+	return next, ""
+}
+
+// isPort443 takes no port, an empty one and leading zeros, as URL parsers do.
+func isPort443(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n == 443
+}
+
+// requestPath is what goes into the request line. url.Parse leaves queries as
+// they are, spaces and foreign bytes included, so those are escaped here.
+func requestPath(u *url.URL) string {
+	path := u.EscapedPath()
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	if u.RawQuery == "" && !u.ForceQuery {
+		return path
+	}
+	var out strings.Builder
+	out.WriteString(path)
+	out.WriteByte('?')
+	for i := 0; i < len(u.RawQuery); i++ {
+		if c := u.RawQuery[i]; c <= ' ' || c > '~' || strings.IndexByte(`"<>`, c) >= 0 {
+			fmt.Fprintf(&out, "%%%02X", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,166 @@
+package redirect
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+// locations are what follow makes of a Location on https://a.test.com/d/e?f.
+func locations() map[string]string {
+	long := "/" + strings.Repeat("x", maxURL)
+	return map[string]string{
+		"":                         "missing_location",
+		"https://b.test.com":       "https://b.test.com/",
+		"https://b.test.com/x?y#z": "https://b.test.com/x?y",
+		"/x":                       "https://a.test.com/x",
+		"x":                        "https://a.test.com/d/x",
+		"../x/./y":                 "https://a.test.com/x/y",
+		"../../../x":               "https://a.test.com/x",
+		"?g":                       "https://a.test.com/d/e?g",
+		"?":                        "https://a.test.com/d/e?",
+		"#g":                       "https://a.test.com/d/e?f",
+		"//b.test.com/x":           "https://b.test.com/x",
+		"HTTPS://B.Test.COM/X":     "https://b.test.com/X",
+		"https://b.test.com./":     "https://b.test.com/",
+		"https://b.test.com../":    "blocked_host",
+		"https://b.test.com?x":     "https://b.test.com/?x",
+
+		// Not a URL.
+		"https://b.test.com\\@c.test.com/": "invalid_location",
+		"https://b.te%2est.com/":           "invalid_location",
+		"https://b.test.com/%zz":           "invalid_location",
+		"https://b.test.com:x/":            "invalid_location",
+		"/a\tb":                            "invalid_location",
+		"https://[::1/":                    "invalid_location",
+		":":                                "invalid_location",
+		long:                               "invalid_location",
+		"/" + strings.Repeat("é", 6000):    "invalid_location", // too long once escaped
+
+		// Other schemes.
+		"http://b.test.com/":           "insecure_redirect",
+		"http://127.0.0.1:8080/":       "insecure_redirect",
+		"HTTP://b.test.com/":           "insecure_redirect",
+		"ftp://b.test.com/":            "insecure_redirect",
+		"javascript:alert(1)":          "insecure_redirect",
+		"data:text/html,x":             "insecure_redirect",
+		"mailto:a@b.test.com":          "insecure_redirect",
+		"file:///etc/passwd":           "insecure_redirect",
+		"b.test.com:443/":              "insecure_redirect", // b.test.com is its scheme
+		"http://u:p@b.test.com:99999/": "insecure_redirect",
+
+		// No host, or somebody's password.
+		"https:b.test.com":            "invalid_location",
+		"https:/b.test.com":           "invalid_location",
+		"https:///b.test.com":         "invalid_location",
+		"https://?x":                  "invalid_location",
+		"https://:443/":               "invalid_location",
+		"https:":                      "invalid_location",
+		"https://u@b.test.com/":       "invalid_location",
+		"https://u:p@b.test.com/":     "invalid_location",
+		"https://@b.test.com/":        "invalid_location",
+		"https://u:p@b.test.com:8443": "invalid_location",
+
+		// Ports.
+		"https://b.test.com:443/x":  "https://b.test.com/x",
+		"https://b.test.com:/x":     "https://b.test.com/x",
+		"https://b.test.com:0443/x": "https://b.test.com/x",
+		"https://b.test.com:8443/":  "blocked_port",
+		"https://b.test.com:80/":    "blocked_port",
+		"https://b.test.com:0/":     "blocked_port",
+		"https://b.test.com:99999/": "blocked_port",
+		"https://127.0.0.1:8443/":   "blocked_port",
+
+		// Hosts.
+		"https://127.0.0.1/":                "blocked_host",
+		"https://127.1/":                    "blocked_host",
+		"https://2130706433/":               "blocked_host",
+		"https://0x7f.1/":                   "blocked_host",
+		"https://[::1]/":                    "blocked_host",
+		"https://[fe80::1%25eth0]/":         "blocked_host",
+		"https://[::ffff:169.254.169.254]/": "blocked_host",
+		"https://localhost/":                "blocked_host",
+		"https://intranet/":                 "blocked_host",
+		"https://x.internal/":               "blocked_host",
+		"https://metadata.google.internal/": "blocked_host",
+		"https://printer.local/":            "blocked_host",
+		"https://b_c.test.com/":             "blocked_host",
+		"https://b..com/":                   "blocked_host",
+		"https://\xe9.com/":                 "blocked_host",
+		"https://１２７.0.0.1/":                "blocked_host",
+		"//169.254.169.254/latest/":         "blocked_host",
+
+		// Foreign characters.
+		"https://bücher.com/":     "https://xn--bcher-kva.com/",
+		"https://b。test。com/":     "https://b.test.com/",
+		"/é?ü=ö":                  "https://a.test.com/%C3%A9?%C3%BC=%C3%B6",
+		"/\xe9?\xe9":              "https://a.test.com/%E9?%E9",
+		"/a b?c d":                "https://a.test.com/a%20b?c%20d",
+		"/a%20b?c%20d":            "https://a.test.com/a%20b?c%20d",
+		"/?\"<>'`{}|":             "https://a.test.com/?%22%3C%3E'`{}|",
+		"/a%2Fb":                  "https://a.test.com/a%2Fb",
+		"/x HTTP/1.1":             "https://a.test.com/x%20HTTP/1.1",
+		"/?x HTTP/1.1":            "https://a.test.com/?x%20HTTP/1.1",
+		"https://b.test.com/a//b": "https://b.test.com/a//b",
+
+		// Browsers read the next as another host; RFC 3986 does not.
+		"///b.test.com":    "https://a.test.com///b.test.com",
+		"/\\b.test.com":    "https://a.test.com/%5Cb.test.com",
+		"\\\\b.test.com/x": "https://a.test.com/d/%5C%5Cb.test.com/x",
+	}
+}
+
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	from := place{host: "a.test.com", path: "/d/e?f"}
+	for location, want := range locations() {
+		p, stop := follow(from, []string{location, "https://second.test.com/"})
+		got := string(stop)
+		if stop == "" {
+			got = p.url()
+		}
+		if got != want {
+			t.Errorf("%.80q: %s, want %s", location, got, want)
+		}
+	}
+	if _, stop := follow(from, nil); stop != MissingLocation {
+		t.Errorf("no field: %s", stop)
+	}
+}
+
+// FuzzFollow: a place that is followed has a host that the guard passes and a
+// path that fits into a request line, and following its own URL leads to it.
+func FuzzFollow(f *testing.F) {
+	for location := range locations() {
+		if len(location) < 200 {
+			f.Add(location)
+		}
+	}
+	line := regexp.MustCompile(`^/[!-~]*$`)
+	known := map[StopReason]bool{MissingLocation: true, InvalidLocation: true, InsecureRedirect: true, BlockedPort: true, BlockedHost: true}
+	f.Fuzz(func(t *testing.T, location string) {
+		p, stop := follow(place{host: "a.test.com", path: "/d/e?f"}, []string{location})
+		if stop != "" {
+			if !known[stop] {
+				t.Errorf("%q: stop reason %q", location, stop)
+			}
+			return
+		}
+		if host, err := guard.Domain(p.host, guard.Hostname); err != nil || host != p.host {
+			t.Errorf("%q: host %q: %v", location, p.host, err)
+		}
+		if !line.MatchString(p.path) || strings.Contains(p.path, "#") {
+			t.Errorf("%q: path %q", location, p.path)
+		}
+		u, err := url.Parse(p.url())
+		if err != nil || u.Host != p.host || u.Scheme != "https" || u.User != nil {
+			t.Errorf("%q: %q is read as %v, %v", location, p.url(), u, err)
+		}
+		if again, stop := follow(p, []string{p.url()}); stop != "" || again != p {
+			t.Errorf("%q: %v followed again is %v, %q", location, p, again, stop)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package ssl
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// FuzzCertificate takes bytes as a leaf all the way to JSON, and holds the
+// reading against that of crypto/x509 where that reads them.
+func FuzzCertificate(f *testing.F) {
+	der, _ := ordinary(f)
+	f.Add(der)
+	f.Add(der[:len(der)-1])
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) > 1<<16 {
+			return
+		}
+		s := seen{leaf: raw, version: tls.VersionTLS12, suite: tls.TLS_RSA_WITH_RC4_128_SHA}
+		x, xerr := x509.ParseCertificate(raw)
+		r, err := s.result(Query{Domain: "www.example.com"}, netip.IPv6LinkLocalAllNodes(), time.Unix(1e9, 0))
+		if err != nil {
+			if xerr == nil {
+				t.Fatalf("crypto/x509 reads it: %v", err)
+			}
+			return
+		}
+		holdResult(t, r, len(raw))
+		if xerr == nil {
+			holdAgainst(t, r, x)
+		}
+	})
+}
+
+// holdResult checks what is true of every result.
+func holdResult(t *testing.T, r Result, size int) {
+	t.Helper()
+	b, err := json.Marshal(r)
+	// The worst is a control character in Latin-1: six bytes of JSON, twice
+	// two backslashes among them, for each.
+	if err != nil || !utf8.Valid(b) || len(b) > 2000+12*size {
+		t.Fatalf("%d bytes of JSON for %d, %v", len(b), size, err)
+	}
+	for what, form := range map[string]string{
+		r.Serial: `^-?([0-9a-f]{2})+$`, r.NotBefore: `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`, r.NotAfter: `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`,
+		r.FingerprintSHA256: `^[0-9a-f]{64}$`, r.SignatureAlgorithm: `^[A-Za-z0-9.-]+$`,
+	} {
+		if !regexp.MustCompile(form).MatchString(what) {
+			t.Errorf("%q is not %s", what, form)
+		}
+	}
+	for _, s := range append([]string{r.Subject, r.Issuer}, r.SANs...) {
+		if !utf8.ValidString(s) {
+			t.Errorf("%q is not UTF-8", s)
+		}
+	}
+	for _, dn := range []string{r.Subject, r.Issuer} {
+		if _, err := parseDN(dn); err != nil {
+			t.Errorf("%q is not by RFC 4514: %v", dn, err)
+		}
+	}
+	if r.SANs == nil || len(r.SANs) > maxNames || r.PeerIP == "" || r.TLSVersion == nil || r.Cipher == nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// holdAgainst compares with crypto/x509.
+func holdAgainst(t *testing.T, r Result, x *x509.Certificate) {
+	t.Helper()
+	digits := new(big.Int).Abs(x.SerialNumber).Text(16)
+	if len(digits)%2 == 1 {
+		digits = "0" + digits
+	}
+	if x.SerialNumber.Sign() < 0 {
+		digits = "-" + digits
+	}
+	sum := sha256.Sum256(x.Raw)
+	if r.Serial != digits || r.FingerprintSHA256 != hex.EncodeToString(sum[:]) ||
+		r.NotBefore != x.NotBefore.UTC().Format("2006-01-02T15:04:05Z") || r.NotAfter != x.NotAfter.UTC().Format("2006-01-02T15:04:05Z") ||
+		r.HostnameMatch != (x.VerifyHostname("www.example.com") == nil) {
+		t.Errorf("%+v differs from %s %s %s", r, digits, x.NotBefore, x.NotAfter)
+	}
+	if len(x.DNSNames) <= maxNames && !slices.Equal(r.SANs, x.DNSNames) {
+		t.Errorf("names %q, want %q", r.SANs, x.DNSNames)
+	}
+	for text, n := range map[string]pkix.Name{r.Subject: x.Subject, r.Issuer: x.Issuer} {
+		got, err := parseDN(text)
+		if err != nil || len(got) != len(n.Names) {
+			t.Fatalf("%q: %d attributes, want %d, %v", text, len(got), len(n.Names), err)
+		}
+		// The values are the same in some order: that of RDNs is turned round.
+		var have, want []string
+		for _, a := range n.Names {
+			if v, ok := a.Value.(string); ok && attributeName(a.Type.String()) != "" {
+				want = append(want, attributeName(a.Type.String())+":"+strings.TrimRight(v, "\x00"))
+			}
+		}
+		for _, a := range got {
+			if typ, _, _ := strings.Cut(a, ":"); !strings.Contains(typ, "=") {
+				have = append(have, strings.TrimRight(a, "\x00"))
+			}
+		}
+		slices.Sort(have)
+		slices.Sort(want)
+		if !slices.Equal(have, want) {
+			t.Errorf("%q has %q, want %q", text, have, want)
+		}
+	}
+}
+
+// parseDN reads RFC 4514 back: name:value with the escapes undone, name=#hex
+// for a hex value.
+func parseDN(s string) ([]string, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var out []string
+	for {
+		name, rest, ok := strings.Cut(s, "=")
+		if !ok || !regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*|[0-9]+(\.[0-9]+)+)$`).MatchString(name) {
+			return nil, fmt.Errorf("type %q", name)
+		}
+		if strings.HasPrefix(rest, " ") {
+			return nil, fmt.Errorf("unescaped space")
+		}
+		i, hexed := 0, strings.HasPrefix(rest, "#")
+		value := []byte{}
+		for ; i < len(rest) && rest[i] != ',' && rest[i] != '+'; i++ {
+			c := rest[i]
+			switch {
+			case c == '\\' && i+1 < len(rest) && strings.IndexByte("\"+,;<>\\# ", rest[i+1]) >= 0:
+				i++
+				value = append(value, rest[i])
+			case c == '\\':
+				if i+2 >= len(rest) {
+					return nil, fmt.Errorf("cut escape")
+				}
+				b, err := hex.DecodeString(rest[i+1 : i+3])
+				if err != nil {
+					return nil, err
+				}
+				value = append(value, b...)
+				i += 2
+			case strings.IndexByte("\";<>\x00", c) >= 0, c < ' ', c == 127:
+				return nil, fmt.Errorf("unescaped %q", c)
+			default:
+				value = append(value, c)
+			}
+		}
+		if hexed {
+			if _, err := hex.DecodeString(rest[1:i]); err != nil {
+				return nil, err
+			}
+			out = append(out, name+"="+rest[:i])
+		} else if v := string(value); !utf8.ValidString(v) {
+			return nil, fmt.Errorf("value %q", v)
+		} else {
+			out = append(out, name+":"+v)
+		}
+		if i == len(rest) {
+			return out, nil
+		}
+		s = rest[i+1:]
+	}
+}
+
+// FuzzFlight: whatever was recorded, reading it ends, and a leaf is a part of
+// it unless it was decrypted.
+func FuzzFlight(f *testing.F) {
+	for _, max := range []uint16{tls.VersionTLS10, tls.VersionTLS12, tls.VersionTLS13} {
+		rec, _ := local(f, max)
+		f.Add(rec.read, rec.secret)
+	}
+	rec, _ := local(f, tls.VersionTLS13, tls.CurveP384)
+	f.Add(rec.read, rec.secret)
+	f.Fuzz(func(t *testing.T, raw, secret []byte) {
+		got := readFlight(raw, secret)
+		if len(got.leaf) > len(raw) || got.leaf != nil && (!got.hello || len(got.leaf) == 0) || got.alert < -1 || got.alert > 255 {
+			t.Errorf("%+v", got)
+		}
+		if again := readFlight(raw, secret); !bytes.Equal(again.leaf, got.leaf) {
+			t.Error("read twice, it differs")
+		}
+		if got.leaf != nil {
+			s := seen{leaf: got.leaf, version: got.version, suite: got.suite}
+			_, _ = s.result(Query{Domain: "www.example.com"}, netip.IPv6LinkLocalAllNodes(), time.Unix(1e9, 0))
+		}
+	})
+}

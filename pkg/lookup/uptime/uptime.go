@@ -1,0 +1,140 @@
+// Package uptime is the uptime check bundle: DNS, certificate and HTTPS answer
+// of https://{domain}/ with one verdict, for one payment (spec §2.7, §3.1,
+// §4.8). The certificate and the answer come over one connection.
+package uptime
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/origin"
+)
+
+// Query is a normalised question.
+type Query struct {
+	Domain string // as guard.Domain returns it
+}
+
+// ParseQuery reads domain. It returns invalid_domain.
+func ParseQuery(q url.Values) (Query, error) {
+	domain, err := guard.DomainParam(q, guard.Hostname)
+	return Query{Domain: domain}, err
+}
+
+// Values are the parameters as understood.
+func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
+
+// Verdict says how the host is (spec §3.1).
+type Verdict string
+
+// The verdicts.
+const (
+	// Up: everything answers, the certificate is valid now and matches, and
+	// the origin's status is below 500.
+	Up Verdict = "up"
+	// Degraded: the origin answers, and its certificate or its status is bad.
+	Degraded Verdict = "degraded"
+	// Down: DNS, certificate or answer could not be had.
+	Down Verdict = "down"
+)
+
+// Result is spec §2.7.
+type Result struct {
+	Domain  string                       `json:"domain"`
+	Verdict Verdict                      `json:"verdict"`
+	DNS     bundle.Child[dns.Result]     `json:"dns"`
+	SSL     bundle.Child[ssl.Result]     `json:"ssl"`
+	Headers bundle.Child[headers.Result] `json:"headers"`
+}
+
+// Client runs the lookups; all parts are required.
+type Client struct {
+	Connector guard.Connector
+	DNS       interface {
+		Lookup(context.Context, dns.Query) (dns.Result, error)
+	}
+	SSL interface {
+		Inspect(context.Context, ssl.Query, guard.Target) (ssl.Result, *tls.Conn, error)
+	}
+	Headers interface {
+		LookupOn(context.Context, headers.Query, guard.Target, *tls.Conn, netip.Addr) (headers.Result, error)
+	}
+}
+
+// Lookup answers a query. A child that fails is in its field; the only error
+// is uptime_check_timeout, when ctx ends first.
+func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
+	r := Result{Domain: q.Domain}
+	whole := ctx
+	ctx, cancel := bundle.Children(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() {
+		r.DNS = bundle.Run(ctx, func(ctx context.Context) (dns.Result, error) {
+			return c.DNS.Lookup(ctx, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
+		})
+	})
+	all.Go(func() { r.SSL, r.Headers = c.web(ctx, q) })
+	all.Wait()
+	if err := whole.Err(); err != nil {
+		return Result{}, fault.New(fault.UptimeCheckTimeout, err)
+	}
+	r.Verdict = verdict(r)
+	return r, nil
+}
+
+// web resolves once, takes the certificate, and asks for the headers over the
+// same connection.
+func (c Client) web(ctx context.Context, q Query) (bundle.Child[ssl.Result], bundle.Child[headers.Result]) {
+	var target guard.Target
+	var conn *tls.Conn
+	certificate := bundle.Run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
+		if target, err = c.Connector.Resolve(ctx, q.Domain); err != nil {
+			return r, origin.Fault(err, fault.SSLTimeout)
+		}
+		r, conn, err = c.SSL.Inspect(ctx, ssl.Query{Domain: q.Domain}, target)
+		return r, err
+	})
+	if certificate.Failed() {
+		return certificate, bundle.Child[headers.Result]{Fault: sameFault(certificate.Fault)}
+	}
+	peer, err := netip.ParseAddr(certificate.Result.PeerIP)
+	if err != nil && conn != nil {
+		conn.Close()
+		conn = nil
+	}
+	return certificate, bundle.Run(ctx, func(ctx context.Context) (headers.Result, error) {
+		return c.Headers.LookupOn(ctx, headers.Query{Domain: q.Domain}, target, conn, peer)
+	})
+}
+
+// sameFault is what kept the certificate away, as the headers lookup says it:
+// they share the way to the host, so it would meet the same.
+func sameFault(f *fault.Error) *fault.Error {
+	if f.Code == fault.SSLTimeout {
+		return fault.New(fault.HeadersTimeout, f)
+	}
+	return f
+}
+
+func verdict(r Result) Verdict {
+	switch s := r.SSL.Result; {
+	case r.DNS.Failed() || r.SSL.Failed() || r.Headers.Failed():
+		return Down
+	case s.Expired || s.NotYetValid || !s.HostnameMatch:
+		return Degraded
+	case r.Headers.Result.Status >= http.StatusInternalServerError:
+		return Degraded
+	}
+	return Up
+}

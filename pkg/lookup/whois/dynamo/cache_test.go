@@ -1,0 +1,126 @@
+package dynamo_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/dynamo"
+	ledger "github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+)
+
+var noon = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
+
+type attributes = map[string]types.AttributeValue
+
+func TestCache(t *testing.T) {
+	t.Parallel()
+	server := dynamotest.Start(t)
+	client, table := ledger.NewClient(server.ClientConfig()), server.Table(t)
+	// Two caches: what one process puts, another gets.
+	one := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
+	other := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
+
+	if doc, fetched, err := one.Get(t.Context()); doc != nil || !fetched.IsZero() || err != nil {
+		t.Fatalf("Get of nothing = %q, %v, %v", doc, fetched, err)
+	}
+	for i, doc := range []string{`{"version":"1.0"}`, strings.Repeat(`["com"],`, 50_000)} {
+		at := noon.Add(time.Duration(i) * time.Hour)
+		if err := one.Put(t.Context(), []byte(doc), at.Add(999*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		got, fetched, err := other.Get(t.Context())
+		if string(got) != doc || !fetched.Equal(at) || err != nil {
+			t.Errorf("Get = %d bytes, %v, %v; want %d bytes, %v", len(got), fetched, err, len(doc), at)
+		}
+	}
+	noise := make([]byte, 500<<10)
+	rand.Read(noise)
+	if err := one.Put(t.Context(), noise, noon); !errors.Is(err, dynamo.ErrTooLarge) {
+		t.Errorf("Put of noise = %v", err)
+	}
+	if got, _, err := other.Get(t.Context()); len(got) != 400_000 || err != nil {
+		t.Errorf("after it: %d bytes, %v", len(got), err)
+	}
+
+	broken := zipped(t, "x")
+	for name, change := range map[string]func(attributes){
+		"no file":   func(a attributes) { delete(a, dynamo.AttrFile) },
+		"no time":   func(a attributes) { delete(a, dynamo.AttrFetched) },
+		"odd time":  func(a attributes) { a[dynamo.AttrFetched] = &types.AttributeValueMemberN{Value: "1.5"} },
+		"not gzip":  func(a attributes) { a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: []byte("x")} },
+		"cut short": func(a attributes) { a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: broken[:len(broken)-3]} },
+		"text":      func(a attributes) { a[dynamo.AttrFile] = &types.AttributeValueMemberS{Value: "x"} },
+		"expands a lot": func(a attributes) {
+			a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: zipped(t, strings.Repeat("x", 5<<20))}
+		},
+	} {
+		a := attributes{
+			dynamo.AttrKey:     &types.AttributeValueMemberS{Value: dynamo.Key},
+			dynamo.AttrFile:    &types.AttributeValueMemberB{Value: broken},
+			dynamo.AttrFetched: &types.AttributeValueMemberN{Value: "1"},
+		}
+		change(a)
+		if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: a}); err != nil {
+			t.Fatal(err)
+		}
+		if doc, _, err := one.Get(t.Context()); err == nil || doc != nil {
+			t.Errorf("%s: Get = %d bytes, %v", name, len(doc), err)
+		}
+	}
+}
+
+func zipped(t *testing.T, s string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(s)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	config := dynamotest.Server{URL: "http://127.0.0.1:1"}.ClientConfig()
+	c := dynamo.New(dynamo.Config{API: ledger.NewClient(config), Table: "t"})
+	if doc, _, err := c.Get(t.Context()); err == nil || doc != nil {
+		t.Errorf("Get = %q, %v", doc, err)
+	}
+	if err := c.Put(t.Context(), []byte("x"), noon); err == nil {
+		t.Error("Put without a server succeeded")
+	}
+}
+
+func TestKeyOfTheTable(t *testing.T) {
+	t.Parallel()
+	if dynamo.AttrKey != ledger.AttrKey {
+		t.Errorf("key %q, the ledger's is %q", dynamo.AttrKey, ledger.AttrKey)
+	}
+}
+
+func TestNewPanics(t *testing.T) {
+	t.Parallel()
+	client := ledger.NewClient(dynamotest.Server{URL: "http://127.0.0.1:1"}.ClientConfig())
+	for _, c := range []dynamo.Config{{Table: "t"}, {API: client}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("New(%+v) did not panic", c)
+				}
+			}()
+			dynamo.New(c)
+		}()
+	}
+}

@@ -1,0 +1,273 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
+)
+
+const (
+	oldServer = "https://rdap.registry.com/v1/"
+	newServer = "https://new.registry.com/"
+)
+
+func TestFirstLoad(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.slowerThan(1, 1)
+	s.want(oldServer, 1, 1)
+	if string(s.cache.doc) != standard() || !s.cache.fetched.Equal(noon) {
+		t.Errorf("cached %q of %v", s.cache.doc, s.cache.fetched)
+	}
+	s.want(oldServer, 1, 1)
+	s.clock.advance(24*time.Hour - time.Second)
+	s.want(oldServer, 1, 1)
+	// Another process starts from the Cache.
+	s.Client = s.process()
+	s.want(oldServer, 1, 1)
+}
+
+func TestUnknownTLD(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	_, err := lookup(t, s.Client, "example.io")
+	wantCode(t, err, fault.RDAPUnavailable)
+	// The file of tomorrow has it: an answer that costs nothing to delay waits
+	// for the newer file.
+	s.iana.set(text(file("io https://rdap.nic.io/")))
+	s.network.https("rdap.nic.io", text(`{"objectClassName":"domain","ldhName":"example.io"}`))
+	s.clock.advance(25 * time.Hour)
+	got, err := lookup(t, s.Client, "example.io")
+	if err != nil || got.RDAPServer != "https://rdap.nic.io/" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	s.counts(2, s.cache.puts)
+}
+
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.slowerThan(1, 1)
+	s.want(oldServer, 1, 1)
+	s.iana.set(text(file("com " + newServer)))
+	s.clock.advance(24 * time.Hour)
+	s.slowerThan(2, 2)
+	s.want(oldServer, 2, 2) // the old file, while the new one is fetched
+	s.want(newServer, 2, 2)
+	if !s.cache.fetched.Equal(noon.Add(24 * time.Hour)) {
+		t.Errorf("cached %v", s.cache.fetched)
+	}
+}
+
+// The file that another process fetched saves the question to IANA.
+func TestRefreshFromCache(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.slowerThan(1, 1)
+	s.want(oldServer, 1, 1)
+	s.clock.advance(25 * time.Hour)
+	s.cache.set(func(m *memory) {
+		m.doc, m.fetched, m.gets = []byte(file("com "+newServer)), noon.Add(time.Hour*24), 0
+	})
+	s.wait(func() bool {
+		s.cache.mu.Lock()
+		defer s.cache.mu.Unlock()
+		return s.cache.gets > 0
+	})
+	s.want(oldServer, 1, 1)
+	s.want(newServer, 1, 1)
+}
+
+func TestStale(t *testing.T) {
+	t.Parallel()
+	for name, serve := range map[string]http.HandlerFunc{
+		"down":       status(503, ""),
+		"hangs up":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"corrupt":    text(`{"version":"1.0","services":[]}`),
+		"HTML":       text("<html>"),
+		"a redirect": status(302, ""),
+		"endless":    text(standard() + strings.Repeat(" ", 1<<20)),
+		"gzip": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "br")
+			text(standard())(w, nil)
+		},
+		"not found":   status(404, standard()),
+		"not content": status(203, standard()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.slowerThan(1, 1)
+			s.want(oldServer, 1, 1)
+			s.iana.set(serve)
+			s.clock.advance(8 * 24 * time.Hour) // overdue: lookups wait for the refresh
+			s.wait(nil)
+			s.want(oldServer, 2, 1)
+			s.want(oldServer, 2, 1) // backs off
+			s.clock.advance(10*time.Minute - time.Second)
+			s.want(oldServer, 2, 1)
+			s.clock.advance(time.Second)
+			s.want(oldServer, 3, 1)
+			if !strings.Contains(s.log.String(), "not refreshed") {
+				t.Errorf("log: %s", s.log)
+			}
+			s.iana.set(text(file("com " + newServer)))
+			s.clock.advance(10 * time.Minute)
+			s.want(oldServer, 4, 2)
+			s.want(newServer, 4, 2)
+		})
+	}
+}
+
+// A refresh ends with the lookup that it went beside, and the next one is not
+// at once.
+func TestRefreshIsCutShort(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.slowerThan(1, 1)
+	s.want(oldServer, 1, 1)
+	ended := make(chan struct{}, 1)
+	s.iana.set(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		ended <- struct{}{}
+	})
+	s.clock.advance(25 * time.Hour)
+	s.slowerThan(2, 1)
+	s.want(oldServer, 2, 1)
+	<-ended
+	s.want(oldServer, 2, 1)
+	s.clock.advance(time.Minute)
+	s.iana.set(text(file("com " + newServer)))
+	s.slowerThan(3, 2)
+	s.want(oldServer, 3, 2)
+	s.want(newServer, 3, 2)
+}
+
+func TestNeverLoaded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.iana.set(status(500, ""))
+	s.fails(fault.BootstrapUnavailable, 1, 0)
+	s.fails(fault.BootstrapUnavailable, 1, 0) // backs off
+	s.clock.advance(2 * time.Second)
+	s.fails(fault.BootstrapUnavailable, 2, 0)
+	s.clock.advance(2 * time.Second)
+	s.fails(fault.BootstrapUnavailable, 2, 0) // for longer
+	s.clock.advance(2 * time.Second)
+	s.iana.set(text("<html>"))
+	s.fails(fault.BootstrapUnavailable, 3, 0)
+	for range 20 {
+		s.clock.advance(10 * time.Minute) // never for longer than this
+		s.iana.hits.Store(0)
+		s.fails(fault.BootstrapUnavailable, 1, 0)
+	}
+	s.clock.advance(10 * time.Minute)
+	s.iana.set(text(standard()))
+	s.slowerThan(2, 1)
+	s.want(oldServer, 2, 1)
+}
+
+// What another process put into the Cache ends the wait for IANA.
+func TestNeverLoadedButCached(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.iana.set(status(500, ""))
+	s.fails(fault.BootstrapUnavailable, 1, 0)
+	s.cache.set(func(m *memory) { m.doc, m.fetched = []byte(standard()), noon.Add(-100*24*time.Hour) })
+	s.want(oldServer, 1, 0)
+}
+
+func TestCacheFaults(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*memory){
+		"broken":            func(m *memory) { m.err = errors.New("table is gone") },
+		"holds no file":     func(m *memory) { m.doc, m.fetched = []byte("{}"), noon },
+		"holds a huge file": func(m *memory) { m.doc, m.fetched = []byte(standard()+strings.Repeat(" ", 1<<20)), noon },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.cache.set(change)
+			s.slowerThan(1, 1)
+			s.want(oldServer, 1, 1)
+			s.want(oldServer, 1, 1)
+			if !strings.Contains(s.log.String(), "bootstrap file") {
+				t.Errorf("log: %s", s.log)
+			}
+		})
+	}
+	t.Run("hangs", func(t *testing.T) {
+		t.Parallel()
+		s := newStage(t)
+		s.cache.set(func(m *memory) { m.hang = true })
+		if got, err := lookup(t, s.Client, "example.com"); err != nil || got.RDAPServer != oldServer {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+	t.Run("of a clock ahead", func(t *testing.T) {
+		t.Parallel()
+		s := newStage(t)
+		s.cache.set(func(m *memory) { m.doc, m.fetched = []byte(standard()), noon.Add(1000*time.Hour) })
+		s.slowerThan(1, 1)
+		s.want(oldServer, 1, 1)
+		if !s.cache.fetched.Equal(noon) {
+			t.Errorf("cached %v", s.cache.fetched)
+		}
+	})
+}
+
+// The time-out of a caller is the caller's: it starts no back-off.
+func TestFirstLoadTimesOut(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s.iana.set(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	_, err := s.Lookup(ctx, registry.Query{Domain: "example.com"})
+	wantCode(t, err, fault.WhoisTimeout)
+	s.counts(1, 0)
+	// Half of the time is IANA's; then there is an answer of our own.
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	_, err = s.Lookup(ctx, registry.Query{Domain: "example.com"})
+	wantCode(t, err, fault.BootstrapUnavailable)
+	s.counts(2, 0)
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	n.https("rdap.registry.com", text(domain()))
+	i := newIANA(t, standard())
+	// The operator's own client, whose body is bounded all the same.
+	c := registry.New(registry.Config{Connector: n, RootCAs: n.pool, BootstrapURL: i.URL, HTTP: i.Server.Client()})
+	if _, err := lookup(t, c, "example.com"); err != nil {
+		t.Error(err)
+	}
+	i.set(text(standard() + strings.Repeat(" ", 1<<20)))
+	c = registry.New(registry.Config{Connector: n, RootCAs: n.pool, BootstrapURL: i.URL, HTTP: i.Server.Client()})
+	_, err := lookup(t, c, "example.com")
+	wantCode(t, err, fault.BootstrapUnavailable)
+	_, err = c.Lookup(t.Context(), registry.Query{Domain: "Example.com"})
+	wantCode(t, err, fault.InvalidDomain)
+
+	for _, cfg := range []registry.Config{{}, {Connector: n, BootstrapURL: "ftp://x/"}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("New(%+v) did not panic", cfg)
+				}
+			}()
+			registry.New(cfg)
+		}()
+	}
+}

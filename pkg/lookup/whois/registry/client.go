@@ -1,0 +1,227 @@
+package registry
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/openrdap/rdap"
+	rdapbootstrap "github.com/openrdap/rdap/bootstrap"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+// DefaultBootstrapURL is IANA's bootstrap file for domains (RFC 9224 §4).
+const DefaultBootstrapURL = "https://data.iana.org/rdap/dns.json"
+
+// defaultTimeout bounds a lookup whose context has no deadline.
+const defaultTimeout = 8 * time.Second
+
+// Limits of an answer. Honest ones have some kilobytes and hundreds of values.
+const (
+	maxAnswer       = 1 << 20
+	maxAnswerDepth  = 64
+	maxAnswerValues = 20_000
+)
+
+// Config is what a Client needs.
+type Config struct {
+	// Connector reaches RDAP servers. Required.
+	Connector guard.Connector
+	// RootCAs verify the certificates of RDAP servers and, when HTTP is nil, of
+	// the bootstrap URL's. Default: the system's.
+	RootCAs *x509.CertPool
+
+	// BootstrapURL is where the bootstrap file is. It is the operator's, and so
+	// it is trusted and not guarded. Default DefaultBootstrapURL.
+	BootstrapURL string
+	// HTTP fetches the bootstrap file. Default: a client of our own, without
+	// proxy, that leaves nothing behind when it is cancelled.
+	HTTP *http.Client
+	// Cache keeps the bootstrap file. Without one each process fetches its own.
+	Cache Cache
+
+	// Now is the clock for the age of the bootstrap file. Default time.Now.
+	Now func() time.Time
+	// UserAgent names the service to those it calls.
+	UserAgent string
+	// Log gets what goes wrong with the bootstrap file while lookups go on.
+	// Default: none.
+	Log *slog.Logger
+}
+
+// Client asks registries. It is safe for concurrent use, and nothing of it
+// runs between calls.
+type Client struct {
+	rdap      *rdap.Client
+	bootstrap *bootstrap
+}
+
+// ParseBootstrapURL reads the URL of a bootstrap file. Its error is meant for
+// the operator.
+func ParseBootstrapURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil, errors.New("not a URL") // whose text may hold a password
+	}
+	if _, err := portOf(u); err != nil || u.Hostname() == "" || u.Fragment != "" {
+		return nil, errors.New("not an http or https URL with a host")
+	}
+	return u, nil
+}
+
+// New returns a Client. It panics without a Connector or when the bootstrap
+// URL is not one, which ParseBootstrapURL rules out.
+func New(cfg Config) *Client {
+	if cfg.Connector == nil {
+		panic("whois: no connector")
+	}
+	if cfg.BootstrapURL == "" {
+		cfg.BootstrapURL = DefaultBootstrapURL
+	}
+	u, err := ParseBootstrapURL(cfg.BootstrapURL)
+	if err != nil {
+		panic("whois: bootstrap URL: " + err.Error())
+	}
+	if cfg.HTTP == nil {
+		cfg.HTTP = &http.Client{Transport: oneShot{
+			dial: unguarded, roots: cfg.RootCAs, maxBody: maxBootstrap, inspect: func([]byte) error { return nil },
+		}}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{
+		rdap: newRDAP(cfg),
+		bootstrap: &bootstrap{
+			url: u, http: cfg.HTTP, cache: cfg.Cache, now: cfg.Now, userAgent: cfg.UserAgent, log: cfg.Log,
+			turn: make(chan struct{}, 1),
+		},
+	}
+}
+
+// newRDAP presets every field that the library would otherwise fill in or swap
+// during a request: with all of them set, and the server given with each
+// request, nothing of the client is written to, and it can be shared.
+func newRDAP(cfg Config) *rdap.Client {
+	return &rdap.Client{
+		HTTP: &http.Client{
+			Transport: oneShot{
+				dial: guarded(cfg.Connector), roots: cfg.RootCAs, maxBody: maxAnswer,
+				inspect: func(b []byte) error { return bounded(b, maxAnswerDepth, maxAnswerValues) },
+			},
+			CheckRedirect: follow,
+		},
+		Bootstrap: &rdapbootstrap.Client{}, // never asked
+		Verbose:   func(string) {},
+		UserAgent: cfg.UserAgent,
+	}
+}
+
+// Lookup answers a query. Its errors are rdap_unavailable, not_found,
+// rdap_upstream, bootstrap_unavailable and whois_timeout, and invalid_domain
+// for a query that ParseQuery did not make. It ends with ctx and leaves no
+// goroutine or socket behind.
+func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
+	if err := check(q); err != nil {
+		return Result{}, err
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, defaultTimeout)
+		defer cancel()
+	}
+	name := registrable(q.Domain)
+	servers, err := c.bootstrap.load(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	upkeep := c.bootstrap.beside(ctx)
+	defer upkeep.end()
+	base, ok := servers.find(name)
+	if !ok && upkeep != nil { // perhaps in the newer file
+		upkeep.finish()
+		base, ok = c.bootstrap.current().find(name)
+	}
+	if !ok {
+		return Result{}, fault.New(fault.RDAPUnavailable, nil)
+	}
+	domain, err := c.ask(ctx, base, name)
+	if err != nil {
+		return Result{}, err
+	}
+	return result(q, base, domain), nil
+}
+
+// ask gets the domain object of a registrable name.
+func (c *Client) ask(ctx context.Context, base, name string) (*rdap.Domain, error) {
+	server, err := url.Parse(base) // a copy of its own: the library writes to it
+	if err != nil {
+		return nil, fmt.Errorf("whois: base URL: %w", err)
+	}
+	resp, err := c.rdap.Do(rdap.NewDomainRequest(name).WithContext(ctx).WithServer(server))
+	if err != nil {
+		return nil, failure(ctx, resp, err)
+	}
+	switch o := resp.Object.(type) {
+	case *rdap.Domain:
+		if !about(o, name) {
+			return nil, fault.Newf(fault.RDAPUpstream, nil, "The RDAP server answered about another name.")
+		}
+		return o, nil
+	case *rdap.Error:
+		if o.ErrorCode != nil && *o.ErrorCode == http.StatusNotFound {
+			return nil, fault.New(fault.NotFound, nil)
+		}
+		return nil, fault.Newf(fault.RDAPUpstream, nil, "The RDAP server answered with an error.")
+	}
+	return nil, fault.Newf(fault.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
+}
+
+// failure says what a request that gave no object means. The library's own
+// error says little; the exchange that it reports says which.
+func failure(ctx context.Context, resp *rdap.Response, err error) error {
+	status := 0
+	if resp != nil && len(resp.HTTP) > 0 {
+		last := resp.HTTP[len(resp.HTTP)-1]
+		if last.Error != nil {
+			return broken(ctx, last.Error)
+		}
+		if last.Response != nil {
+			status = last.Response.StatusCode
+		}
+	}
+	switch status {
+	case http.StatusNotFound:
+		return fault.New(fault.NotFound, err)
+	case 0, http.StatusOK: // an empty body
+		return fault.New(fault.RDAPUpstream, err)
+	}
+	return fault.Newf(fault.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", status)
+}
+
+// broken says what an exchange that failed means.
+func broken(ctx context.Context, err error) error {
+	var f *fault.Error
+	switch {
+	case errors.Is(err, guard.ErrResolvers), errors.Is(err, guard.ErrNoRoute):
+		return fault.New(fault.WhoisTimeout, err)
+	case errors.As(err, &f) && (f.Code == fault.BlockedAddress || f.Code == fault.InvalidDomain):
+		return fault.Newf(fault.RDAPUpstream, err, "The RDAP server is not at a public address.")
+	case errors.As(err, &f) && (f.Code == fault.ConnectFailed || f.Code == fault.NXDomain):
+		return fault.Newf(fault.RDAPUpstream, err, "The RDAP server could not be reached.")
+	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.New(fault.WhoisTimeout, err)
+	}
+	return fault.New(fault.RDAPUpstream, err)
+}

@@ -1,0 +1,138 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Limits of a bootstrap file. In 2026 it has 49 KB, 600 services and 1,200
+// top-level domains.
+const (
+	maxBootstrap       = 512 << 10
+	maxBootstrapDepth  = 8
+	maxBootstrapValues = 50_000
+	maxBaseURL         = 256
+)
+
+// registry is a bootstrap file as read: base URL by domain suffix. It is never
+// changed.
+type registry map[string]string
+
+// parseRegistry reads a bootstrap file for domains (RFC 9224 §3, §4). A file
+// that is not of that form, or that names no usable server, is an error as a
+// whole, so that it never replaces a good one. A single URL that cannot be used
+// is passed over, as an unknown scheme would have to be.
+func parseRegistry(doc []byte) (registry, error) {
+	if len(doc) > maxBootstrap {
+		return nil, fmt.Errorf("whois: a bootstrap file of more than %d bytes", maxBootstrap)
+	}
+	doc = trimBOM(doc)
+	if err := bounded(doc, maxBootstrapDepth, maxBootstrapValues); err != nil {
+		return nil, err
+	}
+	var file struct {
+		Version  string       `json:"version"`
+		Services [][][]string `json:"services"`
+	}
+	if err := json.Unmarshal(doc, &file); err != nil {
+		return nil, fmt.Errorf("whois: bootstrap file: %w", err)
+	}
+	if file.Version != "1.0" {
+		return nil, fmt.Errorf("whois: bootstrap file of version %.20q", file.Version)
+	}
+	r := registry{}
+	for i, s := range file.Services {
+		if len(s) != 2 {
+			return nil, fmt.Errorf("whois: bootstrap file: service %d has %d parts", i, len(s))
+		}
+		base := chooseBase(s[1])
+		if base == "" {
+			continue
+		}
+		for _, suffix := range s[0] {
+			r.add(suffix, base)
+		}
+	}
+	if len(r) == 0 {
+		return nil, errors.New("whois: bootstrap file: no usable service")
+	}
+	return r, nil
+}
+
+// add leaves out the root and what cannot be the end of a domain name. The
+// first service that names a suffix has it.
+func (r registry) add(suffix, base string) {
+	name := hostname(suffix)
+	if _, taken := r[name]; name != "" && !taken {
+		r[name] = base
+	}
+}
+
+// find returns the base URL of the longest suffix of a name, by whole labels
+// (RFC 9224 §4).
+func (r registry) find(name string) (base string, ok bool) {
+	for more := true; more; _, name, more = strings.Cut(name, ".") {
+		if base, ok = r[name]; ok {
+			return base, true
+		}
+	}
+	return "", false
+}
+
+// chooseBase prefers the first https URL over the first http one (RFC 9224
+// §5.1); empty when none can be used.
+func chooseBase(urls []string) string {
+	plain := ""
+	for _, raw := range urls {
+		u, ok := parseBase(raw)
+		switch {
+		case ok && u.Scheme == "https":
+			return u.String()
+		case ok && plain == "":
+			plain = u.String()
+		}
+	}
+	return plain
+}
+
+// parseBase reads a base URL and makes it end in a slash.
+func parseBase(raw string) (*url.URL, bool) {
+	if len(raw) > maxBaseURL {
+		return nil, false
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, false
+	}
+	if _, err := portOf(u); err != nil || u.Hostname() == "" {
+		return nil, false
+	}
+	u.Host = strings.ToLower(u.Host)
+	if !strings.HasSuffix(u.EscapedPath(), "/") {
+		u = u.JoinPath("/")
+	}
+	return u, true
+}
+
+var errPort = errors.New("whois: a URL with another scheme than http or https, or without a usable port")
+
+// portOf is the port of an http or https URL.
+func portOf(u *url.URL) (uint16, error) {
+	switch {
+	case u.Port() != "" && (u.Scheme == "http" || u.Scheme == "https"):
+		n, err := strconv.ParseUint(u.Port(), 10, 16)
+		if err != nil || n == 0 {
+			return 0, errPort
+		}
+		return uint16(n), nil
+	case u.Scheme == "https":
+		return 443, nil
+	case u.Scheme == "http":
+		return 80, nil
+	}
+	return 0, errPort
+}

@@ -1,0 +1,103 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func wrap(services string) string {
+	return `{"version":"1.0","publication":"2026-11-01T00:00:00Z","services":[` + services + `]}`
+}
+
+func TestParseRegistry(t *testing.T) {
+	t.Parallel()
+	doc := wrap(`[["COM","net"],["https://rdap.example.com/v1"]],
+		[["kg"],["http://rdap.cctld.kg"]],
+		[["dev"],["http://plain.example.dev/","HTTPS://Secure.Example.dev/RDAP?x","https://Secure.Example.dev/RDAP","https://third.example.dev/"]],
+		[["com"],["https://second.example.com/"]],
+		[["co.uk"],["https://co.example.uk/"]],
+		[["uk."],["https://rdap.example.uk:8443/a/b/"]],
+		[["","bad label","中国","a..b","xn--fiqs8s"],["https://rdap.example.cn/%2f/x"]],
+		[["none"],[]],
+		[["ftp"],["ftp://x.example.com/","//y.example.com/","https://u:p@z.example.com/","https:///nohost","https://q.example.com/?q","https://f.example.com/#f","https://p.example.com:0/","https://p.example.com:99999/","mailto:x","https://` + strings.Repeat("x", 300) + `.com/",""]]`)
+	r, err := parseRegistry([]byte("\xef\xbb\xbf" + doc))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"example.com":        "https://rdap.example.com/v1/",
+		"example.net":        "https://rdap.example.com/v1/",
+		"example.kg":         "http://rdap.cctld.kg/",
+		"example.dev":        "https://secure.example.dev/RDAP/",
+		"example.co.uk":      "https://co.example.uk/",
+		"co.uk":              "https://co.example.uk/",
+		"notco.uk":           "https://rdap.example.uk:8443/a/b/",
+		"example.ac.uk":      "https://rdap.example.uk:8443/a/b/",
+		"example.xn--fiqs8s": "https://rdap.example.cn/%2f/x/",
+		"example.none":       "",
+		"example.ftp":        "",
+		"example.io":         "",
+		"com.io":             "",
+	} {
+		got, ok := r.find(name)
+		if got != want || ok != (want != "") {
+			t.Errorf("find(%s) = %q, %v; want %q", name, got, ok, want)
+		}
+	}
+	if len(r) != 7 {
+		t.Errorf("%d entries: %v", len(r), r)
+	}
+}
+
+func TestParseRegistryRefuses(t *testing.T) {
+	t.Parallel()
+	good := `[["com"],["https://rdap.example.com/"]]`
+	if _, err := parseRegistry([]byte(wrap(good))); err != nil {
+		t.Fatal(err)
+	}
+	var many strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&many, `,"%d"`, i)
+	}
+	for name, doc := range map[string]string{
+		"nothing":            "",
+		"null":               "null",
+		"HTML":               "<html>",
+		"array":              "[" + wrap(good) + "]",
+		"no version":         `{"services":[` + good + `]}`,
+		"another version":    strings.Replace(wrap(good), "1.0", "2.0", 1),
+		"no services":        `{"version":"1.0"}`,
+		"empty services":     wrap(""),
+		"null services":      `{"version":"1.0","services":null}`,
+		"service of 1":       wrap(good + `,[["net"]]`),
+		"service of 3":       wrap(good + `,[["x"],["net"],["https://rdap.example.com/"]]`),
+		"null service":       wrap(good + `,null`),
+		"service of strings": wrap(good + `,["net","https://rdap.example.com/"]`),
+		"numbers":            wrap(good + `,[[1],["https://rdap.example.com/"]]`),
+		"no usable URL":      wrap(`[["com"],["ftp://rdap.example.com/"]]`),
+		"trailing text":      wrap(good) + "x",
+		"cut short":          wrap(good)[:40],
+		"too long":           wrap(good) + strings.Repeat(" ", maxBootstrap),
+		"too deep":           wrap(good + "," + strings.Repeat("[", 20) + strings.Repeat("]", 20)),
+		"too many":           wrap(`[["com"` + many.String()[:400_000] + `"],["https://rdap.example.com/"]]`),
+	} {
+		if r, err := parseRegistry([]byte(doc)); err == nil || r != nil {
+			t.Errorf("%s: took %d entries", name, len(r))
+		}
+	}
+}
+
+func TestParseBootstrapURL(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"https://data.iana.org/rdap/dns.json", "http://127.0.0.1:8080/x?y=z"} {
+		if u, err := ParseBootstrapURL(s); err != nil || u.String() != s {
+			t.Errorf("%s: %v, %v", s, u, err)
+		}
+	}
+	for _, s := range []string{"", "data.iana.org", "ftp://x/", "https://", "https://h:0/", "https://h/#f", "https://h:\x00secret/"} {
+		if u, err := ParseBootstrapURL(s); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, %v", s, u, err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package origin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+// port is the only one that is connected to (spec §8).
+const port = 443
+
+// ErrTimeout says that a handshake or a response took longer than the caller
+// had time. A dial that times out is a connect_failed of the guard's instead.
+var ErrTimeout = errors.New("origin: time is up")
+
+// Config is what a Client needs.
+type Config struct {
+	Connector guard.Connector
+	// UserAgent names the service and its URL; printable ASCII, at most 256
+	// bytes.
+	UserAgent string
+	// Timeout bounds a lookup whose context has no deadline. Default 8 s.
+	Timeout time.Duration
+}
+
+// Client asks origins. It is safe for concurrent use, and holds no connection.
+type Client struct {
+	connector guard.Connector
+	userAgent string
+	timeout   time.Duration
+}
+
+// New returns a Client. It panics without a connector and when the user agent
+// does not fit into a header.
+func New(cfg Config) *Client {
+	if cfg.Connector == nil {
+		panic("origin: no connector")
+	}
+	if len(cfg.UserAgent) == 0 || len(cfg.UserAgent) > 256 || !visible(cfg.UserAgent, ' ') {
+		panic("origin: the user agent is empty, too long or not printable ASCII")
+	}
+	c := &Client{connector: cfg.Connector, userAgent: cfg.UserAgent, timeout: cfg.Timeout}
+	if c.timeout <= 0 {
+		c.timeout = 8 * time.Second
+	}
+	return c
+}
+
+// Bound gives a context without a deadline the client's.
+func (c *Client) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, c.timeout)
+}
+
+// Resolve finds a host's addresses, all of them public. Its errors are those
+// of guard.Connector.
+func (c *Client) Resolve(ctx context.Context, name string) (guard.Target, error) {
+	t, err := c.connector.Resolve(ctx, name)
+	if err != nil {
+		return guard.Target{}, ended(ctx, err)
+	}
+	return t, nil
+}
+
+// TLSConfig is how origins are greeted: any certificate, TLS 1.0 and later,
+// every cipher suite that the library has, no resumption and no ALPN, which
+// leaves HTTP/1.1. The key shares that do not fit into one packet are left
+// out, because some old servers never answer two.
+func TLSConfig(name string) *tls.Config {
+	var suites []uint16
+	for _, s := range tls.CipherSuites() {
+		suites = append(suites, s.ID)
+	}
+	for _, s := range tls.InsecureCipherSuites() {
+		suites = append(suites, s.ID)
+	}
+	return &tls.Config{
+		ServerName:         name,
+		InsecureSkipVerify: true,
+		MinVersion:         tls.VersionTLS10,
+		CipherSuites:       suites,
+		CurvePreferences:   []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
+	}
+}
+
+// Fault gives an error of this package or of a guard.Connector its code: its
+// own, or the tool's time-out for one that says nothing about the target. Any
+// other error is returned as it is.
+func Fault(err error, timeout fault.Code) error {
+	for _, ours := range []error{ErrTimeout, guard.ErrResolvers, guard.ErrNoRoute} {
+		if errors.Is(err, ours) {
+			return fault.New(timeout, err)
+		}
+	}
+	return err
+}
+
+// ended is err, or ErrTimeout when it only reports that ctx is over.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !isFault(err) {
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
+	}
+	return err
+}
+
+func isFault(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f)
+}
+
+// visible reports whether s is of the ASCII characters from first to ~.
+func visible(s string, first byte) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < first || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,129 @@
+package origin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+// Host is one origin. It keeps its connection from one request to the next
+// where the origin lets it. It is not safe for concurrent use; Close ends it.
+type Host struct {
+	client *Client
+	target guard.Target
+	line   *line
+}
+
+// Answer is the head of an origin's answer.
+type Answer struct {
+	Method string // HEAD, or GET if the origin takes no HEAD
+	Status int    // 100 to 599
+	Peer   netip.Addr
+	// Header has the fields as received, in their order under each name; their
+	// bytes need not be UTF-8.
+	Header http.Header
+}
+
+// Host returns the origin at a target, not connected yet.
+func (c *Client) Host(t guard.Target) *Host { return &Host{client: c, target: t} }
+
+// HostOn returns the origin at a target, connected to a peer of it already and
+// past the TLS handshake. The connection is the Host's from here on.
+func (c *Client) HostOn(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
+	h := c.Host(t)
+	h.line = newLine(conn, peer)
+	h.line.used = true // it may have idled: its failure is not the origin's yet
+	return h
+}
+
+// Close drops the connection, if there is one.
+func (h *Host) Close() {
+	if h.line != nil {
+		h.line.close()
+		h.line = nil
+	}
+}
+
+// Fetch requests an absolute path and query, printable ASCII, with HEAD, and
+// with GET if the status is 405 or 501 (spec §3.2). Its errors are the faults
+// blocked_address, connect_failed, handshake_failed and http_failed, or wrap
+// ErrTimeout or guard.ErrNoRoute.
+func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
+	if path == "" || path[0] != '/' || !visible(path, '!') {
+		return Answer{}, fmt.Errorf("origin: %q is no path to ask for", path)
+	}
+	a, err := h.ask(ctx, http.MethodHead, path)
+	if err == nil && (a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotImplemented) {
+		a, err = h.ask(ctx, http.MethodGet, path)
+	}
+	return a, err
+}
+
+// ask puts one request. A connection that was used before may be dead or out
+// of step (some servers send a body after HEAD), so its failure is settled on
+// a new one.
+func (h *Host) ask(ctx context.Context, method, path string) (Answer, error) {
+	if h.line != nil && h.line.used {
+		a, err := h.askOn(ctx, method, path)
+		if err == nil || errors.Is(err, ErrTimeout) {
+			return a, err
+		}
+	}
+	if h.line == nil {
+		if err := h.connect(ctx); err != nil {
+			return Answer{}, err
+		}
+	}
+	return h.askOn(ctx, method, path)
+}
+
+func (h *Host) askOn(ctx context.Context, method, path string) (Answer, error) {
+	a, err := h.line.ask(ctx, method, path, h.target.Name, h.client.userAgent)
+	if err != nil || !h.line.keep {
+		h.Close()
+	}
+	return a, err
+}
+
+// connect dials and completes the TLS handshake.
+func (h *Host) connect(ctx context.Context) error {
+	conn, peer, err := h.client.connector.Dial(ctx, h.target, port)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	secure := tls.Client(conn, TLSConfig(h.target.Name))
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w in the TLS handshake with %s: %w", ErrTimeout, peer, err)
+		}
+		return handshakeFailed(peer, err)
+	}
+	h.line = newLine(secure, peer)
+	return nil
+}
+
+func handshakeFailed(peer netip.Addr, err error) *fault.Error {
+	cause := fmt.Errorf("handshake with %s: %w", peer, err)
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &record):
+		return fault.Newf(fault.HandshakeFailed, cause, "The TLS handshake failed: the host does not speak TLS on port 443.")
+	case isAlert(err):
+		return fault.Newf(fault.HandshakeFailed, cause, "The TLS handshake failed: the host refused it.")
+	}
+	return fault.New(fault.HandshakeFailed, cause)
+}
+
+// isAlert recognises the alert of a peer, which has no exported type.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}

@@ -1,0 +1,248 @@
+// Package origintest is a small internet on loopback for tests: TLS origins
+// that stand behind public addresses, reached through the real guard. Their
+// certificates are self-made, expired and for another name.
+package origintest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+)
+
+// World is the internet of one test. When the test ends, every connection that
+// was made in it must have been closed by the side that made it.
+type World struct {
+	t    testing.TB
+	cert tls.Certificate
+
+	mu    sync.Mutex
+	names map[string]Name
+	peers map[string]string // public ip:port to loopback ip:port, or Hole
+	dials []string          // ip:port in order
+	asked []string          // names in order
+	open  int
+}
+
+// Name is what the resolvers know about a name: addresses or an error.
+type Name struct {
+	Addrs []string
+	Err   error
+}
+
+// Hole is a peer that never answers a dial.
+const Hole = "hole"
+
+// New returns an empty World.
+func New(t testing.TB) *World {
+	t.Helper()
+	w := &World{t: t, cert: certificate(t), names: map[string]Name{}, peers: map[string]string{}}
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.open != 0 {
+			t.Errorf("%d connections were left open", w.open)
+		}
+	})
+	return w
+}
+
+// Resolve says what a name leads to.
+func (w *World) Resolve(name string, n Name) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names[name] = n
+}
+
+// Peer puts a listening address of loopback, or Hole, behind port 443 of a
+// public address.
+func (w *World) Peer(addr, to string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.peers[net.JoinHostPort(addr, "443")] = to
+}
+
+// HTTP serves a name at an address with a handler.
+func (w *World) HTTP(name, addr string, h http.Handler) {
+	w.t.Helper()
+	l := tls.NewListener(w.listen(name, addr), w.TLS())
+	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Serve(l)
+	}()
+	w.t.Cleanup(func() { s.Close(); <-ended })
+}
+
+// Serve serves a name at an address with a function for each TLS connection;
+// the handshake is done. The connection is closed when the function returns,
+// and when the test ends.
+func (w *World) Serve(name, addr string, each func(*tls.Conn)) {
+	w.t.Helper()
+	w.Accept(name, addr, func(conn net.Conn) {
+		secure := tls.Server(conn, w.TLS())
+		if secure.Handshake() == nil {
+			each(secure)
+		}
+	})
+}
+
+// Accept is Serve for plain TCP connections.
+func (w *World) Accept(name, addr string, each func(net.Conn)) {
+	w.t.Helper()
+	l := w.listen(name, addr)
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	running.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[conn] = true
+			mu.Unlock()
+			running.Go(func() {
+				each(conn)
+				conn.Close()
+			})
+		}
+	})
+	w.t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for conn := range open {
+			conn.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	})
+}
+
+// TLS is the servers' configuration.
+func (w *World) TLS() *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{w.cert}, MinVersion: tls.VersionTLS10}
+}
+
+func (w *World) listen(name, addr string) net.Listener {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Resolve(name, Name{Addrs: []string{addr}})
+	w.Peer(addr, l.Addr().String())
+	return l
+}
+
+// Dialer is the real guard in front of this world, IPv6 included.
+func (w *World) Dialer() *guard.Dialer {
+	return guard.NewDialer(guard.DialerConfig{
+		Resolver: w, Dial: w.dial,
+		HasRoute: func(context.Context, netip.Addr) bool { return true },
+	})
+}
+
+// Dials are the public ip:port that were connected to, in order.
+func (w *World) Dials() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.dials)
+}
+
+// Asked are the names that were resolved, in order.
+func (w *World) Asked() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
+// Addresses implements guard.Resolver.
+func (w *World) Addresses(_ context.Context, name string) ([]netip.Addr, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, name)
+	n, ok := w.names[name]
+	if !ok {
+		return nil, fault.New(fault.NXDomain, nil)
+	}
+	var out []netip.Addr
+	for _, a := range n.Addrs {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out, n.Err
+}
+
+func (w *World) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	to := w.peers[address]
+	w.dials = append(w.dials, address)
+	w.mu.Unlock()
+	switch to {
+	case "":
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	case Hole:
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", to)
+	if err != nil {
+		return nil, fmt.Errorf("loopback: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open++
+	return &counted{Conn: conn, world: w}, nil
+}
+
+// counted takes itself off the count when it is closed for the first time.
+type counted struct {
+	net.Conn
+	world *World
+	once  sync.Once
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() {
+		c.world.mu.Lock()
+		defer c.world.mu.Unlock()
+		c.world.open--
+	})
+	return c.Conn.Close()
+}
+
+func certificate(t testing.TB) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"elsewhere.test.com"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1e9, 0), // expired
+	}, &x509.Certificate{}, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
