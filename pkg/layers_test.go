@@ -66,6 +66,7 @@ func layers() []layer {
 		{"infra/local/lambdahost", nil, "the host runs binaries; it knows no service"},
 		{"infra/local/invoke", []string{"infra/local/lambdahost"}, "it runs one function"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
+		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/boot/registry"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -38,6 +39,9 @@ func openOnTable(tb testing.TB, l *lab, s setup, db dynamotest.Server, table str
 	stores := config.Ledger.Stores()
 	deps, err := config.Deps(stores, slog.New(slog.NewJSONHandler(&log, nil)))
 	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := registry.Extend(config.Config, &deps); err != nil {
 		tb.Fatal(err)
 	}
 	var ahead atomic.Int64

@@ -138,8 +138,8 @@ func TestOwed(t *testing.T) {
 	row := func(cells ...string) string { return strings.Join(cells, "  ") }
 	want := strings.Join([]string{
 		"SINCE PAYER AMOUNT OWED LOOKUPS LAST ERROR REQUEST TRANSACTION FORGOTTEN",
-		row(at(0), payer, "$0.005", "answer, until "+at(24*time.Hour), "1 of 5", "dns_timeout", lookup, "0x02", at(72*time.Hour+5*time.Minute)),
-		row(at(0), payer, "$0.005", "refund", "5 of 5", "upstream?[31m", lookup, "0x03", at(73*time.Hour)),
+		row(at(0), payer, "$0.005", "answer, until "+at(24*time.Hour), "1 of 5", "dns_timeout", lookup, "0x02", at(30*24*time.Hour+5*time.Minute)),
+		row(at(0), payer, "$0.005", "refund", "5 of 5", "upstream?[31m", lookup, "0x03", at(30*24*time.Hour+5*time.Minute)),
 		"",
 		"2 owed in " + env["LEDGER_FILE"] + ", refunds due: 1",
 		"",
@@ -174,8 +174,8 @@ func TestOwedJSON(t *testing.T) {
 		}
 	}
 	want := []map[string]any{
-		debt("0x02", 1, false, "dns_timeout", "No resolver answered.", 72*time.Hour+5*time.Minute),
-		debt("0x03", 5, true, "upstream\x1b[31m", "m", 73*time.Hour),
+		debt("0x02", 1, false, "dns_timeout", "No resolver answered.", 30*24*time.Hour+5*time.Minute),
+		debt("0x03", 5, true, "upstream\x1b[31m", "m", 30*24*time.Hour+5*time.Minute),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
