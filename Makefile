@@ -25,6 +25,11 @@ pay: ## Pay for URL=... with a throw-away key; SIGNATURE=... repeats a payment
 	@test -n "$(URL)" || { echo "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com&type=MX'" >&2; exit 2; }
 	@go run ./infra/local/pay $(if $(SIGNATURE),-signature '$(SIGNATURE)') '$(URL)'
 
+.PHONY: simnet
+simnet: ## A shell in a small internet, with the service running (Linux)
+	@mkdir -p build && go build -o build/pay ./infra/local/pay && go test -c -o build/simnet.test ./infra/simnet && \
+		cd infra/simnet && ../../build/simnet.test -test.run '^TestSimnet$$' -shell
+
 .PHONY: reconcile
 reconcile: ## Look once at every payment in doubt (stop the service first)
 	@go run ./infra/local/reconcile

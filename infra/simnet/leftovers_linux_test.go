@@ -1,0 +1,110 @@
+package simnet
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// maxResident is design §12's memory of an instance after 1,000 paid requests.
+// The runner also holds the ledger's file and the play-money facilitator.
+const maxResident = 64 << 10 // KiB
+
+// nothingLeft looks at a runner that has answered everything, hostile peers
+// included: what it keeps of memory, of sockets and of goroutines. It ends the
+// runner, whose last words are the stacks of its goroutines.
+func nothingLeft(t *testing.T, r *runner) {
+	t.Helper()
+	if kib := resident(t, r.cmd.Process.Pid); kib > maxResident {
+		t.Errorf("the runner holds %d KiB, want %d at most", kib, maxResident)
+	} else {
+		t.Logf("the runner holds %d KiB", kib)
+	}
+	for tries := 0; ; tries++ {
+		open := outgoing(t)
+		if len(open) == 0 {
+			break
+		}
+		if tries == 50 { // a peer's last segment may be under way
+			t.Fatalf("sockets were left behind: %v", open)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	stacks := r.lastWords(t)
+	if !strings.Contains(stacks, "main.serve") || !strings.Contains(stacks, "net/http.(*Server).Serve") {
+		t.Fatalf("there are not all stacks in the runner's last words: %.500s", stacks)
+	}
+	for g := range strings.SplitSeq(stacks, "\n\n") {
+		for _, pkg := range []string{"pkg/lookup", "pkg/origin", "pkg/guard"} {
+			if strings.Contains(g, pkg) {
+				t.Errorf("a goroutine was left behind: %.1000s", g)
+			}
+		}
+	}
+}
+
+// resident is the memory of a process in KiB.
+func resident(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+			n, err := strconv.Atoi(f[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("no VmRSS")
+	return 0
+}
+
+// outgoing are the sockets of the namespace that are connected to port 443 or
+// 53 of anybody, as the kernel lists them, but for those that only wait for
+// stray segments (TIME_WAIT, which belongs to no process).
+func outgoing(t *testing.T) []string {
+	t.Helper()
+	const timeWait = "06"
+	var open []string
+	for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
+		b, err := os.ReadFile("/proc/self/net/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line) // number, local, remote, state
+			if len(f) < 4 || f[3] == timeWait {
+				continue
+			}
+			if _, port, _ := strings.Cut(f[2], ":"); port == "01BB" || port == "0035" {
+				open = append(open, file+" "+f[2]+" "+f[3])
+			}
+		}
+	}
+	return open
+}
+
+// lastWords ends the runner as Go programs end at SIGQUIT, and returns what it
+// wrote then.
+func (r *runner) lastWords(t *testing.T) string {
+	t.Helper()
+	before := len(r.log.String())
+	if err := r.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	r.quit = true
+	select {
+	case <-r.gone:
+	case <-time.After(patience):
+		t.Fatal("the runner does not end")
+	}
+	return r.log.String()[before:]
+}

@@ -1,0 +1,205 @@
+package simnet
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// server makes what talks to everybody who connects to port 443 of a host.
+type server func(ca *authority, name string) func(net.Conn)
+
+// page is what an origin answers to a request, byte for byte; "" closes the
+// connection and hang says nothing more.
+type page func(method, path string) string
+
+// hang is a page's answer that never comes.
+const hang = "hang"
+
+// says answers every request alike.
+func says(answer string) page { return func(string, string) string { return answer } }
+
+// status is an answer with header lines.
+func status(code int, lines ...string) string {
+	return fmt.Sprintf("HTTP/1.1 %d X\r\n%s\r\n", code, strings.Join(append(lines, ""), "\r\n"))
+}
+
+// to redirects to a location.
+func to(location string) page { return says(status(302, "Location: "+location)) }
+
+// paths answers by path; any other is 404.
+func paths(pages map[string]string) page {
+	return func(_, path string) string {
+		if a, ok := pages[path]; ok {
+			return a
+		}
+		return status(404)
+	}
+}
+
+// web is an HTTPS origin.
+func web(p page, edits ...edit) server { return webTLS(func(*tls.Config) {}, p, edits...) }
+
+// webTLS is an HTTPS origin with a TLS configuration of its own.
+func webTLS(change func(*tls.Config), p page, edits ...edit) server {
+	return func(ca *authority, name string) func(net.Conn) {
+		config := &tls.Config{
+			Certificates: []tls.Certificate{ca.leaf(name, edits...)},
+			MinVersion:   tls.VersionTLS10,
+		}
+		change(config)
+		return func(conn net.Conn) {
+			secure := tls.Server(conn, config)
+			if secure.Handshake() != nil {
+				return
+			}
+			answer(secure, p)
+		}
+	}
+}
+
+// answer serves requests on a connection until the client is done with it.
+func answer(conn net.Conn, p page) {
+	r := bufio.NewReader(conn)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		for head := line; strings.TrimSpace(head) != ""; {
+			if head, err = r.ReadString('\n'); err != nil {
+				return
+			}
+		}
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			return
+		}
+		switch a := p(fields[0], fields[1]); a {
+		case "":
+			return
+		case hang:
+			swallow(conn)
+			return
+		default:
+			if _, err := io.WriteString(conn, a); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// versions and client certificates.
+
+func only(version uint16) func(*tls.Config) {
+	return func(c *tls.Config) { c.MinVersion, c.MaxVersion = version, version }
+}
+
+func wantsCertificate(c *tls.Config) {
+	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+}
+
+// raw is a host that speaks no TLS of the library's.
+func raw(talk func(ca *authority, name string, conn net.Conn)) server {
+	return func(ca *authority, name string) func(net.Conn) {
+		return func(conn net.Conn) { talk(ca, name, conn) }
+	}
+}
+
+// swallow reads until the client hangs up.
+func swallow(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+
+// mute accepts and says nothing.
+func mute() server { return raw(func(_ *authority, _ string, conn net.Conn) { swallow(conn) }) }
+
+// plain speaks HTTP without TLS.
+func plain() server {
+	return raw(func(_ *authority, _ string, conn net.Conn) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+		swallow(conn)
+	})
+}
+
+// resets answers the first bytes with a reset.
+func resets() server {
+	return raw(func(_ *authority, _ string, conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1))
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+	})
+}
+
+// alerts refuses every handshake.
+func alerts() server {
+	return webTLS(func(c *tls.Config) {
+		c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, io.ErrUnexpectedEOF }
+	}, says(status(200)))
+}
+
+// endless sends header after header and never ends them.
+func endless() server {
+	return func(ca *authority, name string) func(net.Conn) {
+		config := &tls.Config{Certificates: []tls.Certificate{ca.leaf(name)}}
+		return func(conn net.Conn) {
+			secure := tls.Server(conn, config)
+			if secure.Handshake() != nil {
+				return
+			}
+			_, err := io.WriteString(secure, "HTTP/1.1 200 OK\r\n")
+			for err == nil {
+				_, err = io.WriteString(secure, "X-Filler: "+strings.Repeat("x", 1000)+"\r\n")
+			}
+		}
+	}
+}
+
+// drips sends the head of an answer one byte every tenth of a second.
+func drips() server {
+	return func(ca *authority, name string) func(net.Conn) {
+		config := &tls.Config{Certificates: []tls.Certificate{ca.leaf(name)}}
+		return func(conn net.Conn) {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			secure := tls.Server(conn, config)
+			head := status(200, "Server: "+strings.Repeat("x", 1000))
+			for i := 0; i < len(head) && secure.Handshake() == nil; i++ {
+				if _, err := io.WriteString(secure, head[i:i+1]); err != nil {
+					return
+				}
+				<-tick.C
+			}
+		}
+	}
+}
+
+// chooses greets with a version and a cipher suite that the client has not
+// offered, and shows its certificate (RFC 5246 §7.4).
+func chooses(version, suite uint16) server {
+	return raw(func(ca *authority, name string, conn net.Conn) {
+		hello := binary.BigEndian.AppendUint16(nil, version)
+		hello = append(hello, make([]byte, 32+1)...) // random, no session
+		hello = binary.BigEndian.AppendUint16(hello, suite)
+		hello = append(hello, 0) // no compression
+		leaf := ca.leaf(name).Certificate[0]
+		chain := append(length24(len(leaf)), leaf...)
+		chain = append(length24(len(chain)), chain...)
+		_, _ = conn.Read(make([]byte, 1<<14))
+		_, _ = conn.Write(append(handshakeRecord(2, hello), handshakeRecord(11, chain)...))
+		swallow(conn)
+	})
+}
+
+func handshakeRecord(kind byte, body []byte) []byte {
+	message := append(append([]byte{kind}, length24(len(body))...), body...)
+	head := binary.BigEndian.AppendUint16([]byte{22, 3, 3}, uint16(len(message)))
+	return append(head, message...)
+}
+
+func length24(n int) []byte { return []byte{byte(n >> 16), byte(n >> 8), byte(n)} }

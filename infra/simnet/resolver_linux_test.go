@@ -1,0 +1,128 @@
+package simnet
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/miekg/dns"
+)
+
+// resolverAddrs are the service's default resolvers.
+func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
+
+// resolvers starts them, each on UDP and TCP.
+func (n *internet) resolvers(t *testing.T) {
+	t.Helper()
+	for _, a := range resolverAddrs() {
+		r := &resolver{hosts: n.hosts, asked: map[dns.Question]int{}}
+		at := net.JoinHostPort(a, "53")
+		packets, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*dns.Server{{PacketConn: packets, Handler: r}, {Listener: listener, Handler: r}} {
+			go func() { _ = s.ActivateAndServe() }() // ends with an error when it is shut down
+			t.Cleanup(func() { _ = s.Shutdown() })
+		}
+	}
+}
+
+// resolver is one public resolver.
+type resolver struct {
+	hosts map[string]host
+	mu    sync.Mutex
+	asked map[dns.Question]int // queries about names whose answers change
+}
+
+// ServeDNS answers from the table of hosts.
+func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	if len(q.Question) != 1 {
+		return
+	}
+	_, overUDP := w.RemoteAddr().(*net.UDPAddr)
+	question := q.Question[0]
+	name := strings.ToLower(strings.TrimSuffix(question.Name, "."))
+	h, known := r.hosts[name]
+	if h.silent {
+		return
+	}
+	m := new(dns.Msg).SetReply(q)
+	m.RecursionAvailable = true
+	switch {
+	case !known:
+		m.Rcode = dns.RcodeNameError
+	case h.rcode != 0:
+		m.Rcode = h.rcode
+	case h.overTCP && overUDP:
+		m.Truncated = true
+	default:
+		m.Answer = r.answer(question, name, h)
+		if h.alias != "" {
+			if _, there := r.hosts[h.alias]; !there {
+				m.Rcode = dns.RcodeNameError // of the last name, RFC 6604
+			}
+		}
+	}
+	if h.lie != nil {
+		h.lie(m)
+	}
+	_ = w.WriteMsg(m) // the client may be gone
+}
+
+func (r *resolver) answer(q dns.Question, name string, h host) []dns.RR {
+	var out []dns.RR
+	if h.alias != "" {
+		out = append(out, record(q.Name, "60 IN CNAME "+h.alias+"."))
+		if q.Qtype == dns.TypeCNAME {
+			return out
+		}
+		target := dns.Question{Name: h.alias + ".", Qtype: q.Qtype}
+		return append(out, r.answer(target, h.alias, r.hosts[h.alias])...)
+	}
+	addrs := h.addrs
+	if h.later != nil && r.again(dns.Question{Name: name, Qtype: q.Qtype}) {
+		addrs = h.later
+	}
+	for _, a := range addrs {
+		ip := netip.MustParseAddr(a)
+		switch {
+		case q.Qtype == dns.TypeA && ip.Is4():
+			out = append(out, record(q.Name, "300 IN A "+a))
+		case q.Qtype == dns.TypeAAAA && ip.Is6():
+			out = append(out, &dns.AAAA{
+				Hdr:  dns.RR_Header{Name: q.Name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: 300},
+				AAAA: net.IP(ip.AsSlice()), // the zone file parser has no mapped ones
+			})
+		}
+	}
+	for _, text := range h.records {
+		if rr := record(q.Name, text); rr.Header().Rrtype == q.Qtype {
+			out = append(out, rr)
+		}
+	}
+	return out
+}
+
+// again says whether this resolver was asked that before.
+func (r *resolver) again(q dns.Question) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked[q]++
+	return r.asked[q] > 1
+}
+
+// record is a record in zone file form, without its owner.
+func record(owner, text string) dns.RR {
+	rr, err := dns.NewRR(owner + " " + text)
+	if err != nil {
+		panic(err) // a mistake in the table of hosts
+	}
+	return rr
+}

@@ -1,0 +1,82 @@
+package simnet
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// shell asks for a shell in the internet instead of the tests (make simnet).
+var shell = flag.Bool("shell", false, "open a shell in the internet, with the service running")
+
+// openShell runs the user's shell until it ends.
+func openShell(t *testing.T, n *internet) {
+	r := startRunner(t, n)
+	pay, err := filepath.Abs(filepath.Join("..", "..", "build"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := useResolvers(t.TempDir()); err != nil {
+		fmt.Fprintln(os.Stderr, "dig and curl do not know this internet's names:", err)
+	}
+	names(t, os.Stdout)
+	fmt.Printf("\nThe service is on %s (URL). Its log ends with this shell. For example:\n\n"+
+		"  pay \"$URL/v1/tools/ssl-check?domain=expired.example.com\"\n  curl -I https://example.com/\n\n", r.url)
+	program := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "URL="+r.url, "SSL_CERT_FILE="+n.caFile, "CURL_CA_BUNDLE="+n.caFile,
+		"PATH="+pay+":"+os.Getenv("PATH"), "PS1=simnet$ ")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, program+":", err) // of the last command, mostly
+	}
+}
+
+// useResolvers gives the programs of this mount namespace our resolvers.
+func useResolvers(dir string) error {
+	file := filepath.Join(dir, "resolv.conf")
+	if err := os.WriteFile(file, []byte("nameserver "+resolverAddrs()[0]+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return syscall.Mount(file, "/etc/resolv.conf", "", syscall.MS_BIND, "")
+}
+
+// names prints what to ask every operation for, by what it answers then.
+func names(t *testing.T, out io.Writer) {
+	t.Helper()
+	byOp := map[string]map[string][]string{}
+	for _, r := range tableRows(t) {
+		answers := byOp[r.op]
+		if answers == nil {
+			answers = map[string][]string{}
+			byOp[r.op] = answers
+		}
+		outcome := cmp.Or(string(r.code), "200")
+		if !slices.Contains(answers[outcome], r.domain) {
+			answers[outcome] = append(answers[outcome], r.domain)
+		}
+	}
+	for _, op := range catalog.All() {
+		if byOp[op.Slug] == nil {
+			continue
+		}
+		fmt.Fprintf(out, "\n%s?domain=\n", op.Path)
+		for _, outcome := range slices.Sorted(maps.Keys(byOp[op.Slug])) {
+			fmt.Fprintf(out, "  %s: %s\n", outcome, strings.Join(byOp[op.Slug][outcome], " "))
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package simnet
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
+)
+
+// TestSimnet plays the tables, then looks at what they covered and at who was
+// connected to.
+func TestSimnet(t *testing.T) {
+	if noNamespace != "" {
+		t.Skip(noNamespace)
+	}
+	n := newInternet(t)
+	if *shell {
+		openShell(t, n)
+		return
+	}
+	own := proveTap(t, n.tap)
+	r := startRunner(t, n)
+	seen := &observed{facts: map[string]bool{}}
+	missed := false
+	play := func(name string, rows []row) {
+		done := 0
+		t.Run(name, func(t *testing.T) {
+			played := make(chan struct{}, len(rows))
+			t.Cleanup(func() { done = len(played) })
+			playAll(t, r, seen, rows, played)
+		})
+		missed = missed || done < len(rows)
+	}
+	play("table", tableRows(t))
+	play("addresses", corpusRows())
+	play("names", nameRows(t))
+	t.Run("without a bootstrap", func(t *testing.T) {
+		nowhere := startRunner(t, n, "RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/")
+		playOne(t, nowhere, seen, row{op: "whois", domain: "example.com", code: fault.BootstrapUnavailable})
+		playOne(t, nowhere, seen, row{op: "host-intel", domain: "example.com", want: want{"whois.error.code": fault.BootstrapUnavailable, "ssl.expired": false}})
+	})
+	t.Run("overloaded", func(t *testing.T) {
+		overload(t, startRunner(t, n, "CONCURRENCY_SINGLE=1", "CONCURRENCY_BUNDLE=1"), seen)
+	})
+	t.Run("agrees", func(t *testing.T) { agrees(t, n, r) })
+	t.Run("nothing was left behind", func(t *testing.T) { nothingLeft(t, r) })
+	t.Run("covers the spec", func(t *testing.T) {
+		if missed {
+			t.Skip("not every row was played")
+		}
+		covered(t, seen)
+	})
+	t.Run("nothing else was connected to", func(t *testing.T) { onlyPublic(t, n, own, missed) })
+}
+
+// tableRows are the tables of what the operations answer; no two alike.
+func tableRows(t *testing.T) []row {
+	t.Helper()
+	var all []row
+	for _, part := range [][]row{dnsRows(), sslRows(), headersRows(), redirectRows(), whoisRows(), bundleRows(), guardRows()} {
+		all = append(all, part...)
+	}
+	names := map[string]bool{}
+	for _, r := range all {
+		if names[r.String()] {
+			t.Errorf("two rows are called %q", r)
+		}
+		names[r.String()] = true
+	}
+	return all
+}
+
+// nameRows are the hostile names that the guard's own test refuses, asked for
+// through the whole service: one corpus, two judges. Only values written out
+// there are taken, not those that it computes.
+func nameRows(t *testing.T) []row {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "pkg", "guard", "hostile_test.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []row
+	ast.Inspect(file, func(node ast.Node) bool {
+		list, ok := node.(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		for _, e := range list.Elts {
+			text, ok := e.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING {
+				continue
+			}
+			value, err := strconv.Unquote(text.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ops := catalog.All() // ping, the last, takes no domain
+			op := ops[len(all)%(len(ops)-1)]
+			all = append(all, row{name: fmt.Sprintf("%d %.60q", len(all), value), op: op.Slug, domain: value, code: fault.InvalidDomain})
+		}
+		return true
+	})
+	if len(all) < 300 {
+		t.Errorf("the corpus has only %d names", len(all))
+	}
+	return all
+}
+
+func playAll(t *testing.T, r *runner, seen *observed, rows []row, played chan<- struct{}) {
+	t.Helper()
+	for _, c := range rows {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			playOne(t, r, seen, c)
+			played <- struct{}{}
+		})
+	}
+}
+
+func playOne(t *testing.T, r *runner, seen *observed, c row) {
+	t.Helper()
+	op := operation(t, c.op)
+	reply, err := r.buy(t.Context(), op.Path+c.query())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen.check(t, op, c, reply)
+	seen.values(reply.Body)
+}
+
+func operation(t *testing.T, slug string) catalog.Operation {
+	t.Helper()
+	for _, op := range catalog.All() {
+		if op.Slug == slug {
+			return op
+		}
+	}
+	t.Fatalf("there is no operation %s", slug)
+	return catalog.Operation{}
+}
+
+// overload sends every operation two requests at once that both would wait
+// for a silent host, where there is room for one.
+func overload(t *testing.T, r *runner, seen *observed) {
+	t.Helper()
+	for _, op := range catalog.All() {
+		if !op.Can(fault.Overloaded) {
+			continue
+		}
+		t.Run(op.Slug, func(t *testing.T) {
+			t.Parallel()
+			domain := map[string]string{"dns": "silent.example.com", "whois": "hang.com"}[op.Slug]
+			if domain == "" {
+				domain = "mute.example.com"
+			}
+			codes := make(chan string, 2)
+			for range 2 {
+				go func() {
+					reply, err := r.buy(t.Context(), op.Path+"?domain="+domain)
+					codes <- fmt.Sprintf("%d %v %s", reply.Status, err, reply.Body)
+				}()
+			}
+			full := 0
+			for range 2 {
+				if c := <-codes; strings.HasPrefix(c, "503 <nil>") && strings.Contains(c, `"overloaded"`) {
+					full++
+				}
+			}
+			if full != 1 {
+				t.Errorf("%d of two were answered overloaded, want 1", full)
+				return
+			}
+			seen.note("%s answered %s", op.Slug, fault.Overloaded)
+		})
+	}
+}
+
+// notHere are codes that no request can bring about from outside.
+func notHere() map[fault.Code]string {
+	return map[fault.Code]string{
+		fault.HostIntelTimeout:   "the children end half a second before the bundle does",
+		fault.UptimeCheckTimeout: "the children end half a second before the bundle does",
+	}
+}
+
+// covered wants every code of every operation, every stop reason, every
+// verdict, and every nullable field both null and set, to have been answered.
+func covered(t *testing.T, seen *observed) {
+	for _, op := range catalog.All() {
+		if op.Kind == catalog.SmokeTest {
+			continue
+		}
+		for _, code := range op.Errors {
+			if _, never := notHere()[code]; !never && !seen.saw("%s answered %s", op.Slug, code) {
+				t.Errorf("%s never answered %s", op.Slug, code)
+			}
+		}
+		bothWays(t, seen, op.Slug, op.Fields)
+	}
+	for _, s := range redirect.StopReasons() {
+		if !seen.saw("stop_reason %s", s) {
+			t.Errorf("no trace stopped with %s", s)
+		}
+	}
+	for _, v := range []uptime.Verdict{uptime.Up, uptime.Degraded, uptime.Down} {
+		if !seen.saw("verdict %s", v) {
+			t.Errorf("no verdict was %s", v)
+		}
+	}
+}
+
+// bothWays is for the operations' own fields; bundles have those of their
+// children.
+func bothWays(t *testing.T, seen *observed, where string, fields []catalog.Field) {
+	t.Helper()
+	for _, f := range fields {
+		path := where + "." + f.Name
+		if f.Nullable && (!seen.saw("%s is null", path) || !seen.saw("%s is set", path)) {
+			t.Errorf("%s was not both null and set", path)
+		}
+		bothWays(t, seen, path, f.Fields)
+		if f.Type == "array" {
+			for _, item := range f.Items {
+				bothWays(t, seen, path, item.Fields)
+			}
+		}
+	}
+}
+
+// onlyPublic wants no connection and no datagram to have gone anywhere but to
+// the hosts that may be connected to, each on the one port it is for, and to
+// this test's own servers on 127.0.0.1.
+func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
+	t.Helper()
+	if lost := n.tap.dropped(t); lost > 0 {
+		t.Errorf("the tap missed %d packets", lost)
+	}
+	public := n.public()
+	resolvers := map[netip.Addr]bool{}
+	for _, a := range resolverAddrs() {
+		resolvers[netip.MustParseAddr(a)] = true
+	}
+	ours := netip.MustParseAddr("127.0.0.1")
+	https := 0
+	for to := range n.tap.all() {
+		switch a := to.Addr(); {
+		case to == own[0] || to == own[1]:
+		case a == ours && to.Port() >= 1024: // runner, facilitator, bootstrap
+		case a == ours && to.Port() == 9: // the bootstrap that is not there
+		case resolvers[a] && to.Port() == 53:
+		case public[a] && to.Port() == 443:
+			https++
+		case to.Port() >= 32768 && (resolvers[a] || a.IsLoopback()): // answers over UDP
+		default:
+			t.Errorf("somebody sent to %s", to)
+		}
+	}
+	if https < 50 && !missed {
+		t.Errorf("only %d hosts were connected to: the tap is blind", https)
+	}
+}

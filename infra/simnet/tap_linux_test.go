@@ -1,0 +1,175 @@
+package simnet
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// tap sees every packet of the namespace that opens a TCP connection or
+// carries UDP, whichever process sends it and whether or not anybody listens.
+type tap struct {
+	fd   int
+	mu   sync.Mutex
+	seen map[netip.AddrPort]int
+}
+
+// opens is a packet filter (BPF) for TCP segments with SYN and without ACK and
+// for UDP, over IPv4 and IPv6. It takes the head of such a packet only.
+func opens() []syscall.SockFilter {
+	const (
+		loadByte   = syscall.BPF_LD | syscall.BPF_B | syscall.BPF_ABS
+		loadAfterX = syscall.BPF_LD | syscall.BPF_B | syscall.BPF_IND
+		headerToX  = syscall.BPF_LDX | syscall.BPF_B | syscall.BPF_MSH
+		and        = syscall.BPF_ALU | syscall.BPF_AND | syscall.BPF_K
+		equal      = syscall.BPF_JMP | syscall.BPF_JEQ | syscall.BPF_K
+		give       = syscall.BPF_RET | syscall.BPF_K
+		udp, tcp   = 17, 6
+	)
+	return []syscall.SockFilter{
+		{Code: loadByte, K: 0},
+		{Code: and, K: 0xf0},
+		{Code: equal, K: 0x40, Jf: 6}, // else to IPv6
+		{Code: loadByte, K: 9},
+		{Code: equal, K: udp, Jt: 11},
+		{Code: equal, K: tcp, Jf: 9},
+		{Code: headerToX, K: 0},
+		{Code: loadAfterX, K: 13},
+		{Code: syscall.BPF_JMP | syscall.BPF_JA, K: 4}, // to the flags
+		{Code: loadByte, K: 6},                         // IPv6
+		{Code: equal, K: udp, Jt: 5},
+		{Code: equal, K: tcp, Jf: 3},
+		{Code: loadByte, K: 40 + 13},
+		{Code: and, K: 0x12}, // the flags SYN and ACK
+		{Code: equal, K: 0x02, Jt: 1},
+		{Code: give, K: 0},
+		{Code: give, K: 128},
+	}
+}
+
+// newTap listens until the test ends.
+func newTap(t *testing.T) *tap {
+	t.Helper()
+	const all = 0x0300 // ETH_P_ALL in network order
+	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, all)
+	if err != nil {
+		t.Fatalf("tap: %v", err)
+	}
+	filter := opens()
+	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, errno := syscall.Syscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), syscall.SOL_SOCKET, syscall.SO_ATTACH_FILTER,
+		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0); errno != 0 {
+		t.Fatalf("tap: filter: %v", errno)
+	}
+	// A read that ends now and then lets the tap be closed.
+	tick := syscall.NsecToTimeval(int64(100 * time.Millisecond))
+	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &tick); err != nil {
+		t.Fatalf("tap: %v", err)
+	}
+	p := &tap{fd: fd, seen: map[netip.AddrPort]int{}}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		p.read(stop)
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-done
+		syscall.Close(fd)
+	})
+	return p
+}
+
+func (p *tap) read(stop <-chan struct{}) {
+	b := make([]byte, 256)
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		n, _, err := syscall.Recvfrom(p.fd, b, 0)
+		if err != nil {
+			if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
+				continue
+			}
+			return
+		}
+		if to, ok := destination(b[:n]); ok {
+			p.mu.Lock()
+			p.seen[to]++
+			p.mu.Unlock()
+		}
+	}
+}
+
+// destination reads where a packet goes to.
+func destination(b []byte) (netip.AddrPort, bool) {
+	switch {
+	case len(b) >= 20 && b[0]>>4 == 4:
+		head := int(b[0]&0xf) * 4
+		if len(b) < head+4 {
+			return netip.AddrPort{}, false
+		}
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[16:20])), binary.BigEndian.Uint16(b[head+2:])), true
+	case len(b) >= 44 && b[0]>>4 == 6:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[24:40])), binary.BigEndian.Uint16(b[42:])), true
+	}
+	return netip.AddrPort{}, false
+}
+
+// all are the places that were called so far.
+func (p *tap) all() map[netip.AddrPort]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[netip.AddrPort]int{}
+	for a, n := range p.seen {
+		out[a] = n
+	}
+	return out
+}
+
+// dropped is how many packets the kernel could not give to the tap since it
+// was last asked.
+func (p *tap) dropped(t *testing.T) uint32 {
+	t.Helper()
+	const statistics = 6 // PACKET_STATISTICS
+	var v struct{ packets, drops uint32 }
+	size := uint32(unsafe.Sizeof(v))
+	if _, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, uintptr(p.fd), syscall.SOL_PACKET, statistics,
+		uintptr(unsafe.Pointer(&v)), uintptr(unsafe.Pointer(&size)), 0); errno != 0 {
+		t.Fatalf("tap: statistics: %v", errno)
+	}
+	return v.drops
+}
+
+// proveTap connects where nothing but the test itself would, over both
+// families, and wants the tap to have seen it. It returns those places.
+func proveTap(t *testing.T, p *tap) []netip.AddrPort {
+	t.Helper()
+	own := []netip.AddrPort{netip.MustParseAddrPort("10.99.99.99:443"), netip.MustParseAddrPort("[fd99::99]:443")}
+	for _, to := range own {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", to.String())
+		if err == nil {
+			conn.Close()
+			t.Fatalf("somebody listens on %s", to)
+		}
+	}
+	seen := func() bool {
+		all := p.all()
+		return all[own[0]] > 0 && all[own[1]] > 0
+	}
+	for tries := 0; !seen(); tries++ {
+		if tries == 50 {
+			t.Fatalf("the tap did not see the connections to %v", own)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	return own
+}

@@ -1,0 +1,157 @@
+package x402_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// room is a cap that a test opens and closes.
+type room struct {
+	full     error
+	taken    int
+	released int
+	broken   error // Release
+}
+
+func (r *room) Acquire(context.Context, time.Time) (x402.Slot, error) {
+	if r.full != nil {
+		return nil, r.full
+	}
+	r.taken++
+	return r, nil
+}
+
+func (r *room) Release(context.Context) error { r.released++; return r.broken }
+
+// sight is a view of the chain that says what a test wants.
+type sight struct{ f x402.Finding }
+
+func (s *sight) Find(context.Context, x402.Question) x402.Finding { return s.f }
+
+// with rebuilds the bench's Gate with more parts.
+func (b *bench) with(s x402.Slots, e x402.Evidence) {
+	var ids atomic.Int64
+	b.gate = x402.NewGate(x402.GateConfig{
+		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("v", ids.Add(1)) }),
+		Facilitator: b, Slots: s, Evidence: e, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// No room means no money: the claim is given back, and neither a settlement
+// nor a lookup is used up.
+func TestSlots(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		r := &room{full: fault.New(fault.Overloaded, nil)}
+		b.with(r, nil)
+		h := b.sign(nil)
+		b.expect("full", b.ask(h, "GET /a"), 503, fault.Overloaded, "false", true, false)
+		b.counts("full", 0, 0)
+		r.full = nil
+		b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+		b.expect("room, owed", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+		time.Sleep(time.Second)
+		r.full = fault.New(fault.Overloaded, nil)
+		for range 10 {
+			b.expect("full again, owed", b.ask(h, "GET /a"), 503, fault.Overloaded, "true", true, true)
+		}
+		r.full, r.broken = nil, errors.New("store down")
+		b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), nil }
+		b.expect("room again", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("a replay takes no slot", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.counts("in all", 1, 2)
+		if r.taken != 2 || r.released != 2 {
+			t.Errorf("%d slots taken, %d released", r.taken, r.released)
+		}
+	})
+}
+
+// Every verdict of the chain, for what asks it.
+func TestEvidenceVerdicts(t *testing.T) {
+	unknown := x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
+	used := x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
+	paid := x402.Finding{Verdict: x402.Paid, Transaction: tx}
+	never := x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
+	for _, c := range []struct {
+		name    string
+		s       x402.Settlement
+		f       x402.Finding
+		status  int
+		code    fault.Code
+		charged string
+		retry   bool
+		state   ledger.State
+	}{
+		{"unknown, paid", unknown, paid, 200, "", "true", false, ledger.Redeemed},
+		{"unknown, never", unknown, never, 402, fault.PaymentRequired, "false", false, ledger.Refused},
+		{"unknown, open", unknown, x402.Finding{Verdict: x402.StillOpen}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
+		{"unknown, cannot tell", unknown, x402.Finding{}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
+		{"used, paid", used, paid, 200, "", "true", false, ledger.Redeemed},
+		{"used, never", used, never, 402, fault.PaymentRequired, "false", false, ledger.Refused},
+		{"used, open", used, x402.Finding{Verdict: x402.StillOpen}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
+		{"used, cannot tell", used, x402.Finding{}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
+	} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			b.with(nil, &sight{c.f})
+			b.settle = func(context.Context, int) x402.Settlement { return c.s }
+			out := b.ask(b.sign(nil), "GET /a")
+			b.expect(c.name, out, c.status, c.code, c.charged, c.retry, c.status == 200)
+			if last := out.Trace.States[len(out.Trace.States)-1]; last != c.state || out.Trace.Evidence != c.f.Verdict.String() {
+				t.Errorf("%s: state %s, evidence %s", c.name, last, out.Trace.Evidence)
+			}
+		})
+	}
+}
+
+// A record that cannot be fails closed.
+func TestCorruptRecords(t *testing.T) {
+	for name, change := range map[string]func(*ledger.Record){
+		"redeemed without an answer": func(r *ledger.Record) {
+			r.State = ledger.Redeemed
+			r.Answer = &ledger.Answer{Stored: true, Encoding: "gzip"}
+		},
+		"redeemed without a receipt": func(r *ledger.Record) {
+			r.State = ledger.Redeemed
+			r.Receipt = nil
+			r.Answer = &ledger.Answer{Stored: true}
+		},
+	} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			h := b.sign(nil)
+			b.settle = func(context.Context, int) x402.Settlement { return x402.Settlement{Class: x402.Refused, Reason: "no"} }
+			b.ask(h, "GET /a")
+			r, err := b.store.Fetch(t.Context(), b.key(h))
+			if err != nil || r == nil {
+				t.Fatal(r, err)
+			}
+			r.Receipt = &ledger.Receipt{Transaction: tx}
+			r.SettledAt = time.Now()
+			r.Version, r.WriteID = r.Version+1, "planted"
+			change(r)
+			if err := b.store.Replace(t.Context(), *r); err != nil {
+				t.Fatal(err)
+			}
+			b.expect(name, b.ask(h, "GET /a"), 503, fault.PaymentUnavailable, "true", true, false)
+		})
+	}
+}
+
+// key is where the ledger keeps a payment.
+func (b *bench) key(header string) string {
+	p, err := x402.DecodePayment(header)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return ledger.Key("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
+}
+
+var _ ledger.Store = (*ledgertest.Faulty)(nil)
