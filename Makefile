@@ -42,6 +42,7 @@ owed: ## List what is owed to whom; JSON=1 for JSON (stop the service first)
 test: node-packages build ## Run every test under the race detector
 	go test -race -timeout 10m $(TESTFLAGS) ./...
 	go test $(TESTFLAGS) -run Campaign ./pkg/x402
+	go test -cover ./pkg/x402 ./pkg/x402/ledger -skip Campaign
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness

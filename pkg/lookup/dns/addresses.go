@@ -44,7 +44,7 @@ func (c *Client) Addresses(ctx context.Context, name string) ([]netip.Addr, erro
 	}
 	four, six := ask(miekg.TypeA), ask(miekg.TypeAAAA)
 	v4 := <-four
-	switch v4.state {
+	switch v4.state { //nolint:exhaustive // the rest falls through below
 	case found:
 		return append(v4.addrs, inGrace(six)...), nil
 	case missing:
@@ -117,7 +117,7 @@ func unresolved(name string, v4, v6 family) error {
 	case v4.state == unanswered || v6.state == unanswered:
 		// %v: the codes inside are those of the dns tool, not of the tool that
 		// wants to connect.
-		return fmt.Errorf("%w for %s: %v", guard.ErrResolvers, name, errors.Join(v4.err, v6.err))
+		return fmt.Errorf("%w for %s: %v", guard.ErrResolvers, name, errors.Join(v4.err, v6.err)) //nolint:errorlint // the codes of the dns tool must not become another tool's
 	}
 	// A name that exists without IPv4 exists, so NXDOMAIN for IPv6 is an old
 	// server's mistake (RFC 4074 §4.2) and means none.

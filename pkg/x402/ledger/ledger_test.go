@@ -386,7 +386,13 @@ func TestAnswerRoundTrip(t *testing.T) {
 			t.Errorf("%d bytes came back as %d, %v", len(body), len(got), err)
 		}
 	}
-	for _, bad := range []ledger.Answer{{}, {Stored: true, Encoding: "gzip", Body: []byte("junk")}} {
+	if got, err := (ledger.Answer{Stored: true, Body: []byte("as it is")}).Plain(); err != nil || string(got) != "as it is" {
+		t.Errorf("an answer that is not compressed: %q, %v", got, err)
+	}
+	whole, err := ledger.NewAnswer(200, []byte("cut short"))
+	must(t, err)
+	whole.Body = whole.Body[:len(whole.Body)-4]
+	for _, bad := range []ledger.Answer{{}, whole, {Stored: true, Encoding: "gzip", Body: []byte("junk")}} {
 		if _, err := bad.Plain(); err == nil {
 			t.Errorf("%+v has no error", bad)
 		}

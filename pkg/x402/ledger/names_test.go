@@ -116,3 +116,37 @@ func TestEvidenceAgainstFaults(t *testing.T) {
 		}
 	}
 }
+
+// Two that come at once for an expired row, and for an abandoned one: one wins.
+func TestConflicts(t *testing.T) {
+	for name, prepare := range map[string]func(d desk, c ledger.Claim){
+		"expired":   func(d desk, c ledger.Claim) { must(t, c.Hold.Refused(t.Context(), "no")); d.clock.pass(73 * time.Hour) },
+		"abandoned": func(d desk, _ ledger.Claim) { d.clock.pass(lease) },
+	} {
+		for _, fault := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore} {
+			armed := false
+			var d desk
+			d = newDesk(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+				if !armed || op != ledgertest.Replace {
+					return ledgertest.None
+				}
+				armed = false
+				if fault == ledgertest.None { // somebody else comes first
+					if _, err := d.Claim(t.Context(), d.payment(), d.clock.now().Add(lease)); err != nil {
+						t.Error(err)
+					}
+				}
+				return fault
+			})
+			prepare(d, d.claim(t, ledger.Held))
+			armed = true
+			c, err := d.Claim(t.Context(), d.payment(), d.clock.now().Add(lease))
+			switch {
+			case fault == ledgertest.None && (err != nil || c.Standing != ledger.InFlight):
+				t.Errorf("%s: the second one: %d, %v", name, c.Standing, err)
+			case fault == ledgertest.FailBefore && !errors.Is(err, ledgertest.ErrInjected):
+				t.Errorf("%s: a store that fails: %v", name, err)
+			}
+		}
+	}
+}
