@@ -1,0 +1,100 @@
+package x402test_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+func terms() x402.Terms {
+	return x402.Terms{
+		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
+	}
+}
+
+// The wallet signs as viem does: the vector was made with it and the
+// well-known key 0 of the development chains.
+func TestWalletVector(t *testing.T) {
+	w, err := x402test.WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := w.Address().Checksum(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"; got != want {
+		t.Errorf("address %s, want %s", got, want)
+	}
+	digest, err := x402test.Digest(x402.Authorization{
+		From: w.Address().String(), To: terms().PayTo, Value: "10000", ValidAfter: "0", ValidBefore: "1795219500",
+		Nonce: "0xf3746613c2d920b5fdabc0856f2aeb2d4f88ee6037b8cc5d04a71a4462f13480",
+	}, terms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "5c15776fb9d58b5c1b08e8b4b43d0e248b33f0b2a3c79a3986caf0c12846dc425f7d4cdaddc4e724b6bf191a7d5fdeaf943e45cda16e5b8c5b8b1ce447298ef51b"
+	if got := hex.EncodeToString(w.Sign(digest)); got != want {
+		t.Errorf("signature %s, want %s", got, want)
+	}
+}
+
+// Every authorization executes at most once, also after a restart.
+func TestBooksAreKept(t *testing.T) {
+	journal := filepath.Join(t.TempDir(), "books")
+	open := func() *x402test.Facilitator {
+		f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms(), Now: time.Now, Journal: journal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	w, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := w.Draft(x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("5000")}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := x402test.Digest(d.Payload.Payload.Authorization, terms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Payload.Payload.Signature = "0x" + hex.EncodeToString(w.Sign(digest))
+	body, err := json.Marshal(map[string]any{"x402Version": 2, "paymentPayload": d.Payload, "paymentRequirements": terms().Requirements("5000")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle := func(f *x402test.Facilitator) (r x402.SettleResponse) {
+		rec := httptest.NewRecorder()
+		f.ServeHTTP(rec, httptest.NewRequest("POST", "/settle", bytes.NewReader(body)))
+		if err := json.Unmarshal(rec.Body.Bytes(), &r); err != nil {
+			t.Fatalf("%d %s", rec.Code, rec.Body)
+		}
+		return r
+	}
+	first := open()
+	if r := settle(first); !r.Success {
+		t.Fatalf("%+v", r)
+	}
+	if r := settle(first); r.Success || r.ErrorReason != x402.ReasonNonceUsed {
+		t.Errorf("settled twice: %+v", r)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := open()
+	defer second.Close()
+	if r := settle(second); r.Success {
+		t.Errorf("settled again after a restart: %+v", r)
+	}
+	if list := second.Transfers(); len(list) != 1 || list[0].Value != "5000" {
+		t.Errorf("books %+v", list)
+	}
+}
