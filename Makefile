@@ -60,7 +60,7 @@ build: ## Build every function to build/<slug>/bootstrap; ARCH=arm64 for Lambda
 
 .PHONY: bench
 bench: build ## Print the benchmarks
-	@go test -run '^$$' -bench . -benchmem ./pkg/... ./infra/local/... 2>&1 | grep -E '^(Benchmark|pkg:|FAIL|panic|---)' || true
+	@set -o pipefail; go test -run '^$$' -bench . -benchmem ./pkg/... ./infra/local/... 2>&1 | grep -E '^(Benchmark|pkg:|FAIL|panic|---)'
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (1m)

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"fmt"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -237,6 +238,28 @@ func TestDocumentsSayWhatTheLedgerDoes(t *testing.T) {
 	} {
 		if !strings.Contains(string(full.Body), want) {
 			t.Errorf("%s does not say %q", catalog.PathLLMsFull, want)
+		}
+	}
+}
+
+// What the catalog lists beside the result types is what the lookups can say.
+func TestListsAreTheLookups(t *testing.T) {
+	t.Parallel()
+	var reasons []string
+	for _, r := range redirect.StopReasons() {
+		reasons = append(reasons, string(r))
+	}
+	if want := catalog.StopReasons(); !slices.Equal(reasons, want) {
+		t.Errorf("stop reasons %v, the catalog has %v", reasons, want)
+	}
+	for _, kind := range catalog.RecordTypes() {
+		if got, err := dns.TypeParam(url.Values{"type": {kind}}, "type"); err != nil || got != kind {
+			t.Errorf("record type %s: %s, %v", kind, got, err)
+		}
+	}
+	for _, kind := range []string{"SRV", "PTR", "ANY", "CAA"} {
+		if _, err := dns.TypeParam(url.Values{"type": {kind}}, "type"); err == nil {
+			t.Errorf("record type %s is taken and not in the catalog", kind)
 		}
 	}
 }
