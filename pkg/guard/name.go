@@ -173,6 +173,11 @@ func mapIDNA(name string) (string, error) {
 	p := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 	a, err := p.ToASCII(name)
 	if err == nil {
+		// The library looks for right-to-left characters before it maps, and a
+		// symbol can map to a letter of such a script: judge what came out, too.
+		a, err = p.ToASCII(a)
+	}
+	if err == nil {
 		return a, nil
 	}
 	for _, r := range name {
