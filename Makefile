@@ -9,6 +9,7 @@ FUNCTIONS := $(notdir $(wildcard functions/*))
 BUILD_FLAGS := -trimpath -tags=lambda.norpc -ldflags='-s -w'
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 1m
+GOTEST ?= go test
 export GOFLAGS ?= -buildvcs=false
 
 .PHONY: help
@@ -40,9 +41,9 @@ owed: ## List what is owed to whom; JSON=1 for JSON (stop the service first)
 
 .PHONY: test
 test: node-packages build ## Run every test under the race detector
-	go test -race -timeout 10m $(TESTFLAGS) ./...
-	go test $(TESTFLAGS) -run Campaign ./pkg/x402
+	go test -run Campaign ./pkg/x402
 	go test -cover ./pkg/x402 ./pkg/x402/ledger -skip Campaign
+	$(GOTEST) -race -timeout 15m $(TESTFLAGS) ./...
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness
