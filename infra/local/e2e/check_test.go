@@ -42,6 +42,7 @@ func check(tb testing.TB, e exchange, w want, s subject) {
 	if w.kind == fromGateway {
 		return
 	}
+	checkDescribed(tb, e)
 	checkEveryAnswer(tb, e, w)
 	checkReceipt(tb, e, w, s)
 	switch w.kind {

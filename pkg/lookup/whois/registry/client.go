@@ -214,8 +214,8 @@ func failure(ctx context.Context, resp *rdap.Response, err error) error {
 func broken(ctx context.Context, err error) error {
 	var f *fault.Error
 	switch {
-	case errors.Is(err, guard.ErrResolvers), errors.Is(err, guard.ErrNoRoute):
-		return fault.New(fault.WhoisTimeout, err)
+	case errors.Is(err, guard.ErrResolvers), errors.Is(err, guard.ErrNoRoute), errors.Is(ctx.Err(), context.Canceled):
+		return fault.New(fault.WhoisTimeout, err) // ours, whatever it was doing
 	case errors.As(err, &f) && (f.Code == fault.BlockedAddress || f.Code == fault.InvalidDomain):
 		return fault.Newf(fault.RDAPUpstream, err, "The RDAP server is not at a public address.")
 	case errors.As(err, &f) && (f.Code == fault.ConnectFailed || f.Code == fault.NXDomain):

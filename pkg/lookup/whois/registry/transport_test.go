@@ -296,16 +296,16 @@ func TestSlowPeers(t *testing.T) {
 			_, err := lookup(t, c, "example.io") // loads the bootstrap file
 			wantCode(t, err, fault.RDAPUnavailable)
 			for _, cancelled := range []bool{false, true} {
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				if cancelled {
 					ctx, cancel = context.WithCancel(t.Context())
-					time.AfterFunc(100*time.Millisecond, cancel)
+					time.AfterFunc(500*time.Millisecond, cancel)
 				}
 				start := time.Now()
 				_, err := c.Lookup(ctx, registry.Query{Domain: "example.com"})
 				cancel()
 				wantCode(t, err, fault.WhoisTimeout)
-				if d := time.Since(start); d > 5*time.Second {
+				if d := time.Since(start); d > 30*time.Second {
 					t.Errorf("took %v", d)
 				}
 			}

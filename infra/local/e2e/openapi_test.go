@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/openapicheck"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
+)
+
+// describedOrigin is the origin that the judging description is rendered for.
+const describedOrigin = "https://judge.example.com"
+
+// description is the OpenAPI description that every answer of every world is
+// held to. TestDescriptionIsServed wants each world to serve the same.
+var description = sync.OnceValues(func() ([]byte, error) {
+	config, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		return nil, err
+	}
+	d, err := discovery.Render(discovery.Site{Origin: describedOrigin, Terms: config.Terms})
+	if err != nil {
+		return nil, err
+	}
+	doc, _ := d.Find(catalog.PathOpenAPI)
+	return doc.Body, nil
+})
+
+var described = sync.OnceValues(func() (*openapicheck.Document, error) {
+	raw, err := description()
+	if err != nil {
+		return nil, err
+	}
+	return openapicheck.Parse(raw)
+})
+
+// undescribed are the paths that browsers and crawlers ask for anyway. The
+// description leaves them out.
+func undescribed(path string) bool {
+	return path == "/" || path == "/robots.txt" || path == "/favicon.svg"
+}
+
+// checkDescribed holds an answer to the OpenAPI description.
+func checkDescribed(tb testing.TB, e exchange) {
+	tb.Helper()
+	api, err := described()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if e.status < http.StatusBadRequest && undescribed(e.path) {
+		return
+	}
+	if err := api.Check(openapicheck.Answer{Method: e.method, Path: e.path, Status: e.status, Header: e.header, Body: e.body}); err != nil {
+		tb.Error(err)
+	}
+}
+
+// TestDescriptionIsServed: what answers are held to is what clients read.
+func TestDescriptionIsServed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want, err := description()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range worlds() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			d := w.start(t, l)(t, l.setup())
+			client := newClient()
+			defer client.CloseIdleConnections()
+			got := d.get(t, client, catalog.PathOpenAPI, "")
+			if diff := cmp.Diff(string(want), strings.ReplaceAll(string(got.body), d.origin, describedOrigin)); diff != "" {
+				t.Errorf("the description of this world (-judge +served):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCheckDescribedSeesFaults: the hook itself must be able to fail.
+func TestCheckDescribedSeesFaults(t *testing.T) {
+	t.Parallel()
+	op := catalog.Ping()
+	h := http.Header{}
+	h.Set("Content-Type", jsonType)
+	h.Set("PAYMENT-RESPONSE", "eyJzdWNjZXNzIjp0cnVlLCJ0cmFuc2FjdGlvbiI6IjB4IiwibmV0d29yayI6IngifQ==")
+	good := exchange{method: http.MethodGet, path: op.Path, status: http.StatusOK, header: h, body: []byte(op.Response)}
+	checkDescribed(t, good)
+	for name, spoil := range map[string]func(*exchange){
+		"field too many": func(e *exchange) { e.body = []byte(strings.Replace(op.Response, "{", `{"more":1,`, 1)) },
+		"no receipt":     func(e *exchange) { e.header = http.Header{"Content-Type": {jsonType}} },
+		"another status": func(e *exchange) { e.status = http.StatusCreated },
+		"another path":   func(e *exchange) { e.path = "/v1/tools/pong" },
+		"not the root":   func(e *exchange) { e.path, e.status = "/index.html", http.StatusFound },
+	} {
+		spoilt := good
+		spoil(&spoilt)
+		seen := &counting{TB: t}
+		checkDescribed(seen, spoilt)
+		if seen.faults == 0 {
+			t.Errorf("%s is not noticed", name)
+		}
+	}
+}
