@@ -6,7 +6,8 @@
 // question), that nothing it started outlives a call, and that every record it
 // returns was reached from the name asked about. It does not validate DNSSEC,
 // keeps no cache, and returns private addresses as they are, because it never
-// connects to what it finds.
+// connects to what it finds. The calls of one bundle can share their questions
+// (Share); what they started ends with the bundle.
 //
 // Several resolvers are asked in a staggered race; the first that says
 // something about the name wins:

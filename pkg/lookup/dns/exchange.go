@@ -36,15 +36,37 @@ type attempt struct {
 	err     error
 }
 
-// exchange asks the resolvers in their order until one answers: each next one
-// at once when another has failed, else after a delay that doubles. It returns
-// dns_timeout or upstream_unavailable if none does, shortly before ctx ends at
-// the latest, and only after every attempt has ended.
+// exchange puts a question to the resolvers, or waits for the answer of one
+// that is under way (see Share). It returns dns_timeout or
+// upstream_unavailable if no resolver answers, shortly before parent ends at
+// the latest. Unless the question is shared, every attempt has ended then.
 func (c *Client) exchange(parent context.Context, name string, qtype uint16) (reply, error) {
 	ctx, cancel := c.budget(parent)
+	defer cancel()
+	s := sharedIn(parent)
+	if s == nil {
+		r := newRace()
+		c.run(ctx, r, name, qtype)
+		return r.verdict(parent, nil)
+	}
+	r := s.race(c, name, qtype)
+	select {
+	case <-r.over:
+		return r.verdict(parent, nil)
+	case <-ctx.Done():
+		return r.verdict(parent, ctx.Err())
+	}
+}
+
+// run asks the resolvers in their order until one answers: each next one at
+// once when another has failed, else after a delay that doubles. It returns
+// only after every attempt has ended; r is over before that.
+func (c *Client) run(ctx context.Context, r *race, name string, qtype uint16) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer close(r.over)
 
 	results := make(chan attempt, len(c.resolvers))
 	started, delay := 0, c.hedge
@@ -61,20 +83,18 @@ func (c *Client) exchange(parent context.Context, name string, qtype uint16) (re
 		delay *= 2
 	}
 	start()
-	var failed []attempt
-	for len(failed) < started {
+	for failed := 0; failed < started; {
 		select {
 		case a := <-results:
-			if a.outcome == answering {
-				return a.reply, nil
+			if r.add(a); a.outcome == answering {
+				return
 			}
-			failed = append(failed, a)
+			failed++
 			start()
 		case <-hedge.C:
 			start()
 		}
 	}
-	return verdict(parent, failed)
 }
 
 // budget ends a margin before ctx does, so that a verdict can still be
@@ -114,14 +134,42 @@ func judge(m *miekg.Msg) outcome {
 	return useless
 }
 
-// verdict weighs attempts none of which answered. A SERVFAIL counts whatever
-// the others did, because theirs says nothing about the name. When the caller
-// gave up, nothing counts.
-func verdict(parent context.Context, failed []attempt) (reply, error) {
-	var causes []error
+// race is one question on its way to the resolvers.
+type race struct {
+	over chan struct{} // closed when one has answered or all have failed
+
+	mu     sync.Mutex
+	won    bool
+	reply  reply // of the one that answered
+	failed []attempt
+}
+
+func newRace() *race { return &race{over: make(chan struct{})} }
+
+func (r *race) add(a attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.outcome == answering {
+		r.won, r.reply = true, a.reply
+		return
+	}
+	r.failed = append(r.failed, a)
+}
+
+// verdict is the answer, or weighs attempts none of which answered. A SERVFAIL
+// counts whatever the others did, because theirs says nothing about the name.
+// When the caller gave up, no failure counts. late is why the caller cannot
+// wait for the attempts that are still under way, which is their silence.
+func (r *race) verdict(parent context.Context, late error) (reply, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.won {
+		return r.reply, nil
+	}
+	causes := []error{late}
 	gaveUp := errors.Is(parent.Err(), context.Canceled)
-	timedOut := gaveUp
-	for _, a := range failed {
+	timedOut := gaveUp || late != nil
+	for _, a := range r.failed {
 		if a.outcome == failing && !gaveUp {
 			return a.reply, nil
 		}

@@ -1,6 +1,6 @@
 // Package hostintel is the host intelligence bundle: DNS, certificate and
 // registry data of a name, looked up side by side for one payment (spec §2.6,
-// §4.7).
+// §4.7). Where they want the same records, one resolution serves them.
 package hostintel
 
 import (
@@ -70,6 +70,8 @@ func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	whole := ctx
 	ctx, cancel := bundle.Children(ctx)
 	defer cancel()
+	ctx, end := dns.Share(ctx) // of the addresses, with the certificate's lookup
+	defer end()
 	var all sync.WaitGroup
 	all.Go(func() {
 		r.DNS = bundle.Run(ctx, func(ctx context.Context) (dns.Result, error) {

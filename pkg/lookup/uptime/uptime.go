@@ -1,6 +1,7 @@
 // Package uptime is the uptime check bundle: DNS, certificate and HTTPS answer
 // of https://{domain}/ with one verdict, for one payment (spec §2.7, §3.1,
-// §4.8). The certificate and the answer come over one connection.
+// §4.8). One resolution serves all three, and the certificate and the answer
+// come over one connection.
 package uptime
 
 import (
@@ -78,6 +79,8 @@ func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	whole := ctx
 	ctx, cancel := bundle.Children(ctx)
 	defer cancel()
+	ctx, end := dns.Share(ctx) // of the addresses, with the Connector
+	defer end()
 	var all sync.WaitGroup
 	all.Go(func() {
 		r.DNS = bundle.Run(ctx, func(ctx context.Context) (dns.Result, error) {

@@ -1,0 +1,186 @@
+package uptime_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
+)
+
+// names is a resolver behind pipes that notes its questions. In a synctest
+// bubble no grace and no resent question depends on the machine.
+type names struct {
+	t       *testing.T
+	records map[string]string // by type, in zone file form
+	rcode   int
+	mu      sync.Mutex
+	asked   []string
+}
+
+// client is the production client that asks it.
+func (n *names) client() *dns.Client {
+	return dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() {
+			defer far.Close()
+			buf := make([]byte, 1<<12)
+			for {
+				size, err := far.Read(buf)
+				if err != nil {
+					return
+				}
+				time.Sleep(time.Millisecond) // in the bubble
+				_, _ = far.Write(n.answer(buf[:size]))
+			}
+		}()
+		return near, nil
+	}})
+}
+
+func (n *names) answer(query []byte) []byte {
+	q := new(miekg.Msg)
+	if err := q.Unpack(query); err != nil {
+		n.t.Errorf("query: %v", err)
+		return nil
+	}
+	kind := miekg.TypeToString[q.Question[0].Qtype]
+	n.mu.Lock()
+	n.asked = append(n.asked, strings.ToLower(q.Question[0].Name)+" "+kind)
+	n.mu.Unlock()
+	m := new(miekg.Msg).SetRcode(q, n.rcode)
+	if r := n.records[kind]; r != "" {
+		rr, err := miekg.NewRR(r)
+		if err != nil {
+			n.t.Errorf("%s: %v", r, err)
+			return nil
+		}
+		m.Answer = append(m.Answer, rr)
+	}
+	wire, err := m.Pack()
+	if err != nil {
+		n.t.Errorf("reply: %v", err)
+	}
+	return wire
+}
+
+// questions are those since the last call, sorted.
+func (n *names) questions() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := slices.Sorted(slices.Values(n.asked))
+	n.asked = nil
+	return out
+}
+
+// The dns child, the certificate and the headers are of one resolution, the
+// child is what the dns tool says by itself, and all addresses are judged.
+func TestOneResolution(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		records   map[string]string
+		rcode     int
+		ssl, http fault.Code
+		addrs     string
+	}{
+		{name: "both families", records: map[string]string{
+			"A": "example.com. 60 IN A 93.184.216.34", "AAAA": "example.com. 60 IN AAAA 2606:4700::1",
+		}, addrs: "93.184.216.34 2606:4700::1"},
+		{name: "a private address beside a public one", records: map[string]string{
+			"A": "example.com. 60 IN A 93.184.216.34", "AAAA": "example.com. 60 IN AAAA fd00::1",
+		}, ssl: fault.BlockedAddress, http: fault.BlockedAddress},
+		{name: "no address", ssl: fault.ConnectFailed, http: fault.ConnectFailed},
+		{name: "nxdomain", rcode: miekg.RcodeNameError, ssl: fault.NXDomain, http: fault.NXDomain},
+		{name: "SERVFAIL", rcode: miekg.RcodeServerFailure, ssl: fault.ConnectFailed, http: fault.ConnectFailed},
+		{name: "REFUSED", rcode: miekg.RcodeRefused, ssl: fault.SSLTimeout, http: fault.HeadersTimeout},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &names{t: t, records: c.records, rcode: c.rcode}
+				resolvers := n.client()
+				alone, aloneErr := resolvers.Lookup(t.Context(), dns.Query{Domain: "example.com", Type: "A"})
+				n.questions()
+				r, h := checkBy(t, resolvers)
+				if asked, want := n.questions(), []string{"example.com. A", "example.com. AAAA"}; !slices.Equal(asked, want) {
+					t.Errorf("asked %v, want %v", asked, want)
+				}
+				if diff := cmp.Diff(alone, r.DNS.Result); diff != "" {
+					t.Errorf("the dns child is not what the tool answers: %s", diff)
+				}
+				want := fault.Code("")
+				if aloneErr != nil {
+					want = fault.From(aloneErr).Code
+				}
+				if got := code(r.DNS.Fault); got != want {
+					t.Errorf("the dns child failed with %q, the tool with %q", got, want)
+				}
+				if ssl, http := code(r.SSL.Fault), code(r.Headers.Fault); ssl != c.ssl || http != c.http {
+					t.Errorf("ssl %q and headers %q, want %q and %q", ssl, http, c.ssl, c.http)
+				}
+				if got := join(h.target.Addrs); got != c.addrs {
+					t.Errorf("connected to %q, want %q", got, c.addrs)
+				}
+			})
+		})
+	}
+}
+
+// The next call asks anew, also at the same time as this one.
+func TestNothingIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &names{t: t, records: map[string]string{"A": "example.com. 60 IN A 93.184.216.34"}}
+		resolvers := n.client()
+		var all sync.WaitGroup
+		const calls = 4
+		for range calls {
+			all.Go(func() {
+				if r, _ := checkBy(t, resolvers); r.Verdict != uptime.Up {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+		all.Wait()
+		if asked := n.questions(); len(asked) != 2*calls {
+			t.Errorf("%d questions for %d calls, want two each", len(asked), calls)
+		}
+	})
+}
+
+// checkBy checks a good host whose name these resolvers know.
+func checkBy(t *testing.T, resolvers *dns.Client) (uptime.Result, *host) {
+	t.Helper()
+	h := good()
+	c := uptime.Client{Connector: guard.NewDialer(guard.DialerConfig{Resolver: resolvers}), DNS: resolvers, SSL: h, Headers: h}
+	r, err := c.Lookup(t.Context(), uptime.Query{Domain: "example.com"})
+	if err != nil {
+		t.Error(err)
+	}
+	return r, h
+}
+
+func code(f *fault.Error) fault.Code {
+	if f == nil {
+		return ""
+	}
+	return f.Code
+}
+
+func join(addrs []netip.Addr) string {
+	var out []string
+	for _, a := range addrs {
+		out = append(out, a.String())
+	}
+	return strings.Join(out, " ")
+}
