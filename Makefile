@@ -27,9 +27,9 @@ pay: ## Pay for URL=... with a throw-away key; SIGNATURE=... repeats a payment
 	@go run ./infra/local/pay $(if $(SIGNATURE),-signature '$(SIGNATURE)') '$(URL)'
 
 .PHONY: simnet
-simnet: ## A shell in a small internet, with the service running (Linux)
+simnet: ## A shell in a small internet with the service running, RTT=50ms away (Linux)
 	@mkdir -p build && go build -o build/pay ./infra/local/pay && go test -c -o build/simnet.test ./infra/simnet && \
-		cd infra/simnet && ../../build/simnet.test -test.run '^TestSimnet$$' -shell
+		cd infra/simnet && ../../build/simnet.test -test.run '^TestSimnet$$' -shell $(if $(RTT),-rtt $(RTT))
 
 .PHONY: reconcile
 reconcile: ## Look once at every payment in doubt (stop the service first)
@@ -38,6 +38,11 @@ reconcile: ## Look once at every payment in doubt (stop the service first)
 .PHONY: owed
 owed: ## List what is owed to whom; JSON=1 for JSON (stop the service first)
 	@go run ./infra/local/reconcile -owed $(if $(JSON),-json)
+
+.PHONY: sign-origin
+sign-origin: ## Sign ORIGIN=https://... as its payee, offline; asks for the key
+	@test -n "$(ORIGIN)" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
+	@go run ./infra/local/signorigin -origin '$(ORIGIN)' $(if $(PAY_TO),-pay-to '$(PAY_TO)') $(if $(KEY_FILE),-key-file '$(KEY_FILE)')
 
 .PHONY: test
 test: node-packages build ## Run every test under the race detector
@@ -60,8 +65,14 @@ build: ## Build every function to build/<slug>/bootstrap; ARCH=arm64 for Lambda
 	done
 
 .PHONY: bench
-bench: build ## Print the benchmarks
-	@set -o pipefail; go test -run '^$$' -bench . -benchmem ./pkg/... ./infra/local/... 2>&1 | grep -E '^(Benchmark|pkg:|FAIL|panic|---)'
+bench: build ## Print the benchmarks; each lookup RUNS (15) times, RTT (50ms) away
+	@set -o pipefail; rc=0; \
+	go test -vet=off -run '^$$' -bench . -benchmem $$(grep -rl --include='*_test.go' '^func Benchmark' pkg infra/local | xargs -n1 dirname | sort -u | sed 's,^,./,') 2>&1 | \
+		grep -E '^(Benchmark|pkg:|FAIL|panic|---)' || rc=1; \
+	if [ "$$(uname)" != Linux ]; then echo "no lookup times: network namespaces are Linux's"; exit $$rc; fi; \
+	(cd infra/bench && CGO_ENABLED=0 go build -o ../../build/peers .) && go test -vet=off -c -o build/simnet.test ./infra/simnet && \
+		(cd infra/simnet && ../../build/simnet.test -rtt $(or $(RTT),50ms) -runs $(or $(RUNS),15) -peers ../../build/peers) || rc=1; \
+	exit $$rc
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (1m)
@@ -71,6 +82,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (1m)
 		done || exit 1; \
 	done
 
+.PHONY: schemathesis
+schemathesis: ## Send generated requests to URL and hold the answers to its OpenAPI
+	@test -x .local/schemathesis/bin/schemathesis || { python3 -m venv .local/schemathesis && .local/schemathesis/bin/pip install -q schemathesis==4.32.5; }
+	.local/schemathesis/bin/schemathesis run $(or $(URL),http://127.0.0.1:8402)/openapi.json --exclude-checks positive_data_acceptance,negative_data_rejection --max-examples 200
+
 .PHONY: local-invoke
 local-invoke: build ## Send events/FN.json to the built function FN, as Lambda would
 	@test -n "$(FN)" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
@@ -78,7 +94,7 @@ local-invoke: build ## Send events/FN.json to the built function FN, as Lambda w
 
 .PHONY: sam-build
 sam-build: ## Build for deployment with the SAM CLI
-	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc" sam build
+	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc -ldflags=-s" sam build
 
 .PHONY: node-packages
 node-packages: ## Install the npm packages that the test suites use

@@ -213,5 +213,9 @@ func (o Operation) ExampleURL(origin string) string {
 	return u
 }
 
+// ErrorsURL is where the human documentation says what the errors mean; every
+// error body names it.
+func ErrorsURL(origin string) string { return origin + PathDocs + "#errors" }
+
 // DocsURL is the operation's anchor in the human documentation.
 func (o Operation) DocsURL(origin string) string { return origin + PathDocs + "#" + o.Slug }

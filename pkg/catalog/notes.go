@@ -31,6 +31,7 @@ func Caveats() []Note {
 		{Title: "TTL counts down", Text: "A recursive resolver reports the time that is left, so ttl falls from one call to the next. It is the lowest in the answer, aliases included.", Slugs: []string{"dns", "host-intel", "uptime-check"}},
 		{Title: "An empty answer is an answer", Text: "A name that exists without the asked type gives 200 with no records and a null ttl. SERVFAIL from every resolver that answered is 200 with that rcode. A name that does not exist is 404 nxdomain.", Slugs: []string{"dns"}},
 		{Title: "Order and addresses", Text: "Records come in the order received, which resolvers rotate. Nothing is connected to, so private addresses are returned as published.", Slugs: []string{"dns"}},
+		{Title: "Hosts with IPv6 only", Text: "Where the service has no IPv6 route of its own, a host without an IPv4 address cannot be reached. That says nothing about the host: a tool answers with its time-out code and owes the answer, a bundle reports it in the field.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "host-intel", "uptime-check"}},
 	})
 }
 

@@ -113,7 +113,7 @@ func TestLLMsFullSaysEverything(t *testing.T) {
 			}
 		}
 		for _, o := range outcomes(op.AllErrors()) {
-			if !strings.Contains(text, "`"+string(o.Code)+"`: "+o.Message+" "+o.Money) {
+			if !strings.Contains(text, "`"+string(o.Code)+"` (charged: "+o.Charged+"; retryable: "+o.Retryable+"): "+o.Message+" "+o.Money) {
 				t.Errorf("%s: %s", op.Slug, o.Code)
 			}
 		}

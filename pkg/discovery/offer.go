@@ -103,7 +103,6 @@ func bazaarWith(op catalog.Operation, example json.RawMessage, d detail, notes b
 			query.Required = append(query.Required, p.Name)
 		}
 	}
-	closed := false
 	input := schema{
 		Type: "object",
 		Properties: object{
@@ -112,7 +111,7 @@ func bazaarWith(op catalog.Operation, example json.RawMessage, d detail, notes b
 			{"queryParams", query},
 		},
 		Required:             []string{"type", "method"},
-		AdditionalProperties: &closed,
+		AdditionalProperties: false,
 	}
 	output := schema{
 		Type: "object",

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -31,7 +32,13 @@ type apiInfo struct {
 	Summary     string     `json:"summary"`
 	Description string     `json:"description"`
 	Contact     apiContact `json:"contact"`
+	License     apiLicense `json:"license"`
 	Guidance    string     `json:"x-guidance"`
+}
+
+type apiLicense struct {
+	Name       string `json:"name"`
+	Identifier string `json:"identifier"` // SPDX
 }
 
 type apiContact struct {
@@ -143,6 +150,7 @@ func openAPIOf(v *view) openAPI {
 			Title: catalog.Service, Version: catalog.APIVersion, Summary: catalog.Tagline,
 			Description: apiDescription(v),
 			Contact:     apiContact{Name: catalog.Service, URL: catalog.Homepage},
+			License:     apiLicense{Name: "MIT", Identifier: "MIT"},
 			Guidance:    v.Guidance,
 		},
 		Servers:    []apiServer{{URL: v.Site.Origin}},
@@ -278,8 +286,11 @@ func pricedResponse(op opView, status int, all []outcome) apiResponse {
 	if after {
 		r.Headers = append(r.Headers, member{x402.HeaderResponse, apiRef{refResponse}})
 	}
-	if status == 409 || status == 429 || status >= 500 {
-		r.Headers = append(r.Headers, member{"Retry-After", apiHeader{Description: "Seconds to wait.", Schema: schema{Type: "integer"}}})
+	switch {
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		r.Headers = append(r.Headers, member{headerRetry, apiRef{refWait}})
+	case status == http.StatusConflict || status >= http.StatusInternalServerError:
+		r.Headers = append(r.Headers, member{headerRetry, apiRef{refMayWait}})
 	}
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -226,21 +227,22 @@ func TestSchemaOfEveryShape(t *testing.T) {
 		change string
 		ok     bool
 	}{
-		"null enum":             {`{"reason":null}`, true},
-		"enum":                  {`{"reason":"loop"}`, true},
-		"outside the enum":      {`{"reason":"other"}`, false},
-		"null object":           {`{"owner":null}`, true},
-		"object":                {`{"owner":{"name":"R","iana_id":"1"}}`, true},
-		"object lacks a field":  {`{"owner":{"name":"R"}}`, false},
-		"list of text":          {`{"names":["a","b"]}`, true},
-		"list of numbers":       {`{"names":[1]}`, false},
-		"list of objects":       {`{"hops":[{"index":1,"location":"/x"}]}`, true},
-		"item lacks a field":    {`{"hops":[{"index":1}]}`, false},
-		"first alternative":     {`{"child":{"expired":true}}`, true},
-		"second alternative":    {`{"child":{"error":{"code":"a","message":"b"}}}`, true},
-		"neither alternative":   {`{"child":{}}`, false},
-		"not nullable":          {`{"domain":null}`, false},
-		"a field that is added": {`{"later":1}`, true},
+		"null enum":               {`{"reason":null}`, true},
+		"enum":                    {`{"reason":"loop"}`, true},
+		"outside the enum":        {`{"reason":"other"}`, false},
+		"null object":             {`{"owner":null}`, true},
+		"object":                  {`{"owner":{"name":"R","iana_id":"1"}}`, true},
+		"object lacks a field":    {`{"owner":{"name":"R"}}`, false},
+		"list of text":            {`{"names":["a","b"]}`, true},
+		"list of numbers":         {`{"names":[1]}`, false},
+		"list of objects":         {`{"hops":[{"index":1,"location":"/x"}]}`, true},
+		"item lacks a field":      {`{"hops":[{"index":1}]}`, false},
+		"first alternative":       {`{"child":{"expired":true}}`, true},
+		"second alternative":      {`{"child":{"error":{"code":"a","message":"b"}}}`, true},
+		"neither alternative":     {`{"child":{}}`, false},
+		"not nullable":            {`{"domain":null}`, false},
+		"a field that is added":   {`{"later":1}`, false},
+		"an item with two shapes": {`{"child":{"expired":true,"error":{"code":"a","message":"b"}}}`, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -256,32 +258,94 @@ func TestSchemaOfEveryShape(t *testing.T) {
 	}
 }
 
+// component compiles a schema of the description, by its place in there.
+func component(t *testing.T, description []byte, pointer string) *jsonschema.Schema {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	if err := c.AddResource("test:///openapi.json", instance(t, description)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("test:///openapi.json#" + pointer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestErrorAndOfferSchemasFitWhatIsSent(t *testing.T) {
-	errors := validator(t, errorSchema())
+	description := body(t, mustRenderWide(t), catalog.PathOpenAPI)
+	errors := component(t, description, "/components/schemas/Error")
 	for _, raw := range []string{
-		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true},"request_id":"r","docs_url":"https://h/docs#dns"}`,
-		`{"error":{"code":"unknown_path","message":"m","charged":false,"retryable":false}}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true},"request_id":"r","docs_url":"https://h/docs#errors"}`,
+		`{"error":{"code":"unknown_path","message":"m","charged":false,"retryable":false},"request_id":"r","docs_url":"https://h/docs#errors"}`,
 	} {
 		if err := errors.Validate(instance(t, []byte(raw))); err != nil {
 			t.Error(err)
 		}
 	}
-	if errors.Validate(instance(t, []byte(`{"error":"Payment required"}`))) == nil {
-		t.Error("an error as text passes")
+	for _, raw := range []string{
+		`{"error":"Payment required"}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true}}`,
+		`{"error":{"code":"dns_timeout","message":"m","retryable":true},"request_id":"r","docs_url":"https://h/docs#errors"}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":null},"request_id":"r","docs_url":"https://h/docs#errors"}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true,"cause":"x"},"request_id":"r","docs_url":"https://h/docs#errors"}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true},"request_id":"r","docs_url":"https://h/docs#errors","more":1}`,
+	} {
+		if errors.Validate(instance(t, []byte(raw))) == nil {
+			t.Errorf("%s passes", raw)
+		}
 	}
-	required := validator(t, requiredSchema())
+	header, unpaid := component(t, description, "/components/schemas/PaymentRequired"), component(t, description, "/components/schemas/PaymentRequiredBody")
 	for _, op := range wideOps() {
 		raw, err := json.Marshal(Offer(op, testSite()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := required.Validate(instance(t, raw)); err != nil {
+		if err := header.Validate(instance(t, raw)); err != nil {
 			t.Errorf("%s: %v", op.Slug, err)
+		}
+		if unpaid.Validate(instance(t, raw)) == nil {
+			t.Errorf("%s: an offer without a code passes as the body", op.Slug)
 		}
 	}
 	for path, s := range map[string]schema{catalog.PathCatalog: toolCatalogSchema(), catalog.PathManifest: manifestSchema()} {
 		if err := validator(t, s).Validate(instance(t, body(t, mustRenderWide(t), path))); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// TestEveryObjectIsExact: an object that names its properties allows no other.
+// The spec gives shapes exactly, and only so is a field too many seen.
+func TestEveryObjectIsExact(t *testing.T) {
+	exact := 0
+	var walk func(where string, v any)
+	walk = func(where string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			_, named := v["properties"].(map[string]any)
+			if named && v["type"] == nil {
+				t.Errorf("%s has properties and no type", where)
+			}
+			if named && v["additionalProperties"] != false {
+				t.Errorf("%s allows other properties", where)
+			}
+			if named {
+				exact++
+			}
+			for key, x := range v {
+				walk(where+"/"+key, x)
+			}
+		case []any:
+			for i, x := range v {
+				walk(where+"/"+strconv.Itoa(i), x)
+			}
+		}
+	}
+	walk("", tree(t, body(t, mustRenderWide(t), catalog.PathOpenAPI)))
+	if exact < 40 {
+		t.Errorf("only %d objects were looked at", exact)
 	}
 }

@@ -2,32 +2,96 @@ package discovery
 
 import (
 	"bytes"
+	"crypto/sha256"
+	_ "embed" // the page's own style and script
+	"encoding/base64"
 	"html/template"
 	"io/fs"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
+
+// docsStyle is what the documentation page adds to the common stylesheet.
+//
+//go:embed assets/docs.css
+var docsStyle string
+
+// docsScript adds copy buttons and folds the contents on a narrow screen. The
+// page is complete without it.
+//
+//go:embed assets/docs.js
+var docsScript string
 
 // favicon is the service's mark.
 func favicon() ([]byte, error) { return fs.ReadFile(assets, "assets/favicon.svg") }
 
+// docsPage is what the template of the documentation page sees.
+type docsPage struct {
+	*view
+	Snippets []snippet
+	Tools    []opView
+	Bundles  []opView
+	Smoke    []opView
+}
+
+func (v *view) docsPage() (docsPage, error) {
+	p := docsPage{view: v}
+	var err error
+	if p.Snippets, err = snippets(v.Site); err != nil {
+		return p, err
+	}
+	for _, op := range v.Ops {
+		switch op.Kind {
+		case catalog.Tool:
+			p.Tools = append(p.Tools, op)
+		case catalog.Bundle:
+			p.Bundles = append(p.Bundles, op)
+		case catalog.SmokeTest:
+			p.Smoke = append(p.Smoke, op)
+		}
+	}
+	return p, nil
+}
+
 // docs renders the documentation page.
 func (v *view) docs() ([]byte, error) {
+	page, err := v.docsPage()
+	if err != nil {
+		return nil, err
+	}
 	t, err := template.New("docs").Funcs(template.FuncMap{
 		"prose": func(s string) template.HTML { return template.HTML(prose(s)) },     // #nosec G203 -- escaped by prose
 		"json":  func(s string) template.HTML { return template.HTML(highlight(s)) }, // #nosec G203 -- escaped by highlight
-		"css":   func() template.CSS { return template.CSS(stylesheet) },             // #nosec G203 -- ours
-	}).ParseFS(assets, "assets/*.html.tmpl")
+		"code":  func(s snippet) template.HTML { return template.HTML(s.HTML()) },    // #nosec G203 -- escaped by HTML
+		"css":   func() template.CSS { return template.CSS(stylesheet + docsStyle) }, // #nosec G203 -- ours
+		"js":    func() template.JS { return template.JS(docsScript) },               // #nosec G203 -- ours
+		"op":    func(o opView) any { return articleView{o, v.Wire.Response.Start()} },
+	}).ParseFS(assets, "assets/docs.html.tmpl", "assets/parts.html.tmpl")
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
-	if err := t.ExecuteTemplate(&b, "docs.html.tmpl", v); err != nil {
+	if err := t.ExecuteTemplate(&b, "docs.html.tmpl", page); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
 }
 
-// pageCSP is the policy of the documentation page: the stylesheet, our own
-// icon, no script, no frame, no other origin.
+// articleView is an operation with the receipt that its example answer shows.
+type articleView struct {
+	opView
+	Receipt string
+}
+
+// pageCSP is the policy of the documentation page: its style and its script by
+// hash, our own icon, no frame, no other origin.
 func pageCSP() string {
-	return "default-src 'none'; " + styleSource() + "; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	return "default-src 'none'; style-src " + inlineHash(stylesheet+docsStyle) + "; script-src " + inlineHash(docsScript) +
+		"; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// inlineHash allows one inline text and nothing else.
+func inlineHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }

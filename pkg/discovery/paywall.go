@@ -3,17 +3,12 @@ package discovery
 import (
 	_ "embed" // the page
 	"html"
-	"net/url"
 	"strings"
-	"unicode"
+	"sync"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
-
-// maxShownDomain bounds the text of the request that the paywall repeats; no
-// domain name is longer (RFC 1035 §2.3.4).
-const maxShownDomain = 253
 
 // paywallPage is the page with its values as {{name}}. It is filled without
 // html/template: every priced function carries it, and package template alone
@@ -23,70 +18,134 @@ const maxShownDomain = 253
 //go:embed assets/paywall.html
 var paywallPage string
 
-// Paywall is the page that a person gets in place of the JSON of a 402 (spec
-// §5), and its Content-Security-Policy. domain is what the request asked about;
-// whoever made the link wrote it, so it is shown as text and nothing else.
+// paywallStyle is what the page adds to the common stylesheet.
 //
-// The page has no script and loads nothing.
-func Paywall(op catalog.Operation, s Site, domain string) (body []byte, csp string, err error) {
+//go:embed assets/paywall.css
+var paywallStyle string
+
+// The script of the page, in three parts: what is shown, the wallet, and the
+// request that pays.
+//
+//go:embed assets/paywall-view.js
+var paywallView string
+
+//go:embed assets/paywall-wallet.js
+var paywallWallet string
+
+//go:embed assets/paywall-send.js
+var paywallSend string
+
+// Visit is what one request adds to the page.
+type Visit struct {
+	// Query is the query as it was sent. Whoever made the link wrote it, so it
+	// is shown as text and nothing else.
+	Query string
+	// Offer is the value of PAYMENT-REQUIRED that the page is answered with;
+	// the page signs that and nothing else.
+	Offer string
+	// Nonce allows the page's script, and no other. It is new for each answer.
+	Nonce string
+}
+
+// Paywall is the page that a person gets in place of the JSON of a 402 (spec
+// §5), and its Content-Security-Policy. It pays with a wallet in the browser,
+// and is complete as text without one.
+func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, err error) {
 	o, err := opViewOf(s, op)
 	if err != nil {
 		return nil, "", err
 	}
-	call, row := o.ExampleURL, ""
-	if takes(op, "domain") {
-		shown, whole := printable(domain)
-		if whole && shown != "" {
-			call = o.URL + "?domain=" + url.QueryEscape(domain)
-		}
-		row = domainRow(shown)
-	}
+	a := askedOf(op, v.Query)
+	sheet := paywallSheet()
 	// One pass: what a value contains is never looked at again.
 	page := strings.NewReplacer(
-		"{{css}}", stylesheet, "{{response}}", highlight(o.ResponseJSON),
-		"{{domain}}", row, "{{outcomes}}", outcomeNotes(o.Outcomes), "{{steps}}", steps(), "{{links}}", footLinks(o, s),
-		"{{service}}", html.EscapeString(catalog.Service), "{{origin}}", html.EscapeString(s.Origin),
+		"{{css}}", sheet, "{{js}}", paywallScript(), "{{nonce}}", html.EscapeString(v.Nonce), "{{data}}", dataOf(o, s, v, a),
+		"{{response}}", highlight(o.ResponseJSON), "{{ask}}", a.form(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(),
+		"{{outcomes}}", outcomeNotes(o.Outcomes), "{{steps}}", steps(), "{{links}}", footLinks(o, s),
+		"{{service}}", html.EscapeString(catalog.Service), "{{origin}}", html.EscapeString(s.Origin), "{{docs}}", html.EscapeString(o.DocsURL),
 		"{{title}}", html.EscapeString(op.Title), "{{summary}}", html.EscapeString(op.Summary),
 		"{{description}}", html.EscapeString(op.Description), "{{example}}", html.EscapeString(o.ExampleURL),
-		"{{call}}", html.EscapeString(call), "{{price}}", html.EscapeString(op.Price()), "{{usd}}", html.EscapeString(op.PriceUSD()),
+		"{{call}}", html.EscapeString(a.call(o)), "{{price}}", html.EscapeString(op.Price()), "{{usd}}", html.EscapeString(op.PriceUSD()),
 		"{{amount}}", html.EscapeString(op.Amount), "{{network}}", html.EscapeString(s.networkName()),
-		"{{caip2}}", html.EscapeString(s.Terms.Network), "{{asset}}", html.EscapeString(s.Terms.Asset),
-		"{{payee}}", html.EscapeString(s.Terms.PayTo), "{{untrusted}}", html.EscapeString(untrusted),
+		"{{caip2}}", html.EscapeString(s.Terms.Network), "{{asset}}", account(s, "token", s.Terms.Asset),
+		"{{payee}}", account(s, "payee", s.Terms.PayTo), "{{untrusted}}", html.EscapeString(untrusted),
 	).Replace(paywallPage)
-	csp = "default-src 'none'; " + styleSource() + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	return []byte(page), csp, nil
+	return []byte(page), paywallCSP(sheet, v.Nonce, a.form(op) != ""), nil
 }
 
-func domainRow(shown string) string {
-	if shown == "" {
-		return "<dt>Domain asked</dt><dd>none; add <code>?domain=</code> and a name to the address</dd>\n"
+// paywallCSP allows the page's own style and script, its form and its request
+// to where it came from. Wallets bring their icons as data.
+func paywallCSP(sheet, nonce string, form bool) string {
+	action := "'none'"
+	if form {
+		action = "'self'"
 	}
-	return "<dt>Domain asked</dt><dd><bdi><code>" + html.EscapeString(shown) + "</code></bdi></dd>\n"
+	return "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src " + inlineHash(sheet) +
+		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'"
+}
+
+// paywallScript is the page's script without its indentation and its comments,
+// which are for us and would be a sixth of the page.
+var paywallScript = sync.OnceValue(func() string {
+	var b strings.Builder
+	for line := range strings.Lines(paywallView + paywallWallet + paywallSend) {
+		line = strings.TrimLeft(line, " ")
+		if strings.HasPrefix(line, "//") || strings.HasPrefix(line, "/**") || strings.HasPrefix(line, "* ") || strings.HasPrefix(line, "*/") || line == "\n" {
+			continue
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+})
+
+// paywallSheet is the page's style without the white space that means nothing.
+var paywallSheet = sync.OnceValue(func() string {
+	return strings.NewReplacer("\n", "", "  ", "", " {", "{", "{ ", "{", "; }", "}", "; ", ";", ": ", ":", ", ", ",").Replace(stylesheet + paywallStyle)
+})
+
+// dataOf are the values that the script reads, as attributes.
+func dataOf(o opView, s Site, v Visit, a asked) string {
+	ready := "yes"
+	if a.lacks != "" {
+		ready = "no"
+	}
+	var owed []string
+	for _, c := range append(codesIn(o.Outcomes, fault.Owed), fault.InternalError) {
+		owed = append(owed, string(c))
+	}
+	c := chainOf(s.Terms.Network)
+	var b strings.Builder
+	for _, d := range []struct{ name, value string }{
+		{"slug", o.Slug}, {"ready", ready}, {"chain", c.name}, {"explorer", c.explorer}, {"rpc", c.rpc},
+		{"owed", strings.Join(owed, " ")}, {"offer", v.Offer},
+	} {
+		b.WriteString(" data-" + d.name + `="` + html.EscapeString(d.value) + `"`)
+	}
+	return b.String()
+}
+
+// codesIn are the codes of one class among an operation's own.
+func codesIn(list []outcome, class fault.Class) []fault.Code {
+	var codes []fault.Code
+	for _, e := range list {
+		if e.Class == class {
+			codes = append(codes, e.Code)
+		}
+	}
+	return codes
 }
 
 // outcomeNotes says of the operation's own errors what they cost.
 func outcomeNotes(list []outcome) string {
-	var free, answers, owed []fault.Code
-	for _, e := range list {
-		switch e.Class {
-		case fault.Before:
-			free = append(free, e.Code)
-		case fault.Answer:
-			answers = append(answers, e.Code)
-		case fault.Owed:
-			owed = append(owed, e.Code)
-		default: // what the note on lost connections and 503 says
-		}
-	}
 	text := "Asking for the price, a payment that is refused"
-	if len(free) > 0 {
+	if free := codesIn(list, fault.Before); len(free) > 0 {
 		text += ", " + quoteCodes(free)
 	}
 	notes := note("Not charged", text+".")
-	if len(answers) > 0 {
+	if answers := codesIn(list, fault.Answer); len(answers) > 0 {
 		notes += note("Charged, because it is an answer about the domain", quoteCodes(answers)+".")
 	}
-	if len(owed) > 0 {
+	if owed := codesIn(list, fault.Owed); len(owed) > 0 {
 		notes += note("Charged, and the answer is still owed", quoteCodes(owed)+
 			". Send the same signature to the same address again: the lookup runs again without a charge.")
 	}
@@ -116,30 +175,4 @@ func footLinks(o opView, s Site) string {
 	}
 	add(catalog.Homepage, "Source and contact")
 	return b.String()
-}
-
-func takes(op catalog.Operation, name string) bool {
-	for _, p := range op.Params {
-		if p.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-// printable is text that cannot disturb the page around it: no control or
-// format characters (they can reorder what is displayed), no invalid UTF-8,
-// bounded. whole says that nothing had to be changed.
-func printable(s string) (text string, whole bool) {
-	end := ""
-	if len(s) > maxShownDomain {
-		s, end = s[:maxShownDomain], "…"
-	}
-	clean := strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
-	return clean + end, end == "" && clean == s
 }

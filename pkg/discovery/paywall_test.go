@@ -1,24 +1,56 @@
 package discovery
 
 import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 const maxPage = 50 << 10
 
-func mustPaywall(t *testing.T, op catalog.Operation, domain string) (*html.Node, []byte) {
+// visit is a request for the page that asks about a domain.
+func visit(t testing.TB, op catalog.Operation, domain string) Visit {
 	t.Helper()
-	page, csp, err := Paywall(op, testSite(), domain)
+	offer, err := x402.EncodeHeader(Offer(op, testSite()))
 	if err != nil {
 		t.Fatal(err)
+	}
+	v := Visit{Offer: offer, Nonce: "LSMGZFDFLEZNLBAEXRB6CJCXYF"}
+	if domain != "" {
+		v.Query = url.Values{"domain": {domain}}.Encode()
+	}
+	return v
+}
+
+func mustPaywall(t *testing.T, op catalog.Operation, domain string) (*html.Node, []byte) {
+	t.Helper()
+	return mustVisit(t, op, visit(t, op, domain))
+}
+
+func mustVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte) {
+	t.Helper()
+	page, csp, err := Paywall(op, testSite(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(csp, "unsafe") || strings.Contains(csp, "*") || strings.Contains(csp, "//") {
+		t.Errorf("the policy is %q", csp)
+	}
+	for _, want := range []string{"script-src 'nonce-" + v.Nonce + "'", "connect-src 'self'", "img-src 'self' data:"} {
+		if !slices.Contains(strings.Split(csp, "; "), want) {
+			t.Errorf("the policy %q lacks %s", csp, want)
+		}
 	}
 	if len(page) >= maxPage {
 		t.Errorf("%s: %d bytes", op.Slug, len(page))
@@ -35,6 +67,7 @@ func TestPaywall(t *testing.T) {
 			if strings.Contains(string(page), "{{") {
 				t.Error("a value is missing")
 			}
+			t.Logf("%d bytes", len(page))
 			for _, want := range []string{
 				op.Title, op.Summary, op.Price(), op.PriceUSD() + " USDC, " + op.Amount + " atomic units", "Base (eip155:8453)",
 				s.Terms.Asset, s.Terms.PayTo, "PAYMENT-REQUIRED", "PAYMENT-SIGNATURE", "PAYMENT-RESPONSE", "curl alone cannot pay",
@@ -49,10 +82,10 @@ func TestPaywall(t *testing.T) {
 					t.Errorf("does not say what %s costs", o.Code)
 				}
 			}
-			if asked := strings.Contains(text, "www.example.org"); asked != takes(op, "domain") {
-				t.Errorf("the domain is on the page: %v", asked)
+			if shown := len(elements(root, "bdi")) > 0; shown != asks(op) {
+				t.Errorf("the domain is on the page: %v", shown)
 			}
-			if n := strings.Count(text, op.Path+"?domain=www.example.org"); takes(op, "domain") && n != 2 {
+			if n := strings.Count(text, op.Path+"?domain=www.example.org"); n != 2 {
 				t.Errorf("%d of the two snippets make the call that was asked for", n)
 			}
 			if title := textOf(elements(root, "title")[0]); !strings.Contains(title, op.Price()) || !strings.Contains(title, op.Title) {
@@ -62,21 +95,141 @@ func TestPaywall(t *testing.T) {
 	}
 }
 
+// asks says whether the operation is asked about a domain.
+func asks(op catalog.Operation) bool {
+	return slices.ContainsFunc(op.Params, func(p catalog.Param) bool { return p.Name == "domain" })
+}
+
+// TestPaywallAgainstGoldenFiles compares the pages without style and script,
+// which are files themselves.
 func TestPaywallAgainstGoldenFiles(t *testing.T) {
 	for _, op := range catalog.All() {
 		_, page := mustPaywall(t, op, "www.example.org")
-		golden(t, "paywall-"+op.Slug+".html", page)
+		bare := strings.NewReplacer(paywallSheet(), "{{css}}", paywallScript(), "{{js}}").Replace(string(page))
+		if len(bare) > len(page)/2 {
+			t.Errorf("%s: style and script are not in the page as they are", op.Slug)
+		}
+		golden(t, "paywall-"+op.Slug+".html", []byte(bare))
 	}
 }
 
 func TestPaywallWithoutADomain(t *testing.T) {
 	root, _ := mustPaywall(t, catalog.DNS(), "")
 	text := textOf(root)
-	if !strings.Contains(text, "none; add ?domain= and a name to the address") {
+	if !strings.Contains(text, "No domain yet") || !strings.Contains(text, "add ?domain= and a name to the address") {
 		t.Error("does not say what is missing")
 	}
 	if !strings.Contains(text, catalog.DNS().ExampleURL(testSite().Origin)+"'") {
 		t.Error("curl does not show the example")
+	}
+	if ready, _ := attr(elements(root, "main")[0], "data-ready"); ready != "no" {
+		t.Errorf("ready to be paid for: %q", ready)
+	}
+}
+
+// TestPaywallKeepsEveryParameter: the snippets and the form show what was
+// asked for, and not the domain alone.
+func TestPaywallKeepsEveryParameter(t *testing.T) {
+	v := visit(t, catalog.DNS(), "")
+	v.Query = "type=mx&domain=www.example.org&later=a%26b%27c"
+	root, _ := mustVisit(t, catalog.DNS(), v)
+	text := textOf(root)
+	if n := strings.Count(text, "/v1/tools/dns?domain=www.example.org&later=a%26b%27c&type=mx"); n != 2 {
+		t.Errorf("%d of the two snippets make the call that was asked for", n)
+	}
+	for _, n := range elements(root, "option") {
+		value, _ := attr(n, "value")
+		if _, selected := attr(n, "selected"); selected != (value == "MX") {
+			t.Errorf("%s is selected: %v", value, selected)
+		}
+	}
+	if value, _ := attr(elements(root, "input")[0], "value"); value != "www.example.org" {
+		t.Errorf("the form asks about %q", value)
+	}
+	var shown []string
+	for _, n := range elements(root, "bdi") {
+		shown = append(shown, textOf(n))
+	}
+	if diff := cmp.Diff([]string{"www.example.org", "mx"}, shown); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestPaywallCarriesTheOffer: the page signs what the answer's header offers.
+func TestPaywallCarriesTheOffer(t *testing.T) {
+	for _, op := range wideOps() {
+		root, _ := mustPaywall(t, op, "www.example.org")
+		header, _ := attr(elements(root, "main")[0], "data-offer")
+		raw, err := base64.StdEncoding.DecodeString(header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got x402.PaymentRequired
+		if err := json.Unmarshal(raw, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(Offer(op, testSite()).Accepts, got.Accepts); diff != "" {
+			t.Errorf("%s: %s", op.Slug, diff)
+		}
+	}
+}
+
+func TestPaywallNamesItsNetwork(t *testing.T) {
+	for network, want := range map[string][3]string{
+		"eip155:8453":  {"Base", "https://basescan.org", "https://mainnet.base.org"},
+		"eip155:84532": {"Base Sepolia", "https://sepolia.basescan.org", "https://sepolia.base.org"},
+		"eip155:31337": {"", "", ""},
+	} {
+		s := testSite()
+		s.Terms.Network = network
+		page, _, err := Paywall(catalog.DNS(), s, visit(t, catalog.DNS(), "www.example.org"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := parse(t, page)
+		for i, name := range []string{"data-chain", "data-explorer", "data-rpc"} {
+			if got, _ := attr(elements(root, "main")[0], name); got != want[i] {
+				t.Errorf("%s: %s is %q, want %q", network, name, got, want[i])
+			}
+		}
+		links := 0
+		for _, n := range elements(root, "a") {
+			if href, _ := attr(n, "href"); want[1] != "" && strings.HasPrefix(href, want[1]+"/") {
+				links++
+			}
+		}
+		if explorer := want[1] != ""; explorer != (links == 2) {
+			t.Errorf("%s: %d links to the explorer", network, links)
+		}
+	}
+}
+
+// TestPaywallScript holds the script to what keeps strangers' words text, and
+// the page in one piece.
+func TestPaywallScript(t *testing.T) {
+	js := paywallScript()
+	for _, bad := range []string{
+		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "parseFromString",
+		"createContextualFragment", "</script", "<!--", "{{", "localStorage", "parseFloat", "http://", "https://",
+	} {
+		if strings.Contains(js, bad) {
+			t.Errorf("the script has %q", bad)
+		}
+	}
+	for line := range strings.Lines(js) {
+		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "//") || strings.HasPrefix(line, "*") || line == "\n" {
+			t.Errorf("left in: %q", line)
+		}
+	}
+	whole := paywallView + paywallWallet + paywallSend
+	// A line of a template literal would lose its indentation: there is none.
+	for line := range strings.Lines(whole) {
+		if strings.Count(line, "`")%2 != 0 {
+			t.Errorf("a template literal spans lines: %q", line)
+		}
+	}
+	if len(js) < len(whole)/2 {
+		t.Errorf("%d bytes of %d are left", len(js), len(whole))
 	}
 }
 
@@ -130,7 +283,7 @@ func checkShown(t *testing.T, domain string, root *html.Node, page []byte) {
 func TestPaywallRefusesAnOperationWithoutAReadableExample(t *testing.T) {
 	op := catalog.DNS()
 	op.Response = "{"
-	if _, _, err := Paywall(op, testSite(), "example.com"); err == nil {
+	if _, _, err := Paywall(op, testSite(), visit(t, catalog.DNS(), "example.com")); err == nil {
 		t.Error("no error")
 	}
 }
@@ -139,7 +292,7 @@ func FuzzPaywallDomain(f *testing.F) {
 	for _, s := range []string{"example.com", `<script>`, `"'><`, "\u202e", "\xff", "a&b=c", "\x00"} {
 		f.Add(s)
 	}
-	page, _, err := Paywall(catalog.DNS(), testSite(), "a.example")
+	page, _, err := Paywall(catalog.DNS(), testSite(), visit(f, catalog.DNS(), "a.example"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -149,7 +302,7 @@ func FuzzPaywallDomain(f *testing.F) {
 	}
 	plain := len(elements(root))
 	f.Fuzz(func(t *testing.T, domain string) {
-		page, _, err := Paywall(catalog.DNS(), testSite(), domain)
+		page, _, err := Paywall(catalog.DNS(), testSite(), visit(t, catalog.DNS(), domain))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -47,10 +48,23 @@ func rules(ops []catalog.Operation) []string {
 			afterColon(owed), lookupsPerPayment, keptFor, owedSpacing))
 	}
 	return append(list,
-		"After 409, 429, 503, 504 or a lost connection, repeat with the same `"+x402.HeaderSignature+"`. It is never charged twice. Signing anew is a second payment.",
+		"After a lost connection, and whenever an error says that it is `retryable` (409, 429, 503 and 504 mostly), repeat with the same `"+x402.HeaderSignature+"`. It is never charged twice. Signing anew is a second payment.",
 		"Error bodies say both: `charged` is whether money moved (null: not known yet), `retryable` is whether the same signature may be sent again without a new charge.",
 	)
 }
+
+// refunds is what happens when a payment never got its answer.
+func refunds() []string {
+	return []string{
+		fmt.Sprintf("A refund is due when a charged call has had %d lookups without an answer, or %s have passed since it was charged. The last error then stands: `charged` is true and `retryable` is false, although its code can be retried elsewhere.",
+			lookupsPerPayment, keptFor),
+		"Nobody has to claim it. The ledger keeps every payment that was not answered, and the operator is told when one is beyond retrying. The amount goes back to the account that paid.",
+		"To ask about one, write to the contact at the foot of the documentation with the `transaction` of its `" + x402.HeaderResponse + "`.",
+	}
+}
+
+// gateway is the one source of answers that are not ours.
+const gateway = "Where a gateway stands in front of the service, its own 429, 431 and 503 carry neither this body nor CORS headers. They come before any payment is read."
 
 // alsoCodes is the answers other than 200, as the rest of a list.
 func alsoCodes(codes []fault.Code) string {
@@ -113,4 +127,32 @@ func prices(ops []catalog.Operation) []string {
 		lines = append(lines, fmt.Sprintf("%s: %s (%s atomic units) for `%s %s`", op.Title, op.Price(), op.Amount, catalog.Method, op.Path))
 	}
 	return lines
+}
+
+// moneyGroup is the codes that mean the same for a payment.
+type moneyGroup struct {
+	Charged, Retryable string
+	Codes              []fault.Info
+}
+
+// moneyGroups sorts every code that can be answered by what it means for the
+// payment, in the order of spec §7.
+func moneyGroups(ops []catalog.Operation) []moneyGroup {
+	var groups []moneyGroup
+	outside := outsideCodes(ops)
+	for _, info := range fault.All() {
+		listed := slices.Contains(outside, info.Code) ||
+			slices.ContainsFunc(ops, func(o catalog.Operation) bool { return o.Can(info.Code) })
+		if !listed {
+			continue
+		}
+		o := outcomeOf(info.Code)
+		i := slices.IndexFunc(groups, func(g moneyGroup) bool { return g.Charged == o.Charged && g.Retryable == o.Retryable })
+		if i < 0 {
+			groups = append(groups, moneyGroup{Charged: o.Charged, Retryable: o.Retryable})
+			i = len(groups) - 1
+		}
+		groups[i].Codes = append(groups[i].Codes, info)
+	}
+	return groups
 }

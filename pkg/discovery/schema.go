@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -27,9 +28,10 @@ type schema struct {
 	ContentSchema        *schema  `json:"contentSchema,omitempty"`
 	Properties           object   `json:"properties,omitempty"`
 	Required             []string `json:"required,omitempty"`
-	AdditionalProperties *bool    `json:"additionalProperties,omitempty"`
+	AdditionalProperties any      `json:"additionalProperties,omitempty"` // false, or a schema
 	Items                *schema  `json:"items,omitempty"`
 	MinItems             int      `json:"minItems,omitempty"`
+	Minimum              int      `json:"minimum,omitempty"`
 	AnyOf                []schema `json:"anyOf,omitempty"`
 }
 
@@ -40,12 +42,24 @@ const (
 	bare    detail = iota // that it is an object
 	shallow               // the top-level fields and their types
 	deep                  // the whole tree, types only
-	full                  // the whole tree with required and descriptions
+	full                  // the whole tree, exactly, with descriptions
 )
 
+// record is an object with exactly these properties; all but the optional ones
+// are always present.
+func record(description string, properties object, optional ...string) schema {
+	s := schema{Type: "object", Description: description, Properties: properties, AdditionalProperties: false}
+	for _, p := range properties {
+		if !slices.Contains(optional, p.key) {
+			s.Required = append(s.Required, p.key)
+		}
+	}
+	return s
+}
+
 // resultSchema is the schema of an operation's result. Every field is always
-// present; a nullable one says so in its type. Fields that a later version
-// adds are allowed, so that adding one breaks no client.
+// present; a nullable one says so in its type. In full detail the shape is
+// exact, as the spec's is: no field more.
 func resultSchema(fields []catalog.Field, d detail) schema {
 	s := schema{Type: "object"}
 	if d == bare {
@@ -53,9 +67,9 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 	}
 	for _, f := range fields {
 		s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
-		if d == full {
-			s.Required = append(s.Required, f.Name)
-		}
+	}
+	if d == full {
+		return record("", s.Properties)
 	}
 	return s
 }

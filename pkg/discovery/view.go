@@ -29,10 +29,13 @@ type view struct {
 	Prices       []string
 	Handshake    []string
 	Rules        []string
+	Refunds      []string
+	Gateway      string
+	Money        []moneyGroup
 	Signing      []row
 	Signature    []row
 	Response     []row
-	OfferJSON    string // of the first operation, decoded
+	Wire         wireExample // of the first operation
 	Offered      opView
 	ErrorJSON    string    // an error body
 	Payment      []outcome // the payment errors of every operation
@@ -65,6 +68,7 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
 		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(ops),
+		Refunds: refunds(), Gateway: gateway,
 		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
 		Payment: outcomes(catalog.PaymentErrors()),
 		Limits:  catalog.Limits(), Caveats: catalog.Caveats(), Untrusted: untrusted,
@@ -87,14 +91,13 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 func (v *view) finish() error {
 	v.Offered = v.Ops[0]
 	v.Outside = outcomes(outsideCodes(v.operations))
-	raw, err := encode(Offer(v.operations[0], v.Site))
+	v.Money = moneyGroups(v.operations)
+	var err error
+	if v.Wire, err = wireExampleOf(v.operations[0], v.Site); err != nil {
+		return err
+	}
+	raw, err := encode(errorBodyOf(v.Offered, catalog.ErrorsURL(v.Site.Origin)))
 	if err != nil {
-		return err
-	}
-	if v.OfferJSON, err = pretty(raw); err != nil {
-		return err
-	}
-	if raw, err = encode(errorBodyOf(v.Offered)); err != nil {
 		return err
 	}
 	if v.ErrorJSON, err = pretty(raw); err != nil {
@@ -128,7 +131,7 @@ type errorBody struct {
 
 // errorBodyOf shows an error that was charged, where the operation has one:
 // it is the one that readers ask about.
-func errorBodyOf(op opView) errorBody {
+func errorBodyOf(op opView, docs string) errorBody {
 	shown := outcomeOf(fault.PaymentInProgress)
 	for _, o := range op.Outcomes {
 		if o.Class == fault.Answer {
@@ -136,7 +139,7 @@ func errorBodyOf(op opView) errorBody {
 			break
 		}
 	}
-	body := errorBody{RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: op.DocsURL}
+	body := errorBody{RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: docs}
 	body.Error.Code, body.Error.Message = string(shown.Code), shown.Message
 	body.Error.Charged, body.Error.Retryable = shown.charged, shown.Retry
 	return body

@@ -96,7 +96,7 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 // header.
 func (e edge) record(r *http.Request, res response, id string, took time.Duration) {
 	attrs := []slog.Attr{
-		slog.String("request_id", id), slog.String("operation", e.name),
+		slog.String("request_id", id), slog.String(DimensionOperation, e.name),
 		slog.String("method", r.Method), slog.Int("status", res.status), milliseconds("ms", took),
 	}
 	level := slog.LevelInfo
@@ -113,7 +113,7 @@ func (e edge) record(r *http.Request, res response, id string, took time.Duratio
 		attrs = append(attrs, traceAttrs(*t)...)
 	}
 	if e.priced {
-		attrs = append(attrs, emf(e.deps.Now(), metrics(res), "operation")...)
+		attrs = append(attrs, emf(e.deps.Now(), metrics(res), DimensionOperation)...)
 	}
 	ctx := context.WithoutCancel(r.Context())
 	if e.priced {
@@ -206,7 +206,7 @@ type errorDetail struct {
 func (d Deps) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
 	return mustJSON(errorBody{
 		Error:     errorDetail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
-		RequestID: id, DocsURL: d.Origin(r) + catalog.PathDocs + "#errors",
+		RequestID: id, DocsURL: catalog.ErrorsURL(d.Origin(r)),
 	})
 }
 

@@ -1,0 +1,120 @@
+// Signs the origin of a deployment with the payee's key, offline: what make
+// sign-origin ORIGIN=… runs. Crawlers show the signature as proof that whoever
+// is paid also runs the service (OWNERSHIP_PROOFS).
+//
+// The key is read from the terminal without echo, from standard input or from
+// a file; never from an argument or the environment, where other processes see
+// it. It is used for one signature and goes nowhere.
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+func main() {
+	flags := flag.NewFlagSet("signorigin", flag.ExitOnError)
+	origin := flags.String("origin", "", "origin of the deployment, such as https://api.example.com")
+	payTo := flags.String("pay-to", "", "PAY_TO of the deployment, to compare the key's account with")
+	file := flags.String("key-file", "", "file with the private key; default: the terminal, or standard input")
+	flags.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x…] [KEY_FILE=…]")
+	}
+	_ = flags.Parse(os.Args[1:]) // ExitOnError
+	if *origin == "" || flags.NArg() != 0 {
+		flags.Usage()
+		os.Exit(2)
+	}
+	if err := run(*origin, *payTo, func() ([]byte, error) { return keyText(*file) }, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run prints the setting on out, and what it is for on notes. The origin is
+// looked at before anybody is asked for a key.
+func run(origin, payTo string, key func() ([]byte, error), out, notes io.Writer) error {
+	normal, err := normalise(origin)
+	if err != nil {
+		return fmt.Errorf("ORIGIN: %w", err)
+	}
+	if payTo != "" {
+		if _, err := x402.ParseAddress(payTo); err != nil {
+			return fmt.Errorf("PAY_TO: %w", err)
+		}
+	}
+	text, err := key()
+	if err != nil {
+		return err
+	}
+	defer clear(text)
+	secret, err := parseKey(text)
+	if err != nil {
+		return err
+	}
+	defer secret.Zero()
+	account := x402.KeyAddress(secret.PubKey())
+	proof := sign(normal, secret)
+	// The service reads it with the same function.
+	if err := x402.CheckOrigin(normal, proof, account.String()); err != nil {
+		return fmt.Errorf("the signature does not verify: %w", err)
+	}
+	fmt.Fprintf(notes, "origin     %s\nsigned by  %s\n", normal, account.Checksum())
+	if payTo != "" && x402.CheckOrigin(normal, proof, payTo) != nil {
+		fmt.Fprintf(notes, "WARNING    PAY_TO is %s, another account: the service leaves this proof out. Sign with the key of PAY_TO.\n", payTo)
+	}
+	fmt.Fprintf(notes, "\nSet both for the deployment:\n\nBASE_URL=%s\n", normal)
+	_, err = fmt.Fprintf(out, "OWNERSHIP_PROOFS=%s\n", proof)
+	return err
+}
+
+// maxKeyText is more than a key with its white space takes.
+const maxKeyText = 256
+
+// keyText reads the key from a file, from the terminal without echo, or from
+// standard input.
+func keyText(file string) ([]byte, error) {
+	if file != "" {
+		f, err := os.Open(file) // #nosec G304 -- the operator names it
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, maxKeyText))
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return io.ReadAll(io.LimitReader(os.Stdin, maxKeyText))
+	}
+	fmt.Fprint(os.Stderr, "Private key of the payee (not shown): ")
+	text, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(os.Stderr)
+	if err != nil {
+		return nil, fmt.Errorf("read the key from the terminal: %w", err)
+	}
+	return text, nil
+}
+
+// errKey says nothing about what was read: it may be most of a key.
+var errKey = errors.New("the private key must be 32 bytes of hex, with 0x or without, and nothing else")
+
+// trimKey is the hex digits of a key.
+func trimKey(text []byte) ([]byte, error) {
+	digits := bytes.TrimPrefix(bytes.TrimSpace(text), []byte("0x"))
+	raw := make([]byte, hex.DecodedLen(len(digits)))
+	if len(raw) != 32 {
+		return nil, errKey
+	}
+	if _, err := hex.Decode(raw, digits); err != nil {
+		return nil, errKey
+	}
+	return raw, nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+func ioctl(t *testing.T, f *os.File, request uintptr, arg unsafe.Pointer) {
+	t.Helper()
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, uintptr(arg)); errno != 0 {
+		t.Fatalf("ioctl %x: %v", request, errno)
+	}
+}
+
+// terminal opens a pseudo-terminal: what a person types into, and what the
+// program reads from.
+func terminal(t *testing.T) (person, program *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("needs a pseudo-terminal: %v", err)
+	}
+	t.Cleanup(func() { person.Close() })
+	var locked, number int32
+	ioctl(t, person, syscall.TIOCSPTLCK, unsafe.Pointer(&locked))
+	ioctl(t, person, syscall.TIOCGPTN, unsafe.Pointer(&number))
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("needs a pseudo-terminal: %v", err)
+	}
+	t.Cleanup(func() { program.Close() })
+	return person, program
+}
+
+// TestTerminalDoesNotEcho types a key once the program has turned the echo off,
+// and looks for it on the screen.
+func TestTerminalDoesNotEcho(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "signorigin")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	person, program := terminal(t)
+	var out, notes bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), bin, "-origin", vectorOrigin)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, &out, &notes
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+		var state syscall.Termios
+		ioctl(t, program, syscall.TCGETS, unsafe.Pointer(&state))
+		if state.Lflag&syscall.ECHO == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the echo was not turned off within a minute")
+		}
+	}
+	if _, err := person.WriteString(vectorKey + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatalf("%v: %s", err, notes.String())
+	}
+	if want := "OWNERSHIP_PROOFS=" + vectorProof + "\n"; out.String() != want {
+		t.Errorf("%s, want %s", out.String(), want)
+	}
+	if !strings.Contains(notes.String(), "not shown") {
+		t.Errorf("it did not ask: %s", notes.String())
+	}
+	var state syscall.Termios
+	ioctl(t, program, syscall.TCGETS, unsafe.Pointer(&state))
+	if state.Lflag&syscall.ECHO == 0 {
+		t.Error("the echo was left off")
+	}
+	// What is on the screen ends with a line that the test puts there.
+	if _, err := program.WriteString("end of the screen\n"); err != nil {
+		t.Fatal(err)
+	}
+	screen := make([]byte, 4096)
+	shown := ""
+	for !strings.Contains(shown, "end of the screen") {
+		n, err := person.Read(screen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown += string(screen[:n])
+	}
+	if strings.Contains(shown, vectorKey[:16]) {
+		t.Errorf("the key is on the screen: %q", shown)
+	}
+}

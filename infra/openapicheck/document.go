@@ -1,0 +1,241 @@
+// Package openapicheck holds live answers to an OpenAPI 3.1 description: the
+// status, the headers, the content type and every byte of the body, and the
+// error code against the list of the operation.
+//
+// It reads the part of OpenAPI that the service's own description uses, and
+// refuses a description with anything else rather than pass over it.
+package openapicheck
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// resource is what the description is called among the compiled schemas.
+const resource = "test:///openapi.json"
+
+// sharedError is the body of every error that a response does not declare.
+const sharedError = "#/components/schemas/Error"
+
+// Document is a description, compiled.
+type Document struct {
+	operations map[string]operation // by path; all are GET
+	shared     *jsonschema.Schema
+	outside    map[string]int // status of the codes that no operation lists
+}
+
+// operation is one GET.
+type operation struct {
+	responses map[int]response
+	codes     map[string]code
+}
+
+// code is an entry of x-error-codes.
+type code struct {
+	Code      string `json:"code"`
+	Status    int    `json:"status"`
+	Charged   *bool  `json:"charged"` // nil: only the body knows
+	Retryable bool   `json:"retryable"`
+}
+
+// response is what one status declares.
+type response struct {
+	content map[string]media // by media type
+	headers map[string]header
+}
+
+type media struct {
+	schema *jsonschema.Schema
+	shared bool // the schema is the shared error
+}
+
+type header struct {
+	schema   *jsonschema.Schema
+	required bool
+	number   bool // its text is a JSON number
+}
+
+// The description as it is written.
+type (
+	rawDocument struct {
+		OpenAPI    string
+		Paths      map[string]map[string]rawOperation
+		Components struct {
+			Headers map[string]rawHeader
+		}
+	}
+	rawOperation struct {
+		Responses map[string]rawResponse
+		Codes     []code `json:"x-error-codes"`
+	}
+	rawResponse struct {
+		Headers map[string]rawHeader
+		Content map[string]struct {
+			Schema struct {
+				Ref string `json:"$ref"`
+			}
+		}
+	}
+	rawHeader struct {
+		Ref      string `json:"$ref"`
+		Required bool
+		Schema   struct{ Type string }
+	}
+)
+
+// maxDocument bounds what Fetch reads.
+const maxDocument = 4 << 20
+
+// Fetch reads the description of a running service.
+func Fetch(ctx context.Context, c *http.Client, origin string) (*Document, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, origin+catalog.PathOpenAPI, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxDocument))
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %d: %.200s", r.URL, res.StatusCode, raw)
+	}
+	return Parse(raw)
+}
+
+// Parse compiles a description, whole: a reference that leads nowhere is an
+// error here and not at the first answer that needs it.
+func Parse(raw []byte) (*Document, error) {
+	var written rawDocument
+	if err := json.Unmarshal(raw, &written); err != nil {
+		return nil, fmt.Errorf("the description: %w", err)
+	}
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("the description: %w", err)
+	}
+	if !strings.HasPrefix(written.OpenAPI, "3.1.") {
+		return nil, fmt.Errorf("the description is OpenAPI %q, not 3.1", written.OpenAPI)
+	}
+	c := compiler{Compiler: jsonschema.NewCompiler(), headers: written.Components.Headers}
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.AssertContent()
+	if err := c.AddResource(resource, tree); err != nil {
+		return nil, err
+	}
+	d := &Document{operations: map[string]operation{}, outside: map[string]int{}}
+	if d.shared, err = c.Compile(resource + sharedError); err != nil {
+		return nil, err
+	}
+	for path, methods := range written.Paths {
+		get, ok := methods["get"]
+		if !ok || len(methods) != 1 {
+			return nil, fmt.Errorf("%s: only GET is understood", path)
+		}
+		if d.operations[path], err = c.operation("/paths/"+escape(path)+"/get", get); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for _, info := range fault.All() {
+		if !d.lists(string(info.Code)) {
+			d.outside[string(info.Code)] = info.Status
+		}
+	}
+	return d, nil
+}
+
+// lists says whether any operation lists a code.
+func (d *Document) lists(name string) bool {
+	for _, op := range d.operations {
+		if _, ok := op.codes[name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Describes says whether a path is in the description.
+func (d *Document) Describes(path string) bool {
+	_, ok := d.operations[withoutQuery(path)]
+	return ok
+}
+
+type compiler struct {
+	*jsonschema.Compiler
+	headers map[string]rawHeader
+}
+
+func (c compiler) operation(at string, written rawOperation) (operation, error) {
+	op := operation{responses: map[int]response{}, codes: map[string]code{}}
+	for text, r := range written.Responses {
+		status, err := strconv.Atoi(text)
+		if err != nil {
+			return op, fmt.Errorf("responses: only single statuses are understood, not %q", text)
+		}
+		if op.responses[status], err = c.response(at+"/responses/"+text, r); err != nil {
+			return op, fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	if len(op.responses) == 0 {
+		return op, errors.New("no responses")
+	}
+	for _, e := range written.Codes {
+		op.codes[e.Code] = e
+	}
+	return op, nil
+}
+
+func (c compiler) response(at string, written rawResponse) (response, error) {
+	r := response{content: map[string]media{}, headers: map[string]header{}}
+	for mediaType, m := range written.Content {
+		s, err := c.Compile(resource + "#" + at + "/content/" + escape(mediaType) + "/schema")
+		if err != nil {
+			return r, err
+		}
+		r.content[mediaType] = media{s, m.Schema.Ref == sharedError}
+	}
+	for name, h := range written.Headers {
+		where := at + "/headers/" + escape(name)
+		if h.Ref != "" {
+			component := strings.TrimPrefix(h.Ref, "#/components/headers/")
+			referred, ok := c.headers[component]
+			if !ok {
+				return r, fmt.Errorf("%s: no header is called %q", name, component)
+			}
+			h, where = referred, "/components/headers/"+escape(component)
+		}
+		s, err := c.Compile(resource + "#" + where + "/schema")
+		if err != nil {
+			return r, err
+		}
+		r.headers[name] = header{schema: s, required: h.Required, number: h.Schema.Type == "integer"}
+	}
+	return r, nil
+}
+
+// escape makes a name a part of a JSON pointer.
+func escape(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func withoutQuery(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	return path
+}

@@ -1,0 +1,227 @@
+package snippets
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// root is the module, seen from this package.
+const root = "../.."
+
+// patience is how long a test waits for another process.
+const patience = 3 * time.Minute
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := builtIn(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// builtIn is a folder for the built runner; making it is the first use.
+var builtIn = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "hostfacts-snippets-") })
+
+// localRunner is the built local runner.
+var localRunner = sync.OnceValues(func() (string, error) {
+	dir, err := builtIn()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "local")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", path, "./infra/local")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the local runner: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// service is the running service with the play-money facilitator's books.
+type service struct {
+	url   string
+	books *x402test.Facilitator
+}
+
+// start starts the whole service on this machine. The first settlement goes as
+// first says, the others honestly.
+func start(t *testing.T, first x402test.Behaviour) service {
+	t.Helper()
+	config, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	books, err := x402test.NewFacilitator(x402test.FacilitatorConfig{
+		Terms: config.Terms, Now: time.Now,
+		Behave: func(n int, _ string) x402test.Behaviour {
+			if n == 0 {
+				return first
+			}
+			return x402test.Honest
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facilitator := httptest.NewServer(books)
+	t.Cleanup(facilitator.Close)
+	program, err := localRunner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command(program)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "RPC_URL=none",
+		"FACILITATOR_URL=" + facilitator.URL, "DNS_RESOLVERS=" + resolver(t),
+	}
+	return service{url: run(t, cmd), books: books}
+}
+
+// run starts the runner, waits for its address and stops it after the test.
+func run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	ready := &readyLine{url: make(chan string, 1)}
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = ready, ready, dieWithUs()
+	started, gone := make(chan error, 1), make(chan error, 1)
+	go func() {
+		// The kernel's dieWithUs is about the thread that started the process.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			gone <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		if err := <-gone; err != nil {
+			t.Errorf("the local runner ended with: %v\n%s", err, ready.text())
+		}
+	})
+	select {
+	case url := <-ready.url:
+		return url
+	case <-time.After(patience):
+		t.Fatalf("the local runner did not get ready: %s", ready.text())
+	}
+	return ""
+}
+
+// readyLine keeps what the runner prints, and looks for its address in it.
+type readyLine struct {
+	mu      sync.Mutex
+	printed strings.Builder
+	found   bool
+	url     chan string
+}
+
+func (r *readyLine) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.printed.Write(b)
+	if _, rest, ok := strings.Cut(r.printed.String(), " is ready on "); ok && !r.found {
+		if url, _, whole := strings.Cut(rest, "\n"); whole {
+			r.found = true
+			r.url <- strings.TrimSpace(url)
+		}
+	}
+	return len(b), nil
+}
+
+func (r *readyLine) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.printed.String()
+}
+
+// answer is the catalog's example answer as the runner gives it here: from the
+// resolver of this machine.
+func answer(t *testing.T) map[string]any {
+	t.Helper()
+	var want map[string]any
+	if err := json.Unmarshal([]byte(catalog.DNS().Response), &want); err != nil {
+		t.Fatal(err)
+	}
+	want["resolver"] = "127.0.0.1"
+	return want
+}
+
+// resolver answers the example question with the example's records.
+func resolver(t *testing.T) string {
+	t.Helper()
+	example := answer(t)
+	var records []dns.RR
+	for _, r := range example["records"].([]any) {
+		mx := r.(map[string]any)
+		records = append(records, &dns.MX{
+			Hdr:        dns.RR_Header{Name: "example.com.", Rrtype: dns.TypeMX, Class: dns.ClassINET, Ttl: uint32(example["ttl"].(float64))},
+			Preference: uint16(mx["preference"].(float64)), Mx: mx["exchange"].(string) + ".",
+		})
+	}
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		m.RecursionAvailable = true
+		if len(q.Question) == 1 && strings.EqualFold(q.Question[0].Name, "example.com.") && q.Question[0].Qtype == dns.TypeMX {
+			m.Answer = records
+		}
+		_ = w.WriteMsg(m) // whoever asked may have given up
+	})
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: packets, Handler: handler}
+	started, ended := make(chan struct{}), make(chan error, 1)
+	server.NotifyStartedFunc = func() { close(started) }
+	go func() { ended <- server.ActivateAndServe() }()
+	<-started
+	t.Cleanup(func() {
+		if err := server.Shutdown(); err != nil {
+			t.Errorf("stop the DNS server: %v", err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("DNS server: %v", err)
+		}
+	})
+	return packets.LocalAddr().String()
+}
+
+// get is a plain request of this process.
+func get(t *testing.T, url string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := (&http.Client{Timeout: patience}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	return res
+}

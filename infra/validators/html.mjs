@@ -1,0 +1,14 @@
+// Validates the pages named on the command line, and prints, as JSON, what is
+// wrong with each. The library is used, not the command line, whose search for
+// files needs a newer Node than this suite does.
+import { readFile } from "node:fs/promises";
+import { HtmlValidate } from "html-validate";
+
+const config = JSON.parse(await readFile(new URL("htmlvalidate.json", import.meta.url), "utf8"));
+const validate = new HtmlValidate(config);
+const pages = {};
+for (const name of process.argv.slice(2)) {
+  const report = await validate.validateString(await readFile(name, "utf8"), name);
+  pages[name] = report.results.flatMap((r) => r.messages).map((m) => `${m.line}:${m.column} ${m.ruleId}: ${m.message}`);
+}
+console.log(JSON.stringify(pages));

@@ -1,0 +1,69 @@
+package validators
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// htmlPages are the pages for people: the documentation, and the paywall of
+// every operation, the last one with a query that is not a domain.
+func htmlPages(t *testing.T) map[string][]byte {
+	t.Helper()
+	pages := map[string][]byte{catalog.PathDocs: document(t, catalog.PathDocs)}
+	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"
+	for _, op := range catalog.All() {
+		for _, path := range []string{op.ExampleURL(""), op.Path, op.Path + hostile} {
+			a := ask(t, http.MethodGet, origin+path, "text/html")
+			if a.status != http.StatusPaymentRequired || a.header.Get("Content-Type") != "text/html; charset=utf-8" {
+				t.Fatalf("%s: %d %s", path, a.status, a.header.Get("Content-Type"))
+			}
+			pages[path] = a.body
+		}
+	}
+	return pages
+}
+
+// validateHTML is html-validate, with its recommended rules and those of
+// accessibility, warnings included.
+func validateHTML(t *testing.T, pages map[string][]byte) map[string][]string {
+	t.Helper()
+	args, names := []string{"html.mjs"}, map[string]string{}
+	for name, page := range pages {
+		path := file(t, fmt.Sprintf("%d.html", len(names)), page)
+		args, names[path] = append(args, path), name
+	}
+	found := map[string][]string{}
+	for path, complaints := range decoded[map[string][]string](t, run(t, args...)) {
+		found[names[path]] = complaints
+	}
+	if len(found) != len(pages) {
+		t.Errorf("%d of %d pages were looked at", len(found), len(pages))
+	}
+	return found
+}
+
+func TestHTML(t *testing.T) {
+	t.Parallel()
+	pages := htmlPages(t)
+	docs, paywall := pages[catalog.PathDocs], pages[catalog.Ping().Path]
+	pages["docs broken"] = broken(t, docs, "</h1>", "</h2>")
+	pages["paywall broken"] = broken(t, paywall, `<html lang="en"`, `<html`)
+	pages["docs without a caption's end"] = broken(t, docs, "</caption>", "")
+	found := validateHTML(t, pages)
+	wantOne(t, found["docs broken"], "close-order")
+	wantOne(t, found["paywall broken"], "element-required-attributes")
+	wantOne(t, found["docs without a caption's end"], "no-implicit-close")
+	for name, complaints := range found {
+		switch name {
+		case "docs broken", "paywall broken", "docs without a caption's end":
+			continue
+		}
+		for _, c := range complaints {
+			t.Errorf("%s: %s", name, c)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+// Sending a signature, and what comes back. A signature is kept under the
+// page's address before it is sent: whatever is lost, the same one is sent
+// again, and it is never charged twice.
+
+const address = location.pathname + location.search;
+const slot = "payment " + address;
+const patience = 40_000; // ms; the service answers within 30 s
+const owedCodes = page.owed.split(" ");
+
+let payment = load(); // {header, payer, at, done} or null
+
+function load() {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(slot));
+    return typeof kept?.header === "string" && typeof kept.payer === "string" ? kept : null;
+  } catch {
+    return null;
+  }
+}
+
+function keep(value) {
+  payment = value;
+  try {
+    if (value) sessionStorage.setItem(slot, JSON.stringify(value));
+    else sessionStorage.removeItem(slot);
+  } catch {
+    // Storage is off: the signature lives as long as the page.
+  }
+}
+
+function start() {
+  if (payment) return offerKept();
+  look();
+}
+
+/** After a reload: what was signed for is had again without signing. */
+function offerKept() {
+  const when = new Date(payment.at).toLocaleString();
+  show({
+    stage: 3, status: payment.done ? "You have paid for this address: get the answer again, no new charge." : "You have signed for this address: get the answer, no new charge.",
+    body: [el("p", { class: "soft" }, `Signed ${when} by `, el("code", {}, payment.payer), ".")],
+    actions: [button(payment.done ? "Get the answer again" : "Send the same signature", send), button("Forget it and pay anew", forget, "quiet")],
+  });
+}
+
+function forget() {
+  keep(null);
+  part("result").hidden = true;
+  look();
+}
+
+async function pay(authorization, signature) {
+  const header = encode({
+    x402Version: 2, resource: offer.resource, accepted: terms,
+    payload: { signature, authorization }, extensions: offer.extensions,
+  });
+  keep({ header, payer: authorization.from, at: Date.now(), done: false });
+  await send();
+}
+
+async function send() {
+  show({
+    stage: 3, status: "Sending the payment.",
+    body: [
+      el("h3", { tabindex: "-1", class: "working" }, "Getting the answer"),
+      el("p", { class: "soft" }, `${usdc(BigInt(terms.amount))} USDC, signed by `, el("code", {}, payment.payer), ". The signature is kept until the answer is here."),
+    ],
+  });
+  part("stage").setAttribute("aria-busy", "true");
+  const slow = setTimeout(() => say("Confirming the payment and looking up. This takes some seconds; keep the page open."), 1500);
+  const giveUp = new AbortController();
+  const late = setTimeout(() => giveUp.abort(), patience);
+  let answer, text;
+  try {
+    answer = await fetch(address, {
+      headers: { Accept: "application/json", "PAYMENT-SIGNATURE": payment.header },
+      cache: "no-store", credentials: "omit", redirect: "error", signal: giveUp.signal,
+    });
+    text = await answer.text();
+  } catch {
+    again({ title: "The connection was lost", text: "It is not known whether the payment arrived. Send the same signature again: it is never charged twice." }, 0);
+    return;
+  } finally {
+    clearTimeout(slow);
+    clearTimeout(late);
+  }
+  judge(answer, text);
+}
+
+/** Decides what an answer means, by what it says of money. */
+function judge(answer, text) {
+  let body = null;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    // not ours: a gateway's page, or cut off
+  }
+  if (answer.status === 200 && body) return done(answer, body);
+  if (answer.status === 402) return notAccepted(answer, body);
+  const { code, message, charged, retryable } = body?.error ?? {};
+  const wait = Math.min(Number(answer.headers.get("Retry-After")) || 0, 3600);
+  if (!code) {
+    again({ title: `Answer ${answer.status} could not be read`, text: "It is not known whether the payment went through. Send the same signature again: it is never charged twice." }, wait);
+  } else if (retryable) {
+    again({ kind: "warn", ...later(answer.status, words(code), words(message), charged) }, wait, answer.status === 409);
+  } else if (charged && owedCodes.includes(code)) {
+    done(answer, body, { title: `${words(code)}: no lookup is left for this payment`, text: words(message) + " The payment stands and the operator owes you a refund. Keep the receipt; the contact is at the end of this page." });
+  } else if (charged) {
+    done(answer, body, { kind: "warn", title: `${words(code)}: ${words(message)}`, text: "This is an answer about the domain, so it is charged." });
+  } else {
+    notCharged(`${words(code)}: ${words(message)}`, charged === false);
+  }
+}
+
+/** The words for an answer after which the same signature may be sent again. */
+function later(status, code, message, charged) {
+  if (status === 409) return { title: "This payment is being settled", text: "Another request with the same signature is under way. It is sent again by itself after the wait; no new charge." };
+  if (status === 429) return { title: "Too many requests", text: `${message} The signature stays good; it is never charged twice.` };
+  if (charged === true) return { title: `Paid, and the answer is owed (${code})`, text: `${message} Send the same signature again: the lookup runs again, no new charge.` };
+  if (charged === false) return { title: `Not charged yet (${code})`, text: `${message} The signature is unused and stays good.` };
+  return { title: `Not known yet whether it is paid (${code})`, text: "The service could not confirm the payment yet. Send the same signature again: it is never charged twice." };
+}
+
+/** Offers to send the same signature again, after a wait when one was asked for. */
+function again(problem, wait, alone = false) {
+  const clock = el("p", { class: "soft" });
+  const retry = button("Send the same signature again", send);
+  show({ stage: 3, problem, body: [clock], actions: [retry] });
+  const mine = turn;
+  let left = alone ? Math.max(wait, 1) : wait;
+  const tick = () => {
+    if (turn !== mine) return;
+    if (left > 0) {
+      clock.textContent = `The service asks to wait: ${left} s.`;
+      retry.setAttribute("aria-disabled", "true");
+      left--;
+      setTimeout(tick, 1000);
+      return;
+    }
+    retry.removeAttribute("aria-disabled");
+    clock.textContent = "";
+    if (alone) press(retry, send);
+    else if (wait > 0) say("The wait is over. You can send the same signature again.");
+  };
+  tick();
+}
+
+/** 402: this signature buys nothing. Another one may, on the same terms. */
+function notAccepted(answer, body) {
+  keep(null);
+  let same = false;
+  try {
+    same = JSON.stringify(decode(answer.headers.get("PAYMENT-REQUIRED")).accepts[0]) === JSON.stringify(terms);
+  } catch {
+    // no offer came with it
+  }
+  const reason = (words(body?.error ?? body?.message) || "The service gave no reason").replace(/\.$/, "");
+  show({
+    stage: 2,
+    problem: { title: "The payment was not accepted", text: `${reason}. This request was not charged.${same ? "" : " The terms have changed: reload the page to see them."}` },
+    actions: same ? [button("Sign another payment", () => (wallet ? checkChain() : look()))] : [button("Reload the page", () => location.reload())],
+  });
+}
+
+/** Final, and free: the request itself is at fault. */
+function notCharged(reason, certain) {
+  if (certain) keep(null);
+  show({
+    stage: 2, problem: { title: reason, text: certain ? "Not charged. Change what you ask above; the signature is of no further use." : "Whether it is paid is not known. Send the same signature again: it is never charged twice." },
+    actions: certain ? [button("Start again", look, "quiet")] : [button("Send the same signature again", send)],
+  });
+}
+
+/** Shows an answer and its receipt. problem is set when it is an error. */
+function done(answer, body, problem = null) {
+  keep({ ...payment, done: true });
+  const replayed = answer.headers.get("Idempotent-Replayed") === "true";
+  const charge = replayed ? "This is the stored answer; nothing new was charged." : `Paid ${usdc(BigInt(terms.amount))} USDC.`;
+  const json = JSON.stringify(body, null, 2);
+  const name = (part("content").dataset.slug + "-" + (new URLSearchParams(location.search).get("domain") ?? "answer")).replace(/[^A-Za-z0-9.-]+/g, "_").slice(0, 80);
+  show({ stage: 4, status: charge + " The answer is below.", actions: [button("Get the same answer again", send, "quiet"), button("Pay for a new answer", forget, "quiet")] });
+  const outcome = part("outcome");
+  outcome.className = problem ? "box " + (problem.kind ?? "bad") : "";
+  outcome.replaceChildren(...(problem ? [el("p", {}, el("strong", {}, problem.title)), el("p", {}, problem.text)] : []), el("p", {}, charge));
+  part("answer-json").replaceChildren(colored(json));
+  part("answer-tools").replaceChildren(copyButton("Copy answer", json), downloadButton("Download answer", name + ".json", json));
+  receipt(answer, name);
+  part("result").hidden = false;
+  part("result-title").focus();
+}
+
+function receipt(answer, name) {
+  let settled = {};
+  try {
+    settled = decode(answer.headers.get("PAYMENT-RESPONSE"));
+  } catch {
+    // none came with it
+  }
+  const hash = words(settled.transaction);
+  const facts = {
+    transaction: hash, network: terms.network, payer: words(settled.payer) || payment.payer, payee: terms.payTo,
+    amount: terms.amount, asset: terms.asset, url: location.origin + address, time: new Date().toISOString(),
+  };
+  const link = page.explorer && /^0x[0-9a-f]{64}$/i.test(hash)
+    ? el("a", { href: `${page.explorer}/tx/${hash}`, rel: "noopener noreferrer", target: "_blank" }, el("code", {}, hash), el("span", { class: "unseen" }, " (opens the explorer in a new tab)"))
+    : el("code", {}, hash || "none was sent");
+  part("receipt").replaceChildren(...rows([
+    ["Transaction", link], ["Payer", facts.payer], ["Payee", facts.payee], ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Network", new Text(chainName), terms.network],
+  ]));
+  const json = JSON.stringify(facts, null, 2);
+  part("receipt-tools").replaceChildren(copyButton("Copy receipt", json), downloadButton("Download receipt", name + "-receipt.json", json));
+}
+
+window.addEventListener("eip6963:announceProvider", announce);
+window.addEventListener("ethereum#initialized", () => { if (choosing) choose(); });
+if (page.ready === "yes") start();

@@ -1,0 +1,158 @@
+// The parts of the page and how they are filled. Whatever is shown goes in as
+// text: the address, the wallets and the answers are other people's words.
+
+const part = (id) => document.getElementById(id);
+const page = part("content").dataset;
+
+/** An element. Children are elements or text, never markup. */
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+const decode = (text) => JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
+const encode = (value) => btoa(Array.from(new TextEncoder().encode(JSON.stringify(value)), (b) => String.fromCharCode(b)).join(""));
+
+const offer = decode(page.offer);
+const terms = offer.accepts[0];
+const price = "$" + usdc(BigInt(terms.amount));
+const chainName = page.chain || terms.network;
+
+/** Atomic units as USDC, which has six decimals. */
+function usdc(units) {
+  const digits = units.toString().padStart(7, "0");
+  const rest = digits.slice(-6).replace(/0+$/, "");
+  return digits.slice(0, -6) + (rest && "." + rest);
+}
+
+/** A stranger's words: one line, bounded, nothing that reorders what is shown. */
+function words(value, most = 200) {
+  const text = String(value ?? "").replace(/[\p{C}\p{Z}]+/gu, " ").trim();
+  return text.length > most ? text.slice(0, most) + "…" : text;
+}
+
+const say = (text) => { part("progress").textContent = text; };
+
+let turn = 0; // counts what was shown; whoever waited longer than that is late
+let pressed = null; // the button that started what is under way
+
+/** A button that starts run, unless something is under way. */
+function button(label, run, kind = "") {
+  const node = el("button", { type: "button", class: ("button " + kind).trim() }, label);
+  node.addEventListener("click", () => press(node, run));
+  return node;
+}
+
+async function press(node, run) {
+  if (node.getAttribute("aria-disabled") === "true") return;
+  pressed = node;
+  try {
+    await run();
+  } catch (error) {
+    broken(error);
+  }
+}
+
+/**
+ * Shows a state: its stage (1 connect, 2 sign, 3 answer), a line of status, a
+ * problem, a body and the actions, the likeliest first. Focus that would be
+ * lost moves to what is to be read, or done, next.
+ */
+function show({ stage, status = "", problem = null, body = [], actions = [] }) {
+  turn++;
+  pressed = null;
+  const held = part("wallet").contains(document.activeElement);
+  for (const [i, item] of [...part("stages").children].entries()) {
+    item.classList.toggle("past", i + 1 < stage);
+    if (i + 1 === stage) item.setAttribute("aria-current", "step");
+    else item.removeAttribute("aria-current");
+  }
+  say(status);
+  warn(problem);
+  part("stage").removeAttribute("aria-busy");
+  part("stage").replaceChildren(...body);
+  part("actions").replaceChildren(...actions);
+  part("wallet").hidden = false;
+  if (held) part("wallet").querySelector("#stage [tabindex], #stage button, #actions button")?.focus();
+}
+
+/** Shows a problem, or takes the last one away. */
+function warn(problem) {
+  const box = part("problem");
+  box.className = problem ? "box " + (problem.kind ?? "bad") : "";
+  box.replaceChildren(...(problem ? [el("p", {}, el("strong", {}, problem.title)), el("p", {}, problem.text)] : []));
+}
+
+/** Keeps everything as it is while a wallet or the service works. */
+function busy(text) {
+  turn++;
+  warn(null);
+  say(text);
+  for (const node of part("wallet").querySelectorAll("#stage button, #actions button")) node.setAttribute("aria-disabled", "true");
+  pressed?.setAttribute("aria-busy", "true");
+}
+
+function broken(error) {
+  show({
+    stage: 1, actions: [button("Start again", start)],
+    problem: { title: "This page could not go on", text: words(error?.message ?? error) + " A signature that was made is kept; starting again finds it." },
+  });
+}
+
+/** Copies text and says so, aloud too. */
+async function copy(node, text) {
+  const label = node.textContent;
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    done = false; // no permission, or not a secure context
+  }
+  part("said").textContent = done ? "Copied" : "The browser did not allow copying";
+  node.textContent = done ? "Copied" : "Not allowed";
+  setTimeout(() => { node.textContent = label; part("said").textContent = ""; }, 2000);
+}
+
+function copyButton(label, text) {
+  const node = el("button", { type: "button", class: "button small" }, label);
+  node.addEventListener("click", () => copy(node, text));
+  return node;
+}
+
+function downloadButton(label, name, text) {
+  const node = el("button", { type: "button", class: "button small" }, label);
+  node.addEventListener("click", () => {
+    const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    part("said").textContent = "Downloaded " + name;
+  });
+  return node;
+}
+
+/** JSON with keys, strings and other values in a span each, as on the server. */
+function colored(json) {
+  const code = el("code");
+  let end = 0;
+  for (const found of json.matchAll(/("(?:[^"\\]|\\.)*")(:?)|[^\s{}[\]:,"]+/g)) {
+    const text = found[1] ?? found[0];
+    code.append(json.slice(end, found.index), el("span", { class: found[2] ? "k" : found[1] ? "s" : "n" }, text));
+    end = found.index + text.length;
+  }
+  code.append(json.slice(end));
+  return code;
+}
+
+/** Rows of a description list: [name, what it is, words that explain it]. */
+function rows(list) {
+  return list.flatMap(([name, value, note]) => [
+    el("dt", {}, name), el("dd", {}, value instanceof Node ? value : el("code", {}, value), ...(note ? [" ", el("span", { class: "soft" }, note)] : [])),
+  ]);
+}
+
+for (const node of document.querySelectorAll("button.copy")) {
+  node.hidden = false;
+  node.addEventListener("click", () => copy(node, node.dataset.copy ?? part(node.dataset.from).textContent));
+}

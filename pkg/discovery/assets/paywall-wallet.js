@@ -1,0 +1,240 @@
+// Finding a wallet (EIP-6963, EIP-1193), and signing with it (EIP-712, EIP-3009).
+
+const chainID = BigInt(/^eip155:([1-9]\d{0,15})$/.exec(terms.network)[1]);
+const refused = 4001, unknownChain = 4902, pending = -32002; // EIP-1193, EIP-3085, EIP-1474
+
+const announced = []; // {id, name, icon, provider}
+let wallet = null, account = ""; // connected, or null and empty
+let draft = null; // the authorization that is on show, not signed yet
+let choosing = false; // wallets that come late still join the choice
+
+function announce({ detail }) {
+  const { info, provider } = detail ?? {};
+  if (typeof provider?.request !== "function" || announced.some((w) => w.id === info?.uuid || w.provider === provider)) return;
+  const icon = typeof info?.icon === "string" && info.icon.startsWith("data:image/") ? info.icon : "";
+  announced.push({ id: info?.uuid, name: words(info?.name, 40) || "Wallet", icon, provider });
+  if (choosing) choose();
+}
+
+function wallets() {
+  if (announced.length > 0) return announced;
+  const provider = window.ethereum;
+  return typeof provider?.request === "function" ? [{ name: "Browser wallet", icon: "", provider }] : [];
+}
+
+/** Looks for wallets. They answer at once, or when they have loaded. */
+function look() {
+  choosing = true;
+  show({ stage: 1, status: "Looking for a wallet in this browser." });
+  window.dispatchEvent(new Event("eip6963:requestProvider"));
+  const mine = turn;
+  setTimeout(() => { if (turn === mine) choose(); }, wallets().length > 0 ? 0 : 500);
+}
+
+function choose(problem = null) {
+  choosing = true;
+  wallet = null;
+  account = "";
+  const found = wallets();
+  if (found.length === 0) {
+    show({
+      stage: 1, actions: [button("Look again", look)],
+      problem: {
+        kind: "warn", title: "No wallet found in this browser",
+        text: `Open this page where a wallet with USDC on ${chainName} is installed, or in the wallet’s own browser. Without one, see “Paying from code” below.`,
+      },
+    });
+    return;
+  }
+  const list = el("ul", { class: "wallets" }, ...found.map((w) => {
+    const node = button("", () => connect(w), found.length > 1 ? "quiet" : "");
+    node.append(w.icon ? el("img", { src: w.icon, alt: "", width: "24", height: "24" }) : el("span", { class: "no-icon" }), el("bdi", {}, "Connect " + w.name));
+    return el("li", {}, node);
+  }));
+  show({ stage: 1, problem, body: [list], status: found.length > 1 ? `${found.length} wallets found. Choose the one to pay with.` : "Connecting shows this page your address, and nothing more." });
+}
+
+/** What a wallet answered instead of doing what it was asked. */
+function complaint(error, title, text) {
+  const code = error?.data?.originalError?.code ?? error?.code;
+  if (code === refused) return { kind: "warn", title, text };
+  if (code === pending) return { kind: "warn", title: "The wallet has an open question", text: "Open the wallet, answer it there, and try again." };
+  return { title: "The wallet reported an error", text: (words(error?.message) || "It gave no reason.") + " Nothing was signed or charged." };
+}
+
+async function connect(chosen) {
+  choosing = false;
+  busy(`Waiting for ${chosen.name}: allow this page to see your address.`);
+  let accounts;
+  try {
+    accounts = await chosen.provider.request({ method: "eth_requestAccounts" });
+  } catch (error) {
+    choose(complaint(error, "You did not connect", "The wallet was told no. Nothing was signed or charged."));
+    return;
+  }
+  if (!isAddress(accounts?.[0])) {
+    choose({ title: "The wallet gave no account", text: "Unlock it, or choose an account in it, and connect again." });
+    return;
+  }
+  [wallet, account] = [chosen, accounts[0]];
+  follow(chosen);
+  await checkChain();
+}
+
+const isAddress = (value) => typeof value === "string" && /^0x[0-9a-f]{40}$/i.test(value);
+
+/** Follows what the person changes in the wallet, until something is signed. */
+function follow(chosen) {
+  if (chosen.followed || typeof chosen.provider.on !== "function") return;
+  chosen.followed = true;
+  const unsigned = () => wallet === chosen && !payment && !pressed;
+  chosen.provider.on("accountsChanged", (accounts) => {
+    if (!unsigned()) return;
+    if (!isAddress(accounts?.[0])) return choose();
+    account = accounts[0];
+    checkChain().catch(broken);
+  });
+  chosen.provider.on("chainChanged", () => { if (unsigned()) checkChain().catch(broken); });
+}
+
+async function checkChain(problem = null) {
+  let id;
+  try {
+    id = BigInt(await wallet.provider.request({ method: "eth_chainId" }));
+  } catch (error) {
+    choose(complaint(error, "The wallet did not say which chain it is on", "Connect again."));
+    return;
+  }
+  if (id === chainID) return review();
+  show({
+    stage: 1,
+    problem: problem ?? { kind: "warn", title: "The wallet is on another chain", text: `It is on chain ${id}. This payment is on ${chainName}, chain ${chainID}.` },
+    actions: [button("Switch to " + chainName, switchChain), button("Use another wallet", () => choose(), "quiet")],
+  });
+}
+
+async function switchChain() {
+  busy(`Waiting for ${wallet.name}: allow the switch to ${chainName}.`);
+  const chainId = "0x" + chainID.toString(16);
+  let problem = null;
+  try {
+    try {
+      await wallet.provider.request({ method: "wallet_switchEthereumChain", params: [{ chainId }] });
+    } catch (error) {
+      if ((error?.data?.originalError?.code ?? error?.code) !== unknownChain || !page.rpc) throw error;
+      await wallet.provider.request({
+        method: "wallet_addEthereumChain",
+        params: [{
+          chainId, chainName, rpcUrls: [page.rpc], blockExplorerUrls: [page.explorer],
+          nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
+        }],
+      });
+    }
+  } catch (error) {
+    problem = complaint(error, "The chain was not switched", `The wallet was told no. The payment is possible on ${chainName} only. Nothing was signed or charged.`);
+  }
+  await checkChain(problem);
+}
+
+/** An authorization to sign, valid from now for as long as the offer says. */
+function authorization() {
+  const nonce = Array.from(crypto.getRandomValues(new Uint8Array(32)), (b) => b.toString(16).padStart(2, "0")).join("");
+  return {
+    from: account, to: terms.payTo, value: terms.amount, validAfter: "0",
+    validBefore: String(Math.floor(Date.now() / 1000) + terms.maxTimeoutSeconds), nonce: "0x" + nonce,
+  };
+}
+
+const secondsLeft = (a) => Number(a.validBefore) - Date.now() / 1000;
+
+/** Shows exactly what will be signed. */
+function review(problem = null) {
+  draft = authorization();
+  const until = new Date(Number(draft.validBefore) * 1000);
+  const table = el("dl", { class: "facts signing" }, ...rows([
+    ["from", draft.from, "your account"],
+    ["to", draft.to, "the payee above"],
+    ["value", draft.value, `atomic units, ${usdc(BigInt(draft.value))} USDC`],
+    ["validAfter", draft.validAfter, "at once"],
+    ["validBefore", draft.validBefore, `${until.toLocaleTimeString()}, in ${Math.round(terms.maxTimeoutSeconds / 60)} minutes`],
+    ["nonce", draft.nonce, "random, counts once"],
+    ["token", terms.asset, `${terms.extra.name}, version ${terms.extra.version}`],
+    ["chain", String(chainID), chainName],
+  ]));
+  const note = el("p", { class: "soft", id: "balance" }, `You sign one transfer of ${usdc(BigInt(draft.value))} USDC. No approval, no ETH, nothing that outlives these minutes.`);
+  show({
+    stage: 2, problem, status: "Connected. Check what you sign; the wallet will show the same.",
+    body: [el("h3", { tabindex: "-1" }, "What you will sign"), table, note],
+    actions: [button(`Sign and pay ${price}`, sign), button("Use another wallet", () => choose(), "quiet")],
+  });
+  checkBalance(turn);
+}
+
+/** Warns when the account is known to hold too little. No answer is no news. */
+async function checkBalance(mine) {
+  let held;
+  try {
+    const data = "0x70a08231" + account.slice(2).toLowerCase().padStart(64, "0"); // balanceOf(address)
+    const result = await wallet.provider.request({ method: "eth_call", params: [{ to: terms.asset, data }, "latest"] });
+    if (!/^0x[0-9a-f]{1,64}$/i.test(result)) return;
+    held = BigInt(result);
+  } catch {
+    return;
+  }
+  if (turn !== mine) return;
+  if (held >= BigInt(terms.amount)) {
+    part("balance").textContent += ` This account holds ${usdc(held)} USDC.`;
+    return;
+  }
+  warn({ kind: "warn", title: "The balance is too low", text: `This account holds ${usdc(held)} USDC on ${chainName}; the payment needs ${usdc(BigInt(terms.amount))}.` });
+  const again = button("Check the balance again", () => review());
+  const [signing, other] = part("actions").children;
+  signing.classList.add("quiet");
+  part("actions").replaceChildren(again, signing, other);
+}
+
+async function sign() {
+  if (secondsLeft(draft) < terms.maxTimeoutSeconds / 2) {
+    review({ kind: "warn", title: "The times were renewed", text: "What was on show had become old. Look once more, then sign." });
+    return;
+  }
+  const message = draft;
+  busy(`Waiting for ${wallet.name}: sign the transfer of ${usdc(BigInt(message.value))} USDC.`);
+  let signature;
+  try {
+    signature = await wallet.provider.request({ method: "eth_signTypedData_v4", params: [account, JSON.stringify(typed(message))] });
+  } catch (error) {
+    review(complaint(error, "You did not sign", "The wallet was told no. Nothing was charged."));
+    return;
+  }
+  if (typeof signature !== "string" || !/^0x(?:[0-9a-f]{2}){65,4096}$/i.test(signature)) {
+    review({ title: "The wallet’s signature cannot be read", text: "Nothing was charged. Try again, or use another wallet." });
+    return;
+  }
+  if (secondsLeft(message) < 10) {
+    review({ kind: "warn", title: "Signed too late", text: "The authorization was about to end, so it was not sent. Nothing was charged." });
+    return;
+  }
+  await pay(message, standard(signature));
+}
+
+/** Some wallets end a signature with 0 or 1 where the token wants 27 or 28. */
+function standard(signature) {
+  if (signature.length !== 132) return signature;
+  const last = parseInt(signature.slice(-2), 16);
+  return last < 2 ? signature.slice(0, -2) + (last + 27).toString(16) : signature;
+}
+
+/** The typed data of EIP-3009's transferWithAuthorization. */
+function typed(message) {
+  const fields = (text) => text.split(", ").map((f) => ({ type: f.split(" ")[0], name: f.split(" ")[1] }));
+  return {
+    types: {
+      EIP712Domain: fields("string name, string version, uint256 chainId, address verifyingContract"),
+      TransferWithAuthorization: fields("address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"),
+    },
+    primaryType: "TransferWithAuthorization",
+    domain: { name: terms.extra.name, version: terms.extra.version, chainId: Number(chainID), verifyingContract: terms.asset },
+    message,
+  };
+}

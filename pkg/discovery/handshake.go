@@ -1,0 +1,119 @@
+package discovery
+
+import (
+	_ "embed" // the recorded handshake
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// publishedKey is the private key that signed the recorded example: the
+// smallest there is. Everybody has it, so nobody keeps money there.
+const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
+
+// recordedJSON is one paid call for the first operation of a service at
+// https://api.example.com: the signature that the client sent and the receipt
+// that the Gate returned. A signature is made with a key, and the function
+// that serves documents has neither key nor signing code, so the example is
+// recorded by a test (go test ./pkg/discovery -update) and the same test holds
+// it to the code, byte by byte.
+//
+//go:embed assets/handshake.json
+var recordedJSON []byte
+
+// recording is the two recorded headers, as they were sent.
+type recording struct {
+	Signature string `json:"PAYMENT-SIGNATURE"`
+	Response  string `json:"PAYMENT-RESPONSE"`
+}
+
+// wireHeader is a payment header as it travels and as it reads.
+type wireHeader struct{ Name, Encoded, Decoded string }
+
+// wireExample is a whole handshake: the offer is this deployment's own, the
+// rest is recorded.
+type wireExample struct {
+	Required  wireHeader
+	Body      string // of the 402, as sent
+	Signature wireHeader
+	Response  wireHeader
+	// What the recorded payment was made with.
+	Origin, Payer, Payee, Key string
+	Signed                    time.Time
+}
+
+// challengeBody is the body of a 402.
+type challengeBody struct {
+	x402.PaymentRequired
+	Code    fault.Code `json:"code"`
+	Message string     `json:"message"`
+}
+
+// wireExampleOf composes the example for an operation of a site.
+func wireExampleOf(op catalog.Operation, s Site) (wireExample, error) {
+	e := wireExample{Key: publishedKey}
+	e.Required.Name, e.Signature.Name, e.Response.Name = x402.HeaderRequired, x402.HeaderSignature, x402.HeaderResponse
+	offer := Offer(op, s)
+	var err error
+	if e.Required.Encoded, err = x402.EncodeHeader(offer); err != nil {
+		return e, err
+	}
+	unpaid := fault.New(fault.PaymentRequired, nil)
+	body, err := json.Marshal(challengeBody{offer, unpaid.Code, unpaid.Public()})
+	if err != nil {
+		return e, err
+	}
+	e.Body = string(body)
+	var r recording
+	if err := json.Unmarshal(recordedJSON, &r); err != nil {
+		return e, fmt.Errorf("recorded handshake: %w", err)
+	}
+	e.Signature.Encoded, e.Response.Encoded = r.Signature, r.Response
+	for _, h := range []*wireHeader{&e.Required, &e.Signature, &e.Response} {
+		if err := h.decode(); err != nil {
+			return e, fmt.Errorf("recorded handshake: %w", err)
+		}
+	}
+	return e, e.describe()
+}
+
+func (h *wireHeader) decode() error {
+	raw, err := base64.StdEncoding.DecodeString(h.Encoded)
+	if err != nil {
+		return err
+	}
+	h.Decoded, err = pretty(raw)
+	return err
+}
+
+// describe reads what the recorded payment was made with from the payment.
+func (e *wireExample) describe() error {
+	var p x402.Payload
+	if err := json.Unmarshal([]byte(e.Signature.Decoded), &p); err != nil {
+		return fmt.Errorf("recorded handshake: %w", err)
+	}
+	a := p.Payload.Authorization
+	before, err := strconv.ParseInt(a.ValidBefore, 10, 64)
+	if err != nil {
+		return fmt.Errorf("recorded handshake: validBefore: %w", err)
+	}
+	if p.Resource == nil {
+		return errors.New("recorded handshake: no resource")
+	}
+	e.Origin, e.Payer, e.Payee = p.Resource.URL, a.From, a.To
+	e.Signed = time.Unix(before-x402.MaxTimeoutSeconds, 0).UTC()
+	return nil
+}
+
+// Start is the beginning of a header, for a place that shows that it is there.
+func (h wireHeader) Start() string {
+	const shown = 36
+	return h.Encoded[:min(shown, len(h.Encoded))] + "…"
+}

@@ -1,0 +1,227 @@
+package discovery
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// The recorded handshake is made with these: the documented origin, USDC on
+// Base, an example payee, the published key, a fixed nonce and time.
+func recordedSite() Site {
+	return Site{Origin: documentedOrigin, Terms: x402.Terms{
+		Network: documentedNetwork, Asset: documentedAsset,
+		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
+	}}
+}
+
+func recordedAt() time.Time { return time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC) }
+
+// playMoney is the play-money facilitator without a network in between.
+type playMoney struct {
+	t       *testing.T
+	handler http.Handler
+}
+
+func (p playMoney) Settle(_ context.Context, payload x402.Payload, r x402.Requirements) x402.Settlement {
+	body, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": r})
+	if err != nil {
+		p.t.Error(err)
+	}
+	w := httptest.NewRecorder()
+	p.handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/settle", bytes.NewReader(body)))
+	var s x402.SettleResponse
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || !s.Success {
+		p.t.Errorf("not settled: %v %s", err, w.Body)
+	}
+	return x402.Settlement{Class: x402.Moved, Transaction: s.Transaction}
+}
+
+func (p playMoney) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
+	p.t.Error("the facilitator was asked to verify what can be verified here")
+	return x402.Verification{}
+}
+
+// pay takes a signature through a real Gate at the recorded time.
+func pay(t *testing.T, s Site, signature string) x402.Outcome {
+	t.Helper()
+	offer, err := x402.NewOffer(Offer(catalog.All()[0], s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	books, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: s.Terms, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := x402.NewGate(x402.GateConfig{
+		Ledger:      ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "write" }),
+		Facilitator: playMoney{t, books}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	return gate.Serve(t.Context(), x402.Request{
+		Signature: signature, Offer: offer, Deadline: time.Now().Add(27 * time.Second),
+		Prepare: func() (x402.Job, error) {
+			return x402.Job{
+				Fingerprint: "GET dns", Budget: time.Second, Timeout: fault.DNSTimeout,
+				Run: func(context.Context) ([]byte, error) { return []byte(catalog.All()[0].Response), nil },
+			}, nil
+		},
+		Error: func(f *fault.Error, _ x402.Standing) []byte { return []byte(f.Public()) },
+	})
+}
+
+// recordHandshake makes the handshake anew: the offer, signed, settled and answered.
+func recordHandshake(t *testing.T) recording {
+	t.Helper()
+	nonce := sha256.Sum256([]byte("the nonce of the documented example"))
+	wallet, err := x402test.WalletFromHex(strings.TrimPrefix(publishedKey, "0x"), bytes.NewReader(nonce[:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := recordedSite()
+	var r recording
+	if r.Signature, err = wallet.Pay(Offer(catalog.All()[0], s), recordedAt()); err != nil {
+		t.Fatal(err)
+	}
+	out := pay(t, s, r.Signature)
+	if out.Status != http.StatusOK || out.Receipt == nil || !out.Receipt.Success {
+		t.Fatalf("the Gate answered %d %v, receipt %+v", out.Status, out.Fault, out.Receipt)
+	}
+	if r.Response, err = x402.EncodeHeader(out.Receipt); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestRecordedHandshakeIsReal holds the recorded headers to the code, byte by
+// byte: the signature is what the published key signs for the offer of today,
+// and the receipt what the Gate answers to it.
+func TestRecordedHandshakeIsReal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(recordedAt())) // in the bubble's time
+		want, err := json.MarshalIndent(recordHandshake(t), "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, '\n')
+		if *update {
+			if err := os.WriteFile("assets/handshake.json", want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if diff := cmp.Diff(string(want), string(recordedJSON)); diff != "" {
+			t.Errorf("assets/handshake.json differs from what the code makes (go test ./pkg/discovery -update, twice): %s", diff)
+		}
+	})
+}
+
+// TestRecordedSignatureVerifies reads the recorded header as the service does,
+// and spoils it.
+func TestRecordedSignatureVerifies(t *testing.T) {
+	var r recording
+	if err := json.Unmarshal(recordedJSON, &r); err != nil {
+		t.Fatal(err)
+	}
+	p, err := x402.DecodePayment(r.Signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := recordedSite().Terms.TokenDomain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Check(p.Digest(domain)); err != nil {
+		t.Errorf("the signature is not the payer's: %v", err)
+	}
+	if got, want := p.From.String(), "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf"; got != want {
+		t.Errorf("signed by %s, want %s, the account of the published key", got, want)
+	}
+	p.Nonce[0]++
+	if p.Check(p.Digest(domain)) == nil {
+		t.Error("another nonce verifies with the same signature")
+	}
+}
+
+// TestDocsShowTheRealHandshake compares what the page shows with the offer of
+// the site and with the recording.
+func TestDocsShowTheRealHandshake(t *testing.T) {
+	s := testSite()
+	offer, err := x402.EncodeHeader(Offer(catalog.All()[0], s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r recording
+	if err := json.Unmarshal(recordedJSON, &r); err != nil {
+		t.Fatal(err)
+	}
+	root := parse(t, body(t, mustRender(t), catalog.PathDocs))
+	shown := map[string][]string{}
+	for _, n := range elements(root, "pre") {
+		label, _ := attr(n.Parent, "aria-label")
+		shown[label] = append(shown[label], textOf(n))
+	}
+	for name, sent := range map[string]string{"PAYMENT-REQUIRED": offer, "PAYMENT-SIGNATURE": r.Signature, "PAYMENT-RESPONSE": r.Response} {
+		if diff := cmp.Diff([]string{sent}, shown[name+" as sent"]); diff != "" {
+			t.Errorf("%s as sent: %s", name, diff)
+		}
+		h := wireHeader{Encoded: sent}
+		if err := h.decode(); err != nil {
+			t.Fatal(err)
+		}
+		label := "Decoded " + name
+		if len(shown[label]) != 1 {
+			t.Fatalf("%s is shown %d times", label, len(shown[label]))
+		}
+		if diff := cmp.Diff(tree(t, []byte(h.Decoded)), tree(t, []byte(shown[label][0]))); diff != "" {
+			t.Errorf("%s: %s", label, diff)
+		}
+	}
+	answer := tree(t, []byte(shown["Body of the 402"][0]))
+	if answer["code"] != string(fault.PaymentRequired) || answer["message"] == "" || at(t, answer, "accepts", 0, "payTo") != s.Terms.PayTo {
+		t.Errorf("the body of the 402: %v", answer)
+	}
+	text := textOf(root)
+	for _, want := range []string{
+		publishedKey, recordedSite().Terms.PayTo, documentedOrigin + catalog.All()[0].Path, fmt.Sprint(recordedAt().Format("2006-01-02 15:04:05"), " UTC"),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say that the example was made with %s", want)
+		}
+	}
+}
+
+func TestUnreadableRecordingIsRefused(t *testing.T) {
+	for name, h := range map[string]wireHeader{"not base64": {Encoded: "%"}, "not JSON": {Encoded: "AAAA"}} {
+		if err := h.decode(); err == nil {
+			t.Errorf("%s: decoded to %q", name, h.Decoded)
+		}
+	}
+	for name, decoded := range map[string]string{
+		"not a payment": `[]`, "no time": `{"resource":{"url":"x"},"payload":{"authorization":{}}}`,
+		"no resource": `{"payload":{"authorization":{"validBefore":"1795219500"}}}`,
+	} {
+		e := wireExample{Signature: wireHeader{Decoded: decoded}}
+		if err := e.describe(); err == nil {
+			t.Errorf("%s: described as %+v", name, e)
+		}
+	}
+}

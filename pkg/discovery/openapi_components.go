@@ -1,0 +1,162 @@
+package discovery
+
+import (
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// components are what several operations refer to.
+func components() apiComponents {
+	return apiComponents{
+		Schemas: object{
+			{"Error", errorSchema()},
+			{"PaymentRequired", requiredSchema()},
+			{"PaymentRequiredBody", unpaidSchema()},
+			{"Resource", resourceSchema()},
+			{"Requirements", termsSchema()},
+			{"SettleResponse", settledSchema()},
+		},
+		Headers: headerComponents(),
+		Parameters: object{
+			{"PaymentSignature", apiParameter{
+				Name: x402.HeaderSignature, In: "header",
+				Description: "The payment, base64 of a JSON object with accepted, payload, and extensions when the offer has them. Without it the answer is 402.",
+				Schema:      schema{Type: "string", ContentEncoding: "base64", ContentMediaType: typeJSON},
+			}},
+		},
+	}
+}
+
+func headerComponents() object {
+	encoded := func(ref string) schema {
+		return schema{Type: "string", ContentEncoding: "base64", ContentMediaType: typeJSON, ContentSchema: &schema{Ref: ref}}
+	}
+	settled, seconds := encoded(refSettled), schema{Type: "integer", Minimum: 1}
+	return object{
+		{"PaymentRequired", apiHeader{Description: "What must be paid, base64 of JSON.", Required: true, Schema: encoded(refRequired)}},
+		{"Receipt", apiHeader{Description: "The settlement, base64 of JSON.", Required: true, Schema: settled}},
+		{"PaymentResponse", apiHeader{Description: "What the settlement came to, base64 of JSON. On every answer after a settlement, errors included.", Schema: settled}},
+		{"IdempotentReplayed", apiHeader{Description: "true when this is the stored answer to a signature that was used before.", Schema: schema{Type: "string", Const: "true"}}},
+		{"RetryAfter", apiHeader{Description: "Seconds to wait.", Required: true, Schema: seconds}},
+		{"MayRetryAfter", apiHeader{Description: "Seconds to wait, when the same signature may be sent again.", Schema: seconds}},
+	}
+}
+
+// errorSchema is the body of every error but 402 (design: a priced request,
+// step by step).
+func errorSchema() schema {
+	return record("Body of every error except 402.", object{
+		{"error", record("", object{
+			{"code", schema{Type: "string"}},
+			{"message", schema{Type: "string"}},
+			{"charged", schema{Type: []any{"boolean", "null"}, Description: "Whether money has moved for this authorization; null when that is not known."}},
+			{"retryable", schema{Type: "boolean", Description: "Whether the same signature may be sent again without a new charge."}},
+		})},
+		{"request_id", schema{Type: "string"}},
+		{"docs_url", schema{Type: "string", Format: "uri"}},
+	})
+}
+
+// requiredSchema is the offer, as the header of a 402 carries it.
+func requiredSchema() schema {
+	return record("What must be paid (x402 version 2).", offerProperties())
+}
+
+// unpaidSchema is the body of a 402: the offer, with code and message beside
+// it, because error has to stay a string there.
+func unpaidSchema() schema {
+	return record("What must be paid, with the code and the message of the error.", append(offerProperties(),
+		member{"code", schema{Type: "string", Const: string(fault.PaymentRequired)}},
+		member{"message", schema{Type: "string", Description: "For people."}},
+	))
+}
+
+func offerProperties() object {
+	return object{
+		{"x402Version", schema{Type: "integer", Const: x402.Version}},
+		{"error", schema{Type: "string", Description: "Why payment is required."}},
+		{"resource", schema{Ref: refResource}},
+		{"accepts", schema{Type: "array", MinItems: 1, Items: &schema{Ref: refTerms}}},
+		{"extensions", schema{Type: "object", Description: "To be echoed with the payment.", AdditionalProperties: record("", object{
+			{"info", schema{Type: "object"}}, {"schema", schema{Type: "object"}},
+		})}},
+	}
+}
+
+func resourceSchema() schema {
+	str, uri := schema{Type: "string"}, schema{Type: "string", Format: "uri"}
+	return record("What is sold.", object{
+		{"url", uri}, {"description", str}, {"mimeType", str},
+		{"serviceName", str}, {"tags", schema{Type: "array", Items: &str}}, {"iconUrl", uri},
+	}, "iconUrl")
+}
+
+func termsSchema() schema {
+	str := schema{Type: "string"}
+	return record("One way to pay.", object{
+		{"scheme", schema{Type: "string", Const: x402.Scheme}},
+		{"network", schema{Type: "string", Description: "CAIP-2."}},
+		{"asset", schema{Type: "string", Description: "Token contract."}},
+		{"amount", atomicUnits()},
+		{"payTo", str},
+		{"maxTimeoutSeconds", schema{Type: "integer", Minimum: 1}},
+		{"extra", record("EIP-712 domain of the token, and the payment flow.", object{{"name", str}, {"version", str}, {"paymentFlow", str}})},
+	})
+}
+
+func atomicUnits() schema {
+	return schema{Type: "string", Pattern: "^[0-9]+$", Description: "Atomic units of the asset."}
+}
+
+func settledSchema() schema {
+	return record("What a settlement came to, decoded.", object{
+		{"success", schema{Type: "boolean"}},
+		{"transaction", schema{Type: "string", Description: "Transaction hash; empty when nothing was broadcast."}},
+		{"network", schema{Type: "string", Description: "CAIP-2."}},
+		{"payer", schema{Type: "string"}},
+		{"errorReason", schema{Type: "string", Description: "Why it did not settle."}},
+	}, "payer", "errorReason")
+}
+
+// toolCatalogSchema is the tool catalog of spec §2.10.
+func toolCatalogSchema() schema {
+	str, uri, anything := schema{Type: "string"}, schema{Type: "string", Format: "uri"}, schema{}
+	list := func(of schema) schema { return schema{Type: "array", Items: &of} }
+	parameter := record("", object{
+		{"name", str}, {"in", schema{Type: "string", Const: "query"}}, {"type", str}, {"description", str}, {"required", schema{Type: "boolean"}},
+		{"default", anything}, {"enum", list(anything)}, {"example", anything},
+	}, "default", "enum")
+	tool := record("", object{
+		{"path", str}, {"method", str}, {"description", str}, {"display_price", str}, {"amount", atomicUnits()}, {"network", str}, {"asset", str},
+		{"scheme", str}, {"x402Version", schema{Type: "integer", Const: catalog.X402Version}}, {"parameters", list(parameter)},
+		{"example_url", uri}, {"example_response", schema{Type: "object"}},
+		{"response_fields", list(record("", object{{"name", str}, {"type", str}, {"description", str}}))},
+		{"errors", list(record("", object{{"code", str}, {"message", str}, {"status", schema{Type: "integer"}}}))},
+		{"docs_url", uri},
+	})
+	playbook := record("", object{
+		{"slug", str}, {"name", str}, {"description", str}, {"bundle_path", str}, {"bundle_url", uri}, {"docs_url", uri},
+		{"sequence", list(record("", object{{"path", str}, {"method", str}, {"example_url", uri}}))},
+	})
+	return record("", object{
+		{"service", str}, {"base_url", uri}, {"docs_url", uri},
+		{"x402Version", schema{Type: "integer", Const: catalog.X402Version}}, {"tools", list(tool)}, {"playbooks", list(playbook)},
+	})
+}
+
+// manifestSchema is the payment manifest of spec §2.10.
+func manifestSchema() schema {
+	str, uri := schema{Type: "string"}, schema{Type: "string", Format: "uri"}
+	endpoint := record("", object{
+		{"url", uri}, {"method", str}, {"description", str}, {"price", str}, {"amount", atomicUnits()}, {"network", str}, {"asset", str},
+		{"payTo", str}, {"scheme", str}, {"queryParams", schema{Type: "object", Description: "Default or example by parameter."}}, {"example", uri},
+	})
+	return record("", object{
+		{"version", schema{Type: "integer", Const: catalog.ManifestVersion}},
+		{"resources", schema{Type: "array", Items: &uri}},
+		{"endpoints", schema{Type: "array", Items: &endpoint}},
+		{"instructions", str},
+		{"ownershipProofs", schema{Type: "array", Items: &str}},
+	})
+}
