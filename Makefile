@@ -82,6 +82,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (1m)
 		done || exit 1; \
 	done
 
+.PHONY: screenshots
+screenshots: node-packages ## Write the screenshots of the pages anew
+	go test ./infra/browser -count=1 -update-screenshots
+
 .PHONY: schemathesis
 schemathesis: ## Send generated requests to URL and hold the answers to its OpenAPI
 	@test -x .local/schemathesis/bin/schemathesis || { python3 -m venv .local/schemathesis && .local/schemathesis/bin/pip install -q schemathesis==4.32.5; }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"crypto/rand"
 	"net/http"
 	"strings"
 	"sync"
@@ -103,7 +104,9 @@ func (p *priced) refused(r *http.Request, id string, q *quote, out x402.Outcome)
 }
 
 func (p *priced) paywall(r *http.Request, id string, q *quote) response {
-	body, csp, err := discovery.Paywall(p.op, p.deps.site(p.deps.Origin(r)), r.URL.Query().Get("domain"))
+	body, csp, err := discovery.Paywall(p.op, p.deps.site(p.deps.Origin(r)), discovery.Visit{
+		Query: r.URL.RawQuery, Offer: q.header, Nonce: rand.Text(),
+	})
 	if err != nil {
 		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: no()})
 	}

@@ -85,9 +85,10 @@ function warn(problem) {
   box.replaceChildren(...(problem ? [el("p", {}, el("strong", {}, problem.title)), el("p", {}, problem.text)] : []));
 }
 
-/** Keeps everything as it is while a wallet or the service works. */
+/** Keeps everything as it is while a wallet works. Some never answer when their window is closed. */
 function busy(text) {
-  turn++;
+  const mine = ++turn;
+  setTimeout(() => { if (turn === mine) say(text + " If no window opened, open the wallet itself, or reload this page."); }, 15_000);
   warn(null);
   say(text);
   for (const node of part("wallet").querySelectorAll("#stage button, #actions button")) node.setAttribute("aria-disabled", "true");

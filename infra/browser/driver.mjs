@@ -1,0 +1,41 @@
+// Plays scenarios in one Chromium. Commands come in as lines of JSON, {name,
+// origin, path, args}, and each is answered by one line: {payer, ...} or
+// {failed}. What the service and the books saw is checked by who sends them.
+
+import { mkdirSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { chromium } from "playwright-core";
+import { Stage } from "./stage.mjs";
+import * as docs from "./docs.mjs";
+import * as faults from "./faults.mjs";
+import * as pages from "./pages.mjs";
+import * as wallets from "./wallets.mjs";
+
+const scenarios = { ...docs, ...faults, ...pages, ...wallets };
+const [executablePath, screenshots] = process.argv.slice(2);
+if (screenshots) mkdirSync(screenshots, { recursive: true });
+
+const browser = await chromium.launch({
+  executablePath, headless: true, timeout: 120_000,
+  args: [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+  ],
+});
+const answer = (value) => process.stdout.write(JSON.stringify(value) + "\n");
+answer({ version: browser.version() });
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
+  const stage = new Stage(browser, command, screenshots);
+  try {
+    const found = await scenarios[command.name](stage, command.args ?? {});
+    await stage.end();
+    answer({ payer: stage.payer, ...found });
+  } catch (error) {
+    answer({ failed: (error.stack ?? String(error)) + "\n" + (await stage.account()) });
+  } finally {
+    await stage.close();
+  }
+}
+await browser.close();

@@ -1,0 +1,116 @@
+// What can happen once a signature is sent. The service, or the way to it, is
+// told what to do by who runs the scenario; here is what the page makes of it.
+
+import assert from "node:assert/strict";
+import { Wallet } from "./wallet.mjs";
+import { answered, answerJSON, freeze, holdAnswers, thaw, timers, toAnswer, toReview } from "./wallets.mjs";
+
+const signAndPay = (stage) => stage.page.getByRole("button", { name: /^Sign and pay \$/ }).click();
+const kept = (stage) => stage.page.evaluate(() => Object.keys(sessionStorage).length);
+
+/** A fault after which the same signature is sent again: by the person, or by itself. */
+export async function sameSignature(stage, { says, look = "", alone = false, lost = "" }) {
+  const wallet = new Wallet();
+  const page = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  if (alone) await freeze(page, timers.tick);
+  await signAndPay(stage);
+  await stage.sees(says);
+  assert.equal(await kept(stage), 1, "the signature is kept");
+  if (look) await stage.look(look);
+  if (alone) {
+    assert.equal(await page.locator("#actions [aria-disabled]").count(), 1, "it waits as long as it was asked to");
+    await thaw(page);
+  }
+  if (lost === "reload") await page.reload();
+  if (!alone) {
+    await page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" }).click();
+  }
+  await answered(stage);
+  assert.equal(wallet.signed.length, 1, "signatures");
+  return { answer: await answerJSON(stage) };
+}
+
+/** The page is closed over while the payment is under way. */
+export async function reloadWhileSending(stage) {
+  const wallet = new Wallet();
+  const page = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  const held = holdAnswers(page);
+  await signAndPay(stage);
+  await stage.sees("Getting the answer");
+  await page.reload();
+  await held.release();
+  await stage.sees("You have signed for this address");
+  await stage.look("signed-before");
+  await stage.click("Send the same signature");
+  await answered(stage);
+  assert.equal(wallet.signed.length, 1);
+}
+
+/** No answer at all: the page gives up waiting, and keeps the signature. */
+export async function silence(stage) {
+  const wallet = new Wallet();
+  const page = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  await freeze(page, timers.patience);
+  const held = holdAnswers(page);
+  await signAndPay(stage);
+  await stage.sees("Getting the answer");
+  await thaw(page);
+  await stage.sees("The connection was lost");
+  await page.reload(); // its clock is the usual one again
+  await held.release();
+  await stage.click("Send the same signature");
+  await answered(stage);
+  assert.equal(wallet.signed.length, 1);
+}
+
+/** 402 with the reason; another signature is accepted. */
+export async function refusedThenPaid(stage, { says }) {
+  const wallet = new Wallet();
+  await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  await signAndPay(stage);
+  await stage.sees("The payment was not accepted");
+  await stage.sees(says);
+  await stage.look("not-accepted");
+  assert.equal(await kept(stage), 0, "a refused signature is dropped");
+  await stage.click("Sign another payment");
+  await stage.sees("What you will sign");
+  await toAnswer(stage);
+  assert.equal(wallet.signed.length, 2);
+  assert.notEqual(wallet.signed[0].message.nonce, wallet.signed[1].message.nonce);
+}
+
+/** 400: the request is at fault, and nothing is charged. */
+export async function badParameter(stage, { says }) {
+  const wallet = new Wallet();
+  await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  await signAndPay(stage);
+  await stage.sees(says);
+  await stage.sees("Not charged.");
+  await stage.look("bad-parameter");
+  assert.equal(await kept(stage), 0);
+}
+
+/** An error that is an answer, with a receipt, and the same after a reload. */
+export async function chargedError(stage, { says, look = "", again = true }) {
+  const page = await stage.open({ wallets: [new Wallet()] });
+  await toReview(stage);
+  await signAndPay(stage);
+  await answered(stage);
+  await stage.sees(says, "#outcome");
+  assert.match(await page.locator("#receipt").innerText(), /0x[0-9a-f]{64}/);
+  if (look) await stage.look(look, "#result");
+  const body = await answerJSON(stage);
+  if (again) {
+    await page.reload();
+    await stage.click("Get the answer again");
+    await answered(stage);
+    assert.deepEqual(await answerJSON(stage), body);
+    assert.match(await page.locator("#outcome").innerText(), /nothing new was charged/);
+  }
+  return { answer: body };
+}

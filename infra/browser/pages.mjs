@@ -1,0 +1,151 @@
+// The paywall as a page: hostile links, the policy, the keyboard, no script.
+
+import assert from "node:assert/strict";
+import { Wallet } from "./wallet.mjs";
+import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
+
+/** Whoever made the link wrote the query; it is shown as text. */
+export async function hostile(stage, { values }) {
+  const page = await stage.open({ wallets: [new Wallet()] });
+  for (const { value, shown } of values) {
+    await page.goto(stage.origin + stage.path + "?domain=" + encodeURIComponent(value) + "&type=" + encodeURIComponent(value), { waitUntil: "load" });
+    await page.locator("#wallet").waitFor();
+    const texts = await page.locator("bdi code").allTextContents();
+    assert.deepEqual(texts, [shown, shown], JSON.stringify(value));
+    assert.equal(await page.evaluate(() => window.owned ?? "safe"), "safe", JSON.stringify(value));
+    assert.equal(await page.locator("script").count(), 1, JSON.stringify(value));
+    const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(width <= 0, JSON.stringify(value) + " makes the page wider");
+  }
+  await stage.look("");
+}
+
+/** A hostile value all the way through the paying script. */
+export async function hostilePaid(stage) {
+  const page = await stage.open({ wallets: [new Wallet({ name: "<img src=x onerror=owned=1>" })] });
+  await toReview(stage, "<img src=x onerror=owned=1>");
+  await page.getByRole("button", { name: /^Sign and pay \$/ }).click();
+  await stage.sees("invalid_domain");
+  assert.equal(await page.locator("#wallet :is(script, img)").count(), 0);
+  assert.equal(await page.evaluate(() => window.owned ?? "safe"), "safe");
+}
+
+/** The values of third parties in an answer are text too. */
+export async function hostileAnswer(stage) {
+  const page = await stage.open({ wallets: [new Wallet()] });
+  await toReview(stage);
+  await toAnswer(stage);
+  assert.match(JSON.stringify(await answerJSON(stage)), /<script>/);
+  assert.equal(await page.locator("#result script").count(), 0);
+}
+
+export async function policy(stage) {
+  const nonces = new Set();
+  for (let i = 0; i < 2; i++) {
+    const page = await stage.open({ wallets: [] });
+    assert.doesNotMatch(stage.policy, /unsafe|\*|https?:/);
+    const nonce = /script-src 'nonce-([A-Za-z0-9]{22,})'(;|$)/.exec(stage.policy)[1];
+    assert.equal(await page.locator("script").evaluate((node) => node.nonce), nonce);
+    nonces.add(nonce);
+    // The policy stops what the page does not bring along.
+    const ran = await page.evaluate(() => {
+      const script = document.createElement("script");
+      script.textContent = "window.foreign = 1";
+      document.body.append(script);
+      return window.foreign ?? 0;
+    });
+    assert.equal(ran, 0);
+    await page.waitForFunction(() => window.stoppedByPolicy.length > 0);
+    await page.evaluate(() => { window.stoppedByPolicy = []; });
+    stage.faults = stage.faults.filter((f) => !f.includes("inline script"));
+  }
+  assert.equal(nonces.size, 2, "a nonce is new for each answer");
+}
+
+/** Presses Tab until the focus is on a control of that name. */
+async function tabTo(page, name) {
+  for (let i = 0; i < 60; i++) {
+    await page.keyboard.press("Tab");
+    const found = await page.evaluate(() => {
+      const node = document.activeElement;
+      const style = getComputedStyle(node);
+      return { text: node.textContent.trim() || node.getAttribute("name"), ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 };
+    });
+    assert.ok(found.ring || found.text === "Hostfacts" || found.text.length > 300, `the focus shows on ${found.text.slice(0, 40)}`);
+    if (found.text.startsWith(name)) return;
+  }
+  assert.fail("Tab does not reach " + name);
+}
+
+/** A payment with the keyboard alone, from a bare address. */
+export async function keyboard(stage) {
+  const page = await stage.open({ wallets: [new Wallet({ chain: 1 })] });
+  await tabTo(page, "domain");
+  await page.keyboard.type("www.example.com");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/domain=www\.example\.com/);
+  await page.locator("#wallet").waitFor();
+  await tabTo(page, "Connect Test wallet");
+  await page.keyboard.press("Enter");
+  // From here on the focus follows what is to be done.
+  await stage.sees("The wallet is on another chain");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Switch to Base");
+  await page.keyboard.press("Enter");
+  await stage.sees("What you will sign");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "What you will sign");
+  await tabTo(page, "Sign and pay");
+  if (stage.screenshots) await stage.shoot("focus-light.png", ".pay");
+  await page.keyboard.press("Space");
+  await answered(stage);
+  await tabTo(page, "Copy answer");
+}
+
+/** The bare address: nothing to pay for yet, and the form makes it so. */
+export async function bare(stage) {
+  const page = await stage.open({ wallets: [new Wallet()] });
+  await stage.sees("No domain yet", ".pay");
+  assert.ok(await page.locator("#wallet").isHidden());
+  await stage.look("no-domain");
+  await page.getByLabel("Domain").fill("www.example.com");
+  await page.getByLabel("Record type").selectOption("AAAA");
+  await stage.click("Update");
+  await page.waitForURL((url) => url.searchParams.get("domain") === "www.example.com" && url.searchParams.get("type") === "AAAA");
+  await toReview(stage);
+  await toAnswer(stage);
+  return { answer: await answerJSON(stage) };
+}
+
+/** Without script the page is complete, and says how to pay from code. */
+export async function withoutScript(stage) {
+  const page = await stage.open({ script: false });
+  const text = await page.locator("main").innerText();
+  for (const want of ["$0.005", "Base (eip155:8453)", "Paying on this page needs JavaScript", "curl alone cannot pay", "PAYMENT-SIGNATURE", "www.example.com"]) {
+    assert.ok(text.includes(want), want);
+  }
+  for (const name of ["#wallet", "#result", ".copy >> nth=0"]) assert.ok(await page.locator(name).isHidden(), name);
+  if (stage.screenshots) await stage.shoot("no-script-light.png", ".pay");
+  await page.getByLabel("Domain").fill("txt.example.com");
+  await stage.click("Update");
+  await page.waitForURL(/domain=txt\.example\.com/);
+}
+
+/** Every operation's page opens, is accessible, and pays where it can here. */
+export async function everyPage(stage, { paths }) {
+  for (const path of paths) {
+    const page = await stage.open({ path, wallets: [new Wallet()] });
+    await stage.sees("Connecting shows this page your address");
+    await stage.look("");
+    for (const context of stage.contexts.splice(0)) {
+      const stopped = await page.evaluate(() => window.stoppedByPolicy);
+      assert.deepEqual(stopped, [], path);
+      await context.close();
+    }
+  }
+}
+
+export async function payHere(stage) {
+  await stage.open({ wallets: [new Wallet()] });
+  await toReview(stage);
+  await toAnswer(stage);
+  return { answer: await answerJSON(stage) };
+}

@@ -1,0 +1,190 @@
+package browser
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const (
+	dnsPath = "/v1/tools/dns"
+	wwwPath = dnsPath + "?domain=www.example.com&type=A"
+)
+
+// scenario is one visit to a page, and what it may cost.
+type scenario struct {
+	name   string
+	script string // in the Node files beside this one
+	path   string
+	args   map[string]any
+	before func(w *world)
+	steps  []step
+	// signatures are requests that paid, settles what the facilitator was
+	// asked for, transfers what moved.
+	signatures, settles, transfers int
+	several                        bool // the signatures differ
+	after                          func(t *testing.T, w *world, o outcome)
+}
+
+// paysOnce is a scenario of n requests with the same signature and one payment.
+func paysOnce(name, script, path string, n int) scenario {
+	return scenario{name: name, script: script, path: path, signatures: n, settles: 1, transfers: 1}
+}
+
+func (s scenario) with(args map[string]any, steps ...step) scenario {
+	s.args, s.steps = args, steps
+	return s
+}
+
+func TestPages(t *testing.T) {
+	d := newDriver(t)
+	w := newWorld(t)
+	for _, s := range slices.Concat(walletScenarios(), faultScenarios(), pageScenarios()) {
+		t.Run(s.name, func(t *testing.T) { play(t, d, w, s) })
+	}
+}
+
+func play(t *testing.T, d *driver, w *world, s scenario) {
+	w.proxy.play(s.steps...)
+	w.books.plan()
+	if s.before != nil {
+		s.before(w)
+	}
+	o := d.run(t, w.origin, s.script, s.path, s.args)
+	signatures, urls, sent, _ := w.proxy.payments()
+	if len(signatures) != s.signatures {
+		t.Errorf("%d requests with a signature, want %d", len(signatures), s.signatures)
+	}
+	for i := range signatures {
+		if !s.several && signatures[i] != signatures[0] {
+			t.Errorf("request %d has another signature", i)
+		}
+		if urls[i] != urls[0] {
+			t.Errorf("request %d goes to %s, the first to %s", i, urls[i], urls[0])
+		}
+		if accept := sent[i].Get("Accept"); accept != "application/json" {
+			t.Errorf("request %d accepts %q", i, accept)
+		}
+		if cookie := sent[i].Get("Cookie"); cookie != "" {
+			t.Errorf("request %d carries the cookie %q", i, cookie)
+		}
+	}
+	if o.Payer != "" {
+		if settles, transfers := w.books.of(o.Payer); settles != s.settles || transfers != s.transfers {
+			t.Errorf("%d settlements and %d transfers, want %d and %d", settles, transfers, s.settles, s.transfers)
+		}
+	} else if s.transfers > 0 {
+		t.Error("nobody paid")
+	}
+	if s.after != nil {
+		s.after(t, w, o)
+	}
+}
+
+func walletScenarios() []scenario {
+	whole := paysOnce("pay, copy, download, reload and replay", "payAndReplay", wwwPath+"&trace=kept%20as%20it%20is", 2)
+	whole.after = func(t *testing.T, w *world, o outcome) {
+		if !strings.Contains(string(o.Answer), `"192.0.2.10"`) {
+			t.Errorf("the answer is %s", o.Answer)
+		}
+		signatures, urls, _, got := w.proxy.payments()
+		if urls[0] != whole.path {
+			t.Errorf("asked for %s, want %s", urls[0], whole.path)
+		}
+		if len(got) != 2 || got[0].Get(x402.HeaderReplayed) != "" || got[1].Get(x402.HeaderReplayed) != "true" {
+			t.Errorf("answers: %v", got)
+		}
+		checkEcho(t, w, signatures[0])
+	}
+	return []scenario{
+		whole,
+		paysOnce("several wallets", "severalWallets", wwwPath, 1),
+		paysOnce("window.ethereum alone", "oldWallet", wwwPath, 1),
+		{name: "no wallet, then a late one", script: "noWallet", path: wwwPath},
+		{name: "connection refused", script: "connectRefused", path: wwwPath},
+		paysOnce("wrong chain, switch refused, then added", "wrongChain", wwwPath, 1),
+		paysOnce("signature refused", "signatureRefused", wwwPath, 1),
+		paysOnce("balance too low, then unknown", "balance", wwwPath, 1),
+		{name: "account and chain change in the wallet", script: "changesInTheWallet", path: wwwPath},
+		{name: "an authorization that became old", script: "oldAuthorization", path: wwwPath},
+	}
+}
+
+// checkEcho compares what was sent with what the service offers: resource,
+// accepted and extensions go back as they came.
+func checkEcho(t *testing.T, w *world, header string) {
+	t.Helper()
+	c := &x402test.Client{HTTP: http.DefaultClient}
+	offered, err := c.Challenge(t.Context(), w.origin+wwwPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := decoded(t, header)
+	for name, want := range map[string]any{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions} {
+		if got, want := plain(t, sent[name]), plain(t, want); got != want {
+			t.Errorf("%s was sent as\n%s\nand offered as\n%s", name, got, want)
+		}
+	}
+}
+
+func pageScenarios() []scenario {
+	var paths []string
+	for _, op := range catalog.All() {
+		paths = append(paths, strings.TrimPrefix(op.ExampleURL("http://x"), "http://x"))
+	}
+	ping := paysOnce("ping takes no domain", "payHere", "/v1/tools/ping", 1)
+	ping.after = contains(`"ok":true`)
+	hostile := paysOnce("hostile values in the answer", "hostileAnswer", dnsPath+"?domain=txt.example.com&type=TXT", 1)
+	bare := paysOnce("the bare address and its form", "bare", dnsPath, 1)
+	bare.after = contains(`"2001:db8::1"`)
+	return []scenario{
+		{name: "hostile links", script: "hostile", path: dnsPath, args: map[string]any{"values": hostileValues()}},
+		{name: "a hostile link, signed", script: "hostilePaid", path: dnsPath + "?domain=%3Cimg%20src%3Dx%20onerror%3Downed%3D1%3E%3Cscript%3Eowned%3D1%3C%2Fscript%3E", signatures: 1},
+		hostile,
+		{name: "policy", script: "policy", path: wwwPath},
+		paysOnce("with the keyboard alone", "keyboard", dnsPath, 1),
+		bare,
+		{name: "without script", script: "withoutScript", path: wwwPath},
+		{name: "every operation", script: "everyPage", args: map[string]any{"paths": paths}},
+		ping,
+		{name: "documentation", script: "documentation", path: "/docs"},
+	}
+}
+
+func contains(text string) func(*testing.T, *world, outcome) {
+	return func(t *testing.T, _ *world, o outcome) {
+		if !strings.Contains(string(o.Answer), text) {
+			t.Errorf("the answer is %s, without %s", o.Answer, text)
+		}
+	}
+}
+
+type hostileValue struct {
+	Value string `json:"value"`
+	Shown string `json:"shown"`
+}
+
+// hostileValues are what a link can carry, and how it is shown: control and
+// format characters replaced, and cut at 253 bytes.
+func hostileValues() []hostileValue {
+	same := []string{
+		`<script>window.owned=1</script>`, `"><img src=x onerror=owned=1>`, `'); owned=1; ('`, `</code></script><script>owned=1</script>`,
+		"`${owned=1}`", `javascript:owned=1`, `{{js}}`, `&lt;b&gt;`, `a"b'c<d>e&f`, `--><svg onload=owned=1>`,
+	}
+	list := []hostileValue{
+		{"\u202egro.elpmaxe", "\ufffdgro.elpmaxe"},
+		{"\u2066x\u2069.example", "\ufffdx\ufffd.example"},
+		{"a\nb\tc", "a\ufffdb\ufffdc"},
+		{strings.Repeat("a", 2000), strings.Repeat("a", 253) + "…"},
+		{strings.Repeat("\u05d0", 120), strings.Repeat("\u05d0", 120)},
+	}
+	for _, v := range same {
+		list = append(list, hostileValue{v, v})
+	}
+	return list
+}

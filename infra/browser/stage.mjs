@@ -1,0 +1,129 @@
+// One scenario's browser context, with what holds in every scenario: no
+// console error, no request to another origin, nothing that the policy had to
+// stop, and in every state that is looked at no finding of axe and no
+// horizontal scrolling, in light, dark and at 320 px.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import axe from "axe-core";
+import { inject } from "./wallet.mjs";
+
+export const patience = 60_000;
+const wide = { width: 1000, height: 900 };
+const narrow = { width: 320, height: 720 };
+
+export class Stage {
+  constructor(browser, command, screenshots) {
+    Object.assign(this, { browser, screenshots, origin: command.origin, path: command.path });
+    this.contexts = [];
+    this.faults = [];
+    this.payer = "";
+  }
+
+  /** Opens a page with wallets in it. */
+  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide } = {}) {
+    const context = await this.browser.newContext({
+      viewport: size, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script, acceptDownloads: true, reducedMotion: "reduce",
+      locale: "en-GB", timezoneId: "UTC",
+    });
+    this.contexts.push(context);
+    context.setDefaultTimeout(patience);
+    await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: this.origin });
+    if (script) await inject(context, wallets);
+    if (wallets.length > 0) this.payer = wallets[0].address;
+    const page = await context.newPage();
+    this.page = page;
+    this.watch(page);
+    const response = await page.goto(this.origin + path, { waitUntil: "load" });
+    this.policy = response.headers()["content-security-policy"] ?? "";
+    return page;
+  }
+
+  watch(page) {
+    page.on("console", (message) => {
+      // The browser reports every answer of 400 and above, and every lost
+      // connection, as an error. Those of our own origin are the scenario.
+      const ours = message.location().url.startsWith(this.origin) && message.text().startsWith("Failed to load resource: ");
+      if (message.type() === "error" && !ours) this.faults.push("console: " + message.text());
+    });
+    page.on("pageerror", (error) => this.faults.push("page error: " + error.stack));
+    page.on("dialog", (dialog) => { this.faults.push("dialog: " + dialog.message()); dialog.dismiss(); });
+    page.on("request", (request) => {
+      const url = request.url();
+      if (!url.startsWith(this.origin + "/") && !url.startsWith("data:image/") && !url.startsWith("blob:" + this.origin + "/")) this.faults.push("request to " + url);
+    });
+  }
+
+  /** The wallet panel says this, and no other state replaces it meanwhile. */
+  async sees(text, where = "#wallet") {
+    await this.page.locator(where).filter({ hasText: text }).waitFor();
+  }
+
+  async click(name, exact = true) {
+    await this.page.getByRole("button", { name, exact }).click();
+  }
+
+  /**
+   * Looks at the state on show; name is the screenshot's, "" takes none.
+   * checked is false for another view of a state that axe has seen.
+   */
+  async look(name, shot = ".pay", checked = true) {
+    const { page } = this;
+    for (const [how, size, colorScheme] of [["light", wide, "light"], ["dark", wide, "dark"], ["320", narrow, "light"]]) {
+      await page.setViewportSize(size);
+      await page.emulateMedia({ colorScheme });
+      if (checked) await this.axe(`${name || "state"} ${how}`);
+      const width = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(width <= size.width, `${name} ${how}: the page is ${width} px wide`);
+      if (name && this.screenshots) await this.shoot(`${name}-${how}.png`, shot);
+    }
+    await page.setViewportSize(wide);
+    await page.emulateMedia({ colorScheme: "light" });
+  }
+
+  async shoot(file, shot) {
+    const { page } = this;
+    const path = join(this.screenshots, file);
+    const [scroll, focus] = [await page.evaluate(() => scrollY), { animations: "disabled", path, caret: "hide" }];
+    if (shot === "page") await page.screenshot({ ...focus, fullPage: true });
+    else if (shot === "top") {
+      await page.evaluate(() => scrollTo({ top: 0, behavior: "instant" }));
+      await page.screenshot(focus);
+    } else if (shot.startsWith("at ")) {
+      await page.locator(shot.slice(3)).evaluate((node) => node.scrollIntoView({ behavior: "instant" }));
+      await page.screenshot(focus);
+    } else await page.locator(shot).first().screenshot(focus);
+    await page.evaluate((top) => scrollTo({ top, behavior: "instant" }), scroll);
+  }
+
+  async axe(what) {
+    const { page } = this;
+    // evaluate is not subject to the page's policy; a script element would be.
+    if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe.source);
+    const { violations, passes } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+    assert.ok(passes.length > 10, `${what}: axe looked at ${passes.length} rules only`);
+    const grave = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
+    const words = grave.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? "")).join(" | ")}`);
+    assert.deepEqual(words, [], what);
+  }
+
+  /** Where the scenario stands, for who must find out why it failed. */
+  async account() {
+    const text = await this.page?.locator("#wallet, #result").allInnerTexts().catch(() => []);
+    return [...(text ?? []), ...this.faults].join("\n").slice(0, 3000);
+  }
+
+  async end() {
+    for (const context of this.contexts) {
+      for (const page of context.pages()) {
+        const stopped = await page.evaluate(() => window.stoppedByPolicy ?? []).catch(() => []);
+        this.faults.push(...stopped.map((text) => "policy: " + text));
+      }
+    }
+    assert.deepEqual(this.faults, []);
+  }
+
+  async close() {
+    for (const context of this.contexts) await context.close().catch(() => {});
+  }
+}
