@@ -1,11 +1,10 @@
-package infra_test
+package main
 
 import (
 	"bytes"
 	"encoding/json"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -20,15 +19,7 @@ import (
 // its offer, a free one its document.
 func TestEventsThroughBuiltFunctions(t *testing.T) {
 	t.Parallel()
-	build := t.TempDir()
-	for slug := range routesBySlug() {
-		cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(build, slug, "bootstrap"), "../functions/"+slug)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", slug, err, out)
-		}
-	}
-	cfg, err := lambdahost.FromTemplate(templatePath, build, testParams(), nil)
+	cfg, err := lambdahost.FromTemplate(templatePath, built(t), testParams(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package infra_test
+package main
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -122,20 +120,14 @@ func TestLocalTableIsTheTemplates(t *testing.T) {
 	}
 }
 
-// reconcileHost builds the function and configures it by the template.
+// reconcileHost hosts the built function, configured by the template.
 func reconcileHost(t *testing.T, params, env map[string]string) (h *lambdahost.Host, logs func() string) {
 	t.Helper()
-	build := t.TempDir()
-	cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(build, scheduled, "bootstrap"), "../functions/"+scheduled)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
 	all := testParams()
 	for name, value := range params {
 		all[name] = value
 	}
-	cfg, err := lambdahost.FromTemplate(templatePath, build, all, env)
+	cfg, err := lambdahost.FromTemplate(templatePath, built(t), all, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +213,9 @@ func TestReconcileFunction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	watch := newRecorder(t, table)
 	h, logs := reconcileHost(t, map[string]string{"Ledger": table, "RpcUrl": node.URL, "LogLevel": "error"},
-		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": server.URL})
+		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": watch.dynamoDB(t, scheduled, server.URL)})
 	result, err := h.Call(t.Context(), logicalID(scheduled), event)
 	if err != nil || string(result.Payload) != "null" {
 		t.Errorf("it answered %s, %v", result.Payload, err)
@@ -243,6 +236,9 @@ func TestReconcileFunction(t *testing.T) {
 		"Open": 2.0, "SettledLate": 1.0, "RefusedLate": 0.0, "StillOpen": 1.0, "CannotTell": 0.0, "Left": 0.0,
 		"OwedUnclaimed": 2.0, "RefundsDue": 0.0, "ReconcileFailed": 0.0,
 	})
+	if d := cmp.Diff(granted(t, written(t, nil), scheduled), watch.used(scheduled)); d != "" {
+		t.Errorf("permissions (-granted +used):\n%s", d)
+	}
 	t.Logf("init %v, first answer %v", result.Init, result.First)
 }
 

@@ -1,4 +1,4 @@
-package infra_test
+package main
 
 import (
 	"encoding/json"
@@ -135,7 +135,7 @@ func TestParameters(t *testing.T) {
 		if p.Description == "" {
 			t.Errorf("%s has no description", name)
 		}
-		secret := strings.Contains(name, "Secret") || strings.Contains(name, "Token") || name == "RpcUrl"
+		secret := (strings.Contains(name, "Secret") && !strings.HasSuffix(name, "Arn")) || strings.Contains(name, "Token") || name == "RpcUrl"
 		if secret != p.NoEcho {
 			t.Errorf("%s: NoEcho = %v", name, p.NoEcho)
 		}
@@ -163,6 +163,9 @@ func TestParameters(t *testing.T) {
 		{"OwnershipProofs", "ab", false},
 		{"FacilitatorUrl", "https://x402.org/facilitator", true},
 		{"FacilitatorUrl", "x402.org", false},
+		{"FacilitatorSecretArn", "arn:aws:secretsmanager:eu-west-3:111122223333:secret:team/x402-AbCdEf", true},
+		{"FacilitatorSecretArn", "arn:aws:secretsmanager:eu-west-3:111122223333:secret:x402", false},
+		{"FacilitatorSecretArn", "team/x402", false},
 		{"RpcUrl", "", true},
 		{"RpcUrl", "none", true},
 		{"RpcUrl", "https://rpc.example/v1/key", true},

@@ -1,8 +1,8 @@
-// Package infra_test holds template.yaml, the catalog, the functions, the
+// These tests hold template.yaml, the catalog, the functions, the
 // events and the code's own constants together. Each of them says something
 // that another one says too; here they are compared, so that adding an
 // operation is a walk along the failures of this test.
-package infra_test
+package main
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func otherFunctions() map[string][]string {
 }
 
 // scheduled is the function that a clock calls.
-const scheduled = "reconcile"
+const scheduled = slugReconcile
 
 // routesBySlug is what the template must route: ANY on each priced path,
 // because the code answers HEAD, OPTIONS and wrong methods itself.
@@ -48,15 +48,6 @@ func routesBySlug() map[string][]string {
 		want[o.Slug] = []string{"ANY " + o.Path}
 	}
 	return want
-}
-
-// logicalID is PascalCase slug + Function, such as SslCheckFunction.
-func logicalID(slug string) string {
-	var id strings.Builder
-	for part := range strings.SplitSeq(slug, "-") {
-		id.WriteString(strings.ToUpper(part[:1]) + part[1:])
-	}
-	return id.String() + "Function"
 }
 
 func template(t *testing.T) *lambdahost.Template {
@@ -88,10 +79,22 @@ func decode(t *testing.T, node yaml.Node) map[string]any {
 	return m
 }
 
+// TestOneFunctionForEachSlug: the catalog and the list of other functions, the
+// template, the folders, the events and what the envelope loops over agree.
 func TestOneFunctionForEachSlug(t *testing.T) {
 	t.Parallel()
-	want := slices.Sorted(maps.Keys(routesBySlug()))
+	for _, f := range placeFaults(places(t)) {
+		t.Error(f)
+	}
+	want, have := slices.Sorted(maps.Keys(routesBySlug())), slices.Sorted(slices.Values(slugs()))
+	if !slices.Equal(want, have) {
+		t.Errorf("the envelope loops over %q, want %q", have, want)
+	}
+}
 
+// places are where a function is named, with the slugs that each has.
+func places(t *testing.T) map[string][]string {
+	t.Helper()
 	var inTemplate []string
 	tpl := template(t)
 	for _, id := range tpl.FunctionNames() {
@@ -105,7 +108,7 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 		}
 		inTemplate = append(inTemplate, slug)
 	}
-	for place, have := range map[string][]string{
+	return map[string][]string{
 		"template.yaml": inTemplate,
 		"functions/":    children(t, "../functions", func(e os.DirEntry) string { return e.Name() }),
 		"events/": children(t, "../events", func(e os.DirEntry) string {
@@ -115,18 +118,26 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 			}
 			return slug
 		}),
-	} {
+	}
+}
+
+// placeFaults is what a place lacks or has too much.
+func placeFaults(places map[string][]string) []string {
+	want := slices.Sorted(maps.Keys(routesBySlug()))
+	var faults []string
+	for place, have := range places {
 		for _, slug := range want {
 			if !slices.Contains(have, slug) {
-				t.Errorf("%s lacks %s, which the catalog or the list of other functions has", place, slug)
+				faults = append(faults, place+" lacks "+slug+", which the catalog or the list of other functions has")
 			}
 		}
 		for _, slug := range have {
 			if !slices.Contains(want, slug) {
-				t.Errorf("%s has %s, which neither the catalog nor the list of other functions has", place, slug)
+				faults = append(faults, place+" has "+slug+", which neither the catalog nor the list of other functions has")
 			}
 		}
 	}
+	return faults
 }
 
 func children(t *testing.T, dir string, name func(os.DirEntry) string) []string {
@@ -238,46 +249,68 @@ func TestTimeAddsUp(t *testing.T) {
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	tpl := template(t)
+	tpl := written(t, nil)
 	for slug := range routesBySlug() {
 		want := []string{"dynamodb:GetItem on Ledger.Arn", "dynamodb:PutItem on Ledger.Arn"}
+		const secret = "secretsmanager:GetSecretValue on FacilitatorSecretArn"
 		switch slug {
 		case "discovery":
 			want = nil
 		case "health":
-			want = want[:1]
+			want = append(want[:1], secret)
 		case scheduled:
 			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
 		default: // priced: the limits are updates
-			want = append(want, "dynamodb:UpdateItem on Ledger.Arn")
+			want = append(want, "dynamodb:UpdateItem on Ledger.Arn", secret)
 		}
-		f := function(t, tpl, slug)
-		if f["Role"] != nil || f["ManagedPolicyArns"] != nil {
-			t.Errorf("%s: permissions belong in Policies", slug)
-		}
-		var got []string
-		policies, _ := f["Policies"].([]any)
-		for _, policy := range policies {
-			inline, ok := policy.(map[string]any)
-			statements, _ := inline["Statement"].([]any)
-			if !ok || len(inline) != 1 || len(statements) == 0 {
-				t.Errorf("%s: %v is no inline statement; policy templates and managed policies are wider than needed", slug, policy)
-			}
-			for _, s := range statements {
-				statement := s.(map[string]any)
-				if statement["Effect"] != "Allow" || len(statement) != 3 {
-					t.Errorf("%s: statement %v, want Allow, actions and a resource", slug, statement)
-				}
-				for _, action := range list(statement["Action"]) {
-					got = append(got, fmt.Sprint(action, " on ", statement["Resource"]))
-				}
-			}
-		}
-		slices.Sort(got)
-		if d := cmp.Diff(want, got); d != "" {
+		if d := cmp.Diff(want, granted(t, tpl, slug)); d != "" {
 			t.Errorf("%s: actions (-want +template):\n%s", slug, d)
 		}
 	}
+	condition := map[string]any{"Fn::Not": []any{map[string]any{"Fn::Equals": []any{map[string]any{"Ref": "FacilitatorSecretArn"}, ""}}}}
+	if d := cmp.Diff(condition, section(tpl, "Conditions")["HasFacilitatorSecret"]); d != "" {
+		t.Errorf("when there is a secret (-want +template):\n%s", d)
+	}
+}
+
+// granted are the actions that the template allows a function, each with what
+// it is on, sorted.
+func granted(t *testing.T, tpl document, slug string) []string {
+	t.Helper()
+	f := properties(tpl, logicalID(slug))
+	if f["Role"] != nil || f["ManagedPolicyArns"] != nil {
+		t.Errorf("%s: permissions belong in Policies", slug)
+	}
+	var all []string
+	policies, _ := f["Policies"].([]any)
+	for _, policy := range policies {
+		inline, ok := policy.(map[string]any)
+		statements, _ := inline["Statement"].([]any)
+		if !ok || len(inline) != 1 || len(statements) == 0 {
+			t.Errorf("%s: %v is no inline statement; policy templates and managed policies are wider than needed", slug, policy)
+		}
+		for _, s := range statements {
+			statement, _ := s.(map[string]any)
+			// One that is there only with a secret.
+			if choice, ok := statement["Fn::If"].([]any); ok {
+				if len(choice) != 3 || choice[0] != "HasFacilitatorSecret" || !cmp.Equal(choice[2], map[string]any{"Ref": "AWS::NoValue"}) {
+					t.Errorf("%s: statement %v", slug, statement)
+				}
+				statement, _ = choice[1].(map[string]any)
+			}
+			if statement["Effect"] != "Allow" || len(statement) != 3 {
+				t.Errorf("%s: statement %v, want Allow, actions and a resource", slug, statement)
+			}
+			resource, _ := statement["Resource"].(map[string]any)
+			for _, action := range list(statement["Action"]) {
+				for _, on := range resource { // of one intrinsic function
+					all = append(all, fmt.Sprint(action, " on ", on))
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // list is a YAML string or list of strings.

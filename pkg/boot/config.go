@@ -141,28 +141,6 @@ func (e *environment) money(c *Config) {
 	}
 }
 
-// credentials reads the facilitator's. Unreadable ones do not stop the
-// service: its free part works, paid calls answer facilitator_misconfigured
-// and /ready says so. Contradicting ones are a fault.
-func (e *environment) credentials() facilitator.Credentials {
-	id, secret, token := e.text(varFacilitatorKeyID, ""), e.text(varFacilitatorKeySecret, ""), e.text(varFacilitatorToken, "")
-	switch {
-	case token != "" && (id != "" || secret != ""):
-		e.fault(varFacilitatorToken, "and %s are both set: choose one", varFacilitatorKeyID)
-	case (id == "") != (secret == ""):
-		e.fault(varFacilitatorKeyID, "and %s go together", varFacilitatorKeySecret)
-	case token != "":
-		return lazily(func() (facilitator.Credentials, error) { return facilitator.Bearer(token) })
-	case id != "":
-		return lazily(func() (facilitator.Credentials, error) { return facilitator.CDP(id, secret) })
-	}
-	return facilitator.None()
-}
-
-func lazily(read func() (facilitator.Credentials, error)) facilitator.Credentials {
-	return facilitator.Lazy(func(context.Context) (facilitator.Credentials, error) { return read() })
-}
-
 // dynamo reads how to reach the table. On Lambda the platform sets region and
 // keys; they do not change while a process lives.
 func (e *environment) dynamo(c *Config) {
@@ -170,11 +148,16 @@ func (e *environment) dynamo(c *Config) {
 	t.Name = e.table(t.Name)
 	t.Region = e.required(varRegion, "the region of the ledger table, such as us-east-1")
 	t.Endpoint = e.text(varEndpoint, "")
+	t.Credentials = e.awsKeys()
+}
+
+// awsKeys reads who we are to AWS.
+func (e *environment) awsKeys() func(context.Context) (aws.Credentials, error) {
 	keys := aws.Credentials{
 		AccessKeyID: e.get(varAccessKey), SecretAccessKey: e.get(varSecretKey), SessionToken: e.get(varSessionToken),
 		Source: "environment",
 	}
-	t.Credentials = func(context.Context) (aws.Credentials, error) {
+	return func(context.Context) (aws.Credentials, error) {
 		if !keys.HasKeys() {
 			return aws.Credentials{}, errors.New(varAccessKey + " and " + varSecretKey + " are not set")
 		}

@@ -26,6 +26,7 @@ const (
 	varFacilitatorKeyID     = "FACILITATOR_KEY_ID"
 	varFacilitatorKeySecret = "FACILITATOR_KEY_SECRET"
 	varFacilitatorToken     = "FACILITATOR_TOKEN"
+	varFacilitatorSecret    = "FACILITATOR_SECRET_ARN"
 	varLedgerTable          = "LEDGER_TABLE"
 	varRPCURL               = "RPC_URL"
 	varResolvers            = "DNS_RESOLVERS"
@@ -47,6 +48,8 @@ const (
 	varSecretKey    = "AWS_SECRET_ACCESS_KEY"
 	varSessionToken = "AWS_SESSION_TOKEN"
 	varEndpoint     = "AWS_ENDPOINT_URL_DYNAMODB"
+
+	varSecretsEndpoint = "AWS_ENDPOINT_URL_SECRETS_MANAGER"
 )
 
 func sharedVars() []string {
@@ -54,7 +57,10 @@ func sharedVars() []string {
 }
 
 func moneyVars() []string {
-	return []string{varLedgerTable, varRPCURL, varFacilitatorURL, varFacilitatorKeyID, varFacilitatorKeySecret, varFacilitatorToken}
+	return []string{
+		varLedgerTable, varRPCURL, varFacilitatorURL,
+		varFacilitatorKeyID, varFacilitatorKeySecret, varFacilitatorToken, varFacilitatorSecret,
+	}
 }
 
 // PricedVars are the variables that the template sets for a priced function.

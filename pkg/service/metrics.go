@@ -28,6 +28,20 @@ const (
 	MetricSettlement = "Settlement"
 )
 
+// DimensionOperation is the member of a request's log line that its metrics are
+// kept by: the slug of the operation.
+const DimensionOperation = "operation"
+
+// SettlementMetrics are the names of the metrics that count settlements, one
+// for each class of outcome.
+func SettlementMetrics() []string {
+	var names []string
+	for _, class := range []x402.Class{x402.Moved, x402.Refused, x402.NotSent, x402.Unknown} {
+		names = append(names, MetricSettlement+settlementName(class.String()))
+	}
+	return names
+}
+
 // metrics are what one priced request counts as.
 func metrics(res response) []metric {
 	values := []metric{count(MetricRequests)}

@@ -106,6 +106,18 @@ func ParseCredentials(doc []byte) (Credentials, error) {
 	return nil, errors.New("facilitator secret has neither key_id and key_secret nor token")
 }
 
+// unreachableError says that credentials could not be fetched from where they
+// are kept, which says nothing about them.
+type unreachableError struct{ err error }
+
+func (e *unreachableError) Error() string { return e.err.Error() }
+func (e *unreachableError) Unwrap() error { return e.err }
+
+// Unreachable marks the error of a reading that did not reach where the
+// credentials are kept. A call that fails of it is facilitator_unavailable and
+// not facilitator_misconfigured: nothing is wrong with the deployment.
+func Unreachable(err error) error { return &unreachableError{err} }
+
 // reloadAfter is the least time between two readings of a lazy secret, so that
 // a facilitator that rejects a good key cannot make us hammer the secret store.
 const reloadAfter = time.Minute

@@ -46,6 +46,7 @@ func classify(re reply, want expectation) (s x402.Settlement, pending bool) {
 // unanswered classes a request that brought no complete answer.
 func unanswered(re reply) x402.Settlement {
 	var creds *credentialsError
+	var unreachable *unreachableError
 	switch {
 	case re.sent && re.expired:
 		return unknown("timeout", re.err)
@@ -55,6 +56,8 @@ func unanswered(re reply) x402.Settlement {
 		return unknown("connection_lost", re.err)
 	case errors.Is(re.err, errNoURL):
 		return notSent(fault.FacilitatorMisconfigured, "no_facilitator", re.err)
+	case errors.As(re.err, &creds) && errors.As(creds.err, &unreachable):
+		return notSent(fault.FacilitatorUnavailable, "credentials_unreachable", re.err)
 	case errors.As(re.err, &creds):
 		return notSent(fault.FacilitatorMisconfigured, "credentials_unreadable", re.err)
 	case re.expired:

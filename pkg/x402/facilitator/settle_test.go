@@ -175,6 +175,7 @@ func TestClassify(t *testing.T) {
 		// No complete answer.
 		{"no URL", reply{err: errNoURL}, got{Class: x402.NotSent, Code: fault.FacilitatorMisconfigured, Reason: "no_facilitator"}},
 		{"credentials unreadable", reply{err: &credentialsError{lost}}, got{Class: x402.NotSent, Code: fault.FacilitatorMisconfigured, Reason: "credentials_unreadable"}},
+		{"credentials unreachable", reply{err: &credentialsError{fmt.Errorf("read: %w", Unreachable(lost))}}, got{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "credentials_unreachable"}},
 		{"not connected", reply{err: lost}, got{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}},
 		{"time up before writing", reply{err: lost, expired: true}, got{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "timeout"}},
 		{"time up after writing", reply{err: lost, sent: true, expired: true}, doubt("timeout")},

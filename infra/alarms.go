@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/service"
+)
+
+// few is how many of a thing that clients meet now and then, such as a payment
+// in doubt, are no reason to wake anybody.
+const few = 2
+
+// slowSettlement is far above what a settlement takes, which is a block or two
+// of two seconds each, and far below where it is given up, which is 13 s at least.
+const slowSettlement = 8000 // ms
+
+// alarms are all alarms of the deployment.
+func (e *envelope) alarms(topic *string) {
+	for _, o := range catalog.All() {
+		for _, a := range e.ofOperation(o) {
+			e.add(a, topic)
+		}
+	}
+	for _, a := range append(e.ofPayments(), e.ofReconcile()...) {
+		e.add(a, topic)
+	}
+}
+
+// ofOperation are the alarms that each operation has of its own.
+func (e *envelope) ofOperation(o catalog.Operation) []alarm {
+	of := func(metric, stat string) series {
+		s := own(metric, stat)
+		s.dimension, s.value = service.DimensionOperation, jsii.String(o.Slug)
+		return s
+	}
+	slow := of(service.MetricLookup, statP95)
+	slowAfter := float64(o.Deadline.Milliseconds()) * 5 / 8
+	if !owes(o) { // nothing is looked up
+		slow, slowAfter = of(service.MetricSettle, statP95), slowSettlement
+	}
+	alarms := []alarm{{
+		name: o.Slug + "-errors", kind: "errors",
+		means:  fmt.Sprintf("%s failed in a way that is a bug: an internal error, a crash, a time-out of the function, or a call that Lambda turned away.", o.Path),
+		of:     append([]series{of(service.MetricInternal, statSum)}, e.crashes(o.Slug)...),
+		period: minutes5,
+	}, {
+		name: o.Slug + "-latency", kind: "latency",
+		means: fmt.Sprintf("One paid call of %s in twenty took longer than %.1f s of its work, %s.", o.Path, slowAfter/1000, slow.name),
+		of:    []series{slow}, bound: slowAfter, period: minutes15,
+	}, {
+		name: o.Slug + "-uncertain", kind: "uncertain",
+		means: fmt.Sprintf("Payments for %s were sent to the facilitator and it is not known whether they were made.", o.Path),
+		of:    []series{of(service.MetricUncertain, statSum)}, bound: few, period: minutes15,
+	}}
+	if owes(o) {
+		alarms = append(alarms, alarm{
+			name: o.Slug + "-owed", kind: "owed",
+			means: fmt.Sprintf("%s took money and could not answer: its lookups fail on our side.", o.Path),
+			of:    []series{of(service.MetricOwed, statSum)}, bound: few, period: minutes15,
+		})
+	}
+	return alarms
+}
+
+// owes says whether an operation can end without an answer to what was paid,
+// other than by a bug: whether it looks anything up.
+func owes(o catalog.Operation) bool {
+	for _, code := range o.Errors {
+		if info, ok := fault.Of(code); ok && info.Class == fault.Owed {
+			return true
+		}
+	}
+	return false
+}
+
+// ofPayments are the alarms of what all operations share.
+func (e *envelope) ofPayments() []alarm {
+	return []alarm{{
+		name: "facilitator-faults", kind: "facilitator-faults",
+		means: "The facilitator is down, not configured, or refuses our credentials: nobody can pay.",
+		of:    []series{own(service.MetricFacilitator, statSum)}, bound: few, period: minutes5,
+	}, {
+		name: "facilitator-slow", kind: "facilitator-slow",
+		means: "One settlement in twenty took longer than 8 s. Beyond 13 s, 15 s at most, they end in doubt.",
+		of:    []series{own(service.MetricSettle, statP95)}, bound: slowSettlement, period: minutes15,
+	}, {
+		name: "ledger-faults", kind: "ledger-faults",
+		means: "The ledger's table does not answer, or a record in it cannot be read: nothing is sold while that lasts.",
+		of:    []series{own(service.MetricLedger, statSum)}, bound: few, period: minutes5,
+	}, {
+		name: "free-errors", kind: "free-errors",
+		means:  "The discovery documents or the probes failed: clients cannot find the service, and monitors see it down.",
+		of:     e.crashes(slugDiscovery, slugHealth),
+		period: minutes5,
+	}}
+}
+
+// ofReconcile are the alarms of the scheduled function, which runs every five
+// minutes. A run that failed says nothing of what is open or owed, so those
+// keep their state over it: a missing number must not end them.
+func (e *envelope) ofReconcile() []alarm {
+	return []alarm{{
+		name: "reconcile-open", kind: "reconcile-open",
+		means: "For an hour every run found payments in doubt: some are not being settled by evidence.",
+		of:    []series{own(service.MetricOpen, statMax)}, period: minutes15, periods: 4, missing: missingIgnore,
+	}, {
+		name: "reconcile-owed", kind: "reconcile-owed",
+		means: "For an hour somebody has paid and not come back for the answer.",
+		of:    []series{own(service.MetricOwedUnclaimed, statMax)}, period: minutes15, periods: 4, missing: missingIgnore,
+	}, {
+		name: "reconcile-refund", kind: "reconcile-refund",
+		means: "Somebody has paid and no lookup is left to answer with: a refund is due.",
+		of:    []series{own(service.MetricRefundsDue, statMax)}, period: minutes15, missing: missingIgnore,
+	}, {
+		name: "reconcile-failing", kind: "reconcile-failing",
+		means:  "Two runs of three failed, or could not deal with some record.",
+		of:     append([]series{own(service.MetricReconcileFailed, statSum)}, e.crashes(slugReconcile)...),
+		period: minutes5, periods: 3, breaching: 2,
+	}, {
+		// Only here is silence the fault.
+		name: "reconcile-silent", kind: "reconcile-silent",
+		means: "No run ended well for 15 minutes: payments in doubt stay in doubt, and what is owed is not counted.",
+		of:    []series{own(service.MetricOpen, statMax)}, below: true, period: minutes5, periods: 3, missing: missingBad,
+	}}
+}

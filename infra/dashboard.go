@@ -1,0 +1,83 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/service"
+)
+
+// Sizes of the dashboard, whose grid is 24 wide.
+const (
+	wide   = 8
+	height = 6
+)
+
+// dashboard is a row for what all operations share, one for the scheduled
+// function, and one an operation.
+func (e *envelope) dashboard() {
+	board := awscloudwatch.NewDashboard(e.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{
+		DashboardName: &e.settings.stack,
+		// Longer than any counter of the reconcile function may be silent.
+		DefaultInterval: awscdk.Duration_Hours(jsii.Number(6)),
+	})
+	row := func(widgets ...awscloudwatch.IWidget) { board.AddWidgets(widgets...) }
+	row(
+		counts("Settlements", nil, service.SettlementMetrics()...),
+		counts("Faults of others", nil, service.MetricFacilitator, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
+		latencies("Settlement", nil, service.MetricSettle),
+	)
+	row(
+		gauges("Reconcile: open and owed", service.MetricOpen, service.MetricOwedUnclaimed, service.MetricRefundsDue),
+		counts("Reconcile: found", nil, service.MetricSettledLate, service.MetricRefusedLate, service.MetricReconcileFailed),
+		gauges("Reconcile: not settled", service.MetricStillOpen, service.MetricCannotTell, service.MetricLeft),
+	)
+	for _, o := range catalog.All() {
+		of := map[string]*string{service.DimensionOperation: jsii.String(o.Slug)}
+		row(
+			counts(o.Path, of, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
+			counts(o.Path+": failures", of, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
+			latencies(o.Path, of, service.MetricLookup, service.MetricSettle),
+		)
+	}
+}
+
+// counts is a graph of what happened in each five minutes.
+func counts(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
+	return graph(title, of, []string{statSum}, names)
+}
+
+// latencies is a graph of how long it took.
+func latencies(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
+	return graph(title+": ms", of, []string{"p50", statP95}, names)
+}
+
+// gauges is a graph of what there was at a time.
+func gauges(title string, names ...string) awscloudwatch.IWidget {
+	return graph(title, nil, []string{statMax}, names)
+}
+
+func graph(title string, of map[string]*string, stats, names []string) awscloudwatch.IWidget {
+	var metrics []awscloudwatch.IMetric
+	for _, name := range names {
+		for _, stat := range stats {
+			props := &awscloudwatch.MetricProps{
+				Namespace: jsii.String(catalog.Service), MetricName: &name, Statistic: &stat,
+				Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
+			}
+			if of != nil {
+				props.DimensionsMap = &of
+			}
+			if len(stats) > 1 {
+				props.Label = jsii.String(name + " " + stat)
+			}
+			metrics = append(metrics, awscloudwatch.NewMetric(props))
+		}
+	}
+	return awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
+		Title: &title, Left: &metrics, Width: jsii.Number(wide), Height: jsii.Number(height),
+		LeftYAxis: &awscloudwatch.YAxisProps{Min: jsii.Number(0), ShowUnits: jsii.Bool(false)},
+	})
+}

@@ -1,0 +1,80 @@
+// The production envelope of the service, a CDK app: it includes
+// ../template.yaml, which is the whole application, and adds what YAML is bad
+// at: alarms and a dashboard by operation, a domain, retention, protection of
+// the ledger, a budget, prebuilt code.
+//
+// It never restates a function. It synthesizes without credentials and without
+// a network; the CDK CLI runs it by cdk.json.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+)
+
+func main() {
+	out := flag.String("out", "", "synthesize with example values and without code into this directory, for tests and inspection")
+	flag.Parse()
+	if err := run(*out); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run synthesizes: what the context says, to where the CDK CLI says, or the
+// example.
+func run(out string) error {
+	defer jsii.Close()
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	props := awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false)}
+	if out != "" {
+		props.Context, props.Outdir = example(), &out
+	}
+	app := awscdk.NewApp(&props)
+	s, err := readSettings(root, app.Node().TryGetContext)
+	if err != nil {
+		return err
+	}
+	NewStack(app, s)
+	app.Synth(nil)
+	return nil
+}
+
+// example are context values with which everything that the app can add is
+// there, and nothing has to be built.
+func example() *map[string]any {
+	return &map[string]any{
+		"PayTo": boot.LocalPayTo, "FacilitatorUrl": "https://facilitator.example",
+		ctxAssets: assetsNone, ctxDomain: "api.hostfacts.example", ctxEmail: "ops@hostfacts.example",
+		ctxCertificate:         "arn:aws:acm:us-east-1:111122223333:certificate/00000000-0000-4000-8000-000000000000",
+		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
+	}
+}
+
+// moduleRoot finds the module from the working directory upwards: the CDK CLI
+// runs the app in infra, "go run ./infra" above it.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := start; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, templateName)); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", errors.New("no " + templateName + " above " + start)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const (
+	testSecret = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
+	testToken  = "let-me-settle"
+)
+
+// recorder notes what functions ask of AWS, in the words of a policy.
+type recorder struct {
+	table string
+
+	mu    sync.Mutex
+	asked map[string]map[string]bool // slug -> "action on resource"
+}
+
+func newRecorder(t *testing.T, table string) *recorder {
+	t.Helper()
+	return &recorder{table: table, asked: map[string]map[string]bool{}}
+}
+
+// used are the permissions that a function has needed, sorted.
+func (r *recorder) used(slug string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.asked[slug]))
+}
+
+// note notes one request, and leaves its body to be read again.
+func (r *recorder) note(t *testing.T, slug string, req *http.Request) {
+	text, err := io.ReadAll(req.Body)
+	if err != nil {
+		t.Errorf("%s: %v", slug, err)
+	}
+	req.Body = io.NopCloser(bytes.NewReader(text))
+	var body struct{ TableName, IndexName, SecretId string }
+	if err := json.Unmarshal(text, &body); err != nil {
+		t.Errorf("%s: %v", slug, err)
+	}
+	service, action, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
+	service, _, _ = strings.Cut(strings.ToLower(service), "_") // of its version
+	on := "something else: " + string(text)
+	switch {
+	case body.TableName == r.table && body.IndexName != "":
+		on = "${Ledger.Arn}/index/" + body.IndexName
+	case body.TableName == r.table:
+		on = "Ledger.Arn"
+	case body.SecretId == testSecret:
+		on = "FacilitatorSecretArn"
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked[slug] == nil {
+		r.asked[slug] = map[string]bool{}
+	}
+	r.asked[slug][service+":"+action+" on "+on] = true
+}
+
+// dynamoDB is a way to a DynamoDB for one function, which is noted.
+func (r *recorder) dynamoDB(t *testing.T, slug, to string) string {
+	t.Helper()
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	return serve(t, func(w http.ResponseWriter, req *http.Request) {
+		r.note(t, slug, req)
+		proxy.ServeHTTP(w, req)
+	})
+}
+
+// secrets is a Secrets Manager for one function, which is noted.
+func (r *recorder) secrets(t *testing.T, slug string) string {
+	t.Helper()
+	return serve(t, func(w http.ResponseWriter, req *http.Request) {
+		r.note(t, slug, req)
+		_, _ = io.WriteString(w, `{"SecretString":"{\"token\":\"`+testToken+`\"}"}`)
+	})
+}
+
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// nothingExists is a resolver that knows no name.
+func nothingExists(t *testing.T) string {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &dns.Server{PacketConn: c, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeNameError))
+	})}
+	go func() { _ = s.ActivateAndServe() }()
+	t.Cleanup(func() { _ = s.Shutdown() })
+	return c.LocalAddr().String()
+}
+
+// cloud is every function as it is built and configured, with all that it asks
+// of AWS noted. The rate limit is so low that a client's second request is
+// counted in the table; client is where requests come from.
+func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
+	t.Helper()
+	server := dynamotest.Start(t)
+	watch = newRecorder(t, server.Table(t))
+	terms, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	play, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms.Terms, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facilitator := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+testToken {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		play.ServeHTTP(w, r)
+	})
+	bootstrap := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"version":"1.0","publication":"2026-01-01T00:00:00Z","services":[[["test"],["https://rdap.test/"]]]}`)
+	})
+	params := testParams()
+	maps.Copy(params, map[string]string{
+		"Ledger": watch.table, "FacilitatorUrl": facilitator, "FacilitatorSecretArn": testSecret, "RpcUrl": "none",
+		"DnsResolvers": nothingExists(t), "RdapBootstrapUrl": bootstrap, "RateLimitPerMinute": "10",
+	})
+	cfg, err := lambdahost.FromTemplate(templatePath, built(t), params, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, slug := range slugs() {
+		for _, f := range cfg.Functions {
+			if f.Name == logicalID(slug) {
+				f.Env["AWS_ENDPOINT_URL_DYNAMODB"] = watch.dynamoDB(t, slug, server.URL)
+				f.Env["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = watch.secrets(t, slug)
+			}
+		}
+	}
+	logs := new(bytes.Buffer)
+	cfg.Logs, cfg.SourceIP = logs, func(string) string { return client() }
+	host, err := lambdahost.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway := httptest.NewServer(host)
+	t.Cleanup(func() {
+		gateway.Close()
+		host.Close()
+		if t.Failed() {
+			t.Logf("the functions logged:\n%s", logs)
+		}
+	})
+	return gateway.URL, watch
+}
+
+// TestPermissionsUsedAreGranted runs every function through what it can do, and
+// holds what it asked of AWS against what the template allows it: nothing is
+// missing, and nothing is there that is not needed. The scheduled function is
+// held to it by TestReconcileFunction.
+func TestPermissionsUsedAreGranted(t *testing.T) {
+	t.Parallel()
+	// Each operation has a client of its own, which no other's requests limit.
+	var clients atomic.Int64
+	base, watch := cloud(t, func() string { return fmt.Sprintf("192.0.2.%d", clients.Load()) })
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: wallet, Now: time.Now}
+	get := func(path, header string) x402test.Reply {
+		t.Helper()
+		r, err := client.Get(t.Context(), base+path, header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, o := range catalog.All() {
+		clients.Add(1)
+		path := o.ExampleURL("")
+		// A challenge asks AWS for the client's rate and for nothing else.
+		if r := get(path, ""); r.Status != http.StatusPaymentRequired {
+			t.Errorf("%s: status %d without a payment: %s", o.Slug, r.Status, r.Body)
+		}
+		if used := watch.used(o.Slug); slices.ContainsFunc(used, func(s string) bool { return s != "dynamodb:UpdateItem on Ledger.Arn" }) {
+			t.Errorf("%s: a challenge asked for %q", o.Slug, used)
+		}
+		first, header, err := client.Buy(t.Context(), base+path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Nothing exists here, which is an answer, or 200 with such children.
+		if first.Header.Get("PAYMENT-RESPONSE") == "" || (first.Status != http.StatusOK && first.Status != http.StatusNotFound) {
+			t.Errorf("%s: status %d: %s", o.Slug, first.Status, first.Body)
+		}
+		if again := get(path, header); again.Status != first.Status || again.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%s: status %d the second time: %s", o.Slug, again.Status, again.Body)
+		}
+	}
+	if r := get(catalog.PathReady, ""); r.Status != http.StatusOK && r.Status != http.StatusServiceUnavailable {
+		t.Errorf("/ready: status %d: %s", r.Status, r.Body)
+	}
+	for _, path := range append(catalog.FreePaths(), "/", "/nowhere") {
+		if r := get(path, ""); len(r.Body) == 0 {
+			t.Errorf("%s: status %d without a body", path, r.Status)
+		}
+	}
+	allowed := written(t, nil)
+	for _, slug := range slugs() {
+		if slug == scheduled {
+			continue
+		}
+		if d := cmp.Diff(granted(t, allowed, slug), watch.used(slug)); d != "" {
+			t.Errorf("%s: permissions (-granted +used):\n%s", slug, d)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package samcheck
+
+import (
+	"debug/elf"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// maxBinary bounds what is deployed: the functions that ask a registry link
+// its library, which the others do not.
+const (
+	maxBinary   = 13_000_000
+	maxRegistry = 17_000_000
+)
+
+// TestBuild runs sam build with the environment of the Makefile's sam-build, and
+// looks at what would be deployed. It writes nothing into the tree.
+func TestBuild(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recipe := regexp.MustCompile(`\n\tCGO_ENABLED=0 GOFLAGS="([^"]*)" sam build\n`).FindSubmatch(makefile)
+	if recipe == nil {
+		t.Fatal("the Makefile no longer says how sam build is run where this test looks for it")
+	}
+	out := t.TempDir()
+	cmd := python(t, "-m", "samcli", "build", "--build-dir", out)
+	cmd.Dir = root
+	cmd.Env = append(append(cmd.Env, goEnv(t)...), "CGO_ENABLED=0", "GOFLAGS="+string(recipe[1]))
+	run(t, cmd)
+	for slug := range bySlug() {
+		path := filepath.Join(out, logicalID(slug), "bootstrap")
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		binary, err := elf.Open(path)
+		if err != nil {
+			t.Errorf("%s: %v", slug, err)
+			continue
+		}
+		limit := int64(maxBinary)
+		if slug == "whois" || slug == "host-intel" {
+			limit = maxRegistry
+		}
+		libraries, err := binary.ImportedLibraries()
+		if binary.Machine != elf.EM_AARCH64 || err != nil || len(libraries) != 0 || binary.Section(".symtab") != nil || info.Size() > limit {
+			t.Errorf("%s: %v, libraries %v, symbols %v, %d bytes; want arm64, none, none, %d at most",
+				slug, binary.Machine, libraries, binary.Section(".symtab") != nil, info.Size(), limit)
+		}
+		_ = binary.Close()
+		t.Logf("%-18s %5.2f MB", slug, float64(info.Size())/1e6)
+	}
+	// What was built is what sam deploy takes.
+	built, err := os.ReadFile(filepath.Join(out, "template.yaml"))
+	if err != nil || strings.Count(string(built), "CodeUri: ") != len(bySlug()) || strings.Contains(string(built), "CodeUri: functions/") {
+		t.Errorf("the built template names %d folders, want %d of its own: %v", strings.Count(string(built), "CodeUri: "), len(bySlug()), err)
+	}
+}

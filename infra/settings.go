@@ -1,0 +1,227 @@
+package main
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const templateName = "template.yaml"
+
+// Keys of the CDK context. The parameters of the template are read under their
+// own names.
+const (
+	ctxStack       = "stackName"
+	ctxDomain      = "domain"
+	ctxCertificate = "certificateArn"
+	ctxEmail       = "alarmEmail"
+	ctxBudget      = "budgetUsd"
+	ctxRetention   = "logRetentionDays"
+	ctxAssets      = "assets"
+)
+
+// Values of the context's assets.
+const (
+	assetsBuild = "build" // build/<slug>, made by make build ARCH=arm64
+	assetsNone  = "none"  // the template's CodeUri is left alone
+)
+
+const (
+	defaultStack     = "hostfacts-production"
+	defaultBudget    = 50
+	defaultRetention = 90
+)
+
+// settings is the context, read and found valid.
+type settings struct {
+	template    string // path
+	build       string // directory of the built functions; empty: no code
+	params      map[string]any
+	stack       string
+	domain      string // empty: none
+	certificate string
+	email       string // empty: nobody is told
+	budget      float64
+	retention   float64 // of logs, days
+}
+
+// parameter is a parameter of the template.
+type parameter struct {
+	Type           string   `yaml:"Type"`
+	Default        *string  `yaml:"Default"`
+	NoEcho         bool     `yaml:"NoEcho"`
+	AllowedPattern string   `yaml:"AllowedPattern"`
+	AllowedValues  []string `yaml:"AllowedValues"`
+	MinValue       *float64 `yaml:"MinValue"`
+	MaxValue       *float64 `yaml:"MaxValue"`
+}
+
+// contextReader reads settings and collects every fault.
+type contextReader struct {
+	get    func(*string) any
+	faults []error
+}
+
+func (c *contextReader) fault(key, format string, args ...any) {
+	c.faults = append(c.faults, fmt.Errorf("%s %s", key, fmt.Sprintf(format, args...)))
+}
+
+// text reads a value; a number or a boolean of cdk.json is as good.
+func (c *contextReader) text(key, fallback string) string {
+	switch v := c.get(&key).(type) {
+	case nil:
+		return fallback
+	case string:
+		return strings.TrimSpace(v)
+	case float64, bool:
+		return fmt.Sprint(v)
+	}
+	c.fault(key, "must be a string or a number")
+	return fallback
+}
+
+func (c *contextReader) number(key string, fallback float64) float64 {
+	n, err := strconv.ParseFloat(c.text(key, strconv.FormatFloat(fallback, 'g', -1, 64)), 64)
+	if err != nil || !(n > 0 && n < 1e6) {
+		c.fault(key, "must be a number above 0")
+	}
+	return n
+}
+
+// matching reads a value of a form; empty is always allowed.
+func (c *contextReader) matching(key, pattern, help string) string {
+	v := c.text(key, "")
+	if v != "" && !regexp.MustCompile(pattern).MatchString(v) {
+		c.fault(key, "must be %s", help)
+	}
+	return v
+}
+
+// readSettings reads the context. Every fault is in the error.
+func readSettings(root string, get func(*string) any) (settings, error) {
+	c := &contextReader{get: get}
+	s := settings{
+		template:    filepath.Join(root, templateName),
+		stack:       c.text(ctxStack, defaultStack),
+		domain:      c.matching(ctxDomain, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`, "a lower-case domain name"),
+		certificate: c.matching(ctxCertificate, `^arn:[^:]+:acm:[^:]+:[0-9]{12}:certificate/.+$`, "the ARN of an ACM certificate in the stack's region"),
+		email:       c.matching(ctxEmail, `^[^@\s]+@[^@\s]+$`, "an e-mail address"),
+		budget:      c.number(ctxBudget, defaultBudget),
+		retention:   c.number(ctxRetention, defaultRetention),
+	}
+	if (s.domain == "") != (s.certificate == "") {
+		c.fault(ctxDomain, "and %s go together", ctxCertificate)
+	}
+	s.params = c.parameters(s)
+	switch assets := c.text(ctxAssets, assetsBuild); assets {
+	case assetsNone:
+	case assetsBuild:
+		s.build = filepath.Join(root, "build")
+		c.built(root, s.build)
+	default:
+		c.fault(ctxAssets, "must be %s or %s", assetsBuild, assetsNone)
+	}
+	if len(c.faults) > 0 {
+		return s, fmt.Errorf("the CDK context has %d fault(s):\n%w", len(c.faults), errors.Join(c.faults...))
+	}
+	return s, nil
+}
+
+// parameters are the values that replace the template's parameters. They are
+// checked here because CloudFormation sees only the values. All are replaced,
+// defaults too: the CDK CLI keeps the value of a parameter from deployment to
+// deployment, so that a new default in the template would never be seen. What
+// is not to be shown stays a parameter: in the context it would stand in the
+// synthesized template.
+func (c *contextReader) parameters(s settings) map[string]any {
+	text, err := os.ReadFile(s.template)
+	var doc struct {
+		Parameters map[string]parameter `yaml:"Parameters"`
+	}
+	if err = errors.Join(err, yaml.Unmarshal(text, &doc)); err != nil {
+		c.fault(templateName, "cannot be read: %v", err)
+		return nil
+	}
+	values := make(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(doc.Parameters)) {
+		p := doc.Parameters[name]
+		const absent = "\x00"
+		v := c.text(name, absent)
+		switch {
+		case p.NoEcho && v != absent:
+			c.fault(name, "would stand in the template for all to read: use FacilitatorSecretArn, or cdk deploy --parameters")
+		case p.NoEcho:
+			continue
+		case name == "BaseUrl" && s.domain != "":
+			if v != absent && v != "https://"+s.domain {
+				c.fault(name, "contradicts %s", ctxDomain)
+			}
+			v = "https://" + s.domain
+		case v == absent && p.Default == nil:
+			c.fault(name, "is not set, and has no default")
+			continue
+		case v == absent:
+			v = *p.Default
+		}
+		if err := p.check(v); err != nil {
+			c.fault(name, "%v", err)
+		}
+		values[name] = v
+	}
+	return values
+}
+
+// check says what CloudFormation would say of a value.
+func (p parameter) check(v string) error {
+	if len(p.AllowedValues) > 0 && !slices.Contains(p.AllowedValues, v) {
+		return fmt.Errorf("must be one of %s", strings.Join(p.AllowedValues, ", "))
+	}
+	if p.AllowedPattern != "" && !regexp.MustCompile("^(?:"+p.AllowedPattern+")$").MatchString(v) {
+		return fmt.Errorf("does not match %s", p.AllowedPattern)
+	}
+	if p.Type != "Number" {
+		return nil
+	}
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil || (p.MinValue != nil && n < *p.MinValue) || (p.MaxValue != nil && n > *p.MaxValue) {
+		return errors.New("is not a number within its bounds")
+	}
+	return nil
+}
+
+// built checks that every function is there as Lambda runs it. A binary for
+// the machine at hand would deploy and then fail every request.
+func (c *contextReader) built(root, build string) {
+	functions, err := os.ReadDir(filepath.Join(root, "functions"))
+	if err != nil {
+		c.fault("functions", "cannot be read: %v", err)
+	}
+	var missing, foreign []string
+	for _, f := range functions {
+		binary, err := elf.Open(filepath.Join(build, f.Name(), "bootstrap"))
+		if err != nil {
+			missing = append(missing, f.Name())
+			continue
+		}
+		if binary.Machine != elf.EM_AARCH64 {
+			foreign = append(foreign, f.Name())
+		}
+		_ = binary.Close()
+	}
+	const help = "(make build ARCH=arm64)"
+	if len(missing) > 0 {
+		c.fault(build, "has no %s %s", strings.Join(missing, ", "), help)
+	}
+	if len(foreign) > 0 {
+		c.fault(build, "has %s for another machine %s", strings.Join(foreign, ", "), help)
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"debug/elf"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+)
+
+// from is a CDK context.
+func from(values map[string]any) func(*string) any {
+	return func(key *string) any { return values[*key] }
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	s, err := readSettings("..", from(map[string]any{"PayTo": boot.LocalPayTo, ctxAssets: assetsNone}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.email != "" || s.build != "" {
+		t.Errorf("%+v", s)
+	}
+	tpl := template(t)
+	for name, p := range tpl.Parameters {
+		v, replaced := s.params[name]
+		switch {
+		case replaced == p.NoEcho:
+			t.Errorf("%s: secret %v, replaced %v", name, p.NoEcho, replaced)
+		case name == "PayTo":
+			if v != boot.LocalPayTo {
+				t.Errorf("%s = %v", name, v)
+			}
+		case replaced && v != *p.Default:
+			t.Errorf("%s = %v, want the default %q", name, v, *p.Default)
+		}
+	}
+	// Numbers may be numbers in cdk.json.
+	s, err = readSettings("..", from(map[string]any{"PayTo": boot.LocalPayTo, ctxAssets: assetsNone, "RateLimitPerMinute": 20.0, ctxBudget: 12.5}))
+	if err != nil || s.params["RateLimitPerMinute"] != "20" || s.budget != 12.5 {
+		t.Errorf("%v, %v, %v", s.params["RateLimitPerMinute"], s.budget, err)
+	}
+}
+
+// TestSettingsFaults: each by its name, all at once, and no secret repeated.
+func TestSettingsFaults(t *testing.T) {
+	t.Parallel()
+	const arn = "arn:aws:acm:us-east-1:111122223333:certificate/c"
+	for name, c := range map[string]struct {
+		context map[string]any
+		says    []string
+	}{
+		"nothing":           {map[string]any{"PayTo": nil}, []string{"PayTo is not set"}},
+		"a wrong payee":     {map[string]any{"PayTo": "me"}, []string{"PayTo does not match"}},
+		"a secret":          {map[string]any{"FacilitatorToken": "s3cr3t", "RpcUrl": "https://rpc.example/s3cr3t"}, []string{"FacilitatorToken would stand", "RpcUrl would stand"}},
+		"a domain alone":    {map[string]any{ctxDomain: "api.example.com"}, []string{"domain and certificateArn go together"}},
+		"a URL as domain":   {map[string]any{ctxDomain: "https://api.example.com", ctxCertificate: arn}, []string{"domain must be"}},
+		"no certificate":    {map[string]any{ctxDomain: "api.example.com", ctxCertificate: "mine"}, []string{"certificateArn must be"}},
+		"two origins":       {map[string]any{ctxDomain: "api.example.com", ctxCertificate: arn, "BaseUrl": "https://other.example.com"}, []string{"BaseUrl contradicts domain"}},
+		"no e-mail address": {map[string]any{ctxEmail: "ops"}, []string{"alarmEmail must be"}},
+		"no budget":         {map[string]any{ctxBudget: 0.0}, []string{"budgetUsd must be"}},
+		"a list":            {map[string]any{ctxStack: []any{"a"}}, []string{"stackName must be a string"}},
+		"other assets":      {map[string]any{ctxAssets: "docker"}, []string{"assets must be"}},
+		"a high rate":       {map[string]any{"RateLimitPerMinute": "1000001"}, []string{"RateLimitPerMinute is not a number within"}},
+		"no rate":           {map[string]any{"RateLimitPerMinute": "many"}, []string{"RateLimitPerMinute is not a number within"}},
+		"a loud level":      {map[string]any{"LogLevel": "loud"}, []string{"LogLevel must be one of"}},
+		"all of it": {map[string]any{"PayTo": "me", ctxEmail: "ops", ctxDomain: "api.example.com", "LogLevel": "loud"},
+			[]string{"4 fault(s)", "PayTo", "alarmEmail", "domain", "LogLevel"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			context := map[string]any{"PayTo": boot.LocalPayTo, ctxAssets: assetsNone}
+			maps.Copy(context, c.context)
+			_, err := readSettings("..", from(context))
+			if err == nil || strings.Contains(err.Error(), "s3cr3t") {
+				t.Fatalf("%v", err)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("%q is not said in:\n%v", s, err)
+				}
+			}
+		})
+	}
+}
+
+// TestCodeIsForLambda: a function that is not built, or built for another
+// machine, is not deployed.
+func TestCodeIsForLambda(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	build := func(slug string, machine elf.Machine) {
+		t.Helper()
+		write(t, filepath.Join(root, "functions", slug, "main.go"), nil)
+		write(t, filepath.Join(root, "build", slug, "bootstrap"), header(machine))
+	}
+	check := func() error {
+		c := &contextReader{get: from(nil)}
+		c.built(root, filepath.Join(root, "build"))
+		if len(c.faults) == 0 {
+			return nil
+		}
+		return c.faults[0]
+	}
+	build("dns", elf.EM_AARCH64)
+	if err := check(); err != nil {
+		t.Errorf("arm64: %v", err)
+	}
+	build("dns", elf.EM_X86_64)
+	if err := check(); err == nil || !strings.Contains(err.Error(), "has dns for another machine (make build ARCH=arm64)") {
+		t.Errorf("amd64: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(root, "build")); err != nil {
+		t.Fatal(err)
+	}
+	if err := check(); err == nil || !strings.Contains(err.Error(), "has no dns (make build ARCH=arm64)") {
+		t.Errorf("not built: %v", err)
+	}
+}
+
+// header is as much of a binary as says what machine it is for.
+func header(machine elf.Machine) []byte {
+	h := make([]byte, 64)
+	copy(h, "\x7fELF\x02\x01\x01")
+	h[16], h[18], h[20] = byte(elf.ET_EXEC), byte(machine), 1
+	h[52], h[54], h[58] = 64, 56, 64
+	return h
+}
+
+// write writes a file, and the directories that it is in.
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}

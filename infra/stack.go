@@ -1,0 +1,119 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3assets"
+	"github.com/aws/aws-cdk-go/awscdk/v2/cloudformationinclude"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// Functions that no operation of the catalog has.
+const (
+	slugDiscovery = "discovery"
+	slugHealth    = "health"
+	slugReconcile = "reconcile"
+)
+
+// Logical ids of the template that the app adds to.
+const (
+	idAPI    = "Api"
+	idLedger = "Ledger"
+	idLog    = "ApiAccessLog"
+	// idStage is what SAM calls the $default stage of Api. It is there only
+	// after the transform, so it can be named and not referred to.
+	idStage = idAPI + "ApiGatewayDefaultStage"
+)
+
+// envelope is the stack while it is being built.
+type envelope struct {
+	awscdk.Stack
+	settings
+	include cloudformationinclude.CfnInclude
+}
+
+// NewStack is the included template with everything around it.
+func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
+	e := &envelope{settings: s}
+	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
+		Description: jsii.String(catalog.Service + ": template.yaml with its production envelope"),
+	})
+	e.include = cloudformationinclude.NewCfnInclude(e.Stack, jsii.String("Application"), &cloudformationinclude.CfnIncludeProps{
+		TemplateFile: &s.template, Parameters: &s.params,
+	})
+	e.protectLedger()
+	for _, slug := range slugs() {
+		e.keepLogs(slug)
+		e.code(slug)
+	}
+	e.resource(idLog).AddPropertyOverride(jsii.String("RetentionInDays"), s.retention)
+	topic := e.topic()
+	e.alarms(topic)
+	e.dashboard()
+	e.budgetAlarm(topic)
+	if s.domain != "" {
+		e.ownDomain()
+	}
+	return e.Stack
+}
+
+// slugs are the functions of the deployment.
+func slugs() []string {
+	var all []string
+	for _, o := range catalog.All() {
+		all = append(all, o.Slug)
+	}
+	return append(all, slugDiscovery, slugHealth, slugReconcile)
+}
+
+// logicalID is the template's name of a function: PascalCase slug + Function.
+func logicalID(slug string) string { return pascal(slug) + "Function" }
+
+func pascal(slug string) string {
+	var id strings.Builder
+	for part := range strings.SplitSeq(slug, "-") {
+		id.WriteString(strings.ToUpper(part[:1]) + part[1:])
+	}
+	return id.String()
+}
+
+func (e *envelope) resource(id string) awscdk.CfnResource { return e.include.GetResource(&id) }
+
+// protectLedger: losing the table would serve payments a second time and
+// forget what is owed.
+func (e *envelope) protectLedger() {
+	table := e.resource(idLedger)
+	table.AddPropertyOverride(jsii.String("DeletionProtectionEnabled"), true)
+	table.AddPropertyOverride(jsii.String("PointInTimeRecoverySpecification"), map[string]any{"PointInTimeRecoveryEnabled": true})
+}
+
+// keepLogs gives a function a log group with an end. The one that Lambda makes
+// by itself is kept for ever. The name is CloudFormation's, so that two stacks
+// fit side by side.
+func (e *envelope) keepLogs(slug string) {
+	logs := awslogs.NewCfnLogGroup(e.Stack, jsii.String(pascal(slug)+"Log"), &awslogs.CfnLogGroupProps{
+		RetentionInDays: &e.retention,
+	})
+	logs.ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN, nil)
+	e.resource(logicalID(slug)).AddPropertyOverride(jsii.String("LoggingConfig.LogGroup"), logs.Ref())
+}
+
+// code ships the built binary in place of the template's CodeUri.
+func (e *envelope) code(slug string) {
+	if e.build == "" {
+		return
+	}
+	asset := awss3assets.NewAsset(e.Stack, jsii.String(pascal(slug)+"Code"), &awss3assets.AssetProps{
+		Path: jsii.String(filepath.Join(e.build, slug)),
+	})
+	function := e.resource(logicalID(slug))
+	function.AddPropertyOverride(jsii.String("CodeUri"), map[string]any{"Bucket": asset.S3BucketName(), "Key": asset.S3ObjectKey()})
+	// There is nothing left for SAM to build.
+	function.AddDeletionOverride(jsii.String("Metadata.BuildMethod"))
+}
