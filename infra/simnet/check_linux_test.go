@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/openapicheck"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -21,6 +22,8 @@ type observed struct {
 	// codes by operation, stop reasons, verdicts, child errors, and fields that
 	// were null or not, each as one text.
 	facts map[string]bool
+	// api is the description that every answer is held to.
+	api *openapicheck.Document
 }
 
 func (o *observed) note(format string, args ...any) {
@@ -38,6 +41,7 @@ func (o *observed) saw(format string, args ...any) bool {
 // check holds an answer to its row, to the catalog and to package fault.
 func (o *observed) check(t *testing.T, op catalog.Operation, r row, reply x402test.Reply) {
 	t.Helper()
+	o.described(t, op, reply)
 	var body any
 	if err := json.Unmarshal(reply.Body, &body); err != nil {
 		t.Fatalf("%d: not JSON: %v: %.300s", reply.Status, err, reply.Body)

@@ -3,12 +3,23 @@ package simnet
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // specialAddrs are addresses that are not public, at and around the ends of
-// their ranges, typed from the IANA special-purpose registries, and those of
-// metadata services.
+// their ranges, those of metadata services, and those of the corpora.
 func specialAddrs() []string {
+	out := ownAddrs()
+	for _, s := range specimens(kindAddress) {
+		if !slices.Contains(out, s.value) {
+			out = append(out, s.value)
+		}
+	}
+	return out
+}
+
+// ownAddrs are typed from the IANA special-purpose registries.
+func ownAddrs() []string {
 	return []string{
 		"0.0.0.0", "0.1.2.3", "0.255.255.255", "10.0.0.0", "10.0.0.3", "10.255.255.255", "100.64.0.0", "100.100.100.200", "100.127.255.255",
 		"127.0.0.0", "127.0.0.2", "127.1.2.3", "127.255.255.255", "168.63.129.16", "169.254.0.0", "169.254.0.23", "169.254.169.123",

@@ -9,12 +9,30 @@
 // SSL_CERT_FILE. Only its limits are off, because all cases are one client.
 // There is no uplink: nothing can leave. make simnet opens a shell in it.
 //
+// With -rtt, the runner, those who pay and the shell are in a second network
+// namespace. A TUN device in each and a forwarder in this process join the two:
+// it hands every packet on in its order, half a round trip after it came. make
+// simnet RTT=50ms opens a shell there, TestDelay holds the delay and what
+// lookups send out to their numbers, and make bench prints the time of each
+// lookup over its round trips, beside the same lookup by well-known tools and
+// libraries (infra/bench).
+//
+// The functions, as make build builds them and as the template deploys them,
+// answer the same table in it, behind a gateway and a Lambda Runtime API of our
+// own and over a DynamoDB-compatible server.
+//
 // To add a case, add a line to one of the table_*_test.go files, and where it
-// needs a host of its own, one to hosts_test.go. Every answer is held to the
+// needs a host of its own, one to a hosts_*_test.go; a registry's quirk is one
+// line of registry_quirks_test.go. Every answer is held to the
 // shape that the catalog gives and to what package fault says about its code;
 // a line says what is special about it. A tap on the namespace's packets sees
 // every address that anybody tries to connect to, and no connection to one
-// that is not public may be among them.
+// that is not public may be among them. testdata/corpora holds names, addresses
+// and redirects that try to lead there; HOSTFACTS_SIMNET_CORPORA names a folder
+// with more, for collections that are not ours to hand on.
+//
+// In the end dig, openssl, curl and the openrdap command are asked about the
+// same hosts. Where they say something else, differences_test.go says why.
 //
 // Machines without the ip command, and those that do not permit unprivileged
 // namespaces, skip the tests with the reason.

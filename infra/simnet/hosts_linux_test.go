@@ -20,21 +20,19 @@ type host struct {
 	rcode   int      // of every answer about it
 	silent  bool     // no resolver answers
 	overTCP bool     // answers do not fit into a datagram
-	lie     lie      // changes every answer about it
+	trick   trick    // answers for the resolvers
 	serve   server   // what listens on port 443 of its addresses
+	plain   server   // on port 80, for a host that has serve
 }
 
 // allHosts is everybody, the hostile addresses included.
 func allHosts() []host {
 	var all []host
-	for _, part := range [][]host{nameHosts(), tlsHosts(), httpHosts(), redirectHosts(), registryHosts(), privateHosts(), corpusHosts()} {
+	for _, part := range [][]host{nameHosts(), trickHosts(), tlsHosts(), certificateHosts(), httpHosts(), answerHosts(), redirectHosts(), locationHosts(), registryHosts(), privateHosts(), corpusHosts(), corpusLocations()} {
 		all = append(all, part...)
 	}
 	return all
 }
-
-// lie changes an answer before it is sent.
-type lie func(*dns.Msg)
 
 func ok() page { return says(status(200, "Server: simnet", "Content-Type: text/html")) }
 
@@ -53,14 +51,6 @@ func nameHosts() []host {
 		{name: "refused.example.com", rcode: dns.RcodeRefused},
 		{name: "silent.example.com", silent: true},
 		{name: "long.example.com", overTCP: true, serve: web(ok()), records: []string{`60 IN TXT "` + strings.Repeat("a", 255) + `"`}},
-		{name: "liequestion.example.com", addrs: []string{closedAddr}, lie: func(m *dns.Msg) { m.Question[0].Name = "other.example.com." }},
-		{name: "lieid.example.com", addrs: []string{closedAddr}, lie: func(m *dns.Msg) { m.Id++ }},
-		{name: "liequery.example.com", addrs: []string{closedAddr}, lie: func(m *dns.Msg) { m.Response = false }},
-		{name: "lieowner.example.com", addrs: []string{closedAddr}, lie: func(m *dns.Msg) {
-			for _, rr := range m.Answer {
-				rr.Header().Name = "other.example.com."
-			}
-		}},
 		{name: "six.example.com", addrs: []string{"2606:2800:220:1::6"}, serve: web(ok())},
 		{name: "both.example.com", addrs: []string{"93.184.2.1", "2606:2800:220:1::7"}, serve: web(ok())},
 		{name: "xn--bcher-kva.com", serve: web(ok())},
@@ -177,6 +167,23 @@ func registryHosts() []host {
 		{name: "rdap-private.registry.net", addrs: []string{"10.0.0.9"}},
 		{name: "rdap-stranger.registry.net", serve: web(ok(), named("other.example.net"))},
 		{name: "rdap-expired.registry.net", serve: web(ok(), expired)},
+		{name: "rdap-other.registry.net", serve: web(paths(map[string]string{
+			"/page": body(200, "<html>hello</html>"), "/domain/elsewhere.com": registered("elsewhere.com", nil), "/domain/permanent.com": registered("permanent.com", nil),
+		}))},
+		{name: "rdap-plain.registry.net", serve: web(paths(map[string]string{"/ng/domain/example.ng": registered("example.ng", nil)})), plain: bareHTTP(paths(map[string]string{
+			"/domain/example.kg": registered("example.kg", nil), "/ng/domain/example.ng": body(301, "", "Location: https://rdap-plain.registry.net/ng/domain/example.ng"),
+		}))},
+		{name: "rdap-alias.registry.net", alias: "rdap.registry.net"},
+		{name: "rdap-six.registry.net", addrs: []string{"2606:2800:220:1::a"}, serve: web(registryPages())},
+		{name: "rdap-hole.registry.net", addrs: []string{holeAddr}},
+		{name: "rdap-servfail.registry.net", rcode: dns.RcodeServerFailure},
+		{name: "rdap-unresolved.registry.net", silent: true},
+		{name: "rdap-selfsigned.registry.net", serve: made()},
+		{name: "rdap-tls11.registry.net", serve: webTLS(only(tls.VersionTLS11), ok())},
+		{name: "rdap-mtls.registry.net", serve: webTLS(wantsCertificate, ok())},
+		{name: "rdap-reset.registry.net", serve: resets()},
+		{name: "rdap-port.registry.net", addrs: []string{closedAddr}},
+		{name: "rdap-mixed.registry.net", addrs: []string{closedAddr, "10.0.0.6"}},
 	}
 }
 

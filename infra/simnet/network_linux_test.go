@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,8 +37,10 @@ type internet struct {
 	ca        *authority
 	tap       *tap
 	hosts     map[string]host
+	far       *far // where the service is; nil for here
 	caFile    string
 	bootstrap string // URL
+	asked     []*resolver
 }
 
 // newInternet sets the network up and starts every host in it.
@@ -63,21 +63,23 @@ func newInternet(t *testing.T) *internet {
 		}
 		n.hosts[h.name] = h
 	}
-	ip := exec.Command("ip", "-batch", "-")
-	ip.Stdin = strings.NewReader(batch)
-	if out, err := ip.CombinedOutput(); err != nil {
-		t.Fatalf("set the network up: %v\n%s", err, out)
+	if err := configure(batch); err != nil {
+		t.Fatalf("set the network up: %v", err)
+	}
+	if *rtt > 0 {
+		n.far = newFar(t, *rtt)
 	}
 	n.tap = newTap(t)
 	for _, h := range n.hosts {
 		n.open(t, h)
+		n.openPlain(t, h)
 	}
 	n.resolvers(t)
 	n.caFile = filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(n.caFile, n.ca.pem(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.bootstrap = serveBootstrap(t)
+	n.bootstrap = n.serveBootstrap(t)
 	return n
 }
 
@@ -132,20 +134,25 @@ func (n *internet) public() map[netip.Addr]bool {
 
 // serveBootstrap is IANA's file of RDAP servers (RFC 9224), at an address of
 // the operator's.
-func serveBootstrap(t *testing.T) string {
+func (n *internet) serveBootstrap(t *testing.T) string {
 	t.Helper()
 	var services [][][]string
 	for tld, base := range registries() {
-		services = append(services, [][]string{{tld}, {base}})
+		services = append(services, [][]string{{tld}, strings.Fields(base)})
 	}
 	doc, err := json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	listener, err := n.far.listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, "%s", doc)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL + "/rdap/dns.json"
+	})}
+	go func() { _ = server.Serve(listener) }() // ends with an error when it is closed
+	t.Cleanup(func() { server.Close() })
+	return "http://" + listener.Addr().String() + "/rdap/dns.json"
 }

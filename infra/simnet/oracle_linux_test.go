@@ -1,41 +1,44 @@
 package simnet
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
-	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 )
 
-// agrees compares answers with what openssl and curl say about the same hosts.
+// agrees compares answers with what other programs say about the same hosts.
+// Where they differ, the differences are listed with the reason: one that is
+// not listed fails, and so does one that is listed and gone.
 func agrees(t *testing.T, n *internet, r *runner) {
-	t.Run("with openssl", func(t *testing.T) {
-		need(t, "openssl")
-		for _, name := range []string{"example.com", "expired.example.com", "future.example.com", "stranger.example.com", "nosans.example.com", "tls12.example.com"} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				agreesWithOpenSSL(t, n, r, name)
-			})
-		}
-	})
-	t.Run("with curl", func(t *testing.T) {
-		need(t, "curl")
-		for _, name := range []string{"example.com", "headers.example.com", "none.example.com", "there.example.com", "http503.example.com", "expired.example.com"} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				agreesWithCurl(t, n, r, name)
-			})
-		}
-	})
+	if err := useResolvers(t.TempDir()); err != nil {
+		t.Fatalf("programs do not know this internet's names: %v", err)
+	}
+	n.forget()
+	for tool, ask := range map[string]func(*testing.T, *internet, *runner, *agreement){
+		"dig": agreesWithDig, "openssl": agreesWithOpenSSL, "curl": agreesWithCurl, "rdap": agreesWithRDAP,
+	} {
+		t.Run("with "+tool, func(t *testing.T) {
+			if tool != "rdap" {
+				need(t, tool)
+			}
+			t.Parallel()
+			a := &agreement{tool: tool, differ: map[string]string{}}
+			t.Run("hosts", func(t *testing.T) { ask(t, n, r, a) })
+			a.settle(t)
+		})
+	}
 }
 
 func need(t *testing.T, tool string) {
@@ -45,101 +48,110 @@ func need(t *testing.T, tool string) {
 	}
 }
 
-// lookUp pays for an answer and decodes it.
-func lookUp(t *testing.T, r *runner, op catalog.Operation, name string, into any) {
+// agreement collects what one program and the service say.
+type agreement struct {
+	tool   string
+	mu     sync.Mutex
+	same   int
+	differ map[string]string // "host field" -> both values
+}
+
+// compare notes one field of one host.
+func (a *agreement) compare(host, field, ours, theirs string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ours == theirs {
+		a.same++
+		return
+	}
+	a.differ[host+" "+field] = fmt.Sprintf("%.300q, %s says %.300q", ours, a.tool, theirs)
+}
+
+// settle holds what differs to the list.
+func (a *agreement) settle(t *testing.T) {
 	t.Helper()
-	reply, err := r.buy(t.Context(), op.Path+"?domain="+name)
-	if err != nil || reply.Status != http.StatusOK {
-		t.Fatalf("%d %v: %.300s", reply.Status, err, reply.Body)
+	listed := map[string]bool{}
+	for _, d := range differences() {
+		if d.tool != a.tool {
+			continue
+		}
+		for host := range strings.FieldsSeq(d.hosts) {
+			for field := range strings.FieldsSeq(d.fields) {
+				key := host + " " + field
+				listed[key] = true
+				if a.differ[key] == "" {
+					t.Errorf("%s is said to differ (%s) and does not", key, d.why)
+				}
+			}
+		}
+	}
+	unlisted := 0
+	for _, key := range slices.Sorted(maps.Keys(a.differ)) {
+		if !listed[key] {
+			unlisted++
+			t.Errorf("%s is %s", key, a.differ[key])
+		}
+	}
+	if a.same < 100 {
+		t.Errorf("only %d values were compared and equal", a.same)
+	}
+	t.Logf("%d values are the same, %d differ as listed, %d are not listed", a.same, len(a.differ)-unlisted, unlisted)
+}
+
+// sideBySide runs a comparison for each host, side by side.
+func sideBySide(t *testing.T, hosts []string, compare func(t *testing.T, host string)) {
+	t.Helper()
+	for _, h := range hosts {
+		t.Run(h, func(t *testing.T) {
+			t.Parallel()
+			compare(t, h)
+		})
+	}
+}
+
+// lookUp pays for an answer. It returns the error's code, or decodes the answer.
+func lookUp(t *testing.T, r *runner, op catalog.Operation, query string, into any) (code string) {
+	t.Helper()
+	reply, err := r.buy(t.Context(), op.Path+"?domain="+query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply.Status != http.StatusOK {
+		var failed struct{ Error struct{ Code string } }
+		if err := json.Unmarshal(reply.Body, &failed); err != nil || failed.Error.Code == "" {
+			t.Fatalf("%d %v: %.300s", reply.Status, err, reply.Body)
+		}
+		return failed.Error.Code
 	}
 	if err := json.Unmarshal(reply.Body, into); err != nil {
 		t.Fatal(err)
 	}
+	return ""
 }
 
-// run is a tool's output; it ends within the test's patience.
-func run(t *testing.T, stdin string, name string, args ...string) string {
+// run is a program's output and exit status, -1 when it had to be ended.
+func run(t *testing.T, limit time.Duration, env []string, stdin string, name string, args ...string) (out string, status int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.Output()
-	if err != nil {
+	b, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%s: %v", name, err)
 	}
-	return string(out)
+	return string(b), cmd.ProcessState.ExitCode()
 }
 
-func agreesWithOpenSSL(t *testing.T, n *internet, r *runner, name string) {
-	t.Helper()
-	var got ssl.Result
-	lookUp(t, r, catalog.SSLCheck(), name, &got)
-	chain := run(t, "", "openssl", "s_client", "-connect", n.hosts[name].addrs[0]+":443", "-servername", name)
-	printed := run(t, chain, "openssl", "x509", "-noout", "-serial", "-subject", "-issuer", "-startdate", "-enddate", "-fingerprint", "-sha256", "-nameopt", "RFC2253")
-	says := map[string]string{}
-	for line := range strings.Lines(printed) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		says[strings.ToLower(key)] = strings.TrimSpace(value)
-	}
-	for _, c := range []struct{ what, got, openssl string }{
-		{"serial", got.Serial, strings.ToLower(says["serial"])},
-		{"subject", got.Subject, says["subject"]},
-		{"issuer", got.Issuer, says["issuer"]},
-		{"not_before", got.NotBefore, isoDate(t, says["notbefore"])},
-		{"not_after", got.NotAfter, isoDate(t, says["notafter"])},
-		{"fingerprint_sha256", got.FingerprintSHA256, strings.ToLower(strings.ReplaceAll(says["sha256 fingerprint"], ":", ""))},
-	} {
-		if c.got != c.openssl || c.got == "" {
-			t.Errorf("%s is %q, openssl says %q", c.what, c.got, c.openssl)
+// serving are the names of hosts that listen.
+func serving(parts ...[]host) []string {
+	var out []string
+	for _, h := range slices.Concat(parts...) {
+		if h.serve != nil || h.addrs != nil {
+			out = append(out, h.name)
 		}
 	}
-}
-
-// isoDate reads the form in which openssl prints times.
-func isoDate(t *testing.T, s string) string {
-	t.Helper()
-	at, err := time.Parse("Jan _2 15:04:05 2006 MST", s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at.Format("2006-01-02T15:04:05Z")
-}
-
-// agreesWithCurl compares status and headers. Where a header came twice, the
-// answer joins or takes the first, and its bytes outside ASCII become UTF-8:
-// such are left to the table.
-func agreesWithCurl(t *testing.T, n *internet, r *runner, name string) {
-	t.Helper()
-	var got headers.Result
-	lookUp(t, r, catalog.Headers(), name, &got)
-	address := n.hosts[name].addrs[0]
-	printed := run(t, "", "curl", "-sSkI", "--max-time", "20", "--http1.1", "--resolve", name+":443:"+address, "https://"+name+"/")
-	res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(printed)), &http.Request{Method: http.MethodHead})
-	if err != nil {
-		t.Fatalf("%v: %q", err, printed)
-	}
-	defer res.Body.Close()
-	if got.Status != res.StatusCode || got.PeerIP != address {
-		t.Errorf("status %d from %s, curl says %d from %s", got.Status, got.PeerIP, res.StatusCode, address)
-	}
-	b, err := json.Marshal(got.Headers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ours map[string]*string
-	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&ours); err != nil {
-		t.Fatal(err)
-	}
-	for key, value := range ours {
-		theirs := res.Header.Values(key)
-		switch {
-		case len(theirs) == 0 && value != nil:
-			t.Errorf("%s is %q, curl has none", key, *value)
-		case len(theirs) > 0 && value == nil:
-			t.Errorf("%s is null, curl says %q", key, theirs)
-		case len(theirs) == 1 && key != "server" && *value != theirs[0]:
-			t.Errorf("%s is %q, curl says %q", key, *value, theirs[0])
-		}
-	}
+	return out
 }

@@ -16,11 +16,16 @@ import (
 type server func(ca *authority, name string) func(net.Conn)
 
 // page is what an origin answers to a request, byte for byte; "" closes the
-// connection and hang says nothing more.
+// connection. The markers are not sent.
 type page func(method, path string) string
 
-// hang is a page's answer that never comes.
-const hang = "hang"
+// How an answer is sent or ends.
+const (
+	hang    = "\x00hang"    // at the end: nothing more comes
+	quit    = "\x00quit"    // at the end: the connection closes
+	forever = "\x00forever" // at the end: chunks without end
+	drip    = "\x00drip"    // at the start: one byte every tenth of a second
+)
 
 // says answers every request alike.
 func says(answer string) page { return func(string, string) string { return answer } }
@@ -81,17 +86,46 @@ func answer(conn net.Conn, p page) {
 		if len(fields) != 3 {
 			return
 		}
-		switch a := p(fields[0], fields[1]); a {
-		case "":
+		if !reply(conn, p(fields[0], fields[1])) {
 			return
-		case hang:
-			swallow(conn)
-			return
-		default:
-			if _, err := io.WriteString(conn, a); err != nil {
-				return
-			}
 		}
+	}
+}
+
+// reply sends a page's answer and reports whether the connection goes on.
+func reply(conn net.Conn, a string) bool {
+	a, ends := strings.CutSuffix(a, quit)
+	a, hangs := strings.CutSuffix(a, hang)
+	a, endless := strings.CutSuffix(a, forever)
+	a, slow := strings.CutPrefix(a, drip)
+	if slow {
+		dripOut(conn, a)
+		return false
+	}
+	if _, err := io.WriteString(conn, a); err != nil || ends || a == "" && !hangs {
+		return false
+	}
+	chunk := "400\r\n" + strings.Repeat(" ", 0x400) + "\r\n"
+	for endless {
+		if _, err := io.WriteString(conn, chunk); err != nil {
+			return false
+		}
+	}
+	if hangs {
+		swallow(conn)
+	}
+	return !hangs
+}
+
+// dripOut sends one byte every tenth of a second until the client leaves.
+func dripOut(conn net.Conn, text string) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for i := range len(text) {
+		if _, err := io.WriteString(conn, text[i:i+1]); err != nil {
+			return
+		}
+		<-tick.C
 	}
 }
 
@@ -160,20 +194,14 @@ func endless() server {
 	}
 }
 
-// drips sends the head of an answer one byte every tenth of a second.
+// drips sends the head of an answer slowly, asked or not.
 func drips() server {
 	return func(ca *authority, name string) func(net.Conn) {
 		config := &tls.Config{Certificates: []tls.Certificate{ca.leaf(name)}}
 		return func(conn net.Conn) {
-			tick := time.NewTicker(100 * time.Millisecond)
-			defer tick.Stop()
 			secure := tls.Server(conn, config)
-			head := status(200, "Server: "+strings.Repeat("x", 1000))
-			for i := 0; i < len(head) && secure.Handshake() == nil; i++ {
-				if _, err := io.WriteString(secure, head[i:i+1]); err != nil {
-					return
-				}
-				<-tick.C
+			if secure.Handshake() == nil {
+				dripOut(secure, status(200, "Server: "+strings.Repeat("x", 1000)))
 			}
 		}
 	}

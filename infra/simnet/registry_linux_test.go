@@ -20,6 +20,23 @@ func registries() map[string]string {
 		"pro":  "https://rdap-stranger.registry.net/",
 		"dev":  "https://rdap-expired.registry.net/",
 		"app":  "https://10.0.0.7/",
+		"UK":   "https://rdap.registry.net/uk", // in capitals, and without the slash
+		"io":   "https://rdap.registry.net/io/",
+		"kg":   "http://rdap-plain.registry.net/",
+		"mg":   "http://rdap-nowhere.registry.net/ https://rdap.registry.net/mg/", // https is preferred
+		"ng":   "http://rdap-plain.registry.net/ng/",
+		"tv":   "https://rdap-alias.registry.net/v1/",
+		"cc":   "https://rdap-six.registry.net/",
+		"ai":   "https://rdap-hole.registry.net/",
+		"pl":   "https://rdap-servfail.registry.net/",
+		"in":   "https://rdap-unresolved.registry.net/",
+		"ca":   "https://rdap-selfsigned.registry.net/",
+		"au":   "https://rdap-tls11.registry.net/",
+		"nl":   "https://rdap-mtls.registry.net/",
+		"br":   "https://rdap-reset.registry.net/",
+		"fr":   "https://rdap-port.registry.net:8443/",
+		"int":  "https://rdap-mixed.registry.net/",
+		"xyz":  "https://rdap-single/",
 	}
 }
 
@@ -37,13 +54,13 @@ func registered(name string, changes object) string {
 			"vcardArray": []any{"vcard", []any{[]any{"version", object{}, "text", "4.0"}, []any{"fn", object{}, "text", "Simnet Registrar"}}},
 		}},
 		"events": []object{
-			{"eventAction": "registration", "eventDate": "1997-10-30T00:00:00"},
+			{"eventAction": "registration", "eventDate": "1997-10-30T00:00:00Z"},
 			{"eventAction": "last changed", "eventDate": "2025-03-04T05:06:07+03:00"},
-			{"eventAction": "expiration", "eventDate": "2031-10-29"},
+			{"eventAction": "expiration", "eventDate": "2031-10-29T00:00:00Z"},
 			{"eventAction": "last update of RDAP database", "eventDate": "2026-01-01T00:00:00Z"},
 		},
 		"nameservers": []object{
-			{"objectClassName": "nameserver", "ldhName": "NS1.EXAMPLE.COM"}, {"objectClassName": "nameserver", "ldhName": "ns2.example.com."},
+			{"objectClassName": "nameserver", "ldhName": "ns1.example.com"}, {"objectClassName": "nameserver", "ldhName": "ns2.example.com"},
 		},
 		"secureDNS": object{"delegationSigned": true},
 	}
@@ -66,6 +83,19 @@ func rdap(v any) string {
 func body(code int, b string, lines ...string) string {
 	lines = append(lines, "Content-Type: application/rdap+json", fmt.Sprintf("Content-Length: %d", len(b)))
 	return status(code, lines...) + b
+}
+
+// hopPages are where redirects of com go on, and the registries of others.
+func hopPages(to func(string) string) map[string]string {
+	return map[string]string{
+		"/domain/relative.com": registered("relative.com", nil),
+		"/hop/2/three.com":     to("/hop/1/three.com"), "/hop/1/three.com": to("/hop/0/three.com"), "/hop/0/three.com": registered("three.com", nil),
+		"/hop/3/four.com": to("/hop/2/four.com"), "/hop/2/four.com": to("/hop/1/four.com"), "/hop/1/four.com": to("/hop/0/four.com"), "/hop/0/four.com": registered("four.com", nil),
+		"/ping": to("/pong"), "/pong": to("/ping"),
+		"/uk/domain/example.co.uk": registered("example.co.uk", nil), "/uk/domain/co.uk": registered("co.uk", nil),
+		"/io/domain/github.io": registered("github.io", nil), "/mg/domain/example.mg": registered("example.mg", nil),
+		"/v1/domain/example.tv": registered("example.tv", nil), "/domain/example.cc": registered("example.cc", nil),
+	}
 }
 
 // registryPages is what the registry of com and net answers.
@@ -104,6 +134,8 @@ func registryPages() page {
 		at + "toport.com":        elsewhere("https://rdap.registry.net:8443/x"),
 		at + "xn--bcher-kva.com": registered("xn--bcher-kva.com", nil),
 	}
-	maps.Copy(pages, corpusRedirects(at))
+	for _, p := range []map[string]string{corpusRedirects(at), quirkPages(at), hopPages(elsewhere)} {
+		maps.Copy(pages, p)
+	}
 	return paths(pages)
 }

@@ -17,7 +17,8 @@ func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"
 func (n *internet) resolvers(t *testing.T) {
 	t.Helper()
 	for _, a := range resolverAddrs() {
-		r := &resolver{hosts: n.hosts, asked: map[dns.Question]int{}}
+		r := &resolver{at: a, hosts: n.hosts, asked: map[dns.Question]int{}}
+		n.asked = append(n.asked, r)
 		at := net.JoinHostPort(a, "53")
 		packets, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", at)
 		if err != nil {
@@ -36,6 +37,7 @@ func (n *internet) resolvers(t *testing.T) {
 
 // resolver is one public resolver.
 type resolver struct {
+	at    string
 	hosts map[string]host
 	mu    sync.Mutex
 	asked map[dns.Question]int // queries about names whose answers change
@@ -70,10 +72,20 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 			}
 		}
 	}
-	if h.lie != nil {
-		h.lie(m)
+	if h.trick != nil {
+		h.trick(asked{w: w, query: q, honest: m, udp: overUDP, at: r.at})
+		return
 	}
 	_ = w.WriteMsg(m) // the client may be gone
+}
+
+// forget lets answers that change begin anew.
+func (n *internet) forget() {
+	for _, r := range n.asked {
+		r.mu.Lock()
+		clear(r.asked)
+		r.mu.Unlock()
+	}
 }
 
 func (r *resolver) answer(q dns.Question, name string, h host) []dns.RR {

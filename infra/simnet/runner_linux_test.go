@@ -23,6 +23,7 @@ const patience = 60 * time.Second
 // runner is the built local runner, with its play-money facilitator.
 type runner struct {
 	url  string
+	far  *far // where it runs
 	log  transcript
 	cmd  *exec.Cmd
 	gone chan struct{} // closed at its end
@@ -65,14 +66,14 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := exec.Command(os.Getenv(runnerVar))
-	r := &runner{cmd: cmd, gone: make(chan struct{}), log: transcript{ready: make(chan string, 1)}}
+	r := &runner{cmd: cmd, far: n.far, gone: make(chan struct{}), log: transcript{ready: make(chan string, 1)}}
 	cmd.Dir = dir
 	cmd.Env = append([]string{
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "SSL_CERT_FILE=" + n.caFile,
 		"RDAP_BOOTSTRAP_URL=" + n.bootstrap, "RATE_LIMIT_PER_MINUTE=0", "CONCURRENCY_SINGLE=0", "CONCURRENCY_BUNDLE=0",
 	}, env...)
 	cmd.Stdout, cmd.Stderr = &r.log, &r.log
-	if err := cmd.Start(); err != nil {
+	if err := n.far.start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -114,7 +115,7 @@ func (r *runner) buy(ctx context.Context, path string) (x402test.Reply, error) {
 	if err != nil {
 		return x402test.Reply{}, err
 	}
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true}
+	transport := &http.Transport{DialContext: r.far.dial, DisableKeepAlives: true, DisableCompression: true}
 	c := &x402test.Client{HTTP: &http.Client{Timeout: patience, Transport: transport}, Wallet: wallet, Now: time.Now}
 	reply, _, err := c.Buy(ctx, r.url+path)
 	return reply, err

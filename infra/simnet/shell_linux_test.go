@@ -31,6 +31,9 @@ func openShell(t *testing.T, n *internet) {
 		fmt.Fprintln(os.Stderr, "dig and curl do not know this internet's names:", err)
 	}
 	names(t, os.Stdout)
+	if *rtt > 0 {
+		fmt.Printf("\nEverything but the service and this shell is a round trip of %s away.\n", *rtt)
+	}
 	fmt.Printf("\nThe service is on %s (URL). Its log ends with this shell. For example:\n\n"+
 		"  pay \"$URL/v1/tools/ssl-check?domain=expired.example.com\"\n  curl -I https://example.com/\n\n", r.url)
 	program := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
@@ -38,7 +41,11 @@ func openShell(t *testing.T, n *internet) {
 	cmd.Env = append(os.Environ(), "URL="+r.url, "SSL_CERT_FILE="+n.caFile, "CURL_CA_BUNDLE="+n.caFile,
 		"PATH="+pay+":"+os.Getenv("PATH"), "PS1=simnet$ ")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := cmd.Run(); err != nil {
+	err = n.far.start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, program+":", err) // of the last command, mostly
 	}
 }

@@ -1,12 +1,14 @@
 package simnet
 
 import (
+	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,10 +17,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestSimnet plays the tables, then looks at what they covered and at who was
-// connected to.
+// TestSimnet plays the tables to the local runner and to the functions as they
+// are deployed, then looks at what they covered, at who was connected to, and
+// at what other programs say.
 func TestSimnet(t *testing.T) {
 	if noNamespace != "" {
 		t.Skip(noNamespace)
@@ -30,30 +34,45 @@ func TestSimnet(t *testing.T) {
 	}
 	own := proveTap(t, n.tap)
 	r := startRunner(t, n)
-	seen := &observed{facts: map[string]bool{}}
+	before := holds(t, r.cmd.Process.Pid)
+	seen := &observed{facts: map[string]bool{}, api: r.description(t)}
 	missed := false
-	play := func(name string, rows []row) {
+	play := func(t *testing.T, name string, s seller, rows []row) {
 		done := 0
 		t.Run(name, func(t *testing.T) {
 			played := make(chan struct{}, len(rows))
 			t.Cleanup(func() { done = len(played) })
-			playAll(t, r, seen, rows, played)
+			playAll(t, s, seen, rows, played)
 		})
 		missed = missed || done < len(rows)
 	}
-	play("table", tableRows(t))
-	play("addresses", corpusRows())
-	play("names", nameRows(t))
-	t.Run("without a bootstrap", func(t *testing.T) {
-		nowhere := startRunner(t, n, "RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/")
-		playOne(t, nowhere, seen, row{op: "whois", domain: "example.com", code: fault.BootstrapUnavailable})
-		playOne(t, nowhere, seen, row{op: "host-intel", domain: "example.com", want: want{"whois.error.code": fault.BootstrapUnavailable, "ssl.expired": false}})
+	play(t, "table", r, tableRows(t))
+	play(t, "addresses", r, corpusRows())
+	play(t, "names", r, nameRows(t))
+	play(t, "corpora", r, corporaRows())
+	t.Run("beside each other", func(t *testing.T) {
+		t.Run("deployed", func(t *testing.T) {
+			t.Parallel()
+			n.forget()
+			d := deploy(t, n)
+			play(t, "table", d, tableRows(t))
+			d.endedWell(t)
+		})
+		t.Run("without a bootstrap", func(t *testing.T) {
+			t.Parallel()
+			nowhere := startRunner(t, n, "RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/")
+			playOne(t, nowhere, seen, row{op: "whois", domain: "example.com", code: fault.BootstrapUnavailable})
+			playOne(t, nowhere, seen, row{op: "host-intel", domain: "example.com", want: want{"whois.error.code": fault.BootstrapUnavailable, "ssl.expired": false}})
+		})
+		t.Run("overloaded", func(t *testing.T) {
+			t.Parallel()
+			overload(t, startRunner(t, n, "CONCURRENCY_SINGLE=1", "CONCURRENCY_BUNDLE=1"), seen)
+		})
+		t.Run("as described", func(t *testing.T) {
+			t.Parallel()
+			asDescribed(t, n, r, seen)
+		})
 	})
-	t.Run("overloaded", func(t *testing.T) {
-		overload(t, startRunner(t, n, "CONCURRENCY_SINGLE=1", "CONCURRENCY_BUNDLE=1"), seen)
-	})
-	t.Run("agrees", func(t *testing.T) { agrees(t, n, r) })
-	t.Run("nothing was left behind", func(t *testing.T) { nothingLeft(t, r) })
 	t.Run("covers the spec", func(t *testing.T) {
 		if missed {
 			t.Skip("not every row was played")
@@ -61,21 +80,29 @@ func TestSimnet(t *testing.T) {
 		covered(t, seen)
 	})
 	t.Run("nothing else was connected to", func(t *testing.T) { onlyPublic(t, n, own, missed) })
+	// From here on the programs that we compare with connect to anything.
+	t.Run("agrees", func(t *testing.T) { agrees(t, n, r) })
+	t.Run("nothing was left behind", func(t *testing.T) { nothingLeft(t, r, before) })
 }
 
 // tableRows are the tables of what the operations answer; no two alike.
 func tableRows(t *testing.T) []row {
 	t.Helper()
 	var all []row
-	for _, part := range [][]row{dnsRows(), sslRows(), headersRows(), redirectRows(), whoisRows(), bundleRows(), guardRows()} {
+	for _, part := range [][]row{dnsRows(), sslRows(), certificateRows(), headersRows(), answerRows(), redirectRows(), locationRows(), whoisRows(), registryRows(), quirkRows(), bundleRows(), guardRows()} {
 		all = append(all, part...)
 	}
-	names := map[string]bool{}
+	names, asked := map[string]bool{}, map[string]bool{}
 	for _, r := range all {
 		if names[r.String()] {
 			t.Errorf("two rows are called %q", r)
 		}
-		names[r.String()] = true
+		names[r.String()], asked[r.domain] = true, true
+	}
+	for _, h := range slices.Concat(trickHosts(), certificateHosts(), answerHosts(), locationHosts()) {
+		if !asked[h.name] {
+			t.Errorf("no row asks for %s", h.name)
+		}
 	}
 	return all
 }
@@ -116,7 +143,12 @@ func nameRows(t *testing.T) []row {
 	return all
 }
 
-func playAll(t *testing.T, r *runner, seen *observed, rows []row, played chan<- struct{}) {
+// seller answers paid requests.
+type seller interface {
+	buy(ctx context.Context, path string) (x402test.Reply, error)
+}
+
+func playAll(t *testing.T, r seller, seen *observed, rows []row, played chan<- struct{}) {
 	t.Helper()
 	for _, c := range rows {
 		t.Run(c.String(), func(t *testing.T) {
@@ -127,7 +159,7 @@ func playAll(t *testing.T, r *runner, seen *observed, rows []row, played chan<- 
 	}
 }
 
-func playOne(t *testing.T, r *runner, seen *observed, c row) {
+func playOne(t *testing.T, r seller, seen *observed, c row) {
 	t.Helper()
 	op := operation(t, c.op)
 	reply, err := r.buy(t.Context(), op.Path+c.query())
@@ -159,14 +191,12 @@ func overload(t *testing.T, r *runner, seen *observed) {
 		}
 		t.Run(op.Slug, func(t *testing.T) {
 			t.Parallel()
-			domain := map[string]string{"dns": "silent.example.com", "whois": "hang.com"}[op.Slug]
-			if domain == "" {
-				domain = "mute.example.com"
-			}
+			domain := silent(op)
 			codes := make(chan string, 2)
 			for range 2 {
 				go func() {
 					reply, err := r.buy(t.Context(), op.Path+"?domain="+domain)
+					seen.described(t, op, reply)
 					codes <- fmt.Sprintf("%d %v %s", reply.Status, err, reply.Body)
 				}()
 			}
@@ -237,6 +267,21 @@ func bothWays(t *testing.T, seen *observed, where string, fields []catalog.Field
 	}
 }
 
+// registryPorts are the places of RDAP servers on other ports than 443, which
+// the bootstrap file may name.
+func (n *internet) registryPorts() map[netip.AddrPort]bool {
+	out := map[netip.AddrPort]bool{netip.MustParseAddrPort(closedAddr + ":8443"): true}
+	for _, h := range n.hosts {
+		if h.plain == nil {
+			continue
+		}
+		for _, a := range h.addrs {
+			out[netip.AddrPortFrom(netip.MustParseAddr(a), 80)] = true
+		}
+	}
+	return out
+}
+
 // onlyPublic wants no connection and no datagram to have gone anywhere but to
 // the hosts that may be connected to, each on the one port it is for, and to
 // this test's own servers on 127.0.0.1.
@@ -250,6 +295,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 	for _, a := range resolverAddrs() {
 		resolvers[netip.MustParseAddr(a)] = true
 	}
+	registry := n.registryPorts()
 	ours := netip.MustParseAddr("127.0.0.1")
 	https := 0
 	for to := range n.tap.all() {
@@ -260,6 +306,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 		case resolvers[a] && to.Port() == 53:
 		case public[a] && to.Port() == 443:
 			https++
+		case registry[to]:
 		case to.Port() >= 32768 && (resolvers[a] || a.IsLoopback()): // answers over UDP
 		default:
 			t.Errorf("somebody sent to %s", to)

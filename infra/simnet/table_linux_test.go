@@ -34,37 +34,6 @@ func (r row) query() string {
 	return q
 }
 
-// dnsRows are spec §7.2 and §7.3 for dns, and the fields of §2.1.
-func dnsRows() []row {
-	dns := func(domain, more string, w want) row { return row{op: "dns", domain: domain, more: more, want: w} }
-	return []row{
-		dns("example.com", "", want{"type": "A", "rcode": "NOERROR", "resolver": something, "ttl": 300, "records": count(1), "records.0.address": starts("93.184.")}),
-		dns("example.com", "type=MX", want{"ttl": 200, "records.0.preference": 10, "records.1.exchange": "mx2.example.com"}),
-		dns("example.com", "type=txt", want{"type": "TXT", "records.0.text": "v=spf1 -all", "records.0.strings": listing{"v=spf1 ", "-all"}}),
-		dns("example.com", "type=NS", want{"records.0.target": "ns1.example.com"}),
-		dns("example.com", "type=SOA", want{"records.0.mname": "ns1.example.com", "records.0.minimum": 5}),
-		dns("www.example.com", "type=CNAME", want{"records.0.target": "example.com", "ttl": 60}),
-		dns("www.example.com", "", want{"ttl": 60, "records": count(1)}),
-		dns("six.example.com", "type=AAAA", want{"records.0.address": "2606:2800:220:1::6"}),
-		dns("empty.example.com", "", want{"rcode": "NOERROR", "ttl": none, "records": count(0)}),
-		dns("servfail.example.com", "", want{"rcode": "SERVFAIL", "ttl": none, "records": count(0)}),
-		dns("long.example.com", "type=TXT", want{"records": count(1), "ttl": 60}),
-		dns("loopback.example.com", "", want{"records.0.address": "127.0.0.1"}),
-		dns("BÜCHER.com.", "", want{"domain": "xn--bcher-kva.com"}),
-		dns("lieowner.example.com", "", want{"records": count(0)}),
-		{op: "dns", domain: "liequestion.example.com", code: fault.DNSTimeout},
-		{op: "dns", domain: "lieid.example.com", code: fault.DNSTimeout},
-		{op: "dns", domain: "liequery.example.com", code: fault.DNSTimeout},
-		{op: "dns", domain: "gone.example.com", code: fault.NXDomain},
-		{op: "dns", domain: "dangling.example.com", code: fault.NXDomain},
-		{op: "dns", domain: "refused.example.com", code: fault.UpstreamUnavailable},
-		{op: "dns", domain: "silent.example.com", code: fault.DNSTimeout},
-		{op: "dns", domain: "localhost", code: fault.InvalidDomain},
-		{op: "dns", domain: "example.com", more: "type=PTR", code: fault.InvalidType},
-		{op: "dns", domain: "example.com", more: "domain=example.com", code: fault.InvalidDomain},
-	}
-}
-
 // sslRows are those of ssl-check, and the fields of spec §2.2.
 func sslRows() []row {
 	ssl := func(domain string, w want) row { return row{op: "ssl-check", domain: domain, want: w} }

@@ -117,6 +117,33 @@ func whoisRows() []row {
 		failed("tometadata.com", fault.RDAPUpstream),
 		failed("tohttp.com", fault.RDAPUpstream),
 		failed("toport.com", fault.RDAPUpstream),
+		failed("_dmarc.example.com", fault.InvalidDomain),
+	}
+}
+
+// registryRows are the servers of other top-level domains.
+func registryRows() []row {
+	whois := func(domain string, w want) row { return row{op: "whois", domain: domain, want: w} }
+	failed := func(domain string, code fault.Code) row { return row{op: "whois", domain: domain, code: code} }
+	return []row{
+		whois("www.example.co.uk", want{"domain": "www.example.co.uk", "rdap_server": "https://rdap.registry.net/uk/", "handle": something}),
+		whois("co.uk", want{"domain": "co.uk", "handle": something}),
+		whois("foo.github.io", want{"domain": "foo.github.io", "handle": something}),
+		whois("example.kg", want{"rdap_server": "http://rdap-plain.registry.net/", "handle": something}),
+		whois("example.mg", want{"rdap_server": "https://rdap.registry.net/mg/", "handle": something}),
+		whois("example.ng", want{"rdap_server": "http://rdap-plain.registry.net/ng/", "handle": something}),
+		failed("example.tv", fault.RDAPUpstream), // its registry's certificate is for another name
+		whois("example.cc", want{"handle": something}),
+		failed("example.ai", fault.RDAPUpstream),
+		failed("example.pl", fault.RDAPUpstream),
+		failed("example.in", fault.WhoisTimeout),
+		failed("example.ca", fault.RDAPUpstream),
+		failed("example.au", fault.RDAPUpstream),
+		failed("example.nl", fault.RDAPUpstream),
+		failed("example.br", fault.RDAPUpstream),
+		failed("example.fr", fault.RDAPUpstream),
+		failed("example.int", fault.RDAPUpstream),
+		failed("example.xyz", fault.RDAPUpstream),
 	}
 }
 

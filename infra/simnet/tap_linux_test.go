@@ -67,6 +67,12 @@ func newTap(t *testing.T) *tap {
 		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0); errno != 0 {
 		t.Fatalf("tap: filter: %v", errno)
 	}
+	// Room for bursts. Where only root of the machine may ask for that much, the
+	// usual room will do, and dropped says if it does not.
+	const buffer = 16 << 20
+	if syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, buffer) != nil {
+		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, buffer)
+	}
 	// A read that ends now and then lets the tap be closed.
 	tick := syscall.NsecToTimeval(int64(100 * time.Millisecond))
 	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &tick); err != nil {

@@ -1,0 +1,120 @@
+package simnet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// deployed is the built functions as the template deploys them: one process
+// for each event at a time, behind a gateway, over a DynamoDB table.
+type deployed struct {
+	runner
+	host  *lambdahost.Host
+	mu    sync.Mutex
+	procs map[int]string // PID -> function
+}
+
+// deploy starts them in the internet. Their limits are off as the runner's are,
+// and they know no chain.
+func deploy(t *testing.T, n *internet) *deployed {
+	t.Helper()
+	d := &deployed{procs: map[int]string{}}
+	db := dynamotest.Start(t)
+	config, err := lambdahost.FromTemplate(filepath.Join("..", "..", "template.yaml"), builtFunctions(), map[string]string{
+		"PayTo": boot.LocalPayTo, "Ledger": db.Table(t), "FacilitatorUrl": playMoney(t), "RpcUrl": "none", "RdapBootstrapUrl": n.bootstrap,
+		"RateLimitPerMinute": "0", "ConcurrencySingle": "0", "ConcurrencyBundle": "0",
+	}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": db.URL, "SSL_CERT_FILE": n.caFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Logs = &d.log
+	config.OnSpawn = func(p lambdahost.Process) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.procs[p.PID] = p.Function
+	}
+	if d.host, err = lambdahost.New(config); err != nil {
+		t.Fatal(err)
+	}
+	gateway := httptest.NewServer(d.host)
+	d.url = gateway.URL
+	t.Cleanup(func() {
+		gateway.Close()
+		d.host.Close()
+	})
+	return d
+}
+
+// playMoney is the facilitator of play money.
+func playMoney(t *testing.T) string {
+	t.Helper()
+	local, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: local.Terms, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// buy pays for one request. A machine so busy that the ledger's server does not
+// answer in time is not what these tests are about: then it pays again.
+func (d *deployed) buy(ctx context.Context, path string) (reply x402test.Reply, err error) {
+	for range 20 {
+		reply, err = d.runner.buy(ctx, path)
+		if err != nil || reply.Status != http.StatusServiceUnavailable || !bytes.Contains(reply.Body, []byte(fault.LedgerUnavailable)) {
+			break
+		}
+	}
+	return reply, err
+}
+
+// endedWell wants every invocation to have ended by itself, no crash in the
+// logs, and no function to hold more memory than design §12 allows.
+func (d *deployed) endedWell(t *testing.T) {
+	t.Helper()
+	for _, name := range d.host.Names() {
+		if st := d.host.Stats(name); st.Errors != 0 {
+			t.Errorf("%s: %d invocations failed, %d of them timed out", name, st.Errors, st.TimedOut)
+		}
+	}
+	log := d.log.String()
+	for _, bad := range []string{"panic", "fatal error"} {
+		if at := strings.Index(log, bad); at >= 0 {
+			t.Errorf("the functions' log says %q: %.2000s", bad, log[max(0, at-200):])
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	most := map[string]int{}
+	for pid, name := range d.procs {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+			most[name] = max(most[name], memory(t, pid, "VmHWM:"))
+		}
+	}
+	for name, kib := range most {
+		if kib > maxResident {
+			t.Errorf("a process of %s held %d KiB, want %d at most", name, kib, maxResident)
+		}
+	}
+	t.Logf("the most that a process of each function held, in KiB: %v", most)
+}

@@ -1,0 +1,197 @@
+package simnet
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// dnsAnswer is the result of spec §2.1 with records of any type.
+type dnsAnswer struct {
+	Rcode   string
+	TTL     *int64
+	Records []map[string]any
+}
+
+// agreesWithDig asks for all seven types where the answer is honest, and for A
+// where it is not.
+func agreesWithDig(t *testing.T, _ *internet, r *runner, a *agreement) {
+	tricks := map[string]bool{}
+	for _, part := range []map[string]trick{forgedAnswers(), cutAnswers(), quarrels()} {
+		for name := range part {
+			tricks[name+".example.com"] = true
+		}
+	}
+	var questions []string
+	for _, h := range slices.Concat(nameHosts(), trickHosts(), privateHosts()) {
+		types := []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}
+		if tricks[h.name] || h.silent {
+			types = types[:1]
+		}
+		for _, typ := range types {
+			questions = append(questions, h.name+" "+typ)
+		}
+	}
+	questions = append(questions, "gone.example.com A", "many.example.com A", "longtext.example.com TXT")
+	sideBySide(t, slices.Compact(slices.Sorted(slices.Values(questions))), func(t *testing.T, question string) {
+		name, typ, _ := strings.Cut(question, " ")
+		var got dnsAnswer
+		code := lookUp(t, r, catalog.DNS(), name+"&type="+typ, &got)
+		rcode, ttl, records := dig(t, name, typ)
+		host := strings.TrimSuffix(name, ".example.com") + "/" + typ
+		a.compare(host, "rcode", outcome(code, got.Rcode), rcode)
+		if code != "" || rcode != "NOERROR" {
+			return
+		}
+		ours := "none"
+		if got.TTL != nil {
+			ours = strconv.FormatInt(*got.TTL, 10)
+		}
+		a.compare(host, "ttl", ours, ttl)
+		texts := make([]string, len(got.Records))
+		for i, r := range got.Records {
+			b, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[i] = string(b)
+		}
+		a.compare(host, "records", strings.Join(texts, "\n"), strings.Join(records, "\n"))
+	})
+}
+
+// outcome is the return code that an answer of the service stands for.
+func outcome(code, rcode string) string {
+	switch fault.Code(code) {
+	case fault.NXDomain:
+		return "NXDOMAIN"
+	case fault.DNSTimeout:
+		return "no answer"
+	}
+	return cmp.Or(code, rcode)
+}
+
+// dig asks the first resolver, and writes what it says as the service would.
+func dig(t *testing.T, name, typ string) (rcode, ttl string, records []string) {
+	t.Helper()
+	out, _ := run(t, patience, nil, "", "dig", "@"+resolverAddrs()[0], name, typ, "+noall", "+answer", "+comments", "+time=5", "+tries=1")
+	_, after, answered := strings.Cut(out, "status: ")
+	if !answered {
+		return "no answer", "", nil
+	}
+	rcode, _, _ = strings.Cut(after, ",")
+	if !slices.Contains([]string{"NOERROR", "NXDOMAIN", "SERVFAIL"}, rcode) {
+		rcode = string(fault.UpstreamUnavailable) // it speaks of the resolver
+	}
+	lowest := int64(-1)
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, ";") || strings.TrimSpace(line) == "" {
+			continue
+		}
+		rr, err := dns.NewRR(line)
+		if err != nil || rr == nil {
+			t.Fatalf("dig printed %q: %v", line, err)
+		}
+		if seconds := int64(rr.Header().Ttl); lowest < 0 || seconds < lowest {
+			lowest = seconds
+		}
+		if dns.TypeToString[rr.Header().Rrtype] == typ {
+			records = append(records, fields(t, rr))
+		}
+	}
+	if len(records) == 0 {
+		return rcode, "none", nil
+	}
+	return rcode, strconv.FormatInt(lowest, 10), records
+}
+
+// fields are a record's in the service's shape, with keys in order.
+func fields(t *testing.T, rr dns.RR) string {
+	t.Helper()
+	bare := func(name string) string {
+		name = strings.ToLower(name)
+		if name == "." || strings.HasSuffix(name, `\.`) {
+			return name
+		}
+		return strings.TrimSuffix(name, ".")
+	}
+	var v map[string]any
+	switch rr := rr.(type) {
+	case *dns.A:
+		v = map[string]any{"address": rr.A.String()}
+	case *dns.AAAA:
+		text := rr.AAAA.String()
+		if four := rr.AAAA.To4(); four != nil {
+			text = "::ffff:" + four.String()
+		}
+		v = map[string]any{"address": text}
+	case *dns.MX:
+		v = map[string]any{"preference": rr.Preference, "exchange": bare(rr.Mx)}
+	case *dns.CNAME:
+		v = map[string]any{"target": bare(rr.Target)}
+	case *dns.NS:
+		v = map[string]any{"target": bare(rr.Ns)}
+	case *dns.SOA:
+		v = map[string]any{"mname": bare(rr.Ns), "rname": bare(rr.Mbox), "serial": rr.Serial, "refresh": rr.Refresh, "retry": rr.Retry, "expire": rr.Expire, "minimum": rr.Minttl}
+	case *dns.TXT:
+		all, parts := "", []string{}
+		for _, s := range rr.Txt {
+			all += plainBytes(s)
+			parts = append(parts, shown(plainBytes(s)))
+		}
+		v = map[string]any{"text": shown(all), "strings": parts}
+	default:
+		t.Fatalf("what is %T?", rr)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// plainBytes undoes the escapes of the zone file form.
+func plainBytes(s string) string {
+	var out strings.Builder
+	for len(s) > 0 {
+		switch {
+		case s[0] != '\\' || len(s) < 2:
+			out.WriteByte(s[0])
+			s = s[1:]
+		case len(s) >= 4 && s[1] >= '0' && s[1] <= '9':
+			n, _ := strconv.Atoi(s[1:4])
+			out.WriteByte(byte(n))
+			s = s[4:]
+		default:
+			out.WriteByte(s[1])
+			s = s[2:]
+		}
+	}
+	return out.String()
+}
+
+// shown writes bytes as the service documents it for TXT.
+func shown(s string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		digits := len(s) >= i+4 && strings.Trim(s[i+1:i+4], "0123456789") == ""
+		if r == utf8.RuneError && size == 1 || s[i] == '\\' && digits {
+			fmt.Fprintf(&out, `\%03d`, s[i])
+		} else {
+			out.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return out.String()
+}
