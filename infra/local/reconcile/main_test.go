@@ -166,16 +166,17 @@ func TestOwedJSON(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, out, notes)
 	}
 	at := func(d time.Duration) string { return paid.Add(d).Format(time.RFC3339) }
-	debt := func(tx string, lookups float64, refund bool, code, message string, kept time.Duration) map[string]any {
+	debt := func(n int, tx string, lookups float64, refund bool, code, message string, kept time.Duration) map[string]any {
 		return map[string]any{
+			"key":   ledger.Key("eip155:8453", asset, strings.ToLower(payer), fmt.Sprintf("0x%064x", n)),
 			"payer": payer, "amount": "5000", "asset": asset, "network": "eip155:8453", "transaction": tx, "request": lookup,
 			"since": at(0), "lookups": lookups, "last_error": map[string]any{"code": code, "message": message},
 			"refund_due": refund, "ask_until": at(24 * time.Hour), "kept_until": at(kept),
 		}
 	}
 	want := []map[string]any{
-		debt("0x02", 1, false, "dns_timeout", "No resolver answered.", 30*24*time.Hour+5*time.Minute),
-		debt("0x03", 5, true, "upstream\x1b[31m", "m", 30*24*time.Hour+5*time.Minute),
+		debt(2, "0x02", 1, false, "dns_timeout", "No resolver answered.", 30*24*time.Hour+5*time.Minute),
+		debt(3, "0x03", 5, true, "upstream\x1b[31m", "m", 30*24*time.Hour+5*time.Minute),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)

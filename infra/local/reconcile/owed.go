@@ -16,6 +16,8 @@ import (
 
 // debt is a payment whose answer is owed, as -json prints it.
 type debt struct {
+	// Key is the record's, network|asset|payer|nonce: pk in a DynamoDB table.
+	Key         string          `json:"key"`
 	Payer       string          `json:"payer"`
 	Amount      string          `json:"amount"` // atomic units
 	Asset       string          `json:"asset"`
@@ -39,7 +41,7 @@ func debtOf(r ledger.Record, spent bool) debt {
 	var terms x402.Requirements
 	_ = json.Unmarshal(r.Terms, &terms) // see above
 	d := debt{
-		Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network, Transaction: r.Transaction, Request: r.Request,
+		Key: r.Key, Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network, Transaction: r.Transaction, Request: r.Request,
 		Since: r.SettledAt, Lookups: r.Lookups, LastError: r.LastFault, RefundDue: spent,
 		AskUntil: r.SettledAt.Add(ledger.OwedFor), KeptUntil: r.ExpiresAt,
 	}
