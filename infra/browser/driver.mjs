@@ -8,10 +8,11 @@ import { chromium } from "playwright-core";
 import { Stage } from "./stage.mjs";
 import * as docs from "./docs.mjs";
 import * as faults from "./faults.mjs";
+import * as money from "./money.mjs";
 import * as pages from "./pages.mjs";
 import * as wallets from "./wallets.mjs";
 
-const scenarios = { ...docs, ...faults, ...pages, ...wallets };
+const scenarios = { ...docs, ...faults, ...money, ...pages, ...wallets };
 const [executablePath, screenshots] = process.argv.slice(2);
 if (screenshots) mkdirSync(screenshots, { recursive: true });
 

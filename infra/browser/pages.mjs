@@ -35,7 +35,10 @@ export async function hostileAnswer(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);
   await toAnswer(stage);
-  assert.match(JSON.stringify(await answerJSON(stage)), /<script>/);
+  assert.match(JSON.stringify(await answerJSON(stage)), /<script>.*\u202ereversed/);
+  const shown = await page.locator("#answer-json").innerText();
+  assert.match(shown, /\\u202ereversed\\u202c/, "what reorders text is shown as what it is");
+  assert.doesNotMatch(shown, /\p{Cf}/u);
   assert.equal(await page.locator("#result script").count(), 0);
 }
 

@@ -19,7 +19,7 @@ $TTL 300
 www  A    192.0.2.10
 www  A    192.0.2.11
 www  AAAA 2001:db8::1
-txt  TXT  "<script>window.owned = 1</script> \"quoted\" <img src=x onerror=owned=1>"
+txt  TXT  "<script>window.owned = 1</script> \"quoted\" <img src=x onerror=owned=1> \226\128\174reversed\226\128\172"
 healed.refused A 192.0.2.77
 `
 

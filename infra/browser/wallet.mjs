@@ -7,10 +7,10 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 export const base = 8453;
 
 export class Wallet {
-  constructor({ name = "Test wallet", legacy = false, silent = false, chain = base, chains = [base, 1], balance = 25_000_000n, icon = "" } = {}) {
+  constructor({ name = "Test wallet", legacy = false, silent = false, chain = base, chains = [base, 1], balance = 25_000_000n, icon = "", bend = (_, result) => result } = {}) {
     this.account = privateKeyToAccount(generatePrivateKey());
     this.address = this.account.address;
-    Object.assign(this, { name, legacy, silent, chain, chains, balance, icon });
+    Object.assign(this, { name, legacy, silent, chain, chains, balance, icon, bend });
     this.calls = []; // [method, params] in order
     this.signed = []; // typed data
     this.refusals = []; // methods refused, each once
@@ -35,7 +35,7 @@ export class Wallet {
       this.refusals.splice(at, 1);
       throw { code: 4001, message: "User rejected the request." };
     }
-    return this.answer(method, params);
+    return this.bend(method, await this.answer(method, params)); // an odd wallet answers something else, or throws it
   }
 
   async answer(method, params) {
@@ -76,6 +76,7 @@ export async function inject(context, wallets) {
     try {
       return { result: (await wallets[n].request(method, params)) ?? null };
     } catch (error) {
+      if (typeof error === "string") return { thrown: error };
       if (error.code === undefined) throw error;
       return { error };
     }
@@ -90,7 +91,8 @@ export async function inject(context, wallets) {
       const provider = {
         on: (event, f) => { (listeners[event] ??= []).push(f); },
         request: async ({ method, params }) => {
-          const { result, error } = await window.walletRequest(n, method, params ?? []);
+          const { result, error, thrown } = await window.walletRequest(n, method, params ?? []);
+          if (thrown) throw thrown;
           if (error) throw Object.assign(new Error(error.message), error);
           return result;
         },

@@ -84,20 +84,6 @@ func paywallCSP(sheet, nonce string, form bool) string {
 		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'"
 }
 
-// paywallScript is the page's script without its indentation and its comments,
-// which are for us and would be a sixth of the page.
-var paywallScript = sync.OnceValue(func() string {
-	var b strings.Builder
-	for line := range strings.Lines(paywallView + paywallWallet + paywallSend) {
-		line = strings.TrimLeft(line, " ")
-		if strings.HasPrefix(line, "//") || strings.HasPrefix(line, "/**") || strings.HasPrefix(line, "* ") || strings.HasPrefix(line, "*/") || line == "\n" {
-			continue
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-})
-
 // paywallSheet is the page's style without the white space that means nothing.
 var paywallSheet = sync.OnceValue(func() string {
 	return strings.NewReplacer("\n", "", "  ", "", " {", "{", "{ ", "{", "; }", "}", "; ", ";", ": ", ":", ", ", ",").Replace(stylesheet + paywallStyle)

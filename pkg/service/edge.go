@@ -55,7 +55,7 @@ func (e edge) answer(r *http.Request, id string) (res response) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.deps.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			res = e.deps.fault(r, id, fault.New(fault.InternalError, fmt.Errorf("panic: %v", p)), x402.Standing{Charged: no()})
+			res = e.deps.fault(r, id, fault.New(fault.InternalError, fmt.Errorf("panic: %v", p)), x402.Standing{Charged: unpaid(r)})
 		}
 	}()
 	if r.Method == http.MethodOptions {
@@ -70,6 +70,15 @@ func (e edge) answer(r *http.Request, id string) (res response) {
 	res = e.deps.fault(r, id, f, x402.Standing{Charged: no()})
 	res.header.Set("Allow", allow(e.next.methods()))
 	return res
+}
+
+// unpaid says that nothing was charged, unless the request carries a payment:
+// what a panic came after is not known.
+func unpaid(r *http.Request) *bool {
+	if len(r.Header.Values(x402.HeaderSignature)) > 0 {
+		return nil
+	}
+	return no()
 }
 
 func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id string) {

@@ -80,9 +80,19 @@ func (a *attempt) byRecord(ctx context.Context, terms, signature error) *Outcome
 		return nil
 	}
 	if terms != nil {
-		return a.no(terms)
+		out := a.refuse(terms.Error(), a.over(r, signature))
+		return &out
 	}
 	return a.verify(ctx)
+}
+
+// over is the PAYMENT-RESPONSE of a payment that the ledger knows to have moved
+// nothing. A client that was left in doubt learns by it that it may sign anew.
+func (a *attempt) over(r *ledger.Record, signature error) *SettleResponse {
+	if r == nil || r.State != ledger.Refused || r.AuthDigest != a.claim.AuthDigest || signature != nil && r.SigDigest != a.claim.SigDigest {
+		return nil
+	}
+	return a.failure(orElse(r.Reason, "refused"))
 }
 
 // known says whether a record vouches for this payment. A refused one does

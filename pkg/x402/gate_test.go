@@ -471,8 +471,16 @@ func TestKnownPaymentsSurviveADeploy(t *testing.T) {
 		b.offer = offer(t, other, "7000", "Rome")
 		b.expect("owed, after the deploy", b.ask(owed, "GET /a"), 200, "", "true", false, true)
 		b.expect("replayed, after the deploy", b.ask(owed, "GET /a"), 200, "", "true", false, true)
-		b.expect("refused one, after the deploy", b.ask(refused, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
-		b.expect("one never seen", b.ask(fresh, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+		out := b.ask(refused, "GET /a")
+		b.expect("refused one, after the deploy", out, 402, fault.PaymentRequired, "false", false, false)
+		if out.Receipt == nil || out.Receipt.Success || out.Receipt.ErrorReason != "no" {
+			t.Errorf("a payment known to have moved nothing gets the receipt %+v", out.Receipt)
+		}
+		out = b.ask(fresh, "GET /a")
+		b.expect("one never seen", out, 402, fault.PaymentRequired, "false", false, false)
+		if out.Receipt != nil {
+			t.Errorf("a payment never seen gets the receipt %+v", out.Receipt)
+		}
 		b.counts("in all", 2, 2)
 	})
 }

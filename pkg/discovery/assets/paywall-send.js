@@ -5,14 +5,20 @@
 const address = location.pathname + location.search;
 const slot = "payment " + address;
 const patience = 40_000; // ms; the service answers within 30 s
+const longest = 9000; // bytes of header; the gateway takes 10,240 in all
 const owedCodes = page.owed.split(" ");
+const once = "Send the same signature again: it is never charged twice.";
 
-let payment = load(); // {header, payer, at, done} or null
+// {header, payer, at, done, doubt} or null. done: it has had its answer. doubt:
+// it was sent, and nothing that came back says for certain that it is unpaid.
+let payment = load();
+let unsaved = false; // the storage is off or full: it lives as long as the page
 
-function load() {
+function load(key = slot) {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(slot));
-    return typeof kept?.header === "string" && typeof kept.payer === "string" ? kept : null;
+    const kept = JSON.parse(sessionStorage.getItem(key));
+    BigInt(termsOf(kept).amount);
+    return typeof kept.payer === "string" ? kept : null;
   } catch {
     return null;
   }
@@ -20,18 +26,60 @@ function load() {
 
 function keep(value) {
   payment = value;
+  unsaved = false;
   try {
     if (value) sessionStorage.setItem(slot, JSON.stringify(value));
     else sessionStorage.removeItem(slot);
   } catch {
-    // Storage is off: the signature lives as long as the page.
+    unsaved = value !== null;
   }
+  window.onbeforeunload = unsaved && !value.done ? (e) => e.preventDefault() : null;
+  tell();
+}
+
+// Another tab on this address must not sign for it once more.
+const tabs = window.BroadcastChannel && new BroadcastChannel(slot);
+const tell = () => { if (payment && !payment.done) tabs?.postMessage(payment); };
+if (tabs) {
+  tabs.onmessage = ({ data }) => {
+    if (!data) return tell();
+    if (payment) return;
+    keep(data);
+    if (!pressed) offerKept();
+  };
+}
+
+/** What a signature was made for, whatever is asked for today. */
+function termsOf(kept) {
+  return decode(kept.header).accepted;
+}
+
+/** Says whether this address is signed for already, and offers to go on. */
+function found() {
+  payment ??= load(); // another copy of this page in the tab's history may have signed
+  if (payment) offerKept();
+  return payment !== null;
 }
 
 function start() {
-  if (payment) return offerKept();
+  if (found()) return;
   look();
+  tabs?.postMessage(null);
 }
+
+/** Other addresses whose signature has had no answer yet. */
+function others() {
+  let keys = [];
+  try {
+    keys = Object.keys(sessionStorage);
+  } catch {
+    // the storage is off
+  }
+  return keys.filter((key) => key.startsWith("payment /") && load(key)?.done === false).map((key) =>
+    el("p", { class: "soft" }, "You signed for another address and have no answer: ", el("a", { href: key.slice(8) }, el("code", {}, key.slice(8)))));
+}
+
+const keeping = () => el("p", { class: "soft" }, unsaved ? "This browser stores nothing: keep this page open until the answer is here." : "The signature is kept until the answer is here.");
 
 /** After a reload: what was signed for is had again without signing. */
 function offerKept() {
@@ -39,7 +87,17 @@ function offerKept() {
   show({
     stage: 3, status: payment.done ? "You have paid for this address: get the answer again, no new charge." : "You have signed for this address: get the answer, no new charge.",
     body: [el("p", { class: "soft" }, `Signed ${when} by `, el("code", {}, payment.payer), ".")],
-    actions: [button(payment.done ? "Get the answer again" : "Send the same signature", send), button("Forget it and pay anew", forget, "quiet")],
+    actions: [button(payment.done ? "Get the answer again" : "Send the same signature", send), button("Forget it and pay anew", anew, "quiet")],
+  });
+}
+
+/** Another signature is another payment: said before one in doubt is dropped. */
+function anew() {
+  if (payment.done || !payment.doubt) return forget();
+  show({
+    stage: 3,
+    problem: { kind: "warn", title: "This can be a second payment", text: "It is not known whether the signature that you made is paid. " + once },
+    actions: [button("Send the same signature", send), button("Pay a second time", forget, "quiet")],
   });
 }
 
@@ -54,16 +112,22 @@ async function pay(authorization, signature) {
     x402Version: 2, resource: offer.resource, accepted: terms,
     payload: { signature, authorization }, extensions: offer.extensions,
   });
-  keep({ header, payer: authorization.from, at: Date.now(), done: false });
+  if (header.length > longest) {
+    review({ title: "The wallet’s signature is too long to be sent", text: "Nothing was charged. Use another wallet." });
+    return;
+  }
+  keep({ header, payer: authorization.from, at: Date.now(), done: false, doubt: false });
   await send();
 }
 
 async function send() {
+  const doubted = payment.doubt && !payment.done;
+  keep({ ...payment, doubt: true });
   show({
     stage: 3, status: "Sending the payment.",
     body: [
       el("h3", { tabindex: "-1", class: "working" }, "Getting the answer"),
-      el("p", { class: "soft" }, `${usdc(BigInt(terms.amount))} USDC, signed by `, el("code", {}, payment.payer), ". The signature is kept until the answer is here."),
+      el("p", { class: "soft" }, `${usdc(BigInt(termsOf(payment).amount))} USDC, signed by `, el("code", {}, payment.payer), "."), keeping(),
     ],
   });
   part("stage").setAttribute("aria-busy", "true");
@@ -78,17 +142,21 @@ async function send() {
     });
     text = await answer.text();
   } catch {
-    again({ title: "The connection was lost", text: "It is not known whether the payment arrived. Send the same signature again: it is never charged twice." }, 0);
+    again({ title: "The connection was lost", text: "It is not known whether the payment arrived. " + once }, 0);
     return;
   } finally {
     clearTimeout(slow);
     clearTimeout(late);
   }
-  judge(answer, text);
+  judge(answer, text, doubted);
 }
 
-/** Decides what an answer means, by what it says of money. */
-function judge(answer, text) {
+/**
+ * Decides what an answer means, by what it says of money. That a request was
+ * free says nothing of an earlier one with the same signature: who doubted
+ * before goes on to, until there is an answer or a receipt.
+ */
+function judge(answer, text, doubted) {
   let body = null;
   try {
     body = JSON.parse(text);
@@ -96,19 +164,20 @@ function judge(answer, text) {
     // not ours: a gateway's page, or cut off
   }
   if (answer.status === 200 && body) return done(answer, body);
-  if (answer.status === 402) return notAccepted(answer, body);
+  if (answer.status === 402) return notAccepted(answer, body, doubted);
   const { code, message, charged, retryable } = body?.error ?? {};
   const wait = Math.min(Number(answer.headers.get("Retry-After")) || 0, 3600);
   if (!code) {
-    again({ title: `Answer ${answer.status} could not be read`, text: "It is not known whether the payment went through. Send the same signature again: it is never charged twice." }, wait);
+    again({ title: `Answer ${answer.status} could not be read`, text: "It is not known whether the payment went through. " + once }, wait);
   } else if (retryable) {
+    if (charged === false) keep({ ...payment, doubt: doubted });
     again({ kind: "warn", ...later(answer.status, words(code), words(message), charged) }, wait, answer.status === 409);
   } else if (charged && owedCodes.includes(code)) {
     done(answer, body, { title: `${words(code)}: no lookup is left for this payment`, text: words(message) + " The payment stands and the operator owes you a refund. Keep the receipt; the contact is at the end of this page." });
   } else if (charged) {
     done(answer, body, { kind: "warn", title: `${words(code)}: ${words(message)}`, text: "This is an answer about the domain, so it is charged." });
   } else {
-    notCharged(`${words(code)}: ${words(message)}`, charged === false);
+    notCharged(`${words(code)}: ${words(message)}`, charged === false && !doubted);
   }
 }
 
@@ -117,15 +186,15 @@ function later(status, code, message, charged) {
   if (status === 409) return { title: "This payment is being settled", text: "Another request with the same signature is under way. It is sent again by itself after the wait; no new charge." };
   if (status === 429) return { title: "Too many requests", text: `${message} The signature stays good; it is never charged twice.` };
   if (charged === true) return { title: `Paid, and the answer is owed (${code})`, text: `${message} Send the same signature again: the lookup runs again, no new charge.` };
-  if (charged === false) return { title: `Not charged yet (${code})`, text: `${message} The signature is unused and stays good.` };
-  return { title: `Not known yet whether it is paid (${code})`, text: "The service could not confirm the payment yet. Send the same signature again: it is never charged twice." };
+  if (charged === false && !payment.doubt) return { title: `Not charged yet (${code})`, text: `${message} The signature is unused and stays good.` };
+  return { title: `Not known yet whether it is paid (${code})`, text: "The service could not confirm the payment yet. " + once };
 }
 
 /** Offers to send the same signature again, after a wait when one was asked for. */
 function again(problem, wait, alone = false) {
   const clock = el("p", { class: "soft" });
   const retry = button("Send the same signature again", send);
-  show({ stage: 3, problem, body: [clock], actions: [retry] });
+  show({ stage: 3, problem, body: [clock, keeping()], actions: [retry] });
   const mine = turn;
   let left = alone ? Math.max(wait, 1) : wait;
   const tick = () => {
@@ -146,27 +215,44 @@ function again(problem, wait, alone = false) {
 }
 
 /** 402: this signature buys nothing. Another one may, on the same terms. */
-function notAccepted(answer, body) {
-  keep(null);
-  let same = false;
-  try {
-    same = JSON.stringify(decode(answer.headers.get("PAYMENT-REQUIRED")).accepts[0]) === JSON.stringify(terms);
-  } catch {
-    // no offer came with it
-  }
+function notAccepted(answer, body, doubted) {
   const reason = (words(body?.error ?? body?.message) || "The service gave no reason").replace(/\.$/, "");
+  const title = "The payment was not accepted";
+  if (doubted && header(answer, "PAYMENT-RESPONSE").success !== false) {
+    show({
+      stage: 3, problem: { title, text: reason + ". It is not known whether an earlier request with this signature was paid. " + once },
+      actions: [button("Send the same signature again", send), button("Forget it and pay anew", anew, "quiet")],
+    });
+    return;
+  }
+  keep(null);
+  const off = Math.round((Date.parse(answer.headers.get("Date")) - Date.now()) / 1000);
+  skew = Math.abs(off) > 30 ? off : 0;
+  const clock = skew ? ` The clock of this device is ${Math.abs(skew)} s ${skew > 0 ? "slow" : "fast"}; the next signature goes by that of the service.` : "";
+  const same = asOffered(header(answer, "PAYMENT-REQUIRED")) === asOffered(offer);
   show({
     stage: 2,
-    problem: { title: "The payment was not accepted", text: `${reason}. This request was not charged.${same ? "" : " The terms have changed: reload the page to see them."}` },
+    problem: { title, text: `${reason}. This request was not charged.${clock}${same ? "" : " The terms have changed: reload the page to see them."}` },
     actions: same ? [button("Sign another payment", () => (wallet ? checkChain() : look()))] : [button("Reload the page", () => location.reload())],
   });
+}
+
+const asOffered = (o) => JSON.stringify([o.resource, o.accepts, o.extensions]);
+
+/** A header of an answer, decoded; empty when none came that can be read. */
+function header(answer, name) {
+  try {
+    return decode(answer.headers.get(name)) ?? {};
+  } catch {
+    return {};
+  }
 }
 
 /** Final, and free: the request itself is at fault. */
 function notCharged(reason, certain) {
   if (certain) keep(null);
   show({
-    stage: 2, problem: { title: reason, text: certain ? "Not charged. Change what you ask above; the signature is of no further use." : "Whether it is paid is not known. Send the same signature again: it is never charged twice." },
+    stage: 2, problem: { title: reason, text: certain ? "Not charged. Change what you ask above; the signature is of no further use." : "Whether it is paid is not known. " + once },
     actions: certain ? [button("Start again", look, "quiet")] : [button("Send the same signature again", send)],
   });
 }
@@ -175,8 +261,8 @@ function notCharged(reason, certain) {
 function done(answer, body, problem = null) {
   keep({ ...payment, done: true });
   const replayed = answer.headers.get("Idempotent-Replayed") === "true";
-  const charge = replayed ? "This is the stored answer; nothing new was charged." : `Paid ${usdc(BigInt(terms.amount))} USDC.`;
-  const json = JSON.stringify(body, null, 2);
+  const charge = replayed ? "This is the stored answer; nothing new was charged." : `Paid ${usdc(BigInt(termsOf(payment).amount))} USDC.`;
+  const json = legible(JSON.stringify(body, null, 2));
   const name = (part("content").dataset.slug + "-" + (new URLSearchParams(location.search).get("domain") ?? "answer")).replace(/[^A-Za-z0-9.-]+/g, "_").slice(0, 80);
   show({ stage: 4, status: charge + " The answer is below.", actions: [button("Get the same answer again", send, "quiet"), button("Pay for a new answer", forget, "quiet")] });
   const outcome = part("outcome");
@@ -190,12 +276,7 @@ function done(answer, body, problem = null) {
 }
 
 function receipt(answer, name) {
-  let settled = {};
-  try {
-    settled = decode(answer.headers.get("PAYMENT-RESPONSE"));
-  } catch {
-    // none came with it
-  }
+  const settled = header(answer, "PAYMENT-RESPONSE"), terms = termsOf(payment);
   const hash = words(settled.transaction);
   const facts = {
     transaction: hash, network: terms.network, payer: words(settled.payer) || payment.payer, payee: terms.payTo,
@@ -212,5 +293,6 @@ function receipt(answer, name) {
 }
 
 window.addEventListener("eip6963:announceProvider", announce);
+window.addEventListener("pageshow", (e) => { if (e.persisted && !unsaved) location.reload(); }); // what it remembers may be old
 window.addEventListener("ethereum#initialized", () => { if (choosing) choose(); });
 if (page.ready === "yes") start();

@@ -133,6 +133,9 @@ function downloadButton(label, name, text) {
   return node;
 }
 
+/** JSON without characters that reorder or hide what is shown: escaped, it means the same. */
+const legible = (json) => json.replace(/[\p{Cf}\p{Zl}\p{Zp}\x7f-\x9f]/gu, (c) => c.split("").map((u) => "\\u" + u.charCodeAt(0).toString(16).padStart(4, "0")).join(""));
+
 /** JSON with keys, strings and other values in a span each, as on the server. */
 function colored(json) {
   const code = el("code");

@@ -7,6 +7,7 @@ const announced = []; // {id, name, icon, provider}
 let wallet = null, account = ""; // connected, or null and empty
 let draft = null; // the authorization that is on show, not signed yet
 let choosing = false; // wallets that come late still join the choice
+let skew = 0; // seconds that this clock is behind the service's
 
 function announce({ detail }) {
   const { info, provider } = detail ?? {};
@@ -51,15 +52,17 @@ function choose(problem = null) {
     node.append(w.icon ? el("img", { src: w.icon, alt: "", width: "24", height: "24" }) : el("span", { class: "no-icon" }), el("bdi", {}, "Connect " + w.name));
     return el("li", {}, node);
   }));
-  show({ stage: 1, problem, body: [list], status: found.length > 1 ? `${found.length} wallets found. Choose the one to pay with.` : "Connecting shows this page your address, and nothing more." });
+  show({ stage: 1, problem, body: [list, ...others()], status: found.length > 1 ? `${found.length} wallets found. Choose the one to pay with.` : "Connecting shows this page your address, and nothing more." });
 }
+
+const codeOf = (error) => Number(error?.data?.originalError?.code ?? error?.code);
 
 /** What a wallet answered instead of doing what it was asked. */
 function complaint(error, title, text) {
-  const code = error?.data?.originalError?.code ?? error?.code;
+  const code = codeOf(error);
   if (code === refused) return { kind: "warn", title, text };
   if (code === pending) return { kind: "warn", title: "The wallet has an open question", text: "Open the wallet, answer it there, and try again." };
-  return { title: "The wallet reported an error", text: (words(error?.message) || "It gave no reason.") + " Nothing was signed or charged." };
+  return { title: "The wallet reported an error", text: (words(typeof error === "string" ? error : error?.message) || "It gave no reason.") + " Nothing was signed or charged." };
 }
 
 async function connect(chosen) {
@@ -97,18 +100,22 @@ function follow(chosen) {
   chosen.provider.on("chainChanged", () => { if (unsigned()) checkChain().catch(broken); });
 }
 
-async function checkChain(problem = null) {
+/** Goes on to the review on the right chain. elsewhere and here are problems to show on another, and on it. */
+async function checkChain(elsewhere = null, here = null) {
+  const mine = ++turn; // who presses a button meanwhile has gone on
   let id;
   try {
     id = BigInt(await wallet.provider.request({ method: "eth_chainId" }));
+    if (turn !== mine) return;
   } catch (error) {
+    if (turn !== mine) return;
     choose(complaint(error, "The wallet did not say which chain it is on", "Connect again."));
     return;
   }
-  if (id === chainID) return review();
+  if (id === chainID) return review(here);
   show({
     stage: 1,
-    problem: problem ?? { kind: "warn", title: "The wallet is on another chain", text: `It is on chain ${id}. This payment is on ${chainName}, chain ${chainID}.` },
+    problem: elsewhere ?? { kind: "warn", title: "The wallet is on another chain", text: `It is on chain ${id}. This payment is on ${chainName}, chain ${chainID}.` },
     actions: [button("Switch to " + chainName, switchChain), button("Use another wallet", () => choose(), "quiet")],
   });
 }
@@ -121,7 +128,7 @@ async function switchChain() {
     try {
       await wallet.provider.request({ method: "wallet_switchEthereumChain", params: [{ chainId }] });
     } catch (error) {
-      if ((error?.data?.originalError?.code ?? error?.code) !== unknownChain || !page.rpc) throw error;
+      if (codeOf(error) !== unknownChain || !page.rpc) throw error;
       await wallet.provider.request({
         method: "wallet_addEthereumChain",
         params: [{
@@ -141,11 +148,12 @@ function authorization() {
   const nonce = Array.from(crypto.getRandomValues(new Uint8Array(32)), (b) => b.toString(16).padStart(2, "0")).join("");
   return {
     from: account, to: terms.payTo, value: terms.amount, validAfter: "0",
-    validBefore: String(Math.floor(Date.now() / 1000) + terms.maxTimeoutSeconds), nonce: "0x" + nonce,
+    validBefore: String(Math.floor(now()) + terms.maxTimeoutSeconds), nonce: "0x" + nonce,
   };
 }
 
-const secondsLeft = (a) => Number(a.validBefore) - Date.now() / 1000;
+const now = () => Date.now() / 1000 + skew;
+const secondsLeft = (a) => Number(a.validBefore) - now();
 
 /** Shows exactly what will be signed. */
 function review(problem = null) {
@@ -194,6 +202,7 @@ async function checkBalance(mine) {
 }
 
 async function sign() {
+  if (found()) return;
   if (secondsLeft(draft) < terms.maxTimeoutSeconds / 2) {
     review({ kind: "warn", title: "The times were renewed", text: "What was on show had become old. Look once more, then sign." });
     return;
@@ -204,10 +213,11 @@ async function sign() {
   try {
     signature = await wallet.provider.request({ method: "eth_signTypedData_v4", params: [account, JSON.stringify(typed(message))] });
   } catch (error) {
-    review(complaint(error, "You did not sign", "The wallet was told no. Nothing was charged."));
+    await checkChain(null, complaint(error, "You did not sign", "The wallet was told no. Nothing was charged."));
     return;
   }
-  if (typeof signature !== "string" || !/^0x(?:[0-9a-f]{2}){65,4096}$/i.test(signature)) {
+  if (found()) return; // another tab was faster: this one is not sent
+  if (typeof signature !== "string" || !/^0x(?:[0-9a-f]{2}){64,4096}$/i.test(signature)) {
     review({ title: "The wallet’s signature cannot be read", text: "Nothing was charged. Try again, or use another wallet." });
     return;
   }
@@ -218,8 +228,15 @@ async function sign() {
   await pay(message, standard(signature));
 }
 
-/** Some wallets end a signature with 0 or 1 where the token wants 27 or 28. */
+/**
+ * Some wallets end a signature with 0 or 1 where the token wants 27 or 28, or
+ * put that into the highest bit of s (EIP-2098).
+ */
 function standard(signature) {
+  if (signature.length === 130) {
+    const top = parseInt(signature.slice(66, 68), 16);
+    return signature.slice(0, 66) + (top & 127).toString(16).padStart(2, "0") + signature.slice(68) + (top > 127 ? "1c" : "1b");
+  }
   if (signature.length !== 132) return signature;
   const last = parseInt(signature.slice(-2), 16);
   return last < 2 ? signature.slice(0, -2) + (last + 27).toString(16) : signature;

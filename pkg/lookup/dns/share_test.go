@@ -242,7 +242,11 @@ func TestShareEnds(t *testing.T) {
 		if open.Load() != 1 {
 			t.Error("the question did not go on for others")
 		}
+		begun := time.Now()
 		end()
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("the end took %s: it waits for what it stops, and no longer", took)
+		}
 		if open.Load() != 0 {
 			t.Error("a connection was open after the end")
 		}

@@ -2,11 +2,13 @@ package uptime_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +158,46 @@ func TestNothingIsKept(t *testing.T) {
 			t.Errorf("%d questions for %d calls, want two each", len(asked), calls)
 		}
 	})
+}
+
+// A question that nobody waits for any more ends before the answer is given:
+// nothing of a call outlives it.
+func TestNothingIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resolvers, open := mute()
+		if r, _ := checkBy(t, resolvers); r.Verdict != uptime.Down {
+			t.Errorf("%+v", r)
+		}
+		if n := open.Load(); n != 0 {
+			t.Errorf("%d questions are under way after the answer", n)
+		}
+	})
+}
+
+// mute is a resolver that never answers, whose connections take a second to
+// close, and how many of them are open.
+func mute() (*dns.Client, *atomic.Int64) {
+	open := new(atomic.Int64)
+	return dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, far) }() // until near is closed
+		open.Add(1)
+		return &slow{Conn: near, open: open}, nil
+	}}), open
+}
+
+type slow struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *slow) Close() error {
+	c.once.Do(func() {
+		time.Sleep(time.Second) // in the bubble
+		c.open.Add(-1)
+	})
+	return c.Conn.Close()
 }
 
 // checkBy checks a good host whose name these resolvers know.

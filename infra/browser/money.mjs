@@ -1,0 +1,290 @@
+// Whatever happens between a signature and its answer, nobody pays twice: two
+// tabs, the tab's history, a clock that is wrong, a storage that is off, and
+// wallets that do as they like.
+
+import assert from "node:assert/strict";
+import { Wallet } from "./wallet.mjs";
+import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
+
+const pressSign = (page) => page.getByRole("button", { name: /^Sign and pay \$/ }).click();
+const says = (page, text) => page.locator("#wallet").filter({ hasText: text }).waitFor();
+const kept = (page) => page.evaluate(() => Object.keys(sessionStorage).length);
+
+/** Opens the page and signs; what comes back is the scenario's. */
+async function signed(stage, wallet = new Wallet(), options = {}) {
+  const page = await stage.open({ wallets: [wallet], ...options });
+  await toReview(stage);
+  await pressSign(page);
+  return page;
+}
+
+/** Sends what is kept, and has the answer. */
+async function resend(stage, wallet) {
+  await stage.page.getByRole("button", { name: /^Send the same signature/ }).click();
+  await answered(stage);
+  if (wallet) assert.equal(wallet.signed.length, 1, "signatures");
+  return { answer: await answerJSON(stage) };
+}
+
+/** Another tab of the same browser. */
+async function tab(stage) {
+  const page = await stage.contexts[0].newPage();
+  stage.watch(page);
+  await page.goto(stage.origin + stage.path, { waitUntil: "load" });
+  stage.page = page;
+  return page;
+}
+
+/** A wallet that is slow to say its chain does not open the review again while it signs. */
+export async function eventWhileSigning(stage) {
+  const wallet = new Wallet();
+  const page = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  const chain = wallet.hold("eth_chainId");
+  const asked = wallet.asked("eth_chainId");
+  await page.evaluate(() => window.emitFromWallet("chainChanged", "0x2105"));
+  while (wallet.asked("eth_chainId") === asked) await page.evaluate(() => 0);
+  const signature = wallet.hold("eth_signTypedData_v4");
+  await pressSign(page);
+  await stage.sees("Waiting for Test wallet");
+  chain.release();
+  // A request of the page's own, answered after the one above.
+  await page.evaluate(() => window.walletRequest(0, "eth_chainId", []));
+  await page.evaluate(() => new Promise((done) => setTimeout(done)));
+  assert.equal(await page.getByRole("button", { name: /^Sign and pay/ }).getAttribute("aria-disabled"), "true", "it can be signed twice");
+  signature.release();
+  await answered(stage);
+  assert.equal(wallet.signed.length, 1);
+}
+
+/** Two changes in a row: what the wallet says of the second is what counts. */
+export async function changesInARow(stage) {
+  const says = [];
+  const wallet = new Wallet({ bend: (method, result) => method === "eth_chainId" && wallet.asked(method) > 1 ? new Promise((resolve) => says.push(resolve)) : result });
+  const page = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  await page.evaluate(() => { window.emitFromWallet("chainChanged", "0x1"); window.emitFromWallet("chainChanged", "0x2105"); });
+  while (says.length < 2) await page.evaluate(() => 0);
+  const before = await page.locator(".signing").innerText();
+  says[0]("0x1");
+  await page.evaluate(() => 0);
+  says[1]("0x2105");
+  await page.waitForFunction((text) => document.querySelector(".signing")?.innerText !== text && document.querySelector("#stage h3"), before);
+}
+
+/** The chain is changed while the wallet asks: what is wrong is said, with the way out. */
+export async function chainWhileSigning(stage) {
+  const wallet = new Wallet();
+  const page = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  const signature = wallet.hold("eth_signTypedData_v4");
+  await pressSign(page);
+  await stage.sees("Waiting for Test wallet");
+  wallet.chain = 1;
+  await page.evaluate(() => window.emitFromWallet("chainChanged", "0x1"));
+  signature.release();
+  await stage.sees("The wallet is on another chain");
+  await stage.click("Switch to Base");
+  await stage.sees("What you will sign");
+  await toAnswer(stage);
+}
+
+/** A copy of the page from before the signature, as a browser's history keeps it. */
+export async function historyCopy(stage, { by }) {
+  const wallet = new Wallet();
+  const first = await signed(stage, wallet);
+  await stage.sees("The connection was lost");
+  const stored = await first.evaluate(() => Object.entries(sessionStorage));
+  await first.close();
+  const page = await tab(stage);
+  await toReview(stage);
+  await page.evaluate((list) => { for (const [key, value] of list) sessionStorage.setItem(key, value); }, stored);
+  if (by === "pageshow") await page.evaluate(() => window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })));
+  else await pressSign(page);
+  await stage.sees("You have signed for this address");
+  return resend(stage, wallet);
+}
+
+/** Two tabs at one address, one of them at the wallet; then a third. */
+export async function tabs(stage) {
+  const [wallet, other] = [new Wallet(), new Wallet({ name: "Other wallet" })];
+  const held = other.hold("eth_signTypedData_v4");
+  const first = await stage.open({ wallets: [wallet, other] });
+  await toReview(stage);
+  const second = await tab(stage);
+  await toReview(stage, "Other wallet");
+  await pressSign(second);
+  await says(second, "Waiting for Other wallet");
+  const idle = await tab(stage);
+  await toReview(stage);
+  await pressSign(first);
+  await says(first, "The connection was lost");
+  await says(idle, "You have signed for this address");
+  held.release();
+  await says(second, "You have signed for this address");
+  await tab(stage);
+  await stage.sees("You have signed for this address");
+  await resend(stage, wallet);
+}
+
+/** Answers, each of which leaves it open whether the signature is paid. */
+export async function inDoubt(stage, { steps }) {
+  const wallet = new Wallet();
+  const page = await signed(stage, wallet);
+  for (const [i, text] of steps.entries()) {
+    await stage.sees(text);
+    assert.equal(await kept(page), 1, "the signature is kept after " + text);
+    assert.equal(await page.getByRole("button", { name: "Sign another payment" }).count(), 0);
+    if (i < steps.length - 1) await page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" }).click();
+  }
+  await page.reload();
+  await stage.click("Forget it and pay anew");
+  await stage.sees("This can be a second payment");
+  await stage.look("second-payment");
+  assert.equal(await kept(page), 1);
+  return resend(stage, wallet);
+}
+
+/** Answers that settle it: nothing moved, and the signature is dropped. */
+export async function noDoubt(stage, { steps }) {
+  const page = await signed(stage);
+  for (const [i, text] of steps.entries()) {
+    await stage.sees(text);
+    if (i < steps.length - 1) await page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" }).click();
+  }
+  await stage.sees("This request was not charged.");
+  assert.equal(await kept(page), 0);
+  await stage.click("Sign another payment");
+  await stage.sees("What you will sign");
+}
+
+/** Unpaid for certain: it is forgotten at once. */
+export async function forgetUnpaid(stage) {
+  const page = await signed(stage);
+  await stage.sees("Not charged yet (overloaded)");
+  await page.reload();
+  await stage.click("Forget it and pay anew");
+  await stage.sees("Connecting shows this page your address");
+  assert.equal(await kept(page), 0);
+}
+
+/** Paid for another address, with no answer yet: the way back is on the page. */
+export async function otherAddress(stage) {
+  const wallet = new Wallet();
+  const page = await signed(stage, wallet);
+  await stage.sees("The connection was lost");
+  await page.getByLabel("Record type").selectOption("MX");
+  await stage.click("Update");
+  await page.waitForURL(/type=MX/);
+  await stage.sees("You signed for another address and have no answer");
+  await stage.look("other-address");
+  await page.locator("#stage a").click();
+  await stage.sees("You have signed for this address");
+  await resend(stage, wallet);
+  await page.goto(stage.origin + stage.path + "&later=1", { waitUntil: "load" });
+  await stage.sees("Connecting shows this page your address");
+  assert.equal(await page.locator("#stage a").count(), 0, "an answer ends it");
+}
+
+/** A browser that stores nothing is told on, and asks before the page is left. */
+export async function storageOff(stage) {
+  const wallet = new Wallet();
+  const page = await stage.open({ wallets: [wallet] });
+  await page.evaluate(() => { Storage.prototype.setItem = () => { throw new DOMException("full", "QuotaExceededError"); }; });
+  const held = () => page.evaluate(() => !window.dispatchEvent(new Event("beforeunload", { cancelable: true })));
+  await toReview(stage);
+  assert.equal(await held(), false);
+  await pressSign(page);
+  await stage.sees("The connection was lost");
+  await stage.sees("This browser stores nothing: keep this page open");
+  assert.equal(await held(), true, "the page is left without a word");
+  await resend(stage, wallet);
+  assert.equal(await held(), false);
+}
+
+/** The service is deployed anew between the page and the signature. */
+export async function newTerms(stage) {
+  await signed(stage);
+  await stage.sees("The terms have changed: reload the page");
+  await stage.click("Reload the page");
+  await stage.sees("Connecting shows this page your address");
+}
+
+/** The price changes between the signature and its answer: the receipt is of what was paid. */
+export async function newPrice(stage) {
+  const wallet = new Wallet();
+  const page = await signed(stage, wallet);
+  await stage.sees("The connection was lost");
+  await page.route((url) => url.pathname.startsWith("/v1/"), async (route) => {
+    if (route.request().resourceType() !== "document") return route.continue();
+    const response = await route.fetch();
+    const body = (await response.text()).replace(/data-offer="([^"]*)"/, (_, text) => {
+      const offer = JSON.parse(Buffer.from(text.replaceAll("&#43;", "+"), "base64"));
+      offer.accepts[0].amount = "9000";
+      return `data-offer="${Buffer.from(JSON.stringify(offer)).toString("base64")}"`;
+    });
+    return route.fulfill({ response, body });
+  });
+  await page.reload();
+  await stage.sees("You have signed for this address");
+  await resend(stage, wallet);
+  assert.match(await page.locator("#outcome").innerText(), /Paid 0\.005 USDC/);
+  assert.match(await page.locator("#receipt").innerText(), /5000 atomic units/);
+}
+
+/** A clock that is ten minutes off: said, and mended for the next signature. */
+export async function clockOff(stage) {
+  const wallet = new Wallet();
+  const page = await stage.open({ wallets: [wallet] });
+  await page.evaluate(() => { const now = Date.now; Date.now = () => now() - 600_000; });
+  await toReview(stage);
+  await pressSign(page);
+  await stage.sees("The payment was not accepted");
+  assert.match(await page.locator("#problem").innerText(), /The clock of this device is \d{3} s slow/);
+  await stage.click("Sign another payment");
+  await stage.sees("What you will sign");
+  await toAnswer(stage);
+  assert.equal(wallet.signed.length, 2);
+}
+
+const compact = (signature) => {
+  const odd = signature.endsWith("1c");
+  const top = parseInt(signature.slice(66, 68), 16) + (odd ? 128 : 0);
+  return signature.slice(0, 66) + top.toString(16).padStart(2, "0") + signature.slice(68, 130);
+};
+const low = (signature) => signature.slice(0, -2) + (signature.endsWith("1c") ? "01" : "00");
+
+/** A wallet that keeps to no custom; short is the form of its signatures, last the byte that they end with before. */
+export async function oddWallet(stage, { short, last }) {
+  let locked = true;
+  let long = true;
+  const wallet = new Wallet({
+    bend: (method, result) => {
+      switch (method) {
+        case "eth_requestAccounts":
+          if (!locked) return [result[0].toLowerCase()];
+          locked = false;
+          throw "locked, says the wallet";
+        case "eth_chainId": return Number(result);
+        case "eth_signTypedData_v4":
+          if (!long && !result.endsWith(last)) throw { code: "4001", message: "not this one" };
+          if (!long) return short === "compact" ? compact(result) : low(result);
+          long = false;
+          return "0x" + "ab".repeat(4096);
+      }
+      return result;
+    },
+  });
+  const page = await stage.open({ wallets: [wallet] });
+  await stage.click("Connect Test wallet");
+  await stage.sees("locked, says the wallet");
+  await toReview(stage);
+  await pressSign(page);
+  await stage.sees("too long to be sent");
+  assert.equal(await kept(page), 0);
+  while (await page.locator("#result").isHidden()) {
+    await pressSign(page);
+    await page.locator("#result:not([hidden]), #problem:not(:empty)").first().waitFor();
+  }
+  await answered(stage);
+}
