@@ -67,3 +67,17 @@ func Children(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	return context.WithDeadline(ctx, deadline.Add(-margin))
 }
+
+// Over is the error of a bundle whose time is up, also where the context does
+// not know it yet: a process that was frozen meanwhile has children that ran out
+// of time through no fault of the host, and they may end before the context's
+// own timer fires.
+func Over(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}

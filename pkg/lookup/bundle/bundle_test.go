@@ -54,3 +54,27 @@ func TestBudgets(t *testing.T) {
 		}
 	})
 }
+
+// late is a context whose deadline is past and whose timer has not fired: a
+// process that was just thawed.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+func TestOver(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	ahead, stop := context.WithTimeout(t.Context(), time.Hour)
+	defer stop()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		want error
+	}{
+		"no deadline": {t.Context(), nil}, "time left": {ahead, nil}, "cancelled": {ended, context.Canceled},
+		"thawed after the deadline": {late{t.Context()}, context.DeadlineExceeded},
+	} {
+		if err := bundle.Over(c.ctx); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}

@@ -89,7 +89,7 @@ func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		})
 	})
 	all.Wait()
-	if err := whole.Err(); err != nil {
+	if err := bundle.Over(whole); err != nil {
 		return Result{}, fault.New(fault.HostIntelTimeout, err)
 	}
 	return r, nil

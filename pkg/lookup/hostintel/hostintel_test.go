@@ -95,6 +95,19 @@ func TestBundleTimeout(t *testing.T) {
 	})
 }
 
+// A process that was frozen past the deadline owes the answer, even if what its
+// children say is there before the context knows.
+func TestThawedTooLate(t *testing.T) {
+	r, err := client(0, 0, 0, nil).Lookup(thawed{t.Context()}, hostintel.Query{Domain: "example.com", DNSType: "A"})
+	if fault.From(err).Code != fault.HostIntelTimeout {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+type thawed struct{ context.Context }
+
+func (thawed) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
 func TestParseQuery(t *testing.T) {
 	for query, want := range map[string]string{
 		"domain=Example.COM.":                "dns_type=A&domain=example.com",

@@ -89,7 +89,7 @@ func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	})
 	all.Go(func() { r.SSL, r.Headers = c.web(ctx, q) })
 	all.Wait()
-	if err := whole.Err(); err != nil {
+	if err := bundle.Over(whole); err != nil {
 		return Result{}, fault.New(fault.UptimeCheckTimeout, err)
 	}
 	r.Verdict = verdict(r)

@@ -145,6 +145,20 @@ func TestBundleTimeout(t *testing.T) {
 	})
 }
 
+// A process that was frozen past the deadline owes the answer, even if what its
+// children say is there before the context knows.
+func TestThawedTooLate(t *testing.T) {
+	h := good()
+	c := uptime.Client{Connector: h, DNS: h, SSL: h, Headers: h}
+	if r, err := c.Lookup(thawed{t.Context()}, uptime.Query{Domain: "example.com"}); fault.From(err).Code != fault.UptimeCheckTimeout {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+type thawed struct{ context.Context }
+
+func (thawed) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
 type stubborn struct{}
 
 func (stubborn) Lookup(context.Context, dns.Query) (dns.Result, error) {
