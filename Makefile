@@ -31,6 +31,11 @@ simnet: ## A shell in a small internet with the service running, RTT=50ms away (
 	@mkdir -p build && go build -o build/pay ./infra/local/pay && go test -c -o build/simnet.test ./infra/simnet && \
 		cd infra/simnet && ../../build/simnet.test -test.run '^TestSimnet$$' -shell $(if $(RTT),-rtt $(RTT))
 
+.PHONY: gameday
+gameday: ## Break everything once; print what clients see and which alarms go off (Linux)
+	@mkdir -p build && go test -c -o build/gameday.test ./infra/gameday && \
+		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -gameday.print
+
 .PHONY: reconcile
 reconcile: ## Look once at every payment in doubt (stop the service first)
 	@go run ./infra/local/reconcile

@@ -74,6 +74,8 @@ func layers() []layer {
 		{"infra/snippets", nil, "the programs of the docs page are run from outside"},
 		{"infra/samcheck", nil, "the suite of the deployment's tools is tests and nothing else"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
+		{"infra/gameday", nil, "the game day is tests and nothing else"},
+		{"infra/gameday/cloudwatch", nil, "alarms are judged by their definition alone; it knows no service"},
 	}
 }
 

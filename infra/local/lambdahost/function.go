@@ -18,6 +18,7 @@ type function struct {
 	def  Function
 
 	mu        sync.Mutex
+	running   int             // invocations that have begun and not ended
 	idle      []*process      // the last one to become idle is used first
 	finishing int             // answered, not yet idle
 	waiters   []chan *process // events that wait for a finishing process
@@ -32,6 +33,7 @@ type Stats struct {
 	Invocations int // events handed to a process
 	Errors      int // of them, failed in any way
 	TimedOut    int // of the failed ones, killed at the time-out
+	Throttled   int // events refused because of Function.Concurrency
 	// Cold has the measurements of the cold starts that led to an answer.
 	Cold []ColdStart
 }
@@ -173,6 +175,32 @@ func (f *function) gone(p *process) {
 	f.idle = slices.DeleteFunc(f.idle, func(q *process) bool { return q == p })
 	p.state = dead
 	f.stats.Live--
+}
+
+// begin notes a new invocation, unless the function has as many as it may.
+func (f *function) begin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.def.Concurrency > 0 && f.running >= f.def.Concurrency {
+		f.stats.Throttled++
+		return false
+	}
+	f.running++
+	return true
+}
+
+// end notes the end of an invocation that has begun.
+func (f *function) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+}
+
+// ended tells whoever wants to know.
+func (f *function) ended(inv *invocation, r Result, err error) {
+	if hook := f.host.cfg.OnEnd; hook != nil {
+		hook(Ended{Function: f.def.Name, Event: inv.event, Result: r, Err: err})
+	}
 }
 
 // count changes the statistics.

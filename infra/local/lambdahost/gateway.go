@@ -33,6 +33,8 @@ const maxRequestBody = 10 << 20
 //   - an integration that takes longer than 30 s: 503 Service Unavailable, and
 //     the function goes on (seen in github.com/cortexlabs/cortex/issues/1225 and
 //     github.com/serverless/serverless/issues/11222; a REST API says 504);
+//   - a function that Lambda throttles: 503 as well (a REST API says 500; AWS
+//     documents neither);
 //   - a function error, a crash and a function time-out, which are the same
 //     thing to the gateway: 500 Internal Server Error (AWS: Troubleshooting
 //     issues with HTTP API Lambda integrations; for the time-out
@@ -72,7 +74,7 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	payload, err := h.Invoke(ctx, name, event)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrThrottled):
 		refuse(w, http.StatusServiceUnavailable, textUnavailable)
 	case err != nil:
 		refuse(w, http.StatusInternalServerError, textInternal)

@@ -7,12 +7,13 @@
 // code: cold starts, processes frozen between invocations, time-outs that kill,
 // payload format 2.0 and what is lost in it, and the gateway's own answers.
 //
-// What it does not model: throttling, the second attempt at a failed
-// initialisation, CPU shares, memory limits, asynchronous invocation. A function
+// What it does not model: the second attempt at a failed initialisation, the
+// account's own limits, CPU shares, memory limits, asynchronous invocation. A function
 // that is given no role may still do anything its environment lets it do.
 package lambdahost
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,10 @@ type Function struct {
 	Handler string        // value of _HANDLER, "bootstrap" when empty
 	Timeout time.Duration // for one invocation; 3 s when zero, as on Lambda
 	Memory  int           // MB, only told to the function; 128 when zero
-	Env     map[string]string
+	// Concurrency is how many invocations there may be at once, as reserved
+	// concurrency has it; 0 is no limit.
+	Concurrency int
+	Env         map[string]string
 }
 
 // Route sends requests to a function.
@@ -71,8 +75,8 @@ type Config struct {
 	InitTimeout time.Duration
 	// NoFreeze leaves processes running between invocations.
 	NoFreeze bool
-	// Logs receives what the functions print; nil discards it. Writes are
-	// serialised.
+	// Logs receives what the functions print, in whole lines; nil discards it.
+	// Writes are serialised.
 	Logs io.Writer
 
 	// The hooks are called from the host's own goroutines; each may kill the
@@ -88,6 +92,9 @@ type Config struct {
 	// OnIdle is called when a process waits for its next event, frozen unless
 	// NoFreeze is set.
 	OnIdle func(Process)
+	// OnEnd is called when an invocation has ended, before its caller knows.
+	// A throttled one ends without having begun.
+	OnEnd func(Ended)
 }
 
 // Host runs functions. It must be closed.
@@ -107,6 +114,9 @@ type Host struct {
 
 // ErrClosed is returned by a closed host.
 var ErrClosed = errors.New("lambdahost: closed")
+
+// ErrThrottled says that a function had as many invocations as it may have.
+var ErrThrottled = errors.New("lambdahost: the function's concurrency is used up")
 
 // New checks that every function is built and every route leads somewhere. No
 // process is started before there is an event for it.
@@ -252,7 +262,16 @@ func (h *Host) Call(ctx context.Context, name string, event []byte) (Result, err
 		return Result{}, fmt.Errorf("lambdahost: event of %d bytes is above Lambda's %d", len(event), maxPayload)
 	}
 	inv := newInvocation(event)
+	if !f.begin() {
+		f.ended(inv, Result{RequestID: inv.id}, ErrThrottled)
+		return Result{RequestID: inv.id}, ErrThrottled
+	}
+	inv.ended = func(r Result, err error) {
+		f.end()
+		f.ended(inv, r, err)
+	}
 	if err := f.dispatch(ctx, inv); err != nil {
+		f.end()
 		return Result{}, err
 	}
 	select {
@@ -275,6 +294,32 @@ func (h *Host) starter() {
 type startRequest struct {
 	start func() error
 	done  chan error
+}
+
+// lineWriter keeps the lines of one process whole among those of others.
+type lineWriter struct {
+	to   io.Writer
+	rest []byte // of a line that has not ended
+}
+
+func (l *lineWriter) Write(p []byte) (int, error) {
+	end := bytes.LastIndexByte(p, '\n') + 1
+	if end == 0 {
+		l.rest = append(l.rest, p...)
+		return len(p), nil
+	}
+	whole := append(l.rest, p[:end]...)
+	l.rest = append([]byte(nil), p[end:]...)
+	_, err := l.to.Write(whole)
+	return len(p), err
+}
+
+// flush writes what a process that has ended left behind.
+func (l *lineWriter) flush() {
+	if len(l.rest) > 0 {
+		_, _ = l.to.Write(append(l.rest, '\n'))
+		l.rest = nil
+	}
 }
 
 type lockedWriter struct {

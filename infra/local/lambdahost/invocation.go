@@ -26,6 +26,15 @@ type Result struct {
 	Init, First time.Duration
 }
 
+// Ended is an invocation that is over, as CloudWatch counts it: Errors when Err
+// is a *FunctionError, Throttles when it is ErrThrottled.
+type Ended struct {
+	Function string
+	Event    []byte
+	Result   Result
+	Err      error
+}
+
 // FunctionError is an invocation that failed: the function returned an error,
 // crashed or ran out of time. Lambda answers such an invocation with this
 // document and the header X-Amz-Function-Error.
@@ -74,6 +83,7 @@ type invocation struct {
 	cold      bool
 	delivered time.Time // set once, before a process sees the event
 
+	ended  func(Result, error) // called once, before done; nil for none
 	once   sync.Once
 	done   chan struct{}
 	result Result
@@ -89,6 +99,9 @@ func (i *invocation) finish(r Result, err error) {
 	i.once.Do(func() {
 		r.RequestID, r.Cold = i.id, i.cold
 		i.result, i.err = r, err
+		if i.ended != nil {
+			i.ended(r, err)
+		}
 		close(i.done)
 	})
 }

@@ -45,6 +45,7 @@ type process struct {
 	spawned time.Time
 	events  chan *invocation
 	exited  chan struct{} // closed when it is gone and its function knows
+	logs    *lineWriter
 
 	state   procState // guarded by fn.mu
 	closing bool      // guarded by fn.mu; not to be frozen any more
@@ -64,7 +65,7 @@ type process struct {
 // spawn starts a process for an event.
 func (f *function) spawn(inv *invocation) error {
 	inv.cold = true
-	p := &process{fn: f, events: make(chan *invocation, 1), exited: make(chan struct{})}
+	p := &process{fn: f, events: make(chan *invocation, 1), exited: make(chan struct{}), logs: &lineWriter{to: f.host.logs}}
 	p.events <- inv
 	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it lives as long as the host
 	if err != nil {
@@ -73,7 +74,7 @@ func (f *function) spawn(inv *invocation) error {
 	p.api = &http.Server{Handler: p.runtimeAPI(), ReadHeaderTimeout: time.Minute}
 	p.cmd = exec.Command(f.def.bootstrap()) //nolint:noctx // it ends by the host, not by a request
 	p.cmd.Dir = f.def.Dir
-	p.cmd.Stdout, p.cmd.Stderr = f.host.logs, f.host.logs
+	p.cmd.Stdout, p.cmd.Stderr = p.logs, p.logs
 	p.cmd.WaitDelay = sigtermGrace
 	p.cmd.SysProcAttr = sysProcAttr()
 	if err := f.host.start(p, ln.Addr().String()); err != nil {
@@ -143,6 +144,7 @@ func (p *process) drain() {
 // reap waits for the end of the process and tells everybody.
 func (p *process) reap() {
 	err := p.cmd.Wait()
+	p.logs.flush()
 	p.signal(syscall.SIGKILL) // what is left of its group
 	p.initLimit.Stop()
 	p.mu.Lock()
@@ -193,6 +195,10 @@ func (p *process) fail(inv *invocation) {
 	case causeCrash:
 	}
 	timedOut := p.why != causeCrash
+	r := Result{Payload: err.Payload}
+	if !inv.delivered.IsZero() {
+		r.Duration = time.Since(inv.delivered)
+	}
 	p.mu.Unlock()
 	p.fn.count(func(s *Stats) {
 		s.Errors++
@@ -200,7 +206,7 @@ func (p *process) fail(inv *invocation) {
 			s.TimedOut++
 		}
 	})
-	inv.finish(Result{Payload: err.Payload}, err)
+	inv.finish(r, err)
 }
 
 // kill ends the process group and waits until it is gone.

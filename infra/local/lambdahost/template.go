@@ -46,6 +46,7 @@ type Properties struct {
 	Runtime     string `yaml:"Runtime"`
 	Timeout     int    `yaml:"Timeout"` // seconds
 	MemorySize  int    `yaml:"MemorySize"`
+	Concurrency int    `yaml:"ReservedConcurrentExecutions"`
 	Environment struct {
 		Variables map[string]yaml.Node `yaml:"Variables"`
 	} `yaml:"Environment"`
@@ -211,7 +212,7 @@ func (t *Template) function(name string, refs map[string]string) (Function, []Ro
 	}
 	f := Function{
 		Name: name, Dir: filepath.Base(p.CodeURI), Handler: p.Handler,
-		Timeout: time.Duration(p.Timeout) * time.Second, Memory: p.MemorySize,
+		Timeout: time.Duration(p.Timeout) * time.Second, Memory: p.MemorySize, Concurrency: p.Concurrency,
 		Env: make(map[string]string),
 	}
 	var faults []error

@@ -31,6 +31,7 @@ Resources:
       CodeUri: functions/a
       Timeout: 5
       MemorySize: 512
+      ReservedConcurrentExecutions: 2
       Environment: {Variables: {TABLE: !Ref Table, FIXED: 7}}
       Events:
         One: {Type: HttpApi, Properties: {ApiId: !Ref Api, Method: any, Path: /a}}
@@ -56,7 +57,7 @@ func TestFromTemplate(t *testing.T) {
 	}
 	want := lambdahost.Config{
 		Functions: []lambdahost.Function{{
-			Name: "AFunction", Dir: filepath.Join("build", "a"), Handler: "bootstrap", Timeout: 5 * time.Second, Memory: 512,
+			Name: "AFunction", Dir: filepath.Join("build", "a"), Handler: "bootstrap", Timeout: 5 * time.Second, Memory: 512, Concurrency: 2,
 			Env: map[string]string{"PAYEE": "0xab", "LEVEL": "info", "TABLE": "ledger", "FIXED": "7", "EXTRA": "1"},
 		}},
 		Routes: []lambdahost.Route{{Key: "$default", Function: "AFunction"}, {Key: "ANY /a", Function: "AFunction"}},
@@ -78,7 +79,7 @@ func TestFromTemplateFaults(t *testing.T) {
 		{"a parameter is wrong", "", "", map[string]string{"Payee": "me", "Table": "ledger"}, "Payee: does not match"},
 		{"a value is not allowed", "", "", map[string]string{"Payee": "0xab", "Table": "l", "Level": "loud"}, "must be one of info, debug"},
 		{"a parameter is unknown", "", "", map[string]string{"Payee": "0xab", "Table": "l", "Payer": "x"}, `no parameter or resource "Payer"`},
-		{"a resource is not named", "", "", map[string]string{"Payee": "0xab"}, "TABLE: line 20: !Ref Table cannot be resolved"},
+		{"a resource is not named", "", "", map[string]string{"Payee": "0xab"}, "TABLE: line 21: !Ref Table cannot be resolved"},
 		{"another intrinsic", "!Ref Table", "!GetAtt Table.Arn", good, "!GetAtt cannot be resolved"},
 		{"a long intrinsic", "!Ref Table", "{'Fn::Sub': x}", good, "only scalars and !Ref"},
 		{"the implicit API", "{ApiId: !Ref Api, Method: any, Path: /a}", "{Method: any, Path: /a}", good, "ApiId must be a !Ref"},

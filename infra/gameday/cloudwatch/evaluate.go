@@ -1,0 +1,137 @@
+package cloudwatch
+
+import "fmt"
+
+// State is the state of an alarm.
+type State string
+
+// The states of an alarm, as CloudWatch names them.
+const (
+	OK           State = "OK"
+	Firing       State = "ALARM"
+	Insufficient State = "INSUFFICIENT_DATA"
+)
+
+// Source has the values of metrics by period.
+type Source interface {
+	// Values are the values of a metric in a period; unit is empty or the one
+	// that they must have.
+	Values(m Metric, unit string, period int) []float64
+}
+
+// lookBack is how many periods before the evaluated ones are asked for too, so
+// that points which came are preferred to points which are missing. AWS does
+// not document the number; its examples have two.
+const lookBack = 2
+
+// History is the state of an alarm after each of the periods from 0 on, if it
+// begins as Insufficient.
+func (a Alarm) History(src Source, periods int) ([]State, error) {
+	out := make([]State, periods)
+	state := Insufficient
+	for i := range out {
+		var err error
+		if state, err = a.Evaluate(src, i, state); err != nil {
+			return nil, err
+		}
+		out[i] = state
+	}
+	return out, nil
+}
+
+// Evaluate is the state of the alarm at the end of a period, when it has been
+// in a state before.
+func (a Alarm) Evaluate(src Source, period int, before State) (State, error) {
+	points, few, err := a.points(src, period)
+	if err != nil {
+		return "", fmt.Errorf("alarm %s: %w", a.ID, err)
+	}
+	if few {
+		return before, nil
+	}
+	there, breaching, oldest := 0, 0, 0
+	for i := len(points) - 1; i >= 0 && there < a.Periods; i-- {
+		if isMissing(points[i]) {
+			continue
+		}
+		there++
+		if yes, _ := breaches(a.Comparison, points[i], a.Threshold); yes {
+			breaching++
+			oldest = len(points) - i
+		}
+	}
+	return a.judge(there, breaching, oldest, before), nil
+}
+
+// judge decides from the points there are: how many, how many of them breach,
+// and how many periods ago the oldest of those began. With as many points as
+// the alarm looks at nothing is missing, however they lie.
+func (a Alarm) judge(there, breaching, oldest int, before State) State {
+	short := there < a.Periods
+	if short && a.Missing == "breaching" {
+		breaching += a.Periods - there
+	}
+	switch {
+	case short && there == 0 && a.Missing == "missing":
+		return Insufficient
+	case short && a.Missing == "ignore" && there == breaching && breaching < a.Datapoints:
+		return before
+	case breaching >= a.Datapoints:
+		return Firing
+	case short && a.Missing == "missing" && there == breaching && oldest >= a.Datapoints:
+		return Firing // every point there is has breached for long enough
+	}
+	return OK
+}
+
+// points is the compared series up to a period, oldest first. few says that a
+// percentile rests on too few samples and the alarm wants to ignore that.
+func (a Alarm) points(src Source, period int) (out series, few bool, err error) {
+	n := a.Periods + lookBack
+	c := &calculator{queries: a.Queries, known: map[string]series{}, periods: n}
+	for _, q := range a.Queries {
+		if q.expression != nil {
+			v, err := c.eval(q.expression)
+			if err != nil {
+				return nil, false, fmt.Errorf("query %s: %w", q.ID, err)
+			}
+			if c.known[q.ID], err = c.series(v); err != nil {
+				return nil, false, fmt.Errorf("query %s: %w", q.ID, err)
+			}
+			continue
+		}
+		s := make(series, n)
+		for i := range s {
+			var values []float64
+			if at := period - n + 1 + i; at >= 0 {
+				values = src.Values(q.Metric, q.unit, at)
+			}
+			s[i] = statistic(q.Statistic, values)
+			few = few || i == n-1 && a.skipFew && tooFew(q.Statistic, len(values))
+		}
+		c.known[q.ID] = s
+	}
+	return c.known[a.returns], few, nil
+}
+
+// tooFew says that a percentile is not significant: below 10/(1-p) samples,
+// for p from the middle up.
+func tooFew(statistic string, samples int) bool {
+	p, ok := percentile(statistic)
+	return ok && samples > 0 && p >= 50 && float64(samples)*(100-p) < 1000
+}
+
+// breaches compares a value with a threshold.
+func breaches(operator string, v, threshold float64) (yes, known bool) {
+	switch operator {
+	case "GreaterThanThreshold":
+		return v > threshold, true
+	case "GreaterThanOrEqualToThreshold":
+		return v >= threshold, true
+	case "LessThanThreshold":
+		return v < threshold, true
+	case "LessThanOrEqualToThreshold":
+		return v <= threshold, true
+	}
+	return false, false
+}

@@ -1,0 +1,136 @@
+package gameday
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// facilitatorFault is what a facilitator does with a call before or after its
+// honest work. The zero value does nothing.
+type facilitatorFault struct {
+	status int // answered instead of doing anything
+	// late is how much later than it could a settlement is answered; the money
+	// moves at once.
+	late time.Duration
+	// mute: the money moves, and there is never an answer.
+	mute bool
+	// hangs: no money moves, and there is never an answer.
+	hangs bool
+	// after is called when the money has moved, before the answer. The
+	// connection closes without one if it returns false.
+	after func(payer string) bool
+}
+
+// facilitator is the play-money facilitator behind a door.
+type facilitator struct {
+	*door
+	books *x402test.Facilitator
+
+	mu    sync.Mutex
+	fault facilitatorFault
+}
+
+func newFacilitator(t *testing.T, addr string) *facilitator {
+	t.Helper()
+	config, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &facilitator{}
+	if f.books, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: config.Terms, Now: time.Now}); err != nil {
+		t.Fatal(err)
+	}
+	f.door = openDoor(t, addr, f)
+	return f
+}
+
+// breaks gives it a fault; the zero value mends it.
+func (f *facilitator) breaks(fault facilitatorFault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
+}
+
+func (f *facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	fault := f.fault
+	f.mu.Unlock()
+	if fault.status != 0 {
+		w.WriteHeader(fault.status)
+		return
+	}
+	if r.URL.Path != "/settle" {
+		f.books.ServeHTTP(w, r)
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err != nil {
+		return
+	}
+	if fault.hangs {
+		<-r.Context().Done()
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	answer := httptest.NewRecorder()
+	f.books.ServeHTTP(answer, r)
+	if fault.after != nil && !fault.after(payerOf(body)) {
+		panic(http.ErrAbortHandler)
+	}
+	if !fault.wait(r) {
+		panic(http.ErrAbortHandler)
+	}
+	for name, values := range answer.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes()) // the function may be gone
+}
+
+// wait is what a slow answer waits; it reports false when the caller has gone.
+func (f facilitatorFault) wait(r *http.Request) bool {
+	if f.mute {
+		<-r.Context().Done()
+		return false
+	}
+	if f.late == 0 {
+		return true
+	}
+	select {
+	case <-r.Context().Done():
+		return false
+	case <-time.After(f.late):
+		return true
+	}
+}
+
+// payerOf is who pays by a call to /settle, in lower case.
+func payerOf(body []byte) string {
+	var q struct {
+		PaymentPayload x402.Payload `json:"paymentPayload"`
+	}
+	_ = json.Unmarshal(body, &q) // the facilitator has judged it
+	return strings.ToLower(q.PaymentPayload.Payload.Authorization.From)
+}
+
+// moved is what a payer has paid, in all.
+func (f *facilitator) moved(payer string) []x402test.Transfer {
+	var list []x402test.Transfer
+	for _, t := range f.books.Transfers() {
+		if strings.Contains(t.Key, "|"+payer+"|") {
+			list = append(list, t)
+		}
+	}
+	return list
+}

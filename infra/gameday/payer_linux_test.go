@@ -1,0 +1,160 @@
+package gameday
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// sight is what a client sees of one answer.
+type sight struct {
+	status int
+	code   string // empty for an answer, and for one of the gateway's own
+	// charged and retryable are as the body says: true, false, null, or empty.
+	charged, retryable string
+	wait               time.Duration // Retry-After
+}
+
+// String is one line of the report.
+func (s sight) String() string {
+	text := strconv.Itoa(s.status)
+	switch {
+	case s.code != "":
+		text += " " + s.code
+	case s.status >= http.StatusBadRequest:
+		text += " (the gateway's own)"
+	}
+	if s.charged != "" {
+		text += fmt.Sprintf(", charged %s, retryable %s", s.charged, s.retryable)
+	}
+	if s.wait > 0 {
+		text += ", Retry-After"
+	}
+	return text
+}
+
+// answered says that the client has what was paid for.
+func (s sight) answered() bool { return s.status == http.StatusOK }
+
+// final says that sending the same signature again is of no use.
+func (s sight) final() bool {
+	return s.answered() || s.retryable == "false" || s.status == http.StatusPaymentRequired
+}
+
+func sightOf(r x402test.Reply) sight {
+	s := sight{status: r.Status, wait: r.RetryAfter()}
+	var body struct {
+		Code  string
+		Error json.RawMessage // a text in a 402
+	}
+	var inner struct {
+		Code               string
+		Charged, Retryable json.RawMessage
+	}
+	if r.Status < http.StatusBadRequest || json.Unmarshal(r.Body, &body) != nil {
+		return s
+	}
+	s.code = body.Code
+	if json.Unmarshal(body.Error, &inner) == nil && inner.Code != "" {
+		s.code, s.charged, s.retryable = inner.Code, string(inner.Charged), string(inner.Retryable)
+	}
+	return s
+}
+
+// payer has one signed payment for one request.
+type payer struct {
+	w              *world
+	op             catalog.Operation
+	client         *x402test.Client
+	address        string // in lower case
+	url, signature string
+	seen           []sight
+	broken         error // why nothing was seen
+}
+
+// newPayer makes a payer with a wallet and a name to ask about of its own, and
+// has the payment signed. The price is asked for without paying.
+func (w *world) newPayer(op catalog.Operation, n int) *payer {
+	w.Helper()
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		w.Fatal(err)
+	}
+	p := &payer{w: w, op: op, url: w.url + op.Path, address: strings.ToLower(wallet.Address().String())}
+	p.client = &x402test.Client{HTTP: w.http, Wallet: wallet, Now: time.Now}
+	if op.Kind != catalog.SmokeTest {
+		p.url += "?" + url.Values{"domain": {fmt.Sprintf("%s%d-gameday.com", op.Slug, n)}}.Encode()
+	}
+	if p.signature, err = p.client.Sign(w.Context(), p.url); err != nil {
+		w.Fatalf("%s: %v", op.Slug, err)
+	}
+	return p
+}
+
+// send sends the payment once and takes down what comes. A fault of a store
+// that nobody has broken is that of a busy machine: then the same signature is
+// sent again, as a client would.
+func (p *payer) send(stable bool) sight {
+	const tries = 20
+	for range tries {
+		reply, err := p.client.Get(p.w.Context(), p.url, p.signature)
+		if err != nil {
+			p.broken = err
+			return sight{}
+		}
+		s := sightOf(reply)
+		if s.code == string(fault.LedgerUnavailable) && stable {
+			continue
+		}
+		p.seen = append(p.seen, s)
+		return s
+	}
+	p.broken = fmt.Errorf("the table does not answer in time %d times over: this machine is too busy", tries)
+	return sight{}
+}
+
+// comeBack sends the payment again, as often as it is told to, until there is a
+// final answer.
+func (p *payer) comeBack() {
+	for begun := time.Now(); time.Since(begun) < 2*patience && p.broken == nil; {
+		s := p.send(true)
+		if p.broken != nil || s.final() {
+			return
+		}
+		select {
+		case <-p.w.Context().Done():
+			return
+		case <-time.After(max(s.wait, settleDown)): // as Retry-After says
+		}
+	}
+	if p.broken == nil {
+		p.broken = fmt.Errorf("no final answer after %s", 2*patience)
+	}
+}
+
+// answered says that the payer has got an answer at some time.
+func (p *payer) answered() bool {
+	for _, s := range p.seen {
+		if s.answered() {
+			return true
+		}
+	}
+	return false
+}
+
+// last is what the payer saw last.
+func (p *payer) last() sight {
+	if len(p.seen) == 0 {
+		return sight{}
+	}
+	return p.seen[len(p.seen)-1]
+}

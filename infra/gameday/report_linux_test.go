@@ -1,0 +1,106 @@
+package gameday
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// print writes what came of a scenario.
+func (o *outcome) print(to io.Writer) {
+	line := func(what, text string) { fmt.Fprintf(to, "  %-9s %s\n", what, text) }
+	first, last := map[string][]string{}, map[string][]string{}
+	answered := 0
+	for _, p := range o.payers {
+		if len(p.seen) == 0 {
+			continue
+		}
+		first[p.seen[0].String()] = append(first[p.seen[0].String()], p.op.Slug)
+		if len(p.seen) > 1 {
+			last[p.last().String()] = append(last[p.last().String()], p.op.Slug)
+		}
+		if p.answered() {
+			answered++
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(first)) {
+		line("clients", text+"  "+names(first[text]))
+	}
+	if o.ready != 0 {
+		line("/ready", fmt.Sprint(o.ready))
+	}
+	for _, text := range slices.Sorted(maps.Keys(last)) {
+		line("in the end", text+"  "+names(last[text]))
+	}
+	line("alarms", fold(o.fired))
+	if len(o.ending) > 0 {
+		line("still on", fold(o.ending))
+	}
+	line("owed", fmt.Sprintf("%d while it was broken, %d in the end%s", len(o.owed), len(o.left), refunds(o.left)))
+	verdict := "nothing is lost"
+	if o.failed {
+		verdict = "FAILED"
+	}
+	if len(o.payers) > 0 {
+		verdict += fmt.Sprintf(": %d payments, money moved %d times, %d answered, %d owed", len(o.payers), o.transfers, answered, len(o.left))
+	}
+	line("verdict", verdict)
+}
+
+func refunds(debts map[string]debt) string {
+	n := 0
+	for _, d := range debts {
+		if d.RefundDue {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", refunds due: %d", n)
+}
+
+// names counts slugs.
+func names(slugs []string) string {
+	count := map[string]int{}
+	for _, s := range slugs {
+		count[s]++
+	}
+	var out []string
+	for _, op := range catalog.All() {
+		if n := count[op.Slug]; n > 0 {
+			out = append(out, fmt.Sprintf("%s ×%d", op.Slug, n))
+		}
+	}
+	return "(" + strings.Join(out, ", ") + ")"
+}
+
+// fold names alarms, those of operations by their kind.
+func fold(alarms []string) string {
+	var out []string
+	by := map[string][]string{}
+	for _, a := range alarms {
+		kind, slug := a, ""
+		for _, op := range catalog.All() {
+			if rest, ok := strings.CutPrefix(a, op.Slug+"-"); ok {
+				kind, slug = rest, op.Slug
+			}
+		}
+		if slug == "" {
+			out = append(out, kind)
+			continue
+		}
+		by[kind] = append(by[kind], slug)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, kind+" of "+strings.Join(by[kind], " "))
+	}
+	if out == nil {
+		return "none"
+	}
+	return strings.Join(out, "; ")
+}

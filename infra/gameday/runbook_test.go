@@ -1,0 +1,84 @@
+package gameday
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// runbookEntry is the beginning of an entry: the anchor that alarms link to, and
+// the kind in bold in front of what it means.
+var runbookEntry = regexp.MustCompile(`(?m)^<a id="alarm-([a-z-]+)"></a>\n\*\*([a-z-]+)\*\*: \S`)
+
+// runbookFaults compares the runbook with the kinds of alarms that there are.
+func runbookFaults(readme string, kinds map[string]bool) []string {
+	var faults []string
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	_, runbook, found := strings.Cut(readme, "\n## Runbook\n")
+	if !found {
+		return []string{"there is no section Runbook"}
+	}
+	runbook, _, _ = strings.Cut(runbook, "\n## ")
+	have := map[string]bool{}
+	for _, m := range runbookEntry.FindAllStringSubmatch(runbook, -1) {
+		switch {
+		case m[1] != m[2]:
+			fault("the entry of alarm %s is called %s", m[1], m[2])
+		case have[m[1]]:
+			fault("alarm %s has two entries", m[1])
+		case !kinds[m[1]]:
+			fault("the runbook has an entry for %s, and there is no such alarm", m[1])
+		}
+		have[m[1]] = true
+	}
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		if !have[k] {
+			fault("alarm %s links to #alarm-%s, which the runbook does not have", k, k)
+		}
+	}
+	if n := strings.Count(readme, `id="alarm-`); n != len(have) {
+		fault("the README has %d anchors of alarms, and the runbook %d entries", n, len(have))
+	}
+	return faults
+}
+
+// TestRunbook: whoever is woken by an alarm finds its entry, by the link that
+// it carries, and no entry is about an alarm that there is not.
+func TestRunbook(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]bool{}
+	for _, a := range alarms(t) {
+		if kind(a) == "" {
+			t.Errorf("alarm %s links to no entry: %q", name(a), a.Description)
+		}
+		kinds[kind(a)] = true
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range runbookFaults(string(readme), kinds) {
+		t.Error(f)
+	}
+	// The test can fail.
+	for what, change := range map[string]func(string) string{
+		"an entry is gone":     func(s string) string { return strings.Replace(s, `<a id="alarm-owed"></a>`, "", 1) },
+		"an entry is misnamed": func(s string) string { return strings.Replace(s, "\n**owed**: ", "\n**owned**: ", 1) },
+		"an entry is new": func(s string) string {
+			return strings.Replace(s, "### Payments", "<a id=\"alarm-new\"></a>\n**new**: it.\n\n### Payments", 1)
+		},
+		"an anchor is no entry": func(s string) string {
+			return strings.Replace(s, "### Payments", "<a id=\"alarm-lost\"></a>\n\n### Payments", 1)
+		},
+		"the section is gone": func(s string) string { return strings.Replace(s, "\n## Runbook\n", "\n## Operations\n", 1) },
+	} {
+		if len(runbookFaults(change(string(readme)), kinds)) == 0 {
+			t.Errorf("%s, and nobody notices", what)
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package gameday
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// scenario is calm, then a fault, then its mending.
+type scenario struct {
+	name string
+	ops  []string // slugs of the operations that are paid for; nil is all
+	// payers are how many pay for each operation while it is broken, one after
+	// the other or all at once.
+	payers   int
+	together bool
+	rounds   int  // that it stays broken
+	silent   bool // nothing calls reconcile meanwhile
+	blind    bool // reconcile fails meanwhile
+	stable   bool // the table is not what is broken
+
+	breaks func(w *world, payers []*payer) error
+	// meanwhile is done once the payers have got their first answers.
+	meanwhile func(w *world, payers []*payer) error
+	mends     func(w *world) error
+
+	// sees is what the payers of an operation see first, and ends what they see
+	// last; nil is an answer.
+	sees, ends func(op string) sight
+	ready      int // status of /ready meanwhile; 0 does not ask
+	absent     int // how many of each operation never come back
+	owed       int // how many are owed something in the end
+
+	fires   []string // alarms that must go off
+	lingers []string // of those, the ones that stay on after the mending
+}
+
+// rest is how many calm rounds follow: enough for every alarm to end.
+const rest = 4
+
+// outcome is what came of a scenario, for the report and for what is true of
+// all of them together.
+type outcome struct {
+	name          string
+	payers        []*payer
+	ready         int
+	owed, left    map[string]debt // while it was broken, and in the end
+	fired, ending []string        // alarms
+	quiet         []string        // alarms that are OK in the end
+	transfers     int
+	failed        bool
+}
+
+// play plays one scenario in a world of its own.
+func (c scenario) play(t *testing.T, s *stage, alarms []cloudwatch.Alarm) *outcome {
+	w := s.open(t)
+	out := &outcome{name: c.name}
+	w.series.begin()
+	c.calm(w)
+	var payers []*payer
+	for _, op := range c.operations(t) {
+		for n := range c.payers {
+			payers = append(payers, w.newPayer(op, n+1))
+		}
+	}
+	out.payers = payers
+	w.series.begin()
+	if c.breaks != nil {
+		must(w, c.breaks(w, payers))
+	}
+	c.first(w, payers)
+	if c.ready != 0 {
+		out.ready = c.readiness(w)
+	}
+	if c.meanwhile != nil {
+		must(w, c.meanwhile(w, payers))
+	}
+	c.run(w, !c.blind)
+	for range c.rounds - 1 {
+		w.series.begin()
+		c.run(w, !c.blind)
+	}
+	out.owed = w.owed()
+	w.series.begin()
+	if c.mends != nil {
+		must(w, c.mends(w))
+	}
+	c.silent, c.blind = false, false
+	c.back(w, payers)
+	c.run(w, true)
+	for range rest {
+		w.series.begin()
+		c.run(w, true)
+		c.free(w)
+	}
+	out.left = w.owed()
+	c.books(w, out)
+	w.host.Close() // its log is complete after that
+	w.logFaults()
+	c.judge(w, alarms, out)
+	return out
+}
+
+func must(w *world, err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// operations are those that are paid for.
+func (c scenario) operations(t *testing.T) []catalog.Operation {
+	t.Helper()
+	all := catalog.All()
+	if c.ops == nil {
+		return all
+	}
+	var out []catalog.Operation
+	for _, slug := range c.ops {
+		op, ok := catalog.BySlug(slug)
+		if !ok {
+			t.Fatalf("there is no operation %s", slug)
+		}
+		out = append(out, op)
+	}
+	return out
+}
+
+// calm is a round without a fault: each operation is paid for and answered.
+func (c scenario) calm(w *world) {
+	w.Helper()
+	c.silent, c.blind = false, false
+	for _, op := range c.operations(w.T) {
+		p := w.newPayer(op, 0)
+		if s := p.send(true); p.broken != nil || !s.answered() || len(w.facilitator.moved(p.address)) != 1 {
+			w.Fatalf("before anything is broken, %s answers %s %v", op.Slug, s, p.broken)
+		}
+	}
+	c.run(w, true)
+	c.free(w)
+}
+
+// readiness is what /ready says. It gives its probes two seconds, which a busy
+// machine may need longer for, and remembers for fifteen what they said.
+func (c scenario) readiness(w *world) int {
+	w.Helper()
+	begun := time.Now()
+	for {
+		code, body := w.get(catalog.PathReady)
+		if code == c.ready {
+			return code
+		}
+		if time.Since(begun) > patience {
+			w.Errorf("/ready is %d, want %d: %s", code, c.ready, body)
+			return code
+		}
+		select {
+		case <-w.Context().Done():
+			return code
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// free asks for what costs nothing.
+func (c scenario) free(w *world) {
+	w.Helper()
+	for _, path := range []string{catalog.PathHealth, catalog.PathCatalog, catalog.PathOpenAPI} {
+		if code, body := w.get(path); code != http.StatusOK {
+			w.Errorf("%s is %d: %.200s", path, code, body)
+		}
+	}
+}
+
+// run is one run of reconcile in this round. A busy machine may need another.
+func (c scenario) run(w *world, well bool) {
+	w.Helper()
+	if c.silent {
+		return
+	}
+	const tries = 20
+	var err error
+	for range tries {
+		if err = w.reconcile(); (err == nil) == well {
+			return
+		}
+	}
+	w.Errorf("reconcile ends with %v", err)
+}
+
+// each does something for every payer, those of different operations side by
+// side.
+func (c scenario) each(payers []*payer, do func(*payer)) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	by := map[string][]*payer{}
+	for _, p := range payers {
+		by[p.op.Slug] = append(by[p.op.Slug], p)
+	}
+	for _, same := range by {
+		if c.together {
+			for _, p := range same {
+				all.Go(func() { do(p) })
+			}
+			continue
+		}
+		all.Go(func() {
+			for _, p := range same {
+				do(p)
+			}
+		})
+	}
+}
+
+// first lets everybody pay while it is broken.
+func (c scenario) first(w *world, payers []*payer) {
+	w.Helper()
+	c.each(payers, func(p *payer) { p.send(c.stable) })
+	for _, p := range payers {
+		want := sight{status: http.StatusOK}
+		if c.sees != nil {
+			want = c.sees(p.op.Slug)
+		}
+		got := p.last()
+		if p.broken != nil || !same(got, want) {
+			w.Errorf("%s: the client sees %s %v, want %s", p.op.Slug, got, p.broken, want)
+		}
+		if refusal := got.code != "" && (got.status == http.StatusServiceUnavailable || got.status == http.StatusConflict); refusal && got.wait == 0 {
+			w.Errorf("%s: %s has no Retry-After", p.op.Slug, got)
+		}
+	}
+}
+
+// same compares without the time to wait, which the ledger decides.
+func same(a, b sight) bool {
+	a.wait, b.wait = 0, 0
+	return a == b
+}
+
+// back lets everybody come back after the mending.
+func (c scenario) back(w *world, payers []*payer) {
+	w.Helper()
+	c.together = true
+	var come []*payer
+	for i, p := range payers {
+		if i%c.payers >= c.absent {
+			come = append(come, p)
+		}
+	}
+	c.each(come, (*payer).comeBack)
+	for _, p := range come {
+		want := sight{status: http.StatusOK}
+		if c.ends != nil {
+			want = c.ends(p.op.Slug)
+		}
+		if got := p.last(); p.broken != nil || !same(got, want) {
+			w.Errorf("%s: in the end the client sees %s %v, want %s", p.op.Slug, got, p.broken, want)
+		}
+	}
+}
+
+// books are balanced when every authorization has moved its price at most once,
+// and has moved it exactly if its payer was answered or is owed something.
+func (c scenario) books(w *world, out *outcome) {
+	w.Helper()
+	for _, p := range out.payers {
+		moved := w.facilitator.moved(p.address)
+		debt, owed := out.left[p.address]
+		out.transfers += len(moved)
+		switch {
+		case len(moved) > 1:
+			w.Errorf("%s: money moved %d times for one authorization", p.op.Slug, len(moved))
+		case len(moved) == 1 && moved[0].Value != p.op.Amount:
+			w.Errorf("%s: %s was paid, the price is %s", p.op.Slug, moved[0].Value, p.op.Amount)
+		case owed && debt.Amount != p.op.Amount:
+			w.Errorf("%s: %s is owed, the price is %s", p.op.Slug, debt.Amount, p.op.Amount)
+		case owed && p.answered():
+			w.Errorf("%s: the payer has an answer, and is owed one", p.op.Slug)
+		case (len(moved) == 1) != (owed || p.answered()):
+			w.Errorf("%s: money moved %d times; answered %t, owed %t", p.op.Slug, len(moved), p.answered(), owed)
+		}
+	}
+	if len(out.left) != c.owed {
+		w.Errorf("make owed lists %d in the end, want %d", len(out.left), c.owed)
+	}
+}
+
+// judge evaluates every alarm over the rounds.
+func (c scenario) judge(w *world, alarms []cloudwatch.Alarm, out *outcome) {
+	w.Helper()
+	for _, a := range alarms {
+		history, err := a.History(w.series, w.series.now()+1)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if slices.Contains(history, cloudwatch.Firing) {
+			out.fired = append(out.fired, name(a))
+		}
+		switch history[len(history)-1] {
+		case cloudwatch.Firing:
+			out.ending = append(out.ending, name(a))
+		case cloudwatch.OK:
+			out.quiet = append(out.quiet, name(a))
+		case cloudwatch.Insufficient:
+		}
+		if history[0] == cloudwatch.Firing && !busy(name(a)) {
+			w.Errorf("%s goes off while it is calm: %v", name(a), history)
+		}
+	}
+	for _, f := range c.fires {
+		if !slices.Contains(out.fired, f) {
+			w.Errorf("alarm %s does not go off", f)
+		}
+	}
+	for _, f := range out.fired {
+		if !slices.Contains(c.fires, f) && !busy(f) {
+			w.Errorf("alarm %s goes off, and nobody expects it", f)
+		}
+	}
+	for _, f := range out.ending {
+		if !slices.Contains(c.lingers, f) && !busy(f) {
+			w.Errorf("alarm %s does not end after the mending", f)
+		}
+	}
+	for _, f := range c.lingers {
+		if !slices.Contains(out.ending, f) {
+			w.Errorf("alarm %s ends, although what it says is still true", f)
+		}
+	}
+	out.failed = w.Failed()
+}
+
+// busy are the alarms that a machine which is busy with something else can set
+// off: those that measure time. That they go off where they must is held, and
+// that they do not while it is calm (TestGameDay).
+func busy(alarm string) bool {
+	return strings.HasSuffix(alarm, "-latency") || alarm == "facilitator-slow" || alarm == "ledger-faults"
+}
+
+// of are the alarms of a kind of operations; no slugs are all.
+func of(kind string, slugs ...string) []string {
+	if slugs == nil {
+		for _, op := range catalog.All() {
+			slugs = append(slugs, op.Slug)
+		}
+	}
+	var out []string
+	for _, s := range slugs {
+		out = append(out, fmt.Sprintf("%s-%s", s, kind))
+	}
+	return out
+}

@@ -1,0 +1,115 @@
+package gameday
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+)
+
+// series are the metrics of a world: what its functions print and what Lambda
+// measures, by round. It is the log of the functions, and a cloudwatch.Source.
+type series struct {
+	mu     sync.Mutex
+	text   bytes.Buffer // everything that was printed
+	values []dated
+	rounds []int64 // when each began, unix milliseconds
+	faults []error // lines that CloudWatch would drop
+}
+
+// dated is a value with its time, unix milliseconds.
+type dated struct {
+	cloudwatch.Sample
+	at int64
+}
+
+// begin ends a round and begins the next one. Timestamps have milliseconds, so
+// it begins with one that no earlier line can have.
+func (s *series) begin() {
+	now := time.Now().UnixMilli()
+	for time.Now().UnixMilli() == now {
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rounds = append(s.rounds, now+1)
+}
+
+// Write takes whole lines of the functions' output.
+func (s *series) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(p)
+	for line := range bytes.Lines(p) {
+		samples, at, err := cloudwatch.ReadEMF(line)
+		if err != nil {
+			s.faults = append(s.faults, fmt.Errorf("%w: %.500s", err, line))
+		}
+		for _, x := range samples {
+			s.values = append(s.values, dated{x, at})
+		}
+	}
+	return len(p), nil
+}
+
+// ended takes down what Lambda measures of an invocation.
+func (s *series) ended(e lambdahost.Ended) {
+	failed, throttled := 0.0, errors.Is(e.Err, lambdahost.ErrThrottled)
+	if e.Err != nil && !throttled {
+		failed = 1
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := time.Now().UnixMilli()
+	add := func(name, unit string, value float64) {
+		m := cloudwatch.NewMetric("AWS/Lambda", name, map[string]string{"FunctionName": e.Function})
+		s.values = append(s.values, dated{cloudwatch.Sample{Metric: m, Unit: unit, Value: value}, at})
+	}
+	if throttled {
+		add("Throttles", "Count", 1)
+		return
+	}
+	add("Throttles", "Count", 0)
+	add("Invocations", "Count", 1)
+	add("Errors", "Count", failed)
+	add("Duration", "Milliseconds", float64(e.Result.Duration.Microseconds())/1000)
+}
+
+// Values implements cloudwatch.Source: a round is a period.
+func (s *series) Values(m cloudwatch.Metric, unit string, round int) []float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []float64
+	for _, v := range s.values {
+		if v.Metric == m && (unit == "" || unit == v.Unit) && s.roundOf(v.at) == round {
+			out = append(out, v.Value)
+		}
+	}
+	return out
+}
+
+// roundOf is the round that a time lies in, -1 for none.
+func (s *series) roundOf(at int64) int {
+	for i := len(s.rounds) - 1; i >= 0; i-- {
+		if at >= s.rounds[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// now is the number of the current round.
+func (s *series) now() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rounds) - 1
+}
+
+func (s *series) log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}

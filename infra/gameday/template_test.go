@@ -1,0 +1,70 @@
+package gameday
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// stackName begins the name of every alarm of the example that the CDK app
+// synthesizes.
+const stackName = "hostfacts-production-"
+
+// alarms are those of the synthesized template.
+func alarms(t *testing.T) []cloudwatch.Alarm {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs Node for the CDK: node is not in PATH")
+	}
+	doc, err := synthesized()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := cloudwatch.ReadAlarms(doc)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d alarms in the synthesized template: %v", len(all), err)
+	}
+	return all
+}
+
+// synthesized is the template that the CDK app makes once, without credentials
+// and without a network.
+var synthesized = sync.OnceValues(func() ([]byte, error) {
+	// The app is a program of its own; reading its sources tells the cache of
+	// go test that the result depends on them.
+	sources, err := filepath.Glob(filepath.Join("..", "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sources {
+		if _, err := os.ReadFile(s); err != nil {
+			return nil, err
+		}
+	}
+	out, err := os.MkdirTemp(built(), "cdk.out")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(cdkApp(built()), "-out", out)
+	cmd.Dir = ".."
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)
+	}
+	return os.ReadFile(filepath.Join(out, strings.TrimSuffix(stackName, "-")+".template.json"))
+})
+
+// name is an alarm's, without that of the stack.
+func name(a cloudwatch.Alarm) string { return strings.TrimPrefix(a.Name, stackName) }
+
+// kind is the heading in the runbook that an alarm links to.
+func kind(a cloudwatch.Alarm) string {
+	_, kind, _ := strings.Cut(a.Description, catalog.Homepage+"#alarm-")
+	return kind
+}

@@ -1,0 +1,219 @@
+package gameday
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+)
+
+// world is everything that one scenario has to itself.
+type world struct {
+	*testing.T
+	facilitator *facilitator
+	chain       *door // to a node
+	table       *table
+	name        string // of the table
+	db          dynamotest.Server
+	resolvers   *resolvers
+	registry    *registry
+	host        *lambdahost.Host
+	url         string // of the gateway
+	series      *series
+	http        *http.Client
+
+	mu    sync.Mutex
+	procs map[string]lambdahost.Process // PAYMENT-SIGNATURE -> who has it
+	// crashes kills a process that is handed an event, by function.
+	crashes map[string]bool
+}
+
+// stage is what the worlds share.
+type stage struct {
+	db dynamotest.Server
+	ca *authority
+	n  atomic.Int32 // worlds
+}
+
+// open makes a world. The configuration is production's, but for who is asked.
+func (s *stage) open(t *testing.T) *world {
+	t.Helper()
+	n := byte(s.n.Add(1))
+	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
+	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
+	w := &world{
+		T: t, db: s.db, name: s.db.Table(t), registry: &registry{}, series: &series{},
+		procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
+		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
+	}
+	w.facilitator = newFacilitator(t, own(9, 8080))
+	w.chain = openDoor(t, own(6, 8545), chain{w.facilitator.books})
+	w.table = newTable(t, own(8, 8000), s.db.URL)
+	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, map[string]net.IP{registryName + ".": rdap})
+	s.ca.openHTTPS(t, web, http.HandlerFunc(origin))
+	s.ca.openHTTPS(t, rdap, w.registry)
+	file := openDoor(t, own(7, 80), http.HandlerFunc(bootstrap))
+	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), functionsDir(built()), map[string]string{
+		"PayTo": boot.LocalPayTo, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": strings.Join(w.resolvers.addrs, ","),
+		"FacilitatorUrl": "http://" + w.facilitator.addr, "FacilitatorToken": "gameday", "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
+	}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "SSL_CERT_FILE": s.ca.file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Logs, config.OnEnd, config.OnEvent = w.series, w.series.ended, w.handed
+	if w.host, err = lambdahost.New(config); err != nil {
+		t.Fatal(err)
+	}
+	gateway := httptest.NewServer(w.host)
+	w.url = gateway.URL
+	t.Cleanup(func() {
+		gateway.Close()
+		w.host.Close()
+	})
+	return w
+}
+
+// handed notes which process an event goes to, and kills it if it is to crash.
+func (w *world) handed(p lambdahost.Process, _ string, event []byte) {
+	var e struct{ Headers map[string]string }
+	_ = json.Unmarshal(event, &e) // a schedule's has none
+	w.mu.Lock()
+	if s := e.Headers[strings.ToLower(x402.HeaderSignature)]; s != "" {
+		w.procs[s] = p
+	}
+	crash := w.crashes[p.Function]
+	w.mu.Unlock()
+	if crash {
+		p.Kill()
+	}
+}
+
+// process is who has a payment.
+func (w *world) process(signature string) lambdahost.Process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.procs[signature]
+}
+
+// crash makes functions crash at every event, or no longer.
+func (w *world) crash(yes bool, functions ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range functions {
+		w.crashes[f] = yes
+	}
+}
+
+// reconcile is one run of the scheduled function.
+func (w *world) reconcile() error {
+	event, err := os.ReadFile(filepath.Join(root, "events", "reconcile.json"))
+	if err != nil {
+		return err
+	}
+	_, err = w.host.Invoke(w.Context(), "ReconcileFunction", event)
+	return err
+}
+
+// get asks for a free path.
+func (w *world) get(path string) (int, []byte) {
+	w.Helper()
+	q, err := http.NewRequestWithContext(w.Context(), http.MethodGet, w.url+path, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	res, err := w.http.Do(q)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer res.Body.Close()
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(res.Body); err != nil {
+		w.Fatal(err)
+	}
+	return res.StatusCode, body.Bytes()
+}
+
+// debt is a line of make owed.
+type debt struct {
+	Key       string `json:"key"`
+	Payer     string `json:"payer"`
+	Amount    string `json:"amount"`
+	Lookups   int    `json:"lookups"`
+	RefundDue bool   `json:"refund_due"`
+}
+
+// owed runs the command of make owed over the world's table, and returns what
+// it lists by payer.
+func (w *world) owed() map[string]debt {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, owedCommand(built()), "-owed", "-json")
+	cmd.Env = []string{
+		"LEDGER_TABLE=" + w.name, "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + w.db.URL,
+		"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,
+	}
+	var notes bytes.Buffer
+	cmd.Stderr = &notes
+	// A machine so busy that the table's server does not answer in time is not
+	// what this is about.
+	for {
+		out, err := cmd.Output()
+		var list []debt
+		if err == nil {
+			err = json.Unmarshal(out, &list)
+		}
+		if err == nil {
+			debts := map[string]debt{}
+			for _, d := range list {
+				debts[strings.ToLower(d.Payer)] = d
+			}
+			return debts
+		}
+		if ctx.Err() != nil {
+			w.Fatalf("make owed: %v\n%s", err, notes.String())
+		}
+		again := exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
+		again.Env, again.Stderr = cmd.Env, &notes
+		cmd = again
+	}
+}
+
+// store is the ledger's table, past the door.
+func (w *world) store() *dynamo.Store {
+	return dynamo.New(dynamo.Config{API: dynamo.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
+}
+
+// logFaults is what no log may say.
+func (w *world) logFaults() {
+	w.Helper()
+	log := w.series.log()
+	for _, bad := range []string{"panic", "fatal error", "goroutine "} {
+		if at := strings.Index(log, bad); at >= 0 {
+			w.Errorf("the functions' log says %q: %.2000s", bad, log[max(0, at-300):])
+		}
+	}
+	for _, err := range w.series.faults {
+		w.Error(err)
+	}
+}
+
+// settleDown is how long to wait before a payer who was not told comes back.
+const settleDown = 100 * time.Millisecond
