@@ -19,7 +19,9 @@ const (
 // function, and one an operation.
 func (e *envelope) dashboard() {
 	board := awscloudwatch.NewDashboard(e.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{
-		DashboardName: &e.settings.stack,
+		// Dashboards are the account's: without the region a stack of the same
+		// name in another one would collide.
+		DashboardName: jsii.String(e.settings.stack + "-" + *e.Region()),
 		// Longer than any counter of the reconcile function may be silent.
 		DefaultInterval: awscdk.Duration_Hours(jsii.Number(6)),
 	})

@@ -32,14 +32,14 @@ import (
 
 const reconcileEvent = "../events/" + scheduled + ".json"
 
-// TestSchedule: one run at a time, none that outlasts its slot, no retries, and
-// time enough for a run to be worth it.
+// TestSchedule: no run that outlasts its slot, no retries, time enough for a run
+// to be worth it, and nothing reserved, which a new account cannot do.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	f := function(t, template(t), scheduled)
 	type m = map[string]any
 	want := m{
-		"ReservedConcurrentExecutions": 1,
+		"ReservedConcurrentExecutions": nil,
 		"EventInvokeConfig":            m{"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60},
 		"Events":                       m{"Schedule": m{"Type": "Schedule", "Properties": m{"Schedule": "rate(5 minutes)"}}},
 	}
@@ -299,7 +299,7 @@ func checkLine(t *testing.T, logs string, want map[string]any) {
 	if ms, ok := got["ms"].(float64); !ok || ms <= 0 {
 		t.Errorf("it took %v ms", got["ms"])
 	}
-	for _, name := range []string{"time", "ms", "_aws", "error"} {
+	for _, name := range []string{"timestamp", "ms", "_aws", "error"} {
 		delete(got, name)
 	}
 	if d := cmp.Diff(want, got); d != "" {

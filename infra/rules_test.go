@@ -110,6 +110,10 @@ func TestFunctionsAreBuiltAlike(t *testing.T) {
 	if g["Runtime"] != "provided.al2023" || g["Handler"] != "bootstrap" || !slices.Equal(list(g["Architectures"]), []string{"arm64"}) {
 		t.Errorf("globals: %v", g)
 	}
+	logging, _ := g["LoggingConfig"].(map[string]any)
+	if logging["LogFormat"] != "JSON" || logging["ApplicationLogLevel"] != "DEBUG" {
+		t.Errorf("logging %v: Lambda would drop lines that LogLevel wants", logging)
+	}
 	for name, r := range doc.Resources {
 		if r.Type != "AWS::Serverless::Function" {
 			continue
@@ -167,6 +171,7 @@ func TestParameters(t *testing.T) {
 		{"FacilitatorSecretArn", "arn:aws:secretsmanager:eu-west-3:111122223333:secret:x402", false},
 		{"FacilitatorSecretArn", "team/x402", false},
 		{"RpcUrl", "", true},
+		{"RpcUrl", " ", true},
 		{"RpcUrl", "none", true},
 		{"RpcUrl", "https://rpc.example/v1/key", true},
 		{"RpcUrl", "rpc.example", false},

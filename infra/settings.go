@@ -27,6 +27,7 @@ const (
 	ctxBudget      = "budgetUsd"
 	ctxRetention   = "logRetentionDays"
 	ctxAssets      = "assets"
+	ctxReserve     = "reserveConcurrency"
 )
 
 // Values of the context's assets.
@@ -52,6 +53,7 @@ type settings struct {
 	email       string // empty: nobody is told
 	budget      float64
 	retention   float64 // of logs, days
+	reserve     bool    // concurrency for the scheduled function
 }
 
 // parameter is a parameter of the template.
@@ -97,6 +99,24 @@ func (c *contextReader) number(key string, fallback float64) float64 {
 	return n
 }
 
+func (c *contextReader) yes(key string, fallback bool) bool {
+	v, err := strconv.ParseBool(c.text(key, strconv.FormatBool(fallback)))
+	if err != nil {
+		c.fault(key, "must be true or false")
+	}
+	return v
+}
+
+// days is how long logs are kept: CloudWatch Logs knows some numbers only.
+func (c *contextReader) days(key string, fallback float64) float64 {
+	known := []float64{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+	n, err := strconv.ParseFloat(c.text(key, strconv.FormatFloat(fallback, 'g', -1, 64)), 64)
+	if err != nil || !slices.Contains(known, n) {
+		c.fault(key, "must be a number of days, one of %v", known)
+	}
+	return n
+}
+
 // matching reads a value of a form; empty is always allowed.
 func (c *contextReader) matching(key, pattern, help string) string {
 	v := c.text(key, "")
@@ -116,7 +136,8 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		certificate: c.matching(ctxCertificate, `^arn:[^:]+:acm:[^:]+:[0-9]{12}:certificate/.+$`, "the ARN of an ACM certificate in the stack's region"),
 		email:       c.matching(ctxEmail, `^[^@\s]+@[^@\s]+$`, "an e-mail address"),
 		budget:      c.number(ctxBudget, defaultBudget),
-		retention:   c.number(ctxRetention, defaultRetention),
+		retention:   c.days(ctxRetention, defaultRetention),
+		reserve:     c.yes(ctxReserve, true),
 	}
 	if (s.domain == "") != (s.certificate == "") {
 		c.fault(ctxDomain, "and %s go together", ctxCertificate)
@@ -205,15 +226,21 @@ func (c *contextReader) built(root, build string) {
 	if err != nil {
 		c.fault("functions", "cannot be read: %v", err)
 	}
-	var missing, foreign []string
+	var missing, foreign, closed []string
 	for _, f := range functions {
-		binary, err := elf.Open(filepath.Join(build, f.Name(), "bootstrap"))
+		path := filepath.Join(build, f.Name(), "bootstrap")
+		binary, err := elf.Open(path)
 		if err != nil {
 			missing = append(missing, f.Name())
 			continue
 		}
 		if binary.Machine != elf.EM_AARCH64 {
 			foreign = append(foreign, f.Name())
+		}
+		// The archive keeps the mode, and Lambda runs the file as another user.
+		const others = 0o005
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&others != others {
+			closed = append(closed, f.Name())
 		}
 		_ = binary.Close()
 	}
@@ -223,5 +250,8 @@ func (c *contextReader) built(root, build string) {
 	}
 	if len(foreign) > 0 {
 		c.fault(build, "has %s for another machine %s", strings.Join(foreign, ", "), help)
+	}
+	if len(closed) > 0 {
+		c.fault(build, "has %s that others may not run (chmod 755, or umask 022 and %s)", strings.Join(closed, ", "), strings.Trim(help, "()"))
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"debug/elf"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.email != "" || s.build != "" {
+	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.email != "" || s.build != "" || !s.reserve {
 		t.Errorf("%+v", s)
 	}
 	tpl := template(t)
@@ -54,20 +55,23 @@ func TestSettingsFaults(t *testing.T) {
 		context map[string]any
 		says    []string
 	}{
-		"nothing":           {map[string]any{"PayTo": nil}, []string{"PayTo is not set"}},
-		"a wrong payee":     {map[string]any{"PayTo": "me"}, []string{"PayTo does not match"}},
-		"a secret":          {map[string]any{"FacilitatorToken": "s3cr3t", "RpcUrl": "https://rpc.example/s3cr3t"}, []string{"FacilitatorToken would stand", "RpcUrl would stand"}},
-		"a domain alone":    {map[string]any{ctxDomain: "api.example.com"}, []string{"domain and certificateArn go together"}},
-		"a URL as domain":   {map[string]any{ctxDomain: "https://api.example.com", ctxCertificate: arn}, []string{"domain must be"}},
-		"no certificate":    {map[string]any{ctxDomain: "api.example.com", ctxCertificate: "mine"}, []string{"certificateArn must be"}},
-		"two origins":       {map[string]any{ctxDomain: "api.example.com", ctxCertificate: arn, "BaseUrl": "https://other.example.com"}, []string{"BaseUrl contradicts domain"}},
-		"no e-mail address": {map[string]any{ctxEmail: "ops"}, []string{"alarmEmail must be"}},
-		"no budget":         {map[string]any{ctxBudget: 0.0}, []string{"budgetUsd must be"}},
-		"a list":            {map[string]any{ctxStack: []any{"a"}}, []string{"stackName must be a string"}},
-		"other assets":      {map[string]any{ctxAssets: "docker"}, []string{"assets must be"}},
-		"a high rate":       {map[string]any{"RateLimitPerMinute": "1000001"}, []string{"RateLimitPerMinute is not a number within"}},
-		"no rate":           {map[string]any{"RateLimitPerMinute": "many"}, []string{"RateLimitPerMinute is not a number within"}},
-		"a loud level":      {map[string]any{"LogLevel": "loud"}, []string{"LogLevel must be one of"}},
+		"nothing":               {map[string]any{"PayTo": nil}, []string{"PayTo is not set"}},
+		"a wrong payee":         {map[string]any{"PayTo": "me"}, []string{"PayTo does not match"}},
+		"a secret":              {map[string]any{"FacilitatorToken": "s3cr3t", "RpcUrl": "https://rpc.example/s3cr3t"}, []string{"FacilitatorToken would stand", "RpcUrl would stand"}},
+		"a domain alone":        {map[string]any{ctxDomain: "api.example.com"}, []string{"domain and certificateArn go together"}},
+		"a URL as domain":       {map[string]any{ctxDomain: "https://api.example.com", ctxCertificate: arn}, []string{"domain must be"}},
+		"no certificate":        {map[string]any{ctxDomain: "api.example.com", ctxCertificate: "mine"}, []string{"certificateArn must be"}},
+		"two origins":           {map[string]any{ctxDomain: "api.example.com", ctxCertificate: arn, "BaseUrl": "https://other.example.com"}, []string{"BaseUrl contradicts domain"}},
+		"no e-mail address":     {map[string]any{ctxEmail: "ops"}, []string{"alarmEmail must be"}},
+		"no budget":             {map[string]any{ctxBudget: 0.0}, []string{"budgetUsd must be"}},
+		"a fortnight and a day": {map[string]any{ctxRetention: 15.0}, []string{"logRetentionDays must be a number of days, one of"}},
+		"half a day":            {map[string]any{ctxRetention: 0.5}, []string{"logRetentionDays must be a number of days, one of"}},
+		"perhaps":               {map[string]any{ctxReserve: "perhaps"}, []string{"reserveConcurrency must be true or false"}},
+		"a list":                {map[string]any{ctxStack: []any{"a"}}, []string{"stackName must be a string"}},
+		"other assets":          {map[string]any{ctxAssets: "docker"}, []string{"assets must be"}},
+		"a high rate":           {map[string]any{"RateLimitPerMinute": "1000001"}, []string{"RateLimitPerMinute is not a number within"}},
+		"no rate":               {map[string]any{"RateLimitPerMinute": "many"}, []string{"RateLimitPerMinute is not a number within"}},
+		"a loud level":          {map[string]any{"LogLevel": "loud"}, []string{"LogLevel must be one of"}},
 		"all of it": {map[string]any{"PayTo": "me", ctxEmail: "ops", ctxDomain: "api.example.com", "LogLevel": "loud"},
 			[]string{"4 fault(s)", "PayTo", "alarmEmail", "domain", "LogLevel"}},
 	} {
@@ -114,6 +118,15 @@ func TestCodeIsForLambda(t *testing.T) {
 	if err := check(); err == nil || !strings.Contains(err.Error(), "has dns for another machine (make build ARCH=arm64)") {
 		t.Errorf("amd64: %v", err)
 	}
+	build("dns", elf.EM_AARCH64)
+	for _, mode := range []os.FileMode{0o700, 0o644} {
+		if err := os.Chmod(filepath.Join(root, "build", "dns", "bootstrap"), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := check(); err == nil || !strings.Contains(err.Error(), "has dns that others may not run (chmod 755") {
+			t.Errorf("%o: %v", mode, err)
+		}
+	}
 	if err := os.RemoveAll(filepath.Join(root, "build")); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +150,7 @@ func write(t *testing.T, path string, text []byte) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, text, 0o700); err != nil {
+	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(path, 0o755)); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
 }

@@ -48,15 +48,18 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 		TemplateFile: &s.template, Parameters: &s.params,
 	})
 	e.protectLedger()
+	if s.reserve {
+		e.reserveReconcile()
+	}
 	for _, slug := range slugs() {
 		e.keepLogs(slug)
 		e.code(slug)
 	}
 	e.resource(idLog).AddPropertyOverride(jsii.String("RetentionInDays"), s.retention)
-	topic := e.topic()
+	topic, policy := e.topic()
 	e.alarms(topic)
 	e.dashboard()
-	e.budgetAlarm(topic)
+	e.budgetAlarm(topic).AddDependency(policy)
 	if s.domain != "" {
 		e.ownDomain()
 	}
@@ -91,6 +94,12 @@ func (e *envelope) protectLedger() {
 	table := e.resource(idLedger)
 	table.AddPropertyOverride(jsii.String("DeletionProtectionEnabled"), true)
 	table.AddPropertyOverride(jsii.String("PointInTimeRecoverySpecification"), map[string]any{"PointInTimeRecoveryEnabled": true})
+}
+
+// reserveReconcile keeps one place free for the scheduled function, which
+// settles what a rush of requests left in doubt, and lets it have no second.
+func (e *envelope) reserveReconcile() {
+	e.resource(logicalID(slugReconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
 }
 
 // keepLogs gives a function a log group with an end. The one that Lambda makes

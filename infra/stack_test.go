@@ -43,6 +43,7 @@ func TestIncludeRestatesNothing(t *testing.T) {
 	for _, slug := range slugs() {
 		properties(want, logicalID(slug))["LoggingConfig"] = map[string]any{"LogGroup": map[string]any{"Ref": pascal(slug) + "Log"}}
 	}
+	properties(want, logicalID(slugReconcile))["ReservedConcurrentExecutions"] = 1.0
 	properties(want, idLedger)["DeletionProtectionEnabled"] = true
 	properties(want, idLedger)["PointInTimeRecoverySpecification"] = map[string]any{"PointInTimeRecoveryEnabled": true}
 	properties(want, idLog)["RetentionInDays"] = s.retention
@@ -174,6 +175,12 @@ func TestNotify(t *testing.T) {
 		t.Errorf("policy:\n%s", d)
 	}
 	budget := properties(got, "Budget")
+	if name, ok := section(budget, "Budget")["BudgetName"]; ok {
+		t.Errorf("the budget has the name %v: it could not be replaced, nor be in two regions", name)
+	}
+	if r := section(got, "Resources")["Budget"].(m); !cmp.Equal([]any{"AlarmsPolicy"}, r["DependsOn"]) {
+		t.Errorf("the budget waits for %v, want the policy that lets it tell", r["DependsOn"])
+	}
 	if d := cmp.Diff(m{"Amount": float64(defaultBudget), "Unit": "USD"}, section(budget, "Budget")["BudgetLimit"]); d != "" {
 		t.Errorf("budget:\n%s", d)
 	}
@@ -195,6 +202,10 @@ func TestDashboard(t *testing.T) {
 	board, err := json.Marshal(properties(synthesized(t), ofType(synthesized(t), "AWS::CloudWatch::Dashboard")[0])["DashboardBody"])
 	if err != nil {
 		t.Fatal(err)
+	}
+	name, err := json.Marshal(properties(synthesized(t), ofType(synthesized(t), "AWS::CloudWatch::Dashboard")[0])["DashboardName"])
+	if err != nil || !strings.Contains(string(name), `{"Ref":"AWS::Region"}`) {
+		t.Errorf("the dashboard's name is the same in all regions: %s, %v", name, err)
 	}
 	text := strings.ReplaceAll(string(board), `\`, "")
 	for _, o := range catalog.All() {
@@ -231,7 +242,7 @@ func TestCodeIsShipped(t *testing.T) {
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
 	write(t, filepath.Join(root, "infra", "cdk.json"), nil)
-	context, err := json.Marshal(map[string]any{"PayTo": boot.LocalPayTo})
+	context, err := json.Marshal(map[string]any{"PayTo": boot.LocalPayTo, ctxReserve: false})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,6 +264,9 @@ func TestCodeIsShipped(t *testing.T) {
 		if m := section(d, "Resources")[logicalID(slug)].(map[string]any)["Metadata"]; m != nil && m.(map[string]any)["BuildMethod"] != nil {
 			t.Errorf("%s: SAM would build it again: %v", slug, m)
 		}
+	}
+	if n, ok := properties(d, logicalID(slugReconcile))["ReservedConcurrentExecutions"]; ok {
+		t.Errorf("concurrency of %v is reserved, and was not to be", n)
 	}
 	for _, id := range []string{"Domain", "DomainMapping", "AlarmsEmail"} {
 		if section(d, "Resources")[id] != nil {

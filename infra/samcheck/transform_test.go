@@ -50,7 +50,7 @@ func TestTransform(t *testing.T) {
 			all := transform(t)
 			t.Run("routes", func(t *testing.T) { checkRoutes(t, all) })
 			t.Run("permissions", func(t *testing.T) { checkPermissions(t, all) })
-			t.Run("functions", func(t *testing.T) { checkFunctions(t, all) })
+			t.Run("functions", func(t *testing.T) { checkFunctions(t, all, name == "CDK") })
 			t.Run("stage", func(t *testing.T) { checkStage(t, all) })
 		})
 	}
@@ -142,8 +142,9 @@ func sourceOf(arn string) string {
 	return arn
 }
 
-// checkFunctions: how each runs, for how long, and with which role.
-func checkFunctions(t *testing.T, all map[string]resource) {
+// checkFunctions: how each runs, for how long, and with which role. Only the CDK
+// app reserves concurrency, and its functions have log groups of their own.
+func checkFunctions(t *testing.T, all map[string]resource, production bool) {
 	t.Helper()
 	functions := ofType(all, "AWS::Lambda::Function")
 	if len(functions) != len(bySlug()) {
@@ -154,19 +155,23 @@ func checkFunctions(t *testing.T, all map[string]resource) {
 		p := functions[id].Properties
 		timeout, concurrency := 29.0, any(nil)
 		if slug == "reconcile" {
-			timeout, concurrency = 240, 1.0
+			timeout = 240
+			if production {
+				concurrency = 1.0
+			}
 		}
-		logs, _ := p["LoggingConfig"].(m)
+		logs := m{"LogFormat": "JSON", "ApplicationLogLevel": "DEBUG"}
+		if production {
+			logs["LogGroup"] = m{"Ref": strings.TrimSuffix(id, "Function") + "Log"}
+		}
 		want := m{
 			"Runtime": "provided.al2023", "Handler": "bootstrap", "Architectures": []any{"arm64"},
-			"Timeout": timeout, "MemorySize": 256.0, "ReservedConcurrentExecutions": concurrency, "LogFormat": "JSON",
+			"Timeout": timeout, "MemorySize": 256.0, "ReservedConcurrentExecutions": concurrency, "LoggingConfig": logs,
 			"Role": m{"Fn::GetAtt": []any{id + "Role", "Arn"}}, "FunctionName": nil,
 		}
-		got := m{"LogFormat": logs["LogFormat"]}
+		got := m{}
 		for name := range want {
-			if name != "LogFormat" {
-				got[name] = p[name]
-			}
+			got[name] = p[name]
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s (-want +transformed):\n%s", id, d)

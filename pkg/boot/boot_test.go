@@ -1,10 +1,14 @@
 package boot
 
 import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func env(pairs map[string]string) func(string) string {
@@ -124,5 +128,26 @@ func TestRandomID(t *testing.T) {
 	a, b := randomID(), randomID()
 	if len(a) != 32 || a == b {
 		t.Errorf("%q, %q", a, b)
+	}
+}
+
+// Lambda reads the level and the time of a line under these names; without
+// them it makes up its own.
+func TestLogLine(t *testing.T) {
+	var out bytes.Buffer
+	Config{LogLevel: slog.LevelDebug}.Logger(&out).Debug("m", slog.Group("g", slog.String("time", "kept")))
+	var line struct {
+		Timestamp, Level, Msg string
+		Time                  any
+		G                     struct{ Time string }
+	}
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := time.Parse(time.RFC3339, line.Timestamp); err != nil || line.Time != nil {
+		t.Errorf("time %v: %v", line.Time, err)
+	}
+	if line.Level != "DEBUG" || line.Msg != "m" || line.G.Time != "kept" {
+		t.Errorf("%s", &out)
 	}
 }

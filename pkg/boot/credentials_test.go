@@ -277,3 +277,24 @@ func TestSecretConfiguration(t *testing.T) {
 		})
 	}
 }
+
+// A blank is none: the SAM CLI takes no empty answer for what it hides.
+func TestBlanksAreNone(t *testing.T) {
+	t.Parallel()
+	vars := good()
+	for _, name := range []string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "RPC_URL"} {
+		vars[name] = " "
+	}
+	vars["FACILITATOR_SECRET_ARN"] = secretARN
+	c, err := readPriced(env(vars))
+	if err != nil || c.RPCURL != publicNode(defaultNetwork) {
+		t.Errorf("RPC_URL %q, %v", c.RPCURL, err)
+	}
+	delete(vars, "FACILITATOR_SECRET_ARN")
+	if c, err = readPriced(env(vars)); err != nil {
+		t.Fatal(err)
+	}
+	if auth, err := c.Credentials.Authorization(t.Context(), facilitator.Call{}); auth != "" || err != nil {
+		t.Errorf("%q, %v; want no credentials", auth, err)
+	}
+}

@@ -100,7 +100,16 @@ func randomID() string {
 	return hex.EncodeToString(b)
 }
 
-// Logger writes one JSON record a line, as CloudWatch reads them.
+// Logger writes one JSON record a line, as Lambda and CloudWatch read them. The
+// time has the name that Lambda looks for: to a line without it Lambda gives a
+// time and the level INFO of its own.
 func (c Config) Logger(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.LogLevel}))
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: lambdaNames}))
+}
+
+func lambdaNames(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey {
+		a.Key = "timestamp"
+	}
+	return a
 }

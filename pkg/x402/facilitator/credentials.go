@@ -172,7 +172,7 @@ func (l *lazy) get(ctx context.Context, now time.Time) (Credentials, error) {
 	defer func() { l.turn <- struct{}{} }()
 
 	stale := l.current == nil || len(l.rejected) > 0
-	if !stale || (!l.readAt.IsZero() && now.Sub(l.readAt) < reloadAfter) {
+	if !stale || l.tooSoon(now) {
 		return l.current, l.missing()
 	}
 	fresh, err := l.load(ctx)
@@ -182,7 +182,7 @@ func (l *lazy) get(ctx context.Context, now time.Time) (Credentials, error) {
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err() // the caller gave up; the secret was not judged
 	}
-	l.readAt = now
+	l.readAt = now.Round(0) // by the wall: see tooSoon
 	if err != nil {
 		// Credentials that were rejected once are better than none: a 401 is
 		// harmless, and it may have been the facilitator's mistake.
@@ -195,6 +195,14 @@ func (l *lazy) get(ctx context.Context, now time.Time) (Credentials, error) {
 	}
 	l.current, l.failure = fresh, nil
 	return l.current, nil
+}
+
+// tooSoon goes by the clock on the wall: the other one may stand still while
+// Lambda has the process frozen, and a failed reading would then outlive its
+// minute. A clock that was set back is no reason to wait.
+func (l *lazy) tooSoon(now time.Time) bool {
+	since := now.Sub(l.readAt)
+	return !l.readAt.IsZero() && since >= 0 && since < reloadAfter
 }
 
 func (l *lazy) missing() error {

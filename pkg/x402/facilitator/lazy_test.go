@@ -70,6 +70,9 @@ func TestLazyCredentials(t *testing.T) {
 	v.creds = mustBearer(t, "three")
 	step("and it tries again", time.Minute, "Bearer three", 6)
 	step("once", time.Hour, "Bearer three", 6)
+	l.Rejected()
+	v.creds = mustBearer(t, "four")
+	step("a clock that was set back does not hold it up", -2*time.Hour, "Bearer four", 7)
 }
 
 func TestLazyWaitsNoLongerThanItsCaller(t *testing.T) {

@@ -1,0 +1,62 @@
+package samcheck
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+)
+
+// TestGuided: sam deploy --guided takes no empty answer for a hidden parameter,
+// so a blank has to do for each that nobody needs, and every other parameter but
+// the payee has a default that is taken.
+func TestGuided(t *testing.T) {
+	t.Parallel()
+	out, err := python(t, "guided.py", template, "", payTo).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "click.exceptions.Abort") {
+		t.Errorf("an empty answer does, or something else is wrong: %v\n%s", err, out)
+	}
+	values := map[string]string{}
+	given := run(t, python(t, "guided.py", template, " ", payTo))
+	if err := json.Unmarshal([]byte(given), &values); err != nil {
+		t.Fatalf("%v\n%s", err, given)
+	}
+	tpl, err := lambdahost.ReadTemplate(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(tpl.Parameters)); !slices.Equal(got, want) {
+		t.Errorf("it asks for %v, the template has %v", got, want)
+	}
+	for name, p := range tpl.Parameters {
+		switch v := values[name]; {
+		case p.NoEcho && v != " ":
+			t.Errorf("%s: %q, want a blank", name, v)
+		case !p.NoEcho && p.Default != nil && v != *p.Default:
+			t.Errorf("%s: %q, want the default %q", name, v, *p.Default)
+		}
+	}
+	values["Ledger"] = "ledger"
+	// CloudFormation takes the values, and the functions read a blank as none.
+	config, err := lambdahost.FromTemplate(template, "build", values, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blanks := 0
+	for _, f := range config.Functions {
+		for variable, v := range f.Env {
+			if v != "" && strings.TrimSpace(v) == "" {
+				blanks++
+				if !slices.Contains([]string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "RPC_URL"}, variable) {
+					t.Errorf("%s: %s is a blank, and pkg/boot is not tested with that", f.Name, variable)
+				}
+			}
+		}
+	}
+	if blanks == 0 {
+		t.Error("no function reads what was hidden")
+	}
+}
