@@ -48,6 +48,11 @@ func agreesWithDig(t *testing.T, _ *internet, r *runner, a *agreement) {
 		var got dnsAnswer
 		code := lookUp(t, r, catalog.DNS(), name+"&type="+typ, &got)
 		rcode, ttl, records := dig(t, name, typ)
+		// A datagram can be lost on a machine that is busy. One who lies or is
+		// silent does so again.
+		for tries := 1; rcode == noAnswer && code != string(fault.DNSTimeout) && tries < 3; tries++ {
+			rcode, ttl, records = dig(t, name, typ)
+		}
 		host := strings.TrimSuffix(name, ".example.com") + "/" + typ
 		a.compare(host, "rcode", outcome(code, got.Rcode), rcode)
 		if code != "" || rcode != "NOERROR" {
@@ -70,13 +75,15 @@ func agreesWithDig(t *testing.T, _ *internet, r *runner, a *agreement) {
 	})
 }
 
+const noAnswer = "no answer"
+
 // outcome is the return code that an answer of the service stands for.
 func outcome(code, rcode string) string {
 	switch fault.Code(code) {
 	case fault.NXDomain:
 		return "NXDOMAIN"
 	case fault.DNSTimeout:
-		return "no answer"
+		return noAnswer
 	}
 	return cmp.Or(code, rcode)
 }
@@ -87,7 +94,7 @@ func dig(t *testing.T, name, typ string) (rcode, ttl string, records []string) {
 	out, _ := run(t, patience, nil, "", "dig", "@"+resolverAddrs()[0], name, typ, "+noall", "+answer", "+comments", "+time=5", "+tries=1")
 	_, after, answered := strings.Cut(out, "status: ")
 	if !answered {
-		return "no answer", "", nil
+		return noAnswer, "", nil
 	}
 	rcode, _, _ = strings.Cut(after, ",")
 	if !slices.Contains([]string{"NOERROR", "NXDOMAIN", "SERVFAIL"}, rcode) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 )
@@ -17,7 +18,7 @@ func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"
 func (n *internet) resolvers(t *testing.T) {
 	t.Helper()
 	for _, a := range resolverAddrs() {
-		r := &resolver{at: a, hosts: n.hosts, asked: map[dns.Question]int{}}
+		r := &resolver{at: a, hosts: n.hosts, asked: map[dns.Question]int{}, six: map[string]chan struct{}{}}
 		n.asked = append(n.asked, r)
 		at := net.JoinHostPort(a, "53")
 		packets, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", at)
@@ -41,6 +42,48 @@ type resolver struct {
 	hosts map[string]host
 	mu    sync.Mutex
 	asked map[dns.Question]int // queries about names whose answers change
+	six   map[string]chan struct{}
+}
+
+// inStep lets the addresses of a name of both families that must not be
+// connected to go out together: IPv6 first. On a busy machine the service may
+// read IPv6 after its grace, and then it rightly knows of IPv4 alone. Somebody
+// who asks for IPv4 only is answered a little later.
+func (r *resolver) inStep(qtype uint16, name string, h host, send func()) {
+	const alone = time.Second
+	if h.serve != nil || !h.bothFamilies() || qtype != dns.TypeA && qtype != dns.TypeAAAA {
+		send()
+		return
+	}
+	r.mu.Lock()
+	if r.six[name] == nil {
+		r.six[name] = make(chan struct{}, 1)
+	}
+	gone := r.six[name]
+	r.mu.Unlock()
+	if qtype == dns.TypeA {
+		select {
+		case <-gone:
+		case <-time.After(alone):
+		}
+		send()
+		return
+	}
+	send()
+	select {
+	case gone <- struct{}{}:
+	default:
+	}
+}
+
+// bothFamilies says whether a host has IPv4 and IPv6 addresses.
+func (h host) bothFamilies() bool {
+	four, six := false, false
+	for _, a := range h.addrs {
+		ip := netip.MustParseAddr(a)
+		four, six = four || ip.Is4(), six || ip.Is6()
+	}
+	return four && six
 }
 
 // ServeDNS answers from the table of hosts.
@@ -76,7 +119,7 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		h.trick(asked{w: w, query: q, honest: m, udp: overUDP, at: r.at})
 		return
 	}
-	_ = w.WriteMsg(m) // the client may be gone
+	r.inStep(question.Qtype, name, h, func() { _ = w.WriteMsg(m) }) // the client may be gone
 }
 
 // forget lets answers that change begin anew.
