@@ -8,6 +8,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 // Statistics of CloudWatch.
@@ -131,8 +132,8 @@ func sum(of []series, period int) []*awscloudwatch.CfnAlarm_MetricDataQueryPrope
 }
 
 // own is a metric of our own, over all operations.
-func own(name, stat string) series {
-	return series{namespace: catalog.Service, name: name, stat: stat}
+func (e *envelope) own(name, stat string) series {
+	return series{namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }
 
 // lambda is a metric that Lambda keeps of a function.

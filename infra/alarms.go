@@ -33,7 +33,7 @@ func (e *envelope) alarms(topic *string) {
 // ofOperation are the alarms that each operation has of its own.
 func (e *envelope) ofOperation(o catalog.Operation) []alarm {
 	of := func(metric, stat string) series {
-		s := own(metric, stat)
+		s := e.own(metric, stat)
 		s.dimension, s.value = service.DimensionOperation, jsii.String(o.Slug)
 		return s
 	}
@@ -82,15 +82,15 @@ func (e *envelope) ofPayments() []alarm {
 	return []alarm{{
 		name: "facilitator-faults", kind: "facilitator-faults",
 		means: "The facilitator is down, not configured, or refuses our credentials: nobody can pay.",
-		of:    []series{own(service.MetricFacilitator, statSum)}, bound: few, period: minutes5,
+		of:    []series{e.own(service.MetricFacilitator, statSum)}, bound: few, period: minutes5,
 	}, {
 		name: "facilitator-slow", kind: "facilitator-slow",
 		means: "One settlement in twenty took longer than 8 s. Beyond 13 s, 15 s at most, they end in doubt.",
-		of:    []series{own(service.MetricSettle, statP95)}, bound: slowSettlement, period: minutes15,
+		of:    []series{e.own(service.MetricSettle, statP95)}, bound: slowSettlement, period: minutes15,
 	}, {
 		name: "ledger-faults", kind: "ledger-faults",
-		means: "The ledger's table does not answer, or a record in it cannot be read: nothing is sold while that lasts.",
-		of:    []series{own(service.MetricLedger, statSum)}, bound: few, period: minutes5,
+		means: "The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record.",
+		of:    []series{e.own(service.MetricLedger, statSum)}, bound: few, period: minutes5,
 	}, {
 		name: "free-errors", kind: "free-errors",
 		means:  "The discovery documents or the probes failed: clients cannot find the service, and monitors see it down.",
@@ -106,24 +106,24 @@ func (e *envelope) ofReconcile() []alarm {
 	return []alarm{{
 		name: "reconcile-open", kind: "reconcile-open",
 		means: "For an hour every run found payments in doubt: some are not being settled by evidence.",
-		of:    []series{own(service.MetricOpen, statMax)}, period: minutes15, periods: 4, missing: missingIgnore,
+		of:    []series{e.own(service.MetricOpen, statMax)}, period: minutes15, periods: 4, missing: missingIgnore,
 	}, {
 		name: "reconcile-owed", kind: "reconcile-owed",
 		means: "For an hour somebody has paid and not come back for the answer.",
-		of:    []series{own(service.MetricOwedUnclaimed, statMax)}, period: minutes15, periods: 4, missing: missingIgnore,
+		of:    []series{e.own(service.MetricOwedUnclaimed, statMax)}, period: minutes15, periods: 4, missing: missingIgnore,
 	}, {
 		name: "reconcile-refund", kind: "reconcile-refund",
 		means: "Somebody has paid and no lookup is left to answer with: a refund is due.",
-		of:    []series{own(service.MetricRefundsDue, statMax)}, period: minutes15, missing: missingIgnore,
+		of:    []series{e.own(service.MetricRefundsDue, statMax)}, period: minutes15, missing: missingIgnore,
 	}, {
 		name: "reconcile-failing", kind: "reconcile-failing",
 		means:  "Two runs of three failed, or could not deal with some record.",
-		of:     append([]series{own(service.MetricReconcileFailed, statSum)}, e.crashes(slugReconcile)...),
+		of:     append([]series{e.own(service.MetricReconcileFailed, statSum)}, e.crashes(slugReconcile)...),
 		period: minutes5, periods: 3, breaching: 2,
 	}, {
 		// Only here is silence the fault.
 		name: "reconcile-silent", kind: "reconcile-silent",
 		means: "No run ended well for 15 minutes: payments in doubt stay in doubt, and what is owed is not counted.",
-		of:    []series{own(service.MetricOpen, statMax)}, below: true, period: minutes5, periods: 3, missing: missingBad,
+		of:    []series{e.own(service.MetricOpen, statMax)}, below: true, period: minutes5, periods: 3, missing: missingBad,
 	}}
 }

@@ -160,7 +160,7 @@ func checkQuery(d document, id string, q query, fault func(id, format string, ar
 		if !slices.Contains([]string{"Errors", "Throttles"}, q.MetricName) {
 			fault(id, "AWS/Lambda %s", q.MetricName)
 		}
-	case q.Namespace != catalog.Service:
+	case q.Namespace != service.Namespace(defaultStack):
 		fault(id, "namespace %q", q.Namespace)
 	case len(q.Dimensions) == 0:
 	case len(q.Dimensions) != 1 || q.Dimensions[0].Name != service.DimensionOperation:

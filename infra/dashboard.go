@@ -27,46 +27,46 @@ func (e *envelope) dashboard() {
 	})
 	row := func(widgets ...awscloudwatch.IWidget) { board.AddWidgets(widgets...) }
 	row(
-		counts("Settlements", nil, service.SettlementMetrics()...),
-		counts("Faults of others", nil, service.MetricFacilitator, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
-		latencies("Settlement", nil, service.MetricSettle),
+		e.counts("Settlements", nil, service.SettlementMetrics()...),
+		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
+		e.latencies("Settlement", nil, service.MetricSettle),
 	)
 	row(
-		gauges("Reconcile: open and owed", service.MetricOpen, service.MetricOwedUnclaimed, service.MetricRefundsDue),
-		counts("Reconcile: found", nil, service.MetricSettledLate, service.MetricRefusedLate, service.MetricReconcileFailed),
-		gauges("Reconcile: not settled", service.MetricStillOpen, service.MetricCannotTell, service.MetricLeft),
+		e.gauges("Reconcile: open and owed", service.MetricOpen, service.MetricOwedUnclaimed, service.MetricRefundsDue),
+		e.counts("Reconcile: found", nil, service.MetricSettledLate, service.MetricRefusedLate, service.MetricReconcileFailed),
+		e.gauges("Reconcile: not settled", service.MetricStillOpen, service.MetricCannotTell, service.MetricLeft),
 	)
 	for _, o := range catalog.All() {
 		of := map[string]*string{service.DimensionOperation: jsii.String(o.Slug)}
 		row(
-			counts(o.Path, of, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
-			counts(o.Path+": failures", of, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
-			latencies(o.Path, of, service.MetricLookup, service.MetricSettle),
+			e.counts(o.Path, of, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
+			e.counts(o.Path+": failures", of, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
+			e.latencies(o.Path, of, service.MetricLookup, service.MetricSettle),
 		)
 	}
 }
 
 // counts is a graph of what happened in each five minutes.
-func counts(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
-	return graph(title, of, []string{statSum}, names)
+func (e *envelope) counts(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
+	return e.graph(title, of, []string{statSum}, names)
 }
 
 // latencies is a graph of how long it took.
-func latencies(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
-	return graph(title+": ms", of, []string{"p50", statP95}, names)
+func (e *envelope) latencies(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
+	return e.graph(title+": ms", of, []string{"p50", statP95}, names)
 }
 
 // gauges is a graph of what there was at a time.
-func gauges(title string, names ...string) awscloudwatch.IWidget {
-	return graph(title, nil, []string{statMax}, names)
+func (e *envelope) gauges(title string, names ...string) awscloudwatch.IWidget {
+	return e.graph(title, nil, []string{statMax}, names)
 }
 
-func graph(title string, of map[string]*string, stats, names []string) awscloudwatch.IWidget {
+func (e *envelope) graph(title string, of map[string]*string, stats, names []string) awscloudwatch.IWidget {
 	var metrics []awscloudwatch.IMetric
 	for _, name := range names {
 		for _, stat := range stats {
 			props := &awscloudwatch.MetricProps{
-				Namespace: jsii.String(catalog.Service), MetricName: &name, Statistic: &stat,
+				Namespace: jsii.String(service.Namespace(e.settings.stack)), MetricName: &name, Statistic: &stat,
 				Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
 			}
 			if of != nil {

@@ -291,7 +291,7 @@ func checkLine(t *testing.T, logs string, want map[string]any) {
 			defined = append(defined, map[string]any{"Name": name, "Unit": "Count"})
 		}
 	}
-	one := map[string]any{"Namespace": "Hostfacts", "Dimensions": []any{[]any{}}, "Metrics": defined}
+	one := map[string]any{"Namespace": "Hostfacts/local", "Dimensions": []any{[]any{}}, "Metrics": defined}
 	byName := cmpopts.SortSlices(func(a, b any) bool { return fmt.Sprint(a) < fmt.Sprint(b) })
 	if d := cmp.Diff([]any{one}, metrics["CloudWatchMetrics"], byName); d != "" {
 		t.Errorf("metrics (-want +got):\n%s", d)

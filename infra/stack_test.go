@@ -220,7 +220,7 @@ func TestDashboard(t *testing.T) {
 		service.MetricOpen, service.MetricSettledLate, service.MetricRefusedLate, service.MetricStillOpen, service.MetricCannotTell,
 		service.MetricLeft, service.MetricOwedUnclaimed, service.MetricRefundsDue, service.MetricReconcileFailed,
 	) {
-		if !strings.Contains(text, `["`+catalog.Service+`","`+name+`"`) {
+		if !strings.Contains(text, `["`+service.Namespace(defaultStack)+`","`+name+`"`) {
 			t.Errorf("%s is on no graph", name)
 		}
 	}

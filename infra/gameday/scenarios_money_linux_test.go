@@ -132,5 +132,6 @@ func tableScenarios() []scenario {
 		name: "DynamoDB throttles once the money has moved", payers: 1, stable: true,
 		breaks: func(w *world, _ []*payer) error { w.table.breaks(tableFault{throttles: later}); return nil },
 		mends:  mend,
+		fires:  []string{"ledger-faults"},
 	}}
 }

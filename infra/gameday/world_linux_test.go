@@ -71,7 +71,7 @@ func (s *stage) open(t *testing.T) *world {
 	s.ca.openHTTPS(t, rdap, w.registry)
 	file := openDoor(t, own(7, 80), http.HandlerFunc(bootstrap))
 	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), functionsDir(built()), map[string]string{
-		"PayTo": boot.LocalPayTo, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": strings.Join(w.resolvers.addrs, ","),
+		"AWS::StackName": strings.TrimSuffix(stackName, "-"), "PayTo": boot.LocalPayTo, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": strings.Join(w.resolvers.addrs, ","),
 		"FacilitatorUrl": "http://" + w.facilitator.addr, "FacilitatorToken": "gameday", "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
 	}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "SSL_CERT_FILE": s.ca.file})
 	if err != nil {

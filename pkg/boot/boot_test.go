@@ -40,7 +40,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	bad := map[string]string{
 		"BASE_URL": "https://api.example.com/prod", "PAY_TO": "0x12", "NETWORK": "base", "USDC_ASSET": "usdc",
 		"FACILITATOR_URL": "ftp://x", "FACILITATOR_KEY_ID": "id", "DNS_RESOLVERS": "dns.google", "LEDGER_TABLE": "a b",
-		"LOG_LEVEL": "loud",
+		"LOG_LEVEL": "loud", "STACK_NAME": "my stack",
 	}
 	_, err := readPriced(env(bad))
 	if err == nil {
@@ -66,6 +66,7 @@ func TestEachFault(t *testing.T) {
 		{"BASE_URL", "https://api.example.com/?x=1", "must not have"},
 		{"FACILITATOR_URL", "facilitator.example.com", "must be an http or https URL"},
 		{"FACILITATOR_KEY_SECRET", "x", "go together"},
+		{"STACK_NAME", "1-is-first", "a letter first"},
 	} {
 		vars := good()
 		vars[c.name] = c.value

@@ -41,6 +41,9 @@ type Config struct {
 	BootstrapURL string
 	Limits       Limits
 	LogLevel     slog.Level
+	// Stack is the deployment's name, which its metrics are kept under; empty
+	// is none.
+	Stack string
 }
 
 // Limits are the numbers of design §6; 0 turns one off.
@@ -83,6 +86,7 @@ func (e *environment) shared(payTo string) Config {
 		},
 		OwnershipProofs: e.list(varOwnershipProofs),
 		LogLevel:        e.level(),
+		Stack:           e.stack(),
 	}
 }
 

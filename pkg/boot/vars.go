@@ -32,6 +32,7 @@ const (
 	varResolvers            = "DNS_RESOLVERS"
 	varOwnershipProofs      = "OWNERSHIP_PROOFS"
 	varLogLevel             = "LOG_LEVEL"
+	varStack                = "STACK_NAME"
 	varBootstrap            = "RDAP_BOOTSTRAP_URL"
 	varRate                 = "RATE_LIMIT_PER_MINUTE"
 	varSingle               = "CONCURRENCY_SINGLE"
@@ -53,7 +54,7 @@ const (
 )
 
 func sharedVars() []string {
-	return []string{varBaseURL, varPayTo, varNetwork, varAsset, varAssetName, varAssetVersion, varLogLevel}
+	return []string{varBaseURL, varPayTo, varNetwork, varAsset, varAssetName, varAssetVersion, varLogLevel, varStack}
 }
 
 func moneyVars() []string {
@@ -171,6 +172,15 @@ func (e *environment) level() slog.Level {
 		e.fault(varLogLevel, "must be debug, info, warn or error")
 	}
 	return l
+}
+
+// stack checks the deployment's name: what CloudFormation lets a stack be called.
+func (e *environment) stack() string {
+	v := e.text(varStack, "")
+	if v != "" && !regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]{0,127}$`).MatchString(v) {
+		e.fault(varStack, "must be letters, digits and hyphens, 128 at most, a letter first")
+	}
+	return v
 }
 
 // table checks a DynamoDB table name. The SDK would take an ARN too; the

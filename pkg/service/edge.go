@@ -122,7 +122,7 @@ func (e edge) record(r *http.Request, res response, id string, took time.Duratio
 		attrs = append(attrs, traceAttrs(*t)...)
 	}
 	if e.priced {
-		attrs = append(attrs, emf(e.deps.Now(), metrics(res), DimensionOperation)...)
+		attrs = append(attrs, e.deps.emf(metrics(res), DimensionOperation)...)
 	}
 	ctx := context.WithoutCancel(r.Context())
 	if e.priced {
@@ -164,6 +164,9 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	}
 	if t.Cause != nil {
 		text("cause", t.Cause.Error())
+	}
+	if t.Unrecorded {
+		attrs = append(attrs, slog.Bool("unrecorded", true))
 	}
 	if t.Settle > 0 {
 		attrs = append(attrs, milliseconds("settle_ms", t.Settle))

@@ -48,14 +48,23 @@ type emfDefinition struct {
 	Unit string `json:"Unit"`
 }
 
+// Namespace is where CloudWatch keeps the metrics of a deployment, so that two
+// stacks of one account are told apart. stack may be empty.
+func Namespace(stack string) string {
+	if stack == "" {
+		return catalog.Service
+	}
+	return catalog.Service + "/" + stack
+}
+
 // emf are the attributes that make a log record carry metrics: the directive,
 // and one member a metric. dimensions name members of the same record; each
 // metric is also kept without dimensions.
-func emf(now time.Time, values []metric, dimensions ...string) []slog.Attr {
+func (d Deps) emf(values []metric, dimensions ...string) []slog.Attr {
 	if len(values) == 0 {
 		return nil
 	}
-	m := emfMetric{Namespace: catalog.Service, Dimensions: [][]string{{}}}
+	m := emfMetric{Namespace: Namespace(d.Stack), Dimensions: [][]string{{}}}
 	if len(dimensions) > 0 {
 		m.Dimensions = append(m.Dimensions, dimensions)
 	}
@@ -64,5 +73,5 @@ func emf(now time.Time, values []metric, dimensions ...string) []slog.Attr {
 		m.Metrics = append(m.Metrics, emfDefinition{v.Name, v.Unit})
 		attrs = append(attrs, slog.Float64(v.Name, v.Value))
 	}
-	return append(attrs, slog.Any(emfKey, emfDirective{now.UnixMilli(), []emfMetric{m}}))
+	return append(attrs, slog.Any(emfKey, emfDirective{d.Now().UnixMilli(), []emfMetric{m}}))
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -20,7 +21,7 @@ const (
 	MetricOverloaded  = "Overloaded"
 	MetricFaults      = "Faults"            // every 5xx
 	MetricFacilitator = "FacilitatorFaults" // facilitator_*
-	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable
+	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable, a verdict not recorded
 	MetricInternal    = "InternalErrors"
 	MetricSettle      = "SettleLatency"
 	MetricLookup      = "LookupLatency"
@@ -54,6 +55,9 @@ func metrics(res response) []metric {
 			values = append(values, count(MetricChallenges))
 		}
 		return values
+	}
+	if t.Unrecorded && !slices.Contains(values, count(MetricLedger)) {
+		values = append(values, count(MetricLedger))
 	}
 	if res.replayed {
 		values = append(values, count(MetricReplayed))

@@ -62,7 +62,7 @@ func (d Deps) reconciled(ctx context.Context, s x402.Summary, err error, took ti
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
-	attrs = append(attrs, emf(d.Now(), reconcileMetrics(s, err))...)
+	attrs = append(attrs, d.emf(reconcileMetrics(s, err))...)
 	d.logAlways(context.WithoutCancel(ctx), level, "reconcile", attrs)
 }
 

@@ -28,6 +28,8 @@ import (
 type Deps struct {
 	Log *slog.Logger
 	Now func() time.Time
+	// Stack is the name of the deployment, for the metrics; it may be empty.
+	Stack string
 	// Origin is the public origin of a request, such as https://host, from
 	// configuration or from the platform, never from the Host header.
 	Origin    func(*http.Request) string

@@ -42,6 +42,7 @@ type shop struct {
 	hold     chan struct{} // when set, lookups wait for it
 	log      lockedBuffer
 	resolver func() (dns.Result, error)
+	broken   atomic.Bool // every write after a claim's fails
 }
 
 // counted counts the calls of the limits' store.
@@ -115,7 +116,13 @@ func open(t *testing.T, perMinute, single int) *shop {
 		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
 	}
-	s := &shop{store: ledgertest.NewFaulty(t, &ledgertest.Memory{}, nil), limits: &counted{}}
+	s := &shop{limits: &counted{}}
+	s.store = ledgertest.NewFaulty(t, &ledgertest.Memory{}, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Replace && s.broken.Load() {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	})
 	var err error
 	if s.books, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}); err != nil {
 		t.Fatal(err)
@@ -297,14 +304,11 @@ func TestLogLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkError(t, r, 503, "upstream_unavailable", "true", true)
-	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
-	var line map[string]any
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &line); err != nil {
-		t.Fatal(err)
-	}
+	line := s.line(t)
 	for key, want := range map[string]any{
 		"msg": "request", "operation": "dns", "status": 503.0, "code": "upstream_unavailable",
 		"states": "settling>settled", "settlement": "settled", "Owed": 1.0, "Faults": 1.0, "SettlementSettled": 1.0, "Requests": 1.0,
+		"LedgerFaults": nil, "unrecorded": nil,
 	} {
 		if line[key] != want {
 			t.Errorf("%s is %v, want %v", key, line[key], want)
@@ -317,6 +321,33 @@ func TestLogLine(t *testing.T) {
 	}
 	if strings.Contains(s.log.String(), header[:200]) || strings.Contains(s.log.String(), "example.com?") {
 		t.Error("a payment header is in the log")
+	}
+}
+
+// line is the last line of the log.
+func (s *shop) line(t *testing.T) map[string]any {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
+	var line map[string]any
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &line); err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+// An answer that was sold and could not be written down is a fault of the
+// ledger, though the payer sees none.
+func TestUnrecordedIsCounted(t *testing.T) {
+	s := open(t, 0, 50)
+	s.broken.Store(true)
+	if r := s.buy(t, s.dns("example.com")); r.Status != 200 {
+		t.Fatalf("status %d: %s", r.Status, r.Body)
+	}
+	line := s.line(t)
+	for key, want := range map[string]any{"status": 200.0, "states": "settling", "LedgerFaults": 1.0, "Answers": 1.0, "unrecorded": true} {
+		if line[key] != want {
+			t.Errorf("%s is %v, want %v", key, line[key], want)
+		}
 	}
 }
 

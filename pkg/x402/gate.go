@@ -131,6 +131,9 @@ type Trace struct {
 	Settle, Lookup            time.Duration
 	Extensions                map[string]string // the facilitator's notes on extensions
 	Cause                     error             // private
+	// Unrecorded says that the ledger did not take a verdict of this request:
+	// what it came to is not on record, or may not be.
+	Unrecorded bool
 }
 
 // Serve takes a signed request all the way. It detaches from the client's
@@ -231,11 +234,20 @@ func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) Ou
 		return a.notSent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
 	}
 	if err := h.Return(bare(ctx)); err != nil {
-		a.gate.log.ErrorContext(ctx, "claim not given back", "error", err, "key", a.claim.Key)
+		a.unrecorded(ctx, "claim not given back", err)
 	}
 	out := a.fail(f, moved(true))
 	out.Receipt = responseOf(h.Record())
 	return out
+}
+
+// unrecorded notes a verdict that the ledger did not take, for the log and the
+// alarm. A lease that was lost is no fault of the ledger.
+func (a *attempt) unrecorded(ctx context.Context, what string, err error) {
+	if !errors.Is(err, ledger.ErrLost) {
+		a.trace.Unrecorded = true
+	}
+	a.gate.log.ErrorContext(ctx, what, "error", err, "key", a.claim.Key, "transaction", a.trace.Transaction)
 }
 
 // place is a slot that is left once, beside the last write of an attempt.

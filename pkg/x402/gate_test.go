@@ -451,6 +451,46 @@ func TestStoreFaults(t *testing.T) {
 	}
 }
 
+// A verdict that the ledger does not take is told to the operator, whatever the
+// payer is told; a request that is on record is not.
+func TestUnrecorded(t *testing.T) {
+	settles := func(s x402.Settlement) func(context.Context, int) x402.Settlement {
+		return func(context.Context, int) x402.Settlement { return s }
+	}
+	refusal := x402.Settlement{Class: x402.Refused, Reason: "no"}
+	for _, c := range []struct {
+		name   string
+		settle x402.Settlement
+		fails  int // the write that fails, 0 for none
+		work   error
+		status int
+	}{
+		{"answered", moved(), 0, nil, 200},
+		{"settlement", moved(), 1, nil, 200},
+		{"answer", moved(), 2, nil, 200},
+		{"owed lookup", moved(), 2, fault.New(fault.DNSTimeout, nil), 504},
+		{"refusal", refusal, 1, nil, 503},
+		{"refused", refusal, 0, nil, 402},
+		{"given back", x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}, 1, nil, 503},
+		{"doubt", x402.Settlement{Class: x402.Unknown}, 1, nil, 503},
+		{"in doubt", x402.Settlement{Class: x402.Unknown}, 0, nil, 503},
+	} {
+		within(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+			if op == ledgertest.Replace && n == c.fails {
+				return ledgertest.FailBefore
+			}
+			return ledgertest.None
+		}, func(t *testing.T, b *bench) {
+			b.settle = settles(c.settle)
+			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
+			out := b.ask(b.sign(nil), "GET /a")
+			if out.Status != c.status || out.Trace.Unrecorded != (c.fails > 0) {
+				t.Errorf("%s, write %d fails: status %d, unrecorded %t", c.name, c.fails, out.Status, out.Trace.Unrecorded)
+			}
+		})
+	}
+}
+
 // A payment that the ledger knows survives the window, a price change, a
 // change of payee and of the extension text. One that moved nothing does not.
 func TestKnownPaymentsSurviveADeploy(t *testing.T) {

@@ -100,6 +100,7 @@ func (a *attempt) disproved(ctx context.Context, h *ledger.Hold, f Finding) Outc
 	err := h.Disproved(bare(ctx), f.Reason)
 	a.seen(h.Record().State)
 	if err != nil {
+		a.unrecorded(ctx, "disproof not recorded", err)
 		return a.unsure(err)
 	}
 	return a.refuse("settlement refused: "+f.Reason, a.failure(orElse(a.trace.Reason, f.Reason)))
@@ -117,6 +118,9 @@ func (a *attempt) receipt(transaction string) *ledger.Receipt {
 func (a *attempt) refused(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
 	err := h.Refused(bare(ctx), s.Reason)
 	a.seen(h.Record().State)
+	if err != nil {
+		a.unrecorded(ctx, "refusal not recorded", err)
+	}
 	if err != nil || h.Record().State != ledger.Refused {
 		// In doubt, or the verdict could not be written: a refusal of this
 		// attempt says nothing about an earlier one.
@@ -134,6 +138,7 @@ func (a *attempt) notSent(ctx context.Context, h *ledger.Hold, s Settlement) Out
 	}
 	charged := chargedBy(h.Record())
 	if err != nil {
+		a.unrecorded(ctx, "claim not given back", err)
 		charged = nil
 	}
 	return a.fail(fault.New(code, errors.Join(s.Cause, err)), charged)
@@ -142,6 +147,9 @@ func (a *attempt) notSent(ctx context.Context, h *ledger.Hold, s Settlement) Out
 func (a *attempt) uncertain(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
 	err := h.Uncertain(bare(ctx), s.Reason, s.Transaction)
 	a.seen(h.Record().State)
+	if err != nil {
+		a.unrecorded(ctx, "doubt not recorded", err)
+	}
 	return a.unsure(errors.Join(s.Cause, err))
 }
 
@@ -172,7 +180,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	a.slot.leaving(ctx, a.gate.log)
 	paid := Outcome{Receipt: &SettleResponse{Success: true, Transaction: receipt.Transaction, Network: receipt.Network, Payer: receipt.Payer}}
 	if settled != nil {
-		a.gate.log.ErrorContext(ctx, "settlement not recorded", "error", settled, "key", a.claim.Key, "transaction", receipt.Transaction)
+		a.unrecorded(ctx, "settlement not recorded", settled)
 		if errors.Is(settled, ledger.ErrLost) {
 			// The receipt is on record, the lease is somebody else's: the next
 			// retry gets the answer.
@@ -232,7 +240,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, body []byte, f *fa
 	if err != nil {
 		// The payer has paid and here is the answer. The next claim finds the
 		// payment settled, or asks for evidence.
-		a.gate.log.ErrorContext(ctx, "answer not recorded", "error", err, "key", a.claim.Key)
+		a.unrecorded(ctx, "answer not recorded", err)
 		a.trace.Cause = err
 		return out
 	}
@@ -249,7 +257,7 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 		err = h.Return(bare(ctx))
 	}
 	if err != nil {
-		a.gate.log.ErrorContext(ctx, "owed lookup not recorded", "error", err, "key", a.claim.Key)
+		a.unrecorded(ctx, "owed lookup not recorded", err)
 	}
 	return a.owed(f, h.Record(), ledger.NextLookup(h.Record()))
 }

@@ -154,10 +154,14 @@ func (t *Template) FunctionProperties(name string) (Properties, error) {
 	return p, nil
 }
 
-// references is what !Ref can resolve to: every parameter, and the resources
-// that params names.
+// pseudo are the parameters that CloudFormation has of itself, with the value
+// that params may change.
+func pseudo() map[string]string { return map[string]string{"AWS::StackName": "local"} }
+
+// references is what !Ref can resolve to: every parameter, pseudo parameters,
+// and the resources that params names.
 func (t *Template) references(params map[string]string) (map[string]string, []error) {
-	refs := make(map[string]string)
+	refs := pseudo()
 	var faults []error
 	for name, p := range t.Parameters {
 		value, given := params[name]
@@ -176,8 +180,9 @@ func (t *Template) references(params map[string]string) (map[string]string, []er
 	for name, value := range params {
 		_, isParam := t.Parameters[name]
 		_, isResource := t.Resources[name]
+		_, isPseudo := pseudo()[name]
 		switch {
-		case isResource:
+		case isResource, isPseudo:
 			refs[name] = value
 		case !isParam:
 			faults = append(faults, fmt.Errorf("the template has no parameter or resource %q", name))

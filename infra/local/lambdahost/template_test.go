@@ -21,7 +21,7 @@ Globals:
     Runtime: provided.al2023
     Handler: bootstrap
     Timeout: 29
-    Environment: {Variables: {PAYEE: !Ref Payee, LEVEL: !Ref Level}}
+    Environment: {Variables: {PAYEE: !Ref Payee, LEVEL: !Ref Level, STACK: !Ref AWS::StackName}}
 Resources:
   Api: {Type: AWS::Serverless::HttpApi}
   Table: {Type: AWS::DynamoDB::Table}
@@ -58,7 +58,7 @@ func TestFromTemplate(t *testing.T) {
 	want := lambdahost.Config{
 		Functions: []lambdahost.Function{{
 			Name: "AFunction", Dir: filepath.Join("build", "a"), Handler: "bootstrap", Timeout: 5 * time.Second, Memory: 512, Concurrency: 2,
-			Env: map[string]string{"PAYEE": "0xab", "LEVEL": "info", "TABLE": "ledger", "FIXED": "7", "EXTRA": "1"},
+			Env: map[string]string{"PAYEE": "0xab", "LEVEL": "info", "STACK": "local", "TABLE": "ledger", "FIXED": "7", "EXTRA": "1"},
 		}},
 		Routes: []lambdahost.Route{{Key: "$default", Function: "AFunction"}, {Key: "ANY /a", Function: "AFunction"}},
 	}
