@@ -27,8 +27,8 @@ func (e *envelope) dashboard() {
 	})
 	row := func(widgets ...awscloudwatch.IWidget) { board.AddWidgets(widgets...) }
 	row(
-		e.counts("Settlements", nil, service.SettlementMetrics()...),
-		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
+		e.counts("Settlements", nil, append(service.SettlementMetrics(), service.MetricListed)...),
+		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricUnlisted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
 		e.latencies("Settlement", nil, service.MetricSettle),
 	)
 	row(

@@ -216,7 +216,7 @@ func TestDashboard(t *testing.T) {
 	for _, name := range append(service.SettlementMetrics(),
 		service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed, service.MetricOwed,
 		service.MetricUncertain, service.MetricRateLimited, service.MetricOverloaded, service.MetricFaults, service.MetricFacilitator,
-		service.MetricLedger, service.MetricInternal, service.MetricSettle, service.MetricLookup,
+		service.MetricLedger, service.MetricListed, service.MetricUnlisted, service.MetricInternal, service.MetricSettle, service.MetricLookup,
 		service.MetricOpen, service.MetricSettledLate, service.MetricRefusedLate, service.MetricStillOpen, service.MetricCannotTell,
 		service.MetricLeft, service.MetricOwedUnclaimed, service.MetricRefundsDue, service.MetricReconcileFailed,
 	) {

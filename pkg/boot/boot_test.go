@@ -56,6 +56,48 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	}
 }
 
+// What is right is taken as it was meant.
+func TestAddressesAndOrigins(t *testing.T) {
+	for _, payee := range []string{LocalPayTo, "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"} {
+		vars := good()
+		vars["PAY_TO"] = payee
+		if c, err := readPriced(env(vars)); err != nil || c.Terms.PayTo != payee {
+			t.Errorf("%s: %v", payee, err)
+		}
+	}
+	for value, want := range map[string]string{
+		"https://API.example.com": "https://api.example.com", "https://api.example.com/": "https://api.example.com",
+		"https://api.example.com#": "https://api.example.com", "https://api.example.com:8443": "https://api.example.com:8443",
+		"https://192.0.2.1": "https://192.0.2.1", "http://127.0.0.1:8402": "http://127.0.0.1:8402", "http://[::1]:8402": "http://[::1]:8402",
+	} {
+		vars := good()
+		vars["BASE_URL"] = value
+		if c, err := readPriced(env(vars)); err != nil || c.BaseURL != want {
+			t.Errorf("%s: %q, %v", value, c.BaseURL, err)
+		}
+	}
+}
+
+// Who takes real money to an address whose key is public is told.
+func TestPublishedPayee(t *testing.T) {
+	for _, c := range []struct {
+		payee, endpoint string
+		warned          bool
+	}{
+		{LocalPayTo, "", true},
+		{strings.ToLower(LocalPayTo), "", true},
+		{LocalPayTo, "http://127.0.0.1:8000", false},
+		{"0x209693bc6afc0c5328ba36faf03c514ef312287c", "", false},
+	} {
+		vars := good()
+		vars["PAY_TO"], vars["AWS_ENDPOINT_URL_DYNAMODB"] = c.payee, c.endpoint
+		config, err := readPriced(env(vars))
+		if err != nil || (config.Warnings["payee"] != "") != c.warned {
+			t.Errorf("%s at %q: warnings %v, %v", c.payee, c.endpoint, config.Warnings, err)
+		}
+	}
+}
+
 func TestEachFault(t *testing.T) {
 	for _, c := range []struct{ name, value, says string }{
 		{"PAY_TO", "", "is not set"},
@@ -66,6 +108,14 @@ func TestEachFault(t *testing.T) {
 		{"BASE_URL", "https://api.example.com/?x=1", "must not have"},
 		{"FACILITATOR_URL", "facilitator.example.com", "must be an http or https URL"},
 		{"FACILITATOR_KEY_SECRET", "x", "go together"},
+		{"PAY_TO", "0x70997970C51812dc3A010C7d01b50e0d17dc79C9", "wrong checksum"},
+		{"PAY_TO", "0x0000000000000000000000000000000000000000", "zero address"},
+		{"PAY_TO", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", "token's contract"},
+		{"USDC_ASSET", "0x833589FCD6eDb6E08f4c7C32D4f71b54bdA02914", "wrong checksum"},
+		{"BASE_URL", "https://api.example.com?", "must not have"},
+		{"BASE_URL", "https://*.example.com", "host name"},
+		{"BASE_URL", "https://api.example.com:99999", "port"},
+		{"BASE_URL", "https://api.example.com:", "host name"},
 		{"STACK_NAME", "1-is-first", "a letter first"},
 	} {
 		vars := good()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -41,6 +42,8 @@ type Config struct {
 	BootstrapURL string
 	Limits       Limits
 	LogLevel     slog.Level
+	// Warnings are what /ready says of the configuration, by name.
+	Warnings map[string]string
 	// Stack is the deployment's name, which its metrics are kept under; empty
 	// is none.
 	Stack string
@@ -75,12 +78,13 @@ const (
 )
 
 func (e *environment) shared(payTo string) Config {
+	asset := e.address(varAsset, e.text(varAsset, defaultAsset))
 	return Config{
 		BaseURL: e.origin(varBaseURL, ""),
 		Terms: x402.Terms{
 			Network: e.network(defaultNetwork),
-			Asset:   e.address(varAsset, e.text(varAsset, defaultAsset)),
-			PayTo:   e.address(varPayTo, payTo),
+			Asset:   asset,
+			PayTo:   e.payee(varPayTo, payTo, asset),
 			Name:    e.text(varAssetName, defaultName),
 			Version: e.text(varAssetVersion, defaultVersion),
 		},
@@ -105,6 +109,10 @@ func readPriced(get func(string) string) (Config, error) {
 	c := e.shared(e.required(varPayTo, payToHelp))
 	e.money(&c)
 	e.deployed(&c)
+	// A ledger elsewhere than AWS is a trial; anywhere else the money is real.
+	if strings.EqualFold(c.Terms.PayTo, LocalPayTo) && c.Ledger.Endpoint == "" {
+		c.Warnings = map[string]string{"payee": "PAY_TO is the published test address: its key is public, and anybody can take what is paid to it"}
+	}
 	return c, e.err()
 }
 

@@ -127,12 +127,29 @@ func (e *environment) origin(name, fallback string) string {
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
 		e.fault(name, "must be an origin such as https://api.example.com")
-	case strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+	case strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil:
 		e.fault(name, "must not have a path, a query or a user: crawlers read documents at the root of the origin")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		e.fault(name, "must be https unless it is this machine")
+	case !hostname(u):
+		e.fault(name, "must have a host name or an address, and a port of 65535 at most if there is one")
+	default:
+		return strings.ToLower(u.Scheme + "://" + u.Host)
 	}
-	return strings.ToLower(strings.TrimSuffix(v, "/"))
+	return ""
+}
+
+// hostname says whether the host of a URL is one that clients can reach.
+func hostname(u *url.URL) bool {
+	if port := u.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return false
+		}
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return true
+	}
+	return !strings.HasSuffix(u.Host, ":") && regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$`).MatchString(u.Hostname())
 }
 
 func loopback(host string) bool {
@@ -144,10 +161,25 @@ func (e *environment) address(name, value string) string {
 	if value == "" {
 		return ""
 	}
-	if _, err := x402.ParseAddress(value); err != nil {
+	a, err := x402.ParseAddress(value)
+	switch {
+	case err != nil:
 		e.fault(name, "must be 0x and 40 hexadecimal digits")
+	case a == x402.Address{}:
+		e.fault(name, "is the zero address: what is sent there is lost")
+	case value != strings.ToLower(value) && value[2:] != strings.ToUpper(value[2:]) && value != a.Checksum():
+		e.fault(name, "has a wrong checksum (EIP-55): a digit or the letter case is mistyped, or copy it in lower case")
 	}
 	return value
+}
+
+// payee is an address that can hold money: not the token's own contract, which
+// would keep it for ever.
+func (e *environment) payee(name, value, asset string) string {
+	if value != "" && strings.EqualFold(value, asset) {
+		e.fault(name, "is the token's contract: what is sent there is lost")
+	}
+	return e.address(name, value)
 }
 
 func (e *environment) network(fallback string) string {

@@ -72,7 +72,7 @@ func (c Config) Deps(stores Stores, log *slog.Logger) (service.Deps, error) {
 func (c Config) free(log *slog.Logger) service.Deps {
 	return service.Deps{
 		Log: log, Now: time.Now, Origin: c.origin, RequestID: requestID,
-		Stack: c.Stack, Terms: c.Terms, OwnershipProofs: c.OwnershipProofs,
+		Warnings: c.Warnings, Stack: c.Stack, Terms: c.Terms, OwnershipProofs: c.OwnershipProofs,
 	}
 }
 

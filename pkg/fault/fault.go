@@ -134,7 +134,8 @@ type Error struct {
 	Code Code
 	// Message is public. Empty means the default of the code.
 	Message string
-	// RetryAfter replaces the default Retry-After of the code when positive.
+	// RetryAfter replaces the default Retry-After of the code when positive;
+	// below 0 none is sent.
 	RetryAfter time.Duration
 	cause      error
 }
@@ -154,6 +155,9 @@ func (e *Error) After(d time.Duration) *Error {
 	c.RetryAfter = d
 	return &c
 }
+
+// Final returns a copy that asks nobody to come back.
+func (e *Error) Final() *Error { return e.After(-1) }
 
 // Error is for logs: code, message and cause.
 func (e *Error) Error() string {
@@ -189,8 +193,8 @@ func (e *Error) Public() string {
 
 // Wait is the Retry-After of this error; 0 means that none is sent.
 func (e *Error) Wait() time.Duration {
-	if e.RetryAfter > 0 {
-		return e.RetryAfter
+	if e.RetryAfter != 0 {
+		return max(e.RetryAfter, 0)
 	}
 	return e.Info().After
 }

@@ -21,9 +21,9 @@ func table() []Info {
 		{PaymentUnavailable, http.StatusServiceUnavailable, "Payment processing is unavailable. Retry with the same PAYMENT-SIGNATURE.", Either, true, 30 * soon},
 		{Overloaded, http.StatusServiceUnavailable, "The concurrency cap of this tool is reached. Retry with the same PAYMENT-SIGNATURE.", Either, true, soon},
 
-		{InvalidDomain, http.StatusBadRequest, "domain must be one public fully-qualified domain name, such as example.com.", Before, false, 0},
-		{InvalidType, http.StatusBadRequest, "The record type must be one of A, AAAA, MX, TXT, CNAME, NS, SOA.", Before, false, 0},
-		{InvalidPort, http.StatusBadRequest, "port must be 443.", Before, false, 0},
+		{InvalidDomain, http.StatusBadRequest, "domain must be one public fully-qualified domain name, such as example.com.", Either, false, 0},
+		{InvalidType, http.StatusBadRequest, "The record type must be one of A, AAAA, MX, TXT, CNAME, NS, SOA.", Either, false, 0},
+		{InvalidPort, http.StatusBadRequest, "port must be 443.", Either, false, 0},
 		{BlockedAddress, http.StatusBadRequest, "The domain resolves to a private, loopback or metadata address.", Answer, false, 0},
 
 		{NXDomain, http.StatusNotFound, "The domain name does not exist.", Answer, false, 0},
@@ -44,8 +44,8 @@ func table() []Info {
 		{UptimeCheckTimeout, http.StatusGatewayTimeout, "The uptime check bundle timed out.", Owed, true, soon},
 
 		{InternalError, http.StatusInternalServerError, "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.", Owed, true, soon},
-		{UnknownPath, http.StatusNotFound, "No such path. The catalog is at /v1/catalog and the documentation at /docs.", Before, false, 0},
-		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", Before, false, 0},
-		{PaymentIdentifierConflict, http.StatusConflict, "This payment identifier was already used with another payment.", Before, false, 0},
+		{UnknownPath, http.StatusNotFound, "No such path. The catalog is at /v1/catalog and the documentation at /docs.", Either, false, 0},
+		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", Either, false, 0},
+		{PaymentIdentifierConflict, http.StatusConflict, "This payment identifier was already used with another payment.", Either, false, 0},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,8 +30,9 @@ type response struct {
 
 // handler answers one path. It never writes; it returns.
 type handler interface {
-	// methods lists what the path takes, for 405 and CORS.
-	methods() []string
+	// methods lists what the request's path takes, for 405 and CORS; nil is a
+	// path that is not there, which serve answers.
+	methods(r *http.Request) []string
 	serve(r *http.Request, id string) response
 }
 
@@ -58,22 +60,21 @@ func (e edge) answer(r *http.Request, id string) (res response) {
 			res = e.deps.fault(r, id, fault.New(fault.InternalError, fmt.Errorf("panic: %v", p)), x402.Standing{Charged: unpaid(r)})
 		}
 	}()
-	if r.Method == http.MethodOptions {
-		return response{status: http.StatusNoContent, header: preflight(e.next.methods())}
+	methods := e.next.methods(r)
+	switch {
+	case r.Method == http.MethodOptions:
+		return response{status: http.StatusNoContent, header: preflight(methods)}
+	case methods == nil || slices.Contains(methods, r.Method):
+		return e.next.serve(r, id)
 	}
-	for _, m := range e.next.methods() {
-		if r.Method == m {
-			return e.next.serve(r, id)
-		}
-	}
-	f := fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow(e.next.methods()))
-	res = e.deps.fault(r, id, f, x402.Standing{Charged: no()})
-	res.header.Set("Allow", allow(e.next.methods()))
+	f := fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow(methods))
+	res = e.deps.fault(r, id, f, x402.Standing{Charged: unpaid(r)})
+	res.header.Set("Allow", allow(methods))
 	return res
 }
 
 // unpaid says that nothing was charged, unless the request carries a payment:
-// what a panic came after is not known.
+// what has become of that one is not known where it is not read.
 func unpaid(r *http.Request) *bool {
 	if len(r.Header.Values(x402.HeaderSignature)) > 0 {
 		return nil
@@ -157,7 +158,7 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	}
 	text("states", strings.Join(states, ">"))
 	text("settlement", t.Class)
-	text("evidence", t.Evidence)
+	text("evidence", t.Verdict)
 	text("reason", t.Reason)
 	if len(t.Extensions) > 0 {
 		attrs = append(attrs, slog.Any("extension_responses", t.Extensions))
@@ -168,11 +169,16 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	if t.Unrecorded {
 		attrs = append(attrs, slog.Bool("unrecorded", true))
 	}
-	if t.Settle > 0 {
-		attrs = append(attrs, milliseconds("settle_ms", t.Settle))
-	}
-	if t.Lookup > 0 {
-		attrs = append(attrs, milliseconds("lookup_ms", t.Lookup))
+	for _, phase := range []struct {
+		name string
+		took time.Duration
+	}{
+		{"verify_ms", t.Verify}, {"claim_ms", t.Claim}, {"slot_ms", t.Slot}, {"settle_ms", t.Settle},
+		{"evidence_ms", t.Evidence}, {"lookup_ms", t.Lookup}, {"record_ms", t.Record},
+	} {
+		if phase.took > 0 {
+			attrs = append(attrs, milliseconds(phase.name, phase.took))
+		}
 	}
 	return attrs
 }

@@ -14,7 +14,7 @@ import (
 // broken is a path with a bug.
 type broken struct{}
 
-func (broken) methods() []string                    { return []string{http.MethodGet} }
+func (broken) methods(*http.Request) []string       { return []string{http.MethodGet} }
 func (broken) serve(*http.Request, string) response { panic("bug") }
 
 // A bug says nothing of money that may have moved before it.

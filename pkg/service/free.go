@@ -28,15 +28,27 @@ type documents struct {
 	byOrigin map[string]*discovery.Documents
 }
 
-func (s *documents) methods() []string { return []string{http.MethodGet, http.MethodHead} }
+func (s *documents) methods(r *http.Request) []string {
+	if docs, err := s.of(s.deps.Origin(r)); err == nil {
+		if _, ok := docs.Find(r.URL.Path); ok {
+			return []string{http.MethodGet, http.MethodHead}
+		}
+	}
+	return nil
+}
 
 func (s *documents) serve(r *http.Request, id string) response {
 	docs, err := s.of(s.deps.Origin(r))
 	if err != nil {
-		return s.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: no()})
+		return s.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
 	}
-	if _, ok := docs.Find(r.URL.Path); !ok || r.URL.RawPath != "" {
-		return s.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: no()})
+	if _, ok := docs.Find(r.URL.Path); !ok {
+		return s.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
+	}
+	// A document is answered whole: 206, 412 and 416 are no answers of ours.
+	r = r.Clone(r.Context())
+	for _, name := range []string{"Range", "If-Range", "If-Match", "If-Unmodified-Since"} {
+		r.Header.Del(name)
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	docs.ServeHTTP(w, r)
@@ -78,6 +90,17 @@ type Probe struct {
 	Optional bool
 }
 
+// try makes an error of a panic, which would end the process: probes run in
+// goroutines of their own.
+func (p Probe) try(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return p.Check(ctx)
+}
+
 // Limits of /ready (design §8).
 const (
 	probeTimeout = 2 * time.Second
@@ -109,7 +132,7 @@ type check struct {
 	Message string `json:"message,omitempty"`
 }
 
-func (h *health) methods() []string { return []string{http.MethodGet, http.MethodHead} }
+func (h *health) methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
 func (h *health) serve(r *http.Request, id string) response {
 	head := http.Header{}
@@ -126,7 +149,7 @@ func (h *health) serve(r *http.Request, id string) response {
 		}
 		return response{status: http.StatusOK, header: head, body: mustJSON(state)}
 	}
-	return h.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: no()})
+	return h.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
 }
 
 // ready asks every probe, side by side, and remembers the answer for a while:
@@ -134,7 +157,9 @@ func (h *health) serve(r *http.Request, id string) response {
 func (h *health) ready(ctx context.Context, origin string) readiness {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now := h.deps.Now(); h.last.Status != "" && now.Sub(h.at) < probeCache {
+	// By wall clock: the other one may stand still while Lambda has the process
+	// frozen. A clock that was set back makes nothing fresh.
+	if age := h.wall().Sub(h.at); h.last.Status != "" && age >= 0 && age < probeCache {
 		return h.last
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
@@ -156,15 +181,20 @@ func (h *health) ready(ctx context.Context, origin string) readiness {
 		// The service works without them, so it stays ready.
 		state.Checks["ownership_proofs"] = check{Status: "warning", Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)}
 	}
+	for name, text := range h.deps.Warnings {
+		state.Checks[name] = check{Status: "warning", Message: text}
+	}
 	if h.deps.Evidence == nil {
 		state.Checks["chain"] = check{Status: "warning", Message: "RPC_URL is none: without a view of the chain a payment in doubt can stay in doubt, and a used nonce can pass for a payment"}
 	}
-	h.last, h.at = state, h.deps.Now()
+	h.last, h.at = state, h.wall()
 	return state
 }
 
+func (h *health) wall() time.Time { return h.deps.Now().Round(0) }
+
 func (h *health) ask(ctx context.Context, p Probe) check {
-	err := p.Check(ctx)
+	err := p.try(ctx)
 	if err == nil {
 		return check{Status: "ok"}
 	}

@@ -3,6 +3,7 @@ package service
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -25,6 +26,10 @@ const (
 	MetricInternal    = "InternalErrors"
 	MetricSettle      = "SettleLatency"
 	MetricLookup      = "LookupLatency"
+	// The facilitator's word on the extensions of a payment: whether it lists
+	// the operation (design §5).
+	MetricListed   = "ExtensionsAccepted"
+	MetricUnlisted = "ExtensionsRejected"
 	// MetricSettlement is followed by the class of the outcome.
 	MetricSettlement = "Settlement"
 )
@@ -64,6 +69,9 @@ func metrics(res response) []metric {
 	} else if t.Lookup > 0 && (res.fault == nil || res.fault.Info().Class == fault.Answer) {
 		values = append(values, count(MetricAnswers))
 	}
+	if name := listing(t.Extensions); name != "" {
+		values = append(values, count(name))
+	}
 	if t.Settle > 0 {
 		values = append(values, latency(MetricSettle, t.Settle), count(MetricSettlement+settlementName(t.Class)))
 	}
@@ -97,6 +105,22 @@ func faultMetrics(f *fault.Error, status int) []metric {
 		values = append(values, count(MetricOwed))
 	}
 	return values
+}
+
+// listing is the metric of what a facilitator said about extensions, or empty
+// when it said nothing. One rejection is a rejection.
+func listing(said map[string]string) string {
+	name := ""
+	for key, value := range said {
+		switch {
+		case !strings.HasSuffix(key, ".status"):
+		case value == "rejected":
+			return MetricUnlisted
+		default:
+			name = MetricListed
+		}
+	}
+	return name
 }
 
 // settlementName is a class of settlement as the end of a metric's name.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -135,11 +136,26 @@ func query(op catalog.Operation, raw string) (url.Values, error) {
 	if len(raw) > maxQuery {
 		return nil, fault.Newf(fault.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
 	}
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return nil, fault.Newf(fault.InvalidDomain, err, "The query string cannot be parsed.")
+	return parameters(raw), nil
+}
+
+// parameters reads a query string pair by pair, so that one that makes no sense
+// spoils nothing but itself: whoever reads it refuses it, and what nobody reads
+// is ignored (design §3). A value that is no valid escaping stays as written.
+func parameters(raw string) url.Values {
+	values := url.Values{}
+	for pair := range strings.SplitSeq(raw, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(name)
+		if err != nil || name == "" {
+			continue
+		}
+		if plain, err := url.QueryUnescape(value); err == nil {
+			value = plain
+		}
+		values.Add(name, value)
 	}
-	return values, nil
+	return values
 }
 
 // listed holds an operation to its own list: an error code that it does not

@@ -29,7 +29,7 @@ func (d Deps) priced(op catalog.Operation, timeout fault.Code, p parse) http.Han
 	return edge{deps: d, name: op.Slug, next: h, priced: true}
 }
 
-func (p *priced) methods() []string { return []string{http.MethodGet, http.MethodHead} }
+func (p *priced) methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
 func (p *priced) serve(r *http.Request, id string) response {
 	arrived := p.deps.Now()
@@ -48,7 +48,7 @@ func (p *priced) serve(r *http.Request, id string) response {
 func (p *priced) answer(r *http.Request, id string, arrived time.Time, signature []string) response {
 	quote, err := p.offers.of(p.deps.Origin(r))
 	if err != nil {
-		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: no()})
+		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
 	}
 	// HEAD mirrors the offer and never settles: its answer has no body.
 	if len(signature) == 0 || r.Method == http.MethodHead {
@@ -96,7 +96,7 @@ func (p *priced) paid(out x402.Outcome) response {
 func (p *priced) refused(r *http.Request, id string, q *quote, out x402.Outcome) response {
 	res, err := q.refusal(out.Fault)
 	if err != nil {
-		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: no()})
+		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
 	}
 	receipt(res.header, out.Receipt)
 	res.trace = &out.Trace
@@ -108,7 +108,7 @@ func (p *priced) paywall(r *http.Request, id string, q *quote) response {
 		Query: r.URL.RawQuery, Offer: q.header, Nonce: rand.Text(),
 	})
 	if err != nil {
-		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: no()})
+		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
 	}
 	res := q.challenge()
 	h := res.header

@@ -54,8 +54,9 @@ type Deps struct {
 	// its library is heavy.
 	Whois  Looker[whois.Query, whois.Result]
 	Limits Limits
-	// Probes are what /ready asks.
-	Probes []Probe
+	// Probes are what /ready asks, and Warnings what it says without asking.
+	Probes   []Probe
+	Warnings map[string]string
 }
 
 // Looker looks one fact up.
@@ -82,7 +83,7 @@ func All(d Deps) http.Handler {
 	paths[catalog.PathHealth], paths[catalog.PathReady] = health, health
 	rest := Discovery(d)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := paths[r.URL.Path]; ok && r.URL.RawPath == "" {
+		if h, ok := paths[r.URL.Path]; ok {
 			h.ServeHTTP(w, r)
 			return
 		}

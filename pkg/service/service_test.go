@@ -314,7 +314,7 @@ func TestLogLine(t *testing.T) {
 			t.Errorf("%s is %v, want %v", key, line[key], want)
 		}
 	}
-	for _, key := range []string{"request_id", "ms", "settle_ms", "lookup_ms", "payer", "nonce", "transaction", "_aws", "SettleLatency", "LookupLatency"} {
+	for _, key := range []string{"request_id", "ms", "claim_ms", "slot_ms", "settle_ms", "lookup_ms", "record_ms", "payer", "nonce", "transaction", "_aws", "SettleLatency", "LookupLatency"} {
 		if line[key] == nil {
 			t.Errorf("%s is missing", key)
 		}

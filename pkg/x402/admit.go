@@ -83,13 +83,13 @@ func (a *attempt) byRecord(ctx context.Context, terms, signature error) *Outcome
 		out := a.refuse(terms.Error(), a.over(r, signature))
 		return &out
 	}
-	return a.verify(ctx)
+	return a.verify(ctx, r)
 }
 
 // over is the PAYMENT-RESPONSE of a payment that the ledger knows to have moved
 // nothing. A client that was left in doubt learns by it that it may sign anew.
 func (a *attempt) over(r *ledger.Record, signature error) *SettleResponse {
-	if r == nil || r.State != ledger.Refused || r.AuthDigest != a.claim.AuthDigest || signature != nil && r.SigDigest != a.claim.SigDigest {
+	if r == nil || r.State != ledger.Refused || r.AuthDigest != a.claim.AuthDigest || signature != nil && !r.SignedWith(a.claim.SigDigest) {
 		return nil
 	}
 	return a.failure(orElse(r.Reason, "refused"))
@@ -101,7 +101,7 @@ func (a *attempt) known(r ledger.Record, signature error) bool {
 	if r.State == ledger.Refused || r.AuthDigest != a.claim.AuthDigest {
 		return false
 	}
-	return signature == nil || r.SigDigest == a.claim.SigDigest
+	return signature == nil || r.SignedWith(a.claim.SigDigest)
 }
 
 // adopt judges the payment by the terms in its record.
@@ -114,18 +114,55 @@ func (a *attempt) adopt(r ledger.Record) error {
 }
 
 // verify asks the facilitator about a signature that only the chain can judge.
-func (a *attempt) verify(ctx context.Context) *Outcome {
-	ctx, cancel := context.WithTimeout(ctx, verifyBudget)
+// r is what the ledger has under the payment's key, or nil.
+func (a *attempt) verify(ctx context.Context, r *ledger.Record) *Outcome {
+	bounded, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
-	v := a.gate.facilitator.Verify(ctx, a.payment.forFacilitator(a.request.Offer), a.terms)
+	begun := a.gate.now()
+	v := a.gate.facilitator.Verify(bounded, a.payment.forFacilitator(a.request.Offer), a.terms)
+	a.trace.Verify = a.since(begun)
 	if v.Fault != nil {
-		out := a.fail(v.Fault, moved(false))
+		charged := moved(false)
+		if r != nil && r.AuthDigest == a.claim.AuthDigest {
+			charged = chargedBy(*r) // another signature of it came before
+		}
+		out := a.fail(v.Fault, charged)
 		return &out
+	}
+	if v.NonceUsed && !v.Valid {
+		if out, decided := a.used(ctx, r); decided {
+			return out
+		}
 	}
 	if !v.Valid {
 		return a.no(errors.New("signature is not the payer's: " + orElse(v.Reason, "the facilitator says that it is invalid")))
 	}
 	return nil
+}
+
+// used decides about an authorization that is used already, so that nobody can
+// say any more whether its signature is in order. One that it was claimed with
+// before was in order then: the claim goes on, and asks the chain. Any other
+// gets no answer, since what is on the chain can be copied from there; but if
+// the money is here, it is not called unpaid, and the operator learns of it.
+func (a *attempt) used(ctx context.Context, r *ledger.Record) (*Outcome, bool) {
+	if r != nil && r.AuthDigest == a.claim.AuthDigest && r.SignedWith(a.claim.SigDigest) {
+		return nil, true
+	}
+	if a.gate.evidence == nil {
+		return nil, false
+	}
+	f := a.find(ctx, ledger.Record{
+		Key: a.claim.Key, Terms: a.claim.Terms, ValidBefore: a.claim.ValidBefore, CreatedAt: a.gate.now(),
+	}, Settlement{})
+	a.trace.Verdict, a.trace.Transaction = f.Verdict.String(), f.Transaction
+	if f.Verdict != Paid {
+		return nil, false
+	}
+	err := errors.New("paid for by a transfer that somebody else submitted, and the signature cannot be checked any more")
+	a.unrecorded(ctx, "payment without a record", err)
+	out := a.fail(fault.New(fault.SettlementUncertain, err), moved(true))
+	return &out, true
 }
 
 func (a *attempt) no(reason error) *Outcome {

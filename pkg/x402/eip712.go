@@ -103,19 +103,37 @@ func (p *Payment) Check(digest [32]byte) error {
 		return errForeign
 	}
 	v := p.Signature[64]
-	if v != 27 && v != 28 {
-		return fmt.Errorf("signature: v is %d, must be 27 or 28", v)
-	}
 	var s secp256k1.ModNScalar
-	if overflow := s.SetByteSlice(p.Signature[32:64]); overflow || s.IsOverHalfOrder() {
-		return errors.New("signature: s is in the upper half of the curve order")
-	}
-	compact := append([]byte{v}, p.Signature[:64]...)
-	key, _, err := ecdsa.RecoverCompact(compact, digest[:])
-	if err != nil || KeyAddress(key) != p.From {
+	if overflow := s.SetByteSlice(p.Signature[32:64]); overflow {
 		return errForeign
 	}
-	return nil
+	low := !s.IsOverHalfOrder()
+	if low && (v == 27 || v == 28) {
+		if p.signedAs(v, s, digest) {
+			return nil
+		}
+		return errForeign
+	}
+	// A wallet that is a contract may sign 65 bytes of its own making. The
+	// token refuses only a key's signature in this form.
+	if !low {
+		s.Negate()
+	}
+	switch {
+	case !p.signedAs(27, s, digest) && !p.signedAs(28, s, digest):
+		return errForeign
+	case v != 27 && v != 28:
+		return fmt.Errorf("signature: v is %d, must be 27 or 28", v)
+	}
+	return errors.New("signature: s is in the upper half of the curve order")
+}
+
+// signedAs says whether the payer's key made the signature with this v and s.
+func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool {
+	low := s.Bytes()
+	compact := append(append([]byte{v}, p.Signature[:32]...), low[:]...)
+	key, _, err := ecdsa.RecoverCompact(compact, digest[:])
+	return err == nil && KeyAddress(key) == p.From
 }
 
 // KeyAddress is the account of a public key.

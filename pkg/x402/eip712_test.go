@@ -156,10 +156,13 @@ func TestSignatureForms(t *testing.T) {
 		says    string
 	}{
 		{"high s", highS, false, "upper half"},
-		{"s is the order", func(s []byte) []byte { return append(append(append([]byte{}, s[:32]...), order.Bytes()...), 27) }, false, "upper half"},
+		{"s is the order", func(s []byte) []byte { return append(append(append([]byte{}, s[:32]...), order.Bytes()...), 27) }, true, ""},
 		{"v 0", func(s []byte) []byte { return append(append([]byte{}, s[:64]...), 0) }, false, "v is 0"},
 		{"v 1", func(s []byte) []byte { return append(append([]byte{}, s[:64]...), 1) }, false, "v is 1"},
 		{"v 29", func(s []byte) []byte { return append(append([]byte{}, s[:64]...), 29) }, false, "v is 29"},
+		{"high s and v 0", func(s []byte) []byte { s = highS(s); return append(s[:64], s[64]-27) }, false, "v is"},
+		{"65 bytes of a contract wallet: v 31", func(s []byte) []byte { return append(append([]byte{s[0] ^ 1}, s[1:64]...), 31) }, true, ""},
+		{"65 bytes of a contract wallet: high s", func(s []byte) []byte { s = highS(s); s[0] ^= 1; return s }, true, ""},
 		{"66 bytes", func(s []byte) []byte { return append(s, 0) }, true, ""},
 		{"zero r and s", func(s []byte) []byte { return append(make([]byte, 64), 27) }, true, ""},
 		{"contract wallet, 200 bytes", func([]byte) []byte { return make([]byte, 200) }, true, ""},

@@ -27,8 +27,12 @@ type Question struct {
 	// ValidBefore is when the authorization expires on chain.
 	ValidBefore time.Time
 	// Since is when the payment was first claimed here. A transfer in a block
-	// more than a minute older belongs to somebody else's request.
+	// more than a minute older (ten when Sent) belongs to somebody else's
+	// request.
 	Since time.Time
+	// Sent says that we may have sent the authorization to the facilitator, so
+	// that a transfer is most likely our own.
+	Sent bool
 	// Transaction is a hash that the facilitator named, or empty.
 	Transaction string
 }
@@ -92,7 +96,7 @@ func questionOf(r ledger.Record) (Question, error) {
 	if len(parts) != 4 || parts[0] != terms.Network || !strings.EqualFold(parts[1], terms.Asset) {
 		return Question{}, errors.New("the key is not that of a payment under the record's terms")
 	}
-	q := Question{ValidBefore: r.ValidBefore, Since: r.CreatedAt, Transaction: r.Transaction}
+	q := Question{ValidBefore: r.ValidBefore, Since: r.CreatedAt, Sent: r.Doubt, Transaction: r.Transaction}
 	var err error
 	if q.Payer, err = ParseAddress(parts[2]); err != nil {
 		return Question{}, err

@@ -126,11 +126,12 @@ type Trace struct {
 	Payer, Nonce, Transaction string
 	States                    []ledger.State
 	Class                     string // of the settlement, when one was tried
-	Evidence                  string // the chain's verdict, when it was asked
+	Verdict                   string // the chain's, when it was asked
 	Reason                    string // why not, as far as it may be logged
-	Settle, Lookup            time.Duration
-	Extensions                map[string]string // the facilitator's notes on extensions
-	Cause                     error             // private
+	// How long each phase took; 0 for one that did not happen.
+	Verify, Claim, Slot, Settle, Evidence, Lookup, Record time.Duration
+	Extensions                                            map[string]string // the facilitator's notes on extensions
+	Cause                                                 error             // private
 	// Unrecorded says that the ledger did not take a verdict of this request:
 	// what it came to is not on record, or may not be.
 	Unrecorded bool
@@ -166,7 +167,7 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 	}
 	job, err := a.request.Prepare()
 	if err != nil {
-		return a.fail(fault.From(err), moved(false))
+		return a.unclaimed(ctx, fault.From(err))
 	}
 	a.job = job
 	a.claim.Request = job.Fingerprint
@@ -176,12 +177,28 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 	if out := a.bind(ctx); out != nil {
 		return *out
 	}
+	begun := a.gate.now()
 	c, err := a.gate.ledger.Claim(ctx, a.claim, a.request.Deadline.Add(leaseMargin))
+	a.trace.Claim = a.since(begun)
 	if err != nil {
 		return a.ledgerFault(err, nil)
 	}
 	a.seen(c.Record.State)
 	return a.proceed(ctx, c)
+}
+
+// unclaimed answers a request that is turned away before its claim. The same
+// payment may have been used before, so the record says whether it is charged.
+func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
+	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
+	switch {
+	case err != nil:
+		f = fault.Newf(f.Code, errors.Join(f, err), "%s", f.Public())
+		return a.fail(f, nil)
+	case r == nil || r.AuthDigest != a.claim.AuthDigest:
+		return a.fail(f, moved(false))
+	}
+	return a.with(Outcome{Receipt: responseOf(*r)}, a.fail(f, chargedBy(*r)))
 }
 
 // proceed follows the standing of a claim.
@@ -202,7 +219,7 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 	case ledger.Exhausted:
 		return a.owedAgain(c.Record, 0)
 	case ledger.OtherRequest:
-		out := a.refuse("authorization already used for another request", nil)
+		out := a.refuse("authorization already used for another request", responseOf(c.Record))
 		out.Standing.Charged = chargedBy(c.Record)
 		return out
 	case ledger.OtherAuthorization:
@@ -215,7 +232,9 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 // money has moved already, the lookup.
 func (a *attempt) held(ctx context.Context, h *ledger.Hold) Outcome {
 	if a.gate.slots != nil {
+		begun := a.gate.now()
 		slot, err := a.gate.slots.Acquire(ctx, a.request.Deadline.Add(leaseMargin))
+		a.trace.Slot = a.since(begun)
 		if err != nil {
 			return a.noSlot(ctx, h, fault.From(err))
 		}
@@ -298,6 +317,8 @@ func (a *attempt) settleTime(doubt bool) time.Duration {
 	}
 	return min(left, settleBudget)
 }
+
+func (a *attempt) since(begun time.Time) time.Duration { return a.gate.now().Sub(begun) }
 
 func (a *attempt) seen(s ledger.State) {
 	if n := len(a.trace.States); n == 0 || a.trace.States[n-1] != s {

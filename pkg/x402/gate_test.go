@@ -194,13 +194,13 @@ func TestPaidOnce(t *testing.T) {
 		if string(again.Body) != string(first.Body) || !again.Replayed || *again.Receipt != *first.Receipt {
 			t.Errorf("the repeat is another answer: %+v", again)
 		}
-		b.expect("elsewhere", b.ask(h, "GET /b"), 402, fault.PaymentRequired, "true", false, false)
+		b.expect("elsewhere", b.ask(h, "GET /b"), 402, fault.PaymentRequired, "true", false, true)
 		b.counts("in all", 1, 1)
 		time.Sleep(24*time.Hour - time.Minute)
 		b.expect("just within a day", b.ask(h, "GET /a"), 200, "", "true", false, true)
 		time.Sleep(2 * time.Minute)
 		spent := b.ask(h, "GET /a")
-		b.expect("after a day", spent, 402, fault.PaymentRequired, "true", false, false)
+		b.expect("after a day", spent, 402, fault.PaymentRequired, "true", false, true)
 		b.counts("in the end", 1, 1)
 	})
 }
@@ -312,9 +312,14 @@ func TestOwed(t *testing.T) {
 			b.counts("an early retry uses none up", 1, i+1)
 			time.Sleep(wait)
 		}
-		b.expect("the fifth", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", false, true)
-		time.Sleep(time.Hour)
-		b.expect("after the fifth", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", false, true)
+		for _, what := range []string{"the fifth", "after the fifth"} {
+			out := b.ask(h, "GET /a")
+			b.expect(what, out, 504, fault.DNSTimeout, "true", false, true)
+			if out.Fault.Wait() != 0 {
+				t.Errorf("%s: Retry-After %s on what may not be asked again", what, out.Fault.Wait())
+			}
+			time.Sleep(time.Hour)
+		}
 		b.counts("in the end", 1, 5)
 	})
 	within(t, nil, func(t *testing.T, b *bench) {
@@ -449,6 +454,42 @@ func TestStoreFaults(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Wrong parameters with a payment that was used before do not hide what has
+// become of it.
+func TestInvalidAfterPayment(t *testing.T) {
+	invalid := fault.New(fault.InvalidDomain, nil)
+	within(t, nil, func(t *testing.T, b *bench) {
+		b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+		h := b.sign(nil)
+		b.expect("never seen", b.askWith(h, "GET /a", invalid), 400, fault.InvalidDomain, "false", false, false)
+		b.expect("owed", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+		b.expect("owed, invalid", b.askWith(h, "GET /a", invalid), 400, fault.InvalidDomain, "true", false, true)
+		time.Sleep(10 * time.Minute)
+		b.expect("past the window", b.askWith(h, "GET /a", invalid), 400, fault.InvalidDomain, "true", false, true)
+		b.counts("invalid", 1, 1)
+	})
+	within(t, nil, func(t *testing.T, b *bench) {
+		b.settle = func(context.Context, int) x402.Settlement { return x402.Settlement{Class: x402.Unknown} }
+		h := b.sign(nil)
+		b.expect("in doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("in doubt, invalid", b.askWith(h, "GET /a", invalid), 400, fault.InvalidDomain, "null", false, false)
+	})
+	within(t, nil, func(t *testing.T, b *bench) {
+		b.settle = func(context.Context, int) x402.Settlement { return x402.Settlement{Class: x402.Refused, Reason: "no"} }
+		h := b.sign(nil)
+		b.expect("refused", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+		b.expect("refused, invalid", b.askWith(h, "GET /a", invalid), 400, fault.InvalidDomain, "false", false, false)
+	})
+	within(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Fetch {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	}, func(t *testing.T, b *bench) {
+		b.expect("no ledger", b.askWith(b.sign(nil), "GET /a", invalid), 400, fault.InvalidDomain, "null", false, false)
+	})
 }
 
 // A verdict that the ledger does not take is told to the operator, whatever the
@@ -590,6 +631,31 @@ func TestContractWallets(t *testing.T) {
 		b.verify = x402.Verification{Reason: "invalid"}
 		b.expect("forged", b.ask(forged, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
 	})
+	// While nobody can verify it, what is said of the charge is the record's.
+	for _, c := range []struct {
+		settle  x402.Settlement
+		status  int
+		code    fault.Code
+		charged string
+	}{
+		{x402.Settlement{Class: x402.Unknown}, 503, fault.SettlementUncertain, "null"},
+		{moved(), 200, "", "true"},
+	} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			b.verify = x402.Verification{Valid: true}
+			b.settle = func(context.Context, int) x402.Settlement { return c.settle }
+			var sealed x402test.Draft
+			h := b.sign(func(d *x402test.Draft) { contract(d); sealed = *d })
+			b.expect("first", b.ask(h, "GET /a"), c.status, c.code, c.charged, c.code != "", c.code == "")
+			sealed.Payload.Payload.Signature = "0x" + strings.Repeat("ab", 100)
+			other, err := x402.EncodeHeader(sealed.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
+			b.expect("no verdict", b.ask(other, "GET /a"), 503, fault.FacilitatorUnavailable, c.charged, true, false)
+		})
+	}
 }
 
 // Time: settlement gets what the lookup leaves, and a lookup that cannot have
@@ -672,7 +738,7 @@ func TestPaymentIdentifier(t *testing.T) {
 		if !again.Replayed {
 			t.Error("not replayed")
 		}
-		b.expect("same id, other payment", b.ask(named(`"`+id+`"`), "GET /a"), 409, fault.PaymentIdentifierConflict, "null", false, false)
+		b.expect("same id, other payment", b.ask(named(`"`+id+`"`), "GET /a"), 409, fault.PaymentIdentifierConflict, "false", false, false)
 		b.counts("conflict", 1, 1)
 		b.wallet, err = x402test.NewWallet(rand.Reader)
 		if err != nil {

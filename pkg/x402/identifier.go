@@ -56,7 +56,7 @@ func (a *attempt) bind(ctx context.Context) *Outcome {
 		return &out
 	}
 	if !same {
-		out := a.fail(fault.New(fault.PaymentIdentifierConflict, nil), nil)
+		out := a.unclaimed(ctx, fault.New(fault.PaymentIdentifierConflict, nil))
 		return &out
 	}
 	return nil

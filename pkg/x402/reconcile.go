@@ -172,6 +172,7 @@ func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, e
 	if err != nil {
 		return failed, err // corrupt: nothing is written on it
 	}
+	q.Sent = true // what is open may have been sent, abandoned attempts too
 	if c.evidence == nil {
 		return cannotTell, nil
 	}

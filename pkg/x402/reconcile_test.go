@@ -209,7 +209,7 @@ func TestReconcileVerdicts(t *testing.T) {
 					if why := strings.Replace(c.reason, "none", "", 1); r.Reason != why && (c.reason != "" || r.Reason != start) {
 						t.Errorf("reason %q, want %q or, by default, %q", r.Reason, c.reason, start)
 					}
-					q := x402.Question{ValidBefore: until.UTC(), Since: claimed.UTC(), Transaction: before.Transaction, Value: big.NewInt(5000)}
+					q := x402.Question{ValidBefore: until.UTC(), Since: claimed.UTC(), Sent: true, Transaction: before.Transaction, Value: big.NewInt(5000)}
 					q.Payer, _ = x402.ParseAddress(reconcilePayer)
 					q.Payee, _ = x402.ParseAddress(terms().PayTo)
 					q.Nonce[31] = 1

@@ -8,14 +8,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// replay answers a redeemed payment with what it bought. After a day the
-// answer is stale, and the payment is only spent.
+// replay answers a redeemed payment with what it bought. A day after that the
+// answer is stale, and the payment is only spent. The record's last write is the
+// one that redeemed it.
 func (a *attempt) replay(r ledger.Record) Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), moved(true))
 	}
-	if a.gate.now().Sub(r.SettledAt) > ledger.OwedFor {
-		out := a.refuse("authorization already used", nil)
+	if a.gate.now().Sub(r.UpdatedAt) > ledger.KeptFor {
+		out := a.refuse("authorization already used", responseOf(r))
 		out.Standing.Charged = moved(true)
 		return out
 	}
@@ -33,10 +34,13 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 // one said. wait is 0 when none is left.
 func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
+	if wait == 0 {
+		f = fault.Newf(f.Code, f.Unwrap(), "No lookup is left for this payment, and none gave an answer. A refund is due.")
+	}
 	if l := r.LastFault; l != nil {
 		f = fault.Newf(fault.Code(l.Code), nil, "%s", l.Message)
 	}
-	if wait > 0 {
+	if f = f.Final(); wait > 0 {
 		f = f.After(wait)
 	}
 	out := a.fail(f, moved(true))

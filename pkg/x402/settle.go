@@ -15,20 +15,20 @@ import (
 func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	// The claim's own write took time: the budget is taken anew.
 	budget := a.settleTime(h.Record().Doubt)
-	if budget <= 0 {
+	if budget < leastSettle {
 		return a.notSent(ctx, h, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
 	bounded, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	begun := a.gate.now()
 	s := a.gate.facilitator.Settle(bounded, a.payment.forFacilitator(a.request.Offer), a.terms)
-	a.trace.Settle = a.gate.now().Sub(begun)
+	a.trace.Settle = a.since(begun)
 	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
 	a.trace.Cause, a.trace.Extensions = s.Cause, s.ExtensionResponses
 	if s.Class == Moved {
 		return a.lookUp(ctx, h, a.receipt(s.Transaction))
 	}
-	if out, decided := a.byEvidence(ctx, h, s); decided {
+	if out, decided := a.byEvidence(ctx, h, &s); decided {
 		return out
 	}
 	switch s.Class {
@@ -45,8 +45,8 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 // doubt, any used nonce, any unknown outcome, and a refusal at the end of the
 // window, because facilitators look at the window before they look at the
 // nonce. It reports false when nothing is decided and the facilitator's word
-// is all there is.
-func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s Settlement) (Outcome, bool) {
+// is all there is; why the chain could not tell is then added to s.
+func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s *Settlement) (Outcome, bool) {
 	inDoubt := h.Record().Doubt
 	ending := s.Class == Refused && !a.gate.now().Add(leastWindow).Before(h.Record().ValidBefore)
 	if !inDoubt && !s.NonceUsed && s.Class != Unknown && !ending {
@@ -61,8 +61,8 @@ func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s Settlement) 
 		}
 		return Outcome{}, false
 	}
-	f := a.find(ctx, h.Record(), s)
-	a.trace.Evidence = f.Verdict.String()
+	f := a.find(ctx, h.Record(), *s)
+	a.trace.Verdict = f.Verdict.String()
 	switch f.Verdict {
 	case Paid:
 		a.trace.Transaction = f.Transaction
@@ -71,10 +71,11 @@ func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s Settlement) 
 		return a.disproved(ctx, h, f), true
 	case CannotTell, StillOpen:
 	}
-	if s.NonceUsed {
-		// Used, says the facilitator, and the chain does not say by whom.
-		s.Cause = errors.Join(s.Cause, f.Cause)
-		return a.uncertain(ctx, h, s), true
+	s.Cause = errors.Join(s.Cause, f.Cause)
+	if s.NonceUsed || ending && f.Verdict == CannotTell {
+		// Used, says the facilitator, or it did not look, and the chain does not
+		// say by whom.
+		return a.uncertain(ctx, h, *s), true
 	}
 	return Outcome{}, false
 }
@@ -90,8 +91,11 @@ func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement) Findi
 		return Finding{Cause: err}
 	}
 	q.Transaction = orElse(s.Transaction, r.Transaction)
+	q.Sent = q.Sent || s.Class == Unknown
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
+	begun := a.gate.now()
+	defer func() { a.trace.Evidence += a.since(begun) }()
 	return a.gate.evidence.Find(ctx, q)
 }
 
@@ -210,7 +214,7 @@ func (a *attempt) run(ctx context.Context) (body []byte, failed *fault.Error) {
 	defer cancel()
 	begun := a.gate.now()
 	defer func() {
-		a.trace.Lookup = a.gate.now().Sub(begun)
+		a.trace.Lookup = a.since(begun)
 		if p := recover(); p != nil {
 			body, failed = nil, fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
 		}
@@ -230,10 +234,12 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, body []byte, f *fa
 		out.Status = f.Info().Status
 		out.Body = a.request.Error(f, out.Standing)
 	}
+	begun := a.gate.now()
 	answer, err := ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
 		err = h.Redeem(bare(ctx), answer)
 	}
+	a.trace.Record = a.since(begun)
 	if errors.Is(err, ledger.ErrLost) {
 		return a.fail(fault.New(fault.SettlementUncertain, err), moved(true))
 	}
@@ -251,22 +257,26 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, body []byte, f *fa
 // owe ends a lookup that gave no answer: the payment stands.
 func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) Outcome {
 	var err error
+	begun := a.gate.now()
 	if began {
 		err = h.Release(bare(ctx), ledger.Failure{Code: string(f.Code), Message: f.Public()})
 	} else if !h.Released() {
 		err = h.Return(bare(ctx))
 	}
+	a.trace.Record = a.since(begun)
 	if err != nil {
 		a.unrecorded(ctx, "owed lookup not recorded", err)
 	}
-	return a.owed(f, h.Record(), ledger.NextLookup(h.Record()))
+	return a.owed(f, h.Record())
 }
 
 // owed answers a fault after settlement: charged, and to be had again with the
 // same signature until the lookups are used up.
-func (a *attempt) owed(f *fault.Error, r ledger.Record, wait time.Duration) Outcome {
-	last := ledger.LastLookup(r)
-	if !last && wait > 0 {
+func (a *attempt) owed(f *fault.Error, r ledger.Record) Outcome {
+	last := ledger.Spent(r, a.gate.now())
+	if wait := ledger.NextLookup(r); last {
+		f = f.Final()
+	} else if wait > 0 {
 		f = f.After(wait)
 	}
 	out := a.fail(f, moved(true))

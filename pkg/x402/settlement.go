@@ -81,6 +81,9 @@ type Verification struct {
 	// Valid is true only when the facilitator said so.
 	Valid  bool
 	Reason string // why not, bounded and printable
+	// NonceUsed: not valid, because the authorization is used or cancelled. It
+	// says nothing about the signature.
+	NonceUsed bool
 	// Fault is set when there was no verdict: the facilitator is unavailable,
 	// unauthorized or misconfigured.
 	Fault *fault.Error

@@ -34,9 +34,15 @@ func (r *room) Acquire(context.Context, time.Time) (x402.Slot, error) {
 func (r *room) Release(context.Context) error { r.released++; return r.broken }
 
 // sight is a view of the chain that says what a test wants.
-type sight struct{ f x402.Finding }
+type sight struct {
+	f     x402.Finding
+	asked []x402.Question
+}
 
-func (s *sight) Find(context.Context, x402.Question) x402.Finding { return s.f }
+func (s *sight) Find(_ context.Context, q x402.Question) x402.Finding {
+	s.asked = append(s.asked, q)
+	return s.f
+}
 
 // with rebuilds the bench's Gate with more parts.
 func (b *bench) with(s x402.Slots, e x402.Evidence) {
@@ -101,12 +107,12 @@ func TestEvidenceVerdicts(t *testing.T) {
 		{"used, cannot tell", used, x402.Finding{}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
 	} {
 		within(t, nil, func(t *testing.T, b *bench) {
-			b.with(nil, &sight{c.f})
+			b.with(nil, &sight{f: c.f})
 			b.settle = func(context.Context, int) x402.Settlement { return c.s }
 			out := b.ask(b.sign(nil), "GET /a")
 			b.expect(c.name, out, c.status, c.code, c.charged, c.retry, c.status == 200)
-			if last := out.Trace.States[len(out.Trace.States)-1]; last != c.state || out.Trace.Evidence != c.f.Verdict.String() {
-				t.Errorf("%s: state %s, evidence %s", c.name, last, out.Trace.Evidence)
+			if last := out.Trace.States[len(out.Trace.States)-1]; last != c.state || out.Trace.Verdict != c.f.Verdict.String() {
+				t.Errorf("%s: state %s, evidence %s", c.name, last, out.Trace.Verdict)
 			}
 		})
 	}

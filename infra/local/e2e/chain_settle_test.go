@@ -258,6 +258,7 @@ func playLongBefore(t *testing.T, w *chainWorld) {
 	p.sign(0)
 	w.node.Transfer(t, p.signed)
 	w.pass(62 * time.Second) // block times are whole seconds
+	w.node.Mine(t, 1)        // the chain goes on
 	for range 2 {
 		p.sendDisproved("authorization was used before it reached us", saysUsed)
 	}

@@ -44,6 +44,10 @@ func documentCases() []scenario {
 			ask(http.MethodHead, d.path, nil, bare),
 			ask(http.MethodGet, d.path, header{"If-None-Match": `"another"`}, w),
 			ask(http.MethodGet, d.path, header{"PAYMENT-SIGNATURE": "garbage"}, w),
+			ask(http.MethodGet, d.path, header{"Range": "bytes=9999999-", "If-Range": `"x"`}, w),
+			ask(http.MethodGet, d.path, header{"Range": "bytes=0-0"}, w),
+			ask(http.MethodGet, d.path, header{"If-Match": `"another"`, "If-Unmodified-Since": "Mon, 02 Jan 2006 15:04:05 GMT"}, w),
+			ask(http.MethodGet, escaped(d.path), nil, w),
 			ask(http.MethodOptions, d.path, nil, preflight()),
 			ask(http.MethodPut, d.path, nil, fails(fault.MethodNotAllowed).with("Allow", "GET, HEAD, OPTIONS")),
 		}})
@@ -51,6 +55,12 @@ func documentCases() []scenario {
 	return append(cases, scenario{name: "the root leads to the documentation", steps: []step{
 		ask(http.MethodGet, "/", nil, document(http.StatusFound, plain, cached).with("Location", catalog.PathDocs)),
 	}})
+}
+
+// escaped spells the last letter of a path by its number, which is the same
+// path (RFC 3986 section 6.2.2.2).
+func escaped(path string) string {
+	return fmt.Sprintf("%s%%%02X", path[:len(path)-1], path[len(path)-1])
 }
 
 func unknownCases() []scenario {
@@ -61,6 +71,7 @@ func unknownCases() []scenario {
 	} {
 		cases = append(cases, scenario{name: "unknown path " + fmt.Sprintf("%q", path), steps: []step{
 			ask(http.MethodGet, path, nil, fails(fault.UnknownPath)), ask(http.MethodHead, path, nil, fails(fault.UnknownPath).empty()),
+			ask(http.MethodPost, path, nil, fails(fault.UnknownPath)), ask(http.MethodDelete, path, header{"PAYMENT-SIGNATURE": "garbage"}, fails(fault.UnknownPath).charge(unknown)),
 		}})
 	}
 	return cases

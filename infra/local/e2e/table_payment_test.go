@@ -51,7 +51,7 @@ func paidCases(op catalog.Operation) []scenario {
 		{name: "paid", steps: []step{pay(u, result(""))}},
 		{name: "paid and replayed", steps: []step{pay(u, result("")), again(result("").replayed()), again(result("").replayed())}},
 		{name: "paid by a contract wallet", steps: []step{payWith(u, nil, contractWallet, result("")), again(result("").replayed())}},
-		{name: "used for another URL", calls: 1, transfers: 1, steps: []step{pay(u, result("")), elsewhere(otherPath(op), refused("authorization already used for another request"))}},
+		{name: "used for another URL", calls: 1, transfers: 1, steps: []step{pay(u, result("")), elsewhere(otherPath(op), spent("authorization already used for another request"))}},
 	}
 }
 
@@ -114,7 +114,7 @@ func ledgerCases(op catalog.Operation) []scenario {
 		}},
 		{name: "one identifier for two payments", calls: 1, transfers: 1, steps: []step{
 			payWith(u, named, nil, result("")), again(result("").replayed()),
-			payWith(u, named, nil, fails(fault.PaymentIdentifierConflict).charge(unknown)),
+			payWith(u, named, nil, fails(fault.PaymentIdentifierConflict)),
 		}},
 		{name: "ledger is down", needs: cutLedger, own: alone, steps: []step{
 			signed(u), cut(), again(fails(fault.LedgerUnavailable).charge(unknown)),
@@ -130,7 +130,7 @@ func ledgerCases(op catalog.Operation) []scenario {
 		}, calls: 2, transfers: 1},
 		{name: "record is corrupt", needs: plantRecord, steps: []step{signed(u), corrupt(), again(fails(fault.PaymentUnavailable).charge(unknown))}},
 		{name: "spent for a day", needs: skipTime, own: alone, calls: 1, transfers: 1, steps: []step{
-			pay(u, result("")), later(23 * time.Hour), again(result("").replayed()), later(2 * time.Hour), again(refused("authorization already used")),
+			pay(u, result("")), later(23 * time.Hour), again(result("").replayed()), later(2 * time.Hour), again(spent("authorization already used")),
 		}},
 	}
 }

@@ -42,11 +42,12 @@ type want struct {
 	replay bool
 	// receipt: PAYMENT-RESPONSE is there. It says success, or, on a 402, why
 	// not. blind: nobody has told the service the transaction.
-	receipt, blind bool
-	body           string // of a result, exactly; {name} is the case's lab name
-	header         header // further headers, exactly
-	contains       []string
-	html, bodiless bool
+	// paid: it says success on a 402 too.
+	receipt, blind, paid bool
+	body                 string // of a result, exactly; {name} is the case's lab name
+	header               header // further headers, exactly
+	contains             []string
+	html, bodiless       bool
 }
 
 // unpaid is the offer as an unsigned request gets it.
@@ -57,6 +58,14 @@ func unpaid() want {
 // refused is the offer again, with the reason.
 func refused(reason string) want {
 	return want{kind: anOffer, code: fault.PaymentRequired, message: reason}
+}
+
+// spent is the offer again for an authorization that has paid: PAYMENT-RESPONSE
+// says so.
+func spent(reason string) want {
+	w := refused(reason)
+	w.receipt, w.paid = true, true
+	return w
 }
 
 // declined is a settlement that was refused: both payment headers.

@@ -106,7 +106,7 @@ func headSize(r *http.Request) int {
 }
 
 // event is the request in payload format 2.0 (AWS: Create AWS Lambda proxy
-// integrations for HTTP APIs): header names in lower case, repeated headers and
+// integrations for HTTP APIs): the path decoded, header names in lower case, repeated headers and
 // query parameters joined with commas, cookies apart.
 func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGatewayV2HTTPRequest {
 	source, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -119,7 +119,7 @@ func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGat
 	now := time.Now().UTC()
 	e := events.APIGatewayV2HTTPRequest{
 		Version: "2.0", RouteKey: key,
-		RawPath: r.URL.EscapedPath(), RawQueryString: r.URL.RawQuery,
+		RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery,
 		Headers: eventHeaders(r, source),
 	}
 	for _, line := range r.Header.Values("Cookie") {
@@ -140,7 +140,7 @@ func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGat
 		DomainName: h.cfg.Domain, DomainPrefix: prefix,
 		Time: now.Format("02/Jan/2006:15:04:05 -0700"), TimeEpoch: now.UnixMilli(),
 		HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
-			Method: r.Method, Path: r.URL.EscapedPath(), Protocol: r.Proto,
+			Method: r.Method, Path: r.URL.Path, Protocol: r.Proto,
 			SourceIP: source, UserAgent: r.UserAgent(),
 		},
 	}

@@ -13,8 +13,14 @@ import (
 )
 
 // slack is how much older than the first claim a payment's block may be: block
-// times and our clock differ by seconds (design §4).
-const slack = time.Minute
+// times and our clock differ by seconds (design §4). sentSlack is the same for
+// a payment that we may have sent ourselves: a clock that ran ahead at its claim
+// must not make our own transfer somebody else's, and there is no one else that
+// it could belong to.
+const (
+	slack     = time.Minute
+	sentSlack = 10 * time.Minute
+)
 
 // Reasons of NeverPaid, which a payer may read, and of StillOpen.
 const (
@@ -54,11 +60,23 @@ func (i *inquiry) find() (x402.Finding, error) {
 	if err := i.rightChain(); err != nil {
 		return x402.Finding{}, err
 	}
+	var hint error
 	if hash, ok := hexHash(i.q.Transaction); ok {
-		if f, found, err := i.byTransaction(hash); found || err != nil {
-			return f, err
+		f, found, err := i.byTransaction(hash)
+		if found {
+			return f, nil
 		}
+		hint = err
 	}
+	f, err := i.byState()
+	if err != nil && hint != nil {
+		err = fmt.Errorf("%w; and of the named transaction: %w", err, hint)
+	}
+	return f, err
+}
+
+// byState asks the token about the authorization itself.
+func (i *inquiry) byState() (x402.Finding, error) {
 	used, err := i.used("latest")
 	switch {
 	case err != nil:
@@ -99,10 +117,10 @@ func (i *inquiry) unused() (x402.Finding, error) {
 	return x402.Finding{Verdict: x402.NeverPaid, Reason: reasonExpired}, nil
 }
 
-// byTransaction asks one transaction. found is false when the node refuses to
-// say, when it is in no block, failed, or has nothing to do with the
-// authorization: a hash from outside is a hint and proves nothing by being
-// wrong.
+// byTransaction asks one transaction. found is false when the node cannot or
+// will not say, when it is in no block, failed, or has nothing to do with the
+// authorization: a hash from outside is a hint, proves nothing by being wrong,
+// and stands in the way of nothing.
 func (i *inquiry) byTransaction(hash string) (f x402.Finding, found bool, err error) {
 	r, err := i.receipt(hash)
 	var refused *nodeError
@@ -129,7 +147,7 @@ func (i *inquiry) byLog() (x402.Finding, error) {
 	l, err := i.search(head)
 	switch {
 	case errors.Is(err, errSpentBefore):
-		return i.never(reasonSpent)
+		return i.earlier(reasonSpent)
 	case err != nil:
 		return x402.Finding{}, err
 	case l.topics[0] == topicCanceled:
@@ -168,7 +186,7 @@ func (i *inquiry) conclude(r *receipt, u use) (x402.Finding, error) {
 	case u == paidElse:
 		return i.never(reasonElse)
 	case block.time.Before(i.oldest()):
-		return i.never(reasonEarlier)
+		return i.earlier(reasonEarlier)
 	}
 	return x402.Finding{Verdict: x402.Paid, Transaction: r.tx}, nil
 }
@@ -186,8 +204,28 @@ func (i *inquiry) never(reason string) (x402.Finding, error) {
 	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, nil
 }
 
+// earlier is NeverPaid for a use before the first claim. It compares the chain's
+// time with ours, so it needs the two to agree as closely as it measures.
+func (i *inquiry) earlier(reason string) (x402.Finding, error) {
+	head, err := i.latest()
+	if err != nil {
+		return x402.Finding{}, err
+	}
+	if age := i.client.now().Sub(head.time); age.Abs() > i.slack() {
+		return x402.Finding{}, &staleError{age: age}
+	}
+	return i.never(reason)
+}
+
 // oldest is the time of the oldest block whose payment can be for us.
-func (i *inquiry) oldest() time.Time { return i.q.Since.Add(-slack) }
+func (i *inquiry) oldest() time.Time { return i.q.Since.Add(-i.slack()) }
+
+func (i *inquiry) slack() time.Duration {
+	if i.q.Sent {
+		return sentSlack
+	}
+	return slack
+}
 
 // wrongChainError says that the node is on another chain than it should.
 type wrongChainError struct{ got, want uint64 }

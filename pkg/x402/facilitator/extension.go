@@ -75,7 +75,7 @@ func scalar(raw json.RawMessage) (string, bool) {
 	}
 	switch v := v.(type) {
 	case string:
-		return printable(v, maxReason), v != ""
+		return foreign(v, maxReason), v != ""
 	case float64:
 		return printable(string(raw), maxReason), true
 	}

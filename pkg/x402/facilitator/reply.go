@@ -14,6 +14,7 @@ const (
 	maxReason  = 128 // of a reason code, bytes
 	maxMessage = 512 // of an error message for the log, bytes
 	maxHash    = 2 + 64
+	maxDigits  = 40 // of an address
 )
 
 // answer is the part of a SettleResponse that decides (x402 specification v2
@@ -174,6 +175,33 @@ func isCode(s string) bool {
 		}
 	}
 	return true
+}
+
+// foreign is a facilitator's text as it may be logged and kept: printable, and
+// without any run of hexadecimal digits longer than an address, because some
+// facilitators quote the call that they made, signature and all.
+func foreign(s string, limit int) string {
+	var b strings.Builder
+	for s = printable(s, limit); s != ""; {
+		n := strings.IndexFunc(s, isHexDigit)
+		if n < 0 {
+			n = len(s)
+		}
+		b.WriteString(s[:n])
+		s = s[n:]
+		run := len(s) - len(strings.TrimLeftFunc(s, isHexDigit))
+		if run > maxDigits {
+			b.WriteString(s[:8] + "...")
+		} else {
+			b.WriteString(s[:run])
+		}
+		s = s[run:]
+	}
+	return b.String()
+}
+
+func isHexDigit(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'f' || r >= 'A' && r <= 'F'
 }
 
 // printable bounds a foreign string to limit bytes of printable ASCII.

@@ -17,7 +17,8 @@ import (
 //  2. The body is read before the status, and wins over it: facilitators send
 //     settlement_pending with 500 and refusals with 400. So success:true is a
 //     settlement whatever the status is; it names a transaction that anyone
-//     can check, which a status line does not.
+//     can check, which a status line does not. Only a refusal in words that
+//     nobody knows is doubted when the status is a server's error.
 //  3. A body that is not an x402 answer leaves the status, and only 401, 403
 //     and 429 say that the request was turned away at the door. 404 and 405
 //     do not: they usually are a wrong URL, but a route that hides its errors
@@ -37,7 +38,7 @@ func classify(re reply, want expectation) (s x402.Settlement, pending bool) {
 	case formBroken:
 		s = unknown("malformed_answer", fmt.Errorf("status %d: %w", re.status, a.fault))
 	case formAnswer:
-		s, pending = verdict(a, want)
+		s, pending = verdict(a, want, re.status)
 	}
 	s.ExtensionResponses = extensionResponses(re.header)
 	return s, pending
@@ -83,7 +84,7 @@ func atTheDoor(re reply) (fault.Code, bool) {
 
 // verdict classes an answer that is one. An answer about another payer or
 // another network is not about this request, whatever it says.
-func verdict(a answer, want expectation) (s x402.Settlement, pending bool) {
+func verdict(a answer, want expectation, status int) (s x402.Settlement, pending bool) {
 	if err := contradiction(a, want); err != nil {
 		return unknown("contradictory_answer", err), false
 	}
@@ -91,10 +92,10 @@ func verdict(a answer, want expectation) (s x402.Settlement, pending bool) {
 	if isHash(a.transaction) {
 		hash = a.transaction
 	}
-	reason := printable(a.errorReason, maxReason)
+	reason := foreign(a.errorReason, maxReason)
 	if a.success {
 		if hash == "" {
-			return unknown("success_without_transaction", fmt.Errorf("transaction %q", printable(a.transaction, maxReason))), false
+			return unknown("success_without_transaction", fmt.Errorf("transaction %q", foreign(a.transaction, maxReason))), false
 		}
 		s = x402.Settlement{Class: x402.Moved, Transaction: hash, Payer: a.payer, Network: a.network}
 		if s.Payer == "" {
@@ -107,13 +108,14 @@ func verdict(a answer, want expectation) (s x402.Settlement, pending bool) {
 	}
 	s = x402.Settlement{Reason: reason, Transaction: hash, Payer: a.payer, Network: a.network}
 	if a.errorMessage != "" {
-		s.Cause = errors.New(printable(a.errorMessage, maxMessage))
+		s.Cause = errors.New(foreign(a.errorMessage, maxMessage))
 	}
 	switch kind := reasonKind(a.errorReason); {
 	case kind == reasonPending:
 		return s, true
-	case kind == reasonAmbiguous, a.transaction != "":
-		// A refusal that names a transaction was broadcast.
+	case kind == reasonAmbiguous, a.transaction != "", status/100 == 5 && !namesRefusal(a.errorReason):
+		// A refusal that names a transaction was broadcast. A server's error
+		// with words that nobody knows does not prove that nothing was.
 		if reason == "" {
 			s.Reason = "refusal_without_reason"
 		}
@@ -129,11 +131,11 @@ func verdict(a answer, want expectation) (s x402.Settlement, pending bool) {
 func contradiction(a answer, want expectation) error {
 	switch {
 	case a.network != "" && a.network != want.network:
-		return fmt.Errorf("answer is about network %q", printable(a.network, maxReason))
+		return fmt.Errorf("answer is about network %q", foreign(a.network, maxReason))
 	case a.payer != "" && !strings.EqualFold(a.payer, want.payer):
-		return fmt.Errorf("answer is about payer %q", printable(a.payer, maxReason))
+		return fmt.Errorf("answer is about payer %q", foreign(a.payer, maxReason))
 	case a.success && a.errorReason != "":
-		return fmt.Errorf("success with reason %q", printable(a.errorReason, maxReason))
+		return fmt.Errorf("success with reason %q", foreign(a.errorReason, maxReason))
 	}
 	return nil
 }
@@ -189,6 +191,23 @@ func ambiguousWords() []string {
 		"execute_transfer", "transfer_event_mismatch", "broadcast", "settlement_failed",
 		"pending", "timed_out", "timeout", "deadline", "already_known", "in_progress",
 	}
+}
+
+// namesRefusal reports whether a reason is one of those that facilitators give
+// for a payment that they did not try to make. With a 5xx status any other word
+// may come from behind the broadcast, as rpc_error and relayer_error do.
+func namesRefusal(reason string) bool {
+	r := strings.ToLower(reason)
+	for _, w := range []string{
+		"invalid", "insufficient", "unsupported", "not_supported", "mismatch", "missing", "expired", "not_yet_valid",
+		"signature", "nonce_already_used", "simulation_failed", "not_deployed", "undeployed", "not_allowed", "disabled",
+		"too_low", "too_high", "kyt", "blocked", "preflight", "allowance", "denied", "blacklist",
+	} {
+		if strings.Contains(r, w) {
+			return true
+		}
+	}
+	return false
 }
 
 // saysNonceUsed reports whether a reason says that the authorization is used

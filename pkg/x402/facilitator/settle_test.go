@@ -139,6 +139,10 @@ func TestClassify(t *testing.T) {
 		{"refusal, null transaction", answered(200, `{"success":false,"errorReason":"invalid_scheme","transaction":null}`), refused("invalid_scheme")},
 		{"simulation failed", answered(200, refusal("invalid_exact_evm_transaction_simulation_failed")), refused("invalid_exact_evm_transaction_simulation_failed")},
 		{"failed to check nonce", answered(200, refusal("invalid_exact_evm_failed_to_check_nonce")), refused("invalid_exact_evm_failed_to_check_nonce")},
+		{"a listed reason in a 503", answered(503, refusal("kyt_risk_detected")), refused("kyt_risk_detected")},
+		{"a reason nobody knows, in a 400", answered(400, refusal("brand_new_reason")), refused("brand_new_reason")},
+		{"a reason nobody knows, in a 500", answered(500, refusal("brand_new_reason")), doubt("brand_new_reason")},
+		{"the node's fault, in a 502", answered(502, refusal("rpc_error")), doubt("rpc_error")},
 		{"a reason nobody knows", answered(200, refusal("brand_new_reason")), refused("brand_new_reason")},
 		{"nonce used", answered(200, refusal(x402.ReasonNonceUsed)), got{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}},
 		{"nonce used, other spelling", answered(200, refusal("authorization_used")), got{Class: x402.Refused, Reason: "authorization_used", NonceUsed: true}},
@@ -205,6 +209,33 @@ func TestReasonIsBoundedAndPrintable(t *testing.T) {
 	}
 	if s.Class != x402.Unknown {
 		t.Errorf("class %s", s.Class)
+	}
+}
+
+// Some facilitators quote the call that they made. Nothing of a signature gets
+// into what is logged and kept.
+func TestSignatureIsNotKept(t *testing.T) {
+	t.Parallel()
+	signature := strings.Repeat("0123456789aBcDeF", 8) + "1c"
+	for _, text := range []string{
+		"bad signature 0x" + signature, "args: (" + signature[:64] + ", " + signature[64:128] + ", 28)",
+		strings.Repeat("x", maxMessage-50) + signature, strings.ToUpper(signature),
+	} {
+		for _, member := range []string{"errorMessage", "errorReason", "transaction", "network", "payer"} {
+			s, _ := classify(answered(400, fmt.Sprintf(`{"success":false,"errorReason":"x",%q:%q}`, member, text)), wanted())
+			if member == "errorReason" {
+				s, _ = classify(answered(400, fmt.Sprintf(`{"success":false,%q:%q}`, member, text)), wanted())
+			}
+			said := strings.ToLower(fmt.Sprint(s.Reason, s.Cause, s.Payer, s.Network))
+			for at := 0; at+maxDigits < len(signature); at++ {
+				if part := strings.ToLower(signature[at : at+maxDigits+1]); strings.Contains(said, part) {
+					t.Fatalf("%s of %.20s...: %s", member, text, said)
+				}
+			}
+		}
+	}
+	if got := foreign("to 0x209693Bc6afc0C5328bA36FaF03C514EF312287C in block 12345678", 128); !strings.Contains(got, "0x209693Bc6afc0C5328bA36FaF03C514EF312287C in block 12345678") {
+		t.Errorf("an address is cut: %q", got)
 	}
 }
 

@@ -40,7 +40,7 @@ func judge(re reply, want expectation) x402.Verification {
 		if reason == "" {
 			reason = "invalid_without_reason"
 		}
-		return x402.Verification{Reason: printable(reason, maxReason)}
+		return x402.Verification{Reason: foreign(reason, maxReason), NonceUsed: saysNonceUsed(reason)}
 	case re.status/100 != 2:
 		return x402.Verification{Fault: noVerdict(re, errors.New("isValid is true"))}
 	case payer != "" && !strings.EqualFold(payer, want.payer):

@@ -82,6 +82,9 @@ func (h *Hold) Release(ctx context.Context, f Failure) error {
 // Return gives the lease back without having begun the lookup of this claim:
 // none is used up.
 func (h *Hold) Return(ctx context.Context) error {
+	if err := h.confirm(ctx); err != nil || h.Released() {
+		return err
+	}
 	return h.write(ctx, EventRelease, change{unused: true, lookupAt: h.lookupAt})
 }
 

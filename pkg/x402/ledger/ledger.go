@@ -147,14 +147,15 @@ func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease
 			return c, nil
 		}
 	}
-	return l.take(ctx, old, lease)
+	return l.take(ctx, p, old, lease)
 }
 
-func (l *Ledger) take(ctx context.Context, old Record, lease time.Time) (Claim, error) {
+func (l *Ledger) take(ctx context.Context, p Payment, old Record, lease time.Time) (Claim, error) {
 	next, err := step(old, EventClaim, change{now: l.now(), lease: lease})
 	if err != nil {
 		return Claim{}, err
 	}
+	next.signedWith(p.SigDigest)
 	next.WriteID = l.newID()
 	switch err := l.store.Replace(ctx, next); {
 	case errors.Is(err, ErrConflict):
@@ -179,9 +180,10 @@ func (l *Ledger) inFlight(r Record, until time.Time) Claim {
 const (
 	// MaxLookups is how many lookups one payment buys in all.
 	MaxLookups = 5
-	// OwedFor is how long after settlement they can be asked for, and how long
-	// an answer is replayed.
+	// OwedFor is how long after settlement they can be asked for, and KeptFor
+	// how long after it was given an answer is replayed.
 	OwedFor = 24 * time.Hour
+	KeptFor = 24 * time.Hour
 )
 
 // spacing is the least time between the end of lookup n and the next one.
@@ -190,13 +192,15 @@ func spacing(lookups int) time.Duration {
 	return waits[min(max(lookups, 0), len(waits)-1)]
 }
 
-// owed decides whether an owed answer may be looked up now.
+// owed decides whether an owed answer may be looked up now. One that could be
+// asked for only when the day is over is not waited for.
 func owed(r Record, now time.Time) (Standing, time.Duration) {
-	if r.Lookups >= MaxLookups || now.Sub(r.SettledAt) > OwedFor {
+	next := later(r.LookupAt.Add(spacing(r.Lookups)), now)
+	switch {
+	case r.Lookups >= MaxLookups || next.Sub(r.SettledAt) > OwedFor:
 		return Exhausted, 0
-	}
-	if wait := r.LookupAt.Add(spacing(r.Lookups)).Sub(now); wait > 0 {
-		return Waiting, wait
+	case next.After(now):
+		return Waiting, next.Sub(now)
 	}
 	return Held, 0
 }
@@ -207,10 +211,6 @@ func Spent(r Record, now time.Time) bool {
 	standing, _ := owed(r, now)
 	return standing == Exhausted
 }
-
-// LastLookup says whether a record has used up its lookups, so that the error
-// of the last one stands.
-func LastLookup(r Record) bool { return r.Lookups >= MaxLookups }
 
 // NextLookup is how long after a failed lookup the next one is allowed.
 func NextLookup(r Record) time.Duration { return spacing(r.Lookups) }

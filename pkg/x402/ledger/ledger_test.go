@@ -310,7 +310,7 @@ func TestOwedLookups(t *testing.T) {
 	}
 	must(t, h.Release(t.Context(), fail))
 	d.clock.pass(time.Hour)
-	if c := d.claim(t, ledger.Exhausted); !ledger.LastLookup(c.Record) || *c.Record.LastFault != fail {
+	if c := d.claim(t, ledger.Exhausted); !ledger.Spent(c.Record, d.clock.now()) || *c.Record.LastFault != fail {
 		t.Errorf("%+v", c)
 	}
 }

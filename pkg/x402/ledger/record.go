@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -44,10 +45,13 @@ type Record struct {
 	WriteID string `json:"write_id"` // random, another one on every write
 	State   State  `json:"state"`
 
-	AuthDigest string          `json:"auth_digest"` // of the authorization (EIP-712)
-	SigDigest  string          `json:"sig_digest"`  // of the signature bytes
-	Request    string          `json:"request"`     // fingerprint of the request that was paid for
-	Terms      json.RawMessage `json:"terms"`       // the requirements it was judged by
+	AuthDigest string `json:"auth_digest"` // of the authorization (EIP-712)
+	SigDigest  string `json:"sig_digest"`  // of the signature bytes
+	// OtherSigs are the digests of other signatures of the same authorization
+	// that it was claimed with, newest last: a contract wallet has many.
+	OtherSigs []string        `json:"other_sigs,omitempty"`
+	Request   string          `json:"request"` // fingerprint of the request that was paid for
+	Terms     json.RawMessage `json:"terms"`   // the requirements it was judged by
 
 	Attempt     int       `json:"attempt"` // claims so far, 1 is the first
 	LeaseUntil  time.Time `json:"lease_until,omitzero"`
@@ -66,6 +70,25 @@ type Record struct {
 	UpdatedAt   time.Time `json:"updated_at"`
 	SettledAt   time.Time `json:"settled_at,omitzero"`
 	ExpiresAt   time.Time `json:"expires_at"` // the row may be deleted after this
+}
+
+// maxOtherSigs bounds what one authorization can make a record grow by. Each of
+// them was found to be in order before.
+const maxOtherSigs = 8
+
+// signedWith remembers a signature that the payment was claimed with.
+func (r *Record) signedWith(digest string) {
+	if r.SignedWith(digest) {
+		return
+	}
+	others := append(slices.Clone(r.OtherSigs), digest)
+	r.OtherSigs = others[max(len(others)-maxOtherSigs, 0):]
+}
+
+// SignedWith says whether the payment was claimed with the signature that has
+// this digest.
+func (r Record) SignedWith(digest string) bool {
+	return r.SigDigest == digest || slices.Contains(r.OtherSigs, digest)
 }
 
 // Receipt is proof that money moved.

@@ -1,0 +1,140 @@
+package service_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// checks is what /ready says of each check.
+type checks map[string]struct{ Status, Code, Message string }
+
+// probed is a health function that is asked in a bubble.
+type probed struct {
+	http.Handler
+	t     *testing.T
+	asked int
+	fails error
+	hangs bool
+	// shift moves the wall clock and not the monotonic one.
+	shift time.Duration
+}
+
+// health has one probe, "ledger", besides those that are given.
+func health(t *testing.T, more ...service.Probe) *probed {
+	p := &probed{t: t}
+	probe := service.Probe{Name: "ledger", Check: func(ctx context.Context) error {
+		p.asked++
+		if p.hangs {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return p.fails
+	}}
+	p.Handler = service.Health(service.Deps{
+		Log: slog.New(slog.DiscardHandler), Evidence: blind{}, Probes: append([]service.Probe{probe}, more...),
+		Terms:           x402.Terms{Network: "eip155:8453", PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"},
+		OwnershipProofs: []string{"0x00"}, Warnings: map[string]string{"payee": "not yours"},
+		Now: func() time.Time {
+			now := time.Now()
+			if p.shift == 0 {
+				return now
+			}
+			return now.Round(0).Add(p.shift)
+		},
+		Origin:    func(*http.Request) string { return "https://api.example.com" },
+		RequestID: func(*http.Request) string { return "id" },
+	})
+	return p
+}
+
+// ready asks and compares the status of the answer and how often the probe was
+// asked by then.
+func (p *probed) ready(what string, status, asked int) checks {
+	p.t.Helper()
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequestWithContext(p.t.Context(), http.MethodGet, "/ready", nil))
+	var body struct{ Checks checks }
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		p.t.Fatalf("%s: %v in %s", what, err, w.Body)
+	}
+	if w.Code != status || p.asked != asked {
+		p.t.Errorf("%s: status %d after %d probes, want %d and %d: %s", what, w.Code, p.asked, status, asked, w.Body)
+	}
+	return body.Checks
+}
+
+type blind struct{}
+
+func (blind) Find(context.Context, x402.Question) x402.Finding { return x402.Finding{} }
+
+// An answer stands for 15 s, good or bad, by wall clock.
+func TestReadyIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := health(t)
+		p.ready("first", 200, 1)
+		p.fails = errors.New("gone")
+		time.Sleep(15*time.Second - time.Nanosecond)
+		p.ready("kept", 200, 1)
+		time.Sleep(time.Nanosecond)
+		p.ready("asked again", 503, 2)
+		p.fails = nil
+		p.ready("a failure is kept", 503, 2)
+		p.shift = time.Hour
+		p.ready("after a freeze", 200, 3)
+		p.fails = errors.New("gone")
+		p.shift = -time.Hour
+		p.ready("a clock set back", 503, 4)
+	})
+}
+
+// A probe that says nothing ends after 2 s; they are asked side by side, and
+// each failure is named.
+func TestReadyNamesWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		p := health(t,
+			service.Probe{Name: "resolvers", Check: silent},
+			service.Probe{Name: "facilitator", Check: func(context.Context) error { return fault.New(fault.FacilitatorMisconfigured, nil) }},
+			service.Probe{Name: "chain", Optional: true, Check: func(context.Context) error { panic("oops") }},
+		)
+		p.hangs = true
+		begun := time.Now()
+		got := p.ready("two say nothing", 503, 1)
+		if took := time.Since(begun); took != 2*time.Second {
+			t.Errorf("it took %s, want 2 s", took)
+		}
+		misconfigured, _ := fault.Of(fault.FacilitatorMisconfigured)
+		want := checks{
+			"ledger":           {"failing", "", "ledger does not answer"},
+			"resolvers":        {"failing", "", "resolvers does not answer"},
+			"facilitator":      {"failing", "facilitator_misconfigured", misconfigured.Message},
+			"chain":            {"warning", "", "chain does not answer"},
+			"payee":            {"warning", "", "not yours"},
+			"ownership_proofs": {"warning", "", "1 of OWNERSHIP_PROOFS are not the payee's signature of https://api.example.com"},
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// What only warns leaves the service ready.
+func TestReadyWithWarnings(t *testing.T) {
+	p := health(t, service.Probe{Name: "chain", Optional: true, Check: func(context.Context) error { return errors.New("no node") }})
+	if got := p.ready("warned", 200, 1); got["chain"].Status != "warning" || got["ownership_proofs"].Status != "warning" {
+		t.Errorf("%+v", got)
+	}
+}
