@@ -10,9 +10,10 @@ import * as docs from "./docs.mjs";
 import * as faults from "./faults.mjs";
 import * as money from "./money.mjs";
 import * as pages from "./pages.mjs";
+import * as tabs from "./tabs.mjs";
 import * as wallets from "./wallets.mjs";
 
-const scenarios = { ...docs, ...faults, ...money, ...pages, ...wallets };
+const scenarios = { ...docs, ...faults, ...money, ...pages, ...tabs, ...wallets };
 const [executablePath, screenshots] = process.argv.slice(2);
 if (screenshots) mkdirSync(screenshots, { recursive: true });
 

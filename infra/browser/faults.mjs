@@ -6,7 +6,7 @@ import { Wallet } from "./wallet.mjs";
 import { answered, answerJSON, freeze, holdAnswers, thaw, timers, toAnswer, toReview } from "./wallets.mjs";
 
 const signAndPay = (stage) => stage.page.getByRole("button", { name: /^Sign and pay \$/ }).click();
-const kept = (stage) => stage.page.evaluate(() => Object.keys(sessionStorage).length);
+const kept = (stage) => stage.page.evaluate(() => localStorage.length);
 
 /** A fault after which the same signature is sent again: by the person, or by itself. */
 export async function sameSignature(stage, { says, look = "", alone = false, lost = "" }) {

@@ -6,12 +6,12 @@ import assert from "node:assert/strict";
 import { Wallet } from "./wallet.mjs";
 import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
-const pressSign = (page) => page.getByRole("button", { name: /^Sign and pay \$/ }).click();
-const says = (page, text) => page.locator("#wallet").filter({ hasText: text }).waitFor();
-const kept = (page) => page.evaluate(() => Object.keys(sessionStorage).length);
+export const pressSign = (page) => page.getByRole("button", { name: /^Sign and pay \$/ }).click();
+export const says = (page, text) => page.locator("#wallet").filter({ hasText: text }).waitFor();
+export const kept = (page) => page.evaluate(() => localStorage.length);
 
 /** Opens the page and signs; what comes back is the scenario's. */
-async function signed(stage, wallet = new Wallet(), options = {}) {
+export async function signed(stage, wallet = new Wallet(), options = {}) {
   const page = await stage.open({ wallets: [wallet], ...options });
   await toReview(stage);
   await pressSign(page);
@@ -19,17 +19,18 @@ async function signed(stage, wallet = new Wallet(), options = {}) {
 }
 
 /** Sends what is kept, and has the answer. */
-async function resend(stage, wallet) {
+export async function resend(stage, wallet) {
   await stage.page.getByRole("button", { name: /^Send the same signature/ }).click();
   await answered(stage);
   if (wallet) assert.equal(wallet.signed.length, 1, "signatures");
   return { answer: await answerJSON(stage) };
 }
 
-/** Another tab of the same browser. */
-async function tab(stage) {
-  const page = await stage.contexts[0].newPage();
+/** Another tab of the same browser; before runs in it first. */
+export async function tab(stage, before = () => {}, argument = null) {
+  const page = await stage.contexts.at(-1).newPage();
   stage.watch(page);
+  await page.addInitScript(before, argument);
   await page.goto(stage.origin + stage.path, { waitUntil: "load" });
   stage.page = page;
   return page;
@@ -94,11 +95,15 @@ export async function historyCopy(stage, { by }) {
   const wallet = new Wallet();
   const first = await signed(stage, wallet);
   await stage.sees("The connection was lost");
-  const stored = await first.evaluate(() => Object.entries(sessionStorage));
+  const stored = await first.evaluate(() => {
+    const list = Object.entries(localStorage);
+    localStorage.clear();
+    return list;
+  });
   await first.close();
   const page = await tab(stage);
   await toReview(stage);
-  await page.evaluate((list) => { for (const [key, value] of list) sessionStorage.setItem(key, value); }, stored);
+  await page.evaluate((list) => { for (const [key, value] of list) localStorage.setItem(key, value); }, stored);
   if (by === "pageshow") await page.evaluate(() => window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })));
   else await pressSign(page);
   await stage.sees("You have signed for this address");
@@ -121,7 +126,7 @@ export async function tabs(stage) {
   await says(first, "The connection was lost");
   await says(idle, "You have signed for this address");
   held.release();
-  await says(second, "You have signed for this address");
+  await says(second, "Another tab was faster: what you just signed was not sent. You have signed for this address");
   await tab(stage);
   await stage.sees("You have signed for this address");
   await resend(stage, wallet);

@@ -53,6 +53,7 @@ func doubtScenarios() []scenario {
 		paysOnce("404 in doubt", "inDoubt", wwwPath, 3).
 			with(steps(lost, "Whether it is paid is not known."), cutAfter, fails(404, 0, "unknown_path", "There is nothing at this path.", "false", false)),
 		refused,
+		paysOnce("402 that says paid", "noDoubt", wwwPath, 2).with(steps(lost, "An earlier one was, and its answer is not kept any longer."), cutAfter, usedBefore),
 		{
 			name: "not charged, then 402", script: "noDoubt", path: wwwPath, args: steps("Not charged yet (overloaded)", "The payment was not accepted"),
 			steps: []step{overloaded, stripped}, signatures: 2,
@@ -66,6 +67,15 @@ func doubtScenarios() []scenario {
 func stripped(p *proxy, w http.ResponseWriter, r *http.Request) {
 	r.Header.Del(x402.HeaderSignature)
 	p.forward.ServeHTTP(w, r)
+}
+
+// usedBefore answers as for a payment whose answer is not kept any longer: the
+// offer, with the receipt.
+func usedBefore(p *proxy, w http.ResponseWriter, r *http.Request) {
+	whole := httptest.NewRecorder()
+	p.forward.ServeHTTP(whole, r)
+	w.Header().Set(x402.HeaderResponse, whole.Header().Get(x402.HeaderResponse))
+	stripped(p, w, r)
 }
 
 // reoffers answers an offer whose terms are the same and whose extensions are

@@ -21,10 +21,10 @@ export class Stage {
   }
 
   /** Opens a page with wallets in it. */
-  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide } = {}) {
+  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide, storageState } = {}) {
     const context = await this.browser.newContext({
       viewport: size, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script, acceptDownloads: true, reducedMotion: "reduce",
-      locale: "en-GB", timezoneId: "UTC",
+      locale: "en-GB", timezoneId: "UTC", storageState,
     });
     this.contexts.push(context);
     context.setDefaultTimeout(patience);

@@ -77,7 +77,7 @@ export function holdAnswers(page) {
     if (route.request().headers()["payment-signature"]) await gate;
     await route.continue().catch(() => {}); // the page may have given it up
   });
-  return { release: async () => { await held; open(); await page.unroute(paid); } };
+  return { ready: held, release: async () => { await held; open(); await page.unroute(paid); } };
 }
 
 /** Stops the page's timers of these delays, in ms, until thaw. */
@@ -196,7 +196,7 @@ export async function signatureRefused(stage) {
   await page.getByRole("button", { name: /^Sign and pay \$/ }).click();
   await stage.sees("You did not sign");
   await stage.look("signature-refused");
-  assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+  assert.equal(await page.evaluate(() => localStorage.length), 0);
   await toAnswer(stage);
 }
 

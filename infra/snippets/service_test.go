@@ -55,15 +55,17 @@ var localRunner = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// service is the running service with the play-money facilitator's books.
-type service struct {
-	url   string
+// world is what the service works with: the play-money facilitator, a resolver
+// and a ledger that outlives the process.
+type world struct {
 	books *x402test.Facilitator
+	env   []string
+	dir   string
 }
 
-// start starts the whole service on this machine. The first settlement goes as
-// first says, the others honestly.
-func start(t *testing.T, first x402test.Behaviour) service {
+// newWorld makes one. The first settlement goes as first says, the others
+// honestly.
+func newWorld(t *testing.T, first x402test.Behaviour, resolver string) world {
 	t.Helper()
 	config, err := boot.ReadLocal(func(string) string { return "" })
 	if err != nil {
@@ -83,22 +85,42 @@ func start(t *testing.T, first x402test.Behaviour) service {
 	}
 	facilitator := httptest.NewServer(books)
 	t.Cleanup(facilitator.Close)
+	dir := t.TempDir()
+	return world{books: books, dir: dir, env: []string{
+		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "RPC_URL=none",
+		"FACILITATOR_URL=" + facilitator.URL, "DNS_RESOLVERS=" + resolver,
+	}}
+}
+
+// service is the running service with the play-money facilitator's books.
+type service struct {
+	url   string
+	books *x402test.Facilitator
+	kill  func() // kill -9; it returns when the process is gone
+}
+
+// start starts the whole service on this machine, in a world of its own.
+func start(t *testing.T, first x402test.Behaviour) service {
+	t.Helper()
+	return newWorld(t, first, resolver(t, func() {})).start(t)
+}
+
+// start starts the service in this world, which may have had one before.
+func (w world) start(t *testing.T) service {
+	t.Helper()
 	program, err := localRunner()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	cmd := exec.Command(program)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "RPC_URL=none",
-		"FACILITATOR_URL=" + facilitator.URL, "DNS_RESOLVERS=" + resolver(t),
-	}
-	return service{url: run(t, cmd), books: books}
+	cmd.Dir, cmd.Env = w.dir, w.env
+	url, kill := run(t, cmd)
+	return service{url: url, books: w.books, kill: kill}
 }
 
-// run starts the runner, waits for its address and stops it after the test.
-func run(t *testing.T, cmd *exec.Cmd) string {
+// run starts the runner, waits for its address and stops it after the test,
+// unless it was killed.
+func run(t *testing.T, cmd *exec.Cmd) (url string, kill func()) {
 	t.Helper()
 	ready := &readyLine{url: make(chan string, 1)}
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = ready, ready, dieWithUs()
@@ -115,7 +137,11 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
+	killed := false
 	t.Cleanup(func() {
+		if killed {
+			return
+		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		defer late.Stop()
@@ -124,12 +150,15 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 		}
 	})
 	select {
-	case url := <-ready.url:
-		return url
+	case url = <-ready.url:
 	case <-time.After(patience):
 		t.Fatalf("the local runner did not get ready: %s", ready.text())
 	}
-	return ""
+	return url, func() {
+		killed = true
+		_ = cmd.Process.Kill()
+		<-gone
+	}
 }
 
 // readyLine keeps what the runner prints, and looks for its address in it.
@@ -171,8 +200,9 @@ func answer(t *testing.T) map[string]any {
 	return want
 }
 
-// resolver answers the example question with the example's records.
-func resolver(t *testing.T) string {
+// resolver answers the example question with the example's records, each time
+// when asked returns.
+func resolver(t *testing.T, asked func()) string {
 	t.Helper()
 	example := answer(t)
 	var records []dns.RR
@@ -184,6 +214,7 @@ func resolver(t *testing.T) string {
 		})
 	}
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		asked()
 		m := new(dns.Msg).SetReply(q)
 		m.RecursionAvailable = true
 		if len(q.Question) == 1 && strings.EqualFold(q.Question[0].Name, "example.com.") && q.Question[0].Qtype == dns.TypeMX {

@@ -1,11 +1,13 @@
 package snippets
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,19 +23,26 @@ import (
 type program struct {
 	id, title string
 	tools     func(*testing.T) workshop
-	check     string // a command that must find nothing; empty: none
-	install   func(*testing.T) string
+	// command is the program as the page of a service shows it, ready to run.
+	command func(*testing.T, program, workshop, service, string) *exec.Cmd
+	check   string // a command that must find nothing; empty: none
+	install func(*testing.T) string
 }
 
 func payingPrograms() []program {
 	return []program{
 		{
-			"typescript", "TypeScript", nodeWorkshop,
+			"typescript", "TypeScript", nodeWorkshop, withKey,
 			"npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck --types node pay.mts", npmInstall,
 		},
-		{"python", "Python", pythonWorkshop, "python -m py_compile pay.py", pipInstall},
-		{"go", "Go", goWorkshop, "go vet .", goInstall},
+		{"python", "Python", pythonWorkshop, withKey, "python -m py_compile pay.py", pipInstall},
+		{"go", "Go", goWorkshop, withKey, "go vet .", goInstall},
 	}
+}
+
+// everyProgram is those and the one that is given a signature.
+func everyProgram() []program {
+	return append(payingPrograms(), program{id: "signed", tools: curlWorkshop, command: withSignature})
 }
 
 // placeholder stands for the key in the command on the page.
@@ -78,23 +87,84 @@ type outcome struct {
 	err        error
 }
 
-// runShown saves the program as the page of a service shows it, and runs the
-// command of that page with a fresh key.
-func runShown(t *testing.T, p program, w workshop, s service) outcome {
+// process is a program at work.
+type process struct {
+	cmd        *exec.Cmd
+	out, notes bytes.Buffer
+	ended      chan error
+}
+
+// prepare saves the program as the page of a service shows it. What is run is
+// the command of that page with a fresh key. The address that it calls is url,
+// which leads to that service.
+func prepare(t *testing.T, p program, w workshop, s service, url string) *process {
+	t.Helper()
+	r := &process{cmd: p.command(t, p, w, s, url), ended: make(chan error, 1)}
+	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.notes
+	return r
+}
+
+func (r *process) start(t *testing.T) {
+	t.Helper()
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { r.ended <- r.cmd.Wait() }()
+}
+
+// wait returns when the program has ended.
+func (r *process) wait() outcome {
+	err := <-r.ended
+	return outcome{r.out.String(), r.notes.String(), err}
+}
+
+// withKey is the command of a page on a program that signs by itself.
+func withKey(t *testing.T, p program, w workshop, s service, url string) *exec.Cmd {
 	t.Helper()
 	shown := readPage(t, s)
-	w.save(t, shown.names[p.id], shown.programs[p.id])
+	w.save(t, shown.names[p.id], strings.ReplaceAll(shown.programs[p.id], s.url, url))
 	_, command := shown.commands(t, p.title)
 	if !strings.HasPrefix(command, placeholder+" ") {
 		t.Fatalf("the command %q has no place for the key", command)
 	}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
-	var notes strings.Builder
-	cmd := w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY=0x"+hex.EncodeToString(key), 1))
-	cmd.Stderr = &notes
-	out, err := cmd.Output()
-	return outcome{string(out), notes.String(), err}
+	return w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY=0x"+hex.EncodeToString(key), 1))
+}
+
+// runShown runs a program to its end.
+func runShown(t *testing.T, p program, w workshop, s service) outcome {
+	t.Helper()
+	r := prepare(t, p, w, s, s.url)
+	r.start(t)
+	return r.wait()
+}
+
+// checkAnswer holds what a program did to the answer.
+func (o outcome) checkAnswer(t *testing.T) {
+	t.Helper()
+	if o.err != nil {
+		t.Fatalf("%v\n%s\n%s", o.err, o.out, o.notes)
+	}
+	printed := o.out
+	if head, body, ok := strings.Cut(printed, "\r\n\r\n"); ok && strings.HasPrefix(head, "HTTP/") {
+		printed = body
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(printed), &got); err != nil {
+		t.Fatalf("stdout is not JSON: %v: %s\n%s", err, o.out, o.notes)
+	}
+	if diff := cmp.Diff(answer(t), got); diff != "" {
+		t.Errorf("the answer: %s", diff)
+	}
+}
+
+// checkPaidOnce looks into the books.
+func (s service) checkPaidOnce(t *testing.T) {
+	t.Helper()
+	if moved := s.books.Transfers(); len(moved) != 1 || moved[0].Value != catalog.DNS().Amount {
+		t.Fatalf("money moved: %+v, want once %s", moved, catalog.DNS().Amount)
+	}
 }
 
 // paysOnce runs a program that must end with the answer and have paid for it
@@ -102,20 +172,8 @@ func runShown(t *testing.T, p program, w workshop, s service) outcome {
 func paysOnce(t *testing.T, p program, w workshop, s service, settles int) string {
 	t.Helper()
 	o := runShown(t, p, w, s)
-	if o.err != nil {
-		t.Fatalf("%v\n%s\n%s", o.err, o.out, o.notes)
-	}
-	var got map[string]any
-	if err := json.Unmarshal([]byte(o.out), &got); err != nil {
-		t.Fatalf("stdout is not JSON: %v: %s", err, o.out)
-	}
-	if diff := cmp.Diff(answer(t), got); diff != "" {
-		t.Errorf("the answer: %s", diff)
-	}
-	moved := s.books.Transfers()
-	if len(moved) != 1 || moved[0].Value != catalog.DNS().Amount {
-		t.Fatalf("money moved: %+v, want once %s", moved, catalog.DNS().Amount)
-	}
+	o.checkAnswer(t)
+	s.checkPaidOnce(t)
 	if !strings.Contains(o.notes, "200") || !strings.Contains(o.notes, "eip155:8453") {
 		t.Errorf("stderr does not show the status and the receipt: %s", o.notes)
 	}

@@ -44,10 +44,10 @@ func DNS() Operation {
 		Fields: []Field{
 			{Name: "domain", Type: "string", Description: "Normalized FQDN that was queried"},
 			{Name: "type", Type: "string", Description: "Record type queried", Enum: RecordTypes()},
-			{Name: "rcode", Type: "string", Description: "Resolver response code, such as NOERROR"},
+			{Name: "rcode", Type: "string", Description: "Resolver response code, such as NOERROR; SERVFAIL and YXDOMAIN come without records"},
 			{Name: "resolver", Type: "string", Description: "Public recursive resolver that answered"},
 			{Name: "ttl", Type: "integer", Nullable: true, Description: "Lowest TTL among the answers, in seconds; null without records"},
-			{Name: "records", Type: "array", Description: "Answer records; object shape depends on type", Items: recordShapes()},
+			{Name: "records", Type: "array", Description: "Answer records, at most 1,000 and 512 KiB of text, the rest left out; object shape depends on type", Items: recordShapes()},
 		},
 		Response: `{"domain":"example.com","type":"MX","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,` +
 			`"records":[{"preference":10,"exchange":"mx1.example.com"},{"preference":20,"exchange":"mx2.example.com"}]}`,
@@ -69,8 +69,8 @@ func recordShapes() []Field {
 			name("exchange", "Mail host; . is a null MX (RFC 7505)"),
 		}},
 		{Name: "txt", Type: "object", Description: "TXT", Fields: []Field{
-			name("text", "The strings joined without a separator; bytes that are not UTF-8 as \\DDD"),
-			{Name: "strings", Type: "array", Description: "The strings as published", Items: []Field{name("string", "One character-string")}},
+			name("text", "The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"),
+			{Name: "strings", Type: "array", Description: "The strings as published", Items: []Field{name("string", "One character-string, written like text")}},
 		}},
 		{Name: "target", Type: "object", Description: "CNAME and NS", Fields: []Field{
 			name("target", "Host name, lower case, no trailing dot"),

@@ -47,6 +47,9 @@ func outcomeOf(c fault.Code) outcome {
 	if info.Retry {
 		o.Retryable = "yes"
 	}
+	if c == fault.PaymentRequired {
+		o.Money = "Not charged. A PAYMENT-RESPONSE that says success is of an earlier call: this authorization has paid for that one."
+	}
 	if c == fault.InternalError {
 		o.Charged, o.charged = "see body", nil
 		o.Money = "If it followed a settlement, the answer is owed: the same PAYMENT-SIGNATURE on the same URL runs the lookup again without a charge."

@@ -14,15 +14,23 @@ var paywallScript = sync.OnceValue(func() string {
 		if strings.HasPrefix(line, "//") || strings.HasPrefix(line, "/**") || strings.HasPrefix(line, "* ") || strings.HasPrefix(line, "*/") || line == "" {
 			continue
 		}
-		b.WriteString(squeeze(line) + "\n")
+		b.WriteString(join(squeeze(line)))
 	}
 	return b.String()
 })
 
+// join ends a squeezed line, with nothing where the language needs no new line.
+func join(line string) string {
+	if strings.HasSuffix(line, "{") || strings.HasSuffix(line, ",") || strings.HasSuffix(line, ";") {
+		return line
+	}
+	return line + "\n"
+}
+
 // squeeze drops the spaces beside punctuation, outside of quotes, and a
 // comment at the end. It knows no more of the language than that: quotes end
-// on their line, the lines stay lines, and no operator of one sign that means
-// another when doubled (+, -) loses its spaces.
+// on their line, and no operator of one sign that means another when doubled
+// (+, -) loses its spaces.
 func squeeze(line string) string {
 	const punctuation = "{}()[],;:?=<>&|!"
 	var b strings.Builder

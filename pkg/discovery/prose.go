@@ -38,7 +38,7 @@ func handshake() []string {
 // rules are what a payer must know about money.
 func rules(ops []catalog.Operation) []string {
 	list := []string{
-		"Settlement completes before the lookup runs. What can be checked without it is checked first: a signed request with a bad parameter is answered 400 and not charged.",
+		"Settlement completes before the lookup runs. What can be checked without it is checked first: a signed request with a bad parameter is answered 400 and not charged for: `charged` in it is about an earlier use of the same signature.",
 		"An answer about the domain uses up the payment: 200" + alsoCodes(codesOf(fault.Answer, ops)) + ". The same signature on the same URL gets the stored answer again for " +
 			keptFor + ", with `" + x402.HeaderReplayed + ": true`. On another URL it is refused with 402.",
 	}
@@ -48,7 +48,9 @@ func rules(ops []catalog.Operation) []string {
 			afterColon(owed), lookupsPerPayment, keptFor, owedSpacing))
 	}
 	return append(list,
-		"After a lost connection, and whenever an error says that it is `retryable` (409, 429, 503 and 504 mostly), repeat with the same `"+x402.HeaderSignature+"`. It is never charged twice. Signing anew is a second payment.",
+		"After a lost connection, and whenever an error says that it is `retryable` (409, 429 and most 5xx), repeat with the same `"+x402.HeaderSignature+"`. It is never charged twice. Signing anew is a second payment.",
+		"A client may name its payment: an `id` of 16 to 128 letters, digits, `_` and `-` in the `info` of the extension `"+x402.ExtensionIdentifier+
+			"`. One id is one payment: another payment of the same payer with it is refused with 409 `"+string(fault.PaymentIdentifierConflict)+"`. The id opens nothing; the signature does.",
 		"Error bodies say both: `charged` is whether money moved (null: not known yet), `retryable` is whether the same signature may be sent again without a new charge.",
 	)
 }
@@ -64,7 +66,8 @@ func refunds() []string {
 }
 
 // gateway is the one source of answers that are not ours.
-const gateway = "Where a gateway stands in front of the service, its own 429, 431 and 503 carry neither this body nor CORS headers. They come before any payment is read."
+const gateway = "Where a gateway stands in front of the service, its own 429, 431, 500 and 503 carry neither this body nor CORS headers. 429 and 431 come before any payment is read. " +
+	"A 500 or 503 without this body says nothing about the money, which may have moved: repeat with the same `" + x402.HeaderSignature + "`."
 
 // alsoCodes is the answers other than 200, as the rest of a list.
 func alsoCodes(codes []fault.Code) string {

@@ -155,7 +155,7 @@ func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
 		}
 		for _, shape := range f.Items {
 			note := ""
-			if len(f.Items) > 1 {
+			if len(f.Items) > 1 && shape.Description != "" {
 				note = shape.Description + ": "
 			}
 			to = appendRows(to, shape.Fields, inner, note)

@@ -36,7 +36,7 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 // TestDesignExamples are the pairs that the design spells out.
 func TestDesignExamples(t *testing.T) {
 	for code, want := range map[fault.Code]string{
-		fault.BlockedAddress: "yes/no", fault.InvalidDomain: "no/no", fault.DNSTimeout: "yes, answer owed/yes",
+		fault.BlockedAddress: "yes/no", fault.InvalidDomain: "see body/no", fault.PaymentRequired: "no/no", fault.DNSTimeout: "yes, answer owed/yes",
 		fault.SettlementUncertain: "not known yet/yes", fault.PaymentInProgress: "not known yet/yes", fault.Overloaded: "see body/yes",
 	} {
 		if o := outcomeOf(code); o.Charged+"/"+o.Retryable != want {
@@ -50,6 +50,9 @@ func TestOutsideCodesFollowTheOffer(t *testing.T) {
 	found := false
 	for _, c := range outsideCodes(catalog.All()) {
 		found = found || c == fault.PaymentIdentifierConflict
+	}
+	if told := strings.Contains(strings.Join(rules(catalog.All()), " "), "extension `payment-identifier`"); told != offered {
+		t.Errorf("payment-identifier explained: %v, offered: %v", told, offered)
 	}
 	if found != offered {
 		t.Errorf("payment_identifier_conflict documented: %v, payment-identifier offered: %v", found, offered)

@@ -1,6 +1,6 @@
 // Sending a signature, and what comes back. A signature is kept under the
-// page's address before it is sent: whatever is lost, the same one is sent
-// again, and it is never charged twice.
+// page's address before it is sent: whatever is lost, a closed tab too, the
+// same one is sent again, and it is never charged twice.
 
 const address = location.pathname + location.search;
 const slot = "payment " + address;
@@ -9,44 +9,78 @@ const longest = 9000; // bytes of header; the gateway takes 10,240 in all
 const owedCodes = page.owed.split(" ");
 const once = "Send the same signature again: it is never charged twice.";
 
-// {header, payer, at, done, doubt} or null. done: it has had its answer. doubt:
-// it was sent, and nothing that came back says for certain that it is unpaid.
+// {header, payer, at, done, doubt} or null. done: from when on its answer is
+// kept by the service, or false. doubt: it was sent, and nothing that came back
+// says for certain that it is unpaid.
+// gone: another tab forgot it while this one was at work with it.
 let payment = load();
 let unsaved = false; // the storage is off or full: it lives as long as the page
+let doubted = false; // it was in doubt before the request that is under way
 
-function load(key = slot) {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(key));
-    BigInt(termsOf(kept).amount);
-    return typeof kept.payer === "string" ? kept : null;
-  } catch {
-    return null;
-  }
+/**
+ * Whether a signature still matters. The service replays an answer for a day.
+ * It remembers a payment in doubt, whose evidence can come late, for 30 days
+ * after the authorization has ended; an answer that is had on the last of them
+ * is replayed for a day. One that is surely unpaid is good for minutes.
+ */
+function live({ at, done, doubt }) {
+  return Date.now() - (done || at) < (doubt && !done ? 31 : 1) * 86_400_000;
 }
 
+/** What is kept, or null. What has ceased to matter is dropped. */
+function load(key = slot) {
+  try {
+    const kept = JSON.parse(localStorage.getItem(key));
+    BigInt(termsOf(kept).amount);
+    if (live(kept)) return typeof kept.payer === "string" ? kept : null;
+    localStorage.removeItem(key);
+  } catch {
+    // none, not ours, or the storage is off
+  }
+  return null;
+}
+
+/** Keeps a signature, or forgets it, and tells the other tabs. Another one, signed there since, stays. */
 function keep(value) {
+  const { header, gone } = value ?? payment;
   payment = value;
   unsaved = false;
+  if (gone || (load() ?? { header }).header !== header) return;
   try {
-    if (value) sessionStorage.setItem(slot, JSON.stringify(value));
-    else sessionStorage.removeItem(slot);
+    if (value) localStorage.setItem(slot, JSON.stringify(value));
+    else localStorage.removeItem(slot);
   } catch {
     unsaved = value !== null;
   }
-  window.onbeforeunload = unsaved && !value.done ? (e) => e.preventDefault() : null;
-  tell();
+  tabs?.postMessage([header, value, unsaved]);
 }
 
-// Another tab on this address must not sign for it once more.
+window.onbeforeunload = (e) => { if (unsaved && !payment.done) e.preventDefault(); };
+
+// Another tab on this address must not sign for it once more. They share the
+// storage; the channel tells them at once, and when the storage is off.
 const tabs = window.BroadcastChannel && new BroadcastChannel(slot);
-const tell = () => { if (payment && !payment.done) tabs?.postMessage(payment); };
 if (tabs) {
   tabs.onmessage = ({ data }) => {
-    if (!data) return tell();
-    if (payment) return;
-    keep(data);
-    if (!pressed) offerKept();
+    if (data) heard(...data);
+    else if (payment) keep(payment);
   };
+}
+
+/** What another tab did: it keeps a signature, or forgot it (kept is null). */
+function heard(header, kept, off) {
+  if (payment ? payment.header !== header : !kept || !live(kept)) return;
+  if (payment && (part("stage").hasAttribute("aria-busy") || !part("result").hidden)) {
+    doubted = true; // a request of theirs may pay, whatever is said of this one
+    if (kept) payment.done ||= kept.done;
+    else payment.gone = true;
+    return;
+  }
+  const known = payment;
+  [payment, unsaved] = [kept, off];
+  if (pressed || (known && kept)) return; // who signs looks again when the wallet has answered
+  if (kept) offerKept();
+  else look();
 }
 
 /** What a signature was made for, whatever is asked for today. */
@@ -54,10 +88,10 @@ function termsOf(kept) {
   return decode(kept.header).accepted;
 }
 
-/** Says whether this address is signed for already, and offers to go on. */
-function found() {
-  payment ??= load(); // another copy of this page in the tab's history may have signed
-  if (payment) offerKept();
+/** Says whether this address is signed for already, here or in another tab, and offers to go on. */
+function found(note = "") {
+  payment ??= load();
+  if (payment) offerKept(note);
   return payment !== null;
 }
 
@@ -67,25 +101,26 @@ function start() {
   tabs?.postMessage(null);
 }
 
-/** Other addresses whose signature has had no answer yet. */
+/** Other addresses whose signature has had no answer yet: the last few. */
 function others() {
   let keys = [];
   try {
-    keys = Object.keys(sessionStorage);
+    keys = Object.keys(localStorage);
   } catch {
     // the storage is off
   }
-  return keys.filter((key) => key.startsWith("payment /") && load(key)?.done === false).map((key) =>
-    el("p", { class: "soft" }, "You signed for another address and have no answer: ", el("a", { href: key.slice(8) }, el("code", {}, key.slice(8)))));
+  return keys.filter((key) => key.startsWith("payment /v1/")).map((key) => ({ ...load(key), to: key.slice(8) }))
+    .filter((kept) => kept.done === false).sort((a, b) => b.at - a.at).slice(0, 5)
+    .map(({ to }) => el("p", { class: "soft" }, "You signed for another address and have no answer: ", el("a", { href: to }, el("code", {}, to))));
 }
 
 const keeping = () => el("p", { class: "soft" }, unsaved ? "This browser stores nothing: keep this page open until the answer is here." : "The signature is kept until the answer is here.");
 
-/** After a reload: what was signed for is had again without signing. */
-function offerKept() {
+/** What was signed for is had again without signing. */
+function offerKept(note = "") {
   const when = new Date(payment.at).toLocaleString();
   show({
-    stage: 3, status: payment.done ? "You have paid for this address: get the answer again, no new charge." : "You have signed for this address: get the answer, no new charge.",
+    stage: 3, status: note + (payment.done ? "You have paid for this address: get the answer again, no new charge." : "You have signed for this address: get the answer, no new charge."),
     body: [el("p", { class: "soft" }, `Signed ${when} by `, el("code", {}, payment.payer), ".")],
     actions: [button(payment.done ? "Get the answer again" : "Send the same signature", send), button("Forget it and pay anew", anew, "quiet")],
   });
@@ -121,7 +156,7 @@ async function pay(authorization, signature) {
 }
 
 async function send() {
-  const doubted = payment.doubt && !payment.done;
+  doubted = payment.doubt && !payment.done;
   keep({ ...payment, doubt: true });
   show({
     stage: 3, status: "Sending the payment.",
@@ -148,7 +183,7 @@ async function send() {
     clearTimeout(slow);
     clearTimeout(late);
   }
-  judge(answer, text, doubted);
+  judge(answer, text);
 }
 
 /**
@@ -156,7 +191,7 @@ async function send() {
  * free says nothing of an earlier one with the same signature: who doubted
  * before goes on to, until there is an answer or a receipt.
  */
-function judge(answer, text, doubted) {
+function judge(answer, text) {
   let body = null;
   try {
     body = JSON.parse(text);
@@ -164,13 +199,13 @@ function judge(answer, text, doubted) {
     // not ours: a gateway's page, or cut off
   }
   if (answer.status === 200 && body) return done(answer, body);
-  if (answer.status === 402) return notAccepted(answer, body, doubted);
+  if (answer.status === 402) return notAccepted(answer, body);
   const { code, message, charged, retryable } = body?.error ?? {};
   const wait = Math.min(Number(answer.headers.get("Retry-After")) || 0, 3600);
   if (!code) {
     again({ title: `Answer ${answer.status} could not be read`, text: "It is not known whether the payment went through. " + once }, wait);
   } else if (retryable) {
-    if (charged === false) keep({ ...payment, doubt: doubted });
+    if (charged === false) payment.doubt = doubted;
     again({ kind: "warn", ...later(answer.status, words(code), words(message), charged) }, wait, answer.status === 409);
   } else if (charged && owedCodes.includes(code)) {
     done(answer, body, { title: `${words(code)}: no lookup is left for this payment`, text: words(message) + " The payment stands and the operator owes you a refund. Keep the receipt; the contact is at the end of this page." });
@@ -192,6 +227,7 @@ function later(status, code, message, charged) {
 
 /** Offers to send the same signature again, after a wait when one was asked for. */
 function again(problem, wait, alone = false) {
+  keep(payment); // as it is known now
   const clock = el("p", { class: "soft" });
   const retry = button("Send the same signature again", send);
   show({ stage: 3, problem, body: [clock, keeping()], actions: [retry] });
@@ -215,10 +251,11 @@ function again(problem, wait, alone = false) {
 }
 
 /** 402: this signature buys nothing. Another one may, on the same terms. */
-function notAccepted(answer, body, doubted) {
+function notAccepted(answer, body) {
   const reason = (words(body?.error ?? body?.message) || "The service gave no reason").replace(/\.$/, "");
   const title = "The payment was not accepted";
-  if (doubted && header(answer, "PAYMENT-RESPONSE").success !== false) {
+  const { success } = header(answer, "PAYMENT-RESPONSE");
+  if (doubted && typeof success !== "boolean") {
     show({
       stage: 3, problem: { title, text: reason + ". It is not known whether an earlier request with this signature was paid. " + once },
       actions: [button("Send the same signature again", send), button("Forget it and pay anew", anew, "quiet")],
@@ -232,7 +269,7 @@ function notAccepted(answer, body, doubted) {
   const same = asOffered(header(answer, "PAYMENT-REQUIRED")) === asOffered(offer);
   show({
     stage: 2,
-    problem: { title, text: `${reason}. This request was not charged.${clock}${same ? "" : " The terms have changed: reload the page to see them."}` },
+    problem: { title, text: `${reason}. This request was not charged.${success ? " An earlier one was, and its answer is not kept any longer." : ""}${clock}${same ? "" : " The terms have changed: reload the page to see them."}` },
     actions: same ? [button("Sign another payment", () => (wallet ? checkChain() : look()))] : [button("Reload the page", () => location.reload())],
   });
 }
@@ -259,8 +296,8 @@ function notCharged(reason, certain) {
 
 /** Shows an answer and its receipt. problem is set when it is an error. */
 function done(answer, body, problem = null) {
-  keep({ ...payment, done: true });
   const replayed = answer.headers.get("Idempotent-Replayed") === "true";
+  keep({ ...payment, done: payment.done || (replayed ? payment.at : Date.now()) }); // one that was made before can be as old as that
   const charge = replayed ? "This is the stored answer; nothing new was charged." : `Paid ${usdc(BigInt(termsOf(payment).amount))} USDC.`;
   const json = legible(JSON.stringify(body, null, 2));
   const name = (part("content").dataset.slug + "-" + (new URLSearchParams(location.search).get("domain") ?? "answer")).replace(/[^A-Za-z0-9.-]+/g, "_").slice(0, 80);

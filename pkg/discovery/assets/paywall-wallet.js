@@ -216,7 +216,7 @@ async function sign() {
     await checkChain(null, complaint(error, "You did not sign", "The wallet was told no. Nothing was charged."));
     return;
   }
-  if (found()) return; // another tab was faster: this one is not sent
+  if (found("Another tab was faster: what you just signed was not sent. ")) return;
   if (typeof signature !== "string" || !/^0x(?:[0-9a-f]{2}){64,4096}$/i.test(signature)) {
     review({ title: "The wallet’s signature cannot be read", text: "Nothing was charged. Try again, or use another wallet." });
     return;

@@ -1,0 +1,332 @@
+// What the tabs of a browser know of each other's signatures, and what a tab
+// that is opened later knows: whoever signed here is never led to sign twice.
+
+import assert from "node:assert/strict";
+import { kept, pressSign, resend, says, signed, tab } from "./money.mjs";
+import { Wallet } from "./wallet.mjs";
+import { answered, holdAnswers, toAnswer, toReview } from "./wallets.mjs";
+
+const hour = 3_600_000;
+const fresh = (stage) => stage.sees("Connecting shows this page your address");
+const lost = "The connection was lost";
+const signedBefore = "You have signed for this address";
+const paidBefore = "You have paid for this address";
+
+/** Puts a page's clock ahead. */
+function ahead(ms) {
+  const now = Date.now;
+  Date.now = () => now() + ms;
+}
+
+/** Takes a page's way to be told by other tabs: what it knows is in the storage. */
+function deaf() {
+  delete window.BroadcastChannel;
+}
+
+/** Turns a page's storage off, as a person can. */
+function noStorage() {
+  for (const name of ["localStorage", "sessionStorage"]) {
+    Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError"); } });
+  }
+}
+
+/** Turns it off as a full one is. */
+function fullStorage() {
+  Storage.prototype.setItem = () => { throw new DOMException("full", "QuotaExceededError"); };
+}
+
+/** The tab, or the browser, is closed in doubt or while it sends, and the address is opened anew. */
+export async function closed(stage, { sending, browser }) {
+  const wallet = new Wallet();
+  const page = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  if (sending) await page.evaluate(() => { window.fetch = () => new Promise(() => {}); });
+  await pressSign(page);
+  await stage.sees(sending ? "Getting the answer" : lost);
+  if (browser) {
+    const storageState = await stage.contexts[0].storageState();
+    await stage.contexts[0].close();
+    await stage.open({ wallets: [wallet], storageState });
+  } else {
+    await page.close();
+    await tab(stage);
+  }
+  await stage.sees(signedBefore);
+  await stage.sees(wallet.address);
+  return resend(stage, wallet);
+}
+
+/** Opened anew after some hours: what still matters is offered, the rest is dropped without a word. */
+export async function aged(stage, { comes, offers, until, from }) {
+  const wallet = new Wallet();
+  const first = await signed(stage, wallet);
+  if (comes) await stage.sees(comes);
+  else await answered(stage);
+  await first.close();
+  const before = await tab(stage, ahead, until * hour);
+  await stage.sees(offers);
+  await before.close();
+  const after = await tab(stage, ahead, from * hour);
+  await fresh(stage);
+  assert.equal(await after.locator("#problem").innerText(), "");
+  assert.equal(await kept(after), 0);
+  await toReview(stage);
+  assert.equal(wallet.signed.length, 1);
+}
+
+/**
+ * Two tabs at the sign button that cannot tell each other. One pays; the
+ * other's wallet is not asked, or what it signs is not sent.
+ */
+export async function twoAtTheButton(stage, { asked }) {
+  const [wallet, other] = [new Wallet(), new Wallet({ name: "Other wallet" })];
+  const signing = "eth_signTypedData_v4";
+  const first = await stage.open({ wallets: [wallet, other] });
+  await first.addInitScript(deaf);
+  await first.reload();
+  await toReview(stage);
+  const second = await tab(stage, deaf);
+  await toReview(stage, "Other wallet");
+  const held = other.hold(signing);
+  if (asked) {
+    await pressSign(second);
+    await says(second, "Waiting for Other wallet");
+  }
+  await pressSign(first);
+  await first.locator("#result").waitFor();
+  if (!asked) await pressSign(second);
+  held.release();
+  await says(second, paidBefore);
+  if (asked) await says(second, "Another tab was faster: what you just signed was not sent.");
+  assert.equal(other.asked(signing), asked ? 1 : 0, "the other wallet was asked");
+  await stage.click("Get the answer again");
+  await answered(stage);
+}
+
+/** Forgotten in one tab: the other drops it too, with the storage on, off or full. */
+export async function forgotten(stage, { storage }) {
+  const wallet = new Wallet();
+  const before = { on: () => {}, off: noStorage, full: fullStorage }[storage];
+  const first = await stage.open({ wallets: [wallet] });
+  await first.addInitScript(before);
+  await first.reload();
+  await toReview(stage);
+  await pressSign(first);
+  await says(first, lost);
+  if (storage !== "on") await says(first, "This browser stores nothing: keep this page open");
+  const second = await tab(stage, before);
+  await stage.sees(signedBefore);
+  const held = () => second.evaluate(() => !window.dispatchEvent(new Event("beforeunload", { cancelable: true })));
+  assert.equal(await held(), storage !== "on", "a signature that is nowhere else holds the page");
+  await stage.click("Forget it and pay anew");
+  await stage.sees("This can be a second payment");
+  await stage.click("Pay a second time");
+  await fresh(stage);
+  await says(first, "Connecting shows this page your address");
+  assert.equal(await held(), false);
+  await tab(stage, before);
+  await fresh(stage);
+  assert.equal(wallet.signed.length, 1);
+}
+
+/** One tab waits for the answer; another, opened meanwhile, forgets the signature. */
+async function forgetsMeanwhile(stage, wallets, before) {
+  const first = await stage.open({ wallets });
+  await first.addInitScript(before);
+  await first.reload();
+  await toReview(stage);
+  const answers = holdAnswers(first);
+  await answers.ready;
+  await pressSign(first);
+  await says(first, "Getting the answer");
+  const second = await tab(stage, before);
+  await stage.sees(signedBefore);
+  await stage.click("Forget it and pay anew");
+  await stage.click("Pay a second time");
+  await stage.sees("Connect Test wallet");
+  return { first, second, answers };
+}
+
+/** A late answer is shown, and the signature stays forgotten. */
+export async function forgottenMeanwhile(stage) {
+  const wallet = new Wallet();
+  const { first, second, answers } = await forgetsMeanwhile(stage, [wallet], () => {});
+  await answers.release();
+  await first.locator("#result").waitFor();
+  await first.getByRole("button", { name: "Get the same answer again" }).click();
+  await first.locator("#outcome").filter({ hasText: "nothing new was charged" }).waitFor();
+  await tab(stage);
+  await fresh(stage);
+  assert.equal(await kept(second), 0);
+  await says(second, "Connecting shows this page your address");
+  assert.equal(wallet.signed.length, 1);
+}
+
+/** A late answer does not take the place of what was signed since, whether the tabs hear of each other or not. */
+export async function paidAnewMeanwhile(stage, { hears }) {
+  const [wallet, other] = [new Wallet(), new Wallet({ name: "Other wallet" })];
+  const { first, second, answers } = await forgetsMeanwhile(stage, [wallet, other], hears ? () => {} : deaf);
+  await toReview(stage, "Other wallet");
+  await pressSign(second);
+  await says(second, lost);
+  await answers.release();
+  await first.locator("#result").waitFor();
+  await first.getByRole("button", { name: "Pay for a new answer" }).click();
+  await first.getByRole("button", { name: "Connect Test wallet" }).click();
+  await pressSign(first);
+  await says(first, signedBefore);
+  assert.equal(wallet.signed.length, 1);
+  await tab(stage);
+  await stage.sees(signedBefore);
+  await stage.sees(other.address);
+  return resend(stage, other);
+}
+
+/**
+ * Answered days after it was signed, since the evidence came late: that answer
+ * is kept for a day too. One that was made before, and lost, can be older.
+ */
+export async function answeredLate(stage, { replayed }) {
+  const wallet = new Wallet();
+  const first = await signed(stage, wallet);
+  await stage.sees(lost);
+  await first.close();
+  const late = await tab(stage, ahead, 100 * hour);
+  await resend(stage, wallet);
+  await late.close();
+  if (!replayed) {
+    await tab(stage, ahead, 123 * hour);
+    await stage.sees(paidBefore);
+  }
+  await tab(stage, ahead, (replayed ? 100 : 124) * hour);
+  await fresh(stage);
+}
+
+/** One tab's signature is refused while another is at the wallet: that one goes on. */
+export async function refusedElsewhere(stage) {
+  const [wallet, other] = [new Wallet(), new Wallet({ name: "Other wallet" })];
+  const first = await stage.open({ wallets: [wallet, other] });
+  await toReview(stage);
+  const second = await tab(stage);
+  await toReview(stage, "Other wallet");
+  other.refuse("eth_signTypedData_v4");
+  const held = other.hold("eth_signTypedData_v4");
+  await pressSign(second);
+  await says(second, "Waiting for Other wallet");
+  await second.evaluate((slot) => {
+    window.heard = new Promise((done) => {
+      new BroadcastChannel(slot).onmessage = ({ data }) => { if (data[1] === null) setTimeout(done); };
+    });
+  }, "payment " + stage.path);
+  await pressSign(first);
+  await says(first, "The payment was not accepted");
+  await second.evaluate(() => window.heard);
+  held.release();
+  await says(second, "You did not sign");
+  await toAnswer(stage);
+  stage.payer = other.address;
+}
+
+/** Two tabs send the same signature. One has the answer; that the other's request is lost changes nothing. */
+export async function answeredElsewhere(stage) {
+  const wallet = new Wallet();
+  const first = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  const answers = holdAnswers(first);
+  await answers.ready;
+  await pressSign(first);
+  await says(first, "Getting the answer");
+  await tab(stage);
+  await stage.click("Send the same signature");
+  await answered(stage);
+  await answers.release();
+  await says(first, lost);
+  await tab(stage);
+  await stage.sees(paidBefore);
+  assert.equal(wallet.signed.length, 1);
+}
+
+/** Two tabs send the same signature. What one request cost says nothing of the other. */
+export async function doubtElsewhere(stage) {
+  const wallet = new Wallet();
+  const first = await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  const answers = holdAnswers(first);
+  await answers.ready;
+  await pressSign(first);
+  await says(first, "Getting the answer");
+  const second = await tab(stage);
+  await stage.click("Send the same signature");
+  await says(second, lost);
+  await answers.release();
+  await says(first, "Not known yet whether it is paid (overloaded)");
+  await tab(stage);
+  await stage.click("Forget it and pay anew");
+  await stage.sees("This can be a second payment");
+  return resend(stage, wallet);
+}
+
+/** The storage is off altogether: the page pays, and tells another tab of it. */
+export async function noStorageAtAll(stage) {
+  const wallet = new Wallet();
+  const first = await stage.open({ wallets: [wallet] });
+  await first.addInitScript(noStorage);
+  await first.reload();
+  await toReview(stage);
+  const second = await tab(stage, noStorage);
+  await toReview(stage);
+  await pressSign(first);
+  await says(first, lost);
+  await says(second, signedBefore);
+  await says(first, "This browser stores nothing: keep this page open");
+  await resend(stage, wallet);
+  assert.equal(await second.evaluate(() => !window.dispatchEvent(new Event("beforeunload", { cancelable: true }))), false);
+}
+
+/** What others, or another version, left in the storage is ignored. */
+export async function hostileStorage(stage) {
+  const wallet = new Wallet();
+  const page = await signed(stage, wallet);
+  await stage.sees(lost);
+  const [slot, good] = await page.evaluate(() => Object.entries(localStorage)[0]);
+  assert.equal(slot, "payment " + stage.path);
+  const value = JSON.parse(good);
+  await page.close();
+  const opened = await tab(stage);
+  const junk = [
+    "", "null", "[]", "{}", "not JSON", good.slice(0, -9), JSON.stringify({ ...value, header: "e30=" }), JSON.stringify({ ...value, header: 5 }),
+    JSON.stringify({ ...value, payer: null }), JSON.stringify({ ...value, at: undefined }), JSON.stringify({ ...value, at: "once" }), JSON.stringify({ ...value, at: -1e300 }),
+  ];
+  for (const text of junk) {
+    await opened.evaluate(([key, item]) => localStorage.setItem(key, item), [slot, text]);
+    await opened.reload();
+    await fresh(stage);
+    await toReview(stage);
+  }
+  await opened.evaluate(([key, item]) => localStorage.setItem(key, item), [slot, good]);
+  await opened.reload();
+  await stage.sees(signedBefore);
+  return resend(stage, wallet);
+}
+
+/** Addresses that wait for an answer: the last five, and nothing that leads elsewhere. */
+export async function otherAddresses(stage) {
+  const page = await signed(stage);
+  await stage.sees(lost);
+  const at = (n) => `/v1/tools/dns?domain=${n}.example`;
+  await page.evaluate(([slot, list]) => {
+    const value = JSON.parse(localStorage.getItem(slot));
+    for (const [key, change, age] of list) localStorage.setItem(key, JSON.stringify({ ...value, ...change, at: value.at - age }));
+  }, ["payment " + stage.path, [
+    ...[3, 1, 7, 5, 2, 6, 4].map((n) => ["payment " + at(n), {}, n * hour]),
+    ["payment " + at("answered"), { done: Date.now() }, 1], ["payment " + at("old"), {}, 31 * 24 * hour], ["payment " + at("unpaid"), { doubt: false }, 24 * hour],
+    ["payment //other.example/v1/", {}, 0], ["payment javascript:alert(1)", {}, 0], ["note /v1/tools/dns", {}, 0],
+  ]]);
+  await page.goto(stage.origin + stage.path + "&later=1", { waitUntil: "load" });
+  await fresh(stage);
+  const hrefs = await page.locator("#stage a").evaluateAll((list) => list.map((a) => a.getAttribute("href")));
+  assert.deepEqual(hrefs, [stage.path, at(1), at(2), at(3), at(4)]);
+  const left = await page.evaluate(() => Object.keys(localStorage));
+  assert.deepEqual(["old", "unpaid"].filter((n) => left.includes("payment " + at(n))), [], "what does not matter any more is dropped");
+  assert.ok(left.includes("payment " + at("answered")) && left.includes("note /v1/tools/dns"));
+}

@@ -1,0 +1,143 @@
+package snippets
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// behind starts a service and a gateway with mishaps in front of it, and runs
+// a program there.
+func behind(t *testing.T, p program, mishaps ...mishap) (outcome, service, *gateway) {
+	t.Helper()
+	s := start(t, x402test.Honest)
+	g := newGateway(t, s, mishaps...)
+	r := prepare(t, p, p.tools(t), s, g.url)
+	r.start(t)
+	return r.wait(), s, g
+}
+
+// TestAnswerIsLostOnTheWay loses the answer that the service has stored in
+// every way a gateway can: its own errors, which say nothing of Retry-After, a
+// connection that ends, a body that is cut. The program ends with the answer.
+func TestAnswerIsLostOnTheWay(t *testing.T) {
+	t.Parallel()
+	for _, p := range everyProgram() {
+		t.Run(p.id, func(t *testing.T) {
+			t.Parallel()
+			o, s, g := behind(t, p,
+				says(http.StatusInternalServerError, "", `{"message":"Internal Server Error"}`),
+				says(http.StatusServiceUnavailable, "", `{"message":"Service Unavailable"}`),
+				lost, cut)
+			o.checkAnswer(t)
+			s.checkPaidOnce(t)
+			g.signed(t)
+			if n := g.requests(); n != 5 {
+				t.Errorf("%d paid requests, want 5", n)
+			}
+		})
+	}
+}
+
+// Errors as the service writes them.
+const (
+	gone  = `{"error":{"code":"unknown_path","message":"No such path.","charged":null,"retryable":false}}`
+	owed  = `{"error":{"code":"dns_timeout","message":"DNS resolution timed out.","charged":true,"retryable":true}}`
+	final = `{"error":{"code":"dns_timeout","message":"DNS resolution timed out.","charged":true,"retryable":false}}`
+)
+
+// TestGivingUp ends a program without an answer, and gets the answer with what
+// the program has printed.
+func TestGivingUp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		then mishap
+	}{
+		{"a long wait", says(http.StatusGatewayTimeout, "600", owed)},
+		{"another offer", offered},
+		{"a path that is gone", says(http.StatusNotFound, "", gone)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, p := range everyProgram() {
+				t.Run(p.id, func(t *testing.T) {
+					t.Parallel()
+					o, s, g := behind(t, p, c.then)
+					if o.err == nil {
+						t.Errorf("it ended well without the answer: %s", o.out)
+					}
+					if n := g.requests(); n != 1 {
+						t.Errorf("%d paid requests, want 1", n)
+					}
+					redeems(t, s, g, o.notes)
+				})
+			}
+		})
+	}
+}
+
+// redeems gets the answer with the signature that a program has printed.
+func redeems(t *testing.T, s service, g *gateway, notes string) {
+	t.Helper()
+	signature := g.signed(t)
+	if !strings.Contains(notes, "'"+signatureHeader+": "+signature+"' '"+catalog.DNS().ExampleURL(g.url)+"'\n") {
+		t.Errorf("the program does not say what to send where: %s", notes)
+	}
+	reply, err := (&x402test.Client{HTTP: &http.Client{Timeout: patience}}).Get(t.Context(), catalog.DNS().ExampleURL(g.url), signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome{out: string(reply.Body)}.checkAnswer(t)
+	s.checkPaidOnce(t)
+}
+
+// TestNothingIsLeft ends a program with the service's last word, after which
+// its signature is of no use.
+func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, p := range everyProgram() {
+		t.Run(p.id, func(t *testing.T) {
+			t.Parallel()
+			o, _, g := behind(t, p, says(http.StatusGatewayTimeout, "", final))
+			if o.err == nil || !strings.Contains(o.out, "dns_timeout") {
+				t.Errorf("%v: %s\n%s", o.err, o.out, o.notes)
+			}
+			if n := g.requests(); n != 1 {
+				t.Errorf("%d paid requests, want 1", n)
+			}
+			if strings.Contains(o.notes, g.signed(t)) {
+				t.Errorf("it offers to send a signature that is used up: %s", o.notes)
+			}
+		})
+	}
+}
+
+// TestInterrupted stops a program that waits for its answer.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, p := range payingPrograms() {
+		t.Run(p.id, func(t *testing.T) {
+			t.Parallel()
+			s, held := start(t, x402test.Honest), make(chan struct{})
+			g := newGateway(t, s, silent(held))
+			r := prepare(t, p, p.tools(t), s, g.url)
+			interrupt := interruptible(t, r.cmd)
+			r.start(t)
+			select {
+			case <-held:
+			case <-time.After(patience):
+				t.Fatal("the program has not paid")
+			}
+			interrupt()
+			o := r.wait()
+			if o.err == nil {
+				t.Errorf("it ended well without the answer: %s", o.out)
+			}
+			redeems(t, s, g, o.notes)
+		})
+	}
+}
