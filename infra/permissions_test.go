@@ -114,7 +114,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// nothingExists is a resolver that knows no name.
+// nothingExists is a resolver that knows com and no name in it.
 func nothingExists(t *testing.T) string {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -122,7 +122,12 @@ func nothingExists(t *testing.T) string {
 		t.Fatal(err)
 	}
 	s := &dns.Server{PacketConn: c, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeNameError))
+		m := new(dns.Msg).SetRcode(q, dns.RcodeNameError)
+		if strings.EqualFold(q.Question[0].Name, "com.") {
+			m.Rcode = dns.RcodeSuccess
+			m.Answer = []dns.RR{&dns.NS{Hdr: dns.RR_Header{Name: "com.", Rrtype: dns.TypeNS, Class: dns.ClassINET, Ttl: 30}, Ns: "a.gtld-servers.net."}}
+		}
+		_ = w.WriteMsg(m)
 	})}
 	go func() { _ = s.ActivateAndServe() }()
 	t.Cleanup(func() { _ = s.Shutdown() })

@@ -76,7 +76,8 @@ func (r *resolvers) shut() {
 	r.servers = nil
 }
 
-// ServeDNS answers a question about an address; other types have no records.
+// ServeDNS answers a question about an address, and that of /ready; other types
+// have no records.
 func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if r.mute.Load() || len(q.Question) != 1 {
 		return
@@ -87,7 +88,10 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		m.SetEdns0(dns.DefaultMsgSize, false)
 	}
 	question := q.Question[0]
-	if question.Qtype == dns.TypeA {
+	switch {
+	case question.Qtype == dns.TypeNS && strings.EqualFold(question.Name, "com."):
+		m.Answer = []dns.RR{&dns.NS{Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypeNS, Class: dns.ClassINET, Ttl: 30}, Ns: "a.gtld-servers.net."}}
+	case question.Qtype == dns.TypeA:
 		at, special := r.hosts[strings.ToLower(question.Name)]
 		if !special {
 			at = r.origin

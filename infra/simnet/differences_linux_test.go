@@ -16,8 +16,14 @@ func differences() []difference {
 
 func differencesDig() []difference {
 	return []difference{
-		{"dig", "barefirst/A refusedfirst/A refusedtwice/A servfailfirst/A servfailtwice/A servfailnx/A servfailrefuse/A silentfirst/A silentnx/A silenttwice/A refusedalone/A tcpmutefirst/A liefirst/A",
+		{"dig", "barefirst/A barefailfirst/A refersnx/A refersservfail/A refusedfirst/A refusedtwice/A servfailfirst/A servfailtwice/A servfailnx/A servfailrefuse/A silentfirst/A silentnx/A silenttwice/A refusedalone/A tcpmutefirst/A liefirst/A",
 			"rcode", "dig asks one resolver, the service all three"},
+		{"dig", "refersfirst/A referstwice/A", "records ttl", "the same"},
+		{"dig", "refers/A refersalias/A", "rcode", "dig shows the servers to ask instead; the service sells an answer, and that is none"},
+		{"dig", "bareservfail/A", "rcode", "the service takes no word about a name from a reply without it"},
+		{"dig", "cutopt/A fewanswers/A", "records ttl", "dig takes what the header counts, or what there is; the service asks again over TCP"},
+		{"dig", "tcppadded/A", "rcode", "dig warns of bytes behind the last record; for the service the reply is damaged"},
+		{"dig", "twoaliases/A", "records", "the service follows one alias of a name"},
 		{"dig", "ednsformerr/A ednsbadvers/A", "rcode", "the service asks again without EDNS; dig only says that one could"},
 		{"dig", "liecase/A", "rcode", "the service draws the letter case of its question and wants it back"},
 		{"dig", "liequery/A lietwo/A noquestion/A barenoerror/A", "rcode", "dig warns and takes a reply that is not one to its question; a forger's would look like that"},

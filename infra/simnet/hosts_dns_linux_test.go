@@ -73,6 +73,17 @@ func cutAnswers() map[string]trick {
 		"cutrecord":  overUDP(bytesOf(func(b []byte) []byte { return b[:len(b)-3] })),
 		"cutbetween": overUDP(oneLess),
 		"oversize":   overUDP(bytesOf(func(b []byte) []byte { return append(b, make([]byte, 5000)...) })),
+		"fewanswers": overUDP(bytesOf(counts(6, -1))),
+		"manyauth":   overUDP(bytesOf(counts(8, 1))),
+		"manyextra":  overUDP(bytesOf(counts(10, 1))),
+		"padded":     overUDP(bytesOf(padded)),
+		"tcppadded":  overTCP(bytesOf(padded)),
+		"cutopt": overUDP(func(a asked) { // BADVERS, and without its upper half NOERROR
+			a.honest.Rcode, a.honest.Answer = dns.RcodeBadVers, nil
+			a.honest.SetEdns0(1232, false)
+			b := a.packed()
+			a.raw(b[:len(b)-11])
+		}),
 		"tcpmute":    overTCP(nothing),
 		"tcpcut":     overTCP(cut),
 		"tcpcloses":  overTCP(func(a asked) { a.w.Close() }),
@@ -103,6 +114,13 @@ func oddAnswers() map[string]trick {
 		}),
 		"aliasnodata": answers("@ 60 IN CNAME x.example.com."),
 		"aliasother":  answers("@ 60 IN CNAME x.example.com.", "y.example.com. 60 IN A 93.184.1.1"),
+		"twoaliases":  answers("@ 30 IN CNAME x.example.com.", "@ 30 IN CNAME y.example.com.", "y.example.com. 60 IN A 10.0.0.7", "x.example.com. 60 IN A 93.184.1.1"),
+		"servers": changes(func(m *dns.Msg) { // beside the answer, or beside an SOA without one
+			m.Ns = []dns.RR{record("example.com.", "60 IN NS ns1.example.com.")}
+			if len(m.Answer) == 0 {
+				m.Ns = append(m.Ns, record("example.com.", "60 IN SOA a.b. c.d. 1 2 3 4 5"))
+			}
+		}),
 		"twice":       answers("@ 60 IN A 93.184.1.1", "@ 50 IN A 93.184.1.1"),
 		"othertype":   answers(`@ 60 IN TXT "x"`, "@ 60 IN A 93.184.1.1"),
 		"dname.zone":  answers("zone.example.com. 60 IN DNAME other.example.com.", "@ 50 IN CNAME dname.other.example.com.", "dname.other.example.com. 40 IN A 93.184.1.1"),
@@ -162,7 +180,18 @@ func quarrels() map[string]trick {
 			m.Rcode, m.Answer = nx, nil
 			m.Ns = []dns.RR{record("example.com.", "60 IN SOA a.b. c.d. 1 2 3 4 5")}
 		}),
+		"yxdomain": changes(func(m *dns.Msg) {
+			m.Rcode, m.Answer = dns.RcodeYXDomain, []dns.RR{record("example.com.", "60 IN DNAME other.example.net.")}
+		}),
+		"refers":         refers(),
+		"refersalias":    refers("@ 60 IN CNAME x.example.net."),
+		"refersfirst":    each(refers(), honestly, nothing),
+		"referstwice":    each(refers(), refers("@ 60 IN CNAME x.example.net."), honestly),
+		"refersservfail": each(refers(), rcodes(servfail), refers()),
+		"refersnx":       each(refers(), rcodes(nx), nothing),
 		"bareservfail":   header(servfail),
+		"barethenfail":   each(header(servfail), rcodes(servfail), header(servfail)),
+		"barefailfirst":  each(header(servfail), honestly, nothing),
 		"barerefused":    header(refused),
 		"barenoerror":    header(0),
 		"barenx":         header(nx),

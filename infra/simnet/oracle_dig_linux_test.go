@@ -97,7 +97,7 @@ func dig(t *testing.T, name, typ string) (rcode, ttl string, records []string) {
 		return noAnswer, "", nil
 	}
 	rcode, _, _ = strings.Cut(after, ",")
-	if !slices.Contains([]string{"NOERROR", "NXDOMAIN", "SERVFAIL"}, rcode) {
+	if !slices.Contains([]string{"NOERROR", "NXDOMAIN", "SERVFAIL", "YXDOMAIN"}, rcode) {
 		rcode = string(fault.UpstreamUnavailable) // it speaks of the resolver
 	}
 	lowest := int64(-1)

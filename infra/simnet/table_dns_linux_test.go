@@ -27,6 +27,7 @@ func dnsRows() []row {
 		dns("mapped.example.com", "type=AAAA", want{"records.0.address": "::ffff:93.184.2.12"}),
 		dns("BÜCHER.com.", "", want{"domain": "xn--bcher-kva.com"}),
 		dns("_dmarc.example.com", "type=TXT", want{"records.0.text": "v=DMARC1; p=none"}),
+		dns("_dmarc\u3002example\uff0ecom\uff61", "type=TXT", want{"domain": "_dmarc.example.com", "records.0.text": "v=DMARC1; p=none"}),
 		failed("gone.example.com", fault.NXDomain),
 		failed("dangling.example.com", fault.NXDomain),
 		failed("refused.example.com", fault.UpstreamUnavailable),
@@ -68,6 +69,7 @@ func dnsTrickRows() []row {
 		good("idfirst"), good("nxfirst"), good("questionfirst"), good("queryfirst"), good("casefirst"), good("junkfirst"), good("blankfirst"),
 		// Replies that are not whole.
 		good("tc"), good("tcspoiled"), good("tcheader"), good("spoiledudp"), good("cutrecord"), good("cutbetween"), good("oversize"),
+		good("fewanswers"), good("manyauth"), good("manyextra"), good("padded"), good("cutopt"), failed("tcppadded", fault.UpstreamUnavailable),
 		failed("tcpmute", fault.DNSTimeout),
 		failed("tcpcut", fault.UpstreamUnavailable), failed("tcpcloses", fault.UpstreamUnavailable), failed("tcpblank", fault.UpstreamUnavailable),
 		failed("tcpid", fault.UpstreamUnavailable), failed("tcpspoiled", fault.UpstreamUnavailable),
@@ -79,7 +81,13 @@ func dnsTrickRows() []row {
 		failed("rcode11", fault.UpstreamUnavailable), failed("rcode4095", fault.UpstreamUnavailable), failed("barerefused", fault.UpstreamUnavailable),
 		failed("barenoerror", fault.DNSTimeout), failed("barenx", fault.DNSTimeout), failed("refusedalone", fault.DNSTimeout),
 		failed("nxsoa", fault.NXDomain), failed("servfailnx", fault.NXDomain), failed("silentnx", fault.NXDomain),
-		servfail("servfailede"), servfail("bareservfail"), servfail("servfailalone"), servfail("servfailrefuse"),
+		servfail("servfailede"), servfail("barethenfail"), servfail("servfailalone"), servfail("servfailrefuse"),
+		failed("bareservfail", fault.UpstreamUnavailable), by("barefailfirst", "8.8.8.8"),
+		dns("yxdomain", "", want{"rcode": "YXDOMAIN", "ttl": none, "records": count(0)}),
+		// Servers to ask instead are no answer.
+		failed("refers", fault.UpstreamUnavailable), failed("refersalias", fault.UpstreamUnavailable), failed("refersnx", fault.NXDomain),
+		by("refersfirst", "8.8.8.8"), by("referstwice", "9.9.9.10"), servfail("refersservfail"),
+		good("servers"), dns("servers", "type=MX", want{"rcode": "NOERROR", "ttl": none, "records": count(0)}),
 		by("barefirst", "8.8.8.8"), by("servfailfirst", "8.8.8.8"), by("servfailtwice", "9.9.9.10"), by("refusedfirst", "8.8.8.8"),
 		by("refusedtwice", "9.9.9.10"), by("silentfirst", "8.8.8.8"), by("silenttwice", "9.9.9.10"), by("liefirst", "8.8.8.8"), by("tcpmutefirst", "8.8.8.8"),
 	}
@@ -107,6 +115,7 @@ func dnsContentRows() []row {
 		dns("chain15", "", want{"records": count(1), "ttl": 30}),
 		dns("chain20", "type=CNAME", want{"records": count(1), "records.0.target": "hop.example.com"}),
 		dns("topbit", "", want{"ttl": 0}), dns("ttlzero", "", want{"ttl": 0}), dns("ttlmax", "", want{"ttl": 1<<31 - 1}),
+		dns("twoaliases", "", want{"records": count(1), "records.0.address": "93.184.1.1", "ttl": 30}),
 		dns("twice", "", want{"records": count(2), "ttl": 50}),
 		dns("dname.zone", "", want{"records": count(1), "ttl": 40}),
 		dns("mappedrecord", "type=AAAA", want{"records.0.address": "::ffff:10.0.0.1"}),

@@ -54,6 +54,9 @@ func certificateRows() []row {
 		{op: "ssl-check", domain: "dripstls.example.com", code: fault.SSLTimeout},
 		{op: "ssl-check", domain: "manylast.example.com", code: fault.BlockedAddress},
 		{op: "ssl-check", domain: "refused.example.com", code: fault.SSLTimeout},
+		{op: "ssl-check", domain: "refers.example.com", code: fault.SSLTimeout},
+		{op: "ssl-check", domain: "bareservfail.example.com", code: fault.SSLTimeout},
+		{op: "ssl-check", domain: "yxdomain.example.com", code: fault.ConnectFailed, want: want{"error.message": starts("The domain has no address to connect to: the resolvers answer YXDOMAIN")}},
 		{op: "ssl-check", domain: "chain20.example.com", code: fault.ConnectFailed},
 		{op: "ssl-check", domain: "cnameloop.example.com", code: fault.ConnectFailed},
 	}

@@ -62,6 +62,30 @@ func rcodes(code int) trick {
 	}
 }
 
+// refers sends the client on to the servers of com after some records, as a
+// server does that does not recurse.
+func refers(records ...string) trick {
+	return changes(func(m *dns.Msg) {
+		m.Answer, m.RecursionAvailable = written(m, records), false
+		for _, ns := range []string{"a", "b"} {
+			m.Ns = append(m.Ns, record("com.", "172800 IN NS "+ns+".gtld-servers.net."))
+			m.Extra = append(m.Extra, record(ns+".gtld-servers.net.", "172800 IN A 93.184.1.1"))
+		}
+	})
+}
+
+// counts changes one of the counts in a packed answer's header: 6 is that of
+// the answers, 8 that of the authorities, 10 that of the rest.
+func counts(at int, change int8) func([]byte) []byte {
+	return func(b []byte) []byte {
+		b[at+1] += byte(change)
+		return b
+	}
+}
+
+// padded leaves a byte behind the last record.
+func padded(b []byte) []byte { return append(b, 0) }
+
 func honestly(a asked) { a.send(a.honest) }
 func nothing(asked)    {}
 
@@ -171,13 +195,16 @@ func aliases(n int) trick {
 // answers answers whatever the type with records in zone file form; @ is the
 // name that was asked.
 func answers(records ...string) trick {
-	return changes(func(m *dns.Msg) {
-		m.Answer = nil
-		for _, text := range records {
-			owner, rest, _ := strings.Cut(strings.ReplaceAll(text, "@", m.Question[0].Name), " ")
-			m.Answer = append(m.Answer, record(owner, rest))
-		}
-	})
+	return changes(func(m *dns.Msg) { m.Answer = written(m, records) })
+}
+
+func written(m *dns.Msg, records []string) []dns.RR {
+	var out []dns.RR
+	for _, text := range records {
+		owner, rest, _ := strings.Cut(strings.ReplaceAll(text, "@", m.Question[0].Name), " ")
+		out = append(out, record(owner, rest))
+	}
+	return out
 }
 
 // empty is a record of a type without data.

@@ -63,7 +63,8 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 //
 // Internationalised names are mapped by UTS #46 first and judged afterwards,
 // because the mapping turns other characters into digits, dots and slashes
-// and drops invisible ones.
+// and drops invisible ones. The dots that separate labels come first of all:
+// they say which labels there are to map.
 func Domain(raw string, g Grammar) (string, error) {
 	switch {
 	case raw == "":
@@ -72,7 +73,9 @@ func Domain(raw string, g Grammar) (string, error) {
 		return "", refuse("domain is too long: a name has at most 253 characters.")
 	case !utf8.ValidString(raw):
 		return "", refuse("domain is not valid UTF-8.")
-	case isAddress(raw):
+	}
+	raw = plainDots(raw)
+	if isAddress(raw) {
 		return "", refuseAddress()
 	}
 	name, err := toASCII(raw, g)
@@ -186,6 +189,12 @@ func mapIDNA(name string) (string, error) {
 		}
 	}
 	return "", fault.Newf(fault.InvalidDomain, err, "domain is not a valid internationalised name.")
+}
+
+// plainDots writes the dots of UTS #46 §2.3 as ".": ideographic, fullwidth and
+// halfwidth ideographic.
+func plainDots(s string) string {
+	return strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".").Replace(s)
 }
 
 // needsIDNA reports whether a lower-case name has a character outside ASCII or

@@ -22,7 +22,7 @@ func FuzzDomain(f *testing.F) {
 	for _, v := range []string{"example.com", "bücher.example.com", "xn--ls8h.la", "ab--cd.com.", "中国。移动。中国", "١.com", name253} {
 		f.Add(v, false)
 	}
-	for _, v := range []string{"_dmarc.example.com", "_dmarc.bücher.de.", "ü._domainkey.xn--bcher-kva.com", "_xn--a.com"} {
+	for _, v := range []string{"_dmarc.example.com", "_dmarc.bücher.de.", "_dmarc\u3002example\uff0ecom\uff61", "ü._domainkey.xn--bcher-kva.com", "_xn--a.com"} {
 		f.Add(v, true)
 	}
 	var (

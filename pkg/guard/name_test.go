@@ -79,20 +79,23 @@ func TestDomainAccepts(t *testing.T) {
 func TestDomainUnderscore(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		"_dmarc.example.com":                 "_dmarc.example.com",
-		"_DMARC.Example.com.":                "_dmarc.example.com",
-		"s1._domainkey.example.com":          "s1._domainkey.example.com",
-		"foo_bar.example.com":                "foo_bar.example.com",
-		"foo_.example.com":                   "foo_.example.com",
-		"_.example.com":                      "_.example.com",
-		"_443._tcp.www.example.com":          "_443._tcp.www.example.com",
-		"_dmarc.bücher.example.com":          "_dmarc.xn--bcher-kva.example.com",
-		"_dmarc.xn--bcher-kva.example.com":   "_dmarc.xn--bcher-kva.example.com",
-		"bücher._domainkey.example.com":      "xn--bcher-kva._domainkey.example.com",
-		"_dmarc.r3---sn-ab.googlevideo.com":  "_dmarc.r3---sn-ab.googlevideo.com",
-		"_xn--bcher-kva.example.com":         "_xn--bcher-kva.example.com",
-		"_dmarc.bücher。example。com":          "_dmarc.xn--bcher-kva.example.com",
-		"_acme-challenge.r3---a.example.com": "_acme-challenge.r3---a.example.com",
+		"_dmarc.example.com":                    "_dmarc.example.com",
+		"_DMARC.Example.com.":                   "_dmarc.example.com",
+		"s1._domainkey.example.com":             "s1._domainkey.example.com",
+		"foo_bar.example.com":                   "foo_bar.example.com",
+		"foo_.example.com":                      "foo_.example.com",
+		"_.example.com":                         "_.example.com",
+		"_443._tcp.www.example.com":             "_443._tcp.www.example.com",
+		"_dmarc.bücher.example.com":             "_dmarc.xn--bcher-kva.example.com",
+		"_dmarc.xn--bcher-kva.example.com":      "_dmarc.xn--bcher-kva.example.com",
+		"bücher._domainkey.example.com":         "xn--bcher-kva._domainkey.example.com",
+		"_dmarc.r3---sn-ab.googlevideo.com":     "_dmarc.r3---sn-ab.googlevideo.com",
+		"_xn--bcher-kva.example.com":            "_xn--bcher-kva.example.com",
+		"_dmarc.bücher。example。com":             "_dmarc.xn--bcher-kva.example.com",
+		"_dmarc\u3002example.com":               "_dmarc.example.com",
+		"_dmarc\uff0eexample\uff61com\u3002":    "_dmarc.example.com",
+		"a_b\uff61bücher\u3002example\uff0ecom": "a_b.xn--bcher-kva.example.com",
+		"_acme-challenge.r3---a.example.com":    "_acme-challenge.r3---a.example.com",
 	} {
 		got, err := guard.Domain(raw, guard.DNSName)
 		if err != nil || got != want {
@@ -104,6 +107,8 @@ func TestDomainUnderscore(t *testing.T) {
 	for _, raw := range []string{
 		"example._com", "_tcp", "_dmarc.localhost", "_x.127.0.0.1", "_dmarc.bad-.com", "_b\u00fccher.example.com",
 		"xn--_-.example.com", "_dmarc.xn--.com", "_a b.example.com", "_dmarc..com", "_dmarc.example.com..",
+		"_dmarc\u3002\uff0eexample.com", "\uff61_dmarc.example.com", "_dmarc\u3002localhost", "_x\uff0e127\uff610\u30020.1", "example\u3002_com",
+		"_dmarc\u2024example.com", "_dmarc.example.com\u3002\uff61",
 		"_dmarc.example.com/", "-_x.example.com", "_x-.example.com",
 	} {
 		_, err := guard.Domain(raw, guard.DNSName)
@@ -132,6 +137,10 @@ func TestDomainNamesTheFault(t *testing.T) {
 		{"fe80::1%eth0", "IP address"},
 		{"2130706433", "IP address"},
 		{"①②⑦.0.0.1", "IP address"},
+		{"127\u30020\uff0e0\uff611", "IP address"},
+		{"127\u30020\uff0e0\uff611:80", "IP address"},
+		{"a\u3002\uff61com", "empty label"},
+		{"\uff0e", "root"},
 		{"printer.local", "not public"},
 		{"https://example.com", `':': pass a bare name`},
 		{"user@example.com", `'@': pass a bare name`},

@@ -34,7 +34,7 @@ dangling 300 CNAME gone.example.net.
 alias   300  CNAME www.example.com.
 xn--bcher-kva 300 A 192.0.2.20
 wide         MX    5 mail.example.com.
-. 518400 IN  NS    a.root-servers.net.
+com. 172800 IN NS   a.gtld-servers.net.
 `
 
 // bigTXT does not fit into a datagram: 20 strings of 200 bytes.

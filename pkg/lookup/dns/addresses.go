@@ -26,9 +26,9 @@ var _ guard.Resolver = (*Client)(nil)
 // there 50 ms after IPv4, does not hold up a name with IPv4.
 //
 // Its errors are nxdomain; connect_failed for a name without an address and
-// for one that the resolvers answer SERVFAIL for; and else wrap
-// guard.ErrResolvers. It keeps the promises of Lookup about deadlines and
-// goroutines.
+// for one that the resolvers answer SERVFAIL or YXDOMAIN for; internal_error
+// after a panic; and else wrap guard.ErrResolvers. It keeps the promises of
+// Lookup about deadlines and goroutines.
 func (c *Client) Addresses(ctx context.Context, name string) ([]netip.Addr, error) {
 	if _, ok := miekg.IsDomainName(name); !ok {
 		return nil, fault.New(fault.InvalidDomain, nil)
@@ -44,16 +44,23 @@ func (c *Client) Addresses(ctx context.Context, name string) ([]netip.Addr, erro
 	}
 	four, six := ask(miekg.TypeA), ask(miekg.TypeAAAA)
 	v4 := <-four
-	switch v4.state { //nolint:exhaustive // the rest falls through below
+	switch v4.state { //nolint:exhaustive // the rest waits for IPv6
 	case found:
-		return append(v4.addrs, inGrace(six)...), nil
-	case missing:
-		// The name, not only its IPv4 addresses, does not exist.
-		return nil, v4.err
+		over := time.AfterFunc(grace, cancel)
+		defer over.Stop()
+	case missing, crashing: // the name, not only its IPv4 addresses, does not exist
+		cancel()
 	}
 	v6 := <-six
-	if v6.state == found {
-		return v6.addrs, nil
+	switch {
+	case v4.state == crashing:
+		return nil, v4.err
+	case v6.state == crashing:
+		return nil, v6.err
+	case v4.state == missing:
+		return nil, v4.err
+	case v4.state == found, v6.state == found:
+		return append(v4.addrs, v6.addrs...), nil
 	}
 	return nil, unresolved(name, v4, v6)
 }
@@ -65,24 +72,37 @@ const (
 	unanswered state = iota // no resolver answered
 	found                   // addresses
 	empty                   // the name exists and has none
-	missing                 // NXDOMAIN
+	missing                 // NXDOMAIN, or YXDOMAIN
 	broken                  // SERVFAIL
+	crashing                // a panic, a bug of ours
 )
 
 type family struct {
 	state state
 	addrs []netip.Addr
-	err   error // of missing and unanswered
+	err   error // of missing, crashing and unanswered
 }
 
-func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
+// family asks for one family. It runs in a goroutine of its own, where a panic
+// would end the process.
+func (c *Client) family(ctx context.Context, name string, qtype uint16) (f family) {
+	defer func() {
+		if p := recover(); p != nil {
+			f = family{state: crashing, err: fault.New(fault.InternalError, newBug(p))}
+		}
+	}()
 	r, err := c.exchange(ctx, name, qtype)
 	switch {
+	case err != nil && fault.From(err).Code == fault.InternalError:
+		return family{state: crashing, err: err}
 	case err != nil:
 		return family{state: unanswered, err: err}
 	case r.msg.Rcode == miekg.RcodeNameError:
 		_, err := r.result(Query{Domain: name}, qtype)
 		return family{state: missing, err: err}
+	case r.msg.Rcode == miekg.RcodeYXDomain:
+		return family{state: missing, err: fault.Newf(fault.ConnectFailed, nil,
+			"The domain has no address to connect to: the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long.")}
 	case r.msg.Rcode != miekg.RcodeSuccess:
 		return family{state: broken}
 	}
@@ -90,18 +110,6 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 		return family{state: found, addrs: addrs}
 	}
 	return family{state: empty}
-}
-
-// inGrace is what IPv6 adds to a name that has IPv4.
-func inGrace(six <-chan family) []netip.Addr {
-	over := time.NewTimer(grace)
-	defer over.Stop()
-	select {
-	case v6 := <-six:
-		return v6.addrs
-	case <-over.C:
-		return nil
-	}
 }
 
 // unresolved weighs two families without an address. What a resolver said
@@ -131,8 +139,7 @@ func addresses(answer []miekg.RR, name string, qtype uint16) []netip.Addr {
 	owners, _ := chain(answer, name, qtype)
 	var out []netip.Addr
 	for _, rr := range answer {
-		h := rr.Header()
-		if h.Rrtype != qtype || h.Class != miekg.ClassINET || !owners[lower(h.Name)] {
+		if !answers(rr, owners, qtype) {
 			continue
 		}
 		switch r := rr.(type) {

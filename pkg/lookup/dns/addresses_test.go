@@ -36,6 +36,7 @@ func TestAddresses(t *testing.T) {
 	const a, aaaa = "example.com. 60 IN A 93.184.216.34", "example.com. 60 IN AAAA 2606:4700::1"
 	none := answer(t)
 	servfail, nx, refused := rcode(t, miekg.RcodeServerFailure), rcode(t, miekg.RcodeNameError), rcode(t, miekg.RcodeRefused)
+	yx, referred := rcode(t, miekg.RcodeYXDomain, "com. 60 IN DNAME x.example."), refer(t)
 	for _, c := range []struct {
 		name   string
 		v4, v6 miekg.HandlerFunc
@@ -50,18 +51,23 @@ func TestAddresses(t *testing.T) {
 		{name: "IPv6 only", v4: none, v6: answer(t, aaaa), want: "2606:4700::1"},
 		{name: "IPv6 fails beside IPv4", v4: answer(t, a), v6: servfail, want: "93.184.216.34"},
 		{name: "IPv6 is denied beside IPv4", v4: answer(t, a), v6: nx, want: "93.184.216.34"},
+		{name: "IPv6 is referred beside IPv4", v4: answer(t, a), v6: referred, want: "93.184.216.34"},
 		{name: "IPv4 fails beside IPv6", v4: servfail, v6: answer(t, aaaa), want: "2606:4700::1"},
 		{name: "alias", v4: answer(t, "example.com. 60 IN CNAME b.test.", "b.test. 60 IN A 93.184.216.34", "c.test. 60 IN A 8.8.8.8"), v6: none, want: "93.184.216.34"},
 		{name: "nxdomain", v4: nx, v6: nx, code: fault.NXDomain},
 		{name: "nxdomain behind an alias", v4: rcode(t, miekg.RcodeNameError, "example.com. 60 IN CNAME b.test."), v6: nx, code: fault.NXDomain, says: "alias"},
 		{name: "nxdomain, SERVFAIL", v4: servfail, v6: nx, code: fault.NXDomain},
 		{name: "nxdomain, silence", v4: refused, v6: nx, code: fault.NXDomain},
+		{name: "yxdomain", v4: yx, v6: yx, code: fault.ConnectFailed, says: "YXDOMAIN"},
+		{name: "yxdomain, SERVFAIL", v4: servfail, v6: yx, code: fault.ConnectFailed, says: "YXDOMAIN"},
 		{name: "no data", v4: none, v6: none, code: fault.ConnectFailed, says: "without A and AAAA"},
 		{name: "no data, false nxdomain", v4: none, v6: nx, code: fault.ConnectFailed, says: "without A and AAAA"},
 		{name: "SERVFAIL", v4: servfail, v6: servfail, code: fault.ConnectFailed, says: "SERVFAIL"},
 		{name: "no data, SERVFAIL", v4: none, v6: servfail, code: fault.ConnectFailed, says: "SERVFAIL"},
 		{name: "SERVFAIL, refused", v4: servfail, v6: refused, code: fault.ConnectFailed, says: "SERVFAIL"},
 		{name: "refused", v4: refused, v6: refused, is: guard.ErrResolvers},
+		{name: "referred", v4: referred, v6: referred, is: guard.ErrResolvers},
+		{name: "referred, no data", v4: referred, v6: none, is: guard.ErrResolvers},
 		{name: "no data, refused", v4: none, v6: refused, is: guard.ErrResolvers},
 		{name: "refused, no data", v4: refused, v6: none, is: guard.ErrResolvers},
 	} {

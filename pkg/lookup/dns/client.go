@@ -2,7 +2,7 @@ package dns
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -16,7 +16,8 @@ import (
 type Config struct {
 	// Resolvers are recursive resolvers as ip:port, in the order in which they
 	// are asked. They come from the operator and are trusted. They must echo
-	// the letter case of a question, as all common ones do.
+	// the letter case of a question, as all common ones do; for one that does
+	// not, every lookup and Probe is dns_timeout.
 	Resolvers []string
 	// HedgeDelay is how long the first resolver has before the second is asked
 	// as well; the third has twice that after it, and so on. Default 200 ms.
@@ -68,8 +69,8 @@ func positive(d, fallback time.Duration) time.Duration {
 }
 
 // Lookup answers a query. Its errors are nxdomain, dns_timeout and
-// upstream_unavailable, and invalid_domain or invalid_type for a query that
-// ParseQuery did not make. It ends before the deadline of ctx, at once when
+// upstream_unavailable, internal_error after a panic, and invalid_domain or
+// invalid_type for a query that ParseQuery did not make. It ends before the deadline of ctx, at once when
 // ctx is cancelled, and leaves no goroutine or socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	t := qtype(q.Type)
@@ -105,16 +106,21 @@ func (r reply) result(q Query, t uint16) (Result, error) {
 	return out, nil
 }
 
-// Probe reports whether at least one resolver works: it asks for the name
-// servers of the root, which every resolver holds. The error is dns_timeout or
-// upstream_unavailable.
+// Probe reports whether lookups work: it asks for the name servers of com as
+// Lookup asks, letter case included, and takes nothing else for an answer. A
+// resolver that says of com that it does not exist, or has none, says so of
+// other names, too. The error is dns_timeout or upstream_unavailable, and
+// internal_error after a panic.
 func (c *Client) Probe(ctx context.Context) error {
-	r, err := c.exchange(ctx, ".", miekg.TypeNS)
+	const name = "com."
+	r, err := c.exchange(ctx, name, miekg.TypeNS)
 	if err != nil {
 		return err
 	}
-	if r.msg.Rcode == miekg.RcodeServerFailure {
-		return fault.New(fault.UpstreamUnavailable, errors.New("SERVFAIL for the root from every resolver"))
+	servers, _ := records(r.msg.Answer, name, miekg.TypeNS)
+	if r.msg.Rcode != miekg.RcodeSuccess || len(servers) == 0 {
+		return fault.New(fault.UpstreamUnavailable, fmt.Errorf("resolver %s: %s with %d name servers for %s",
+			r.resolver, miekg.RcodeToString[r.msg.Rcode], len(servers), name))
 	}
 	return nil
 }

@@ -14,13 +14,16 @@
 //
 //	NOERROR                       the records, none if there are none
 //	NXDOMAIN                      nxdomain
+//	YXDOMAIN                      the rcode of the result (RFC 6672 §2.2)
 //	SERVFAIL                      the next resolver; the rcode of the result if
 //	                              no resolver knows better
-//	REFUSED, NOTIMP, FORMERR …    the next resolver: they speak of the resolver,
-//	                              not of the name
+//	REFUSED, NOTIMP, FORMERR …,   the next resolver: they speak of the resolver,
+//	a referral, any rcode in a    not of the name
+//	reply without the question
 //	refused, no route             the next resolver
 //	silence                       the next resolver, while this one is waited for
 //
 // When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
-// kept silent, else upstream_unavailable.
+// kept silent, else upstream_unavailable. A panic anywhere is internal_error,
+// whatever was answered.
 package dns

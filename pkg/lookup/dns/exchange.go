@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +15,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// reply is what the resolvers have to say about a name: NOERROR, NXDOMAIN or,
-// if nobody knows better, SERVFAIL.
+// reply is what the resolvers have to say about a name: NOERROR, NXDOMAIN,
+// YXDOMAIN or, if nobody knows better, SERVFAIL.
 type reply struct {
 	msg      *miekg.Msg
 	resolver netip.Addr
@@ -27,7 +29,8 @@ const (
 	silent    outcome = iota // no reply in time
 	useless                  // nobody there, or a reply that says nothing about the name
 	failing                  // SERVFAIL
-	answering                // NOERROR or NXDOMAIN
+	answering                // NOERROR, NXDOMAIN or YXDOMAIN
+	crashed                  // a panic
 )
 
 type attempt struct {
@@ -39,7 +42,8 @@ type attempt struct {
 // exchange puts a question to the resolvers, or waits for the answer of one
 // that is under way (see Share). It returns dns_timeout or
 // upstream_unavailable if no resolver answers, shortly before parent ends at
-// the latest. Unless the question is shared, every attempt has ended then.
+// the latest, and internal_error after a panic. Unless the question is shared,
+// every attempt has ended then.
 func (c *Client) exchange(parent context.Context, name string, qtype uint16) (reply, error) {
 	ctx, cancel := c.budget(parent)
 	defer cancel()
@@ -60,13 +64,14 @@ func (c *Client) exchange(parent context.Context, name string, qtype uint16) (re
 
 // run asks the resolvers in their order until one answers: each next one at
 // once when another has failed, else after a delay that doubles. It returns
-// only after every attempt has ended; r is over before that.
+// only after every attempt has ended; r is over before that. It does not
+// panic: a panic is r's.
 func (c *Client) run(ctx context.Context, r *race, name string, qtype uint16) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer close(r.over)
+	defer r.end()
 
 	results := make(chan attempt, len(c.resolvers))
 	started, delay := 0, c.hedge
@@ -78,7 +83,7 @@ func (c *Client) run(ctx context.Context, r *race, name string, qtype uint16) {
 		}
 		server := c.resolvers[started]
 		started++
-		running.Go(func() { results <- c.attempt(ctx, server, name, qtype) })
+		running.Go(func() { results <- c.attempt(ctx, r, server, name, qtype) })
 		hedge.Reset(delay)
 		delay *= 2
 	}
@@ -86,7 +91,7 @@ func (c *Client) run(ctx context.Context, r *race, name string, qtype uint16) {
 	for failed := 0; failed < started; {
 		select {
 		case a := <-results:
-			if r.add(a); a.outcome == answering {
+			if r.add(a); a.outcome == answering || a.outcome == crashed {
 				return
 			}
 			failed++
@@ -108,13 +113,22 @@ func (c *Client) budget(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, left-min(c.margin, left/10))
 }
 
-func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) attempt {
+// attempt asks one resolver. It runs in a goroutine of its own, where a panic
+// would end the process; so it is noted in r, also when another has won.
+func (c *Client) attempt(ctx context.Context, r *race, server netip.AddrPort, name string, qtype uint16) (a attempt) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.crash(p)
+			a = attempt{outcome: crashed}
+		}
+	}()
 	msg, err := c.ask(ctx, server.String(), name, qtype)
-	a := attempt{reply: reply{msg: msg, resolver: server.Addr().WithZone("")}}
+	a.reply = reply{msg: msg, resolver: server.Addr().WithZone("")}
 	switch {
 	case err == nil:
-		a.outcome = judge(msg)
-		err = errors.New(miekg.RcodeToString[msg.Rcode])
+		a.outcome = judge(msg, name, qtype)
+		err = fmt.Errorf("%s, %d questions, %d answers, %d authorities",
+			miekg.RcodeToString[msg.Rcode], len(msg.Question), len(msg.Answer), len(msg.Ns))
 	case ctx.Err() != nil || isTimeout(err):
 		a.outcome = silent
 	default:
@@ -124,27 +138,92 @@ func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string
 	return a
 }
 
-func judge(m *miekg.Msg) outcome {
-	switch m.Rcode {
-	case miekg.RcodeSuccess, miekg.RcodeNameError:
+// judge tells what a reply says about the name from what a resolver says about
+// itself. A reply without a question is the latter whatever its code.
+func judge(m *miekg.Msg, name string, qtype uint16) outcome {
+	switch {
+	case len(m.Question) == 0:
+		return useless
+	case m.Rcode == miekg.RcodeNameError, m.Rcode == miekg.RcodeYXDomain:
 		return answering
-	case miekg.RcodeServerFailure:
+	case m.Rcode == miekg.RcodeServerFailure:
 		return failing
+	case m.Rcode == miekg.RcodeSuccess && !refers(m, name, qtype):
+		return answering
 	}
 	return useless
+}
+
+// refers reports whether a NOERROR without an answer sends us to other servers
+// (RFC 2308 §2.2). A resolver that does not recurse says that, and it is no
+// fact about the name. With an SOA, or with no servers either, there are no
+// records.
+func refers(m *miekg.Msg, name string, qtype uint16) bool {
+	servers := false
+	for _, rr := range m.Ns {
+		switch rr.(type) {
+		case *miekg.SOA:
+			return false
+		case *miekg.NS:
+			servers = true
+		}
+	}
+	if !servers {
+		return false
+	}
+	owners, _ := chain(m.Answer, name, qtype)
+	return !slices.ContainsFunc(m.Answer, func(rr miekg.RR) bool { return answers(rr, owners, qtype) })
 }
 
 // race is one question on its way to the resolvers.
 type race struct {
 	over chan struct{} // closed when one has answered or all have failed
+	once sync.Once     // closes it
 
 	mu     sync.Mutex
 	won    bool
 	reply  reply // of the one that answered
 	failed []attempt
+	bug    *bug // the first panic
 }
 
 func newRace() *race { return &race{over: make(chan struct{})} }
+
+// end closes the race. It is deferred by what runs it, and takes over its
+// panic.
+func (r *race) end() {
+	if p := recover(); p != nil {
+		r.crash(p)
+	}
+	r.once.Do(func() { close(r.over) })
+}
+
+// crash notes a panic. When a shared race is over, its verdict may have been
+// given by then.
+func (r *race) crash(p any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bug == nil {
+		r.bug = newBug(p)
+	}
+}
+
+// bug is a panic that was recovered, and where it was: nobody else will say.
+type bug struct {
+	value any
+	stack []byte
+}
+
+// newBug is for deferred functions, where the stack is still that of the panic.
+// A bug that was thrown on stays itself.
+func newBug(p any) *bug {
+	if b, ok := p.(*bug); ok {
+		return b
+	}
+	return &bug{value: p, stack: debug.Stack()}
+}
+
+func (b *bug) Error() string { return fmt.Sprintf("DNS lookup panicked: %v\n%s", b.value, b.stack) }
 
 func (r *race) add(a attempt) {
 	r.mu.Lock()
@@ -156,14 +235,19 @@ func (r *race) add(a attempt) {
 	r.failed = append(r.failed, a)
 }
 
-// verdict is the answer, or weighs attempts none of which answered. A SERVFAIL
-// counts whatever the others did, because theirs says nothing about the name.
-// When the caller gave up, no failure counts. late is why the caller cannot
-// wait for the attempts that are still under way, which is their silence.
+// verdict is the answer, or weighs attempts none of which answered. A panic is
+// a bug and comes before both: the answer stays owed, and the bug is seen. A
+// SERVFAIL counts whatever the others did, because theirs says nothing about
+// the name. When the caller gave up, no failure counts. late is why the caller
+// cannot wait for the attempts that are still under way, which is their
+// silence.
 func (r *race) verdict(parent context.Context, late error) (reply, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.won {
+	switch {
+	case r.bug != nil:
+		return reply{}, fault.New(fault.InternalError, r.bug)
+	case r.won:
 		return r.reply, nil
 	}
 	causes := []error{late}

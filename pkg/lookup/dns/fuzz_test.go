@@ -41,7 +41,8 @@ func FuzzReply(f *testing.F) {
 		if len(raw) < 12 || binary.BigEndian.Uint16(raw) != q.id || raw[2]>>3 != 0x10 || m.Truncated {
 			t.Errorf("took %x for a reply", raw[:min(12, len(raw))])
 		}
-		if o := judge(m); o != answering && o != failing {
+		holdWhole(t, q, raw, m)
+		if o := judge(m, "example.com", q.qtype); o != answering && o != failing {
 			return
 		}
 		query := Query{Domain: "example.com", Type: typ}
@@ -57,6 +58,27 @@ func FuzzReply(f *testing.F) {
 		}
 		holdResult(t, typ, got)
 	})
+}
+
+// holdWhole checks that a reply with the question is taken at its full length
+// only, with every record that it counts.
+func holdWhole(t *testing.T, q question, raw []byte, m *miekg.Msg) {
+	t.Helper()
+	if len(m.Question) == 0 {
+		return
+	}
+	counted := 0
+	for at := 6; at < headerSize; at += 2 {
+		counted += int(binary.BigEndian.Uint16(raw[at:]))
+	}
+	if n := len(m.Answer) + len(m.Ns) + len(m.Extra); n != counted {
+		t.Errorf("%d records, %d counted", n, counted)
+	}
+	for _, other := range [][]byte{append(raw[:len(raw):len(raw)], 0), raw[:len(raw)-1]} {
+		if _, err := q.read(other); err == nil {
+			t.Errorf("took %d bytes for whole, and %d as well", len(raw), len(other))
+		}
+	}
 }
 
 // holdResult checks what is true of every result, whatever the reply was.
@@ -189,12 +211,16 @@ func seeds(f *testing.F, q question) [][]byte {
 		"b.example.net. 60 IN MX 10 mx.example.net.", "example.com. 60 IN MX 0 .", `b.example.net. 60 IN TXT "a\195" "\169\\195" ""`,
 		`example.com. 60 IN NS a\.b\200.example.net.`, `b.example.net. 60 IN SOA ns. h\.m. 1 2 3 4 5`, "com. 60 IN DNAME example.net.")
 	out := [][]byte{all, all[:len(all)-1], all[:12], pack(nil)}
-	for _, code := range []int{miekg.RcodeNameError, miekg.RcodeServerFailure, miekg.RcodeRefused} {
+	for _, code := range []int{miekg.RcodeNameError, miekg.RcodeYXDomain, miekg.RcodeServerFailure, miekg.RcodeRefused} {
 		b := pack(func(m *miekg.Msg) { m.Rcode = code }, "example.com. 60 IN CNAME a.example.net.")
 		out = append(out, b, b[:12])
 	}
 	return append(out,
 		pack(func(m *miekg.Msg) { m.Truncated = true }),
+		pack(func(m *miekg.Msg) {
+			m.Ns = []miekg.RR{&miekg.NS{Hdr: miekg.RR_Header{Name: "com.", Rrtype: miekg.TypeNS, Class: miekg.ClassINET}, Ns: "a.example.net."}}
+			m.SetEdns0(1232, false)
+		}),
 		pack(func(m *miekg.Msg) { m.Question = nil; m.Rcode = miekg.RcodeFormatError }),
 		pack(func(m *miekg.Msg) { m.SetEdns0(1232, false); m.Rcode = miekg.RcodeBadVers }))
 }

@@ -2,8 +2,11 @@ package dns_test
 
 import (
 	"context"
+	"net"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -45,5 +48,40 @@ func TestNoLeak(t *testing.T) {
 			stacks := make([]byte, 1<<16)
 			t.Errorf("%s: %d goroutines before, %d after\n%s", name, before, n, stacks[:runtime.Stack(stacks, true)])
 		}
+	}
+}
+
+// TestReturnsAfterClose: a lookup returns when all that it opened is closed,
+// not when it only cannot be read from any more.
+func TestReturnsAfterClose(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(ctx context.Context, c *dns.Client) error{
+		"lookup": func(ctx context.Context, c *dns.Client) error {
+			_, err := c.Lookup(ctx, dns.Query{Domain: "example.com", Type: "A"})
+			return err
+		},
+		"addresses": func(ctx context.Context, c *dns.Client) error {
+			_, err := c.Addresses(ctx, "example.com")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeNet{t: t, begin: time.Now(), scripts: map[string]script{"1.1.1.1:53": mute}}
+				var open atomic.Int64
+				c := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := f.dial(ctx, network, address)
+					open.Add(1)
+					return &reluctant{Conn: conn, open: &open}, err
+				}})
+				ctx, cancel := context.WithTimeout(t.Context(), 100*ms)
+				defer cancel()
+				err := ask(ctx, c)
+				if n := open.Load(); n != 0 || err == nil {
+					t.Errorf("returned with %d connections open, %v", n, err)
+				}
+			})
+		})
 	}
 }

@@ -1,7 +1,6 @@
 package dns_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -82,6 +81,8 @@ func TestLookupRecords(t *testing.T) {
 			`"ttl":null,"records":[]`},
 		{"alias of another class", "A", []string{"example.com. 60 CH CNAME a.example.net.", "a.example.net. 60 IN A 192.0.2.66"},
 			`"ttl":null,"records":[]`},
+		{"two aliases", "A", []string{"example.com. 60 IN CNAME a.example.net.", "example.com. 5 IN CNAME b.example.net.", "b.example.net. 9 IN A 192.0.2.66", "a.example.net. 30 IN A 192.0.2.1"},
+			`"ttl":30,"records":[{"address":"192.0.2.1"}]`},
 		{"alias loop", "A", []string{"example.com. 60 IN CNAME a.example.net.", "a.example.net. 5 IN CNAME example.com.", "a.example.net. 60 IN A 192.0.2.1"},
 			`"ttl":5,"records":[{"address":"192.0.2.1"}]`},
 		{"alias to itself", "A", []string{"example.com. 60 IN CNAME example.com."},
@@ -216,32 +217,6 @@ func TestLookupRefusesForeignQueries(t *testing.T) {
 		if _, err := c.Lookup(t.Context(), k.q); code(err) != k.want {
 			t.Errorf("%+v: %v, want %s", k.q, err, k.want)
 		}
-	}
-}
-
-func TestProbe(t *testing.T) {
-	t.Parallel()
-	asked := make(chan miekg.Question, 1)
-	root := resolver(t, func(w miekg.ResponseWriter, q *miekg.Msg) {
-		asked <- q.Question[0]
-		w.WriteMsg(new(miekg.Msg).SetReply(q))
-	})
-	if err := client(t, dead(t), root).Probe(t.Context()); err != nil {
-		t.Errorf("with one resolver up: %v", err)
-	}
-	if q := <-asked; q.Name != "." || q.Qtype != miekg.TypeNS {
-		t.Errorf("asked for %+v", q)
-	}
-	for _, code0 := range []int{miekg.RcodeServerFailure, miekg.RcodeRefused} {
-		err := client(t, dead(t), resolver(t, rcode(t, code0))).Probe(t.Context())
-		if code(err) != fault.UpstreamUnavailable {
-			t.Errorf("rcode %d: %v, want upstream_unavailable", code0, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := client(t, root).Probe(ctx); code(err) != fault.DNSTimeout {
-		t.Errorf("cancelled: %v, want dns_timeout", err)
 	}
 }
 

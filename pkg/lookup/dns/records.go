@@ -32,8 +32,7 @@ func records(answer []miekg.RR, name string, qtype uint16) ([]Record, *uint32) {
 	owners, lowest := chain(answer, name, qtype)
 	text := 0
 	for _, rr := range answer {
-		h := rr.Header()
-		if h.Rrtype != qtype || h.Class != miekg.ClassINET || !owners[lower(h.Name)] {
+		if !answers(rr, owners, qtype) {
 			continue
 		}
 		r := record(rr)
@@ -44,7 +43,7 @@ func records(answer []miekg.RR, name string, qtype uint16) ([]Record, *uint32) {
 			break
 		}
 		out = append(out, r)
-		lowest = min(lowest, ttl(h))
+		lowest = min(lowest, ttl(rr.Header()))
 	}
 	if len(out) == 0 {
 		return out, nil
@@ -52,8 +51,16 @@ func records(answer []miekg.RR, name string, qtype uint16) ([]Record, *uint32) {
 	return out, &lowest
 }
 
+// answers reports whether a record is of the type asked for and at one of the
+// names that chain has reached.
+func answers(rr miekg.RR, owners map[string]bool, qtype uint16) bool {
+	h := rr.Header()
+	return h.Rrtype == qtype && h.Class == miekg.ClassINET && owners[lower(h.Name)]
+}
+
 // chain returns the names that the aliases lead to from name, itself included,
-// and the lowest TTL of those aliases. It ends at a loop. A question for CNAME
+// and the lowest TTL of those aliases. It ends at a loop. Of several aliases of
+// one name, which none may have, the first counts. A question for CNAME
 // is about the alias itself and follows none.
 func chain(answer []miekg.RR, name string, qtype uint16) (map[string]bool, uint32) {
 	name = lower(miekg.Fqdn(name))

@@ -4,7 +4,8 @@ package dns
 type Result struct {
 	Domain string `json:"domain"`
 	Type   string `json:"type"`
-	// Rcode is NOERROR, or SERVFAIL when that is all the resolvers say.
+	// Rcode is NOERROR, YXDOMAIN, or SERVFAIL when that is all the resolvers
+	// say.
 	Rcode string `json:"rcode"`
 	// Resolver is the IP address of the resolver that answered.
 	Resolver string `json:"resolver"`

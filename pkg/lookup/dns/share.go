@@ -55,6 +55,7 @@ func (s *questions) race(c *Client, name string, qtype uint16) *race {
 	r := newRace()
 	s.races[key] = r
 	s.running.Go(func() {
+		defer r.end()
 		ctx, cancel := c.budget(s.whole)
 		defer cancel()
 		c.run(ctx, r, name, qtype)

@@ -256,7 +256,7 @@ func TestShareEnds(t *testing.T) {
 	})
 }
 
-// reluctant takes a second to close.
+// reluctant takes a second to close, though nobody can read from it any more.
 type reluctant struct {
 	net.Conn
 	open *atomic.Int64
@@ -264,9 +264,10 @@ type reluctant struct {
 }
 
 func (c *reluctant) Close() error {
+	err := c.Conn.Close()
 	c.once.Do(func() {
 		time.Sleep(time.Second) // in the bubble
 		c.open.Add(-1)
 	})
-	return c.Conn.Close()
+	return err
 }

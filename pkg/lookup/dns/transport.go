@@ -116,15 +116,20 @@ func (c *Client) overTCP(ctx context.Context, server string, q question) (*miekg
 
 // open dials a resolver and closes the connection when ctx ends, which ends
 // any read or write at once. done closes it too, and returns only when nothing
-// of it is left.
+// of it is left; it panics if closing did.
 func (c *Client) open(ctx context.Context, network, server string) (conn net.Conn, done func(), err error) {
 	conn, err = c.dial(ctx, network, server)
 	if err != nil {
 		return nil, nil, fmt.Errorf("dial %s: %w", network, err)
 	}
-	closed := make(chan struct{})
+	closed := make(chan *bug, 1)
 	stop := context.AfterFunc(ctx, func() {
-		defer close(closed)
+		defer func() {
+			if p := recover(); p != nil { // nobody else does, in this goroutine
+				closed <- newBug(p)
+			}
+			close(closed)
+		}()
 		conn.Close()
 	})
 	return conn, func() {
@@ -132,7 +137,9 @@ func (c *Client) open(ctx context.Context, network, server string) (conn net.Con
 			conn.Close()
 			return
 		}
-		<-closed
+		if b := <-closed; b != nil {
+			panic(b)
+		}
 	}, nil
 }
 

@@ -38,24 +38,29 @@ func TestStrayDatagrams(t *testing.T) {
 		return func(q []byte) []byte { return reply(t, q, f, evil) }
 	}
 	for name, stray := range map[string]func(q []byte) []byte{
-		"empty":              func(q []byte) []byte { return nil },
-		"one byte":           func(q []byte) []byte { return q[:1] },
-		"cut header":         func(q []byte) []byte { return reply(t, q, nil, evil)[:11] },
-		"noise":              func(q []byte) []byte { return bytes.Repeat([]byte{0xff}, 600) },
-		"noise with the ID":  func(q []byte) []byte { return append(q[:2:2], bytes.Repeat([]byte{0x80}, 600)...) },
-		"header and noise":   func(q []byte) []byte { return append(reply(t, q, nil)[:12], bytes.Repeat([]byte{0xc0}, 90)...) },
-		"endless pointer":    func(q []byte) []byte { return append(reply(t, q, nil)[:12], 0xc0, 12, 0, 1, 0, 1) },
-		"the query itself":   func(q []byte) []byte { return q },
-		"wrong ID":           change(func(m *miekg.Msg) { m.Id++ }),
-		"no QR":              change(func(m *miekg.Msg) { m.Response = false }),
-		"opcode NOTIFY":      change(func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify }),
-		"other name":         change(func(m *miekg.Msg) { m.Question[0].Name = "example.net." }),
-		"longer name":        change(func(m *miekg.Msg) { m.Question[0].Name = "www." + m.Question[0].Name }),
-		"other case":         change(func(m *miekg.Msg) { m.Question[0].Name = swapCase(m.Question[0].Name) }),
-		"other type":         change(func(m *miekg.Msg) { m.Question[0].Qtype = miekg.TypeAAAA }),
-		"other class":        change(func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }),
-		"two questions":      change(func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) }),
-		"no question":        change(func(m *miekg.Msg) { m.Question = nil }),
+		"empty":             func(q []byte) []byte { return nil },
+		"one byte":          func(q []byte) []byte { return q[:1] },
+		"cut header":        func(q []byte) []byte { return reply(t, q, nil, evil)[:11] },
+		"noise":             func(q []byte) []byte { return bytes.Repeat([]byte{0xff}, 600) },
+		"noise with the ID": func(q []byte) []byte { return append(q[:2:2], bytes.Repeat([]byte{0x80}, 600)...) },
+		"header and noise":  func(q []byte) []byte { return append(reply(t, q, nil)[:12], bytes.Repeat([]byte{0xc0}, 90)...) },
+		"endless pointer":   func(q []byte) []byte { return append(reply(t, q, nil)[:12], 0xc0, 12, 0, 1, 0, 1) },
+		"the query itself":  func(q []byte) []byte { return q },
+		"wrong ID":          change(func(m *miekg.Msg) { m.Id++ }),
+		"no QR":             change(func(m *miekg.Msg) { m.Response = false }),
+		"opcode NOTIFY":     change(func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify }),
+		"other name":        change(func(m *miekg.Msg) { m.Question[0].Name = "example.net." }),
+		"longer name":       change(func(m *miekg.Msg) { m.Question[0].Name = "www." + m.Question[0].Name }),
+		"other case":        change(func(m *miekg.Msg) { m.Question[0].Name = swapCase(m.Question[0].Name) }),
+		"other type":        change(func(m *miekg.Msg) { m.Question[0].Qtype = miekg.TypeAAAA }),
+		"other class":       change(func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }),
+		"two questions":     change(func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) }),
+		"two counted":       func(q []byte) []byte { b := reply(t, q, nil); b[5] = 2; return b },
+		"no question":       change(func(m *miekg.Msg) { m.Question = nil }),
+		"REFUSED, damaged": func(q []byte) []byte {
+			b := reply(t, q, func(m *miekg.Msg) { m.Rcode, m.Question = miekg.RcodeRefused, nil }, evil)
+			return b[:len(b)-1]
+		},
 		"NXDOMAIN, other":    change(func(m *miekg.Msg) { m.Rcode = miekg.RcodeNameError; m.Question[0].Name = "a." }),
 		"bare NOERROR":       func(q []byte) []byte { return bare(t, q, miekg.RcodeSuccess) },
 		"bare NXDOMAIN":      func(q []byte) []byte { return bare(t, q, miekg.RcodeNameError) },
@@ -98,7 +103,17 @@ func TestTCP(t *testing.T) {
 		"TC without question": func(q []byte) []byte { return reply(t, q, truncate)[:12] },
 		"cut in a record":     func(q []byte) []byte { b := reply(t, q, nil, evil); return b[:len(b)-3] },
 		"cut after header":    func(q []byte) []byte { b := reply(t, q, nil, evil); return b[:12+17] },
-		"count is a lie":      func(q []byte) []byte { b := reply(t, q, nil, evil); b[7] = 9; return b },
+		"answers too many":    func(q []byte) []byte { b := reply(t, q, nil, evil); b[7] = 9; return b },
+		"answers too few":     func(q []byte) []byte { b := reply(t, q, nil, evil); b[7] = 0; return b },
+		"authority too many":  func(q []byte) []byte { b := reply(t, q, nil, evil); b[9] = 1; return b },
+		"authority too few":   func(q []byte) []byte { b := reply(t, q, authority(t, evil)); b[9] = 0; return b },
+		"additional too many": func(q []byte) []byte { b := reply(t, q, nil, evil); b[10] = 1; return b },
+		"additional too few":  func(q []byte) []byte { b := reply(t, q, withEDNS, evil); b[11] = 0; return b },
+		"one byte more":       func(q []byte) []byte { return append(reply(t, q, withEDNS, evil), 0) },
+		"cut before the OPT": func(q []byte) []byte { // and so NOERROR, with the upper half of the rcode gone
+			b := reply(t, q, func(m *miekg.Msg) { withEDNS(m); m.Rcode = miekg.RcodeBadVers })
+			return b[:len(b)-11]
+		},
 		"cut by the buffer": func(q []byte) []byte {
 			b := reply(t, q, nil, evil) // parses, and whatever follows is lost
 			return append(b, make([]byte, 5000-len(b))...)
@@ -115,6 +130,41 @@ func TestTCP(t *testing.T) {
 }
 
 func truncate(m *miekg.Msg) { m.Truncated = true }
+func withEDNS(m *miekg.Msg) { m.SetEdns0(1232, false) }
+
+// authority puts records into the authority section.
+func authority(t *testing.T, records ...string) func(*miekg.Msg) {
+	return func(m *miekg.Msg) { m.Ns = parse(t, records...) }
+}
+
+// TestWhole: what a whole reply can hold beside the answer is not taken for
+// damage.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*miekg.Msg){
+		"EDNS": withEDNS,
+		"padding": func(m *miekg.Msg) {
+			withEDNS(m)
+			m.IsEdns0().Option = []miekg.EDNS0{&miekg.EDNS0_PADDING{Padding: make([]byte, 400)}}
+		},
+		"TSIG":          func(m *miekg.Msg) { withEDNS(m); m.SetTsig("key.", miekg.HmacSHA256, 300, 1) },
+		"unknown types": authority(t, `example.com. 60 IN TYPE65400 \# 4 01020304`, `example.com. 60 IN TYPE65401 \# 0`),
+		"all sections": func(m *miekg.Msg) {
+			m.Compress = true
+			m.Ns = parse(t, "example.com. 60 IN NS a.example.com.", "example.com. 60 IN NS b.example.com.")
+			m.Extra = parse(t, "a.example.com. 60 IN A 192.0.2.2", "b.example.com. 60 IN AAAA ::2")
+			withEDNS(m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := raw(t, func(q []byte) [][]byte { return [][]byte{reply(t, q, change, good)} },
+				func([]byte) [][]byte { t.Error("asked over TCP"); return nil })
+			got, err := lookup(t, client(t, server), "A")
+			wantAddress(t, got, err, "192.0.2.1")
+		})
+	}
+}
 
 // TestTCPWhole reads a message of nearly 64 KiB that comes in small pieces.
 func TestTCPWhole(t *testing.T) {
@@ -156,6 +206,7 @@ func TestTCPBad(t *testing.T) {
 		"wrong ID":      func(q []byte) [][]byte { return [][]byte{framed(reply(t, q, func(m *miekg.Msg) { m.Id++ }, evil))} },
 		"still TC":      func(q []byte) [][]byte { return [][]byte{framed(reply(t, q, truncate, evil))} },
 		"damaged":       func(q []byte) [][]byte { b := reply(t, q, nil, evil); return [][]byte{framed(b[:len(b)-1])} },
+		"one byte more": func(q []byte) [][]byte { return [][]byte{framed(append(reply(t, q, nil, evil), 0))} },
 		"other question": func(q []byte) [][]byte {
 			return [][]byte{framed(reply(t, q, func(m *miekg.Msg) { m.Question[0].Qtype = 2 }, evil))}
 		},
@@ -241,9 +292,13 @@ func TestRefusalsGoOn(t *testing.T) {
 		"FORMERR": func(q []byte) []byte {
 			return reply(t, q, func(m *miekg.Msg) { m.Rcode = miekg.RcodeFormatError }, evil)
 		},
-		"YXDOMAIN": func(q []byte) []byte { return reply(t, q, func(m *miekg.Msg) { m.Rcode = miekg.RcodeYXDomain }, evil) },
-		"NOTAUTH":  func(q []byte) []byte { return reply(t, q, func(m *miekg.Msg) { m.Rcode = miekg.RcodeNotAuth }, evil) },
-		"bare":     func(q []byte) []byte { return bare(t, q, miekg.RcodeRefused) },
+		"NOTAUTH":       func(q []byte) []byte { return reply(t, q, func(m *miekg.Msg) { m.Rcode = miekg.RcodeNotAuth }, evil) },
+		"bare":          func(q []byte) []byte { return bare(t, q, miekg.RcodeRefused) },
+		"bare SERVFAIL": func(q []byte) []byte { return bare(t, q, miekg.RcodeServerFailure) },
+		"bare YXDOMAIN": func(q []byte) []byte { return bare(t, q, miekg.RcodeYXDomain) },
+		"SERVFAIL without question": func(q []byte) []byte {
+			return reply(t, q, func(m *miekg.Msg) { m.Rcode, m.Question = miekg.RcodeServerFailure, nil }, evil)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -296,40 +351,5 @@ func TestResolverAddress(t *testing.T) {
 		if got, err := lookup(t, c, "A"); err != nil || got.Resolver != want {
 			t.Errorf("%s: resolver %q, %v, want %q", configured, got.Resolver, err, want)
 		}
-	}
-}
-
-// TestQuestion: a fresh port, ID and letter case per question, recursion
-// desired, one question.
-func TestQuestion(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	ports, ids, names := map[string]bool{}, map[uint16]bool{}, map[string]bool{}
-	server := resolver(t, func(w miekg.ResponseWriter, q *miekg.Msg) {
-		mu.Lock()
-		defer mu.Unlock()
-		ports[w.RemoteAddr().String()], ids[q.Id], names[q.Question[0].Name] = true, true, true
-		if !q.RecursionDesired || q.CheckingDisabled || len(q.Question) != 1 || q.IsEdns0().Do() {
-			t.Errorf("question %v", q)
-		}
-		w.WriteMsg(new(miekg.Msg).SetReply(q))
-	})
-	c := client(t, server)
-	const n = 64
-	for range n {
-		if _, err := lookup(t, c, "A"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	for name := range names {
-		if !strings.EqualFold(name, "example.com.") {
-			t.Errorf("asked for %s", name)
-		}
-	}
-	// Ten letters: 64 draws of 1,024 hardly fall on fewer than 32.
-	if len(names) < n/2 || len(ids) < n/2 || len(ports) < n/2 {
-		t.Errorf("%d questions had %d spellings, %d IDs and %d ports", n, len(names), len(ids), len(ports))
 	}
 }
