@@ -1,5 +1,6 @@
 # make help prints what there is. Go is enough for run, pay and build; the
-# tests use Node too, where a suite drives a real peer from npm.
+# tests use Node too, where a suite drives a real peer from npm. With -C add -s:
+# make says "Entering directory" on stdout before it reads this file.
 
 SHELL := /bin/bash
 ARCH ?= $(shell go env GOARCH)
@@ -12,6 +13,11 @@ FUZZTIME ?= 1m
 GOTEST ?= go test
 export GOFLAGS ?= -buildvcs=false
 
+# What a person types gets to the recipes through the environment, as it was
+# typed: make does not expand it here, and the recipes' "$$NAME" is no code.
+TYPED := URL SIGNATURE FN EVENT ORIGIN PAY_TO KEY_FILE RTT RUNS N SEED
+$(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
+
 .PHONY: help
 help: ## Print this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,13 +29,13 @@ run: ## Start the whole service on http://127.0.0.1:8402
 
 .PHONY: pay
 pay: ## Pay for URL=... with a throw-away key; SIGNATURE=... repeats a payment
-	@test -n "$(URL)" || { echo "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com&type=MX'" >&2; exit 2; }
-	@go run ./infra/local/pay $(if $(SIGNATURE),-signature '$(SIGNATURE)') '$(URL)'
+	@test -n "$$URL" || { echo "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com&type=MX'" >&2; exit 2; }
+	@go run ./infra/local/pay $${SIGNATURE:+-signature "$$SIGNATURE"} -- "$$URL"
 
 .PHONY: simnet
 simnet: ## A shell in a small internet with the service running, RTT=50ms away (Linux)
 	@mkdir -p build && go build -o build/pay ./infra/local/pay && go test -c -o build/simnet.test ./infra/simnet && \
-		cd infra/simnet && ../../build/simnet.test -test.run '^TestSimnet$$' -shell $(if $(RTT),-rtt $(RTT))
+		cd infra/simnet && ../../build/simnet.test -test.run '^TestSimnet$$' -shell $${RTT:+-rtt "$$RTT"}
 
 .PHONY: gameday
 gameday: ## Break everything once; print what clients see and which alarms go off (Linux)
@@ -46,8 +52,8 @@ owed: ## List what is owed to whom; JSON=1 for JSON (stop the service first)
 
 .PHONY: sign-origin
 sign-origin: ## Sign ORIGIN=https://... as its payee, offline; asks for the key
-	@test -n "$(ORIGIN)" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
-	@go run ./infra/local/signorigin -origin '$(ORIGIN)' $(if $(PAY_TO),-pay-to '$(PAY_TO)') $(if $(KEY_FILE),-key-file '$(KEY_FILE)')
+	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
+	@go run ./infra/local/signorigin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}
 
 .PHONY: test
 test: node-packages build ## Run every test under the race detector
@@ -66,7 +72,7 @@ check: ## Formatting, vet, lint and module tidiness
 build: ## Build every function to build/<slug>/bootstrap; ARCH=arm64 for Lambda
 	@for f in $(FUNCTIONS); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o build/$$f/bootstrap ./functions/$$f || exit 1; \
-		printf '  %-18s %s  %5.2f MB\n' $$f $(ARCH) $$(echo "$$(stat -c %s build/$$f/bootstrap 2>/dev/null || stat -f %z build/$$f/bootstrap) / 1000000" | bc -l); \
+		wc -c < build/$$f/bootstrap | awk -v f=$$f -v arch=$(ARCH) '{printf "  %-18s %s  %5.2f MB\n", f, arch, $$1 / 1000000}'; \
 	done
 
 .PHONY: bench
@@ -76,7 +82,7 @@ bench: build ## Print the benchmarks; each lookup RUNS (15) times, RTT (50ms) aw
 		grep -E '^(Benchmark|pkg:|FAIL|panic|---)' || rc=1; \
 	if [ "$$(uname)" != Linux ]; then echo "no lookup times: network namespaces are Linux's"; exit $$rc; fi; \
 	(cd infra/bench && CGO_ENABLED=0 go build -o ../../build/peers .) && go test -vet=off -c -o build/simnet.test ./infra/simnet && \
-		(cd infra/simnet && ../../build/simnet.test -rtt $(or $(RTT),50ms) -runs $(or $(RUNS),15) -peers ../../build/peers) || rc=1; \
+		(cd infra/simnet && ../../build/simnet.test -rtt "$${RTT:-50ms}" -runs "$${RUNS:-15}" -peers ../../build/peers) || rc=1; \
 	exit $$rc
 
 .PHONY: fuzz
@@ -94,12 +100,12 @@ screenshots: node-packages ## Write the screenshots of the pages anew
 .PHONY: schemathesis
 schemathesis: ## Send generated requests to URL and hold the answers to its OpenAPI
 	@test -x .local/schemathesis/bin/schemathesis || { python3 -m venv .local/schemathesis && .local/schemathesis/bin/pip install -q schemathesis==4.32.5; }
-	.local/schemathesis/bin/schemathesis run $(or $(URL),http://127.0.0.1:8402)/openapi.json --exclude-checks positive_data_acceptance,negative_data_rejection --max-examples 200
+	.local/schemathesis/bin/schemathesis run "$${URL:-http://127.0.0.1:8402}/openapi.json" --exclude-checks positive_data_acceptance,negative_data_rejection --max-examples 200
 
 .PHONY: local-invoke
 local-invoke: build ## Send events/FN.json to the built function FN, as Lambda would
-	@test -n "$(FN)" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
-	@go run ./infra/local/invoke -fn $(FN) $(if $(EVENT),-event $(EVENT))
+	@test -n "$$FN" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
+	@go run ./infra/local/invoke -fn "$$FN" $${EVENT:+-event "$$EVENT"}
 
 .PHONY: sam-build
 sam-build: ## Build for deployment with the SAM CLI
@@ -119,4 +125,4 @@ clean: ## Remove build outputs and the local ledger
 
 .PHONY: campaign
 campaign: ## Run N (1000000) random schedules of faults over the payment layer
-	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n=$(or $(N),1000000) -campaign.seed=$(or $(SEED),0) -campaign.progress
+	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n="$${N:-1000000}" -campaign.seed="$${SEED:-0}" -campaign.progress

@@ -33,6 +33,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, func() {
+		stop() // the next one ends the process
+		fmt.Fprintln(os.Stderr, "Stopping when the open requests are answered. Ctrl-C again stops at once; the same signature is then the way to the answer.")
+	})
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -51,7 +55,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	}
 	defer listener.Close()
 	if getenv("BASE_URL") == "" {
-		config.BaseURL = "http://" + listener.Addr().String()
+		config.BaseURL = "http://" + reachable(listener.Addr(), config.Addr)
 	}
 	stores, ledgerName, closeStore, err := openLedger(ctx, config)
 	if err != nil {
@@ -100,6 +104,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name string, done func(), err error) {
 	if c.Ledger.Name == "" {
 		s, err := embedded.Open(c.LedgerFile, embedded.Options{Now: time.Now})
+		if errors.Is(err, embedded.ErrDamaged) {
+			return stores, "", nil, err // it says what to do
+		}
 		if err != nil {
 			return stores, "", nil, fmt.Errorf("open the ledger %s: %w (LEDGER_FILE sets another one)", c.LedgerFile, err)
 		}
@@ -125,13 +132,19 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 	if c.Ledger.Name == "" {
 		journal = filepath.Join(filepath.Dir(c.LedgerFile), "play-money.jsonl")
 	}
+	addr, err := nextPort(reachable(service, c.Addr), c.Addr)
+	if err != nil {
+		return nil, err
+	}
 	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: c.Terms, Now: time.Now, Journal: journal})
 	if err != nil {
 		return nil, err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", nextPort(service, c.Addr))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("start the play-money facilitator: %w", err)
+		logClose("play-money journal", f.Close())
+		return nil, fmt.Errorf("the play-money facilitator, on the port after the service's: %w\n"+
+			"LOCAL_ADDR moves both, such as LOCAL_ADDR=127.0.0.1:9402; FACILITATOR_URL uses another facilitator", err)
 	}
 	c.FacilitatorURL = "http://" + l.Addr().String()
 	server := &http.Server{Handler: f, ReadHeaderTimeout: 5 * time.Second}
@@ -149,14 +162,35 @@ func logClose(what string, err error) {
 	}
 }
 
-// nextPort is the port after the service's, or any where the service has any.
-func nextPort(service net.Addr, configured string) string {
-	host, port, err := net.SplitHostPort(service.String())
-	if _, asked, _ := net.SplitHostPort(configured); err != nil || asked == "0" {
-		return net.JoinHostPort(host, "0")
+// reachable is the address that somebody on this machine calls. For the
+// listener ":8402" and "[::]:8402" are the same; who configured them meant one.
+func reachable(listening net.Addr, configured string) string {
+	_, port, err := net.SplitHostPort(listening.String())
+	host, _, _ := net.SplitHostPort(configured)
+	if meant := net.JoinHostPort(host, port); err == nil && boot.Reachable(meant) != meant {
+		return boot.Reachable(meant)
 	}
-	n, _ := strconv.Atoi(port)
-	return net.JoinHostPort(host, strconv.Itoa(n+1))
+	return listening.String()
+}
+
+// nextPort is the port after the service's, or any where the service has any.
+func nextPort(service, configured string) (string, error) {
+	host, port, err := net.SplitHostPort(service)
+	if err != nil {
+		return "", err
+	}
+	if _, asked, _ := net.SplitHostPort(configured); asked == "0" {
+		return net.JoinHostPort(host, "0"), nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return "", err
+	}
+	if n == 65535 {
+		return "", errors.New("LOCAL_ADDR has the last port, 65535, and the play-money facilitator takes the next one: " +
+			"set a lower port, or FACILITATOR_URL to use another facilitator")
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10)), nil
 }
 
 func welcome(out io.Writer, c boot.Local, ledgerName string) {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -194,6 +196,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}{
 		{"every fault at once", map[string]string{"PAY_TO": "me", "DNS_RESOLVERS": "resolver", "LOG_LEVEL": "loud"}, []string{"PAY_TO", "DNS_RESOLVERS", "LOG_LEVEL"}},
 		{"the port is taken", map[string]string{"LOCAL_ADDR": taken.Addr().String()}, []string{"running already", "LOCAL_ADDR"}},
+		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // or it is taken
 		{"a ledger that cannot be", map[string]string{"LEDGER_FILE": filepath.Join("/dev/null", "ledger.db")}, []string{"LEDGER_FILE"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -215,20 +218,127 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 
 func TestNextPort(t *testing.T) {
 	t.Parallel()
-	at := func(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
+	for _, c := range []struct{ service, configured, want, says string }{
+		{"127.0.0.1:8402", "127.0.0.1:8402", "127.0.0.1:8403", ""},
+		{"127.0.0.1:40000", "127.0.0.1:0", "127.0.0.1:0", ""},
+		{"127.0.0.1:9000", ":9000", "127.0.0.1:9001", ""},
+		{"[::1]:65534", "[::1]:65534", "[::1]:65535", ""},
+		{"127.0.0.1:65535", "127.0.0.1:65535", "", "LOCAL_ADDR has the last port"},
+		{"127.0.0.1:65535", "127.0.0.1:0", "127.0.0.1:0", ""},
+	} {
+		got, err := nextPort(c.service, c.configured)
+		if got != c.want || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("nextPort(%s, %s) = %s, %v; want %s", c.service, c.configured, got, err, c.want)
+		}
+	}
+}
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	all := &net.TCPAddr{IP: net.IPv6unspecified, Port: 41234}
 	for _, c := range []struct {
-		service    net.Addr
+		listening  net.Addr
 		configured string
 		want       string
 	}{
-		{at(8402), "127.0.0.1:8402", "127.0.0.1:8403"},
-		{at(40000), "127.0.0.1:0", "127.0.0.1:0"},
-		{at(9000), ":9000", "127.0.0.1:9001"},
+		{all, ":8410", "127.0.0.1:41234"},
+		{all, "0.0.0.0:0", "127.0.0.1:41234"},
+		{all, "[::]:8410", "[::1]:41234"},
+		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 41234}, "127.0.0.1:0", "127.0.0.1:41234"},
+		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 41234}, "localhost:0", "127.0.0.1:41234"},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 41234}, "192.0.2.7:0", "192.0.2.7:41234"},
 	} {
-		if got := nextPort(c.service, c.configured); got != c.want {
-			t.Errorf("nextPort(%s, %s) = %s, want %s", c.service, c.configured, got, c.want)
+		if got := reachable(c.listening, c.configured); got != c.want {
+			t.Errorf("reachable(%s, %s) = %s, want %s", c.listening, c.configured, got, c.want)
 		}
 	}
+}
+
+// Listening everywhere, it calls itself by an address that can be called, in
+// the welcome and in every offer.
+func TestRunEverywhere(t *testing.T) {
+	t.Parallel()
+	r := start(t, map[string]string{"LOCAL_ADDR": "0.0.0.0:0", "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
+	base := r.line(t, "is ready on")
+	if !strings.HasPrefix(base, "http://127.0.0.1:") || strings.Contains(r.out.String(), "://0.0.0.0") {
+		t.Errorf("it calls itself %s:\n%s", base, r.out.String())
+	}
+	offer, err := (&x402test.Client{HTTP: &http.Client{Timeout: time.Minute}}).Challenge(t.Context(), base+catalog.Ping().Path)
+	if err != nil || offer.Resource.URL != base+catalog.Ping().Path {
+		t.Errorf("the offer is for %s, want %s (%v)", offer.Resource.URL, base+catalog.Ping().Path, err)
+	}
+	buyPing(t, r)
+}
+
+// pair takes a port, and leaves the one before it free.
+func pair(t *testing.T) (service string) {
+	t.Helper()
+	for range 50 {
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
+		if l, err := net.Listen("tcp", before); err == nil {
+			l.Close()
+			t.Cleanup(func() { taken.Close() })
+			return before
+		}
+		taken.Close()
+	}
+	t.Fatal("no free port before a taken one")
+	return ""
+}
+
+// The port of the play-money facilitator is taken: it says how to go on.
+func TestRunFacilitatorPortTaken(t *testing.T) {
+	t.Parallel()
+	const says = "the play-money facilitator, on the port after the service's"
+	for range 20 {
+		env := map[string]string{"LOCAL_ADDR": pair(t), "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}
+		err := run(t.Context(), quiet(env), io.Discard)
+		if err != nil && strings.Contains(err.Error(), "running already") {
+			continue // another test took the service's port meanwhile
+		}
+		for _, part := range []string{says, "address already in use", "LOCAL_ADDR", "FACILITATOR_URL"} {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("error %v, want one with %q", err, part)
+			}
+		}
+		return
+	}
+	t.Fatal("the service's port was always taken")
+}
+
+// A damaged ledger ends it with a message, not with a panic, and there is a
+// way on.
+func TestRunDamagedLedger(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}
+	r := start(t, env)
+	for range 3 {
+		buyPing(t, r)
+	}
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(env["LEDGER_FILE"])
+	if err == nil {
+		err = os.Truncate(env["LEDGER_FILE"], info.Size()/2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = run(t.Context(), quiet(env), io.Discard)
+	for _, part := range []string{env["LEDGER_FILE"], "is damaged", "Move it away", "LEDGER_FILE", "owed"} {
+		if err == nil || strings.Count(err.Error(), part) < 1 {
+			t.Errorf("error %v, want one with %q", err, part)
+		}
+	}
+	if err := os.Rename(env["LEDGER_FILE"], env["LEDGER_FILE"]+".damaged"); err != nil {
+		t.Fatal(err)
+	}
+	buyPing(t, start(t, env))
 }
 
 func TestLineLog(t *testing.T) {

@@ -157,6 +157,20 @@ func TestLocalNeedsNothing(t *testing.T) {
 	}
 }
 
+// Nobody can call an address that stands for all of them.
+func TestLocalOrigin(t *testing.T) {
+	for addr, want := range map[string]string{
+		":8410": "http://127.0.0.1:8410", "0.0.0.0:8410": "http://127.0.0.1:8410", "[::ffff:0.0.0.0]:8410": "http://127.0.0.1:8410",
+		"[::]:8410": "http://[::1]:8410", "[::1]:8410": "http://[::1]:8410", "127.0.0.1:8410": "http://127.0.0.1:8410",
+		"192.0.2.1:80": "http://192.0.2.1:80", "localhost:8410": "http://localhost:8410", "8410": "http://8410",
+	} {
+		l, err := ReadLocal(env(map[string]string{"LOCAL_ADDR": addr}))
+		if err != nil || l.BaseURL != want || l.Addr != addr {
+			t.Errorf("LOCAL_ADDR %s: it calls itself %s on %s, want %s (%v)", addr, l.BaseURL, l.Addr, want, err)
+		}
+	}
+}
+
 // The origin is configuration, or the platform's word; never the Host header
 // of a client. On Lambda r.Host is the gateway's domain name.
 func TestOrigin(t *testing.T) {

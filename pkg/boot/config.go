@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -123,7 +125,7 @@ func ReadLocal(get func(string) string) (Local, error) {
 	l.Addr = e.text(varLocalAddr, LocalAddr)
 	l.LedgerFile = e.text(varLedgerFile, LocalLedgerFile)
 	if l.BaseURL == "" {
-		l.BaseURL = "http://" + l.Addr
+		l.BaseURL = "http://" + Reachable(l.Addr)
 	}
 	e.money(&l.Config)
 	l.RPCURL = e.rpc(l.Terms.Network, noRPC)
@@ -132,6 +134,22 @@ func ReadLocal(get func(string) string) (Local, error) {
 		e.dynamo(&l.Config)
 	}
 	return l, e.err()
+}
+
+// Reachable is how this machine reaches what listens on an address: one that
+// stands for every address of the machine is reached at the loopback one.
+func Reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // listening on it says what is wrong
+	}
+	switch ip, err := netip.ParseAddr(host); {
+	case host == "", err == nil && ip.Unmap() == netip.IPv4Unspecified():
+		host = "127.0.0.1"
+	case err == nil && ip.WithZone("") == netip.IPv6Unspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // money reads facilitator and resolvers.

@@ -86,6 +86,9 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		case errors.As(err, &failed):
 			fmt.Fprintf(stdout, "%s\n", failed.Payload)
 			fmt.Fprintln(stderr, "invoke:", err)
+			if _, local := lookup(varEndpoint); !local {
+				fmt.Fprintln(stderr, "invoke: if it was DynamoDB that it could not reach, "+varEndpoint+"=http://127.0.0.1:8000 names a local one")
+			}
 			return exitFunction
 		case err == nil:
 			show(stdout, result.Payload)
@@ -130,9 +133,12 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	return h.Call(ctx, f.Name, event)
 }
 
+// varEndpoint is the SDK's own variable for a DynamoDB elsewhere.
+const varEndpoint = "AWS_ENDPOINT_URL_DYNAMODB"
+
 // fromEnvironment lets the environment win over the template.
 func fromEnvironment(env map[string]string, lookup func(string) (string, bool)) {
-	for _, name := range append(slices.Collect(maps.Keys(env)), "AWS_ENDPOINT_URL_DYNAMODB") {
+	for _, name := range append(slices.Collect(maps.Keys(env)), varEndpoint) {
 		if value, ok := lookup(name); ok {
 			env[name] = value
 		}

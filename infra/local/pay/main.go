@@ -4,24 +4,24 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	flags := flag.NewFlagSet("pay", flag.ExitOnError)
 	signature := flags.String("signature", "", "send this PAYMENT-SIGNATURE again instead of signing a new one")
@@ -33,110 +33,143 @@ func main() {
 		flags.Usage()
 		os.Exit(2)
 	}
-	if err := pay(ctx, flags.Arg(0), *signature, os.Stdout, os.Stderr); err != nil {
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err == nil {
+		c := &x402test.Client{HTTP: &http.Client{Timeout: 60 * time.Second}, Wallet: wallet, Now: time.Now}
+		// A space ends the URL on the wire; a person who types one means %20.
+		p := &payer{client: c, wait: wait, url: strings.ReplaceAll(flags.Arg(0), " ", "%20"), out: os.Stdout, notes: os.Stderr}
+		err = p.pay(ctx, *signature)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "\n"+err.Error())
 		os.Exit(1)
 	}
 }
 
-// maxTries is how often one signature is sent while the server says that it
-// may be: 409 and 503 are not answers yet.
-const maxTries = 8
-
-func pay(ctx context.Context, url, signature string, out, notes io.Writer) error {
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		return err
+// wait returns after a time, or when ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
-	c := &x402test.Client{HTTP: &http.Client{Timeout: 60 * time.Second}, Wallet: wallet, Now: time.Now}
+}
+
+// payer pays for one URL.
+type payer struct {
+	client     *x402test.Client
+	wait       func(context.Context, time.Duration) error
+	url        string
+	out, notes io.Writer
+
+	told, hinted bool // what is said once
+}
+
+const (
+	// maxTries is how often one signature is sent while the server says that
+	// it may be: 409 and 503 are not answers yet.
+	maxTries = 8
+	// maxWait is how long a person is kept waiting for the next try.
+	maxWait = time.Minute
+)
+
+// pay sends the signature, or a new one, until there is an answer or waiting
+// for it would take too long. What it says before it ends is enough to go on.
+func (p *payer) pay(ctx context.Context, signature string) error {
 	if signature == "" {
-		if signature, err = sign(ctx, c, url, notes); err != nil {
+		var err error
+		if signature, err = p.sign(ctx); err != nil {
 			return err
 		}
 	}
 	for try := 1; ; try++ {
-		fmt.Fprintf(notes, "→ GET %s\n  PAYMENT-SIGNATURE: %.24s… (%d bytes)\n", url, signature, len(signature))
-		r, err := c.Get(ctx, url, signature)
+		fmt.Fprintf(p.notes, "→ GET %s\n  PAYMENT-SIGNATURE: %.24s… (%d bytes)\n", p.url, signature, len(signature))
+		r, err := p.client.Get(ctx, p.url, signature)
 		if err != nil {
-			return fmt.Errorf("%w\nThe payment may have been made. Send the same signature again, it is never charged twice:\n  %s", err, repeat(url, signature))
+			p.repeat(signature, "The payment may have been made.")
+			return stopped(err)
 		}
-		show(notes, r)
-		wait := r.RetryAfter()
-		again := (r.Status == http.StatusConflict || r.Status >= 500) && wait > 0 && try < maxTries
-		if !again {
-			fmt.Fprintf(notes, "The same signature again, which is never charged twice:\n  %s\n\n", repeat(url, signature))
-			return finish(out, r)
+		p.show(r)
+		p.hint(r)
+		pause := r.RetryAfter()
+		owed := (r.Status == http.StatusConflict || r.Status >= 500) && pause > 0
+		switch {
+		case owed && pause > maxWait:
+			p.repeat(signature, fmt.Sprintf("Not an answer yet. Not before %s, which is in %s:", p.client.Now().Add(pause).Format("15:04:05"), pause))
+			return p.finish(r)
+		case !owed || try == maxTries:
+			p.repeat(signature, "")
+			return p.finish(r)
 		}
-		fmt.Fprintf(notes, "  not an answer yet; the same signature again in %s\n\n", wait)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
+		if !p.told {
+			p.repeat(signature, "Not an answer yet. Should this be stopped before there is one:")
+		}
+		fmt.Fprintf(p.notes, "  not an answer yet; the same signature again in %s\n\n", pause)
+		if err := p.wait(ctx, pause); err != nil {
+			p.repeat(signature, "There was no answer yet.")
+			return stopped(err)
 		}
 	}
 }
 
-func repeat(url, signature string) string {
-	return fmt.Sprintf("make pay URL='%s' SIGNATURE='%s'", url, signature)
+// stopped says what Ctrl-C did in words of its own.
+func stopped(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("stopped before there was an answer")
+	}
+	return err
 }
 
-func sign(ctx context.Context, c *x402test.Client, url string, notes io.Writer) (string, error) {
-	fmt.Fprintf(notes, "→ GET %s\n", url)
-	r, err := c.Get(ctx, url, "")
+// repeat prints the line that sends the signature again, whole: it is the only
+// copy of what the payer has.
+func (p *payer) repeat(signature, when string) {
+	p.told = true
+	if when != "" {
+		fmt.Fprintln(p.notes, when)
+	}
+	fmt.Fprintf(p.notes, "The same signature again, which is never charged twice:\n  make pay URL=%s SIGNATURE=%s\n\n", quoted(p.url), quoted(signature))
+}
+
+// quoted is a word for a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// hint says what helps against the failure that a newcomer is most likely to
+// meet: a network that lets no DNS out.
+func (p *payer) hint(r x402test.Reply) {
+	code := failure(r.Body).Code
+	if p.hinted || code != "dns_timeout" && code != "upstream_unavailable" {
+		return
+	}
+	p.hinted = true
+	fmt.Fprint(p.notes, "  The service's DNS resolvers do not answer it; many networks block UDP port 53 to the outside.\n"+
+		"  Start it with a resolver that it can reach:  DNS_RESOLVERS=192.0.2.53 make run\n\n")
+}
+
+func (p *payer) sign(ctx context.Context) (string, error) {
+	fmt.Fprintf(p.notes, "→ GET %s\n", p.url)
+	r, err := p.client.Get(ctx, p.url, "")
 	if err != nil {
 		return "", fmt.Errorf("%w\nIs the service running? Start it with: make run", err)
 	}
+	p.show(r)
 	if r.Status != http.StatusPaymentRequired {
-		return "", fmt.Errorf("expected 402 Payment Required, got %d:\n%s", r.Status, r.Body)
+		return "", fmt.Errorf("expected 402 Payment Required, got %d:\n%s", r.Status, readable(r.Body))
 	}
-	show(notes, r)
 	required, err := r.Required()
 	if err != nil {
 		return "", err
 	}
-	header, err := c.Wallet.Pay(required, c.Now())
+	header, err := p.client.Wallet.Pay(required, p.client.Now())
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(notes, "✎ signed by %s (a throw-away key)\n%s\n\n", c.Wallet.Address().Checksum(), decoded(header))
+	fmt.Fprintf(p.notes, "✎ signed by %s (a throw-away key)\n%s\n\n", p.client.Wallet.Address().Checksum(), decoded(header))
 	return header, nil
 }
 
-// show prints an answer's status and its payment headers, decoded.
-func show(notes io.Writer, r x402test.Reply) {
-	fmt.Fprintf(notes, "← %d %s\n", r.Status, http.StatusText(r.Status))
-	for _, name := range []string{"Idempotent-Replayed", "Retry-After", "X-Request-Id"} {
-		if v := r.Header.Get(name); v != "" {
-			fmt.Fprintf(notes, "  %s: %s\n", name, v)
-		}
-	}
-	for _, name := range []string{"PAYMENT-REQUIRED", "PAYMENT-RESPONSE"} {
-		if v := r.Header.Get(name); v != "" {
-			fmt.Fprintf(notes, "  %s, decoded:\n%s\n", name, decoded(v))
-		}
-	}
-	fmt.Fprintln(notes)
-}
-
-func decoded(header string) string {
-	raw, err := base64.StdEncoding.DecodeString(header)
-	if err != nil {
-		return "    (not base64)"
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
-		return "    (not JSON)"
-	}
-	return "    " + b.String()
-}
-
-func finish(out io.Writer, r x402test.Reply) error {
-	var b bytes.Buffer
-	if err := json.Indent(&b, r.Body, "", "  "); err != nil {
-		b.Reset()
-		b.Write(r.Body)
-	}
-	fmt.Fprintln(out, b.String())
+func (p *payer) finish(r x402test.Reply) error {
+	fmt.Fprintln(p.out, readable(r.Body))
 	if r.Status != http.StatusOK {
 		return fmt.Errorf("the answer is %d %s", r.Status, http.StatusText(r.Status))
 	}

@@ -234,6 +234,10 @@ func TestCannot(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	none := filepath.Join(t.TempDir(), "none.db")
+	spoiled, _ := file(t)
+	if err := os.Truncate(spoiled, 9000); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		code int
 		env  map[string]string
@@ -242,6 +246,7 @@ func TestCannot(t *testing.T) {
 	}{
 		"the service runs":   {exitFailed, map[string]string{"LEDGER_FILE": busy}, nil, "stop the service (make run) first"},
 		"there is no ledger": {exitFailed, map[string]string{"LEDGER_FILE": none}, []string{"-owed"}, "there is no ledger"},
+		"a damaged ledger":   {exitFailed, map[string]string{"LEDGER_FILE": spoiled}, []string{"-owed"}, "the ledger file is damaged: " + spoiled},
 		"a bad variable":     {exitFailed, map[string]string{"PAY_TO": "0x1", "RPC_URL": "x"}, nil, "2 fault(s)"},
 		"an argument":        {exitUsage, nil, []string{"owed"}, "Usage of reconcile"},
 		"a strange flag":     {exitUsage, nil, []string{"-all"}, "Usage of reconcile"},

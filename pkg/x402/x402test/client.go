@@ -63,11 +63,12 @@ func (r Reply) Receipt() (x402.SettleResponse, error) {
 
 // RetryAfter is how long the server asks to wait, 0 when it does not.
 func (r Reply) RetryAfter() time.Duration {
-	s, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	const most = 1 << 31 // seconds: more would not fit into a Duration
+	s, err := strconv.ParseInt(r.Header.Get("Retry-After"), 10, 64)
 	if err != nil || s < 0 {
 		return 0
 	}
-	return time.Duration(s) * time.Second
+	return time.Duration(min(s, most)) * time.Second
 }
 
 func (r Reply) decode(name string, v any) error {

@@ -1,15 +1,12 @@
 package x402test
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -53,7 +50,7 @@ type Facilitator struct {
 	behave   func(n int, key string) Behaviour
 	contract func(from x402.Address, signature []byte) bool
 	mu       sync.Mutex
-	journal  io.WriteCloser
+	journal  *journal // nil for none
 	moved    map[string]Transfer
 	settles  map[string]int // calls to /settle by key
 	calls    int
@@ -83,25 +80,15 @@ func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
 	if c.Journal == "" {
 		return f, nil
 	}
-	return f, f.open(c.Journal)
-}
-
-// open reads the journal, a line a transfer, and goes on writing it.
-func (f *Facilitator) open(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	j, list, err := openJournal(c.Journal)
 	if err != nil {
-		return fmt.Errorf("open play-money journal: %w", err)
+		return nil, err
 	}
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		var t Transfer
-		// A last line cut by a crash was never acknowledged.
-		if json.Unmarshal(lines.Bytes(), &t) == nil {
-			f.moved[t.Key] = t
-		}
+	for _, t := range list {
+		f.moved[t.Key] = t
 	}
-	f.journal = file
-	return lines.Err()
+	f.journal = j
+	return f, nil
 }
 
 // Close closes the journal.
@@ -109,7 +96,7 @@ func (f *Facilitator) Close() error {
 	if f.journal == nil {
 		return nil
 	}
-	return f.journal.Close()
+	return f.journal.file.Close()
 }
 
 // Transfers returns everything that moved.
@@ -252,8 +239,8 @@ func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 		if err != nil {
 			return t, err
 		}
-		if _, err := f.journal.Write(append(line, '\n')); err != nil {
-			return t, fmt.Errorf("write play-money journal: %w", err)
+		if err := f.journal.write(line); err != nil {
+			return t, err
 		}
 	}
 	f.moved[key] = t

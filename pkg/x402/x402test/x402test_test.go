@@ -1,14 +1,11 @@
 package x402test_test
 
 import (
-	"bytes"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"net/http/httptest"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -44,55 +41,31 @@ func TestWalletVector(t *testing.T) {
 	}
 }
 
+func unbase64(t *testing.T, text string) []byte {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // Every authorization executes at most once, also after a restart.
 func TestBooksAreKept(t *testing.T) {
 	journal := filepath.Join(t.TempDir(), "books")
-	open := func() *x402test.Facilitator {
-		f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms(), Now: time.Now, Journal: journal})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
+	body := settlement(t)
+	first := books(t, journal)
+	if !settles(t, first, body) {
+		t.Fatal("the first settlement failed")
 	}
-	w, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	if settles(t, first, body) {
+		t.Error("settled twice")
 	}
-	d, err := w.Draft(x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("5000")}}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := x402test.Digest(d.Payload.Payload.Authorization, terms())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Payload.Payload.Signature = "0x" + hex.EncodeToString(w.Sign(digest))
-	body, err := json.Marshal(map[string]any{"x402Version": 2, "paymentPayload": d.Payload, "paymentRequirements": terms().Requirements("5000")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	settle := func(f *x402test.Facilitator) (r x402.SettleResponse) {
-		rec := httptest.NewRecorder()
-		f.ServeHTTP(rec, httptest.NewRequest("POST", "/settle", bytes.NewReader(body)))
-		if err := json.Unmarshal(rec.Body.Bytes(), &r); err != nil {
-			t.Fatalf("%d %s", rec.Code, rec.Body)
-		}
-		return r
-	}
-	first := open()
-	if r := settle(first); !r.Success {
-		t.Fatalf("%+v", r)
-	}
-	if r := settle(first); r.Success || r.ErrorReason != x402.ReasonNonceUsed {
-		t.Errorf("settled twice: %+v", r)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	second := open()
+	closeBooks(t, first)
+	second := books(t, journal)
 	defer second.Close()
-	if r := settle(second); r.Success {
-		t.Errorf("settled again after a restart: %+v", r)
+	if settles(t, second, body) {
+		t.Error("settled again after a restart")
 	}
 	if list := second.Transfers(); len(list) != 1 || list[0].Value != "5000" {
 		t.Errorf("books %+v", list)

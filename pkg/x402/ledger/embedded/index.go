@@ -28,22 +28,25 @@ func (s *Store) list(ctx context.Context, limit int, wanted func(*ledger.Record)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	found := oldest{limit: max(limit, 0)}
-	err := s.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(records).ForEach(func(key, row []byte) error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if r, err := decode(string(key), row); err == nil && wanted(r) {
-				found.add(entry{key: r.Key, at: r.OpenedAt()})
-			}
-			return nil
+	keys, err := call(s, func(db *bolt.DB) ([]string, error) {
+		found := oldest{limit: max(limit, 0)}
+		err := db.View(func(tx *bolt.Tx) error {
+			return tx.Bucket(records).ForEach(func(key, row []byte) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if r, err := decode(string(key), row); err == nil && wanted(r) {
+					found.add(entry{key: r.Key, at: r.OpenedAt()})
+				}
+				return nil
+			})
 		})
+		return found.keys(), err
 	})
 	if err != nil {
 		return nil, wrap("list", err)
 	}
-	return found.keys(), nil
+	return keys, nil
 }
 
 // entry is a record's place in the order of an index.

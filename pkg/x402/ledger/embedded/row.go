@@ -59,6 +59,8 @@ func encode(r ledger.Record) ([]byte, error) {
 	return row, nil
 }
 
+var errOtherKey = errors.New("it belongs to another key")
+
 // decode reads the row stored under key. The record shares no memory with it.
 func decode(key string, row []byte) (*ledger.Record, error) {
 	doc, body, err := unpack(row)
@@ -70,7 +72,7 @@ func decode(key string, row []byte) (*ledger.Record, error) {
 		return nil, err
 	}
 	if r.Key != key {
-		return nil, fmt.Errorf("%w: it belongs to another key", ledger.ErrCorrupt)
+		return nil, fmt.Errorf("%w: %w", ledger.ErrCorrupt, errOtherKey)
 	}
 	return r, nil
 }

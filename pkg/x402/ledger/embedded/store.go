@@ -14,7 +14,6 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -35,12 +34,15 @@ type Options struct {
 	LockTimeout time.Duration
 }
 
-// Store is a ledger.Store on a file. It is safe for concurrent use.
+// Store is a ledger.Store on a file. It is safe for concurrent use. When a
+// page turns out damaged, every call from then on is ledger.ErrCorrupt.
 type Store struct {
-	db *bolt.DB
+	path string
+	db   *bolt.DB
 	// writing holds one token: bbolt runs one write at a time, and waiting for
 	// its lock would not end with the context.
 	writing chan struct{}
+	trouble trouble
 }
 
 var _ ledger.Store = (*Store)(nil)
@@ -49,7 +51,7 @@ var records = []byte("records") // the bucket
 
 // Open opens the ledger at path, and creates it with its folder, readable by
 // this user only, when it is missing. ErrLocked says that another process has
-// it open.
+// it open, ErrDamaged that it is not what this package wrote.
 func Open(path string, o Options) (*Store, error) {
 	if o.LockTimeout == 0 {
 		o.LockTimeout = DefaultLockTimeout
@@ -59,52 +61,63 @@ func Open(path string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("embedded: create the folder: %w", err)
 	}
 	_, missing := os.Stat(path)
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: o.LockTimeout})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("embedded: open %s: %w", path, err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		b, err := tx.CreateBucketIfNotExists(records)
-		if err != nil || o.Now == nil {
-			return err
+	s := &Store{path: path, writing: make(chan struct{}, 1), trouble: trouble{found: make(chan struct{})}}
+	if err := guarded(func() error { return s.open(o) }); err != nil {
+		if s.db != nil && !errors.Is(err, errPages) { // bbolt's locks are as a panic left them
+			_ = s.db.Close() // the error that matters is the first
 		}
-		return sweep(b, o.Now())
-	})
-	if err == nil && missing != nil {
-		err = syncFolder(dir)
+		return nil, explain(path, err)
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("embedded: prepare %s: %w", path, err), db.Close())
+	if missing != nil {
+		if err := syncFolder(dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("embedded: prepare %s: %w", path, err), s.Close())
+		}
 	}
-	return &Store{db: db, writing: make(chan struct{}, 1)}, nil
+	return s, nil
 }
 
-// Close waits for running calls and closes the file. Calls after it fail.
-func (s *Store) Close() error { return s.db.Close() }
+// open has bbolt open the file, once it was found to be in order.
+func (s *Store) open(o Options) error {
+	err := examine(s.path, o.LockTimeout)
+	if err != nil {
+		return err
+	}
+	s.db, err = bolt.Open(s.path, 0o600, &bolt.Options{Timeout: o.LockTimeout})
+	if err != nil {
+		return err
+	}
+	return s.db.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(records)
+		if err != nil {
+			return err
+		}
+		return sweep(b, o.Now)
+	})
+}
+
+// Close waits for running calls and closes the file. Calls after it fail. After
+// damage there is nothing to wait for: bbolt cannot be closed any more, and the
+// file stays locked until the process ends.
+func (s *Store) Close() error {
+	_, err := call(s, func(db *bolt.DB) (struct{}, error) { return struct{}{}, db.Close() })
+	if errors.Is(err, ErrDamaged) {
+		return nil // the calls that met it have said so
+	}
+	return err
+}
 
 // Create implements ledger.Store.
 func (s *Store) Create(ctx context.Context, r ledger.Record) (existing *ledger.Record, err error) {
-	err = s.write(ctx, r, func(held *ledger.Record) (bool, error) {
-		if held == nil {
-			return true, nil
-		}
-		if held.WriteID != r.WriteID {
-			existing = held
-		}
-		return false, nil
-	})
-	if err != nil {
+	held, err := s.write(ctx, r, func(held *ledger.Record) (bool, error) { return held == nil, nil })
+	if err != nil || held == nil || held.WriteID == r.WriteID {
 		return nil, err
 	}
-	return existing, nil
+	return held, nil
 }
 
 // Replace implements ledger.Store.
 func (s *Store) Replace(ctx context.Context, r ledger.Record) error {
-	return s.write(ctx, r, func(held *ledger.Record) (bool, error) {
+	_, err := s.write(ctx, r, func(held *ledger.Record) (bool, error) {
 		switch {
 		case held != nil && held.Version == r.Version-1:
 			return true, nil
@@ -113,16 +126,20 @@ func (s *Store) Replace(ctx context.Context, r ledger.Record) error {
 		}
 		return false, ledger.ErrConflict
 	})
+	return err
 }
 
 // Fetch implements ledger.Store.
-func (s *Store) Fetch(ctx context.Context, key string) (held *ledger.Record, err error) {
+func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
 		return nil, err
 	}
-	err = s.db.View(func(tx *bolt.Tx) error {
-		held, err = read(tx.Bucket(records), key)
-		return err
+	held, err := call(s, func(db *bolt.DB) (held *ledger.Record, err error) {
+		err = db.View(func(tx *bolt.Tx) error {
+			held, err = read(tx.Bucket(records), key)
+			return err
+		})
+		return held, err
 	})
 	return held, wrap("read", err)
 }
@@ -130,40 +147,43 @@ func (s *Store) Fetch(ctx context.Context, key string) (held *ledger.Record, err
 // errUnchanged ends a transaction that has nothing to write.
 var errUnchanged = errors.New("unchanged")
 
-// write puts r in place of what the key holds, if replaces says so.
-func (s *Store) write(ctx context.Context, r ledger.Record, replaces func(held *ledger.Record) (bool, error)) error {
+// write puts r in place of what the key holds, if replaces says so, and returns
+// what the key held.
+func (s *Store) write(ctx context.Context, r ledger.Record, replaces func(held *ledger.Record) (bool, error)) (*ledger.Record, error) {
 	row, err := encode(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	select {
 	case s.writing <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	defer func() { <-s.writing }()
-	err = s.db.Update(func(tx *bolt.Tx) error {
-		b := tx.Bucket(records)
-		held, err := read(b, r.Key)
-		if err != nil {
-			return err
-		}
-		ok, err := replaces(held)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return errUnchanged
-		}
-		return b.Put([]byte(r.Key), row)
+	held, err := call(s, func(db *bolt.DB) (held *ledger.Record, err error) {
+		err = db.Update(func(tx *bolt.Tx) error {
+			b := tx.Bucket(records)
+			if held, err = read(b, r.Key); err != nil {
+				return err
+			}
+			ok, err := replaces(held)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return errUnchanged
+			}
+			return b.Put([]byte(r.Key), row)
+		})
+		return held, err
 	})
 	if errors.Is(err, errUnchanged) {
-		return nil
+		return held, nil
 	}
-	return wrap("write", err)
+	return held, wrap("write", err)
 }
 
 func read(b *bolt.Bucket, key string) (*ledger.Record, error) {
@@ -174,13 +194,21 @@ func read(b *bolt.Bucket, key string) (*ledger.Record, error) {
 	return decode(key, row)
 }
 
-// sweep removes the rows that have expired. It leaves what it cannot read:
-// that is evidence, and it fails closed.
-func sweep(b *bolt.Bucket, now time.Time) error {
+// sweep removes the rows that have expired, when there is a clock. It leaves
+// what it cannot read: that is evidence, and it fails closed. A key that is not
+// its row's is damage: the payment that it was would be new to us.
+func sweep(b *bolt.Bucket, now func() time.Time) error {
+	var at time.Time // before any row expires
+	if now != nil {
+		at = now()
+	}
 	var expired []string // not while ForEach runs
 	err := b.ForEach(func(key, row []byte) error {
 		r, err := decode(string(key), row)
-		if err == nil && !r.ExpiresAt.IsZero() && now.After(r.ExpiresAt) {
+		if checkKey(string(key)) != nil || errors.Is(err, errOtherKey) {
+			return fmt.Errorf("a row is kept under the wrong key %.80q", key)
+		}
+		if err == nil && !r.ExpiresAt.IsZero() && at.After(r.ExpiresAt) {
 			expired = append(expired, r.Key)
 		}
 		return nil

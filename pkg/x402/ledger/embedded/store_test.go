@@ -89,7 +89,7 @@ func TestOpenTwice(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	open(t, path, Options{LockTimeout: time.Millisecond})
+	open(t, path, Options{LockTimeout: patience})
 }
 
 func TestOpenWhatIsNoLedger(t *testing.T) {

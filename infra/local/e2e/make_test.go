@@ -1,0 +1,264 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// compiling is how long make may take to build something first.
+const compiling = 5 * time.Minute
+
+// newcomer is the environment of somebody who has Go and nothing else: none of
+// this project's variables, and no trace of the make that may run this test.
+func newcomer(more ...string) []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		switch name {
+		case "PATH", "HOME", "USER", "TMPDIR", "XDG_CACHE_HOME", "LANG":
+			env = append(env, entry)
+		default:
+			if strings.HasPrefix(name, "GO") {
+				env = append(env, entry)
+			}
+		}
+	}
+	return append(env, more...)
+}
+
+// group is a command with all that it starts.
+type group struct {
+	cmd        *exec.Cmd
+	out, notes transcript
+	ended      chan error // what Wait said
+}
+
+// startGroup starts a command in a process group of its own, which is killed at
+// the end of the test at the latest.
+func startGroup(t *testing.T, env []string, name string, args ...string) *group {
+	t.Helper()
+	g := &group{cmd: exec.Command(name, args...), ended: make(chan error, 1)}
+	g.cmd.Env, g.cmd.Stdout, g.cmd.Stderr = env, &g.out, &g.notes
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { g.ended <- g.cmd.Wait() }()
+	t.Cleanup(func() {
+		g.signal(syscall.SIGKILL)
+		g.ended <- <-g.ended // for a test that waits for it itself, too
+	})
+	return g
+}
+
+// signal sends a signal to the whole group, as a terminal does.
+func (g *group) signal(s syscall.Signal) { _ = syscall.Kill(-g.cmd.Process.Pid, s) }
+
+// wait returns the exit status.
+func (g *group) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case err := <-g.ended:
+		g.ended <- err
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return g.cmd.ProcessState.ExitCode()
+	case <-time.After(compiling):
+		t.Fatalf("%s did not end\n%s%s", g.cmd, &g.out, &g.notes)
+		return 0
+	}
+}
+
+// runMake runs make in the checkout until it ends. Its -s leaves out the
+// "Entering directory" that goes with -C.
+func runMake(t *testing.T, env []string, args ...string) (out, notes string, code int) {
+	t.Helper()
+	g := startGroup(t, env, "make", append([]string{"-s", "-C", root}, args...)...)
+	code = g.wait(t)
+	return g.out.String(), g.notes.String(), code
+}
+
+// till asks for payment and then answers anything, and keeps what it was sent.
+type till struct {
+	*httptest.Server
+	mu         sync.Mutex
+	queries    []string
+	signatures []string
+}
+
+func openTill(t *testing.T) *till {
+	t.Helper()
+	l := &till{}
+	terms := newLab(t).terms
+	required, err := x402.EncodeHeader(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{terms.Requirements("5000")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.queries = append(l.queries, r.URL.RawQuery)
+		if signature := r.Header.Get(x402.HeaderSignature); signature != "" {
+			l.signatures = append(l.signatures, signature)
+			_, _ = w.Write([]byte(`{"ok":true}`)) // the client is the test's own
+			return
+		}
+		w.Header().Set(x402.HeaderRequired, required)
+		w.WriteHeader(http.StatusPaymentRequired)
+	}))
+	t.Cleanup(l.Close)
+	return l
+}
+
+// took returns what arrived since it was asked last.
+func (l *till) took() (queries, signatures []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queries, signatures = l.queries, l.signatures
+	l.queries, l.signatures = nil, nil
+	return queries, signatures
+}
+
+const paidAnswer = "{\n  \"ok\": true\n}\n"
+
+// TestMakePay: what a person types after URL= arrives as it is. Nothing of it
+// is run by make or by a shell, and stdout is the answer and nothing else.
+func TestMakePay(t *testing.T) {
+	l := openTill(t)
+	mark := filepath.Join(t.TempDir(), "ran")
+	for _, query := range []string{
+		"domain=example.com&type=MX",
+		"a=`touch MARK`",
+		"a=$(touch MARK)",
+		"a=$(shell touch MARK)&b=${shell touch MARK}",
+		"a=1&touch MARK;touch MARK|touch MARK>MARK<MARK",
+		"a=$b&c=$HOME&d=$$x&e=${PATH}&f=$",
+		`a="quoted"&b=it's&c='"` + "`touch MARK`" + `"'`,
+		"a=b c  d",
+		`a=back\slash\\&b=*?[x]{y,z}~!!&c=%20%zz&d=(e)`,
+		"a=1#b",
+	} {
+		query = strings.ReplaceAll(query, "MARK", mark)
+		want, _, _ := strings.Cut(query, "#") // a fragment is not sent
+		want = strings.ReplaceAll(want, " ", "%20")
+		for how, c := range map[string]struct{ env, args []string }{
+			"argument":    {newcomer(), []string{"pay", "URL=" + l.URL + "/v1?" + query}},
+			"environment": {newcomer("URL=" + l.URL + "/v1?" + query), []string{"pay"}},
+		} {
+			out, notes, code := runMake(t, c.env, c.args...)
+			if out != paidAnswer || code != 0 {
+				t.Errorf("%s %q: exit status %d, stdout %q, stderr:\n%s", how, query, code, out, notes)
+			}
+			if got, _ := l.took(); len(got) != 2 || got[0] != want || got[1] != want {
+				t.Errorf("%s: queries %q arrived, want %q twice", how, got, want)
+			}
+		}
+		if _, err := os.Stat(mark); err == nil {
+			t.Fatalf("%q was run", query)
+		}
+	}
+}
+
+// TestMakePaySignature: the same for SIGNATURE=.
+func TestMakePaySignature(t *testing.T) {
+	l := openTill(t)
+	mark := filepath.Join(t.TempDir(), "ran")
+	signature := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
+	out, notes, code := runMake(t, newcomer(), "pay", "URL="+l.URL+"/v1?a=1", "SIGNATURE="+signature)
+	if out != paidAnswer || code != 0 {
+		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
+	}
+	if _, got := l.took(); len(got) != 1 || got[0] != signature {
+		t.Errorf("signatures %q arrived, want %q", got, signature)
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("the signature was run")
+	}
+}
+
+// TestMakeRunsNothingTyped: no target puts what a person types into a command.
+func TestMakeRunsNothingTyped(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "ran")
+	typed := []string{"URL", "SIGNATURE", "FN", "EVENT", "ORIGIN", "PAY_TO", "KEY_FILE", "RTT", "RUNS", "N", "SEED"}
+	hostile := "HOSTILE'`touch " + mark + "`$(touch " + mark + ");touch " + mark + "\""
+	values := make([]string, len(typed))
+	for i, name := range typed {
+		values[i] = name + "=" + hostile
+	}
+	help, _, code := runMake(t, newcomer(), "help")
+	targets := regexp.MustCompile(`(?m)^  ([a-z-]+) `).FindAllStringSubmatch(help, -1)
+	if code != 0 || len(targets) < 15 {
+		t.Fatalf("make help: exit status %d, %d targets:\n%s", code, len(targets), help)
+	}
+	args := []string{"-n"} // print what would be run
+	for _, target := range targets {
+		args = append(args, target[1])
+	}
+	out, notes, code := runMake(t, newcomer(), append(args, values...)...)
+	if code != 0 || !strings.Contains(out, `go run ./infra/local/pay`) {
+		t.Errorf("make -n: exit status %d\n%s%s", code, out, notes)
+	}
+	for _, line := range strings.Split(out, "\n") {
+		if strings.Contains(line, "HOSTILE") {
+			t.Errorf("typed text is part of a command: %s", line)
+		}
+	}
+	// And for real, where that costs little. -o: nothing is built before.
+	for _, target := range []string{"local-invoke", "sign-origin"} {
+		out, notes, code := runMake(t, newcomer(), append([]string{"-o", "build", target}, values...)...)
+		if code == 0 || out != "" || !strings.Contains(notes, "HOSTILE") && target == "local-invoke" {
+			t.Errorf("%s: exit status %d, stdout %q, stderr:\n%s", target, code, out, notes)
+		}
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("typed text was run")
+	}
+}
+
+// TestMakePayUsage: without a URL it says how, and builds nothing.
+func TestMakePayUsage(t *testing.T) {
+	out, notes, code := runMake(t, newcomer(), "pay")
+	if code == 0 || out != "" || !strings.Contains(notes, "usage: make pay URL='http://127.0.0.1:8402/") {
+		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
+	}
+}
+
+// TestMakeBuildSizes: make build needs no tool for its sizes but those of
+// every Unix.
+func TestMakeBuildSizes(t *testing.T) {
+	bin := t.TempDir() // a PATH without bc
+	for _, name := range []string{"bash", "go", "wc", "awk", "make", "gcc", "as", "ld"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue // go build without cgo needs no compiler of C
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := newcomer("PATH=" + bin) // the last one counts
+	out, notes, code := runMake(t, env, "build", "FUNCTIONS=discovery")
+	if m := regexp.MustCompile(`(?m)^  discovery +\S+ +(\d+\.\d\d) MB$`).FindStringSubmatch(out); code != 0 || m == nil || m[1] == "0.00" {
+		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
+	}
+	if bytes.Contains([]byte(notes), []byte("not found")) {
+		t.Errorf("stderr:\n%s", notes)
+	}
+}
