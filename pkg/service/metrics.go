@@ -53,6 +53,10 @@ func metrics(res response) []metric {
 	values := []metric{count(MetricRequests)}
 	if f := res.fault; f != nil {
 		values = append(values, faultMetrics(f, res.status)...)
+		// A bug before any payment owes nothing.
+		if f.Info().Class == fault.Owed && res.header.Get(x402.HeaderResponse) != "" {
+			values = append(values, count(MetricOwed))
+		}
 	}
 	t := res.trace
 	if t == nil {
@@ -100,9 +104,6 @@ func faultMetrics(f *fault.Error, status int) []metric {
 	case fault.InternalError:
 		values = append(values, count(MetricInternal))
 	default:
-	}
-	if f.Info().Class == fault.Owed {
-		values = append(values, count(MetricOwed))
 	}
 	return values
 }

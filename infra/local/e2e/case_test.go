@@ -59,8 +59,9 @@ type run struct {
 	path   string // of the payment
 	header string // PAYMENT-SIGNATURE
 	last   exchange
-	first  exchange // the answer that used the payment up
-	after  []func() // run when the steps are done
+	first  exchange                        // the answer that used the payment up
+	after  []func()                        // run when the steps are done
+	offers map[string]x402.PaymentRequired // PAYMENT-SIGNATURE -> what it answers
 }
 
 var caseIDs atomic.Int64
@@ -91,6 +92,7 @@ func play(t *testing.T, l *lab, d *deployment, s scenario) {
 	if err := l.books(r.payer, op.Amount, calls, transfers); err != nil {
 		t.Error(err)
 	}
+	r.checkTold(calls)
 	if s.lookups != 0 {
 		is(t, "lookups of "+r.name, l.dns.lookups(r.name), max(s.lookups, 0))
 	}
@@ -180,6 +182,13 @@ func (r *run) sign(path string, edit func(*x402test.Draft), spoil func(string) s
 	}
 	r.lab.secret(r.header)
 	r.path, r.first = path, exchange{}
+	if r.offers == nil {
+		r.offers = map[string]x402.PaymentRequired{}
+	}
+	// The draft shares the offer's parts, and was edited: this is another copy.
+	if r.offers[r.header], err = (x402test.Reply{Status: e.status, Header: e.header}).Required(); err != nil {
+		r.Fatal(err)
+	}
 }
 
 // ask asks for a path without paying, with request headers if any.
@@ -318,6 +327,7 @@ func another(paid int, steps ...step) step {
 		if err := r.lab.books(other.payer, op.Amount, paid, paid); err != nil {
 			r.Error(err)
 		}
+		other.checkTold(paid)
 	})
 	s.inner = steps
 	return s

@@ -22,6 +22,12 @@ type freezer struct {
 
 func newFreezer(tb testing.TB) *freezer {
 	tb.Helper()
+	return newFreezerOn(tb, "none")
+}
+
+// newFreezerOn is newFreezer with a view of a chain.
+func newFreezerOn(tb testing.TB, rpc string) *freezer {
+	tb.Helper()
 	db := dynamotest.Start(tb)
 	f := &freezer{lab: newLab(tb), frozen: make(chan lambdahost.Process, 100)}
 	f.table, f.settlement = newLine(tb, db.URL), newLine(tb, f.lab.url)
@@ -30,6 +36,9 @@ func newFreezer(tb testing.TB) *freezer {
 	config := lambdaConfig(tb, s, db.Table(tb), "http://"+f.table.addr)
 	log := new(transcript)
 	config.Logs = log
+	for i := range config.Functions {
+		config.Functions[i].Env["RPC_URL"] = rpc
+	}
 	config.OnIdle = func(p lambdahost.Process) { f.frozen <- p }
 	var err error
 	if f.host, err = lambdahost.New(config); err != nil {

@@ -66,7 +66,9 @@ type lab struct {
 	calls     map[string]int    // payer -> settlements begun
 	gates     map[string]*gate  // payer -> where its settlements wait
 	bearer    map[string]string // payer -> Authorization of the last call
-	secrets   []string          // signatures that were sent
+	parrots   map[string]bool   // payers whose payments are quoted
+	told      map[string][]told // payer -> what the facilitator was told
+	secrets   x402test.Secrets  // payments that were sent
 }
 
 func newLab(tb testing.TB) *lab {
@@ -79,6 +81,7 @@ func newLab(tb testing.TB) *lab {
 		terms: config.Terms, dns: newResolver(tb),
 		scripts: map[string][]x402test.Behaviour{}, calls: map[string]int{},
 		gates: map[string]*gate{}, bearer: map[string]string{},
+		parrots: map[string]bool{}, told: map[string][]told{},
 	}
 	l.facilitator, err = x402test.NewFacilitator(x402test.FacilitatorConfig{
 		Terms: l.terms, Now: time.Now, Behave: l.behave, Contract: isContractSignature,
@@ -132,10 +135,15 @@ func (l *lab) serveFacilitator(w http.ResponseWriter, r *http.Request) {
 		payer := payerOf(body)
 		l.mu.Lock()
 		l.bearer[payer] = r.Header.Get("Authorization")
-		g := l.gates[payer]
+		l.told[payer] = append(l.told[payer], told{r.URL.Path, body})
+		g, quoted := l.gates[payer], l.parrots[payer]
 		l.mu.Unlock()
 		if g != nil && r.URL.Path == "/settle" {
 			g.pass(r.Context().Done())
+		}
+		if quoted {
+			quote(w, r.URL.Path, body)
+			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
@@ -209,7 +217,7 @@ func (l *lab) transfers(payer string) []x402test.Transfer {
 func (l *lab) secret(header string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.secrets = append(l.secrets, header)
+	l.secrets.Add(header)
 }
 
 // checkLog holds the log of a whole world to what no log may show.
@@ -220,12 +228,15 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 			tb.Errorf("the log says %q: ... %.2000s", bad, log[max(at-500, 0):])
 		}
 	}
+	for id, n := range requestLines(log) {
+		if n != 1 {
+			tb.Errorf("request %s has %d lines in the log", id, n)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.secrets {
-		if len(s) > 100 && strings.Contains(log, s[:100]) {
-			tb.Errorf("the log shows a payment signature: %.100s", s)
-		}
+	if shown := l.secrets.Shown(log); shown != "" {
+		tb.Errorf("the log shows a part of a payment: %s", shown)
 	}
 }
 

@@ -45,7 +45,7 @@ func newFleet(tb testing.TB, l *lab, s setup) *fleet {
 	tb.Cleanup(f.client.CloseIdleConnections)
 	for range fleetSize {
 		addr := closedPort(tb)
-		p := startMember(tb, l, append(tableEnvironment(s, db, table),
+		p := startMember(tb, l, s.runner(tb), append(tableEnvironment(s, db, table),
 			"LOCAL_ADDR="+addr, "BASE_URL="+fleetOrigin, "LOG_LEVEL=info"))
 		f.logs = append(f.logs, &p.out)
 		f.members = append(f.members, &deployment{base: "http://" + addr, origin: fleetOrigin})
@@ -73,9 +73,9 @@ func tableEnvironment(s setup, db dynamotest.Server, table string) []string {
 
 // startMember starts a local runner and does not wait for it. At the end of the
 // test it is stopped, and must have ended well.
-func startMember(tb testing.TB, l *lab, environment []string) *localProcess {
+func startMember(tb testing.TB, l *lab, program string, environment []string) *localProcess {
 	tb.Helper()
-	p := &localProcess{cmd: exec.Command(localBinary(tb)), gone: make(chan error, 1)}
+	p := &localProcess{cmd: exec.Command(program), gone: make(chan error, 1)}
 	p.cmd.Dir, p.cmd.Env = tb.TempDir(), environment
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.SysProcAttr = dieWithUs()
@@ -118,13 +118,21 @@ func (f *fleet) persist(ctx context.Context, path, signature string, each func(e
 			return e, err
 		}
 		each(e)
-		t := time.NewTimer((x402test.Reply{Header: e.header}).RetryAfter())
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return e, ctx.Err()
+		if err := rest(ctx, e); err != nil {
+			return e, err
 		}
+	}
+}
+
+// rest waits as long as an answer asks for.
+func rest(ctx context.Context, e exchange) error {
+	t := time.NewTimer((x402test.Reply{Header: e.header}).RetryAfter())
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

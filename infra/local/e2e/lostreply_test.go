@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -97,19 +98,28 @@ func TestLostReply(t *testing.T) {
 		for _, a := range accidents() {
 			t.Run(write+": "+a.name, func(t *testing.T) {
 				t.Parallel()
-				table := db.Table(t)
-				p, url := newTap(t, db)
-				d := openOnTable(t, l, l.setup(), dynamotest.Server{URL: url}, table)
-				loseReply(t, l, d, p, store(table), write, a)
+				// Without a lasting accident nobody is told to wait. A machine
+				// that is busy with something else makes one of any: then it
+				// happens to somebody else, elsewhere.
+				for range 3 {
+					table := db.Table(t)
+					p, url := newTap(t, db)
+					d := openOnTable(t, l, l.setup(), dynamotest.Server{URL: url}, table)
+					if again := loseReply(t, l, d, p, store(table), write, a); again == 0 || a.lasting {
+						return
+					}
+				}
+				t.Error("the stored answer had to be waited for each time")
 			})
 		}
 	}
 }
 
-// loseReply plays one accident.
-func loseReply(t *testing.T, l *lab, d *deployment, p *tap, store *dynamo.Store, write string, a accident) {
+// loseReply plays one accident, and returns how often the client was told to
+// wait for the stored answer after he had got the first.
+func loseReply(t *testing.T, l *lab, d *deployment, p *tap, store *dynamo.Store, write string, a accident) (again int) {
 	t.Helper()
-	r := &run{TB: t, lab: l, d: d, client: newClient(), id: "lost" + strings.ReplaceAll(write+a.name, " ", "")}
+	r := &run{TB: t, lab: l, d: d, client: newClient(), id: fmt.Sprint("lost", caseIDs.Add(1), strings.ReplaceAll(write+a.name, " ", ""))}
 	r.id = strings.ReplaceAll(r.id, ",", "")
 	defer r.client.CloseIdleConnections()
 	if write != writeFirst { // the operation has had a lease before
@@ -127,7 +137,7 @@ func loseReply(t *testing.T, l *lab, d *deployment, p *tap, store *dynamo.Store,
 		t.Errorf("%d attempts met with a mishap, want %d; seen %v", suffered, len(a.mishaps), seen)
 	}
 	// Whatever the store missed is made good when the client comes again.
-	again := untilReplayed(r)
+	again = untilReplayed(r)
 	record, err := store.Fetch(t.Context(), keyOf(t, l, r.header))
 	if err != nil || record == nil {
 		t.Fatalf("record: %v", err)
@@ -140,11 +150,12 @@ func loseReply(t *testing.T, l *lab, d *deployment, p *tap, store *dynamo.Store,
 		t.Error(err)
 	}
 	lookups := 1
-	if a.lasting && again > 0 {
+	if again > 0 {
 		lookups = 2 // the first answer was served and never written down
 	}
 	is(t, "lookups", l.dns.lookups(r.name), lookups)
 	t.Logf("answered in %s after %v; then %d times 409 until the stored answer", took.Round(time.Millisecond), told, again)
+	return again
 }
 
 // persistAlone sends the payment until it is answered, with the clock set

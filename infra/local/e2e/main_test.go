@@ -34,7 +34,7 @@ type binary struct {
 }
 
 var (
-	binaries   sync.Map // package -> *binary
+	binaries   sync.Map // folder and name -> *binary
 	binaryDir  string
 	binaryOnce sync.Once
 )
@@ -53,10 +53,10 @@ func build(tb testing.TB, p program) string {
 	if binaryDir == "" {
 		tb.Fatal("no temporary folder for the binaries")
 	}
-	v, _ := binaries.LoadOrStore(p.pkg, &binary{})
+	path := filepath.Join(binaryDir, filepath.Base(p.pkg), p.name)
+	v, _ := binaries.LoadOrStore(path, &binary{path: path})
 	b := v.(*binary)
 	b.once.Do(func() {
-		b.path = filepath.Join(binaryDir, filepath.Base(p.pkg), p.name)
 		args := append(append([]string{"build", "-buildvcs=false", "-o", b.path}, p.flags...), p.pkg)
 		cmd := exec.CommandContext(context.Background(), "go", args...)
 		cmd.Dir = root
@@ -80,6 +80,16 @@ func removeBinaries() {
 // localBinary is the local runner, watched by the race detector.
 func localBinary(tb testing.TB) string {
 	return build(tb, program{pkg: "./infra/local", name: "local", flags: []string{"-race"}, env: []string{"CGO_ENABLED=1"}})
+}
+
+// plainBinary is the local runner as people run it, for crowds: the race
+// detector makes a signature fifteen times as dear, and a thousand of them
+// at once on two cores then wait for the processor until their time is up.
+func plainBinary(tb testing.TB) string {
+	return build(tb, program{
+		pkg: "./infra/local", name: "plain",
+		flags: []string{"-trimpath", "-tags=lambda.norpc"}, env: []string{"CGO_ENABLED=0"},
+	})
 }
 
 // payBinary is the paying client of make pay.

@@ -121,3 +121,14 @@ func acceptedText(d *x402test.Draft, other, old string) {
 	}
 	d.Payload.Accepted = json.RawMessage(strings.Replace(string(d.Payload.Accepted), old, other, 1))
 }
+
+// strayBits sets bits in the last letter that belong to no byte: another
+// spelling of the same payment.
+func strayBits(header string) string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	for !strings.HasSuffix(header, "==") {
+		header = reencode(func(s string) string { return s + " " })(header)
+	}
+	last := len(header) - 3
+	return header[:last] + string(alphabet[strings.IndexByte(alphabet, header[last])+1]) + header[last+1:]
+}

@@ -20,7 +20,7 @@ type behaviours = []x402test.Behaviour
 
 // paymentCases are played for every priced operation, at its example URL.
 func paymentCases(op catalog.Operation) []scenario {
-	return slices.Concat(unpaidCases(op), paidCases(op), settlementCases(op), ledgerCases(op))
+	return slices.Concat(unpaidCases(op), paidCases(op), toldCases(op), settlementCases(op), ledgerCases(op))
 }
 
 // unpaidCases ask without paying.
@@ -239,6 +239,7 @@ func malformedCases() []scenario {
 		bad("empty", "not acceptable JSON", constant("")),
 		bad("garbage", "not base64", constant("garbage!")),
 		bad("base64url", "not base64", constant("eyJ4IjoiPz8_In0")),
+		bad("base64 with stray bits", "not base64", strayBits),
 		bad("base64 of garbage", "not acceptable JSON", constant("Z2FyYmFnZQ==")),
 		bad("base64 of an array", "not acceptable JSON", inJSON(`[]`)),
 		bad("base64 of null", "not acceptable JSON", inJSON(`null`)),

@@ -45,10 +45,12 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 		tb.Fatal(err)
 	}
 	server := httptest.NewServer(host)
+	var d *deployment
 	tb.Cleanup(func() {
 		server.Close()
 		host.Close()
 		l.checkLog(tb, log.String())
+		d.seen.check(tb, log.String())
 		for _, name := range host.Names() {
 			if st := host.Stats(name); st.Errors != 0 {
 				tb.Errorf("%s: %d invocations failed, %d of them timed out", name, st.Errors, st.TimedOut)
@@ -56,7 +58,7 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 		}
 	})
 	client := dynamo.NewClient(db.ClientConfig())
-	return &deployment{
+	d = &deployment{
 		base: server.URL, origin: "https://" + gatewayDomain,
 		cut: through.cut, mend: through.mend,
 		slow: func(e exchange) bool {
@@ -71,6 +73,7 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 			return err
 		},
 	}
+	return d
 }
 
 // lambdaConfig is the template with a test's values.

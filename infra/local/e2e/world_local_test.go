@@ -22,7 +22,20 @@ func startRunner(tb testing.TB, l *lab) opener {
 func openLocal(tb testing.TB, l *lab, s setup) *deployment {
 	tb.Helper()
 	p := startLocal(tb, l, s, filepath.Join(tb.TempDir(), "ledger.db"))
-	return &deployment{base: p.url, origin: p.url}
+	d := &deployment{base: p.url, origin: p.url}
+	tb.Cleanup(func() {
+		p.stop(tb)
+		d.seen.check(tb, p.out.String())
+	})
+	return d
+}
+
+// runner is the program of a local world.
+func (s setup) runner(tb testing.TB) string {
+	if s.crowd {
+		return plainBinary(tb)
+	}
+	return localBinary(tb)
 }
 
 // localProcess is a running local runner.
@@ -38,7 +51,7 @@ type localProcess struct {
 // At the end of the test it is stopped, and must have ended well.
 func startLocal(tb testing.TB, l *lab, s setup, ledgerFile string) *localProcess {
 	tb.Helper()
-	p := &localProcess{cmd: exec.Command(localBinary(tb)), gone: make(chan error, 1)}
+	p := &localProcess{cmd: exec.Command(s.runner(tb)), gone: make(chan error, 1)}
 	p.cmd.Dir = filepath.Dir(ledgerFile)
 	p.cmd.Env = []string{"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + ledgerFile}
 	for name, value := range s.environment() {

@@ -63,6 +63,7 @@ type setup struct {
 	resolvers   string
 	rate        string // requests a minute and client; empty is no limit
 	single      string // paid lookups of one tool at once; empty is the default
+	crowd       bool   // a local runner without the race detector: see plainBinary
 }
 
 // isolated are the variables that every world has: no view of a real chain, no
@@ -98,8 +99,11 @@ type deployment struct {
 	mend   func()
 	plant  func(ctx context.Context, key string) error
 	skip   func(time.Duration)
+	// stop keeps the service's clock where it is.
+	stop func()
 	// slow says of an answer that it blames a store that is only slow.
 	slow func(exchange) bool
+	seen requestIDs
 }
 
 // transcript is a log in the making.
@@ -131,18 +135,22 @@ func openHandlers(tb testing.TB, l *lab, s setup) *deployment {
 	deps, controls := wire(tb, s, "http://"+server.Listener.Addr().String())
 	server.Config.Handler = service.All(deps)
 	server.Start()
+	var d *deployment
 	tb.Cleanup(func() {
 		server.Close()
 		l.checkLog(tb, controls.log.String())
+		d.seen.check(tb, controls.log.String())
 	})
-	return &deployment{
+	d = &deployment{
 		base: server.URL, origin: server.URL,
 		cut: func() { controls.down.Store(true) }, mend: func() { controls.down.Store(false) },
 		plant: func(ctx context.Context, key string) error {
 			return controls.memory.Plant(ctx, key, []byte(`{"key":"`+key+`","state":"paid twice"}`))
 		},
 		skip: func(d time.Duration) { controls.ahead.Add(int64(d)) },
+		stop: func() { now := time.Now(); controls.stopped.Store(&now) },
 	}
+	return d
 }
 
 // controls are the handles of an in-process service.
@@ -152,6 +160,8 @@ type controls struct {
 	down   atomic.Bool
 	ahead  atomic.Int64 // of the service's clock, nanoseconds
 	log    transcript
+	// stopped is where the service's clock stands; nil when it goes.
+	stopped atomic.Pointer[time.Time]
 }
 
 // wire makes the dependencies of an in-process service: those that package
@@ -179,7 +189,13 @@ func wire(tb testing.TB, s setup, origin string) (service.Deps, *controls) {
 	if err := registry.Extend(config.Config, &deps); err != nil {
 		tb.Fatal(err)
 	}
-	deps.Now = func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+	deps.Now = func() time.Time {
+		now := time.Now()
+		if at := c.stopped.Load(); at != nil {
+			now = *at
+		}
+		return now.Add(time.Duration(c.ahead.Load()))
+	}
 	deps.Ledger = ledger.New(c.store, deps.Now, rand.Text)
 	return deps, c
 }

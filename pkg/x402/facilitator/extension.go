@@ -47,7 +47,7 @@ func extensionResponses(h http.Header) map[string]string {
 		if kept == maxExtensions {
 			break
 		}
-		if len(name) > maxExtensionName || !isCode(name) {
+		if !isCode(name) || foreign(name, maxExtensionName) != name {
 			continue
 		}
 		one, err := parseObject(all[name])

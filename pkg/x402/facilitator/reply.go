@@ -178,19 +178,19 @@ func isCode(s string) bool {
 }
 
 // foreign is a facilitator's text as it may be logged and kept: printable, and
-// without any run of hexadecimal digits longer than an address, because some
-// facilitators quote the call that they made, signature and all.
+// without any run of hexadecimal digits or base64 longer than an address,
+// because some facilitators quote the call that they made, signature and all.
 func foreign(s string, limit int) string {
 	var b strings.Builder
 	for s = printable(s, limit); s != ""; {
-		n := strings.IndexFunc(s, isHexDigit)
+		n := strings.IndexFunc(s, inEncoding)
 		if n < 0 {
 			n = len(s)
 		}
 		b.WriteString(s[:n])
 		s = s[n:]
-		run := len(s) - len(strings.TrimLeftFunc(s, isHexDigit))
-		if run > maxDigits {
+		run := len(s) - len(strings.TrimLeftFunc(s, inEncoding))
+		if address := run == maxDigits+2 && strings.HasPrefix(s, "0x"); run > maxDigits && !address {
 			b.WriteString(s[:8] + "...")
 		} else {
 			b.WriteString(s[:run])
@@ -200,8 +200,9 @@ func foreign(s string, limit int) string {
 	return b.String()
 }
 
-func isHexDigit(r rune) bool {
-	return r >= '0' && r <= '9' || r >= 'a' && r <= 'f' || r >= 'A' && r <= 'F'
+// inEncoding is the alphabet of base64, hexadecimal digits among it.
+func inEncoding(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '+' || r == '/'
 }
 
 // printable bounds a foreign string to limit bytes of printable ASCII.

@@ -1,6 +1,8 @@
 package facilitator
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -217,6 +219,13 @@ func TestReasonIsBoundedAndPrintable(t *testing.T) {
 func TestSignatureIsNotKept(t *testing.T) {
 	t.Parallel()
 	signature := strings.Repeat("0123456789aBcDeF", 8) + "1c"
+	raw, err := hex.DecodeString(signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := foreign("sig "+base64.StdEncoding.EncodeToString(raw), maxMessage); len(got) > 20 {
+		t.Errorf("base64 of a signature: %q", got)
+	}
 	for _, text := range []string{
 		"bad signature 0x" + signature, "args: (" + signature[:64] + ", " + signature[64:128] + ", 28)",
 		strings.Repeat("x", maxMessage-50) + signature, strings.ToUpper(signature),

@@ -1,0 +1,207 @@
+package service_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// showsNothing holds the log to what no log may show of a payment.
+func (s *shop) showsNothing(t *testing.T, header string) {
+	t.Helper()
+	var secrets x402test.Secrets
+	secrets.Add(header)
+	if shown := secrets.Shown(s.log.String()); shown != "" {
+		t.Errorf("the log shows a part of the payment: %s\n%s", shown, s.log.String())
+	}
+}
+
+// line is the last line of the log.
+func (s *shop) line(t *testing.T) map[string]any {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
+	var line map[string]any
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &line); err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+// lines are the log's lines that say "request", by their request id.
+func (s *shop) lines(t *testing.T) map[string][]map[string]any {
+	t.Helper()
+	found := map[string][]map[string]any{}
+	for text := range strings.Lines(s.log.String()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if line["msg"] == "request" {
+			id := fmt.Sprint(line["request_id"])
+			found[id] = append(found[id], line)
+		}
+	}
+	return found
+}
+
+// Every request has exactly one line, under the id that its client was told,
+// with what it was answered.
+func TestOneLineARequest(t *testing.T) {
+	t.Parallel()
+	s := openWith(t, 0, 0, func(d *service.Deps) { withBug(d); d.Evidence = nil })
+	answers := map[string]int{} // request id -> status
+	note := func(r x402test.Reply) {
+		id := r.Header.Get("X-Request-Id")
+		if _, twice := answers[id]; twice || id == "" {
+			t.Errorf("request id %q is not the request's own", id)
+		}
+		answers[id] = r.Status
+	}
+	note(s.get(t, dnsPath, "")) // the bug
+	if len(answers) != 1 || len(s.lines(t)) != 1 {
+		t.Errorf("%d lines after one request", len(s.lines(t)))
+	}
+	header, err := s.Sign(t.Context(), s.url+dnsPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path, header string
+		status       int
+	}{
+		{dnsPath, "", 402}, {dnsPath, header, 200}, {dnsPath, header, 200}, {dnsPath, "garbage", 402},
+		{"/v1/tools/ping", header, 402}, {"/nowhere", "", 404}, {"/health", "", 200}, {"/v1/catalog", "", 200}, {"/docs", "", 200},
+	} {
+		r := s.get(t, c.path, c.header)
+		if r.Status != c.status {
+			t.Errorf("%s: status %d, want %d", c.path, r.Status, c.status)
+		}
+		note(r)
+	}
+	bad, err := s.Sign(t.Context(), s.dns("localhost"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	note(s.get(t, "/v1/tools/dns?domain=localhost", bad))
+	for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodPost} {
+		r, err := http.NewRequestWithContext(t.Context(), method, s.url+dnsPath, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		note(s.do(t, r))
+	}
+	const signings = 2 // challenges whose answers were not kept
+	all := s.lines(t)
+	if len(all) != len(answers)+signings {
+		t.Errorf("%d requests have a line, want %d", len(all), len(answers)+signings)
+	}
+	for id, lines := range all {
+		if len(lines) != 1 {
+			t.Errorf("request %s has %d lines: %v", id, len(lines), lines)
+		}
+	}
+	got := map[string]int{}
+	for id := range answers {
+		if lines := all[id]; len(lines) > 0 {
+			status, _ := lines[0]["status"].(float64)
+			got[id] = int(status)
+		}
+	}
+	if d := cmp.Diff(answers, got); d != "" {
+		t.Errorf("status by request (-answered +logged):\n%s", d)
+	}
+}
+
+// parrot is a facilitator that quotes the call that it got, signature and all,
+// wherever it can: with another word for each way in which that can come back.
+func parrot(how string) func(w http.ResponseWriter, r *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		var body struct {
+			PaymentPayload x402.Payload `json:"paymentPayload"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			panic(err)
+		}
+		sig := body.PaymentPayload.Payload.Signature // 0x, r, s, v
+		bare := strings.TrimPrefix(sig, "0x")
+		answer := map[string]any{
+			"success": false, "transaction": "", "network": "eip155:8453",
+			"errorMessage": "call(" + strings.ToUpper(bare) + ") reverted: " + sig + " r=0x" + bare[:64],
+		}
+		status := http.StatusOK
+		switch how {
+		case "refusal":
+			answer["errorReason"] = "invalid_signature_" + bare[:64]
+		case "sentence":
+			answer["errorReason"], status = "invalid signature "+sig, http.StatusBadRequest
+		case "failure":
+			answer["errorReason"], status = sig, http.StatusInternalServerError
+		case "pending":
+			answer["errorReason"], answer["transaction"] = "settlement_pending", sig
+		case "contradiction":
+			answer["success"], answer["errorReason"] = true, bare[64:128]
+		case "other payer":
+			answer["payer"] = sig
+		case "other network":
+			answer["network"] = bare
+		case "other transaction":
+			answer["success"], answer["transaction"] = true, bare[:128]
+		}
+		note := fmt.Sprintf(`{"bazaar":{"status":%q,"rejectedReason":%q,"reason":%q,"code":%q},"other":{"reason":%q}}`,
+			"rejected", bare[:64], strings.ToUpper(bare[64:128]), sig, "quoting "+sig)
+		w.Header().Set("EXTENSION-RESPONSES", base64.StdEncoding.EncodeToString([]byte(note)))
+		w.WriteHeader(status)
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			panic(err)
+		}
+		return true
+	}
+}
+
+// What a facilitator quotes of the payment is not logged, kept or passed on.
+func TestQuotedSignature(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"refusal", "sentence", "failure", "pending", "contradiction", "other payer", "other network", "other transaction"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, 0, 0)
+			header, err := s.Sign(t.Context(), s.url+dnsPath)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.front = parrot(how)
+			r := s.get(t, dnsPath, header)
+			if r.Status != http.StatusPaymentRequired && r.Status != http.StatusServiceUnavailable {
+				t.Errorf("status %d: %s", r.Status, r.Body)
+			}
+			s.showsNothing(t, header)
+			line := s.line(t)
+			if line["settlement"] == nil || line["extension_responses"] == nil {
+				t.Errorf("the answer was not read: %v", line)
+			}
+			var secrets x402test.Secrets
+			secrets.Add(header)
+			for name, values := range r.Header {
+				text := values[0]
+				if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
+					text = string(raw) // the offer's base64 has a part in common with the payment's
+				}
+				if shown := secrets.Shown(text); shown != "" {
+					t.Errorf("the client is told %s: %s", name, shown)
+				}
+			}
+			if shown := secrets.Shown(string(r.Body)); shown != "" {
+				t.Errorf("the client is told %s", shown)
+			}
+		})
+	}
+}

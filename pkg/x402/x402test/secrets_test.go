@@ -1,0 +1,66 @@
+package x402test_test
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// What shows a payment is found in whatever form it is shown, and what a log
+// may say is let pass.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	var s x402test.Secrets
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var header string
+	for range 3 {
+		header, err = wallet.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("1000")}}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Add(header)
+	}
+	s.Add("garbage")
+	p, err := x402.DecodePayment(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sig := hex.EncodeToString(p.Signature)
+	for name, text := range map[string]string{
+		"the header":               `{"header":"` + header + `"}`,
+		"a piece of it":            "x=" + header[101:161],
+		"its end":                  strings.TrimRight(header, "=")[len(header)-80:] + "\n",
+		"the signature":            "reason=0x" + sig,
+		"without 0x":               `"` + sig + `"`,
+		"in capitals":              "0X" + strings.ToUpper(sig),
+		"r":                        "r " + sig[:64],
+		"s":                        "s=0x" + sig[64:128] + ",",
+		"r without its first half": sig[20:61],
+		"as bytes in JSON":         base64.StdEncoding.EncodeToString(p.Signature),
+	} {
+		if s.Shown("before\n"+text+" after") == "" {
+			t.Errorf("%s is not noticed", name)
+		}
+	}
+	for name, text := range map[string]string{
+		"nothing":            "",
+		"nonce and payer":    "0x" + hex.EncodeToString(p.Nonce[:]) + " " + p.From.Checksum(),
+		"a shortened piece":  "0x" + sig[:8] + "...",
+		"somebody's hash":    strings.Repeat("0123456789abcdef", 8),
+		"a long word":        strings.Repeat("word", 40),
+		"as long as a payer": sig[:40],
+	} {
+		if run := s.Shown(text); run != "" {
+			t.Errorf("%s counts as a secret: %s", name, run)
+		}
+	}
+}
