@@ -1,16 +1,11 @@
 package x402_test
 
 import (
-	"context"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -19,348 +14,213 @@ import (
 // planet is one schedule's world: a chain, a facilitator, a store and the
 // weather. Everything that is drawn is drawn from the seed of whoever draws.
 type planet struct {
-	mu          sync.Mutex
-	calm        bool // no more faults
-	validBefore time.Time
-	rpc         bool // there is a view of the chain
-	stale       bool // reads may be stale
+	mu       sync.Mutex
+	calm     bool // no more faults
+	rpc      bool // there is a view of the chain
+	sabotage sabotage
 
-	// The chain. An authorization executes at most once.
+	// What kind of schedule it is.
+	own     bool          // the payer has a key, and not a contract wallet
+	named   bool          // the payer names the payment (payment-identifier)
+	deploys time.Time     // when price and payee change, zero for never
+	skew    time.Duration // how far apart the clocks of two processes may be
+	late    bool          // the payment comes at the end of its window
+	sick    bool          // lookups fail in calm weather too
+	drowsy  bool          // many a process freezes while it settles
+	cap     int           // slots, 0 for no cap
+	slots   map[*process]time.Time
+	pays    []*authorization
+	store   *ledgertest.Memory
+	balance int // of the payer, in payments
+
+	complaints map[string]bool
+	events     map[string]bool
+	end        string // how the patient client's last answer came out
+}
+
+// authorization is what the payer signed, as the chain and the payer see it.
+// It executes at most once.
+type authorization struct {
+	key, nonce      string
+	validBefore     time.Time
 	used, cancelled bool
+	cancelledAt     time.Time // by the clock of the chain, like the next
 	movedAt         time.Time
-	byUs            bool        // the facilitator moved it, not a third party
-	flying          []time.Time // submitted, executes then if it still can
+	shownAt         time.Time // when it could first be seen, for one dated back
+	byUs            bool      // the facilitator moved it, not a third party
+	claimed         time.Time // when the attempt that sent it had claimed it
+	flying          []flight  // submitted, executes then if it still can
 
-	store     *ledgertest.Memory
-	key       string
-	sabotage  sabotage
-	looking   int
-	overlaps  int
-	answers   int // lookups that gave an answer
-	complaint []string
-	end       string // how the patient client's last answer came out
-	stuck     bool   // it never got a definitive one
+	// What the payer was told: that nothing moved, on a verdict of that
+	// moment. noAt is of a "no" that lets the payer sign anew.
+	falseAt, noAt time.Time
+
+	writer    *process  // of the last write
+	holder    *process  // of the last claim
+	begun     int       // lookups that the ledger let begin
+	settledAt time.Time // on record
+	clean     int       // of those, by attempts that nothing happened to
+	looking   map[*process]bool
+	with      map[string]bool // digests of the signatures that it was claimed with
+	spent     bool            // he was told that no lookup is left
+	// The last lookup that is known to have been recorded: how many there were
+	// by then, and its end.
+	owedN  int
+	owedAt time.Time
 }
 
-func (w *planet) complain(format string, args ...any) {
-	w.complaint = append(w.complaint, fmt.Sprintf(format, args...))
+// flight is a transaction on its way into a block.
+type flight struct{ at, claimed time.Time }
+
+const (
+	wealth = 10 // payments that the payer could make
+	// finality is how far the safe head is behind the latest.
+	finality = 2 * time.Minute
+	// invocation is what a request may take, and leased how long it must hold
+	// its lease.
+	invocation = 27 * time.Second
+	leased     = invocation + 3*time.Second
+)
+
+func newPlanet(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *planet {
+	one := func(n int) bool { return rng.IntN(n) == 0 }
+	w := &planet{
+		rpc: rpc, sabotage: s, store: &ledgertest.Memory{}, balance: wealth,
+		late: one(8), sick: one(10), drowsy: one(10), slots: map[*process]time.Time{},
+		complaints: map[string]bool{}, events: map[string]bool{},
+	}
+	w.own = one(8) || w.late && one(2)
+	if one(2) {
+		w.cap = 2
+	}
+	switch rng.IntN(8) {
+	case 0:
+		w.skew = 50 * time.Second
+	case 1:
+		w.skew = 2 * time.Second
+	}
+	switch rng.IntN(8) {
+	case 0:
+		w.deploys = time.Now().Add(time.Duration(rng.Int64N(int64(time.Minute))))
+	case 1:
+		w.named, w.own = true, false
+	}
+	for _, n := range f.nonces {
+		w.pays = append(w.pays, &authorization{
+			key: n.key, nonce: n.nonce, validBefore: f.until, looking: map[*process]bool{}, with: map[string]bool{},
+		})
+	}
+	return w
 }
 
-// moved says whether money moved to us. The lock is held.
-func (w *planet) moved() bool { return !w.movedAt.IsZero() }
+// complain notes what must never be. The lock is held.
+func (w *planet) complain(what string) { w.complaints[what] = true }
+
+// happened notes what the campaign is there for. The lock is held.
+func (w *planet) happened(what string) { w.events[what] = true }
+
+// happens lists what some schedule of every campaign must contain.
+func happens(rpc bool) []string {
+	all := []string{
+		"answered", "refused", "used up", "told that nothing moved", "signed anew", "sent again after a no",
+		"replayed", "taken over in doubt", "evidence over a lost lease", "in progress", "overloaded",
+		"claimed with another signature", "forged signature turned away", "identifier conflict",
+		"deployed in between", "submitted by a third party", "cancelled", "executed late", "executed after we hung up",
+		"settled too late for the lookup", "written after the deadline", "sent twice by the store's client",
+		"spent after a day", "came back after three days", "gone after a month", "clocks apart", "owed in the list",
+	}
+	if rpc {
+		return append(all, "settled by the reconciler", "refused by proof", "chain behind", "used before it reached us")
+	}
+	return append(all, "stuck in doubt", "used in doubt counts as paid")
+}
+
+// chainNow is the chain's clock, in the middle of everybody's.
+func (w *planet) chainNow() time.Time { return time.Now().Add(w.skew / 2) }
+
+// pay finds an authorization by the ledger's key or by its nonce.
+func (w *planet) pay(key string) *authorization {
+	for _, a := range w.pays {
+		if a.key == key || a.nonce == key {
+			return a
+		}
+	}
+	return nil
+}
+
+// moved says whether money moved to us.
+func (a *authorization) moved() bool { return !a.movedAt.IsZero() }
 
 // pass lets transactions execute whose time has come. The lock is held.
 func (w *planet) pass() {
-	now := time.Now()
-	rest := w.flying[:0]
-	for _, at := range w.flying {
-		if at.After(now) {
-			rest = append(rest, at)
-			continue
+	now := w.chainNow()
+	for _, a := range w.pays {
+		rest := a.flying[:0]
+		for _, f := range a.flying {
+			if f.at.After(now) {
+				rest = append(rest, f)
+			} else if w.execute(a, f.at, f.claimed, true) {
+				w.happened("executed late")
+			}
 		}
-		w.execute(at, true)
+		a.flying = rest
 	}
-	w.flying = rest
 }
 
-func (w *planet) execute(at time.Time, byUs bool) bool {
-	if w.used || w.cancelled || !at.Before(w.validBefore) {
+// execute moves the money, if the token lets it. claimed is when the attempt
+// that sent it had claimed the payment.
+func (w *planet) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
+	if a.used || a.cancelled || !at.Before(a.validBefore) || w.balance == 0 {
 		return false
 	}
-	w.used, w.movedAt, w.byUs = true, at, byUs
+	a.used, a.movedAt, a.shownAt, a.claimed, a.byUs = true, at, w.chainNow(), claimed, byUs
+	w.balance--
 	return true
 }
 
-// process is one execution environment that may die at any await point.
-type process struct {
-	w    *planet
-	mu   sync.Mutex
-	rng  *rand.Rand
-	dead bool
-	// froze says that it stood still for long: its answer may be old news.
-	froze bool
-}
-
-func (p *process) chance(percent float64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rng.Float64()*100 < percent
-}
-
-func (p *process) upTo(d time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return time.Duration(p.rng.Int64N(int64(d)))
-}
-
-// weather draws a fault; in calm weather there is none.
-func (p *process) weather(percent float64) bool {
-	p.w.mu.Lock()
-	calm := p.w.calm
-	p.w.mu.Unlock()
-	return !calm && p.chance(percent)
-}
-
-// await is a point where other processes run and where this one may die. A
-// dead process runs no further: its goroutine ends here.
-func (p *process) await() { p.pause(true) }
-
-func (p *process) pause(freezes bool) {
-	p.mu.Lock()
-	dead := p.dead
-	p.mu.Unlock()
-	if !dead {
-		time.Sleep(p.upTo(20*time.Millisecond) + 1)
-		if freezes && p.weather(0.6) {
-			p.mu.Lock()
-			p.froze = true
-			p.mu.Unlock()
-			time.Sleep(25*time.Second + p.upTo(time.Minute)) // past its lease, perhaps
-		}
-		if p.weather(1.2) {
-			p.mu.Lock()
-			p.dead = true
-			p.mu.Unlock()
-		}
+// proven says whether there is proof that the authorization moved nothing for a
+// record that was first claimed then, and never will. The lock is held.
+func (w *planet) proven(a *authorization, claimed time.Time) bool {
+	w.pass()
+	if a.used {
+		return a.movedAt.Before(claimed.Add(-time.Minute))
 	}
-	p.mu.Lock()
-	dead = p.dead
-	p.mu.Unlock()
-	if dead {
-		runtime.Goexit()
-	}
-}
-
-// The process as a store: every call can fail without being done, or be done
-// and fail.
-
-func (p *process) call(do func() error) error {
-	p.await()
-	switch {
-	case p.weather(3):
-		return ledgertest.ErrInjected
-	case p.weather(3):
-		if err := do(); err != nil {
-			return err
-		}
-		p.await()
-		return ledgertest.ErrInjected
-	}
-	err := do()
-	p.await()
-	return err
-}
-
-func (p *process) Create(ctx context.Context, r ledger.Record) (old *ledger.Record, err error) {
-	err = p.call(func() (err error) { old, err = p.w.create(ctx, r); return err })
-	if err != nil {
-		return nil, err
-	}
-	return old, nil
-}
-
-func (p *process) Replace(ctx context.Context, r ledger.Record) error {
-	return p.call(func() error { return p.w.replace(ctx, r) })
-}
-
-func (p *process) Fetch(ctx context.Context, key string) (r *ledger.Record, err error) {
-	err = p.call(func() (err error) {
-		r, err = p.w.fetch(ctx, key)
-		if r != nil && p.w.stale && p.weather(10) {
-			r.Version-- // what was there before is another version; a writer finds out
-		}
-		return err
-	})
-	return r, err
-}
-
-// The process as its view of the facilitator.
-
-func (p *process) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
-	p.await()
-	if p.weather(3) {
-		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
-	}
-	return x402.Verification{Valid: true}
+	return a.cancelled || !w.chainNow().Add(-finality).Before(a.validBefore)
 }
 
 func campaignTx() string { return "0x" + hex.EncodeToString(make([]byte, 31)) + "07" }
 
-// Settle does what facilitators do: it works, loses its answer, executes late,
-// refuses, or never hears of it.
-func (p *process) Settle(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Settlement {
-	p.await()
-	w := p.w
-	if p.weather(8) {
-		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}
+// view is what an honest node says whose head is of a moment. The lock is held.
+func (w *planet) view(a *authorization, q x402.Question, at time.Time) x402.Finding {
+	slack := time.Minute
+	if q.Sent {
+		slack = 10 * time.Minute
 	}
-	late, lost, refuses, nothing := p.weather(8), p.weather(10), p.weather(6), p.weather(6)
-	delay := p.upTo(90 * time.Second)
-	time.Sleep(p.upTo(2*time.Second) + 1)
-	w.mu.Lock()
-	w.pass()
-	var s x402.Settlement
 	switch {
-	case nothing:
-		s = x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
-	case !time.Now().Add(6 * time.Second).Before(w.validBefore):
-		// Facilitators look at the window first.
-		s = x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before"}
-	case w.used || w.cancelled:
-		s = x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: w.sabotage != trustRefusal}
-	case refuses:
-		s = x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
-	case late:
-		w.flying = append(w.flying, time.Now().Add(delay))
-		s = x402.Settlement{Class: x402.Unknown, Reason: "settlement_pending", Transaction: campaignTx()}
-	default:
-		w.execute(time.Now(), true)
-		s = x402.Settlement{Class: x402.Moved, Transaction: campaignTx()}
-	}
-	w.mu.Unlock()
-	p.await()
-	if lost && ctx.Err() == nil {
-		return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost"}
-	}
-	if ctx.Err() != nil {
-		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
-	}
-	return s
-}
-
-// The process as its view of the chain. It can be down or behind, and it never
-// lies about what is final.
-
-// finality is how far the safe head is behind the latest.
-const finality = 2 * time.Minute
-
-func (p *process) Find(_ context.Context, q x402.Question) x402.Finding {
-	p.await()
-	down, behind := p.weather(15), p.weather(10)
-	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pass()
-	switch {
-	case down:
-		return x402.Finding{Verdict: x402.CannotTell, Cause: errors.New("down")}
-	case behind:
-		return x402.Finding{Verdict: x402.StillOpen}
-	case w.cancelled:
+	case a.cancelled && !a.cancelledAt.After(at):
+		if w.sabotage == usedAlone {
+			return x402.Finding{Verdict: x402.Paid, Transaction: campaignTx()}
+		}
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
-	case w.used && w.movedAt.Before(q.Since.Add(-time.Minute)):
-		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was used before it reached us"}
-	case w.used:
+	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)) && w.sabotage != anyTransfer:
+		w.happened("used before it reached us")
+		return x402.Finding{Verdict: x402.NeverPaid, Reason: usedBefore}
+	case a.used && !a.movedAt.After(at):
 		return x402.Finding{Verdict: x402.Paid, Transaction: campaignTx()}
-	case !time.Now().Add(-finality).Before(w.validBefore):
+	case w.sabotage == openIsOver, !at.Add(-finality).Before(a.validBefore):
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired unused"}
 	}
 	return x402.Finding{Verdict: x402.StillOpen}
 }
 
-// The process as a lookup: it answers, fails on our side, or crashes.
-func (p *process) look(ctx context.Context) ([]byte, error) {
-	w := p.w
-	w.mu.Lock()
-	w.looking++
-	if w.looking > 1 {
-		w.overlaps++
-	}
-	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		w.looking--
-		w.mu.Unlock()
-	}()
-	p.pause(false)
-	select {
-	case <-time.After(p.upTo(6 * time.Second)):
-	case <-ctx.Done():
-		return nil, fault.New(fault.DNSTimeout, ctx.Err())
-	}
-	p.pause(false)
-	switch {
-	case p.weather(12):
-		return nil, fault.New(fault.DNSTimeout, nil)
-	case p.weather(2):
-		panic("a bug of ours")
-	case p.chance(10):
-		return nil, fault.New(fault.NXDomain, nil)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pass()
-	w.answers++
-	if !w.moved() && !w.cancelled {
-		w.complain("a lookup answered before money moved")
-	}
-	return []byte(fmt.Sprintf(`{"answer":%d}`, w.answers)), nil
-}
+const usedBefore = "authorization was used before it reached us"
 
-// sabotage breaks one rule of the ledger on purpose, below it, so that the
-// campaign can show that it would see.
-type sabotage string
-
-const (
-	whole         sabotage = ""
-	forgetDoubt   sabotage = "doubt is not sticky"
-	dropLease     sabotage = "the lease ends at settled"
-	dropEvidence  sabotage = "evidence does not beat the lease"
-	blindReplace  sabotage = "versions are not compared"
-	sendUnclaimed sabotage = "nothing is written before sending"
-	trustRefusal  sabotage = "a used nonce is a refusal"
-)
-
-// seen is a record as a sabotaged ledger would see it.
-func (w *planet) seen(r *ledger.Record) *ledger.Record {
-	if r == nil {
-		return nil
-	}
-	switch w.sabotage {
-	case forgetDoubt, trustRefusal:
-		r.Doubt = false
-		if r.State == ledger.Uncertain || r.State == ledger.Settling && r.LeaseUntil.Before(time.Now()) {
-			r.State = ledger.Refused
-		}
-	case dropLease:
-		if r.State == ledger.Settled {
-			r.LeaseUntil, r.LookupAt = time.Time{}, time.Time{}
-		}
-	default:
+// record is the ledger's record of an authorization, or nil. What is stored is
+// what this test wrote, so it can be read.
+func (w *planet) record(a *authorization) *ledger.Record {
+	r, err := w.store.Fetch(background(), a.key)
+	if err != nil {
+		panic(err)
 	}
 	return r
 }
-
-func (w *planet) create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	if w.sabotage == sendUnclaimed {
-		return nil, nil
-	}
-	old, err := w.store.Create(ctx, r)
-	return w.seen(old), err
-}
-
-func (w *planet) replace(ctx context.Context, r ledger.Record) error {
-	switch {
-	case w.sabotage == dropEvidence && r.State == ledger.Settled && r.LeaseUntil.IsZero() && r.Lookups == 0:
-		return nil
-	case w.sabotage == blindReplace || w.sabotage == sendUnclaimed:
-		old, err := w.store.Fetch(ctx, r.Key)
-		if err != nil || old == nil {
-			_, err = w.store.Create(ctx, r)
-			return err
-		}
-		r.Version = old.Version + 1
-	}
-	return w.store.Replace(ctx, r)
-}
-
-func (w *planet) fetch(ctx context.Context, key string) (*ledger.Record, error) {
-	r, err := w.store.Fetch(ctx, key)
-	return w.seen(r), err
-}
-
-// Open and Owed are the index over the one record there is.
-func (w *planet) Open(context.Context, time.Time, int) ([]string, error) { return []string{w.key}, nil }
-
-// Owed implements ledger.Index.
-func (w *planet) Owed(context.Context, int) ([]string, error) { return []string{w.key}, nil }

@@ -206,8 +206,12 @@ func owed(r Record, now time.Time) (Standing, time.Duration) {
 }
 
 // Spent says that a paid record has no lookup left, or no time for one: what
-// its payer is owed is a refund.
+// its payer is owed is a refund. A record that is not known to be paid yet,
+// because that could not be written, has all of them.
 func Spent(r Record, now time.Time) bool {
+	if r.SettledAt.IsZero() {
+		return false
+	}
 	standing, _ := owed(r, now)
 	return standing == Exhausted
 }

@@ -1,0 +1,396 @@
+package x402_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// process is one execution environment that may freeze or die at any await
+// point. It is the Gate's store, facilitator, chain, slots and lookup.
+type process struct {
+	w   *planet
+	mu  sync.Mutex // of rng and dead
+	rng *rand.Rand
+
+	dead   bool
+	offset time.Duration // of its clock
+
+	// What happened to it; the planet's lock guards the rest.
+	froze, faulty bool
+	background    bool // a reconciler: no request, no deadline
+	pay           *authorization
+	signed        signed
+	begun         time.Time
+	claimed       *ledger.Record // by its own write
+	claimedAt     time.Time
+	refusedAt     time.Time // when it wrote a refusal
+	readAt        time.Time // when it last read the record
+	readState     ledger.State
+	vouched       bool      // that record knew its signature
+	lookedAt      time.Time // of the chain, that it last learned about
+	verified      bool      // the facilitator judged its signature
+	sent, looked  int
+	lookEnded     time.Time
+	slot          slotState
+}
+
+type slotState int
+
+const (
+	noSlot slotState = iota
+	holds
+	gaveBack
+)
+
+func (p *process) now() time.Time { return time.Now().Add(p.offset) }
+
+func (p *process) chance(percent float64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rng.Float64()*100 < percent
+}
+
+func (p *process) upTo(d time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Duration(p.rng.Int64N(int64(d))) + 1
+}
+
+// weather draws a fault; in calm weather there is none.
+func (p *process) weather(percent float64) bool {
+	p.w.mu.Lock()
+	calm := p.w.calm
+	p.w.mu.Unlock()
+	return !calm && p.chance(percent)
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// await is a point where other processes run, and where this one may freeze
+// or die. A dead process runs no further: its goroutine ends here.
+func (p *process) await() { p.pause(0.6) }
+
+func (p *process) pause(freezes float64) {
+	if !p.isDead() {
+		time.Sleep(p.upTo(20 * time.Millisecond))
+		if p.weather(freezes) {
+			p.w.mu.Lock()
+			p.froze = true
+			p.w.mu.Unlock()
+			time.Sleep(25*time.Second + p.upTo(time.Minute)) // past its lease, perhaps
+		}
+		if p.weather(1) {
+			p.mu.Lock()
+			p.dead = true
+			p.mu.Unlock()
+		}
+	}
+	if p.isDead() {
+		runtime.Goexit()
+	}
+}
+
+// Verify implements x402.Facilitator: it judges a contract wallet's signature,
+// unless the nonce is used, when the chain cannot say any more.
+func (p *process) Verify(ctx context.Context, pay x402.Payload, _ x402.Requirements) x402.Verification {
+	p.await()
+	down := p.weather(3)
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pass()
+	p.verified = true
+	if down {
+		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
+	}
+	if d, ok := ctx.Deadline(); !ok || time.Until(d) > 3*time.Second {
+		w.complain("a verification without its bound")
+	}
+	a := w.pay(pay.Payload.Authorization.Nonce)
+	switch {
+	case a.used || a.cancelled:
+		return x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
+	case isForged(pay.Payload.Signature):
+		w.happened("forged signature turned away")
+		return x402.Verification{Reason: "invalid_exact_evm_signature"}
+	}
+	return x402.Verification{Valid: true}
+}
+
+// Settle implements x402.Facilitator, and does what facilitators do: it works,
+// fast or slowly, loses its answer, executes late, refuses, or never hears of
+// it.
+func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
+	a := p.sends(ctx, pay, r)
+	p.await()
+	if p.weather(8) {
+		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}
+	}
+	lost, late, refuses, nothing := p.weather(10), p.weather(8), p.weather(6), p.weather(6)
+	takes, delay := p.upTo(2*time.Second), p.upTo(90*time.Second)
+	if p.weather(15) {
+		takes = p.upTo(20 * time.Second)
+	}
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return p.hangUp(a, nothing || refuses, delay)
+	}
+	s := p.facilitate(a, late, refuses, nothing, delay)
+	if p.w.drowsy {
+		p.pause(30)
+	}
+	p.pause(2)
+	switch {
+	case lost:
+		return p.outcome(x402.Settlement{Class: x402.Unknown, Reason: "connection_lost"})
+	case ctx.Err() != nil && p.chance(50):
+		// Frozen; the answer was not in the buffer.
+		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
+	}
+	return p.outcome(s)
+}
+
+// sends holds a payment that is being sent to what must be true of it.
+func (p *process) sends(ctx context.Context, pay x402.Payload, r x402.Requirements) *authorization {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.sent++
+	a := w.pay(pay.Payload.Authorization.Nonce)
+	d, ok := ctx.Deadline()
+	switch {
+	case p.claimed == nil:
+		w.complain("sent without a claim")
+	case time.Since(p.begun) > leased:
+		w.complain("sent after the lease")
+	}
+	if !ok || time.Until(d) > 15*time.Second {
+		w.complain("a settlement without its bound")
+	}
+	if isForged(pay.Payload.Signature) {
+		w.complain("a forged signature was sent")
+	}
+	if r.Amount != "5000" || r.PayTo != terms().PayTo {
+		w.complain("settled under other terms than it was offered")
+	}
+	if fresh := p.readState == "" || p.readState == ledger.Refused; fresh && !w.deploys.IsZero() && p.begun.After(w.deploys) {
+		w.complain("settled under the terms of before a deploy")
+	}
+	if p.sent > 1 {
+		w.complain("sent twice by one request")
+	}
+	w.worksWithSlot(p)
+	if name := w.bound(); w.named && p.claimed != nil && name != p.claimed.AuthDigest {
+		w.complain("one identifier, two payments")
+	}
+	return a
+}
+
+// facilitate is the facilitator's side of one settlement.
+func (p *process) facilitate(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pass()
+	now := w.chainNow()
+	switch {
+	case nothing:
+		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
+	case !now.Add(6 * time.Second).Before(a.validBefore):
+		// Facilitators look at the window first.
+		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before"}
+	}
+	p.lookedAt = now
+	switch {
+	case a.used || a.cancelled:
+		told := w.sabotage != trustRefusal && (w.sabotage != usedIsUnpaid || w.rpc)
+		return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: told}
+	case refuses:
+		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
+	case late:
+		a.flying = append(a.flying, flight{now.Add(delay), p.claimedAt})
+		return x402.Settlement{Class: x402.Unknown, Reason: "settlement_pending", Transaction: campaignTx()}
+	}
+	w.execute(a, now, p.claimedAt, true)
+	return x402.Settlement{Class: x402.Moved, Transaction: campaignTx()}
+}
+
+// hangUp ends a call that took too long. The facilitator goes on with it.
+func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x402.Settlement {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !nothing {
+		w.happened("executed after we hung up")
+		a.flying = append(a.flying, flight{w.chainNow().Add(delay), p.claimedAt})
+	}
+	return p.outcome(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
+}
+
+// outcome is what the facilitator's client makes of an answer.
+func (p *process) outcome(s x402.Settlement) x402.Settlement {
+	if p.w.sabotage == unknownIsNo && s.Class == x402.Unknown {
+		s.Class = x402.Refused
+	}
+	return s
+}
+
+// Find implements x402.Evidence: a node that can be down, slow or behind, and
+// never lies about what is final.
+func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
+	p.await()
+	down, behind, slow := p.weather(12), p.weather(10), p.weather(3)
+	lag := p.upTo(time.Minute)
+	w := p.w
+	if slow {
+		<-ctx.Done()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pass()
+	if d, ok := ctx.Deadline(); !ok || time.Until(d) > 4*time.Second {
+		w.complain("a look at the chain without its bound")
+	}
+	a := w.pay(fmt.Sprintf("0x%x", q.Nonce))
+	if q.Value.String() != "5000" || !strings.EqualFold(q.Payee.String(), terms().PayTo) {
+		w.complain("the chain was asked about other terms")
+	}
+	if down || slow {
+		if w.sabotage == clockProof && !p.now().Before(q.ValidBefore) {
+			return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired"}
+		}
+		return x402.Finding{Verdict: x402.CannotTell, Cause: errors.New("down")}
+	}
+	at := w.chainNow()
+	if behind {
+		w.happened("chain behind")
+		at = at.Add(-lag)
+	}
+	p.lookedAt = at
+	return w.view(a, q, at)
+}
+
+// Acquire implements x402.Slots.
+func (p *process) Acquire(_ context.Context, until time.Time) (x402.Slot, error) {
+	p.await()
+	if p.weather(2) {
+		return nil, fault.New(fault.LedgerUnavailable, nil)
+	}
+	full := p.weather(4)
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for other, end := range w.slots {
+		if !end.After(p.now()) {
+			delete(w.slots, other)
+		}
+	}
+	if full || len(w.slots) >= w.cap {
+		return nil, fault.New(fault.Overloaded, nil)
+	}
+	if until.Before(p.begun.Add(p.offset + leased)) {
+		w.complain("a slot ends before its lease")
+	}
+	p.slot, w.slots[p] = holds, until
+	return p, nil
+}
+
+// Release implements x402.Slot.
+func (p *process) Release(context.Context) error {
+	p.await()
+	w := p.w
+	w.mu.Lock()
+	if p.slot != holds {
+		w.complain("a slot was given back twice")
+	}
+	p.slot = gaveBack
+	delete(w.slots, p)
+	w.mu.Unlock()
+	if p.weather(2) {
+		return errors.New("store down")
+	}
+	return nil
+}
+
+// worksWithSlot holds work to the cap. The lock is held.
+func (w *planet) worksWithSlot(p *process) {
+	if w.cap > 0 && p.slot != holds {
+		w.complain("worked without a slot")
+	}
+}
+
+// look is the lookup: it answers, fails on our side, or crashes.
+func (p *process) look(ctx context.Context) ([]byte, error) {
+	w := p.w
+	w.looks(p)
+	defer func() {
+		w.mu.Lock()
+		p.lookEnded = time.Now()
+		delete(p.pay.looking, p)
+		w.mu.Unlock()
+	}()
+	p.await()
+	takes := p.upTo(3 * time.Second)
+	if p.weather(25) {
+		takes = p.upTo(10 * time.Second)
+	}
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return nil, fault.New(fault.DNSTimeout, ctx.Err())
+	}
+	p.await()
+	switch {
+	case p.weather(12), w.sick && p.chance(85):
+		return nil, fault.New(fault.DNSTimeout, nil)
+	case p.weather(2):
+		panic("a bug of ours")
+	case p.chance(10):
+		return nil, fault.New(fault.NXDomain, nil)
+	}
+	return fmt.Appendf(nil, `{"answer":%d}`, p.upTo(1<<40)), nil
+}
+
+// looks holds a lookup that begins to what must be true of it.
+func (w *planet) looks(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pass()
+	a := p.pay
+	p.looked++
+	w.worksWithSlot(p)
+	if !a.moved() && (w.rpc || !a.cancelled) {
+		w.complain("a lookup before money moved")
+	}
+	for other := range a.looking {
+		if w.skew <= 2*time.Second && time.Since(other.begun) < leased-w.skew {
+			w.complain("two lookups ran at once")
+		}
+	}
+	a.looking[p] = true
+	if !a.settledAt.IsZero() && p.now().Sub(a.settledAt) > owedFor+time.Minute {
+		w.complain("a lookup more than a day after the settlement")
+	}
+	if a.spent {
+		w.complain("a lookup, after he was told that none is left")
+	}
+	waits := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
+	if n := min(a.owedN, len(waits)-1); w.skew == 0 && time.Since(a.owedAt) < waits[n] {
+		w.complain("a lookup came too soon after the last")
+	}
+}

@@ -1,0 +1,366 @@
+package x402_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// stored is the record of a payment.
+func (b *bench) stored(header string) ledger.Record {
+	b.t.Helper()
+	r, err := b.store.Fetch(context.Background(), b.key(header))
+	if err != nil || r == nil {
+		b.t.Fatal(r, err)
+	}
+	return *r
+}
+
+// takeOver makes another attempt hold a payment, as one does whose clock runs
+// ahead, or after a freeze.
+func (b *bench) takeOver(header string) {
+	b.t.Helper()
+	r := b.stored(header)
+	r.Version, r.WriteID, r.Attempt = r.Version+1, "other", r.Attempt+1
+	r.LeaseUntil = time.Now().Add(30 * time.Second)
+	if err := b.store.Replace(context.Background(), r); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// failing lets the nth Replace fail without being done; 0 is none.
+func failing(n int) ledgertest.Decide {
+	return func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Replace && k == n {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	}
+}
+
+// A definite word needs its write: what could not be written, or not any more,
+// is not said.
+func TestVerdictsThatAreNotOnRecord(t *testing.T) {
+	never := &sight{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}}
+	for _, c := range []struct {
+		name     string
+		s        x402.Settlement
+		evidence *sight
+		code     fault.Code
+	}{
+		{"disproved", x402.Settlement{Class: x402.Unknown}, never, fault.SettlementUncertain},
+		{"refused", x402.Settlement{Class: x402.Refused, Reason: "no"}, nil, fault.SettlementUncertain},
+		{"not sent", x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}, nil, fault.FacilitatorUnauthorized},
+		{"unknown", x402.Settlement{Class: x402.Unknown}, nil, fault.SettlementUncertain},
+	} {
+		for _, lost := range []bool{false, true} {
+			fails := 1
+			if lost {
+				fails = 0
+			}
+			within(t, failing(fails), func(t *testing.T, b *bench) {
+				if c.evidence != nil {
+					b.with(nil, c.evidence)
+				}
+				h := b.sign(nil)
+				b.settle = func(context.Context, int) x402.Settlement {
+					if lost {
+						b.takeOver(h)
+					}
+					return c.s
+				}
+				out := b.ask(h, "GET /a")
+				b.expect(fmt.Sprintf("%s, lost %t", c.name, lost), out, 503, c.code, "null", true, false)
+				if out.Receipt != nil {
+					t.Errorf("%s, lost %t: PAYMENT-RESPONSE %+v", c.name, lost, out.Receipt)
+				}
+				if out.Trace.Unrecorded == lost {
+					t.Errorf("%s, lost %t: unrecorded %t", c.name, lost, out.Trace.Unrecorded)
+				}
+				if r := b.stored(h); lost && (r.WriteID != "other" || r.State != ledger.Settling) {
+					t.Errorf("%s: the other attempt was overwritten: %+v", c.name, r)
+				}
+			})
+		}
+	}
+}
+
+// Whoever has lost the lease serves no answer: another attempt is at it, and
+// the next retry gets that one's. The receipt is on record all the same.
+func TestLostLeaseServesNoAnswer(t *testing.T) {
+	t.Run("before the settlement is written", func(t *testing.T) {
+		within(t, nil, func(t *testing.T, b *bench) {
+			h := b.sign(nil)
+			b.settle = func(context.Context, int) x402.Settlement { b.takeOver(h); return moved() }
+			out := b.ask(h, "GET /a")
+			b.expect("lost", out, 503, fault.SettlementUncertain, "true", true, true)
+			if r := b.stored(h); r.State != ledger.Settled || r.Receipt == nil {
+				t.Errorf("the receipt is not on record: %+v", r)
+			}
+			b.expect("beside the other", b.ask(h, "GET /a"), 409, fault.PaymentInProgress, "true", true, true)
+			time.Sleep(31 * time.Second)
+			b.expect("the retry", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		})
+	})
+	t.Run("before the answer is written", func(t *testing.T) {
+		within(t, nil, func(t *testing.T, b *bench) {
+			h := b.sign(nil)
+			b.work = func(_ context.Context, n int) ([]byte, error) {
+				if time.Sleep(time.Second); n == 1 { // the settlement is on record by now
+					b.takeOver(h)
+				}
+				return fmt.Appendf(nil, `{"answer":%d}`, n), nil
+			}
+			b.expect("lost", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "true", true, true)
+			time.Sleep(31 * time.Second)
+			out := b.ask(h, "GET /a")
+			b.expect("the retry", out, 200, "", "true", false, true)
+			if again := b.ask(h, "GET /a"); !again.Replayed || !bytes.Equal(again.Body, out.Body) {
+				t.Errorf("answered %s, then %s", out.Body, again.Body)
+			}
+		})
+	})
+}
+
+// What happens beside a lookup has the receipt already, and is charged.
+func TestInFlightAfterSettlement(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		h := b.sign(nil)
+		var beside x402.Outcome
+		b.work = func(context.Context, int) ([]byte, error) {
+			time.Sleep(time.Second)
+			beside = b.ask(h, "GET /a")
+			return []byte("{}"), nil
+		}
+		out := b.ask(h, "GET /a")
+		b.expect("beside the lookup", beside, 409, fault.PaymentInProgress, "true", true, true)
+		if *beside.Receipt != *out.Receipt || beside.Fault.Wait() < time.Second {
+			t.Errorf("receipt %+v, Retry-After %s", beside.Receipt, beside.Fault.Wait())
+		}
+	})
+	within(t, nil, func(t *testing.T, b *bench) {
+		h := b.sign(nil)
+		b.settle = settles(x402.Settlement{Class: x402.NotSent})
+		b.ask(h, "GET /a")
+		var beside x402.Outcome
+		b.settle = func(context.Context, int) x402.Settlement { beside = b.ask(h, "GET /a"); return moved() }
+		b.ask(h, "GET /a")
+		b.expect("beside the settlement", beside, 409, fault.PaymentInProgress, "null", true, false)
+	})
+}
+
+// A claim that finds a refused payment and comes too late for it: what was
+// refused may be moving now.
+func TestInFlightAfterARefusal(t *testing.T) {
+	var b *bench
+	var h string
+	armed := false
+	within(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Replace && armed {
+			armed = false
+			b.takeOver(h)
+		}
+		return ledgertest.None
+	}, func(t *testing.T, inner *bench) {
+		b = inner
+		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "no"})
+		h = b.sign(nil)
+		b.expect("refused", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+		armed = true
+		b.expect("too late", b.ask(h, "GET /a"), 409, fault.PaymentInProgress, "null", true, false)
+		b.counts("too late", 1, 0)
+	})
+}
+
+// In doubt, a refusal is not the last word: the chain is asked.
+func TestRefusedInDoubtAsksTheChain(t *testing.T) {
+	for _, s := range []x402.Settlement{
+		{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"},
+		{Class: x402.NotSent, Code: fault.FacilitatorUnavailable},
+	} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			seen := &sight{}
+			b.with(nil, seen)
+			b.settle = settles(x402.Settlement{Class: x402.Unknown, Transaction: tx})
+			h := b.sign(nil)
+			b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+			b.settle, seen.f = settles(s), x402.Finding{Verdict: x402.Paid, Transaction: tx}
+			b.expect(s.Class.String(), b.ask(h, "GET /a"), 200, "", "true", false, true)
+			if len(seen.asked) != 2 || !seen.asked[1].Sent {
+				t.Errorf("%s: the chain was asked %+v", s.Class, seen.asked)
+			}
+		})
+	}
+}
+
+// Proof ends doubt: the payer is told, and the record is refused.
+func TestDisprovedInDoubt(t *testing.T) {
+	for _, s := range []x402.Settlement{{}, {Class: x402.Refused, Reason: "no"}, {Class: x402.NotSent}} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			seen := &sight{}
+			b.with(nil, seen)
+			b.settle = settles(x402.Settlement{Class: x402.Unknown})
+			h := b.sign(nil)
+			b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+			b.settle, seen.f = settles(s), x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
+			out := b.ask(h, "GET /a")
+			b.expect(s.Class.String(), out, 402, fault.PaymentRequired, "false", false, false)
+			if r := b.stored(h); r.State != ledger.Refused || r.Doubt || r.Reason != seen.f.Reason || out.Receipt == nil {
+				t.Errorf("%s: %s, doubt %t, reason %q, PAYMENT-RESPONSE %+v", s.Class, r.State, r.Doubt, r.Reason, out.Receipt)
+			}
+		})
+	}
+}
+
+// A transfer counts from the first claim of its payment, however often it was
+// claimed since.
+func TestSinceIsTheFirstClaim(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		seen := &sight{}
+		b.with(nil, seen)
+		b.settle = settles(x402.Settlement{Class: x402.Unknown})
+		h, first := b.sign(nil), time.Now()
+		for range 3 {
+			b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+			time.Sleep(time.Minute)
+		}
+		for i, q := range seen.asked {
+			if !q.Since.Equal(first) {
+				t.Errorf("question %d: since %s, want %s", i, q.Since, first)
+			}
+		}
+	})
+}
+
+// A slot is given back however the request ends.
+func TestSlotsAreGivenBack(t *testing.T) {
+	for name, s := range map[string]x402.Settlement{
+		"refused": {Class: x402.Refused, Reason: "no"}, "not sent": {Class: x402.NotSent}, "unknown": {},
+		"moved": moved(),
+	} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			r := &room{}
+			b.with(r, nil)
+			b.settle = settles(s)
+			b.ask(b.sign(nil), "GET /a")
+			if r.taken != 1 || r.released != 1 {
+				t.Errorf("%s: %d slots taken, %d given back", name, r.taken, r.released)
+			}
+		})
+	}
+}
+
+// A verdict of /verify that says nothing is no yes.
+func TestVerifySaysNothing(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		b.expect("no word", b.ask(b.sign(contractPayer), "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+		b.counts("no word", 0, 0)
+	})
+}
+
+// A settlement and its lookup that are both not on record: the payer has every
+// lookup left, and is told to come back.
+func TestOwedAndNotOnRecord(t *testing.T) {
+	within(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Replace && n <= 2 {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	}, func(t *testing.T, b *bench) {
+		b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+		out := b.ask(b.sign(nil), "GET /a")
+		b.expect("owed", out, 504, fault.DNSTimeout, "true", true, true)
+		if out.Fault.Wait() == 0 {
+			t.Error("retryable, without a Retry-After")
+		}
+	})
+}
+
+// A lookup for which there is no time any more uses none up, and what the last
+// one said stands.
+func TestNoTimeForAnOwedLookup(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.UpstreamUnavailable, nil) }
+		h := b.sign(nil)
+		b.expect("owed", b.ask(h, "GET /a"), 503, fault.UpstreamUnavailable, "true", true, true)
+		before := b.stored(h)
+		slow := &slowRoom{}
+		b.with(slow, nil)
+		for _, late := range []time.Duration{20 * time.Second, 26 * time.Second, 28 * time.Second} { // the last is past the deadline
+			time.Sleep(time.Minute)
+			slow.late = late
+			b.expect("no time", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+		}
+		r := b.stored(h)
+		if r.Lookups != 1 || !r.LookupAt.Equal(before.LookupAt) || *r.LastFault != *before.LastFault || !r.LeaseUntil.IsZero() {
+			t.Errorf("before %+v\nafter %+v", before, r)
+		}
+		b.counts("no time", 1, 1)
+	})
+}
+
+// An answer that is too large to keep is looked up again, under the rules of
+// what is owed.
+func TestLargeAnswers(t *testing.T) {
+	noise := make([]byte, 600<<10)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	within(t, nil, func(t *testing.T, b *bench) {
+		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
+		h := b.sign(nil)
+		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("at once", b.ask(h, "GET /a"), 500, fault.InternalError, "true", true, true)
+		for range ledger.MaxLookups - 1 {
+			time.Sleep(11 * time.Minute)
+			out := b.ask(h, "GET /a")
+			b.expect("again", out, 200, "", "true", false, true)
+			if out.Replayed || !bytes.Equal(out.Body, noise) {
+				t.Error("not looked up")
+			}
+		}
+		time.Sleep(11 * time.Minute)
+		b.expect("used up", b.ask(h, "GET /a"), 500, fault.InternalError, "true", false, true)
+		b.counts("in all", 1, ledger.MaxLookups)
+	})
+}
+
+// A signature that the record does not know opens nothing of it, in any state,
+// and learns nothing of how it came out.
+func TestForgedSignatures(t *testing.T) {
+	for _, s := range []x402.Settlement{moved(), {Class: x402.Refused, Reason: "no"}, {Class: x402.Unknown}} {
+		for _, v := range []struct {
+			passed time.Duration // past the window the terms are what fails
+			says   x402.Verification
+		}{
+			{0, x402.Verification{Reason: "invalid_exact_evm_signature"}},
+			{0, x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}},
+			{time.Hour, x402.Verification{Reason: "invalid_exact_evm_signature"}},
+		} {
+			within(t, nil, func(t *testing.T, b *bench) {
+				b.verify = x402.Verification{Valid: true}
+				b.settle = settles(s)
+				var draft x402test.Draft
+				h := b.sign(func(d *x402test.Draft) { contractPayer(d); draft = *d })
+				b.ask(h, "GET /a")
+				time.Sleep(v.passed)
+				b.verify = v.says
+				out := b.ask(another(t, draft), "GET /a")
+				if out.Status != 402 || out.Receipt != nil || out.Replayed {
+					t.Errorf("%s, after %s, %s: %+v", s.Class, v.passed, v.says.Reason, out)
+				}
+				b.counts("forged", 1, map[bool]int{true: 1}[s.Class == x402.Moved])
+			})
+		}
+	}
+}
