@@ -79,29 +79,50 @@ func (a *attempt) byRecord(ctx context.Context, terms, signature error) *Outcome
 		}
 		return nil
 	}
-	if terms != nil {
-		out := a.refuse(terms.Error(), a.over(r, signature))
-		return &out
+	if terms == nil {
+		return a.verify(ctx, r)
 	}
-	return a.verify(ctx, r)
+	if r != nil && r.State == ledger.Refused && a.vouched(*r, signature) {
+		return a.over(ctx, *r, terms)
+	}
+	return a.no(terms)
 }
 
-// over is the PAYMENT-RESPONSE of a payment that the ledger knows to have moved
-// nothing. A client that was left in doubt learns by it that it may sign anew.
-func (a *attempt) over(r *ledger.Record, signature error) *SettleResponse {
-	if r == nil || r.State != ledger.Refused || r.AuthDigest != a.claim.AuthDigest || signature != nil && !r.SignedWith(a.claim.SigDigest) {
-		return nil
+// over answers a payment that was refused and that today's terms refuse as well.
+// A client that was left in doubt learns from a failed PAYMENT-RESPONSE that it
+// may sign anew; but a third party can have submitted the payment since, so with
+// a view of the chain that says so, or nothing, there is no such word.
+func (a *attempt) over(ctx context.Context, r ledger.Record, terms error) *Outcome {
+	out := a.refuse(terms.Error(), a.failure(orElse(r.Reason, "refused")))
+	if a.gate.evidence == nil {
+		return &out
 	}
-	return a.failure(orElse(r.Reason, "refused"))
+	f := a.find(ctx, r, Settlement{})
+	a.trace.Verdict = f.Verdict.String()
+	switch f.Verdict {
+	case Paid:
+		if err := a.adopt(r); err != nil {
+			broken := a.ledgerFault(err, nil)
+			return &broken
+		}
+		return nil // the claim finds it, too
+	case CannotTell, StillOpen:
+		out.Receipt = nil
+	case NeverPaid:
+	}
+	return &out
 }
 
 // known says whether a record vouches for this payment. A refused one does
 // not: nothing moved, so today's terms are the ones that count.
 func (a *attempt) known(r ledger.Record, signature error) bool {
-	if r.State == ledger.Refused || r.AuthDigest != a.claim.AuthDigest {
-		return false
-	}
-	return signature == nil || r.SignedWith(a.claim.SigDigest)
+	return r.State != ledger.Refused && a.vouched(r, signature)
+}
+
+// vouched says whether a record is of this authorization, and its signature one
+// that was in order.
+func (a *attempt) vouched(r ledger.Record, signature error) bool {
+	return r.AuthDigest == a.claim.AuthDigest && (signature == nil || r.SignedWith(a.claim.SigDigest))
 }
 
 // adopt judges the payment by the terms in its record.

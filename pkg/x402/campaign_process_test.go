@@ -188,7 +188,8 @@ func (p *process) sends(ctx context.Context, pay x402.Payload, r x402.Requiremen
 	if r.Amount != "5000" || r.PayTo != terms().PayTo {
 		w.complain("settled under other terms than it was offered")
 	}
-	if fresh := p.readState == "" || p.readState == ledger.Refused; fresh && !w.deploys.IsZero() && p.begun.After(w.deploys) {
+	// What the chain has already can only be told of, under the terms that it paid.
+	if fresh := p.readState == "" || p.readState == ledger.Refused; fresh && !a.used && !w.deploys.IsZero() && p.begun.After(w.deploys) {
 		w.complain("settled under the terms of before a deploy")
 	}
 	if p.sent > 1 {

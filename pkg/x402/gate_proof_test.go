@@ -70,6 +70,55 @@ func TestRefusedAtTheEndOfTheWindow(t *testing.T) {
 	}
 }
 
+// A payment that was refused, and that a third party submitted since: when its
+// window is over too, it is not called unpaid before the chain was asked.
+func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
+	for _, c := range []struct {
+		f       x402.Finding
+		status  int
+		charged string
+		success bool
+		failed  bool // PAYMENT-RESPONSE says that nothing moved
+	}{
+		{x402.Finding{Verdict: x402.Paid, Transaction: tx}, 200, "true", true, false},
+		{x402.Finding{Verdict: x402.NeverPaid, Reason: "expired"}, 402, "false", false, true},
+		{x402.Finding{Verdict: x402.StillOpen}, 402, "false", false, false},
+		{x402.Finding{}, 402, "false", false, false},
+	} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			seen := &sight{f: c.f}
+			b.with(nil, seen)
+			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"})
+			h := b.sign(nil)
+			b.expect("no funds", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before"})
+			time.Sleep(10 * time.Minute)
+			out := b.ask(h, "GET /a")
+			code := fault.PaymentRequired
+			if c.success {
+				code = ""
+			}
+			b.expect(c.f.Verdict.String(), out, c.status, code, c.charged, false, c.success)
+			if failed := out.Receipt != nil && !out.Receipt.Success; failed != c.failed {
+				t.Errorf("%s: PAYMENT-RESPONSE %+v", c.f.Verdict, out.Receipt)
+			}
+			if len(seen.asked) == 0 {
+				t.Errorf("%s: the chain was not asked", c.f.Verdict)
+			}
+		})
+	}
+}
+
+// The end of the window is the facilitator's to say, also when our clock is
+// behind: the chain is asked then, too.
+func TestExpiredByTheFacilitatorsClock(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		b.with(nil, &sight{f: x402.Finding{}})
+		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before"})
+		b.expect("minutes before the end", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+	})
+}
+
 // The chain is told whether the payment may be our own, and its transaction
 // where the facilitator named one; why it cannot tell is logged.
 func TestWhatTheChainIsAsked(t *testing.T) {
