@@ -221,7 +221,7 @@ func (c *customer) meddle(cancel bool) {
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 50))
 	w, within := c.w, 2*time.Minute
 	if w.late {
-		within = c.f.until.Sub(time.Now())
+		within = time.Until(c.f.until)
 	}
 	time.Sleep(time.Duration(rng.Int64N(int64(within))) + 1)
 	w.mu.Lock()
