@@ -214,7 +214,7 @@ func (p *process) facilitate(a *authorization, late, refuses, nothing bool, dela
 		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
 	case !now.Add(6 * time.Second).Before(a.validBefore):
 		// Facilitators look at the window first.
-		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before"}
+		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}
 	}
 	p.lookedAt = now
 	switch {

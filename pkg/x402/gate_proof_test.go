@@ -57,7 +57,7 @@ func TestRefusedAtTheEndOfTheWindow(t *testing.T) {
 			b.with(nil, seen)
 			b.settle = func(context.Context, int) x402.Settlement {
 				time.Sleep(10 * time.Second)
-				return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before"}
+				return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}
 			}
 			h := b.sign(func(d *x402test.Draft) {
 				d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 8)
@@ -91,7 +91,7 @@ func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
 			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"})
 			h := b.sign(nil)
 			b.expect("no funds", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
-			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before"})
+			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true})
 			time.Sleep(10 * time.Minute)
 			out := b.ask(h, "GET /a")
 			code := fault.PaymentRequired
@@ -114,7 +114,7 @@ func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
 func TestExpiredByTheFacilitatorsClock(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *bench) {
 		b.with(nil, &sight{f: x402.Finding{}})
-		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before"})
+		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true})
 		b.expect("minutes before the end", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
 	})
 }

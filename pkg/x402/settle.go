@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +48,7 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 // is all there is; why the chain could not tell is then added to s.
 func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s *Settlement) (Outcome, bool) {
 	inDoubt := h.Record().Doubt
-	ending := s.Class == Refused && (saysExpired(s.Reason) || !a.gate.now().Add(leastWindow).Before(h.Record().ValidBefore))
+	ending := s.Class == Refused && (s.Expired || !a.gate.now().Add(leastWindow).Before(h.Record().ValidBefore))
 	if !inDoubt && !s.NonceUsed && s.Class != Unknown && !ending {
 		return Outcome{}, false
 	}
@@ -79,12 +78,6 @@ func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s *Settlement)
 		return a.uncertain(ctx, h, *s), true
 	}
 	return Outcome{}, false
-}
-
-// saysExpired reports whether a facilitator's reason is the end of the window,
-// by its clock.
-func saysExpired(reason string) bool {
-	return strings.Contains(strings.ToLower(reason), "valid_before")
 }
 
 // find asks the chain, if there is time for it.

@@ -67,6 +67,10 @@ type Settlement struct {
 	// NonceUsed says that the authorization is already used or cancelled on
 	// chain, whoever did it. Class is then Refused.
 	NonceUsed bool
+	// Expired says that the authorization's window is over by the facilitator's
+	// clock. Facilitators look at it before they look at the nonce, so it says
+	// nothing about what has moved. Class is then Refused.
+	Expired bool
 	// Code is the fault to answer when Class is NotSent.
 	Code fault.Code
 	// Cause is for the log.

@@ -122,7 +122,7 @@ func verdict(a answer, want expectation, status int) (s x402.Settlement, pending
 		return s, false
 	}
 	s.Class = x402.Refused
-	s.NonceUsed = saysNonceUsed(a.errorReason)
+	s.NonceUsed, s.Expired = saysNonceUsed(a.errorReason), saysExpired(a.errorReason)
 	return s, false
 }
 
@@ -221,6 +221,12 @@ func saysNonceUsed(reason string) bool {
 		}
 	}
 	return false
+}
+
+// saysExpired reports whether a reason is that the authorization's window is
+// over: every facilitator's word for it names the member.
+func saysExpired(reason string) bool {
+	return strings.Contains(strings.ToLower(reason), "valid_before")
 }
 
 func unknown(reason string, cause error) x402.Settlement {

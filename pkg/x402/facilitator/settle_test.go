@@ -23,6 +23,7 @@ type got struct {
 	Reason      string
 	Transaction string
 	NonceUsed   bool
+	Expired     bool
 	Code        fault.Code
 	Pending     bool
 }
@@ -146,6 +147,8 @@ func TestClassify(t *testing.T) {
 		{"a reason nobody knows, in a 500", answered(500, refusal("brand_new_reason")), doubt("brand_new_reason")},
 		{"the node's fault, in a 502", answered(502, refusal("rpc_error")), doubt("rpc_error")},
 		{"a reason nobody knows", answered(200, refusal("brand_new_reason")), refused("brand_new_reason")},
+		{"expired", answered(400, refusal("invalid_exact_evm_payload_authorization_valid_before")), got{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}},
+		{"not valid yet", answered(400, refusal("invalid_exact_evm_payload_authorization_valid_after")), refused("invalid_exact_evm_payload_authorization_valid_after")},
 		{"nonce used", answered(200, refusal(x402.ReasonNonceUsed)), got{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}},
 		{"nonce used, other spelling", answered(200, refusal("authorization_used")), got{Class: x402.Refused, Reason: "authorization_used", NonceUsed: true}},
 
@@ -190,7 +193,7 @@ func TestClassify(t *testing.T) {
 	}
 	for _, row := range rows {
 		s, pending := classify(row.in, wanted())
-		have := got{s.Class, s.Reason, s.Transaction, s.NonceUsed, s.Code, pending}
+		have := got{s.Class, s.Reason, s.Transaction, s.NonceUsed, s.Expired, s.Code, pending}
 		if diff := cmp.Diff(row.want, have); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
