@@ -1,6 +1,6 @@
-# make help prints what there is. Go is enough for run, pay and build; the
-# tests use Node too, where a suite drives a real peer from npm. With -C add -s:
-# make says "Entering directory" on stdout before it reads this file.
+# make help prints what there is. Go is enough for run, pay, test and build;
+# make verify also uses what .ci/run installs. With -C add -s: make says
+# "Entering directory" on stdout before it reads this file.
 
 SHELL := /bin/bash
 ARCH ?= $(shell go env GOARCH)
@@ -55,11 +55,24 @@ sign-origin: ## Sign ORIGIN=https://... as its payee, offline; asks for the key
 	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
 	@go run ./infra/local/signorigin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}
 
+# The packages that make test runs with -short. Every test that they skip under
+# -short, and every other package, is in VERIFY; .ci/run compares the two.
+QUICK := ./pkg/... ./infra/local/... ./infra/openapicheck ./infra/gameday/cloudwatch
+VERIFY := ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/... ./pkg/limit/dynamo ./pkg/lookup/ssl \
+	./pkg/lookup/whois/dynamo ./infra/...
+
 .PHONY: test
-test: node-packages build ## Run every test under the race detector
-	go test -run Campaign ./pkg/x402
-	go test -cover ./pkg/x402 ./pkg/x402/ledger -skip Campaign
-	$(GOTEST) -race -timeout 15m $(TESTFLAGS) ./...
+test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
+	go test -vet=off -cover -run Campaign ./pkg/x402
+	go test -vet=off -cover -skip Campaign ./pkg/x402 ./pkg/x402/ledger
+	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
+
+# One package at a time: the large suites start servers and browsers of their
+# own, and compete for the processors with nothing but each other.
+.PHONY: verify
+verify: node-packages build ## Everything else: real peers, namespaces, browser, load, 100,000 schedules: 10 to 15 minutes
+	go test -vet=off -count=1 -run '^TestCampaign$$' -timeout 0 ./pkg/x402 -campaign.n=100000
+	$(GOTEST) -race -vet=off -p 1 -timeout 60m $(TESTFLAGS) $(VERIFY)
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness

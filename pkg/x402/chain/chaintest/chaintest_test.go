@@ -186,6 +186,9 @@ func TestLaunchFails(t *testing.T) {
 // The committed code is what the committed sources compile to.
 func TestContracts(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs in make verify: needs Node for the Solidity compiler")
+	}
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("needs Node for the Solidity compiler: node is not in PATH")

@@ -51,10 +51,13 @@ type Node struct {
 
 // Start runs a node of its own until the test ends, with the token at USDC and
 // a block for every transaction. It installs the node first where it is
-// missing and npm is not, skips the test where that cannot be done, and fails
-// it where the node is there and does not work.
+// missing and npm is not, skips the test where that cannot be done and under
+// -short, and fails it where the node is there and does not work.
 func Start(t testing.TB) *Node {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in make verify: needs the Ethereum node anvil")
+	}
 	dir, err := packageDir()
 	if err != nil {
 		t.Fatal(err)

@@ -45,9 +45,12 @@ type Server struct {
 
 // Start runs a server of its own, empty, until the test ends. It installs the
 // server's Node package first where that is missing and npm is not, and skips
-// the test where that cannot be done.
+// the test where that cannot be done, and under -short.
 func Start(t testing.TB) Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
+	}
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("needs Node for a DynamoDB-compatible server: node is not in PATH")
