@@ -42,6 +42,7 @@ type chainScenario struct {
 // The longest story waits for a minute to pass.
 func TestChain(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs Node and an Ethereum node")
 	nodeWith(t, facilitatorDir)
 	l := newLab(t)
 	for _, s := range slices.Concat(settleStories(), refusalStories(), outageStories(), walletStories()) {

@@ -18,6 +18,7 @@ import (
 // It takes the half minute that a lease lasts.
 func TestKill(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "kills processes, and waits for the end of a lease")
 	for _, c := range []struct {
 		name string
 		at   func(*run) *gate

@@ -18,6 +18,7 @@ import (
 // the chain's word on a payment in doubt, and gets it at once.
 func TestFreezeWithEvidence(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
 	node := chaintest.Start(t)
 	rpc := newLine(t, node.URL)
 	f := newFreezerOn(t, "http://"+rpc.addr)

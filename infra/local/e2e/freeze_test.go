@@ -98,6 +98,7 @@ func (f *freezer) await(t *testing.T) {
 // none gets a 503 because its function has slept.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
 	f := newFreezer(t)
 	for _, c := range []struct {
 		name  string

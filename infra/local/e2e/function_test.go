@@ -15,6 +15,7 @@ import (
 // signature gets the answer from the ledger.
 func TestFunctionDiesWithItsAnswer(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
 	db := dynamotest.Start(t)
 	l := newLab(t)
 	var armed atomic.Bool

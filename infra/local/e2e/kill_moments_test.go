@@ -58,6 +58,7 @@ func deaths() []death {
 // It takes the half minute that a lease lasts.
 func TestKilledAtMoments(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "kills processes, and waits for the end of a lease")
 	t.Run("local", func(t *testing.T) {
 		t.Parallel()
 		killAt(t, mortalRunner, atVerify, atSettle, atSettleLost, atLookup)

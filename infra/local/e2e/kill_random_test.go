@@ -34,6 +34,7 @@ const (
 // It takes the half minute that a lease lasts.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "kills processes, and waits for the end of a lease")
 	l := newLab(t)
 	var all []*casualty
 	for n := range killRuns {

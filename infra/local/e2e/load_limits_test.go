@@ -109,6 +109,7 @@ func (m *meter) read() (inside, peak int) {
 // look up more than five names at once. Who finds no place is not charged, and
 // everybody is answered in the end.
 func TestLoadConcurrency(t *testing.T) {
+	verifyOnly(t, "needs Node for the DynamoDB server")
 	const places, payers = 5, 25
 	l := newLab(t)
 	m := newMeter(t, l.dns)
@@ -165,6 +166,7 @@ func TestLoadConcurrency(t *testing.T) {
 // TestLoadRate: the ceiling of a client's minute is the limit plus a tenth for
 // each process (design §6), and the limit is not undercut.
 func TestLoadRate(t *testing.T) {
+	verifyOnly(t, "needs Node for the DynamoDB server")
 	const limit, each = 100, 100
 	l := newLab(t)
 	s := l.setup()

@@ -23,6 +23,7 @@ import (
 // TestLoad has one fleet serve the two crowds, one after the other. The tool
 // has no cap: TestLoadConcurrency is about that.
 func TestLoad(t *testing.T) {
+	verifyOnly(t, "needs Node for the DynamoDB server")
 	l := newLab(t)
 	s := l.setup()
 	s.single, s.crowd = "0", true

@@ -89,6 +89,7 @@ func paidWrites() []string {
 // learnt is forgotten.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs Node for the DynamoDB server")
 	db := dynamotest.Start(t)
 	l := newLab(t)
 	store := func(table string) *dynamo.Store {

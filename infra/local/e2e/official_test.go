@@ -16,6 +16,7 @@ import (
 // its default spend controls, pay the local runner.
 func TestOfficialClient(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs Node for the reference client")
 	dir := filepath.Join("testdata", "typescript")
 	node := nodeWith(t, dir)
 	l := newLab(t)

@@ -81,6 +81,7 @@ func rush(tb testing.TB, members []*deployment, n int, do func(i int, v visitor)
 //
 // It runs by itself, as TestCopies does.
 func TestThousandPayments(t *testing.T) {
+	verifyOnly(t, "sends a crowd of payments")
 	l := newLab(t)
 	s := l.setup()
 	s.single, s.crowd = "0", true

@@ -26,6 +26,7 @@ import (
 const gatewayDomain = "e2e.execute-api.us-east-1.amazonaws.com"
 
 func startLambda(tb testing.TB, l *lab) opener {
+	verifyOnly(tb, "needs the built functions, and Node for the DynamoDB server")
 	db := dynamotest.Start(tb)
 	functionsDir(tb)
 	return func(tb testing.TB, s setup) *deployment { return openLambda(tb, l, db, s) }

@@ -48,10 +48,12 @@ type opener func(testing.TB, setup) *deployment
 func worlds() []world {
 	return []world{
 		{"handlers", cutLedger | plantRecord | skipTime | noURL | largeHeaders, startHandlers},
-		{"local", largeHeaders, startRunner},
+		local(),
 		{"lambda", cutLedger | plantRecord | noURL | gateway, startLambda},
 	}
 }
+
+func local() world { return world{"local", largeHeaders, startRunner} }
 
 // has says whether a world has every capability of a set.
 func (c capability) has(needs capability) bool { return c&needs == needs }
