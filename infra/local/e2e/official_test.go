@@ -72,7 +72,7 @@ type nodeAnswer struct {
 
 // nodeWith returns node, with the packages of a folder installed as its lock
 // file says; it skips the test where that cannot be had.
-func nodeWith(t *testing.T, dir string) string {
+func nodeWith(t testing.TB, dir string) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {

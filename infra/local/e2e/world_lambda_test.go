@@ -60,7 +60,7 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 	})
 	client := dynamo.NewClient(db.ClientConfig())
 	d = &deployment{
-		base: server.URL, origin: "https://" + gatewayDomain,
+		base: server.URL, origin: "https://" + gatewayDomain, log: log.String,
 		cut: through.cut, mend: through.mend,
 		slow: func(e exchange) bool {
 			return e.status == http.StatusServiceUnavailable && !through.isCut() && bytes.Contains(e.body, []byte(fault.LedgerUnavailable))
