@@ -63,7 +63,7 @@ func (t paced) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // fairTries is how often a test is played on a machine that is too slow for it.
-const fairTries = 5
+const fairTries = 8
 
 // fairly plays a test of a service that has time-outs of its own. One that
 // fails is played again when something in it took as long as one of them: a
