@@ -160,10 +160,19 @@ func TestRunWithPlayMoney(t *testing.T) {
 	buyPing(t, second)
 }
 
+// verifyOnly skips what a quick run leaves out: go test -short needs Go alone.
+func verifyOnly(t *testing.T, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in make verify: " + why)
+	}
+}
+
 // A configured facilitator wins, and a named table is DynamoDB's, created when
 // it is missing.
 func TestRunAsConfigured(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs Node for the DynamoDB server")
 	db := dynamotest.Start(t)
 	play := start(t, map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
 	r := start(t, map[string]string{

@@ -18,6 +18,7 @@ import (
 type scenario struct {
 	name  string
 	needs capability // of the world; a case that no world can run fails the suite
+	slow  string     // why a quick run leaves it out
 	// own changes the configuration, and so asks for a deployment of its own.
 	own func(testing.TB, *lab, *setup)
 	// settle is how the payer's settlements go, one after the other; then
@@ -67,8 +68,9 @@ type run struct {
 var caseIDs atomic.Int64
 
 // play runs a case against a deployment.
-func play(t *testing.T, l *lab, d *deployment, s scenario) {
-	r := &run{TB: t, lab: l, d: d, client: newClient(), id: fmt.Sprintf("case%d", caseIDs.Add(1))}
+func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
+	t.Helper()
+	r := &run{TB: t, lab: l, d: d, client: p.client(), id: fmt.Sprintf("case%d", caseIDs.Add(1))}
 	defer r.client.CloseIdleConnections()
 	r.wallet, r.payer = l.wallet(t, s.settle...)
 	var end want

@@ -30,7 +30,7 @@ func (w *chainWorld) blind() *payer {
 }
 
 // playBlind: "already used" alone is neither a proof nor a refusal.
-func playBlind(t *testing.T, w *chainWorld) {
+func playBlind(t testing.TB, w *chainWorld) {
 	p := w.blind()
 	p.wait(p.send(fails(fault.SettlementUncertain)))
 	said(t, w, saysSettled, saysUsed)
@@ -46,7 +46,7 @@ func playBlind(t *testing.T, w *chainWorld) {
 // playReconciled: make reconcile finds the payment while the service is
 // stopped, and when it runs again the payer gets his answer without another
 // settlement.
-func playReconciled(t *testing.T, w *chainWorld) {
+func playReconciled(t testing.TB, w *chainWorld) {
 	p := w.blind()
 	w.service.stop(t)
 	report := func(lines ...string) {
@@ -72,7 +72,7 @@ func playReconciled(t *testing.T, w *chainWorld) {
 
 // playNodeDies: nobody can say any more, so nobody says it. The payment stays
 // in doubt and is never refused.
-func playNodeDies(t *testing.T, w *chainWorld) {
+func playNodeDies(t testing.TB, w *chainWorld) {
 	late := w.payer()
 	late.sign(0)
 	p := w.blind()

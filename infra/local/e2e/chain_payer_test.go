@@ -59,7 +59,7 @@ func (w *chainWorld) pauper() *payer {
 	if err != nil {
 		w.Fatal(err)
 	}
-	p := &payer{chainWorld: w, client: x402test.Client{HTTP: newClient(), Wallet: wallet, Now: time.Now}, account: wallet.Address()}
+	p := &payer{chainWorld: w, client: x402test.Client{HTTP: w.pace.client(), Wallet: wallet, Now: time.Now}, account: wallet.Address()}
 	p.name = w.id + "-" + wallet.Address().String()[2:10] + "." + modeHealthy + strings.TrimSuffix(labDomain, ".")
 	p.path = lookup(p.name, "A")
 	w.Cleanup(p.client.HTTP.CloseIdleConnections)

@@ -23,7 +23,7 @@ func refusalStories() []chainScenario {
 
 // playPaused: the facilitator's word for a token that takes no transfers does
 // not exclude a broadcast, so the payment is in doubt until it is proved.
-func playPaused(t *testing.T, w *chainWorld) {
+func playPaused(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	w.node.Pause(t, true)
 	p.sign(0)
@@ -40,7 +40,7 @@ func playPaused(t *testing.T, w *chainWorld) {
 }
 
 // playCancelled: the payer takes the authorization back before it is used.
-func playCancelled(t *testing.T, w *chainWorld) {
+func playCancelled(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	p.sign(0)
 	w.node.Cancel(t, p.client.Wallet, p.signed.Authorization.Nonce)
@@ -57,7 +57,7 @@ func playCancelled(t *testing.T, w *chainWorld) {
 
 // playOvertaken: the payer's cancellation pays more for its place in the block
 // than the facilitator's transaction, which fails.
-func playOvertaken(t *testing.T, w *chainWorld) {
+func playOvertaken(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	w.node.SetAutomine(t, false)
 	p.sign(0)
@@ -85,7 +85,7 @@ func playOvertaken(t *testing.T, w *chainWorld) {
 }
 
 // playCancelledInDoubt: nothing was broadcast, but nobody could know.
-func playCancelledInDoubt(t *testing.T, w *chainWorld) {
+func playCancelledInDoubt(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	w.node.Pause(t, true)
 	p.sign(0)
@@ -99,7 +99,7 @@ func playCancelledInDoubt(t *testing.T, w *chainWorld) {
 
 // playExpired: once a safe block is past its end, an unused authorization is
 // refused for good; a moment earlier it is not.
-func playExpired(t *testing.T, w *chainWorld) {
+func playExpired(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	w.node.Pause(t, true)
 	p.sign(90 * time.Second)
@@ -117,7 +117,7 @@ func playExpired(t *testing.T, w *chainWorld) {
 
 // playPauper: a refusal that is certain costs nothing, and the same signature
 // can be used when the money is there.
-func playPauper(t *testing.T, w *chainWorld) {
+func playPauper(t testing.TB, w *chainWorld) {
 	p := w.pauper()
 	p.mint(dnsPrice(t) - 1)
 	p.sign(0)

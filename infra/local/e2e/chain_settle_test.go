@@ -32,7 +32,7 @@ const shortConfirm = 700 * time.Millisecond
 type chainScenario struct {
 	name    string
 	options chainOptions
-	play    func(*testing.T, *chainWorld)
+	play    func(testing.TB, *chainWorld)
 }
 
 // TestChain settles with the reference facilitator on a real Ethereum node:
@@ -42,16 +42,19 @@ type chainScenario struct {
 // The longest story waits for a minute to pass.
 func TestChain(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs Node and an Ethereum node")
 	nodeWith(t, facilitatorDir)
 	l := newLab(t)
 	for _, s := range slices.Concat(settleStories(), refusalStories(), outageStories(), walletStories()) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			begun := time.Now()
-			w := openChain(t, l, s.options)
-			opened := time.Since(begun)
-			s.play(t, w)
-			t.Logf("up in %.1f s, played in %.1f s", opened.Seconds(), (time.Since(begun) - opened).Seconds())
+			fairly(t, func(tb testing.TB, p *pace) {
+				begun := time.Now()
+				w := openChain(tb, p, l, s.options)
+				opened := time.Since(begun)
+				s.play(tb, w)
+				tb.Logf("up in %.1f s, played in %.1f s", opened.Seconds(), (time.Since(begun) - opened).Seconds())
+			})
 		})
 	}
 }
@@ -63,15 +66,15 @@ func settleStories() []chainScenario {
 		{"paid", chainOptions{}, playPaid},
 		{"the same payment many times at once", chainOptions{}, playAtOnce},
 		{"the block is late", brief, playLateBlock},
-		{"the facilitator is killed after the broadcast, and stays dead", chainOptions{direct: true}, func(t *testing.T, w *chainWorld) { playDeadFacilitator(t, w, false) }},
-		{"the facilitator is killed after the broadcast, and comes back", chainOptions{direct: true}, func(t *testing.T, w *chainWorld) { playDeadFacilitator(t, w, true) }},
+		{"the facilitator is killed after the broadcast, and stays dead", chainOptions{direct: true}, func(t testing.TB, w *chainWorld) { playDeadFacilitator(t, w, false) }},
+		{"the facilitator is killed after the broadcast, and comes back", chainOptions{direct: true}, func(t testing.TB, w *chainWorld) { playDeadFacilitator(t, w, true) }},
 		{"the facilitator's answer is lost", chainOptions{}, playLostAnswer},
 		{"somebody else submits the payment before the facilitator does", chainOptions{}, playThirdParty},
 		{"somebody else submitted the payment just before it came", chainOptions{}, playJustBefore},
 	}
 }
 
-func playPaid(t *testing.T, w *chainWorld) {
+func playPaid(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	p.sign(0)
 	p.send(p.answer())
@@ -86,7 +89,7 @@ func playPaid(t *testing.T, w *chainWorld) {
 
 // playAtOnce: the copies that come while one is being settled are told to wait,
 // and everybody gets the same answer.
-func playAtOnce(t *testing.T, w *chainWorld) {
+func playAtOnce(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	p.sign(0)
 	type reply struct {
@@ -126,7 +129,7 @@ func playAtOnce(t *testing.T, w *chainWorld) {
 
 // playLateBlock: a transaction waits for its block. The service asks once more
 // by itself, in the same bytes, and then has the payer come back.
-func playLateBlock(t *testing.T, w *chainWorld) {
+func playLateBlock(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	w.node.SetAutomine(t, false)
 	p.sign(0)
@@ -147,7 +150,7 @@ func playLateBlock(t *testing.T, w *chainWorld) {
 }
 
 // said checks what the facilitator came to, call by call.
-func said(t *testing.T, w *chainWorld, verdicts ...string) {
+func said(t testing.TB, w *chainWorld, verdicts ...string) {
 	t.Helper()
 	if d := cmp.Diff(verdicts, w.relay.said()); d != "" {
 		t.Errorf("the facilitator's verdicts (-want +got): %s", d)
@@ -157,7 +160,7 @@ func said(t *testing.T, w *chainWorld, verdicts ...string) {
 // playDeadFacilitator ends the facilitator with kill -9 when its transaction
 // is on its way and it waits for the receipt. The chain alone proves the
 // payment, whether the facilitator answers again or not.
-func playDeadFacilitator(t *testing.T, w *chainWorld, back bool) {
+func playDeadFacilitator(t testing.TB, w *chainWorld, back bool) {
 	p := w.payer()
 	w.node.SetAutomine(t, false)
 	p.sign(0)
@@ -198,7 +201,7 @@ func playDeadFacilitator(t *testing.T, w *chainWorld, back bool) {
 
 // playLostAnswer: the money has moved and the facilitator's answer never
 // arrives. The chain knows, so the payer does not even notice.
-func playLostAnswer(t *testing.T, w *chainWorld) {
+func playLostAnswer(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	w.relay.lose(true)
 	p.sign(0)
@@ -213,7 +216,7 @@ func playLostAnswer(t *testing.T, w *chainWorld) {
 
 // playThirdParty: whoever sees the signature may submit it. The payer has paid
 // all the same.
-func playThirdParty(t *testing.T, w *chainWorld) {
+func playThirdParty(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	g := newGate()
 	w.relay.hold(g)
@@ -241,7 +244,7 @@ func playThirdParty(t *testing.T, w *chainWorld) {
 	p.send(p.answer().replayed())
 }
 
-func playJustBefore(t *testing.T, w *chainWorld) {
+func playJustBefore(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	p.sign(0)
 	w.node.Transfer(t, p.signed)
@@ -253,7 +256,7 @@ func playJustBefore(t *testing.T, w *chainWorld) {
 
 // playLongBefore: a transfer from before the minute that clocks may differ by
 // has paid for something else.
-func playLongBefore(t *testing.T, w *chainWorld) {
+func playLongBefore(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	p.sign(0)
 	w.node.Transfer(t, p.signed)

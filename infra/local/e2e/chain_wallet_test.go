@@ -44,7 +44,7 @@ func (w *chainWorld) contractWallet() *payer {
 
 // playContract: nobody but the chain can judge the signature, so the
 // facilitator is asked before anything is claimed.
-func playContract(t *testing.T, w *chainWorld) {
+func playContract(t testing.TB, w *chainWorld) {
 	p := w.contractWallet()
 	p.sign(0)
 	p.send(p.answer())
@@ -69,7 +69,7 @@ func playContract(t *testing.T, w *chainWorld) {
 
 // playContractLost: the doubt of a contract's payment is cleared like any
 // other, by the overload of the token's function that takes bytes.
-func playContractLost(t *testing.T, w *chainWorld) {
+func playContractLost(t testing.TB, w *chainWorld) {
 	p := w.contractWallet()
 	p.sign(0)
 	w.rpc.cut()

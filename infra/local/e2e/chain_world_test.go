@@ -29,6 +29,7 @@ type chainWorld struct {
 	d           *deployment
 	ledger      string // the file
 
+	pace    *pace
 	payee   x402.Address
 	confirm time.Duration
 }
@@ -46,10 +47,10 @@ const longConfirm = 30 * time.Second
 
 // openChain starts everything. It skips the test where Node, its packages or
 // the Ethereum node cannot be had.
-func openChain(t *testing.T, l *lab, o chainOptions) *chainWorld {
+func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 	t.Helper()
 	nodeWith(t, facilitatorDir)
-	w := &chainWorld{TB: t, lab: l, id: fmt.Sprintf("chain%d", caseIDs.Add(1)), confirm: o.confirm}
+	w := &chainWorld{TB: t, pace: p, lab: l, id: fmt.Sprintf("chain%d", caseIDs.Add(1)), confirm: o.confirm}
 	if w.confirm == 0 {
 		w.confirm = longConfirm
 	}

@@ -18,6 +18,7 @@ import (
 // It takes the half minute that a lease lasts.
 func TestKill(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "kills processes, and waits for the end of a lease")
 	for _, c := range []struct {
 		name string
 		at   func(*run) *gate
@@ -32,26 +33,28 @@ func TestKill(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			file := filepath.Join(t.TempDir(), "ledger.db")
-			r := &run{TB: t, lab: l, client: newClient(), id: "killed"}
-			defer r.client.CloseIdleConnections()
-			r.wallet, r.payer = l.wallet(t)
-			killMidway(r, startLocal(t, l, l.setup(), file), c.at, c.recorded)
+			fairly(t, func(tb testing.TB, p *pace) {
+				l := newLab(tb)
+				file := filepath.Join(tb.TempDir(), "ledger.db")
+				r := &run{TB: tb, lab: l, client: p.client(), id: "killed"}
+				defer r.client.CloseIdleConnections()
+				r.wallet, r.payer = l.wallet(tb)
+				killMidway(r, startLocal(tb, l, l.setup(), file), c.at, c.recorded)
 
-			again := startLocal(t, l, l.setup(), file)
-			r.d = &deployment{base: again.url, origin: again.url}
-			answered := result(r.fill(healthy().body))
-			answered.blind = !c.recorded
-			busy := untilAnswered(r, c.recorded, answered)
-			if busy == 0 {
-				t.Error("the lease of the killed attempt was not respected")
-			}
-			r.check(r.send(r.path), answered.replayed())
-			if err := l.books(r.payer, "5000", c.calls, 1); err != nil {
-				t.Error(err)
-			}
-			t.Logf("%d times 409, then the answer", busy)
+				again := startLocal(tb, l, l.setup(), file)
+				r.d = &deployment{base: again.url, origin: again.url}
+				answered := result(r.fill(healthy().body))
+				answered.blind = !c.recorded
+				busy := untilAnswered(r, c.recorded, answered)
+				if busy == 0 {
+					tb.Error("the lease of the killed attempt was not respected")
+				}
+				r.check(r.send(r.path), answered.replayed())
+				if err := l.books(r.payer, "5000", c.calls, 1); err != nil {
+					tb.Error(err)
+				}
+				tb.Logf("%d times 409, then the answer", busy)
+			})
 		})
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 // the chain's word on a payment in doubt, and gets it at once.
 func TestFreezeWithEvidence(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
 	node := chaintest.Start(t)
 	rpc := newLine(t, node.URL)
 	f := newFreezerOn(t, "http://"+rpc.addr)
@@ -32,35 +34,40 @@ func TestFreezeWithEvidence(t *testing.T) {
 		{"the node vanishes during a long sleep", idleLimit, (*strand).vanish},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// The facilitator fails twice without doing anything: what happens,
-			// happens on the chain.
-			r := f.inDoubt(t, c.name, node)
-			idle := rpc.open()
-			if len(idle) == 0 {
-				t.Error("no connection to the node is kept")
-			}
-			before := rpc.dials()
-			for _, w := range idle {
-				c.spoil(w)
-			}
-			receipt := node.Transfer(t, signedBy(t, r.header)) // by somebody else
-			if c.sleep > 0 {
-				r.pause(c.sleep)
-			}
-			e := r.send(r.path)
-			w := result(r.fill(healthy().body))
-			check(t, e, w, subject{op: catalog.DNS(), origin: f.d.origin, terms: f.lab.terms, payer: r.wallet.Address().Checksum(), hash: receipt.Hash})
-			if bytes, used := swallowed(idle); used != 0 {
-				t.Errorf("%d bytes were sent into %d connections that had idled for too long", bytes, used)
-			}
-			if fresh := rpc.dials() - before; c.name != "nothing happens" && fresh == 0 {
-				t.Error("no new connection to the node")
-			}
-			is(t, "settlements", f.lab.settles(r.payer), 2)
-			is(t, "transfers in play money", len(f.lab.transfers(r.payer)), 0)
-			is(t, "lookups", f.lab.dns.lookups(r.name), 1)
-			f.await(t)
-			is(t, "processes", f.host.Stats("DnsFunction").Spawned, 1)
+			fairly(t, func(tb testing.TB, p *pace) {
+				f.quiet()
+				// The facilitator fails twice without doing anything: what happens,
+				// happens on the chain.
+				begun := time.Now()
+				defer func() { p.took(time.Since(begun) - c.sleep) }()
+				r := f.inDoubt(tb, c.name, node)
+				idle := rpc.open()
+				if len(idle) == 0 {
+					tb.Error("no connection to the node is kept")
+				}
+				before := rpc.dials()
+				for _, w := range idle {
+					c.spoil(w)
+				}
+				receipt := node.Transfer(tb, signedBy(tb, r.header)) // by somebody else
+				if c.sleep > 0 {
+					r.pause(c.sleep)
+				}
+				e := r.send(r.path)
+				w := result(r.fill(healthy().body))
+				check(tb, e, w, subject{op: catalog.DNS(), origin: f.d.origin, terms: f.lab.terms, payer: r.wallet.Address().Checksum(), hash: receipt.Hash})
+				if bytes, used := swallowed(idle); used != 0 {
+					tb.Errorf("%d bytes were sent into %d connections that had idled for too long", bytes, used)
+				}
+				if fresh := rpc.dials() - before; c.name != "nothing happens" && fresh == 0 {
+					tb.Error("no new connection to the node")
+				}
+				is(tb, "settlements", f.lab.settles(r.payer), 2)
+				is(tb, "transfers in play money", len(f.lab.transfers(r.payer)), 0)
+				is(tb, "lookups", f.lab.dns.lookups(r.name), 1)
+				f.await(tb)
+				is(tb, "processes", f.host.Stats("DnsFunction").Spawned, 1)
+			})
 		})
 	}
 }
@@ -68,9 +75,9 @@ func TestFreezeWithEvidence(t *testing.T) {
 // inDoubt is a payment of which nobody knows whether it moved money: the
 // facilitator has failed, and the chain says that it still can. The function is
 // frozen when it returns.
-func (f *freezer) inDoubt(t *testing.T, name string, node *chaintest.Node) *run {
+func (f *freezer) inDoubt(t testing.TB, name string, node *chaintest.Node) *run {
 	t.Helper()
-	r := &run{TB: t, lab: f.lab, d: f.d, client: newClient(), id: "doubt" + strings.ReplaceAll(name, " ", "")}
+	r := &run{TB: t, lab: f.lab, d: f.d, client: newClient(), id: fmt.Sprint("doubt", caseIDs.Add(1), strings.ReplaceAll(name, " ", ""))}
 	t.Cleanup(r.client.CloseIdleConnections)
 	r.wallet, r.payer = f.lab.wallet(t, x402test.FailBefore, x402test.FailBefore)
 	node.Mint(t, r.wallet.Address(), dnsPrice(t))
@@ -82,7 +89,7 @@ func (f *freezer) inDoubt(t *testing.T, name string, node *chaintest.Node) *run 
 }
 
 // signedBy is the authorization that a PAYMENT-SIGNATURE carries.
-func signedBy(t *testing.T, header string) chaintest.Signed {
+func signedBy(t testing.TB, header string) chaintest.Signed {
 	t.Helper()
 	var p x402.Payload
 	if err := decodeHeader(header, &p); err != nil {

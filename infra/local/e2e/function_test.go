@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -15,13 +16,19 @@ import (
 // signature gets the answer from the ledger.
 func TestFunctionDiesWithItsAnswer(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
 	db := dynamotest.Start(t)
+	fairly(t, func(tb testing.TB, p *pace) { dieWithAnswer(tb, p, db) })
+}
+
+func dieWithAnswer(t testing.TB, p *pace, db dynamotest.Server) {
+	t.Helper()
 	l := newLab(t)
 	var armed atomic.Bool
 	config := lambdaConfig(t, l.setup(), db.Table(t), db.URL)
-	config.OnResponse = func(p lambdahost.Process, _ string, _ []byte) {
+	config.OnResponse = func(process lambdahost.Process, _ string, _ []byte) {
 		if armed.CompareAndSwap(true, false) {
-			p.Kill()
+			process.Kill()
 		}
 	}
 	host, err := lambdahost.New(config)
@@ -32,7 +39,7 @@ func TestFunctionDiesWithItsAnswer(t *testing.T) {
 	server := httptest.NewServer(host)
 	t.Cleanup(server.Close)
 
-	r := &run{TB: t, lab: l, client: newClient(), id: "dies", d: &deployment{base: server.URL, origin: "https://" + gatewayDomain}}
+	r := &run{TB: t, lab: l, client: p.client(), id: fmt.Sprint("dies", caseIDs.Add(1)), d: &deployment{base: server.URL, origin: "https://" + gatewayDomain}}
 	defer r.client.CloseIdleConnections()
 	r.wallet, r.payer = l.wallet(t)
 	r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)

@@ -140,7 +140,11 @@ func hostileSignatures() []scenario {
 
 // hostileTerms: properly signed, and not what was offered.
 func hostileTerms() []scenario {
-	in := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).Unix(), 10) }
+	// later is a time after the signing, which may come long after this table
+	// was made.
+	later := func(d time.Duration, set func(string) func(*x402test.Draft)) func(*x402test.Draft) {
+		return func(draft *x402test.Draft) { set(strconv.FormatInt(time.Now().Add(d).Unix(), 10))(draft) }
+	}
 	until := func(at string) func(*x402test.Draft) {
 		return func(d *x402test.Draft) { d.Payload.Payload.Authorization.ValidBefore = at }
 	}
@@ -180,9 +184,9 @@ func hostileTerms() []scenario {
 		odd("the value modulo 2^64", "authorization.value is 18446744073709552616", value("18446744073709552616")),
 		odd("ended at the beginning of time", "validBefore is past", until("0")),
 		odd("ended in 2^64 seconds, modulo", "more than 24 hours away", until("18446744073709551616")),
-		odd("valid for a day and a minute", "more than 24 hours away", until(in(24*time.Hour+time.Minute))),
+		odd("valid for a day and a minute", "more than 24 hours away", later(24*time.Hour+time.Minute, until)),
 		odd("valid from the end of time", "validAfter is in the future", after(most)),
-		odd("valid in a minute", "validAfter is in the future", after(in(time.Minute))),
+		odd("valid in a minute", "validAfter is in the future", later(time.Minute, after)),
 		odd("to nobody", "authorization.to is 0x0000000000000000000000000000000000000000", func(d *x402test.Draft) {
 			d.Payload.Payload.Authorization.To = "0x0000000000000000000000000000000000000000"
 		}),

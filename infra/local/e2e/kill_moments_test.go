@@ -58,6 +58,7 @@ func deaths() []death {
 // It takes the half minute that a lease lasts.
 func TestKilledAtMoments(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "kills processes, and waits for the end of a lease")
 	t.Run("local", func(t *testing.T) {
 		t.Parallel()
 		killAt(t, mortalRunner, atVerify, atSettle, atSettleLost, atLookup)
@@ -70,7 +71,7 @@ func TestKilledAtMoments(t *testing.T) {
 	})
 }
 
-func killAt(t *testing.T, open func(*testing.T, *lab, *ambush) mortal, moments ...moment) {
+func killAt(t *testing.T, open func(testing.TB, *lab, *ambush) mortal, moments ...moment) {
 	t.Helper()
 	of := map[moment]death{}
 	for _, d := range deaths() {
@@ -80,16 +81,18 @@ func killAt(t *testing.T, open func(*testing.T, *lab, *ambush) mortal, moments .
 	for _, at := range moments {
 		t.Run(string(at), func(t *testing.T) {
 			t.Parallel()
-			a := newAmbush()
-			die(t, l, a, open(t, l, a), of[at])
+			fairly(t, func(tb testing.TB, p *pace) {
+				a := newAmbush()
+				die(tb, p, l, a, open(tb, l, a), of[at])
+			})
 		})
 	}
 }
 
 // die plays one death and what comes after it.
-func die(t *testing.T, l *lab, a *ambush, m mortal, d death) {
+func die(t testing.TB, p *pace, l *lab, a *ambush, m mortal, d death) {
 	t.Helper()
-	r := &run{TB: t, lab: l, d: m.d, client: newClient(), id: fmt.Sprintf("killed%d", caseIDs.Add(1))}
+	r := &run{TB: t, lab: l, d: m.d, client: p.client(), id: fmt.Sprintf("killed%d", caseIDs.Add(1))}
 	defer r.client.CloseIdleConnections()
 	r.wallet, r.payer = l.wallet(t)
 	mode := "{" + modeHealthy + "}"

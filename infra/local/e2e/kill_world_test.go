@@ -167,7 +167,7 @@ type mortal struct {
 }
 
 // mortalRunner is the local runner over one ledger file.
-func mortalRunner(t *testing.T, l *lab, a *ambush) mortal {
+func mortalRunner(t testing.TB, l *lab, a *ambush) mortal {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ledger.db")
 	set := l.setup()
@@ -184,8 +184,8 @@ func mortalRunner(t *testing.T, l *lab, a *ambush) mortal {
 
 // mortalFunctions are the built functions behind the gateway, over a table of
 // their own. The host starts another process for the next request.
-func mortalFunctions(db dynamotest.Server) func(*testing.T, *lab, *ambush) mortal {
-	return func(t *testing.T, l *lab, a *ambush) mortal {
+func mortalFunctions(db dynamotest.Server) func(testing.TB, *lab, *ambush) mortal {
+	return func(t testing.TB, l *lab, a *ambush) mortal {
 		t.Helper()
 		set := l.setup()
 		set.facilitator = a.facilitator(t, l)

@@ -225,7 +225,7 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	tb.Helper()
 	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
 		if at := strings.Index(log, bad); at >= 0 {
-			tb.Errorf("the log says %q: ... %.2000s", bad, log[max(at-500, 0):])
+			tb.Error(grave(fmt.Sprintf("the log says %q: ... %.2000s", bad, log[max(at-500, 0):])))
 		}
 	}
 	for id, n := range requestLines(log) {
@@ -236,7 +236,7 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if shown := l.secrets.Shown(log); shown != "" {
-		tb.Errorf("the log shows a part of a payment: %s", shown)
+		tb.Error(grave("the log shows a part of a payment: " + shown))
 	}
 }
 
@@ -244,6 +244,9 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 // transfers of the right value to the right payee.
 func (l *lab) books(payer, amount string, settles, transfers int) error {
 	moved := l.transfers(payer)
+	if len(moved) > transfers {
+		return grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers))
+	}
 	if n := l.settles(payer); n != settles || len(moved) != transfers {
 		return fmt.Errorf("the facilitator was asked to settle %d times and moved money %d times, want %d and %d", n, len(moved), settles, transfers)
 	}

@@ -103,18 +103,31 @@ func (f *fleet) said(part string) int {
 	return n
 }
 
+// log is what all processes have said.
+func (f *fleet) log() string {
+	var all strings.Builder
+	for _, log := range f.logs {
+		all.WriteString(log.String())
+	}
+	return all.String()
+}
+
+// paidBy is the header of a paid request.
+func paidBy(signature string) http.Header {
+	return http.Header{x402.HeaderSignature: {signature}}
+}
+
 // visit sends a payment to the process whose turn it is.
 func (f *fleet) visit(ctx context.Context, path, signature string) (exchange, error) {
-	return f.member().send(ctx, f.client, http.MethodGet, path, http.Header{x402.HeaderSignature: {signature}})
+	return f.member().send(ctx, f.client, http.MethodGet, path, paidBy(signature))
 }
 
 // persist sends a payment, to another process each time, until it is answered
-// with something else than 409 and 503. It heeds Retry-After. each is called
-// with every answer on the way.
+// for good. It heeds Retry-After. each is called with every answer on the way.
 func (f *fleet) persist(ctx context.Context, path, signature string, each func(exchange)) (exchange, error) {
 	for {
 		e, err := f.visit(ctx, path, signature)
-		if err != nil || (e.status != http.StatusConflict && e.status != http.StatusServiceUnavailable) {
+		if err != nil || e.header.Get("Retry-After") == "" {
 			return e, err
 		}
 		each(e)

@@ -109,6 +109,14 @@ func (m *meter) read() (inside, peak int) {
 // look up more than five names at once. Who finds no place is not charged, and
 // everybody is answered in the end.
 func TestLoadConcurrency(t *testing.T) {
+	verifyOnly(t, "needs Node for the DynamoDB server")
+	fairly(t, fillPlaces)
+}
+
+// fillPlaces holds the lookups in all places until everybody else was told that
+// there is none. They wait for a part of a lookup's time, or it is void.
+func fillPlaces(t testing.TB, p *pace) {
+	t.Helper()
 	const places, payers = 5, 25
 	l := newLab(t)
 	m := newMeter(t, l.dns)
@@ -126,11 +134,12 @@ func TestLoadConcurrency(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	ended := make(chan error, 1)
+	begun := time.Now()
 	go func() {
 		ended <- crowd(payers, payers, func(i int) (err error) {
-			p := &b.payments[i]
-			p.answer, err = f.persist(ctx, p.path, p.header, func(e exchange) {
-				b.note(e)
+			paid := &b.payments[i]
+			paid.answer, err = f.persist(ctx, paid.path, paid.header, func(e exchange) {
+				b.note(paid, e)
 				if codeOf(e) != string(fault.Overloaded) {
 					return
 				}
@@ -148,6 +157,9 @@ func TestLoadConcurrency(t *testing.T) {
 	all, _ := l.facilitator.Settles()
 	is(t, "settlements while all places are taken", all, places)
 	m.open()
+	if waited := time.Since(begun); waited > crowdTime {
+		p.took(waited)
+	}
 	if err := <-ended; err != nil {
 		t.Fatalf("not everybody was answered: %v", err)
 	}
@@ -165,30 +177,46 @@ func TestLoadConcurrency(t *testing.T) {
 // TestLoadRate: the ceiling of a client's minute is the limit plus a tenth for
 // each process (design §6), and the limit is not undercut.
 func TestLoadRate(t *testing.T) {
-	const limit, each = 100, 100
+	verifyOnly(t, "needs Node for the DynamoDB server")
+	// On a slow machine the store is late or the minute is over before a storm
+	// is: then a smaller one comes, against a smaller limit.
+	for _, limit := range []int{100, 50, 20, 20, 20} {
+		valid := false
+		t.Run(strconv.Itoa(limit), func(t *testing.T) { valid = stormAgainst(t, limit) })
+		if valid || t.Failed() {
+			return
+		}
+	}
+	t.Error("the store was late for every client")
+}
+
+// stormAgainst has every process of a fleet asked as often as the limit is for
+// all of them together. It says whether that was valid: a store call above its
+// time-out lets requests pass, by design, and so does another minute.
+func stormAgainst(t *testing.T, limit int) (valid bool) {
+	t.Helper()
 	l := newLab(t)
 	s := l.setup()
 	s.rate = strconv.Itoa(limit)
 	f := newFleet(t, l, s)
-	// A store call above its time-out lets requests pass, by design: on a busy
-	// machine the attempt is void, and another client tries.
-	for _, client := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+	for _, client := range []string{"127.0.0.1", "127.0.0.2"} {
 		failed := f.said("rate limit store failed")
 		(&run{TB: t}).step(earlyInTheMinute())
 		begun := time.Now()
-		passed := storm(t, f, client, each)
+		passed := storm(t, f, client, limit)
 		if !time.Now().Truncate(time.Minute).Equal(begun.Truncate(time.Minute)) || f.said("rate limit store failed") > failed {
 			t.Logf("%s: void: the store was late, or the minute was over", client)
 			continue
 		}
-		if passed < limit || passed > limit+fleetSize*limit/10 {
-			t.Errorf("%d requests passed, the limit is %d and the ceiling %d", passed, limit, limit+fleetSize*limit/10)
+		ceiling := limit + fleetSize*limit/10
+		if passed < limit || passed > ceiling {
+			t.Errorf("%d requests passed, the limit is %d and the ceiling %d", passed, limit, ceiling)
 		}
 		t.Logf("%d of %d requests passed in %s, the limit is %d, the ceiling %d",
-			passed, each*fleetSize, time.Since(begun).Round(time.Millisecond), limit, limit+fleetSize*limit/10)
-		return
+			passed, limit*fleetSize, time.Since(begun).Round(time.Millisecond), limit, ceiling)
+		return true
 	}
-	t.Error("the store was late for every client")
+	return false
 }
 
 // storm asks every process at once, each of them one request after the other,

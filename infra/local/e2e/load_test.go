@@ -23,20 +23,14 @@ import (
 // TestLoad has one fleet serve the two crowds, one after the other. The tool
 // has no cap: TestLoadConcurrency is about that.
 func TestLoad(t *testing.T) {
+	verifyOnly(t, "needs Node for the DynamoDB server")
 	l := newLab(t)
 	s := l.setup()
 	s.single, s.crowd = "0", true
 	f := newFleet(t, l, s)
-	t.Run("copies", func(t *testing.T) { sendCopiesOver(t, l, f) })
-	t.Run("payments", func(t *testing.T) { sendPaymentsOver(t, l, f) })
+	t.Run("copies", func(t *testing.T) { sendCopiesOver(t, l, f, crowdSize(t, l, f.members)) })
+	t.Run("payments", func(t *testing.T) { sendPaymentsOver(t, l, f, crowdSize(t, l, f.members)) })
 }
-
-// loadCopies is how often one payment is sent, loadPayments how many payments
-// there are.
-const (
-	loadCopies   = 1000
-	loadPayments = 1000
-)
 
 // loadAtOnce is how many of those are under way at any moment who come again.
 // The first time all come at once.
@@ -45,7 +39,7 @@ const loadAtOnce = 64
 // sendCopiesOver spreads the copies of one payment over the processes of a
 // fleet: one settlement, one lookup, and every copy gets the answer or is told
 // to come back. Whoever comes back gets the stored answer.
-func sendCopiesOver(t *testing.T, l *lab, f *fleet) {
+func sendCopiesOver(t *testing.T, l *lab, f *fleet, n int) {
 	r := &run{TB: t, lab: l, d: f.members[0], client: f.client, id: "fleetcopies"}
 	r.wallet, r.payer = l.wallet(t)
 	r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)
@@ -57,16 +51,16 @@ func sendCopiesOver(t *testing.T, l *lab, f *fleet) {
 	endWait := openAfter(g, 8*time.Second)
 	defer endWait()
 	var answered, late atomic.Int64
-	answers := make([]exchange, loadCopies)
+	answers := make([]exchange, n)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	begun := time.Now()
-	err := rush(t, f.members, loadCopies, func(i int, v visitor) (err error) {
+	err := rush(t, f.members, n, func(i int, v visitor) (err error) {
 		for {
 			answers[i], err = v.visit(ctx, r.path, r.header)
 			// A store that is too slow for a moment says nothing about the
-			// copies; it says when to come again.
-			if err != nil || codeOf(answers[i]) != string(fault.LedgerUnavailable) {
+			// copies, and neither does a lookup: they say when to come again.
+			if e := answers[i]; err != nil || e.status == http.StatusConflict || e.header.Get("Retry-After") == "" {
 				break
 			}
 			late.Add(1)
@@ -74,7 +68,7 @@ func sendCopiesOver(t *testing.T, l *lab, f *fleet) {
 				return err
 			}
 		}
-		if answered.Add(1) == loadCopies/10 {
+		if answered.Add(1) == int64(n/10) {
 			g.open()
 		}
 		return err
@@ -84,16 +78,16 @@ func sendCopiesOver(t *testing.T, l *lab, f *fleet) {
 	}
 	took := time.Since(begun)
 	results, busy := tallyCopies(t, r, answers)
-	if busy < 1 || results+busy != loadCopies {
-		t.Errorf("%d results and %d times 409 for %d copies", results, busy, loadCopies)
+	if busy < 1 || results+busy != n {
+		t.Errorf("%d results and %d times 409 for %d copies", results, busy, n)
 	}
-	repeatCopies(t, f, r)
+	repeatCopies(t, f, r, n)
 	if err := l.books(r.payer, catalog.DNS().Amount, 1, 1); err != nil {
 		t.Error(err)
 	}
-	is(t, "lookups", l.dns.lookups(r.name), 1)
-	t.Logf("%d copies over %d processes in %s: %d answers, %d times 409, %d times the store was late",
-		loadCopies, fleetSize, took.Round(time.Millisecond), results, busy, late.Load())
+	checkLookups(t, l, r.name, r.header, f.log)
+	t.Logf("%d copies over %d processes in %s: %d answers, %d times 409, %d times told to come again",
+		n, fleetSize, took.Round(time.Millisecond), results, busy, late.Load())
 }
 
 // tallyCopies holds each answer to what a copy may get, all results being the
@@ -124,12 +118,12 @@ func tallyCopies(t *testing.T, r *run, answers []exchange) (results, busy int) {
 }
 
 // repeatCopies sends every copy again: each gets the stored answer.
-func repeatCopies(t *testing.T, f *fleet, r *run) {
+func repeatCopies(t *testing.T, f *fleet, r *run, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	answers := make([]exchange, loadCopies)
-	if err := crowd(loadCopies, loadAtOnce, func(i int) (err error) {
+	answers := make([]exchange, n)
+	if err := crowd(n, loadAtOnce, func(i int) (err error) {
 		answers[i], err = f.persist(ctx, r.path, r.header, func(exchange) {})
 		return err
 	}); err != nil {
@@ -143,8 +137,8 @@ func repeatCopies(t *testing.T, f *fleet, r *run) {
 
 // sendPaymentsOver has many payments on their way at once: all are answered, each
 // is charged once and looked up once, and each is used up in the ledger.
-func sendPaymentsOver(t *testing.T, l *lab, f *fleet) {
-	b := newBasket(t, l, f, loadPayments, modeHealthy)
+func sendPaymentsOver(t *testing.T, l *lab, f *fleet, n int) {
+	b := newBasket(t, l, f, n, modeHealthy)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	begun := time.Now()
@@ -155,7 +149,7 @@ func sendPaymentsOver(t *testing.T, l *lab, f *fleet) {
 		}
 		// Everything that they write goes through one server, which takes some
 		// hundreds of calls a second: on a slow machine some are told so.
-		b.note(p.answer)
+		b.note(p, p.answer)
 		if err := rest(ctx, p.answer); err != nil {
 			return err
 		}
@@ -164,17 +158,20 @@ func sendPaymentsOver(t *testing.T, l *lab, f *fleet) {
 		t.Fatalf("a payment was not answered: %v", err)
 	}
 	took := time.Since(begun)
-	b.auditAnswers(t, f.members[0])
+	b.auditAnswers(t, f.members[0], f.log)
 	// A store that is too slow to take the answer does not keep it from the
 	// payer: the record may then be behind, and the log says so. It is made good
 	// when the payer comes again.
 	behind := b.unused(t, f)
 	said := f.said("answer not recorded")
-	if len(behind) > said || len(behind) > len(b.payments)/4 {
+	if len(behind) > said {
 		t.Fatalf("%d records are not redeemed, %d answers were served without", len(behind), said)
 	}
-	b.comeAgain(t, f, behind)
-	if still := b.unused(t, f); len(still) > 0 {
+	still := behind
+	for deadline := time.Now().Add(2 * patience); len(still) > 0 && time.Now().Before(deadline); still = b.unused(t, f) {
+		b.comeAgain(t, f, still)
+	}
+	if len(still) > 0 {
 		t.Errorf("%d records are not redeemed although the payers came again: %v", len(still), still)
 	}
 	is(t, "transfers", len(l.transfers(b.payer)), len(b.payments))
@@ -200,7 +197,8 @@ func (b *basket) comeAgain(t *testing.T, f *fleet, who []int) {
 	}
 }
 
-// basket is many payments of one wallet, each for a name of its own.
+// basket is many payments of one wallet, each for a name that nobody else asks
+// about.
 type basket struct {
 	lab      *lab
 	wallet   *x402test.Wallet
@@ -215,6 +213,7 @@ type basket struct {
 type purchase struct {
 	name, path, header string
 	answer             exchange
+	doubts             int // answers that it may have been settled
 }
 
 // newBasket signs one offer many times.
@@ -235,8 +234,9 @@ func newBasketAt(tb testing.TB, l *lab, d *deployment, n int, mode string) *bask
 	if err != nil {
 		tb.Fatal(err)
 	}
+	id := caseIDs.Add(1)
 	for i := range n {
-		p := purchase{name: fmt.Sprintf("p%d.%s%s", i, mode, strings.TrimSuffix(labDomain, "."))}
+		p := purchase{name: fmt.Sprintf("p%d-%d.%s%s", id, i, mode, strings.TrimSuffix(labDomain, "."))}
 		p.path = lookup(p.name, "A")
 		if p.header, err = b.wallet.Pay(required, time.Now()); err != nil {
 			tb.Fatal(err)
@@ -251,14 +251,19 @@ func newBasketAt(tb testing.TB, l *lab, d *deployment, n int, mode string) *bask
 func (b *basket) buy(ctx context.Context, f *fleet, i int) error {
 	p := &b.payments[i]
 	var err error
-	p.answer, err = f.persist(ctx, p.path, p.header, func(e exchange) { b.note(e) })
+	p.answer, err = f.persist(ctx, p.path, p.header, func(e exchange) { b.note(p, e) })
 	return err
 }
 
-func (b *basket) note(e exchange) {
+// note remembers that a payer was told to come back.
+func (b *basket) note(p *purchase, e exchange) {
+	code := codeOf(e)
+	if code == string(fault.SettlementUncertain) {
+		p.doubts++
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.told[codeOf(e)]++
+	b.told[code]++
 }
 
 func (b *basket) waits() string {
@@ -269,16 +274,16 @@ func (b *basket) waits() string {
 
 // audit holds every answer, the facilitator's books, the resolver's and the
 // ledger to each other.
-func (b *basket) audit(t *testing.T, f *fleet) {
+func (b *basket) audit(t testing.TB, f *fleet) {
 	t.Helper()
-	b.auditAnswers(t, f.members[0])
+	b.auditAnswers(t, f.members[0], f.log)
 	if unused := len(b.unused(t, f)); unused > f.said("answer not recorded") {
 		t.Errorf("%d records are not redeemed", unused)
 	}
 }
 
 // unused are the payments that are not used up in the ledger.
-func (b *basket) unused(t *testing.T, f *fleet) (which []int) {
+func (b *basket) unused(t testing.TB, f *fleet) (which []int) {
 	t.Helper()
 	for i, p := range b.payments {
 		record, err := f.store.Fetch(t.Context(), keyOf(t, b.lab, p.header))
@@ -293,8 +298,9 @@ func (b *basket) unused(t *testing.T, f *fleet) (which []int) {
 }
 
 // auditAnswers holds every answer, the facilitator's books and the resolver's to
-// each other.
-func (b *basket) auditAnswers(t *testing.T, d *deployment) {
+// each other. A payer who was told that his settlement is uncertain, as happens
+// when it takes longer than it may, has had it asked for again.
+func (b *basket) auditAnswers(t testing.TB, d *deployment, logs func() string) {
 	t.Helper()
 	r := &run{TB: t, lab: b.lab, d: d, wallet: b.wallet, payer: b.payer}
 	hashes := map[string]string{} // ledger key -> transaction
@@ -303,9 +309,16 @@ func (b *basket) auditAnswers(t *testing.T, d *deployment) {
 		hashes[m.Key] = m.Transaction
 	}
 	is(t, "transfers", len(hashes), len(b.payments))
-	_, most := b.lab.facilitator.Settles()
-	is(t, "calls to /settle", b.lab.settles(b.payer), len(b.payments))
-	is(t, "calls to /settle for one payment", most, 1)
+	doubts := 0
+	for _, p := range b.payments {
+		doubts += p.doubts
+	}
+	if n := b.lab.settles(b.payer); n < len(b.payments) || n > len(b.payments)+doubts {
+		t.Errorf("%d calls to /settle for %d payments, %d times in doubt", n, len(b.payments), doubts)
+	}
+	if _, most := b.lab.facilitator.Settles(); doubts == 0 {
+		is(t, "calls to /settle for one payment", most, 1)
+	}
 	for _, p := range b.payments {
 		key := keyOf(t, b.lab, p.header)
 		s := subject{op: catalog.DNS(), origin: d.origin, terms: b.lab.terms, payer: b.wallet.Address().Checksum(), hash: hashes[key]}
@@ -314,9 +327,17 @@ func (b *basket) auditAnswers(t *testing.T, d *deployment) {
 		if p.answer.header.Get(x402.HeaderReplayed) != "" {
 			w, s.before = w.replayed(), p.answer
 		}
+		w.blind = p.doubts > 0 && transactionOf(p.answer) == ""
 		check(t, p.answer, w, s)
-		is(t, "lookups of "+p.name, b.lab.dns.lookups(p.name), 1)
+		checkLookups(t, b.lab, p.name, p.header, logs)
 	}
+}
+
+// transactionOf is what an answer's PAYMENT-RESPONSE says.
+func transactionOf(e exchange) string {
+	var receipt x402.SettleResponse
+	_ = decodeHeader(e.header.Get(x402.HeaderResponse), &receipt) // check judges it
+	return receipt.Transaction
 }
 
 // keyOf is the ledger's key of a payment.

@@ -77,9 +77,15 @@ func removeBinaries() {
 	}
 }
 
-// localBinary is the local runner, watched by the race detector.
+// localBinary is the local runner, watched by the race detector. A quick run
+// builds it as it was built itself: the detector needs a C compiler, and what
+// the suite shares with the runner is compiled by then.
 func localBinary(tb testing.TB) string {
-	return build(tb, program{pkg: "./infra/local", name: "local", flags: []string{"-race"}, env: []string{"CGO_ENABLED=1"}})
+	p := program{pkg: "./infra/local", name: "local"}
+	if watched || !testing.Short() {
+		p.flags, p.env = []string{"-race"}, []string{"CGO_ENABLED=1"}
+	}
+	return build(tb, p)
 }
 
 // plainBinary is the local runner as people run it, for crowds: the race
@@ -92,9 +98,13 @@ func plainBinary(tb testing.TB) string {
 	})
 }
 
-// payBinary is the paying client of make pay.
+// payBinary is the paying client of make pay, built as the suite is.
 func payBinary(tb testing.TB) string {
-	return build(tb, program{pkg: "./infra/local/pay", name: "pay"})
+	p := program{pkg: "./infra/local/pay", name: "pay"}
+	if watched {
+		p.flags, p.env = []string{"-race"}, []string{"CGO_ENABLED=1"}
+	}
+	return build(tb, p)
 }
 
 // functionBinary is a function as make build builds it.

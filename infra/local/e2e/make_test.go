@@ -141,6 +141,7 @@ const paidAnswer = "{\n  \"ok\": true\n}\n"
 // TestMakePay: what a person types after URL= arrives as it is. Nothing of it
 // is run by make or by a shell, and stdout is the answer and nothing else.
 func TestMakePay(t *testing.T) {
+	verifyOnly(t, "needs make")
 	l := openTill(t)
 	mark := filepath.Join(t.TempDir(), "ran")
 	for _, query := range []string{
@@ -178,6 +179,7 @@ func TestMakePay(t *testing.T) {
 
 // TestMakePaySignature: the same for SIGNATURE=.
 func TestMakePaySignature(t *testing.T) {
+	verifyOnly(t, "needs make")
 	l := openTill(t)
 	mark := filepath.Join(t.TempDir(), "ran")
 	signature := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
@@ -195,6 +197,7 @@ func TestMakePaySignature(t *testing.T) {
 
 // TestMakeRunsNothingTyped: no target puts what a person types into a command.
 func TestMakeRunsNothingTyped(t *testing.T) {
+	verifyOnly(t, "needs make")
 	mark := filepath.Join(t.TempDir(), "ran")
 	typed := []string{"URL", "SIGNATURE", "FN", "EVENT", "ORIGIN", "PAY_TO", "KEY_FILE", "RTT", "RUNS", "N", "SEED"}
 	hostile := "HOSTILE'`touch " + mark + "`$(touch " + mark + ");touch " + mark + "\""
@@ -234,6 +237,7 @@ func TestMakeRunsNothingTyped(t *testing.T) {
 
 // TestMakePayUsage: without a URL it says how, and builds nothing.
 func TestMakePayUsage(t *testing.T) {
+	verifyOnly(t, "needs make")
 	out, notes, code := runMake(t, newcomer(), "pay")
 	if code == 0 || out != "" || !strings.Contains(notes, "usage: make pay URL='http://127.0.0.1:8402/") {
 		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
@@ -243,6 +247,7 @@ func TestMakePayUsage(t *testing.T) {
 // TestMakeBuildSizes: make build needs no tool for its sizes but those of
 // every Unix.
 func TestMakeBuildSizes(t *testing.T) {
+	verifyOnly(t, "needs make")
 	bin := t.TempDir() // a PATH without bc
 	for _, name := range []string{"bash", "go", "wc", "awk", "make", "gcc", "as", "ld"} {
 		path, err := exec.LookPath(name)

@@ -16,6 +16,7 @@ import (
 // its default spend controls, pay the local runner.
 func TestOfficialClient(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs Node for the reference client")
 	dir := filepath.Join("testdata", "typescript")
 	node := nodeWith(t, dir)
 	l := newLab(t)
@@ -71,7 +72,7 @@ type nodeAnswer struct {
 
 // nodeWith returns node, with the packages of a folder installed as its lock
 // file says; it skips the test where that cannot be had.
-func nodeWith(t *testing.T, dir string) string {
+func nodeWith(t testing.TB, dir string) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {

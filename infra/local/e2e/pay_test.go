@@ -89,6 +89,7 @@ func TestPayWithoutService(t *testing.T) {
 // signature is sent until there is one.
 func TestPayAsksAgain(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "waits until a payment in doubt may be asked for again")
 	l := newLab(t)
 	l.anybody(x402test.FailAfter)
 	d := openLocal(t, l, l.setup())

@@ -17,6 +17,7 @@ import (
 // TestReadme goes the README's way: make run, make pay, the line that make pay
 // prints, Ctrl-C, make run again, and the same signature once more.
 func TestReadme(t *testing.T) {
+	verifyOnly(t, "needs make")
 	resolver := newResolver(t)
 	env := newcomer("LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE="+filepath.Join(t.TempDir(), "ledger.db"), "DNS_RESOLVERS="+resolver.addr)
 

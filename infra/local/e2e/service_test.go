@@ -43,7 +43,8 @@ func table(tb testing.TB) []scenario {
 // guard lets nothing connect to this machine: they are bought in infra/simnet.
 func answeredHere(op catalog.Operation) bool { return op.Slug == "dns" || op.Slug == "ping" }
 
-// TestService plays the table in every world.
+// TestService plays the table in every world. A quick run plays it over the
+// local runner, and what that cannot do over the handlers.
 func TestService(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -54,18 +55,23 @@ func TestService(t *testing.T) {
 			open := w.start(t, l)
 			shared := open(t, l.setup())
 			for _, s := range cases {
-				if !w.can.has(s.needs) {
+				if !w.can.has(s.needs) || testing.Short() && w.name == "handlers" && local().can.has(s.needs) {
 					continue
 				}
 				t.Run(s.name, func(t *testing.T) {
 					t.Parallel()
-					d := shared
-					if s.own != nil {
-						set := l.setup()
-						s.own(t, l, &set)
-						d = open(t, set)
+					if s.slow != "" {
+						verifyOnly(t, s.slow)
 					}
-					play(t, l, d, s)
+					fairly(t, func(tb testing.TB, p *pace) {
+						d := shared
+						if s.own != nil {
+							set := l.setup()
+							s.own(tb, l, &set)
+							d = open(tb, set)
+						}
+						play(tb, p, l, d, s)
+					})
 				})
 			}
 		})

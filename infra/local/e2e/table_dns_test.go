@@ -75,7 +75,7 @@ func owedCases() []scenario {
 		}},
 		{name: "resolver cannot", steps: []step{pay(lookup("{notimp}", "A"), fails(fault.UpstreamUnavailable))}},
 		{name: "resolver is down", own: withoutResolver, steps: []step{pay(lookup("example.com", "A"), fails(fault.UpstreamUnavailable))}},
-		{name: "resolver is silent, then answers", lookups: 2, steps: []step{
+		{name: "resolver is silent, then answers", slow: "waits until a lookup has taken too long", lookups: 2, steps: []step{
 			pay(lookup("{silent}", "A"), fails(fault.DNSTimeout)), heal(), eventually(healthy()), again(healthy().replayed()),
 		}},
 		{name: "in progress after the settlement", lookups: 1, steps: []step{

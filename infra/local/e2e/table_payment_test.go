@@ -78,7 +78,7 @@ func settlementCases(op catalog.Operation) []scenario {
 		{name: "facilitator hangs up before the transfer", settle: behaviours{x402test.DropBefore}, calls: 2, transfers: 1, steps: []step{
 			pay(u, fails(fault.SettlementUncertain)), again(result("")),
 		}},
-		{name: "facilitator is silent", settle: behaviours{x402test.Hang}, calls: 2, transfers: 1, steps: []step{
+		{name: "facilitator is silent", slow: "waits until a settlement has taken too long", settle: behaviours{x402test.Hang}, calls: 2, transfers: 1, steps: []step{
 			pay(u, fails(fault.SettlementUncertain)), again(result("")),
 		}},
 		{name: "refused while in doubt", settle: behaviours{x402test.FailBefore, x402test.Refuse}, calls: 3, transfers: 1, steps: []step{
@@ -108,7 +108,7 @@ func ledgerCases(op catalog.Operation) []scenario {
 			inBackground(u, result(""), atTheFacilitator), again(fails(fault.PaymentInProgress)),
 			elsewhere(otherPath(op), refused("authorization already used for another request")), finish(), again(result("").replayed()),
 		}},
-		{name: "too many requests", own: withRate, calls: 0, steps: []step{
+		{name: "too many requests", slow: "may wait for the next minute", own: withRate, calls: 0, steps: []step{
 			signed(u), earlyInTheMinute(), tooOften(op.Path), again(fails(fault.RateLimited).charge(unknown).with("RateLimit-Policy", `"default";q=10;w=60`)),
 			ask(http.MethodHead, op.Path, nil, fails(fault.RateLimited).empty()), ask(http.MethodGet, catalog.PathCatalog, nil, document(http.StatusOK, "application/json", "public, max-age=300")),
 		}},
@@ -186,7 +186,7 @@ func identifierSchema(d *x402test.Draft) string {
 // limit's windows are the minutes of the clock.
 func earlyInTheMinute() step {
 	return happens(func(r *run) {
-		if left := time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)); left < 10*time.Second {
+		if left := time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)); left < 30*time.Second {
 			r.pause(left)
 		}
 	})

@@ -26,6 +26,7 @@ import (
 const gatewayDomain = "e2e.execute-api.us-east-1.amazonaws.com"
 
 func startLambda(tb testing.TB, l *lab) opener {
+	verifyOnly(tb, "needs the built functions, and Node for the DynamoDB server")
 	db := dynamotest.Start(tb)
 	functionsDir(tb)
 	return func(tb testing.TB, s setup) *deployment { return openLambda(tb, l, db, s) }
@@ -59,7 +60,7 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 	})
 	client := dynamo.NewClient(db.ClientConfig())
 	d = &deployment{
-		base: server.URL, origin: "https://" + gatewayDomain,
+		base: server.URL, origin: "https://" + gatewayDomain, log: log.String,
 		cut: through.cut, mend: through.mend,
 		slow: func(e exchange) bool {
 			return e.status == http.StatusServiceUnavailable && !through.isCut() && bytes.Contains(e.body, []byte(fault.LedgerUnavailable))

@@ -22,7 +22,7 @@ func startRunner(tb testing.TB, l *lab) opener {
 func openLocal(tb testing.TB, l *lab, s setup) *deployment {
 	tb.Helper()
 	p := startLocal(tb, l, s, filepath.Join(tb.TempDir(), "ledger.db"))
-	d := &deployment{base: p.url, origin: p.url}
+	d := &deployment{base: p.url, origin: p.url, log: p.out.String}
 	tb.Cleanup(func() {
 		p.stop(tb)
 		d.seen.check(tb, p.out.String())

@@ -48,10 +48,12 @@ type opener func(testing.TB, setup) *deployment
 func worlds() []world {
 	return []world{
 		{"handlers", cutLedger | plantRecord | skipTime | noURL | largeHeaders, startHandlers},
-		{"local", largeHeaders, startRunner},
+		local(),
 		{"lambda", cutLedger | plantRecord | noURL | gateway, startLambda},
 	}
 }
+
+func local() world { return world{"local", largeHeaders, startRunner} }
 
 // has says whether a world has every capability of a set.
 func (c capability) has(needs capability) bool { return c&needs == needs }
@@ -104,6 +106,8 @@ type deployment struct {
 	// slow says of an answer that it blames a store that is only slow.
 	slow func(exchange) bool
 	seen requestIDs
+	// log is what the service has said so far.
+	log func() string
 }
 
 // transcript is a log in the making.
@@ -142,7 +146,7 @@ func openHandlers(tb testing.TB, l *lab, s setup) *deployment {
 		d.seen.check(tb, controls.log.String())
 	})
 	d = &deployment{
-		base: server.URL, origin: server.URL,
+		base: server.URL, origin: server.URL, log: controls.log.String,
 		cut: func() { controls.down.Store(true) }, mend: func() { controls.down.Store(false) },
 		plant: func(ctx context.Context, key string) error {
 			return controls.memory.Plant(ctx, key, []byte(`{"key":"`+key+`","state":"paid twice"}`))

@@ -58,7 +58,6 @@ func TestOnEnd(t *testing.T) {
 	e := &endings{}
 	h := newHost(t, func(c *lambdahost.Config) {
 		c.OnEnd = e.add
-		c.Functions[0].Timeout = 2 * time.Second
 	})
 	wants := []string{"answered", "errorString", lambdahost.ErrorExit, lambdahost.ErrorTooLarge, "answered"}
 	for i, do := range []string{"pid", "fail", "exit", "big", "pid"} {
@@ -67,9 +66,20 @@ func TestOnEnd(t *testing.T) {
 			t.Fatalf("after %s (-want +got):\n%s", do, diff)
 		}
 	}
+}
+
+// TestOnEndOfTimeout: an invocation that is cut off has taken its time-out.
+func TestOnEndOfTimeout(t *testing.T) {
+	t.Parallel()
+	const timeout = 300 * time.Millisecond
+	e := &endings{}
+	h := newHost(t, func(c *lambdahost.Config) {
+		c.OnEnd = e.add
+		c.Functions[0].Timeout = timeout
+	})
 	get(h, "/hang")
-	if kinds := e.kinds(t); kinds[len(kinds)-1] != lambdahost.ErrorTimedOut || e.all[len(kinds)-1].Result.Duration < 2*time.Second {
-		t.Errorf("a function that hangs ends as %v", kinds)
+	if diff := cmp.Diff([]string{lambdahost.ErrorTimedOut}, e.kinds(t)); diff != "" || e.all[0].Result.Duration < timeout {
+		t.Errorf("a function that hangs ends after %v (-want +got):\n%s", e.all[0].Result.Duration, diff)
 	}
 }
 

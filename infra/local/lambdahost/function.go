@@ -9,8 +9,10 @@ import (
 
 // finishingGrace is how long an event waits for a process that has answered but
 // not yet asked for more, before another one is started. Without it, whether
-// two requests in a row need one process or two would be a race.
-const finishingGrace = 500 * time.Millisecond
+// two requests in a row need one process or two would be a race; it is long,
+// because a process of a busy machine takes its time. A process that dies
+// instead ends the waiting at once.
+const finishingGrace = 10 * time.Second
 
 // function is a Function and its processes.
 type function struct {

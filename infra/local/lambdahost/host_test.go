@@ -45,7 +45,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newHost hosts the echo function as E, on every path.
+// ample is a time limit that is not what a test is about: far beyond what its
+// functions take, also on a machine that is busy with something else.
+const ample = 2 * time.Minute
+
+// newHost hosts the echo function as E, on every path, with ample limits.
 func newHost(t *testing.T, change func(*lambdahost.Config)) *lambdahost.Host {
 	t.Helper()
 	dir, err := echoDir()
@@ -53,8 +57,10 @@ func newHost(t *testing.T, change func(*lambdahost.Config)) *lambdahost.Host {
 		t.Fatal(err)
 	}
 	cfg := lambdahost.Config{
-		Functions: []lambdahost.Function{{Name: "E", Dir: dir, Timeout: 20 * time.Second}},
+		Functions: []lambdahost.Function{{Name: "E", Dir: dir, Timeout: ample}},
 		Routes:    []lambdahost.Route{{Key: "$default", Function: "E"}},
+
+		InitTimeout: ample, IntegrationTimeout: ample,
 	}
 	if change != nil {
 		change(&cfg)
@@ -195,10 +201,10 @@ func TestEnvironmentIsLambdasAndNothingElse(t *testing.T) {
 func TestInvocationContext(t *testing.T) {
 	t.Parallel()
 	var id string
+	var before time.Time // the process gets its event after this
 	h := newHost(t, func(c *lambdahost.Config) {
-		c.OnEvent = func(_ lambdahost.Process, requestID string, _ []byte) { id = requestID }
+		c.OnEvent = func(_ lambdahost.Process, requestID string, _ []byte) { id, before = requestID, time.Now() }
 	})
-	before := time.Now()
 	var got struct {
 		ID, ARN  string
 		Deadline int64
@@ -209,8 +215,9 @@ func TestInvocationContext(t *testing.T) {
 	if got.ID == "" || got.ID != id || got.ARN != "arn:aws:lambda:us-east-1:123456789012:function:E" {
 		t.Errorf("context = %+v, want id %s", got, id)
 	}
-	if left := time.UnixMilli(got.Deadline).Sub(before); left < 19*time.Second || left > 25*time.Second {
-		t.Errorf("the deadline is %v away, want about 20 s", left)
+	first, last := before.Add(ample).Truncate(time.Millisecond), time.Now().Add(ample)
+	if at := time.UnixMilli(got.Deadline); at.Before(first) || at.After(last) {
+		t.Errorf("the deadline is %v, want one between %v and %v", at, first, last)
 	}
 }
 
@@ -228,8 +235,9 @@ func TestTimeoutKills(t *testing.T) {
 	if s := h.Stats("E"); s.TimedOut != 1 || s.Errors != 1 || s.Live != 0 {
 		t.Errorf("stats = %+v", s)
 	}
-	if w := get(h, "/echo"); w.Code != 200 {
-		t.Errorf("the next event: %d %s", w.Code, w.Body)
+	// On a busy machine the next event may take as long as the time-out, too.
+	if !eventually(func() bool { return get(h, "/echo").Code == 200 }) {
+		t.Error("no event is answered any more")
 	}
 }
 
@@ -238,11 +246,13 @@ func TestGatewayGivesUpAndTheFunctionGoesOn(t *testing.T) {
 	g := newGate(t)
 	idle := make(chan struct{}, 10)
 	h := newHost(t, func(c *lambdahost.Config) {
-		c.IntegrationTimeout = 500 * time.Millisecond
+		c.IntegrationTimeout = time.Second
 		c.OnIdle = func(lambdahost.Process) { idle <- struct{}{} }
 	})
-	if w := get(h, "/echo"); w.Code != 200 { // warm, so that the cut is in the handler
-		t.Fatalf("status %d", w.Code)
+	// Warm, so that the cut is in the handler. Not by way of the gateway, which
+	// might give up on a cold start.
+	if _, err := h.Invoke(t.Context(), "E", []byte(`{"do":"pid"}`)); err != nil {
+		t.Fatal(err)
 	}
 	<-idle
 	wantAnswer(t, get(h, "/wait?url="+g.URL), 503, unavailable)

@@ -35,7 +35,7 @@ func procState(pid int) string {
 
 // eventually asks again and again: the kernel stops and reaps in its own time.
 func eventually(cond func() bool) bool {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(ample); time.Now().Before(end); runtime.Gosched() {
 		if cond() {
 			return true
 		}

@@ -202,9 +202,18 @@ func TestNothingOwed(t *testing.T) {
 	}
 }
 
+// verifyOnly skips what a quick run leaves out: go test -short needs Go alone.
+func verifyOnly(t *testing.T, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in make verify: " + why)
+	}
+}
+
 // With LEDGER_TABLE set the same is done on DynamoDB.
 func TestTable(t *testing.T) {
 	t.Parallel()
+	verifyOnly(t, "needs Node for the DynamoDB server")
 	server := dynamotest.Start(t)
 	table := server.Table(t)
 	fill(t, dynamo.New(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute}), time.Now().Add(-3*time.Hour))

@@ -132,13 +132,32 @@ func TestRefusesKeysWithoutShowingThem(t *testing.T) {
 	}
 }
 
+// asCommand makes this test binary the command.
+const asCommand = "SIGNORIGIN_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// command is the program itself.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	return cmd
+}
+
 // TestCommand runs the program itself: the key by standard input and by file,
 // never as an argument.
 func TestCommand(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "signorigin")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte(vectorKey+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -156,7 +175,7 @@ func TestCommand(t *testing.T) {
 		"key as extra":  {[]string{"-origin", vectorOrigin, vectorKey}, "", ""},
 		"endless stdin": {[]string{"-origin", vectorOrigin}, strings.Repeat(vectorKey, 1000), ""},
 	} {
-		cmd := exec.CommandContext(t.Context(), program, c.args...)
+		cmd := command(t, c.args...)
 		cmd.Stdin = strings.NewReader(c.stdin)
 		out, err := cmd.Output()
 		if string(out) != c.want || (err == nil) != (c.want != "") {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,13 +41,9 @@ func terminal(t *testing.T) (person, program *os.File) {
 // TestTerminalDoesNotEcho types a key once the program has turned the echo off,
 // and looks for it on the screen.
 func TestTerminalDoesNotEcho(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "signorigin")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	person, program := terminal(t)
 	var out, notes bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), bin, "-origin", vectorOrigin)
+	cmd := command(t, "-origin", vectorOrigin)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, &out, &notes
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
