@@ -42,7 +42,7 @@ const DimensionOperation = "operation"
 // for each class of outcome.
 func SettlementMetrics() []string {
 	var names []string
-	for _, class := range []x402.Class{x402.Moved, x402.Refused, x402.NotSent, x402.Unknown} {
+	for _, class := range []x402.Class{x402.Moved, x402.Refused, x402.TurnedAway, x402.NotSent, x402.Unknown} {
 		names = append(names, MetricSettlement+settlementName(class.String()))
 	}
 	return names
@@ -131,6 +131,8 @@ func settlementName(class string) string {
 		return "Settled"
 	case x402.Refused.String():
 		return "Refused"
+	case x402.TurnedAway.String():
+		return "TurnedAway"
 	case x402.NotSent.String():
 		return "NotSent"
 	}

@@ -140,7 +140,7 @@ func TestMetricsOfAStack(t *testing.T) {
 // The alarms and the dashboard are made of these.
 func TestSettlementMetrics(t *testing.T) {
 	t.Parallel()
-	want := []string{"SettlementSettled", "SettlementRefused", "SettlementNotSent", "SettlementUnknown"}
+	want := []string{"SettlementSettled", "SettlementRefused", "SettlementTurnedAway", "SettlementNotSent", "SettlementUnknown"}
 	if d := cmp.Diff(want, service.SettlementMetrics()); d != "" {
 		t.Error(d)
 	}

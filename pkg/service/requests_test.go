@@ -229,7 +229,7 @@ func settledRequests() []request {
 	paid := lookedUp(tried(asked(), "Settled"))
 	owed := lookedUp(tried(failed(), "Settled")).and("Owed")
 	unsure := tried(failed().and("Uncertain"), "Unknown")
-	turnedAway := tried(failed().and("FacilitatorFaults"), "NotSent")
+	turnedAway := tried(failed().and("FacilitatorFaults"), "TurnedAway")
 	return []request{
 		{name: "paid", status: 200, want: paid.and("Answers"), line: map[string]any{"states": "settling>settled>redeemed", "settlement": "settled"}},
 		{name: "an answer that is an error", before: looksUp(fault.NXDomain), status: 404, want: paid.and("Answers")},
@@ -243,9 +243,9 @@ func settledRequests() []request {
 		{name: "answer not recorded", before: func(_ *testing.T, s *shop) { s.broken.Store(true) }, status: 200, want: paid.and("Answers", "LedgerFaults"), line: map[string]any{"unrecorded": true}},
 		{name: "uncertain", before: always(x402test.FailAfter), status: 503, want: unsure, line: map[string]any{"settlement": "unknown", "states": "settling>uncertain", "evidence": nil}},
 		{name: "refused", before: always(x402test.Refuse), status: 402, want: tried(asked(), "Refused"), line: map[string]any{"settlement": "refused", "reason": "settlement refused: invalid_exact_evm_insufficient_balance"}},
-		{name: "not sent: busy", before: always(x402test.TooMany), status: 503, want: turnedAway, line: map[string]any{"settlement": "not_sent", "code": "facilitator_unavailable"}},
-		{name: "not sent: no credentials", before: always(x402test.Unauthorized), status: 503, want: turnedAway, line: map[string]any{"code": "facilitator_misconfigured"}},
-		{name: "not sent: wrong credentials", change: unauthorized, status: 503, want: turnedAway, line: map[string]any{"code": "facilitator_unauthorized"}},
+		{name: "turned away: busy", before: always(x402test.TooMany), status: 503, want: turnedAway, line: map[string]any{"settlement": "turned_away", "code": "facilitator_unavailable"}},
+		{name: "turned away: no credentials", before: always(x402test.Unauthorized), status: 503, want: turnedAway, line: map[string]any{"code": "facilitator_misconfigured"}},
+		{name: "turned away: wrong credentials", change: unauthorized, status: 503, want: turnedAway, line: map[string]any{"code": "facilitator_unauthorized"}},
 		{name: "uncertain, and the chain says paid", before: always(x402test.FailAfter), change: withEvidence(x402.Finding{Verdict: x402.Paid, Transaction: txHash}), status: 200,
 			want: lookedUp(tried(asked().and("Answers"), "Unknown")), line: map[string]any{"evidence": "paid", "transaction": txHash}},
 		{name: "uncertain, and the chain says never", before: always(x402test.FailBefore), change: withEvidence(x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}), status: 402,

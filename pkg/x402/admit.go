@@ -140,7 +140,7 @@ func (a *attempt) verify(ctx context.Context, r *ledger.Record) *Outcome {
 	bounded, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
 	begun := a.gate.now()
-	v := a.gate.facilitator.Verify(bounded, a.payment.forFacilitator(a.request.Offer), a.terms)
+	v := a.gate.facilitator.Verify(bounded, a.payment.forFacilitator(a.request.Offer, a.claim.Terms), a.terms)
 	a.trace.Verify = a.since(begun)
 	if v.Fault != nil {
 		charged := moved(false)
@@ -156,9 +156,19 @@ func (a *attempt) verify(ctx context.Context, r *ledger.Record) *Outcome {
 		}
 	}
 	if !v.Valid {
-		return a.no(errors.New("signature is not the payer's: " + orElse(v.Reason, "the facilitator says that it is invalid")))
+		return a.no(invalid(v))
 	}
 	return nil
+}
+
+// invalid is why the facilitator would not settle a payment, as the payer is
+// told.
+func invalid(v Verification) error {
+	about := "the facilitator does not accept the payment: "
+	if v.BadSignature {
+		about = "signature is not the payer's: "
+	}
+	return errors.New(about + v.Reason)
 }
 
 // used decides about an authorization that is used already, so that nobody can

@@ -44,7 +44,6 @@ type Payment struct {
 	version    json.Number
 	accepted   object
 	extensions object
-	wire       Payload // as it is sent to the facilitator
 }
 
 // DecodePayment reads a PAYMENT-SIGNATURE header. An error names the fault in
@@ -101,7 +100,7 @@ func readPayment(tree object) (*Payment, error) {
 	if err := p.readExact(payload); err != nil {
 		return nil, err
 	}
-	return p, p.buildWire()
+	return p, nil
 }
 
 func (p *Payment) readExtensions(v any) error {
@@ -171,17 +170,19 @@ func (p *Payment) readAuthorization(a object) error {
 	return nil
 }
 
-// buildWire composes what the facilitator is sent from what was checked, and
-// from nothing else, in one fixed spelling: what was checked is what is
-// settled, and a resend is byte-identical.
-func (p *Payment) buildWire() error {
-	accepted, err := json.Marshal(p.accepted)
-	if err != nil {
-		return errors.New("accepted cannot be encoded")
-	}
-	p.wire = Payload{
+// forFacilitator is the payment as the facilitator is sent it: the terms that
+// it is judged by, the offer's own description and extensions, and from the
+// client nothing but authorization and signature, in one fixed spelling. So
+// one authorization is always sent as the same bytes, whatever else a client
+// puts around it, which is what a facilitator recognises a resend by; and a
+// facilitator, which lists what is sold by the description, never lists the
+// client's words under our name.
+func (p *Payment) forFacilitator(o *Offer, terms json.RawMessage) Payload {
+	resource := o.required.Resource
+	return Payload{
 		X402Version: Version,
-		Accepted:    accepted,
+		Resource:    &resource,
+		Accepted:    terms,
 		Payload: ExactPayload{
 			Signature: "0x" + hex.EncodeToString(p.Signature),
 			Authorization: Authorization{
@@ -190,32 +191,8 @@ func (p *Payment) buildWire() error {
 				Nonce: "0x" + hex.EncodeToString(p.Nonce[:]),
 			},
 		},
+		Extensions: o.forwarded,
 	}
-	return nil
-}
-
-// forFacilitator is the payload with our own description of the resource and
-// the echo of the extensions that we offered. A client's word on what was sold
-// is not passed on: facilitators list resources by it.
-func (p *Payment) forFacilitator(o *Offer) Payload {
-	w := p.wire
-	resource := o.required.Resource
-	w.Resource = &resource
-	for key := range o.required.Extensions {
-		echoed, ok := p.extensions[key]
-		if !ok {
-			continue
-		}
-		raw, err := json.Marshal(echoed)
-		if err != nil {
-			continue
-		}
-		if w.Extensions == nil {
-			w.Extensions = map[string]json.RawMessage{}
-		}
-		w.Extensions[key] = raw
-	}
-	return w
 }
 
 // decodeHex reads 0x-prefixed hex of least to most bytes.

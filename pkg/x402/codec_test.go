@@ -217,7 +217,7 @@ func FuzzDecodePayment(f *testing.F) {
 			return
 		}
 		// What was decoded is what is sent: it decodes to the same payment.
-		again, err := EncodeHeader(p.forFacilitator(o))
+		again, err := EncodeHeader(p.forFacilitator(o, o.terms))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func FuzzDecodePayment(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what is sent does not decode: %v", err)
 		}
-		if q.Digest(o.domain) != p.Digest(o.domain) || string(q.Signature) != string(p.Signature) || !equal(q.accepted, p.accepted) {
+		if q.Digest(o.domain) != p.Digest(o.domain) || string(q.Signature) != string(p.Signature) || !equal(q.accepted, o.accepted) {
 			t.Fatal("what is sent is another payment")
 		}
 		_ = p.Check(p.Digest(o.domain))

@@ -3,6 +3,7 @@ package x402
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"time"
 )
@@ -33,6 +34,8 @@ type Offer struct {
 	accepted object // Accepts[0] as a tree, to match against
 	infos    object // extension key to its advertised info
 	header   string // PAYMENT-REQUIRED with the offer's own reason
+	// forwarded are the extensions that go to the facilitator with a payment.
+	forwarded map[string]json.RawMessage
 }
 
 // NewOffer prepares an offer with exactly one way to pay.
@@ -81,6 +84,11 @@ func (o *Offer) readTerms(r Requirements) error {
 
 func (o *Offer) readExtensions() error {
 	o.infos = object{}
+	// The facilitator lists the operation by the offer's own bazaar extension.
+	// A payment's name is between the payer and this server: a facilitator
+	// that keeps results by it would answer one payer with another's.
+	o.forwarded = maps.Clone(o.required.Extensions)
+	delete(o.forwarded, ExtensionIdentifier)
 	for key, raw := range o.required.Extensions {
 		tree, err := parseObject(raw)
 		if err != nil {

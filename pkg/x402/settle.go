@@ -21,7 +21,7 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	bounded, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	begun := a.gate.now()
-	s := a.gate.facilitator.Settle(bounded, a.payment.forFacilitator(a.request.Offer), a.terms)
+	s := a.gate.facilitator.Settle(bounded, a.payment.forFacilitator(a.request.Offer, a.claim.Terms), a.terms)
 	a.trace.Settle = a.since(begun)
 	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
 	a.trace.Cause, a.trace.Extensions = s.Cause, s.ExtensionResponses
@@ -34,7 +34,7 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	switch s.Class {
 	case Refused:
 		return a.refused(ctx, h, s)
-	case NotSent:
+	case NotSent, TurnedAway:
 		return a.notSent(ctx, h, s)
 	case Moved, Unknown:
 	}

@@ -28,11 +28,14 @@ const (
 	Unknown Class = iota
 	// Moved: the facilitator says that it settled, with a transaction.
 	Moved
-	// Refused: the facilitator said no, in a way that leaves no doubt that
-	// this attempt moved nothing.
+	// Refused: the facilitator gave a reason that is about the payer, and that
+	// is known to be given before anything is broadcast.
 	Refused
-	// NotSent: the request provably never left, or was turned away at the
-	// door (401, 403, 429) before any processing.
+	// TurnedAway: the facilitator refused to deal with the request, for a
+	// reason that is the operator's affair (credentials, quota, configuration)
+	// and not the payer's. The request was sent.
+	TurnedAway
+	// NotSent: the request provably never left.
 	NotSent
 )
 
@@ -43,6 +46,8 @@ func (c Class) String() string {
 		return "settled"
 	case Refused:
 		return "refused"
+	case TurnedAway:
+		return "turned_away"
 	case NotSent:
 		return "not_sent"
 	case Unknown:
@@ -71,7 +76,7 @@ type Settlement struct {
 	// clock. Facilitators look at it before they look at the nonce, so it says
 	// nothing about what has moved. Class is then Refused.
 	Expired bool
-	// Code is the fault to answer when Class is NotSent.
+	// Code is the fault to answer when Class is TurnedAway or NotSent.
 	Code fault.Code
 	// Cause is for the log.
 	Cause error
@@ -85,10 +90,13 @@ type Verification struct {
 	// Valid is true only when the facilitator said so.
 	Valid  bool
 	Reason string // why not, bounded and printable
+	// BadSignature: not valid, because the signature is not the payer's. When
+	// it is false, Reason is about something else, such as the balance.
+	BadSignature bool
 	// NonceUsed: not valid, because the authorization is used or cancelled. It
 	// says nothing about the signature.
 	NonceUsed bool
-	// Fault is set when there was no verdict: the facilitator is unavailable,
-	// unauthorized or misconfigured.
+	// Fault is set when there was no verdict about the payer: the facilitator
+	// is unavailable, unauthorized or misconfigured, or did not say why not.
 	Fault *fault.Error
 }

@@ -3,9 +3,10 @@
 //
 // It guarantees that one Settle is one request, followed by one byte-identical
 // request when the first was answered settlement_pending, and that every way
-// in which a request can end has exactly one class: settled, refused, not sent
-// or unknown. It calls an outcome "not sent" only on proof, and "refused" only
-// where nothing can have been broadcast; whatever is left is unknown.
+// in which a request can end has exactly one class: settled, refused, turned
+// away, not sent or unknown. It calls an outcome "not sent" only on proof, and
+// "refused" or "turned away" only for the exact codes and statuses that are
+// known to be given before a broadcast (Reasons); whatever is left is unknown.
 //
 // It does not decide what a class means for a payment, and it does not ask the
 // chain. Those are the Gate's.

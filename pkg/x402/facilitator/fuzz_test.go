@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,9 @@ func FuzzClassify(f *testing.F) {
 	f.Add(200, []byte(settled), false, false)
 	f.Add(401, []byte(``), true, false)
 	f.Add(0, []byte(nil), false, true)
+	f.Add(403, []byte(refusal("insufficient_funds")), true, false)
+	f.Add(200, []byte(refusal("rate_limited")), true, false)
+	f.Add(400, []byte(`{"errorType":"invalid_request"}`), true, false)
 	f.Fuzz(func(t *testing.T, status int, body []byte, authorized, lost bool) {
 		re := reply{sent: true, status: status, body: body, authorized: authorized}
 		if lost {
@@ -57,13 +61,20 @@ func FuzzClassify(f *testing.F) {
 				t.Errorf("moved for %q on %q", s.Payer, s.Network)
 			}
 		case x402.Refused:
-			if lost || !isBool || success || tx != "" || reason == "" {
-				t.Errorf("refused on %q", body)
+			verdicts := refusedCodes + " " + signatureCodes + " " + expiredCodes + " " + usedCodes
+			if lost || !isBool || success || tx != "" || operators(status) || !slices.Contains(codes(verdicts), reason) {
+				t.Errorf("refused on %d %q", status, body)
+			}
+		case x402.TurnedAway:
+			word, _ := lenient["errorType"].(string)
+			known := codes(unauthorizedCodes + " " + busyCodes + " " + misconfiguredCodes)
+			byWord := slices.Contains(known, reason) || slices.Contains(known, word)
+			byStatus := status == 401 || status == 403 || status == 404 || status == 405 || status == 429
+			if lost || success || tx != "" || !byWord && !byStatus || s.Code == "" {
+				t.Errorf("turned away on %d %q", status, body)
 			}
 		case x402.NotSent:
-			if lost || isBool || (status != 401 && status != 403 && status != 429) || s.Code == "" {
-				t.Errorf("not sent on %d %q", status, body)
-			}
+			t.Errorf("not sent, and answered, on %d %q", status, body)
 		}
 	})
 }

@@ -147,11 +147,11 @@ func TestRotatedSecret(t *testing.T) {
 	now := time.Unix(1000, 0)
 	f := newClient(t, Config{URL: srv.URL, Credentials: Lazy(v.load), Now: func() time.Time { return now }})
 	settle := func() x402.Settlement { return f.Settle(within(t, 5*time.Second), testPayload(), testRequirements()) }
-	if s := settle(); s.Class != x402.NotSent || s.Code != fault.FacilitatorUnauthorized {
+	if s := settle(); s.Class != x402.TurnedAway || s.Code != fault.FacilitatorUnauthorized {
 		t.Fatalf("old secret: %+v", s)
 	}
 	v.creds = mustBearer(t, "new")
-	if s := settle(); s.Class != x402.NotSent || v.reads != 1 {
+	if s := settle(); s.Class != x402.TurnedAway || v.reads != 1 {
 		t.Fatalf("within a minute, %d reads: %+v", v.reads, s)
 	}
 	now = now.Add(time.Minute)

@@ -49,8 +49,11 @@ func TestClassify(t *testing.T) {
 	malformed := got{Class: x402.Unknown, Reason: "malformed_answer"}
 	contradictory := got{Class: x402.Unknown, Reason: "contradictory_answer"}
 	unfounded := got{Class: x402.Unknown, Reason: "success_without_transaction"}
-	door := func(code fault.Code, status int) got {
-		return got{Class: x402.NotSent, Code: code, Reason: fmt.Sprintf("http_%d", status)}
+	byStatus := func(code fault.Code, status int) got {
+		return got{Class: x402.TurnedAway, Code: code, Reason: fmt.Sprintf("http_%d", status)}
+	}
+	turned := func(code fault.Code, reason string) got {
+		return got{Class: x402.TurnedAway, Code: code, Reason: reason}
 	}
 	doubt := func(reason string) got { return got{Class: x402.Unknown, Reason: reason} }
 	refused := func(reason string) got { return got{Class: x402.Refused, Reason: reason} }
@@ -116,41 +119,49 @@ func TestClassify(t *testing.T) {
 		{"200 verify answer", answered(200, `{"isValid":true,"payer":"`+payer+`"}`), doubt("http_200")},
 		{"302", answered(302, ``), doubt("http_302")},
 		{"307", answered(307, ``), doubt("http_307")},
-		{"400", answered(400, `{"errorType":"invalid_request"}`), doubt("http_400")},
+		{"400", answered(400, `{"errorType":"invalid_something"}`), doubt("http_400")},
+		{"400 of a schema", answered(400, `{"errorType":"invalid_request"}`), turned(fault.FacilitatorMisconfigured, "invalid_request")},
 		{"402", answered(402, ``), doubt("http_402")},
-		{"404", answered(404, `Not Found`), doubt("http_404")},
-		{"405", answered(405, ``), doubt("http_405")},
+		{"404", answered(404, `Not Found`), byStatus(fault.FacilitatorMisconfigured, 404)},
+		{"405", answered(405, ``), byStatus(fault.FacilitatorMisconfigured, 405)},
 		{"409", answered(409, `{"errorType":"idempotency_error"}`), doubt("http_409")},
 		{"500", answered(500, `{"errorType":"internal_server_error"}`), doubt("http_500")},
 		{"502", answered(502, `<html>`), doubt("http_502")},
 		{"503 of an edge", answered(503, `upstream connect error`), doubt("http_503")},
 		{"504", answered(504, `{"errorType":"timed_out"}`), doubt("http_504")},
 
-		// Turned away at the door.
-		{"401, no credentials", answered(401, ``), door(fault.FacilitatorMisconfigured, 401)},
-		{"403, no credentials", answered(403, `<html>"success"</html>`), door(fault.FacilitatorMisconfigured, 403)},
-		{"401, credentials", credentialed(answered(401, `{"errorType":"unauthorized"}`)), door(fault.FacilitatorUnauthorized, 401)},
-		{"403, credentials", credentialed(answered(403, `{"errorType":"forbidden"}`)), door(fault.FacilitatorUnauthorized, 403)},
-		{"429", credentialed(answered(429, `{"errorType":"rate_limit_exceeded"}`)), door(fault.FacilitatorUnavailable, 429)},
-		{"403 with a refusal", answered(403, refusal("request_blocked_by_location")), refused("request_blocked_by_location")},
+		// Turned away by the status.
+		{"401, no credentials", answered(401, ``), byStatus(fault.FacilitatorMisconfigured, 401)},
+		{"403, no credentials", answered(403, `<html>"success"</html>`), byStatus(fault.FacilitatorMisconfigured, 403)},
+		{"401, credentials", credentialed(answered(401, `{"errorType":"unauthorized"}`)), byStatus(fault.FacilitatorUnauthorized, 401)},
+		{"403, credentials", credentialed(answered(403, `{"errorType":"forbidden"}`)), byStatus(fault.FacilitatorUnauthorized, 403)},
+		{"429", credentialed(answered(429, `{"errorType":"rate_limit_exceeded"}`)), byStatus(fault.FacilitatorUnavailable, 429)},
+		{"403 with a refusal", answered(403, refusal("kyt_risk_detected")), turned(fault.FacilitatorMisconfigured, "kyt_risk_detected")},
+		{"429 with a refusal", answered(429, refusal("insufficient_funds")), turned(fault.FacilitatorUnavailable, "insufficient_funds")},
+		{"429 with a word nobody knows", answered(429, refusal("slow_down")), turned(fault.FacilitatorUnavailable, "slow_down")},
+		{"429 without a word", answered(429, refusal("")), turned(fault.FacilitatorUnavailable, "refusal_without_reason")},
+		{"429 of a pending settlement", answered(429, pendingA), got{Class: x402.Unknown, Reason: "settlement_pending", Transaction: hash, Pending: true}},
+		{"403 with a used nonce", answered(403, refusal(x402.ReasonNonceUsed)), doubt(x402.ReasonNonceUsed)},
+		{"rate limited, in a 200", answered(200, refusal("rate_limited")), turned(fault.FacilitatorUnavailable, "rate_limited")},
+		{"an operator's word with a transaction", answered(403, refusalWith("unauthorized", hash)), got{Class: x402.Unknown, Reason: "unauthorized", Transaction: hash}},
 		{"401, body cut short", reply{sent: true, status: 401, err: lost}, doubt("connection_lost")},
 
 		// Refused.
 		{"insufficient balance", answered(200, refusal("invalid_exact_evm_insufficient_balance")), refused("invalid_exact_evm_insufficient_balance")},
 		{"refusal in a 400", answered(400, refusal("invalid_exact_evm_signature")), refused("invalid_exact_evm_signature")},
 		{"refusal in a 500", answered(500, refusal("insufficient_funds")), refused("insufficient_funds")},
-		{"refusal, null transaction", answered(200, `{"success":false,"errorReason":"invalid_scheme","transaction":null}`), refused("invalid_scheme")},
+		{"refusal, null transaction", answered(200, `{"success":false,"errorReason":"insufficient_funds","transaction":null}`), refused("insufficient_funds")},
 		{"simulation failed", answered(200, refusal("invalid_exact_evm_transaction_simulation_failed")), refused("invalid_exact_evm_transaction_simulation_failed")},
-		{"failed to check nonce", answered(200, refusal("invalid_exact_evm_failed_to_check_nonce")), refused("invalid_exact_evm_failed_to_check_nonce")},
+		{"failed to check nonce", answered(200, refusal("invalid_exact_evm_failed_to_check_nonce")), doubt("invalid_exact_evm_failed_to_check_nonce")},
 		{"a listed reason in a 503", answered(503, refusal("kyt_risk_detected")), refused("kyt_risk_detected")},
-		{"a reason nobody knows, in a 400", answered(400, refusal("brand_new_reason")), refused("brand_new_reason")},
+		{"a reason nobody knows, in a 400", answered(400, refusal("brand_new_reason")), doubt("brand_new_reason")},
 		{"a reason nobody knows, in a 500", answered(500, refusal("brand_new_reason")), doubt("brand_new_reason")},
 		{"the node's fault, in a 502", answered(502, refusal("rpc_error")), doubt("rpc_error")},
-		{"a reason nobody knows", answered(200, refusal("brand_new_reason")), refused("brand_new_reason")},
+		{"a reason nobody knows", answered(200, refusal("brand_new_reason")), doubt("brand_new_reason")},
 		{"expired", answered(400, refusal("invalid_exact_evm_payload_authorization_valid_before")), got{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}},
 		{"not valid yet", answered(400, refusal("invalid_exact_evm_payload_authorization_valid_after")), refused("invalid_exact_evm_payload_authorization_valid_after")},
 		{"nonce used", answered(200, refusal(x402.ReasonNonceUsed)), got{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}},
-		{"nonce used, other spelling", answered(200, refusal("authorization_used")), got{Class: x402.Refused, Reason: "authorization_used", NonceUsed: true}},
+		{"nonce used, other spelling", answered(200, refusal("authorization_used")), doubt("authorization_used")},
 
 		// Refusals that prove nothing.
 		{"no reason", answered(200, `{"success":false}`), doubt("refusal_without_reason")},
@@ -200,8 +211,8 @@ func TestClassify(t *testing.T) {
 		if s.Class == x402.Moved && (!strings.EqualFold(s.Payer, payer) || s.Network != network) {
 			t.Errorf("%s: receipt names payer %q on %q", row.name, s.Payer, s.Network)
 		}
-		if s.Class == x402.NotSent && s.Cause == nil {
-			t.Errorf("%s: not sent without a cause for the log", row.name)
+		if (s.Class == x402.NotSent || s.Class == x402.TurnedAway) && s.Cause == nil {
+			t.Errorf("%s: %s without a cause for the log", row.name, s.Class)
 		}
 	}
 }
@@ -281,8 +292,8 @@ func TestRecordedAnswers(t *testing.T) {
 	want := map[string]string{
 		"settle good":                   "settled ",
 		"settle replay-after-settle":    "refused " + x402.ReasonNonceUsed,
-		"settle wrong-value":            "refused invalid_exact_evm_payload_authorization_value_mismatch",
-		"settle wrong-payee":            "refused invalid_exact_evm_recipient_mismatch",
+		"settle wrong-value":            "turned_away invalid_exact_evm_payload_authorization_value_mismatch",
+		"settle wrong-payee":            "turned_away invalid_exact_evm_recipient_mismatch",
 		"settle expired":                "refused invalid_exact_evm_payload_authorization_valid_before",
 		"settle wrong-chain-signature":  "refused invalid_exact_evm_signature",
 		"settle insufficient-balance":   "refused invalid_exact_evm_insufficient_balance",
@@ -297,16 +308,16 @@ func TestRecordedAnswers(t *testing.T) {
 		"verify good":                  valid,
 		"verify verifyWhilePending":    valid,
 		"verify replay-after-settle":   "invalid invalid_exact_evm_transaction_simulation_failed",
-		"verify wrong-value":           "invalid invalid_exact_evm_payload_authorization_value_mismatch",
-		"verify over-value":            "invalid invalid_exact_evm_payload_authorization_value_mismatch",
-		"verify wrong-payee":           "invalid invalid_exact_evm_recipient_mismatch",
+		"verify wrong-value":           string(fault.FacilitatorMisconfigured),
+		"verify over-value":            string(fault.FacilitatorMisconfigured),
+		"verify wrong-payee":           string(fault.FacilitatorMisconfigured),
 		"verify expired":               "invalid invalid_exact_evm_payload_authorization_valid_before",
 		"verify nearly-expired-3s":     "invalid invalid_exact_evm_payload_authorization_valid_before",
 		"verify not-yet-valid":         "invalid invalid_exact_evm_payload_authorization_valid_after",
 		"verify wrong-chain-signature": "invalid invalid_exact_evm_signature",
 		"verify garbage-signature":     "invalid invalid_exact_evm_signature",
 		"verify insufficient-balance":  "invalid invalid_exact_evm_transaction_simulation_failed",
-		"verify network-mismatch":      "invalid invalid_exact_evm_network_mismatch",
+		"verify network-mismatch":      string(fault.FacilitatorMisconfigured),
 		"verify unsupported-network":   string(fault.FacilitatorUnavailable),
 
 		"supported supported": "listed",

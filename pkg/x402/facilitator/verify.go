@@ -4,17 +4,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// judge says what one request to /verify came to. A "no" counts with any
-// status, because facilitators send it with 200 and with 400; a "yes" counts
-// only as the boolean true with a 2xx status, since nothing that anyone could
-// check comes with it. Whatever is neither is no verdict.
+// judge says what one request to /verify came to. A "no" counts only with a
+// reason that the table knows for a verdict about the payer, with any status
+// but the operator's own, because facilitators send it with 200 and with 400;
+// a "yes" counts only as the boolean true with a 2xx status, since nothing
+// that anyone could check comes with it. Whatever is neither is no verdict: a
+// facilitator that could not look says "no" as well.
 func judge(re reply, want expectation) x402.Verification {
 	if re.err != nil {
 		return x402.Verification{Fault: noVerdict(re, re.err)}
@@ -23,30 +24,37 @@ func judge(re reply, want expectation) x402.Verification {
 	if err != nil || !o.has("isValid") {
 		return x402.Verification{Fault: noVerdict(re, err)}
 	}
-	valid, err := o.boolean("isValid")
-	if err != nil {
-		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, err)}
-	}
-	reason, err := o.text("invalidReason")
-	if err != nil {
-		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, err)}
-	}
-	payer, err := o.text("payer")
-	if err != nil {
+	valid, err1 := o.boolean("isValid")
+	reason, err2 := o.text("invalidReason")
+	payer, err3 := o.text("payer")
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, err)}
 	}
 	switch {
-	case !valid || reason != "":
-		if reason == "" {
-			reason = "invalid_without_reason"
-		}
-		return x402.Verification{Reason: foreign(reason, maxReason), NonceUsed: saysNonceUsed(reason)}
-	case re.status/100 != 2:
-		return x402.Verification{Fault: noVerdict(re, errors.New("isValid is true"))}
 	case payer != "" && !strings.EqualFold(payer, want.payer):
-		return x402.Verification{Reason: "payer_mismatch"}
+		return x402.Verification{Fault: noVerdict(re, fmt.Errorf("answer is about payer %q", foreign(payer, maxReason)))}
+	case valid && reason != "":
+		return x402.Verification{Fault: noVerdict(re, fmt.Errorf("valid with reason %q", foreign(reason, maxReason)))}
+	case valid && re.status/100 != 2:
+		return x402.Verification{Fault: noVerdict(re, errors.New("isValid is true"))}
+	case valid:
+		return x402.Verification{Valid: true}
 	}
-	return x402.Verification{Valid: true}
+	return invalid(reason, re)
+}
+
+// invalid is what a "no" for a reason comes to.
+func invalid(reason string, re reply) x402.Verification {
+	r := interpret(reason, re)
+	cause := fmt.Errorf("not valid: %q", foreign(reason, maxReason))
+	switch r.Meaning {
+	case Refusal, Expired, NonceUsed:
+		return x402.Verification{Reason: r.Code, BadSignature: r.Signature, NonceUsed: r.Meaning == NonceUsed}
+	case TurnedAway:
+		return x402.Verification{Fault: fault.New(r.Answer, cause)}
+	case Doubt, Pending:
+	}
+	return x402.Verification{Fault: noVerdict(re, cause)}
 }
 
 // supportedKind is one entry of the list that /supported answers.
@@ -81,8 +89,7 @@ func supports(re reply, network string) *fault.Error {
 }
 
 // noVerdict is the fault of a request that moves no money and brought no
-// usable answer. So a wrong URL may be called by its name here: a redirect,
-// 404 and 405 are misconfigured.
+// usable answer. A redirect is a wrong URL, and may be called so here.
 func noVerdict(re reply, cause error) *fault.Error {
 	if re.err != nil && !re.sent {
 		s := unanswered(re)
@@ -92,10 +99,13 @@ func noVerdict(re reply, cause error) *fault.Error {
 		return fault.New(fault.FacilitatorUnavailable, re.err)
 	}
 	cause = fmt.Errorf("facilitator answered status %d: %w", re.status, orNone(cause))
-	if code, ok := atTheDoor(re); ok {
+	if code, turned := turnsAway(re); turned {
 		return fault.New(code, cause)
 	}
-	if re.status/100 == 3 || re.status == http.StatusNotFound || re.status == http.StatusMethodNotAllowed {
+	if r := platformReason(re); r.Meaning == TurnedAway {
+		return fault.New(r.Answer, cause)
+	}
+	if re.status/100 == 3 {
 		return fault.New(fault.FacilitatorMisconfigured, cause)
 	}
 	return fault.New(fault.FacilitatorUnavailable, cause)
