@@ -177,13 +177,13 @@ func answerable(q x402.Question) error {
 func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ceiling)
 	defer cancel()
-	i := c.newInquiry(ctx, x402.Question{})
-	if err := i.rightChain(); err != nil {
+	s := c.newSession(ctx, maxBody)
+	if err := s.rightChain(); err != nil {
 		return unready(err)
 	}
-	head, err := i.latest()
+	head, err := s.latest()
 	if err == nil {
-		err = i.recent(head)
+		err = s.recent(head)
 	}
 	return unready(err)
 }

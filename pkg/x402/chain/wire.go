@@ -279,8 +279,14 @@ const (
 
 // topicOf is an account as an indexed argument: left-padded to 32 bytes.
 func topicOf(a x402.Address) string {
-	return "0x" + strings.Repeat("0", 24) + strings.TrimPrefix(a.String(), "0x")
+	return accountPrefix + strings.TrimPrefix(a.String(), "0x")
 }
+
+// accountPrefix is what a topic begins with that holds an account.
+const accountPrefix = "0x000000000000000000000000"
+
+// isAccount says whether a topic holds an account: 20 bytes, left-padded.
+func isAccount(topic string) bool { return strings.HasPrefix(topic, accountPrefix) }
 
 // word is a uint256 of 32 bytes of hex, which the caller has checked.
 func word(s string) *big.Int {
