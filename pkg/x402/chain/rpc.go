@@ -174,9 +174,18 @@ func newTransport() *http.Transport {
 // carries a result; an error may come with any status.
 func decodeReply(status int, body []byte, id uint64) (json.RawMessage, error) {
 	o, err := parseObject(body)
-	if err == nil {
-		err = o.answers(id)
+	if err != nil && status != http.StatusOK {
+		return nil, &statusError{status}
 	}
+	if err != nil {
+		return nil, err
+	}
+	return o.result(status, id)
+}
+
+// result is what o answers to the request with this id.
+func (o object) result(status int, id uint64) (json.RawMessage, error) {
+	err := o.answers(id)
 	if failure, failed := o["error"]; err == nil && failed {
 		return nil, decodeError(status, failure)
 	}

@@ -149,7 +149,7 @@ func (i *inquiry) backward(high uint64) (*entry, error) {
 // blocks. Both arguments of the events are indexed, so the node's filter is
 // exact, and what it lets through must be exactly that.
 func (i *inquiry) logs(low, high uint64) (*entry, error) {
-	raw, err := i.call("eth_getLogs", map[string]any{
+	raw, err := i.call(methodLogs, map[string]any{
 		"address":   i.client.token,
 		"topics":    []any{[]string{topicUsed, topicCanceled}, i.names.payer, i.names.nonce},
 		"fromBlock": hexQuantity(low),

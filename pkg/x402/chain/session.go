@@ -17,10 +17,11 @@ type session struct {
 	calls  int     // that are left
 	chunk  uint64  // blocks that one search for logs may cover
 	head   *header // once it was asked for
+	size   int     // requests that one message may hold
 }
 
 func (c *Client) newSession(ctx context.Context, most int) *session {
-	return &session{client: c, ctx: ctx, most: most, calls: c.maxCalls, chunk: widths()[0]}
+	return &session{client: c, ctx: ctx, most: most, calls: c.maxCalls, chunk: widths()[0], size: sizes()[0]}
 }
 
 // wrongChainError says that the node is on another chain than it should.
@@ -104,15 +105,10 @@ func (s *session) tagged(tag string) (*header, error) {
 // block is the block with this number on the chain.
 func (s *session) block(number uint64) (*header, error) {
 	h, err := s.tagged(hexQuantity(number))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case h == nil:
-		return nil, fmt.Errorf("node has no block %d", number)
-	case h.number != number:
-		return nil, fmt.Errorf("node gave block %d for block %d", h.number, number)
 	}
-	return h, nil
+	return h, h.is(number)
 }
 
 // safe is the newest block that will not be undone. A node that knows neither

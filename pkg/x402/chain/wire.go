@@ -71,6 +71,17 @@ func decodeHeader(raw json.RawMessage) (*header, error) {
 	return h, err
 }
 
+// is says whether a header is that of the block with this number.
+func (h *header) is(number uint64) error {
+	switch {
+	case h == nil:
+		return fmt.Errorf("node has no block %d", number)
+	case h.number != number:
+		return fmt.Errorf("node gave block %d for block %d", h.number, number)
+	}
+	return nil
+}
+
 // decodeReceipt reads the result of eth_getTransactionReceipt; nil means that
 // the transaction is in no block that the node knows.
 func decodeReceipt(raw json.RawMessage, hash string) (*receipt, error) {
