@@ -54,7 +54,7 @@ func (c *Client) Transfers(ctx context.Context, payee x402.Address, from uint64)
 	ctx, cancel := context.WithTimeout(ctx, scanCeiling)
 	defer cancel()
 	s := &scan{
-		session: c.newSession(ctx, maxScanBody), to: payee, payee: topicOf(payee),
+		session: c.newSession(ctx, c.maxScan), to: payee, payee: topicOf(payee),
 		batch: x402.Batch{Next: from}, spent: map[spend]bool{},
 	}
 	err := s.run()
