@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -202,6 +203,30 @@ func TestTransfersBeforeError(t *testing.T) {
 				all, _ := b.everything(t, b.sent[0].Block)
 				b.same(t, all)
 			})
+		}
+	}
+}
+
+// A run whose time is up keeps what it has read.
+func TestTransfersOutOfTime(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	for range 3 {
+		b.pay(t)
+	}
+	b.finish(t)
+	for i, x := range b.sent {
+		ctx, cancel := context.WithCancel(t.Context())
+		b.proxy.reset(about(x.Transaction, func(http.ResponseWriter, rpcCall, func([]byte) []byte) bool {
+			cancel()
+			<-t.Context().Done()
+			return true
+		}))
+		b.proxy.batch = 1
+		got, err := b.client.Transfers(ctx, b.payee, b.sent[0].Block)
+		cancel()
+		if len(got.Transfers) != i || got.Next != x.Block || errors.Is(err, context.Canceled) != (i == 0) {
+			t.Errorf("ended at transfer %d: %d transfers up to block %d, %v", i, len(got.Transfers), got.Next, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,5 +218,23 @@ func TestTransfersTooLarge(t *testing.T) {
 	b.client.maxCalls = 4
 	if got, err := b.next(t, at); err != nil || len(got.Transfers) < 300 {
 		t.Errorf("with calls enough: %d transfers, %v", len(got.Transfers), err)
+	}
+}
+
+// A search that was made narrow for one place becomes wide again behind it, and
+// not with every step.
+func TestWider(t *testing.T) {
+	t.Parallel()
+	s := fuzzScan()
+	s.chunk = 1
+	var all []uint64
+	for range easy * len(widths()) {
+		s.wider()
+		all = append(all, s.chunk)
+	}
+	want := slices.Repeat([]uint64{1, 10, 100, 500, 1000, 2000, 5000, 10_000, 10_000}, easy)
+	slices.Sort(want)
+	if want = want[1 : 1+len(all)]; !slices.Equal(all, want) {
+		t.Errorf("widths = %v, want %v", all, want)
 	}
 }
