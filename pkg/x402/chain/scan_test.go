@@ -132,6 +132,34 @@ func TestTransfersRestart(t *testing.T) {
 	}
 }
 
+// A refused search leaves batches as they are, and a node that has had enough is
+// not asked again at once.
+func TestTransfersRefused(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	for range 8 {
+		b.pay(t)
+	}
+	b.finish(t)
+	b.proxy.reset(capped(t, 10, func(w http.ResponseWriter, c rpcCall) {
+		refusal(w, c, http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
+	}))
+	got, err := b.next(t, b.sent[0].Block)
+	if err != nil || len(got.Transfers) != 8 {
+		t.Errorf("%d transfers, %v", len(got.Transfers), err)
+	}
+	trips, receipts := b.proxy.trips, count(b.proxy.methods(), "eth_getTransactionReceipt")
+	searches := count(b.proxy.methods(), methodLogs)
+	if most := 2 + searches + 1; receipts != 8 || trips > most { // latest, safe, and one for all receipts
+		t.Errorf("%d messages for %d searches and %d receipts, want %d at most", trips, searches, receipts, most)
+	}
+	b.proxy.reset(capped(t, 0, func(w http.ResponseWriter, _ rpcCall) { http.Error(w, "slow down", http.StatusTooManyRequests) }))
+	b.refuses(t, b.sent[0].Block, "429")
+	if b.proxy.trips != 3 {
+		t.Errorf("%d messages, want 3: latest, safe, and the search that was refused", b.proxy.trips)
+	}
+}
+
 func TestBlockAt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
