@@ -1,6 +1,9 @@
 package chain
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,5 +39,25 @@ func BenchmarkFind(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkTransferLogs reads the longest answer that a search for transfers
+// may have: 10,000 logs of one block.
+func BenchmarkTransferLogs(b *testing.B) {
+	logs := make([]string, 10_000)
+	for i := range logs {
+		logs[i] = logJSON(entry{
+			address: fuzzToken.String(), topics: []string{topicTransfer, topicOf(x402.Address{1}), topicOf(fuzzPayee)},
+			data: fmt.Sprintf("0x%064x", i), index: uint64(i), number: 10, block: fuzzHash, tx: fmt.Sprintf("0x%064x", i/4),
+		})
+	}
+	raw := json.RawMessage("[" + strings.Join(logs, ",") + "]")
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if blocks, err := fuzzScan().decodeIncoming(raw, 10, 10); err != nil || len(blocks) != 1 {
+			b.Fatal(len(blocks), err)
+		}
 	}
 }

@@ -43,9 +43,11 @@ type Config struct {
 	Now func() time.Time
 	// UserAgent names the service to the node's operator.
 	UserAgent string
-	// MaxCalls bounds the JSON-RPC calls of one Find; 0 means 48, which is
-	// some 80 ms for each in four seconds, and enough to search a day of Base
-	// where a node allows 2,000 blocks a call.
+	// MaxCalls bounds the JSON-RPC calls of one Find, and the messages of one
+	// Transfers, of which a batch of calls is one; 0 means 48, which is some
+	// 80 ms for each in four seconds, and enough to search a day of Base where
+	// a node allows 2,000 blocks a call. With less, a Transfers may be unable
+	// to finish a block, and says so.
 	MaxCalls int
 	// HeadAge is how far the node's latest block may be from our clock for the
 	// node to be believed that something never happened; 0 means 5 minutes.
@@ -64,6 +66,7 @@ type Client struct {
 	chainChecked  atomic.Bool
 	now           func() time.Time
 	maxCalls      int
+	maxScan       int // bytes of a reply to a scan
 	headAge       time.Duration
 	confirmations uint64
 }
@@ -90,7 +93,7 @@ func New(c Config) (*Client, error) {
 	client := &Client{
 		endpoint: endpoint{url: target, transport: c.Transport, userAgent: c.UserAgent},
 		token:    asset.String(), chainID: id, now: c.Now,
-		maxCalls: c.MaxCalls, headAge: c.HeadAge, confirmations: c.Confirmations,
+		maxCalls: c.MaxCalls, maxScan: maxScanBody, headAge: c.HeadAge, confirmations: c.Confirmations,
 	}
 	if !printable(c.UserAgent, maxUserAgent) {
 		return nil, fmt.Errorf("chain: user agent is longer than %d bytes or not printable ASCII", maxUserAgent)
@@ -177,13 +180,13 @@ func answerable(q x402.Question) error {
 func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ceiling)
 	defer cancel()
-	i := c.newInquiry(ctx, x402.Question{})
-	if err := i.rightChain(); err != nil {
+	s := c.newSession(ctx, maxBody)
+	if err := s.rightChain(); err != nil {
 		return unready(err)
 	}
-	head, err := i.latest()
+	head, err := s.latest()
 	if err == nil {
-		err = i.recent(head)
+		err = s.recent(head)
 	}
 	return unready(err)
 }

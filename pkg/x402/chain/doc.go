@@ -38,6 +38,19 @@
 //	expired, not safe yet                        3  state, latest, safe
 //	expired unused                               4  state, latest, safe, state
 //
+// It also answers x402.Scanner: which transfers have reached a payee since a
+// block, up to the newest that the node calls safe, and which authorization
+// moved each. Transfers are searched for by range of blocks, with the last
+// block of the range, which the node must have. A transfer is an
+// authorization's if the token's log right before it says so in the
+// transaction's receipt, which must have the same transfers as the search had;
+// its block's header must be the one on the chain. Where that is not bounded,
+// because a receipt is too long or a block has more than twenty such
+// transactions, the block's AuthorizationUsed logs are searched for instead. A
+// run costs two messages if no block is new, three if no transfer is and four
+// if one is, and one more for each further 10,000 blocks, or 25 transfers in
+// blocks of their own; more where a node caps ranges or batches.
+//
 // On loopback, with the node on the same two cores, that is 0.2 ms for a known
 // transaction and 0.5 ms for a searched one (BenchmarkFind); across a network
 // it is the round trips.

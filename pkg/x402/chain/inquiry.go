@@ -3,7 +3,6 @@ package chain
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,18 +34,14 @@ const (
 
 // inquiry is one Find on its way.
 type inquiry struct {
-	client *Client
-	ctx    context.Context
-	q      x402.Question
-	names  names
-	calls  int     // that are left
-	chunk  uint64  // blocks that one search for logs may cover
-	head   *header // once it was asked for
+	*session
+	q     x402.Question
+	names names
 }
 
 func (c *Client) newInquiry(ctx context.Context, q x402.Question) *inquiry {
 	return &inquiry{
-		client: c, ctx: ctx, q: q, calls: c.maxCalls, chunk: widths()[0],
+		session: c.newSession(ctx, maxBody), q: q,
 		names: names{
 			token: c.token, payer: topicOf(q.Payer), payee: topicOf(q.Payee),
 			nonce: "0x" + hex.EncodeToString(q.Nonce[:]),
@@ -227,116 +222,6 @@ func (i *inquiry) slack() time.Duration {
 	return slack
 }
 
-// wrongChainError says that the node is on another chain than it should.
-type wrongChainError struct{ got, want uint64 }
-
-func (e *wrongChainError) Error() string {
-	return fmt.Sprintf("node is on chain %d, must be on %d", e.got, e.want)
-}
-
-// rightChain asks for the chain id until it was right once.
-func (i *inquiry) rightChain() error {
-	if i.client.chainChecked.Load() {
-		return nil
-	}
-	raw, err := i.call("eth_chainId")
-	if err != nil {
-		return err
-	}
-	got, err := quantity(raw, 1<<63)
-	if err != nil {
-		return fmt.Errorf("chain id %w", err)
-	}
-	if got != i.client.chainID {
-		return &wrongChainError{got: got, want: i.client.chainID}
-	}
-	i.client.chainChecked.Store(true)
-	return nil
-}
-
-// staleError says that the node's latest block is not of our time.
-type staleError struct{ age time.Duration }
-
-func (e *staleError) Error() string { return fmt.Sprintf("node's latest block is %s old", e.age) }
-
-// recent says whether a block is near our clock, on either side of it: a node
-// from the future would let an authorization expire early.
-func (i *inquiry) recent(head *header) error {
-	if age := i.client.now().Sub(head.time); age.Abs() > i.client.headAge {
-		return &staleError{age: age}
-	}
-	return nil
-}
-
-// call spends one of the permitted calls.
-func (i *inquiry) call(method string, params ...any) (json.RawMessage, error) {
-	if i.calls <= 0 {
-		return nil, errOutOfCalls
-	}
-	i.calls--
-	return i.client.call(i.ctx, method, params...)
-}
-
-// latest is the node's newest block, as it was when it was first asked for.
-func (i *inquiry) latest() (*header, error) {
-	if i.head != nil {
-		return i.head, nil
-	}
-	h, err := i.tagged("latest")
-	if err == nil && h == nil {
-		err = errors.New("node has no latest block")
-	}
-	if err != nil {
-		return nil, err
-	}
-	i.head = h
-	return h, nil
-}
-
-func (i *inquiry) tagged(tag string) (*header, error) {
-	raw, err := i.call("eth_getBlockByNumber", tag, false)
-	if err != nil {
-		return nil, err
-	}
-	h, err := decodeHeader(raw)
-	if err != nil {
-		return nil, fmt.Errorf("block %s: %w", tag, err)
-	}
-	return h, nil
-}
-
-// block is the block with this number on the chain.
-func (i *inquiry) block(number uint64) (*header, error) {
-	h, err := i.tagged(hexQuantity(number))
-	switch {
-	case err != nil:
-		return nil, err
-	case h == nil:
-		return nil, fmt.Errorf("node has no block %d", number)
-	case h.number != number:
-		return nil, fmt.Errorf("node gave block %d for block %d", h.number, number)
-	}
-	return h, nil
-}
-
-// safe is the newest block that will not be undone. A node that knows neither
-// safe nor finalized, which it says with an error or with null, has one only by
-// configuration; nil means that it has none.
-func (i *inquiry) safe(head *header) (*header, error) {
-	for _, tag := range []string{"safe", "finalized"} {
-		h, err := i.tagged(tag)
-		var refused *nodeError
-		if h != nil || (err != nil && !errors.As(err, &refused)) {
-			return h, err
-		}
-	}
-	depth := i.client.confirmations
-	if depth == 0 || depth > head.number {
-		return nil, nil
-	}
-	return i.block(head.number - depth)
-}
-
 // used asks the token for the authorization's state at a block.
 func (i *inquiry) used(block string) (bool, error) {
 	raw, err := i.call("eth_call", map[string]string{
@@ -357,17 +242,4 @@ func (i *inquiry) used(block string) (bool, error) {
 		return true, nil
 	}
 	return false, errors.New("authorization state is not a boolean")
-}
-
-// receipt is nil for a transaction that is in no block.
-func (i *inquiry) receipt(hash string) (*receipt, error) {
-	raw, err := i.call("eth_getTransactionReceipt", hash)
-	if err != nil {
-		return nil, err
-	}
-	r, err := decodeReceipt(raw, hash)
-	if err != nil {
-		return nil, fmt.Errorf("receipt: %w", err)
-	}
-	return r, nil
 }

@@ -2,7 +2,6 @@ package chain
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -48,29 +47,43 @@ func (n names) read(r *receipt, q x402.Question) (use, error) {
 		return untouched, nil
 	case r.logs[at].topics[0] == topicCanceled:
 		return wasCanceled, nil
-	case at+1 == len(r.logs):
-		return untouched, errors.New("receipt has no transfer after the authorization")
 	}
-	return n.readTransfer(r.logs[at], r.logs[at+1], q)
-}
-
-// readTransfer judges the log that follows the use of an authorization. It
-// counts only with the very next index and from the payer: anything else is
-// not how the token is known to work, so it decides nothing.
-func (n names) readTransfer(used, next entry, q x402.Question) (use, error) {
-	const valueSize = 2 + 64 // 0x and 32 bytes of hex
-	if next.index != used.index+1 || next.address != n.token || len(next.topics) != 3 ||
-		next.topics[0] != topicTransfer || len(next.data) != valueSize {
-		return untouched, errors.New("receipt has no transfer right after the authorization")
-	}
-	if next.topics[1] != n.payer {
-		return untouched, errors.New("receipt has another payer's transfer after the authorization")
-	}
-	if !strings.HasPrefix(next.topics[2], "0x"+strings.Repeat("0", 24)) {
-		return untouched, errors.New("receipt has a transfer to what is no account")
-	}
-	if next.topics[2] == n.payee && word(next.data).Cmp(q.Value) == 0 {
+	made, err := ownTransfer(n.token, r.logs, at)
+	switch {
+	case err != nil:
+		return untouched, err
+	case made.topics[2] == n.payee && word(made.data).Cmp(q.Value) == 0:
 		return paidUs, nil
 	}
 	return paidElse, nil
+}
+
+// ownTransfer is the transfer that the authorization used in log at has made:
+// the token's log with the very next index, from the same account. Anything
+// else is not how the token is known to work, so it is an error.
+func ownTransfer(token string, logs []entry, at int) (entry, error) {
+	if at+1 == len(logs) {
+		return entry{}, errors.New("receipt has no transfer after the authorization")
+	}
+	used, next := logs[at], logs[at+1]
+	switch {
+	case next.index != used.index+1 || !isTransfer(next, token):
+		return entry{}, errors.New("receipt has no transfer right after the authorization")
+	case next.topics[1] != used.topics[1]:
+		return entry{}, errors.New("receipt has another payer's transfer after the authorization")
+	case !isAccount(next.topics[2]):
+		return entry{}, errors.New("receipt has a transfer to what is no account")
+	}
+	return next, nil
+}
+
+// isTransfer says whether a log is a transfer of the token, with a value.
+func isTransfer(l entry, token string) bool {
+	const valueSize = 2 + 64 // 0x and 32 bytes of hex
+	return l.address == token && len(l.topics) == 3 && l.topics[0] == topicTransfer && len(l.data) == valueSize
+}
+
+// isUse says whether a log is the use of an authorization of the token.
+func isUse(l entry, token string) bool {
+	return l.address == token && len(l.topics) == 3 && l.topics[0] == topicUsed
 }

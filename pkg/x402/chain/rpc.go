@@ -16,11 +16,15 @@ import (
 )
 
 const (
-	// maxBody bounds a reply. The longest honest ones are a block's header
-	// with the hashes of its transactions and the receipt of a large
-	// multicall, some 100 KiB.
-	maxBody   = 1 << 20
-	maxHeader = 32 << 10
+	// maxBody bounds a reply about one authorization. The longest honest ones
+	// are a block's header with the hashes of its transactions and the receipt
+	// of a large multicall, some 100 KiB.
+	maxBody = 1 << 20
+	// maxScanBody bounds a reply about all transfers to a payee. The longest
+	// honest one is a list of 10,000 logs, the most that large providers send;
+	// it is some 6 MiB.
+	maxScanBody = 8 << 20
+	maxHeader   = 32 << 10
 	// maxExcerpt bounds what a cause quotes of a node's own words.
 	maxExcerpt = 160
 
@@ -33,8 +37,8 @@ const (
 
 // Private causes.
 var (
-	errTooLong    = fmt.Errorf("reply is longer than %d bytes", maxBody)
-	errOutOfCalls = errors.New("not found within the permitted number of calls")
+	errTooLong    = errors.New("reply is too long")
+	errOutOfCalls = errors.New("not finished within the permitted number of calls")
 )
 
 // nodeError is a node's refusal to answer: a JSON-RPC error object.
@@ -53,8 +57,7 @@ type statusError struct{ status int }
 
 func (e *statusError) Error() string { return fmt.Sprintf("node answered HTTP %d", e.status) }
 
-// endpoint sends JSON-RPC requests, one at a time: providers differ in what
-// they make of batches.
+// endpoint sends JSON-RPC requests.
 type endpoint struct {
 	url       *url.URL
 	transport http.RoundTripper
@@ -69,36 +72,48 @@ type request struct {
 	Params  []any  `json:"params"`
 }
 
-// call sends one request and returns its checked result, which may be null.
-// It uses the transport directly: http.Client would follow redirects, and
-// would put the URL into its errors.
-func (e *endpoint) call(ctx context.Context, method string, params ...any) (json.RawMessage, error) {
-	id := e.lastID.Add(1)
-	if params == nil {
-		params = []any{}
-	}
-	body, err := json.Marshal(request{Version: "2.0", ID: id, Method: method, Params: params})
+// call sends one request and returns its checked result, which may be null and
+// is at most so many bytes long.
+func (e *endpoint) call(ctx context.Context, most int, method string, params ...any) (json.RawMessage, error) {
+	r := e.request(method, params)
+	status, reply, err := e.exchange(ctx, most, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", method, err)
 	}
-	req, err := e.newRequest(ctx, body)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", method, err)
-	}
-	resp, err := e.transport.RoundTrip(req)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", method, err)
-	}
-	defer resp.Body.Close()
-	reply, err := readBody(resp.Body)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", method, err)
-	}
-	result, err := decodeReply(resp.StatusCode, reply, id)
+	result, err := decodeReply(status, reply, r.ID)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", method, err)
 	}
 	return result, nil
+}
+
+// request numbers a call. Its parameters are a list also when it has none.
+func (e *endpoint) request(method string, params []any) request {
+	if params == nil {
+		params = []any{}
+	}
+	return request{Version: "2.0", ID: e.lastID.Add(1), Method: method, Params: params}
+}
+
+// exchange posts one message and returns the answer's HTTP status and body.
+// It uses the transport directly: http.Client would follow redirects, and
+// would put the URL into its errors.
+func (e *endpoint) exchange(ctx context.Context, most int, message any) (int, []byte, error) {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return 0, nil, err
+	}
+	req, err := e.newRequest(ctx, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := e.transport.RoundTrip(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	reply, err := readBody(resp.Body, most)
+	return resp.StatusCode, reply, err
 }
 
 func (e *endpoint) newRequest(ctx context.Context, body []byte) (*http.Request, error) {
@@ -128,13 +143,13 @@ func (e *endpoint) newRequest(ctx context.Context, body []byte) (*http.Request, 
 	return req, nil
 }
 
-func readBody(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxBody+1))
+func readBody(r io.Reader, most int) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the reply: %w", err)
 	}
-	if len(b) > maxBody {
-		return nil, errTooLong
+	if len(b) > most {
+		return nil, fmt.Errorf("%w: over %d bytes", errTooLong, most)
 	}
 	return b, nil
 }
@@ -159,9 +174,18 @@ func newTransport() *http.Transport {
 // carries a result; an error may come with any status.
 func decodeReply(status int, body []byte, id uint64) (json.RawMessage, error) {
 	o, err := parseObject(body)
-	if err == nil {
-		err = o.answers(id)
+	if err != nil && status != http.StatusOK {
+		return nil, &statusError{status}
 	}
+	if err != nil {
+		return nil, err
+	}
+	return o.result(status, id)
+}
+
+// result is what o answers to the request with this id.
+func (o object) result(status int, id uint64) (json.RawMessage, error) {
+	err := o.answers(id)
 	if failure, failed := o["error"]; err == nil && failed {
 		return nil, decodeError(status, failure)
 	}

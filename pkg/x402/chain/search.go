@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"time"
 )
 
@@ -23,10 +22,6 @@ const (
 // errSpentBefore says that the authorization was spent before the oldest block
 // whose payment can be for us. By what does not matter.
 var errSpentBefore = errors.New("authorization was spent before it reached us")
-
-// widths are how many blocks one search may cover, widest first: what
-// providers are known to allow, from 10,000 down to 10 and one.
-func widths() []uint64 { return []uint64{10_000, 5_000, 2_000, 1_000, 500, 100, 10, 1} }
 
 // search finds the log that used or cancelled the authorization, which the
 // latest head says has been spent. An authorization is used in a block between
@@ -74,16 +69,16 @@ func (i *inquiry) search(head *header) (*entry, error) {
 // guess is the stretch of blocks from just before the oldest that can be for
 // us to just after the authorization's end, by Base's block time.
 func (i *inquiry) guess(head *header) (low, high uint64) {
-	low = back(head.number, i.blocksSince(head, i.oldest())+margin)
+	low = back(head.number, blocksSince(head, i.oldest())+margin)
 	high = head.number
-	if n := i.blocksSince(head, i.q.ValidBefore); n > margin {
+	if n := blocksSince(head, i.q.ValidBefore); n > margin {
 		high = back(head.number, n-margin)
 	}
 	return low, max(low, high)
 }
 
 // blocksSince is how many blocks a chain with Base's pace makes from t to head.
-func (i *inquiry) blocksSince(head *header, t time.Time) uint64 {
+func blocksSince(head *header, t time.Time) uint64 {
 	return uint64(max(0, head.time.Sub(t)) / blockTime)
 }
 
@@ -150,44 +145,11 @@ func (i *inquiry) backward(high uint64) (*entry, error) {
 	}
 }
 
-// narrower says whether a search for logs that failed is worth trying again
-// over fewer blocks, and sets how many. What a provider says about too wide a
-// range differs in code, text and HTTP status, so every refusal counts that is
-// not about who we are or how often we ask; there are only as many tries as
-// widths.
-func (i *inquiry) narrower(err error, width uint64) bool {
-	var refused *nodeError
-	var status *statusError
-	switch {
-	case errors.As(err, &refused):
-		switch refused.status {
-		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
-			return false
-		}
-		if refused.code == http.StatusTooManyRequests {
-			return false
-		}
-	case errors.As(err, &status):
-		if status.status != http.StatusRequestEntityTooLarge {
-			return false
-		}
-	default:
-		return false
-	}
-	for _, w := range widths() {
-		if w < width {
-			i.chunk = w
-			return true
-		}
-	}
-	return false
-}
-
 // logs asks for the log that used or cancelled the authorization in a range of
 // blocks. Both arguments of the events are indexed, so the node's filter is
 // exact, and what it lets through must be exactly that.
 func (i *inquiry) logs(low, high uint64) (*entry, error) {
-	raw, err := i.call("eth_getLogs", map[string]any{
+	raw, err := i.call(methodLogs, map[string]any{
 		"address":   i.client.token,
 		"topics":    []any{[]string{topicUsed, topicCanceled}, i.names.payer, i.names.nonce},
 		"fromBlock": hexQuantity(low),

@@ -71,6 +71,17 @@ func decodeHeader(raw json.RawMessage) (*header, error) {
 	return h, err
 }
 
+// is says whether a header is that of the block with this number.
+func (h *header) is(number uint64) error {
+	switch {
+	case h == nil:
+		return fmt.Errorf("node has no block %d", number)
+	case h.number != number:
+		return fmt.Errorf("node gave block %d for block %d", h.number, number)
+	}
+	return nil
+}
+
 // decodeReceipt reads the result of eth_getTransactionReceipt; nil means that
 // the transaction is in no block that the node knows.
 func decodeReceipt(raw json.RawMessage, hash string) (*receipt, error) {
@@ -279,8 +290,14 @@ const (
 
 // topicOf is an account as an indexed argument: left-padded to 32 bytes.
 func topicOf(a x402.Address) string {
-	return "0x" + strings.Repeat("0", 24) + strings.TrimPrefix(a.String(), "0x")
+	return accountPrefix + strings.TrimPrefix(a.String(), "0x")
 }
+
+// accountPrefix is what a topic begins with that holds an account.
+const accountPrefix = "0x000000000000000000000000"
+
+// isAccount says whether a topic holds an account: 20 bytes, left-padded.
+func isAccount(topic string) bool { return strings.HasPrefix(topic, accountPrefix) }
 
 // word is a uint256 of 32 bytes of hex, which the caller has checked.
 func word(s string) *big.Int {

@@ -221,6 +221,8 @@ type proxy struct {
 	mu     sync.Mutex
 	rule   rule
 	calls  []rpcCall
+	trips  int // messages, of which a batch is one
+	batch  int // requests that a batch may hold; 0 means any number
 }
 
 func startProxy(t testing.TB, target string) *proxy {
@@ -242,7 +244,7 @@ func (p *proxy) url() string {
 func (p *proxy) reset(r rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rule, p.calls = r, nil
+	p.rule, p.calls, p.trips = r, nil, 0
 }
 
 func (p *proxy) methods() []string {
@@ -257,13 +259,50 @@ func (p *proxy) methods() []string {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	c := rpcCall{body: body}
-	if err != nil || json.Unmarshal(body, &c) != nil || !strings.HasSuffix(r.URL.String(), "/v2/"+secret+"?key="+secret) {
+	if err != nil || !strings.HasSuffix(r.URL.String(), "/v2/"+secret+"?key="+secret) {
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
 	if user, password, ok := r.BasicAuth(); !ok || user != "user" || password != secret {
 		http.Error(w, "who are you", http.StatusUnauthorized)
+		return
+	}
+	p.mu.Lock()
+	p.trips++
+	most := p.batch
+	p.mu.Unlock()
+	var list []json.RawMessage
+	switch {
+	case json.Unmarshal(body, &list) != nil:
+		p.serve(w, r, body)
+	case most > 0 && len(list) > most:
+		http.Error(w, "batch too large", http.StatusBadRequest)
+	default:
+		p.serveBatch(w, r, list)
+	}
+}
+
+// serveBatch answers each request of a batch by itself. An answer that is no
+// reply is the answer to all.
+func (p *proxy) serveBatch(w http.ResponseWriter, r *http.Request, list []json.RawMessage) {
+	replies := make([]json.RawMessage, len(list))
+	for i, body := range list {
+		one := httptest.NewRecorder()
+		p.serve(one, r, body)
+		replies[i] = one.Body.Bytes()
+		if !json.Valid(replies[i]) {
+			w.WriteHeader(one.Code)
+			_, _ = w.Write(replies[i])
+			return
+		}
+	}
+	_ = json.NewEncoder(w).Encode(replies)
+}
+
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request, body []byte) {
+	c := rpcCall{body: body}
+	if json.Unmarshal(body, &c) != nil {
+		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
 	p.mu.Lock()

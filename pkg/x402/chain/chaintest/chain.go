@@ -102,7 +102,7 @@ func (n *Node) must(t testing.TB, from string, data []byte) Receipt {
 // Mint makes value atomic units of the token for an account.
 func (n *Node) Mint(t testing.TB, to x402.Address, value int64) {
 	t.Helper()
-	n.must(t, Account(third), calldata("mint(address,uint256)", to, big.NewInt(value)))
+	n.must(t, Account(third), MintCall(to, value))
 }
 
 // Balance is what an account has of the token, in atomic units.

@@ -103,6 +103,13 @@ func (n *Node) Cancel(t testing.TB, w *x402test.Wallet, nonce string) Receipt {
 	return n.must(t, Account(third), CancelCall(t, w, nonce))
 }
 
+// Deposit has one of the node's accounts transfer value atomic units of its own
+// without an authorization.
+func (n *Node) Deposit(t testing.TB, from string, to x402.Address, value int64) Receipt {
+	t.Helper()
+	return n.must(t, from, calldata("transfer(address,uint256)", to, big.NewInt(value)))
+}
+
 // Batch makes several calls to the token in one transaction. A noisy one logs
 // something of its own after each call.
 func (n *Node) Batch(t testing.TB, noisy bool, calls ...[]byte) Receipt {
@@ -119,6 +126,11 @@ func TransferCall(t testing.TB, s Signed) []byte {
 	t.Helper()
 	args := append(arguments(t, s.Authorization), s.Signature)
 	return calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...)
+}
+
+// MintCall is the call data of Mint, the cheapest of transfers.
+func MintCall(to x402.Address, value int64) []byte {
+	return calldata("mint(address,uint256)", to, big.NewInt(value))
 }
 
 // CancelCall is the call data of a signed cancelAuthorization.

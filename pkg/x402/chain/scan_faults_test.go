@@ -1,0 +1,385 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
+)
+
+// on applies a rule to the calls of one method.
+func on(method string, r rule) rule {
+	return func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+		return c.Method == method && r(w, c, node)
+	}
+}
+
+// about applies a rule to calls that mention a text, such as a block.
+func about(what string, r rule) rule {
+	return func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+		return strings.Contains(string(c.body), `"`+what+`"`) && r(w, c, node)
+	}
+}
+
+func nothing(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
+	return result(w, c, "null")
+}
+
+// A reply that no honest node gives is an error, and no transfer.
+func TestLyingTransfers(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	b.Mint(t, b.other, 1_000_000)
+	b.Mine(t, 3)
+	a := b.pay(t)
+	first := b.sent[0]
+	b.pay(t)
+	b.enter(t, b.Deposit(t, chaintest.Account(4), b.payee, 77), without(b.other, 77))
+	safe := b.finish(t)
+	const logs, receipt, header = "eth_getLogs", "eth_getTransactionReceipt", "eth_getBlockByNumber"
+	second, third := b.sent[1], b.sent[2]
+	payer, payee := topicOf(b.payer.Address()), topicOf(b.payee)
+	number, last := hexQuantity(first.Block), hexQuantity(safe)
+	lastHash, _ := b.blockHash(t, safe)
+	token := `"address":"` + strings.ToLower(chaintest.USDC) + `"`
+	list := func(change func(list string) string) rule {
+		return on(logs, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+			_, rest, _ := strings.Cut(string(node(c.body)), `"result":[`)
+			return result(w, c, "["+change(rest[:strings.LastIndex(rest, "]")])+"]")
+		})
+	}
+	entries := func(list string) []string { return strings.SplitAfter(list, "},") }
+	for name, c := range map[string]struct {
+		rule rule
+		why  string
+	}{
+		"removed log":               {rewrite(logs, `"removed":false`, `"removed":true`), "removed by a reorganisation"},
+		"removed in receipt":        {rewrite(receipt, `"removed":false`, `"removed":true`), "removed by a reorganisation"},
+		"another token's":           {rewrite(logs, token, `"address":"`+b.other.String()+`"`), "not asked for"},
+		"another event":             {rewrite(logs, topicTransfer, topicUsed), "not asked for"},
+		"another payee's":           {rewrite(logs, payee, topicOf(b.other)), "not asked for"},
+		"from no account":           {rewrite(logs, payer, strings.Replace(payer, "0x0", "0x1", 1)), "not asked for"},
+		"a fourth topic":            {rewrite(logs, payee, payee+`","`+payee), "not asked for"},
+		"two topics":                {rewrite(logs, payer+`","`, ``), "not asked for"},
+		"no value":                  {rewrite(logs, fmt.Sprintf(`"data":"0x%064x"`, price), `"data":"0x"`), "not asked for"},
+		"a value of 33 bytes":       {rewrite(logs, `"data":"0x`, `"data":"0x00`), "not asked for"},
+		"a block before the range":  {rewrite(logs, `"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "not asked for"},
+		"a block after the range":   {rewrite(logs, `"blockNumber":"`+hexQuantity(third.Block)+`"`, `"blockNumber":"`+hexQuantity(safe+1)+`"`), "not asked for"},
+		"an absurd block":           {rewrite(logs, `"blockNumber":"`+number+`"`, `"blockNumber":"0xffffffffffffffff"`), "blockNumber"},
+		"an absurd index":           {rewrite(logs, `"logIndex":"0x1"`, `"logIndex":"0xffffffffffffffff"`), "logIndex"},
+		"pending":                   {rewrite(logs, `"blockHash":"`+first.BlockHash+`"`, `"blockHash":null`), "blockHash"},
+		"all twice":                 {list(func(l string) string { return l + "," + l }), "twice, or not in order"},
+		"one twice":                 {list(func(l string) string { return entries(l)[0] + l }), "twice, or not in order"},
+		"backwards":                 {list(func(l string) string { e := entries(l + ","); return e[1] + e[0] + strings.TrimSuffix(e[2], ",") }), "not in order"},
+		"two blocks of one hash":    {rewrite(logs, second.BlockHash, first.BlockHash), "about a block's hash"},
+		"one transaction, 2 blocks": {rewrite(logs, second.Transaction, first.Transaction), "in two places"},
+		"another transaction's":     {rewrite(logs, first.Transaction, "0x"+strings.Repeat("1", 64)), "no receipt"},
+		"logs of no list":           {on(logs, nothing), "logs are missing"},
+
+		"no receipt":                   {on(receipt, nothing), "no receipt"},
+		"receipt of another":           {rewrite(receipt, first.Transaction, second.Transaction), "another transaction"},
+		"receipt of another block":     {rewrite(receipt, first.BlockHash, second.BlockHash), "different blocks"},
+		"receipt of another number":    {rewrite(receipt, `"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "different blocks"},
+		"failed transaction":           {rewrite(receipt, `"status":"0x1"`, `"status":"0x0"`), "failed transaction has logs"},
+		"receipt without the transfer": {rewrite(receipt, `"data":"0x"`, `"data":"0x"`, topicTransfer, topicOf(b.other)), "right after"},
+		"receipt of another value":     {rewrite(receipt, fmt.Sprintf(`"data":"0x%064x"`, price), fmt.Sprintf(`"data":"0x%064x"`, price+1)), "different transfers"},
+		"receipt of another payer":     {rewrite(receipt, payer, topicOf(b.other)), "different transfers"},
+		"receipt of another payee":     {rewrite(receipt, payee, topicOf(b.other)), "not in its transaction's receipt"},
+		"receipt with one more":        {rewrite(receipt, topicUsed+`","`+payer+`","`+hexNonce(a), topicTransfer+`","`+payer+`","`+payee, `"data":"0x"`, fmt.Sprintf(`"data":"0x%064x"`, 1)), "different transfers"},
+		"receipt of another index":     {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
+		"used by another":              {rewrite(receipt, topicUsed+`","`+payer, topicUsed+`","`+payee), "another payer's"},
+
+		"no header":                      {about(number, on(header, nothing)), "no block"},
+		"another block than asked":       {about(number, rewrite(header, `"number":"`+number+`"`, `"number":"0x1"`)), "gave block 1"},
+		"block is not on the chain":      {about(number, rewrite(header, first.BlockHash, second.BlockHash)), "not on the chain"},
+		"a time after the latest":        {about(number, on(header, timestamp("0xfffffffff"))), "order of their times"},
+		"a time out of all reason":       {about(number, on(header, timestamp("0xffffffffffffffff"))), "timestamp"},
+		"last block of the range absent": {about(last, on(header, nothing)), "no block"},
+		"two safe blocks":                {about(last, rewrite(header, lastHash, first.BlockHash)), "two safe blocks"},
+		"safe after latest":              {about("safe", on(header, timestamp("0xfffffffff"))), "younger than its latest"},
+		"no safe block": {func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+			return (c.at("safe") || c.at("finalized")) && nothing(w, c, node)
+		}, errNoSafe.Error()},
+		"safe is garbage": {about("safe", rewrite(header, `"number"`, `"nummer"`)), "number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, batch := range []int{0, 1} {
+				b.proxy.reset(c.rule)
+				b.proxy.batch = batch
+				b.refuses(t, first.Block, c.why)
+			}
+		})
+	}
+	b.proxy.reset(nil)
+	got, err := b.next(t, first.Block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.same(t, got.Transfers)
+}
+
+// Two transfers of one block that contradict each other.
+func TestLyingBlock(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	a1, a2 := b.authorize(t), b.authorize(t)
+	b.enter(t, b.Batch(t, false, chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a1)),
+		chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a2))), by(t, a1), by(t, a2))
+	b.finish(t)
+	at := b.sent[0].Block
+	const logs, receipt = "eth_getLogs", "eth_getTransactionReceipt"
+	once := func(method, from, to string) rule {
+		return on(method, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+			_, _ = w.Write([]byte(strings.Replace(string(node(c.body)), from, to, 1)))
+			return true
+		})
+	}
+	for name, c := range map[string]struct {
+		rule rule
+		why  string
+	}{
+		"one authorization twice":  {rewrite(receipt, hexNonce(a2), hexNonce(a1)), "spent twice"},
+		"two blocks of one number": {once(logs, b.sent[0].BlockHash, "0x"+strings.Repeat("3", 64)), "about a block's hash"},
+		"less than in the receipt": {on(logs, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+			_, rest, _ := strings.Cut(string(node(c.body)), `"result":[`)
+			first, _, _ := strings.Cut(rest, "},")
+			return result(w, c, "["+first+"}]")
+		}), "different transfers"},
+		"two uses in a row": {rewrite(receipt, topicTransfer, topicUsed), "right after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.proxy.reset(c.rule)
+			b.refuses(t, at, c.why)
+		})
+	}
+	b.proxy.reset(nil)
+	got, _ := b.everything(t, at)
+	b.same(t, got)
+}
+
+func hexNonce(a x402.Authorization) string { return strings.ToLower(a.Nonce) }
+
+// What was read before an error is kept, and the error is met by the next run.
+func TestTransfersBeforeError(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	for range 4 {
+		b.pay(t)
+	}
+	b.finish(t)
+	bad := b.sent[2]
+	for name, r := range map[string]rule{
+		"no receipt": about(bad.Transaction, nothing),
+		"refused": about(bad.Transaction, func(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
+			return refusal(w, c, http.StatusOK, `{"code":-32000,"message":"no"}`)
+		}),
+		"rate limited": about(bad.Transaction, func(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
+			return refusal(w, c, http.StatusOK, `{"code":429,"message":"no"}`)
+		}),
+		"wrong receipt":  about(bad.Transaction, rewrite("eth_getTransactionReceipt", bad.BlockHash, b.sent[0].BlockHash)),
+		"no such header": about(hexQuantity(bad.Block), on("eth_getBlockByNumber", nothing)),
+	} {
+		for _, batch := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s, batches of %d", name, batch), func(t *testing.T) {
+				b.proxy.reset(r)
+				b.proxy.batch = batch
+				got, err := b.next(t, b.sent[0].Block)
+				for err == nil && got.Next < bad.Block && len(got.Transfers) > 0 {
+					got, err = b.next(t, got.Next)
+				}
+				if err == nil && got.Next != bad.Block {
+					t.Errorf("stopped before block %d, want %d", got.Next, bad.Block)
+				}
+				if name != "rate limited" { // a batch is refused as a whole then
+					b.refuses(t, bad.Block, "")
+				}
+				b.proxy.reset(nil)
+				all, _ := b.everything(t, b.sent[0].Block)
+				b.same(t, all)
+			})
+		}
+	}
+}
+
+// A run whose time is up keeps what it has read.
+func TestTransfersOutOfTime(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	for range 3 {
+		b.pay(t)
+	}
+	b.finish(t)
+	for i, x := range b.sent {
+		ctx, cancel := context.WithCancel(t.Context())
+		b.proxy.reset(about(x.Transaction, func(http.ResponseWriter, rpcCall, func([]byte) []byte) bool {
+			cancel()
+			<-t.Context().Done()
+			return true
+		}))
+		b.proxy.batch = 1
+		got, err := b.client.Transfers(ctx, b.payee, b.sent[0].Block)
+		cancel()
+		if len(got.Transfers) != i || got.Next != x.Block || errors.Is(err, context.Canceled) != (i == 0) {
+			t.Errorf("ended at transfer %d: %d transfers up to block %d, %v", i, len(got.Transfers), got.Next, err)
+		}
+	}
+}
+
+// A reorganisation while a run goes on, deeper than what the node had called
+// safe, gives an error, and afterwards only what is on the chain.
+func TestTransfersReorganised(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	b.Mine(t, 2)
+	start, _ := b.Block(t, "latest")
+	a := b.pay(t)
+	b.pay(t)
+	safe := b.finish(t)
+	for _, at := range []string{"eth_getTransactionReceipt", "eth_getLogs"} {
+		b.proxy.reset(on(at, func(http.ResponseWriter, rpcCall, func([]byte) []byte) bool {
+			if n, _ := b.Block(t, "latest"); n > start {
+				b.Call(t, "anvil_rollback", n-start)
+			}
+			return false
+		}))
+		got, err := b.next(t, start+1)
+		if err == nil || len(got.Transfers) > 0 {
+			t.Errorf("reorganised at %s: %+v, want an error", at, got)
+		}
+		// The first payment comes again, in another block, and the second not.
+		b.Mine(t, 5)
+		b.sent = nil
+		b.enter(t, b.Transfer(t, chaintest.Sign(t, b.payer, a)), by(t, a))
+		b.finish(t)
+		b.proxy.reset(nil)
+		all, _ := b.everything(t, start+1)
+		b.same(t, all)
+	}
+	// What is not safe can go away, and is not read while it can.
+	b.pay(t)
+	got, err := b.next(t, safe)
+	if err != nil || got.Next != got.Safe+1 {
+		t.Errorf("read up to %d of %d: %v", got.Next, got.Safe, err)
+	}
+	b.Call(t, "anvil_rollback", 1)
+	b.sent = b.sent[:len(b.sent)-1]
+	b.finish(t)
+	rest, _ := b.everything(t, got.Next)
+	b.same(t, append(got.Transfers, rest...))
+}
+
+// A node that is behind moves no cursor, and hides nothing.
+func TestTransfersLagging(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	b.Mine(t, 10)
+	b.pay(t)
+	safe := b.finish(t)
+	// instead answers about a block with one that is older.
+	instead := func(tag string, number uint64) rule {
+		return about(tag, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+			_, _ = w.Write(node([]byte(strings.Replace(string(c.body), `"`+tag+`"`, `"`+hexQuantity(number)+`"`, 1))))
+			return true
+		})
+	}
+	for _, from := range []uint64{6, 7, safe, safe + 1, 1 << 40, 1<<64 - 1} {
+		b.proxy.reset(instead("safe", 5))
+		if got, err := b.next(t, from); err != nil || got.Next != from || got.Safe != 5 || len(got.Transfers) > 0 || !got.Done() {
+			t.Errorf("from %d: %+v, %v", from, got, err)
+		}
+	}
+	// It takes part of the range for all of it.
+	b.proxy.reset(func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+		if c.Method == methodLogs {
+			return result(w, c, "[]")
+		}
+		return c.at(hexQuantity(safe)) && nothing(w, c, node)
+	})
+	b.refuses(t, 1, "node has no block")
+	b.proxy.reset(instead("latest", 5))
+	b.refuses(t, 1, "younger than its latest")
+	for _, ahead := range []time.Duration{defaultHeadAge + time.Second, -defaultHeadAge - time.Second} {
+		b.ahead = ahead
+		b.proxy.reset(nil)
+		b.refuses(t, 1, "latest block is")
+	}
+	b.ahead = 0
+	got, err := b.next(t, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.same(t, got.Transfers)
+}
+
+// Only a configured number of confirmations replaces the node's own word.
+func TestTransfersConfirmations(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	b.pay(t)
+	at := b.sent[0].Block
+	b.Mine(t, 3)
+	b.proxy.reset(func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+		return (c.at("safe") || c.at("finalized")) && nothing(w, c, node)
+	})
+	b.refuses(t, at, errNoSafe.Error())
+	b.client.confirmations = 4
+	if got, err := b.next(t, at); err != nil || got.Next != at || got.Safe != at-1 {
+		t.Errorf("one block too young: %+v, %v", got, err)
+	}
+	b.client.confirmations = 3
+	got, err := b.next(t, at)
+	if err != nil || got.Next != at+1 {
+		t.Errorf("read up to %d: %v", got.Next, err)
+	}
+	b.same(t, got.Transfers)
+}
+
+// Each way of asking checks the chain, and ends when the node's answer is late.
+func TestScanAsks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Mine(t, 40)
+	ways := map[string]func(*Client) error{
+		"transfers": func(c *Client) error { _, err := c.Transfers(t.Context(), w.payee, 1); return err },
+		"block at":  func(c *Client) error { _, err := c.BlockAt(t.Context(), w.Now(t).Add(-time.Minute)); return err },
+		"safe":      func(c *Client) error { _, err := c.SafeBlock(t.Context()); return err },
+	}
+	for name, ask := range ways {
+		t.Run(name, func(t *testing.T) {
+			w.proxy.reset(on("eth_chainId", func(rw http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool { return result(rw, c, `"0x1"`) }))
+			var wrong *wrongChainError
+			if err := ask(w.coldClient(t, Config{})); !errors.As(err, &wrong) {
+				t.Errorf("another chain: %v", err)
+			}
+			w.proxy.reset(nil)
+			if err := ask(w.coldClient(t, Config{})); err != nil {
+				t.Errorf("the right chain: %v", err)
+			}
+			w.ahead = defaultHeadAge + time.Second
+			var old *staleError
+			if err := ask(w.client); !errors.As(err, &old) {
+				t.Errorf("an old head: %v", err)
+			}
+			w.ahead = 0
+			w.proxy.reset(func(rw http.ResponseWriter, _ rpcCall, _ func([]byte) []byte) bool {
+				http.Error(rw, "slow down", http.StatusTooManyRequests)
+				return true
+			})
+			if err := ask(w.client); err == nil || w.proxy.trips != 1 {
+				t.Errorf("rate limited: %v after %d messages", err, w.proxy.trips)
+			}
+		})
+	}
+	t.Run("times out of order", func(t *testing.T) {
+		w.proxy.reset(about("0x0", on("eth_getBlockByNumber", timestamp("0xfffffffff"))))
+		if _, err := w.client.BlockAt(t.Context(), time.Unix(0, 0)); err == nil {
+			t.Error("took blocks that go back in time")
+		}
+	})
+}

@@ -1,0 +1,239 @@
+package chain
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
+)
+
+// crowd sends many transfers in one transaction.
+func (b *books) crowd(t *testing.T, to x402.Address, n int) {
+	t.Helper()
+	calls := make([][]byte, n)
+	var expected []x402.Transfer
+	for i := range calls {
+		calls[i] = chaintest.MintCall(to, int64(i))
+		if to == b.payee {
+			expected = append(expected, without(x402.Address{}, int64(i)))
+		}
+	}
+	b.enter(t, b.Batch(t, false, calls...), expected...)
+}
+
+// Ten thousand transfers to others cost nothing, and thousands to the payee are
+// read in bounded runs, with the payments between them.
+func TestTransfersCrowd(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	start, _ := b.Block(t, "latest")
+	b.pay(t)
+	for range 10 {
+		b.crowd(t, b.other, 1000)
+	}
+	b.pay(t)
+	b.finish(t)
+	b.proxy.reset(nil)
+	got, runs := b.everything(t, start+1)
+	b.same(t, got)
+	if runs != 1 || b.proxy.trips != 4 {
+		t.Errorf("%d runs and %d messages for two payments among foreign transfers", runs, b.proxy.trips)
+	}
+
+	for range 3 {
+		b.crowd(t, b.payee, 900)
+		b.pay(t)
+	}
+	b.finish(t)
+	b.proxy.reset(nil)
+	got, runs = b.everything(t, start+1)
+	b.same(t, got)
+	if runs != 2 || b.proxy.trips > 4*runs {
+		t.Errorf("%d runs and %d messages for %d transfers: a run ends in the block that makes it %d", runs, b.proxy.trips, len(got), maxTransfers)
+	}
+
+	// The same with replies so short that no range holds two crowds: one
+	// block's transfers are read, and the search is made wider again.
+	b.client.maxScan = 700 << 10
+	b.proxy.reset(nil)
+	got, runs = b.everything(t, start+1)
+	b.same(t, got)
+	t.Logf("short replies: %d runs, %d messages", runs, b.proxy.trips)
+}
+
+// Many transactions in one block are not asked for one by one.
+func TestTransfersManyInBlock(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	b.Mint(t, b.other, 1_000_000)
+	for _, n := range []int{manyTransactions, manyTransactions + 1} {
+		b.sent = nil
+		b.SetAutomine(t, false)
+		type pending struct {
+			hash     string
+			transfer x402.Transfer
+		}
+		var waiting []pending
+		for i := range n {
+			var p pending
+			switch i % 3 {
+			case 0, 1:
+				a := b.authorize(t)
+				p = pending{b.Transfer(t, chaintest.Sign(t, b.payer, a)).Hash, by(t, a)}
+			case 2:
+				p = pending{b.Deposit(t, chaintest.Account(4), b.payee, price).Hash, without(b.other, price)}
+			}
+			waiting = append(waiting, p)
+			// Money for others, with an authorization.
+			b.Transfer(t, chaintest.Sign(t, b.payer, again(b.authorize(t), b.other, "1")))
+		}
+		b.Mine(t, 1)
+		b.SetAutomine(t, true)
+		for _, hash := range b.transactions(t) {
+			for _, p := range waiting {
+				if p.hash == hash {
+					b.enter(t, b.Receipt(t, hash), p.transfer)
+				}
+			}
+		}
+		b.finish(t)
+		at := b.sent[0].Block
+		for _, batch := range []int{0, 10, 1} {
+			t.Run(fmt.Sprintf("%d transactions, batches of %d", n, batch), func(t *testing.T) {
+				b.proxy.reset(nil)
+				b.proxy.batch = batch
+				got, runs := b.everything(t, at)
+				b.same(t, got)
+				receipts := count(b.proxy.methods(), "eth_getTransactionReceipt")
+				if runs != 1 || (receipts == 0) != (n > manyTransactions) {
+					t.Errorf("%d runs, %d receipts", runs, receipts)
+				}
+			})
+		}
+		if n <= manyTransactions {
+			continue
+		}
+		b.proxy.batch = 0
+		second := func(r rule) rule { return about(topicUsed, r) }
+		for name, c := range map[string]struct {
+			rule rule
+			why  string
+		}{
+			"refused": {second(func(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
+				return refusal(w, c, http.StatusOK, `{"code":-32005,"message":"too many"}`)
+			}), "too many"},
+			"another event":    {second(rewrite(methodLogs, topicUsed, topicCanceled)), "not asked for"},
+			"another block":    {second(rewrite(methodLogs, b.sent[0].BlockHash, "0x"+strings.Repeat("1", 64))), "not asked for"},
+			"another payer's":  {second(rewrite(methodLogs, topicOf(b.payer.Address()), topicOf(b.other))), "another payer's"},
+			"of no account":    {second(rewrite(methodLogs, topicOf(b.payer.Address()), topicUsed)), "not asked for"},
+			"a transaction's":  {second(rewrite(methodLogs, b.sent[0].Transaction, "0x"+strings.Repeat("1", 64))), "different transactions"},
+			"two of one index": {second(rewrite(methodLogs, `"logIndex":"0x0"`, `"logIndex":"0x1"`)), ""},
+		} {
+			t.Run(name, func(t *testing.T) {
+				b.proxy.reset(c.rule)
+				b.refuses(t, at, c.why)
+			})
+		}
+	}
+}
+
+// transactions are those of the latest block, in order.
+func (w *world) transactions(t testing.TB) []string {
+	t.Helper()
+	raw := string(w.Call(t, "eth_getBlockByNumber", "latest", false))
+	_, list, _ := strings.Cut(raw, `"transactions":[`)
+	list, _, _ = strings.Cut(list, "]")
+	return strings.Split(strings.ReplaceAll(list, `"`, ""), ",")
+}
+
+// A transaction that logs a lot beside its transfer hides neither its own nor
+// its neighbours', and stops nothing.
+func TestTransfersLongReceipt(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	start, _ := b.Block(t, "latest")
+	b.pay(t)
+	a := b.authorize(t)
+	calls := [][]byte{chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a))}
+	for range 200 {
+		calls = append(calls, chaintest.MintCall(b.other, 1))
+	}
+	b.enter(t, b.Batch(t, true, calls...), by(t, a))
+	b.pay(t)
+	b.finish(t)
+	b.client.maxScan = 64 << 10
+	for _, batch := range []int{0, 1} {
+		b.proxy.reset(nil)
+		b.proxy.batch = batch
+		got, runs := b.everything(t, start+1)
+		b.same(t, got)
+		if runs != 1 {
+			t.Errorf("%d runs", runs)
+		}
+	}
+	// The real limit.
+	b.client.maxScan = maxScanBody
+	b.proxy.reset(about(b.sent[1].Transaction, on("eth_getTransactionReceipt", func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+		_, _ = io.WriteString(w, strings.Repeat(" ", maxScanBody))
+		_, _ = w.Write(node(c.body))
+		return true
+	})))
+	b.proxy.batch = 1 // a batch's spaces would be lost on the way
+	got, _ := b.everything(t, start+1)
+	b.same(t, got)
+}
+
+// What cannot be read stops the cursor before it, and is named.
+func TestTransfersTooLarge(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	b.Mine(t, 2)
+	start, _ := b.Block(t, "latest")
+	b.pay(t)
+	b.crowd(t, b.payee, 300)
+	b.pay(t)
+	b.finish(t)
+	at := b.sent[1].Block
+	b.client.maxScan = 64 << 10
+	got, err := b.next(t, start+1)
+	if err != nil || got.Next != at || len(got.Transfers) != 1 {
+		t.Errorf("before it: %d transfers up to block %d, %v; want block %d", len(got.Transfers), got.Next, err, at)
+	}
+	b.refuses(t, at, fmt.Sprintf("blocks %d to %d: batch: %s", at, at, errTooLong))
+	b.client.maxScan = maxScanBody
+	rest, _ := b.everything(t, got.Next)
+	b.same(t, append(got.Transfers, rest...))
+
+	// The same for calls: enough to look, and too few to read.
+	for calls := 1; calls < 4; calls++ {
+		b.client.maxCalls = calls
+		b.refuses(t, at, errOutOfCalls.Error())
+	}
+	b.client.maxCalls = 4
+	if got, err := b.next(t, at); err != nil || len(got.Transfers) < 300 {
+		t.Errorf("with calls enough: %d transfers, %v", len(got.Transfers), err)
+	}
+}
+
+// A search that was made narrow for one place becomes wide again behind it, and
+// not with every step.
+func TestWider(t *testing.T) {
+	t.Parallel()
+	s := fuzzScan()
+	s.chunk = 1
+	var all []uint64
+	for range easy * len(widths()) {
+		s.wider()
+		all = append(all, s.chunk)
+	}
+	want := slices.Repeat([]uint64{1, 10, 100, 500, 1000, 2000, 5000, 10_000, 10_000}, easy)
+	slices.Sort(want)
+	if want = want[1 : 1+len(all)]; !slices.Equal(all, want) {
+		t.Errorf("widths = %v, want %v", all, want)
+	}
+}

@@ -1,0 +1,204 @@
+package chain
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// Every way in which the token can reach the payee, and many in which it does
+// not.
+func TestTransfers(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	second, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Mint(t, second.Address(), 1_000_000)
+	b.Mint(t, b.other, 1_000_000)
+	theirs := func() x402.Authorization {
+		return chaintest.Authorization(second, b.payee, price, b.Now(t).Add(window))
+	}
+	call := func(w *x402test.Wallet, a x402.Authorization) []byte {
+		return chaintest.TransferCall(t, chaintest.Sign(t, w, a))
+	}
+	zero := x402.Address{}
+
+	b.pay(t)
+	a := b.authorize(t)
+	b.enter(t, b.TransferSplit(t, chaintest.Sign(t, b.payer, a)), by(t, a))
+	a = b.authorize(t)
+	b.enter(t, b.Receive(t, chaintest.SignReceive(t, b.payer, a)), by(t, a))
+	a = again(b.authorize(t), b.payee, "0")
+	b.enter(t, b.Transfer(t, chaintest.Sign(t, b.payer, a)), by(t, a))
+	b.enter(t, b.Deposit(t, chaintest.Account(4), b.payee, 77), without(b.other, 77))
+	b.enter(t, b.Deposit(t, chaintest.Account(4), b.payee, price), without(b.other, price))
+	b.enter(t, b.Deposit(t, chaintest.Account(3), b.payee, 5), without(b.payee, 5)) // to itself
+	b.Mint(t, b.other, 1)
+	b.Deposit(t, chaintest.Account(3), b.other, 3) // going out
+	b.Transfer(t, chaintest.Sign(t, b.payer, again(b.authorize(t), b.other, "9")))
+	b.Cancel(t, b.payer, b.authorize(t).Nonce)
+	b.Pause(t, true)
+	b.TryTransfer(t, chaintest.Sign(t, b.payer, b.authorize(t)))
+	b.Pause(t, false)
+
+	// Several in one transaction, with the same values, other people's beside
+	// them, and plain transfers between them.
+	for _, noisy := range []bool{false, true} {
+		a1, a2, a3, b1, b2 := b.authorize(t), b.authorize(t), b.authorize(t), theirs(), theirs()
+		b.enter(t, b.Batch(t, noisy,
+			chaintest.MintCall(b.payee, price),
+			call(second, b1), call(b.payer, a1),
+			chaintest.CancelCall(t, b.payer, b.authorize(t).Nonce),
+			call(b.payer, again(a3, b.other, "5000")), chaintest.MintCall(b.payee, price),
+			call(b.payer, a2), chaintest.MintCall(b.other, price), call(second, b2),
+			chaintest.MintCall(b.payee, 1),
+		), without(zero, price), by(t, b1), by(t, a1), without(zero, price), by(t, a2), by(t, b2), without(zero, 1))
+	}
+	safe := b.finish(t)
+	b.pay(t) // not safe yet
+	b.sent = b.sent[:len(b.sent)-1]
+
+	safe++
+	got, err := b.next(t, 0)
+	if err != nil || got.Next != safe+1 || got.Safe != safe || !got.Done() {
+		t.Errorf("read up to %d of %d: %v", got.Next, safe, err)
+	}
+	b.same(t, got.Transfers)
+	if b.proxy.trips != 4 {
+		t.Errorf("%d messages, want 4: latest, safe, logs with the last header, headers with receipts", b.proxy.trips)
+	}
+
+	got, err = b.next(t, got.Next)
+	if err != nil || len(got.Transfers) > 0 || got.Next != safe+1 {
+		t.Errorf("with nothing new: %+v, %v", got, err)
+	}
+}
+
+// Wherever a reader stops, the next goes on from its cursor, and together they
+// have read what was sent: for any budget, cap and size of batches.
+func TestTransfersRestart(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	b.Mint(t, b.other, 1_000_000)
+	start, _ := b.Block(t, "latest")
+	for i := range 24 {
+		switch i % 4 {
+		case 0:
+			b.pay(t)
+		case 1:
+			b.enter(t, b.Deposit(t, chaintest.Account(4), b.payee, int64(i)), without(b.other, int64(i)))
+			b.pay(t)
+		case 2:
+			a1, a2 := b.authorize(t), b.authorize(t)
+			b.enter(t, b.Batch(t, true, chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a1)),
+				chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a2))), by(t, a1), by(t, a2))
+		case 3:
+			b.Mint(t, b.other, 1)
+			b.Mine(t, i)
+		}
+	}
+	b.finish(t)
+	refuse := func(w http.ResponseWriter, c rpcCall) {
+		refusal(w, c, http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
+	}
+	for _, c := range []struct {
+		calls, batch int
+		most         uint64
+		several      bool
+	}{
+		{48, 0, 10_000, false}, {4, 0, 10_000, false}, {48, 10, 10_000, false},
+		{7, 10, 10_000, true}, {9, 3, 10_000, true}, {12, 2, 10_000, true}, {8, 1, 10_000, true},
+		{12, 0, 99, true}, {22, 0, 10, true}, {30, 1, 10, true}, {48, 3, 1, true},
+	} {
+		t.Run(fmt.Sprintf("%d calls, batches of %d, %d blocks", c.calls, c.batch, c.most), func(t *testing.T) {
+			b.proxy.reset(capped(t, c.most, refuse))
+			b.proxy.batch = c.batch
+			b.client.maxCalls = c.calls
+			got, runs := b.everything(t, start+1)
+			b.same(t, got)
+			if c.several && runs == 1 {
+				t.Error("one run was enough: nothing was interrupted")
+			}
+			t.Logf("%d runs, %d messages, %d calls", runs, b.proxy.trips, len(b.proxy.methods()))
+		})
+	}
+}
+
+// A refused search leaves batches as they are, and a node that has had enough is
+// not asked again at once.
+func TestTransfersRefused(t *testing.T) {
+	t.Parallel()
+	b := &books{world: newWorld(t)}
+	for range 8 {
+		b.pay(t)
+	}
+	b.finish(t)
+	b.proxy.reset(capped(t, 10, func(w http.ResponseWriter, c rpcCall) {
+		refusal(w, c, http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
+	}))
+	got, err := b.next(t, b.sent[0].Block)
+	if err != nil || len(got.Transfers) != 8 {
+		t.Errorf("%d transfers, %v", len(got.Transfers), err)
+	}
+	trips, receipts := b.proxy.trips, count(b.proxy.methods(), "eth_getTransactionReceipt")
+	searches := count(b.proxy.methods(), methodLogs)
+	if most := 2 + searches + 1; receipts != 8 || trips > most { // latest, safe, and one for all receipts
+		t.Errorf("%d messages for %d searches and %d receipts, want %d at most", trips, searches, receipts, most)
+	}
+	b.proxy.reset(capped(t, 0, func(w http.ResponseWriter, _ rpcCall) { http.Error(w, "slow down", http.StatusTooManyRequests) }))
+	b.refuses(t, b.sent[0].Block, "429")
+	if b.proxy.trips != 3 {
+		t.Errorf("%d messages, want 3: latest, safe, and the search that was refused", b.proxy.trips)
+	}
+}
+
+func TestBlockAt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Mine(t, 40)
+	w.IncreaseTime(t, time.Hour) // blocks do not come evenly
+	w.Mine(t, 300)
+	w.SetBlockInterval(t, 0)
+	w.Mine(t, 3) // of one time, where the node lets them
+	w.SetBlockInterval(t, time.Second)
+	w.Mine(t, 200)
+	safe, youngest := w.Block(t, "safe")
+	if n, err := w.client.SafeBlock(t.Context()); err != nil || n != safe {
+		t.Errorf("safe block = %d, %v, want %d", n, err, safe)
+	}
+	made := make([]time.Time, safe+1)
+	for n := range made {
+		_, made[n] = w.Block(t, hexQuantity(uint64(n)))
+	}
+	oldest := made[0]
+	first := func(at time.Time) uint64 {
+		for n := range made {
+			if !made[n].Before(at) {
+				return uint64(n)
+			}
+		}
+		return safe + 1
+	}
+	times := []time.Time{oldest, oldest.Add(-time.Hour), oldest.Add(1), {}, youngest, youngest.Add(1), youngest.Add(time.Hour)}
+	for _, n := range []uint64{1, 2, 20, 40, 41, 42, 43, 200, 340, 343, 345, 346, 400, safe - 1} {
+		times = append(times, made[n], made[n].Add(-time.Second), made[n].Add(time.Nanosecond))
+	}
+	for _, at := range times {
+		w.proxy.reset(nil)
+		n, err := w.client.BlockAt(t.Context(), at)
+		if want := first(at); err != nil || n != want {
+			t.Errorf("block at %s = %d, %v, want %d", at, n, err, want)
+		}
+		if calls := len(w.proxy.methods()); calls > 20 {
+			t.Errorf("%d calls for %s", calls, at)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package chain
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
+)
+
+// safeDepth is how many blocks make a block of the node safe.
+const safeDepth = 32
+
+// books are what was really sent to the payee.
+type books struct {
+	*world
+	sent []x402.Transfer
+}
+
+// by is an authorization's transfer, as it is expected.
+func by(t testing.TB, a x402.Authorization) x402.Transfer {
+	t.Helper()
+	from, err := x402.ParseAddress(a.From)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, ok := new(big.Int).SetString(a.Value, 10)
+	if !ok {
+		t.Fatalf("value %q", a.Value)
+	}
+	return x402.Transfer{From: from, Value: value, Authorized: true, Nonce: chaintest.Nonce(t, a.Nonce)}
+}
+
+// without is a transfer without an authorization.
+func without(from x402.Address, value int64) x402.Transfer {
+	return x402.Transfer{From: from, Value: big.NewInt(value)}
+}
+
+// enter notes the transfers to the payee that a transaction made, in order.
+func (b *books) enter(t testing.TB, tx chaintest.Receipt, transfers ...x402.Transfer) {
+	t.Helper()
+	if tx.Pending || !tx.Success {
+		t.Fatalf("transaction %+v did not succeed", tx)
+	}
+	hash, at := b.blockHash(t, tx.Block)
+	for _, x := range transfers {
+		x.Transaction, x.Block, x.BlockHash, x.Time, x.To = tx.Hash, tx.Block, hash, at, b.payee
+		b.sent = append(b.sent, x)
+	}
+}
+
+func (w *world) blockHash(t testing.TB, number uint64) (string, time.Time) {
+	t.Helper()
+	var h struct{ Hash string }
+	raw := w.Call(t, "eth_getBlockByNumber", hexQuantity(number), false)
+	if err := json.Unmarshal(raw, &h); err != nil {
+		t.Fatal(err)
+	}
+	_, at := w.Block(t, hexQuantity(number))
+	return h.Hash, at
+}
+
+// pay sends one authorization's transfer and enters it.
+func (b *books) pay(t testing.TB) x402.Authorization {
+	t.Helper()
+	a := b.authorize(t)
+	b.enter(t, b.Transfer(t, chaintest.Sign(t, b.payer, a)), by(t, a))
+	return a
+}
+
+// finish makes everything safe that was sent, and returns the safe block.
+func (b *books) finish(t testing.TB) uint64 {
+	t.Helper()
+	b.Mine(t, safeDepth+1)
+	safe, _ := b.Block(t, "safe")
+	return safe
+}
+
+// same compares transfers with what was sent. The node's own numbers of logs
+// are only looked at for their order.
+func (b *books) same(t testing.TB, got []x402.Transfer) {
+	t.Helper()
+	want, have := lines(b.sent), lines(got)
+	if !slices.Equal(want, have) {
+		t.Errorf("%d transfers, sent were %d (-sent +read):\n%.4000s", len(have), len(want), cmp.Diff(want, have))
+	}
+	for i := 1; i < len(got); i++ {
+		if a, b := got[i-1], got[i]; a.Block > b.Block || a.Block == b.Block && a.LogIndex >= b.LogIndex {
+			t.Errorf("transfers %d and %d are not in order: %+v, %+v", i-1, i, a, b)
+		}
+	}
+}
+
+// lines are transfers as text, which is quick to compare.
+func lines(transfers []x402.Transfer) []string {
+	all := make([]string, len(transfers))
+	for i, x := range transfers {
+		all[i] = fmt.Sprintf("%s in %d %s at %s: %s to %s %s, %t %x", x.Transaction, x.Block, x.BlockHash,
+			x.Time.UTC().Format(time.RFC3339Nano), x.From, x.To, x.Value, x.Authorized, x.Nonce)
+	}
+	return all
+}
+
+// next makes one run, and holds what is true of every run.
+func (w *world) next(t testing.TB, from uint64) (x402.Batch, error) {
+	t.Helper()
+	w.proxy.mu.Lock()
+	before := w.proxy.trips
+	w.proxy.mu.Unlock()
+	got, err := w.client.Transfers(t.Context(), w.payee, from)
+	w.proxy.mu.Lock()
+	trips := w.proxy.trips - before
+	w.proxy.mu.Unlock()
+	switch {
+	case trips > w.client.maxCalls:
+		t.Errorf("%d messages, permitted are %d", trips, w.client.maxCalls)
+	case got.Next < from:
+		t.Errorf("the cursor went back from %d to %d", from, got.Next)
+	case err != nil && (got.Next != from || len(got.Transfers) > 0):
+		t.Errorf("an error with something read: %+v", got)
+	case err == nil && got.Next == from && got.Safe >= from:
+		t.Errorf("nothing was read from block %d on, and no error says why", from)
+	case got.Next > from && got.Next > got.Safe+1:
+		t.Errorf("read up to block %d, and block %d is safe", got.Next-1, got.Safe)
+	case err != nil && strings.Contains(err.Error(), secret):
+		t.Errorf("the error tells the URL's secret: %v", err)
+	}
+	for _, x := range got.Transfers {
+		if x.Block < from || x.Block >= got.Next {
+			t.Errorf("a transfer of block %d in a batch from %d to before %d", x.Block, from, got.Next)
+		}
+	}
+	return got, err
+}
+
+// everything reads from a block on until there is no more, each time as a
+// process that knows only the cursor, and returns the number of runs.
+func (w *world) everything(t testing.TB, from uint64) ([]x402.Transfer, int) {
+	t.Helper()
+	var all []x402.Transfer
+	for runs := 1; ; runs++ {
+		got, err := w.next(t, from)
+		if err != nil {
+			t.Fatalf("run %d: %v", runs, err)
+		}
+		all = append(all, got.Transfers...)
+		if from = got.Next; got.Done() {
+			return all, runs
+		}
+	}
+}
+
+// refuses makes one run and wants an error that says why.
+func (w *world) refuses(t testing.TB, from uint64, why string) {
+	t.Helper()
+	got, err := w.next(t, from)
+	if err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("batch of %d up to %d, error %v; want an error that says %q", len(got.Transfers), got.Next, err, why)
+	}
+}

@@ -1,0 +1,58 @@
+package x402
+
+import (
+	"context"
+	"math/big"
+	"time"
+)
+
+// Scanner reads a payee's incoming transfers off the chain, from a block that
+// the caller keeps to the newest block that will not be undone. What it reads
+// costs what was transferred, not what was asked for and never paid.
+type Scanner interface {
+	// Transfers reads what reached payee from block from on, in bounded work.
+	// An error comes with nothing read, and Next equal to from; what stops a
+	// run that has already read something ends that run without an error, and
+	// is met again, first thing, by the next. So a caller that stores Next
+	// after every batch misses no transfer and sees none twice, wherever it is
+	// interrupted.
+	Transfers(ctx context.Context, payee Address, from uint64) (Batch, error)
+	// BlockAt is the first block whose time is not before t, where a cursor
+	// for what happened since t starts. Where no safe block is that young, it
+	// is the one after the safe block.
+	BlockAt(ctx context.Context, t time.Time) (uint64, error)
+	// SafeBlock is the newest block that will not be undone.
+	SafeBlock(ctx context.Context) (uint64, error)
+}
+
+// Batch is what one run has read.
+type Batch struct {
+	// Transfers are in the order of the chain, and of whole blocks only.
+	Transfers []Transfer
+	// Next is the first block that was not read. Everything before it, from
+	// the block that was asked for, is in Transfers. It never lies before that
+	// block.
+	Next uint64
+	// Safe is the newest block that could have been read. A node that lags may
+	// give one below Next-1; then there was nothing to read.
+	Safe uint64
+}
+
+// Done says whether there was nothing left to read.
+func (b Batch) Done() bool { return b.Next > b.Safe }
+
+// Transfer is money that reached a payee, and the authorization that moved it,
+// if one did.
+type Transfer struct {
+	Transaction string // lower case hex
+	Block       uint64
+	BlockHash   string // lower case hex
+	LogIndex    uint64 // in the block; with BlockHash, the transfer's identity
+	Time        time.Time
+	From, To    Address
+	Value       *big.Int // atomic units; may be 0
+	// Authorized says that the transfer is the one that From's authorization
+	// with Nonce made. Any other is a deposit without one.
+	Authorized bool
+	Nonce      [32]byte
+}
