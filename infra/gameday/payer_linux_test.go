@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -100,33 +99,25 @@ func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	return p
 }
 
-// send sends the payment once and takes down what comes. A fault of a store
-// that nobody has broken is that of a busy machine: then the same signature is
-// sent again, as a client would.
-func (p *payer) send(stable bool) sight {
-	const tries = 20
-	for range tries {
-		reply, err := p.client.Get(p.w.Context(), p.url, p.signature)
-		if err != nil {
-			p.broken = err
-			return sight{}
-		}
-		s := sightOf(reply)
-		if s.code == string(fault.LedgerUnavailable) && stable {
-			continue
-		}
-		p.seen = append(p.seen, s)
-		return s
+// send sends the payment once and takes down what comes.
+func (p *payer) send() sight {
+	leave := p.w.turnstile.enter(p.address)
+	defer leave()
+	reply, err := p.client.Get(p.w.Context(), p.url, p.signature)
+	if err != nil {
+		p.broken = err
+		return sight{}
 	}
-	p.broken = fmt.Errorf("the table does not answer in time %d times over: this machine is too busy", tries)
-	return sight{}
+	s := sightOf(reply)
+	p.seen = append(p.seen, s)
+	return s
 }
 
 // comeBack sends the payment again, as often as it is told to, until there is a
 // final answer.
 func (p *payer) comeBack() {
 	for begun := time.Now(); time.Since(begun) < 2*patience && p.broken == nil; {
-		s := p.send(true)
+		s := p.send()
 		if p.broken != nil || s.final() {
 			return
 		}

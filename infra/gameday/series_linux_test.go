@@ -2,6 +2,7 @@ package gameday
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -24,7 +25,10 @@ type series struct {
 // dated is a value with its time, unix milliseconds.
 type dated struct {
 	cloudwatch.Sample
-	at int64
+	at    int64
+	round int    // that it lies in
+	payer string // whose request it is about, else empty
+	late  bool   // what it was taken from says that a call took longer than it may
 }
 
 // begin ends a round and begins the next one. Timestamps have milliseconds, so
@@ -48,8 +52,10 @@ func (s *series) Write(p []byte) (int, error) {
 		if err != nil {
 			s.faults = append(s.faults, fmt.Errorf("%w: %.500s", err, line))
 		}
+		var about struct{ Payer string }
+		_ = json.Unmarshal(line, &about) // ReadEMF has said what is wrong with it
 		for _, x := range samples {
-			s.values = append(s.values, dated{x, at})
+			s.values = append(s.values, dated{x, at, s.roundOf(at), about.Payer, tooLate.Match(line)})
 		}
 	}
 	return len(p), nil
@@ -64,9 +70,10 @@ func (s *series) ended(e lambdahost.Ended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := time.Now().UnixMilli()
+	late := e.Err != nil && tooLate.MatchString(e.Err.Error())
 	add := func(name, unit string, value float64) {
 		m := cloudwatch.NewMetric("AWS/Lambda", name, map[string]string{"FunctionName": e.Function})
-		s.values = append(s.values, dated{cloudwatch.Sample{Metric: m, Unit: unit, Value: value}, at})
+		s.values = append(s.values, dated{Sample: cloudwatch.Sample{Metric: m, Unit: unit, Value: value}, at: at, round: s.roundOf(at), late: late})
 	}
 	if throttled {
 		add("Throttles", "Count", 1)
@@ -80,11 +87,16 @@ func (s *series) ended(e lambdahost.Ended) {
 
 // Values implements cloudwatch.Source: a round is a period.
 func (s *series) Values(m cloudwatch.Metric, unit string, round int) []float64 {
+	return s.chosen(m, unit, round, func(dated) bool { return true })
+}
+
+// chosen are those of the values that are chosen.
+func (s *series) chosen(m cloudwatch.Metric, unit string, round int, choose func(dated) bool) []float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []float64
 	for _, v := range s.values {
-		if v.Metric == m && (unit == "" || unit == v.Unit) && s.roundOf(v.at) == round {
+		if v.Metric == m && (unit == "" || unit == v.Unit) && v.round == round && choose(v) {
 			out = append(out, v.Value)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -20,6 +21,7 @@ type call struct {
 	operation string       // such as PutItem
 	state     ledger.State // of the payment that a PutItem writes, else empty
 	payer     string       // in lower case, else empty
+	leased    bool         // the writer goes on with the payment
 }
 
 // tableFault is what DynamoDB does with a call. The zero value does nothing.
@@ -36,15 +38,17 @@ type table struct {
 	*door
 	target string
 	client *http.Client
+	passed func(payer string) // called when a payment has been written
+	phases *phases
 
 	mu    sync.Mutex
 	fault tableFault
 	turn  int // calls turned away
 }
 
-func newTable(t *testing.T, addr, target string) *table {
+func newTable(t *testing.T, addr, target string, passed func(string)) *table {
 	t.Helper()
-	b := &table{target: target, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	b := &table{target: target, passed: passed, phases: newPhases(), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	b.door = openDoor(t, addr, b)
 	t.Cleanup(b.client.CloseIdleConnections)
 	return b
@@ -63,6 +67,7 @@ func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the function is gone
 	}
 	c := callOf(r, body)
+	b.phases.arrives(c, time.Now())
 	b.mu.Lock()
 	fault := b.fault
 	if fault.throttles != nil && fault.throttles(c) {
@@ -74,6 +79,12 @@ func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Unlock()
 	status, header, reply := b.forward(r, body)
+	if status == http.StatusOK {
+		b.phases.written(c, time.Now())
+	}
+	if c.payer != "" {
+		b.passed(c.payer)
+	}
 	if fault.wrote != nil {
 		fault.wrote(c)
 	}
@@ -126,6 +137,11 @@ func callOf(r *http.Request, body []byte) call {
 	c := call{operation: operation}
 	if key := strings.Split(q.Item[dynamo.AttrKey].S, "|"); operation == "PutItem" && len(key) == 4 {
 		c.state, c.payer = ledger.State(q.Item[dynamo.AttrState].S), key[2]
+		var record struct {
+			LeaseUntil string `json:"lease_until"`
+		}
+		_ = json.Unmarshal([]byte(q.Item[dynamo.AttrRecord].S), &record) // as the ledger wrote it
+		c.leased = record.LeaseUntil != ""
 	}
 	return c
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/built"
+
 	// The cache of go test sees what a test imports, not what it builds: this
 	// is what the runner is made of.
 	_ "github.com/hostfacts/hostfacts/pkg/boot/registry"
@@ -65,14 +67,8 @@ func again() (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 	runner := filepath.Join(dir, "local")
-	build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", runner, "./infra/local")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build ./infra/local: %v\n%s", err, out)
-		return 1, nil
-	}
-	if err := buildPeers(dir); err != nil {
+	root := filepath.Join("..", "..")
+	if err := errors.Join(built.Command(root, "./infra/local", runner), buildPeers(root, dir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1, nil
 	}
