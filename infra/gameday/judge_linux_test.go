@@ -2,6 +2,7 @@ package gameday
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 )
@@ -11,7 +12,10 @@ import (
 // which must be, by what is left of it without what only the machine did.
 func (c scenario) judge(w *world, alarms []cloudwatch.Alarm, out *outcome) {
 	w.Helper()
+	late := w.series.lateLines("dynamo: ")
 	own := without{w.series, func(v dated) bool {
+		// A verdict that is not on record has a line of its own that says why.
+		v.late = v.late || v.payer != "" && strings.Contains(late, v.payer)
 		broken := v.round > 0 && v.round < out.mended
 		return machines(v, c.stable || !broken, w.table.phases)
 	}}

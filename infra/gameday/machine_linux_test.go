@@ -56,18 +56,23 @@ func (t *turnstile) passed(payer string) {
 var tooLate = regexp.MustCompile(`deadline exceeded|took too long|i/o timeout|Client\.Timeout`)
 
 // late says that the log has a call of a payer's payment that took too long.
-func (s *series) late(payer string) bool { return s.says(payer, "") }
+func (s *series) late(payer string) bool { return strings.Contains(s.lateLines(""), payer) }
 
 // lateAtTable says that it has one to the table.
-func (s *series) lateAtTable(payer string) bool { return s.says(payer, "dynamo: ") }
+func (s *series) lateAtTable(payer string) bool {
+	return strings.Contains(s.lateLines("dynamo: "), payer)
+}
 
-func (s *series) says(payer, of string) bool {
+// lateLines are the lines about calls that took too long, of those that contain
+// a text.
+func (s *series) lateLines(of string) string {
+	var all strings.Builder
 	for line := range strings.Lines(s.log()) {
-		if strings.Contains(line, payer) && strings.Contains(line, of) && tooLate.MatchString(line) {
-			return true
+		if strings.Contains(line, of) && tooLate.MatchString(line) {
+			all.WriteString(line)
 		}
 	}
-	return false
+	return all.String()
 }
 
 // phases are how long settlements and lookups took for whom the table stands:

@@ -113,23 +113,36 @@ func (p *payer) send() sight {
 	return s
 }
 
+// inDoubt says that the payer is not told whether the money has moved.
+func (s sight) inDoubt() bool { return s.charged == "null" }
+
+// learn sends the payment again until the payer knows whether the money has
+// moved, so that nobody finds it in doubt for longer than the machine was busy.
+func (p *payer) learn() { p.again(func(s sight) bool { return !s.inDoubt() }) }
+
 // comeBack sends the payment again, as often as it is told to, until there is a
 // final answer.
 func (p *payer) comeBack() {
+	if !p.again(sight.final) && p.broken == nil {
+		p.broken = fmt.Errorf("no final answer after %s", 2*patience)
+	}
+}
+
+// again sends the payment again until the payer sees what is enough, and says
+// whether that came.
+func (p *payer) again(enough func(sight) bool) bool {
 	for begun := time.Now(); time.Since(begun) < 2*patience && p.broken == nil; {
 		s := p.send()
-		if p.broken != nil || s.final() {
-			return
+		if p.broken != nil || enough(s) {
+			return p.broken == nil
 		}
 		select {
 		case <-p.w.Context().Done():
-			return
+			return false
 		case <-time.After(max(s.wait, settleDown)): // as Retry-After says
 		}
 	}
-	if p.broken == nil {
-		p.broken = fmt.Errorf("no final answer after %s", 2*patience)
-	}
+	return false
 }
 
 // answered says that the payer has got an answer at some time.

@@ -158,6 +158,7 @@ func (c scenario) calm(w *world) (strays []*payer) {
 			strays = append(strays, p)
 		}
 	}
+	c.each(strays, (*payer).learn)
 	c.run(w, true)
 	c.free(w)
 	return strays
@@ -250,6 +251,11 @@ func (c scenario) first(w *world, payers []*payer) (strays []*payer) {
 			}
 		}
 	}
+	c.each(strays, func(p *payer) {
+		if !c.wants(p).inDoubt() {
+			p.learn()
+		}
+	})
 	for _, p := range payers {
 		want, got := c.wants(p), p.last()
 		if p.broken != nil || !same(got, want) {
