@@ -23,7 +23,7 @@ func buyUntil(t *testing.T, s seller, path string, wanted func(x402test.Reply) b
 	t.Helper()
 	for try := 1; ; try++ {
 		reply, err := s.buy(t.Context(), path)
-		if err != nil || try == tries || wanted(reply) || !ranOut(reply) {
+		if err != nil || try == tries || !ranOut(reply) || wanted(reply) {
 			return reply, err
 		}
 		t.Logf("again, since the service ran out of time: %d %.300s", reply.Status, reply.Body)
