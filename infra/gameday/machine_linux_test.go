@@ -83,6 +83,7 @@ type phases struct {
 	mu   sync.Mutex
 	last map[string]phase                          // by payer
 	took map[string]map[ledger.State]time.Duration // the longest, by payer and what was written before
+	done map[string]bool                           // payers whose answer has been written
 }
 
 type phase struct {
@@ -91,7 +92,7 @@ type phase struct {
 }
 
 func newPhases() *phases {
-	return &phases{last: map[string]phase{}, took: map[string]map[ledger.State]time.Duration{}}
+	return &phases{last: map[string]phase{}, took: map[string]map[ledger.State]time.Duration{}, done: map[string]bool{}}
 }
 
 // arrives ends a phase.
@@ -116,9 +117,17 @@ func (p *phases) written(c call, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.last, c.payer)
+	p.done[c.payer] = p.done[c.payer] || c.state == ledger.Redeemed
 	if c.leased {
 		p.last[c.payer] = phase{c.state, at}
 	}
+}
+
+// over says that a payer's answer is on record.
+func (p *phases) over(payer string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done[payer]
 }
 
 // longest is the longest phase of a payer's that began with a state.

@@ -121,9 +121,10 @@ func (s sight) inDoubt() bool { return s.charged == "null" }
 func (p *payer) learn() { p.again(func(s sight) bool { return !s.inDoubt() }) }
 
 // comeBack sends the payment again, as often as it is told to, until there is a
-// final answer.
+// final answer. One that the ledger did not take in time is owed still.
 func (p *payer) comeBack() {
-	if !p.again(sight.final) && p.broken == nil {
+	final := func(s sight) bool { return s.final() && (!s.answered() || p.w.table.phases.over(p.address)) }
+	if !p.again(final) && p.broken == nil {
 		p.broken = fmt.Errorf("no final answer after %s", 2*patience)
 	}
 }

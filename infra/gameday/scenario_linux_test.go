@@ -203,7 +203,7 @@ func (c scenario) run(w *world, well bool) {
 		return
 	}
 	var err error
-	for range tries {
+	for begun := time.Now(); time.Since(begun) < patience; {
 		if err = w.reconcile(); (err == nil) == well {
 			return
 		}

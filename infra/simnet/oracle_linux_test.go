@@ -114,7 +114,7 @@ func sideBySide(t *testing.T, hosts []string, compare func(t *testing.T, host st
 func lookUp(t *testing.T, r *runner, op catalog.Operation, query string, into any) (code string) {
 	t.Helper()
 	domain, _, _ := strings.Cut(query, "&")
-	reply, err := buyUntil(t, r, op.Path+"?domain="+query, func(x402test.Reply) bool { return timesOut(t, op.Slug, domain) })
+	reply, err := buyUntil(t, r, op.Path+"?domain="+query, func(x402test.Reply) bool { return timesOut(t, domain) })
 	if err != nil {
 		t.Fatal(err)
 	}
