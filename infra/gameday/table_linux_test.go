@@ -2,6 +2,7 @@ package gameday
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -96,7 +97,10 @@ func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *table) forward(r *http.Request, body []byte) (int, http.Header, []byte) {
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, b.target+r.URL.Path, bytes.NewReader(body))
+	// A write is carried out even if the function does not wait for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
+	defer cancel()
+	out, err := http.NewRequestWithContext(ctx, r.Method, b.target+r.URL.Path, bytes.NewReader(body))
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
