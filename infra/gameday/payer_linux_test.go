@@ -21,6 +21,7 @@ type sight struct {
 	// charged and retryable are as the body says: true, false, null, or empty.
 	charged, retryable string
 	wait               time.Duration // Retry-After
+	request            string        // X-Request-Id, empty for one of the gateway's own
 }
 
 // String is one line of the report.
@@ -50,7 +51,7 @@ func (s sight) final() bool {
 }
 
 func sightOf(r x402test.Reply) sight {
-	s := sight{status: r.Status, wait: r.RetryAfter()}
+	s := sight{status: r.Status, wait: r.RetryAfter(), request: r.Header.Get("X-Request-Id")}
 	var body struct {
 		Code  string
 		Error json.RawMessage // a text in a 402
@@ -99,7 +100,8 @@ func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	return p
 }
 
-// send sends the payment once and takes down what comes.
+// send sends the payment once and takes down what comes. When it returns, the
+// log has what the functions say of it.
 func (p *payer) send() sight {
 	leave := p.w.turnstile.enter(p.address)
 	defer leave()
@@ -110,6 +112,9 @@ func (p *payer) send() sight {
 	}
 	s := sightOf(reply)
 	p.seen = append(p.seen, s)
+	if !p.w.series.says(p.w.Context(), s.request) {
+		p.broken = fmt.Errorf("the log says nothing of request %s", s.request)
+	}
 	return s
 }
 

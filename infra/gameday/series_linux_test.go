@@ -2,9 +2,11 @@ package gameday
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,6 +120,21 @@ func (s *series) now() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.rounds) - 1
+}
+
+// says waits until the log contains a text: what a function prints comes through
+// a pipe, and its answer may overtake it.
+func (s *series) says(ctx context.Context, text string) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !strings.Contains(s.log(), text) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(10 * time.Millisecond): // how often to look
+		}
+	}
+	return true
 }
 
 func (s *series) log() string {
