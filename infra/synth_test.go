@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -49,7 +50,7 @@ var builds = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, built.Functions("..", dir)
+	return dir, built.Functions(context.Background(), "..", dir)
 })
 
 // builtIn is where the built functions are.
@@ -72,7 +73,7 @@ var apps = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, built.Command("..", "./infra", path)
+	return path, built.Command(context.Background(), "..", "./infra", path)
 })
 
 // synth runs the app in a directory and returns the template that it wrote to

@@ -72,7 +72,7 @@ func installed() error {
 func buildRunner(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "local")
-	if err := built.Command(root, "./infra/local", path); err != nil {
+	if err := built.Command(t.Context(), root, "./infra/local", path); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -4,6 +4,7 @@
 package built
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,7 @@ import (
 
 // Functions puts <slug>/bootstrap of every function below the folder to, built
 // as make build builds them. root is the module's folder.
-func Functions(root, to string) error {
+func Functions(ctx context.Context, root, to string) error {
 	list, err := os.ReadDir(filepath.Join(root, "functions"))
 	if err != nil {
 		return err
@@ -23,24 +24,24 @@ func Functions(root, to string) error {
 	for _, f := range list {
 		placed[f.Name()] = filepath.Join(to, f.Name(), "bootstrap")
 	}
-	return build(root, "functions", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
+	return build(ctx, root, "functions", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
 }
 
 // Command builds the program of a package, such as ./infra/local, to a file.
-func Command(root, pkg, to string) error {
+func Command(ctx context.Context, root, pkg, to string) error {
 	name := pkg[strings.LastIndex(pkg, "/")+1:]
-	return build(root, "commands", map[string]string{name: to}, pkg)
+	return build(ctx, root, "commands", map[string]string{name: to}, pkg)
 }
 
 // build runs the compiler, which links nothing that is there and current, and
 // puts each program where it is wanted. Suites run side by side, so one waits
 // for the other.
-func build(root, kind string, placed map[string]string, arguments ...string) error {
+func build(ctx context.Context, root, kind string, placed map[string]string, arguments ...string) error {
 	kept, err := filepath.Abs(filepath.Join(root, "build", "tests", kind))
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(kept, 0o755); err != nil {
+	if err := os.MkdirAll(kept, 0o750); err != nil {
 		return err
 	}
 	unlock, err := lock(kept + ".lock")
@@ -49,7 +50,7 @@ func build(root, kind string, placed map[string]string, arguments ...string) err
 	}
 	defer unlock()
 	arguments = append([]string{"build", "-buildvcs=false", "-trimpath", "-o", kept + string(filepath.Separator)}, arguments...)
-	cmd := exec.Command("go", arguments...)
+	cmd := exec.CommandContext(ctx, "go", arguments...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -78,7 +79,7 @@ func place(from, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700) //nolint:gosec // a program
 	if err != nil {
 		return err
 	}

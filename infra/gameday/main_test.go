@@ -1,6 +1,7 @@
 package gameday
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -43,7 +44,7 @@ func outside(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "hostfacts-gameday-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		err = build(dir)
+		err = build(context.Background(), dir)
 	}
 	if err == nil {
 		err = os.Setenv(builtVar, dir)
@@ -62,11 +63,11 @@ func outside(m *testing.M) int {
 
 // build makes the functions, the command of make owed, and the CDK app, below a
 // folder.
-func build(dir string) error {
+func build(ctx context.Context, dir string) error {
 	return errors.Join(
-		built.Functions(root, functionsDir(dir)),
-		built.Command(root, "./infra/local/reconcile", owedCommand(dir)),
-		built.Command(root, "./infra", cdkApp(dir)),
+		built.Functions(ctx, root, functionsDir(dir)),
+		built.Command(ctx, root, "./infra/local/reconcile", owedCommand(dir)),
+		built.Command(ctx, root, "./infra", cdkApp(dir)),
 	)
 }
 

@@ -1,6 +1,7 @@
 package samcheck
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -23,7 +24,7 @@ var synth = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	app := filepath.Join(dir, "app")
-	if err := built.Command(root, "./infra", app); err != nil {
+	if err := built.Command(context.Background(), root, "./infra", app); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(app, "-out", dir)

@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"os"
@@ -13,13 +14,13 @@ import (
 // runner's folder: the functions as make build builds them, and the openrdap
 // command at the version in go.mod. It needs the network where modules are
 // missing, so it runs outside the namespace.
-func buildPeers(root, dir string) error {
+func buildPeers(ctx context.Context, root, dir string) error {
 	if bench := flag.Lookup("test.bench"); *shell || bench != nil && bench.Value.String() != "" {
 		return nil // neither needs them
 	}
 	return errors.Join(
-		built.Functions(root, filepath.Join(dir, "functions")),
-		built.Command(root, "github.com/openrdap/rdap/cmd/rdap", filepath.Join(dir, "rdap")),
+		built.Functions(ctx, root, filepath.Join(dir, "functions")),
+		built.Command(ctx, root, "github.com/openrdap/rdap/cmd/rdap", filepath.Join(dir, "rdap")),
 	)
 }
 

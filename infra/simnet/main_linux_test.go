@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -67,8 +68,8 @@ func again() (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 	runner := filepath.Join(dir, "local")
-	root := filepath.Join("..", "..")
-	if err := errors.Join(built.Command(root, "./infra/local", runner), buildPeers(root, dir)); err != nil {
+	ctx, root := context.Background(), filepath.Join("..", "..")
+	if err := errors.Join(built.Command(ctx, root, "./infra/local", runner), buildPeers(ctx, root, dir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1, nil
 	}

@@ -1,6 +1,7 @@
 package snippets
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -47,7 +48,7 @@ var localRunner = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "local")
-	return path, built.Command(root, "./infra/local", path)
+	return path, built.Command(context.Background(), root, "./infra/local", path)
 })
 
 // world is what the service works with: the play-money facilitator, a resolver

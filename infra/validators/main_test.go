@@ -90,7 +90,7 @@ func (t *transcript) String() string {
 // looks nothing up: no resolver, no registry, no chain.
 func startRunner(dir string) (*runner, error) {
 	program := filepath.Join(dir, "local")
-	if err := built.Command(filepath.Join("..", ".."), "./infra/local", program); err != nil {
+	if err := built.Command(context.Background(), filepath.Join("..", ".."), "./infra/local", program); err != nil {
 		return nil, err
 	}
 	r := &runner{cmd: exec.Command(program), log: transcript{ready: make(chan string, 1)}}
