@@ -82,7 +82,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 		"FacilitatorUrl": "http://" + wire.addr, "FacilitatorSecretArn": testSecret, "RpcUrl": "http://" + wire.addr,
 		"DnsResolvers": wire.addr, "RdapBootstrapUrl": "http://" + wire.addr, "LogLevel": "debug",
 	})
-	cfg, err := lambdahost.FromTemplate(templatePath, built(t), params, map[string]string{
+	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), params, map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB": "http://" + wire.addr, "AWS_ENDPOINT_URL_SECRETS_MANAGER": "http://" + wire.addr,
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // its offer, a free one its document.
 func TestEventsThroughBuiltFunctions(t *testing.T) {
 	t.Parallel()
-	cfg, err := lambdahost.FromTemplate(templatePath, built(t), testParams(), nil)
+	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), testParams(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

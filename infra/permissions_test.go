@@ -164,7 +164,7 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 		"Ledger": watch.table, "FacilitatorUrl": facilitator, "FacilitatorSecretArn": testSecret, "RpcUrl": "none",
 		"DnsResolvers": nothingExists(t), "RdapBootstrapUrl": bootstrap, "RateLimitPerMinute": "10",
 	})
-	cfg, err := lambdahost.FromTemplate(templatePath, built(t), params, nil)
+	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), params, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func reconcileHost(t *testing.T, params, env map[string]string) (h *lambdahost.H
 	for name, value := range params {
 		all[name] = value
 	}
-	cfg, err := lambdahost.FromTemplate(templatePath, built(t), all, env)
+	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), all, env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // TestMain removes what the tests share.
@@ -41,25 +44,17 @@ func sharedDir(name string) (string, error) {
 	return filepath.Join(shared.dir, name), nil
 }
 
-// builds builds every function once, for this machine, with the tag that it is
-// deployed with.
+// builds builds every function once, for this machine, as it is deployed.
 var builds = sync.OnceValues(func() (string, error) {
 	dir, err := sharedDir("build")
 	if err != nil {
 		return "", err
 	}
-	for slug := range routesBySlug() {
-		cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(dir, slug, "bootstrap"), "../functions/"+slug)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build %s: %w\n%s", slug, err, out)
-		}
-	}
-	return dir, nil
+	return dir, built.Functions(context.Background(), "..", dir)
 })
 
-// built is where the built functions are.
-func built(t *testing.T) string {
+// builtIn is where the built functions are.
+func builtIn(t *testing.T) string {
 	t.Helper()
 	dir, err := builds()
 	if err != nil {
@@ -78,10 +73,7 @@ var apps = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the app: %w\n%s", err, out)
-	}
-	return path, nil
+	return path, built.Command(context.Background(), "..", "./infra", path)
 })
 
 // synth runs the app in a directory and returns the template that it wrote to

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 var updateScreenshots = flag.Bool("update-screenshots", false, "write screenshots/*.png")
@@ -70,10 +72,8 @@ func installed() error {
 func buildRunner(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "local")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", path, "./infra/local")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build ./infra/local: %v\n%s", err, out)
+	if err := built.Command(t.Context(), root, "./infra/local", path); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

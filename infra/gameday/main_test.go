@@ -1,12 +1,15 @@
 package gameday
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 
 	// The cache of go test sees what a test imports, not what it builds: this
 	// is what the functions are made of.
@@ -41,7 +44,7 @@ func outside(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "hostfacts-gameday-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		err = build(dir)
+		err = build(context.Background(), dir)
 	}
 	if err == nil {
 		err = os.Setenv(builtVar, dir)
@@ -58,48 +61,19 @@ func outside(m *testing.M) int {
 	return code
 }
 
-// build makes <slug>/bootstrap of every function, the command of make owed, and
-// the CDK app, below a folder.
-func build(dir string) error {
-	slugs, err := os.ReadDir(filepath.Join(root, "functions"))
-	if err != nil {
-		return err
-	}
-	// One run of the compiler for all of them; then each where it belongs.
-	flat := filepath.Join(dir, "flat") + string(filepath.Separator)
-	if err := goBuild("-tags=lambda.norpc", "-ldflags=-s -w", "-o", flat, "./functions/..."); err != nil {
-		return err
-	}
-	for _, s := range slugs {
-		to := functionsDir(dir, s.Name())
-		if err := os.MkdirAll(to, 0o700); err != nil {
-			return err
-		}
-		if err := os.Rename(flat+s.Name(), filepath.Join(to, "bootstrap")); err != nil {
-			return err
-		}
-	}
-	if err := goBuild("-o", owedCommand(dir), "./infra/local/reconcile"); err != nil {
-		return err
-	}
-	return goBuild("-o", cdkApp(dir), "./infra")
+// build makes the functions, the command of make owed, and the CDK app, below a
+// folder.
+func build(ctx context.Context, dir string) error {
+	return errors.Join(
+		built.Functions(ctx, root, functionsDir(dir)),
+		built.Command(ctx, root, "./infra/local/reconcile", owedCommand(dir)),
+		built.Command(ctx, root, "./infra", cdkApp(dir)),
+	)
 }
 
-func goBuild(arguments ...string) error {
-	cmd := exec.Command("go", append([]string{"build", "-buildvcs=false", "-trimpath"}, arguments...)...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build %s: %w\n%s", arguments[len(arguments)-1], err, out)
-	}
-	return nil
-}
+func functionsDir(dir string) string { return filepath.Join(dir, "functions") }
+func owedCommand(dir string) string  { return filepath.Join(dir, "owed") }
+func cdkApp(dir string) string       { return filepath.Join(dir, "cdk") }
 
-func functionsDir(dir string, slug ...string) string {
-	return filepath.Join(append([]string{dir, "functions"}, slug...)...)
-}
-func owedCommand(dir string) string { return filepath.Join(dir, "owed") }
-func cdkApp(dir string) string      { return filepath.Join(dir, "cdk") }
-
-// built is where everything is that was built.
-func built() string { return os.Getenv(builtVar) }
+// builtIn is where everything is that was built.
+func builtIn() string { return os.Getenv(builtVar) }

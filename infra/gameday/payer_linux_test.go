@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -22,6 +21,7 @@ type sight struct {
 	// charged and retryable are as the body says: true, false, null, or empty.
 	charged, retryable string
 	wait               time.Duration // Retry-After
+	request            string        // X-Request-Id, empty for one of the gateway's own
 }
 
 // String is one line of the report.
@@ -51,7 +51,7 @@ func (s sight) final() bool {
 }
 
 func sightOf(r x402test.Reply) sight {
-	s := sight{status: r.Status, wait: r.RetryAfter()}
+	s := sight{status: r.Status, wait: r.RetryAfter(), request: r.Header.Get("X-Request-Id")}
 	var body struct {
 		Code  string
 		Error json.RawMessage // a text in a 402
@@ -100,45 +100,55 @@ func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	return p
 }
 
-// send sends the payment once and takes down what comes. A fault of a store
-// that nobody has broken is that of a busy machine: then the same signature is
-// sent again, as a client would.
-func (p *payer) send(stable bool) sight {
-	const tries = 20
-	for range tries {
-		reply, err := p.client.Get(p.w.Context(), p.url, p.signature)
-		if err != nil {
-			p.broken = err
-			return sight{}
-		}
-		s := sightOf(reply)
-		if s.code == string(fault.LedgerUnavailable) && stable {
-			continue
-		}
-		p.seen = append(p.seen, s)
-		return s
+// send sends the payment once and takes down what comes. When it returns, the
+// log has what the functions say of it.
+func (p *payer) send() sight {
+	leave := p.w.turnstile.enter(p.address)
+	defer leave()
+	reply, err := p.client.Get(p.w.Context(), p.url, p.signature)
+	if err != nil {
+		p.broken = err
+		return sight{}
 	}
-	p.broken = fmt.Errorf("the table does not answer in time %d times over: this machine is too busy", tries)
-	return sight{}
+	s := sightOf(reply)
+	p.seen = append(p.seen, s)
+	if !p.w.series.says(p.w.Context(), s.request) {
+		p.broken = fmt.Errorf("the log says nothing of request %s", s.request)
+	}
+	return s
 }
 
+// inDoubt says that the payer is not told whether the money has moved.
+func (s sight) inDoubt() bool { return s.charged == "null" }
+
+// learn sends the payment again until the payer knows whether the money has
+// moved, so that nobody finds it in doubt for longer than the machine was busy.
+func (p *payer) learn() { p.again(func(s sight) bool { return !s.inDoubt() }) }
+
 // comeBack sends the payment again, as often as it is told to, until there is a
-// final answer.
+// final answer. One that the ledger did not take in time is owed still.
 func (p *payer) comeBack() {
+	final := func(s sight) bool { return s.final() && (!s.answered() || p.w.table.phases.over(p.address)) }
+	if !p.again(final) && p.broken == nil {
+		p.broken = fmt.Errorf("no final answer after %s", 2*patience)
+	}
+}
+
+// again sends the payment again until the payer sees what is enough, and says
+// whether that came.
+func (p *payer) again(enough func(sight) bool) bool {
 	for begun := time.Now(); time.Since(begun) < 2*patience && p.broken == nil; {
-		s := p.send(true)
-		if p.broken != nil || s.final() {
-			return
+		s := p.send()
+		if p.broken != nil || enough(s) {
+			return p.broken == nil
 		}
 		select {
 		case <-p.w.Context().Done():
-			return
+			return false
 		case <-time.After(max(s.wait, settleDown)): // as Retry-After says
 		}
 	}
-	if p.broken == nil {
-		p.broken = fmt.Errorf("no final answer after %s", 2*patience)
-	}
+	return false
 }
 
 // answered says that the payer has got an answer at some time.

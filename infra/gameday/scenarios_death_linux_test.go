@@ -54,10 +54,9 @@ func processScenarios() []scenario {
 
 // kill ends the process of each payment when the facilitator has moved the
 // money, before the process hears of it.
-func kill(w *world, payers []*payer) error {
-	by := byAddress(payers)
+func kill(w *world, _ []*payer) error {
 	w.facilitator.breaks(facilitatorFault{after: func(address string) bool {
-		if p := by[address]; p != nil {
+		if p := w.payer(address); p != nil {
 			w.process(p.signature).Kill()
 		}
 		return false
@@ -66,22 +65,13 @@ func kill(w *world, payers []*payer) error {
 }
 
 // killLookup ends it when the settlement has been written, and the lookup runs.
-func killLookup(w *world, payers []*payer) error {
-	by := byAddress(payers)
+func killLookup(w *world, _ []*payer) error {
 	w.table.breaks(tableFault{wrote: func(c call) {
-		if p := by[c.payer]; p != nil && c.state == ledger.Settled {
+		if p := w.payer(c.payer); p != nil && c.state == ledger.Settled {
 			w.process(p.signature).Kill()
 		}
 	}})
 	return nil
-}
-
-func byAddress(payers []*payer) map[string]*payer {
-	by := map[string]*payer{}
-	for _, p := range payers {
-		by[p.address] = p
-	}
-	return by
 }
 
 // debtScenarios are those in which somebody is owed something for long.

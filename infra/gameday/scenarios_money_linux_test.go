@@ -13,6 +13,10 @@ import (
 // now and then.
 const several = 3
 
+// slow is how late a slow facilitator answers: later than the alarms allow, and
+// as long as can be before settlements are given up.
+const slow = 8250 * time.Millisecond
+
 // everybody sees the same.
 func everybody(s sight) func(string) sight { return func(string) sight { return s } }
 
@@ -42,7 +46,7 @@ func facilitatorScenarios() []scenario {
 	}, {
 		name: "the facilitator is slow", payers: 1, stable: true,
 		breaks: func(w *world, _ []*payer) error {
-			w.facilitator.breaks(facilitatorFault{late: 9 * time.Second})
+			w.facilitator.breaks(facilitatorFault{late: slow})
 			return nil
 		},
 		mends: answeringAgain,

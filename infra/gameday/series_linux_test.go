@@ -2,8 +2,11 @@ package gameday
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +27,10 @@ type series struct {
 // dated is a value with its time, unix milliseconds.
 type dated struct {
 	cloudwatch.Sample
-	at int64
+	at    int64
+	round int    // that it lies in
+	payer string // whose request it is about, else empty
+	late  bool   // what it was taken from says that a call took longer than it may
 }
 
 // begin ends a round and begins the next one. Timestamps have milliseconds, so
@@ -48,8 +54,10 @@ func (s *series) Write(p []byte) (int, error) {
 		if err != nil {
 			s.faults = append(s.faults, fmt.Errorf("%w: %.500s", err, line))
 		}
+		var about struct{ Payer string }
+		_ = json.Unmarshal(line, &about) // ReadEMF has said what is wrong with it
 		for _, x := range samples {
-			s.values = append(s.values, dated{x, at})
+			s.values = append(s.values, dated{x, at, s.roundOf(at), about.Payer, tooLate.Match(line)})
 		}
 	}
 	return len(p), nil
@@ -64,9 +72,10 @@ func (s *series) ended(e lambdahost.Ended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := time.Now().UnixMilli()
+	late := e.Err != nil && tooLate.MatchString(e.Err.Error())
 	add := func(name, unit string, value float64) {
 		m := cloudwatch.NewMetric("AWS/Lambda", name, map[string]string{"FunctionName": e.Function})
-		s.values = append(s.values, dated{cloudwatch.Sample{Metric: m, Unit: unit, Value: value}, at})
+		s.values = append(s.values, dated{Sample: cloudwatch.Sample{Metric: m, Unit: unit, Value: value}, at: at, round: s.roundOf(at), late: late})
 	}
 	if throttled {
 		add("Throttles", "Count", 1)
@@ -80,11 +89,16 @@ func (s *series) ended(e lambdahost.Ended) {
 
 // Values implements cloudwatch.Source: a round is a period.
 func (s *series) Values(m cloudwatch.Metric, unit string, round int) []float64 {
+	return s.chosen(m, unit, round, func(dated) bool { return true })
+}
+
+// chosen are those of the values that are chosen.
+func (s *series) chosen(m cloudwatch.Metric, unit string, round int, choose func(dated) bool) []float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []float64
 	for _, v := range s.values {
-		if v.Metric == m && (unit == "" || unit == v.Unit) && s.roundOf(v.at) == round {
+		if v.Metric == m && (unit == "" || unit == v.Unit) && v.round == round && choose(v) {
 			out = append(out, v.Value)
 		}
 	}
@@ -106,6 +120,21 @@ func (s *series) now() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.rounds) - 1
+}
+
+// says waits until the log contains a text: what a function prints comes through
+// a pipe, and its answer may overtake it.
+func (s *series) says(ctx context.Context, text string) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !strings.Contains(s.log(), text) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(10 * time.Millisecond): // how often to look
+		}
+	}
+	return true
 }
 
 func (s *series) log() string {

@@ -2,6 +2,7 @@ package gameday
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -20,6 +22,7 @@ type call struct {
 	operation string       // such as PutItem
 	state     ledger.State // of the payment that a PutItem writes, else empty
 	payer     string       // in lower case, else empty
+	leased    bool         // the writer goes on with the payment
 }
 
 // tableFault is what DynamoDB does with a call. The zero value does nothing.
@@ -36,15 +39,17 @@ type table struct {
 	*door
 	target string
 	client *http.Client
+	passed func(payer string) // called when a payment has been written
+	phases *phases
 
 	mu    sync.Mutex
 	fault tableFault
 	turn  int // calls turned away
 }
 
-func newTable(t *testing.T, addr, target string) *table {
+func newTable(t *testing.T, addr, target string, passed func(string)) *table {
 	t.Helper()
-	b := &table{target: target, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	b := &table{target: target, passed: passed, phases: newPhases(), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	b.door = openDoor(t, addr, b)
 	t.Cleanup(b.client.CloseIdleConnections)
 	return b
@@ -63,6 +68,7 @@ func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the function is gone
 	}
 	c := callOf(r, body)
+	b.phases.arrives(c, time.Now())
 	b.mu.Lock()
 	fault := b.fault
 	if fault.throttles != nil && fault.throttles(c) {
@@ -74,6 +80,12 @@ func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Unlock()
 	status, header, reply := b.forward(r, body)
+	if status == http.StatusOK {
+		b.phases.written(c, time.Now())
+	}
+	if c.payer != "" {
+		b.passed(c.payer)
+	}
 	if fault.wrote != nil {
 		fault.wrote(c)
 	}
@@ -85,7 +97,10 @@ func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *table) forward(r *http.Request, body []byte) (int, http.Header, []byte) {
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, b.target+r.URL.Path, bytes.NewReader(body))
+	// A write is carried out even if the function does not wait for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
+	defer cancel()
+	out, err := http.NewRequestWithContext(ctx, r.Method, b.target+r.URL.Path, bytes.NewReader(body))
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
@@ -126,6 +141,11 @@ func callOf(r *http.Request, body []byte) call {
 	c := call{operation: operation}
 	if key := strings.Split(q.Item[dynamo.AttrKey].S, "|"); operation == "PutItem" && len(key) == 4 {
 		c.state, c.payer = ledger.State(q.Item[dynamo.AttrState].S), key[2]
+		var record struct {
+			LeaseUntil string `json:"lease_until"`
+		}
+		_ = json.Unmarshal([]byte(q.Item[dynamo.AttrRecord].S), &record) // as the ledger wrote it
+		c.leased = record.LeaseUntil != ""
 	}
 	return c
 }

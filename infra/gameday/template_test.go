@@ -48,11 +48,11 @@ var synthesized = sync.OnceValues(func() ([]byte, error) {
 			return nil, err
 		}
 	}
-	out, err := os.MkdirTemp(built(), "cdk.out")
+	out, err := os.MkdirTemp(builtIn(), "cdk.out")
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(cdkApp(built()), "-out", out)
+	cmd := exec.Command(cdkApp(builtIn()), "-out", out)
 	cmd.Dir = ".."
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
@@ -39,8 +40,11 @@ type world struct {
 	series      *series
 	http        *http.Client
 
-	mu    sync.Mutex
-	procs map[string]lambdahost.Process // PAYMENT-SIGNATURE -> who has it
+	turnstile *turnstile
+
+	mu     sync.Mutex
+	payers map[string]*payer             // by address, those who pay while it is broken
+	procs  map[string]lambdahost.Process // PAYMENT-SIGNATURE -> who has it
 	// crashes kills a process that is handed an event, by function.
 	crashes map[string]bool
 }
@@ -50,6 +54,8 @@ type stage struct {
 	db dynamotest.Server
 	ca *authority
 	n  atomic.Int32 // worlds
+	// turnstile is for the payers of all worlds: the cores are the same.
+	turnstile *turnstile
 }
 
 // open makes a world. The configuration is production's, but for who is asked.
@@ -60,17 +66,17 @@ func (s *stage) open(t *testing.T) *world {
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
 		T: t, db: s.db, name: s.db.Table(t), registry: &registry{}, series: &series{},
-		procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
+		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
 	w.facilitator = newFacilitator(t, own(9, 8080))
 	w.chain = openDoor(t, own(6, 8545), chain{w.facilitator.books})
-	w.table = newTable(t, own(8, 8000), s.db.URL)
+	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.passed)
 	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, map[string]net.IP{registryName + ".": rdap})
 	s.ca.openHTTPS(t, web, http.HandlerFunc(origin))
 	s.ca.openHTTPS(t, rdap, w.registry)
 	file := openDoor(t, own(7, 80), http.HandlerFunc(bootstrap))
-	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), functionsDir(built()), map[string]string{
+	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), functionsDir(builtIn()), map[string]string{
 		"AWS::StackName": strings.TrimSuffix(stackName, "-"), "PayTo": boot.LocalPayTo, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": strings.Join(w.resolvers.addrs, ","),
 		"FacilitatorUrl": "http://" + w.facilitator.addr, "FacilitatorToken": "gameday", "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
 	}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "SSL_CERT_FILE": s.ca.file})
@@ -110,6 +116,23 @@ func (w *world) process(signature string) lambdahost.Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.procs[signature]
+}
+
+// payer is who pays from an address while it is broken, or nil.
+func (w *world) payer(address string) *payer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.payers[address]
+}
+
+// newcomer is a payer who pays while it is broken.
+func (w *world) newcomer(op catalog.Operation, n int) *payer {
+	w.Helper()
+	p := w.newPayer(op, n)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.payers[p.address] = p
+	return p
 }
 
 // crash makes functions crash at every event, or no longer.
@@ -165,7 +188,7 @@ func (w *world) owed() map[string]debt {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, owedCommand(built()), "-owed", "-json")
+	cmd := exec.CommandContext(ctx, owedCommand(builtIn()), "-owed", "-json")
 	cmd.Env = []string{
 		"LEDGER_TABLE=" + w.name, "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + w.db.URL,
 		"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,

@@ -1,6 +1,7 @@
 package samcheck
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
@@ -21,7 +23,11 @@ var synth = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	cmd := exec.Command("go", "run", "./infra", "-out", dir)
+	app := filepath.Join(dir, "app")
+	if err := built.Command(context.Background(), root, "./infra", app); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(app, "-out", dir)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return out, err

@@ -1,10 +1,7 @@
 package simnet
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -15,7 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -74,18 +70,6 @@ func playMoney(t *testing.T) string {
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-// buy pays for one request. A machine so busy that the ledger's server does not
-// answer in time is not what these tests are about: then it pays again.
-func (d *deployed) buy(ctx context.Context, path string) (reply x402test.Reply, err error) {
-	for range 20 {
-		reply, err = d.runner.buy(ctx, path)
-		if err != nil || reply.Status != http.StatusServiceUnavailable || !bytes.Contains(reply.Body, []byte(fault.LedgerUnavailable)) {
-			break
-		}
-	}
-	return reply, err
 }
 
 // endedWell wants every invocation to have ended by itself, no crash in the

@@ -44,19 +44,20 @@ func nothingLeft(t *testing.T, r *runner, before holding) {
 	}
 	// The runner's own connections to its facilitator may stay open.
 	const kept = 16
-	for tries := 0; after.descriptors > before.descriptors+kept; tries++ {
-		if tries == 100 {
+	limit := time.Now().Add(patience)
+	for after.descriptors > before.descriptors+kept {
+		if time.Now().After(limit) {
 			t.Fatalf("%d descriptors were left behind", after.descriptors-before.descriptors)
 		}
 		<-time.After(100 * time.Millisecond)
 		after = holds(t, r.cmd.Process.Pid)
 	}
-	for tries := 0; ; tries++ {
+	for {
 		open := outgoing(t)
 		if len(open) == 0 {
 			break
 		}
-		if tries == 50 { // a peer's last segment may be under way
+		if time.Now().After(limit) { // a peer's last segment may be under way
 			t.Fatalf("sockets were left behind: %v", open)
 		}
 		<-time.After(100 * time.Millisecond)

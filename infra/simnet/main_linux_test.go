@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 
 	// The cache of go test sees what a test imports, not what it builds: this
 	// is what the runner is made of.
@@ -65,14 +68,8 @@ func again() (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 	runner := filepath.Join(dir, "local")
-	build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", runner, "./infra/local")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build ./infra/local: %v\n%s", err, out)
-		return 1, nil
-	}
-	if err := buildPeers(dir); err != nil {
+	ctx, root := context.Background(), filepath.Join("..", "..")
+	if err := errors.Join(built.Command(ctx, root, "./infra/local", runner), buildPeers(ctx, root, dir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1, nil
 	}

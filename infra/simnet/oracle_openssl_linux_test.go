@@ -26,7 +26,7 @@ func agreesWithOpenSSL(t *testing.T, n *internet, r *runner, a *agreement) {
 				"-cipher", "ALL:COMPLEMENTOFALL:@SECLEVEL=0", "-min_protocol", "TLSv1")
 		}
 		chain, status := connect(6 * time.Second)
-		if status < 0 && code == "" { // this machine is slow, not the host
+		if status < 0 && !strings.HasSuffix(code, "_timeout") { // this machine is slow, not the host
 			chain, _ = connect(patience)
 		}
 		shown := strings.Contains(chain, "BEGIN CERTIFICATE")

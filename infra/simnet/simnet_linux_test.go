@@ -162,7 +162,7 @@ func playAll(t *testing.T, r seller, seen *observed, rows []row, played chan<- s
 func playOne(t *testing.T, r seller, seen *observed, c row) {
 	t.Helper()
 	op := operation(t, c.op)
-	reply, err := r.buy(t.Context(), op.Path+c.query())
+	reply, err := buyUntil(t, r, op.Path+c.query(), c.met)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func proveTap(t *testing.T, p *tap) []netip.AddrPort {
 	t.Helper()
 	own := []netip.AddrPort{netip.MustParseAddrPort("10.99.99.99:443"), netip.MustParseAddrPort("[fd99::99]:443")}
 	for _, to := range own {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", to.String())
+		conn, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", to.String())
 		if err == nil {
 			conn.Close()
 			t.Fatalf("somebody listens on %s", to)
@@ -171,8 +171,8 @@ func proveTap(t *testing.T, p *tap) []netip.AddrPort {
 		all := p.all()
 		return all[own[0]] > 0 && all[own[1]] > 0
 	}
-	for tries := 0; !seen(); tries++ {
-		if tries == 50 {
+	for limit := time.Now().Add(patience); !seen(); {
+		if time.Now().After(limit) {
 			t.Fatalf("the tap did not see the connections to %v", own)
 		}
 		<-time.After(100 * time.Millisecond)

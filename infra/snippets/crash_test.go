@@ -21,6 +21,7 @@ func TestServiceCrashes(t *testing.T) {
 	// Whatever the service asks its resolver is held until the service is dead.
 	type doomed struct {
 		p       program
+		tools   workshop
 		world   world
 		service service
 		gateway *gateway
@@ -31,7 +32,9 @@ func TestServiceCrashes(t *testing.T) {
 	asked := make(chan *doomed, len(list))
 	for i, p := range everyProgram() {
 		held := make(chan struct{})
-		d := &doomed{p: p, free: sync.OnceFunc(func() { close(held) })}
+		// A command has its time from when it is prepared, and tools may first
+		// have to be installed.
+		d := &doomed{p: p, tools: p.tools(t), free: sync.OnceFunc(func() { close(held) })}
 		list[i] = d
 		first := sync.OnceFunc(func() { asked <- d })
 		d.world = newWorld(t, x402test.Honest, resolver(t, func() { first(); <-held }))
@@ -40,7 +43,7 @@ func TestServiceCrashes(t *testing.T) {
 		d.gateway = newGateway(t, d.service)
 	}
 	for _, d := range list {
-		d.process = prepare(t, d.p, d.p.tools(t), d.service, d.gateway.url)
+		d.process = prepare(t, d.p, d.tools, d.service, d.gateway.url)
 	}
 	for _, d := range list {
 		d.process.start(t)

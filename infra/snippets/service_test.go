@@ -1,8 +1,8 @@
 package snippets
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -47,12 +48,7 @@ var localRunner = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "local")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", path, "./infra/local")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the local runner: %w\n%s", err, out)
-	}
-	return path, nil
+	return path, built.Command(context.Background(), root, "./infra/local", path)
 })
 
 // world is what the service works with: the play-money facilitator, a resolver

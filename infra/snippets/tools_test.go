@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -31,6 +32,8 @@ func nodeWorkshop(t *testing.T) workshop {
 			t.Skipf("needs Node for the TypeScript program: %s is not in PATH", tool)
 		}
 	}
+	making.Lock()
+	defer making.Unlock()
 	if err := npmMissing(packages); err != nil {
 		cmd := installer(t, "npm", "ci", "--no-audit", "--no-fund")
 		cmd.Dir = packages
@@ -86,6 +89,10 @@ func readJSON(path string, v any) error {
 	return json.Unmarshal(b, v)
 }
 
+// making is held by the test that installs packages; the others wait for it and
+// do not install their own.
+var making sync.Mutex
+
 // pythonWorkshop has a virtual environment with the packages of
 // testdata/python/requirements.txt, every file of them named by its hash. It
 // is kept beside the suite under the hash of that list.
@@ -104,6 +111,8 @@ func pythonWorkshop(t *testing.T) workshop {
 	if err != nil {
 		t.Fatal(err)
 	}
+	making.Lock()
+	defer making.Unlock()
 	ready := filepath.Join(kept, "installed")
 	if _, err := os.Stat(ready); err != nil {
 		makeVenv(t, python, kept)
@@ -146,7 +155,7 @@ func makeVenv(t *testing.T, python, kept string) {
 // test to say that it did not.
 func installer(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	return exec.CommandContext(ctx, name, args...)
 }

@@ -19,6 +19,8 @@ import (
 	// The cache of go test sees what a test imports, not what it builds: this
 	// is what the runner is made of.
 	_ "github.com/hostfacts/hostfacts/pkg/boot/registry"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // patience is how long a test waits for what must happen.
@@ -88,10 +90,8 @@ func (t *transcript) String() string {
 // looks nothing up: no resolver, no registry, no chain.
 func startRunner(dir string) (*runner, error) {
 	program := filepath.Join(dir, "local")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "./infra/local")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build ./infra/local: %w\n%s", err, out)
+	if err := built.Command(context.Background(), filepath.Join("..", ".."), "./infra/local", program); err != nil {
+		return nil, err
 	}
 	r := &runner{cmd: exec.Command(program), log: transcript{ready: make(chan string, 1)}}
 	r.cmd.Dir = dir

@@ -1,0 +1,91 @@
+// Package built compiles the module's programs for the test suites that run
+// them. What it makes is kept in build/tests, so that a suite whose sources
+// have not changed links nothing.
+package built
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Functions puts <slug>/bootstrap of every function below the folder to, built
+// as make build builds them. root is the module's folder.
+func Functions(ctx context.Context, root, to string) error {
+	list, err := os.ReadDir(filepath.Join(root, "functions"))
+	if err != nil {
+		return err
+	}
+	placed := map[string]string{}
+	for _, f := range list {
+		placed[f.Name()] = filepath.Join(to, f.Name(), "bootstrap")
+	}
+	return build(ctx, root, "functions", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
+}
+
+// Command builds the program of a package, such as ./infra/local, to a file.
+func Command(ctx context.Context, root, pkg, to string) error {
+	name := pkg[strings.LastIndex(pkg, "/")+1:]
+	return build(ctx, root, "commands", map[string]string{name: to}, pkg)
+}
+
+// build runs the compiler, which links nothing that is there and current, and
+// puts each program where it is wanted. Suites run side by side, so one waits
+// for the other.
+func build(ctx context.Context, root, kind string, placed map[string]string, arguments ...string) error {
+	kept, err := filepath.Abs(filepath.Join(root, "build", "tests", kind))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(kept, 0o750); err != nil {
+		return err
+	}
+	unlock, err := lock(kept + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	arguments = append([]string{"build", "-buildvcs=false", "-trimpath", "-o", kept + string(filepath.Separator)}, arguments...)
+	cmd := exec.CommandContext(ctx, "go", arguments...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", arguments[len(arguments)-1], err, out)
+	}
+	for name, to := range placed {
+		if err := place(filepath.Join(kept, name), to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place makes a second name of a program. The compiler never writes into a file
+// that is there, so a later build does not change what this name stands for.
+func place(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	// Another file system.
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700) //nolint:gosec // a program
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
+}

@@ -1,0 +1,10 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package built
+
+import "errors"
+
+// lock is not implemented here.
+func lock(string) (unlock func(), err error) {
+	return nil, errors.New("no file locks on this system")
+}

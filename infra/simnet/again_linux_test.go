@@ -1,0 +1,143 @@
+package simnet
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// tries is how often a request is paid for, each time by another payer, while
+// the service says that it ran out of time where no peer made it.
+const tries = 5
+
+// buyUntil pays for a request until its answer is as wanted, or is not one for
+// which a busy machine may be the reason. What is wrong for any other reason is
+// wrong at once, and what always runs out of time does so the last time too.
+func buyUntil(t *testing.T, s seller, path string, wanted func(x402test.Reply) bool) (x402test.Reply, error) {
+	t.Helper()
+	for try := 1; ; try++ {
+		reply, err := s.buy(t.Context(), path)
+		if err != nil || try == tries || !ranOut(reply) || wanted(reply) {
+			return reply, err
+		}
+		t.Logf("again, since the service ran out of time: %d %.300s", reply.Status, reply.Body)
+	}
+}
+
+// ranOut says that a call of the service took longer than it may: a lookup of
+// the request or of a part of it, or one of the ledger, which then does not know
+// whether the payer is charged.
+func ranOut(reply x402test.Reply) bool {
+	var body any
+	if json.Unmarshal(reply.Body, &body) != nil {
+		return false
+	}
+	if reply.Status != http.StatusOK {
+		if charged, err := at(body, "error.charged"); err == nil && charged == nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(codesIn(body), func(code string) bool {
+		return strings.HasSuffix(code, "_timeout") || fault.Code(code) == fault.LedgerUnavailable
+	})
+}
+
+// codesIn are the codes of all errors in an answer.
+func codesIn(v any) []string {
+	var codes []string
+	switch v := v.(type) {
+	case map[string]any:
+		for name, x := range v {
+			if code, ok := x.(string); ok && name == "code" {
+				codes = append(codes, code)
+			}
+			codes = append(codes, codesIn(x)...)
+		}
+	case []any:
+		for _, x := range v {
+			codes = append(codes, codesIn(x)...)
+		}
+	}
+	return codes
+}
+
+// met says that an answer is the row's: its status, its code and its values.
+func (r row) met(reply x402test.Reply) bool {
+	var body any
+	if json.Unmarshal(reply.Body, &body) != nil {
+		return false
+	}
+	status := http.StatusOK
+	if info, failed := fault.Of(r.code); failed {
+		status = info.Status
+		if code, err := at(body, "error.code"); err != nil || code != string(r.code) {
+			return false
+		}
+		if charged, err := at(body, "error.charged"); err != nil || charged == nil {
+			return false
+		}
+	}
+	for path, want := range r.want {
+		if got, err := at(body, path); err != nil || !same(got, want) {
+			return false
+		}
+	}
+	return reply.Status == status
+}
+
+// timesOut says that a host makes some operation run out of time, by the table.
+func timesOut(t *testing.T, domain string) bool {
+	t.Helper()
+	return slices.ContainsFunc(tableRows(t), func(r row) bool {
+		return r.domain == domain && strings.HasSuffix(string(r.code), "_timeout")
+	})
+}
+
+// replies are the answers of a seller that has them ready.
+type replies struct {
+	all  []x402test.Reply
+	sold int
+}
+
+func (s *replies) buy(context.Context, string) (x402test.Reply, error) {
+	s.sold++
+	return s.all[min(s.sold, len(s.all))-1], nil
+}
+
+// TestBuyUntil: only an answer for which time ran out is bought again, and what
+// is wrong stays wrong.
+func TestBuyUntil(t *testing.T) {
+	reply := func(status int, body string) x402test.Reply {
+		return x402test.Reply{Status: status, Body: []byte(body)}
+	}
+	late := reply(504, `{"error":{"code":"ssl_timeout","charged":true}}`)
+	partly := reply(200, `{"ssl":{"error":{"code":"ssl_timeout"}}}`)
+	doubt := reply(400, `{"error":{"code":"blocked_address","charged":null}}`)
+	good := reply(400, `{"error":{"code":"blocked_address","charged":false}}`)
+	bad := reply(400, `{"error":{"code":"invalid_domain","charged":false}}`)
+	c := row{op: "ssl-check", code: fault.BlockedAddress}
+	for name, x := range map[string]struct {
+		all  []x402test.Reply
+		met  bool
+		sold int
+	}{
+		"at once":           {[]x402test.Reply{good, late}, true, 1},
+		"after time-outs":   {[]x402test.Reply{late, partly, good}, true, 3},
+		"charged or not":    {[]x402test.Reply{doubt, good}, true, 2},
+		"wrong":             {[]x402test.Reply{bad, good}, false, 1},
+		"wrong in the end":  {[]x402test.Reply{late, bad, good}, false, 2},
+		"always a time-out": {[]x402test.Reply{late}, false, tries},
+	} {
+		s := &replies{all: x.all}
+		got, err := buyUntil(t, s, "/", c.met)
+		if err != nil || c.met(got) != x.met || s.sold != x.sold {
+			t.Errorf("%s: bought %d times, the last answer is %s (%v), want %d", name, s.sold, got.Body, err, x.sold)
+		}
+	}
+}
