@@ -68,6 +68,7 @@ func layers() []layer {
 		{"infra/local/lambdahost", nil, "the host runs binaries; it knows no service"},
 		{"infra/local/invoke", []string{"infra/local/lambdahost"}, "it runs one function"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
+		{"infra/built", nil, "programs are compiled for the suites; it knows none of them"},
 		{"infra/openapicheck", []string{"pkg/catalog", "pkg/fault"}, "the description judges; it knows no client and no server"},
 		{"infra/validators", nil, "the validators' suite is tests and nothing else"},
 		{"infra/browser", nil, "the browser suite is tests and nothing else"},
