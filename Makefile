@@ -15,7 +15,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is no code.
-TYPED := URL SIGNATURE FN EVENT ORIGIN PAY_TO KEY_FILE RTT RUNS N SEED
+TYPED := URL SIGNATURE FN EVENT ORIGIN PAY_TO KEY_FILE RTT RUNS N SEED WALLET KEY TRANSACTION
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 .PHONY: help
@@ -42,13 +42,25 @@ gameday: ## Break everything once; print what clients see and which alarms go of
 	@mkdir -p build && go test -c -o build/gameday.test ./infra/gameday && \
 		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -gameday.print
 
+# These four look at the file of make run, also while it runs, or with LEDGER_TABLE
+# at a table; RPC_URL lets them ask the chain.
 .PHONY: reconcile
-reconcile: ## Look once at every payment in doubt (stop the service first)
+reconcile: ## Look once at every payment in doubt
 	@go run ./infra/local/reconcile
 
 .PHONY: owed
-owed: ## List what is owed to whom; JSON=1 for JSON (stop the service first)
+owed: ## List what is owed to whom, and what is in doubt; JSON=1 for JSON
 	@go run ./infra/local/reconcile -owed $(if $(JSON),-json)
+
+.PHONY: payer
+payer: ## Say what there is of WALLET=0x..., and what it comes to; JSON=1 for JSON
+	@test -n "$$WALLET" || { echo "usage: make payer WALLET=0x... [JSON=1]" >&2; exit 2; }
+	@go run ./infra/local/reconcile -payer="$$WALLET" $(if $(JSON),-json)
+
+.PHONY: refund
+refund: ## Say what to pay back for KEY='...'; TRANSACTION=0x... closes the debt on it
+	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x... [FORCE=1]]; make owed prints keys" >&2; exit 2; }
+	@go run ./infra/local/reconcile -refund="$$KEY" $${TRANSACTION:+-transaction="$$TRANSACTION"} $(if $(and $(FORCE),$(TRANSACTION)),-force)
 
 .PHONY: sign-origin
 sign-origin: ## Sign ORIGIN=https://... as its payee, offline; asks for the key

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -60,9 +63,33 @@ func TestEventsThroughBuiltFunctions(t *testing.T) {
 				t.Errorf("%s: no PAYMENT-REQUIRED", slug)
 			}
 		}
-		if resp.StatusCode != want || !json.Valid([]byte(resp.Body)) {
-			t.Errorf("%s: status %d, want %d: %.200s", slug, resp.StatusCode, want, resp.Body)
+		if body := plainBody(t, resp); resp.StatusCode != want || !json.Valid(body) {
+			t.Errorf("%s: status %d, want %d: %.200s", slug, resp.StatusCode, want, body)
 		}
 		t.Logf("%s: init %v, first answer %v", slug, result.Init, result.First)
 	}
+}
+
+// plainBody is the body of an answer as a client of the gateway reads it.
+func plainBody(t *testing.T, r events.APIGatewayV2HTTPResponse) []byte {
+	t.Helper()
+	if !r.IsBase64Encoded {
+		return []byte(r.Body)
+	}
+	raw, err := base64.StdEncoding.DecodeString(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Headers["content-encoding"] != "gzip" {
+		return raw
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
 }

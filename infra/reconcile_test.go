@@ -233,6 +233,7 @@ func TestReconcileFunction(t *testing.T) {
 	checkLine(t, logs(), map[string]any{
 		"msg": "reconcile", "level": "INFO", "evidence": true, "listed": 2.0, "open": 2.0, "settled_late": 1.0, "still_open": 1.0,
 		"refused_late": 0.0, "cannot_tell": 0.0, "skipped": 0.0, "failed": 0.0, "left": 0.0, "owed": 2.0, "exhausted": 0.0, "uncounted": 0.0,
+		"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": false,
 		"Open": 2.0, "SettledLate": 1.0, "RefusedLate": 0.0, "StillOpen": 1.0, "CannotTell": 0.0, "Left": 0.0,
 		"OwedUnclaimed": 2.0, "RefundsDue": 0.0, "ReconcileFailed": 0.0,
 	})
@@ -259,6 +260,7 @@ func TestReconcileFunctionFails(t *testing.T) {
 	checkLine(t, logs(), map[string]any{
 		"msg": "reconcile", "level": "ERROR", "evidence": false, "listed": 0.0, "open": 0.0, "settled_late": 0.0, "still_open": 0.0,
 		"refused_late": 0.0, "cannot_tell": 0.0, "skipped": 0.0, "failed": 0.0, "left": 0.0, "owed": 0.0, "exhausted": 0.0, "uncounted": 0.0,
+		"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": false,
 		"ReconcileFailed": 1.0,
 	})
 }

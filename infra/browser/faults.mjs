@@ -83,14 +83,12 @@ export async function refusedThenPaid(stage, { says }) {
   assert.notEqual(wallet.signed[0].message.nonce, wallet.signed[1].message.nonce);
 }
 
-/** 400: the request is at fault, and nothing is charged. */
+/** What would be refused with 400 has no wallet: there is nothing to sign. */
 export async function badParameter(stage, { says }) {
-  const wallet = new Wallet();
-  await stage.open({ wallets: [wallet] });
-  await toReview(stage);
-  await signAndPay(stage);
-  await stage.sees(says);
-  await stage.sees("Not charged.");
+  const page = await stage.open({ wallets: [new Wallet()] });
+  await stage.sees("This cannot be asked", ".box.warn");
+  await stage.sees(says, ".box.warn");
+  assert.equal(await page.getByRole("button", { name: /^(Connect|Sign) / }).count(), 0);
   await stage.look("bad-parameter");
   assert.equal(await kept(stage), 0);
 }

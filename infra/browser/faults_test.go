@@ -34,8 +34,8 @@ func realFaults() []scenario {
 		with(map[string]any{"says": "This is an answer about the domain, so it is charged.", "look": "nxdomain"})
 	return []scenario{
 		uncertain, busy, refused, nxdomain, owedScenario(),
-		{name: "400 is not charged", script: "badParameter", path: dnsPath + "?domain=localhost", args: map[string]any{"says": "invalid_domain"}, signatures: 1},
-		{name: "400 of another parameter", script: "badParameter", path: dnsPath + "?domain=www.example.com&type=BOGUS", args: map[string]any{"says": "invalid_type"}, signatures: 1},
+		{name: "a name that is refused", script: "badParameter", path: dnsPath + "?domain=localhost", args: map[string]any{"says": "domain"}},
+		{name: "a type that is refused", script: "badParameter", path: dnsPath + "?domain=www.example.com&type=BOGUS", args: map[string]any{"says": "type"}},
 	}
 }
 

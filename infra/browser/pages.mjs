@@ -4,14 +4,14 @@ import assert from "node:assert/strict";
 import { Wallet } from "./wallet.mjs";
 import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
-/** Whoever made the link wrote the query; it is shown as text. */
+/** Whoever made the link wrote the query; what is no name is not shown at all. */
 export async function hostile(stage, { values }) {
   const page = await stage.open({ wallets: [new Wallet()] });
-  for (const { value, shown } of values) {
+  for (const value of values) {
     await page.goto(stage.origin + stage.path + "?domain=" + encodeURIComponent(value) + "&type=" + encodeURIComponent(value), { waitUntil: "load" });
-    await page.locator("#wallet").waitFor();
-    const texts = await page.locator("bdi code").allTextContents();
-    assert.deepEqual(texts, [shown, shown], JSON.stringify(value));
+    await page.locator(".box.warn").waitFor();
+    assert.equal(await page.locator("bdi code").count(), 0, JSON.stringify(value));
+    assert.equal(await page.getByRole("button", { name: /^(Connect|Sign) / }).count(), 0, JSON.stringify(value));
     assert.equal(await page.evaluate(() => window.owned ?? "safe"), "safe", JSON.stringify(value));
     assert.equal(await page.locator("script").count(), 1, JSON.stringify(value));
     const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
@@ -20,12 +20,11 @@ export async function hostile(stage, { values }) {
   await stage.look("");
 }
 
-/** A hostile value all the way through the paying script. */
+/** A wallet with a hostile name, all the way through the paying script. */
 export async function hostilePaid(stage) {
   const page = await stage.open({ wallets: [new Wallet({ name: "<img src=x onerror=owned=1>" })] });
   await toReview(stage, "<img src=x onerror=owned=1>");
-  await page.getByRole("button", { name: /^Sign and pay \$/ }).click();
-  await stage.sees("invalid_domain");
+  await toAnswer(stage);
   assert.equal(await page.locator("#wallet :is(script, img)").count(), 0);
   assert.equal(await page.evaluate(() => window.owned ?? "safe"), "safe");
 }

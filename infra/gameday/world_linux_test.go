@@ -180,6 +180,7 @@ type debt struct {
 	Amount    string `json:"amount"`
 	Lookups   int    `json:"lookups"`
 	RefundDue bool   `json:"refund_due"`
+	Standing  string `json:"standing"`
 }
 
 // owed runs the command of make owed over the world's table, and returns what
@@ -206,7 +207,9 @@ func (w *world) owed() map[string]debt {
 		if err == nil {
 			debts := map[string]debt{}
 			for _, d := range list {
-				debts[strings.ToLower(d.Payer)] = d
+				if d.Standing != "in_doubt" { // no debt yet
+					debts[strings.ToLower(d.Payer)] = d
+				}
 			}
 			return debts
 		}

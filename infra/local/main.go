@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/boot/registry"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -110,8 +111,9 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 		if err != nil {
 			return stores, "", nil, fmt.Errorf("open the ledger %s: %w (LEDGER_FILE sets another one)", c.LedgerFile, err)
 		}
+		endSharing := share(ctx, c.LedgerFile, s)
 		// One process holds the file, so the limits can stay in its memory.
-		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
+		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { endSharing(); logClose("ledger", s.Close()) }, nil
 	}
 	if c.Ledger.Endpoint != "" {
 		// A local server starts empty; the deployed table is the template's.
@@ -120,6 +122,17 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 		}
 	}
 	return c.Ledger.Stores(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
+}
+
+// share serves the open ledger to the operator's tools. The service can do
+// without that.
+func share(ctx context.Context, file string, s *embedded.Store) (done func()) {
+	end, err := ledgersock.Serve(ctx, file, s)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "make payer, owed, refund and reconcile need this service stopped: %v\n", err)
+		return func() {}
+	}
+	return func() { logClose("ledger's socket", end()) }
 }
 
 // playMoney starts the play-money facilitator on the next port, unless a real

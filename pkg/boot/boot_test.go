@@ -3,12 +3,16 @@ package boot
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 func env(pairs map[string]string) func(string) string {
@@ -193,6 +197,29 @@ func TestRandomID(t *testing.T) {
 	a, b := randomID(), randomID()
 	if len(a) != 32 || a == b {
 		t.Errorf("%q, %q", a, b)
+	}
+}
+
+// Whatever logger the service is wired with, what a peer wrote is bounded in it
+// and steers no terminal.
+func TestPeersInTheLog(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&out, nil))
+	config := Config{FacilitatorURL: "https://facilitator.example", Resolvers: []string{"127.0.0.1:53"}}
+	priced, err := config.Deps(Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reconcile, err := config.ReconcileDeps(&ledgertest.Memory{}, &ledgertest.Memory{}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]*slog.Logger{"priced": priced.Log, "free": Config{}.free(log).Log, "reconcile": reconcile.Log} {
+		out.Reset()
+		l.Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
+		if line := out.String(); out.Len() > 1024 || !strings.Contains(line, `"?2J??`) {
+			t.Errorf("%s: %d bytes: %.200s", name, out.Len(), line)
+		}
 	}
 }
 

@@ -79,6 +79,12 @@ func (t Table) Index() ledger.Index {
 	return dynamo.NewIndex(dynamo.IndexConfig{API: t.Client(), Table: t.Name})
 }
 
+// Payers looks up one payer in the ledger's table, all of which it reads; progress
+// is told how far it is.
+func (t Table) Payers(progress func(read, found int)) ledger.Payers {
+	return dynamo.NewScan(dynamo.ScanConfig{API: t.Client(), Table: t.Name, Progress: progress})
+}
+
 // ReconcileDeps wires what the reconcile function needs, over a ledger store
 // and its index.
 func (c Config) ReconcileDeps(store ledger.Store, index ledger.Index, log *slog.Logger) (service.Deps, error) {
@@ -89,18 +95,23 @@ func (c Config) ReconcileDeps(store ledger.Store, index ledger.Index, log *slog.
 	return d, err
 }
 
-// watch adds the view of the chain, if there is one, and a probe of it.
-func (c Config) watch(d *service.Deps) error {
+// Chain is the view of the chain; nil when there is none.
+func (c Config) Chain() (*chain.Client, error) {
 	if c.RPCURL == "" {
-		return nil
+		return nil, nil
 	}
-	client, err := chain.New(chain.Config{
+	return chain.New(chain.Config{
 		URL: c.RPCURL, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: time.Now, UserAgent: UserAgent,
 	})
-	if err != nil {
+}
+
+// watch adds the view of the chain, if there is one, and a probe of it.
+func (c Config) watch(d *service.Deps) error {
+	client, err := c.Chain()
+	if err != nil || client == nil {
 		return err
 	}
-	d.Evidence = client
+	d.Evidence, d.Scanner = client, client
 	d.Probes = append(d.Probes, service.Probe{Name: "chain", Check: client.Probe, Optional: true})
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -38,8 +39,10 @@ func (t Table) Client() *dynamodb.Client {
 	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
 }
 
-// Deps wires the service over its stores.
+// Deps wires the service over its stores. What it logs of a peer's text is fit
+// to be read, whatever handler log has.
 func (c Config) Deps(stores Stores, log *slog.Logger) (service.Deps, error) {
+	log = printable.Log(log)
 	settler, err := facilitator.New(facilitator.Config{
 		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: time.Now, Logger: log, UserAgent: UserAgent,
 	})
@@ -71,7 +74,7 @@ func (c Config) Deps(stores Stores, log *slog.Logger) (service.Deps, error) {
 // free is what a function without money needs.
 func (c Config) free(log *slog.Logger) service.Deps {
 	return service.Deps{
-		Log: log, Now: time.Now, Origin: c.origin, RequestID: requestID,
+		Log: printable.Log(log), Now: time.Now, Origin: c.origin, RequestID: requestID,
 		Warnings: c.Warnings, Stack: c.Stack, Terms: c.Terms, OwnershipProofs: c.OwnershipProofs,
 	}
 }

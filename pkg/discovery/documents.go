@@ -1,12 +1,10 @@
 package discovery
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
-	"time"
+	"strconv"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
@@ -36,6 +34,10 @@ type Document struct {
 	ContentType string
 	Body        []byte
 	ETag        string // strong, of the body
+	// Gzip is the body compressed, with an ETag of its own. A redirect has
+	// none.
+	Gzip     []byte
+	GzipETag string
 	// CSP is the Content-Security-Policy of an HTML page, else empty.
 	CSP string
 	// Location makes the document a 302 to that path.
@@ -43,7 +45,8 @@ type Document struct {
 }
 
 // ServeHTTP answers GET and HEAD; the caller has turned away other methods. A
-// matching If-None-Match gets 304.
+// document is answered whole, compressed if the client would have it so; a
+// matching If-None-Match gets 304, and no other condition is looked at.
 func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", d.ContentType)
@@ -61,8 +64,24 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	h.Set("ETag", d.ETag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(d.Body))
+	h.Add("Vary", "Accept-Encoding")
+	body, etag := d.Body, d.ETag
+	if wantsGzip(strings.Join(r.Header.Values("Accept-Encoding"), ",")) {
+		body, etag = d.Gzip, d.GzipETag
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("ETag", etag)
+	if matches(strings.Join(r.Header.Values("If-None-Match"), ","), etag) {
+		h.Del("Content-Type") // of a body that does not come
+		h.Del("Content-Encoding")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // the client left; nobody to tell
+	}
 }
 
 // Documents are all free documents of one deployment.
@@ -104,21 +123,30 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", source.path, err)
 		}
-		d.add(Document{Path: source.path, ContentType: source.contentType, Body: body})
+		doc, err := documentOf(source.path, source.contentType, body)
+		if err != nil {
+			return nil, fmt.Errorf("compress %s: %w", source.path, err)
+		}
+		d.list = append(d.list, doc)
 	}
 	return d, nil
 }
 
-func (d *Documents) add(doc Document) {
-	sum := sha256.Sum256(doc.Body)
-	doc.ETag = `"` + hex.EncodeToString(sum[:16]) + `"`
-	switch doc.Path {
+func documentOf(path, contentType string, body []byte) (Document, error) {
+	doc := Document{Path: path, ContentType: contentType, Body: body, ETag: etagOf(body)}
+	switch path {
 	case catalog.PathDocs:
 		doc.CSP = pageCSP()
 	case pathRoot:
 		doc.Location = catalog.PathDocs
+		return doc, nil
 	}
-	d.list = append(d.list, doc)
+	var err error
+	if doc.Gzip, err = compressed(body); err != nil {
+		return doc, err
+	}
+	doc.GzipETag = etagOf(doc.Gzip)
+	return doc, nil
 }
 
 // Paths are the paths of all documents.

@@ -3,6 +3,7 @@ package discovery
 import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // outcome is what an error code means for the payment that came with the
@@ -24,35 +25,30 @@ type outcome struct {
 // has no place in the catalog; it is explained as the internal error it is.
 func outcomeOf(c fault.Code) outcome {
 	info := fault.New(c, nil).Info()
-	yes, no := true, false
-	o := outcome{Info: info}
-	switch info.Class {
-	case fault.Before:
-		o.Charged, o.charged = "no", &no
-		o.Money = "Not charged."
-	case fault.Either:
-		o.Charged = "see body"
-		o.Money = "Not charged, unless an earlier attempt with the same signature was; charged in the body says."
-	case fault.Unknown:
-		o.Charged = "not known yet"
-		o.Money = "Whether money moved is not known yet; it never moves twice."
-	case fault.Answer:
-		o.Charged, o.charged = "yes", &yes
+	charge := x402.ChargeOf(c)
+	o := outcome{Info: info, Charged: charge.String()}
+	if charge.Yes != charge.No && !charge.Unknown {
+		o.charged = &charge.Yes
+	}
+	switch {
+	case c == fault.PaymentRequired: // its body is the offer, and has no charged
+		o.Charged, o.charged = "no", new(bool)
+		o.Money = "Not charged. A PAYMENT-RESPONSE that says success is of an earlier call: this authorization has paid for that one."
+	case c == fault.InternalError:
+		o.Money = "If it followed a settlement, the answer is owed: the same PAYMENT-SIGNATURE on the same URL runs the lookup again without a charge."
+	case info.Class == fault.Answer:
 		o.Money = "Charged: it is an answer about the domain and uses up the payment."
-	case fault.Owed:
-		o.Charged, o.charged = "yes, answer owed", &yes
+	case info.Class == fault.Owed:
+		o.Charged = "yes, answer owed"
 		o.Money = "Charged, and the answer is owed: the same PAYMENT-SIGNATURE on the same URL runs the lookup again without a charge."
+	case charge.No:
+		o.Money = "Not charged, unless an earlier attempt with the same signature was; charged in the body says."
+	default:
+		o.Money = "Whether money moved may not be known yet; it never moves twice."
 	}
 	o.Retryable = "no"
 	if info.Retry {
 		o.Retryable = "yes"
-	}
-	if c == fault.PaymentRequired {
-		o.Money = "Not charged. A PAYMENT-RESPONSE that says success is of an earlier call: this authorization has paid for that one."
-	}
-	if c == fault.InternalError {
-		o.Charged, o.charged = "see body", nil
-		o.Money = "If it followed a settlement, the answer is owed: the same PAYMENT-SIGNATURE on the same URL runs the lookup again without a charge."
 	}
 	return o
 }

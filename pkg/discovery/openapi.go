@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -276,7 +275,7 @@ func pricedResponse(op opView, status int, all []outcome) apiResponse {
 	for _, e := range all {
 		if e.Status == status {
 			meanings = append(meanings, string(e.Code)+": "+e.Message)
-			after = after || e.Class != fault.Before
+			after = after || x402.ChargeOf(e.Code).Yes
 		}
 	}
 	r := apiResponse{

@@ -146,14 +146,18 @@ func TestOpenAPIPricedOperation(t *testing.T) {
 
 func checkErrorCodes(t *testing.T, op catalog.Operation, list []any) {
 	t.Helper()
-	charged := map[fault.Class]any{fault.Before: false, fault.Either: nil, fault.Unknown: nil, fault.Answer: true, fault.Owed: true}
+	charged := map[fault.Class]any{fault.Standing: nil, fault.Answer: true, fault.Owed: true}
 	if len(list) != len(op.AllErrors()) {
 		t.Fatalf("%s: %d codes, want %d", op.Slug, len(list), len(op.AllErrors()))
 	}
 	for i, c := range op.AllErrors() {
 		info, _ := fault.Of(c)
 		entry := list[i].(map[string]any)
-		if entry["code"] != string(c) || entry["status"] != float64(info.Status) || entry["retryable"] != info.Retry || entry["charged"] != charged[info.Class] {
+		want := charged[info.Class]
+		if c == fault.PaymentRequired {
+			want = false
+		}
+		if entry["code"] != string(c) || entry["status"] != float64(info.Status) || entry["retryable"] != info.Retry || entry["charged"] != want {
 			t.Errorf("%s: %v, class %s", c, entry, info.Class)
 		}
 	}

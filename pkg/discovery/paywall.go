@@ -3,6 +3,7 @@ package discovery
 import (
 	_ "embed" // the page
 	"html"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -37,9 +38,13 @@ var paywallSend string
 
 // Visit is what one request adds to the page.
 type Visit struct {
-	// Query is the query as it was sent. Whoever made the link wrote it, so it
-	// is shown as text and nothing else.
-	Query string
+	// Asked are the parameters as the operation reads them, without those that
+	// were not sent: a name is in A-labels. The words of whoever made the link
+	// are not among them.
+	Asked url.Values
+	// Refused says why the request would be refused, in public words, or is
+	// empty. Nothing is offered for such a request.
+	Refused string
 	// Offer is the value of PAYMENT-REQUIRED that the page is answered with;
 	// the page signs that and nothing else.
 	Offer string
@@ -55,7 +60,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 	if err != nil {
 		return nil, "", err
 	}
-	a := askedOf(op, v.Query)
+	a := askedOf(op, v)
 	sheet := paywallSheet()
 	// One pass: what a value contains is never looked at again.
 	page := strings.NewReplacer(
@@ -91,9 +96,9 @@ var paywallSheet = sync.OnceValue(func() string {
 
 // dataOf are the values that the script reads, as attributes.
 func dataOf(o opView, s Site, v Visit, a asked) string {
-	ready := "yes"
-	if a.lacks != "" {
-		ready = "no"
+	ready := "no"
+	if a.ready() {
+		ready = "yes"
 	}
 	var owed []string
 	for _, c := range append(codesIn(o.Outcomes, fault.Owed), fault.InternalError) {
@@ -123,11 +128,7 @@ func codesIn(list []outcome, class fault.Class) []fault.Code {
 
 // outcomeNotes says of the operation's own errors what they cost.
 func outcomeNotes(list []outcome) string {
-	text := "Asking for the price, a payment that is refused"
-	if free := codesIn(list, fault.Before); len(free) > 0 {
-		text += ", " + quoteCodes(free)
-	}
-	notes := note("Not charged", text+".")
+	notes := note("Not charged", "Asking for the price, a payment that is refused.")
 	if answers := codesIn(list, fault.Answer); len(answers) > 0 {
 		notes += note("Charged, because it is an answer about the domain", quoteCodes(answers)+".")
 	}

@@ -5,58 +5,58 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
-// maxShownDomain bounds each text of the request that the paywall repeats; no
-// domain name is longer (RFC 1035 §2.3.4).
-const maxShownDomain = 253
-
-// maxShownQuery bounds the query that the snippets repeat.
-const maxShownQuery = 512
+// maxShown bounds each parameter that the paywall repeats; no domain name is
+// longer (RFC 1035 §2.3.4).
+const maxShown = 253
 
 // asked is what a request asks for.
 type asked struct {
-	values []askedValue
-	query  string // for the snippets: escaped, empty when it cannot be shown whole
-	lacks  string // a required parameter that is missing
+	values  []askedValue
+	query   string // for the snippets, escaped
+	lacks   string // a required parameter that is missing
+	refused string // why the service would refuse the request
 }
 
-// askedValue is one parameter of the operation, as it was asked for.
+// askedValue is one parameter of the operation, as the service reads it; empty
+// when it was not sent.
 type askedValue struct {
 	param catalog.Param
-	shown string // printable
-	whole bool   // shown is what was sent
+	shown string
 }
 
-// askedOf reads the query for the page. What is wrong with it is for the
-// service to say: the page shows it as it is.
-func askedOf(op catalog.Operation, query string) asked {
-	// A malformed part is left out, as the service leaves it out.
-	values, err := url.ParseQuery(query)
-	a := asked{query: values.Encode()}
-	if err != nil || len(a.query) > maxShownQuery {
-		a.query = ""
-	}
+// askedOf takes the parameters of the operation and no others: whoever made the
+// link wrote those.
+func askedOf(op catalog.Operation, v Visit) asked {
+	a := asked{refused: v.Refused}
+	query := url.Values{}
 	for _, p := range op.Params {
-		v := askedValue{param: p}
-		v.shown, v.whole = printable(values.Get(p.Name))
-		a.values = append(a.values, v)
-		if !v.whole {
-			a.query = ""
+		value := v.Asked.Get(p.Name)
+		if len(value) > maxShown || !printable.ASCII(value) {
+			value = "" // nothing that a lookup's parser returns
 		}
-		if p.Required && v.shown == "" {
+		a.values = append(a.values, askedValue{p, value})
+		switch {
+		case value != "":
+			query.Set(p.Name, value)
+		case p.Required:
 			a.lacks = p.Name
 		}
 	}
+	a.query = query.Encode()
 	return a
 }
 
+// ready says whether there is something to pay for.
+func (a asked) ready() bool { return a.lacks == "" && a.refused == "" }
+
 // call is the address for the snippets: what was asked for, or the example.
 func (a asked) call(o opView) string {
-	if a.lacks != "" || a.query == "" {
+	if !a.ready() || a.query == "" {
 		return o.ExampleURL
 	}
 	return o.URL + "?" + a.query
@@ -79,8 +79,11 @@ func (a asked) rows() string {
 
 // missing stands where the wallet would be when there is nothing to pay for.
 func (a asked) missing() string {
-	if a.lacks == "" {
+	switch {
+	case a.ready():
 		return ""
+	case a.refused != "":
+		return `<div class="box warn"><p><strong>This cannot be asked</strong></p><p>` + html.EscapeString(a.refused) + "</p></div>\n"
 	}
 	return `<div class="box warn"><p><strong>No ` + html.EscapeString(a.lacks) + ` yet</strong></p><p>Name one above to pay for an answer, or add <code>?` +
 		html.EscapeString(a.lacks) + "=</code> and a name to the address.</p></div>\n"
@@ -119,15 +122,11 @@ func (v askedValue) field() string {
 		b.WriteString("</select></div>\n")
 		return b.String()
 	}
-	value := ""
-	if v.whole {
-		value = v.shown
-	}
 	need := ""
 	if v.param.Required {
 		need = " required"
 	}
-	return `<div class="long"` + open + `<input id="ask-` + name + `" name="` + name + `" type="text" value="` + html.EscapeString(value) + `" placeholder="` +
+	return `<div class="long"` + open + `<input id="ask-` + name + `" name="` + name + `" type="text" value="` + html.EscapeString(v.shown) + `" placeholder="` +
 		html.EscapeString(v.param.Example) + `" maxlength="253" autocomplete="off" autocapitalize="none" spellcheck="false" inputmode="url"` + need + "></div>\n"
 }
 
@@ -143,21 +142,4 @@ func label(p catalog.Param) string {
 		words = "record type"
 	}
 	return html.EscapeString(strings.ToUpper(words[:1]) + words[1:])
-}
-
-// printable is text that cannot disturb the page around it: no control or
-// format characters (they can reorder what is displayed), no invalid UTF-8,
-// bounded. whole says that nothing had to be changed.
-func printable(s string) (text string, whole bool) {
-	end := ""
-	if len(s) > maxShownDomain {
-		s, end = s[:maxShownDomain], "…"
-	}
-	clean := strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
-	return clean + end, end == "" && clean == s
 }

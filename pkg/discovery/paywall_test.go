@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -28,7 +28,7 @@ func visit(t testing.TB, op catalog.Operation, domain string) Visit {
 	}
 	v := Visit{Offer: offer, Nonce: "LSMGZFDFLEZNLBAEXRB6CJCXYF"}
 	if domain != "" {
-		v.Query = url.Values{"domain": {domain}}.Encode()
+		v.Asked = url.Values{"domain": {domain}}
 	}
 	return v
 }
@@ -85,7 +85,11 @@ func TestPaywall(t *testing.T) {
 			if shown := len(elements(root, "bdi")) > 0; shown != asks(op) {
 				t.Errorf("the domain is on the page: %v", shown)
 			}
-			if n := strings.Count(text, op.Path+"?domain=www.example.org"); n != 2 {
+			call := op.ExampleURL(s.Origin)
+			if asks(op) {
+				call = s.Origin + op.Path + "?domain=www.example.org"
+			}
+			if n := strings.Count(text, "'"+call+"'") + strings.Count(text, `"`+call+`"`); n != 2 {
 				t.Errorf("%d of the two snippets make the call that was asked for", n)
 			}
 			if title := textOf(elements(root, "title")[0]); !strings.Contains(title, op.Price()) || !strings.Contains(title, op.Title) {
@@ -128,13 +132,13 @@ func TestPaywallWithoutADomain(t *testing.T) {
 }
 
 // TestPaywallKeepsEveryParameter: the snippets and the form show what was
-// asked for, and not the domain alone.
+// asked for, and not the domain alone; nothing that the operation does not read.
 func TestPaywallKeepsEveryParameter(t *testing.T) {
 	v := visit(t, catalog.DNS(), "")
-	v.Query = "type=mx&domain=www.example.org&later=a%26b%27c"
+	v.Asked = url.Values{"type": {"MX"}, "domain": {"www.example.org"}, "later": {"a stranger's words"}}
 	root, _ := mustVisit(t, catalog.DNS(), v)
 	text := textOf(root)
-	if n := strings.Count(text, "/v1/tools/dns?domain=www.example.org&later=a%26b%27c&type=mx"); n != 2 {
+	if n := strings.Count(text, "/v1/tools/dns?domain=www.example.org&type=MX"); n != 2 {
 		t.Errorf("%d of the two snippets make the call that was asked for", n)
 	}
 	for _, n := range elements(root, "option") {
@@ -143,6 +147,9 @@ func TestPaywallKeepsEveryParameter(t *testing.T) {
 			t.Errorf("%s is selected: %v", value, selected)
 		}
 	}
+	if strings.Contains(text, "stranger's words") {
+		t.Error("a parameter that nobody reads is on the page")
+	}
 	if value, _ := attr(elements(root, "input")[0], "value"); value != "www.example.org" {
 		t.Errorf("the form asks about %q", value)
 	}
@@ -150,7 +157,7 @@ func TestPaywallKeepsEveryParameter(t *testing.T) {
 	for _, n := range elements(root, "bdi") {
 		shown = append(shown, textOf(n))
 	}
-	if diff := cmp.Diff([]string{"www.example.org", "mx"}, shown); diff != "" {
+	if diff := cmp.Diff([]string{"www.example.org", "MX"}, shown); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -233,39 +240,73 @@ func TestPaywallScript(t *testing.T) {
 	}
 }
 
-// TestPaywallShowsHostileDomainsAsText: whoever made the link wrote the
-// domain, and someone else reads the page.
+// TestPaywallRefused: what the service would refuse has no wallet, and no word
+// of the request beside the reason.
+func TestPaywallRefused(t *testing.T) {
+	v := visit(t, catalog.DNS(), "www.example.org")
+	v.Refused = "domain has the character ' ', which <no> domain name has."
+	root, _ := mustVisit(t, catalog.DNS(), v)
+	if ready, _ := attr(elements(root, "main")[0], "data-ready"); ready != "no" {
+		t.Errorf("ready to be paid for: %q", ready)
+	}
+	text := textOf(root)
+	if !strings.Contains(text, "This cannot be asked") || !strings.Contains(text, v.Refused) || strings.Contains(text, "No domain yet") {
+		t.Error("does not say why")
+	}
+	if n := strings.Count(text, catalog.DNS().ExampleURL(testSite().Origin)); n < 2 {
+		t.Errorf("%d of the two snippets show the example", n)
+	}
+}
+
+// TestPaywallShowsHostileDomainsAsText: the service gives the page names that
+// its guard has passed; should another one get through, it is text at most.
 func TestPaywallShowsHostileDomainsAsText(t *testing.T) {
-	plain := len(elements(parse(t, second(mustPaywall(t, catalog.DNS(), "a.example")))))
+	plain := shape(t, "a.example")
 	for _, domain := range []string{
 		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'); alert(1); ('`, `</code></style><script>`, `{{.Site}}`,
 		"`${alert(1)}`", "javascript:alert(1)", "\u202egro.elpmaxe", "a\x00b", "\xff\xfe", "a\nb\rc", strings.Repeat("a", 10_000),
 		strings.Repeat("\u00e9", 200), "\u2066x\u2069", "x' ; rm -rf ~ #", "--", `\u003cscript\u003e`,
 	} {
 		root, page := mustPaywall(t, catalog.DNS(), domain)
-		if n := len(elements(root)); n != plain {
-			t.Errorf("%q: %d elements, want %d", domain, n, plain)
-		}
-		checkShown(t, domain, root, page)
+		checkShown(t, domain, root, page, plain)
 	}
 }
 
-func second(_ *html.Node, page []byte) []byte { return page }
+// shape is how many elements the page of a domain has, and the one without.
+func shape(t testing.TB, domain string) (plain struct{ with, without int }) {
+	t.Helper()
+	count := func(domain string) int {
+		page, _, err := Paywall(catalog.DNS(), testSite(), visit(t, catalog.DNS(), domain))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := html.Parse(strings.NewReader(string(page)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(elements(root))
+	}
+	plain.with, plain.without = count(domain), count("")
+	return plain
+}
 
 // checkShown checks what is on the page of a domain.
-func checkShown(t *testing.T, domain string, root *html.Node, page []byte) {
+func checkShown(t *testing.T, domain string, root *html.Node, page []byte, plain struct{ with, without int }) {
 	t.Helper()
 	if !utf8.Valid(page) {
 		t.Errorf("%q: not UTF-8", domain)
 	}
-	shown := textOf(elements(root, "bdi")[0])
-	if utf8.RuneCountInString(shown) > maxShownDomain+1 {
-		t.Errorf("%q: %d characters shown", domain, utf8.RuneCountInString(shown))
-	}
-	for _, r := range shown {
-		if !unicode.IsGraphic(r) {
-			t.Errorf("%q: shows %U", domain, r)
+	if len(domain) > 253 || !printable.ASCII(domain) {
+		if ready, _ := attr(elements(root, "main")[0], "data-ready"); ready != "no" || len(elements(root)) != plain.without {
+			t.Errorf("%q: ready %q, %d elements, want %d", domain, ready, len(elements(root)), plain.without)
 		}
+		return
+	}
+	if n := len(elements(root)); n != plain.with {
+		t.Errorf("%q: %d elements, want %d", domain, n, plain.with)
+	}
+	if shown := textOf(elements(root, "bdi")[0]); shown != domain {
+		t.Errorf("%q: shows %q", domain, shown)
 	}
 	for _, n := range elements(root, "pre") {
 		label, _ := attr(n.Parent, "aria-label")
@@ -292,15 +333,7 @@ func FuzzPaywallDomain(f *testing.F) {
 	for _, s := range []string{"example.com", `<script>`, `"'><`, "\u202e", "\xff", "a&b=c", "\x00"} {
 		f.Add(s)
 	}
-	page, _, err := Paywall(catalog.DNS(), testSite(), visit(f, catalog.DNS(), "a.example"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	root, err := html.Parse(strings.NewReader(string(page)))
-	if err != nil {
-		f.Fatal(err)
-	}
-	plain := len(elements(root))
+	plain := shape(f, "a.example")
 	f.Fuzz(func(t *testing.T, domain string) {
 		page, _, err := Paywall(catalog.DNS(), testSite(), visit(t, catalog.DNS(), domain))
 		if err != nil {
@@ -312,10 +345,6 @@ func FuzzPaywallDomain(f *testing.F) {
 		if domain == "" {
 			return
 		}
-		root := parse(t, page)
-		if n := len(elements(root)); n != plain {
-			t.Errorf("%d elements, want %d", n, plain)
-		}
-		checkShown(t, domain, root, page)
+		checkShown(t, domain, parse(t, page), page, plain)
 	})
 }

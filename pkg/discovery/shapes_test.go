@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 var unordered = cmpopts.SortSlices(func(a, b string) bool { return a < b })
@@ -182,9 +183,14 @@ func checkToolErrors(t *testing.T, op catalog.Operation, errors []any) {
 		}
 		message := entry["message"].(string)
 		money := map[fault.Class]string{
-			fault.Before: "Not charged.", fault.Either: "Not charged, unless", fault.Unknown: "not known yet",
-			fault.Answer: "Charged:", fault.Owed: "the answer is owed",
+			fault.Standing: "Not charged, unless", fault.Answer: "Charged:", fault.Owed: "the answer is owed",
 		}[info.Class]
+		if info.Class == fault.Standing && !x402.ChargeOf(info.Code).No {
+			money = "may not be known yet"
+		}
+		if info.Code == fault.PaymentRequired {
+			money = "Not charged."
+		}
 		if !strings.HasPrefix(message, info.Message) || !strings.Contains(message, money) {
 			t.Errorf("%s: message %q does not say %q", info.Code, message, money)
 		}

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 // Code names an error, as spec §7 spells it.
@@ -70,13 +72,9 @@ const (
 type Class int
 
 const (
-	// Before: answered before any money moves.
-	Before Class = iota
-	// Either: can be answered before or after a settlement; the payment's
-	// record tells which.
-	Either
-	// Unknown: whether money moved is not known yet.
-	Unknown
+	// Standing: what is charged is what the payment's record says, or that
+	// nobody knows yet (x402.ChargeOf). It uses nothing up.
+	Standing Class = iota
 	// Answer: a fact about the target. It is what was paid for, uses up the
 	// payment and is stored like a result.
 	Answer
@@ -88,12 +86,8 @@ const (
 // String is the class in the words that the documents print.
 func (c Class) String() string {
 	switch c {
-	case Before:
-		return "before"
-	case Either:
-		return "either"
-	case Unknown:
-		return "unknown"
+	case Standing:
+		return "standing"
 	case Answer:
 		return "answer"
 	case Owed:
@@ -159,14 +153,14 @@ func (e *Error) After(d time.Duration) *Error {
 // Final returns a copy that asks nobody to come back.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Error is for logs: code, message and cause.
+// Error is for logs: code, message and cause. The cause may quote a peer.
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
 	if e.cause != nil {
-		s += ": " + e.cause.Error()
+		s += ": " + printable.Text(e.cause.Error())
 	}
 	return s
 }

@@ -73,6 +73,14 @@ func TestFrom(t *testing.T) {
 	}
 }
 
+// The cause of an error that is logged may be a peer's words.
+func TestCauseIsFitForALog(t *testing.T) {
+	f := fault.New(fault.HTTPFailed, errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
+	if text := f.Error(); len(text) > 1024 || !strings.HasPrefix(text, "http_failed: ?2J??") {
+		t.Errorf("%d bytes, %.100q", len(text), text)
+	}
+}
+
 func TestAfter(t *testing.T) {
 	f := fault.New(fault.PaymentInProgress, nil)
 	g := f.After(9 * time.Second)

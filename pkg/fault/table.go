@@ -10,20 +10,20 @@ import (
 func table() []Info {
 	const soon = time.Second
 	return []Info{
-		{PaymentRequired, http.StatusPaymentRequired, "Payment required: decode the PAYMENT-REQUIRED header, sign one of its accepts, and repeat the request with PAYMENT-SIGNATURE.", Before, false, 0},
-		{PaymentInProgress, http.StatusConflict, "This authorization is already being settled. Retry with the same PAYMENT-SIGNATURE after Retry-After.", Unknown, true, 2 * soon},
-		{RateLimited, http.StatusTooManyRequests, "Too many requests from this client. Retry after Retry-After.", Either, true, 60 * soon},
-		{SettlementUncertain, http.StatusServiceUnavailable, "Settlement is not confirmed yet. Retry with the same PAYMENT-SIGNATURE; it is never charged twice.", Unknown, true, 5 * soon},
-		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The payment facilitator is unavailable. Retry with the same PAYMENT-SIGNATURE.", Either, true, 5 * soon},
-		{FacilitatorMisconfigured, http.StatusServiceUnavailable, "The payment facilitator is not configured on this deployment.", Either, true, 60 * soon},
-		{FacilitatorUnauthorized, http.StatusServiceUnavailable, "The payment facilitator rejected this deployment's credentials.", Either, true, 60 * soon},
-		{LedgerUnavailable, http.StatusServiceUnavailable, "The payment ledger is unavailable. Retry with the same PAYMENT-SIGNATURE.", Either, true, 2 * soon},
-		{PaymentUnavailable, http.StatusServiceUnavailable, "Payment processing is unavailable. Retry with the same PAYMENT-SIGNATURE.", Either, true, 30 * soon},
-		{Overloaded, http.StatusServiceUnavailable, "The concurrency cap of this tool is reached. Retry with the same PAYMENT-SIGNATURE.", Either, true, soon},
+		{PaymentRequired, http.StatusPaymentRequired, "Payment required: decode the PAYMENT-REQUIRED header, sign one of its accepts, and repeat the request with PAYMENT-SIGNATURE.", Standing, false, 0},
+		{PaymentInProgress, http.StatusConflict, "This authorization is already being settled. Retry with the same PAYMENT-SIGNATURE after Retry-After.", Standing, true, 2 * soon},
+		{RateLimited, http.StatusTooManyRequests, "Too many requests from this client. Retry after Retry-After.", Standing, true, 60 * soon},
+		{SettlementUncertain, http.StatusServiceUnavailable, "Settlement is not confirmed yet. Retry with the same PAYMENT-SIGNATURE; it is never charged twice.", Standing, true, 5 * soon},
+		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The payment facilitator is unavailable. Retry with the same PAYMENT-SIGNATURE.", Standing, true, 5 * soon},
+		{FacilitatorMisconfigured, http.StatusServiceUnavailable, "The payment facilitator is not configured on this deployment.", Standing, true, 60 * soon},
+		{FacilitatorUnauthorized, http.StatusServiceUnavailable, "The payment facilitator rejected this deployment's credentials.", Standing, true, 60 * soon},
+		{LedgerUnavailable, http.StatusServiceUnavailable, "The payment ledger is unavailable. Retry with the same PAYMENT-SIGNATURE.", Standing, true, 2 * soon},
+		{PaymentUnavailable, http.StatusServiceUnavailable, "Payment processing is unavailable. Retry with the same PAYMENT-SIGNATURE.", Standing, true, 30 * soon},
+		{Overloaded, http.StatusServiceUnavailable, "The concurrency cap of this tool is reached. Retry with the same PAYMENT-SIGNATURE.", Standing, true, soon},
 
-		{InvalidDomain, http.StatusBadRequest, "domain must be one public fully-qualified domain name, such as example.com.", Either, false, 0},
-		{InvalidType, http.StatusBadRequest, "The record type must be one of A, AAAA, MX, TXT, CNAME, NS, SOA.", Either, false, 0},
-		{InvalidPort, http.StatusBadRequest, "port must be 443.", Either, false, 0},
+		{InvalidDomain, http.StatusBadRequest, "domain must be one public fully-qualified domain name, such as example.com.", Standing, false, 0},
+		{InvalidType, http.StatusBadRequest, "The record type must be one of A, AAAA, MX, TXT, CNAME, NS, SOA.", Standing, false, 0},
+		{InvalidPort, http.StatusBadRequest, "port must be 443.", Standing, false, 0},
 		{BlockedAddress, http.StatusBadRequest, "The domain resolves to a private, loopback or metadata address.", Answer, false, 0},
 
 		{NXDomain, http.StatusNotFound, "The domain name does not exist.", Answer, false, 0},
@@ -44,8 +44,8 @@ func table() []Info {
 		{UptimeCheckTimeout, http.StatusGatewayTimeout, "The uptime check bundle timed out.", Owed, true, soon},
 
 		{InternalError, http.StatusInternalServerError, "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.", Owed, true, soon},
-		{UnknownPath, http.StatusNotFound, "No such path. The catalog is at /v1/catalog and the documentation at /docs.", Either, false, 0},
-		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", Either, false, 0},
-		{PaymentIdentifierConflict, http.StatusConflict, "This payment identifier was already used with another payment.", Either, false, 0},
+		{UnknownPath, http.StatusNotFound, "No such path. The catalog is at /v1/catalog and the documentation at /docs.", Standing, false, 0},
+		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", Standing, false, 0},
+		{PaymentIdentifierConflict, http.StatusConflict, "This payment identifier was already used with another payment.", Standing, false, 0},
 	}
 }

@@ -121,7 +121,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 			return conn, a, nil
 		}
 		if ctx.Err() != nil {
-			return nil, netip.Addr{}, fmt.Errorf("guard: connect to %s: %w", t.Name, ctx.Err())
+			return nil, netip.Addr{}, fmt.Errorf("guard: connect: %w", ctx.Err())
 		}
 		var refused *fault.Error
 		if errors.As(err, &refused) {
@@ -152,7 +152,7 @@ func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) 
 		v4 = append(v4, v6...)
 	}
 	if len(v4) == 0 {
-		return nil, fmt.Errorf("%w: %s has IPv6 addresses only", ErrNoRoute, t.Name)
+		return nil, fmt.Errorf("%w: IPv6 addresses only", ErrNoRoute)
 	}
 	return v4[:min(len(v4), maxAddrs)], nil
 }

@@ -161,6 +161,9 @@ func TestDial(t *testing.T) {
 				if codeOf(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.peer != "") {
 					t.Fatalf("%v, want code %q or %v", err, c.code, c.is)
 				}
+				if err != nil && strings.Contains(err.Error(), "a.test.com") {
+					t.Errorf("%v: errors are logged, and this one names what was asked about", err)
+				}
 				if c.peer != "" && peer.String() != c.peer {
 					t.Errorf("peer %s, want %s", peer, c.peer)
 				}

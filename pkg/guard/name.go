@@ -188,7 +188,8 @@ func mapIDNA(name string) (string, error) {
 			return "", refuseRune(r)
 		}
 	}
-	return "", fault.Newf(fault.InvalidDomain, err, "domain is not a valid internationalised name.")
+	// The library's error quotes the label; what is asked about is not logged.
+	return "", refuse("domain is not a valid internationalised name.")
 }
 
 // plainDots writes the dots of UTS #46 §2.3 as ".": ideographic, fullwidth and

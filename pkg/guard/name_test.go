@@ -199,6 +199,9 @@ func wantInvalid(t *testing.T, raw string, err error, part string) {
 		t.Errorf("%q: %v, want invalid_domain", raw, err)
 		return
 	}
+	if f.Unwrap() != nil {
+		t.Errorf("%q: the cause %q is logged, and may quote the name", raw, f.Unwrap())
+	}
 	m := f.Public()
 	if !strings.HasPrefix(m, "domain ") || !strings.Contains(m, part) {
 		t.Errorf("%q: message %q, want one with %q", raw, m, part)

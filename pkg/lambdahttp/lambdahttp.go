@@ -26,6 +26,8 @@ import (
 	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 // Version is the only payload format that is understood.
@@ -145,7 +147,7 @@ func serve(h http.Handler, r *http.Request, log *slog.Logger) (resp events.APIGa
 	defer func() {
 		if p := recover(); p != nil {
 			log.ErrorContext(r.Context(), "handler panicked", "request_id", id,
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				"panic", fmt.Sprint(p), "stack", printable.Own(debug.Stack()))
 			resp = internalError(id)
 		}
 	}()

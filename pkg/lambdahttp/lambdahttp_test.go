@@ -187,6 +187,11 @@ func TestResponse(t *testing.T) {
 			w.Header().Set("Content-Type", "image/x")
 			w.Write([]byte{0xff, 0x00})
 		}, resp{StatusCode: 200, Headers: headers("content-type", "image/x"), Body: "/wA=", IsBase64Encoded: true}},
+		{"encoded bodies are bytes", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			w.Header().Set("Content-Encoding", "gzip")
+			io.WriteString(w, "looks like text")
+		}, resp{StatusCode: 200, Headers: headers("content-type", "text/plain", "content-encoding", "gzip"), Body: "bG9va3MgbGlrZSB0ZXh0", IsBase64Encoded: true}},
 		{"a missing content type is sniffed", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "<!DOCTYPE HTML><p>")
 		}, resp{StatusCode: 200, Headers: headers("content-type", "text/html; charset=utf-8"), Body: "<!DOCTYPE HTML><p>"}},

@@ -85,7 +85,8 @@ func (w *recorder) response(method string) (events.APIGatewayV2HTTPResponse, err
 	if method == http.MethodHead || w.status == http.StatusNoContent || w.status == http.StatusNotModified {
 		return out, nil
 	}
-	if utf8.Valid(w.body) {
+	// What is encoded is bytes, whatever they look like.
+	if w.sent.Get("Content-Encoding") == "" && utf8.Valid(w.body) {
 		out.Body = string(w.body)
 	} else {
 		out.Body, out.IsBase64Encoded = base64.StdEncoding.EncodeToString(w.body), true

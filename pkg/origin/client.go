@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 // port is the only one that is connected to (spec §8).
@@ -41,7 +42,7 @@ func New(cfg Config) *Client {
 	if cfg.Connector == nil {
 		panic("origin: no connector")
 	}
-	if len(cfg.UserAgent) == 0 || len(cfg.UserAgent) > 256 || !visible(cfg.UserAgent, ' ') {
+	if len(cfg.UserAgent) == 0 || len(cfg.UserAgent) > 256 || !printable.ASCII(cfg.UserAgent) {
 		panic("origin: the user agent is empty, too long or not printable ASCII")
 	}
 	c := &Client{connector: cfg.Connector, userAgent: cfg.UserAgent, timeout: cfg.Timeout}
@@ -113,14 +114,4 @@ func ended(ctx context.Context, err error) error {
 func isFault(err error) bool {
 	var f *fault.Error
 	return errors.As(err, &f)
-}
-
-// visible reports whether s is of the ASCII characters from first to ~.
-func visible(s string, first byte) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] < first || s[i] > '~' {
-			return false
-		}
-	}
-	return true
 }

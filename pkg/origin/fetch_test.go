@@ -155,6 +155,8 @@ func TestRequestFails(t *testing.T) {
 		"status 600":          {says("HTTP/1.1 600 x\r\n\r\n"), "outside 100 to 599"},
 		"status 999":          {says("HTTP/1.1 999 x\r\n\r\n"), "outside 100 to 599"},
 		"no colon":            {says("HTTP/1.1 200 OK\r\nServer\r\n\r\n"), "not HTTP/1.1"},
+		"cookie, no colon":    {says("HTTP/1.1 200 OK\r\nA: b\r\nSet-Cookie sid=SECRET\r\n\r\n"), "not HTTP/1.1"},
+		"long, no colon":      {says("HTTP/1.1 200 OK\r\nA: b\r\n" + strings.Repeat("\x01", 64000) + "\r\n\r\n"), "not HTTP/1.1"},
 		"control byte":        {says("HTTP/1.1 200 OK\r\nServer: a\x01b\r\n\r\n"), "not HTTP/1.1"},
 		"endless line":        {forever("HTTP/1.1 200 OK\r\nA: ", "xxxxxxxxxxxxxxxx"), "64 KiB"},
 		"endless status line": {forever("HTTP/1.1 200 ", "OK"), "64 KiB"},
@@ -173,6 +175,10 @@ func TestRequestFails(t *testing.T) {
 			_, err := fetch(soon(t), t, w)
 			if f := fault.From(err); f.Code != fault.HTTPFailed || !strings.Contains(f.Public(), c.says) {
 				t.Errorf("%v, want http_failed with %q", err, c.says)
+			}
+			// An error is logged: it has neither a cookie nor a page of the peer's text.
+			if text := err.Error(); len(text) > 1024 || strings.Contains(text, "SECRET") || strings.Contains(text, name) {
+				t.Errorf("%d bytes of error, %.200q", len(text), text)
 			}
 			if d := w.Dials(); len(d) != 1 {
 				t.Errorf("dialled %v: the failure of a fresh connection is the origin's", d)

@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 // Host is one origin. It keeps its connection from one request to the next
@@ -56,8 +58,8 @@ func (h *Host) Close() {
 // blocked_address, connect_failed, handshake_failed and http_failed, or wrap
 // ErrTimeout or guard.ErrNoRoute.
 func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
-	if path == "" || path[0] != '/' || !visible(path, '!') {
-		return Answer{}, fmt.Errorf("origin: %q is no path to ask for", path)
+	if path == "" || path[0] != '/' || !printable.ASCII(path) || strings.Contains(path, " ") {
+		return Answer{}, errors.New("origin: no path to ask for")
 	}
 	a, err := h.ask(ctx, http.MethodHead, path)
 	if err == nil && (a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotImplemented) {

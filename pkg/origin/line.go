@@ -97,7 +97,7 @@ func (l *line) head() (status int, header http.Header, minor int, err error) {
 		}
 		fields, err := text.ReadMIMEHeader()
 		if err != nil {
-			return 0, nil, 0, fmt.Errorf("header: %w", err)
+			return 0, nil, 0, unquoted(err)
 		}
 		if status < 100 || status > 599 {
 			return 0, nil, 0, errStatus
@@ -108,8 +108,18 @@ func (l *line) head() (status int, header http.Header, minor int, err error) {
 	}
 }
 
+// unquoted is the error of a header that cannot be read, without the line that
+// textproto quotes: it may be a cookie's, and errors are logged.
+func unquoted(err error) error {
+	if errors.As(err, new(textproto.ProtocolError)) {
+		return errHeader
+	}
+	return fmt.Errorf("header: %w", err)
+}
+
 var (
 	errStatusLine = errors.New("malformed status line")
+	errHeader     = errors.New("malformed header")
 	errStatus     = errors.New("status outside 100 to 599")
 )
 
@@ -156,7 +166,7 @@ func (l *line) failed(method string, err error) *fault.Error {
 		// TLS 1.3 servers refuse a client, for want of its certificate for
 		// instance, when the client has finished.
 		return handshakeFailed(l.peer, err)
-	case errors.As(err, new(textproto.ProtocolError)), errors.Is(err, errStatusLine):
+	case errors.Is(err, errHeader), errors.Is(err, errStatusLine):
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response is not HTTP/1.1.")
 	case !l.in.got:
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the connection ended without a response.")

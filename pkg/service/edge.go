@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -56,7 +58,7 @@ func (e edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e edge) answer(r *http.Request, id string) (res response) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.deps.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			e.deps.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(p), "stack", printable.Own(debug.Stack()))
 			res = e.deps.fault(r, id, fault.New(fault.InternalError, fmt.Errorf("panic: %v", p)), x402.Standing{Charged: unpaid(r)})
 		}
 	}()
@@ -91,6 +93,9 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 	h.Set("Access-Control-Expose-Headers", strings.Join(exposed(), ", "))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Request-Id", id)
+	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
+		protectPage(h)
+	}
 	if r.Method != http.MethodHead && res.status != http.StatusNoContent && res.status != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(res.body)))
 	}
@@ -100,6 +105,16 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 			e.deps.Log.Debug("client went away", "request_id", id, "error", err)
 		}
 	}
+}
+
+// protectPage adds what browsers heed for pages and not for data. Windows that
+// a page opens keep their opener, because some wallets are such a window.
+// HTTPS is for this host alone: its neighbours under the operator's domain are
+// not ours.
+func protectPage(h http.Header) {
+	h.Set("Strict-Transport-Security", "max-age=31536000")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
+	h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
 }
 
 // record writes the request's log line: never a signature, a payload or a full
@@ -114,6 +129,12 @@ func (e edge) record(r *http.Request, res response, id string, took time.Duratio
 		attrs = append(attrs, slog.String("code", string(f.Code)))
 		if f.Code != fault.PaymentRequired {
 			attrs = append(attrs, slog.String("error", f.Error()))
+			if bug, ok := errors.AsType[interface {
+				error
+				Stack() string
+			}](f); ok {
+				attrs = append(attrs, slog.Any("stack", printable.Own(bug.Stack())))
+			}
 		}
 		if res.status >= http.StatusInternalServerError {
 			level = slog.LevelWarn

@@ -45,11 +45,6 @@ func (s *documents) serve(r *http.Request, id string) response {
 	if _, ok := docs.Find(r.URL.Path); !ok {
 		return s.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
 	}
-	// A document is answered whole: 206, 412 and 416 are no answers of ours.
-	r = r.Clone(r.Context())
-	for _, name := range []string{"Range", "If-Range", "If-Match", "If-Unmodified-Since"} {
-		r.Header.Del(name)
-	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	docs.ServeHTTP(w, r)
 	return response{status: w.status, header: w.header, body: w.body.Bytes()}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -51,6 +53,92 @@ func (s *shop) lines(t *testing.T) map[string][]map[string]any {
 		}
 	}
 	return found
+}
+
+// Whatever a peer says or asks, a line is of a line's length, and names neither
+// the domain that was asked about nor a cookie.
+func TestPeersInTheLog(t *testing.T) {
+	t.Parallel()
+	// As an origin's header that cannot be read, from a lookup that quotes it.
+	flood := fmt.Errorf("malformed header: %q", strings.Repeat("\x01\u202e", 64000))
+	const private, cookie = "private-matter.com", "sid=SECRET"
+	for name, c := range map[string]struct {
+		method, path string
+		paid         bool
+		resolver     func() (dns.Result, error)
+		logged       string
+	}{
+		"unsigned":       {path: "/v1/tools/dns?domain=" + private, logged: "payment_required"},
+		"paid":           {path: "/v1/tools/dns?domain=" + private, paid: true, logged: `"status":200`},
+		"nothing there":  {path: "/v1/tools/dns?domain=" + private, paid: true, resolver: failsWith(fault.New(fault.NXDomain, nil)), logged: "nxdomain"},
+		"flood":          {path: "/v1/tools/dns?domain=" + private, paid: true, resolver: failsWith(fault.New(fault.DNSTimeout, flood)), logged: "malformed header"},
+		"foreign error":  {path: "/v1/tools/dns?domain=" + private, paid: true, resolver: failsWith(flood), logged: "malformed header"},
+		"panic":          {path: "/v1/tools/dns?domain=" + private, paid: true, resolver: func() (dns.Result, error) { panic(flood) }, logged: "panicked"},
+		"no such name":   {path: "/v1/tools/dns?domain=xn--a-" + private, paid: true, logged: "invalid_domain"},
+		"two names":      {path: "/v1/tools/dns?domain=" + private + "&domain=" + private, paid: true, logged: "invalid_domain"},
+		"no such path":   {path: "/" + private + "?domain=" + private, logged: "unknown_path"},
+		"a long method":  {method: strings.Repeat("A", 100_000), path: "/v1/tools/dns?domain=" + private, logged: "method_not_allowed"},
+		"a document":     {path: "/docs?domain=" + private, logged: `"status":200`},
+		"head":           {method: http.MethodHead, path: "/v1/tools/dns?domain=" + private, logged: "payment_required"},
+		"a false method": {method: http.MethodPost, path: "/v1/tools/dns?domain=" + private, logged: "method_not_allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, 0, 0)
+			s.resolver = c.resolver
+			r, err := http.NewRequestWithContext(t.Context(), c.method, s.url+c.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Cookie", cookie)
+			r.Header.Set("User-Agent", cookie)
+			if c.paid {
+				header, err := s.Sign(t.Context(), s.url+c.path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set(x402.HeaderSignature, header)
+			}
+			s.do(t, r)
+			log := s.log.String()
+			if !strings.Contains(log, c.logged) {
+				t.Errorf("%.2000s does not say %s", log, c.logged)
+			}
+			for line := range strings.Lines(log) {
+				if len(line) > 4096 || strings.ContainsAny(line, "\u202e\u009b") {
+					t.Errorf("%d bytes of log, %.300q", len(line), line)
+				}
+				for _, secret := range []string{private, cookie, "private-matter"} {
+					if strings.Contains(line, secret) {
+						t.Errorf("%s is in %.1000s", secret, line)
+					}
+				}
+			}
+		})
+	}
+}
+
+// traced is a bug that says where it was.
+type traced struct{ stack string }
+
+func (traced) Error() string   { return "a bug" }
+func (b traced) Stack() string { return b.stack }
+
+// Where a bug was is in the line, whole, whatever its length.
+func TestStackInTheLog(t *testing.T) {
+	t.Parallel()
+	s := open(t, 0, 0)
+	bug := traced{strings.Repeat("goroutine 1\n", 200)}
+	s.resolver = failsWith(fault.New(fault.InternalError, fmt.Errorf("while looking: %w", bug)))
+	s.buy(t, s.url+dnsPath)
+	line := s.line(t)
+	if line["stack"] != bug.stack || line["error"] != "internal_error: while looking: a bug" {
+		t.Errorf("error %v, stack %.100v", line["error"], line["stack"])
+	}
+}
+
+func failsWith(err error) func() (dns.Result, error) {
+	return func() (dns.Result, error) { return dns.Result{}, err }
 }
 
 // Every request has exactly one line, under the id that its client was told,

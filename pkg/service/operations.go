@@ -124,6 +124,31 @@ func job(op catalog.Operation, timeout fault.Code, p parse, rawQuery string) (x4
 	}, nil
 }
 
+// asked is what a page may show of a query string: the parameters as the
+// operation reads them, or else why it would refuse them. Without a required
+// parameter nothing is asked yet, which is neither.
+func asked(op catalog.Operation, p parse, rawQuery string) (values url.Values, refused string) {
+	sent, err := query(op, rawQuery)
+	if err != nil {
+		return nil, fault.From(err).Public()
+	}
+	for _, param := range op.Params {
+		if param.Required && strings.Join(sent[param.Name], "") == "" {
+			return nil, ""
+		}
+	}
+	normal, _, err := p(sent)
+	if err != nil {
+		return nil, fault.From(err).Public()
+	}
+	for _, param := range op.Params { // defaults go without saying
+		if !sent.Has(param.Name) && normal.Get(param.Name) == param.Default {
+			normal.Del(param.Name)
+		}
+	}
+	return normal, ""
+}
+
 // maxQuery bounds a query string; the longest honest one is a domain of 253
 // bytes, percent-encoded, and a type.
 const maxQuery = 2048

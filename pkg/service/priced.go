@@ -42,6 +42,7 @@ func (p *priced) serve(r *http.Request, id string) response {
 	for name, values := range limits {
 		over.header[name] = values
 	}
+	over.header.Set("Vary", vary)
 	return *over
 }
 
@@ -83,7 +84,6 @@ func (p *priced) paid(out x402.Outcome) response {
 		h.Set("Cache-Control", "no-store")
 	}
 	h.Set("Content-Type", jsonType)
-	h.Set("Vary", vary)
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
 	}
@@ -104,8 +104,9 @@ func (p *priced) refused(r *http.Request, id string, q *quote, out x402.Outcome)
 }
 
 func (p *priced) paywall(r *http.Request, id string, q *quote) response {
+	values, refused := asked(p.op, p.parse, r.URL.RawQuery)
 	body, csp, err := discovery.Paywall(p.op, p.deps.site(p.deps.Origin(r)), discovery.Visit{
-		Query: r.URL.RawQuery, Offer: q.header, Nonce: rand.Text(),
+		Asked: values, Refused: refused, Offer: q.header, Nonce: rand.Text(),
 	})
 	if err != nil {
 		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
@@ -120,6 +121,7 @@ func (p *priced) paywall(r *http.Request, id string, q *quote) response {
 	return res
 }
 
+// vary is what the answers of a priced path depend on beside its address.
 const vary = "Accept, " + x402.HeaderSignature
 
 func receipt(h http.Header, s *x402.SettleResponse) {
@@ -171,7 +173,6 @@ func (q *quote) respond(header string, body []byte, f *fault.Error) response {
 	h := http.Header{}
 	h.Set("Content-Type", jsonType)
 	h.Set("Cache-Control", "no-store")
-	h.Set("Vary", vary)
 	h.Set(x402.HeaderRequired, header)
 	return response{status: http.StatusPaymentRequired, header: h, body: body, fault: f}
 }

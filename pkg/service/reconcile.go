@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -28,9 +29,19 @@ const reconcileMargin = 10 * time.Second
 // Reconciler settles by evidence what requests left in doubt.
 func (d Deps) Reconciler() *x402.Reconciler {
 	return x402.NewReconciler(x402.ReconcilerConfig{
-		Ledger: d.Ledger, Index: d.Index, Evidence: d.Evidence,
-		Network: d.Terms.Network, Asset: d.Terms.Asset, Now: d.Now, Log: d.Log,
+		Ledger: d.Ledger, Index: d.Index, Evidence: d.Evidence, Scanner: d.Scanner,
+		Network: d.Terms.Network, Asset: address(d.Terms.Asset), Payee: address(d.Terms.PayTo), Now: d.Now, Log: d.Log,
 	})
+}
+
+// address reads an address of the terms, which are checked before anything is
+// built from them.
+func address(s string) x402.Address {
+	a, err := x402.ParseAddress(s)
+	if err != nil {
+		panic(fmt.Sprintf("service: terms: %v", err))
+	}
+	return a
 }
 
 // Reconcile is the scheduled function: one run of the Reconciler within the
@@ -71,6 +82,8 @@ func summaryAttrs(s x402.Summary) []slog.Attr {
 		slog.Int("listed", s.Listed), slog.Int("settled_late", s.SettledLate), slog.Int("refused_late", s.RefusedLate),
 		slog.Int("still_open", s.StillOpen), slog.Int("cannot_tell", s.CannotTell), slog.Int("skipped", s.Skipped),
 		slog.Int("failed", s.Failed), slog.Int("left", s.Left), slog.Int("open", s.Open),
+		slog.Int("received", s.Received), slog.Int("deposits", s.Deposits), slog.Int("found", s.Found),
+		slog.Int("unasked", s.Unasked), slog.Int("unmatched", s.Unmatched), slog.Bool("unread", s.Unread),
 		slog.Int("owed", s.Owed), slog.Int("exhausted", s.Exhausted), slog.Int("uncounted", s.Uncounted),
 	}
 }

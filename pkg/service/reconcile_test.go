@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -122,7 +123,9 @@ func TestReconcile(t *testing.T) {
 		want := map[string]any{
 			"time": begun.Add(3750 * time.Millisecond).Format(time.RFC3339Nano), "level": "INFO", "msg": "reconcile",
 			"listed": 2.0, "settled_late": 1.0, "refused_late": 0.0, "still_open": 0.0, "cannot_tell": 0.0, "skipped": 0.0, "failed": 0.0,
-			"left": 1.0, "open": 2.0, "owed": 2.0, "exhausted": 1.0, "uncounted": 0.0, "evidence": true, "ms": 3750.0,
+			"left": 1.0, "open": 2.0, "owed": 2.0, "exhausted": 1.0, "uncounted": 0.0,
+			"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": false,
+			"evidence": true, "ms": 3750.0,
 			"Open": 2.0, "SettledLate": 1.0, "RefusedLate": 0.0, "StillOpen": 0.0, "CannotTell": 0.0, "Left": 1.0,
 			"OwedUnclaimed": 2.0, "RefundsDue": 1.0, "ReconcileFailed": 0.0,
 		}
@@ -144,6 +147,70 @@ func TestReconcile(t *testing.T) {
 		}
 		if diff := cmp.Diff(any(emf), metrics); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// received is a Scanner that reads the same once.
+type received struct {
+	transfers []x402.Transfer
+	err       error
+}
+
+func (r received) Transfers(_ context.Context, _ x402.Address, from uint64) (x402.Batch, error) {
+	return x402.Batch{Transfers: r.transfers, Next: from + 1, Safe: from}, r.err
+}
+func (r received) BlockAt(context.Context, time.Time) (uint64, error) { return 7, nil }
+func (r received) SafeBlock(context.Context) (uint64, error)          { return 7, nil }
+
+// A run says what has come in, and what it was for. A node that is down is no
+// error of the invocation.
+func TestReconcileReceived(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		payer, err := x402.ParseAddress("0x857b06519e91e3a54538791bdbb0e22373e36b66")
+		if err != nil {
+			t.Fatal(err)
+		}
+		payee, err := x402.ParseAddress(reconcileTerms().PayTo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			err  error
+			want map[string]any
+		}{
+			"read": {nil, map[string]any{
+				"received": 7.0, "deposits": 3.0, "found": 1.0, "unasked": 1.0, "unmatched": 1.0, "unread": false, "owed": 3.0, "exhausted": 2.0,
+			}},
+			"down": {errors.New("down"), map[string]any{
+				"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": true, "owed": 1.0, "exhausted": 1.0,
+			}},
+		} {
+			var log bytes.Buffer
+			d := reconcileDeps(t, &log)
+			transfer := func(nonce byte, age time.Duration) x402.Transfer {
+				return x402.Transfer{
+					Transaction: "0x0" + string('0'+rune(nonce)), Time: time.Now().Add(-age), From: payer, To: payee,
+					Value: big.NewInt(5000), Authorized: nonce > 0, Nonce: [32]byte{31: nonce},
+				}
+			}
+			d.Scanner = received{err: c.err, transfers: []x402.Transfer{
+				transfer(1, 25*time.Hour), transfer(3, 25*time.Hour), // in doubt, and known to be paid
+				transfer(4, 0), transfer(5, 72*time.Hour), // unknown, and too old
+				transfer(0, 0), transfer(0, 0), transfer(0, 0),
+			}}
+			if err := service.Reconcile(d)(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			got := line(t, &log)
+			part := map[string]any{}
+			for attr := range c.want {
+				part[attr] = got[attr]
+			}
+			if diff := cmp.Diff(c.want, part); diff != "" || got["level"] != "INFO" || got["RefundsDue"] != c.want["exhausted"] {
+				t.Errorf("%s: line (-want +got):\n%s\n%v", name, diff, got)
+			}
 		}
 	})
 }

@@ -42,6 +42,8 @@ type Deps struct {
 	Facilitator x402.Facilitator
 	// Evidence is a view of the chain; nil without one.
 	Evidence x402.Evidence
+	// Scanner reads what reached the payee; nil without a view of the chain.
+	Scanner x402.Scanner
 	// Index lists the ledger's open records, for Reconcile.
 	Index ledger.Index
 	// Connector finds and reaches public hosts, and no others.

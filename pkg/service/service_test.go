@@ -20,6 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
@@ -159,7 +160,7 @@ func openWith(t *testing.T, perMinute, single int, change func(*service.Deps)) *
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprint("id", ids.Add(1)) }
 	d := service.Deps{
-		Log: slog.New(slog.NewJSONHandler(&s.log, nil)), Now: time.Now, Terms: terms,
+		Log: printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil))), Now: time.Now, Terms: terms,
 		Origin:    func(*http.Request) string { return "https://api.example.com" },
 		RequestID: func(*http.Request) string { return newID() },
 		Ledger:    ledger.New(s.store, time.Now, newID), Facilitator: client, DNS: s, Whois: nobody{},

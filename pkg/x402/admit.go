@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// admit decides whether a payment may be claimed: steps 3 and 4 of a priced
-// request. It returns an answer when it may not. Nothing is written, and only
-// where the facts of the header do not decide is anything read or asked.
+// admit takes a payment to its claim, or answers why it may not be claimed:
+// steps 3 and 4 of a priced request. Nothing is written, and only where the
+// header does not decide is anything read or asked.
 func (a *attempt) admit(ctx context.Context) *Outcome {
 	p, err := DecodePayment(a.request.Signature)
 	if err != nil {
@@ -26,17 +26,67 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		return a.no(err)
 	}
 	digest := p.Digest(offer.domain)
-	signature := p.Check(digest)
-	if signature != nil && !errors.Is(signature, errForeign) {
-		return a.no(signature)
+	by := signerRecovered
+	if err := p.Check(digest); errors.Is(err, errForeign) {
+		by = signerStrange
+	} else if err != nil {
+		return a.no(err)
 	}
 	a.terms = offer.required.Accepts[0]
 	a.identify(digest)
-	terms := offer.today(p, a.gate.now())
-	if terms == nil && signature == nil {
-		return nil
+	return a.judge(ctx, by, offer.today(p, a.gate.now()))
+}
+
+// judge follows the admission table. terms is what today's terms have against
+// the payment, or nil.
+func (a *attempt) judge(ctx context.Context, by signer, terms error) *Outcome {
+	fit := termsOK
+	if terms != nil {
+		fit = termsBad
 	}
-	return a.byRecord(ctx, terms, signature)
+	verdict := admissionOf(fit, by, rowUnread)
+	var r *ledger.Record
+	if verdict == admitFetch {
+		var err error
+		if r, err = a.gate.ledger.Fetch(ctx, a.claim.Key); err != nil {
+			return a.turned(a.ledgerFault(err, nil))
+		}
+		verdict = a.byRecord(r, by, fit)
+	}
+	switch verdict {
+	case admitToday:
+		return nil
+	case admitRecord:
+		return a.adopt(*r)
+	case admitVerify:
+		return a.verify(ctx)
+	case admitChain:
+		return a.over(ctx, *r, terms)
+	case turnTerms:
+		return a.no(terms)
+	case turnUsed:
+		return a.unproven(*r)
+	case turnNonce:
+		return a.turned(a.otherNonce(*r))
+	case admitFetch:
+	}
+	return a.turned(a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule admits this payment")), nil))
+}
+
+// byRecord consults the admission table once the record has been read.
+func (a *attempt) byRecord(r *ledger.Record, by signer, fit termsFit) admission {
+	switch {
+	case r == nil:
+		return admissionOf(fit, by, rowAbsent)
+	case r.AuthDigest != a.claim.AuthDigest:
+		return admissionOf(fit, by, rowForeign)
+	case by == signerStrange && r.SigDigest == a.claim.SigDigest:
+		by = signerRecorded
+	}
+	if r.State == ledger.Refused && !r.Disproved {
+		return admissionOf(fit, by, rowDeclined)
+	}
+	return admissionOf(fit, by, rowStands)
 }
 
 // identify names the payment for the ledger.
@@ -62,32 +112,6 @@ func (a *attempt) validBefore() time.Time {
 	return most.UTC()
 }
 
-// byRecord admits a payment that fails today's terms, or whose signer is not
-// known, when the ledger knows it already: what is owed and what is replayed
-// survives the window, a price change and a deploy. Otherwise the terms
-// decide, and then the facilitator.
-func (a *attempt) byRecord(ctx context.Context, terms, signature error) *Outcome {
-	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
-	if err != nil {
-		out := a.ledgerFault(err, nil)
-		return &out
-	}
-	if r != nil && a.known(*r, signature) {
-		if err := a.adopt(*r); err != nil {
-			out := a.ledgerFault(err, nil)
-			return &out
-		}
-		return nil
-	}
-	if terms == nil {
-		return a.verify(ctx, r)
-	}
-	if r != nil && r.State == ledger.Refused && a.vouched(*r, signature) {
-		return a.over(ctx, *r, terms)
-	}
-	return a.no(terms)
-}
-
 // over answers a payment that was refused and that today's terms refuse as well.
 // A client that was left in doubt learns from a failed PAYMENT-RESPONSE that it
 // may sign anew; but a third party can have submitted the payment since, so with
@@ -101,11 +125,7 @@ func (a *attempt) over(ctx context.Context, r ledger.Record, terms error) *Outco
 	a.trace.Verdict = f.Verdict.String()
 	switch f.Verdict {
 	case Paid:
-		if err := a.adopt(r); err != nil {
-			broken := a.ledgerFault(err, nil)
-			return &broken
-		}
-		return nil // the claim finds it, too
+		return a.adopt(r) // the claim finds it, too
 	case CannotTell, StillOpen:
 		out.Receipt = nil
 	case NeverPaid:
@@ -113,52 +133,32 @@ func (a *attempt) over(ctx context.Context, r ledger.Record, terms error) *Outco
 	return &out
 }
 
-// known says whether a record vouches for this payment. A refused one does
-// not: nothing moved, so today's terms are the ones that count.
-func (a *attempt) known(r ledger.Record, signature error) bool {
-	return r.State != ledger.Refused && a.vouched(r, signature)
-}
-
-// vouched says whether a record is of this authorization, and its signature one
-// that was in order.
-func (a *attempt) vouched(r ledger.Record, signature error) bool {
-	return r.AuthDigest == a.claim.AuthDigest && (signature == nil || r.SignedWith(a.claim.SigDigest))
-}
-
 // adopt judges the payment by the terms in its record.
-func (a *attempt) adopt(r ledger.Record) error {
+func (a *attempt) adopt(r ledger.Record) *Outcome {
 	if err := unmarshalTerms(r, &a.terms); err != nil {
-		return err
+		return a.turned(a.ledgerFault(err, nil))
 	}
 	a.claim.Terms = r.Terms
 	return nil
 }
 
-// verify asks the facilitator about a signature that only the chain can judge.
-// r is what the ledger has under the payment's key, or nil.
-func (a *attempt) verify(ctx context.Context, r *ledger.Record) *Outcome {
+// verify asks the facilitator about a signature that only the chain can judge,
+// of a payment that the ledger does not know.
+func (a *attempt) verify(ctx context.Context) *Outcome {
 	bounded, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
 	begun := a.gate.now()
 	v := a.gate.facilitator.Verify(bounded, a.payment.forFacilitator(a.request.Offer, a.claim.Terms), a.terms)
 	a.trace.Verify = a.since(begun)
-	if v.Fault != nil {
-		charged := moved(false)
-		if r != nil && r.AuthDigest == a.claim.AuthDigest {
-			charged = chargedBy(*r) // another signature of it came before
-		}
-		out := a.fail(v.Fault, charged)
-		return &out
+	switch {
+	case v.Fault != nil:
+		return a.turned(a.fail(v.Fault, moved(false)))
+	case v.Valid:
+		return nil
+	case v.NonceUsed:
+		return a.used(ctx)
 	}
-	if v.NonceUsed && !v.Valid {
-		if out, decided := a.used(ctx, r); decided {
-			return out
-		}
-	}
-	if !v.Valid {
-		return a.no(invalid(v))
-	}
-	return nil
+	return a.no(invalid(v))
 }
 
 // invalid is why the facilitator would not settle a payment, as the payer is
@@ -171,30 +171,36 @@ func invalid(v Verification) error {
 	return errors.New(about + v.Reason)
 }
 
-// used decides about an authorization that is used already, so that nobody can
-// say any more whether its signature is in order. One that it was claimed with
-// before was in order then: the claim goes on, and asks the chain. Any other
-// gets no answer, since what is on the chain can be copied from there; but if
-// the money is here, it is not called unpaid, and the operator learns of it.
-func (a *attempt) used(ctx context.Context, r *ledger.Record) (*Outcome, bool) {
-	if r != nil && r.AuthDigest == a.claim.AuthDigest && r.SignedWith(a.claim.SigDigest) {
-		return nil, true
+// used answers an authorization that is used already, so that nobody can say any
+// more whether its signature is in order. It may have been claimed while the
+// facilitator looked: then the record decides. Otherwise somebody else has
+// submitted it, or it was cancelled; reconcile finds the money, if any came.
+func (a *attempt) used(ctx context.Context) *Outcome {
+	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
+	if err != nil {
+		return a.turned(a.ledgerFault(err, nil))
 	}
-	if a.gate.evidence == nil {
-		return nil, false
+	switch {
+	case r == nil:
+		out := a.refuse("authorization already used", nil)
+		out.Standing.Charged = nil
+		return &out
+	case a.byRecord(r, signerStrange, termsOK) == admitRecord:
+		return a.adopt(*r)
 	}
-	f := a.find(ctx, ledger.Record{
-		Key: a.claim.Key, Terms: a.claim.Terms, ValidBefore: a.claim.ValidBefore, CreatedAt: a.gate.now(),
-	}, Settlement{})
-	a.trace.Verdict, a.trace.Transaction = f.Verdict.String(), f.Transaction
-	if f.Verdict != Paid {
-		return nil, false
-	}
-	err := errors.New("paid for by a transfer that somebody else submitted, and the signature cannot be checked any more")
-	a.unrecorded(ctx, "payment without a record", err)
-	out := a.fail(fault.New(fault.SettlementUncertain, err), moved(true))
-	return &out, true
+	return a.unproven(*r)
 }
+
+// unproven answers an authorization that is on record, with a signature that
+// nobody vouches for. What is on the chain can be copied from there, so that it
+// gets no receipt, and raises no alarm.
+func (a *attempt) unproven(r ledger.Record) *Outcome {
+	out := a.refuse("authorization already used", nil)
+	out.Standing.Charged = chargedBy(r)
+	return &out
+}
+
+func (a *attempt) turned(out Outcome) *Outcome { return &out }
 
 func (a *attempt) no(reason error) *Outcome {
 	out := a.refuse(reason.Error(), nil)
@@ -214,13 +220,20 @@ func moved(yes bool) *bool { return &yes }
 // chargedBy is what a record says about whether money has moved.
 func chargedBy(r ledger.Record) *bool {
 	switch r.State {
-	case ledger.Settled, ledger.Redeemed:
+	case ledger.Settled, ledger.Redeemed, ledger.Refunded:
 		return moved(true)
 	case ledger.Refused:
 		return moved(false)
-	case ledger.Settling, ledger.Uncertain, ledger.Bound:
+	case ledger.Settling, ledger.Uncertain, ledger.Bound, ledger.Scanned:
 	}
 	return nil
+}
+
+// refuseAs answers 402 about a payment that stands as its record says.
+func (a *attempt) refuseAs(reason string, r ledger.Record) *Outcome {
+	out := a.refuse(reason, responseOf(r))
+	out.Standing.Charged = chargedBy(r)
+	return &out
 }
 
 // refuse answers 402 with a reason. receipt is set after a failed settlement.

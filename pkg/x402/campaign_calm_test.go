@@ -3,6 +3,7 @@ package x402_test
 import (
 	"bytes"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -59,20 +60,16 @@ func conflict(out *x402.Outcome) bool {
 	return out.Fault != nil && out.Fault.Code == fault.PaymentIdentifierConflict
 }
 
-// patient is what the patient client sends: a signature that the payment was
-// claimed with, if there is one.
+// patient is what the patient client sends.
 func (c *customer) patient() signed {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	i := c.current.Load()
-	with := c.w.pays[i].with
 	switch {
 	case c.w.own:
 		return c.f.own[i]
 	case c.w.named:
 		return c.f.identified[i]
-	case with[c.f.other[i].digest] && (c.one(2) || !with[c.f.contract[i].digest]):
-		return c.f.other[i]
 	}
 	return c.f.contract[i]
 }
@@ -122,16 +119,9 @@ func (w *planet) over(p *process, out *x402.Outcome) bool {
 		w.end = "answered"
 	case out.Fault.Info().Class == fault.Owed && !out.Standing.Retryable:
 		w.end = "used up"
-	case out.Fault.Code == fault.SettlementUncertain && out.Standing.Charged != nil && *out.Standing.Charged && p.claimed == nil && out.Trace.Unrecorded:
-		// A contract wallet's transfer that somebody else submitted before the
-		// signature could be checked: the operator is told.
-		w.end = "paid by a third party, nobody knows for whom"
-		if p.pay.byUs {
-			w.complain("paid by us, and nobody knows for whom")
-		}
 	case out.Status == 402:
 		w.end = "refused"
-		if p.pay.moved() && p.pay.byUs && !w.forgotten(p.pay) {
+		if p.pay.moved() && p.pay.byUs && (w.rpc || !p.pay.lied) && !w.stale(p.pay) {
 			w.complain("a payer who has paid is refused in the end")
 		}
 	default:
@@ -152,7 +142,7 @@ func (c *customer) again(s signed, first *x402.Outcome) {
 	switch {
 	case out == nil:
 		w.complain("a process died in calm weather")
-	case p.looked+p.sent > 0 && w.end != "paid by a third party, nobody knows for whom":
+	case p.looked+p.sent > 0:
 		w.complain("worked again for what was over")
 	case w.end == "answered" && (!out.Replayed || !bytes.Equal(out.Body, first.Body) || !sameReceipt(out, first)):
 		w.complain("the replay is another answer")
@@ -186,6 +176,10 @@ func (c *customer) audit() {
 			w.mu.Unlock()
 		}
 	}
+	if w.rpc {
+		time.Sleep(2 * finality) // what was moved is in safe blocks
+		c.reconcile()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass()
@@ -198,6 +192,9 @@ func (c *customer) audit() {
 		case !a.moved():
 		case !a.byUs:
 			entitled++ // nobody charged him: he, or somebody else, spent it
+		case a.lied:
+			entitled++ // the facilitator said no: it is found, and owed
+			w.happened("moved after the facilitator said no")
 		case !a.noAt.IsZero() && !resent:
 			w.complain("told that nothing moved and never will, and charged")
 		case !a.falseAt.IsZero() && !a.claimed.After(a.falseAt):
@@ -219,7 +216,7 @@ func (w *planet) remembered() {
 	owed, open := w.lists()
 	for _, a := range w.pays {
 		r := w.record(a)
-		mine := a.moved() && a.byUs
+		mine := a.moved() && (a.byUs && !a.lied || w.rpc && w.calm)
 		switch {
 		case r == nil && mine:
 			w.complain("paid, and not on record")
@@ -255,7 +252,7 @@ func (w *planet) lists() (owed, open map[string]bool) {
 		w.complain("the list of what is in doubt cannot be read")
 	}
 	for _, k := range keys {
-		if r, err := w.store.Fetch(background(), k); err == nil && r != nil && r.ExpiresAt.After(time.Now()) {
+		if r, err := w.store.Fetch(background(), k); err == nil && r != nil && r.Open() {
 			open[k] = true
 		}
 	}
@@ -263,7 +260,8 @@ func (w *planet) lists() (owed, open map[string]bool) {
 }
 
 // afterwards is what comes long after: a day later an answer is spent and no
-// longer replayed, and a month later the row is gone and nothing is sent.
+// longer replayed, and 35 days later a decided row is gone and nothing is sent,
+// while what is owed or in doubt is still on its list.
 func (c *customer) afterwards() {
 	w := c.w
 	s := c.patient()
@@ -280,7 +278,14 @@ func (c *customer) afterwards() {
 	if !c.one(12) {
 		return
 	}
-	time.Sleep(31 * 24 * time.Hour)
+	time.Sleep(36 * 24 * time.Hour)
+	w.mu.Lock()
+	undecided := w.undecided()
+	w.deleteExpired()
+	if !maps.Equal(undecided, w.undecided()) {
+		w.complain("a debt or a doubt was forgotten after a month")
+	}
+	w.mu.Unlock()
 	p := c.process()
 	p.signed, p.pay = s, &authorization{looking: map[*process]bool{}}
 	out := c.gate(p).Serve(background(), x402.Request{
@@ -292,8 +297,12 @@ func (c *customer) afterwards() {
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if undecided[c.current.Load()] {
+		w.happened("a debt or a doubt after a month")
+		return
+	}
 	w.happened("gone after a month")
-	if owed, open := w.lists(); out.Status != 402 || p.sent+p.looked > 0 || p.claimed != nil || len(owed)+len(open) > 0 {
+	if out.Status != 402 || p.sent+p.looked > 0 || p.claimed != nil {
 		w.complain("a month later a payment is not gone")
 	}
 }

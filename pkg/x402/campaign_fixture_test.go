@@ -6,12 +6,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -21,10 +26,13 @@ import (
 type fixture struct {
 	offer, deployed, named *x402.Offer
 	nonces                 []struct{ key, nonce string }
-	// Each authorization in its forms: by a key; by a contract wallet with one
-	// signature and with another; by nobody; and with an identifier.
-	own, contract, other, forged, identified []signed
-	until                                    time.Time
+	// Each authorization in its forms: by a key; by a contract wallet; by
+	// nobody; and with an identifier.
+	own, contract, forged, identified []signed
+	until                             time.Time
+	// replies are what the facilitator's client makes of every word, known or
+	// not, at several statuses.
+	replies []x402.Settlement
 }
 
 // signed is a PAYMENT-SIGNATURE.
@@ -43,7 +51,7 @@ func isForged(signature string) bool {
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{}
+	f := &fixture{replies: replies(t)}
 	synctest.Test(t, func(t *testing.T) {
 		wallet, err := x402test.NewWallet(rand.Reader)
 		if err != nil {
@@ -66,7 +74,6 @@ func newFixture(t *testing.T) *fixture {
 			}
 			f.own = append(f.own, signed{header: header, pay: i})
 			f.contract = append(f.contract, contractSigned(t, d, i, 7))
-			f.other = append(f.other, contractSigned(t, d, i, 8))
 			f.forged = append(f.forged, contractSigned(t, d, i, forgedByte))
 			d.Payload.Extensions = map[string]json.RawMessage{
 				x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"}}`),
@@ -75,6 +82,36 @@ func newFixture(t *testing.T) *fixture {
 		}
 	})
 	return f
+}
+
+// replies asks the real client about a facilitator that answers with each word
+// of the table, and with some that are in no table, at several statuses.
+func replies(t *testing.T) []x402.Settlement {
+	words := []string{"settlement_error", "settle_failed", "error", "rpc_error", "relayer_error", "tx_failed", "nonce_too_low", "Oops!", ""}
+	for _, r := range facilitator.Reasons() {
+		words = append(words, r.Code)
+	}
+	var status atomic.Int32
+	var word atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		rw.WriteHeader(int(status.Load()))
+		_ = json.NewEncoder(rw).Encode(map[string]any{"success": false, "errorReason": word.Load(), "transaction": "", "network": terms().Network})
+	}))
+	defer server.Close()
+	client, err := facilitator.New(facilitator.Config{URL: server.URL, ResendWait: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []x402.Settlement
+	for _, s := range []int32{200, 400, 401, 402, 403, 404, 429, 500} {
+		status.Store(s)
+		for _, what := range words {
+			word.Store(what)
+			all = append(all, client.Settle(t.Context(), x402.Payload{}, terms().Requirements("5000")))
+		}
+	}
+	return all
 }
 
 // offers makes what is offered, what is offered after a deploy that changes

@@ -59,6 +59,9 @@ func (w *planet) judge(p *process, path string, out *x402.Outcome) {
 	if out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt)) {
 		w.complain("an illegal transition or a corrupt record")
 	}
+	if out.Fault != nil && !x402.ChargeOf(out.Fault.Code).Allows(out.Standing.Charged) {
+		w.complain("charged is not what the documents say: " + string(out.Fault.Code))
+	}
 	switch {
 	case isAnswer(out):
 		w.answered(p, path, out)
@@ -161,11 +164,10 @@ func (w *planet) turnedAway(p *process, out *x402.Outcome) {
 	}
 }
 
-// forgotten says that the row of an answered payment has outlived its time.
-// The lock is held.
-func (w *planet) forgotten(a *authorization) bool {
+// stale says that an answer is no longer replayed. The lock is held.
+func (w *planet) stale(a *authorization) bool {
 	r := w.record(a)
-	return r != nil && r.State == ledger.Redeemed && !r.ExpiresAt.After(time.Now())
+	return r != nil && r.State == ledger.Redeemed && time.Since(r.UpdatedAt) > 24*time.Hour-w.skew
 }
 
 // unvouched says that a payment was turned away on a signature that nobody
@@ -198,7 +200,7 @@ func (w *planet) uncharged(p *process, out *x402.Outcome) {
 	default:
 		at = p.begun
 	}
-	if w.forgotten(a) || w.unvouched(p, out) {
+	if w.stale(a) || w.unvouched(p, out) {
 		return
 	}
 	if at.After(a.falseAt) {

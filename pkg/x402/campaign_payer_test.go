@@ -29,7 +29,15 @@ type customer struct {
 }
 
 func newPayer(f *fixture, w *planet, rng *mathrand.Rand, seed uint64) *customer {
-	return &customer{w: w, f: f, seed: seed, rng: rng}
+	c := &customer{w: w, f: f, seed: seed, rng: rng}
+	if w.rpc { // the reconciler has run before
+		asset, payee := addressOf(terms().Asset), addressOf(terms().PayTo)
+		l := ledger.New(w.store, time.Now, c.ids())
+		if _, err := l.Begin(background(), ledger.CursorKey(terms().Network, asset.String(), payee.String()), 0); err != nil {
+			panic(err)
+		}
+	}
+	return c
 }
 
 func (c *customer) one(n int) bool { return c.rng.IntN(n) == 0 }
@@ -78,8 +86,7 @@ func (c *customer) offer() *x402.Offer {
 	return c.f.offer
 }
 
-// header is what a client sends: the payer's signature, or, of a contract
-// wallet, now and then another one.
+// header is what a client sends.
 func (c *customer) header(rng *mathrand.Rand) signed {
 	i := c.current.Load()
 	switch {
@@ -89,8 +96,6 @@ func (c *customer) header(rng *mathrand.Rand) signed {
 		return c.f.identified[1-i] // one name for two payments: a client's bug
 	case c.w.named:
 		return c.f.identified[i]
-	case rng.IntN(6) == 0:
-		return c.f.other[i]
 	}
 	return c.f.contract[i]
 }
@@ -249,10 +254,10 @@ func (c *customer) reconcile() {
 	p.background = true
 	config := x402.ReconcilerConfig{
 		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
-		Network: terms().Network, Asset: terms().Asset,
+		Network: terms().Network, Asset: addressOf(terms().Asset), Payee: addressOf(terms().PayTo),
 	}
 	if c.w.rpc {
-		config.Evidence = p
+		config.Evidence, config.Scanner = p, p
 	}
 	var done sync.WaitGroup
 	done.Add(1)
@@ -285,6 +290,7 @@ func (c *customer) absence() {
 	time.Sleep(80 * time.Hour)
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	c.w.deleteExpired()
 	c.w.happened("came back after three days")
 	c.w.remembered()
 }

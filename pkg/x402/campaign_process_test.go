@@ -141,6 +141,9 @@ func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}
 	}
 	lost, late, refuses, nothing := p.weather(10), p.weather(8), p.weather(6), p.weather(6)
+	if p.weather(8) || p.w.liar && p.weather(50) {
+		return p.outcome(p.speak(a))
+	}
 	takes, delay := p.upTo(2*time.Second), p.upTo(90*time.Second)
 	if p.weather(15) {
 		takes = p.upTo(20 * time.Second)

@@ -136,7 +136,7 @@ func TestCampaignSees(t *testing.T) {
 		{todaysTerms, true, 500, "refused in the end"},
 		{forgetNames, true, 500, "one identifier, two payments"},
 		{noSlots, true, 500, "worked without a slot"},
-		{shortKeep, true, 1000, "not in the list of what is owed"},
+		{shortKeep, true, 1000, "a debt or a doubt was forgotten"},
 		{freeLookups, true, 500, "more than five lookups"},
 		{fewLookups, true, 500, "used up before five lookups"},
 		{noSpacing, true, 1000, "a lookup came too soon"},

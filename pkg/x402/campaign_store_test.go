@@ -98,7 +98,7 @@ func (p *process) Fetch(ctx context.Context, key string) (r *ledger.Record, err 
 		}
 		r, err = p.w.store.Fetch(ctx, key)
 		if p.readState, p.vouched = "", false; r != nil {
-			p.readState, p.vouched = r.State, r.SignedWith(p.signed.digest)
+			p.readState, p.vouched = r.State, r.SigDigest == p.signed.digest
 		}
 		r = p.seen(r)
 		return err
@@ -217,9 +217,6 @@ func (p *process) committed(old *ledger.Record, r ledger.Record) {
 		if r.Doubt && !old.Doubt {
 			w.happened("taken over in doubt")
 		}
-		if len(r.OtherSigs) > len(old.OtherSigs) {
-			w.happened("claimed with another signature")
-		}
 	case ledger.Refused:
 		p.refusedAt = time.Now()
 		if old.Doubt && !w.proven(a, r.CreatedAt) {
@@ -241,7 +238,6 @@ func (p *process) committed(old *ledger.Record, r ledger.Record) {
 	a.settledAt = r.SettledAt
 	if r.Attempt > old.Attempt {
 		a.holder = p
-		a.with[p.signed.digest] = true
 	}
 	a.writer = p
 }

@@ -27,10 +27,12 @@ type planet struct {
 	late    bool          // the payment comes at the end of its window
 	sick    bool          // lookups fail in calm weather too
 	drowsy  bool          // many a process freezes while it settles
+	liar    bool          // the facilitator says no, and moves the money
 	cap     int           // slots, 0 for no cap
 	slots   map[*process]time.Time
 	pays    []*authorization
 	store   *ledgertest.Memory
+	replies []x402.Settlement
 	balance int // of the payer, in payments
 
 	complaints map[string]bool
@@ -48,6 +50,7 @@ type authorization struct {
 	movedAt         time.Time
 	shownAt         time.Time // when it could first be seen, for one dated back
 	byUs            bool      // the facilitator moved it, not a third party
+	lied            bool      // and said that it would not
 	claimed         time.Time // when the attempt that sent it had claimed it
 	flying          []flight  // submitted, executes then if it still can
 
@@ -61,8 +64,7 @@ type authorization struct {
 	settledAt time.Time // on record
 	clean     int       // of those, by attempts that nothing happened to
 	looking   map[*process]bool
-	with      map[string]bool // digests of the signatures that it was claimed with
-	spent     bool            // he was told that no lookup is left
+	spent     bool // he was told that no lookup is left
 	// The last lookup that is known to have been recorded: how many there were
 	// by then, and its end.
 	owedN  int
@@ -85,8 +87,8 @@ const (
 func newPlanet(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *planet {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	w := &planet{
-		rpc: rpc, sabotage: s, store: &ledgertest.Memory{}, balance: wealth,
-		late: one(8), sick: one(10), drowsy: one(10), slots: map[*process]time.Time{},
+		rpc: rpc, sabotage: s, replies: f.replies, store: &ledgertest.Memory{}, balance: wealth,
+		late: one(8), sick: one(10), drowsy: one(10), liar: one(12), slots: map[*process]time.Time{},
 		complaints: map[string]bool{}, events: map[string]bool{},
 	}
 	w.own = one(8) || w.late && one(2)
@@ -107,7 +109,7 @@ func newPlanet(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *planet {
 	}
 	for _, n := range f.nonces {
 		w.pays = append(w.pays, &authorization{
-			key: n.key, nonce: n.nonce, validBefore: f.until, looking: map[*process]bool{}, with: map[string]bool{},
+			key: n.key, nonce: n.nonce, validBefore: f.until, looking: map[*process]bool{},
 		})
 	}
 	return w
@@ -124,13 +126,13 @@ func happens(rpc bool) []string {
 	all := []string{
 		"answered", "refused", "used up", "told that nothing moved", "signed anew", "sent again after a no",
 		"replayed", "taken over in doubt", "evidence over a lost lease", "in progress", "overloaded",
-		"claimed with another signature", "forged signature turned away", "identifier conflict",
+		"forged signature turned away", "identifier conflict",
 		"deployed in between", "submitted by a third party", "cancelled", "executed late", "executed after we hung up",
 		"settled too late for the lookup", "written after the deadline", "sent twice by the store's client",
 		"spent after a day", "came back after three days", "gone after a month", "clocks apart", "owed in the list",
 	}
 	if rpc {
-		return append(all, "settled by the reconciler", "refused by proof", "chain behind", "used before it reached us")
+		return append(all, "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "used before it reached us")
 	}
 	return append(all, "stuck in doubt", "used in doubt counts as paid")
 }
@@ -214,6 +216,27 @@ func (w *planet) view(a *authorization, q x402.Question, at time.Time) x402.Find
 }
 
 const usedBefore = "authorization was used before it reached us"
+
+// deleteExpired does what stores do to rows past their end. The lock is held.
+func (w *planet) deleteExpired() {
+	for _, key := range w.store.Keys() {
+		r, err := w.store.Fetch(background(), key)
+		if err == nil && r != nil && !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now()) {
+			w.store.Delete(key)
+		}
+	}
+}
+
+// undecided says of which authorizations the ledger has a debt or a doubt. The
+// lock is held.
+func (w *planet) undecided() map[int64]bool {
+	all := map[int64]bool{}
+	for i, a := range w.pays {
+		r := w.record(a)
+		all[int64(i)] = r != nil && (r.Open() || r.Owed())
+	}
+	return all
+}
 
 // record is the ledger's record of an authorization, or nil. What is stored is
 // what this test wrote, so it can be read.

@@ -195,7 +195,7 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
 	case err != nil:
 		f = fault.Newf(f.Code, errors.Join(f, err), "%s", f.Public())
 		return a.fail(f, nil)
-	case r == nil || r.AuthDigest != a.claim.AuthDigest:
+	case r == nil || r.AuthDigest != a.claim.AuthDigest && r.AuthDigest != "":
 		return a.fail(f, moved(false))
 	}
 	return a.with(Outcome{Receipt: responseOf(*r)}, a.fail(f, chargedBy(*r)))
@@ -219,11 +219,11 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 	case ledger.Exhausted:
 		return a.owedAgain(c.Record, 0)
 	case ledger.OtherRequest:
-		out := a.refuse("authorization already used for another request", responseOf(c.Record))
-		out.Standing.Charged = chargedBy(c.Record)
-		return out
+		return *a.refuseAs("authorization already used for another request", c.Record)
 	case ledger.OtherAuthorization:
-		return a.refuse("nonce already used for another authorization", nil)
+		return a.otherNonce(c.Record)
+	case ledger.Over:
+		return a.ended(c.Record)
 	}
 	return a.fail(fault.New(fault.PaymentUnavailable, errors.New("unknown standing")), nil)
 }
@@ -250,7 +250,7 @@ func (a *attempt) held(ctx context.Context, h *ledger.Hold) Outcome {
 // noSlot gives the claim back: nothing was sent, and no lookup was used up.
 func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) Outcome {
 	if h.Record().State == ledger.Settling {
-		return a.notSent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
+		return a.unsent(ctx, h, Settlement{Class: NotSent, Code: f.Code, Reason: string(f.Code), Cause: f})
 	}
 	if err := h.Return(bare(ctx)); err != nil {
 		a.unrecorded(ctx, "claim not given back", err)

@@ -52,7 +52,7 @@ func TestFixedFactsCostNoRead(t *testing.T) {
 		}
 		for says, h := range map[string]string{
 			"accepted.network": accepted("eip155:8453", "eip155:1"),
-			"accepted.asset":   accepted("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"),
+			"accepted.asset":   accepted("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02914"),
 			"signature: v is 2": edited(func(d *x402test.Draft) {
 				s := d.Payload.Payload.Signature
 				d.Payload.Payload.Signature = s[:len(s)-2] + "02"

@@ -42,7 +42,6 @@ func TestWhyAPaymentIsNotValid(t *testing.T) {
 	}{
 		{x402.Verification{Reason: "invalid_exact_evm_signature", BadSignature: true}, "signature is not the payer's: invalid_exact_evm_signature"},
 		{x402.Verification{Reason: "invalid_exact_evm_insufficient_balance"}, "the facilitator does not accept the payment: invalid_exact_evm_insufficient_balance"},
-		{x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}, "the facilitator does not accept the payment: " + x402.ReasonNonceUsed},
 	} {
 		within(t, nil, func(t *testing.T, b *bench) {
 			b.verify = c.v

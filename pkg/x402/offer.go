@@ -120,20 +120,26 @@ func (o *Offer) Required(reason string) PaymentRequired {
 }
 
 // fixed checks what no deploy changes between two attempts of one payment:
-// scheme, network and token. Letter case counts, as in the reference servers.
+// scheme, network and token, whose address a deploy can spell in another letter
+// case.
 func (o *Offer) fixed(p *Payment) error {
-	for _, key := range []string{"scheme", "network", "asset"} {
+	for _, key := range []string{"scheme", "network"} {
 		if !equal(o.accepted[key], p.accepted[key]) {
 			return mismatch(key, o.accepted[key], p.accepted[key])
 		}
+	}
+	asset, _ := p.accepted["asset"].(string)
+	if at, err := ParseAddress(asset); err != nil || at != o.asset {
+		return mismatch("asset", o.accepted["asset"], p.accepted["asset"])
 	}
 	return nil
 }
 
 // today checks what a deploy or the passing of time can change: the rest of
-// accepted, payee, amount, the echo of the extensions, and the window.
+// accepted, payee, amount, the echo of the extensions, and the window. Letter
+// case counts, as in the reference servers.
 func (o *Offer) today(p *Payment, now time.Time) error {
-	for _, key := range []string{"amount", "payTo", "maxTimeoutSeconds"} {
+	for _, key := range []string{"asset", "amount", "payTo", "maxTimeoutSeconds"} {
 		if !equal(o.accepted[key], p.accepted[key]) {
 			return mismatch(key, o.accepted[key], p.accepted[key])
 		}

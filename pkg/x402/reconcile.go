@@ -18,6 +18,10 @@ type Reconciler struct {
 	ledger   *ledger.Ledger
 	index    ledger.Index
 	evidence Evidence
+	scanner  Scanner
+	network  string
+	asset    Address
+	payee    Address
 	sees     string // the keys that evidence can judge begin with it
 	now      func() time.Time
 	log      *slog.Logger
@@ -31,13 +35,17 @@ type ReconcilerConfig struct {
 	// Evidence is a view of the chain. Without one the Reconciler counts, and
 	// writes nothing.
 	Evidence Evidence
-	// Network and Asset are what Evidence looks at. Payments under other terms
-	// (a table outlives a change of them) are left in doubt: another chain
-	// knows nothing of them, and that is no proof. Empty means that Evidence
-	// looks at every payment.
-	Network, Asset string
-	Now            func() time.Time
-	Log            *slog.Logger
+	// Scanner reads what reached Payee. Without one, money that came for a
+	// payment that is not in doubt is not found.
+	Scanner Scanner
+	// Network, Asset and Payee are what Evidence and Scanner look at. Payments
+	// under other terms (a table outlives a change of them) are left in doubt:
+	// another chain knows nothing of them, and that is no proof. Empty means
+	// that Evidence looks at every payment.
+	Network      string
+	Asset, Payee Address
+	Now          func() time.Time
+	Log          *slog.Logger
 }
 
 // NewReconciler returns a Reconciler.
@@ -45,9 +53,14 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 	if c.Ledger == nil || c.Index == nil || c.Now == nil || c.Log == nil {
 		panic("x402.NewReconciler: ledger, index, clock and log are required")
 	}
+	if c.Scanner != nil && (c.Network == "" || c.Asset == Address{} || c.Payee == Address{}) {
+		panic("x402.NewReconciler: a scanner needs network, asset and payee")
+	}
 	r := &Reconciler{ledger: c.Ledger, index: c.Index, evidence: c.Evidence, now: c.Now, log: c.Log}
+	r.scanner, r.network, r.asset, r.payee = c.Scanner, c.Network, c.Asset, c.Payee
 	if c.Network != "" {
-		r.sees = strings.ToLower(c.Network + "|" + c.Asset + "|")
+		r.sees = ledger.Key(c.Network, c.Asset.String(), "", "")
+		r.sees = strings.TrimSuffix(r.sees, "|")
 	}
 	return r
 }
@@ -78,6 +91,13 @@ type Summary struct {
 	Left        int // not reached before the time was up
 
 	Open int // of the listed, in doubt and held by nobody when looked at
+
+	Received  int  // transfers to the payee that were read
+	Deposits  int  // of those, no payments: made without an authorization, or of nothing
+	Found     int  // of a payment that was not known to be paid, owed now
+	Unasked   int  // for which nobody asked anything that is known: a refund is due
+	Unmatched int  // too old, or with a record too broken, to tell whether they were answered
+	Unread    bool // the chain could not be read
 
 	Owed      int // paid, not answered, nobody is looking up
 	Exhausted int // of those, with no lookup left: a refund is due
@@ -121,18 +141,34 @@ func (s *Summary) add(r result) {
 // summary holds all the same. A corrupt record is counted, logged and no error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	var s Summary
-	err := errors.Join(c.settle(ctx, &s), c.count(ctx, &s))
+	err := errors.Join(c.settle(ctx, &s), c.receiveSome(ctx, &s), c.count(ctx, &s))
 	return s, err
 }
 
-// settle decides what can be decided. It leaves a quarter of the time for
+// share is a part of the time that is left, in quarters: the last quarter is for
 // counting what is owed, which an alarm watches.
-func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, deadline.Sub(c.now())*3/4)
-		defer cancel()
+func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
 	}
+	return context.WithTimeout(ctx, deadline.Sub(c.now())*time.Duration(quarters)/4)
+}
+
+func (c *Reconciler) receiveSome(ctx context.Context, s *Summary) error {
+	ctx, cancel := c.share(ctx, 2)
+	defer cancel()
+	return c.receive(ctx, s)
+}
+
+// settle decides what can be decided.
+func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
+	quarters := 3
+	if c.scanner != nil {
+		quarters = 2 // the rest is shared with reading the chain
+	}
+	ctx, cancel := c.share(ctx, quarters)
+	defer cancel()
 	keys, err := c.index.Open(ctx, c.now(), maxOpen)
 	if err != nil {
 		return fmt.Errorf("list open records: %w", err)
@@ -168,6 +204,9 @@ func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, e
 		return skipped, nil
 	}
 	s.Open++
+	if r, err = c.ledger.Keep(ctx, *r); err != nil || r == nil {
+		return skipped, err
+	}
 	q, err := QuestionOf(*r)
 	if err != nil {
 		return failed, err // corrupt: nothing is written on it
@@ -241,41 +280,18 @@ func unlessLost(r result, err error) (result, error) {
 func over(ctx context.Context) bool { return ctx.Err() != nil }
 
 func (c *Reconciler) count(ctx context.Context, s *Summary) error {
-	missed, err := c.Owed(ctx, func(_ ledger.Record, spent bool) {
+	var broken error
+	missed, err := c.Owed(ctx, func(r ledger.Record, spent bool) {
 		s.Owed++
 		if spent {
 			s.Exhausted++
 		}
+		if _, err := c.ledger.Keep(ctx, r); err != nil {
+			broken = c.failed(ctx, r.Key, err, broken)
+		}
 	})
 	s.Uncounted = missed
-	return err
-}
-
-// Owed calls visit for each payment whose answer is owed and that nobody is
-// looking up, the longest untouched first, 10,000 at most. spent says that no
-// lookup is left, so that what is owed is a refund. missed is how many could
-// not be read, or not before ctx ended; the error is that of the index, or of
-// the ledger on some record. A corrupt record is counted in missed, logged, and
-// no error.
-func (c *Reconciler) Owed(ctx context.Context, visit func(r ledger.Record, spent bool)) (missed int, err error) {
-	keys, err := c.index.Owed(ctx, maxOwed)
-	if err != nil {
-		return 0, fmt.Errorf("list owed records: %w", err)
-	}
-	var broken error
-	for i, key := range keys {
-		r, err := c.ledger.Fetch(ctx, key)
-		switch {
-		case over(ctx):
-			return missed + len(keys) - i, broken
-		case err != nil:
-			missed++
-			broken = c.failed(ctx, key, err, broken)
-		case r != nil && c.ledger.Unclaimed(*r):
-			visit(*r, ledger.Spent(*r, c.now()))
-		}
-	}
-	return missed, broken
+	return errors.Join(err, broken)
 }
 
 // failed logs a record that could not be dealt with. It returns the first

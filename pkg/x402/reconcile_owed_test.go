@@ -39,6 +39,36 @@ func TestReconcileOwed(t *testing.T) {
 	})
 }
 
+// What is in doubt, and nothing that somebody holds or that is decided; a record
+// that cannot be read is missed, and hides no other.
+func TestReconcileInDoubt(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		d.uncertain(1)
+		d.owed(2, 1)
+		redeem(d, d.hold(3))
+		d.hold(4)
+		d.uncertain(5)
+		var got []int
+		missed, err := d.reconciler().InDoubt(t.Context(), func(r ledger.Record) { got = append(got, int(r.Key[len(r.Key)-1]-'0')) })
+		if !slices.Equal(got, []int{1, 5}) || missed != 0 || err != nil {
+			t.Errorf("in doubt %v, %d missed, %v; want 1 and 5", got, missed, err)
+		}
+		time.Sleep(time.Hour) // whoever held 4 has died
+		got = nil
+		if _, err := d.reconciler().InDoubt(t.Context(), func(r ledger.Record) { got = append(got, int(r.Key[len(r.Key)-1]-'0')) }); err != nil || !slices.Contains(got, 4) || len(got) != 3 {
+			t.Errorf("in doubt %v, %v; want 1, 4 and 5", got, err)
+		}
+		if err := d.memory.Plant(t.Context(), "corrupt", []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		missed, err = d.reconciler().Each(t.Context(), append([]string{"corrupt", "missing"}, d.memory.Keys()...), func(ledger.Record) { seen++ })
+		if seen != 5 || missed != 2 || err != nil {
+			t.Errorf("%d seen, %d missed, %v; want all 5, and the corrupt one missed twice", seen, missed, err)
+		}
+	})
+}
+
 // Counting ends with the time, too, and says how much is missing.
 func TestReconcileOwedTimeUp(t *testing.T) {
 	var cancel context.CancelFunc

@@ -50,6 +50,24 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 	return out
 }
 
+// otherNonce answers a payment whose nonce is on record for something else. Of
+// money that came without a request there is no authorization to compare with:
+// it may well be this one's.
+func (a *attempt) otherNonce(r ledger.Record) Outcome {
+	if r.AuthDigest == "" {
+		return *a.refuseAs("the money of this authorization came without a request, and is due back", r)
+	}
+	return a.refuse("nonce already used for another authorization", nil)
+}
+
+// ended answers a payment that no attempt can change any more.
+func (a *attempt) ended(r ledger.Record) Outcome {
+	if r.State == ledger.Refunded {
+		return *a.refuseAs("the payment was refunded by transaction "+r.Refund, r)
+	}
+	return a.refuse("settlement refused: "+r.Reason, a.failure(r.Reason))
+}
+
 // responseOf is the PAYMENT-RESPONSE of a record, the same on every answer.
 func responseOf(r ledger.Record) *SettleResponse {
 	if r.Receipt == nil {

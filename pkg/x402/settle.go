@@ -16,7 +16,7 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	// The claim's own write took time: the budget is taken anew.
 	budget := a.settleTime(h.Record().Doubt)
 	if budget < leastSettle {
-		return a.notSent(ctx, h, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
+		return a.unsent(ctx, h, Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
 	bounded, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
@@ -25,59 +25,107 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	a.trace.Settle = a.since(begun)
 	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
 	a.trace.Cause, a.trace.Extensions = s.Cause, s.ExtensionResponses
-	if s.Class == Moved {
-		return a.lookUp(ctx, h, a.receipt(s.Transaction))
+	w, d := a.wordOf(s, h.Record()), doubtOf(h.Record())
+	seen, f := notAsked, Finding{}
+	if asks(w, d) {
+		seen, f = a.look(ctx, h.Record(), s)
+		s.Cause = errors.Join(s.Cause, f.Cause)
 	}
-	if out, decided := a.byEvidence(ctx, h, &s); decided {
-		return out
-	}
-	switch s.Class {
-	case Refused:
-		return a.refused(ctx, h, s)
-	case NotSent, TurnedAway:
-		return a.notSent(ctx, h, s)
-	case Moved, Unknown:
-	}
-	return a.uncertain(ctx, h, s)
+	return a.carryOut(ctx, h, conclusionOf(w, d, seen), s, f)
 }
 
-// byEvidence decides what the facilitator's word alone does not: anything in
-// doubt, any used nonce, any unknown outcome, and a refusal at the end of the
-// window, because facilitators look at the window before they look at the
-// nonce. It reports false when nothing is decided and the facilitator's word
-// is all there is; why the chain could not tell is then added to s.
-func (a *attempt) byEvidence(ctx context.Context, h *ledger.Hold, s *Settlement) (Outcome, bool) {
-	inDoubt := h.Record().Doubt
-	ending := s.Class == Refused && (s.Expired || !a.gate.now().Add(leastWindow).Before(h.Record().ValidBefore))
-	if !inDoubt && !s.NonceUsed && s.Class != Unknown && !ending {
-		return Outcome{}, false
-	}
-	if a.gate.evidence == nil {
-		// Without a view of the chain, a used nonce on a payment that may have
-		// been sent counts as paid: turning away a payer who has paid is worse
-		// than one answer to a payer who cancelled.
-		if s.NonceUsed && inDoubt {
-			return a.lookUp(ctx, h, a.receipt(orElse(s.Transaction, h.Record().Transaction))), true
+// unsent gives up an attempt of which nothing has left this process.
+func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
+	return a.carryOut(ctx, h, conclusionOf(wordNone, doubtOf(h.Record()), notAsked), s, Finding{})
+}
+
+// wordOf reads a settlement's outcome for the conclusion table. A refusal near
+// the end of the window is one about the window: facilitators look at it first.
+func (a *attempt) wordOf(s Settlement, r ledger.Record) facilitatorWord {
+	switch s.Class {
+	case Moved:
+		return wordMoved
+	case TurnedAway:
+		return wordDoor
+	case NotSent:
+		return wordNone
+	case Refused:
+		switch {
+		case s.NonceUsed:
+			return wordUsed
+		case s.Expired || !a.gate.now().Add(leastWindow).Before(r.ValidBefore):
+			return wordLate
 		}
-		return Outcome{}, false
+		return wordNo
+	case Unknown:
 	}
-	f := a.find(ctx, h.Record(), *s)
+	return wordLost
+}
+
+func doubtOf(r ledger.Record) doubtful {
+	if r.Doubt {
+		return inDoubt
+	}
+	return noDoubt
+}
+
+// look asks the chain about an attempt to settle, where there is a view of it.
+func (a *attempt) look(ctx context.Context, r ledger.Record, s Settlement) (sight, Finding) {
+	if a.gate.evidence == nil {
+		return blind, Finding{}
+	}
+	f := a.find(ctx, r, s)
 	a.trace.Verdict = f.Verdict.String()
 	switch f.Verdict {
 	case Paid:
-		a.trace.Transaction = f.Transaction
-		return a.lookUp(ctx, h, a.receipt(f.Transaction)), true
+		return sawPaid, f
 	case NeverPaid:
-		return a.disproved(ctx, h, f), true
-	case CannotTell, StillOpen:
+		return sawNever, f
+	case StillOpen:
+		return sawOpen, f
+	case CannotTell:
 	}
-	s.Cause = errors.Join(s.Cause, f.Cause)
-	if s.NonceUsed || ending && f.Verdict == CannotTell {
-		// Used, says the facilitator, or it did not look, and the chain does not
-		// say by whom.
-		return a.uncertain(ctx, h, *s), true
+	return sawNothing, f
+}
+
+// carryOut writes what an attempt to settle came to, and answers.
+func (a *attempt) carryOut(ctx context.Context, h *ledger.Hold, c conclusion, s Settlement, f Finding) Outcome {
+	reason := orElse(f.Reason, s.Reason)
+	switch c.event {
+	case ledger.EventSettled:
+		a.trace.Transaction = orElse(f.Transaction, orElse(s.Transaction, h.Record().Transaction))
+		return a.lookUp(ctx, h, a.receipt(a.trace.Transaction))
+	case ledger.EventDisproved:
+		return a.conclude(ctx, h, c, s, reason, h.Disproved(bare(ctx), reason))
+	case ledger.EventRefused:
+		return a.conclude(ctx, h, c, s, s.Reason, h.Refused(bare(ctx), s.Reason))
+	case ledger.EventNotSent:
+		return a.conclude(ctx, h, c, s, s.Reason, h.NotSent(bare(ctx), s.Reason))
+	default: // ledger.EventUncertain, and a combination that no row names
+		return a.conclude(ctx, h, c, s, s.Reason, h.Uncertain(bare(ctx), s.Reason, s.Transaction))
 	}
-	return Outcome{}, false
+}
+
+// conclude answers an attempt that moved nothing, or not as far as is known. A
+// verdict that could not be written is none.
+func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, c conclusion, s Settlement, reason string, err error) Outcome {
+	a.seen(h.Record().State)
+	charged := chargedBy(h.Record())
+	if err != nil {
+		a.unrecorded(ctx, "verdict not recorded", err)
+		charged = nil
+	}
+	switch {
+	case c.reply == replyFault:
+		code := s.Code
+		if code == "" {
+			code = fault.FacilitatorUnavailable
+		}
+		return a.fail(fault.New(code, errors.Join(s.Cause, err)), charged)
+	case c.reply == replyRefused && err == nil:
+		return a.refuse("settlement refused: "+reason, a.failure(orElse(s.Reason, reason)))
+	}
+	return a.fail(fault.New(fault.SettlementUncertain, errors.Join(s.Cause, err)), nil)
 }
 
 // find asks the chain, if there is time for it.
@@ -99,17 +147,6 @@ func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement) Findi
 	return a.gate.evidence.Find(ctx, q)
 }
 
-// disproved answers a payment that moved nothing and never will.
-func (a *attempt) disproved(ctx context.Context, h *ledger.Hold, f Finding) Outcome {
-	err := h.Disproved(bare(ctx), f.Reason)
-	a.seen(h.Record().State)
-	if err != nil {
-		a.unrecorded(ctx, "disproof not recorded", err)
-		return a.unsure(err)
-	}
-	return a.refuse("settlement refused: "+f.Reason, a.failure(orElse(a.trace.Reason, f.Reason)))
-}
-
 // failure is the PAYMENT-RESPONSE of a settlement that failed.
 func (a *attempt) failure(reason string) *SettleResponse {
 	return &SettleResponse{ErrorReason: reason, Network: a.terms.Network, Payer: a.payment.From.Checksum()}
@@ -117,49 +154,6 @@ func (a *attempt) failure(reason string) *SettleResponse {
 
 func (a *attempt) receipt(transaction string) *ledger.Receipt {
 	return &ledger.Receipt{Transaction: transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network}
-}
-
-func (a *attempt) refused(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
-	err := h.Refused(bare(ctx), s.Reason)
-	a.seen(h.Record().State)
-	if err != nil {
-		a.unrecorded(ctx, "refusal not recorded", err)
-	}
-	if err != nil || h.Record().State != ledger.Refused {
-		// In doubt, or the verdict could not be written: a refusal of this
-		// attempt says nothing about an earlier one.
-		return a.unsure(err)
-	}
-	return a.refuse("settlement refused: "+s.Reason, a.failure(s.Reason))
-}
-
-func (a *attempt) notSent(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
-	err := h.NotSent(bare(ctx), s.Reason)
-	a.seen(h.Record().State)
-	code := s.Code
-	if code == "" {
-		code = fault.FacilitatorUnavailable
-	}
-	charged := chargedBy(h.Record())
-	if err != nil {
-		a.unrecorded(ctx, "claim not given back", err)
-		charged = nil
-	}
-	return a.fail(fault.New(code, errors.Join(s.Cause, err)), charged)
-}
-
-func (a *attempt) uncertain(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
-	err := h.Uncertain(bare(ctx), s.Reason, s.Transaction)
-	a.seen(h.Record().State)
-	if err != nil {
-		a.unrecorded(ctx, "doubt not recorded", err)
-	}
-	return a.unsure(errors.Join(s.Cause, err))
-}
-
-// unsure answers that nobody knows yet.
-func (a *attempt) unsure(cause error) Outcome {
-	return a.fail(fault.New(fault.SettlementUncertain, cause), nil)
 }
 
 // lookUp runs the work of a payment whose money has moved. receipt is nil when

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 // maxDepth bounds nesting. The deepest honest payload is the echo of the
@@ -101,10 +103,7 @@ func parseElements(d *json.Decoder, depth int) ([]any, error) {
 // can name it without carrying it.
 func excerpt(s string) string {
 	const most = 40
-	if len(s) > most {
-		return fmt.Sprintf("%+q…", s[:most])
-	}
-	return fmt.Sprintf("%+q", s)
+	return printable.Quote(s, most)
 }
 
 // text returns a required string member.

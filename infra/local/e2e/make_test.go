@@ -199,7 +199,7 @@ func TestMakePaySignature(t *testing.T) {
 func TestMakeRunsNothingTyped(t *testing.T) {
 	verifyOnly(t, "needs make")
 	mark := filepath.Join(t.TempDir(), "ran")
-	typed := []string{"URL", "SIGNATURE", "FN", "EVENT", "ORIGIN", "PAY_TO", "KEY_FILE", "RTT", "RUNS", "N", "SEED"}
+	typed := []string{"URL", "SIGNATURE", "FN", "EVENT", "ORIGIN", "PAY_TO", "KEY_FILE", "RTT", "RUNS", "N", "SEED", "WALLET", "KEY", "TRANSACTION"}
 	hostile := "HOSTILE'`touch " + mark + "`$(touch " + mark + ");touch " + mark + "\""
 	values := make([]string, len(typed))
 	for i, name := range typed {
@@ -224,9 +224,9 @@ func TestMakeRunsNothingTyped(t *testing.T) {
 		}
 	}
 	// And for real, where that costs little. -o: nothing is built before.
-	for _, target := range []string{"local-invoke", "sign-origin"} {
+	for _, target := range []string{"local-invoke", "sign-origin", "payer", "refund"} {
 		out, notes, code := runMake(t, newcomer(), append([]string{"-o", "build", target}, values...)...)
-		if code == 0 || out != "" || !strings.Contains(notes, "HOSTILE") && target == "local-invoke" {
+		if code == 0 || out != "" || !strings.Contains(notes, "HOSTILE") && target != "sign-origin" {
 			t.Errorf("%s: exit status %d, stdout %q, stderr:\n%s", target, code, out, notes)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // kind is what an answer is, and so what it is held to.
@@ -81,9 +82,10 @@ func fails(code fault.Code) want {
 	switch info, _ := fault.Of(code); info.Class {
 	case fault.Answer, fault.Owed:
 		w.charged, w.receipt = moved, true
-	case fault.Unknown:
-		w.charged = unknown
-	case fault.Before, fault.Either:
+	case fault.Standing:
+		if !x402.ChargeOf(code).No {
+			w.charged = unknown
+		}
 	}
 	return w
 }

@@ -15,7 +15,9 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -160,6 +162,9 @@ func show(w io.Writer, payload []byte) {
 		fmt.Fprintf(w, "set-cookie: %s\n", cookie)
 	}
 	fmt.Fprintln(w)
+	if text, ok := unzipped(resp); ok {
+		resp.Body, resp.IsBase64Encoded = text, false
+	}
 	switch text, isJSON := indent(resp.Body); {
 	case isJSON:
 		fmt.Fprintln(w, text)
@@ -168,6 +173,20 @@ func show(w io.Writer, payload []byte) {
 	case resp.Body != "":
 		fmt.Fprintln(w, strings.TrimRight(resp.Body, "\n"))
 	}
+}
+
+// unzipped is the text of a compressed answer.
+func unzipped(resp events.APIGatewayV2HTTPResponse) (string, bool) {
+	if !resp.IsBase64Encoded || resp.Headers["content-encoding"] != "gzip" {
+		return "", false
+	}
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(resp.Body)))
+	if err != nil {
+		return "", false
+	}
+	const most = 6 << 20 // of an answer of a function
+	text, err := io.ReadAll(io.LimitReader(z, most))
+	return string(text), err == nil
 }
 
 func indent(body string) (string, bool) {

@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -146,5 +150,33 @@ func TestParameters(t *testing.T) {
 				t.Errorf("error = %v, want %q", err, c.fault)
 			}
 		})
+	}
+}
+
+// A compressed answer is shown as text; one that is no gzip as what it is.
+func TestShowsCompressedAnswers(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte("a page\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]string{
+		base64.StdEncoding.EncodeToString(b.Bytes()): "200\ncontent-encoding: gzip\n\na page\n",
+		"AP8=": "200\ncontent-encoding: gzip\n\n(4 characters of base64)\n",
+	} {
+		payload, err := json.Marshal(events.APIGatewayV2HTTPResponse{
+			StatusCode: 200, Headers: map[string]string{"content-encoding": "gzip"}, Body: body, IsBase64Encoded: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if show(&out, payload); out.String() != want {
+			t.Errorf("%q, want %q", out.String(), want)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -113,13 +114,17 @@ func (p *payer) pay(ctx context.Context, signature string) error {
 	}
 }
 
-// stopped says what Ctrl-C did in words of its own.
+// stopped is why there was no answer. It says what Ctrl-C did in words of its
+// own.
 func stopped(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("stopped before there was an answer")
 	}
-	return err
+	return said(err)
 }
+
+// said is an error that may quote the server, for a terminal.
+func said(err error) error { return errors.New(printable.Text(err.Error())) }
 
 // repeat prints the line that sends the signature again, whole: it is the only
 // copy of what the payer has.
@@ -150,7 +155,7 @@ func (p *payer) sign(ctx context.Context) (string, error) {
 	fmt.Fprintf(p.notes, "→ GET %s\n", p.url)
 	r, err := p.client.Get(ctx, p.url, "")
 	if err != nil {
-		return "", fmt.Errorf("%w\nIs the service running? Start it with: make run", err)
+		return "", fmt.Errorf("%w\nIs the service running? Start it with: make run", said(err))
 	}
 	p.show(r)
 	if r.Status != http.StatusPaymentRequired {
@@ -158,11 +163,11 @@ func (p *payer) sign(ctx context.Context) (string, error) {
 	}
 	required, err := r.Required()
 	if err != nil {
-		return "", err
+		return "", said(err)
 	}
 	header, err := p.client.Wallet.Pay(required, p.client.Now())
 	if err != nil {
-		return "", err
+		return "", said(err)
 	}
 	fmt.Fprintf(p.notes, "✎ signed by %s (a throw-away key)\n%s\n\n", p.client.Wallet.Address().Checksum(), decoded(header))
 	return header, nil

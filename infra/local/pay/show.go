@@ -6,9 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
-	"unicode"
 
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -18,7 +17,7 @@ func (p *payer) show(r x402test.Reply) {
 	fmt.Fprintf(p.notes, "← %d %s\n", r.Status, http.StatusText(r.Status))
 	for _, name := range []string{"Idempotent-Replayed", "Retry-After", "X-Request-Id"} {
 		if v := r.Header.Get(name); v != "" {
-			fmt.Fprintf(p.notes, "  %s: %s\n", name, plain(v))
+			fmt.Fprintf(p.notes, "  %s: %s\n", name, printable.Text(v))
 		}
 	}
 	for _, name := range []string{"PAYMENT-REQUIRED", "PAYMENT-RESPONSE"} {
@@ -27,7 +26,7 @@ func (p *payer) show(r x402test.Reply) {
 		}
 	}
 	if f := failure(r.Body); f.Code != "" {
-		fmt.Fprintf(p.notes, "  %s: %s\n  charged: %s, retryable: %s\n", plain(f.Code), plain(f.Message), word(f.Charged, "not known"), word(f.Retryable, "not said"))
+		fmt.Fprintf(p.notes, "  %s: %s\n  charged: %s, retryable: %s\n", printable.Text(f.Code), printable.Text(f.Message), word(f.Charged, "not known"), word(f.Retryable, "not said"))
 	}
 	fmt.Fprintln(p.notes)
 }
@@ -67,25 +66,14 @@ func decoded(header string) string {
 	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
 		return "    (not JSON)"
 	}
-	return "    " + b.String()
+	return "    " + string(printable.JSON(b.Bytes()))
 }
 
 // readable is a body as a person reads it.
 func readable(body []byte) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(body), "", "  "); err != nil {
-		return plain(string(body))
+		return printable.Lines(string(body))
 	}
-	return b.String()
-}
-
-// plain keeps a server's text from steering the terminal. JSON cannot: it has
-// control characters only as escapes.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
+	return string(printable.JSON(b.Bytes()))
 }

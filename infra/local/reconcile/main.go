@@ -1,16 +1,22 @@
-// Command reconcile looks once at every payment in doubt, as the scheduled
-// function does every few minutes, or lists what is owed: what "make reconcile"
-// and "make owed" run.
+// Command reconcile is the operator's tools at the ledger: what "make reconcile",
+// "make owed", "make payer" and "make refund" run.
 //
 //	go run ./infra/local/reconcile
 //	go run ./infra/local/reconcile -owed [-json]
+//	go run ./infra/local/reconcile -payer 0x... [-json]
+//	go run ./infra/local/reconcile -refund 'network|asset|payer|nonce' [-transaction 0x... [-force]]
 //
-// It reads the configuration of "make run": without LEDGER_TABLE the ledger is
-// the file, which one process at a time can have open, so the service has to be
-// stopped first. Without RPC_URL nothing is decided and nothing is written.
+// The first looks once at every payment in doubt, as the scheduled function does
+// every few minutes. The second lists what is owed and in doubt, the third what
+// there is of one payer, and the last says what to pay back, and closes the record
+// once that is done.
 //
-// The exit status is 1 when the ledger or its index failed, 2 for a wrong
-// command line.
+// It reads the configuration of "make run": without LEDGER_TABLE the ledger is the
+// file, or that of a service that runs. Without RPC_URL the chain is not asked:
+// nothing is decided then.
+//
+// The exit status is 1 when it could not be done or the ledger failed, 2 for a
+// wrong command line.
 package main
 
 import (
@@ -19,18 +25,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
-	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 )
 
 const (
@@ -45,95 +45,91 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the whole command.
-func run(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer) int {
+// order is a command line.
+type order struct {
+	owed, asJSON, force        bool
+	payer, refund, transaction string
+	given                      map[string]bool
+}
+
+// read reads a command line; ok means that there is something to be done.
+func read(args []string, notes io.Writer) (o order, code int, ok bool) {
 	flags := flag.NewFlagSet("reconcile", flag.ContinueOnError)
 	flags.SetOutput(notes)
-	owed := flags.Bool("owed", false, "list what is owed instead, and to whom")
-	asJSON := flags.Bool("json", false, "with -owed: a JSON array instead of a table")
+	flags.BoolVar(&o.owed, "owed", false, "list what is owed, to whom, and what is in doubt")
+	flags.StringVar(&o.payer, "payer", "", "list what there is of a payer, by `address`, and say what it comes to")
+	flags.StringVar(&o.refund, "refund", "", "say what to pay back for a record, by `key`")
+	flags.StringVar(&o.transaction, "transaction", "", "with -refund: close the record on the `transaction` that paid it back")
+	flags.BoolVar(&o.force, "force", false, "with -transaction: also where the chain cannot be asked about it")
+	flags.BoolVar(&o.asJSON, "json", false, "with -owed or -payer: JSON for a program")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		return 0
+		return o, 0, false
 	case err != nil:
-		return exitUsage
-	case flags.NArg() > 0 || *asJSON && !*owed:
+		return o, exitUsage, false
+	}
+	o.given = map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { o.given[f.Name] = true })
+	if flags.NArg() > 0 || !o.sound() {
 		flags.Usage()
-		return exitUsage
+		return o, exitUsage, false
 	}
-	l, err := open(getenv, notes)
-	if err != nil {
-		fmt.Fprintln(notes, err)
-		return exitFailed
+	return o, 0, true
+}
+
+// sound says whether the flags go together.
+func (o order) sound() bool {
+	tools := 0
+	for _, tool := range []bool{o.owed, o.given["payer"], o.given["refund"]} {
+		if tool {
+			tools++
+		}
 	}
-	defer l.close()
-	if *owed {
-		err = l.listOwed(ctx, out, notes, *asJSON)
-	} else {
-		err = l.reconcile(ctx, out)
+	return tools <= 1 && (!o.asJSON || o.owed || o.given["payer"]) &&
+		(!o.given["transaction"] || o.given["refund"]) && (!o.force || o.given["transaction"])
+}
+
+// run is the whole command.
+func run(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer) int {
+	o, code, ok := read(args, notes)
+	if !ok {
+		return code
 	}
-	if err != nil {
+	if err := o.do(ctx, getenv, out, notes); err != nil {
 		fmt.Fprintln(notes, err)
 		return exitFailed
 	}
 	return 0
 }
 
-// opened is a ledger, ready to be looked at.
-type opened struct {
-	name  string // of the ledger
-	node  string // of the chain; empty for none
-	deps  service.Deps
-	close func()
-}
-
-func open(getenv func(string) string, notes io.Writer) (opened, error) {
-	c, err := boot.ReadLocal(getenv)
+// do checks what was typed before the ledger is opened.
+func (o order) do(ctx context.Context, getenv func(string) string, out, notes io.Writer) error {
+	var wallet x402.Address
+	var debt debtKey
+	var err error
+	switch {
+	case o.given["payer"]:
+		wallet, err = readWallet(o.payer)
+	case o.given["refund"]:
+		debt, err = readDebt(o.refund, o.transaction, o.given["transaction"])
+	}
 	if err != nil {
-		return opened{}, err
+		return err
 	}
-	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.RPCURL), close: func() {}}
-	var store ledger.Store
-	var index ledger.Index
-	if c.Ledger.Name == "" {
-		s, err := openFile(c.LedgerFile)
-		if err != nil {
-			return opened{}, err
-		}
-		store, index, o.name = s, s, c.LedgerFile
-		o.close = func() {
-			if err := s.Close(); err != nil {
-				fmt.Fprintln(notes, "close the ledger:", err)
-			}
-		}
-	} else {
-		store, index = c.Ledger.Stores().Ledger, c.Ledger.Index()
-	}
-	log := slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: c.LogLevel}))
-	if o.deps, err = c.ReconcileDeps(store, index, log); err != nil {
-		o.close()
-	}
-	return o, err
-}
-
-// openFile opens the ledger of "make run". It makes no new one.
-func openFile(path string) (*embedded.Store, error) {
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("there is no ledger to look at: %w (LEDGER_FILE and LEDGER_TABLE name one)", err)
-	}
-	s, err := embedded.Open(path, embedded.Options{})
-	if errors.Is(err, embedded.ErrLocked) {
-		return nil, fmt.Errorf("%w\nA file can be open once: stop the service (make run) first", err)
-	}
-	return s, err
-}
-
-// host is where a node is, without the key that its URL may hold.
-func host(rpc string) string {
-	u, err := url.Parse(rpc)
+	l, err := open(ctx, getenv, notes)
 	if err != nil {
-		return ""
+		return err
 	}
-	return u.Host
+	defer l.close()
+	switch {
+	case o.owed:
+		return l.listOwed(ctx, out, o.asJSON)
+	case o.given["payer"]:
+		return l.listPayer(ctx, out, wallet, o.asJSON)
+	case o.given["refund"]:
+		return l.refund(ctx, out, debt, o.force)
+	}
+	return l.reconcile(ctx, out)
 }
 
 // reconcile runs once and prints what it came to.
@@ -146,25 +142,52 @@ func (o opened) reconcile(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "ledger    %s\nevidence  %s\n", o.name, evidence)
 	printSummary(out, s)
+	if o.deps.Scanner != nil {
+		printReceived(out, s)
+	}
+	printOwed(out, s)
 	fmt.Fprintf(out, "took      %s\n", o.deps.Now().Sub(begun).Round(time.Millisecond))
 	return err
 }
 
 func printSummary(out io.Writer, s x402.Summary) {
 	fmt.Fprintf(out, "in doubt  %d of %d listed\n", s.Open, s.Listed)
-	for _, row := range []struct {
-		what string
-		n    int
-	}{
-		{"found paid", s.SettledLate}, {"found never paid", s.RefusedLate}, {"can still be paid", s.StillOpen},
-		{"no evidence", s.CannotTell}, {"decided or held meanwhile", s.Skipped}, {"failed", s.Failed}, {"not reached", s.Left},
-	} {
-		if row.n > 0 {
-			fmt.Fprintf(out, "          %d %s\n", row.n, row.what)
-		}
+	printRows(out, []row{
+		{s.SettledLate, "found paid"}, {s.RefusedLate, "found never paid"}, {s.StillOpen, "can still be paid"},
+		{s.CannotTell, "no evidence"}, {s.Skipped, "decided or held meanwhile"}, {s.Failed, "failed"}, {s.Left, "not reached"},
+	})
+}
+
+// printReceived says what has come in since the last run.
+func printReceived(out io.Writer, s x402.Summary) {
+	fmt.Fprintf(out, "received  %d transfers since the last run\n", s.Received)
+	printRows(out, []row{
+		{s.Deposits, "no payment: not signed for, or of amount 0"},
+		{s.Found, "for a payment thought to be unpaid: the answer is owed now"},
+		{s.Unasked, "that nobody here asked an answer for: a refund is due"},
+		{s.Unmatched, "too old to be recorded, or with a broken record: look for the answer by hand"},
+	})
+	if s.Unread {
+		fmt.Fprintln(out, "          the chain could not be read to its end: the next run reads on")
 	}
+}
+
+func printOwed(out io.Writer, s x402.Summary) {
 	fmt.Fprintf(out, "owed      %d, refunds due: %d (make owed lists them)\n", s.Owed, s.Exhausted)
-	if s.Uncounted > 0 {
-		fmt.Fprintf(out, "          %d not counted\n", s.Uncounted)
+	printRows(out, []row{{s.Uncounted, "not counted"}})
+}
+
+// row is one number of a summary, in words.
+type row struct {
+	n    int
+	what string
+}
+
+// printRows leaves out what there is none of.
+func printRows(out io.Writer, rows []row) {
+	for _, r := range rows {
+		if r.n > 0 {
+			fmt.Fprintf(out, "          %d %s\n", r.n, r.what)
+		}
 	}
 }

@@ -28,6 +28,10 @@ const (
 	lookup = "GET /v1/tools/dns?domain=example.com&type=A"
 )
 
+func keyOf(n int) string {
+	return ledger.Key("eip155:8453", asset, strings.ToLower(payer), fmt.Sprintf("0x%064x", n))
+}
+
 // fill puts into a store one payment in doubt, one answer that can still be
 // asked for, one refund, one that is answered, all begun at a time.
 func fill(t *testing.T, store ledger.Store, now time.Time) {
@@ -40,7 +44,7 @@ func fill(t *testing.T, store ledger.Store, now time.Time) {
 	claim := func(n int) *ledger.Hold {
 		t.Helper()
 		c, err := l.Claim(t.Context(), ledger.Payment{
-			Key: ledger.Key("eip155:8453", asset, strings.ToLower(payer), fmt.Sprintf("0x%064x", n)), AuthDigest: fmt.Sprint(n), SigDigest: "s",
+			Key: keyOf(n), AuthDigest: fmt.Sprint(n), SigDigest: "s",
 			Request: lookup, Terms: terms, ValidBefore: now.Add(5 * time.Minute),
 		}, now.Add(30*time.Second))
 		if err != nil || c.Standing != ledger.Held {
@@ -121,11 +125,39 @@ func TestReconcileNodeDown(t *testing.T) {
 	t.Parallel()
 	path, _ := file(t)
 	out, notes := command(t, 0, map[string]string{"LEDGER_FILE": path, "RPC_URL": "http://127.0.0.1:1/v1/s3cr3t"})
-	if !strings.Contains(out, "evidence  127.0.0.1:1\n") || !strings.Contains(out, "1 no evidence\n") {
-		t.Errorf("printed:\n%s", out)
+	for _, want := range []string{
+		"evidence  127.0.0.1:1\n", "1 no evidence\n", "received  0 transfers since the last run\n", "the chain could not be read to its end",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("printed, without %q:\n%s", want, out)
+		}
 	}
 	if !strings.Contains(notes, "no evidence") || strings.Contains(out+notes, "s3cr3t") {
 		t.Errorf("noted:\n%s", notes)
+	}
+}
+
+// What has come in, in words.
+func TestPrintReceived(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		s    x402.Summary
+		want string
+	}{
+		"nothing": {x402.Summary{Owed: 3}, "received  0 transfers since the last run\n"},
+		"everything": {x402.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, `received  15 transfers since the last run
+          1 no payment: not signed for, or of amount 0
+          2 for a payment thought to be unpaid: the answer is owed now
+          3 that nobody here asked an answer for: a refund is due
+          4 too old to be recorded, or with a broken record: look for the answer by hand
+          the chain could not be read to its end: the next run reads on
+`},
+	} {
+		var out bytes.Buffer
+		printReceived(&out, c.s)
+		if diff := cmp.Diff(c.want, out.String()); diff != "" {
+			t.Errorf("%s: printed (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -137,11 +169,13 @@ func TestOwed(t *testing.T) {
 	at := func(d time.Duration) string { return paid.Add(d).Format("2006-01-02 15:04Z") }
 	row := func(cells ...string) string { return strings.Join(cells, "  ") }
 	want := strings.Join([]string{
-		"SINCE PAYER AMOUNT OWED LOOKUPS LAST ERROR REQUEST TRANSACTION FORGOTTEN",
-		row(at(0), payer, "$0.005", "answer, until "+at(24*time.Hour), "1 of 5", "dns_timeout", lookup, "0x02", at(30*24*time.Hour+5*time.Minute)),
-		row(at(0), payer, "$0.005", "refund", "5 of 5", "upstream?[31m", lookup, "0x03", at(30*24*time.Hour+5*time.Minute)),
+		"SINCE PAYER AMOUNT OWED LOOKUPS LAST ERROR REQUEST TRANSACTION",
+		row(at(0), payer, "$0.005", "answer, until "+at(24*time.Hour), "1 of 5", "dns_timeout", lookup, "0x02"),
+		row(at(0), payer, "$0.005", "refund", "5 of 5", "upstream?[31m", lookup, "0x03"),
+		row(at(0), payer, "$0.005", "IN DOUBT: timeout", "0 of 5", "-", lookup, "-"),
 		"",
-		"2 owed in " + env["LEDGER_FILE"] + ", refunds due: 1",
+		"2 owed in " + env["LEDGER_FILE"] + ", refunds due: 1, in doubt: 1",
+		"make refund KEY='" + keyOf(3) + "'",
 		"",
 	}, "\n")
 	spaces := regexp.MustCompile(` +`)
@@ -151,7 +185,7 @@ func TestOwed(t *testing.T) {
 	}
 	lines := strings.Split(out, "\n")
 	for i := range 3 { // a table: the columns stand below each other
-		if at := strings.Index(lines[i], []string{"TRANSACTION", "0x02", "0x03"}[i]); at != strings.Index(lines[0], "TRANSACTION") {
+		if at := strings.LastIndex(lines[i], []string{"TRANSACTION", "0x02", "0x03"}[i]); at != strings.Index(lines[0], "TRANSACTION") {
 			t.Errorf("line %d: column at %d", i, at)
 		}
 	}
@@ -166,17 +200,21 @@ func TestOwedJSON(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, out, notes)
 	}
 	at := func(d time.Duration) string { return paid.Add(d).Format(time.RFC3339) }
-	debt := func(n int, tx string, lookups float64, refund bool, code, message string, kept time.Duration) map[string]any {
+	debt := func(n int, tx string, lookups float64, refund bool, code, message, standing string, updated time.Duration) map[string]any {
 		return map[string]any{
-			"key":   ledger.Key("eip155:8453", asset, strings.ToLower(payer), fmt.Sprintf("0x%064x", n)),
+			"key": keyOf(n), "standing": standing, "updated": at(updated),
 			"payer": payer, "amount": "5000", "asset": asset, "network": "eip155:8453", "transaction": tx, "request": lookup,
 			"since": at(0), "lookups": lookups, "last_error": map[string]any{"code": code, "message": message},
-			"refund_due": refund, "ask_until": at(24 * time.Hour), "kept_until": at(kept),
+			"refund_due": refund, "ask_until": at(24 * time.Hour),
 		}
 	}
 	want := []map[string]any{
-		debt(2, "0x02", 1, false, "dns_timeout", "No resolver answered.", 30*24*time.Hour+5*time.Minute),
-		debt(3, "0x03", 5, true, "upstream\x1b[31m", "m", 30*24*time.Hour+5*time.Minute),
+		debt(2, "0x02", 1, false, "dns_timeout", "No resolver answered.", "answer_owed", 0),
+		debt(3, "0x03", 5, true, "upstream\x1b[31m", "m", "refund_due", time.Hour),
+		{
+			"key": keyOf(1), "standing": "in_doubt", "updated": at(0), "payer": payer, "amount": "5000", "asset": asset, "network": "eip155:8453",
+			"transaction": "", "request": lookup, "since": at(0), "lookups": 0.0, "last_error": nil, "reason": "timeout", "refund_due": false,
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
@@ -194,7 +232,7 @@ func TestNothingOwed(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"LEDGER_FILE": path}
-	if out, _ := command(t, 0, env, "-owed"); out != "nothing is owed in "+path+"\n" {
+	if out, _ := command(t, 0, env, "-owed"); out != "nothing is owed, and nothing in doubt, in "+path+"\n" {
 		t.Errorf("printed %q", out)
 	}
 	if out, _ := command(t, 0, env, "-owed", "-json"); out != "[]\n" {
@@ -225,7 +263,10 @@ func TestTable(t *testing.T) {
 	if !strings.Contains(out, "ledger    DynamoDB table "+table+"\n") || !strings.Contains(out, "in doubt  1 of 1 listed\n") || !strings.Contains(out, "owed      2, refunds due: 1") {
 		t.Errorf("printed:\n%s", out)
 	}
-	if out, _ := command(t, 0, env, "-owed"); strings.Count(out, payer) != 2 {
+	if out, _ := command(t, 0, env, "-owed"); strings.Count(out, payer) != 3 {
+		t.Errorf("printed:\n%s", out)
+	}
+	if out, _ := command(t, 0, env, "-payer", payer); !strings.Contains(out, "\n"+payer+" has paid 3 times ($0.015), got 1 answer, and is owed 2: ") {
 		t.Errorf("printed:\n%s", out)
 	}
 	env["LEDGER_TABLE"] = "missing"
@@ -253,13 +294,26 @@ func TestCannot(t *testing.T) {
 		args []string
 		says string
 	}{
-		"the service runs":   {exitFailed, map[string]string{"LEDGER_FILE": busy}, nil, "stop the service (make run) first"},
+		"the service runs":   {exitFailed, map[string]string{"LEDGER_FILE": busy}, nil, "If it is the service (make run), stop it first"},
 		"there is no ledger": {exitFailed, map[string]string{"LEDGER_FILE": none}, []string{"-owed"}, "there is no ledger"},
 		"a damaged ledger":   {exitFailed, map[string]string{"LEDGER_FILE": spoiled}, []string{"-owed"}, "the ledger file is damaged: " + spoiled},
 		"a bad variable":     {exitFailed, map[string]string{"PAY_TO": "0x1", "RPC_URL": "x"}, nil, "2 fault(s)"},
 		"an argument":        {exitUsage, nil, []string{"owed"}, "Usage of reconcile"},
 		"a strange flag":     {exitUsage, nil, []string{"-all"}, "Usage of reconcile"},
 		"JSON of what":       {exitUsage, nil, []string{"-json"}, "Usage of reconcile"},
+		"two tools":          {exitUsage, nil, []string{"-owed", "-payer", payer}, "Usage of reconcile"},
+		"JSON of a refund":   {exitUsage, nil, []string{"-refund", keyOf(1), "-json"}, "Usage of reconcile"},
+		"closing what":       {exitUsage, nil, []string{"-transaction", "0x1"}, "Usage of reconcile"},
+		"forcing what":       {exitUsage, nil, []string{"-refund", keyOf(1), "-force"}, "Usage of reconcile"},
+		"no wallet":          {exitFailed, nil, []string{"-payer="}, "is no address"},
+		"half a wallet":      {exitFailed, nil, []string{"-payer", payer[:41]}, "is no address"},
+		"a name":             {exitFailed, nil, []string{"-payer", "vitalik.eth\x1b[31m"}, `"vitalik.eth\x1b[31m" is no address`},
+		"no key":             {exitFailed, nil, []string{"-refund="}, "is no key of a payment"},
+		"a name's key":       {exitFailed, nil, []string{"-refund", ledger.NameKey("eip155:8453", payer, "x")}, "is no key of a payment"},
+		"half a key":         {exitFailed, nil, []string{"-refund", keyOf(1)[:163]}, "is no key of a payment"},
+		"a key too long":     {exitFailed, nil, []string{"-refund", keyOf(1) + "|0x1"}, "is no key of a payment"},
+		"no transaction":     {exitFailed, nil, []string{"-refund", keyOf(1), "-transaction="}, "is no transaction"},
+		"half a transaction": {exitFailed, nil, []string{"-refund", keyOf(1), "-transaction", "0x12"}, "is no transaction"},
 		"help":               {0, nil, []string{"-h"}, "Usage of reconcile"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,7 +357,7 @@ func TestDollars(t *testing.T) {
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{
-		"": "-", "0xab": "0xab", "a\tb\nc\x1b[0m\u202e\xff": "a?b?c?[0m?\ufffd", strings.Repeat("x", 201): strings.Repeat("x", 200) + "…",
+		"": "-", "0xab": "0xab", "a\tb\nc\x1b[0m\u202e\xff": "a b c?[0m?\ufffd", strings.Repeat("x", 201): strings.Repeat("x", 197) + "…",
 	} {
 		if got := plain(s); got != want {
 			t.Errorf("plain(%q) = %q, want %q", s, got, want)

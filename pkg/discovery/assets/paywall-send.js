@@ -19,9 +19,9 @@ let doubted = false; // it was in doubt before the request that is under way
 
 /**
  * Whether a signature still matters. The service replays an answer for a day.
- * It remembers a payment in doubt, whose evidence can come late, for 30 days
- * after the authorization has ended; an answer that is had on the last of them
- * is replayed for a day. One that is surely unpaid is good for minutes.
+ * It remembers a payment in doubt until that is decided, for which evidence can
+ * come late; a month is what this page waits for it. One that is surely unpaid
+ * is good for minutes.
  */
 function live({ at, done, doubt }) {
   return Date.now() - (done || at) < (doubt && !done ? 31 : 1) * 86_400_000;

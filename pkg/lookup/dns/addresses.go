@@ -62,7 +62,7 @@ func (c *Client) Addresses(ctx context.Context, name string) ([]netip.Addr, erro
 	case v4.state == found, v6.state == found:
 		return append(v4.addrs, v6.addrs...), nil
 	}
-	return nil, unresolved(name, v4, v6)
+	return nil, unresolved(v4, v6)
 }
 
 // state is what the resolvers say about one family of a name.
@@ -115,7 +115,7 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) (f famil
 // unresolved weighs two families without an address. What a resolver said
 // about the name counts more than silence, except that a family nobody spoke
 // of may have addresses when the other has none.
-func unresolved(name string, v4, v6 family) error {
+func unresolved(v4, v6 family) error {
 	switch {
 	case v6.state == missing && v4.state != empty:
 		return v6.err
@@ -125,7 +125,7 @@ func unresolved(name string, v4, v6 family) error {
 	case v4.state == unanswered || v6.state == unanswered:
 		// %v: the codes inside are those of the dns tool, not of the tool that
 		// wants to connect.
-		return fmt.Errorf("%w for %s: %v", guard.ErrResolvers, name, errors.Join(v4.err, v6.err)) //nolint:errorlint // the codes of the dns tool must not become another tool's
+		return fmt.Errorf("%w: %v", guard.ErrResolvers, errors.Join(v4.err, v6.err)) //nolint:errorlint // the codes of the dns tool must not become another tool's
 	}
 	// A name that exists without IPv4 exists, so NXDOMAIN for IPv6 is an old
 	// server's mistake (RFC 4074 §4.2) and means none.

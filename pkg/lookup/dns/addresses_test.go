@@ -80,6 +80,9 @@ func TestAddresses(t *testing.T) {
 				}
 				return
 			}
+			if err != nil && strings.Contains(err.Error(), "example.com") {
+				t.Errorf("%v: errors are logged, and this one names what was asked about", err)
+			}
 			var f *fault.Error
 			switch {
 			case c.is != nil:

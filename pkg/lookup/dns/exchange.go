@@ -223,7 +223,10 @@ func newBug(p any) *bug {
 	return &bug{value: p, stack: debug.Stack()}
 }
 
-func (b *bug) Error() string { return fmt.Sprintf("DNS lookup panicked: %v\n%s", b.value, b.stack) }
+func (b *bug) Error() string { return fmt.Sprintf("DNS lookup panicked: %v", b.value) }
+
+// Stack is logged beside the error, whole.
+func (b *bug) Stack() string { return string(b.stack) }
 
 func (r *race) add(a attempt) {
 	r.mu.Lock()

@@ -52,8 +52,11 @@ type dial func(ctx context.Context, network, address string) (net.Conn, error)
 func wantBug(t *testing.T, err error, bug string) {
 	t.Helper()
 	f := fault.From(err)
-	cause := errors.Unwrap(f)
-	if f.Code != fault.InternalError || cause == nil || !strings.Contains(cause.Error(), bug) || !strings.Contains(cause.Error(), "panic_test.go") {
+	cause, ok := errors.AsType[interface {
+		error
+		Stack() string
+	}](f)
+	if f.Code != fault.InternalError || !ok || !strings.Contains(cause.Error(), bug) || !strings.Contains(cause.Stack(), "panic_test.go") {
 		t.Errorf("%v, want internal_error caused by %q", err, bug)
 	}
 	if strings.Contains(f.Public(), "bug") {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -95,7 +96,7 @@ func New(c Config) (*Client, error) {
 		token:    asset.String(), chainID: id, now: c.Now,
 		maxCalls: c.MaxCalls, maxScan: maxScanBody, headAge: c.HeadAge, confirmations: c.Confirmations,
 	}
-	if !printable(c.UserAgent, maxUserAgent) {
+	if len(c.UserAgent) > maxUserAgent || !printable.ASCII(c.UserAgent) {
 		return nil, fmt.Errorf("chain: user agent is longer than %d bytes or not printable ASCII", maxUserAgent)
 	}
 	if client.userAgent == "" {
@@ -135,15 +136,6 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, errors.New("RPC URL must not have a fragment")
 	}
 	return u, nil
-}
-
-func printable(s string, most int) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return len(s) <= most
 }
 
 // Find says what the chain knows about q. It is bounded by ctx, by ten seconds

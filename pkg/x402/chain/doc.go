@@ -37,6 +37,7 @@
 //	open                                         2  state, latest
 //	expired, not safe yet                        3  state, latest, safe
 //	expired unused                               4  state, latest, safe, state
+//	what one transaction has transferred         2  receipt, block (Received)
 //
 // It also answers x402.Scanner: which transfers have reached a payee since a
 // block, up to the newest that the node calls safe, and which authorization

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 const (
@@ -271,10 +273,5 @@ func parseObject(b []byte) (object, error) {
 	return o, nil
 }
 
-// excerpt quotes a node's words for a cause, shortened and in ASCII.
-func excerpt(s string) string {
-	if len(s) > maxExcerpt {
-		return fmt.Sprintf("%+q…", s[:maxExcerpt])
-	}
-	return fmt.Sprintf("%+q", s)
-}
+// excerpt quotes a node's words for a cause.
+func excerpt(s string) string { return printable.Quote(s, maxExcerpt) }

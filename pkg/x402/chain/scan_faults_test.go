@@ -27,6 +27,14 @@ func about(what string, r rule) rule {
 	}
 }
 
+// instead answers about a block with another one.
+func instead(tag string, number uint64) rule {
+	return about(tag, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
+		_, _ = w.Write(node([]byte(strings.Replace(string(c.body), `"`+tag+`"`, `"`+hexQuantity(number)+`"`, 1))))
+		return true
+	})
+}
+
 func nothing(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
 	return result(w, c, "null")
 }
@@ -281,13 +289,6 @@ func TestTransfersLagging(t *testing.T) {
 	b.Mine(t, 10)
 	b.pay(t)
 	safe := b.finish(t)
-	// instead answers about a block with one that is older.
-	instead := func(tag string, number uint64) rule {
-		return about(tag, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-			_, _ = w.Write(node([]byte(strings.Replace(string(c.body), `"`+tag+`"`, `"`+hexQuantity(number)+`"`, 1))))
-			return true
-		})
-	}
 	for _, from := range []uint64{6, 7, safe, safe + 1, 1 << 40, 1<<64 - 1} {
 		b.proxy.reset(instead("safe", 5))
 		if got, err := b.next(t, from); err != nil || got.Next != from || got.Safe != 5 || len(got.Transfers) > 0 || !got.Done() {

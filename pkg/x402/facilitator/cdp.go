@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 const (
@@ -37,7 +39,7 @@ func CDP(keyID, keySecret string) (Credentials, error) {
 	if keyID == "" || keySecret == "" {
 		return nil, errors.New("facilitator key needs both an id and a secret")
 	}
-	if len(keyID) > maxKeyID || printable(keyID, maxKeyID) != keyID {
+	if len(keyID) > maxKeyID || !printable.ASCII(keyID) {
 		return nil, fmt.Errorf("facilitator key id is longer than %d bytes or not printable ASCII", maxKeyID)
 	}
 	if len(keySecret) > maxSecret {

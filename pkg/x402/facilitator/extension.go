@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 const (
@@ -77,7 +79,7 @@ func scalar(raw json.RawMessage) (string, bool) {
 	case string:
 		return foreign(v, maxReason), v != ""
 	case float64:
-		return printable(string(raw), maxReason), true
+		return printable.Clip(string(raw), maxReason), true
 	}
 	return "", false
 }

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -91,7 +92,7 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(c.UserAgent) > maxReason || printable(c.UserAgent, maxReason) != c.UserAgent {
+	if len(c.UserAgent) > maxReason || !printable.ASCII(c.UserAgent) {
 		return nil, fmt.Errorf("facilitator user agent is longer than %d bytes or not printable ASCII", maxReason)
 	}
 	f := &Client{

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -40,7 +41,7 @@ func FuzzClassify(f *testing.F) {
 		tx, _ := lenient["transaction"].(string)
 		reason, _ := lenient["errorReason"].(string)
 
-		if len(s.Reason) > maxReason || printable(s.Reason, maxReason) != s.Reason {
+		if len(s.Reason) > maxReason || printable.Clip(s.Reason, maxReason) != s.Reason {
 			t.Errorf("reason %q", s.Reason)
 		}
 		if s.Transaction != "" && !wellFormed.MatchString(s.Transaction) {
@@ -96,7 +97,7 @@ func FuzzJudge(f *testing.F) {
 		if v.Valid && (v.Reason != "" || v.Fault != nil) || !v.Valid && v.Reason == "" && v.Fault == nil {
 			t.Errorf("got %+v", v)
 		}
-		if len(v.Reason) > maxReason || printable(v.Reason, maxReason) != v.Reason {
+		if len(v.Reason) > maxReason || printable.Clip(v.Reason, maxReason) != v.Reason {
 			t.Errorf("reason %q", v.Reason)
 		}
 		if supports(answered(status, string(body)), network) == nil && !strings.Contains(string(body), "kinds") {
@@ -127,7 +128,7 @@ func FuzzExtensionResponses(f *testing.F) {
 			if dot < 1 || dot > maxExtensionName || !isCode(k[:dot]) || !strings.Contains("status rejectedReason reason code", k[dot+1:]) {
 				t.Errorf("key %q", k)
 			}
-			if v == "" || len(v) > maxReason || printable(v, maxReason) != v {
+			if v == "" || len(v) > maxReason || printable.Clip(v, maxReason) != v {
 				t.Errorf("value %q", v)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 const (
@@ -177,12 +179,12 @@ func isCode(s string) bool {
 	return true
 }
 
-// foreign is a facilitator's text as it may be logged and kept: printable, and
-// without any run of hexadecimal digits or base64 longer than an address,
+// foreign is a facilitator's text as it may be logged and kept: fit to be read,
+// and without any run of hexadecimal digits or base64 longer than an address,
 // because some facilitators quote the call that they made, signature and all.
 func foreign(s string, limit int) string {
 	var b strings.Builder
-	for s = printable(s, limit); s != ""; {
+	for s = printable.Clip(s, limit); s != ""; {
 		n := strings.IndexFunc(s, inEncoding)
 		if n < 0 {
 			n = len(s)
@@ -203,17 +205,4 @@ func foreign(s string, limit int) string {
 // inEncoding is the alphabet of base64, hexadecimal digits among it.
 func inEncoding(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '+' || r == '/'
-}
-
-// printable bounds a foreign string to limit bytes of printable ASCII.
-func printable(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:limit]
-	}
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r > 0x7e {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -85,7 +86,7 @@ func supports(re reply, network string) *fault.Error {
 		}
 	}
 	return fault.New(fault.FacilitatorMisconfigured,
-		fmt.Errorf("facilitator does not list scheme %s on network %s", x402.Scheme, printable(network, maxReason)))
+		fmt.Errorf("facilitator does not list scheme %s on network %s", x402.Scheme, printable.Clip(network, maxReason)))
 }
 
 // noVerdict is the fault of a request that moves no money and brought no

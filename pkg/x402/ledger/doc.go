@@ -15,6 +15,10 @@
 // settlement and lookup, so an impatient retry never runs beside its
 // predecessor.
 //
+// Two edges are not in the picture: refused becomes settled when evidence shows
+// that the money moved after all, and settled becomes refunded when no lookup is
+// left and the operator has sent the amount back. What evidence refused is final.
+//
 // The rules are data (see edges) above a Store that only compares and swaps.
 // The package knows nothing of HTTP, of the facilitator or of lookups.
 package ledger

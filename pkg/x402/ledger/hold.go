@@ -134,41 +134,16 @@ func (h *Hold) confirm(ctx context.Context) error {
 // record, unless it already knows. The lease of a live attempt is left to it.
 // It returns ErrLost when the receipt is on record and the lease is not ours.
 func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
-	const tries = 3 // against other writers; each of them is a verdict, and those end
-	for range tries {
-		r, err := h.ledger.store.Fetch(ctx, h.record.Key)
-		if err != nil {
-			return fmt.Errorf("record evidence: %w", err)
-		}
-		if r == nil {
-			return fmt.Errorf("record evidence: %w: the record is gone", ErrCorrupt)
-		}
-		if r.State == Settled || r.State == Redeemed {
-			return h.adopt(*r, begins)
-		}
-		err = h.testify(ctx, *r, receipt)
-		if err == nil {
-			return ErrLost
-		}
-		if !errors.Is(err, ErrConflict) {
-			return fmt.Errorf("record evidence: %w", err)
-		}
+	r, written, err := h.ledger.testify(ctx, h.record.Key, func(Record) change { return change{receipt: &receipt} })
+	switch {
+	case err != nil:
+		return fmt.Errorf("record evidence: %w", err)
+	case r == nil:
+		return fmt.Errorf("record evidence: %w: the record is gone", ErrCorrupt)
+	case written:
+		return ErrLost
 	}
-	return fmt.Errorf("record evidence: %w", ErrConflict)
-}
-
-// testify writes the receipt over r.
-func (h *Hold) testify(ctx context.Context, r Record, receipt Receipt) error {
-	c := change{now: h.ledger.now(), receipt: &receipt}
-	if !leasePast(r, c.now) {
-		c.lease = r.LeaseUntil
-	}
-	next, err := step(r, EventSettled, c)
-	if err != nil {
-		return err
-	}
-	next.WriteID = h.ledger.newID()
-	return h.ledger.store.Replace(ctx, next)
+	return h.adopt(*r, begins)
 }
 
 // adopt goes on from a record that somebody else has found to be paid while

@@ -43,6 +43,10 @@ func Key(network, asset, payer, nonce string) string {
 	return network + "|" + asset + "|" + payer + "|" + nonce
 }
 
+// PayerPrefix is what the keys of a payer's payments begin with. All parts must
+// be in lower case.
+func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
+
 // Standing is how a claim came out.
 type Standing int
 
@@ -61,8 +65,12 @@ const (
 	Exhausted
 	// OtherRequest: this authorization was used for another request.
 	OtherRequest
-	// OtherAuthorization: the payer signed something else with this nonce.
+	// OtherAuthorization: the payer signed something else with this nonce, or
+	// its money came without a request that we know.
 	OtherAuthorization
+	// Over: evidence proved that the authorization moves nothing for this
+	// record, or the amount was sent back. It is answered from the record.
+	Over
 )
 
 // Claim is the outcome of Ledger.Claim.
@@ -82,8 +90,11 @@ func (l *Ledger) Fetch(ctx context.Context, key string) (*Record, error) {
 	return r, nil
 }
 
-// expired compares the time itself, because stores delete late.
-func (l *Ledger) expired(r Record) bool { return !r.ExpiresAt.After(l.now()) }
+// expired compares the time itself, because stores delete late. What is in doubt
+// or owed never expires, also where an earlier version of this code wrote an end.
+func (l *Ledger) expired(r Record) bool {
+	return !r.endless() && !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
+}
 
 // Claim takes the lease of a payment until a point in time, or says why not.
 // An error is a store that failed; nothing may be sent then.
@@ -135,6 +146,9 @@ func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease
 	case old.Request != p.Request:
 		c.Standing = OtherRequest
 		return c, nil
+	case old.State == Refunded || old.State == Refused && old.Disproved:
+		c.Standing = Over
+		return c, nil
 	case old.State == Redeemed && !bodyless(old, now):
 		c.Standing = Answered
 		return c, nil
@@ -147,15 +161,14 @@ func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease
 			return c, nil
 		}
 	}
-	return l.take(ctx, p, old, lease)
+	return l.take(ctx, old, lease)
 }
 
-func (l *Ledger) take(ctx context.Context, p Payment, old Record, lease time.Time) (Claim, error) {
+func (l *Ledger) take(ctx context.Context, old Record, lease time.Time) (Claim, error) {
 	next, err := step(old, EventClaim, change{now: l.now(), lease: lease})
 	if err != nil {
 		return Claim{}, err
 	}
-	next.signedWith(p.SigDigest)
 	next.WriteID = l.newID()
 	switch err := l.store.Replace(ctx, next); {
 	case errors.Is(err, ErrConflict):

@@ -405,7 +405,7 @@ func TestExpired(t *testing.T) {
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Refused(t.Context(), "no"))
 	key := d.payment().Key
-	d.clock.pass(73 * time.Hour)
+	d.clock.pass(35*24*time.Hour + 10*time.Minute)
 	if r, err := d.Fetch(t.Context(), key); r != nil || err != nil {
 		t.Errorf("an expired row is seen: %+v, %v", r, err)
 	}

@@ -26,7 +26,7 @@ func TestBind(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.auth, same, err)
 		}
 	}
-	d.clock.pass(73 * time.Hour)
+	d.clock.pass(35*24*time.Hour + time.Hour)
 	if same, err := bind("two"); err != nil || !same {
 		t.Errorf("after its row expired: %v, %v", same, err)
 	}
@@ -120,7 +120,10 @@ func TestEvidenceAgainstFaults(t *testing.T) {
 // Two that come at once for an expired row, and for an abandoned one: one wins.
 func TestConflicts(t *testing.T) {
 	for name, prepare := range map[string]func(d desk, c ledger.Claim){
-		"expired":   func(d desk, c ledger.Claim) { must(t, c.Hold.Refused(t.Context(), "no")); d.clock.pass(73 * time.Hour) },
+		"expired": func(d desk, c ledger.Claim) {
+			must(t, c.Hold.Refused(t.Context(), "no"))
+			d.clock.pass(35*24*time.Hour + time.Hour)
+		},
 		"abandoned": func(d desk, _ ledger.Claim) { d.clock.pass(lease) },
 	} {
 		for _, fault := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore} {

@@ -3,7 +3,6 @@ package ledger
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -24,18 +23,27 @@ const (
 	// still owed. While the lease is live its holder is looking up. Left by
 	// Redeem.
 	Settled State = "settled"
-	// Refused: nothing moved, and that is certain. Left by a new claim: the
-	// signature stays valid until it expires, and the payer may top up.
+	// Refused: nothing moved. A facilitator said so, or evidence proved it (then
+	// Disproved is set). Without proof it is left by a new claim: the signature
+	// stays valid until it expires, and the payer may top up.
 	Refused State = "refused"
 	// Redeemed: the answer was produced and is stored. Terminal.
 	Redeemed State = "redeemed"
 	// Bound: not a payment but a payer's name for one (payment-identifier). It
 	// holds the digest of the authorization that it names. Terminal.
 	Bound State = "bound"
+	// Refunded: money moved, no answer was given, and the operator has sent the
+	// amount back. Terminal.
+	Refunded State = "refunded"
+	// Scanned: not a payment but the block up to which the chain was read for
+	// transfers to a payee. See Cursor.
+	Scanned State = "scanned"
 )
 
 // States lists every stored state.
-func States() []State { return []State{Settling, Uncertain, Settled, Refused, Redeemed, Bound} }
+func States() []State {
+	return []State{Settling, Uncertain, Settled, Refused, Redeemed, Bound, Refunded, Scanned}
+}
 
 // Record is everything the ledger knows about one signed authorization. Its
 // JSON form is what the stores keep; Answer.Body is kept beside it.
@@ -46,10 +54,8 @@ type Record struct {
 	State   State  `json:"state"`
 
 	AuthDigest string `json:"auth_digest"` // of the authorization (EIP-712)
-	SigDigest  string `json:"sig_digest"`  // of the signature bytes
-	// OtherSigs are the digests of other signatures of the same authorization
-	// that it was claimed with, newest last: a contract wallet has many.
-	OtherSigs []string        `json:"other_sigs,omitempty"`
+	// SigDigest is of the signature bytes that it was claimed with first.
+	SigDigest string          `json:"sig_digest"`
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
 	Terms     json.RawMessage `json:"terms"`   // the requirements it was judged by
 
@@ -59,6 +65,11 @@ type Record struct {
 	Transaction string    `json:"transaction,omitempty"`
 	Receipt     *Receipt  `json:"receipt,omitempty"` // proof of payment, once settled
 	Reason      string    `json:"reason,omitempty"`  // why it was refused, or why it is in doubt
+	// Disproved says that evidence, and not only a facilitator, refused it: the
+	// authorization has moved nothing for this record and never will.
+	Disproved bool   `json:"disproved,omitempty"`
+	Refund    string `json:"refund,omitempty"` // transaction that sent the amount back
+	Block     uint64 `json:"block,omitempty"`  // of a cursor: the first block that was not read
 
 	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
 	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last one began
@@ -69,26 +80,9 @@ type Record struct {
 	CreatedAt   time.Time `json:"created_at"`   // first claim
 	UpdatedAt   time.Time `json:"updated_at"`
 	SettledAt   time.Time `json:"settled_at,omitzero"`
-	ExpiresAt   time.Time `json:"expires_at"` // the row may be deleted after this
-}
-
-// maxOtherSigs bounds what one authorization can make a record grow by. Each of
-// them was found to be in order before.
-const maxOtherSigs = 8
-
-// signedWith remembers a signature that the payment was claimed with.
-func (r *Record) signedWith(digest string) {
-	if r.SignedWith(digest) {
-		return
-	}
-	others := append(slices.Clone(r.OtherSigs), digest)
-	r.OtherSigs = others[max(len(others)-maxOtherSigs, 0):]
-}
-
-// SignedWith says whether the payment was claimed with the signature that has
-// this digest.
-func (r Record) SignedWith(digest string) bool {
-	return r.SigDigest == digest || slices.Contains(r.OtherSigs, digest)
+	// ExpiresAt is when the row may be deleted; zero for one that is undecided
+	// or owed, which is kept until that ends.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // Receipt is proof that money moved.

@@ -2,8 +2,6 @@ package ledger_test
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -142,33 +140,37 @@ func TestReturnAfterRelease(t *testing.T) {
 	}
 }
 
-// What is in doubt, or paid and not answered, is remembered for 30 days after
-// the end of its authorization, whatever is written meanwhile; what is decided
-// for 72 hours after the last write.
+// What is in doubt, or paid and not answered, is remembered until that ends; what
+// is decided for 35 days after its authorization and its last write.
 func TestKept(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
 		make func(d desk, h *ledger.Hold)
-		keep time.Duration
+		keep time.Duration // 0: without an end
 	}{
-		"abandoned": {func(desk, *ledger.Hold) {}, 30 * day},
-		"uncertain": {func(_ desk, h *ledger.Hold) { must(t, h.Uncertain(t.Context(), "?", "")) }, 30 * day},
-		"settled":   {func(_ desk, h *ledger.Hold) { must(t, h.Settled(t.Context(), receipt(), false)) }, 30 * day},
+		"abandoned": {func(desk, *ledger.Hold) {}, 0},
+		"uncertain": {func(_ desk, h *ledger.Hold) { must(t, h.Uncertain(t.Context(), "?", "")) }, 0},
+		"settled":   {func(_ desk, h *ledger.Hold) { must(t, h.Settled(t.Context(), receipt(), false)) }, 0},
 		"uncertain once more": {func(d desk, h *ledger.Hold) {
 			must(t, h.Uncertain(t.Context(), "?", ""))
 			d.clock.pass(time.Hour)
 			must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", ""))
 			d.clock.pass(-time.Hour)
-		}, 30 * day},
-		"refused": {func(_ desk, h *ledger.Hold) { must(t, h.Refused(t.Context(), "no")) }, 72 * time.Hour},
+		}, 0},
+		"refused": {func(_ desk, h *ledger.Hold) { must(t, h.Refused(t.Context(), "no")) }, 35 * day},
 		"redeemed": {func(_ desk, h *ledger.Hold) {
 			must(t, h.Settled(t.Context(), receipt(), true))
 			must(t, h.Redeem(t.Context(), answer(t, "x")))
-		}, 72 * time.Hour},
+		}, 35 * day},
 	} {
 		d := newDesk(t, nil)
 		p := d.payment()
 		c.make(d, d.claim(t, ledger.Held).Hold)
+		if c.keep == 0 {
+			d.clock.pass(1000 * day)
+			d.state(t)
+			continue
+		}
 		d.clock.pass(p.ValidBefore.Sub(d.clock.now()) + c.keep - time.Nanosecond)
 		if r, err := d.Fetch(t.Context(), p.Key); r == nil || err != nil {
 			t.Errorf("%s: forgotten too early: %v", name, err)
@@ -185,82 +187,8 @@ func TestKept(t *testing.T) {
 	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
 	d.clock.pass(23 * time.Hour)
 	must(t, d.claim(t, ledger.Held).Hold.Redeem(t.Context(), answer(t, "x")))
-	d.clock.pass(72*time.Hour - time.Nanosecond)
+	d.clock.pass(35*day - time.Nanosecond)
 	d.state(t)
-}
-
-// What has outlived its time is neither slept on nor owed.
-func TestExpiredIsNotListed(t *testing.T) {
-	d := newDesk(t, nil)
-	must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", ""))
-	open := d.state(t)
-	must(t, d.claim(t, ledger.Held).Hold.Settled(t.Context(), receipt(), false))
-	owed := d.state(t)
-	if !d.Sleeping(open) || !d.Unclaimed(owed) {
-		t.Errorf("sleeping %t, unclaimed %t", d.Sleeping(open), d.Unclaimed(owed))
-	}
-	d.clock.pass(31 * 24 * time.Hour)
-	if d.Sleeping(open) || d.Unclaimed(owed) {
-		t.Errorf("a month later: sleeping %t, unclaimed %t", d.Sleeping(open), d.Unclaimed(owed))
-	}
-	if h, err := d.Reclaim(t.Context(), open, d.clock.now().Add(lease)); h != nil || err != nil {
-		t.Errorf("reclaimed: %v, %v", h, err)
-	}
-}
-
-// A contract wallet's signatures are remembered, eight of them beside the
-// first, the newest last, and by every record that comes after.
-func TestOtherSignatures(t *testing.T) {
-	d := newDesk(t, nil)
-	claim := func(digest string) *ledger.Hold {
-		t.Helper()
-		p := d.payment()
-		p.SigDigest = digest
-		c, err := d.Claim(t.Context(), p, d.clock.now().Add(lease))
-		if err != nil || c.Standing != ledger.Held {
-			t.Fatal(c.Standing, err)
-		}
-		return c.Hold
-	}
-	h := claim("s0")
-	for i := range 20 {
-		must(t, h.NotSent(t.Context(), "no"))
-		h = claim(fmt.Sprint("s", i+1))
-	}
-	must(t, h.NotSent(t.Context(), "no"))
-	h = claim("s0") // known: nothing is added
-	want := []string{"s13", "s14", "s15", "s16", "s17", "s18", "s19", "s20"}
-	holds := func(when string) {
-		t.Helper()
-		r := d.state(t)
-		if r.SigDigest != "s0" || !slices.Equal(r.OtherSigs, want) {
-			t.Errorf("%s: %s and %v", when, r.SigDigest, r.OtherSigs)
-		}
-		for _, s := range append([]string{"s0"}, want...) {
-			if !r.SignedWith(s) {
-				t.Errorf("%s: %s is not remembered", when, s)
-			}
-		}
-		if r.SignedWith("s12") || r.SignedWith("") {
-			t.Errorf("%s: what is forgotten is remembered", when)
-		}
-	}
-	holds("settling")
-	must(t, h.Uncertain(t.Context(), "?", ""))
-	holds("uncertain")
-	re, err := d.Reclaim(t.Context(), d.state(t), d.clock.now().Add(lease))
-	must(t, err)
-	holds("reclaimed")
-	must(t, re.Disproved(t.Context(), "?"))
-	holds("refused")
-	h = claim("s20")
-	must(t, h.Settled(t.Context(), receipt(), true))
-	holds("settled")
-	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
-	holds("released")
-	d.clock.pass(time.Second)
-	must(t, claim("s13").Redeem(t.Context(), answer(t, "x")))
-	holds("redeemed")
 }
 
 // A name that has expired is given to whoever comes first, and to nobody else.
@@ -287,7 +215,7 @@ func TestBindRace(t *testing.T) {
 		if same, err := bind("old"); !same || err != nil {
 			t.Fatal(same, err)
 		}
-		d.clock.pass(73*time.Hour + 5*time.Minute)
+		d.clock.pass(35*24*time.Hour + time.Hour)
 		armed = true
 		same, err := bind("second")
 		if same || (err != nil) != (fails == ledgertest.FailBefore) {

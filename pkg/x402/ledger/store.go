@@ -51,3 +51,13 @@ type Index interface {
 	// Owed lists keys of records that are paid and not answered, at most limit.
 	Owed(ctx context.Context, limit int) ([]string, error)
 }
+
+// Payers lists what there is of one payer, for operators: records in every state,
+// also those that an Index has no reason to list. It may have to read the whole
+// store.
+type Payers interface {
+	// ByPayer lists the keys that begin with prefix (see PayerPrefix), in their
+	// order, at most limit. Where there are more, the store chooses which. It sees
+	// every write that succeeded before the call.
+	ByPayer(ctx context.Context, prefix string, limit int) ([]string, error)
+}

@@ -19,11 +19,12 @@ const (
 	EventUncertain Event = "uncertain" // the attempt ended without learning whether money moved
 	EventRedeem    Event = "redeem"    // the answer is here
 	EventRelease   Event = "release"   // the lookup failed on our side; the answer stays owed
+	EventRefund    Event = "refund"    // the operator has sent the amount back
 )
 
 // Events lists every event.
 func Events() []Event {
-	return []Event{EventClaim, EventSettled, EventRefused, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease}
+	return []Event{EventClaim, EventSettled, EventRefused, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund}
 }
 
 // ErrIllegal says that an event cannot happen in the record's state. It is a
@@ -47,6 +48,7 @@ type change struct {
 	reason      string
 	transaction string
 	begins      bool // Settled: the lookup begins at once
+	spent       bool // Settled: no lookup is left, the amount must go back
 	answer      *Answer
 	failure     *Failure
 	unused      bool      // Release: the lookup never began
@@ -61,7 +63,7 @@ func edges() []edge {
 		{Settling, EventSettled, nil, Settled, keepReceipt},
 		{Settling, EventRefused, inDoubt, Uncertain, giveUp},
 		{Settling, EventRefused, nil, Refused, giveUp},
-		{Settling, EventDisproved, nil, Refused, clearDoubt},
+		{Settling, EventDisproved, nil, Refused, disprove},
 		{Settling, EventNotSent, inDoubt, Uncertain, giveUp},
 		{Settling, EventNotSent, nil, Refused, giveUp},
 		{Settling, EventUncertain, nil, Uncertain, doubt},
@@ -69,12 +71,13 @@ func edges() []edge {
 		{Uncertain, EventClaim, nil, Settling, takeLease},
 		{Uncertain, EventSettled, nil, Settled, keepReceipt},
 
-		{Refused, EventClaim, nil, Settling, takeLease},
+		{Refused, EventClaim, undisproved, Settling, takeLease},
 		{Refused, EventSettled, nil, Settled, keepReceipt},
 
 		{Settled, EventClaim, leasePast, Settled, beginLookup},
 		{Settled, EventRedeem, nil, Redeemed, keepAnswer},
 		{Settled, EventRelease, nil, Settled, release},
+		{Settled, EventRefund, refundDue, Refunded, refund},
 
 		{Redeemed, EventClaim, bodyless, Redeemed, beginLookup},
 		{Redeemed, EventRedeem, bodyless, Redeemed, keepAnswer},
@@ -98,27 +101,22 @@ func step(r Record, event Event, c change) (Record, error) {
 	return r, fmt.Errorf("%w: %s in state %s", ErrIllegal, event, r.State)
 }
 
-// How long rows are kept.
-const (
-	// keep is how long a decided payment outlives its authorization and its
-	// last write: long enough that a fault of a Friday evening can be repaired
-	// on Monday.
-	keep = 72 * time.Hour
-	// keepOpen is how long one that is in doubt, or paid and not answered,
-	// outlives its authorization: while the row is there the debt is
-	// remembered. Writes do not prolong it, so none stays for ever.
-	keepOpen = 30 * 24 * time.Hour
-)
+// keep is how long a decided row outlives its authorization and its last write:
+// long enough for a month's books.
+const keep = 35 * 24 * time.Hour
 
-// expiry is when a record that was just written may be deleted.
+// expiry is when a record that was just written may be deleted. A payment in
+// doubt, a debt and a cursor have no end: they are the only trace of what is
+// owed, and of what was read.
 func expiry(r Record, now time.Time) time.Time {
-	switch r.State {
-	case Settling, Uncertain, Settled:
-		return later(r.ValidBefore, r.CreatedAt).Add(keepOpen)
-	case Refused, Redeemed, Bound:
+	if r.endless() {
+		return time.Time{}
 	}
 	return later(r.ValidBefore, now).Add(keep)
 }
+
+// endless says that a record is kept until its state changes.
+func (r Record) endless() bool { return r.Open() || r.Owed() || r.State == Scanned }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -130,6 +128,12 @@ func later(a, b time.Time) time.Time {
 func leasePast(r Record, now time.Time) bool { return !r.LeaseUntil.After(now) }
 
 func inDoubt(r Record, _ time.Time) bool { return r.Doubt }
+
+func undisproved(r Record, _ time.Time) bool { return !r.Disproved }
+
+// refundDue is a paid record without an answer that nobody is looking up and
+// that has no lookup left.
+func refundDue(r Record, now time.Time) bool { return leasePast(r, now) && Spent(r, now) }
 
 // bodyless is a redeemed record whose answer was too large to keep: a repeat
 // runs the lookup again, under a lease like any other.
@@ -152,10 +156,13 @@ func takeOver(r *Record, c change) {
 func keepReceipt(r *Record, c change) {
 	r.Receipt = c.receipt
 	r.Transaction = c.receipt.Transaction
-	r.Reason = ""
+	r.Reason, r.Disproved = "", false
 	r.SettledAt = c.now
 	r.LeaseUntil = c.lease
-	if c.begins {
+	switch {
+	case c.spent:
+		r.Lookups, r.LookupAt = MaxLookups, c.now
+	case c.begins:
 		r.Lookups, r.LookupAt = 1, c.now
 	}
 }
@@ -166,10 +173,12 @@ func giveUp(r *Record, c change) {
 	r.LeaseUntil = time.Time{}
 }
 
-func clearDoubt(r *Record, c change) {
+func disprove(r *Record, c change) {
 	giveUp(r, c)
-	r.Doubt = false
+	r.Doubt, r.Disproved = false, true
 }
+
+func refund(r *Record, c change) { r.Refund = c.transaction }
 
 func doubt(r *Record, c change) {
 	giveUp(r, c)

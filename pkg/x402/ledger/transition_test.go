@@ -25,8 +25,13 @@ func situations() map[string]Record {
 		"settling, past":            with(Settling, func(r *Record) { r.LeaseUntil = past }),
 		"uncertain":                 with(Uncertain, func(r *Record) { r.Doubt = true }),
 		"refused":                   with(Refused, func(*Record) {}),
+		"refused, disproved":        with(Refused, func(r *Record) { r.Disproved = true }),
 		"settled, live":             with(Settled, func(r *Record) { r.LeaseUntil = live }),
 		"settled, released":         with(Settled, func(*Record) {}),
+		"settled, spent":            with(Settled, func(r *Record) { r.Lookups = MaxLookups }),
+		"settled, spent, live":      with(Settled, func(r *Record) { r.Lookups = MaxLookups; r.LeaseUntil = live }),
+		"refunded":                  with(Refunded, func(*Record) {}),
+		"scanned":                   with(Scanned, func(*Record) {}),
 		"redeemed":                  with(Redeemed, func(r *Record) { r.Answer = &Answer{Stored: true} }),
 		"redeemed, without a body":  with(Redeemed, func(r *Record) { r.Answer = &Answer{} }),
 		"redeemed, bodyless, live":  with(Redeemed, func(r *Record) { r.Answer = &Answer{}; r.LeaseUntil = live }),
@@ -55,10 +60,14 @@ func legal() map[string]State {
 		"settling, abandoned doubt/not_sent": Uncertain, "settling, abandoned doubt/uncertain": Uncertain,
 
 		"uncertain/claim": Settling, "uncertain/settled": Settled,
-		"refused/claim": Settling, "refused/settled": Settled,
+		"refused/claim": Settling, "refused/settled": Settled, "refused, disproved/settled": Settled,
 
 		"settled, live/redeem": Redeemed, "settled, live/release": Settled,
 		"settled, released/claim": Settled, "settled, released/redeem": Redeemed, "settled, released/release": Settled,
+
+		"settled, spent/claim": Settled, "settled, spent/redeem": Redeemed, "settled, spent/release": Settled,
+		"settled, spent/refund":       Refunded,
+		"settled, spent, live/redeem": Redeemed, "settled, spent, live/release": Settled,
 
 		"redeemed, without a body/claim": Redeemed, "redeemed, without a body/redeem": Redeemed,
 		"redeemed, without a body/release": Redeemed,
@@ -117,9 +126,16 @@ func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 	if next.State == Settled && ev == EventSettled && next.Receipt == nil {
 		t.Errorf("%s: settled without a receipt", key)
 	}
-	kept := map[State]time.Duration{Settling: keepOpen, Uncertain: keepOpen, Settled: keepOpen, Refused: keep, Redeemed: keep}
-	if !next.ExpiresAt.Equal(old.ValidBefore.Add(kept[next.State])) {
-		t.Errorf("%s: expires at %s", key, next.ExpiresAt)
+	if next.Disproved != (ev == EventDisproved) {
+		t.Errorf("%s: disproved %v", key, next.Disproved)
+	}
+	ends := map[State]time.Time{Settling: {}, Uncertain: {}, Settled: {}}
+	want, endless := ends[next.State]
+	if !endless {
+		want = old.ValidBefore.Add(keep)
+	}
+	if !next.ExpiresAt.Equal(want) {
+		t.Errorf("%s: expires at %s, want %s", key, next.ExpiresAt, want)
 	}
 }
 

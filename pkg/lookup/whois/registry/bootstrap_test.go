@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -270,4 +272,66 @@ func TestConfig(t *testing.T) {
 			registry.New(cfg)
 		}()
 	}
+}
+
+// The bootstrap URL is the operator's; where it redirects to need not be.
+func TestBootstrapRedirects(t *testing.T) {
+	t.Parallel()
+	var inside atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inside.Add(1)
+		text(standard())(w, r)
+	}))
+	t.Cleanup(other.Close)
+	for name, c := range map[string]struct {
+		to string // {iana} is the host and port of the bootstrap URL
+		ok bool
+	}{
+		"same host":           {"https://{iana}/end", true},
+		"relative":            {"/end", true},
+		"three":               {"/1", true},
+		"four":                {"/0", false},
+		"itself":              {"/rdap/dns.json", false},
+		"http":                {"http://{iana}/end", false},
+		"another port, http":  {other.URL + "/latest/meta-data/", false},
+		"another port":        {"https://" + other.Listener.Addr().String() + "/end", false},
+		"another name":        {"https://localhost:{port}/end", false},
+		"another address":     {"https://127.0.0.2:{port}/end", false},
+		"with a user":         {"https://u:p@{iana}/end", false},
+		"another scheme":      {"file:///etc/passwd", false},
+		"a port that is none": {"https://127.0.0.1:99999/end", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNetwork(t)
+			n.https("rdap.registry.com", text(domain()))
+			var to string
+			s := n.local(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/end":
+					text(standard())(w, r)
+				case "/0", "/1", "/2":
+					redirect(map[string]string{"/0": "/1", "/1": "/2", "/2": "/end"}[r.URL.Path])(w, r)
+				default:
+					redirect(to)(w, r)
+				}
+			})
+			_, port, _ := strings.Cut(s.Listener.Addr().String(), ":")
+			to = strings.NewReplacer("{iana}", s.Listener.Addr().String(), "{port}", port).Replace(c.to)
+			_, err := lookup(t, registry.New(registry.Config{
+				Connector: n, RootCAs: n.pool, BootstrapURL: s.URL + "/rdap/dns.json",
+			}), "example.com")
+			if c.ok != (err == nil) {
+				t.Errorf("%v, want success %v", err, c.ok)
+			}
+			if !c.ok {
+				wantCode(t, err, fault.BootstrapUnavailable)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if inside.Load() > 0 {
+			t.Error("a redirect to another server of this machine was followed")
+		}
+	})
 }

@@ -42,7 +42,8 @@ type Config struct {
 	// BootstrapURL is where the bootstrap file is. It is the operator's, and so
 	// it is trusted and not guarded. Default DefaultBootstrapURL.
 	BootstrapURL string
-	// HTTP fetches the bootstrap file. Default: a client of our own, without
+	// HTTP fetches the bootstrap file; redirects lead to https on the same host
+	// only, whatever its own policy is. Default: a client of our own, without
 	// proxy, that leaves nothing behind when it is cancelled.
 	HTTP *http.Client
 	// Cache keeps the bootstrap file. Without one each process fetches its own.
@@ -95,6 +96,8 @@ func New(cfg Config) *Client {
 			dial: unguarded, roots: cfg.RootCAs, maxBody: maxBootstrap, inspect: func([]byte) error { return nil },
 		}}
 	}
+	bootstrapHTTP := *cfg.HTTP // which is the caller's
+	bootstrapHTTP.CheckRedirect = stay
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -104,7 +107,7 @@ func New(cfg Config) *Client {
 	return &Client{
 		rdap: newRDAP(cfg),
 		bootstrap: &bootstrap{
-			url: u, http: cfg.HTTP, cache: cfg.Cache, now: cfg.Now, userAgent: cfg.UserAgent, log: cfg.Log,
+			url: u, http: &bootstrapHTTP, cache: cfg.Cache, now: cfg.Now, userAgent: cfg.UserAgent, log: cfg.Log,
 			turn: make(chan struct{}, 1),
 		},
 	}
@@ -210,8 +213,13 @@ func failure(ctx context.Context, resp *rdap.Response, err error) error {
 	return fault.Newf(fault.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", status)
 }
 
-// broken says what an exchange that failed means.
+// broken says what an exchange that failed means. http.Client puts the address
+// into its error, and with it the name that is asked about, which is not to be
+// logged.
 func broken(ctx context.Context, err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
 	var f *fault.Error
 	switch {
 	case errors.Is(err, guard.ErrResolvers), errors.Is(err, guard.ErrNoRoute), errors.Is(ctx.Err(), context.Canceled):

@@ -115,6 +115,21 @@ func (n *network) https(name string, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
+// local starts a server that has a certificate for its address on loopback.
+func (n *network) local(h http.HandlerFunc) *httptest.Server {
+	n.t.Helper()
+	leaf := n.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(3), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2)}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, n.ca)
+	s := httptest.NewUnstartedServer(h)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw}, PrivateKey: n.key}}}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	n.t.Cleanup(s.Close)
+	return s
+}
+
 // http starts a plain server for a name on port 80.
 func (n *network) http(name string, h http.HandlerFunc) {
 	n.t.Helper()

@@ -28,6 +28,8 @@ const (
 var (
 	errBody      = errors.New("whois: the body is too long")
 	errEncoding  = errors.New("whois: an unknown content encoding")
+	errHead      = errors.New("whois: a malformed response head")
+	errLocation  = errors.New("whois: a malformed location")
 	errProtocol  = errors.New("whois: not a final HTTP response")
 	errRedirect  = errors.New("whois: a redirect to where none may lead")
 	errRedirects = fmt.Errorf("whois: more than %d redirects", maxRedirects)
@@ -142,7 +144,10 @@ func (o oneShot) talk(req *http.Request, stream net.Conn) (*http.Response, error
 		resp, err = http.ReadResponse(r, req)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("whois: receive: %w", err)
+		return nil, fmt.Errorf("whois: receive: %w", unquoted(err))
+	}
+	if _, err := resp.Location(); resp.StatusCode/100 == 3 && err != nil && !errors.Is(err, http.ErrNoLocation) {
+		return nil, errLocation // http.Client would quote it
 	}
 	limited.N = 2 * o.maxBody // chunked framing comes on top of the body
 	var body []byte
@@ -154,6 +159,16 @@ func (o oneShot) talk(req *http.Request, stream net.Conn) (*http.Response, error
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	resp.ContentLength = int64(len(body))
 	return resp, nil
+}
+
+// unquoted is the error of a head that cannot be read, without the line that
+// net/http quotes: it is the server's, cookies among it, and errors are logged.
+func unquoted(err error) error {
+	_, network := errors.AsType[net.Error](err)
+	if network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return errHead
 }
 
 // read takes gzip from a server that sends it unasked.
@@ -198,6 +213,27 @@ func follow(next *http.Request, via []*http.Request) error {
 		return err
 	}
 	if from, err := portOf(last); err != nil || port != 80 && port != 443 && port != from {
+		return errRedirect
+	}
+	return nil
+}
+
+// stay is the redirect policy for the bootstrap URL. The operator chose its
+// host, which is not guarded: a redirect may lead to https on that host, at
+// the port it came from or that of https, and nowhere else.
+func stay(next *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	switch {
+	case len(via) > maxRedirects:
+		return errRedirects
+	case next.URL.Scheme != "https", next.URL.User != nil, !strings.EqualFold(next.URL.Hostname(), first.Hostname()):
+		return errRedirect
+	}
+	port, err := portOf(next.URL)
+	if err != nil {
+		return err
+	}
+	if from, err := portOf(first); err != nil || port != 443 && port != from {
 		return errRedirect
 	}
 	return nil

@@ -55,6 +55,9 @@ func TestRedirects(t *testing.T) {
 		"to another scheme":      {"file:///etc/passwd", fault.RDAPUpstream},
 		"without a host":         {"https:///x", fault.RDAPUpstream},
 		"not a URL":              {"https://[/", fault.RDAPUpstream},
+		"not a URL, long":        {"http://[" + strings.Repeat("\x7f\x80", 31000) + "sid=SECRET", fault.RDAPUpstream},
+		"long":                   {"https://nxdomain.registry.com/sid=SECRET" + strings.Repeat("%80", 20000), fault.RDAPUpstream},
+		"names what was asked":   {"https://nxdomain.registry.com/domain/example.com", fault.RDAPUpstream},
 		"to a wrong certificate": {"https://alias.registry.com/", fault.RDAPUpstream},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,6 +89,7 @@ func TestRedirects(t *testing.T) {
 			}
 			if tt.code != "" {
 				wantCode(t, err, tt.code)
+				tellsNothing(t, err)
 				return
 			}
 			if err != nil || got.RDAPServer != "https://rdap.registry.com/v1/" {
@@ -229,6 +233,12 @@ func TestPeers(t *testing.T) {
 		"not HTTP":                {"220 smtp.example.com ESMTP\r\n", false},
 		"nothing":                 {"", false},
 		"headers and the end":     {"HTTP/1.1 200 OK\r\n\r\n", false},
+		"status line of controls": {strings.Repeat("\x01", 64000) + "\r\n\r\n", false},
+		"header of controls":      {"HTTP/1.1 200 OK\r\n" + strings.Repeat("\x01", 64000) + "\r\n\r\n", false},
+		"cookie without a colon":  {"HTTP/1.1 200 OK\r\nA: b\r\nSet-Cookie sid=SECRET\r\n\r\n", false},
+		"long chunk size":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("z", 60000) + "\r\n", false},
+		"long transfer encoding":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: sid=SECRET" + strings.Repeat("\x80", 60000) + "\r\n\r\n", false},
+		"long length":             {"HTTP/1.1 200 OK\r\nContent-Length: sid=SECRET" + strings.Repeat("\x80", 60000) + "\r\n\r\n", false},
 		"status 999":              {"HTTP/1.1 999 X\r\nContent-Length: 0\r\n\r\n", false},
 		"error with endless body": {"HTTP/1.1 500 X\r\n\r\n" + strings.Repeat("x", 4<<20), false},
 	} {
@@ -242,8 +252,21 @@ func TestPeers(t *testing.T) {
 			}
 			if !tt.ok {
 				wantCode(t, err, fault.RDAPUpstream)
+				tellsNothing(t, err)
 			}
 		})
+	}
+}
+
+// tellsNothing holds an error, which is logged, to a line's length, and to
+// neither a cookie nor the name that was asked about.
+func tellsNothing(t testing.TB, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if text := err.Error(); len(text) > 1024 || strings.Contains(text, "SECRET") || strings.Contains(text, "example.com") {
+		t.Errorf("%d bytes of error, %.200q", len(text), text)
 	}
 }
 

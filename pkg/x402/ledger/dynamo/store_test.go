@@ -117,6 +117,21 @@ func TestIndexConformance(t *testing.T) {
 	}
 }
 
+func TestPayersConformance(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for name, page := range map[string]int32{"in one page": 0, "in pages of 3": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ledgertest.ExercisePayers(t, func(t *testing.T) (ledger.Store, ledger.Payers) {
+				client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+				return dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute}),
+					dynamo.NewScan(dynamo.ScanConfig{API: client, Table: table, Page: page})
+			})
+		})
+	}
+}
+
 func TestItem(t *testing.T) {
 	t.Parallel()
 	p := newPlanter(t, server(t))

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -11,7 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-var _ ledger.Index = (*Store)(nil)
+var (
+	_ ledger.Index  = (*Store)(nil)
+	_ ledger.Payers = (*Store)(nil)
+)
 
 // Open implements ledger.Index by a scan: the file is one machine's.
 func (s *Store) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
@@ -21,6 +25,32 @@ func (s *Store) Open(ctx context.Context, before time.Time, limit int) ([]string
 // Owed implements ledger.Index by a scan.
 func (s *Store) Owed(ctx context.Context, limit int) ([]string, error) {
 	return s.list(ctx, limit, func(r *ledger.Record) bool { return r.Owed() })
+}
+
+// ByPayer implements ledger.Payers: the keys of the file are in order. Rows that
+// cannot be read are listed too, so that whoever fetches them finds out.
+func (s *Store) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	keys, err := call(s, func(db *bolt.DB) (keys []string, err error) {
+		err = db.View(func(tx *bolt.Tx) error {
+			c := tx.Bucket(records).Cursor()
+			key, _ := c.Seek([]byte(prefix))
+			for ; key != nil && bytes.HasPrefix(key, []byte(prefix)) && len(keys) < limit; key, _ = c.Next() {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				keys = append(keys, string(key))
+			}
+			return nil
+		})
+		return keys, err
+	})
+	if err != nil {
+		return nil, wrap("list", err)
+	}
+	return keys, nil
 }
 
 // list scans every row. One that cannot be read has no state to be listed by.

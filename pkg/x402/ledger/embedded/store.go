@@ -194,8 +194,9 @@ func read(b *bolt.Bucket, key string) (*ledger.Record, error) {
 	return decode(key, row)
 }
 
-// sweep removes the rows that have expired, when there is a clock. It leaves
-// what it cannot read: that is evidence, and it fails closed. A key that is not
+// sweep removes the rows that have expired, when there is a clock. What is in
+// doubt or owed stays, also where an earlier version of this code wrote an end.
+// It leaves what it cannot read: that is evidence, and it fails closed. A key that is not
 // its row's is damage: the payment that it was would be new to us.
 func sweep(b *bolt.Bucket, now func() time.Time) error {
 	var at time.Time // before any row expires
@@ -208,7 +209,7 @@ func sweep(b *bolt.Bucket, now func() time.Time) error {
 		if checkKey(string(key)) != nil || errors.Is(err, errOtherKey) {
 			return fmt.Errorf("a row is kept under the wrong key %.80q", key)
 		}
-		if err == nil && !r.ExpiresAt.IsZero() && at.After(r.ExpiresAt) {
+		if err == nil && !r.Open() && !r.Owed() && !r.ExpiresAt.IsZero() && at.After(r.ExpiresAt) {
 			expired = append(expired, r.Key)
 		}
 		return nil

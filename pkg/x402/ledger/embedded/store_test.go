@@ -61,6 +61,14 @@ func TestIndexConformance(t *testing.T) {
 	})
 }
 
+func TestPayersConformance(t *testing.T) {
+	t.Parallel()
+	ledgertest.ExercisePayers(t, func(t *testing.T) (ledger.Store, ledger.Payers) {
+		s := open(t, file(t), Options{})
+		return s, s
+	})
+}
+
 func TestOpenCreatesPrivately(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "ledger.db")
@@ -149,14 +157,21 @@ func TestOpenRemovesExpired(t *testing.T) {
 		"past": at.Add(-time.Hour), "just past": at.Add(-time.Nanosecond), "now": at, "later": at.Add(time.Hour), "never": {},
 	} {
 		r := ledgertest.First(key)
-		r.ExpiresAt = expires
+		r.State, r.ExpiresAt = ledger.Refused, expires
 		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
 			t.Fatalf("Create = %v, %v", existing, err)
 		}
 	}
 	for i := range 300 { // more than one page
 		r := ledgertest.First("old" + strings.Repeat("|", i))
-		r.ExpiresAt = at.Add(-time.Hour)
+		r.State, r.ExpiresAt = ledger.Redeemed, at.Add(-time.Hour)
+		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+			t.Fatalf("Create = %v, %v", existing, err)
+		}
+	}
+	for _, state := range []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled} { // with the end of an earlier version
+		r := ledgertest.First(string(state))
+		r.State, r.ExpiresAt = state, at.Add(-time.Hour)
 		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
 			t.Fatalf("Create = %v, %v", existing, err)
 		}
@@ -177,7 +192,7 @@ func TestOpenRemovesExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	s3 := open(t, path, Options{Now: func() time.Time { return at }})
-	if diff := cmp.Diff([]string{"corrupt", "later", "never", "now"}, keys(t, s3)); diff != "" {
+	if diff := cmp.Diff([]string{"corrupt", "later", "never", "now", "settled", "settling", "uncertain"}, keys(t, s3)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }

@@ -5,12 +5,16 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-var _ ledger.Index = (*Memory)(nil)
+var (
+	_ ledger.Index  = (*Memory)(nil)
+	_ ledger.Payers = (*Memory)(nil)
+)
 
 // Open implements ledger.Index.
 func (m *Memory) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
@@ -20,6 +24,20 @@ func (m *Memory) Open(ctx context.Context, before time.Time, limit int) ([]strin
 // Owed implements ledger.Index.
 func (m *Memory) Owed(ctx context.Context, limit int) ([]string, error) {
 	return m.list(ctx, limit, ledger.Record.Owed)
+}
+
+// ByPayer implements ledger.Payers.
+func (m *Memory) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, key := range m.Keys() {
+		if strings.HasPrefix(key, prefix) && len(keys) < limit {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
 }
 
 // Keys returns the key of every record, sorted, readable or not.

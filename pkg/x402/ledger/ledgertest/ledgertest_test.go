@@ -28,6 +28,14 @@ func TestMemoryIndex(t *testing.T) {
 	})
 }
 
+func TestMemoryPayers(t *testing.T) {
+	t.Parallel()
+	ExercisePayers(t, func(*testing.T) (ledger.Store, ledger.Payers) {
+		m := new(Memory)
+		return m, m
+	})
+}
+
 // Keys are all keys, those of corrupt records too, which no list can place.
 func TestMemoryKeys(t *testing.T) {
 	t.Parallel()

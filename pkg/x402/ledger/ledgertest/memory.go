@@ -68,6 +68,13 @@ func (m *Memory) Len() int {
 	return len(m.rows)
 }
 
+// Delete removes a record, as stores do with one past its end.
+func (m *Memory) Delete(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.rows, key)
+}
+
 // Plant implements Planter.
 func (m *Memory) Plant(_ context.Context, key string, doc []byte) error {
 	m.mu.Lock()

@@ -40,8 +40,8 @@ func Full(key string) ledger.Record {
 	r.State = ledger.Redeemed
 	r.AuthDigest, r.SigDigest, r.Request = "a"+text, "s"+text, "r"+text
 	r.Terms = json.RawMessage(`{"amount":"115792089237316195423570985008687907853269984665640564039457584007913129639935","n":1.50}`)
-	r.OtherSigs = []string{"o1" + text, "o2"}
 	r.Attempt, r.Doubt, r.Transaction, r.Reason = 3, true, "0xabc", text
+	r.Disproved, r.Refund, r.Block = true, "0xfed", 1<<63-1
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
 	r.Lookups, r.LookupAt = 2, at.Add(1*time.Second)
 	r.LastFault = &ledger.Failure{Code: "dns_timeout", Message: text}

@@ -1,0 +1,178 @@
+// Package ledgersock lets the operator's tools at the embedded ledger of a service
+// that runs: one process at a time can have the file open, so that one serves its
+// store to the others, over a Unix socket which only its own user can reach.
+//
+// The protocol is one POST of JSON for each call of ledger.Store, ledger.Index and
+// ledger.Payers. Records travel in the form that the stores keep, so that whoever
+// reads one checks it as it checks what a store gives. Every rule is on the
+// client's side, in ledger.Ledger, as it is with DynamoDB; the versions keep it and
+// the service apart.
+package ledgersock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// Store is what is served, and what a Client is.
+type Store interface {
+	ledger.Store
+	ledger.Index
+	ledger.Payers
+}
+
+const (
+	// maxRequest bounds a request: a record of 400 KB in base64.
+	maxRequest = 1 << 20
+	// maxListed bounds what one call lists, and maxReply a reply, which that many
+	// keys of 2 KB fit into.
+	maxListed = 20_000
+	maxReply  = 64 << 20
+	// maxPath is what a socket's path may be on every system.
+	maxPath = 103
+	// callTime bounds a call of a Client, and listTime one that reads the whole
+	// file.
+	callTime = 10 * time.Second
+	listTime = time.Minute
+)
+
+// Path is where the ledger in a file is served: in a folder of its own beside it.
+func Path(ledgerFile string) string { return filepath.Join(ledgerFile+".run", "socket") }
+
+// request is a call. Bytes, also keys, travel in base64: JSON would change what is
+// no UTF-8, and a key that was changed is another payment's.
+type request struct {
+	Verb   string    `json:"verb"`
+	Key    []byte    `json:"key,omitempty"` // or the prefix
+	Record *message  `json:"record,omitempty"`
+	Before time.Time `json:"before,omitzero"`
+	Limit  int       `json:"limit,omitempty"`
+}
+
+// The verbs.
+const (
+	verbCreate  = "create"
+	verbReplace = "replace"
+	verbFetch   = "fetch"
+	verbOpen    = "open"
+	verbOwed    = "owed"
+	verbByPayer = "by_payer"
+)
+
+// reply is what a call came to. Fault is set when it failed.
+type reply struct {
+	Record *message `json:"record,omitempty"`
+	Keys   [][]byte `json:"keys,omitempty"`
+	Fault  string   `json:"fault,omitempty"`
+	// Kind is what callers tell apart: conflict or corrupt.
+	Kind string `json:"kind,omitempty"`
+}
+
+const (
+	kindConflict = "conflict"
+	kindCorrupt  = "corrupt"
+)
+
+// message is a record in its stored form.
+type message struct {
+	Doc  []byte `json:"doc"`
+	Body []byte `json:"body,omitempty"`
+}
+
+// pack refuses what could not be read back, as every store does.
+func pack(r ledger.Record) (*message, error) {
+	doc, body, err := r.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	if back, err := ledger.Unmarshal(doc, body); err != nil || back.Key != r.Key {
+		// Not %w: nothing that is stored is corrupt.
+		return nil, fmt.Errorf("ledgersock: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
+	}
+	return &message{Doc: doc, Body: body}, nil
+}
+
+func (m *message) unpack() (*ledger.Record, error) {
+	if m == nil {
+		return nil, nil
+	}
+	return ledger.Unmarshal(m.Doc, m.Body)
+}
+
+// failure is an error on its way to the other side.
+func failure(err error) reply {
+	r := reply{Fault: err.Error()}
+	switch {
+	case errors.Is(err, ledger.ErrConflict):
+		r.Kind = kindConflict
+	case errors.Is(err, ledger.ErrCorrupt):
+		r.Kind = kindCorrupt
+	}
+	return r
+}
+
+func (r reply) err() error {
+	switch {
+	case r.Fault == "":
+		return nil
+	case r.Kind == kindConflict:
+		return ledger.ErrConflict
+	case r.Kind == kindCorrupt:
+		return fmt.Errorf("%w (%s)", ledger.ErrCorrupt, r.Fault)
+	}
+	return errors.New("ledgersock: " + r.Fault)
+}
+
+// answer is one call on the server's side.
+func (q request) answer(ctx context.Context, s Store) (reply, error) {
+	switch limit := min(q.Limit, maxListed); q.Verb {
+	case verbCreate, verbReplace:
+		return q.write(ctx, s)
+	case verbFetch:
+		r, err := s.Fetch(ctx, string(q.Key))
+		return found(r, err)
+	case verbOpen:
+		return listed(s.Open(ctx, q.Before, limit))
+	case verbOwed:
+		return listed(s.Owed(ctx, limit))
+	case verbByPayer:
+		return listed(s.ByPayer(ctx, string(q.Key), limit))
+	}
+	return reply{}, fmt.Errorf("unknown verb %q", q.Verb)
+}
+
+func (q request) write(ctx context.Context, s Store) (reply, error) {
+	if q.Record == nil {
+		return reply{}, errors.New("there is no record")
+	}
+	r, err := q.Record.unpack()
+	switch {
+	case err != nil:
+		return reply{}, fmt.Errorf("not a record: %v", err) //nolint:errorlint // nothing stored is corrupt
+	case q.Verb == verbReplace:
+		return reply{}, s.Replace(ctx, *r)
+	}
+	held, err := s.Create(ctx, *r)
+	return found(held, err)
+}
+
+func found(r *ledger.Record, err error) (reply, error) {
+	if err != nil || r == nil {
+		return reply{}, err
+	}
+	m, err := pack(*r)
+	return reply{Record: m}, err
+}
+
+func listed(keys []string, err error) (reply, error) {
+	var r reply
+	for _, k := range keys {
+		r.Keys = append(r.Keys, []byte(k))
+	}
+	return r, err
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+)
+
+// opened is a ledger, ready to be looked at.
+type opened struct {
+	name   string // of the ledger
+	node   string // of the chain; empty for none
+	deps   service.Deps
+	payers ledger.Payers
+	chain  transactions // nil without one
+	notes  io.Writer
+	close  func()
+}
+
+// transactions is a view of the chain that shows single transactions.
+type transactions interface {
+	Received(ctx context.Context, transaction string, to x402.Address) ([]x402.Transfer, error)
+}
+
+func open(ctx context.Context, getenv func(string) string, notes io.Writer) (opened, error) {
+	c, err := boot.ReadLocal(getenv)
+	if err != nil {
+		return opened{}, err
+	}
+	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.RPCURL), notes: notes, close: func() {}}
+	var store ledger.Store
+	var index ledger.Index
+	if c.Ledger.Name == "" {
+		s, err := openFile(ctx, c.LedgerFile)
+		if err != nil {
+			return opened{}, err
+		}
+		store, index, o.payers, o.name = s, s, s, c.LedgerFile
+		o.close = func() {
+			if err := s.Close(); err != nil {
+				fmt.Fprintln(notes, "close the ledger:", err)
+			}
+		}
+	} else {
+		store, index, o.payers = c.Ledger.Stores().Ledger, c.Ledger.Index(), c.Ledger.Payers(progress(notes))
+	}
+	log := slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: c.LogLevel}))
+	o.deps, err = c.ReconcileDeps(store, index, log)
+	if err == nil {
+		err = o.watch(c.Config)
+	}
+	if err != nil {
+		o.close()
+	}
+	return o, err
+}
+
+func (o *opened) watch(c boot.Config) error {
+	client, err := c.Chain()
+	if err != nil || client == nil {
+		return err
+	}
+	o.chain = client
+	return nil
+}
+
+// progress says how far a scan of a table is, from its second second on.
+func progress(notes io.Writer) func(read, found int) {
+	last := time.Now()
+	return func(read, found int) {
+		if time.Since(last) >= time.Second {
+			last = time.Now()
+			fmt.Fprintf(notes, "%d records read, %d found ...\n", read, found)
+		}
+	}
+}
+
+// fileStore is the embedded ledger, or that of a service that has it open.
+type fileStore interface {
+	ledgersock.Store
+	Close() error
+}
+
+// openFile opens the ledger of "make run", or asks the service that has it open.
+// It makes no new one.
+func openFile(ctx context.Context, path string) (fileStore, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("there is no ledger to look at: %w (LEDGER_FILE and LEDGER_TABLE name one)", err)
+	}
+	// A service keeps its file for as long as it runs: there is no use in waiting.
+	const patience = 100 * time.Millisecond
+	s, err := embedded.Open(path, embedded.Options{LockTimeout: patience})
+	if err == nil {
+		return s, nil
+	}
+	if !errors.Is(err, embedded.ErrLocked) {
+		return nil, err
+	}
+	c, refused := ledgersock.Dial(ctx, path)
+	if refused != nil {
+		return nil, fmt.Errorf("%w\nIt cannot be reached through that process either: %w\n"+
+			"If it is another of these tools, try again when that has ended. If it is the service (make run), stop it first: "+
+			"when it starts again it says why it does not share its ledger", err, refused)
+	}
+	return c, nil
+}
+
+// host is where a node is, without the key that its URL may hold.
+func host(rpc string) string {
+	u, err := url.Parse(rpc)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}

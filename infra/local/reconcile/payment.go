@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// standing is what a record means for its payer.
+type standing string
+
+const (
+	answered   standing = "answered"
+	answerOwed standing = "answer_owed" // paid; the same signature gets the answer
+	refundDue  standing = "refund_due"  // paid, and no lookup is left
+	refunded   standing = "refunded"
+	inDoubt    standing = "in_doubt"  // it is not known whether it was paid
+	underWay   standing = "under_way" // somebody is at it just now
+	refused    standing = "refused"   // nothing was paid
+	unknown    standing = "unknown"
+)
+
+// standingOf classifies a record.
+func (o opened) standingOf(r ledger.Record) standing {
+	switch {
+	case o.deps.Ledger.Sleeping(r):
+		return inDoubt
+	case r.Open():
+		return underWay
+	case o.deps.Ledger.Unclaimed(r) && ledger.Spent(r, o.deps.Now()):
+		return refundDue
+	case r.Owed():
+		return answerOwed
+	}
+	switch r.State {
+	case ledger.Redeemed:
+		return answered
+	case ledger.Refunded:
+		return refunded
+	case ledger.Refused:
+		return refused
+	default:
+		return unknown // no payment, or of another version of this code
+	}
+}
+
+// payment is a record, as -json prints it.
+type payment struct {
+	// Key is the record's, network|asset|payer|nonce: pk in a DynamoDB table.
+	Key         string   `json:"key"`
+	Standing    standing `json:"standing"`
+	Payer       string   `json:"payer"`
+	Amount      string   `json:"amount"` // atomic units
+	Asset       string   `json:"asset"`
+	Network     string   `json:"network"`
+	Transaction string   `json:"transaction"`
+	Refund      string   `json:"refund,omitempty"` // transaction that sent the amount back
+	Request     string   `json:"request"`
+	// Since is when it was known to be paid, or where it is not, when it was
+	// first sent; Updated is when the record was last written.
+	Since     time.Time       `json:"since"`
+	Updated   time.Time       `json:"updated"`
+	Lookups   int             `json:"lookups"`
+	LastError *ledger.Failure `json:"last_error"`
+	Reason    string          `json:"reason,omitempty"` // why it was refused, or is in doubt
+	// RefundDue says that no lookup is left; otherwise the payer of an answer that
+	// is owed can still ask again, until AskUntil.
+	RefundDue bool      `json:"refund_due"`
+	AskUntil  time.Time `json:"ask_until,omitzero"`
+	// Chain is what the chain says of a payment in doubt, if it was asked.
+	Chain *evidence `json:"chain,omitempty"`
+}
+
+// evidence is a finding.
+type evidence struct {
+	Verdict     string `json:"verdict"`
+	Transaction string `json:"transaction,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+}
+
+// paymentOf reads a record. Terms that cannot be read leave their fields empty.
+func (o opened) paymentOf(r ledger.Record) payment {
+	var terms x402.Requirements
+	_ = json.Unmarshal(r.Terms, &terms) // see above
+	p := payment{
+		Key: r.Key, Standing: o.standingOf(r), Payer: payerOf(r), Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network,
+		Transaction: r.Transaction, Refund: r.Refund, Request: r.Request, Since: r.CreatedAt, Updated: r.UpdatedAt,
+		Lookups: r.Lookups, LastError: r.LastFault, Reason: r.Reason,
+	}
+	if r.Receipt != nil {
+		p.Transaction = r.Receipt.Transaction
+	}
+	if !r.SettledAt.IsZero() {
+		p.Since = r.SettledAt
+	}
+	p.RefundDue = p.Standing == refundDue
+	if r.Owed() {
+		p.AskUntil = r.SettledAt.Add(ledger.OwedFor)
+	}
+	return p
+}
+
+// payerOf is whose payment a record is, by its key: that is who has signed.
+func payerOf(r ledger.Record) string {
+	parts := strings.Split(r.Key, "|")
+	if len(parts) < 3 {
+		return ""
+	}
+	a, err := x402.ParseAddress(parts[2])
+	if err != nil {
+		return parts[2]
+	}
+	return a.Checksum()
+}
+
+// note is what there is to say of a payment beside its columns.
+func (p payment) note() string {
+	var about string
+	switch p.Standing {
+	case answerOwed:
+		about = "until " + minute(p.AskUntil)
+	case refunded:
+		about = "by " + p.Refund
+	case inDoubt, refused, underWay:
+		about = p.Reason
+	case answered, refundDue, unknown:
+	}
+	if p.LastError != nil {
+		about = strings.TrimPrefix(about+", last error "+p.LastError.Code, ", ")
+	}
+	if p.Chain != nil {
+		about = strings.TrimPrefix(about+"; the chain: "+p.Chain.text(), "; ")
+	}
+	return plain(about)
+}
+
+func (e evidence) text() string {
+	text := strings.ReplaceAll(e.Verdict, "_", " ")
+	if e.Transaction != "" {
+		text += ", " + e.Transaction
+	}
+	if e.Reason != "" {
+		text += ", " + e.Reason
+	}
+	return text
+}
+
+// label is a standing in words.
+func (s standing) label() string { return strings.ReplaceAll(string(s), "_", " ") }

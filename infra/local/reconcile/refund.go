@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// debtKey is a record's key, and the transaction to close it on, if one was given.
+type debtKey struct {
+	key, network, asset string
+	payer               x402.Address
+	transaction         string
+}
+
+// readDebt reads KEY and TRANSACTION, in any letter case.
+func readDebt(key, transaction string, closing bool) (debtKey, error) {
+	d, ok := readKey(strings.ToLower(strings.Trim(key, " \t\n'\"")))
+	if !ok {
+		return d, fmt.Errorf("KEY %.300q is no key of a payment: it is network|asset|payer|nonce, in quotes, as make owed and make payer print it", key)
+	}
+	if !closing {
+		return d, nil
+	}
+	if d.transaction = strings.ToLower(strings.TrimSpace(transaction)); !isHash(d.transaction) {
+		return d, fmt.Errorf("TRANSACTION %.80q is no transaction: it is 0x and 64 hexadecimal digits", transaction)
+	}
+	return d, nil
+}
+
+// readKey reads a key as the ledger has it.
+func readKey(key string) (debtKey, bool) {
+	parts := strings.Split(key, "|")
+	if len(parts) == 5 && isHash(parts[4]) || len(parts) == 4 {
+		_, errNetwork := x402.ChainID(parts[0])
+		asset, errAsset := x402.ParseAddress(parts[1])
+		payer, errPayer := x402.ParseAddress(parts[2])
+		if errors.Join(errNetwork, errAsset, errPayer) == nil && isHash(parts[3]) {
+			return debtKey{key: key, network: parts[0], asset: asset.String(), payer: payer}, true
+		}
+	}
+	return debtKey{}, false
+}
+
+// isHash says whether s is 0x and 32 bytes of lower case hex.
+func isHash(s string) bool {
+	digits, prefixed := strings.CutPrefix(s, "0x")
+	return prefixed && len(digits) == 64 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// due is a refund that is due.
+type due struct {
+	debtKey
+	record ledger.Record
+	terms  x402.Requirements
+	amount *big.Int
+}
+
+// refund prints what to transfer, or closes the record on the transaction that
+// has done it.
+func (o opened) refund(ctx context.Context, out io.Writer, key debtKey, force bool) error {
+	r, err := o.deps.Ledger.Fetch(ctx, key.key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the record: %w", err)
+	case r != nil && r.State == ledger.Refunded && key.transaction != "" && r.Refund == key.transaction:
+		fmt.Fprintf(out, "This record is closed on that transaction: there is nothing left to do.\n")
+		return nil
+	}
+	if err := o.refusal(key, r); err != nil {
+		return err
+	}
+	d, err := dueOf(key, *r)
+	if err != nil {
+		return err
+	}
+	if key.transaction == "" {
+		o.printDue(out, d)
+		return nil
+	}
+	return o.closeDebt(ctx, out, d, force)
+}
+
+// refusal is why no refund is due, and what to do next.
+func (o opened) refusal(key debtKey, r *ledger.Record) error {
+	if r == nil {
+		return fmt.Errorf("there is no such record in %s.\nmake payer WALLET=%s lists what there is of that payer", o.name, key.payer.Checksum())
+	}
+	switch o.standingOf(*r) {
+	case refundDue:
+		return nil
+	case refunded:
+		return fmt.Errorf("nothing is due: this payment was refunded already, by transaction %s.\nDo not send it again. "+
+			"Whoever repeats the payment is told that transaction", plain(r.Refund))
+	case answered:
+		return fmt.Errorf("nothing is due: this payment was answered at %s. The same signature gets the answer again for a day after that", minute(r.UpdatedAt))
+	case answerOwed:
+		return o.early(*r)
+	case inDoubt:
+		return errors.New("it is not known whether this was paid, so nothing can be paid back yet.\n" +
+			"make reconcile with RPC_URL set asks the chain; if it was paid, the answer is owed first")
+	case underWay:
+		return fmt.Errorf("this payment is being made just now, until %s at the latest: look again then", minute(r.LeaseUntil))
+	case refused:
+		return fmt.Errorf("nothing is due: this was refused (%s), and nothing was charged.\n"+
+			"If the payer shows a transfer to us all the same, make reconcile with RPC_URL set finds it", plain(r.Reason))
+	case unknown:
+	}
+	return fmt.Errorf("this record is in state %q, in which no refund can be due", plain(string(r.State)))
+}
+
+// early says when a refund becomes due of what can still be answered.
+func (o opened) early(r ledger.Record) error {
+	if !o.deps.Ledger.Unclaimed(r) {
+		return fmt.Errorf("a lookup for this payment runs just now, until %s at the latest: look again then", minute(r.LeaseUntil))
+	}
+	return fmt.Errorf("no refund is due yet: the payer can still get the answer, with the same signature, until %s (%d of %d lookups are used).\n"+
+		"After that, or when no lookup is left, a refund is due", minute(r.SettledAt.Add(ledger.OwedFor)), r.Lookups, ledger.MaxLookups)
+}
+
+// dueOf reads what to pay back off a record. One that contradicts itself is
+// nobody's to pay.
+func dueOf(key debtKey, r ledger.Record) (due, error) {
+	d := due{debtKey: key, record: r}
+	corrupt := func(what string) (due, error) {
+		return due{}, fmt.Errorf("the record contradicts itself (%s): look at it before anything is paid", what)
+	}
+	if err := json.Unmarshal(r.Terms, &d.terms); err != nil {
+		return corrupt("its terms cannot be read")
+	}
+	var ok bool
+	d.amount, ok = atomic(d.terms.Amount)
+	switch {
+	case !ok:
+		return corrupt("its amount is no amount")
+	case !strings.EqualFold(d.terms.Network, key.network) || !strings.EqualFold(d.terms.Asset, key.asset):
+		return corrupt("its terms are for another network or token than its key")
+	case r.Receipt == nil:
+		return corrupt("it is paid and has no receipt")
+	case r.Receipt.Payer != "" && !strings.EqualFold(r.Receipt.Payer, key.payer.String()):
+		return corrupt("its receipt names another payer than its key")
+	}
+	return d, nil
+}
+
+func (o opened) printDue(out io.Writer, d due) {
+	why := "no lookup is left"
+	if f := d.record.LastFault; f != nil {
+		why = fmt.Sprintf("%d of %d lookups, the last: %s, %s", d.record.Lookups, ledger.MaxLookups, plain(f.Code), plain(f.Message))
+	}
+	asset, err := x402.ParseAddress(d.asset)
+	if err != nil {
+		panic(err) // readKey has parsed it
+	}
+	fmt.Fprintf(out, `a refund is due
+amount   %s USDC (%s atomic units)
+token    %s
+network  %s
+to       %s
+paid     %s, transaction %s
+for      %s
+why      %s
+
+Transfer exactly that, from any account of yours. Then close the record:
+  make refund KEY='%s' TRANSACTION=0x...
+`, strings.TrimPrefix(dollars(d.amount.String()), "$"), d.amount, asset.Checksum(), d.network, d.payer.Checksum(),
+		minute(d.record.SettledAt), plain(d.record.Receipt.Transaction), request(o.paymentOf(d.record)), why, d.key)
+}
+
+// errUnchecked says that the chain could not be asked.
+type errUnchecked struct{ cause string }
+
+func (e errUnchecked) Error() string {
+	return e.cause + ".\nThe record stays open. FORCE=1 closes it without that check"
+}
+
+// closeDebt closes a record, once the transaction is known to have paid it back.
+func (o opened) closeDebt(ctx context.Context, out io.Writer, d due, force bool) error {
+	how, err := o.verify(ctx, d)
+	var unchecked errUnchecked
+	switch {
+	case errors.As(err, &unchecked) && force:
+		how = "the chain was not asked"
+	case err != nil:
+		return err
+	}
+	switch _, err := o.deps.Ledger.Refund(ctx, d.key, d.transaction); {
+	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
+		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with make refund KEY='%s'", err, d.key)
+	case err != nil:
+		return fmt.Errorf("it may be closed or not: send the same command again (%w)", err)
+	}
+	fmt.Fprintf(out, "closed: %s went back to %s in %s (%s).\nWhoever repeats the payment is told that transaction.\n",
+		dollars(d.amount.String()), d.payer.Checksum(), d.transaction, how)
+	return nil
+}
+
+// verify asks the chain whether the transaction has sent exactly the amount to
+// the payer, for this record and no other.
+func (o opened) verify(ctx context.Context, d due) (how string, err error) {
+	switch {
+	case o.chain == nil:
+		return "", errUnchecked{"it could not be checked that the transaction is the refund: RPC_URL names no node"}
+	case !strings.EqualFold(d.network, o.deps.Terms.Network) || !strings.EqualFold(d.asset, o.deps.Terms.Asset):
+		return "", errUnchecked{fmt.Sprintf("it could not be checked that the transaction is the refund: NETWORK and USDC_ASSET are %s and %s here, the record's others",
+			o.deps.Terms.Network, o.deps.Terms.Asset)}
+	}
+	list, err := o.chain.Received(ctx, d.transaction, d.payer)
+	switch {
+	case errors.Is(err, chain.ErrUnknownTransaction) || errors.Is(err, chain.ErrFailedTransaction):
+		return "", fmt.Errorf("the record stays open: %w", err)
+	case err != nil:
+		return "", errUnchecked{fmt.Sprintf("it could not be checked that the transaction is the refund: %v", err)}
+	}
+	exact, others := 0, []string{}
+	for _, t := range list {
+		if t.From != d.payer && t.Value.Cmp(d.amount) == 0 {
+			exact++
+		} else {
+			others = append(others, fmt.Sprintf("%s from %s", dollars(t.Value.String()), t.From.Checksum()))
+		}
+	}
+	if exact == 0 {
+		found := "nothing"
+		if len(others) > 0 {
+			found = enumerated(others[:min(len(others), 5)])
+		}
+		return "", fmt.Errorf("the record stays open: that transaction is not a transfer of exactly %s of the token to %s, who got %s in it",
+			dollars(d.amount.String()), d.payer.Checksum(), found)
+	}
+	return fmt.Sprintf("checked on the chain, block %d", list[0].Block), o.unused(ctx, d, exact)
+}
+
+// unused says whether one of a transaction's transfers is left for this record:
+// each of them closes one debt.
+func (o opened) unused(ctx context.Context, d due, transfers int) error {
+	keys, err := o.payers.ByPayer(ctx, ledger.PayerPrefix(d.network, d.asset, d.payer.String()), maxPayments)
+	if err != nil {
+		return fmt.Errorf("look for other records that were closed on it: %w", err)
+	}
+	closed := 0
+	missed, err := o.deps.Reconciler().Each(ctx, keys, func(r ledger.Record) {
+		if r.State == ledger.Refunded && strings.EqualFold(r.Refund, d.transaction) && o.paymentOf(r).Amount == d.terms.Amount {
+			closed++
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case missed > 0:
+		fmt.Fprintf(o.notes, "%s of this payer could not be read\n", counted(missed, "record"))
+	}
+	if closed >= transfers {
+		return fmt.Errorf("the record stays open: that transaction holds %s of %s to %s, and %s closed on it already",
+			counted(transfers, "transfer"), dollars(d.amount.String()), d.payer.Checksum(), plural(closed, "1 record is", fmt.Sprintf("%d records are", closed)))
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// What to transfer, exactly; it writes nothing.
+func TestRefundDue(t *testing.T) {
+	t.Parallel()
+	path, paid := file(t)
+	env := map[string]string{"LEDGER_FILE": path}
+	want := fmt.Sprintf(`a refund is due
+amount   0.005 USDC (5000 atomic units)
+token    0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913
+network  eip155:8453
+to       %s
+paid     %s, transaction 0x03
+for      %s
+why      5 of 5 lookups, the last: upstream?[31m, m
+
+Transfer exactly that, from any account of yours. Then close the record:
+  make refund KEY='%s' TRANSACTION=0x...
+`, payer, minute(paid), lookup, keyOf(3))
+	for _, key := range []string{keyOf(3), strings.ToUpper(keyOf(3)), "'" + keyOf(3) + "'\n"} {
+		if out, notes := command(t, 0, env, "-refund", key); out != want || notes != "" {
+			t.Errorf("%q printed\n%s%s, want\n%s", key, out, notes, want)
+		}
+	}
+	if r := record(t, path, keyOf(3)); r.State != ledger.Settled {
+		t.Errorf("the record is %s", r.State)
+	}
+}
+
+func record(t *testing.T, path, key string) *ledger.Record {
+	t.Helper()
+	s, err := embedded.Open(path, embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r, err := s.Fetch(t.Context(), key)
+	if err != nil || r == nil {
+		t.Fatalf("Fetch = %v, %v", r, err)
+	}
+	return r
+}
+
+// Rows with nothing due say what is so, and what to do.
+func TestRefundNotDue(t *testing.T) {
+	t.Parallel()
+	path, paid := whole(t)
+	env := map[string]string{"LEDGER_FILE": path}
+	for n, says := range map[int]string{
+		1: "it is not known whether this was paid", 2: "until " + minute(paid.Add(24*time.Hour)) + " (1 of 5 lookups are used)",
+		4: "this payment was answered at " + minute(paid), 5: "this was refused (insufficient_funds), and nothing was charged",
+		6: "was refunded already, by transaction " + back, 7: "make payer WALLET=" + payer,
+	} {
+		for _, args := range [][]string{{"-refund", keyOf(n)}, {"-refund", keyOf(n), "-transaction", "0x" + strings.Repeat("ab", 32), "-force"}} {
+			if out, notes := command(t, exitFailed, env, args...); out != "" || !strings.Contains(notes, says) {
+				t.Errorf("%d: printed %q, noted %q, want %q", n, out, notes, says)
+			}
+		}
+	}
+	out, _ := command(t, 0, env, "-refund", keyOf(6), "-transaction", strings.ToUpper(back))
+	if !strings.Contains(out, "closed on that transaction") {
+		t.Errorf("printed %q", out)
+	}
+}
+
+// A record is closed on a transaction that has sent exactly the amount to the
+// payer, once for each transfer in it, and on no other.
+func TestRefundCloses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		node   *node // nil: no RPC_URL
+		env    map[string]string
+		force  bool
+		closed bool
+		says   string
+	}{
+		"as it should be":        {&node{sent: []int{5000}}, nil, false, true, "checked on the chain, block 16"},
+		"one of several":         {&node{sent: []int{1, 5000}}, nil, false, true, "checked on the chain"},
+		"too little":             {&node{sent: []int{4999}}, nil, true, false, "who got $0.004999 from 0x90F79bf6EB2c4f870365E785982E1f101E93b906 in it"},
+		"too much":               {&node{sent: []int{5001}}, nil, true, false, "who got $0.005001"},
+		"in two halves":          {&node{sent: []int{2500, 2500}}, nil, true, false, "who got $0.0025 from"},
+		"nothing":                {&node{}, nil, true, false, "who got nothing in it"},
+		"from the payer himself": {&node{from: payer, sent: []int{5000}}, nil, true, false, "is not a transfer of exactly $0.005"},
+		"failed":                 {&node{failed: true}, nil, true, false, "has moved nothing"},
+		"not there":              {&node{unknown: true}, nil, true, false, "in no block"},
+		"no node":                {nil, nil, false, false, "RPC_URL names no node.\nThe record stays open. FORCE=1 closes it"},
+		"no node, forced":        {nil, nil, true, true, "the chain was not asked"},
+		"a node that is down":    {&node{down: true}, nil, false, false, "FORCE=1"},
+		"the same, forced":       {&node{down: true}, nil, true, true, "the chain was not asked"},
+		"another token":          {&node{sent: []int{5000}}, map[string]string{"USDC_ASSET": sender}, false, false, "NETWORK and USDC_ASSET are eip155:8453 and " + sender},
+		"another chain":          {&node{sent: []int{5000}}, map[string]string{"NETWORK": "eip155:84532"}, false, false, "NETWORK and USDC_ASSET are eip155:84532"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, _ := file(t)
+			env := map[string]string{"LEDGER_FILE": path}
+			if c.node != nil {
+				n := *c.node
+				if n.from == "" {
+					n.from = sender
+				}
+				env["RPC_URL"] = startNode(t, n).URL + "/s3cr3t"
+			}
+			for name, value := range c.env {
+				env[name] = value
+			}
+			args, code := []string{"-refund", keyOf(3), "-transaction", strings.ToUpper(back)}, exitFailed
+			if c.force {
+				args = append(args, "-force")
+			}
+			if c.closed {
+				code = 0
+			}
+			out, notes := command(t, code, env, args...)
+			if !strings.Contains(out+notes, c.says) || strings.Contains(out+notes, "s3cr3t") {
+				t.Errorf("said %q, want %q", out+notes, c.says)
+			}
+			r := record(t, path, keyOf(3))
+			if c.closed != (r.State == ledger.Refunded && r.Refund == back) {
+				t.Errorf("the record is %s by %s", r.State, r.Refund)
+			}
+			if !c.closed {
+				return
+			}
+			// Sent again it is done, and nothing is due any more.
+			if out, _ := command(t, 0, env, args...); !strings.Contains(out, "closed on that transaction") {
+				t.Errorf("again: %q", out)
+			}
+			if out, _ := command(t, 0, env, "-owed"); !strings.Contains(out, "refunds due: 0") {
+				t.Errorf("owed:\n%s", out)
+			}
+		})
+	}
+}
+
+// One transfer closes one record.
+func TestRefundOnce(t *testing.T) {
+	t.Parallel()
+	for transfers, says := range map[int]string{
+		1: "holds 1 transfer of $0.005 to " + payer + ", and 1 record is closed on it already",
+		2: "closed: $0.005 went back",
+	} {
+		path, _ := whole(t) // record 6 is closed on it
+		code := exitFailed
+		if transfers > 1 {
+			code = 0
+		}
+		n := startNode(t, node{from: sender, sent: []int{5000, 5000}[:transfers]})
+		out, notes := command(t, code, map[string]string{"LEDGER_FILE": path, "RPC_URL": n.URL}, "-refund", keyOf(3), "-transaction", back)
+		if !strings.Contains(out+notes, says) {
+			t.Errorf("%d transfers: %q, want %q", transfers, out+notes, says)
+		}
+	}
+}
+
+// A record that contradicts itself is nobody's to pay.
+func TestRefundCorrupt(t *testing.T) {
+	t.Parallel()
+	good := x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payer}
+	for name, c := range map[string]struct {
+		spoil func(*ledger.Record, *x402.Requirements)
+		says  string
+	}{
+		"no amount":       {func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "" }, "its amount"},
+		"nothing":         {func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "0" }, "its amount"},
+		"a float":         {func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "5e3" }, "its amount"},
+		"over a uint256":  {func(_ *ledger.Record, q *x402.Requirements) { q.Amount = strings.Repeat("9", 78) }, "its amount"},
+		"another network": {func(_ *ledger.Record, q *x402.Requirements) { q.Network = "eip155:1" }, "another network"},
+		"another token":   {func(_ *ledger.Record, q *x402.Requirements) { q.Asset = payer }, "another network or token"},
+		"no receipt":      {func(r *ledger.Record, _ *x402.Requirements) { r.Receipt = nil }, "no receipt"},
+		"another payer":   {func(r *ledger.Record, _ *x402.Requirements) { r.Receipt.Payer = sender }, "another payer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			terms := good.Requirements("5000")
+			r := ledgertest.First(keyOf(8))
+			r.State, r.SettledAt, r.Lookups = ledger.Settled, r.CreatedAt, ledger.MaxLookups
+			r.Receipt = &ledger.Receipt{Transaction: "0x08", Payer: payer}
+			c.spoil(&r, &terms)
+			var err error
+			if r.Terms, err = json.Marshal(terms); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			s, err := embedded.Open(path, embedded.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Create(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			s.Close()
+			out, notes := command(t, exitFailed, map[string]string{"LEDGER_FILE": path}, "-refund", keyOf(8), "-transaction", back, "-force")
+			if out != "" || !strings.Contains(notes, c.says) {
+				t.Errorf("printed %q, noted %q; want %q", out, notes, c.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+const (
+	// scanPage bounds one reply, so that each is there within an attempt's time.
+	scanPage = 500
+	// maxScanned is how many items one call reads: what DynamoDB charges for is
+	// what is read, not what is found.
+	maxScanned = 5_000_000
+)
+
+// ErrTooMany says that a table has more items than a Scan reads.
+var ErrTooMany = fmt.Errorf("dynamo: the table has more than %d items", maxScanned)
+
+// ScanAPI is what a Scan calls. A *dynamodb.Client is one.
+type ScanAPI interface {
+	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
+}
+
+// ScanConfig is what a Scan is made of.
+type ScanConfig struct {
+	API   ScanAPI // required
+	Table string  // name or ARN, required
+	// Page is how many items one reply may be about; 500 when 0.
+	Page int32
+	// Progress is told after every page how many items were read so far, and how
+	// many were found. Optional.
+	Progress func(read, found int)
+}
+
+// Scan is a ledger.Payers that reads the whole table: what nobody needs but an
+// operator who looks up one payer is not worth an index that every payment pays
+// for. It ends with its context.
+type Scan struct{ config ScanConfig }
+
+var (
+	_ ledger.Payers = (*Scan)(nil)
+	_ ScanAPI       = (*dynamodb.Client)(nil)
+)
+
+// NewScan returns a Scan. It panics without an API or a table.
+func NewScan(c ScanConfig) *Scan {
+	if c.API == nil || c.Table == "" {
+		panic("dynamo: NewScan needs an API and a table")
+	}
+	if c.Page == 0 {
+		c.Page = scanPage
+	}
+	if c.Progress == nil {
+		c.Progress = func(int, int) {}
+	}
+	return &Scan{config: c}
+}
+
+// ByPayer implements ledger.Payers.
+func (s *Scan) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
+	if err := errors.Join(ctx.Err(), checkKey(prefix)); err != nil || limit <= 0 {
+		return nil, err
+	}
+	in := &dynamodb.ScanInput{
+		TableName: &s.config.Table, Limit: &s.config.Page, ConsistentRead: aws.Bool(true),
+		FilterExpression: aws.String("begins_with(" + AttrKey + ", :prefix)"), ProjectionExpression: aws.String(AttrKey),
+		ExpressionAttributeValues: item{":prefix": &types.AttributeValueMemberS{Value: prefix}},
+	}
+	var keys []string
+	for read := 0; read < maxScanned; {
+		out, err := s.config.API.Scan(ctx, in)
+		if err != nil {
+			return nil, fmt.Errorf("dynamo: scan: %w", err)
+		}
+		for _, it := range out.Items {
+			key, ok := it[AttrKey].(*types.AttributeValueMemberS)
+			if !ok {
+				return nil, fmt.Errorf("%w: an item lacks its key", ledger.ErrCorrupt)
+			}
+			keys = append(keys, key.Value)
+		}
+		read += int(out.ScannedCount)
+		s.config.Progress(read, len(keys))
+		if len(out.LastEvaluatedKey) == 0 || len(keys) >= limit {
+			slices.Sort(keys)
+			return keys[:min(limit, len(keys))], nil
+		}
+		in.ExclusiveStartKey = out.LastEvaluatedKey
+	}
+	return nil, ErrTooMany
+}

@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// testify writes proof of payment over whatever other writers have made of a
+// record, unless it is known to be paid already. The lease of a live attempt is
+// left to it. what says what to write over a record. It returns the record that
+// stands, nil when there is none, and whether this call wrote it.
+func (l *Ledger) testify(ctx context.Context, key string, what func(Record) change) (*Record, bool, error) {
+	const tries = 3 // against other writers; each of them is a verdict, and those end
+	for range tries {
+		r, err := l.store.Fetch(ctx, key)
+		if err != nil || r == nil {
+			return nil, false, err
+		}
+		if r.State == Settled || r.State == Redeemed || r.State == Refunded {
+			return r, false, nil
+		}
+		c := what(*r)
+		c.now = l.now()
+		if !leasePast(*r, c.now) {
+			c.lease = r.LeaseUntil
+		}
+		next, err := step(*r, EventSettled, c)
+		if err != nil {
+			return nil, false, err
+		}
+		next.WriteID = l.newID()
+		err = l.store.Replace(ctx, next)
+		if err == nil {
+			return &next, true, nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return nil, false, err
+		}
+	}
+	return nil, false, ErrConflict
+}
+
+// ClockSlack is how far a process's clock may be ahead of the chain's. A transfer
+// that is older than the first claim of its payment by more than that was made
+// for something else.
+const ClockSlack = 10 * time.Minute
+
+// Witness is money that the chain shows to have reached a payee.
+type Witness struct {
+	Key     string
+	Receipt Receipt
+	At      time.Time       // by the chain's clock
+	Terms   json.RawMessage // of the transfer: asset, payee, amount
+	// Of says whether the transfer is the one that a record is about.
+	Of func(Record) bool
+}
+
+// Testimony is what a witness came to.
+type Testimony int
+
+const (
+	// Known: the record was known to be paid, or refunded.
+	Known Testimony = iota + 1
+	// Found: the record was not known to be paid, and its answer is owed now.
+	Found
+	// RefundDue: there was no record of it, or one whose payer had been told for
+	// good that nothing moves, because the transfer was older than his request.
+	// The record says now that the amount must go back.
+	RefundDue
+)
+
+// Testify records money that was seen on the chain, also where a facilitator or
+// evidence said that none would move. Money of which there is no record gets
+// one, paid, without a request and without a lookup: a refund is due. It may be
+// called again for the same transfer.
+func (l *Ledger) Testify(ctx context.Context, w Witness) (Testimony, error) {
+	r, err := l.store.Fetch(ctx, w.Key)
+	if err != nil {
+		return 0, fmt.Errorf("record a transfer: %w", err)
+	}
+	if r != nil && !l.expired(*r) && !w.Of(*r) {
+		// The same nonce in another authorization: both cannot have moved
+		// money, and the record that is there did not.
+		w.Key += "|" + w.Receipt.Transaction
+		r = nil
+	}
+	if r == nil || l.expired(*r) {
+		return l.orphan(ctx, w, r)
+	}
+	stands, written, err := l.testify(ctx, w.Key, func(old Record) change {
+		return change{receipt: &w.Receipt, spent: old.Disproved || w.At.Before(old.CreatedAt.Add(-ClockSlack))}
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("record a transfer: %w", err)
+	case stands == nil:
+		return 0, fmt.Errorf("record a transfer: %w", ErrConflict) // deleted meanwhile
+	case !written:
+		return Known, nil
+	case Spent(*stands, l.now()):
+		return RefundDue, nil
+	}
+	return Found, nil
+}
+
+// orphan makes a record for money that there was none for. old is one that has
+// expired, or nil.
+func (l *Ledger) orphan(ctx context.Context, w Witness, old *Record) (Testimony, error) {
+	now := l.now()
+	r := Record{
+		Key: w.Key, Version: 1, WriteID: l.newID(), State: Settled, Terms: w.Terms,
+		Receipt: &w.Receipt, Transaction: w.Receipt.Transaction, Lookups: MaxLookups,
+		LookupAt: now, SettledAt: now, CreatedAt: now, UpdatedAt: now,
+	}
+	if old != nil {
+		r.Version = old.Version + 1
+		if err := l.store.Replace(ctx, r); err != nil {
+			return 0, fmt.Errorf("record a transfer: %w", err)
+		}
+		return RefundDue, nil
+	}
+	there, err := l.store.Create(ctx, r)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("record a transfer: %w", err)
+	case there == nil:
+		return RefundDue, nil
+	case there.Receipt != nil && there.Receipt.Transaction == w.Receipt.Transaction:
+		return Known, nil
+	}
+	return 0, fmt.Errorf("record a transfer: %w", ErrConflict) // claimed meanwhile
+}
+
+// Refund closes a record whose refund is due, on the transaction that sent the
+// amount back. ErrIllegal means that none is due.
+func (l *Ledger) Refund(ctx context.Context, key, transaction string) (*Record, error) {
+	r, err := l.store.Fetch(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("refund: %w", err)
+	}
+	if r == nil {
+		return nil, fmt.Errorf("refund: %w: there is no record %s", ErrIllegal, key)
+	}
+	if r.State == Refunded && r.Refund == transaction {
+		return r, nil
+	}
+	next, err := step(*r, EventRefund, change{now: l.now(), transaction: transaction})
+	if err != nil {
+		return nil, fmt.Errorf("refund: %w", err)
+	}
+	next.WriteID = l.newID()
+	if err := l.store.Replace(ctx, next); err != nil {
+		return nil, fmt.Errorf("refund: %w", err)
+	}
+	return &next, nil
+}

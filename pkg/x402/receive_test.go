@@ -1,0 +1,397 @@
+package x402_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// tape is a chain with a block in every second, all of them safe at once.
+type tape struct {
+	d         *desk
+	transfers []x402.Transfer
+	width     uint64   // blocks of a batch; 0 is any number
+	asked     []uint64 // the blocks that reading began from
+	// before may fail a call, or do something while it runs.
+	before func(ctx context.Context, call string) error
+}
+
+func (p *tape) call(ctx context.Context, call string) error {
+	if p.before == nil {
+		return nil
+	}
+	return p.before(ctx, call)
+}
+
+// Transfers implements x402.Scanner.
+func (p *tape) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
+	p.d.t.Helper()
+	p.asked = append(p.asked, from)
+	if payee != addressOf(terms().PayTo) {
+		p.d.t.Errorf("the chain was read for %s", payee)
+	}
+	if at := p.d.cursor(); at == nil || at.Next != from {
+		p.d.t.Errorf("reading goes on from block %d, the stored cursor is %+v", from, at)
+	}
+	if err := p.call(ctx, "transfers"); err != nil {
+		return x402.Batch{Next: from}, err
+	}
+	b := x402.Batch{Next: from, Safe: uint64(time.Now().Unix())}
+	if b.Safe < from {
+		return b, nil
+	}
+	b.Next = b.Safe + 1
+	if p.width > 0 {
+		b.Next = min(b.Next, from+p.width)
+	}
+	for _, t := range p.transfers {
+		if t.Block >= from && t.Block < b.Next {
+			b.Transfers = append(b.Transfers, t)
+		}
+	}
+	return b, nil
+}
+
+// BlockAt implements x402.Scanner.
+func (p *tape) BlockAt(ctx context.Context, t time.Time) (uint64, error) {
+	return uint64(t.Unix()), p.call(ctx, "block at")
+}
+
+// SafeBlock implements x402.Scanner.
+func (p *tape) SafeBlock(ctx context.Context) (uint64, error) {
+	return uint64(time.Now().Unix()), p.call(ctx, "safe block")
+}
+
+// send puts the transfer of the nth payment on the chain, as of now.
+func (p *tape) send(n int, change ...func(*x402.Transfer)) x402.Transfer {
+	t := x402.Transfer{
+		Transaction: fmt.Sprintf("0x%064x", 0xabc00+len(p.transfers)), Time: time.Now(), Value: big.NewInt(5000),
+		From: addressOf(reconcilePayer), To: addressOf(terms().PayTo), Authorized: true,
+	}
+	big.NewInt(int64(n)).FillBytes(t.Nonce[:])
+	for _, c := range change {
+		c(&t)
+	}
+	t.Block = uint64(t.Time.Unix())
+	p.transfers = append(p.transfers, t)
+	return t
+}
+
+func worth(value int64) func(*x402.Transfer) {
+	return func(t *x402.Transfer) { t.Value = big.NewInt(value) }
+}
+
+func earlier(d time.Duration) func(*x402.Transfer) {
+	return func(t *x402.Transfer) { t.Time = t.Time.Add(-d) }
+}
+
+func unauthorized(t *x402.Transfer) { t.Authorized, t.Nonce = false, [32]byte{} }
+
+func cursorKey() string {
+	return ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), strings.ToLower(terms().PayTo))
+}
+
+// cursor is the stored one.
+func (d *desk) cursor() *ledger.Cursor {
+	d.t.Helper()
+	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Cursor(context.Background(), cursorKey())
+	d.must(err)
+	return c
+}
+
+// watched gives the desk a chain whose cursor begins now.
+func (d *desk) watched() *tape {
+	d.t.Helper()
+	p := &tape{d: d}
+	d.chain = p
+	d.wants(x402.Summary{})
+	if at := d.cursor(); at == nil || at.Next != uint64(time.Now().Unix())+1 {
+		d.t.Fatalf("the cursor is %+v after the first run", at)
+	}
+	time.Sleep(time.Hour)
+	return p
+}
+
+// refused is a payment that a facilitator, or evidence, refused.
+func (d *desk) refused(n int, disproved bool) {
+	d.t.Helper()
+	if h := d.hold(n); disproved {
+		d.must(h.Disproved(d.t.Context(), "cancelled"))
+	} else {
+		d.must(h.Refused(d.t.Context(), "insufficient_funds"))
+	}
+}
+
+// What a transfer comes to, by what the ledger holds of its payment.
+func TestReceive(t *testing.T) {
+	t.Parallel()
+	undecided := x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
+	found, known := x402.Summary{Received: 1, Found: 1, Owed: 1}, x402.Summary{Received: 1}
+	for name, c := range map[string]struct {
+		before func(d *desk)
+		want   x402.Summary
+		state  ledger.State // "": the record is as it was
+	}{
+		"uncertain": {func(d *desk) { d.uncertain(1) }, undecided, ledger.Settled},
+		"abandoned": {func(d *desk) { d.abandoned(1) }, undecided, ledger.Settled},
+		"refused":   {func(d *desk) { d.refused(1, false) }, found, ledger.Settled},
+		"in flight": {func(d *desk) { d.hold(1) }, x402.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
+		"disproved": {func(d *desk) { d.refused(1, true) }, x402.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1}, ledger.Settled},
+		"settled":   {func(d *desk) { d.owed(1, 1) }, x402.Summary{Received: 1, Owed: 1}, ""},
+		"redeemed":  {func(d *desk) { redeem(d, d.hold(1)) }, known, ""},
+		"refunded": {func(d *desk) {
+			d.owed(1, ledger.MaxLookups)
+			_, err := d.ledger.Refund(d.t.Context(), payment(1).Key, "0xback")
+			d.must(err)
+		}, known, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atDesk(t, nil, func(t *testing.T, d *desk) {
+				p := d.watched()
+				c.before(d)
+				before := d.stored(1)
+				sent := p.send(1)
+				d.wants(c.want)
+				r := d.stored(1)
+				if diff := cmp.Diff(before, r); c.state == "" && diff != "" {
+					t.Errorf("the record (-before +after):\n%s", diff)
+				}
+				if c.state != "" && (r.State != c.state || r.Receipt == nil || r.Receipt.Transaction != sent.Transaction || before.LeaseUntil.After(time.Now()) && r.LeaseUntil != before.LeaseUntil) {
+					t.Errorf("the record is %+v", r)
+				}
+				if n := d.memory.Len(); n != 2 {
+					t.Errorf("%d records, want the payment and the cursor", n)
+				}
+				if s, err := d.run(t.Context()); s.Received != 0 || err != nil {
+					t.Errorf("read again: %+v, %v", s, err)
+				}
+			})
+		})
+	}
+}
+
+// A payment that was refused, and submitted all the same, is looked up when its
+// payer comes back; it is not charged again.
+func TestReceiveMakesOwed(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		p := d.watched()
+		d.refused(1, false)
+		p.send(1)
+		d.wants(x402.Summary{Received: 1, Found: 1, Owed: 1})
+		h := d.hold(1)
+		if r := h.Record(); r.State != ledger.Settled || r.Lookups != 1 {
+			t.Errorf("the claim holds %+v", r)
+		}
+		d.must(h.Redeem(t.Context(), ledger.Answer{Status: 200, Stored: true}))
+		d.wants(x402.Summary{})
+	})
+}
+
+// debts are what Owed lists, as key and amount; all of them refunds.
+func (d *desk) debts() map[string]string {
+	d.t.Helper()
+	all := map[string]string{}
+	missed, err := d.reconciler().Owed(d.t.Context(), func(r ledger.Record, spent bool) {
+		var q x402.Requirements
+		if err := json.Unmarshal(r.Terms, &q); err != nil || !spent || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
+			d.t.Errorf("%s is no debt of the payer's that has to go back: %v", r.Key, err)
+		}
+		if q.Network != terms().Network || q.Asset != terms().Asset || q.PayTo != terms().PayTo || q.Scheme != x402.Scheme {
+			d.t.Errorf("a debt's terms are %+v", q)
+		}
+		all[r.Key] = q.Amount
+	})
+	if missed != 0 || err != nil {
+		d.t.Errorf("%d debts missed, %v", missed, err)
+	}
+	return all
+}
+
+// Money that no record is about: a refund is due, of what was sent. What is no
+// payment is only counted.
+func TestReceiveWithoutARecord(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		p := d.watched()
+		d.refused(2, false)
+		d.hold(3)
+		live := d.stored(3)
+		refused := d.stored(2)
+		p.send(1, worth(123456789))
+		other := p.send(2, worth(6000)) // another authorization with the same nonce
+		inFlight := p.send(3, worth(4999))
+		p.send(4, worth(0))
+		p.send(0, unauthorized)
+		p.send(0, unauthorized, worth(0))
+		d.wants(x402.Summary{Received: 6, Deposits: 3, Unasked: 3, Owed: 3, Exhausted: 3})
+		want := map[string]string{
+			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
+		}
+		if diff := cmp.Diff(want, d.debts()); diff != "" {
+			t.Errorf("owed (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]ledger.Record{refused, live}, []ledger.Record{d.stored(2), d.stored(3)}); diff != "" {
+			t.Errorf("records of other authorizations (-before +after):\n%s", diff)
+		}
+		if n := d.memory.Len(); n != 6 {
+			t.Errorf("%d records, want three debts, two payments and the cursor", n)
+		}
+		// Nobody gets an answer for it: there is no request that was paid for.
+		c, err := d.ledger.Claim(t.Context(), payment(1), time.Now().Add(attemptTime))
+		if err != nil || c.Standing != ledger.OtherAuthorization {
+			t.Errorf("a claim on it: %+v, %v", c, err)
+		}
+	})
+}
+
+// A record that was deleted, or should be, is none.
+func TestReceiveAfterTheEnd(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		p := d.watched()
+		d.refused(1, false)
+		time.Sleep(36 * 24 * time.Hour)
+		p.send(1)
+		d.wants(x402.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1})
+		if got := d.debts(); got[payment(1).Key] != "5000" || len(got) != 1 {
+			t.Errorf("owed: %v", got)
+		}
+	})
+}
+
+// A transfer from before the first claim, by more than clocks differ, was made
+// for something else.
+func TestReceiveEarlierThanTheClaim(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		p := d.watched()
+		d.refused(1, false)
+		d.refused(2, false)
+		p.send(1, earlier(ledger.ClockSlack))
+		p.send(2, earlier(ledger.ClockSlack+time.Second))
+		slices.Reverse(p.transfers)
+		d.wants(x402.Summary{Received: 2, Found: 1, Unasked: 1, Owed: 2, Exhausted: 1})
+		if a, b := d.stored(1), d.stored(2); a.Lookups != 0 || b.Lookups != ledger.MaxLookups {
+			t.Errorf("%d and %d lookups are used up, want none and all", a.Lookups, b.Lookups)
+		}
+	})
+}
+
+// plant claims a payment under other terms, and has it refused.
+func (d *desk) plant(p ledger.Payment) ledger.Record {
+	d.t.Helper()
+	c, err := d.ledger.Claim(d.t.Context(), p, time.Now().Add(attemptTime))
+	d.must(err)
+	d.must(c.Hold.Refused(d.t.Context(), "no"))
+	return c.Hold.Record()
+}
+
+// A payment on another chain, in another token or to another payee is another
+// payment, also with the same payer and nonce.
+func TestReceiveOtherTerms(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(p *ledger.Payment){
+		"network": func(p *ledger.Payment) { p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1) },
+		"asset":   func(p *ledger.Payment) { p.Key = strings.Replace(p.Key, "|0x833589", "|0x933589", 1) },
+		"payee": func(p *ledger.Payment) {
+			p.Terms = json.RawMessage(strings.Replace(string(p.Terms), terms().PayTo[:8], "0x309693", 1))
+		},
+		"unreadable terms": func(p *ledger.Payment) { p.Terms = json.RawMessage(`[]`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			atDesk(t, nil, func(t *testing.T, d *desk) {
+				tp := d.watched()
+				p := payment(1)
+				change(&p)
+				before := d.plant(p)
+				tp.send(1)
+				d.wants(x402.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1})
+				after, err := d.memory.Fetch(t.Context(), p.Key)
+				if err != nil || after == nil || after.State != ledger.Refused || after.Version != before.Version {
+					t.Errorf("the other payment is %+v, %v", after, err)
+				}
+			})
+		})
+	}
+}
+
+// What is older than the ledger's memory, and has no record, is counted and
+// logged: its answer may have been given, and its record deleted.
+func TestReceiveForgotten(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		p := d.watched()
+		d.uncertain(1)
+		const days = 24 * time.Hour
+		time.Sleep(40 * days)
+		p.send(1, earlier(40*days)) // its record is there: it was in doubt
+		p.send(2, earlier(34*days+time.Second))
+		p.send(3, earlier(34*days))
+		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, Exhausted: 1})
+		if r := d.stored(3); r.State != ledger.Settled || d.memory.Len() != 3 {
+			t.Errorf("it is %s among %v", r.State, d.memory.Keys())
+		}
+		if want := "before the ledger's memory\" key=" + payment(2).Key; !strings.Contains(d.log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, d.log.String())
+		}
+	})
+}
+
+// The first cursor may lie far back, in a time whose answered payments left no
+// record.
+func TestReceiveBeforeTheFirstCursor(t *testing.T) {
+	atDesk(t, nil, func(t *testing.T, d *desk) {
+		d.uncertain(1)
+		const days = 24 * time.Hour
+		time.Sleep(20 * days)
+		p := &tape{d: d}
+		d.chain = p
+		p.send(1, earlier(20*days))
+		p.send(2, earlier(2*days+time.Second))
+		p.send(3, earlier(2*days))
+		p.width = 5 * 24 * 3600 // the cursor is as old in later batches
+		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, Exhausted: 1})
+		time.Sleep(3 * days)
+		p.send(4, earlier(3*days-time.Second))
+		d.wants(x402.Summary{Received: 1, Unasked: 1, Owed: 3, Exhausted: 3}) // nobody came for the first
+	})
+}
+
+// A reconciler that reads the chain has to know for whom.
+func TestNewReconcilerScannerPanics(t *testing.T) {
+	t.Parallel()
+	memory := new(ledgertest.Memory)
+	whole := x402.ReconcilerConfig{
+		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory, Scanner: &tape{},
+		Network: terms().Network, Asset: addressOf(terms().Asset), Payee: addressOf(terms().PayTo),
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	for name, c := range map[string]struct {
+		spoil  func(*x402.ReconcilerConfig)
+		panics bool
+	}{
+		"nothing": {func(*x402.ReconcilerConfig) {}, false},
+		"network": {func(c *x402.ReconcilerConfig) { c.Network = "" }, true},
+		"asset":   {func(c *x402.ReconcilerConfig) { c.Asset = x402.Address{} }, true},
+		"payee":   {func(c *x402.ReconcilerConfig) { c.Payee = x402.Address{} }, true},
+	} {
+		func() {
+			defer func() {
+				if got := recover() != nil; got != c.panics {
+					t.Errorf("%s missing: panic %v", name, got)
+				}
+			}()
+			config := whole
+			c.spoil(&config)
+			x402.NewReconciler(config)
+		}()
+	}
+}

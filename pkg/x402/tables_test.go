@@ -1,0 +1,126 @@
+package x402
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// Every combination of terms, signer and record that can occur, with what it
+// must come to, written down independently of the table.
+func TestAdmissions(t *testing.T) {
+	signers := map[string]signer{"recovered": signerRecovered, "recorded": signerRecorded, "strange": signerStrange}
+	rows := map[string]row{"unread": rowUnread, "absent": rowAbsent, "foreign": rowForeign, "declined": rowDeclined, "stands": rowStands}
+	want := map[string]admission{
+		"ok recovered unread": admitToday, "ok strange unread": admitFetch,
+		"bad recovered unread": admitFetch, "bad strange unread": admitFetch,
+
+		"bad recovered absent": turnTerms, "bad strange absent": turnTerms, "ok strange absent": admitVerify,
+
+		"ok strange foreign": turnNonce, "bad strange foreign": turnNonce, "bad recovered foreign": turnNonce,
+
+		"ok strange declined": turnUsed, "bad strange declined": turnUsed,
+		"ok strange stands": turnUsed, "bad strange stands": turnUsed,
+
+		"ok recorded declined": admitToday, "bad recorded declined": admitChain, "bad recovered declined": admitChain,
+		"ok recorded stands": admitRecord, "bad recorded stands": admitRecord, "bad recovered stands": admitRecord,
+	}
+	// A signature is recorded only where there is a record of the authorization,
+	// and a recovered one under today's terms is claimed unread.
+	never := func(fit termsFit, by signer, at row) bool {
+		return by == signerRecorded && at != rowDeclined && at != rowStands ||
+			by == signerRecovered && fit == termsOK && at != rowUnread
+	}
+	for fitName, fit := range map[string]termsFit{"ok": termsOK, "bad": termsBad} {
+		for byName, by := range signers {
+			for atName, at := range rows {
+				name := fmt.Sprint(fitName, " ", byName, " ", atName)
+				if never(fit, by, at) {
+					continue
+				}
+				if got := admissionOf(fit, by, at); got != want[name] || got == 0 {
+					t.Errorf("%s: %d, want %d", name, got, want[name])
+				}
+				delete(want, name)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no combinations: %v", want)
+	}
+}
+
+// Every combination of the facilitator's word, earlier doubt and the chain's
+// view, with what it must come to.
+func TestConclusions(t *testing.T) {
+	type to struct {
+		event ledger.Event
+		reply reply
+	}
+	settled, disproved := to{ledger.EventSettled, replyLookUp}, to{ledger.EventDisproved, replyRefused}
+	refused, doubted := to{ledger.EventRefused, replyRefused}, to{ledger.EventRefused, replyUnsure}
+	door, none := to{ledger.EventRefused, replyFault}, to{ledger.EventNotSent, replyFault}
+	unsure := to{ledger.EventUncertain, replyUnsure}
+	// In the order: blind, paid, never, open, nothing.
+	asked := map[string][5]to{
+		"used, no doubt": {refused, settled, disproved, unsure, unsure},
+		"used, doubt":    {settled, settled, disproved, unsure, unsure},
+		"late, no doubt": {refused, settled, disproved, refused, unsure},
+		"late, doubt":    {doubted, settled, disproved, doubted, doubted},
+		"no, doubt":      {doubted, settled, disproved, doubted, doubted},
+		"door, doubt":    {door, settled, disproved, door, door},
+		"none, doubt":    {none, settled, disproved, none, none},
+		"lost, no doubt": {unsure, settled, disproved, unsure, unsure},
+		"lost, doubt":    {unsure, settled, disproved, unsure, unsure},
+	}
+	unasked := map[string]to{
+		"moved, no doubt": settled, "moved, doubt": settled, "no, no doubt": refused, "door, no doubt": door, "none, no doubt": none,
+	}
+	words := map[string]facilitatorWord{
+		"moved": wordMoved, "no": wordNo, "used": wordUsed, "late": wordLate, "door": wordDoor, "none": wordNone, "lost": wordLost,
+	}
+	for wordName, w := range words {
+		for doubtName, d := range map[string]doubtful{"no doubt": noDoubt, "doubt": inDoubt} {
+			name := wordName + ", " + doubtName
+			if _, asks_ := asked[name]; asks(w, d) != asks_ {
+				t.Errorf("%s: asks the chain %t, want %t", name, asks(w, d), asks_)
+			}
+			if !asks(w, d) {
+				if c := conclusionOf(w, d, notAsked); (to{c.event, c.reply}) != unasked[name] {
+					t.Errorf("%s: %s, %d; want %v", name, c.event, c.reply, unasked[name])
+				}
+				continue
+			}
+			for i, s := range []sight{blind, sawPaid, sawNever, sawOpen, sawNothing} {
+				if c := conclusionOf(w, d, s); (to{c.event, c.reply}) != asked[name][i] {
+					t.Errorf("%s, sight %d: %s, %d; want %v", name, s, c.event, c.reply, asked[name][i])
+				}
+			}
+		}
+	}
+	// An attempt that is given up before anything is sent, in doubt or not.
+	if c := conclusionOf(wordNone, inDoubt, notAsked); (to{c.event, c.reply}) != none {
+		t.Errorf("given up in doubt: %+v", c)
+	}
+}
+
+// No row of a table is beyond reach: an earlier one would hide it.
+func TestNoRowIsHidden(t *testing.T) {
+	for i, r := range conclusions() {
+		reached := false
+		for w := wordMoved; w <= wordLost; w++ {
+			for _, d := range []doubtful{noDoubt, inDoubt} {
+				for s := notAsked; s <= sawNothing; s++ {
+					if asks(w, d) == (s == notAsked) && !(w == wordNone && s == notAsked) {
+						continue
+					}
+					reached = reached || conclusionOf(w, d, s) == r
+				}
+			}
+		}
+		if !reached {
+			t.Errorf("conclusion %d (%+v) is never taken", i, r)
+		}
+	}
+}
