@@ -67,7 +67,7 @@ func (a *attempt) judge(ctx context.Context, by signer, terms error) *Outcome {
 	case turnUsed:
 		return a.unproven(*r)
 	case turnNonce:
-		return a.turned(a.otherNonce(*r))
+		return a.turned(a.otherNonce(*r, by == signerRecovered))
 	case admitFetch:
 	}
 	return a.turned(a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule admits this payment")), nil))

@@ -182,7 +182,7 @@ func (w *planet) charged(p *process, out *x402.Outcome) {
 	if !a.moved() && (w.rpc || !a.cancelled) {
 		w.complain("told that money moved, and it did not")
 	}
-	if unknown := p.verified && p.claimed == nil; !unknown && (out.Receipt == nil || !out.Receipt.Success) {
+	if unknown := p.verified && p.claimed == nil || out.Fault != nil && w.unvouched(p, out); !unknown && (out.Receipt == nil || !out.Receipt.Success) {
 		w.complain("charged, and no receipt")
 	}
 }
@@ -215,7 +215,7 @@ func (w *planet) uncharged(p *process, out *x402.Outcome) {
 	}
 	byOther := a.moved() && !a.byUs && a.shownAt.Before(at)
 	seen := p.lookedAt.IsZero() || !a.shownAt.After(p.lookedAt)
-	if w.rpc && w.skew == 0 && byOther && seen && !p.refusedAt.IsZero() && !strings.Contains(out.Fault.Public(), usedBefore) {
+	if w.rpc && !w.liar && w.skew == 0 && byOther && seen && !p.refusedAt.IsZero() && !strings.Contains(out.Fault.Public(), usedBefore) {
 		w.complain("told that nothing moved after a third party's transfer")
 	}
 }

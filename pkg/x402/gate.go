@@ -221,7 +221,7 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 	case ledger.OtherRequest:
 		return *a.refuseAs("authorization already used for another request", c.Record)
 	case ledger.OtherAuthorization:
-		return a.otherNonce(c.Record)
+		return a.otherNonce(c.Record, true)
 	case ledger.Over:
 		return a.ended(c.Record)
 	}

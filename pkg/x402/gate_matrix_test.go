@@ -178,6 +178,19 @@ func TestMoneyWithoutARequest(t *testing.T) {
 		b.expect("wrong parameter", b.askWith(h, "GET /a", fault.New(fault.InvalidDomain, nil)), 400, fault.InvalidDomain, "true", false, true)
 		b.counts("money without a request", 0, 0)
 	})
+	// A signature that cannot be recovered could be anybody's: no receipt.
+	within(t, nil, func(t *testing.T, b *bench) {
+		b.verify = x402.Verification{Valid: true}
+		h := b.sign(contractPayer)
+		l := ledger.New(b.store, time.Now, func() string { return "seen" })
+		if _, err := l.Testify(t.Context(), ledger.Witness{
+			Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now(), Of: func(ledger.Record) bool { return true },
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.expect("a contract wallet", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, false)
+		b.counts("money without a request", 0, 0)
+	})
 }
 
 // A nonce that is on record for another authorization is used up, whoever signs:

@@ -52,12 +52,15 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 
 // otherNonce answers a payment whose nonce is on record for something else. Of
 // money that came without a request there is no authorization to compare with:
-// it may well be this one's.
-func (a *attempt) otherNonce(r ledger.Record) Outcome {
-	if r.AuthDigest == "" {
-		return *a.refuseAs("the money of this authorization came without a request, and is due back", r)
+// it may well be this one's. vouched says that the payer has signed.
+func (a *attempt) otherNonce(r ledger.Record, vouched bool) Outcome {
+	switch {
+	case r.AuthDigest != "":
+		return a.refuse("nonce already used for another authorization", nil)
+	case !vouched:
+		return *a.unproven(r)
 	}
-	return a.refuse("nonce already used for another authorization", nil)
+	return *a.refuseAs("the money of this authorization came without a request, and is due back", r)
 }
 
 // ended answers a payment that no attempt can change any more.
