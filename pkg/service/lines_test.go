@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,6 +31,10 @@ func (s *shop) showsNothing(t *testing.T, header string) {
 // line is the last line of the log.
 func (s *shop) line(t *testing.T) map[string]any {
 	t.Helper()
+	// A large answer is with the client before its line is written.
+	for end := time.Now().Add(time.Minute); s.log.String() == "" && time.Now().Before(end); {
+		<-time.After(time.Millisecond)
+	}
 	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")
 	var line map[string]any
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &line); err != nil {
