@@ -28,9 +28,9 @@ run: ## Start the whole service on http://127.0.0.1:8402
 	@echo "building ..." && go build -o build/local ./infra/local && exec build/local
 
 .PHONY: pay
-pay: ## Pay for URL=... with a throw-away key; SIGNATURE=... repeats a payment
+pay: ## Pay for URL=... with a throw-away key; KEY=... names the purchase, SIGNATURE=... repeats a payment
 	@test -n "$$URL" || { echo "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com&type=MX'" >&2; exit 2; }
-	@go run ./infra/local/pay $${SIGNATURE:+-signature "$$SIGNATURE"} -- "$$URL"
+	@go run ./infra/local/pay $${KEY:+-key "$$KEY"} $${SIGNATURE:+-signature "$$SIGNATURE"} -- "$$URL"
 
 .PHONY: simnet
 simnet: ## A shell in a small internet with the service running, RTT=50ms away (Linux)
@@ -75,8 +75,8 @@ VERIFY := ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/... ./pkg/limit/dynamo .
 
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
-	go test -vet=off -cover -run Campaign ./pkg/x402
-	go test -vet=off -cover -skip Campaign ./pkg/x402 ./pkg/x402/ledger
+	go test -vet=off -cover -timeout 60m -run Campaign ./pkg/x402
+	go test -vet=off -cover -timeout 60m -skip Campaign ./pkg/x402 ./pkg/x402/ledger
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
 
 # One package at a time: the large suites start servers and browsers of their

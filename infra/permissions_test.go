@@ -19,12 +19,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -36,7 +39,8 @@ const (
 
 // recorder notes what functions ask of AWS, in the words of a policy.
 type recorder struct {
-	table string
+	table  string
+	direct *dynamodb.Client // what goes this way is not noted
 
 	mu    sync.Mutex
 	asked map[string]map[string]bool // slug -> "action on resource"
@@ -61,7 +65,10 @@ func (r *recorder) note(t *testing.T, slug string, req *http.Request) {
 		t.Errorf("%s: %v", slug, err)
 	}
 	req.Body = io.NopCloser(bytes.NewReader(text))
-	var body struct{ TableName, IndexName, SecretId string }
+	var body struct {
+		TableName, IndexName, SecretId string
+		Key, Item                      map[string]struct{ S string }
+	}
 	if err := json.Unmarshal(text, &body); err != nil {
 		t.Errorf("%s: %v", slug, err)
 	}
@@ -72,7 +79,7 @@ func (r *recorder) note(t *testing.T, slug string, req *http.Request) {
 	case body.TableName == r.table && body.IndexName != "":
 		on = "${Ledger.Arn}/index/" + body.IndexName
 	case body.TableName == r.table:
-		on = "Ledger.Arn"
+		on = "Ledger.Arn of " + formOf(body.Key[dynamo.AttrKey].S+body.Item[dynamo.AttrKey].S)
 	case body.SecretId == testSecret:
 		on = "FacilitatorSecretArn"
 	}
@@ -82,6 +89,28 @@ func (r *recorder) note(t *testing.T, slug string, req *http.Request) {
 		r.asked[slug] = map[string]bool{}
 	}
 	r.asked[slug][service+":"+action+" on "+on] = true
+}
+
+// forget deletes an item.
+func (r *recorder) forget(t *testing.T, key string) {
+	t.Helper()
+	_, err := r.direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+		TableName: &r.table, Key: map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: key}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// formOf is the form of a key, or the key itself where it has none.
+func formOf(key string) string {
+	for _, form := range keyForms() {
+		start, open := strings.CutSuffix(form, "*")
+		if key == form || open && strings.HasPrefix(key, start) {
+			return form
+		}
+	}
+	return key
 }
 
 // dynamoDB is a way to a DynamoDB for one function, which is noted.
@@ -141,6 +170,7 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	t.Helper()
 	server := dynamotest.Start(t)
 	watch = newRecorder(t, server.Table(t))
+	watch.direct = dynamo.NewClient(server.ClientConfig())
 	terms, err := boot.ReadLocal(func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +223,15 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	return gateway.URL, watch
 }
 
+// keyed sends a purchase key with each request.
+type keyed struct{ key string }
+
+func (k *keyed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Idempotency-Key", k.key)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
 // TestPermissionsUsedAreGranted runs every function through what it can do, and
 // holds what it asked of AWS against what the template allows it: nothing is
 // missing, and nothing is there that is not needed. The scheduled function is
@@ -206,7 +245,8 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: wallet, Now: time.Now}
+	keyed := &keyed{}
+	client := &x402test.Client{HTTP: &http.Client{Transport: keyed}, Wallet: wallet, Now: time.Now}
 	get := func(path, header string) x402test.Reply {
 		t.Helper()
 		r, err := client.Get(t.Context(), base+path, header)
@@ -217,12 +257,14 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 	}
 	for _, o := range catalog.All() {
 		clients.Add(1)
+		watch.forget(t, "rdap|bootstrap") // each that needs it fetches it
+		keyed.key = "the-purchase-of-" + o.Slug
 		path := o.ExampleURL("")
 		// A challenge asks AWS for the client's rate and for nothing else.
 		if r := get(path, ""); r.Status != http.StatusPaymentRequired {
 			t.Errorf("%s: status %d without a payment: %s", o.Slug, r.Status, r.Body)
 		}
-		if used := watch.used(o.Slug); slices.ContainsFunc(used, func(s string) bool { return s != "dynamodb:UpdateItem on Ledger.Arn" }) {
+		if used := watch.used(o.Slug); slices.ContainsFunc(used, func(s string) bool { return s != "dynamodb:UpdateItem on Ledger.Arn of rate|*" }) {
 			t.Errorf("%s: a challenge asked for %q", o.Slug, used)
 		}
 		first, header, err := client.Buy(t.Context(), base+path)
@@ -236,21 +278,28 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		if again := get(path, header); again.Status != first.Status || again.Header.Get("Idempotent-Replayed") != "true" {
 			t.Errorf("%s: status %d the second time: %s", o.Slug, again.Status, again.Body)
 		}
+		// Another signature for the same purchase is answered by the first.
+		if anew, _, err := client.Buy(t.Context(), base+path); err != nil || anew.Status != first.Status || anew.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%s: status %d, %v, signed anew: %s", o.Slug, anew.Status, err, anew.Body)
+		}
 	}
 	if r := get(catalog.PathReady, ""); r.Status != http.StatusOK && r.Status != http.StatusServiceUnavailable {
 		t.Errorf("/ready: status %d: %s", r.Status, r.Body)
 	}
-	for _, path := range append(catalog.FreePaths(), "/", "/nowhere") {
-		if r := get(path, ""); len(r.Body) == 0 {
-			t.Errorf("%s: status %d without a body", path, r.Status)
+	for i, path := range append(catalog.FreePaths(), "/", "/nowhere") {
+		if i%5 == 0 { // several documents a client, so that some are counted
+			clients.Add(1)
+		}
+		if r := get(path, ""); len(r.Body) == 0 || r.Status == http.StatusTooManyRequests {
+			t.Errorf("%s: status %d, %d bytes", path, r.Status, len(r.Body))
 		}
 	}
-	allowed := written(t, nil)
+	tpl := written(t, nil)
 	for _, slug := range slugs() {
 		if slug == scheduled {
 			continue
 		}
-		if d := cmp.Diff(granted(t, allowed, slug), watch.used(slug)); d != "" {
+		if d := cmp.Diff(granted(t, tpl, slug), watch.used(slug)); d != "" {
 			t.Errorf("%s: permissions (-granted +used):\n%s", slug, d)
 		}
 	}

@@ -177,6 +177,28 @@ func (d *desk) claim(t *testing.T) (chaintest.Signed, *ledger.Hold, string) {
 	return signed, c.Hold, key
 }
 
+// age makes a payment one of some weeks ago, whose purchase ends soon unless its
+// time is prolonged.
+func age(t *testing.T, store ledger.Store, key string) {
+	t.Helper()
+	r, err := store.Fetch(t.Context(), key)
+	if err != nil || r == nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	now := time.Now()
+	r.Version, r.WriteID, r.Purchase, r.CreatedAt = r.Version+1, "aged", "purchase|"+key, now.Add(-30*24*time.Hour)
+	if err := store.Replace(t.Context(), *r); err != nil {
+		t.Fatal(err)
+	}
+	purchase := ledger.Record{
+		Key: r.Purchase, Version: 1, WriteID: "aged", State: ledger.Bought, Owner: key, AuthDigest: r.AuthDigest,
+		CreatedAt: r.CreatedAt, UpdatedAt: r.CreatedAt, ExpiresAt: now.Add(24 * time.Hour),
+	}
+	if old, err := store.Create(t.Context(), purchase); err != nil || old != nil {
+		t.Fatalf("%+v, %v", old, err)
+	}
+}
+
 // TestReconcileFunction runs the built function, by its event, on a DynamoDB
 // table and an Ethereum node: what was paid is settled, what was not stays in
 // doubt, what is owed is counted.
@@ -209,6 +231,7 @@ func TestReconcileFunction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	age(t, store, open)
 	event, err := os.ReadFile(reconcileEvent)
 	if err != nil {
 		t.Fatal(err)

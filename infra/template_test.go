@@ -211,6 +211,41 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	}
 }
 
+// TestDuplicateWindowIsBoots holds the parameter to what boot takes: its default,
+// its bounds, and that every function is told.
+func TestDuplicateWindowIsBoots(t *testing.T) {
+	t.Parallel()
+	const variable, name = "DUPLICATE_WINDOW_SECONDS", "DuplicateWindowSeconds"
+	window := func(value string) (time.Duration, error) {
+		c, err := boot.ReadLocal(func(asked string) string {
+			if asked == variable {
+				return value
+			}
+			return ""
+		})
+		return c.DuplicateWindow, err
+	}
+	var tpl struct {
+		Parameters map[string]parameter `yaml:"Parameters"`
+	}
+	read(t, &tpl)
+	p := tpl.Parameters[name]
+	if p.Default == nil || p.MinValue == nil || p.MaxValue == nil {
+		t.Fatalf("%s: %+v", name, p)
+	}
+	if usual, err := window(""); err != nil || *p.Default != fmt.Sprint(usual.Seconds()) {
+		t.Errorf("the default is %s, boot's is %v, %v", *p.Default, usual, err)
+	}
+	for _, c := range []struct {
+		value float64
+		taken bool
+	}{{*p.MinValue, true}, {*p.MaxValue, true}, {*p.MinValue - 1, false}, {*p.MaxValue + 1, false}} {
+		if _, err := window(fmt.Sprint(int(c.value))); (err == nil) != c.taken {
+			t.Errorf("boot on %v: %v", c.value, err)
+		}
+	}
+}
+
 func TestTimeAddsUp(t *testing.T) {
 	t.Parallel()
 	const gateway = 30 * time.Second // HTTP API, maximum integration timeout
@@ -247,22 +282,57 @@ func TestTimeAddsUp(t *testing.T) {
 	}
 }
 
+// keyForms are the forms of the keys in the table, as dynamodb:LeadingKeys has
+// them, with what they are.
+func keyForms() []string {
+	forms := []string{
+		"eip155:*",       // payments
+		"purchase|*",     // purchases
+		"cursor|*",       // how far the chain was read
+		"rate|*",         // units of a client
+		"rdap|bootstrap", // the registries' list
+		"ready",          // a key that nothing has, for /ready
+	}
+	for _, o := range catalog.All() {
+		forms = append(forms, "slots|"+o.Slug) // leases of an operation
+	}
+	return forms
+}
+
+// on are actions on the table's items of a form.
+func on(form string, actions ...string) (all []string) {
+	for _, action := range actions {
+		all = append(all, "dynamodb:"+action+" on Ledger.Arn of "+form)
+	}
+	return all
+}
+
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	tpl := written(t, nil)
 	for slug := range routesBySlug() {
-		want := []string{"dynamodb:GetItem on Ledger.Arn", "dynamodb:PutItem on Ledger.Arn"}
+		var want []string
 		const secret = "secretsmanager:GetSecretValue on FacilitatorSecretArn"
 		switch slug {
 		case "discovery":
-			want = nil
+			want = on("rate|*", "UpdateItem")
 		case "health":
-			want = append(want[:1], secret)
+			want = append(on("ready", "GetItem"), secret)
 		case scheduled:
+			for _, form := range []string{"eip155:*", "purchase|*", "cursor|*"} {
+				want = append(want, on(form, "GetItem", "PutItem")...)
+			}
 			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
-		default: // priced: the limits are updates
-			want = append(want, "dynamodb:UpdateItem on Ledger.Arn", secret)
+		default: // priced
+			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), []string{secret})
+			if slug != catalog.Ping().Slug {
+				want = append(want, on("slots|"+slug, "GetItem", "UpdateItem")...)
+			}
+			if slug == "whois" || slug == "host-intel" {
+				want = append(want, on("rdap|bootstrap", "GetItem", "PutItem")...)
+			}
 		}
+		slices.Sort(want)
 		if d := cmp.Diff(want, granted(t, tpl, slug)); d != "" {
 			t.Errorf("%s: actions (-want +template):\n%s", slug, d)
 		}
@@ -298,18 +368,47 @@ func granted(t *testing.T, tpl document, slug string) []string {
 				}
 				statement, _ = choice[1].(map[string]any)
 			}
-			if statement["Effect"] != "Allow" || len(statement) != 3 {
-				t.Errorf("%s: statement %v, want Allow, actions and a resource", slug, statement)
+			if statement["Effect"] != "Allow" {
+				t.Errorf("%s: statement %v, want Allow", slug, statement)
 			}
-			resource, _ := statement["Resource"].(map[string]any)
-			for _, action := range list(statement["Action"]) {
-				for _, on := range resource { // of one intrinsic function
-					all = append(all, fmt.Sprint(action, " on ", on))
-				}
-			}
+			all = append(all, allowed(t, slug, statement)...)
 		}
 	}
 	slices.Sort(all)
+	return all
+}
+
+// allowed are the actions of a statement, each with what it is on. One on the
+// table's items says which.
+func allowed(t *testing.T, slug string, statement map[string]any) (all []string) {
+	t.Helper()
+	forms, members := []string{""}, 3
+	if condition, ok := statement["Condition"].(map[string]any); ok {
+		// A request without keys would pass ForAllValues; none of the actions on
+		// items can be sent without.
+		keys, _ := condition["ForAllValues:StringLike"].(map[string]any)
+		forms, members = nil, 4
+		for _, form := range list(keys["dynamodb:LeadingKeys"]) {
+			forms = append(forms, " of "+form)
+		}
+		if len(condition) != 1 || len(keys) != 1 || len(forms) == 0 {
+			t.Errorf("%s: condition %v", slug, condition)
+		}
+	}
+	if len(statement) != members {
+		t.Errorf("%s: statement %v, want actions, a resource and nothing else but keys", slug, statement)
+	}
+	resource, _ := statement["Resource"].(map[string]any)
+	for _, action := range list(statement["Action"]) {
+		for _, on := range resource { // of one intrinsic function
+			if members == 3 && on == "Ledger.Arn" {
+				t.Errorf("%s: %s on any item of the table", slug, action)
+			}
+			for _, form := range forms {
+				all = append(all, fmt.Sprint(action, " on ", on, form))
+			}
+		}
+	}
 	return all
 }
 
@@ -359,6 +458,41 @@ func TestTableIsTheStores(t *testing.T) {
 	}
 	if d := cmp.Diff(want, r["Properties"]); d != "" {
 		t.Errorf("table (-store +template):\n%s", d)
+	}
+}
+
+// TestDocumentsGetLess: the gateway lets far fewer requests through to the
+// documents than to the stage, and more than one client may ask for by the
+// service's own limit.
+func TestDocumentsGetLess(t *testing.T) {
+	t.Parallel()
+	type settings struct {
+		Rate  int `yaml:"ThrottlingRateLimit"`
+		Burst int `yaml:"ThrottlingBurstLimit"`
+	}
+	var doc struct {
+		Resources struct {
+			Api struct {
+				Properties struct {
+					Stage  settings            `yaml:"DefaultRouteSettings"`
+					Routes map[string]settings `yaml:"RouteSettings"`
+				} `yaml:"Properties"`
+			} `yaml:"Api"`
+		} `yaml:"Resources"`
+	}
+	read(t, &doc)
+	p := doc.Resources.Api.Properties
+	documents, ok := p.Routes["$default"]
+	if !ok || len(p.Routes) != 1 {
+		t.Fatalf("routes with settings of their own: %v", p.Routes)
+	}
+	if routes := otherFunctions()["discovery"]; len(routes) != 1 || routes[0] != "$default" {
+		t.Errorf("the documents have the routes %q", routes)
+	}
+	const clients = 10 // at their whole limit
+	least := clients * 300 / 60
+	if documents.Rate*10 > p.Stage.Rate || documents.Burst*10 > p.Stage.Burst || documents.Rate < least || documents.Burst < documents.Rate {
+		t.Errorf("documents %+v, stage %+v", documents, p.Stage)
 	}
 }
 

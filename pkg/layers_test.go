@@ -74,7 +74,7 @@ func layers() []layer {
 		{"infra/openapicheck", []string{"pkg/catalog", "pkg/fault"}, "the description judges; it knows no client and no server"},
 		{"infra/validators", nil, "the validators' suite is tests and nothing else"},
 		{"infra/browser", nil, "the browser suite is tests and nothing else"},
-		{"infra/snippets", nil, "the programs of the docs page are run from outside"},
+		{"infra/snippets", nil, "programs that pay, those of the docs page and loops around stock clients, are run from outside"},
 		{"infra/samcheck", nil, "the suite of the deployment's tools is tests and nothing else"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 		{"infra/gameday", nil, "the game day is tests and nothing else"},

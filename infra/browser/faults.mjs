@@ -83,6 +83,20 @@ export async function refusedThenPaid(stage, { says }) {
   assert.notEqual(wallet.signed[0].message.nonce, wallet.signed[1].message.nonce);
 }
 
+/** A bundle whose parts are owed: said, and asked for again without a charge. */
+export async function stillOwed(stage) {
+  const wallet = new Wallet();
+  await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  await signAndPay(stage);
+  await answered(stage);
+  await stage.sees("Still owed: ssl, headers. Get the answer again, no new charge.", "#outcome");
+  await stage.click("Get the same answer again");
+  await stage.sees("nothing new was charged", "#outcome");
+  assert.doesNotMatch(await stage.page.locator("#outcome").innerText(), /owed/);
+  assert.equal(wallet.signed.length, 1);
+}
+
 /** What would be refused with 400 has no wallet: there is nothing to sign. */
 export async function badParameter(stage, { says }) {
   const page = await stage.open({ wallets: [new Wallet()] });

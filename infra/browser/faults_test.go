@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -78,7 +79,14 @@ func scriptedFaults() []scenario {
 		paysOnce("silence", "silence", wwwPath, 1),
 		paysOnce("a reload while sending", "reloadWhileSending", wwwPath, 1),
 		noReturn,
+		paysOnce("a part of the answer is owed", "stillOwed", wwwPath, 2).with(nil, owing),
 	}
+}
+
+// owing lets the service answer, as a bundle that owes a part.
+func owing(p *proxy, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(x402.HeaderOwed, "ssl, headers")
+	p.forward.ServeHTTP(w, r)
 }
 
 // decoded is a PAYMENT-SIGNATURE as plain values.

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +29,10 @@ type scenario struct {
 	// asked for, transfers what moved.
 	signatures, settles, transfers int
 	several                        bool // the signatures differ
-	after                          func(t *testing.T, w *world, o outcome)
+	// questions are the purchases that were asked for, each by a key of its own;
+	// 0 is one.
+	questions int
+	after     func(t *testing.T, w *world, o outcome)
 }
 
 // paysOnce is a scenario of n requests with the same signature and one payment.
@@ -74,6 +78,7 @@ func play(t *testing.T, d *driver, w *world, s scenario) {
 			t.Errorf("request %d carries the cookie %q", i, cookie)
 		}
 	}
+	checkKeys(t, signatures, sent, max(s.questions, 1))
 	if o.Payer != "" {
 		if settles, transfers := w.books.of(o.Payer); settles != s.settles || transfers != s.transfers {
 			t.Errorf("%d settlements and %d transfers, want %d and %d", settles, transfers, s.settles, s.transfers)
@@ -83,6 +88,27 @@ func play(t *testing.T, d *driver, w *world, s scenario) {
 	}
 	if s.after != nil {
 		s.after(t, w, o)
+	}
+}
+
+// checkKeys: every payment names its purchase, always by the same key, and there
+// are as many keys as questions were asked.
+func checkKeys(t *testing.T, signatures []string, sent []http.Header, questions int) {
+	t.Helper()
+	bySignature, keys := map[string]string{}, map[string]bool{}
+	for i, header := range sent {
+		key := header.Get(x402.HeaderKey)
+		keys[key] = true
+		if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(key) {
+			t.Errorf("request %d has the key %q", i, key)
+		}
+		if first, seen := bySignature[signatures[i]]; seen && first != key {
+			t.Errorf("request %d sends the same signature with the key %q and %q", i, first, key)
+		}
+		bySignature[signatures[i]] = key
+	}
+	if len(sent) > 0 && len(keys) != questions {
+		t.Errorf("%d keys, want %d: %v", len(keys), questions, keys)
 	}
 }
 
@@ -101,8 +127,9 @@ func walletScenarios() []scenario {
 		}
 		checkEcho(t, w, signatures[0])
 	}
+	anew := scenario{name: "paid for, and for a new answer", script: "payTwice", path: wwwPath, signatures: 3, settles: 2, transfers: 2, several: true, questions: 2}
 	return []scenario{
-		whole,
+		whole, anew,
 		paysOnce("several wallets", "severalWallets", wwwPath, 1),
 		paysOnce("window.ethereum alone", "oldWallet", wwwPath, 1),
 		{name: "no wallet, then a late one", script: "noWallet", path: wwwPath},
@@ -116,7 +143,8 @@ func walletScenarios() []scenario {
 }
 
 // checkEcho compares what was sent with what the service offers: resource,
-// accepted and extensions go back as they came.
+// accepted and extensions go back as they came. The retry token is of the page's
+// own offer.
 func checkEcho(t *testing.T, w *world, header string) {
 	t.Helper()
 	c := &x402test.Client{HTTP: http.DefaultClient}
@@ -125,6 +153,15 @@ func checkEcho(t *testing.T, w *world, header string) {
 		t.Fatal(err)
 	}
 	sent := decoded(t, header)
+	extensions, ok := sent["extensions"].(map[string]any)
+	if !ok || !regexp.MustCompile(`"info":\{"token":"[A-Za-z0-9_-]{22}"\}`).MatchString(plain(t, extensions[x402.ExtensionToken])) {
+		t.Errorf("the extensions were sent as %v, without the retry token", sent["extensions"])
+	}
+	if plain(t, extensions[x402.ExtensionToken]) == plain(t, offered.Extensions[x402.ExtensionToken]) {
+		t.Error("two challenges have the same retry token")
+	}
+	delete(extensions, x402.ExtensionToken)
+	delete(offered.Extensions, x402.ExtensionToken)
 	for name, want := range map[string]any{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions} {
 		if got, want := plain(t, sent[name]), plain(t, want); got != want {
 			t.Errorf("%s was sent as\n%s\nand offered as\n%s", name, got, want)

@@ -18,9 +18,9 @@ func tabScenarios() []scenario {
 	unpaid := scenario{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, steps: []step{overloaded}}
 	unpaid.args = args("comes", "Not charged yet (overloaded)", "offers", signedFor, "until", 1, "from", day)
 	refused := paysOnce("refused in one tab, another at the wallet", "refusedElsewhere", wwwPath, 2).with(nil, stripped)
-	refused.several = true
+	refused.several, refused.questions = true, 2 // one in each tab
 	anew := paysOnce("forgotten in one tab and paid anew, answered in another", "paidAnewMeanwhile", wwwPath, 3).with(args("hears", true), cutAfter)
-	anew.several = true
+	anew.several, anew.questions = true, 2
 	deaf := anew.with(args("hears", false), cutAfter)
 	deaf.name += ", which does not hear of it"
 	return []scenario{

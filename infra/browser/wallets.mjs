@@ -32,6 +32,21 @@ async function onShow(page) {
   ));
 }
 
+/** The same answer again is the same purchase; a new answer is another. */
+export async function payTwice(stage) {
+  const wallet = new Wallet();
+  await stage.open({ wallets: [wallet] });
+  await toReview(stage);
+  await toAnswer(stage);
+  await stage.click("Get the same answer again");
+  await stage.sees("nothing new was charged", "#outcome");
+  await stage.click("Pay for a new answer");
+  await toReview(stage);
+  await toAnswer(stage);
+  await stage.sees("Paid 0.005 USDC.", "#outcome");
+  assert.equal(wallet.signed.length, 2);
+}
+
 /** The whole way: connect, pay, result, copy, download, reload and replay. */
 export async function payAndReplay(stage) {
   const wallet = new Wallet();

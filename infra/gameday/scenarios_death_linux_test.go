@@ -114,7 +114,7 @@ func exhaust(w *world, payers []*payer) error {
 		}
 		now := r.LookupAt
 		l := ledger.New(store, func() time.Time { return now }, rand.Text)
-		paid := ledger.Payment{Key: r.Key, AuthDigest: r.AuthDigest, SigDigest: r.SigDigest, Request: r.Request, Terms: r.Terms, ValidBefore: r.ValidBefore}
+		paid := ledger.Payment{Key: r.Key, AuthDigest: r.AuthDigest, SigDigest: r.SigDigest, Request: r.Request, Terms: r.Terms, ValidBefore: r.ValidBefore, Proof: *r.Proof}
 		for n := r.Lookups; n < ledger.MaxLookups; n++ {
 			now = now.Add(11 * time.Minute)
 			if err := askAgain(ctx, l, paid, now, *r.LastFault); err != nil {

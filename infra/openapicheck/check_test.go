@@ -73,16 +73,12 @@ func errorBody(code, charged, retryable string) string {
 
 func unpaid(t *testing.T, op catalog.Operation) Answer {
 	t.Helper()
-	offer := discovery.Offer(op, site())
+	offer := discovery.Offer(op, site()).WithToken("AAECAwQFBgcICQoLDA0ODw")
 	header, err := json.Marshal(offer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(struct {
-		x402.PaymentRequired
-		Code    fault.Code `json:"code"`
-		Message string     `json:"message"`
-	}{offer, fault.PaymentRequired, "m"})
+	body, err := json.Marshal(discovery.ChallengeOf(site(), offer, fault.New(fault.PaymentRequired, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +129,8 @@ func TestAnswersAsDescribed(t *testing.T) {
 		"not known":                    failed(whois, 409, errorBody("payment_in_progress", "null", "true")).with("Retry-After", "2"),
 		"too many":                     failed(whois, 429, errorBody("rate_limited", "false", "true")).with("Retry-After", "60"),
 		"a code outside the lists":     failed(dns, 500, errorBody("internal_error", "true", "true")),
-		"a conflict outside the lists": failed(whois, 409, errorBody("payment_identifier_conflict", "false", "false")),
+		"a conflict outside the lists": failed(whois, 409, errorBody("idempotency_conflict", "false", "false")),
+		"a malformed key":              failed(dns, 400, errorBody("invalid_idempotency_key", "false", "false")),
 		"another method":               {Method: "POST", Path: dns.Path, Status: 405, Header: paid(dns).Header, Body: []byte(errorBody("method_not_allowed", "false", "false"))},
 		"an unknown path":              {Method: "GET", Path: "/nope", Status: 404, Header: paid(dns).Header, Body: []byte(errorBody("unknown_path", "false", "false"))},
 		"preflight":                    {Method: "OPTIONS", Path: dns.Path, Status: 204},
@@ -230,6 +227,11 @@ func spoiltErrors(t *testing.T) map[string]spoilt {
 	dns, whois := catalog.DNS(), catalog.Whois()
 	return map[string]spoilt{
 		"402 without its code":     {unpaid(t, dns).replacing(`,"code":"payment_required"`, ``), "missing property 'code'"},
+		"402 without a key's name": {unpaid(t, dns).replacing(`,"idempotency":{`, `,"was":{`), "missing property 'idempotency'"},
+		"402 with a window of -1":  {unpaid(t, dns).replacing(`"duplicate_window_seconds":0`, `"duplicate_window_seconds":-1`), "/idempotency/duplicate_window_seconds"},
+		"an age below 0":           {paid(dns).with("Age", "-1"), "Age"},
+		"an age in words":          {paid(dns).with("Age", "a day"), "Age"},
+		"owed parts in a list":     {paid(catalog.HostIntel()).with("Answer-Owed", `["ssl"]`), "Answer-Owed"},
 		"402 with another code":    {unpaid(t, dns).replacing(`"code":"payment_required"`, `"code":"payment"`), "/code"},
 		"402 with an error object": {failed(dns, 402, errorBody("payment_required", "false", "false")).with("PAYMENT-REQUIRED", unpaid(t, dns).Header.Get("Payment-Required")), "/error"},
 		"an amount with a point":   {unpaid(t, dns).replacing(`"amount":"5000"`, `"amount":"0.005"`), "/amount"},

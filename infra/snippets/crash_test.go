@@ -11,8 +11,8 @@ import (
 )
 
 // TestServiceCrashes kills the service with kill -9 between settlement and
-// answer, and starts it again on the same ledger. Every program ends with the
-// answer that its one payment bought.
+// answer, and starts it again on the same ledger. Every program that asks
+// until it is answered ends with the answer that its one payment bought.
 //
 // It takes the half minute that a lease lasts, once: the programs run side by
 // side.
@@ -28,9 +28,9 @@ func TestServiceCrashes(t *testing.T) {
 		process *process
 		free    func() // lets the resolver answer
 	}
-	list := make([]*doomed, len(everyProgram()))
+	list := make([]*doomed, len(persistent()))
 	asked := make(chan *doomed, len(list))
-	for i, p := range everyProgram() {
+	for i, p := range persistent() {
 		held := make(chan struct{})
 		// A command has its time from when it is prepared, and tools may first
 		// have to be installed.
@@ -51,7 +51,7 @@ func TestServiceCrashes(t *testing.T) {
 	for range list {
 		select {
 		case d := <-asked:
-			awaitReceipt(t, d.service, d.gateway.signed(t))
+			awaitReceipt(t, d.service, d.gateway.one(t, d.p))
 			d.service.kill()
 			d.free()
 			d.gateway.moveTo(d.world.start(t))
@@ -66,7 +66,7 @@ func TestServiceCrashes(t *testing.T) {
 		t.Run(d.p.id, func(t *testing.T) {
 			o.checkAnswer(t)
 			d.service.checkPaidOnce(t)
-			d.gateway.signed(t)
+			d.gateway.one(t, d.p)
 		})
 	}
 }

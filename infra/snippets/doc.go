@@ -1,5 +1,10 @@
 // Package snippets runs the programs of the documentation page as they are
 // shown: it starts the whole service, reads the page that it serves, saves each
 // program under the name that the page gives it, and runs the command that the
-// page says. There is nothing here but tests.
+// page says.
+//
+// It also runs loops around the unmodified clients of the x402 project, in
+// testdata/stock, against a facilitator that fails after it has settled, a proxy
+// that loses answers, and kill -9 (TestStockClients). There is nothing here but
+// tests.
 package snippets

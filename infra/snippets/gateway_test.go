@@ -10,10 +10,13 @@ import (
 	"time"
 )
 
-const signatureHeader = "PAYMENT-SIGNATURE"
+const (
+	signatureHeader = "PAYMENT-SIGNATURE"
+	keyHeader       = "Idempotency-Key"
+)
 
 // gateway stands in front of a service, as API Gateway does, and keeps the
-// signatures that it sees. A service that does not answer is a lost connection.
+// signatures and the keys that it sees. A service that does not answer is a lost connection.
 type gateway struct {
 	url    string
 	client *http.Client
@@ -22,6 +25,7 @@ type gateway struct {
 	service    string
 	mishaps    []mishap
 	signatures []string // different ones, in the order of their first use
+	keys       []string // the same
 	paid       int      // requests with one
 }
 
@@ -45,7 +49,7 @@ func newGateway(t *testing.T, s service, mishaps ...mishap) *gateway {
 }
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	service, next := g.take(r.Header.Get(signatureHeader))
+	service, next := g.take(r.Header.Get(signatureHeader), r.Header.Get(keyHeader))
 	status, header, body := g.ask(r, service)
 	if next != nil {
 		next(g, w, r)
@@ -59,7 +63,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take notes a request and says what becomes of it.
-func (g *gateway) take(signature string) (service string, next mishap) {
+func (g *gateway) take(signature, key string) (service string, next mishap) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if signature == "" {
@@ -68,6 +72,9 @@ func (g *gateway) take(signature string) (service string, next mishap) {
 	g.paid++
 	if !slices.Contains(g.signatures, signature) {
 		g.signatures = append(g.signatures, signature)
+	}
+	if !slices.Contains(g.keys, key) {
+		g.keys = append(g.keys, key)
 	}
 	if len(g.mishaps) > 0 {
 		next, g.mishaps = g.mishaps[0], g.mishaps[1:]
@@ -100,13 +107,19 @@ func (g *gateway) moveTo(s service) {
 	g.service = s.url
 }
 
-// signed is the one signature of the program. Two would be two payments.
-func (g *gateway) signed(t *testing.T) string {
+// one holds a program to what makes its requests one purchase: the same
+// signature, or the same key with a signature of each attempt. It returns the
+// first signature.
+func (g *gateway) one(t *testing.T, p program) string {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.signatures) != 1 {
-		t.Fatalf("%d signatures were sent", len(g.signatures))
+	signatures := 1
+	if p.id == "retries" {
+		signatures = g.paid
+	}
+	if len(g.signatures) != signatures || len(g.keys) != 1 || (g.keys[0] == "") != (p.id == "signed") {
+		t.Fatalf("%s: %d signatures in %d requests, keys %q", p.id, len(g.signatures), g.paid, g.keys)
 	}
 	return g.signatures[0]
 }

@@ -2,6 +2,8 @@ package snippets
 
 import (
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +14,11 @@ import (
 
 // behind starts a service and a gateway with mishaps in front of it, and runs
 // a program there.
-func behind(t *testing.T, p program, mishaps ...mishap) (outcome, service, *gateway) {
+func behind(t *testing.T, p program, w workshop, mishaps ...mishap) (outcome, service, *gateway) {
 	t.Helper()
 	s := start(t, x402test.Honest)
 	g := newGateway(t, s, mishaps...)
-	r := prepare(t, p, p.tools(t), s, g.url)
+	r := prepare(t, p, w, s, g.url)
 	r.start(t)
 	return r.wait(), s, g
 }
@@ -26,16 +28,16 @@ func behind(t *testing.T, p program, mishaps ...mishap) (outcome, service, *gate
 // connection that ends, a body that is cut. The program ends with the answer.
 func TestAnswerIsLostOnTheWay(t *testing.T) {
 	t.Parallel()
-	for _, p := range everyProgram() {
+	for _, p := range persistent() {
 		t.Run(p.id, func(t *testing.T) {
 			t.Parallel()
-			o, s, g := behind(t, p,
+			o, s, g := behind(t, p, p.tools(t),
 				says(http.StatusInternalServerError, "", `{"message":"Internal Server Error"}`),
 				says(http.StatusServiceUnavailable, "", `{"message":"Service Unavailable"}`),
 				lost, cut)
 			o.checkAnswer(t)
 			s.checkPaidOnce(t)
-			g.signed(t)
+			g.one(t, p)
 			if n := g.requests(); n != 5 {
 				t.Errorf("%d paid requests, want 5", n)
 			}
@@ -63,27 +65,33 @@ func TestGivingUp(t *testing.T) {
 		{"a path that is gone", says(http.StatusNotFound, "", gone)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, p := range everyProgram() {
+			for _, p := range persistent() {
 				t.Run(p.id, func(t *testing.T) {
 					t.Parallel()
-					o, s, g := behind(t, p, c.then)
+					w := p.tools(t)
+					o, s, g := behind(t, p, w, c.then)
 					if o.err == nil {
 						t.Errorf("it ended well without the answer: %s", o.out)
 					}
 					if n := g.requests(); n != 1 {
 						t.Errorf("%d paid requests, want 1", n)
 					}
-					redeems(t, s, g, o.notes)
+					redeems(t, p, w, s, g, o.notes)
 				})
 			}
 		})
 	}
 }
 
-// redeems gets the answer with the signature that a program has printed.
-func redeems(t *testing.T, s service, g *gateway, notes string) {
+// redeems gets the answer with what a program has printed: its signature, or the
+// key to run it again with.
+func redeems(t *testing.T, p program, w workshop, s service, g *gateway, notes string) {
 	t.Helper()
-	signature := g.signed(t)
+	signature := g.one(t, p)
+	if p.id == "retries" {
+		runsAgain(t, p, w, s, g, notes)
+		return
+	}
 	if !strings.Contains(notes, "'"+signatureHeader+": "+signature+"' '"+catalog.DNS().ExampleURL(g.url)+"'\n") {
 		t.Errorf("the program does not say what to send where: %s", notes)
 	}
@@ -95,49 +103,65 @@ func redeems(t *testing.T, s service, g *gateway, notes string) {
 	s.checkPaidOnce(t)
 }
 
+// runsAgain runs a program with the key that its last run has printed.
+func runsAgain(t *testing.T, p program, w workshop, s service, g *gateway, notes string) {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^(IDEMPOTENCY_KEY=[0-9a-f-]{36}) (PRIVATE_KEY=0x… .*)$`).FindStringSubmatch(notes)
+	if line == nil {
+		t.Fatalf("the program does not say how to go on: %s", notes)
+	}
+	_, command := readPage(t, s).commands(t, p.title)
+	if line[2] != command {
+		t.Errorf("it says to run %q, the page %q", line[2], command)
+	}
+	w.env = append(slices.Clone(w.env), line[1])
+	r := prepare(t, p, w, s, g.url)
+	r.start(t)
+	r.wait().checkAnswer(t)
+	s.checkPaidOnce(t)
+	g.one(t, p)
+}
+
 // TestNothingIsLeft ends a program with the service's last word, after which
 // its signature is of no use.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
-	for _, p := range everyProgram() {
+	for _, p := range persistent() {
 		t.Run(p.id, func(t *testing.T) {
 			t.Parallel()
-			o, _, g := behind(t, p, says(http.StatusGatewayTimeout, "", final))
+			o, _, g := behind(t, p, p.tools(t), says(http.StatusGatewayTimeout, "", final))
 			if o.err == nil || !strings.Contains(o.out, "dns_timeout") {
 				t.Errorf("%v: %s\n%s", o.err, o.out, o.notes)
 			}
 			if n := g.requests(); n != 1 {
 				t.Errorf("%d paid requests, want 1", n)
 			}
-			if strings.Contains(o.notes, g.signed(t)) {
-				t.Errorf("it offers to send a signature that is used up: %s", o.notes)
+			g.one(t, p)
+			if strings.Contains(o.notes, "Not answered") {
+				t.Errorf("it offers to go on where nothing is left: %s", o.notes)
 			}
 		})
 	}
 }
 
-// TestInterrupted stops a program that waits for its answer.
+// TestInterrupted stops the program that waits for its answer.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	for _, p := range payingPrograms() {
-		t.Run(p.id, func(t *testing.T) {
-			t.Parallel()
-			s, held := start(t, x402test.Honest), make(chan struct{})
-			g := newGateway(t, s, silent(held))
-			r := prepare(t, p, p.tools(t), s, g.url)
-			interrupt := interruptible(t, r.cmd)
-			r.start(t)
-			select {
-			case <-held:
-			case <-time.After(patience):
-				t.Fatal("the program has not paid")
-			}
-			interrupt()
-			o := r.wait()
-			if o.err == nil {
-				t.Errorf("it ended well without the answer: %s", o.out)
-			}
-			redeems(t, s, g, o.notes)
-		})
+	p := retries()
+	w, s, held := p.tools(t), start(t, x402test.Honest), make(chan struct{})
+	g := newGateway(t, s, silent(held))
+	r := prepare(t, p, w, s, g.url)
+	interrupt := interruptible(t, r.cmd)
+	r.start(t)
+	select {
+	case <-held:
+	case <-time.After(patience):
+		t.Fatal("the program has not paid")
 	}
+	interrupt()
+	o := r.wait()
+	if o.err == nil {
+		t.Errorf("it ended well without the answer: %s", o.out)
+	}
+	redeems(t, p, w, s, g, o.notes)
 }

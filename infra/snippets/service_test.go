@@ -3,6 +3,7 @@ package snippets
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -28,7 +29,7 @@ import (
 const root = "../.."
 
 // patience is how long a test waits for another process.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -41,15 +42,20 @@ func TestMain(m *testing.M) {
 // builtIn is a folder for the built runner; making it is the first use.
 var builtIn = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "hostfacts-snippets-") })
 
-// localRunner is the built local runner.
-var localRunner = sync.OnceValues(func() (string, error) {
+// localRunner is the built local runner, and ledgerTools what make owed runs.
+var (
+	localRunner = sync.OnceValues(func() (string, error) { return builtProgram("./infra/local") })
+	ledgerTools = sync.OnceValues(func() (string, error) { return builtProgram("./infra/local/reconcile") })
+)
+
+func builtProgram(pkg string) (string, error) {
 	dir, err := builtIn()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "local")
-	return path, built.Command(context.Background(), root, "./infra/local", path)
-})
+	path := filepath.Join(dir, filepath.Base(pkg))
+	return path, built.Command(context.Background(), root, pkg, path)
+}
 
 // world is what the service works with: the play-money facilitator, a resolver
 // and a ledger that outlives the process.
@@ -92,7 +98,8 @@ func newWorld(t *testing.T, first x402test.Behaviour, resolver string) world {
 type service struct {
 	url   string
 	books *x402test.Facilitator
-	kill  func() // kill -9; it returns when the process is gone
+	kill  func()        // kill -9; it returns when the process is gone
+	log   func() string // what it has printed so far
 }
 
 // start starts the whole service on this machine, in a world of its own.
@@ -104,19 +111,29 @@ func start(t *testing.T, first x402test.Behaviour) service {
 // start starts the service in this world, which may have had one before.
 func (w world) start(t *testing.T) service {
 	t.Helper()
+	s, err := w.tryStart(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// tryStart is start for a world in which a first attempt may fail.
+func (w world) tryStart(t *testing.T) (service, error) {
+	t.Helper()
 	program, err := localRunner()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program)
 	cmd.Dir, cmd.Env = w.dir, w.env
-	url, kill := run(t, cmd)
-	return service{url: url, books: w.books, kill: kill}
+	url, kill, log, err := run(t, cmd)
+	return service{url: url, books: w.books, kill: kill, log: log}, err
 }
 
 // run starts the runner, waits for its address and stops it after the test,
-// unless it was killed.
-func run(t *testing.T, cmd *exec.Cmd) (url string, kill func()) {
+// unless it was killed, or ends before it is ready, which is an error.
+func run(t *testing.T, cmd *exec.Cmd) (url string, kill func(), log func() string, err error) {
 	t.Helper()
 	ready := &readyLine{url: make(chan string, 1)}
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = ready, ready, dieWithUs()
@@ -133,9 +150,9 @@ func run(t *testing.T, cmd *exec.Cmd) (url string, kill func()) {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	killed := false
+	over := false
 	t.Cleanup(func() {
-		if killed {
+		if over {
 			return
 		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -147,14 +164,17 @@ func run(t *testing.T, cmd *exec.Cmd) (url string, kill func()) {
 	})
 	select {
 	case url = <-ready.url:
+	case err := <-gone:
+		over = true
+		return "", nil, nil, fmt.Errorf("the local runner did not get ready: %w\n%s", err, ready.text())
 	case <-time.After(patience):
 		t.Fatalf("the local runner did not get ready: %s", ready.text())
 	}
 	return url, func() {
-		killed = true
+		over = true
 		_ = cmd.Process.Kill()
 		<-gone
-	}
+	}, ready.text, nil
 }
 
 // readyLine keeps what the runner prints, and looks for its address in it.

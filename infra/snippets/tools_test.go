@@ -18,8 +18,9 @@ import (
 
 // workshop is a folder in which a program can be saved and run.
 type workshop struct {
-	dir string
-	env []string // on top of this process's
+	dir   string
+	env   []string // on top of this process's
+	payer string   // private key of whoever runs programs here
 }
 
 // nodeWorkshop has the npm packages of testdata/typescript, installed as their
@@ -44,7 +45,7 @@ func nodeWorkshop(t *testing.T) workshop {
 			t.Fatalf("after npm ci: %v", err)
 		}
 	}
-	w := workshop{dir: t.TempDir(), env: []string{"npm_config_offline=true", "npm_config_update_notifier=false"}}
+	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"npm_config_offline=true", "npm_config_update_notifier=false"}}
 	modules, err := filepath.Abs(filepath.Join(packages, "node_modules"))
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +119,7 @@ func pythonWorkshop(t *testing.T) workshop {
 		makeVenv(t, python, kept)
 	}
 	bin := filepath.Join(kept, "bin")
-	return workshop{dir: t.TempDir(), env: []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "VIRTUAL_ENV=" + kept}}
+	return workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "VIRTUAL_ENV=" + kept}}
 }
 
 const requirements = "testdata/python/requirements.txt"
@@ -163,7 +164,7 @@ func installer(t *testing.T, name string, args ...string) *exec.Cmd {
 // goWorkshop has the module file of testdata/go.
 func goWorkshop(t *testing.T) workshop {
 	t.Helper()
-	w := workshop{dir: t.TempDir(), env: []string{"GOFLAGS=-mod=readonly", "GOWORK=off"}}
+	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"GOFLAGS=-mod=readonly", "GOWORK=off"}}
 	for _, file := range []string{"go.mod", "go.sum"} {
 		b, err := os.ReadFile(filepath.Join("testdata", "go", file))
 		if err != nil {
@@ -180,7 +181,13 @@ func goWorkshop(t *testing.T) workshop {
 // reached through a proxy.
 func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	return w.shellFor(t, patience, line, env...)
+}
+
+// shellFor is shell with a deadline of its own.
+func (w workshop) shellFor(t *testing.T, limit time.Duration, line string, env ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir = w.dir

@@ -71,7 +71,7 @@ func TestExtensions(t *testing.T) {
 		if n := base64.StdEncoding.EncodedLen(len(raw)); n >= maxEncoded {
 			t.Errorf("%s: PAYMENT-REQUIRED has %d bytes", op.Slug, n)
 		}
-		if len(offer.Extensions) != 2 {
+		if len(offer.Extensions) != 3 {
 			t.Errorf("%s: %d extensions", op.Slug, len(offer.Extensions))
 		}
 		for name, extension := range offer.Extensions {

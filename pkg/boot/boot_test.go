@@ -121,6 +121,10 @@ func TestEachFault(t *testing.T) {
 		{"BASE_URL", "https://api.example.com:99999", "port"},
 		{"BASE_URL", "https://api.example.com:", "host name"},
 		{"STACK_NAME", "1-is-first", "a letter first"},
+		{"DUPLICATE_WINDOW_SECONDS", "-1", "whole seconds from 0 to 86400"},
+		{"DUPLICATE_WINDOW_SECONDS", "86401", "whole seconds from 0 to 86400"},
+		{"DUPLICATE_WINDOW_SECONDS", "1.5", "whole seconds"},
+		{"DUPLICATE_WINDOW_SECONDS", "45s", "whole seconds"},
 	} {
 		vars := good()
 		vars[c.name] = c.value
@@ -135,6 +139,33 @@ func TestEachFault(t *testing.T) {
 	}
 }
 
+// Every function knows the window: those that sell keep to it, and the documents
+// say it.
+func TestDuplicateWindow(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]time.Duration{"": 45 * time.Second, "0": 0, "1": time.Second, " 90 ": 90 * time.Second, "86400": 24 * time.Hour} {
+		vars := good()
+		vars["DUPLICATE_WINDOW_SECONDS"] = value
+		priced, err := readPriced(env(vars))
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents, err := readDiscovery(env(vars))
+		if err != nil {
+			t.Fatal(err)
+		}
+		local, err := ReadLocal(env(vars))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for who, c := range map[string]Config{"priced": priced, "discovery": documents, "local": local.Config} {
+			if got := c.free(slog.New(slog.DiscardHandler)).DuplicateWindow; got != want {
+				t.Errorf("%s: %q is %v, want %v", who, value, got, want)
+			}
+		}
+	}
+}
+
 // A fault never shows a secret.
 func TestFaultsHideSecrets(t *testing.T) {
 	vars := good()
@@ -145,9 +176,36 @@ func TestFaultsHideSecrets(t *testing.T) {
 	}
 }
 
-func TestDiscoveryNeedsNoLedger(t *testing.T) {
-	if _, err := readDiscovery(env(map[string]string{"PAY_TO": LocalPayTo})); err != nil {
+// The documents need the ledger's table to count who asks for them, and nothing
+// where nobody is counted.
+func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
+	vars := map[string]string{"PAY_TO": LocalPayTo}
+	if _, err := readDiscovery(env(vars)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
+		t.Errorf("without a table: %v", err)
+	}
+	vars["RATE_LIMIT_PER_MINUTE"] = "0"
+	if _, err := readDiscovery(env(vars)); err != nil {
 		t.Error(err)
+	}
+	delete(vars, "RATE_LIMIT_PER_MINUTE")
+	vars["LEDGER_TABLE"], vars["AWS_REGION"] = "ledger", "us-east-1"
+	c, err := readDiscovery(env(vars))
+	if err != nil || c.Limits.PerMinute != 300 || c.Ledger.Name != "ledger" {
+		t.Errorf("%+v, %v", c.Limits, err)
+	}
+	if c.rate(&limit.Memory{}) == nil {
+		t.Error("nobody is counted")
+	}
+}
+
+// Every character of a lease id is paid for with each call of its operation.
+func TestLeaseIDs(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		seen[leaseID()] = true
+	}
+	if len(seen) < 990 || len(leaseID()) != limit.IDLength {
+		t.Errorf("%d different ids such as %q", len(seen), leaseID())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -25,6 +26,8 @@ const (
 	defaultRate   = 300
 	defaultSingle = 50
 	defaultBundle = 20
+
+	defaultWindow = 45 // seconds
 )
 
 // Config is the environment, read and found valid.
@@ -34,6 +37,9 @@ type Config struct {
 	BaseURL         string
 	Terms           x402.Terms
 	OwnershipProofs []string
+	// DuplicateWindow is how long after an answer another payment for the same
+	// request, without a purchase key, counts as the same purchase; 0 is off.
+	DuplicateWindow time.Duration
 	FacilitatorURL  string
 	Credentials     facilitator.Credentials
 	// RPCURL is the chain's node; empty means none. It may hold a key.
@@ -53,7 +59,7 @@ type Config struct {
 
 // Limits are the numbers of design §6; 0 turns one off.
 type Limits struct {
-	PerMinute      int // requests of one client
+	PerMinute      int // units of one client
 	Single, Bundle int // paid lookups at once of one operation
 }
 
@@ -91,6 +97,7 @@ func (e *environment) shared(payTo string) Config {
 			Version: e.text(varAssetVersion, defaultVersion),
 		},
 		OwnershipProofs: e.list(varOwnershipProofs),
+		DuplicateWindow: e.duplicateWindow(),
 		LogLevel:        e.level(),
 		Stack:           e.stack(),
 	}
@@ -102,6 +109,9 @@ const payToHelp = "the address that receives the payments, 0x and 40 hexadecimal
 func readDiscovery(get func(string) string) (Config, error) {
 	e := &environment{get: get}
 	c := e.shared(e.required(varPayTo, payToHelp))
+	if c.Limits.PerMinute = e.number(varRate, defaultRate); c.Limits.PerMinute > 0 {
+		e.ledgerTable(&c)
+	}
 	return c, e.err()
 }
 

@@ -200,7 +200,8 @@ func TestSecretFaults(t *testing.T) {
 					t.Errorf("%+v, want %s", s, c.want)
 				}
 			}
-			if n := v.readings(); n != c.reads {
+			// The second attempt of the SDK is made if the first has left time for it.
+			if n := v.readings(); n < 1 || n > c.reads {
 				t.Errorf("%d requests for two payments in a minute, want %d", n, c.reads)
 			}
 			if n := f.called(); n != 0 {

@@ -30,11 +30,15 @@ func Priced(build service.Constructor, extend ...Extend) {
 // Extend adds to the dependencies of a function.
 type Extend func(c Config, d *service.Deps) error
 
-// Free runs a function that needs neither ledger nor facilitator.
+// Free runs a function that needs neither ledger nor facilitator. It counts its
+// clients' requests in the ledger's table.
 func Free(build service.Constructor) {
 	config, err := readDiscovery(os.Getenv)
 	exitOn(err)
 	deps := config.free(config.Logger(os.Stdout))
+	if config.Limits.PerMinute > 0 {
+		deps.Limits.Rate = config.rate(config.Ledger.Stores().Limits)
+	}
 	start(build(deps), deps)
 }
 

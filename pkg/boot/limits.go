@@ -1,6 +1,8 @@
 package boot
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
@@ -33,13 +35,24 @@ func (t Table) Stores() Stores {
 
 // limits wires the caps over a store.
 func (c Config) limits(store LimitStore) service.Limits {
-	l := service.Limits{Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle, NewID: leaseID}
-	if c.Limits.PerMinute > 0 {
-		l.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: time.Now})
+	return service.Limits{
+		Rate:   c.rate(store),
+		Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle, NewID: leaseID,
 	}
-	return l
 }
 
-// leaseID is 64 random bits: it stands in an item with all others, and every
+// rate wires the clients' limit over a store; nil without one.
+func (c Config) rate(store limit.Counter) *limit.Rate {
+	if c.Limits.PerMinute == 0 {
+		return nil
+	}
+	return limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: time.Now})
+}
+
+// leaseID is 30 random bits: it stands in an item with all others, and every
 // write is paid by its size.
-func leaseID() string { return randomID()[:16] }
+func leaseID() string {
+	b := make([]byte, 4)
+	rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)[:limit.IDLength]
+}

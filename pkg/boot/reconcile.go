@@ -39,9 +39,14 @@ func readReconcile(get func(string) string) (Config, error) {
 // deployed reads what has another default on this machine: where the ledger
 // is, and the view of the chain.
 func (e *environment) deployed(c *Config) {
+	e.ledgerTable(c)
+	c.RPCURL = e.rpc(c.Terms.Network, publicNode(c.Terms.Network))
+}
+
+// ledgerTable reads where the ledger's table is.
+func (e *environment) ledgerTable(c *Config) {
 	c.Ledger.Name = e.required(varLedgerTable, "the DynamoDB table of the payment ledger")
 	e.dynamo(c)
-	c.RPCURL = e.rpc(c.Terms.Network, publicNode(c.Terms.Network))
 }
 
 // noRPC is the RPC_URL that turns the view of the chain off.

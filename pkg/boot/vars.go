@@ -9,9 +9,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // Names of the environment variables (design §10).
@@ -37,6 +39,7 @@ const (
 	varRate                 = "RATE_LIMIT_PER_MINUTE"
 	varSingle               = "CONCURRENCY_SINGLE"
 	varBundle               = "CONCURRENCY_BUNDLE"
+	varDuplicateWindow      = "DUPLICATE_WINDOW_SECONDS"
 	varLedgerFile           = "LEDGER_FILE"
 	varLocalAddr            = "LOCAL_ADDR"
 )
@@ -54,7 +57,7 @@ const (
 )
 
 func sharedVars() []string {
-	return []string{varBaseURL, varPayTo, varNetwork, varAsset, varAssetName, varAssetVersion, varLogLevel, varStack}
+	return []string{varBaseURL, varPayTo, varNetwork, varAsset, varAssetName, varAssetVersion, varDuplicateWindow, varLogLevel, varStack}
 }
 
 func moneyVars() []string {
@@ -74,7 +77,9 @@ func RegistryVars() []string { return append(PricedVars(), varBootstrap) }
 func watchVars() []string { return append(append(sharedVars(), moneyVars()...), varResolvers) }
 
 // DiscoveryVars are those of the discovery function.
-func DiscoveryVars() []string { return append(sharedVars(), varOwnershipProofs) }
+func DiscoveryVars() []string {
+	return append(sharedVars(), varOwnershipProofs, varLedgerTable, varRate)
+}
 
 // HealthVars are those of the health function.
 func HealthVars() []string { return append(watchVars(), varOwnershipProofs) }
@@ -231,6 +236,16 @@ func (e *environment) number(name string, fallback int) int {
 		e.fault(name, "must be a number from 0 to 1000000; 0 turns the limit off")
 	}
 	return n
+}
+
+// duplicateWindow reads a time in whole seconds; 0 is off. It ends where the
+// ledger forgets answers.
+func (e *environment) duplicateWindow() time.Duration {
+	n, err := strconv.Atoi(e.text(varDuplicateWindow, strconv.Itoa(defaultWindow)))
+	if err != nil || n < 0 || n > int(ledger.KeptFor/time.Second) {
+		e.fault(varDuplicateWindow, "must be whole seconds from 0 to %d; 0 turns the window off", int(ledger.KeptFor/time.Second))
+	}
+	return time.Duration(n) * time.Second
 }
 
 func (e *environment) list(name string) []string {

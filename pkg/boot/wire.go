@@ -76,6 +76,7 @@ func (c Config) free(log *slog.Logger) service.Deps {
 	return service.Deps{
 		Log: printable.Log(log), Now: time.Now, Origin: c.origin, RequestID: requestID,
 		Warnings: c.Warnings, Stack: c.Stack, Terms: c.Terms, OwnershipProofs: c.OwnershipProofs,
+		DuplicateWindow: c.DuplicateWindow,
 	}
 }
 

@@ -14,8 +14,8 @@ type Note struct {
 // are not here.
 func Limits() []Note {
 	return about([]Note{
-		{Title: "Request rate", Text: "Limited per client and minute; beyond it 429 rate_limited with Retry-After."},
-		{Title: "Concurrency", Text: "Each tool runs a limited number of paid lookups at once; beyond it 503 overloaded with Retry-After."},
+		{Title: "Request rate", Text: "Limited per client and minute, in units, of which the header RateLimit-Policy says how many there are; beyond it 429 rate_limited with Retry-After. At a limit of 300 a request without a payment is 1 unit, and one with a payment is 5 until it is decided, then 1, or 20 if it is refused for a reason of its payer's."},
+		{Title: "Concurrency", Text: "Each tool runs a limited number of paid lookups at once, at most half of them for one client; beyond it 503 overloaded with Retry-After."},
 		{Title: "DNS records", Text: "records holds at most 1,000 records and 512 KiB of names and text, in the order received; what is beyond is left out, and nothing in the answer says so.", Slugs: []string{"dns", "host-intel", "uptime-check"}},
 		{Title: "TLS port", Text: "443 only.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "uptime-check"}},
 		{Title: "Path", Text: "Always https://{domain}/; no other path is requested.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
@@ -35,7 +35,7 @@ func Caveats() []Note {
 		{Title: "Bytes of TXT records", Text: "Text is shown as UTF-8, control characters included. A byte that is not part of UTF-8 is shown as \\DDD in decimal, and a backslash that three digits follow in the record as \\092, so every \\DDD stands for one byte.", Slugs: []string{"dns", "host-intel"}},
 		{Title: "Order and addresses", Text: "Records come in the order received, which resolvers rotate. Nothing is connected to, so private addresses are returned as published.", Slugs: []string{"dns"}},
 		{Title: "Certificates that cannot be read", Text: "A certificate chain that breaks the rules of X.509 so far that no connection can be made over it is handshake_failed here. ssl-check still shows the leaf.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
-		{Title: "A bundle is one answer", Text: "When its children have ended, the bundle is answered and the payment is used up, whatever stands in its fields: a child's error too, also one for which the tool by itself would owe an answer. Only the bundle's own 504 is owed.", Slugs: []string{"host-intel", "uptime-check"}},
+		{Title: "A bundle is one answer", Text: "When its children have ended, the bundle is answered 200, whatever stands in its fields. A child that failed for a reason of ours is named in Answer-Owed, and repeating the request looks it up again without a charge; who does not come back has his answer, and no refund is due.", Slugs: []string{"host-intel", "uptime-check"}},
 		{Title: "Hosts with IPv6 only", Text: "Where the service has no IPv6 route of its own, a host without an IPv4 address cannot be reached. That says nothing about the host: a tool answers with its time-out code and owes the answer, a bundle reports it in the field.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "host-intel", "uptime-check"}},
 	})
 }

@@ -18,6 +18,10 @@ import (
 // smallest there is. Everybody has it, so nobody keeps money there.
 const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
 
+// shownToken is the retry token of the example. The service makes a new one for
+// every challenge.
+const shownToken = "AAECAwQFBgcICQoLDA0ODw"
+
 // recordedJSON is one paid call for the first operation of a service at
 // https://api.example.com: the signature that the client sent and the receipt
 // that the Gate returned. A signature is made with a key, and the function
@@ -49,24 +53,16 @@ type wireExample struct {
 	Signed                    time.Time
 }
 
-// challengeBody is the body of a 402.
-type challengeBody struct {
-	x402.PaymentRequired
-	Code    fault.Code `json:"code"`
-	Message string     `json:"message"`
-}
-
 // wireExampleOf composes the example for an operation of a site.
 func wireExampleOf(op catalog.Operation, s Site) (wireExample, error) {
 	e := wireExample{Key: publishedKey}
 	e.Required.Name, e.Signature.Name, e.Response.Name = x402.HeaderRequired, x402.HeaderSignature, x402.HeaderResponse
-	offer := Offer(op, s)
+	offer := Offer(op, s).WithToken(shownToken)
 	var err error
 	if e.Required.Encoded, err = x402.EncodeHeader(offer); err != nil {
 		return e, err
 	}
-	unpaid := fault.New(fault.PaymentRequired, nil)
-	body, err := json.Marshal(challengeBody{offer, unpaid.Code, unpaid.Public()})
+	body, err := json.Marshal(ChallengeOf(s, offer, fault.New(fault.PaymentRequired, nil)))
 	if err != nil {
 		return e, err
 	}

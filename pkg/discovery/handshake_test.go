@@ -81,7 +81,9 @@ func pay(t *testing.T, s Site, signature string) x402.Outcome {
 		Prepare: func() (x402.Job, error) {
 			return x402.Job{
 				Fingerprint: "GET dns", Budget: time.Second, Timeout: fault.DNSTimeout,
-				Run: func(context.Context) ([]byte, error) { return []byte(catalog.All()[0].Response), nil },
+				Run: func(context.Context) (x402.Reply, error) {
+					return x402.Reply{Body: []byte(catalog.All()[0].Response)}, nil
+				},
 			}, nil
 		},
 		Error: func(f *fault.Error, _ x402.Standing) []byte { return []byte(f.Public()) },
@@ -98,7 +100,7 @@ func recordHandshake(t *testing.T) recording {
 	}
 	s := recordedSite()
 	var r recording
-	if r.Signature, err = wallet.Pay(Offer(catalog.All()[0], s), recordedAt()); err != nil {
+	if r.Signature, err = wallet.Pay(Offer(catalog.All()[0], s).WithToken(shownToken), recordedAt()); err != nil {
 		t.Fatal(err)
 	}
 	out := pay(t, s, r.Signature)
@@ -165,7 +167,7 @@ func TestRecordedSignatureVerifies(t *testing.T) {
 // the site and with the recording.
 func TestDocsShowTheRealHandshake(t *testing.T) {
 	s := testSite()
-	offer, err := x402.EncodeHeader(Offer(catalog.All()[0], s))
+	offer, err := x402.EncodeHeader(Offer(catalog.All()[0], s).WithToken(shownToken))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,6 +200,9 @@ func TestDocsShowTheRealHandshake(t *testing.T) {
 	answer := tree(t, []byte(shown["Body of the 402"][0]))
 	if answer["code"] != string(fault.PaymentRequired) || answer["message"] == "" || at(t, answer, "accepts", 0, "payTo") != s.Terms.PayTo {
 		t.Errorf("the body of the 402: %v", answer)
+	}
+	if at(t, answer, "idempotency", "header") != x402.HeaderKey {
+		t.Errorf("the body of the 402 says %v of idempotency", answer["idempotency"])
 	}
 	text := textOf(root)
 	for _, want := range []string{

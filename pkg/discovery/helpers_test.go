@@ -29,6 +29,7 @@ func testSite() Site {
 			Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 			PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
 		},
+		DuplicateWindow: 45 * time.Second,
 	}
 }
 

@@ -35,14 +35,14 @@ func outcomeOf(c fault.Code) outcome {
 		o.Charged, o.charged = "no", new(bool)
 		o.Money = "Not charged. A PAYMENT-RESPONSE that says success is of an earlier call: this authorization has paid for that one."
 	case c == fault.InternalError:
-		o.Money = "If it followed a settlement, the answer is owed: the same PAYMENT-SIGNATURE on the same URL runs the lookup again without a charge."
+		o.Money = "If it followed a settlement, the answer is owed: the same request, with the same PAYMENT-SIGNATURE or a new one, runs the lookup again without a charge."
 	case info.Class == fault.Answer:
 		o.Money = "Charged: it is an answer about the domain and uses up the payment."
 	case info.Class == fault.Owed:
 		o.Charged = "yes, answer owed"
-		o.Money = "Charged, and the answer is owed: the same PAYMENT-SIGNATURE on the same URL runs the lookup again without a charge."
+		o.Money = "Charged, and the answer is owed: the same request, with the same PAYMENT-SIGNATURE or a new one, runs the lookup again without a charge."
 	case charge.No:
-		o.Money = "Not charged, unless an earlier attempt with the same signature was; charged in the body says."
+		o.Money = "Not charged, unless an earlier attempt was; charged in the body says."
 	default:
 		o.Money = "Whether money moved may not be known yet; it never moves twice."
 	}
@@ -62,16 +62,9 @@ func outcomes(codes []fault.Code) []outcome {
 	return all
 }
 
-// outsideCodes are the codes that no operation lists. The conflict of payment
-// identifiers is one only where an offer carries that extension.
-func outsideCodes(ops []catalog.Operation) []fault.Code {
-	codes := []fault.Code{fault.InternalError, fault.UnknownPath, fault.MethodNotAllowed}
-	for _, op := range ops {
-		if _, offered := Extensions(op)["payment-identifier"]; offered {
-			return append(codes, fault.PaymentIdentifierConflict)
-		}
-	}
-	return codes
+// outsideCodes are the codes that no operation lists.
+func outsideCodes() []fault.Code {
+	return []fault.Code{fault.InternalError, fault.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey}
 }
 
 // codesOf are the codes of one class among those that any operation answers,

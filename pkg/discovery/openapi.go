@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -250,7 +251,7 @@ func pricedOperation(op opView) apiOperation {
 		s := paramSchema(p)
 		o.Parameters = append(o.Parameters, apiParameter{Name: p.Name, In: "query", Required: p.Required, Description: p.Description, Schema: s})
 	}
-	o.Parameters = append(o.Parameters, apiRef{refSignature})
+	o.Parameters = append(o.Parameters, apiRef{refSignature}, apiRef{refKey})
 	all := outcomes(op.AllErrors())
 	for _, status := range declaredStatuses(op.Operation) {
 		o.Responses = append(o.Responses, member{fmt.Sprint(status), pricedResponse(op, status, all)})
@@ -271,11 +272,12 @@ func pricedResponse(op opView, status int, all []outcome) apiResponse {
 		return paymentRequiredResponse()
 	}
 	var meanings []string
-	after := false
+	after, stored := false, false
 	for _, e := range all {
 		if e.Status == status {
 			meanings = append(meanings, string(e.Code)+": "+e.Message)
 			after = after || x402.ChargeOf(e.Code).Yes
+			stored = stored || e.Class == fault.Answer
 		}
 	}
 	r := apiResponse{
@@ -284,6 +286,9 @@ func pricedResponse(op opView, status int, all []outcome) apiResponse {
 	}
 	if after {
 		r.Headers = append(r.Headers, member{x402.HeaderResponse, apiRef{refResponse}})
+	}
+	if stored {
+		r.Headers = append(r.Headers, replayedHeaders()...)
 	}
 	switch {
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:

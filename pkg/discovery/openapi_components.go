@@ -24,6 +24,11 @@ func components() apiComponents {
 				Description: "The payment, base64 of a JSON object with accepted, payload, and extensions when the offer has them. Without it the answer is 402.",
 				Schema:      schema{Type: "string", ContentEncoding: "base64", ContentMediaType: typeJSON},
 			}},
+			{"IdempotencyKey", apiParameter{
+				Name: x402.HeaderKey, In: "header",
+				Description: "Names the purchase: send the same one with every attempt, and a new one to ask anew. Visible ASCII characters; one pair of quotes around them is not counted. Without a payment it is ignored.",
+				Schema:      schema{Type: "string", Pattern: "^[!-~]{1,255}$"},
+			}},
 		},
 	}
 }
@@ -32,14 +37,19 @@ func headerComponents() object {
 	encoded := func(ref string) schema {
 		return schema{Type: "string", ContentEncoding: "base64", ContentMediaType: typeJSON, ContentSchema: &schema{Ref: ref}}
 	}
-	settled, seconds := encoded(refSettled), schema{Type: "integer", Minimum: 1}
+	settled, wait := encoded(refSettled), schema{Type: "integer", Minimum: 1}
 	return object{
 		{"PaymentRequired", apiHeader{Description: "What must be paid, base64 of JSON.", Required: true, Schema: encoded(refRequired)}},
 		{"Receipt", apiHeader{Description: "The settlement, base64 of JSON.", Required: true, Schema: settled}},
 		{"PaymentResponse", apiHeader{Description: "What the settlement came to, base64 of JSON. On every answer after a settlement, errors included.", Schema: settled}},
-		{"IdempotentReplayed", apiHeader{Description: "true when this is the stored answer to a signature that was used before.", Schema: schema{Type: "string", Const: "true"}}},
-		{"RetryAfter", apiHeader{Description: "Seconds to wait.", Required: true, Schema: seconds}},
-		{"MayRetryAfter", apiHeader{Description: "Seconds to wait, when the same signature may be sent again.", Schema: seconds}},
+		{"IdempotentReplayed", apiHeader{Description: "true when this is the stored answer of a purchase that was made before.", Schema: schema{Type: "string", Const: "true"}}},
+		{"Age", apiHeader{Description: "Seconds since a stored answer was given.", Schema: schema{Type: "integer", Minimum: 0}}},
+		{"AnswerOwed", apiHeader{
+			Description: "The fields of the bundle that failed for a reason of ours, separated by commas. Repeat the request: they are looked up again without a charge.",
+			Schema:      schema{Type: "string", Pattern: "^[a-z]+(, [a-z]+)*$"},
+		}},
+		{"RetryAfter", apiHeader{Description: "Seconds to wait.", Required: true, Schema: wait}},
+		{"MayRetryAfter", apiHeader{Description: "Seconds to wait, when the request may be repeated.", Schema: wait}},
 	}
 }
 
@@ -50,8 +60,8 @@ func errorSchema() schema {
 		{"error", record("", object{
 			{"code", schema{Type: "string"}},
 			{"message", schema{Type: "string"}},
-			{"charged", schema{Type: []any{"boolean", "null"}, Description: "Whether money has moved for this authorization; null when that is not known."}},
-			{"retryable", schema{Type: "boolean", Description: "Whether the same signature may be sent again without a new charge."}},
+			{"charged", schema{Type: []any{"boolean", "null"}, Description: "Whether money has moved for this purchase; null when that is not known."}},
+			{"retryable", schema{Type: "boolean", Description: "Whether to send this again, with the same signature or a new one, for at most one charge in all."}},
 		})},
 		{"request_id", schema{Type: "string"}},
 		{"docs_url", schema{Type: "string", Format: "uri"}},
@@ -64,11 +74,16 @@ func requiredSchema() schema {
 }
 
 // unpaidSchema is the body of a 402: the offer, with code and message beside
-// it, because error has to stay a string there.
+// it, because error has to stay a string there, and with how a purchase is named.
 func unpaidSchema() schema {
 	return record("What must be paid, with the code and the message of the error.", append(offerProperties(),
 		member{"code", schema{Type: "string", Const: string(fault.PaymentRequired)}},
 		member{"message", schema{Type: "string", Description: "For people."}},
+		member{"idempotency", record("How a purchase is named, and for how long its answer is replayed.", object{
+			{"header", schema{Type: "string", Const: x402.HeaderKey}},
+			{"replay_seconds", schema{Type: "integer", Minimum: 0, Description: "With a key."}},
+			{"duplicate_window_seconds", schema{Type: "integer", Minimum: 0, Description: "Without one; 0: not at all."}},
+		})},
 	))
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -19,21 +20,33 @@ const (
 	refReceipt   = "#/components/headers/Receipt"
 	refResponse  = "#/components/headers/PaymentResponse"
 	refReplayed  = "#/components/headers/IdempotentReplayed"
+	refAge       = "#/components/headers/Age"
+	refOwed      = "#/components/headers/AnswerOwed"
 	refWait      = "#/components/headers/RetryAfter"
 	refMayWait   = "#/components/headers/MayRetryAfter"
 	refSignature = "#/components/parameters/PaymentSignature"
+	refKey       = "#/components/parameters/IdempotencyKey"
 )
 
-const headerRetry = "Retry-After"
+const (
+	headerRetry = "Retry-After"
+	headerAge   = "Age"
+)
+
+// replayedHeaders are the headers of an answer that can come from the ledger.
+func replayedHeaders() object {
+	return object{{x402.HeaderReplayed, apiRef{refReplayed}}, {headerAge, apiRef{refAge}}}
+}
 
 func paidResponse(op opView) apiResponse {
+	headers := append(object{{x402.HeaderResponse, apiRef{refReceipt}}}, replayedHeaders()...)
+	if op.Kind == catalog.Bundle {
+		headers = append(headers, member{x402.HeaderOwed, apiRef{refOwed}})
+	}
 	return apiResponse{
 		Description: "The result. Payment has settled.",
-		Headers: object{
-			{x402.HeaderResponse, apiRef{refReceipt}},
-			{x402.HeaderReplayed, apiRef{refReplayed}},
-		},
-		Content: object{{typeJSON, apiMedia{Schema: resultSchema(op.Fields, full), Example: json.RawMessage(op.Response)}}},
+		Headers:     headers,
+		Content:     object{{typeJSON, apiMedia{Schema: resultSchema(op.Fields, full), Example: json.RawMessage(op.Response)}}},
 	}
 }
 
@@ -57,7 +70,10 @@ func freePaths() object {
 		return member{path, apiPath{apiOperation{
 			Tags: []string{tagFree}, OperationID: id, Summary: summary,
 			Description: "Free. Served with an ETag; the same on every call until the next deployment.", Security: []struct{}{},
-			Responses: object{{"200", apiResponse{Description: summary, Content: object{{mediaType, apiMedia{Schema: s}}}}}},
+			Responses: object{
+				{"200", apiResponse{Description: summary, Content: object{{mediaType, apiMedia{Schema: s}}}}},
+				{"429", limitedResponse()},
+			},
 		}}}
 	}
 	text, tree := schema{Type: "string"}, schema{Type: "object"}
@@ -70,6 +86,16 @@ func freePaths() object {
 		document("llms", catalog.PathLLMs, "Short text onboarding file", "text/plain", text),
 		document("llms_full", catalog.PathLLMsFull, "Text file with full parameters", "text/plain", text),
 		document("docs", catalog.PathDocs, "Human documentation", "text/html", text),
+	}
+}
+
+// limitedResponse is that of a document to a client that is over its limit.
+func limitedResponse() apiResponse {
+	limited, _ := fault.Of(fault.RateLimited)
+	return apiResponse{
+		Description: string(limited.Code) + ": " + limited.Message,
+		Headers:     object{{headerRetry, apiRef{refWait}}},
+		Content:     object{{typeJSON, apiMedia{Schema: schema{Ref: refError}}}},
 	}
 }
 

@@ -39,8 +39,8 @@ func TestOpenAPITop(t *testing.T) {
 func TestOpenAPIPathsAndDeclaredResponses(t *testing.T) {
 	o := tree(t, body(t, mustRenderWide(t), catalog.PathOpenAPI))
 	want := map[string][]string{
-		"/health": {"200"}, "/ready": {"200", "503"}, "/v1/catalog": {"200"}, "/openapi.json": {"200"}, "/.well-known/x402": {"200"},
-		"/llms.txt": {"200"}, "/llms-full.txt": {"200"}, "/docs": {"200"},
+		"/health": {"200"}, "/ready": {"200", "503"}, "/v1/catalog": {"200", "429"}, "/openapi.json": {"200", "429"}, "/.well-known/x402": {"200", "429"},
+		"/llms.txt": {"200", "429"}, "/llms-full.txt": {"200", "429"}, "/docs": {"200", "429"},
 		"/v1/tools/dns": {"200", "400", "402"}, "/v1/tools/ping": {"200", "402"},
 		"/v1/bundles/wide-check": {"200", "400", "402", "409", "429", "502", "503", "504"},
 	}

@@ -16,12 +16,14 @@ var paywallScript = sync.OnceValue(func() string {
 		}
 		b.WriteString(join(squeeze(line)))
 	}
-	return b.String()
+	// The last semicolon of a block means nothing. What is quoted has no such pair.
+	return strings.ReplaceAll(b.String(), ";}", "}")
 })
 
-// join ends a squeezed line, with nothing where the language needs no new line.
+// join ends a squeezed line, with nothing where the language needs no new line:
+// a brace alone ends a block, because statements end with a semicolon here.
 func join(line string) string {
-	if strings.HasSuffix(line, "{") || strings.HasSuffix(line, ",") || strings.HasSuffix(line, ";") {
+	if line == "}" || strings.HasSuffix(line, "{") || strings.HasSuffix(line, ",") || strings.HasSuffix(line, ";") {
 		return line
 	}
 	return line + "\n"

@@ -25,7 +25,7 @@ func TestSqueeze(t *testing.T) {
 
 func TestJoin(t *testing.T) {
 	for line, want := range map[string]string{
-		`if(a){`: `if(a){`, `f(a,`: `f(a,`, `a=b;`: `a=b;`, `"a;"`: "\"a;\"\n", `}`: "}\n", `for(const a of b)`: "for(const a of b)\n", `f(a)`: "f(a)\n",
+		`if(a){`: `if(a){`, `f(a,`: `f(a,`, `a=b;`: `a=b;`, `"a;"`: "\"a;\"\n", `}`: "}", `})`: "})\n", `for(const a of b)`: "for(const a of b)\n", `f(a)`: "f(a)\n",
 	} {
 		if got := join(line); got != want {
 			t.Errorf("%s is %q, want %q", line, got, want)

@@ -22,7 +22,7 @@ const maxPage = 50 << 10
 // visit is a request for the page that asks about a domain.
 func visit(t testing.TB, op catalog.Operation, domain string) Visit {
 	t.Helper()
-	offer, err := x402.EncodeHeader(Offer(op, testSite()))
+	offer, err := x402.EncodeHeader(Offer(op, testSite()).WithToken(shownToken))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestPaywall(t *testing.T) {
 			for _, want := range []string{
 				op.Title, op.Summary, op.Price(), op.PriceUSD() + " USDC, " + op.Amount + " atomic units", "Base (eip155:8453)",
 				s.Terms.Asset, s.Terms.PayTo, "PAYMENT-REQUIRED", "PAYMENT-SIGNATURE", "PAYMENT-RESPONSE", "curl alone cannot pay",
-				"@x402/fetch", "wrapFetchWithPaymentFromConfig", "never charged twice",
+				"@x402/fetch", "wrapFetchWithPayment", "never charged twice",
 			} {
 				if !strings.Contains(text, want) {
 					t.Errorf("does not say %q", want)

@@ -35,24 +35,60 @@ func handshake() []string {
 	}
 }
 
-// rules are what a payer must know about money.
-func rules(ops []catalog.Operation) []string {
+// rules are what a payer must know about money: the essentials, and then what
+// only some ask about.
+func rules(s Site, ops []catalog.Operation) []string {
+	return append(essentials(s, ops), details(ops)...)
+}
+
+// essentials are the rules that the shortest document has, too.
+func essentials(s Site, ops []catalog.Operation) []string {
 	list := []string{
 		"Settlement completes before the lookup runs. What can be checked without it is checked first: a signed request with a bad parameter is answered 400 and not charged for: `charged` in it is about an earlier use of the same signature.",
 		"An answer about the domain uses up the payment: 200" + alsoCodes(codesOf(fault.Answer, ops)) + ". The same signature on the same URL gets the stored answer again for " +
-			keptFor + ", with `" + x402.HeaderReplayed + ": true`. On another URL it is refused with 402.",
+			keptFor + ", with `" + x402.HeaderReplayed + ": true` and its `Age` in seconds. On another URL it is refused with 402.",
 	}
 	if owed := codesOf(fault.Owed, ops); len(owed) > 0 {
-		list = append(list, fmt.Sprintf("A failure of ours is not an answer%s. The payment stands: repeat the same URL with the same signature and the lookup runs again without a charge, "+
+		list = append(list, fmt.Sprintf("A failure of ours is not an answer%s. The payment stands: repeat the same URL with the same signature or a new one, and the lookup runs again without a charge, "+
 			"up to %d lookups in all within %s, at least %s apart (`Retry-After` says). After the last one the error stands and the operator owes a refund.",
 			afterColon(owed), lookupsPerPayment, keptFor, owedSpacing))
 	}
 	return append(list,
-		"After a lost connection, and whenever an error says that it is `retryable` (409, 429 and most 5xx), repeat with the same `"+x402.HeaderSignature+"`. It is never charged twice. Signing anew is a second payment.",
-		"A client may name its payment: an `id` of 16 to 128 letters, digits, `_` and `-` in the `info` of the extension `"+x402.ExtensionIdentifier+
-			"`. One id is one payment: another payment of the same payer with it is refused with 409 `"+string(fault.PaymentIdentifierConflict)+"`. The id opens nothing; the signature does.",
-		"Error bodies say both: `charged` is whether money moved (null: not known yet), `retryable` is whether the same signature may be sent again without a new charge.",
+		"After a lost connection, and whenever an error says that it is `retryable` (409, 429 and most 5xx), repeat the request: send the same `"+x402.HeaderSignature+"`, or sign anew as an x402 client does by itself. It is one purchase and at most one charge.",
+		purchase(s, ops),
+		"To ask anew at once, send a new `"+x402.HeaderKey+"`. To retry safely for longer, send the same one with every attempt.",
+		"Error bodies say both: `charged` is whether money moved for the purchase (null: not known yet), `retryable` is whether to send it again, with this signature or a new one, for at most one charge in all.",
 	)
+}
+
+// purchase is what a payer buys once.
+func purchase(s Site, ops []catalog.Operation) string {
+	text := "A purchase is charged once, however often it is signed: a second signature for it costs nothing, gets the purchase's answer and receipt, and expires unused. With the request header `" + x402.HeaderKey +
+		"` a purchase is the payer and the key, for " + keptFor + ". Without a key it is the payer and the URL while their first payment is undecided or its answer is owed"
+	if w := seconds(s.DuplicateWindow); w > 0 {
+		text += fmt.Sprintf(", and for %d seconds after the answer", w)
+	}
+	if slices.ContainsFunc(ops, func(op catalog.Operation) bool { return op.Kind == catalog.SmokeTest }) {
+		text += "; the smoke test, which has no answer to share, charges each payment without a key"
+	}
+	return text + "."
+}
+
+// details are about keys, bundles, contract wallets and what is public.
+func details(ops []catalog.Operation) []string {
+	list := []string{
+		"A key is 1 to 255 visible ASCII characters, such as a UUID. One that was used for another URL is refused with 409 `" + string(fault.IdempotencyConflict) +
+			"`, a malformed one with 400 `" + string(fault.InvalidIdempotencyKey) + "`, and neither is charged. A key opens nothing; the signature does.",
+		"Where that header is missing, the `id` of the extension `" + x402.ExtensionIdentifier + "` is the key, 16 to 128 letters, digits, `_` and `-`. Its helper makes a fresh id for each signature by default, and a fresh id is a fresh purchase, which is charged.",
+		"The offer carries a `" + x402.ExtensionToken + "` that is new each time. Clients echo it with the other extensions by themselves, and it makes the same signature recognisable as its payer's retry. " +
+			"What a settlement publishes does not contain it: whoever copies payer, nonce and signature from the chain gets 402, and no answer, receipt or lookup.",
+		"A contract wallet's signature counts only after the facilitator has verified it, which fails when the balance is empty: then only the signature that paid gets the answer.",
+	}
+	if slices.ContainsFunc(ops, func(op catalog.Operation) bool { return op.Kind == catalog.Bundle }) {
+		list = append(list, "A bundle is 200 also when parts of it failed. Those that failed for a reason of ours it names, as in `"+x402.HeaderOwed+
+			": ssl, headers`: repeat the request, and those lookups run again without a charge, as often and as far apart as a lookup that is owed, until none is.")
+	}
+	return list
 }
 
 // refunds is what happens when a payment never got its answer.
@@ -67,7 +103,7 @@ func refunds() []string {
 
 // gateway is the one source of answers that are not ours.
 const gateway = "Where a gateway stands in front of the service, its own 429, 431, 500 and 503 carry neither this body nor CORS headers. 429 and 431 come before any payment is read. " +
-	"A 500 or 503 without this body says nothing about the money, which may have moved: repeat with the same `" + x402.HeaderSignature + "`."
+	"A 500 or 503 without this body says nothing about the money, which may have moved: repeat the request."
 
 // alsoCodes is the answers other than 200, as the rest of a list.
 func alsoCodes(codes []fault.Code) string {
@@ -108,7 +144,7 @@ func signatureRows() []row {
 		{"payload.authorization.validAfter", "string", "Unix seconds, not in the future; 0 is fine"},
 		{"payload.authorization.validBefore", "string", "Unix seconds; now plus maxTimeoutSeconds is the usual choice, at least 6 seconds and at most 24 hours ahead"},
 		{"payload.authorization.nonce", "string", "32 random bytes, 0x and hexadecimal; one per payment"},
-		{"extensions", "object", "The offer's extensions, unchanged"},
+		{"extensions", "object", "The offer's extensions, unchanged, the retry token among them"},
 	}
 }
 
@@ -142,7 +178,7 @@ type moneyGroup struct {
 // payment, in the order of spec §7.
 func moneyGroups(ops []catalog.Operation) []moneyGroup {
 	var groups []moneyGroup
-	outside := outsideCodes(ops)
+	outside := outsideCodes()
 	for _, info := range fault.All() {
 		listed := slices.Contains(outside, info.Code) ||
 			slices.ContainsFunc(ops, func(o catalog.Operation) bool { return o.Can(info.Code) })

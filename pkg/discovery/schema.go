@@ -31,7 +31,7 @@ type schema struct {
 	AdditionalProperties any      `json:"additionalProperties,omitempty"` // false, or a schema
 	Items                *schema  `json:"items,omitempty"`
 	MinItems             int      `json:"minItems,omitempty"`
-	Minimum              int      `json:"minimum,omitempty"`
+	Minimum              any      `json:"minimum,omitempty"`
 	AnyOf                []schema `json:"anyOf,omitempty"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -18,6 +19,9 @@ type Site struct {
 	Origin string
 	// Terms are what every payer is asked for.
 	Terms x402.Terms
+	// DuplicateWindow is how long after an answer another payment for the same
+	// request, without a purchase key, counts as the same purchase; 0 is off.
+	DuplicateWindow time.Duration
 	// OwnershipProofs are signatures of the bare origin by the payee's key.
 	OwnershipProofs []string
 }

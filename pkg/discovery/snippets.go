@@ -41,13 +41,19 @@ func snippetList() []snippet {
 			ID: "typescript", Title: "TypeScript", Name: "pay.mts", file: "pay.mts", comment: "//",
 			Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx",
 			Run:     "PRIVATE_KEY=0x… npx tsx pay.mts",
-			Text:    "With the official client. As it comes it pays only with USDC, and at most $1 per call.",
+			Text:    "The official client as it comes: it pays only with USDC, and at most $1 per call.",
+		},
+		{
+			ID: "retries", Title: "With retries", Name: "retry.mts", file: "retry.mts", comment: "//",
+			Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx",
+			Run:     "PRIVATE_KEY=0x… npx tsx retry.mts",
+			Text:    "The same client, asking until it has the answer, whatever is lost on the way. One `Idempotency-Key` makes all attempts one purchase, which is charged once; a new key asks anew.",
 		},
 		{
 			ID: "python", Title: "Python", Name: "pay.py", file: "pay.py", comment: "#",
 			Install: "pip install 'x402[evm,requests]==2.25.0'",
 			Run:     "PRIVATE_KEY=0x… python pay.py",
-			Text:    "With the official client. As it comes it pays only with USDC, and at most $1 per call.",
+			Text:    "The official client as it comes: it pays only with USDC, and at most $1 per call.",
 		},
 		{
 			ID: "go", Title: "Go", Name: "main.go", file: "pay.go.txt", comment: "//",

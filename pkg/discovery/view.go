@@ -29,6 +29,7 @@ type view struct {
 	Prices       []string
 	Handshake    []string
 	Rules        []string
+	Essentials   []string // the first of the rules
 	Refunds      []string
 	Gateway      string
 	Money        []moneyGroup
@@ -67,7 +68,7 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	}
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
-		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(ops),
+		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops),
 		Refunds: refunds(), Gateway: gateway,
 		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
 		Payment: outcomes(catalog.PaymentErrors()),
@@ -90,7 +91,7 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 // finish adds what is itself rendered: the offer and the two short texts.
 func (v *view) finish() error {
 	v.Offered = v.Ops[0]
-	v.Outside = outcomes(outsideCodes(v.operations))
+	v.Outside = outcomes(outsideCodes())
 	v.Money = moneyGroups(v.operations)
 	var err error
 	if v.Wire, err = wireExampleOf(v.operations[0], v.Site); err != nil {

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -22,6 +23,8 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 			want = outcome{Charged: "see body"}
 		case fault.PaymentRequired:
 			want = outcome{Charged: "no", charged: &no}
+		case fault.IdempotencyConflict:
+			want.Charged = "no or not known yet"
 		case fault.PaymentInProgress, fault.SettlementUncertain:
 			want.Charged = "not known yet or yes"
 		case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
@@ -52,24 +55,70 @@ func TestDesignExamples(t *testing.T) {
 	}
 }
 
-func TestOutsideCodesFollowTheOffer(t *testing.T) {
-	_, offered := Extensions(catalog.DNS())["payment-identifier"]
-	found := false
-	for _, c := range outsideCodes(catalog.All()) {
-		found = found || c == fault.PaymentIdentifierConflict
-	}
-	if told := strings.Contains(strings.Join(rules(catalog.All()), " "), "extension `payment-identifier`"); told != offered {
-		t.Errorf("payment-identifier explained: %v, offered: %v", told, offered)
-	}
-	if found != offered {
-		t.Errorf("payment_identifier_conflict documented: %v, payment-identifier offered: %v", found, offered)
+// TestPurchaseIsExplained: what a purchase is, what a second signature costs,
+// how to ask anew, and the codes, in every document that says what is charged.
+func TestPurchaseIsExplained(t *testing.T) {
+	d := mustRenderWide(t)
+	for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathDocs, catalog.PathOpenAPI, catalog.PathManifest} {
+		text := string(body(t, d, path))
+		switch path {
+		case catalog.PathDocs:
+			text = textOf(parse(t, []byte(text)))
+		case catalog.PathManifest:
+			if !strings.Contains(text, "one purchase and at most one charge") || !strings.Contains(text, "a new one asks anew") {
+				t.Errorf("%s does not say how to repeat and how to ask anew", path)
+			}
+			continue
+		}
+		text = strings.ReplaceAll(text, "`", "")
+		for _, want := range []string{
+			"a second signature for it costs nothing", "the payer and the key, for 24 hours", "for 45 seconds after the answer",
+			"To ask anew at once, send a new Idempotency-Key", "idempotency_conflict", "invalid_idempotency_key", "a fresh id is a fresh purchase",
+			"retry-token", "from the chain gets 402, and no answer, receipt or lookup", "Answer-Owed: ssl, headers", "A contract wallet",
+			"the smoke test, which has no answer to share, charges each payment without a key",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not say %q", path, want)
+			}
+		}
+		for _, gone := range []string{"Signing anew", "a second payment", "payment_identifier_conflict"} {
+			if strings.Contains(text, gone) {
+				t.Errorf("%s still says %q", path, gone)
+			}
+		}
 	}
 }
 
+// TestWindowOff: no document promises what the configuration has turned off.
+func TestWindowOff(t *testing.T) {
+	s := testSite()
+	s.DuplicateWindow = 0
+	text := strings.Join(rules(s, catalog.All()), "\n")
+	if strings.Contains(text, "seconds after the answer") || !strings.Contains(text, "while their first payment is undecided") {
+		t.Errorf("without a window: %s", text)
+	}
+	d, err := Render(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range elements(parse(t, body(t, d, catalog.PathDocs)), "pre") {
+		if label, _ := attr(n.Parent, "aria-label"); label == "Body of the 402" {
+			if got := at(t, tree(t, []byte(textOf(n))), "idempotency", "duplicate_window_seconds"); got != json.Number("0") && got != 0.0 {
+				t.Errorf("the body of the 402 says %v", got)
+			}
+			return
+		}
+	}
+	t.Error("the body of the 402 is not shown")
+}
+
 func TestRulesNameOnlyWhatCanHappen(t *testing.T) {
-	text := strings.Join(rules([]catalog.Operation{catalog.Ping()}), "\n")
-	if strings.Contains(text, "nxdomain") || strings.Contains(text, "A failure of ours") {
+	text := strings.Join(rules(testSite(), []catalog.Operation{catalog.Ping()}), "\n")
+	if strings.Contains(text, "nxdomain") || strings.Contains(text, "A failure of ours") || strings.Contains(text, "A bundle") {
 		t.Errorf("the smoke test alone: %s", text)
+	}
+	if text := strings.Join(rules(testSite(), []catalog.Operation{catalog.DNS()}), "\n"); strings.Contains(text, "smoke test") {
+		t.Errorf("no smoke test: %s", text)
 	}
 	if _, err := render(testSite(), []catalog.Operation{catalog.Ping()}, nil); err != nil {
 		t.Error(err)

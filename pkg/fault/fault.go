@@ -62,10 +62,11 @@ const (
 
 // Codes outside the spec's tables, documented once and listed by no operation.
 const (
-	InternalError             Code = "internal_error"
-	UnknownPath               Code = "unknown_path"
-	MethodNotAllowed          Code = "method_not_allowed"
-	PaymentIdentifierConflict Code = "payment_identifier_conflict"
+	InternalError         Code = "internal_error"
+	UnknownPath           Code = "unknown_path"
+	MethodNotAllowed      Code = "method_not_allowed"
+	IdempotencyConflict   Code = "idempotency_conflict"
+	InvalidIdempotencyKey Code = "invalid_idempotency_key"
 )
 
 // Class says what a code means for the payment that came with the request.
@@ -102,8 +103,9 @@ type Info struct {
 	Status  int    // HTTP status
 	Message string // default public message
 	Class   Class
-	// Retry says that the same signature may be sent again without a new
-	// charge. For the class Owed it holds until the last lookup is used up.
+	// Retry says that the request may be repeated, with the same signature or
+	// with a new one, for at most one charge in all. For the class Owed it holds
+	// until the last lookup is used up.
 	Retry bool
 	// After is the default Retry-After; 0 means that none is sent.
 	After time.Duration
@@ -120,7 +122,7 @@ func Of(c Code) (info Info, ok bool) {
 	return Info{}, false
 }
 
-// All returns every code in the order of spec §7, the four of our own last.
+// All returns every code in the order of spec §7, the five of our own last.
 func All() []Info { return table() }
 
 // Error is an error with a code, a public message and a private cause.
@@ -132,6 +134,7 @@ type Error struct {
 	// below 0 none is sent.
 	RetryAfter time.Duration
 	cause      error
+	prevented  bool
 }
 
 // New returns an error with the default message. cause is logged, never shown,
@@ -152,6 +155,23 @@ func (e *Error) After(d time.Duration) *Error {
 
 // Final returns a copy that asks nobody to come back.
 func (e *Error) Final() *Error { return e.After(-1) }
+
+// Prevented returns a copy which says that nothing was tried: the lookup ended
+// before it asked anybody outside this deployment, because an earlier attempt
+// of ours failed and the pause after it is not over. Only the code that decided
+// not to ask may say so. A lookup that asked and got no answer, one whose time
+// ran out while it waited for another to ask, and one that a bug ended were not
+// prevented.
+func (e *Error) Prevented() *Error {
+	c := *e
+	c.prevented = true
+	return &c
+}
+
+// IsPrevented reports whether this error is one that Prevented returned, or a
+// copy of one. An error that merely has such an error as its cause is not:
+// whoever gave it a new code did so for a reason of its own.
+func (e *Error) IsPrevented() bool { return e.prevented }
 
 // Error is for logs: code, message and cause. The cause may quote a peer.
 func (e *Error) Error() string {

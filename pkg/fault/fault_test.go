@@ -88,3 +88,32 @@ func TestAfter(t *testing.T) {
 		t.Errorf("%s, %s", f.Wait(), g.Wait())
 	}
 }
+
+// The mark of a lookup that was prevented goes with every copy of an error, and
+// with no other error.
+func TestPrevented(t *testing.T) {
+	own := fault.New(fault.BootstrapUnavailable, errors.New("waiting"))
+	marked := own.Prevented()
+	if marked.Code != own.Code || marked.Public() != own.Public() || marked.Error() != own.Error() || marked.Wait() != own.Wait() {
+		t.Errorf("the marked copy says %v, not %v", marked, own)
+	}
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"new":                     {fault.New(fault.BootstrapUnavailable, nil), false},
+		"the one that was copied": {own, false},
+		"marked":                  {marked, true},
+		"marked twice":            {marked.Prevented(), true},
+		"with a wait":             {marked.After(time.Minute), true},
+		"final":                   {marked.Final(), true},
+		"wrapped":                 {fmt.Errorf("whois: %w", marked), true},
+		"the cause of another":    {fault.New(fault.InternalError, marked), false},
+		"the cause of the same":   {fault.Newf(own.Code, marked, "again"), false},
+		"a foreign error":         {errors.New("waiting"), false},
+	} {
+		if got := fault.From(c.err).IsPrevented(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

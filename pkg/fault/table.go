@@ -11,7 +11,7 @@ func table() []Info {
 	const soon = time.Second
 	return []Info{
 		{PaymentRequired, http.StatusPaymentRequired, "Payment required: decode the PAYMENT-REQUIRED header, sign one of its accepts, and repeat the request with PAYMENT-SIGNATURE.", Standing, false, 0},
-		{PaymentInProgress, http.StatusConflict, "This authorization is already being settled. Retry with the same PAYMENT-SIGNATURE after Retry-After.", Standing, true, 2 * soon},
+		{PaymentInProgress, http.StatusConflict, "A payment for this request is already being settled. Retry with the same PAYMENT-SIGNATURE after Retry-After.", Standing, true, 2 * soon},
 		{RateLimited, http.StatusTooManyRequests, "Too many requests from this client. Retry after Retry-After.", Standing, true, 60 * soon},
 		{SettlementUncertain, http.StatusServiceUnavailable, "Settlement is not confirmed yet. Retry with the same PAYMENT-SIGNATURE; it is never charged twice.", Standing, true, 5 * soon},
 		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The payment facilitator is unavailable. Retry with the same PAYMENT-SIGNATURE.", Standing, true, 5 * soon},
@@ -46,6 +46,7 @@ func table() []Info {
 		{InternalError, http.StatusInternalServerError, "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.", Owed, true, soon},
 		{UnknownPath, http.StatusNotFound, "No such path. The catalog is at /v1/catalog and the documentation at /docs.", Standing, false, 0},
 		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", Standing, false, 0},
-		{PaymentIdentifierConflict, http.StatusConflict, "This payment identifier was already used with another payment.", Standing, false, 0},
+		{IdempotencyConflict, http.StatusConflict, "This idempotency key was already used for another request. Send the first request again, or sign anew with a new key.", Standing, false, 0},
+		{InvalidIdempotencyKey, http.StatusBadRequest, "An idempotency key is 1 to 255 visible ASCII characters, sent once; an id of payment-identifier is 16 to 128 letters, digits, _ and -.", Standing, false, 0},
 	}
 }

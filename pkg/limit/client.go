@@ -12,15 +12,27 @@ const Unknown = "unknown"
 // length, so nothing longer is looked at.
 const maxRemote = 128
 
-// clientBits is what one IPv6 client holds: networks are handed out by the
-// /64, and a client may use every address in its own.
-const clientBits = 64
+const (
+	// clientBits is what one IPv6 client holds at least: networks are handed out
+	// by the /64, and a client may use every address in its own.
+	clientBits = 64
+	// siteBits is what one IPv6 customer can hold: providers hand out a /56 or a
+	// /48 for the asking, which is 256 or 65,536 clients of the size above.
+	siteBits = 48
+)
 
 // ClientKey names the client behind an address: an IPv4 address as it is, or
 // the /64 of an IPv6 address. The address may have a port, brackets or a zone;
 // IPv4 mapped into IPv6 is IPv4. Anything else is Unknown. A key is at most 24
 // bytes of ASCII.
-func ClientKey(remoteAddr string) string {
+func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, clientBits) }
+
+// SiteKey is a ClientKey with the /48 of an IPv6 address in place of its /64. It
+// counts what is expensive to serve, so that a customer of one provider cannot
+// multiply his limit by the networks that he holds.
+func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, siteBits) }
+
+func keyOf(remoteAddr string, bits int) string {
 	addr, ok := parseRemote(remoteAddr)
 	if !ok {
 		return Unknown
@@ -29,7 +41,7 @@ func ClientKey(remoteAddr string) string {
 	if addr.Is4() {
 		return addr.String()
 	}
-	prefix, err := addr.Prefix(clientBits) // without the zone
+	prefix, err := addr.Prefix(bits) // without the zone
 	if err != nil {
 		return Unknown
 	}

@@ -48,6 +48,24 @@ func TestClientKey(t *testing.T) {
 	}
 }
 
+// What is expensive is counted by the /48: an address in another /64 of the same
+// site is the same client.
+func TestSiteKey(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"203.0.113.7:443":           "203.0.113.7",
+		"::ffff:203.0.113.7":        "203.0.113.7",
+		"2001:db8:1:2:3:4:5:6":      "2001:db8:1::/48",
+		"[2001:db8:1:ffff::9]:80":   "2001:db8:1::/48",
+		"2001:db8:2::9":             "2001:db8:2::/48",
+		"203.0.113.7, 198.51.100.1": limit.Unknown,
+	} {
+		if got := limit.SiteKey(in); got != want {
+			t.Errorf("SiteKey(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func FuzzClientKey(f *testing.F) {
 	for _, s := range []string{
 		"203.0.113.7", "203.0.113.7:443", "[2001:db8::1]:443", "2001:db8::1", "fe80::1%eth0", "::ffff:203.0.113.7",

@@ -21,15 +21,28 @@ type counter struct {
 	down  bool
 }
 
-func (c *counter) Add(ctx context.Context, client string, window time.Time, n int) (int, error) {
+func (c *counter) called(n int) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.calls = append(c.calls, n)
-	down := c.down
-	c.mu.Unlock()
-	if down {
-		return 0, errDown
+	if c.down {
+		return errDown
+	}
+	return nil
+}
+
+func (c *counter) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
+	if err := c.called(n.All); err != nil {
+		return limit.Units{}, err
 	}
 	return c.Memory.Add(ctx, client, window, n)
+}
+
+func (c *counter) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
+	if err := c.called(n.All); err != nil {
+		return limit.Units{}, false, err
+	}
+	return c.Memory.Take(ctx, client, window, n, most)
 }
 
 // taken returns what the calls since the last time added.

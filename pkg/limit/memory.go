@@ -11,7 +11,7 @@ import (
 type Memory struct {
 	mu     sync.Mutex
 	leases map[string]map[string]time.Time // end by operation and id
-	counts map[time.Time]map[string]int    // total by window and client
+	counts map[time.Time]map[string]Units  // total by window and client
 }
 
 var (
@@ -28,14 +28,8 @@ func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit i
 	defer m.mu.Unlock()
 	held := m.leases[operation]
 	if len(held) >= limit {
-		if until, ok := held[l.ID]; ok && until.Equal(l.Until) {
-			return nil, true, nil
-		}
-		all := make([]Lease, 0, len(held))
-		for id, until := range held {
-			all = append(all, Lease{ID: id, Until: until})
-		}
-		return all, false, nil
+		until, mine := held[l.ID]
+		return listOf(held), mine && until.Equal(l.Until), nil
 	}
 	if m.leases == nil {
 		m.leases = map[string]map[string]time.Time{}
@@ -45,7 +39,15 @@ func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit i
 		m.leases[operation] = held
 	}
 	held[l.ID] = l.Until
-	return nil, true, nil
+	return listOf(held), true, nil
+}
+
+func listOf(held map[string]time.Time) []Lease {
+	all := make([]Lease, 0, len(held))
+	for id, until := range held {
+		all = append(all, Lease{ID: id, Until: until})
+	}
+	return all
 }
 
 // Remove implements Leases.
@@ -66,15 +68,32 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 
 // Add implements Counter. It keeps a window until one begins that is more than
 // a minute later.
-func (m *Memory) Add(ctx context.Context, client string, window time.Time, n int) (int, error) {
+func (m *Memory) Add(ctx context.Context, client string, window time.Time, n Units) (Units, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return Units{}, err
 	}
-	window = window.UTC()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.add(client, window.UTC(), n), nil
+}
+
+// Take implements Counter.
+func (m *Memory) Take(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return Units{}, false, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	window = window.UTC()
+	if had := m.counts[window][client]; had.All+n.All > most {
+		return had, false, nil
+	}
+	return m.add(client, window, n), true, nil
+}
+
+func (m *Memory) add(client string, window time.Time, n Units) Units {
 	if m.counts == nil {
-		m.counts = map[time.Time]map[string]int{}
+		m.counts = map[time.Time]map[string]Units{}
 	}
 	counts := m.counts[window]
 	if counts == nil {
@@ -83,9 +102,9 @@ func (m *Memory) Add(ctx context.Context, client string, window time.Time, n int
 				delete(m.counts, w)
 			}
 		}
-		counts = map[string]int{}
+		counts = map[string]Units{}
 		m.counts[window] = counts
 	}
-	counts[client] += n
-	return counts[client], nil
+	counts[client] = counts[client].plus(n)
+	return counts[client]
 }

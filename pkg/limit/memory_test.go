@@ -20,8 +20,8 @@ func TestMemoryForgets(t *testing.T) {
 	var m limit.Memory
 	add := func(window time.Time, want int) {
 		t.Helper()
-		if got, err := m.Add(t.Context(), "c", window, 1); err != nil || got != want {
-			t.Errorf("Add in %s = %d, %v; want %d", window, got, err, want)
+		if got, err := m.Add(t.Context(), "c", window, limit.Units{All: 1}); err != nil || got.All != want {
+			t.Errorf("Add in %s = %+v, %v; want %d", window, got, err, want)
 		}
 	}
 	add(noon, 1)

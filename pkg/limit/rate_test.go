@@ -21,7 +21,7 @@ import (
 const client = "203.0.113.7"
 
 func newRate(perMinute int, c limit.Counter, clock *limittest.Clock) *limit.Rate {
-	return limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: c, Now: clock.Now})
+	return limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: c, Now: clock.Now, StoreTimeout: time.Minute})
 }
 
 // passed sends n requests and returns how many may go on.
@@ -265,7 +265,7 @@ func TestRateAtOnce(t *testing.T) {
 func TestRateMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	var store counter
-	r := limit.NewRate(limit.RateConfig{PerMinute: 20, Counter: &store, Now: at(0).Now, MaxClients: 50})
+	r := limit.NewRate(limit.RateConfig{PerMinute: 20, Counter: &store, Now: at(0).Now, MaxClients: 50, StoreTimeout: time.Minute})
 	if got := passed(t, r, client, 40); got != 20 {
 		t.Fatalf("%d passed", got)
 	}

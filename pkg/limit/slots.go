@@ -3,8 +3,12 @@ package limit
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,7 +17,8 @@ import (
 
 // Lease is a place among those of an operation.
 type Lease struct {
-	ID string // not empty, and of nobody else
+	// ID is not empty and of nobody else. It begins with its client's tag.
+	ID string
 	// Until is when the lease runs out, in whole milliseconds.
 	Until time.Time
 }
@@ -23,9 +28,10 @@ type Lease struct {
 // limittest.
 type Leases interface {
 	// Acquire adds a lease to an operation that has fewer than limit of them,
-	// dead ones included. Otherwise it adds nothing, ok is false, and held are
-	// all leases in no order, as they were then or a moment later. A lease that is held already counts as added: to
-	// send an Acquire twice takes one place.
+	// dead ones included. Otherwise it adds nothing, and ok is false. held are all
+	// leases in no order: with the new one right after it was added, or else as
+	// they were when it was refused or a moment later. A lease that is held
+	// already counts as added: to send an Acquire twice takes one place.
 	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
 
 	// Remove takes leases away, at least the first of them. It leaves one alone
@@ -41,16 +47,37 @@ type SlotsConfig struct {
 	Cap    int
 	Leases Leases
 	Now    func() time.Time
-	// NewID returns an identifier that no other lease of the operation has.
-	// Every byte of it is written with each call of the operation, some Cap
-	// times: 64 random bits do.
+	// NewID returns an identifier that no other live lease of the same client
+	// has. Every byte of it is written with each call of the operation, some Cap
+	// times: 30 random bits in IDLength characters do.
 	NewID func() string
 }
 
-// Slots caps how many calls of an operation run at once, over all environments.
+// Lengths of the two parts of a lease id. With them and an end in whole seconds
+// the item of an operation with 50 leases stays below the 1,024 bytes that one
+// DynamoDB write unit pays for.
+const (
+	// IDLength is the most that NewID should return, in bytes.
+	IDLength = 5
+	// tagLength is the part that names the client: 36 bits of a hash. Somebody
+	// who looks for an address that collides with another client's can do no more
+	// than share that client's half.
+	tagLength = 6
+)
+
+// An acquisition that was refused because clients hold more than their half for
+// a moment is tried again after these pauses: each of them is about to give its
+// surplus back.
+const (
+	surplusTries = 4
+	surplusPause = 10 * time.Millisecond // doubled with each try
+)
+
+// Slots caps how many calls of an operation run at once, over all environments,
+// and how many of them are one client's: half, and at least one.
 type Slots struct {
 	operation string
-	cap       int
+	cap, half int
 	leases    Leases
 	now       func() time.Time
 	newID     func() string
@@ -64,7 +91,7 @@ func NewSlots(c SlotsConfig) *Slots {
 	if c.Cap > 0 && (c.Operation == "" || c.Leases == nil || c.Now == nil || c.NewID == nil) {
 		panic("limit.NewSlots: a cap needs an operation, leases, a clock and identifiers")
 	}
-	return &Slots{operation: c.Operation, cap: c.Cap, leases: c.Leases, now: c.Now, newID: c.NewID}
+	return &Slots{operation: c.Operation, cap: c.Cap, half: max(c.Cap/2, 1), leases: c.Leases, now: c.Now, newID: c.NewID}
 }
 
 // Slot is a place that was acquired. The zero Slot holds none.
@@ -76,26 +103,30 @@ type Slot struct {
 	released bool
 }
 
-// Acquire takes a slot that is free again at until at the latest, whatever
-// happens to this process; the work has to be over by then. Its error is a
-// *fault.Error: overloaded when every slot is taken, ledger_unavailable when the
-// store cannot say. After the latter a lease may stand in the store that nobody
-// holds, until it runs out: a second call to a store that just failed would keep
-// the client waiting, and could be overtaken by the first.
+// Acquire takes a slot for a client, a SiteKey, that is free again at until or
+// less than a second later, whatever happens to this process; the work has to be
+// over by then. Its error is a *fault.Error: overloaded when every slot is taken
+// or the client holds its half already, ledger_unavailable when the store cannot
+// say. After the latter a lease may stand in the store that nobody holds, until
+// it runs out: a second call to a store that just failed would keep the client
+// waiting, and could be overtaken by the first.
 //
 // It costs one write. Only when that is refused it looks for leases that have
-// run out, removes them, and tries once more.
-func (s *Slots) Acquire(ctx context.Context, until time.Time) (*Slot, error) {
+// run out, removes them, and tries once more. A client above its half is seen
+// when its lease stands already, so that a call below costs no read; the lease
+// is removed at once, and whoever was refused for it tries again.
+func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*Slot, error) {
 	if s.cap == 0 {
 		return &Slot{}, nil
 	}
-	mine := Lease{ID: s.newID(), Until: until.Truncate(time.Millisecond)}
-	held, ok, err := s.leases.Acquire(ctx, s.operation, mine, s.cap)
-	if err == nil && !ok {
-		held, ok, err = s.again(ctx, mine, held)
-	}
+	tag := tagOf(client)
+	mine := Lease{ID: tag + s.newID(), Until: wholeSecond(until)}
+	held, ok, err := s.obtain(ctx, mine, tag)
 	if err != nil {
 		return nil, fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
+	}
+	if share := s.shareOf(held, tag); share > s.half || !ok && share == s.half {
+		return nil, s.overHalf(ctx, mine, ok)
 	}
 	if !ok {
 		return nil, fault.New(fault.Overloaded, fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.cap))
@@ -103,8 +134,40 @@ func (s *Slots) Acquire(ctx context.Context, until time.Time) (*Slot, error) {
 	return &Slot{slots: s, lease: mine}, nil
 }
 
-// again removes those of held that have run out and tries once more, if there
-// is anything to be had.
+// obtain adds a lease, and tries again while what is in the way is dead or a
+// surplus that is about to be given back.
+func (s *Slots) obtain(ctx context.Context, mine Lease, tag string) (held []Lease, ok bool, err error) {
+	held, ok, err = s.leases.Acquire(ctx, s.operation, mine, s.cap)
+	pause := surplusPause
+	for range surplusTries {
+		alive := s.alive(held)
+		switch {
+		case err != nil || ok || s.shareOf(held, tag) >= s.half || alive-s.surplus(held) >= s.cap:
+			return held, ok, err
+		case alive >= s.cap:
+			if !wait(ctx, pause) {
+				return held, false, nil
+			}
+			pause *= 2
+		}
+		held, ok, err = s.again(ctx, mine, held)
+	}
+	return held, ok, err
+}
+
+// overHalf turns a client away that holds its half, and takes its lease back if
+// that was added. A lease that stays runs out by itself.
+func (s *Slots) overHalf(ctx context.Context, mine Lease, added bool) error {
+	cause := fmt.Errorf("the client holds its %d slots of %s", s.half, s.operation)
+	if added {
+		if err := s.leases.Remove(ctx, s.operation, mine); err != nil {
+			cause = errors.Join(cause, fmt.Errorf("give the slot back: %w", err))
+		}
+	}
+	return fault.New(fault.Overloaded, cause)
+}
+
+// again removes those of held that have run out and tries once more.
 func (s *Slots) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, bool, error) {
 	now := s.now()
 	var dead []Lease
@@ -112,9 +175,6 @@ func (s *Slots) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, b
 		if !l.Until.After(now) {
 			dead = append(dead, l)
 		}
-	}
-	if len(held)-len(dead) >= s.cap {
-		return held, false, nil
 	}
 	if len(dead) > 0 {
 		// The oldest first, should the store take only some of them.
@@ -126,6 +186,71 @@ func (s *Slots) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, b
 		}
 	}
 	return s.leases.Acquire(ctx, s.operation, mine, s.cap)
+}
+
+// alive is how many leases have not run out.
+func (s *Slots) alive(held []Lease) (n int) {
+	now := s.now()
+	for _, l := range held {
+		if l.Until.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// shareOf is how many leases that have not run out are a client's.
+func (s *Slots) shareOf(held []Lease, tag string) (n int) {
+	now := s.now()
+	for _, l := range held {
+		if strings.HasPrefix(l.ID, tag) && l.Until.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// surplus is how many leases are above some client's half.
+func (s *Slots) surplus(held []Lease) (n int) {
+	now := s.now()
+	shares := map[string]int{}
+	for _, l := range held {
+		if !l.Until.After(now) {
+			continue
+		}
+		tag := l.ID[:min(len(l.ID), tagLength)]
+		if shares[tag]++; shares[tag] > s.half {
+			n++
+		}
+	}
+	return n
+}
+
+// tagOf is what the ids of a client's leases begin with.
+func tagOf(client string) string {
+	sum := sha256.Sum256([]byte(client))
+	return base64.RawURLEncoding.EncodeToString(sum[:])[:tagLength]
+}
+
+// wholeSecond rounds an end up: DynamoDB does not store the zeros at the end of
+// a number.
+func wholeSecond(t time.Time) time.Time {
+	if whole := t.Truncate(time.Second); whole.Before(t) {
+		return whole.Add(time.Second)
+	}
+	return t
+}
+
+// wait returns false when the context ended first.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Release gives the slot back. It may be called again: after a success it does

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -18,6 +22,14 @@ type bench struct {
 	*limit.Slots
 	store *leases
 	clock limittest.Clock
+	calls int
+}
+
+// next is a client that has no slot, so that no test about the cap is one about
+// a client's half.
+func (b *bench) next() string {
+	b.calls++
+	return fmt.Sprint("client ", b.calls)
 }
 
 func newBench(most int) *bench {
@@ -29,7 +41,7 @@ func newBench(most int) *bench {
 
 func (b *bench) take(t *testing.T) *limit.Slot {
 	t.Helper()
-	slot, err := b.Acquire(t.Context(), b.clock.Now().Add(30*time.Second))
+	slot, err := b.Acquire(t.Context(), b.next(), b.clock.Now().Add(30*time.Second))
 	if err != nil {
 		t.Fatalf("Acquire: %v", err)
 	}
@@ -38,7 +50,7 @@ func (b *bench) take(t *testing.T) *limit.Slot {
 
 func (b *bench) refused(t *testing.T, want fault.Code) *fault.Error {
 	t.Helper()
-	slot, err := b.Acquire(t.Context(), b.clock.Now().Add(30*time.Second))
+	slot, err := b.Acquire(t.Context(), b.next(), b.clock.Now().Add(30*time.Second))
 	var f *fault.Error
 	if slot != nil || !errors.As(err, &f) || f.Code != want {
 		t.Fatalf("Acquire = %v, %v; want %s", slot, err, want)
@@ -102,16 +114,16 @@ func TestSlotsLowerCap(t *testing.T) {
 		b.take(t)
 	}
 	lower := limittest.NewSlots(b.store, "dns", 2, 1, b.clock.Now)
-	if _, err := lower.Acquire(t.Context(), noon.Add(time.Minute)); fault.From(err).Code != fault.Overloaded {
+	if _, err := lower.Acquire(t.Context(), b.next(), noon.Add(time.Minute)); fault.From(err).Code != fault.Overloaded {
 		t.Errorf("Acquire = %v", err)
 	}
 	b.clock.Advance(time.Minute)
 	for i := range 2 {
-		if _, err := lower.Acquire(t.Context(), noon.Add(2*time.Minute)); err != nil {
+		if _, err := lower.Acquire(t.Context(), b.next(), noon.Add(2*time.Minute)); err != nil {
 			t.Errorf("slot %d: %v", i, err)
 		}
 	}
-	if _, err := lower.Acquire(t.Context(), noon.Add(2*time.Minute)); fault.From(err).Code != fault.Overloaded {
+	if _, err := lower.Acquire(t.Context(), b.next(), noon.Add(2*time.Minute)); fault.From(err).Code != fault.Overloaded {
 		t.Errorf("Acquire = %v", err)
 	}
 }
@@ -142,7 +154,7 @@ func TestSlotsCameFree(t *testing.T) {
 			t.Error(err)
 		}
 	}}, "dns", 1, 1, b.clock.Now)
-	if _, err := slots.Acquire(t.Context(), noon.Add(time.Minute)); err != nil {
+	if _, err := slots.Acquire(t.Context(), b.next(), noon.Add(time.Minute)); err != nil {
 		t.Errorf("Acquire = %v", err)
 	}
 }
@@ -163,24 +175,172 @@ func (r *refusedThen) Acquire(ctx context.Context, operation string, l limit.Lea
 	return held, ok, err
 }
 
-// Stores keep milliseconds, so a lease has no more.
-func TestSlotsMilliseconds(t *testing.T) {
+// Ends are whole seconds, because a store pays for each digit, and never early.
+func TestSlotsWholeSeconds(t *testing.T) {
 	t.Parallel()
-	b := newBench(1)
-	if _, err := b.Acquire(t.Context(), noon.Add(1234567*time.Microsecond)); err != nil {
-		t.Fatal(err)
+	for until, want := range map[time.Time]time.Time{
+		noon: noon, noon.Add(1): noon.Add(time.Second), noon.Add(1999 * time.Millisecond): noon.Add(2 * time.Second),
+	} {
+		b := newBench(1)
+		if _, err := b.Acquire(t.Context(), "a", until); err != nil {
+			t.Fatal(err)
+		}
+		held, _, err := b.store.Acquire(t.Context(), "dns", limit.Lease{ID: "x"}, 1)
+		if err != nil || len(held) != 1 || !held[0].Until.Equal(want) {
+			t.Errorf("held are %v, %v; want one until %s", held, err, want)
+		}
 	}
-	held, _, err := b.store.Acquire(t.Context(), "dns", limit.Lease{ID: "x"}, 1)
-	if err != nil || len(held) != 1 || !held[0].Until.Equal(noon.Add(1234*time.Millisecond)) {
-		t.Errorf("held are %v, %v", held, err)
+}
+
+// A client holds half of the slots and at least one, and the others the rest.
+func TestSlotsHalf(t *testing.T) {
+	t.Parallel()
+	for most, half := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 20: 10, 50: 25} {
+		b := newBench(most)
+		until := noon.Add(30 * time.Second)
+		var held []*limit.Slot
+		for i := range half {
+			slot, err := b.Acquire(t.Context(), "a", until)
+			if err != nil {
+				t.Fatalf("slot %d of %d: %v", i, most, err)
+			}
+			held = append(held, slot)
+		}
+		b.cost(t, "a client's half", half, 0)
+		if _, err := b.Acquire(t.Context(), "a", until); fault.From(err).Code != fault.Overloaded || fault.From(err).Wait() <= 0 {
+			t.Errorf("cap %d: slot %d of a client: %v", most, half+1, err)
+		}
+		if most > 1 {
+			b.cost(t, "one more, given back", 1, 1)
+		}
+		for range most - half {
+			b.take(t)
+		}
+		b.store.calls()
+		if _, err := b.Acquire(t.Context(), "a", until); fault.From(err).Code != fault.Overloaded {
+			t.Errorf("cap %d, full: %v", most, err)
+		}
+		b.cost(t, "one more when all are taken", 1, 0)
+		if err := held[0].Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Acquire(t.Context(), "a", until); err != nil {
+			t.Errorf("cap %d: below the half again: %v", most, err)
+		}
 	}
+}
+
+// Leases of a client's own that have run out do not count.
+func TestSlotsHalfRunsOut(t *testing.T) {
+	t.Parallel()
+	b := newBench(4)
+	for range 2 {
+		if _, err := b.Acquire(t.Context(), "a", noon.Add(30*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.clock.Advance(30 * time.Second)
+	for i := range 2 {
+		if _, err := b.Acquire(t.Context(), "a", noon.Add(time.Minute)); err != nil {
+			t.Errorf("slot %d after the others ran out: %v", i, err)
+		}
+	}
+}
+
+// A lease above the half that cannot be given back is no slot all the same.
+func TestSlotsHalfStays(t *testing.T) {
+	t.Parallel()
+	b := newBench(4)
+	slots := limittest.NewSlots(&removeFails{b.store}, "dns", 4, 1, b.clock.Now)
+	for i := range 3 {
+		slot, err := slots.Acquire(t.Context(), "a", noon.Add(time.Minute))
+		if over := i == 2; over != (slot == nil) || over && (fault.From(err).Code != fault.Overloaded || !errors.Is(err, errDown)) {
+			t.Errorf("slot %d: %v, %v", i, slot, err)
+		}
+	}
+}
+
+// delayed is a store that takes a while for each call.
+type delayed struct{ limit.Leases }
+
+func (d delayed) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
+	time.Sleep(3 * time.Millisecond) // the bubble's clock
+	held, ok, err := d.Leases.Acquire(ctx, operation, l, most)
+	time.Sleep(3 * time.Millisecond)
+	return held, ok, err
+}
+
+func (d delayed) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
+	time.Sleep(3 * time.Millisecond)
+	return d.Leases.Remove(ctx, operation, leases...)
+}
+
+// However many slots one client asks for at once, another one that comes at that
+// very moment gets his.
+func TestSlotsSurplusTurnsNobodyAway(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			slots := limittest.NewSlots(delayed{&limit.Memory{}}, "dns", 50, 0, time.Now)
+			var greedy atomic.Int64
+			var all sync.WaitGroup
+			for range 100 {
+				after := time.Duration(random.IntN(20)) * time.Millisecond
+				all.Go(func() {
+					time.Sleep(after)
+					if _, err := slots.Acquire(t.Context(), "greedy", time.Now().Add(time.Minute)); err == nil {
+						greedy.Add(1)
+					}
+				})
+			}
+			for i := range 25 {
+				after := time.Duration(random.IntN(20)) * time.Millisecond
+				all.Go(func() {
+					time.Sleep(after)
+					if _, err := slots.Acquire(t.Context(), fmt.Sprint("modest ", i), time.Now().Add(time.Minute)); err != nil {
+						t.Errorf("seed %d: another client: %v", seed, err)
+					}
+				})
+			}
+			all.Wait()
+			if n := greedy.Load(); n > 25 || n == 0 {
+				t.Errorf("seed %d: one client has %d of 50", seed, n)
+			}
+		})
+	}
+}
+
+// Nobody waits for a surplus longer than his own time.
+func TestSlotsSurplusStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var memory limit.Memory
+		for i := range 4 { // of one client, whose half is 2
+			if _, ok, err := memory.Acquire(t.Context(), "dns", limit.Lease{ID: fmt.Sprint("greedy", i), Until: time.Now().Add(time.Hour)}, 4); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		slots := limittest.NewSlots(&memory, "dns", 4, 0, time.Now)
+		for limit, want := range map[time.Duration]time.Duration{time.Hour: 150 * time.Millisecond, 25 * time.Millisecond: 25 * time.Millisecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			begun := time.Now()
+			if _, err := slots.Acquire(ctx, "modest", time.Now().Add(time.Minute)); fault.From(err).Code != fault.Overloaded {
+				t.Errorf("Acquire = %v", err)
+			}
+			if took := time.Since(begun); took != want {
+				t.Errorf("it took %s, want %s", took, want)
+			}
+			cancel()
+		}
+	})
 }
 
 func TestSlotsOff(t *testing.T) {
 	t.Parallel()
 	off := limit.NewSlots(limit.SlotsConfig{})
 	for range 3 {
-		slot, err := off.Acquire(t.Context(), noon)
+		slot, err := off.Acquire(t.Context(), "a", noon)
 		if slot == nil || err != nil {
 			t.Fatalf("Acquire = %v, %v", slot, err)
 		}
@@ -221,7 +381,7 @@ func TestSlotsStoreFailsLater(t *testing.T) {
 	b.clock.Advance(time.Minute)
 	flaky := &removeFails{b.store}
 	slots := limittest.NewSlots(flaky, "dns", 1, 1, b.clock.Now)
-	if _, err := slots.Acquire(t.Context(), noon.Add(time.Hour)); fault.From(err).Code != fault.LedgerUnavailable {
+	if _, err := slots.Acquire(t.Context(), b.next(), noon.Add(time.Hour)); fault.From(err).Code != fault.LedgerUnavailable {
 		t.Errorf("Acquire = %v", err)
 	}
 }

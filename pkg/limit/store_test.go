@@ -20,7 +20,7 @@ type hook struct {
 	before func()
 }
 
-func (h *hook) Add(ctx context.Context, client string, window time.Time, n int) (int, error) {
+func (h *hook) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
 	h.before()
 	return h.Counter.Add(ctx, client, window, n)
 }
@@ -105,10 +105,15 @@ func TestRateStoreComesBack(t *testing.T) {
 // hung is a Counter that answers when its caller gives up.
 type hung struct{ calls atomic.Int64 }
 
-func (h *hung) Add(ctx context.Context, _ string, _ time.Time, _ int) (int, error) {
+func (h *hung) Add(ctx context.Context, _ string, _ time.Time, _ limit.Units) (limit.Units, error) {
 	h.calls.Add(1)
 	<-ctx.Done()
-	return 0, ctx.Err()
+	return limit.Units{}, ctx.Err()
+}
+
+func (h *hung) Take(ctx context.Context, client string, window time.Time, n limit.Units, _ int) (limit.Units, bool, error) {
+	total, err := h.Add(ctx, client, window, n)
+	return total, false, err
 }
 
 func TestRateStoreSlow(t *testing.T) {
@@ -216,7 +221,7 @@ func TestRateWaitsForReport(t *testing.T) {
 		store := &hook{Counter: &memory, before: func() { time.Sleep(100 * time.Millisecond) }}
 		r := limit.NewRate(limit.RateConfig{PerMinute: 100, Counter: store, Now: time.Now})
 		window := time.Now().Truncate(limit.Window)
-		if _, err := memory.Add(t.Context(), client, window, 90); err != nil { // elsewhere
+		if _, err := memory.Add(t.Context(), client, window, limit.Units{All: 90}); err != nil { // elsewhere
 			t.Fatal(err)
 		}
 		begun := time.Now()

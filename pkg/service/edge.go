@@ -178,6 +178,7 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 		states[i] = string(s)
 	}
 	text("states", strings.Join(states, ">"))
+	text("purchase", t.Purchase)
 	text("settlement", t.Class)
 	text("evidence", t.Verdict)
 	text("reason", t.Reason)
@@ -210,7 +211,7 @@ func milliseconds(key string, d time.Duration) slog.Attr {
 
 // exposed are the response headers that a page of another origin may read.
 func exposed() []string {
-	return []string{x402.HeaderRequired, x402.HeaderResponse, "Retry-After", x402.HeaderReplayed, "RateLimit-Policy", "RateLimit", "X-Request-Id"}
+	return []string{x402.HeaderRequired, x402.HeaderResponse, "Retry-After", x402.HeaderReplayed, "Age", x402.HeaderOwed, "RateLimit-Policy", "RateLimit", "X-Request-Id"}
 }
 
 // preflight answers OPTIONS. The reference clients send the name of a response
@@ -218,7 +219,7 @@ func exposed() []string {
 func preflight(methods []string) http.Header {
 	h := http.Header{}
 	h.Set("Access-Control-Allow-Methods", allow(methods))
-	h.Set("Access-Control-Allow-Headers", "payment-signature, access-control-expose-headers, accept, content-type")
+	h.Set("Access-Control-Allow-Headers", "payment-signature, idempotency-key, access-control-expose-headers, accept, content-type")
 	h.Set("Access-Control-Max-Age", "86400")
 	h.Set("Allow", allow(methods))
 	return h

@@ -16,7 +16,8 @@ import (
 )
 
 // Discovery is every static document, and the answer to every unknown path
-// (spec §4.1, §2.10). It needs no permission at all.
+// (spec §4.1, §2.10). Its requests count against the client's limit as those
+// without a payment do.
 func Discovery(d Deps) http.Handler {
 	return edge{deps: d, name: "discovery", next: &documents{deps: d, byOrigin: map[string]*discovery.Documents{}}}
 }
@@ -38,6 +39,16 @@ func (s *documents) methods(r *http.Request) []string {
 }
 
 func (s *documents) serve(r *http.Request, id string) response {
+	m := s.deps.meter(r, id, false)
+	if f := m.enter(r.Context()); f != nil {
+		res := m.limited(r, f)
+		for name, values := range m.header() {
+			res.header[name] = values
+		}
+		// A document is one by its path and encoding; this is one by the client.
+		res.header.Set("Vary", "Accept-Encoding")
+		return res
+	}
 	docs, err := s.of(s.deps.Origin(r))
 	if err != nil {
 		return s.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})

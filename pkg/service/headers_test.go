@@ -48,7 +48,7 @@ func TestPageHeaders(t *testing.T) {
 // gives one client another's: an error on the way included.
 func TestVaryOfAPricedPath(t *testing.T) {
 	t.Parallel()
-	const want = "Accept, " + x402.HeaderSignature
+	const want = "Accept, " + x402.HeaderSignature + ", " + x402.HeaderKey
 	s := open(t, 8, 0)
 	header, err := s.Sign(t.Context(), s.url+dnsPath)
 	if err != nil {

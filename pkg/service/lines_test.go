@@ -105,6 +105,7 @@ func TestPeersInTheLog(t *testing.T) {
 				r.Header.Set(x402.HeaderSignature, header)
 			}
 			s.do(t, r)
+			s.line(t) // is there
 			log := s.log.String()
 			if !strings.Contains(log, c.logged) {
 				t.Errorf("%.2000s does not say %s", log, c.logged)

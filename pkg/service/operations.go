@@ -70,13 +70,19 @@ func (d Deps) needWhois() {
 func fact[Q interface{ Values() url.Values }, R any](
 	d Deps, op catalog.Operation, timeout fault.Code, parse func(url.Values) (Q, error), l Looker[Q, R],
 ) http.Handler {
-	return d.priced(op, timeout, func(values url.Values) (url.Values, run, error) {
-		q, err := parse(values)
+	return d.priced(op, timeout, asking(parse, l))
+}
+
+// asking is the parse of a lookup: its query's parameters, and the work of
+// answering that query.
+func asking[Q interface{ Values() url.Values }, R any](read func(url.Values) (Q, error), l Looker[Q, R]) parse {
+	return func(values url.Values) (url.Values, run, error) {
+		q, err := read(values)
 		if err != nil {
 			return nil, nil, err
 		}
 		return q.Values(), func(ctx context.Context) (any, error) { return l.Lookup(ctx, q) }, nil
-	})
+	}
 }
 
 // Pong is the smoke test's result (spec §2.9).
@@ -114,14 +120,35 @@ func job(op catalog.Operation, timeout fault.Code, p parse, rawQuery string) (x4
 		Fingerprint: catalog.Method + " " + op.Path + "?" + normal.Encode(),
 		Budget:      op.Deadline,
 		Timeout:     timeout,
-		Run: func(ctx context.Context) ([]byte, error) {
+		Anew:        op.Kind == catalog.SmokeTest,
+		Run: func(ctx context.Context) (x402.Reply, error) {
 			result, err := work(ctx)
 			if err != nil {
-				return nil, listed(op, err)
+				return x402.Reply{}, listed(op, err)
 			}
-			return json.Marshal(result)
+			return reply(result)
 		},
 	}, nil
+}
+
+// debtor is the result of a bundle: an answer of which parts may be owed.
+type debtor interface {
+	Owed() (fields []string, prevented bool)
+}
+
+var _, _ debtor = hostintel.Result{}, uptime.Result{}
+
+// reply is what the Gate is told of a result.
+func reply(result any) (x402.Reply, error) {
+	body, err := json.Marshal(result)
+	if err != nil {
+		return x402.Reply{}, fmt.Errorf("encode the answer: %w", err)
+	}
+	r := x402.Reply{Body: body}
+	if d, ok := result.(debtor); ok {
+		r.Owed, r.Prevented = d.Owed()
+	}
+	return r, nil
 }
 
 // asked is what a page may show of a query string: the parameters as the
@@ -184,7 +211,8 @@ func parameters(raw string) url.Values {
 }
 
 // listed holds an operation to its own list: an error code that it does not
-// document is a bug of ours, not an answer.
+// document is a bug of ours, not an answer. An error on the list is passed on as
+// it is, with its mark of a lookup that was prevented; a bug has none.
 func listed(op catalog.Operation, err error) error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {

@@ -2,7 +2,9 @@ package service
 
 import (
 	"crypto/rand"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -23,8 +26,16 @@ type priced struct {
 	offers  *offers
 }
 
+// random is the source of retry tokens.
+func (d Deps) random() io.Reader {
+	if d.Random == nil {
+		return rand.Reader
+	}
+	return d.Random
+}
+
 func (d Deps) priced(op catalog.Operation, timeout fault.Code, p parse) http.Handler {
-	gate := x402.NewGate(x402.GateConfig{Ledger: d.Ledger, Facilitator: d.Facilitator, Evidence: d.Evidence, Slots: d.Limits.slots(op, d.Now), Now: d.Now, Log: d.Log})
+	gate := x402.NewGate(x402.GateConfig{Ledger: d.Ledger, Facilitator: d.Facilitator, Evidence: d.Evidence, Slots: d.Limits.slots(op, d.Now), Window: d.DuplicateWindow, Now: d.Now, Log: d.Log})
 	h := &priced{deps: d, op: op, timeout: timeout, parse: p, gate: gate, offers: newOffers(d, op)}
 	return edge{deps: d, name: op.Slug, next: h, priced: true}
 }
@@ -34,35 +45,40 @@ func (p *priced) methods(*http.Request) []string { return []string{http.MethodGe
 func (p *priced) serve(r *http.Request, id string) response {
 	arrived := p.deps.Now()
 	signature := r.Header.Values(x402.HeaderSignature)
-	limits, over := p.rate(r, id, len(signature) > 0)
-	if over == nil {
-		res := p.answer(r, id, arrived, signature)
-		over = &res
+	m := p.deps.meter(r, id, len(signature) > 0 && r.Method != http.MethodHead)
+	var res response
+	if f := m.enter(r.Context()); f != nil {
+		res = m.limited(r, f)
+	} else {
+		res = p.answer(r, id, arrived, signature, m)
+		m.leave(r.Context())
 	}
-	for name, values := range limits {
-		over.header[name] = values
+	for name, values := range m.header() {
+		res.header[name] = values
 	}
-	over.header.Set("Vary", vary)
-	return *over
+	res.header.Set("Vary", vary)
+	return res
 }
 
-func (p *priced) answer(r *http.Request, id string, arrived time.Time, signature []string) response {
+func (p *priced) answer(r *http.Request, id string, arrived time.Time, signature []string, m *meter) response {
 	quote, err := p.offers.of(p.deps.Origin(r))
 	if err != nil {
-		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
+		return p.unready(r, id, err)
 	}
 	// HEAD mirrors the offer and never settles: its answer has no body.
 	if len(signature) == 0 || r.Method == http.MethodHead {
 		if discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
 			return p.paywall(r, id, quote)
 		}
-		return quote.challenge()
+		return p.challenge(r, id, quote)
 	}
 	if len(signature) > 1 {
 		return p.refused(r, id, quote, x402.Outcome{Fault: fault.Newf(fault.PaymentRequired, nil, "PAYMENT-SIGNATURE was sent %d times", len(signature))})
 	}
 	out := p.gate.Serve(r.Context(), x402.Request{
-		Signature: signature[0], Offer: quote.offer, Deadline: arrived.Add(deadline),
+		Signature: signature[0], Offer: quote.offer, Arrived: arrived, Deadline: arrived.Add(deadline),
+		Keys:   r.Header.Values(x402.HeaderKey),
+		Client: limit.SiteKey(r.RemoteAddr), Meter: m,
 		Prepare: func() (x402.Job, error) { return job(p.op, p.timeout, p.parse, r.URL.RawQuery) },
 		Error:   func(f *fault.Error, s x402.Standing) []byte { return p.deps.errorJSON(r, id, f, s) },
 	})
@@ -86,32 +102,72 @@ func (p *priced) paid(out x402.Outcome) response {
 	h.Set("Content-Type", jsonType)
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
+		if !out.Answered.IsZero() {
+			h.Set("Age", strconv.Itoa(age(out.Answered, p.deps.Now())))
+		}
+	}
+	if len(out.Owed) > 0 {
+		h.Set(x402.HeaderOwed, strings.Join(out.Owed, ", "))
 	}
 	receipt(h, out.Receipt)
 	return response{status: out.Status, header: h, body: out.Body, fault: out.Fault, trace: &out.Trace, replayed: out.Replayed}
 }
 
+// age is how old a stored answer is in whole seconds (RFC 9111 §5.1). Clocks of
+// two machines may differ, so that it could be negative.
+func age(answered, now time.Time) int { return max(int(now.Sub(answered)/time.Second), 0) }
+
 // refused answers a payment that was not accepted: the offer again, with the
 // reason, and the failed settlement when there was one.
 func (p *priced) refused(r *http.Request, id string, q *quote, out x402.Outcome) response {
-	res, err := q.refusal(out.Fault)
+	token, err := x402.NewToken(p.deps.random())
 	if err != nil {
-		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
+		return p.unready(r, id, err)
+	}
+	res, err := q.refusal(out.Fault, token)
+	if err != nil {
+		return p.unready(r, id, err)
 	}
 	receipt(res.header, out.Receipt)
 	res.trace = &out.Trace
 	return res
 }
 
+// challenge answers a request without a payment.
+func (p *priced) challenge(r *http.Request, id string, q *quote) response {
+	res, err := p.offered(q)
+	if err != nil {
+		return p.unready(r, id, err)
+	}
+	return res
+}
+
+// offered is a quote with a retry token of its own.
+func (p *priced) offered(q *quote) (response, error) {
+	token, err := x402.NewToken(p.deps.random())
+	if err != nil {
+		return response{}, err
+	}
+	return q.challenge(token)
+}
+
+// unready answers when there is no offer to answer with.
+func (p *priced) unready(r *http.Request, id string, err error) response {
+	return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
+}
+
 func (p *priced) paywall(r *http.Request, id string, q *quote) response {
+	res, err := p.offered(q)
+	if err != nil {
+		return p.unready(r, id, err)
+	}
 	values, refused := asked(p.op, p.parse, r.URL.RawQuery)
 	body, csp, err := discovery.Paywall(p.op, p.deps.site(p.deps.Origin(r)), discovery.Visit{
-		Asked: values, Refused: refused, Offer: q.header, Nonce: rand.Text(),
+		Asked: values, Refused: refused, Offer: res.header.Get(x402.HeaderRequired), Nonce: rand.Text(),
 	})
 	if err != nil {
-		return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
+		return p.unready(r, id, err)
 	}
-	res := q.challenge()
 	h := res.header
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", csp)
@@ -122,7 +178,7 @@ func (p *priced) paywall(r *http.Request, id string, q *quote) response {
 }
 
 // vary is what the answers of a priced path depend on beside its address.
-const vary = "Accept, " + x402.HeaderSignature
+const vary = "Accept, " + x402.HeaderSignature + ", " + x402.HeaderKey
 
 func receipt(h http.Header, s *x402.SettleResponse) {
 	if s == nil {
@@ -133,40 +189,37 @@ func receipt(h http.Header, s *x402.SettleResponse) {
 	}
 }
 
-// quote is an offer with the 402 that carries it, encoded once.
+// quote is an offer with the 402 that carries it, encoded once but for the
+// retry token.
 type quote struct {
-	offer  *x402.Offer
-	header string
-	body   []byte
+	offer *x402.Offer
+	site  discovery.Site
+	body  x402.Form
 }
 
-// challengeBody is the JSON of a 402: the PaymentRequired object, whose error
-// is a string, with the code and the message beside it.
-type challengeBody struct {
-	x402.PaymentRequired
-	Code    fault.Code `json:"code"`
-	Message string     `json:"message"`
-}
-
-func newQuote(o *x402.Offer) (*quote, error) {
-	header, err := o.Challenge(o.Required("").Error)
+func newQuote(o *x402.Offer, s discovery.Site) (*quote, error) {
+	unpaid := fault.New(fault.PaymentRequired, nil)
+	body, err := x402.NewForm(func(token string) any { return discovery.ChallengeOf(s, o.Required("").WithToken(token), unpaid) })
 	if err != nil {
 		return nil, err
 	}
-	f := fault.New(fault.PaymentRequired, nil)
-	return &quote{offer: o, header: header, body: mustJSON(challengeBody{o.Required(""), f.Code, f.Public()})}, nil
+	return &quote{offer: o, site: s, body: body}, nil
 }
 
-func (q *quote) challenge() response {
-	return q.respond(q.header, q.body, fault.New(fault.PaymentRequired, nil))
-}
-
-func (q *quote) refusal(f *fault.Error) (response, error) {
-	header, err := q.offer.Challenge(f.Public())
+func (q *quote) challenge(token string) (response, error) {
+	header, err := q.offer.Challenge(q.offer.Required("").Error, token)
 	if err != nil {
 		return response{}, err
 	}
-	return q.respond(header, mustJSON(challengeBody{q.offer.Required(f.Public()), f.Code, f.Public()}), f), nil
+	return q.respond(header, q.body.JSON(token), fault.New(fault.PaymentRequired, nil)), nil
+}
+
+func (q *quote) refusal(f *fault.Error, token string) (response, error) {
+	header, err := q.offer.Challenge(f.Public(), token)
+	if err != nil {
+		return response{}, err
+	}
+	return q.respond(header, mustJSON(discovery.ChallengeOf(q.site, q.offer.Required(f.Public()).WithToken(token), f)), f), nil
 }
 
 func (q *quote) respond(header string, body []byte, f *fault.Error) response {
@@ -199,11 +252,12 @@ func (o *offers) of(origin string) (*quote, error) {
 	if q, ok := o.byOrigin[origin]; ok {
 		return q, nil
 	}
-	offer, err := x402.NewOffer(discovery.Offer(o.op, o.deps.site(origin)))
+	site := o.deps.site(origin)
+	offer, err := x402.NewOffer(discovery.Offer(o.op, site))
 	if err != nil {
 		return nil, err
 	}
-	q, err := newQuote(offer)
+	q, err := newQuote(offer, site)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ package service
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -37,6 +38,11 @@ type Deps struct {
 
 	Terms           x402.Terms
 	OwnershipProofs []string
+	// DuplicateWindow is how long after an answer another payment for the same
+	// request, without a purchase key, counts as the same purchase; 0 is off.
+	DuplicateWindow time.Duration
+	// Random is where retry tokens come from; nil is crypto/rand.
+	Random io.Reader
 
 	Ledger      *ledger.Ledger
 	Facilitator x402.Facilitator
@@ -108,7 +114,7 @@ func Priced() map[string]Constructor {
 }
 
 func (d Deps) site(origin string) discovery.Site {
-	return discovery.Site{Origin: origin, Terms: d.Terms, OwnershipProofs: d.proofs(origin)}
+	return discovery.Site{Origin: origin, Terms: d.Terms, OwnershipProofs: d.proofs(origin), DuplicateWindow: d.DuplicateWindow}
 }
 
 // proofs are the configured ownership proofs that hold for an origin. A wrong

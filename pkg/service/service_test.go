@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -56,11 +57,23 @@ type shop struct {
 type counted struct {
 	limit.Memory
 	updates, adds atomic.Int32
+	down          atomic.Bool // every count fails
 }
 
-func (c *counted) Add(ctx context.Context, client string, window time.Time, n int) (int, error) {
+func (c *counted) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
 	c.adds.Add(1)
+	if c.down.Load() {
+		return limit.Units{}, errors.New("the store is down")
+	}
 	return c.Memory.Add(ctx, client, window, n)
+}
+
+func (c *counted) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
+	c.adds.Add(1)
+	if c.down.Load() {
+		return limit.Units{}, false, errors.New("the store is down")
+	}
+	return c.Memory.Take(ctx, client, window, n, most)
 }
 
 type lockedBuffer struct {
@@ -160,7 +173,7 @@ func openWith(t *testing.T, perMinute, single int, change func(*service.Deps)) *
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprint("id", ids.Add(1)) }
 	d := service.Deps{
-		Log: printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil))), Now: time.Now, Terms: terms,
+		Log: printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil))), Now: time.Now, Terms: terms, DuplicateWindow: 45 * time.Second,
 		Origin:    func(*http.Request) string { return "https://api.example.com" },
 		RequestID: func(*http.Request) string { return newID() },
 		Ledger:    ledger.New(s.store, time.Now, newID), Facilitator: client, DNS: s, Whois: nobody{},
@@ -193,7 +206,7 @@ func (s *shop) buy(t *testing.T, url string) x402test.Reply {
 }
 
 // What a request costs, by counting: a challenge nothing at all, a paid one
-// three ledger writes, two slot updates, no read and one facilitator call.
+// four ledger writes, two slot updates, no read and one facilitator call.
 func TestWhatARequestCosts(t *testing.T) {
 	s := open(t, 300, 50)
 	ledgerCalls := func() (writes, reads int) {
@@ -208,8 +221,16 @@ func TestWhatARequestCosts(t *testing.T) {
 	if r := s.buy(t, s.dns("example.com")); r.Status != 200 {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	if w, r := ledgerCalls(); w != 3 || r != 0 || s.dials.Load() != 1 || s.limits.updates.Load() != 2 {
-		t.Errorf("a paid request cost %d writes, %d reads, %d facilitator calls, %d slot updates; want 3, 0, 1, 2", w, r, s.dials.Load(), s.limits.updates.Load())
+	if w, r := ledgerCalls(); w != 4 || r != 0 || s.dials.Load() != 1 || s.limits.updates.Load() != 2 {
+		t.Errorf("a paid request cost %d writes, %d reads, %d facilitator calls, %d slot updates; want 4, 0, 1, 2", w, r, s.dials.Load(), s.limits.updates.Load())
+	}
+	// Another signature for the same question: its claim, the purchase, which is
+	// another's, that one's record, and its own end.
+	if r := s.buy(t, s.dns("example.com")); r.Status != 200 || r.Header.Get(x402.HeaderReplayed) == "" {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if w, r := ledgerCalls(); w != 4+3 || r != 1 || s.dials.Load() != 1 || s.limits.updates.Load() != 2 {
+		t.Errorf("a second signature cost %d writes, %d reads, %d facilitator calls, %d slot updates; want 3, 1, 0, 0", w-4, r, s.dials.Load()-1, s.limits.updates.Load()-2)
 	}
 	before := s.limits.updates.Load()
 	if r := s.buy(t, s.url+"/v1/tools/ping"); r.Status != 200 {
@@ -217,6 +238,9 @@ func TestWhatARequestCosts(t *testing.T) {
 	}
 	if s.limits.updates.Load() != before {
 		t.Error("the smoke test takes a slot")
+	}
+	if w, r := ledgerCalls(); w != 7+3 || r != 1 {
+		t.Errorf("a smoke test cost %d writes and %d reads; want 3 and none", w-7, r-1)
 	}
 }
 
@@ -267,7 +291,7 @@ func TestRateLimited(t *testing.T) {
 		if r.Status == http.StatusTooManyRequests {
 			break
 		}
-		if r.Status != http.StatusPaymentRequired || r.Header.Get("RateLimit-Policy") == "" {
+		if r.Status != http.StatusPaymentRequired || r.Header.Get("RateLimit-Policy") == "" || r.Header.Get("Vary") == "" {
 			t.Fatalf("%d, policy %q", r.Status, r.Header.Get("RateLimit-Policy"))
 		}
 	}
@@ -279,8 +303,59 @@ func TestRateLimited(t *testing.T) {
 	if all, _ := s.books.Settles(); all != 0 || s.store.Calls(ledgertest.Create) != 0 {
 		t.Error("a limited request reached the ledger or the facilitator")
 	}
-	if r, err = s.Get(t.Context(), s.url+"/v1/catalog", ""); err != nil || r.Status != 200 {
-		t.Errorf("the free documents are limited too: %d %v", r.Status, err)
+	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere"} {
+		if r, err = s.Get(t.Context(), s.url+path, ""); err != nil {
+			t.Fatal(err)
+		}
+		checkError(t, r, 429, "rate_limited", "false", true)
+		if r.Header.Get("Vary") != "Accept-Encoding" || r.Header.Get("ETag") != "" || r.Header.Get("RateLimit-Policy") == "" {
+			t.Errorf("%s: %v", path, r.Header)
+		}
+	}
+	if r, err = s.Get(t.Context(), s.url+"/health", ""); err != nil || r.Status != 200 {
+		t.Errorf("health is limited: %d %v", r.Status, err)
+	}
+}
+
+// A limit that nobody can count by turns signed requests away, and no others.
+func TestRateLimitStoreDown(t *testing.T) {
+	s := open(t, 300, 0)
+	header, err := s.Sign(t.Context(), s.dns("example.com"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.limits.down.Store(true)
+	r, err := s.Get(t.Context(), s.dns("example.com"), header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkError(t, r, 503, "ledger_unavailable", "null", true)
+	if all, _ := s.books.Settles(); all != 0 || s.store.Calls(ledgertest.Create) != 0 {
+		t.Error("it reached the ledger or the facilitator")
+	}
+	for range 100 { // some of them ask the store
+		if r := s.get(t, dnsPath, ""); r.Status != http.StatusPaymentRequired {
+			t.Fatalf("a challenge: %d %s", r.Status, r.Body)
+		}
+	}
+	s.limits.down.Store(false)
+	if r, err = s.Get(t.Context(), s.dns("example.com"), header); err != nil || r.Status != 200 {
+		t.Errorf("the same signature later: %d %s %v", r.Status, r.Body, err)
+	}
+}
+
+// A correction that fails is logged, and changes nothing for anybody.
+func TestRateLimitNotCorrected(t *testing.T) {
+	s := open(t, 300, 0)
+	s.resolver = func() (dns.Result, error) {
+		s.limits.down.Store(true) // after the request was counted
+		return dns.Result{Domain: "example.com", Records: []dns.Record{}}, nil
+	}
+	if r := s.buy(t, s.dns("example.com")); r.Status != 200 {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if !strings.Contains(s.log.String(), "rate limit not corrected") {
+		t.Error("nothing is logged")
 	}
 }
 

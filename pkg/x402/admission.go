@@ -40,13 +40,12 @@ const (
 	anySigner signer = iota
 	// signerRecovered: the payer's own key, recovered from the signature.
 	signerRecovered
-	// signerRecorded: it cannot be recovered, but it is the signature that the
-	// record was claimed with, which was found to be in order then.
-	signerRecorded
-	// signerStrange: it cannot be recovered, and nothing here vouches for it.
+	// signerStrange: it cannot be recovered from the signature.
 	signerStrange
-	// signerVouched, in a row: recovered or recorded.
+	// signerVouched: the record vouches for whoever sends this (ledger.Vouches).
 	signerVouched
+	// signerUnvouched: it does not. What is on the chain can be copied from there.
+	signerUnvouched
 )
 
 // row says what the ledger has under a payment's key.
@@ -83,7 +82,7 @@ func admissions() []admitRule {
 		{anyTerms, anySigner, rowForeign, turnNonce},
 		{termsBad, anySigner, rowAbsent, turnTerms},
 		{termsOK, anySigner, rowAbsent, admitVerify},
-		{anyTerms, signerStrange, anyRow, turnUsed},
+		{anyTerms, signerUnvouched, anyRow, turnUsed},
 		{anyTerms, signerVouched, rowStands, admitRecord},
 		{termsOK, signerVouched, rowDeclined, admitToday},
 		{termsBad, signerVouched, rowDeclined, admitChain},
@@ -103,6 +102,6 @@ func admissionOf(terms termsFit, by signer, at row) admission {
 
 func (r admitRule) fits(terms termsFit, by signer, at row) bool {
 	return (r.terms == anyTerms || r.terms == terms) &&
-		(r.signer == anySigner || r.signer == by || r.signer == signerVouched && by != signerStrange) &&
+		(r.signer == anySigner || r.signer == by) &&
 		(r.row == anyRow || r.row == at)
 }

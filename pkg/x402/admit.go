@@ -1,8 +1,8 @@
 package x402
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"time"
@@ -12,8 +12,8 @@ import (
 )
 
 // admit takes a payment to its claim, or answers why it may not be claimed:
-// steps 3 and 4 of a priced request. Nothing is written, and only where the
-// header does not decide is anything read or asked.
+// steps 3 and 4 of a priced request. Nothing is written but what the request
+// counts as, and only where the header does not decide is anything read or asked.
 func (a *attempt) admit(ctx context.Context) *Outcome {
 	p, err := DecodePayment(a.request.Signature)
 	if err != nil {
@@ -33,8 +33,25 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		return a.no(err)
 	}
 	a.terms = offer.required.Accepts[0]
-	a.identify(digest)
+	a.identify(digest, by)
+	if err := a.weigh(ctx); err != nil {
+		return a.turned(a.fail(fault.From(err), nil))
+	}
 	return a.judge(ctx, by, offer.today(p, a.gate.now()))
+}
+
+// weigh counts the request against its client's limit, once everything has been
+// looked at that costs us nothing.
+func (a *attempt) weigh(ctx context.Context) error {
+	m := a.request.Meter
+	if m == nil {
+		return nil
+	}
+	if err := m.Open(ctx); err != nil {
+		return err
+	}
+	a.weight = &weight{meter: m}
+	return nil
 }
 
 // judge follows the admission table. terms is what today's terms have against
@@ -63,11 +80,15 @@ func (a *attempt) judge(ctx context.Context, by signer, terms error) *Outcome {
 	case admitChain:
 		return a.over(ctx, *r, terms)
 	case turnTerms:
-		return a.no(terms)
+		out := a.no(terms)
+		out.recorded = true
+		return out
 	case turnUsed:
 		return a.unproven(*r)
 	case turnNonce:
-		return a.turned(a.otherNonce(*r, by == signerRecovered))
+		out := a.otherNonce(*r, by == signerRecovered)
+		out.recorded = true
+		return &out
 	case admitFetch:
 	}
 	return a.turned(a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule admits this payment")), nil))
@@ -80,8 +101,10 @@ func (a *attempt) byRecord(r *ledger.Record, by signer, fit termsFit) admission 
 		return admissionOf(fit, by, rowAbsent)
 	case r.AuthDigest != a.claim.AuthDigest:
 		return admissionOf(fit, by, rowForeign)
-	case by == signerStrange && r.SigDigest == a.claim.SigDigest:
-		by = signerRecorded
+	case r.Vouches(a.claim):
+		by = signerVouched
+	default:
+		by = signerUnvouched
 	}
 	if r.State == ledger.Refused && !r.Disproved {
 		return admissionOf(fit, by, rowDeclined)
@@ -90,16 +113,19 @@ func (a *attempt) byRecord(r *ledger.Record, by signer, fit termsFit) admission 
 }
 
 // identify names the payment for the ledger.
-func (a *attempt) identify(digest [32]byte) {
+func (a *attempt) identify(digest [32]byte, by signer) {
 	p := a.payment
-	sum := sha256.Sum256(p.Signature)
 	a.claim = ledger.Payment{
 		Key:         ledger.Key(a.terms.Network, a.request.Offer.asset.String(), p.From.String(), a.trace.Nonce),
 		AuthDigest:  hex.EncodeToString(digest[:]),
-		SigDigest:   hex.EncodeToString(sum[:]),
+		SigDigest:   digestOf(string(p.Signature)),
 		Terms:       a.request.Offer.terms,
 		ValidBefore: a.validBefore(),
+		Payload:     p.stored(),
+		Recovered:   by == signerRecovered,
 	}
+	a.key, a.badKey = purchaseKey(a.request.Keys, p)
+	a.prove()
 }
 
 // validBefore as a time, bounded so that a hostile one cannot keep a row for
@@ -119,6 +145,7 @@ func (a *attempt) validBefore() time.Time {
 func (a *attempt) over(ctx context.Context, r ledger.Record, terms error) *Outcome {
 	out := a.refuse(terms.Error(), a.failure(orElse(r.Reason, "refused")))
 	if a.gate.evidence == nil {
+		out.recorded = true
 		return &out
 	}
 	f := a.find(ctx, r, Settlement{})
@@ -135,6 +162,9 @@ func (a *attempt) over(ctx context.Context, r ledger.Record, terms error) *Outco
 
 // adopt judges the payment by the terms in its record.
 func (a *attempt) adopt(r ledger.Record) *Outcome {
+	if bytes.Equal(r.Terms, a.claim.Terms) {
+		return nil
+	}
 	if err := unmarshalTerms(r, &a.terms); err != nil {
 		return a.turned(a.ledgerFault(err, nil))
 	}
@@ -148,7 +178,7 @@ func (a *attempt) verify(ctx context.Context) *Outcome {
 	bounded, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
 	begun := a.gate.now()
-	v := a.gate.facilitator.Verify(bounded, a.payment.forFacilitator(a.request.Offer, a.claim.Terms), a.terms)
+	v := a.gate.facilitator.Verify(bounded, a.request.Offer.payload(a.payment.exact(), a.claim.Terms), a.terms)
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:
@@ -196,7 +226,7 @@ func (a *attempt) used(ctx context.Context) *Outcome {
 // gets no receipt, and raises no alarm.
 func (a *attempt) unproven(r ledger.Record) *Outcome {
 	out := a.refuse("authorization already used", nil)
-	out.Standing.Charged = chargedBy(r)
+	out.Standing.Charged, out.recorded = chargedBy(r), true
 	return &out
 }
 
@@ -222,9 +252,9 @@ func chargedBy(r ledger.Record) *bool {
 	switch r.State {
 	case ledger.Settled, ledger.Redeemed, ledger.Refunded:
 		return moved(true)
-	case ledger.Refused:
+	case ledger.Refused, ledger.Superseded:
 		return moved(false)
-	case ledger.Settling, ledger.Uncertain, ledger.Bound, ledger.Scanned:
+	case ledger.Settling, ledger.Uncertain, ledger.Bought, ledger.Scanned:
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ func (p *process) speak(a *authorization) x402.Settlement {
 	if s.NonceUsed || s.Expired {
 		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
 	}
-	if p.lookedAt = w.chainNow(); (a.used || a.cancelled) && !w.liar {
+	p.learns(a, w.chainNow())
+	if (a.used || a.cancelled) && !w.liar {
 		return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
 	}
 	no := s.Class == x402.Refused || s.Class == x402.TurnedAway
@@ -38,7 +39,7 @@ func (p *process) speak(a *authorization) x402.Settlement {
 		at = at.Add(delay)
 	}
 	a.lied = a.lied || no
-	a.flying = append(a.flying, flight{at, p.claimedAt})
+	a.flying = append(a.flying, flight{at, p.claims[a].at})
 	w.happened("moved after the facilitator's word")
 	return s
 }
@@ -74,7 +75,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 			break
 		}
 		w.happened("a transfer was read")
-		t := x402.Transfer{Transaction: campaignTx(), Block: uint64(a.shownAt.Unix()), Time: a.movedAt, To: payee, Value: big.NewInt(5000), Authorized: true}
+		t := x402.Transfer{Transaction: a.tx, Block: uint64(a.shownAt.Unix()), Time: a.movedAt, To: payee, Value: big.NewInt(5000), Authorized: true}
 		t.From = addressOf(strings.Split(a.key, "|")[2])
 		raw, _ := hex.DecodeString(strings.TrimPrefix(a.nonce, "0x"))
 		copy(t.Nonce[:], raw)

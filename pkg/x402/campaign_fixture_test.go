@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,25 +26,56 @@ import (
 // payments serve every schedule, each with a ledger of its own.
 type fixture struct {
 	offer, deployed, named *x402.Offer
-	nonces                 []struct{ key, nonce string }
-	// Each authorization in its forms: by a key; by a contract wallet; by
-	// nobody; and with an identifier.
-	own, contract, forged, identified []signed
-	until                             time.Time
+	payer                  string
+	// draws are the authorizations that the clients of a storm draw from, and
+	// later those that the patient client signs afterwards, each valid for half
+	// a day at least before its end.
+	draws, later []bill
 	// replies are what the facilitator's client makes of every word, known or
 	// not, at several statuses.
 	replies []x402.Settlement
 }
 
-// signed is a PAYMENT-SIGNATURE.
-type signed struct {
-	header string
-	digest string // of the signature, as the ledger keeps it
-	pay    int
-	forged bool
+// bill is one authorization in every form in which somebody may send it.
+type bill struct {
+	key, nonce, tx string
+	digest         string // of the authorization, as the ledger keeps it
+	until          time.Time
+	payload        x402.ExactPayload // without a signature
+	forms          map[form]signed
 }
 
-const forgedByte = 9
+// form is how an authorization is signed and sent.
+type form struct {
+	own  bool // signed by the payer's key, and not by a contract wallet
+	with echo
+}
+
+// echo is what a header brings beside the authorization and its signature.
+type echo int
+
+const (
+	withToken  echo = iota // the retry token of its challenge
+	withNone               // nothing: what can be read on the chain, or an old client
+	withOther              // another token, from a challenge of a stranger's own
+	withName               // token and payment-identifier
+	withForged             // the token's absence, and a signature that the payer never made
+)
+
+// signed is a PAYMENT-SIGNATURE.
+type signed struct {
+	header    string
+	signature string // as a facilitator is sent it
+	digest    string // of the signature, as the ledger keeps it
+	token     string // the retry token's digest, empty without one
+	forged    bool
+}
+
+const (
+	forgedByte = 9
+	// halfDay is between the ends of two authorizations of fixture.later.
+	halfDay = 12 * time.Hour
+)
 
 // isForged says whether the payer never made this signature.
 func isForged(signature string) bool {
@@ -57,31 +89,85 @@ func newFixture(t *testing.T) *fixture {
 		if err != nil {
 			t.Fatal(err)
 		}
+		f.payer = wallet.Address().String()
 		f.offers(t)
-		f.until = time.Now().Add(x402.MaxTimeoutSeconds * time.Second)
-		for i := range 2 {
-			d, err := wallet.Draft(f.offer.Required(""), time.Now())
-			if err != nil {
-				t.Fatal(err)
+		begun := time.Now()
+		window := x402.MaxTimeoutSeconds * time.Second
+		for _, after := range []time.Duration{0, 0, 3 * time.Minute, 8 * time.Minute} {
+			f.draws = append(f.draws, f.bill(t, wallet, begun.Add(window+after)))
+		}
+		for _, days := range [][3]int{{0, 8, 8}, {36, 46, 2}} {
+			for half := 2*days[0] + 1; half <= 2*days[1]; half++ {
+				for range days[2] {
+					f.later = append(f.later, f.bill(t, wallet, begun.Add(time.Duration(half)*halfDay)))
+				}
 			}
-			a := d.Payload.Payload.Authorization
-			f.nonces = append(f.nonces, struct{ key, nonce string }{
-				ledger.Key(terms().Network, strings.ToLower(terms().Asset), strings.ToLower(a.From), a.Nonce), a.Nonce,
-			})
-			header, err := wallet.Seal(d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.own = append(f.own, signed{header: header, pay: i})
-			f.contract = append(f.contract, contractSigned(t, d, i, 7))
-			f.forged = append(f.forged, contractSigned(t, d, i, forgedByte))
-			d.Payload.Extensions = map[string]json.RawMessage{
-				x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"}}`),
-			}
-			f.identified = append(f.identified, contractSigned(t, d, i, 7))
 		}
 	})
 	return f
+}
+
+// bill signs one authorization in every form.
+func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) bill {
+	t.Helper()
+	d, err := wallet.Draft(f.offer.Required(""), until.Add(-x402.MaxTimeoutSeconds*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := d.Payload.Payload.Authorization
+	digest, err := x402test.Digest(a, d.Terms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bill{
+		digest: hex.EncodeToString(digest[:]), payload: d.Payload.Payload,
+		key:   ledger.Key(terms().Network, strings.ToLower(terms().Asset), strings.ToLower(a.From), a.Nonce),
+		nonce: a.Nonce, until: until, forms: map[form]signed{},
+		tx: "0x" + strings.Repeat("c", 8) + a.Nonce[10:],
+	}
+	bazaar, raw := d.Payload.Extensions, wallet.Sign(digest)
+	for _, own := range []bool{true, false} {
+		for _, with := range []echo{withToken, withNone, withOther, withName, withForged} {
+			d.Payload.Extensions = maps.Clone(bazaar)
+			token := ""
+			switch with {
+			case withName:
+				d.Payload.Extensions = map[string]json.RawMessage{
+					x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"` + campaignName + `"}}`),
+				}
+				fallthrough
+			case withToken, withOther:
+				token = rand.Text()
+				d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + token + `"}}`)
+				token = digestHex(token)
+			case withNone, withForged:
+			}
+			s := sealed(t, d, raw, own, with == withForged)
+			s.token = token
+			b.forms[form{own, with}] = s
+		}
+	}
+	return b
+}
+
+// campaignName is what a payer calls his purchase who names it by the extension.
+const campaignName = "pay_7d5d747be160e280504c099d984bcfe0"
+
+func sealed(t *testing.T, d x402test.Draft, raw []byte, own, forged bool) signed {
+	t.Helper()
+	switch {
+	case forged:
+		raw = bytes.Repeat([]byte{forgedByte}, 200)
+	case !own:
+		raw = bytes.Repeat([]byte{7}, 200)
+	}
+	d.Payload.Payload.Signature = "0x" + hex.EncodeToString(raw)
+	header, err := x402.EncodeHeader(d.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(raw)
+	return signed{header: header, signature: d.Payload.Payload.Signature, digest: hex.EncodeToString(sum[:]), forged: forged}
 }
 
 // replies asks the real client about a facilitator that answers with each word
@@ -129,16 +215,4 @@ func (f *fixture) offers(t *testing.T) {
 	if f.named, err = x402.NewOffer(required); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func contractSigned(t *testing.T, d x402test.Draft, pay int, with byte) signed {
-	t.Helper()
-	signature := bytes.Repeat([]byte{with}, 200)
-	d.Payload.Payload.Signature = "0x" + hex.EncodeToString(signature)
-	header, err := x402.EncodeHeader(d.Payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(signature)
-	return signed{header: header, digest: hex.EncodeToString(sum[:]), pay: pay, forged: with == forgedByte}
 }

@@ -25,24 +25,55 @@ type process struct {
 	dead   bool
 	offset time.Duration // of its clock
 
+	// What it was asked, and by whom.
+	n       uint64
+	kind    kind
+	pay     *authorization // in the header
+	signed  signed
+	path    string
+	key     string // its purchase key, or empty
+	begun   time.Time
+	arrived time.Time // the same by its own clock
+	// When it began pay was on record, and known to have moved money.
+	met, known bool
+
 	// What happened to it; the planet's lock guards the rest.
 	froze, faulty bool
-	background    bool // a reconciler: no request, no deadline
-	pay           *authorization
-	signed        signed
-	begun         time.Time
-	claimed       *ledger.Record // by its own write
-	claimedAt     time.Time
-	refusedAt     time.Time // when it wrote a refusal
-	readAt        time.Time // when it last read the record
+	claims        map[*authorization]claim
+	opened        map[*authorization]bool // purchases, by the payment
+	sentOf        map[*authorization]int
+	on            *authorization // the payment that it claimed or sent last
+	refusedAt     time.Time      // when it wrote a refusal of pay
+	readAt        time.Time      // when it last read the record of pay
 	readState     ledger.State
-	vouched       bool      // that record knew its signature
-	lookedAt      time.Time // of the chain, that it last learned about
-	verified      bool      // the facilitator judged its signature
+	awaited       *authorization // another payment that it has read
+	awaitedAs     int64          // and in which version
+	lookedAt      time.Time      // of the chain, that it last learned about pay
+	verified      bool           // the facilitator judged its signature
+	writes        int
 	sent, looked  int
 	lookEnded     time.Time
 	slot          slotState
 }
+
+// claim is a lease that a process has taken.
+type claim struct {
+	at      time.Time
+	writeID string
+}
+
+// kind is who runs, or asks, a process.
+type kind int
+
+const (
+	asClient     kind = iota
+	asStranger        // somebody who copied what is public
+	asReconciler      // no request, no deadline
+	asOlder           // the first version of this code
+)
+
+// buys names what the request of a process is about.
+func (p *process) buys() string { return p.w.purchaseOf(p.key, p.path) }
 
 type slotState int
 
@@ -90,6 +121,7 @@ func (p *process) pause(freezes float64) {
 		if p.weather(freezes) {
 			p.w.mu.Lock()
 			p.froze = true
+			p.w.tell("  p%d freezes", p.n)
 			p.w.mu.Unlock()
 			time.Sleep(25*time.Second + p.upTo(time.Minute)) // past its lease, perhaps
 		}
@@ -97,6 +129,7 @@ func (p *process) pause(freezes float64) {
 			p.mu.Lock()
 			p.dead = true
 			p.mu.Unlock()
+			p.w.tell("  p%d dies", p.n)
 		}
 	}
 	if p.isDead() {
@@ -121,6 +154,9 @@ func (p *process) Verify(ctx context.Context, pay x402.Payload, _ x402.Requireme
 		w.complain("a verification without its bound")
 	}
 	a := w.pay(pay.Payload.Authorization.Nonce)
+	if p.kind == asStranger && p.met {
+		w.complain("a stranger's copy was verified")
+	}
 	switch {
 	case a.used || a.cancelled:
 		return x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
@@ -138,6 +174,9 @@ func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	a := p.sends(ctx, pay, r)
 	p.await()
 	if p.weather(8) {
+		p.w.mu.Lock()
+		a.maySent--
+		p.w.mu.Unlock()
 		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}
 	}
 	lost, late, refuses, nothing := p.weather(10), p.weather(8), p.weather(6), p.weather(6)
@@ -173,11 +212,16 @@ func (p *process) sends(ctx context.Context, pay x402.Payload, r x402.Requiremen
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.sent++
+	w.pass()
 	a := w.pay(pay.Payload.Authorization.Nonce)
+	w.tell("  p%d sends %s", p.n, w.number(a.key))
+	p.sent++
+	p.sentOf[a]++
+	p.on = a
+	a.maySent++
 	d, ok := ctx.Deadline()
 	switch {
-	case p.claimed == nil:
+	case p.claims[a] == (claim{}):
 		w.complain("sent without a claim")
 	case time.Since(p.begun) > leased:
 		w.complain("sent after the lease")
@@ -188,21 +232,50 @@ func (p *process) sends(ctx context.Context, pay x402.Payload, r x402.Requiremen
 	if isForged(pay.Payload.Signature) {
 		w.complain("a forged signature was sent")
 	}
+	if pay.Payload.Signature != a.forms[form{w.own, withToken}].signature {
+		w.complain("sent with another signature")
+	}
 	if r.Amount != "5000" || r.PayTo != terms().PayTo {
 		w.complain("settled under other terms than it was offered")
 	}
 	// What the chain has already can only be told of, under the terms that it paid.
-	if fresh := p.readState == "" || p.readState == ledger.Refused; fresh && !a.used && !w.deploys.IsZero() && p.begun.After(w.deploys) {
+	if fresh := p.readState == "" || p.readState == ledger.Refused; p.kind != asOlder && a == p.pay && fresh && !a.used && !w.deploys.IsZero() && p.begun.After(w.deploys) {
 		w.complain("settled under the terms of before a deploy")
 	}
-	if p.sent > 1 {
+	if p.sentOf[a] > 1 {
 		w.complain("sent twice by one request")
 	}
-	w.worksWithSlot(p)
-	if name := w.bound(); w.named && p.claimed != nil && name != p.claimed.AuthDigest {
-		w.complain("one identifier, two payments")
+	if a != p.pay {
+		w.happened("resent for another payment")
+		if !p.now().Add(5 * time.Second).Before(a.until) {
+			w.complain("another payment was sent past its window")
+		}
 	}
+	w.worksWithSlot(p)
+	p.owns(a)
 	return a
+}
+
+// owns holds a payment that is being sent to the rules of its purchase: this
+// attempt has opened it and found the payment to be its owner. Only a payment
+// that cannot execute any more may have lost it since.
+func (p *process) owns(a *authorization) {
+	w := p.w
+	if p.kind == asOlder {
+		return
+	}
+	dead := a.used || a.cancelled || !w.chainNow().Before(a.until)
+	switch owner := w.owner(a.purchase); {
+	case a.purchase == "":
+		w.complain("sent without a purchase")
+	case !p.opened[a]:
+		w.complain("sent, and this attempt did not open its purchase")
+	case owner != a && !dead:
+		w.complain("sent for a purchase that is made with another payment")
+	}
+	if !a.supersededAt.IsZero() && p.begun.After(a.supersededAt) {
+		w.complain("a superseded payment was sent")
+	}
 }
 
 // facilitate is the facilitator's side of one settlement.
@@ -215,11 +288,11 @@ func (p *process) facilitate(a *authorization, late, refuses, nothing bool, dela
 	switch {
 	case nothing:
 		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
-	case !now.Add(6 * time.Second).Before(a.validBefore):
+	case !now.Add(6 * time.Second).Before(a.until):
 		// Facilitators look at the window first.
 		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}
 	}
-	p.lookedAt = now
+	p.learns(a, now)
 	switch {
 	case a.used || a.cancelled:
 		told := w.sabotage != trustRefusal && (w.sabotage != usedIsUnpaid || w.rpc)
@@ -227,11 +300,18 @@ func (p *process) facilitate(a *authorization, late, refuses, nothing bool, dela
 	case refuses:
 		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
 	case late:
-		a.flying = append(a.flying, flight{now.Add(delay), p.claimedAt})
-		return x402.Settlement{Class: x402.Unknown, Reason: "settlement_pending", Transaction: campaignTx()}
+		a.flying = append(a.flying, flight{now.Add(delay), p.claims[a].at})
+		return x402.Settlement{Class: x402.Unknown, Reason: "settlement_pending", Transaction: a.tx}
 	}
-	w.execute(a, now, p.claimedAt, true)
-	return x402.Settlement{Class: x402.Moved, Transaction: campaignTx()}
+	w.execute(a, now, p.claims[a].at, true)
+	return x402.Settlement{Class: x402.Moved, Transaction: a.tx}
+}
+
+// learns notes how far the chain is known that told about a payment.
+func (p *process) learns(a *authorization, at time.Time) {
+	if a == p.pay {
+		p.lookedAt = at
+	}
 }
 
 // hangUp ends a call that took too long. The facilitator goes on with it.
@@ -241,7 +321,7 @@ func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x4
 	defer w.mu.Unlock()
 	if !nothing {
 		w.happened("executed after we hung up")
-		a.flying = append(a.flying, flight{w.chainNow().Add(delay), p.claimedAt})
+		a.flying = append(a.flying, flight{w.chainNow().Add(delay), p.claims[a].at})
 	}
 	return p.outcome(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
 }
@@ -285,12 +365,12 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 		w.happened("chain behind")
 		at = at.Add(-lag)
 	}
-	p.lookedAt = at
+	p.learns(a, at)
 	return w.view(a, q, at)
 }
 
 // Acquire implements x402.Slots.
-func (p *process) Acquire(_ context.Context, until time.Time) (x402.Slot, error) {
+func (p *process) Acquire(_ context.Context, _ string, until time.Time) (x402.Slot, error) {
 	p.await()
 	if p.weather(2) {
 		return nil, fault.New(fault.LedgerUnavailable, nil)
@@ -338,14 +418,20 @@ func (w *planet) worksWithSlot(p *process) {
 	}
 }
 
+// work is the lookup as the Gate wants it.
+func (p *process) work(ctx context.Context) (x402.Reply, error) {
+	body, err := p.look(ctx)
+	return x402.Reply{Body: body}, err
+}
+
 // look is the lookup: it answers, fails on our side, or crashes.
 func (p *process) look(ctx context.Context) ([]byte, error) {
 	w := p.w
-	w.looks(p)
+	a := w.looks(p)
 	defer func() {
 		w.mu.Lock()
 		p.lookEnded = time.Now()
-		delete(p.pay.looking, p)
+		delete(a.looking, p)
 		w.mu.Unlock()
 	}()
 	p.await()
@@ -358,7 +444,9 @@ func (p *process) look(ctx context.Context) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, fault.New(fault.DNSTimeout, ctx.Err())
 	}
-	p.await()
+	if p.await(); w.worn {
+		p.pause(20)
+	}
 	switch {
 	case p.weather(12), w.sick && p.chance(85):
 		return nil, fault.New(fault.DNSTimeout, nil)
@@ -367,16 +455,17 @@ func (p *process) look(ctx context.Context) ([]byte, error) {
 	case p.chance(10):
 		return nil, fault.New(fault.NXDomain, nil)
 	}
-	return fmt.Appendf(nil, `{"answer":%d}`, p.upTo(1<<40)), nil
+	return fmt.Appendf(nil, `{"answer":%d,"to":%q}`, p.upTo(1<<40), p.path), nil
 }
 
 // looks holds a lookup that begins to what must be true of it.
-func (w *planet) looks(p *process) {
+func (w *planet) looks(p *process) *authorization {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass()
-	a := p.pay
+	a := p.on
 	p.looked++
+	w.tell("  p%d looks up for %s", p.n, w.number(a.key))
 	w.worksWithSlot(p)
 	if !a.moved() && (w.rpc || !a.cancelled) {
 		w.complain("a lookup before money moved")
@@ -397,4 +486,5 @@ func (w *planet) looks(p *process) {
 	if n := min(a.owedN, len(waits)-1); w.skew == 0 && time.Since(a.owedAt) < waits[n] {
 		w.complain("a lookup came too soon after the last")
 	}
+	return a
 }

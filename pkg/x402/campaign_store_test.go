@@ -3,7 +3,6 @@ package x402_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -92,21 +91,36 @@ func (p *process) Fetch(ctx context.Context, key string) (r *ledger.Record, err 
 	err = p.call(ctx, func() (err error) {
 		p.w.mu.Lock()
 		defer p.w.mu.Unlock()
-		p.readAt = time.Now()
-		if p.w.sabotage == todaysTerms {
-			return nil
+		if r, err = p.w.store.Fetch(ctx, key); err != nil {
+			return err
 		}
-		r, err = p.w.store.Fetch(ctx, key)
-		if p.readState, p.vouched = "", false; r != nil {
-			p.readState, p.vouched = r.State, r.SigDigest == p.signed.digest
-		}
-		r = p.seen(r)
+		r = p.reads(key, r)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// reads notes what is read, and returns it as a sabotaged ledger would see it.
+// The lock is held.
+func (p *process) reads(key string, r *ledger.Record) *ledger.Record {
+	switch a := p.w.pay(key); {
+	case a == nil || p.kind == asReconciler:
+	case a == p.pay:
+		p.readAt = time.Now()
+		if p.w.sabotage == todaysTerms {
+			return nil
+		}
+		p.readState = ""
+		if r != nil {
+			p.readState = r.State
+		}
+	case r != nil:
+		p.awaited, p.awaitedAs = a, r.Version
+	}
+	return p.seen(r)
 }
 
 func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
@@ -117,10 +131,11 @@ func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, 
 		p.committed(nil, r)
 		return nil, nil
 	}
-	if w.sabotage == forgetNames && r.State == ledger.Bound {
+	if w.sabotage == forgetPurchases && r.State == ledger.Bought {
+		p.opened[w.pay(r.Owner)] = true
 		return nil, nil
 	}
-	if err := p.tooLate(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	p.spoil(&r)
@@ -131,7 +146,7 @@ func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, 
 	if err == nil && old == nil {
 		p.committed(nil, r)
 	}
-	if old != nil {
+	if old != nil && p.pay != nil && r.Key == p.pay.key {
 		p.readAt = time.Now()
 	}
 	return p.seen(old), err
@@ -141,18 +156,28 @@ func (p *process) replace(ctx context.Context, r ledger.Record) error {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := p.tooLate(ctx); err != nil {
-		return err
-	}
 	old, err := w.store.Fetch(background(), r.Key)
 	if err != nil {
 		return err
 	}
+	if err := p.tooLate(ctx, old, r); err != nil {
+		return err
+	}
 	p.spoil(&r)
+	if w.sabotage != whole && old != nil && onlyRaised(*old, r) {
+		// What was read wrong is not written back.
+		raised := *old
+		raised.Version, raised.WriteID = r.Version, r.WriteID
+		r = raised
+	}
 	switch {
 	case w.forgets(r) != nil:
 		return ledger.ErrConflict
-	case w.sabotage == dropEvidence && r.State == ledger.Settled && r.Lookups == 0 && p.claimed != nil && old != nil && old.WriteID != p.claimed.WriteID:
+	case w.sabotage == skipClose && r.State == ledger.Superseded && w.pay(r.Key) != p.pay:
+		return nil
+	case w.sabotage == skipOpen && r.State == ledger.Bought && old != nil && old.Owner == r.Owner:
+		return nil
+	case w.sabotage == dropEvidence && r.State == ledger.Settled && r.Lookups == 0 && old != nil && p.ousted(r.Key, old):
 		return nil
 	case w.sabotage == blindReplace || w.sabotage == sendUnclaimed:
 		if old == nil {
@@ -170,10 +195,21 @@ func (p *process) replace(ctx context.Context, r ledger.Record) error {
 	return nil
 }
 
+// ousted says that a payment that this process had claimed was written by
+// another one since. The lock is held.
+func (p *process) ousted(key string, old *ledger.Record) bool {
+	c := p.claims[p.w.pay(key)]
+	return c != claim{} && c.writeID != old.WriteID
+}
+
 // tooLate is the end of a write whose context has ended, and, where that rule
-// is broken, of one after the invocation's deadline. The lock is held.
-func (p *process) tooLate(ctx context.Context) error {
-	verdict := p.claimed != nil && !p.background // a reconciler bounds its own
+// is broken, of one after the invocation's deadline. A verdict on a payment that
+// this process has claimed has no such end; taking a lease and what is written
+// about purchases sends nothing, and may. The lock is held.
+func (p *process) tooLate(ctx context.Context, old *ledger.Record, r ledger.Record) error {
+	claims := old != nil && r.Attempt > old.Attempt
+	closes := r.State == ledger.Superseded && p.w.pay(r.Key) != p.pay
+	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && p.claims[p.w.pay(r.Key)] != claim{}
 	if err := ctx.Err(); err != nil {
 		if verdict {
 			p.w.complain("a verdict is written under a context that has ended")
@@ -193,13 +229,20 @@ func (p *process) tooLate(ctx context.Context) error {
 // them. old is nil for the first of a key. The lock is held.
 func (p *process) committed(old *ledger.Record, r ledger.Record) {
 	w := p.w
-	a := w.pay(r.Key)
-	if a == nil {
-		return // a name
-	}
+	p.writes++
+	w.tell("  p%d writes %s v%d %s sent=%v doubt=%v disproved=%v lookups=%d lease=%v owner=%s", p.n, w.number(r.Key), r.Version, r.State, r.Sent, r.Doubt, r.Disproved, r.Lookups, !r.LeaseUntil.IsZero(), w.number(r.Owner))
 	if old == nil {
 		old = &ledger.Record{}
 	}
+	if r.State == ledger.Bought {
+		p.bought(old, r)
+		return
+	}
+	a := w.pay(r.Key)
+	if a == nil {
+		return // a cursor
+	}
+	p.follows(a, *old, r)
 	live := a.holder != p && old.LeaseUntil.After(p.now())
 	testimony := old.State == ledger.Settling && r.State == ledger.Settled && r.LeaseUntil.Equal(old.LeaseUntil)
 	switch {
@@ -208,9 +251,15 @@ func (p *process) committed(old *ledger.Record, r ledger.Record) {
 	case live:
 		w.happened("evidence over a lost lease")
 	}
+	if r.Attempt > old.Attempt {
+		p.claims[a], p.on = claim{time.Now(), r.WriteID}, a
+		if r.Attempt > 1 && a == p.pay && a.proof == (ledger.Proof{}) && !a.older {
+			w.happened("repeated without a token")
+		}
+		a.holder = p
+	}
 	switch r.State {
 	case ledger.Settling:
-		p.claimed, p.claimedAt = &r, time.Now()
 		if !a.noAt.IsZero() {
 			w.happened("sent again after a no")
 		}
@@ -218,7 +267,9 @@ func (p *process) committed(old *ledger.Record, r ledger.Record) {
 			w.happened("taken over in doubt")
 		}
 	case ledger.Refused:
-		p.refusedAt = time.Now()
+		if a == p.pay {
+			p.refusedAt = time.Now()
+		}
 		if old.Doubt && !w.proven(a, r.CreatedAt) {
 			w.complain("refused in doubt and without proof")
 		}
@@ -226,7 +277,7 @@ func (p *process) committed(old *ledger.Record, r ledger.Record) {
 			w.happened("refused by proof")
 		}
 	case ledger.Settled:
-		if p.background {
+		if p.kind == asReconciler {
 			w.happened("settled by the reconciler")
 		}
 	default:
@@ -236,10 +287,9 @@ func (p *process) committed(old *ledger.Record, r ledger.Record) {
 		a.spent = false // one was given back, by an attempt that had seemed dead
 	}
 	a.settledAt = r.SettledAt
-	if r.Attempt > old.Attempt {
-		a.holder = p
+	if !onlyRaised(*old, r) {
+		a.writer = p
 	}
-	a.writer = p
 }
 
 // Open and Owed are an index that is behind: it misses what is new and lists
@@ -256,7 +306,10 @@ func (p *process) list() ([]string, error) {
 		return nil, errors.New("throttled")
 	}
 	var keys []string
-	for _, a := range p.w.pays {
+	p.w.mu.Lock()
+	pays := p.w.pays
+	p.w.mu.Unlock()
+	for _, a := range pays {
 		if !p.weather(10) {
 			keys = append(keys, a.key)
 		}
@@ -264,16 +317,61 @@ func (p *process) list() ([]string, error) {
 	return keys, nil
 }
 
-// bound is the payment that a name was given to first, or empty. The lock is
-// held.
-func (w *planet) bound() string {
-	for _, key := range w.store.Keys() {
-		if !strings.HasPrefix(key, "id|") {
-			continue
-		}
-		if r, err := w.store.Fetch(background(), key); err == nil && r != nil {
-			return r.AuthDigest
-		}
+// shelf is the store itself: what ledgertest.Memory is, which keeps the contract,
+// but each row is decoded once, when it is written, and not whenever it is read.
+// The planet's lock guards it.
+type shelf struct{ rows map[string]*ledger.Record }
+
+// put keeps a row as a store would give it back.
+func (s *shelf) put(r ledger.Record) error {
+	doc, body, err := r.Marshal()
+	if err != nil {
+		return err
 	}
-	return ""
+	kept, err := ledger.Unmarshal(doc, body)
+	if err != nil {
+		return err
+	}
+	s.rows[r.Key] = kept
+	return nil
+}
+
+// Create implements ledger.Store.
+func (s *shelf) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	switch held := s.rows[r.Key]; {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case held == nil:
+		return nil, s.put(r)
+	case held.WriteID == r.WriteID:
+		return nil, nil
+	}
+	return s.Fetch(ctx, r.Key)
+}
+
+// Replace implements ledger.Store.
+func (s *shelf) Replace(ctx context.Context, r ledger.Record) error {
+	switch held := s.rows[r.Key]; {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case held != nil && held.Version == r.Version-1:
+		return s.put(r)
+	case held != nil && held.WriteID == r.WriteID:
+		return nil
+	}
+	return ledger.ErrConflict
+}
+
+// Fetch implements ledger.Store. Whoever reads may change what he gets.
+func (s *shelf) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+	held := s.rows[key]
+	if held == nil || ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	r := *held
+	if held.Answer != nil {
+		answer := *held.Answer
+		r.Answer = &answer
+	}
+	return &r, nil
 }

@@ -13,9 +13,10 @@ import (
 )
 
 var (
-	campaignN    = flag.Int("campaign.n", 20000, "schedules of the campaign")
-	campaignSeed = flag.Uint64("campaign.seed", 0, "first seed of the campaign")
-	campaignShow = flag.Bool("campaign.progress", false, "show progress")
+	campaignN     = flag.Int("campaign.n", 20000, "schedules of the campaign")
+	campaignSeed  = flag.Uint64("campaign.seed", 0, "first seed of the campaign")
+	campaignTrace = flag.Bool("campaign.trace", false, "print what happens; for one schedule: -campaign.n 2")
+	campaignShow  = flag.Bool("campaign.progress", false, "show progress")
 )
 
 // The campaign runs the real Gate, Ledger and Reconciler through random
@@ -23,8 +24,16 @@ var (
 // schedule to what must be true. What it contains: campaign_world_test.go (the
 // chain and its accounts), campaign_store_test.go (the ledger's store),
 // campaign_process_test.go (an execution environment with its weather),
-// campaign_payer_test.go (clients, payer, reconciler), campaign_judge_test.go
-// (what must be true), campaign_sees_test.go (the rules broken one by one).
+// campaign_chain_test.go (the facilitator's words, and the chain as it is read),
+// campaign_payer_test.go (clients, payer, strangers, reconciler),
+// campaign_older_test.go (a process of the first version), campaign_judge_test.go
+// (what must be true of answers), campaign_purchase_test.go (what must be true of
+// purchases), campaign_calm_test.go (the patient client, and the books at the
+// end), campaign_sees_test.go (the rules broken one by one).
+//
+// Every client may sign anew at any moment, so that one payer has many
+// authorizations for one purchase at once. Each is judged by itself, as in the
+// first version, and all of one purchase together: money moves once.
 //
 // The model is kinder than the world in two places: evidence is honest about
 // what is final, and the ledger's Fetch is consistent, as ledger.Store promises
@@ -36,7 +45,8 @@ var (
 // an attempt goes on from evidence of its own payment, and only within its
 // lease; that a lookup which had no time uses none up; a reconciler's verdict
 // on another version than the one that it asked about; other signatures beyond
-// the eighth; answers too large to keep; a client that goes away
+// the eighth; answers too large to keep; bundles that owe a part; a new price
+// between two signatures for one purchase; a client that goes away
 // (gate_rules_test.go, gate_time_test.go, gate_proof_test.go,
 // reconcile_test.go, ledger/rules_test.go). Not held against an answer: what a
 // third party's transfer did after the verdict, or to a signature that nobody
@@ -49,10 +59,10 @@ func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, s sabotage, sum *
 		c := newPayer(f, newPlanet(f, rng, rpc, s), rng, seed)
 		c.storm()
 		c.absence()
-		c.calm()
+		x := c.calm()
 		time.Sleep(5 * time.Minute) // the frozen thaw, and find that they are dead
 		c.audit()
-		c.afterwards()
+		c.afterwards(x)
 		w := c.w
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -1,14 +1,13 @@
 package x402_test
 
 import (
-	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 // planet is one schedule's world: a chain, a facilitator, a store and the
@@ -21,7 +20,11 @@ type planet struct {
 
 	// What kind of schedule it is.
 	own     bool          // the payer has a key, and not a contract wallet
-	named   bool          // the payer names the payment (payment-identifier)
+	bare    bool          // his clients echo no retry token
+	carrier carrier       // how they name what they buy
+	window  time.Duration // how long an answer stands for a purchase without a key
+	older   bool          // a process of the first version is at it, too
+	worn    bool          // one payment was made before, and four of its lookups have failed
 	deploys time.Time     // when price and payee change, zero for never
 	skew    time.Duration // how far apart the clocks of two processes may be
 	late    bool          // the payment comes at the end of its window
@@ -31,8 +34,9 @@ type planet struct {
 	cap     int           // slots, 0 for no cap
 	slots   map[*process]time.Time
 	pays    []*authorization
-	store   *ledgertest.Memory
+	store   *shelf
 	replies []x402.Settlement
+	payer   string
 	balance int // of the payer, in payments
 
 	complaints map[string]bool
@@ -40,11 +44,20 @@ type planet struct {
 	end        string // how the patient client's last answer came out
 }
 
+// carrier is how a payer names what he buys.
+type carrier int
+
+const (
+	noKey    carrier = iota
+	longKey          // an Idempotency-Key that nobody can guess
+	shortKey         // one that shows nothing
+	nameKey          // payment-identifier
+)
+
 // authorization is what the payer signed, as the chain and the payer see it.
 // It executes at most once.
 type authorization struct {
-	key, nonce      string
-	validBefore     time.Time
+	bill
 	used, cancelled bool
 	cancelledAt     time.Time // by the clock of the chain, like the next
 	movedAt         time.Time
@@ -57,6 +70,19 @@ type authorization struct {
 	// What the payer was told: that nothing moved, on a verdict of that
 	// moment. noAt is of a "no" that lets the payer sign anew.
 	falseAt, noAt time.Time
+
+	// What it buys, as its first claim has recorded it; empty before that.
+	purchase string
+	older    bool         // its first claim was made by a process of the first version
+	proof    ledger.Proof // what its first claim brought
+	maySent  int          // attempts to send it that are not proven to have sent nothing
+	// supersededAt is when it was given up for another payment, and left says
+	// that its purchase was taken over from it.
+	supersededAt time.Time
+	left         bool
+	// cleared are the payments of the same purchase that were over when this one
+	// came to own it.
+	cleared map[*authorization]bool
 
 	writer    *process  // of the last write
 	holder    *process  // of the last claim
@@ -75,23 +101,28 @@ type authorization struct {
 type flight struct{ at, claimed time.Time }
 
 const (
-	wealth = 10 // payments that the payer could make
+	wealth = 100 // payments that the payer could make
 	// finality is how far the safe head is behind the latest.
 	finality = 2 * time.Minute
 	// invocation is what a request may take, and leased how long it must hold
 	// its lease.
 	invocation = 27 * time.Second
 	leased     = invocation + 3*time.Second
+	// defaultWindow is how long an answer stands for a purchase without a key.
+	defaultWindow = 45 * time.Second
+	// blindDead is how long after its window a refused payment counts as dead
+	// where there is no view of the chain.
+	blindDead = 10 * time.Minute
 )
 
 func newPlanet(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *planet {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	w := &planet{
-		rpc: rpc, sabotage: s, replies: f.replies, store: &ledgertest.Memory{}, balance: wealth,
+		rpc: rpc, sabotage: s, replies: f.replies, store: &shelf{rows: map[string]*ledger.Record{}}, balance: wealth, payer: f.payer,
 		late: one(8), sick: one(10), drowsy: one(10), liar: one(12), slots: map[*process]time.Time{},
 		complaints: map[string]bool{}, events: map[string]bool{},
 	}
-	w.own = one(8) || w.late && one(2)
+	w.own = one(6) || w.late && one(2)
 	if one(2) {
 		w.cap = 2
 	}
@@ -105,18 +136,55 @@ func newPlanet(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *planet {
 	case 0:
 		w.deploys = time.Now().Add(time.Duration(rng.Int64N(int64(time.Minute))))
 	case 1:
-		w.named, w.own = true, false
+		w.carrier = nameKey
+	case 2, 3:
+		w.carrier = longKey
+	case 4:
+		w.carrier = shortKey
 	}
-	for _, n := range f.nonces {
-		w.pays = append(w.pays, &authorization{
-			key: n.key, nonce: n.nonce, validBefore: f.until, looking: map[*process]bool{},
-		})
+	if one(2) {
+		w.window = defaultWindow
+	}
+	w.bare = one(6) && w.carrier != nameKey
+	w.older, w.worn = one(12), one(12)
+	for i := range f.draws {
+		w.add(&f.draws[i])
 	}
 	return w
 }
 
+// add lets the payer sign one more authorization.
+func (w *planet) add(b *bill) *authorization {
+	a := &authorization{bill: *b, looking: map[*process]bool{}}
+	w.pays = append(w.pays, a)
+	return a
+}
+
 // complain notes what must never be. The lock is held.
-func (w *planet) complain(what string) { w.complaints[what] = true }
+func (w *planet) complain(what string) {
+	w.complaints[what] = true
+	w.tell("COMPLAINT %s", what)
+}
+
+// tell prints what happens, for whoever looks into one schedule.
+func (w *planet) tell(format string, args ...any) {
+	if *campaignTrace {
+		fmt.Printf("%s "+format+"\n", append([]any{time.Now().Format("02 15:04:05.000")}, args...)...)
+	}
+}
+
+// number names an authorization in what is printed.
+func (w *planet) number(key string) string {
+	for i, a := range w.pays {
+		if a.key == key {
+			return fmt.Sprint("A", i)
+		}
+	}
+	if len(key) > 9 && key[:9] == "purchase|" {
+		return "P" + key[len(key)-4:]
+	}
+	return key
+}
 
 // happened notes what the campaign is there for. The lock is held.
 func (w *planet) happened(what string) { w.events[what] = true }
@@ -126,24 +194,29 @@ func happens(rpc bool) []string {
 	all := []string{
 		"answered", "refused", "used up", "told that nothing moved", "signed anew", "sent again after a no",
 		"replayed", "taken over in doubt", "evidence over a lost lease", "in progress", "overloaded",
-		"forged signature turned away", "identifier conflict",
+		"forged signature turned away", "a key for another request",
 		"deployed in between", "submitted by a third party", "cancelled", "executed late", "executed after we hung up",
 		"settled too late for the lookup", "written after the deadline", "sent twice by the store's client",
 		"spent after a day", "came back after three days", "gone after a month", "clocks apart", "owed in the list",
+		"a purchase was taken over", "a takeover stopped halfway", "answered from another payment", "waited for another payment",
+		"resent for another payment", "another payment refused again", "a superseded payment was answered",
+		"another signature got the stored answer", "bought anew when the answer was over",
+		"a stranger's copy turned away in doubt", "a stranger's copy turned away once paid",
+		"repeated without a token", "turned away without a token once paid", "beside an older version",
 	}
 	if rpc {
 		return append(all, "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "used before it reached us")
 	}
-	return append(all, "stuck in doubt", "used in doubt counts as paid")
+	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
 }
 
 // chainNow is the chain's clock, in the middle of everybody's.
 func (w *planet) chainNow() time.Time { return time.Now().Add(w.skew / 2) }
 
-// pay finds an authorization by the ledger's key or by its nonce.
+// pay finds an authorization by the ledger's key, its nonce or its transaction.
 func (w *planet) pay(key string) *authorization {
 	for _, a := range w.pays {
-		if a.key == key || a.nonce == key {
+		if a.key == key || a.nonce == key || a.tx == key {
 			return a
 		}
 	}
@@ -172,11 +245,15 @@ func (w *planet) pass() {
 // execute moves the money, if the token lets it. claimed is when the attempt
 // that sent it had claimed the payment.
 func (w *planet) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
-	if a.used || a.cancelled || !at.Before(a.validBefore) || w.balance == 0 {
+	if a.used || a.cancelled || !at.Before(a.until) || w.balance == 0 {
 		return false
 	}
 	a.used, a.movedAt, a.shownAt, a.claimed, a.byUs = true, at, w.chainNow(), claimed, byUs
 	w.balance--
+	w.tell("moved %s, by us %v", w.number(a.key), byUs)
+	if byUs {
+		w.once(a)
+	}
 	return true
 }
 
@@ -187,10 +264,8 @@ func (w *planet) proven(a *authorization, claimed time.Time) bool {
 	if a.used {
 		return a.movedAt.Before(claimed.Add(-time.Minute))
 	}
-	return a.cancelled || !w.chainNow().Add(-finality).Before(a.validBefore)
+	return a.cancelled || !w.chainNow().Add(-finality).Before(a.until)
 }
-
-func campaignTx() string { return "0x" + hex.EncodeToString(make([]byte, 31)) + "07" }
 
 // view is what an honest node says whose head is of a moment. The lock is held.
 func (w *planet) view(a *authorization, q x402.Question, at time.Time) x402.Finding {
@@ -201,15 +276,15 @@ func (w *planet) view(a *authorization, q x402.Question, at time.Time) x402.Find
 	switch {
 	case a.cancelled && !a.cancelledAt.After(at):
 		if w.sabotage == usedAlone {
-			return x402.Finding{Verdict: x402.Paid, Transaction: campaignTx()}
+			return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
 		}
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
 	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)) && w.sabotage != anyTransfer:
 		w.happened("used before it reached us")
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: usedBefore}
 	case a.used && !a.movedAt.After(at):
-		return x402.Finding{Verdict: x402.Paid, Transaction: campaignTx()}
-	case w.sabotage == openIsOver, !at.Add(-finality).Before(a.validBefore):
+		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
+	case w.sabotage == openIsOver, !at.Add(-finality).Before(a.until):
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired unused"}
 	}
 	return x402.Finding{Verdict: x402.StillOpen}
@@ -219,31 +294,24 @@ const usedBefore = "authorization was used before it reached us"
 
 // deleteExpired does what stores do to rows past their end. The lock is held.
 func (w *planet) deleteExpired() {
-	for _, key := range w.store.Keys() {
-		r, err := w.store.Fetch(background(), key)
-		if err == nil && r != nil && !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now()) {
-			w.store.Delete(key)
+	for key, r := range w.store.rows {
+		if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now()) {
+			delete(w.store.rows, key)
 		}
 	}
 }
 
 // undecided says of which authorizations the ledger has a debt or a doubt. The
 // lock is held.
-func (w *planet) undecided() map[int64]bool {
-	all := map[int64]bool{}
-	for i, a := range w.pays {
+func (w *planet) undecided() map[*authorization]bool {
+	all := map[*authorization]bool{}
+	for _, a := range w.pays {
 		r := w.record(a)
-		all[int64(i)] = r != nil && (r.Open() || r.Owed())
+		all[a] = r != nil && (r.Open() || r.Owed())
 	}
 	return all
 }
 
-// record is the ledger's record of an authorization, or nil. What is stored is
-// what this test wrote, so it can be read.
-func (w *planet) record(a *authorization) *ledger.Record {
-	r, err := w.store.Fetch(background(), a.key)
-	if err != nil {
-		panic(err)
-	}
-	return r
-}
+// record is the ledger's record of an authorization, or nil. It is not to be
+// changed. The lock is held.
+func (w *planet) record(a *authorization) *ledger.Record { return w.store.rows[a.key] }

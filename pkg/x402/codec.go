@@ -170,29 +170,34 @@ func (p *Payment) readAuthorization(a object) error {
 	return nil
 }
 
-// forFacilitator is the payment as the facilitator is sent it: the terms that
-// it is judged by, the offer's own description and extensions, and from the
-// client nothing but authorization and signature, in one fixed spelling. So
-// one authorization is always sent as the same bytes, whatever else a client
-// puts around it, which is what a facilitator recognises a resend by; and a
-// facilitator, which lists what is sold by the description, never lists the
-// client's words under our name.
-func (p *Payment) forFacilitator(o *Offer, terms json.RawMessage) Payload {
-	resource := o.required.Resource
-	return Payload{
-		X402Version: Version,
-		Resource:    &resource,
-		Accepted:    terms,
-		Payload: ExactPayload{
-			Signature: "0x" + hex.EncodeToString(p.Signature),
-			Authorization: Authorization{
-				From: p.From.Checksum(), To: p.To.Checksum(),
-				Value: p.Value.String(), ValidAfter: p.ValidAfter.String(), ValidBefore: p.ValidBefore.String(),
-				Nonce: "0x" + hex.EncodeToString(p.Nonce[:]),
-			},
+// exact is the authorization with its signature, and nothing else of the
+// client's, in one fixed spelling. So one authorization is always sent as the
+// same bytes, whatever else a client puts around it, which is what a facilitator
+// recognises a resend by.
+func (p *Payment) exact() ExactPayload {
+	return ExactPayload{
+		Signature: "0x" + hex.EncodeToString(p.Signature),
+		Authorization: Authorization{
+			From: p.From.Checksum(), To: p.To.Checksum(),
+			Value: p.Value.String(), ValidAfter: p.ValidAfter.String(), ValidBefore: p.ValidBefore.String(),
+			Nonce: "0x" + hex.EncodeToString(p.Nonce[:]),
 		},
-		Extensions: o.forwarded,
 	}
+}
+
+// stored is exact as the ledger keeps it. Strings cannot fail to marshal.
+func (p *Payment) stored() json.RawMessage {
+	b, _ := json.Marshal(p.exact())
+	return b
+}
+
+// payload is a payment as the facilitator is sent it: the terms that it is judged
+// by, the offer's own description and extensions, and of the client nothing but
+// authorization and signature. A facilitator lists what is sold by the
+// description, and never the client's words under our name.
+func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
+	resource := o.required.Resource
+	return Payload{X402Version: Version, Resource: &resource, Accepted: terms, Payload: exact, Extensions: o.forwarded}
 }
 
 // decodeHex reads 0x-prefixed hex of least to most bytes.

@@ -20,6 +20,8 @@ const (
 	wordDoor
 	// wordNone: provably not sent.
 	wordNone
+	// wordPast: not sent once more, because its window is over.
+	wordPast
 	// wordLost: sent, and nothing is known.
 	wordLost
 )
@@ -77,7 +79,7 @@ func asks(w facilitatorWord, d doubtful) bool {
 	switch w {
 	case wordMoved:
 		return false
-	case wordUsed, wordLate, wordLost:
+	case wordUsed, wordLate, wordPast, wordLost:
 		return true
 	case wordNo, wordDoor, wordNone, anyWord:
 	}
@@ -112,8 +114,11 @@ func conclusions() []conclusion {
 		{wordLate, inDoubt, anySight, ledger.EventRefused, replyUnsure},
 
 		// The operator's affair: never the payer's fault, in doubt or not.
-		{wordDoor, anyDoubt, anySight, ledger.EventRefused, replyFault},
+		{wordDoor, anyDoubt, anySight, ledger.EventTurnedAway, replyFault},
 		{wordNone, anyDoubt, anySight, ledger.EventNotSent, replyFault},
+
+		// Whatever an earlier attempt came to, it stands.
+		{wordPast, anyDoubt, anySight, ledger.EventNotSent, replyUnsure},
 
 		{wordLost, anyDoubt, anySight, ledger.EventUncertain, replyUnsure},
 	}

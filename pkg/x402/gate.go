@@ -36,6 +36,7 @@ type Gate struct {
 	facilitator Facilitator
 	evidence    Evidence // nil: none
 	slots       Slots    // nil: none
+	window      time.Duration
 	now         func() time.Time
 	log         *slog.Logger
 }
@@ -49,15 +50,31 @@ type GateConfig struct {
 	Evidence Evidence
 	// Slots cap how many settle and look up at once; nil is no cap.
 	Slots Slots
-	Now   func() time.Time
-	Log   *slog.Logger
+	// Window is how long after its answer a payment stands for a request that
+	// comes without a purchase key: another payment of the same payer for the
+	// same request is the same purchase. 0 is as long as it has no answer.
+	Window time.Duration
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Slots cap concurrent work.
 type Slots interface {
-	// Acquire takes a slot that is free again at until, whatever happens. Its
-	// error is a *fault.Error: overloaded, or ledger_unavailable.
-	Acquire(ctx context.Context, until time.Time) (Slot, error)
+	// Acquire takes a slot for a client that is free again at until, whatever
+	// happens. Its error is a *fault.Error: overloaded, or ledger_unavailable.
+	Acquire(ctx context.Context, client string, until time.Time) (Slot, error)
+}
+
+// Meter counts what a payment costs us against the limit of whoever sends it.
+type Meter interface {
+	// Open counts a payment that is in order as far as the request itself shows.
+	// Nothing is read, written or asked before. Its error is a *fault.Error, and
+	// is what the request is answered with.
+	Open(ctx context.Context) error
+	// Close is called once after an Open, when it is known what becomes of the
+	// payment, beside the last write of the request. refused says that it came to
+	// nothing by its payer's fault, and not by what is on record about it.
+	Close(ctx context.Context, refused bool)
 }
 
 // Slot is one place.
@@ -70,15 +87,23 @@ func NewGate(c GateConfig) *Gate {
 	if c.Ledger == nil || c.Facilitator == nil || c.Now == nil || c.Log == nil {
 		panic("x402.NewGate: ledger, facilitator, clock and log are required")
 	}
-	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, evidence: c.Evidence, slots: c.Slots, now: c.Now, log: c.Log}
+	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, evidence: c.Evidence, slots: c.Slots, window: c.Window, now: c.Now, log: c.Log}
 }
 
 // Request is a priced request that carries a PAYMENT-SIGNATURE.
 type Request struct {
 	Signature string // the header
 	Offer     *Offer
-	// Deadline is when the invocation must be over.
-	Deadline time.Time
+	// Client names who sends it to the Slots.
+	Client string
+	// Meter counts it; nil counts nothing.
+	Meter Meter
+	// Keys are the values of the header Idempotency-Key, or of what carries a
+	// purchase key in its place on another transport.
+	Keys []string
+	// Arrived is when the request came, and Deadline when the invocation must be
+	// over.
+	Arrived, Deadline time.Time
 	// Prepare validates the parameters. It is called once the payment is
 	// known to be in order, and its error is answered without a charge.
 	Prepare func() (Job, error)
@@ -95,8 +120,22 @@ type Job struct {
 	Budget time.Duration
 	// Timeout is the fault when Run cannot have its budget.
 	Timeout fault.Code
-	// Run does the work and returns the JSON answer or a *fault.Error.
-	Run func(ctx context.Context) ([]byte, error)
+	// Anew says that without a purchase key every payment is a purchase of its
+	// own, because there is no answer that two of them could share (ping).
+	Anew bool
+	// Run does the work and returns the answer or a *fault.Error.
+	Run func(ctx context.Context) (Reply, error)
+}
+
+// Reply is what the work came to.
+type Reply struct {
+	Body []byte // JSON
+	// Owed names the parts of a bundle that failed for a reason that is ours
+	// and not the target's. They are looked up again without a charge.
+	Owed []string
+	// Prevented says that no part that is owed was tried, because we wait after
+	// a failure of our own, so that the lookup uses none up.
+	Prevented bool
 }
 
 // Standing is how a payment stands when a request is answered.
@@ -118,8 +157,20 @@ type Outcome struct {
 	Standing Standing
 	Receipt  *SettleResponse // PAYMENT-RESPONSE, when set
 	Replayed bool            // the answer comes from the ledger
-	Trace    Trace
+	// Answered is when a replayed answer was stored.
+	Answered time.Time
+	// Owed names the parts of a bundle that are owed still; the header
+	// Answer-Owed.
+	Owed  []string
+	Trace Trace
+	// recorded says that nobody had to be asked about the payment: the request
+	// itself or the record decides.
+	recorded bool
 }
+
+// refused says that the payment came to nothing by its payer's fault, after
+// somebody was asked about it.
+func (o Outcome) refused() bool { return o.Status == 402 && !o.recorded }
 
 // Trace is what the request's log line says about its payment.
 type Trace struct {
@@ -128,6 +179,9 @@ type Trace struct {
 	Class                     string // of the settlement, when one was tried
 	Verdict                   string // the chain's, when it was asked
 	Reason                    string // why not, as far as it may be logged
+	// Purchase says what another payment of the same purchase had to do with
+	// it: "joined" or "taken_over"; empty for nothing.
+	Purchase string
 	// How long each phase took; 0 for one that did not happen.
 	Verify, Claim, Slot, Settle, Evidence, Lookup, Record time.Duration
 	Extensions                                            map[string]string // the facilitator's notes on extensions
@@ -145,6 +199,8 @@ func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	defer cancel()
 	a := &attempt{gate: g, request: r}
 	out := a.serve(ctx)
+	a.weight.close(ctx, out.refused())
+	a.weight.wait()
 	out.Trace = a.trace
 	return out
 }
@@ -156,8 +212,12 @@ type attempt struct {
 	payment *Payment
 	claim   ledger.Payment
 	terms   Requirements // what this payment is judged by and settled under
+	key     string       // the purchase key, or empty
+	badKey  error        // what is wrong with it
 	job     Job
-	slot    *place // nil without a cap
+	resend  bool // of another payment that may have been sent: not past its window
+	slot    *place
+	weight  *weight // nil until it is counted
 	trace   Trace
 }
 
@@ -165,17 +225,18 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 	if out := a.admit(ctx); out != nil {
 		return *out
 	}
+	if a.badKey != nil {
+		return a.unclaimed(ctx, fault.From(a.badKey))
+	}
 	job, err := a.request.Prepare()
 	if err != nil {
 		return a.unclaimed(ctx, fault.From(err))
 	}
 	a.job = job
 	a.claim.Request = job.Fingerprint
+	a.name()
 	if a.settleTime(false) < leastSettle {
 		return a.fail(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
-	}
-	if out := a.bind(ctx); out != nil {
-		return *out
 	}
 	begun := a.gate.now()
 	c, err := a.gate.ledger.Claim(ctx, a.claim, a.request.Deadline.Add(leaseMargin))
@@ -197,15 +258,29 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
 		return a.fail(f, nil)
 	case r == nil || r.AuthDigest != a.claim.AuthDigest && r.AuthDigest != "":
 		return a.fail(f, moved(false))
+	case r.AuthDigest != "" && !r.Vouches(a.claim):
+		return a.fail(f, chargedBy(*r)) // what anybody can read on the chain
 	}
 	return a.with(Outcome{Receipt: responseOf(*r)}, a.fail(f, chargedBy(*r)))
 }
 
 // proceed follows the standing of a claim.
 func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
+	out := a.standing(ctx, c)
+	out.recorded = out.recorded || c.Standing != ledger.Held
+	return out
+}
+
+func (a *attempt) standing(ctx context.Context, c ledger.Claim) Outcome {
 	switch c.Standing {
 	case ledger.Held:
-		return a.held(ctx, c.Hold)
+		if c.Record.State != ledger.Settling || a.resend {
+			return a.held(ctx, c.Hold)
+		}
+		if out := a.adopt(c.Record); out != nil {
+			return a.shut(ctx, c.Hold, *out)
+		}
+		return a.buy(ctx, c.Hold)
 	case ledger.InFlight:
 		charged := chargedBy(c.Record)
 		if charged != nil && !*charged {
@@ -224,23 +299,34 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 		return a.otherNonce(c.Record, true)
 	case ledger.Over:
 		return a.ended(c.Record)
+	case ledger.Replaced:
+		return a.replaced(ctx, c.Record)
+	case ledger.Unproven:
+		return *a.unproven(c.Record)
 	}
 	return a.fail(fault.New(fault.PaymentUnavailable, errors.New("unknown standing")), nil)
 }
 
 // held goes on with a claim that was won: a slot, the settlement unless the
 // money has moved already, the lookup.
-func (a *attempt) held(ctx context.Context, h *ledger.Hold) Outcome {
+func (a *attempt) held(ctx context.Context, h *ledger.Hold) (out Outcome) {
+	a.slot = &place{weight: a.weight}
 	if a.gate.slots != nil {
 		begun := a.gate.now()
-		slot, err := a.gate.slots.Acquire(ctx, a.request.Deadline.Add(leaseMargin))
+		slot, err := a.gate.slots.Acquire(ctx, a.request.Client, a.request.Deadline.Add(leaseMargin))
 		a.trace.Slot = a.since(begun)
 		if err != nil {
 			return a.noSlot(ctx, h, fault.From(err))
 		}
-		a.slot = &place{slot: slot}
-		defer func() { a.slot.leave(ctx, a.gate.log) }()
+		a.slot.slot = slot
 	}
+	defer func() {
+		// What became of another payment of the purchase does not decide yet.
+		if !a.resend {
+			a.weight.close(ctx, out.refused())
+		}
+		a.slot.leave(ctx, a.gate.log)
+	}()
 	if h.Record().State == ledger.Settling {
 		return a.settle(ctx, h)
 	}
@@ -271,14 +357,21 @@ func (a *attempt) unrecorded(ctx context.Context, what string, err error) {
 
 // place is a slot that is left once, beside the last write of an attempt.
 type place struct {
-	slot Slot
-	once sync.Once
-	left sync.WaitGroup
+	slot   Slot    // nil without a cap
+	weight *weight // of the request
+	once   sync.Once
+	left   sync.WaitGroup
 }
 
-// leaving begins to give the slot back while something else is written.
+// leaving begins to give the slot back while something else is written. It is
+// called when money has moved, which decides what the request weighs.
 func (p *place) leaving(ctx context.Context, log *slog.Logger) {
-	if p == nil {
+	p.weight.close(ctx, false)
+	p.release(ctx, log)
+}
+
+func (p *place) release(ctx context.Context, log *slog.Logger) {
+	if p.slot == nil {
 		return
 	}
 	p.once.Do(func() {
@@ -293,8 +386,31 @@ func (p *place) leaving(ctx context.Context, log *slog.Logger) {
 
 // leave gives the slot back and waits: nothing outlives an invocation.
 func (p *place) leave(ctx context.Context, log *slog.Logger) {
-	p.leaving(ctx, log)
+	p.release(ctx, log)
 	p.left.Wait()
+}
+
+// weight is a request that its Meter has counted.
+type weight struct {
+	meter  Meter
+	once   sync.Once
+	closed sync.WaitGroup
+}
+
+// close begins to tell the Meter what became of the request; only the first call
+// does.
+func (w *weight) close(ctx context.Context, refused bool) {
+	if w == nil {
+		return
+	}
+	w.once.Do(func() { w.closed.Go(func() { w.meter.Close(ctx, refused) }) })
+}
+
+// wait waits for it: nothing outlives an invocation.
+func (w *weight) wait() {
+	if w != nil {
+		w.closed.Wait()
+	}
 }
 
 // bare is ctx without its end: what a verdict is written under. A process that

@@ -42,7 +42,7 @@ func plainRequest(o *x402.Offer, header, path string) x402.Request {
 		Prepare: func() (x402.Job, error) {
 			return x402.Job{
 				Fingerprint: path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout,
-				Run: func(context.Context) ([]byte, error) { return []byte(`{"ok":true}`), nil },
+				Run: func(context.Context) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"ok":true}`)}, nil },
 			}, nil
 		},
 		Error: func(*fault.Error, x402.Standing) []byte { return []byte("{}") },

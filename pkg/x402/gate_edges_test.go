@@ -114,20 +114,17 @@ func named(d *x402test.Draft) {
 	}
 }
 
-// A conflict of names does not hide that the payment was charged before.
-func TestConflictAfterPayment(t *testing.T) {
+// What a payment buys is settled by its first claim: a key that comes with a repeat
+// changes nothing, also when it names another purchase by then.
+func TestKeyOnARepeat(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *bench) {
-		b.offersNames()
-		var draft x402test.Draft
-		plain := b.sign(func(d *x402test.Draft) { d.Payload.Extensions = nil; draft = *d })
-		b.expect("without a name", b.ask(plain, "GET /a"), 200, "", "true", false, true)
-		b.expect("the name's own", b.ask(b.sign(named), "GET /a"), 200, "", "true", false, true)
-		named(&draft)
-		h, err := b.wallet.Seal(draft)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.expect("the first, under that name", b.ask(h, "GET /a"), 409, fault.PaymentIdentifierConflict, "true", false, true)
+		h := b.sign(nil)
+		first := b.ask(h, "GET /a")
+		b.expect("without a key", first, 200, "", "true", false, true)
+		b.keys = []string{"order-7"}
+		b.expect("the key's own", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		b.isReplay("the first, with that key", first, b.ask(h, "GET /a"))
+		b.counts("in all", 2, 2)
 	})
 }
 
@@ -167,12 +164,12 @@ func TestNoTimeToClaim(t *testing.T) {
 				Prepare: func() (x402.Job, error) {
 					return x402.Job{
 						Fingerprint: "GET /a", Budget: 8 * time.Second, Timeout: fault.DNSTimeout,
-						Run: func(context.Context) ([]byte, error) { return []byte("{}"), nil },
+						Run: func(context.Context) (x402.Reply, error) { return x402.Reply{Body: []byte("{}")}, nil },
 					}, nil
 				},
 				Error: func(*fault.Error, x402.Standing) []byte { return nil },
 			})
-			if out.Status != status || (b.store.Calls(ledgertest.Create) == 1) != (status == 200) {
+			if out.Status != status || (b.store.Calls(ledgertest.Create) == 2) != (status == 200) {
 				t.Errorf("with %s: %d %v, %d claims", given, out.Status, out.Fault, b.store.Calls(ledgertest.Create))
 			}
 		})

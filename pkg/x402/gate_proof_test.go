@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ func contractPayer(d *x402test.Draft) {
 // another is the same authorization with another signature.
 func another(t *testing.T, d x402test.Draft) string {
 	t.Helper()
+	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
+	delete(d.Payload.Extensions, "retry-token") // which is not on the chain
 	d.Payload.Payload.Signature = "0x" + strings.Repeat("ab", 100)
 	h, err := x402.EncodeHeader(d.Payload)
 	if err != nil {
@@ -171,7 +174,7 @@ func TestNoTimeToSettle(t *testing.T) {
 // slowRoom has a slot, late.
 type slowRoom struct{ late time.Duration }
 
-func (s *slowRoom) Acquire(context.Context, time.Time) (x402.Slot, error) {
+func (s *slowRoom) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
 	time.Sleep(s.late)
 	return s, nil
 }

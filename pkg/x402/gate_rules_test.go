@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -175,6 +176,7 @@ func TestInFlightAfterARefusal(t *testing.T) {
 		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "no"})
 		h = b.sign(nil)
 		b.expect("refused", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+		time.Sleep(time.Second)
 		armed = true
 		b.expect("too late", b.ask(h, "GET /a"), 409, fault.PaymentInProgress, "null", true, false)
 		b.counts("too late", 1, 0)
@@ -308,8 +310,8 @@ func TestNoTimeForAnOwedLookup(t *testing.T) {
 	})
 }
 
-// An answer that is too large to keep is looked up again, under the rules of
-// what is owed.
+// An answer that is too large to keep is looked up again, for as long as it would
+// have been kept, and is no debt.
 func TestLargeAnswers(t *testing.T) {
 	noise := make([]byte, 600<<10)
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -321,7 +323,7 @@ func TestLargeAnswers(t *testing.T) {
 		h := b.sign(nil)
 		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
 		b.expect("at once", b.ask(h, "GET /a"), 500, fault.InternalError, "true", true, true)
-		for range ledger.MaxLookups - 1 {
+		for range 2 * ledger.MaxLookups {
 			time.Sleep(11 * time.Minute)
 			out := b.ask(h, "GET /a")
 			b.expect("again", out, 200, "", "true", false, true)
@@ -329,9 +331,12 @@ func TestLargeAnswers(t *testing.T) {
 				t.Error("not looked up")
 			}
 		}
-		time.Sleep(11 * time.Minute)
-		b.expect("used up", b.ask(h, "GET /a"), 500, fault.InternalError, "true", false, true)
-		b.counts("in all", 1, ledger.MaxLookups)
+		if r := b.stored(h); r.Owed() {
+			t.Errorf("a debt: %+v", r)
+		}
+		time.Sleep(24 * time.Hour)
+		b.expect("a day later", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, true)
+		b.counts("in all", 1, 1+2*ledger.MaxLookups)
 	})
 }
 
@@ -362,5 +367,76 @@ func TestForgedSignatures(t *testing.T) {
 				b.counts("forged", 1, map[bool]int{true: 1}[s.Class == x402.Moved])
 			})
 		}
+	}
+}
+
+// A payment that the facilitator refuses is asked about 1, 10, and then every 60
+// seconds, and its payer is told the recorded reason in between; but one that was
+// not sent for a reason of ours may be sent again at once.
+func TestRefusedIsSpaced(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
+		b.settle = settles(no)
+		h := b.sign(nil)
+		asked := map[time.Duration]int{}
+		begun := time.Now()
+		for range 1200 { // 4 minutes, at a client's whole limit
+			before, writes := len(b.settles), b.store.Calls(ledgertest.Replace)
+			out := b.ask(h, "GET /a")
+			b.expect("refused", out, 402, fault.PaymentRequired, "false", false, false)
+			if out.Receipt == nil || out.Receipt.ErrorReason != no.Reason {
+				t.Fatalf("%+v", out)
+			}
+			if len(b.settles) > before {
+				asked[time.Since(begun)]++
+			} else if b.store.Calls(ledgertest.Replace) != writes {
+				t.Fatal("a repeat that is answered from the record is written")
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		if want := map[time.Duration]int{0: 1, time.Second: 1, 11 * time.Second: 1, 71 * time.Second: 1, 131 * time.Second: 1, 191 * time.Second: 1}; !reflect.DeepEqual(asked, want) {
+			t.Errorf("asked after %v", asked)
+		}
+	})
+	within(t, nil, func(t *testing.T, b *bench) {
+		h := b.sign(nil)
+		for _, s := range []x402.Settlement{
+			{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}, {Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized},
+			{Class: x402.Refused, Reason: "no"},
+		} {
+			b.settle = settles(s)
+			b.ask(h, "GET /a")
+		}
+		b.counts("ours, ours, the payer's", 3, 0)
+		time.Sleep(time.Second)
+		b.settle = settles(x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable})
+		b.ask(h, "GET /a")
+		b.settle = settles(moved())
+		b.expect("not sent, and again at once", b.ask(h, "GET /a"), 200, "", "true", false, true)
+	})
+}
+
+// A last lookup that had no time to begin, and whose return to the ledger may have
+// been lost, is not said to be used up.
+func TestNoTimeForTheLastLookup(t *testing.T) {
+	for _, how := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
+		var armed bool
+		within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+			if armed && op == ledgertest.Replace && r.LeaseUntil.IsZero() {
+				return how
+			}
+			return ledgertest.None
+		}, func(t *testing.T, b *bench) {
+			b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+			h := b.sign(nil)
+			for range ledger.MaxLookups - 1 {
+				b.ask(h, "GET /a")
+				time.Sleep(11 * time.Minute)
+			}
+			b.with(&slowRoom{20 * time.Second}, nil)
+			armed = true
+			b.expect("no time", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+			b.counts("no time", 1, ledger.MaxLookups-1)
+		})
 	}
 }

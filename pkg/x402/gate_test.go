@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"strings"
 	"sync"
@@ -31,25 +32,35 @@ type bench struct {
 	offer  *x402.Offer
 	wallet *x402test.Wallet
 
+	keys []string // Idempotency-Key
+	anew bool     // what is asked for is bought anew every time
+	// meter counts the requests; nil counts nothing.
+	meter x402.Meter
+
 	// What the facilitator does, and what it saw.
-	settle  func(ctx context.Context, n int) x402.Settlement
-	verify  x402.Verification
-	settles []x402.Requirements
-	verifys int
+	settle   func(ctx context.Context, n int) x402.Settlement
+	verify   x402.Verification
+	settles  []x402.Requirements
+	verifys  int
+	onSettle func(x402.Payload) // is called with what the facilitator is sent
 	// onVerify is called while the facilitator looks at a signature.
 	onVerify func()
 	// What the work does, and how often it ran.
-	work func(ctx context.Context, n int) ([]byte, error)
-	runs atomic.Int32
-	mu   sync.Mutex
+	work  func(ctx context.Context, n int) ([]byte, error)
+	reply func(n int32) (x402.Reply, error) // replaces work, for a bundle
+	runs  atomic.Int32
+	mu    sync.Mutex
 }
 
 const tx = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
 
 func moved() x402.Settlement { return x402.Settlement{Class: x402.Moved, Transaction: tx} }
 
-func (b *bench) Settle(ctx context.Context, _ x402.Payload, r x402.Requirements) x402.Settlement {
+func (b *bench) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	b.mu.Lock()
+	if b.onSettle != nil {
+		b.onSettle(p)
+	}
 	b.settles = append(b.settles, r)
 	n := len(b.settles)
 	b.mu.Unlock()
@@ -117,6 +128,8 @@ func (b *bench) sign(change func(d *x402test.Draft)) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
+	d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + rand.Text() + `"}}`)
 	if change != nil {
 		change(&d)
 	}
@@ -135,14 +148,20 @@ func (b *bench) ask(header, path string) x402.Outcome {
 
 func (b *bench) askWith(header, path string, invalid error) x402.Outcome {
 	return b.gate.Serve(context.Background(), x402.Request{
-		Signature: header, Offer: b.offer, Deadline: time.Now().Add(27 * time.Second),
+		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(27 * time.Second), Keys: b.keys,
 		Prepare: func() (x402.Job, error) {
 			if invalid != nil {
 				return x402.Job{}, invalid
 			}
 			return x402.Job{
-				Fingerprint: path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout,
-				Run: func(ctx context.Context) ([]byte, error) { return b.work(ctx, int(b.runs.Add(1))) },
+				Fingerprint: path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Anew: b.anew,
+				Run: func(ctx context.Context) (x402.Reply, error) {
+					if b.reply != nil {
+						return b.reply(b.runs.Add(1))
+					}
+					body, err := b.work(ctx, int(b.runs.Add(1)))
+					return x402.Reply{Body: body}, err
+				},
 			}, nil
 		},
 		Error: func(f *fault.Error, s x402.Standing) []byte {
@@ -193,8 +212,8 @@ func TestPaidOnce(t *testing.T) {
 		if want := []ledger.State{ledger.Settling, ledger.Settled, ledger.Redeemed}; !reflect.DeepEqual(first.Trace.States, want) {
 			t.Errorf("states %v, want %v", first.Trace.States, want)
 		}
-		if c, r, f := b.store.Calls(ledgertest.Create), b.store.Calls(ledgertest.Replace), b.store.Calls(ledgertest.Fetch); c != 1 || r != 2 || f != 0 {
-			t.Errorf("happy path: %d creates, %d replaces, %d reads; want 3 writes and no read", c, r, f)
+		if c, r, f := b.store.Calls(ledgertest.Create), b.store.Calls(ledgertest.Replace), b.store.Calls(ledgertest.Fetch); c != 2 || r != 2 || f != 0 {
+			t.Errorf("happy path: %d creates, %d replaces, %d reads; want 4 writes and no read", c, r, f)
 		}
 		again := b.ask(h, "GET /a")
 		b.expect("again", again, 200, "", "true", false, true)
@@ -392,6 +411,7 @@ func TestSettlementOutcomes(t *testing.T) {
 					t.Errorf("PAYMENT-RESPONSE of the failure: %+v", failed)
 				}
 				b.counts("first", 1, 0)
+				time.Sleep(time.Second)
 				b.expect("same signature again", b.ask(h, "GET /a"), 200, "", "true", false, true)
 				b.counts("second", 2, 1)
 			})
@@ -552,14 +572,14 @@ func TestKnownPaymentsSurviveADeploy(t *testing.T) {
 		owed, refused, fresh := b.sign(nil), b.sign(nil), b.sign(nil)
 		b.expect("owed", b.ask(owed, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
 		b.settle = func(context.Context, int) x402.Settlement { return x402.Settlement{Class: x402.Refused, Reason: "no"} }
-		b.expect("refused", b.ask(refused, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+		b.expect("refused", b.ask(refused, "GET /c"), 402, fault.PaymentRequired, "false", false, false)
 		time.Sleep(time.Hour) // past the window
 		other := terms()
 		other.PayTo = "0x1111111111111111111111111111111111111111"
 		b.offer = offer(t, other, "7000", "Rome")
 		b.expect("owed, after the deploy", b.ask(owed, "GET /a"), 200, "", "true", false, true)
 		b.expect("replayed, after the deploy", b.ask(owed, "GET /a"), 200, "", "true", false, true)
-		out := b.ask(refused, "GET /a")
+		out := b.ask(refused, "GET /c")
 		b.expect("refused one, after the deploy", out, 402, fault.PaymentRequired, "false", false, false)
 		if out.Receipt == nil || out.Receipt.Success || out.Receipt.ErrorReason != "no" {
 			t.Errorf("a payment known to have moved nothing gets the receipt %+v", out.Receipt)
@@ -630,15 +650,17 @@ func TestContractWallets(t *testing.T) {
 		var sealed x402test.Draft
 		h := b.sign(func(d *x402test.Draft) { contract(d); sealed = *d })
 		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.verify = x402.Verification{Reason: "invalid"}
+		b.expect("forged", b.ask(another(t, sealed), "GET /a"), 402, fault.PaymentRequired, "true", false, false)
 		sealed.Payload.Payload.Signature = "0x" + strings.Repeat("ab", 100)
-		forged, err := x402.EncodeHeader(sealed.Payload)
+		own, err := x402.EncodeHeader(sealed.Payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.verify = x402.Verification{Reason: "invalid"}
-		b.expect("forged", b.ask(forged, "GET /a"), 402, fault.PaymentRequired, "true", false, false)
+		b.expect("another, with the token", b.ask(own, "GET /a"), 200, "", "true", false, true)
 	})
-	// What it is told of the charge is what the record says.
+	// With the token another signature of the wallet stands for the first, and what
+	// a stranger is told of the charge is what the record says.
 	for _, c := range []struct {
 		settle  x402.Settlement
 		status  int
@@ -660,7 +682,8 @@ func TestContractWallets(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
-			b.expect("other", b.ask(other, "GET /a"), 402, fault.PaymentRequired, c.charged, false, false)
+			b.expect("other", b.ask(other, "GET /a"), c.status, c.code, c.charged, c.code != "", c.code == "")
+			b.expect("a stranger's", b.ask(another(t, sealed), "GET /a"), 402, fault.PaymentRequired, c.charged, false, false)
 		})
 	}
 }
@@ -711,7 +734,7 @@ func TestClientGoesAway(t *testing.T) {
 		_ = b.gate.Serve(ctx, x402.Request{
 			Signature: h, Offer: b.offer, Deadline: time.Now().Add(27 * time.Second),
 			Prepare: func() (x402.Job, error) {
-				return x402.Job{Fingerprint: "GET /a", Run: func(ctx context.Context) ([]byte, error) { return []byte("{}"), ctx.Err() }, Budget: time.Second}, nil
+				return x402.Job{Fingerprint: "GET /a", Run: func(ctx context.Context) (x402.Reply, error) { return x402.Reply{Body: []byte("{}")}, ctx.Err() }, Budget: time.Second}, nil
 			},
 			Error: func(*fault.Error, x402.Standing) []byte { return nil },
 		})
@@ -719,8 +742,8 @@ func TestClientGoesAway(t *testing.T) {
 	})
 }
 
-// A payer's identifier is one payment: the same again is the stored answer,
-// another payment under it is a conflict, and it is no key to anybody else's.
+// A payer's identifier is a purchase key: another payment under it is the same
+// purchase, another request is a conflict, and it is no key to anybody else's.
 func TestPaymentIdentifier(t *testing.T) {
 	const id = "pay_7d5d747be160e280504c099d984bcfe0"
 	within(t, nil, func(t *testing.T, b *bench) {
@@ -732,20 +755,25 @@ func TestPaymentIdentifier(t *testing.T) {
 		}
 		named := func(id string) string {
 			return b.sign(func(d *x402test.Draft) {
-				d.Payload.Extensions = map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":` + id + `}}`)}
+				d.Payload.Extensions[x402.ExtensionIdentifier] = json.RawMessage(`{"info":{"required":false,"id":` + id + `}}`)
 			})
 		}
 		h := named(`"` + id + `"`)
 		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
 		if n := b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Replace); n != 4 {
-			t.Errorf("%d writes, want one more than without an identifier", n)
+			t.Errorf("%d writes, want as many as without an identifier", n)
 		}
 		again := b.ask(h, "GET /a")
 		b.expect("same id, same payment", again, 200, "", "true", false, true)
 		if !again.Replayed {
 			t.Error("not replayed")
 		}
-		b.expect("same id, other payment", b.ask(named(`"`+id+`"`), "GET /a"), 409, fault.PaymentIdentifierConflict, "false", false, false)
+		second := b.ask(named(`"`+id+`"`), "GET /a")
+		b.expect("same id, other payment", second, 200, "", "true", false, true)
+		if !second.Replayed || *second.Receipt != *again.Receipt {
+			t.Errorf("same id, other payment: %+v", second)
+		}
+		b.expect("same id, other request", b.ask(named(`"`+id+`"`), "GET /b"), 409, fault.IdempotencyConflict, "false", false, false)
 		b.counts("conflict", 1, 1)
 		b.wallet, err = x402test.NewWallet(rand.Reader)
 		if err != nil {
@@ -757,7 +785,7 @@ func TestPaymentIdentifier(t *testing.T) {
 			t.Error("an identifier opened another payer's answer")
 		}
 		for _, bad := range []string{`"short"`, `5`, `"pay_7d5d747be160e280504c099d984bcfe|"`, `"` + strings.Repeat("a", 129) + `"`} {
-			b.expect("id "+bad, b.ask(named(bad), "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+			b.expect("id "+bad, b.ask(named(bad), "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
 		}
 		b.expect("no id", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
 	})

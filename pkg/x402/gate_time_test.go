@@ -48,7 +48,7 @@ func (w *watch) Find(ctx context.Context, _ x402.Question) x402.Finding {
 	return w.f
 }
 
-func (w *watch) Acquire(_ context.Context, until time.Time) (x402.Slot, error) {
+func (w *watch) Acquire(_ context.Context, _ string, until time.Time) (x402.Slot, error) {
 	w.slots = append(w.slots, until)
 	if w.full != nil {
 		time.Sleep(28 * time.Second)
@@ -226,7 +226,7 @@ func TestNoSlotAfterTheDeadline(t *testing.T) {
 		time.Sleep(time.Second)
 		w := b.watched()
 		w.full = fault.New(fault.Overloaded, errors.New("full"))
-		b.expect("full, fresh", b.ask(fresh, "GET /a"), 503, fault.Overloaded, "false", true, false)
+		b.expect("full, fresh", b.ask(fresh, "GET /b"), 503, fault.Overloaded, "false", true, false)
 		b.expect("full, owed", b.ask(owed, "GET /a"), 503, fault.Overloaded, "true", true, true)
 		if f, o := b.stored(fresh), b.stored(owed); f.State != ledger.Refused || o.Lookups != 1 || !o.LeaseUntil.IsZero() {
 			t.Errorf("fresh %s; owed after %d lookups, lease until %s", f.State, o.Lookups, o.LeaseUntil)
@@ -237,7 +237,7 @@ func TestNoSlotAfterTheDeadline(t *testing.T) {
 // lateRoom has slots that take a second to be given back.
 type lateRoom struct{ given time.Time }
 
-func (r *lateRoom) Acquire(context.Context, time.Time) (x402.Slot, error) { return r, nil }
+func (r *lateRoom) Acquire(context.Context, string, time.Time) (x402.Slot, error) { return r, nil }
 
 func (r *lateRoom) Release(context.Context) error {
 	time.Sleep(time.Second)

@@ -22,8 +22,8 @@ const (
 )
 
 // Offer is what one operation of one deployment asks for. It is fixed, so it
-// is encoded once and a challenge costs nothing; what a client echoes can be
-// compared with it.
+// is encoded once and what a client echoes can be compared with it. Only the
+// retry token is new in each challenge.
 type Offer struct {
 	required PaymentRequired
 	terms    json.RawMessage // required.Accepts[0]
@@ -32,8 +32,8 @@ type Offer struct {
 	payTo    Address
 	amount   *big.Int
 	accepted object // Accepts[0] as a tree, to match against
-	infos    object // extension key to its advertised info
-	header   string // PAYMENT-REQUIRED with the offer's own reason
+	infos    object // extension key to its advertised info; the retry token is not one
+	form     Form   // PAYMENT-REQUIRED with the offer's own reason
 	// forwarded are the extensions that go to the facilitator with a payment.
 	forwarded map[string]json.RawMessage
 }
@@ -51,11 +51,11 @@ func NewOffer(required PaymentRequired) (*Offer, error) {
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
 	var err error
-	if o.header, err = EncodeHeader(required); err != nil {
-		return nil, err
+	if o.form, err = NewForm(func(token string) any { return required.WithToken(token) }); err != nil {
+		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
-	if len(o.header) >= MaxOfferHeader {
-		return nil, fmt.Errorf("offer for %s: header has %d bytes, must stay below %d", required.Resource.URL, len(o.header), MaxOfferHeader)
+	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader {
+		return nil, fmt.Errorf("offer for %s: header has %d bytes, must stay below %d", required.Resource.URL, n, MaxOfferHeader)
 	}
 	return o, nil
 }
@@ -89,7 +89,11 @@ func (o *Offer) readExtensions() error {
 	// that keeps results by it would answer one payer with another's.
 	o.forwarded = maps.Clone(o.required.Extensions)
 	delete(o.forwarded, ExtensionIdentifier)
+	delete(o.forwarded, ExtensionToken)
 	for key, raw := range o.required.Extensions {
+		if key == ExtensionToken {
+			continue // each challenge has another
+		}
 		tree, err := parseObject(raw)
 		if err != nil {
 			return fmt.Errorf("extension %s: %w", key, err)
@@ -101,16 +105,17 @@ func (o *Offer) readExtensions() error {
 	return nil
 }
 
-// Challenge is the PAYMENT-REQUIRED header, with a reason in place of the
-// offer's own.
-func (o *Offer) Challenge(reason string) (string, error) {
-	if reason == o.required.Error && o.header != "" {
-		return o.header, nil
+// Challenge is the PAYMENT-REQUIRED header with a retry token, and with a reason
+// in place of the offer's own.
+func (o *Offer) Challenge(reason, token string) (string, error) {
+	if reason == o.required.Error {
+		return o.form.Header(token), nil
 	}
-	return EncodeHeader(o.Required(reason))
+	return EncodeHeader(o.Required(reason).WithToken(token))
 }
 
-// Required is the offer with a reason; empty keeps the offer's own.
+// Required is the offer with a reason, without a retry token; empty keeps the
+// offer's own reason.
 func (o *Offer) Required(reason string) PaymentRequired {
 	required := o.required
 	if reason != "" {

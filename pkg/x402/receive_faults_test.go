@@ -257,7 +257,7 @@ func TestReceiveCorrupt(t *testing.T) {
 		d.must(d.memory.Plant(t.Context(), payment(1).Key, []byte(`{"key":`)))
 		d.refused(2, false)
 		strange := d.stored(2)
-		strange.State = ledger.Bound
+		strange.State = ledger.Bought
 		doc, err := json.Marshal(strange)
 		d.must(err)
 		d.must(d.memory.Plant(t.Context(), payment(2).Key, doc))

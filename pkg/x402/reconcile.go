@@ -33,7 +33,7 @@ type ReconcilerConfig struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
 	// Evidence is a view of the chain. Without one the Reconciler counts, and
-	// writes nothing.
+	// writes nothing but the end of payments that the ledger shows to be unsent.
 	Evidence Evidence
 	// Scanner reads what reached Payee. Without one, money that came for a
 	// payment that is not in doubt is not found.
@@ -206,6 +206,12 @@ func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, e
 	s.Open++
 	if r, err = c.ledger.Keep(ctx, *r); err != nil || r == nil {
 		return skipped, err
+	}
+	if err := c.ledger.KeepPurchase(ctx, *r); err != nil {
+		return failed, err
+	}
+	if withdrawn, err := c.ledger.Withdraw(ctx, *r); err != nil || withdrawn {
+		return refusedLate, err
 	}
 	q, err := QuestionOf(*r)
 	if err != nil {

@@ -109,7 +109,7 @@ func payment(n int) ledger.Payment {
 	}
 	return ledger.Payment{
 		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), reconcilePayer, fmt.Sprintf("0x%064x", n)),
-		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: doc,
+		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: doc, Proof: ledger.Proof{Token: fmt.Sprint("t", n)},
 		ValidBefore: time.Now().Add(5 * time.Minute),
 	}
 }

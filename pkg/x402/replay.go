@@ -9,13 +9,12 @@ import (
 )
 
 // replay answers a redeemed payment with what it bought. A day after that the
-// answer is stale, and the payment is only spent. The record's last write is the
-// one that redeemed it.
+// answer is stale, and the payment is only spent.
 func (a *attempt) replay(r ledger.Record) Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), moved(true))
 	}
-	if a.gate.now().Sub(r.UpdatedAt) > ledger.KeptFor {
+	if a.gate.now().Sub(r.Since()) > ledger.KeptFor {
 		out := a.refuse("authorization already used", responseOf(r))
 		out.Standing.Charged = moved(true)
 		return out
@@ -24,10 +23,14 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 	if err != nil {
 		return a.ledgerFault(err, moved(true))
 	}
-	return Outcome{
+	out := Outcome{
 		Status: r.Answer.Status, Body: body, Standing: Standing{Charged: moved(true)},
-		Receipt: responseOf(r), Replayed: true,
+		Receipt: responseOf(r), Replayed: true, Answered: r.Since(),
 	}
+	if !ledger.Spent(r, a.gate.now()) {
+		out.Owed = r.Answer.Owed
+	}
+	return out
 }
 
 // owedAgain answers a payment whose lookup may not run now with what the last

@@ -2,6 +2,7 @@ package x402
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -20,18 +21,34 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	}
 	bounded, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	begun := a.gate.now()
-	s := a.gate.facilitator.Settle(bounded, a.payment.forFacilitator(a.request.Offer, a.claim.Terms), a.terms)
-	a.trace.Settle = a.since(begun)
-	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
-	a.trace.Cause, a.trace.Extensions = s.Cause, s.ExtensionResponses
-	w, d := a.wordOf(s, h.Record()), doubtOf(h.Record())
+	s, w := a.send(bounded, h.Record())
+	d := doubtOf(h.Record())
 	seen, f := notAsked, Finding{}
 	if asks(w, d) {
 		seen, f = a.look(ctx, h.Record(), s)
 		s.Cause = errors.Join(s.Cause, f.Cause)
 	}
 	return a.carryOut(ctx, h, conclusionOf(w, d, seen), s, f)
+}
+
+// send has the facilitator settle the payment of a record. A payment of the past
+// is not sent for another one when it cannot execute any more.
+func (a *attempt) send(ctx context.Context, r ledger.Record) (Settlement, facilitatorWord) {
+	if a.resend && !a.gate.now().Add(leastWindow).Before(r.ValidBefore) {
+		return Settlement{Class: NotSent, Reason: orElse(r.Reason, "the window of the authorization is over")}, wordPast
+	}
+	exact := a.payment.exact()
+	if r.Payload != nil || a.resend {
+		if err := json.Unmarshal(r.Payload, &exact); err != nil {
+			return Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "the stored payment is not readable", Cause: err}, wordNone
+		}
+	}
+	begun := a.gate.now()
+	s := a.gate.facilitator.Settle(ctx, a.request.Offer.payload(exact, r.Terms), a.terms)
+	a.trace.Settle += a.since(begun)
+	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
+	a.trace.Cause, a.trace.Extensions = s.Cause, s.ExtensionResponses
+	return s, a.wordOf(s, r)
 }
 
 // unsent gives up an attempt of which nothing has left this process.
@@ -99,6 +116,8 @@ func (a *attempt) carryOut(ctx context.Context, h *ledger.Hold, c conclusion, s 
 		return a.conclude(ctx, h, c, s, reason, h.Disproved(bare(ctx), reason))
 	case ledger.EventRefused:
 		return a.conclude(ctx, h, c, s, s.Reason, h.Refused(bare(ctx), s.Reason))
+	case ledger.EventTurnedAway:
+		return a.conclude(ctx, h, c, s, s.Reason, h.TurnedAway(bare(ctx), s.Reason))
 	case ledger.EventNotSent:
 		return a.conclude(ctx, h, c, s, s.Reason, h.NotSent(bare(ctx), s.Reason))
 	default: // ledger.EventUncertain, and a combination that no row names
@@ -167,10 +186,10 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	} else {
 		receipt = h.Record().Receipt
 	}
-	var body []byte
+	var reply Reply
 	var failed *fault.Error
 	if begins {
-		body, failed = a.run(ctx)
+		reply, failed = a.run(ctx)
 	} else {
 		failed = fault.New(a.job.Timeout, errors.New("no time left for the lookup"))
 	}
@@ -188,9 +207,9 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 		a.seen(ledger.Settled)
 	}
 	if failed != nil && failed.Info().Class != fault.Answer {
-		return a.with(paid, a.owe(ctx, h, failed, begins))
+		return a.with(paid, a.owe(ctx, h, failed, begins && !failed.IsPrevented()))
 	}
-	return a.with(paid, a.redeem(ctx, h, body, failed))
+	return a.with(paid, a.redeem(ctx, h, reply, failed))
 }
 
 // canRun says whether the work can have its budget, give or take the moment
@@ -203,27 +222,31 @@ func (a *attempt) canRun() bool {
 
 // run does the work within its budget. A panic is a bug of ours: the answer
 // stays owed.
-func (a *attempt) run(ctx context.Context) (body []byte, failed *fault.Error) {
+func (a *attempt) run(ctx context.Context) (reply Reply, failed *fault.Error) {
 	ctx, cancel := context.WithTimeout(ctx, a.job.Budget)
 	defer cancel()
 	begun := a.gate.now()
 	defer func() {
 		a.trace.Lookup = a.since(begun)
 		if p := recover(); p != nil {
-			body, failed = nil, fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
+			reply, failed = Reply{}, fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
 		}
 	}()
-	body, err := a.job.Run(ctx)
+	reply, err := a.job.Run(ctx)
 	if err != nil {
-		return nil, fault.From(err)
+		return Reply{}, fault.From(err)
 	}
-	return body, nil
+	return reply, nil
 }
 
 // redeem uses the payment up with an answer: a result, or a fault that is a
-// fact about the target.
-func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, body []byte, f *fault.Error) Outcome {
-	out := Outcome{Status: 200, Body: body, Fault: f, Standing: Standing{Charged: moved(true)}}
+// fact about the target. The answer of a lookup that ran again is kept only if
+// fewer of its parts are owed.
+func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error) Outcome {
+	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
+		return a.noBetter(ctx, h, reply.Prevented)
+	}
+	out := Outcome{Status: 200, Body: reply.Body, Fault: f, Standing: Standing{Charged: moved(true)}}
 	if f != nil {
 		out.Status = f.Info().Status
 		out.Body = a.request.Error(f, out.Standing)
@@ -231,11 +254,19 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, body []byte, f *fa
 	begun := a.gate.now()
 	answer, err := ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
-		err = h.Redeem(bare(ctx), answer)
+		answer.Owed = reply.Owed
+		if reply.Prevented {
+			err = h.RedeemUnused(bare(ctx), answer)
+		} else {
+			err = h.Redeem(bare(ctx), answer)
+		}
 	}
 	a.trace.Record = a.since(begun)
 	if errors.Is(err, ledger.ErrLost) {
 		return a.fail(fault.New(fault.SettlementUncertain, err), moved(true))
+	}
+	if !ledger.Spent(h.Record(), a.gate.now()) {
+		out.Owed = reply.Owed
 	}
 	if err != nil {
 		// The payer has paid and here is the answer. The next claim finds the
@@ -248,8 +279,20 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, body []byte, f *fa
 	return out
 }
 
+// noBetter ends a lookup of a bundle that brought no more of its parts than there
+// are already: the answer that is stored stands.
+func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) Outcome {
+	if err := h.Keep(bare(ctx), prevented); err != nil {
+		a.unrecorded(ctx, "lookup of a bundle not recorded", err)
+	}
+	return a.replay(h.Record())
+}
+
 // owe ends a lookup that gave no answer: the payment stands.
 func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) Outcome {
+	if had := h.Record().Answer; had != nil && had.Stored {
+		return a.noBetter(ctx, h, !began)
+	}
 	var err error
 	begun := a.gate.now()
 	if began {
@@ -258,10 +301,14 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 		err = h.Return(bare(ctx))
 	}
 	a.trace.Record = a.since(begun)
+	r := h.Record()
 	if err != nil {
 		a.unrecorded(ctx, "owed lookup not recorded", err)
+		if !began {
+			r.Lookups-- // it may be given back: nobody is told that none is left
+		}
 	}
-	return a.owed(f, h.Record())
+	return a.owed(f, r)
 }
 
 // owed answers a fault after settlement: charged, and to be had again with the

@@ -23,7 +23,7 @@ type room struct {
 	broken   error // Release
 }
 
-func (r *room) Acquire(context.Context, time.Time) (x402.Slot, error) {
+func (r *room) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
 	if r.full != nil {
 		return nil, r.full
 	}

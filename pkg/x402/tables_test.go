@@ -10,7 +10,7 @@ import (
 // Every combination of terms, signer and record that can occur, with what it
 // must come to, written down independently of the table.
 func TestAdmissions(t *testing.T) {
-	signers := map[string]signer{"recovered": signerRecovered, "recorded": signerRecorded, "strange": signerStrange}
+	signers := map[string]signer{"recovered": signerRecovered, "strange": signerStrange, "vouched": signerVouched, "unvouched": signerUnvouched}
 	rows := map[string]row{"unread": rowUnread, "absent": rowAbsent, "foreign": rowForeign, "declined": rowDeclined, "stands": rowStands}
 	want := map[string]admission{
 		"ok recovered unread": admitToday, "ok strange unread": admitFetch,
@@ -20,16 +20,17 @@ func TestAdmissions(t *testing.T) {
 
 		"ok strange foreign": turnNonce, "bad strange foreign": turnNonce, "bad recovered foreign": turnNonce,
 
-		"ok strange declined": turnUsed, "bad strange declined": turnUsed,
-		"ok strange stands": turnUsed, "bad strange stands": turnUsed,
+		"ok unvouched declined": turnUsed, "bad unvouched declined": turnUsed,
+		"ok unvouched stands": turnUsed, "bad unvouched stands": turnUsed,
 
-		"ok recorded declined": admitToday, "bad recorded declined": admitChain, "bad recovered declined": admitChain,
-		"ok recorded stands": admitRecord, "bad recorded stands": admitRecord, "bad recovered stands": admitRecord,
+		"ok vouched declined": admitToday, "bad vouched declined": admitChain,
+		"ok vouched stands": admitRecord, "bad vouched stands": admitRecord,
 	}
-	// A signature is recorded only where there is a record of the authorization,
-	// and a recovered one under today's terms is claimed unread.
+	// Who vouches is the record of the authorization, where there is one, and a
+	// recovered signature under today's terms is claimed unread.
 	never := func(fit termsFit, by signer, at row) bool {
-		return by == signerRecorded && at != rowDeclined && at != rowStands ||
+		recorded := at == rowDeclined || at == rowStands
+		return recorded != (by == signerVouched || by == signerUnvouched) ||
 			by == signerRecovered && fit == termsOK && at != rowUnread
 	}
 	for fitName, fit := range map[string]termsFit{"ok": termsOK, "bad": termsBad} {
@@ -60,8 +61,9 @@ func TestConclusions(t *testing.T) {
 	}
 	settled, disproved := to{ledger.EventSettled, replyLookUp}, to{ledger.EventDisproved, replyRefused}
 	refused, doubted := to{ledger.EventRefused, replyRefused}, to{ledger.EventRefused, replyUnsure}
-	door, none := to{ledger.EventRefused, replyFault}, to{ledger.EventNotSent, replyFault}
+	door, none := to{ledger.EventTurnedAway, replyFault}, to{ledger.EventNotSent, replyFault}
 	unsure := to{ledger.EventUncertain, replyUnsure}
+	past := to{ledger.EventNotSent, replyUnsure}
 	// In the order: blind, paid, never, open, nothing.
 	asked := map[string][5]to{
 		"used, no doubt": {refused, settled, disproved, unsure, unsure},
@@ -71,6 +73,8 @@ func TestConclusions(t *testing.T) {
 		"no, doubt":      {doubted, settled, disproved, doubted, doubted},
 		"door, doubt":    {door, settled, disproved, door, door},
 		"none, doubt":    {none, settled, disproved, none, none},
+		"past, no doubt": {past, settled, disproved, past, past},
+		"past, doubt":    {past, settled, disproved, past, past},
 		"lost, no doubt": {unsure, settled, disproved, unsure, unsure},
 		"lost, doubt":    {unsure, settled, disproved, unsure, unsure},
 	}
@@ -78,7 +82,7 @@ func TestConclusions(t *testing.T) {
 		"moved, no doubt": settled, "moved, doubt": settled, "no, no doubt": refused, "door, no doubt": door, "none, no doubt": none,
 	}
 	words := map[string]facilitatorWord{
-		"moved": wordMoved, "no": wordNo, "used": wordUsed, "late": wordLate, "door": wordDoor, "none": wordNone, "lost": wordLost,
+		"moved": wordMoved, "no": wordNo, "used": wordUsed, "late": wordLate, "door": wordDoor, "none": wordNone, "past": wordPast, "lost": wordLost,
 	}
 	for wordName, w := range words {
 		for doubtName, d := range map[string]doubtful{"no doubt": noDoubt, "doubt": inDoubt} {

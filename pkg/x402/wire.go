@@ -1,6 +1,11 @@
 package x402
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
 
 // Version is the protocol version (x402 specification v2).
 const Version = 2
@@ -14,12 +19,25 @@ const PaymentFlow = "upfront"
 // ExtensionIdentifier is the extension by which a payer names a payment.
 const ExtensionIdentifier = "payment-identifier"
 
+// ExtensionToken is the extension that carries the retry token of a challenge.
+// Clients echo extensions, and what a settlement publishes does not contain
+// them: so the token tells the payer's own retry from a copy of the calldata.
+const ExtensionToken = "retry-token"
+
+// ReplayTime is how long the answer of a purchase that has a key is replayed to
+// any later payment with that key.
+const ReplayTime = ledger.KeptFor
+
 // Header names of protocol version 2.
 const (
 	HeaderRequired  = "PAYMENT-REQUIRED"
 	HeaderSignature = "PAYMENT-SIGNATURE"
 	HeaderResponse  = "PAYMENT-RESPONSE"
 	HeaderReplayed  = "Idempotent-Replayed"
+	// HeaderKey carries a purchase key (draft-ietf-httpapi-idempotency-key-header).
+	HeaderKey = "Idempotency-Key"
+	// HeaderOwed names the parts of a bundle that are owed still.
+	HeaderOwed = "Answer-Owed"
 )
 
 // PaymentRequired is what must be paid: the PAYMENT-REQUIRED header, and the
@@ -30,6 +48,18 @@ type PaymentRequired struct {
 	Resource    Resource                   `json:"resource"`
 	Accepts     []Requirements             `json:"accepts"`
 	Extensions  map[string]json.RawMessage `json:"extensions,omitempty"`
+}
+
+// WithToken is the object with a retry token among its extensions; what it is
+// called on stays as it is. The token must be base64url.
+func (p PaymentRequired) WithToken(token string) PaymentRequired {
+	extensions := maps.Clone(p.Extensions)
+	if extensions == nil {
+		extensions = map[string]json.RawMessage{}
+	}
+	extensions[ExtensionToken] = tokenExtension(token)
+	p.Extensions = extensions
+	return p
 }
 
 // Resource describes what is sold.

@@ -219,9 +219,33 @@ func payWith(path string, edit func(*x402test.Draft), spoil func(string) string,
 	}}
 }
 
+// anew is another payment for a path, which the answer of an earlier one may
+// answer.
+func anew(path string, edit func(*x402test.Draft), w want) step {
+	return step{path: path, want: &w, do: func(r *run, s step) {
+		first := r.first
+		r.sign(s.path, edit, nil)
+		r.first = first
+		r.check(r.send(s.path), *s.want)
+	}}
+}
+
 // signed signs the offer of a path and sends nothing yet.
 func signed(path string) step {
 	return step{path: path, do: func(r *run, s step) { r.sign(s.path, nil, nil) }}
+}
+
+// afterSpacing sends a refused payment again until the facilitator is asked once
+// more: a refusal stands for a second.
+func afterSpacing(w want) step {
+	return step{want: &w, do: func(r *run, s step) {
+		var e exchange
+		poll(r, "a refusal to be over", func() bool {
+			e = r.send(r.path)
+			return e.status != http.StatusPaymentRequired
+		})
+		r.check(e, *s.want)
+	}}
 }
 
 // again sends the same payment for the same path.

@@ -120,6 +120,21 @@ func (p *payer) send(w want) exchange {
 	return e
 }
 
+// sendUntil sends the payment until an answer is what is waited for, and holds
+// that one to w.
+func (p *payer) sendUntil(w want, so func(exchange) bool) {
+	p.Helper()
+	var e exchange
+	poll(p, "another answer", func() bool {
+		var err error
+		if e, err = p.get(); err != nil {
+			p.Fatalf("GET %s: %v", p.path, err)
+		}
+		return so(e)
+	})
+	p.check(e, w)
+}
+
 // check holds an answer to w: code, what it says was charged, Retry-After,
 // receipt with the hash that is on the chain.
 func (p *payer) check(e exchange, w want) {

@@ -78,7 +78,7 @@ func checkEveryAnswer(tb testing.TB, e exchange, w want) {
 	h := e.header
 	is(tb, "Access-Control-Allow-Origin", h.Get("Access-Control-Allow-Origin"), "*")
 	is(tb, "X-Content-Type-Options", h.Get("X-Content-Type-Options"), "nosniff")
-	for _, name := range []string{"PAYMENT-REQUIRED", "PAYMENT-RESPONSE", "Retry-After", "Idempotent-Replayed", "RateLimit-Policy"} {
+	for _, name := range []string{"PAYMENT-REQUIRED", "PAYMENT-RESPONSE", "Retry-After", "Idempotent-Replayed", "Age", "Answer-Owed", "RateLimit-Policy"} {
 		if !listed(h.Get("Access-Control-Expose-Headers"), name) {
 			tb.Errorf("Access-Control-Expose-Headers %q lacks %s", h.Get("Access-Control-Expose-Headers"), name)
 		}
@@ -87,6 +87,9 @@ func checkEveryAnswer(tb testing.TB, e exchange, w want) {
 		tb.Error("no X-Request-Id")
 	}
 	is(tb, "Idempotent-Replayed", h.Get(x402.HeaderReplayed), map[bool]string{true: "true"}[w.replay])
+	if age := h.Get("Age"); age != "" && (!w.replay || !regexp.MustCompile(`^[0-9]+$`).MatchString(age)) {
+		tb.Errorf("Age %q, replayed: %v", age, w.replay)
+	}
 	is(tb, "has PAYMENT-REQUIRED", h.Get(x402.HeaderRequired) != "", w.kind == anOffer)
 	switch w.kind {
 	case aResult:
@@ -96,7 +99,7 @@ func checkEveryAnswer(tb testing.TB, e exchange, w want) {
 	case aDocument, aPreflight, aNotModified, fromGateway: // theirs stand in the table, if any
 	}
 	if w.kind == anOffer || w.charged == moved {
-		is(tb, "Vary", h.Get("Vary"), "Accept, PAYMENT-SIGNATURE")
+		is(tb, "Vary", h.Get("Vary"), "Accept, PAYMENT-SIGNATURE, Idempotency-Key")
 	}
 	checkWait(tb, h.Get("Retry-After"), w)
 	for name, value := range w.header {
@@ -233,10 +236,13 @@ func checkFault(tb testing.TB, e exchange, w want, s subject) {
 	if !w.replay {
 		is(tb, "request_id", *body.RequestID, e.header.Get("X-Request-Id"))
 	}
-	if s.op.Slug != "" && !s.op.Can(w.code) && w.code != fault.MethodNotAllowed && w.code != fault.PaymentIdentifierConflict {
+	if s.op.Slug != "" && !s.op.Can(w.code) && w.code != fault.MethodNotAllowed && w.code != fault.IdempotencyConflict && w.code != fault.InvalidIdempotencyKey {
 		tb.Errorf("%s answers %s, which the catalog does not list for it", s.op.Slug, w.code)
 	}
 }
+
+// retryToken is the extension with a token of 16 bytes.
+var retryToken = regexp.MustCompile(`^\{"info":\{"token":"[A-Za-z0-9_-]{22}"\},"schema":\{`)
 
 // checkOffer: what must be paid, in the header and in the body.
 func checkOffer(tb testing.TB, e exchange, w want, s subject) {
@@ -250,6 +256,9 @@ func checkOffer(tb testing.TB, e exchange, w want, s subject) {
 		tb.Errorf("the reason is %q, want one with %q", offer.Error, w.message)
 	}
 	is(tb, "x402Version", offer.X402Version, x402.Version)
+	if token := offer.Extensions[x402.ExtensionToken]; !retryToken.Match(token) {
+		tb.Errorf("the retry token is %s", token)
+	}
 	is(tb, "resource.url", offer.Resource.URL, s.origin+s.op.Path)
 	if d := cmp.Diff([]x402.Requirements{s.terms.Requirements(s.op.Amount)}, offer.Accepts); d != "" {
 		tb.Errorf("accepts: %s", d)
@@ -271,10 +280,16 @@ func checkOffer(tb testing.TB, e exchange, w want, s subject) {
 	if w.bodiless { // HEAD
 		return
 	}
+	type idempotency struct {
+		Header string `json:"header"`
+		Replay int    `json:"replay_seconds"`
+		Window int    `json:"duplicate_window_seconds"`
+	}
 	var body struct {
 		x402.PaymentRequired
-		Code    fault.Code `json:"code"`
-		Message string     `json:"message"`
+		Code        fault.Code  `json:"code"`
+		Message     string      `json:"message"`
+		Idempotency idempotency `json:"idempotency"`
 	}
 	if err := strictly(e.body, &body); err != nil {
 		tb.Errorf("402 body: %v: %s", err, e.body)
@@ -284,6 +299,7 @@ func checkOffer(tb testing.TB, e exchange, w want, s subject) {
 		tb.Errorf("header and body of the 402 differ: %s", d)
 	}
 	is(tb, "code", body.Code, fault.PaymentRequired)
+	is(tb, "idempotency", body.Idempotency, idempotency{"Idempotency-Key", 86400, 45})
 	if body.Message == "" {
 		tb.Error("a 402 without a message")
 	}

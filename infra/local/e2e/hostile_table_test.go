@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -194,10 +195,15 @@ func hostileTerms() []scenario {
 		odd("an echo that is no object", "extension_echo_mismatch", echoed(`"bazaar"`)),
 		odd("an echo without info", "extension_echo_mismatch", echoed(`{}`)),
 		odd("an echo of a list", "extension_echo_mismatch", echoed(`{"info":[]}`)),
-		odd("a short identifier", "payment-identifier: id must be text of 16 to 128 characters", identified(`"short"`)),
-		odd("an identifier with a bar", "payment-identifier: id may have letters, digits", identified(`"e2e|identifier|1"`)),
-		odd("an identifier that is a number", "payment-identifier: id must be text", identified(`1234567890123456`)),
+		noKey("a short identifier", `"short"`),
+		noKey("an identifier with a bar", `"e2e|identifier|1"`),
+		noKey("an identifier that is a number", `1234567890123456`),
 	}
+}
+
+// noKey is a payment whose payment-identifier is no purchase key.
+func noKey(name, id string) scenario {
+	return scenario{name: "payment: " + name, steps: []step{payWith(refusedPath, identified(id), nil, fails(fault.InvalidIdempotencyKey))}}
 }
 
 // authorization replaces a member of the authorization by raw JSON, after it

@@ -150,7 +150,7 @@ func momentsOf(r *http.Request, body []byte) (before, after moment) {
 		return atSettled, atSettledLost
 	case ledger.Redeemed:
 		return atRedeem, atRedeemLost
-	case ledger.Uncertain, ledger.Refused, ledger.Bound:
+	case ledger.Uncertain, ledger.Refused, ledger.Bought:
 	}
 	return "", ""
 }

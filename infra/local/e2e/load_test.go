@@ -29,6 +29,7 @@ func TestLoad(t *testing.T) {
 	s.single, s.crowd = "0", true
 	f := newFleet(t, l, s)
 	t.Run("copies", func(t *testing.T) { sendCopiesOver(t, l, f, crowdSize(t, l, f.members)) })
+	t.Run("signatures", func(t *testing.T) { sendSignaturesOver(t, l, f) })
 	t.Run("payments", func(t *testing.T) { sendPaymentsOver(t, l, f, crowdSize(t, l, f.members)) })
 }
 

@@ -28,7 +28,7 @@ const (
 
 // The writes of a paid request, as a tap names them.
 const (
-	writeName    = "name"    // the payer's own name for the payment
+	writeOpen    = "open"    // the purchase
 	writeClaim   = "claim"   // the record begins: settling
 	writeFirst   = "first"   // the first lease that the operation ever has
 	writePlace   = "place"   // a lease among others
@@ -167,8 +167,8 @@ func kindOf(r *http.Request, body []byte) string {
 	_ = json.Unmarshal(body, &q) // what is no write has no kind
 	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	switch {
-	case op == "PutItem" && strings.HasPrefix(q.Item["pk"].S, "id|"):
-		return writeName
+	case op == "PutItem" && strings.HasPrefix(q.Item["pk"].S, "purchase|"):
+		return writeOpen
 	case op == "PutItem":
 		return map[string]string{"settling": writeClaim, "settled": writeSettled, "redeemed": writeRedeem}[q.Item["state"].S]
 	case strings.HasPrefix(q.UpdateExpression, "SET leases ="):

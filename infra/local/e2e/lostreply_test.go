@@ -100,7 +100,7 @@ func accidents() []accident {
 }
 
 func paidWrites() []string {
-	return []string{writeName, writeClaim, writeFirst, writePlace, writeSettled, writeRelease, writeRedeem}
+	return []string{writeClaim, writeOpen, writeFirst, writePlace, writeSettled, writeRelease, writeRedeem}
 }
 
 // TestLostReply lets each write of a paid request go wrong in each way. The one

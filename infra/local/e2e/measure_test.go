@@ -51,15 +51,16 @@ func TestCheckSeesFaults(t *testing.T) {
 		changes []change
 	}{
 		{"offer", unsigned, unpaid(), []change{
-			drop("PAYMENT-REQUIRED"), drop("Vary"), set("PAYMENT-RESPONSE", "e30="), set("PAYMENT-REQUIRED", "e30="), body(`"5000"`, `"5001"`),
+			drop("PAYMENT-REQUIRED"), drop("Vary"), set("PAYMENT-RESPONSE", "e30="), set("PAYMENT-REQUIRED", "e30="), set("Age", "1"), body(`"5000"`, `"5001"`),
 			body(`"code":"payment_required"`, `"code":"nxdomain"`), body(`"message":`, `"massage":`), body(`{`, `{"extra":1,`), body(l.terms.PayTo, "0x00"),
+			body(`"token":"`, `"token":"x`), body(`"replay_seconds":86400`, `"replay_seconds":1`), body(`"duplicate_window_seconds":45`, `"duplicate_window_seconds":0`),
 		}},
 		{"result", paid, result(""), []change{
 			drop("PAYMENT-RESPONSE"), set("PAYMENT-RESPONSE", "e30="), set("Cache-Control", "no-store"), set("Idempotent-Replayed", "true"), drop("Vary"),
 			body(`"ttl":300`, `"ttl":"300"`), body(`"rcode"`, `"Rcode"`), body(`"records":[`, `"records":null,"x":[`), body(`"address"`, `"ip"`),
 			set("PAYMENT-REQUIRED", "e30="), empty(),
 		}},
-		{"replay", replayed, result("").replayed(), []change{drop("Idempotent-Replayed"), body(`192.0.2.1`, `192.0.2.2`), drop("PAYMENT-RESPONSE")}},
+		{"replay", replayed, result("").replayed(), []change{drop("Idempotent-Replayed"), body(`192.0.2.1`, `192.0.2.2`), drop("PAYMENT-RESPONSE"), set("Age", "-1")}},
 		{"fault", invalid, fails(fault.InvalidDomain), []change{
 			body(`"charged":false`, `"charged":null`), body(`"charged":false`, `"charged":true`), body(`"charged":false,`, ``), body(`"retryable":false`, `"retryable":true`),
 			body(`"code":"invalid_domain"`, `"code":"invalid_type"`), body(`"message":"`, `"message":"","was":"`), body(`"request_id":"`, `"request_id":"x`),

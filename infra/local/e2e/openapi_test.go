@@ -25,7 +25,7 @@ var description = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := discovery.Render(discovery.Site{Origin: describedOrigin, Terms: config.Terms})
+	d, err := discovery.Render(discovery.Site{Origin: describedOrigin, Terms: config.Terms, DuplicateWindow: config.DuplicateWindow})
 	if err != nil {
 		return nil, err
 	}

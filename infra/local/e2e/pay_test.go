@@ -54,11 +54,17 @@ func TestPayRepeats(t *testing.T) {
 		t.Fatalf("exit status %d, no signature to repeat:\n%s", code, notes)
 	}
 	l.secret(signature[1])
-	second, notes, code := runPay(t, "-signature", signature[1], d.base+lookup("www.example.com", "A"))
-	is(t, "exit status", code, 0)
-	is(t, "the stored answer", second, first)
-	if !strings.Contains(notes, "Idempotent-Replayed: true") {
-		t.Errorf("stderr does not show the replay:\n%s", notes)
+	key := regexp.MustCompile(` KEY='([^']+)' SIGNATURE=`).FindStringSubmatch(notes)
+	if key == nil || len(key[1]) < 16 {
+		t.Fatalf("no key to repeat it with:\n%s", notes)
+	}
+	for _, args := range [][]string{{"-key", key[1]}, nil} {
+		second, notes, code := runPay(t, append(args, "-signature", signature[1], d.base+lookup("www.example.com", "A"))...)
+		is(t, "exit status", code, 0)
+		is(t, "the stored answer", second, first)
+		if !strings.Contains(notes, "Idempotent-Replayed: true") {
+			t.Errorf("stderr does not show the replay:\n%s", notes)
+		}
 	}
 }
 

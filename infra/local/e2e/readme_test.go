@@ -39,7 +39,7 @@ func TestReadme(t *testing.T) {
 	}
 
 	// The line as it is printed, in a shell.
-	line := regexp.MustCompile(`(?m)^  (make pay URL='.*' SIGNATURE='(.*)')$`).FindStringSubmatch(notes)
+	line := regexp.MustCompile(`(?m)^  (make pay URL='.*' KEY='(.*)' SIGNATURE='(.*)')$`).FindStringSubmatch(notes)
 	if line == nil {
 		t.Fatalf("no line to send it again:\n%s", notes)
 	}
@@ -48,7 +48,7 @@ func TestReadme(t *testing.T) {
 
 	interrupt(t, first)
 	second, base := makeRun(t, env)
-	again, notes, code := runMake(t, newcomer(), "pay", "URL="+base+question, "SIGNATURE="+line[2])
+	again, notes, code := runMake(t, newcomer(), "pay", "URL="+base+question, "KEY="+line[2], "SIGNATURE="+line[3])
 	replayed(t, "after a restart", code, again, notes, out)
 	if n := resolver.lookups("example.com"); n != 1 {
 		t.Errorf("%d lookups, want 1", n)

@@ -60,7 +60,8 @@ func settlementCases(op catalog.Operation) []scenario {
 	u := op.ExampleURL("")
 	return []scenario{
 		{name: "declined, then topped up", settle: behaviours{x402test.Refuse}, calls: 2, transfers: 1, steps: []step{
-			pay(u, declined("settlement refused: invalid_exact_evm_insufficient_balance")), again(result("")),
+			pay(u, declined("settlement refused: invalid_exact_evm_insufficient_balance")),
+			again(declined("settlement refused: invalid_exact_evm_insufficient_balance")), afterSpacing(result("")),
 		}},
 		{name: "settlement pending, then confirmed", settle: behaviours{x402test.Pending, x402test.Pending}, calls: 2, transfers: 1, steps: []step{pay(u, result(""))}},
 		{name: "settlement pending for long", settle: behaviours{x402test.Unconfirmed, x402test.Unconfirmed}, calls: 3, transfers: 1, steps: []step{
@@ -110,11 +111,11 @@ func ledgerCases(op catalog.Operation) []scenario {
 		}},
 		{name: "too many requests", slow: "may wait for the next minute", own: withRate, calls: 0, steps: []step{
 			signed(u), earlyInTheMinute(), tooOften(op.Path), again(fails(fault.RateLimited).charge(unknown).with("RateLimit-Policy", `"default";q=10;w=60`)),
-			ask(http.MethodHead, op.Path, nil, fails(fault.RateLimited).empty()), ask(http.MethodGet, catalog.PathCatalog, nil, document(http.StatusOK, "application/json", "public, max-age=300")),
+			ask(http.MethodHead, op.Path, nil, fails(fault.RateLimited).empty()), ask(http.MethodGet, catalog.PathHealth, nil, document(http.StatusOK, jsonType, "no-store")),
 		}},
 		{name: "one identifier for two payments", calls: 1, transfers: 1, steps: []step{
 			payWith(u, named, nil, result("")), again(result("").replayed()),
-			payWith(u, named, nil, fails(fault.PaymentIdentifierConflict)),
+			anew(otherPath(op), named, fails(fault.IdempotencyConflict)), anew(u, named, result("").replayed()),
 		}},
 		{name: "ledger is down", needs: cutLedger, own: alone, steps: []step{
 			signed(u), cut(), again(fails(fault.LedgerUnavailable).charge(unknown)),
@@ -146,7 +147,7 @@ func otherPath(op catalog.Operation) string {
 func preflight() want {
 	return want{kind: aPreflight, status: http.StatusNoContent, header: header{
 		"Allow": "GET, HEAD, OPTIONS", "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
-		"Access-Control-Allow-Headers": "payment-signature, access-control-expose-headers, accept, content-type",
+		"Access-Control-Allow-Headers": "payment-signature, idempotency-key, access-control-expose-headers, accept, content-type",
 	}}
 }
 

@@ -38,7 +38,7 @@ type call struct {
 
 // checkTold holds what the facilitator was told about the run's payments to
 // what was offered and signed: our own description of what is sold, our own
-// extensions without the payment's name, our own terms. A payment that it is
+// extensions without the payment's name and the retry token, our own terms. A payment that it is
 // told of again is told in the same bytes. least is how often it was asked to
 // settle, at least.
 func (r *run) checkTold(least int) {
@@ -92,6 +92,7 @@ func (r *run) checkCall(path string, c call) {
 	}
 	ours := maps.Clone(offer.Extensions)
 	delete(ours, x402.ExtensionIdentifier)
+	delete(ours, x402.ExtensionToken)
 	if d := cmp.Diff(asJSON(r, ours), asJSON(r, p.Extensions)); d != "" {
 		r.Errorf("%s: extensions (-offered +told): %s", path, d)
 	}
@@ -142,7 +143,9 @@ func toldCases(op catalog.Operation) []scenario {
 		}),
 		edited("no resource", func(d *x402test.Draft) { d.Payload.Resource = nil }),
 		edited("an extension of the payer's own", func(d *x402test.Draft) { d.Payload.Extensions["mine"] = json.RawMessage(`{"info":{}}`) }),
-		edited("no echo", func(d *x402test.Draft) { d.Payload.Extensions = nil }),
+		{name: "told: no echo", calls: 1, transfers: 1, steps: []step{
+			payWith(u, func(d *x402test.Draft) { d.Payload.Extensions = nil }, nil, result("")), again(refused("authorization already used")),
+		}},
 		edited("half an echo", func(d *x402test.Draft) { delete(d.Payload.Extensions, "bazaar") }),
 		{name: "told: by a contract wallet", calls: 1, transfers: 1, steps: []step{
 			payWith(u, func(d *x402test.Draft) { d.Payload.Resource = nil }, contractWallet, result("")), happens(wasVerified),

@@ -26,8 +26,9 @@ func main() {
 	defer stop()
 	flags := flag.NewFlagSet("pay", flag.ExitOnError)
 	signature := flags.String("signature", "", "send this PAYMENT-SIGNATURE again instead of signing a new one")
+	key := flags.String("key", "", "send this Idempotency-Key; a new signature without one gets a random one")
 	flags.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com' [SIGNATURE=…]")
+		fmt.Fprintln(os.Stderr, "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com' [KEY=…] [SIGNATURE=…]")
 	}
 	_ = flags.Parse(os.Args[1:]) // ExitOnError
 	if flags.NArg() != 1 {
@@ -36,15 +37,32 @@ func main() {
 	}
 	wallet, err := x402test.NewWallet(rand.Reader)
 	if err == nil {
-		c := &x402test.Client{HTTP: &http.Client{Timeout: 60 * time.Second}, Wallet: wallet, Now: time.Now}
+		if *key == "" && *signature == "" {
+			*key = rand.Text()
+		}
+		c := &x402test.Client{HTTP: &http.Client{Timeout: 60 * time.Second, Transport: keyed{http.DefaultTransport, *key}}, Wallet: wallet, Now: time.Now}
 		// A space ends the URL on the wire; a person who types one means %20.
-		p := &payer{client: c, wait: wait, url: strings.ReplaceAll(flags.Arg(0), " ", "%20"), out: os.Stdout, notes: os.Stderr}
+		p := &payer{client: c, wait: wait, url: strings.ReplaceAll(flags.Arg(0), " ", "%20"), key: *key, out: os.Stdout, notes: os.Stderr}
 		err = p.pay(ctx, *signature)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\n"+err.Error())
 		os.Exit(1)
 	}
+}
+
+// keyed names the purchase in every request; no key is none.
+type keyed struct {
+	next http.RoundTripper
+	key  string
+}
+
+func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
+	if k.key != "" {
+		r = r.Clone(r.Context()) // whose it is stays as it was
+		r.Header.Set("Idempotency-Key", k.key)
+	}
+	return k.next.RoundTrip(r)
 }
 
 // wait returns after a time, or when ctx ends.
@@ -62,6 +80,7 @@ type payer struct {
 	client     *x402test.Client
 	wait       func(context.Context, time.Duration) error
 	url        string
+	key        string // Idempotency-Key; empty: none
 	out, notes io.Writer
 
 	told, hinted bool // what is said once
@@ -86,6 +105,9 @@ func (p *payer) pay(ctx context.Context, signature string) error {
 	}
 	for try := 1; ; try++ {
 		fmt.Fprintf(p.notes, "→ GET %s\n  PAYMENT-SIGNATURE: %.24s… (%d bytes)\n", p.url, signature, len(signature))
+		if p.key != "" {
+			fmt.Fprintf(p.notes, "  Idempotency-Key: %s\n", printable.Text(p.key))
+		}
 		r, err := p.client.Get(ctx, p.url, signature)
 		if err != nil {
 			p.repeat(signature, "The payment may have been made.")
@@ -133,7 +155,11 @@ func (p *payer) repeat(signature, when string) {
 	if when != "" {
 		fmt.Fprintln(p.notes, when)
 	}
-	fmt.Fprintf(p.notes, "The same signature again, which is never charged twice:\n  make pay URL=%s SIGNATURE=%s\n\n", quoted(p.url), quoted(signature))
+	key := ""
+	if p.key != "" {
+		key = " KEY=" + quoted(p.key)
+	}
+	fmt.Fprintf(p.notes, "The same signature again, which is never charged twice:\n  make pay URL=%s%s SIGNATURE=%s\n\n", quoted(p.url), key, quoted(signature))
 }
 
 // quoted is a word for a shell.

@@ -53,13 +53,14 @@ type service struct {
 	*httptest.Server
 	mu         sync.Mutex
 	signatures []string
+	keys       []string // that came with them
 }
 
-// note takes down a signature, and returns how many there were.
-func (s *service) note(signature string) int {
+// note takes down a signature and its key, and returns how many there were.
+func (s *service) note(signature, key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.signatures = append(s.signatures, signature)
+	s.signatures, s.keys = append(s.signatures, signature), append(s.keys, key)
 	return len(s.signatures) - 1
 }
 
@@ -88,7 +89,7 @@ func serve(t *testing.T, script ...answer) *service {
 			w.WriteHeader(http.StatusPaymentRequired)
 			return
 		}
-		script[min(s.note(signature), len(script)-1)].write(w)
+		script[min(s.note(signature, r.Header.Get(x402.HeaderKey)), len(script)-1)].write(w)
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -108,6 +109,12 @@ func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 // wait, from 1.
 func buy(t *testing.T, url string, stopAt int) (o outcome) {
 	t.Helper()
+	return buyAs(t, url, "", stopAt)
+}
+
+// buyAs is buy with an Idempotency-Key.
+func buyAs(t *testing.T, url, key string, stopAt int) (o outcome) {
+	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +123,7 @@ func buy(t *testing.T, url string, stopAt int) (o outcome) {
 	defer stop()
 	var out, notes bytes.Buffer
 	p := &payer{
-		client: &x402test.Client{HTTP: &http.Client{Timeout: time.Minute}, Wallet: wallet, Now: noon}, url: url, out: &out, notes: &notes,
+		client: &x402test.Client{HTTP: &http.Client{Timeout: time.Minute, Transport: keyed{http.DefaultTransport, key}}, Wallet: wallet, Now: noon}, url: url, key: key, out: &out, notes: &notes,
 		wait: func(ctx context.Context, d time.Duration) error {
 			if o.waits = append(o.waits, d); len(o.waits) == stopAt {
 				stop()
@@ -131,7 +138,13 @@ func buy(t *testing.T, url string, stopAt int) (o outcome) {
 
 // line is what sends the signature again, whole.
 func line(s *service, url string) string {
-	return "make pay URL='" + url + "' SIGNATURE='" + s.sent()[0] + "'\n"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := ""
+	if s.keys[0] != "" {
+		key = " KEY='" + s.keys[0] + "'"
+	}
+	return "make pay URL='" + url + "'" + key + " SIGNATURE='" + s.signatures[0] + "'\n"
 }
 
 // says fails unless every part is in a text, one after the other.
@@ -166,6 +179,23 @@ func TestWaits(t *testing.T) {
 	}
 	if got := s.sent(); len(got) != 3 || len(slices.Compact(got)) != 1 {
 		t.Errorf("signatures %q, not the same three times", got)
+	}
+}
+
+// One key names every attempt of a run, and the line that goes on has it.
+func TestKey(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"", "a run's key"} {
+		s := serve(t, answer{503, "1", failing("settlement_uncertain")}, answer{200, "", `{"ok":true}`})
+		o := buyAs(t, s.URL, key, 0)
+		if o.err != nil || !slices.Equal(s.keys, []string{key, key}) {
+			t.Errorf("%q: %v, keys %q", key, o.err, s.keys)
+		}
+		if key == "" {
+			says(t, "stderr", o.notes, line(s, s.URL))
+			continue
+		}
+		says(t, "stderr", o.notes, "Idempotency-Key: "+key+"\n", "make pay URL='"+s.URL+`' KEY='a run'\''s key' SIGNATURE='`+s.sent()[0]+"'\n")
 	}
 }
 

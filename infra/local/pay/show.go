@@ -15,7 +15,7 @@ import (
 // says of an error.
 func (p *payer) show(r x402test.Reply) {
 	fmt.Fprintf(p.notes, "← %d %s\n", r.Status, http.StatusText(r.Status))
-	for _, name := range []string{"Idempotent-Replayed", "Retry-After", "X-Request-Id"} {
+	for _, name := range []string{"Idempotent-Replayed", "Age", "Answer-Owed", "Retry-After", "X-Request-Id"} {
 		if v := r.Header.Get(name); v != "" {
 			fmt.Fprintf(p.notes, "  %s: %s\n", name, printable.Text(v))
 		}

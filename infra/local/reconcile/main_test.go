@@ -32,52 +32,69 @@ func keyOf(n int) string {
 	return ledger.Key("eip155:8453", asset, strings.ToLower(payer), fmt.Sprintf("0x%064x", n))
 }
 
-// fill puts into a store one payment in doubt, one answer that can still be
-// asked for, one refund, one that is answered, all begun at a time.
-func fill(t *testing.T, store ledger.Store, now time.Time) {
+// buyer makes the payments of a test in a ledger, by a clock that the test moves.
+type buyer struct {
+	*ledger.Ledger
+	t     *testing.T
+	now   time.Time
+	terms json.RawMessage
+}
+
+func newBuyer(t *testing.T, store ledger.Store, now time.Time) *buyer {
 	t.Helper()
-	l := ledger.New(store, func() time.Time { return now }, rand.Text)
 	terms, err := json.Marshal(x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payer, Name: "USD Coin", Version: "2"}.Requirements("5000"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim := func(n int) *ledger.Hold {
-		t.Helper()
-		c, err := l.Claim(t.Context(), ledger.Payment{
-			Key: keyOf(n), AuthDigest: fmt.Sprint(n), SigDigest: "s",
-			Request: lookup, Terms: terms, ValidBefore: now.Add(5 * time.Minute),
-		}, now.Add(30*time.Second))
-		if err != nil || c.Standing != ledger.Held {
-			t.Fatalf("claim %d: %+v, %v", n, c, err)
-		}
-		return c.Hold
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	settled := func(n int) *ledger.Hold {
-		h := claim(n)
-		must(h.Settled(t.Context(), ledger.Receipt{Transaction: fmt.Sprintf("0x%02x", n), Payer: payer, Network: "eip155:8453"}, true))
-		return h
-	}
-	must(claim(1).Uncertain(t.Context(), "timeout", ""))
-	must(settled(2).Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
-	must(settled(4).Redeem(t.Context(), ledger.Answer{Status: 200, Stored: true}))
-	h := settled(3)
-	for i := range ledger.MaxLookups {
-		if i > 0 {
-			now = now.Add(15 * time.Minute)
-			h = claim(3)
-		}
-		must(h.Release(t.Context(), ledger.Failure{Code: "upstream\x1b[31m", Message: "m"}))
+	b := &buyer{t: t, now: now, terms: terms}
+	b.Ledger = ledger.New(store, func() time.Time { return b.now }, rand.Text)
+	return b
+}
+
+func (b *buyer) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
 	}
 }
 
-// file is a ledger of payments that were made some hours ago.
-func file(t *testing.T) (path string, paid time.Time) {
+func (b *buyer) claim(key string) *ledger.Hold {
+	b.t.Helper()
+	c, err := b.Claim(b.t.Context(), ledger.Payment{
+		Key: key, AuthDigest: key, SigDigest: "s", Proof: ledger.Proof{Token: "t"}, Request: lookup, Terms: b.terms, ValidBefore: b.now.Add(5 * time.Minute),
+	}, b.now.Add(30*time.Second))
+	if err != nil || c.Standing != ledger.Held {
+		b.t.Fatalf("claim %s: %+v, %v", key, c, err)
+	}
+	return c.Hold
+}
+
+// fill puts into a store one payment in doubt, one answer that can still be
+// asked for, one refund, one that is answered, all begun at a time.
+func fill(t *testing.T, store ledger.Store, now time.Time) {
+	t.Helper()
+	b := newBuyer(t, store, now)
+	settled := func(n int) *ledger.Hold {
+		h := b.claim(keyOf(n))
+		b.must(h.Settled(t.Context(), ledger.Receipt{Transaction: fmt.Sprintf("0x%02x", n), Payer: payer, Network: "eip155:8453"}, true))
+		return h
+	}
+	b.must(b.claim(keyOf(1)).Uncertain(t.Context(), "timeout", ""))
+	b.must(settled(2).Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
+	b.must(settled(4).Redeem(t.Context(), ledger.Answer{Status: 200, Stored: true}))
+	h := settled(3)
+	for i := range ledger.MaxLookups {
+		if i > 0 {
+			b.now = b.now.Add(15 * time.Minute)
+			h = b.claim(keyOf(3))
+		}
+		b.must(h.Release(t.Context(), ledger.Failure{Code: "upstream\x1b[31m", Message: "m"}))
+	}
+}
+
+// stored is a ledger file with the records that fills have put into it, each
+// given the same time, some hours ago.
+func stored(t *testing.T, fills ...func(*testing.T, ledger.Store, time.Time)) (path string, paid time.Time) {
 	t.Helper()
 	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()
 	path = filepath.Join(t.TempDir(), "ledger.db")
@@ -85,9 +102,13 @@ func file(t *testing.T) (path string, paid time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fill(t, s, paid)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, f := range fills {
+		f(t, s, paid)
 	}
 	return path, paid
 }
@@ -104,7 +125,7 @@ func command(t *testing.T, code int, env map[string]string, args ...string) (out
 
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	path, _ := file(t)
+	path, _ := stored(t, fill)
 	env := map[string]string{"LEDGER_FILE": path}
 	out, notes := command(t, 0, env)
 	want := "ledger    " + env["LEDGER_FILE"] + `
@@ -123,7 +144,7 @@ took      T
 // A node that does not answer decides nothing, and its key is not printed.
 func TestReconcileNodeDown(t *testing.T) {
 	t.Parallel()
-	path, _ := file(t)
+	path, _ := stored(t, fill)
 	out, notes := command(t, 0, map[string]string{"LEDGER_FILE": path, "RPC_URL": "http://127.0.0.1:1/v1/s3cr3t"})
 	for _, want := range []string{
 		"evidence  127.0.0.1:1\n", "1 no evidence\n", "received  0 transfers since the last run\n", "the chain could not be read to its end",
@@ -163,7 +184,7 @@ func TestPrintReceived(t *testing.T) {
 
 func TestOwed(t *testing.T) {
 	t.Parallel()
-	path, paid := file(t)
+	path, paid := stored(t, fill)
 	env := map[string]string{"LEDGER_FILE": path}
 	out, notes := command(t, 0, env, "-owed")
 	at := func(d time.Duration) string { return paid.Add(d).Format("2006-01-02 15:04Z") }
@@ -193,7 +214,7 @@ func TestOwed(t *testing.T) {
 
 func TestOwedJSON(t *testing.T) {
 	t.Parallel()
-	path, paid := file(t)
+	path, paid := stored(t, fill)
 	out, notes := command(t, 0, map[string]string{"LEDGER_FILE": path}, "-owed", "-json")
 	var got []map[string]any
 	if err := json.Unmarshal([]byte(out), &got); err != nil || notes != "" {
@@ -223,14 +244,7 @@ func TestOwedJSON(t *testing.T) {
 
 func TestNothingOwed(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := embedded.Open(path, embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	path, _ := stored(t)
 	env := map[string]string{"LEDGER_FILE": path}
 	if out, _ := command(t, 0, env, "-owed"); out != "nothing is owed, and nothing in doubt, in "+path+"\n" {
 		t.Errorf("printed %q", out)
@@ -284,7 +298,7 @@ func TestCannot(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	none := filepath.Join(t.TempDir(), "none.db")
-	spoiled, _ := file(t)
+	spoiled, _ := stored(t, fill)
 	if err := os.Truncate(spoiled, 9000); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +323,7 @@ func TestCannot(t *testing.T) {
 		"half a wallet":      {exitFailed, nil, []string{"-payer", payer[:41]}, "is no address"},
 		"a name":             {exitFailed, nil, []string{"-payer", "vitalik.eth\x1b[31m"}, `"vitalik.eth\x1b[31m" is no address`},
 		"no key":             {exitFailed, nil, []string{"-refund="}, "is no key of a payment"},
-		"a name's key":       {exitFailed, nil, []string{"-refund", ledger.NameKey("eip155:8453", payer, "x")}, "is no key of a payment"},
+		"a purchase":         {exitFailed, nil, []string{"-refund", ledger.PurchaseKey("eip155:8453", "0xa", payer, "x")}, "is no key of a payment"},
 		"half a key":         {exitFailed, nil, []string{"-refund", keyOf(1)[:163]}, "is no key of a payment"},
 		"a key too long":     {exitFailed, nil, []string{"-refund", keyOf(1) + "|0x1"}, "is no key of a payment"},
 		"no transaction":     {exitFailed, nil, []string{"-refund", keyOf(1), "-transaction="}, "is no transaction"},
@@ -334,7 +348,7 @@ func TestStopped(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	path, _ := file(t)
+	path, _ := stored(t, fill)
 	var out, notes bytes.Buffer
 	env := func(name string) string { return map[string]string{"LEDGER_FILE": path}[name] }
 	if code := run(ctx, nil, env, &out, &notes); code != exitFailed || !strings.Contains(notes.String(), "context canceled") {

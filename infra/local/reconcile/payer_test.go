@@ -5,17 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"crypto/rand"
-
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 )
 
 const (
@@ -79,47 +74,27 @@ func padded(address string) string {
 	return "0x" + strings.Repeat("0", 24) + strings.ToLower(strings.TrimPrefix(address, "0x"))
 }
 
-// whole is a ledger with payments of one payer in every state: those of fill, one
-// refused, one of which no request is known and which was paid back, and one of
-// somebody else.
+// whole is a ledger with payments of one payer in every state, and one of somebody
+// else.
 func whole(t *testing.T) (path string, paid time.Time) {
 	t.Helper()
-	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()
-	path = filepath.Join(t.TempDir(), "ledger.db")
-	s, err := embedded.Open(path, embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	fill(t, s, paid)
-	now := paid.Add(time.Minute)
-	l := ledger.New(s, func() time.Time { return now }, rand.Text)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	terms, err := json.Marshal(x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payer}.Requirements("5000"))
-	must(err)
-	for key, end := range map[string]func(*ledger.Hold) error{
-		keyOf(5): func(h *ledger.Hold) error { return h.Refused(t.Context(), "insufficient_funds") },
-		ledger.Key("eip155:8453", asset, sender, "0x05"): func(h *ledger.Hold) error {
-			return h.Settled(t.Context(), ledger.Receipt{Transaction: "0x55"}, false)
-		},
-	} {
-		c, err := l.Claim(t.Context(), ledger.Payment{Key: key, AuthDigest: "a", SigDigest: "s", Request: lookup, Terms: terms}, now.Add(time.Second))
-		must(err)
-		must(end(c.Hold))
-	}
-	now = now.Add(time.Minute)
-	_, err = l.Testify(t.Context(), ledger.Witness{
-		Key: keyOf(6), Terms: terms, At: now, Receipt: ledger.Receipt{Transaction: "0x06", Payer: payer, Network: "eip155:8453"},
+	return stored(t, fill, complete)
+}
+
+// complete adds to fill's payments one refused, one of which no request is known
+// and which was paid back, and one of another payer.
+func complete(t *testing.T, store ledger.Store, paid time.Time) {
+	t.Helper()
+	b := newBuyer(t, store, paid.Add(time.Minute))
+	b.must(b.claim(keyOf(5)).Refused(t.Context(), "insufficient_funds"))
+	b.must(b.claim(ledger.Key("eip155:8453", asset, sender, "0x05")).Settled(t.Context(), ledger.Receipt{Transaction: "0x55"}, false))
+	b.now = b.now.Add(time.Minute)
+	_, err := b.Testify(t.Context(), ledger.Witness{
+		Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: ledger.Receipt{Transaction: "0x06", Payer: payer, Network: "eip155:8453"},
 	})
-	must(err)
-	_, err = l.Refund(t.Context(), keyOf(6), back)
-	must(err)
-	return path, paid
+	b.must(err)
+	_, err = b.Refund(t.Context(), keyOf(6), back)
+	b.must(err)
 }
 
 // The whole account, in any letter case of the wallet, with what the chain says

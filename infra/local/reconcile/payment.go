@@ -17,9 +17,10 @@ const (
 	answerOwed standing = "answer_owed" // paid; the same signature gets the answer
 	refundDue  standing = "refund_due"  // paid, and no lookup is left
 	refunded   standing = "refunded"
-	inDoubt    standing = "in_doubt"  // it is not known whether it was paid
-	underWay   standing = "under_way" // somebody is at it just now
-	refused    standing = "refused"   // nothing was paid
+	inDoubt    standing = "in_doubt"   // it is not known whether it was paid
+	underWay   standing = "under_way"  // somebody is at it just now
+	refused    standing = "refused"    // nothing was paid
+	superseded standing = "superseded" // nothing was paid: another payment answers its purchase
 	unknown    standing = "unknown"
 )
 
@@ -42,6 +43,8 @@ func (o opened) standingOf(r ledger.Record) standing {
 		return refunded
 	case ledger.Refused:
 		return refused
+	case ledger.Superseded:
+		return superseded
 	default:
 		return unknown // no payment, or of another version of this code
 	}
@@ -70,6 +73,8 @@ type payment struct {
 	// is owed can still ask again, until AskUntil.
 	RefundDue bool      `json:"refund_due"`
 	AskUntil  time.Time `json:"ask_until,omitzero"`
+	// SupersededBy is the key of the payment in the place of this one.
+	SupersededBy string `json:"superseded_by,omitempty"`
 	// Chain is what the chain says of a payment in doubt, if it was asked.
 	Chain *evidence `json:"chain,omitempty"`
 }
@@ -88,7 +93,7 @@ func (o opened) paymentOf(r ledger.Record) payment {
 	p := payment{
 		Key: r.Key, Standing: o.standingOf(r), Payer: payerOf(r), Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network,
 		Transaction: r.Transaction, Refund: r.Refund, Request: r.Request, Since: r.CreatedAt, Updated: r.UpdatedAt,
-		Lookups: r.Lookups, LastError: r.LastFault, Reason: r.Reason,
+		Lookups: r.Lookups, LastError: r.LastFault, Reason: r.Reason, SupersededBy: r.Owner,
 	}
 	if r.Receipt != nil {
 		p.Transaction = r.Receipt.Transaction
@@ -126,6 +131,8 @@ func (p payment) note() string {
 		about = "by " + p.Refund
 	case inDoubt, refused, underWay:
 		about = p.Reason
+	case superseded:
+		about = "by " + p.SupersededBy
 	case answered, refundDue, unknown:
 	}
 	if p.LastError != nil {

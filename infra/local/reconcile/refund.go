@@ -112,6 +112,8 @@ func (o opened) refusal(key debtKey, r *ledger.Record) error {
 	case refused:
 		return fmt.Errorf("nothing is due: this was refused (%s), and nothing was charged.\n"+
 			"If the payer shows a transfer to us all the same, make reconcile with RPC_URL set finds it", plain(r.Reason))
+	case superseded:
+		return fmt.Errorf("nothing is due: nothing was charged for this payment, because another one answers the same purchase:\n%s", plain(r.Owner))
 	case unknown:
 	}
 	return fmt.Errorf("this record is in state %q, in which no refund can be due", plain(string(r.State)))

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 // What to transfer, exactly; it writes nothing.
 func TestRefundDue(t *testing.T) {
 	t.Parallel()
-	path, paid := file(t)
+	path, paid := stored(t, fill)
 	env := map[string]string{"LEDGER_FILE": path}
 	want := fmt.Sprintf(`a refund is due
 amount   0.005 USDC (5000 atomic units)
@@ -106,7 +105,7 @@ func TestRefundCloses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path, _ := file(t)
+			path, _ := stored(t, fill)
 			env := map[string]string{"LEDGER_FILE": path}
 			if c.node != nil {
 				n := *c.node
@@ -195,15 +194,11 @@ func TestRefundCorrupt(t *testing.T) {
 			if r.Terms, err = json.Marshal(terms); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(t.TempDir(), "ledger.db")
-			s, err := embedded.Open(path, embedded.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Create(t.Context(), r); err != nil {
-				t.Fatal(err)
-			}
-			s.Close()
+			path, _ := stored(t, func(t *testing.T, s ledger.Store, _ time.Time) {
+				if _, err := s.Create(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			})
 			out, notes := command(t, exitFailed, map[string]string{"LEDGER_FILE": path}, "-refund", keyOf(8), "-transaction", back, "-force")
 			if out != "" || !strings.Contains(notes, c.says) {
 				t.Errorf("printed %q, noted %q; want %q", out, notes, c.says)

@@ -64,7 +64,7 @@ func (a account) tallies() *tallies {
 			t.paid.add(p)
 		case inDoubt:
 			t.inDoubt(p)
-		case underWay, refused, unknown:
+		case underWay, refused, superseded, unknown:
 		}
 	}
 	return t
@@ -171,6 +171,7 @@ func (t *tallies) open() []string {
 	say(&t.doubt, "it is not known whether %[1]s in doubt (%[2]s) %[4]s made")
 	say(t.of(underWay), "%[1]s %[3]s under way just now")
 	say(t.of(refused), "%[1]s %[4]s refused and charged nothing")
+	say(t.of(superseded), "%[1]s charged nothing, because another payment answers the same purchase")
 	say(t.of(unknown), "%[1]s %[3]s in a state that this version does not know")
 	return clauses
 }

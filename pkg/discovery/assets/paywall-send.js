@@ -9,12 +9,13 @@ const longest = 9000; // bytes of header; the gateway takes 10,240 in all
 const owedCodes = page.owed.split(" ");
 const once = "Send the same signature again: it is never charged twice.";
 
-// {header, payer, at, done, doubt} or null. done: from when on its answer is
+// {header, key, payer, at, done, doubt} or null. key: names the purchase. done: from when on its answer is
 // kept by the service, or false. doubt: it was sent, and nothing that came back
 // says for certain that it is unpaid.
 // gone: another tab forgot it while this one was at work with it.
 let payment = load();
 let unsaved = false; // the storage is off or full: it lives as long as the page
+let question = ""; // the key of what is asked now: every signature for it is one purchase
 let doubted = false; // it was in doubt before the request that is under way
 
 /**
@@ -138,6 +139,7 @@ function anew() {
 
 function forget() {
   keep(null);
+  question = "";
   part("result").hidden = true;
   look();
 }
@@ -151,7 +153,8 @@ async function pay(authorization, signature) {
     review({ title: "The wallet’s signature is too long to be sent", text: "Nothing was charged. Use another wallet." });
     return;
   }
-  keep({ header, payer: authorization.from, at: Date.now(), done: false, doubt: false });
+  question ||= random(16);
+  keep({ header, key: question, payer: authorization.from, at: Date.now(), done: false, doubt: false });
   await send();
 }
 
@@ -172,7 +175,7 @@ async function send() {
   let answer, text;
   try {
     answer = await fetch(address, {
-      headers: { Accept: "application/json", "PAYMENT-SIGNATURE": payment.header },
+      headers: { Accept: "application/json", "PAYMENT-SIGNATURE": payment.header, ...(/^[0-9a-f]{32}$/.test(payment.key) && { "Idempotency-Key": payment.key }) },
       cache: "no-store", credentials: "omit", redirect: "error", signal: giveUp.signal,
     });
     text = await answer.text();
@@ -274,7 +277,8 @@ function notAccepted(answer, body) {
   });
 }
 
-const asOffered = (o) => JSON.stringify([o.resource, o.accepts, o.extensions]);
+/** What an offer says but for its retry token, of which each has another. */
+const asOffered = (o) => JSON.stringify([o.resource, o.accepts, { ...o.extensions, "retry-token": 0 }]);
 
 /** A header of an answer, decoded; empty when none came that can be read. */
 function header(answer, name) {
@@ -298,7 +302,9 @@ function notCharged(reason, certain) {
 function done(answer, body, problem = null) {
   const replayed = answer.headers.get("Idempotent-Replayed") === "true";
   keep({ ...payment, done: payment.done || (replayed ? payment.at : Date.now()) }); // one that was made before can be as old as that
-  const charge = replayed ? "This is the stored answer; nothing new was charged." : `Paid ${usdc(BigInt(termsOf(payment).amount))} USDC.`;
+  const owed = words(answer.headers.get("Answer-Owed"));
+  const charge = (replayed ? "This is the stored answer; nothing new was charged." : `Paid ${usdc(BigInt(termsOf(payment).amount))} USDC.`) +
+    (owed && ` Still owed: ${owed}. Get the answer again, no new charge.`);
   const json = legible(JSON.stringify(body, null, 2));
   const name = (part("content").dataset.slug + "-" + (new URLSearchParams(location.search).get("domain") ?? "answer")).replace(/[^A-Za-z0-9.-]+/g, "_").slice(0, 80);
   show({ stage: 4, status: charge + " The answer is below.", actions: [button("Get the same answer again", send, "quiet"), button("Pay for a new answer", forget, "quiet")] });

@@ -143,12 +143,13 @@ async function switchChain() {
   await checkChain(problem);
 }
 
+const random = (bytes) => Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (b) => b.toString(16).padStart(2, "0")).join("");
+
 /** An authorization to sign, valid from now for as long as the offer says. */
 function authorization() {
-  const nonce = Array.from(crypto.getRandomValues(new Uint8Array(32)), (b) => b.toString(16).padStart(2, "0")).join("");
   return {
     from: account, to: terms.payTo, value: terms.amount, validAfter: "0",
-    validBefore: String(Math.floor(now()) + terms.maxTimeoutSeconds), nonce: "0x" + nonce,
+    validBefore: String(Math.floor(now()) + terms.maxTimeoutSeconds), nonce: "0x" + random(32),
   };
 }
 

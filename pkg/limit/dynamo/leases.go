@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,9 +32,10 @@ const (
 	ifLeases  = "attribute_exists(" + AttrLeases + ")"
 )
 
-// Acquire implements limit.Leases. It costs one update; a refusal costs a
-// consistent read on top where the server does not return the old item with a
-// failed condition, and the first lease of an operation ever costs two updates.
+// Acquire implements limit.Leases. It costs one update, whose reply carries the
+// new item; a refusal costs a consistent read on top where the server does not
+// return the old item with a failed condition, and the first lease of an
+// operation ever costs two updates.
 func (s *Store) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	if l.ID == "" || len(l.ID) > maxID {
 		return nil, false, fmt.Errorf("dynamo: a lease id has 1 to %d bytes, not %d", maxID, len(l.ID))
@@ -49,8 +51,10 @@ func (s *Store) Acquire(ctx context.Context, operation string, l limit.Lease, mo
 		if most < 1 {
 			return nil, false, nil
 		}
-		if ok, err = s.first(ctx, pk, l); ok || err != nil {
-			return nil, ok, err
+		if ok, err = s.first(ctx, pk, l); ok {
+			return []limit.Lease{l}, true, nil
+		} else if err != nil {
+			return nil, false, err
 		}
 	case err != nil || ok || len(held) >= most:
 		return held, ok, err
@@ -64,38 +68,35 @@ var errNone = errors.New("dynamo: no leases are stored")
 
 // add puts a lease among those of an item if there are fewer than most.
 func (s *Store) add(ctx context.Context, pk string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
-	failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
+	now, failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key: keyOf(pk), UpdateExpression: aws.String(setLease), ConditionExpression: aws.String(ifRoom),
 		ExpressionAttributeNames:            map[string]string{"#id": l.ID},
 		ExpressionAttributeValues:           item{":until": until(l), ":limit": number(int64(most))},
+		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	if err != nil || failed == nil {
-		return nil, err == nil, err
-	}
-	old := failed.Item
-	if len(old) == 0 { // nothing was there, or the server does not return old items
-		if old, err = s.get(ctx, pk); err != nil {
-			return nil, false, err
-		}
-	}
-	held, err := decode(old)
 	if err != nil {
 		return nil, false, err
 	}
-	for _, h := range held {
-		if h.ID == l.ID && h.Until.Equal(l.Until) {
-			return nil, true, nil // the client sent it again after a lost reply
+	if failed != nil {
+		if now, err = s.old(ctx, pk, failed); err != nil {
+			return nil, false, err
 		}
 	}
-	return held, false, nil
+	held, err := decode(now)
+	if err != nil {
+		return nil, false, err
+	}
+	// After a failed condition it is there only if the client sent it again
+	// because a reply was lost.
+	return held, failed == nil || slices.ContainsFunc(held, func(h limit.Lease) bool { return h.ID == l.ID && h.Until.Equal(l.Until) }), nil
 }
 
 // first makes the map of an operation that has none, with one lease in it. A
 // client that sends it again after a lost reply goes on to add, which finds the
 // lease or sets it again.
 func (s *Store) first(ctx context.Context, pk string, l limit.Lease) (bool, error) {
-	failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
+	_, failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key: keyOf(pk), UpdateExpression: aws.String(setFirst), ConditionExpression: aws.String(ifNoLease),
 		ExpressionAttributeValues: item{":leases": &types.AttributeValueMemberM{Value: item{l.ID: until(l)}}},
 	})
@@ -120,7 +121,7 @@ func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Le
 		conditions = append(conditions, "(attribute_not_exists("+paths[i]+") OR "+paths[i]+" = :"+n+")")
 	}
 	// When the condition fails, there is nothing to remove.
-	_, err := s.update(ctx, &dynamodb.UpdateItemInput{
+	_, _, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key:                      keyOf(slotsPrefix + operation),
 		UpdateExpression:         aws.String("REMOVE " + strings.Join(paths, ", ")),
 		ConditionExpression:      aws.String(strings.Join(conditions, " AND ")),
@@ -129,17 +130,27 @@ func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Le
 	return err
 }
 
-// update sends an update. failed is set when its condition does not hold.
-func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput) (failed *types.ConditionalCheckFailedException, err error) {
+// update sends an update and returns what it was asked to return. failed is set
+// when its condition does not hold.
+func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, failed *types.ConditionalCheckFailedException, err error) {
 	in.TableName = &s.table
-	_, err = s.api.UpdateItem(ctx, in)
+	out, err := s.api.UpdateItem(ctx, in, o...)
 	if errors.As(err, &failed) {
-		return failed, nil
+		return nil, failed, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("dynamo: update item: %w", err)
+		return nil, nil, fmt.Errorf("dynamo: update item: %w", err)
 	}
-	return nil, nil
+	return out.Attributes, nil, nil
+}
+
+// old is the item that failed a condition, or what is there a moment later where
+// the server does not return it; empty when nothing is there.
+func (s *Store) old(ctx context.Context, pk string, failed *types.ConditionalCheckFailedException) (item, error) {
+	if len(failed.Item) > 0 {
+		return failed.Item, nil
+	}
+	return s.get(ctx, pk)
 }
 
 func (s *Store) get(ctx context.Context, pk string) (item, error) {

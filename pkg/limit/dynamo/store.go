@@ -7,9 +7,10 @@
 // per operation, and it stays.
 //
 // A slots item is written twice by each paid call, so one operation carries what
-// one item carries: DynamoDB allows 1,000 write units a second on it, and with
-// some 50 leases of 40 bytes a write takes two or three. That is about 200 paid
-// calls a second.
+// one item carries. DynamoDB allows 1,000 write units a second on it. An item
+// with 50 leases has fewer than 1,024 bytes, so that each of these writes takes
+// one unit, a refused one too: that is 500 paid calls a second. Beyond it the
+// store fails, and the call is answered ledger_unavailable.
 package dynamo
 
 import (
@@ -30,8 +31,10 @@ const (
 	// AttrLeases is the map of leases of an operation (M): end in milliseconds
 	// since 1970 (N) by lease id.
 	AttrLeases = "leases"
-	// AttrRequests is what a client sent in a window (N).
-	AttrRequests = "requests"
+	// AttrRequests is how many units a client has used in a window (N), and
+	// AttrUndecided how many of them may be given back still (N).
+	AttrRequests  = "requests"
+	AttrUndecided = "undecided"
 	// AttrExpiresAt is the TTL of a rate item (N, unix seconds).
 	AttrExpiresAt = "expires_at"
 )

@@ -1,6 +1,7 @@
 package dynamo_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -66,12 +67,12 @@ func TestItems(t *testing.T) {
 		t.Errorf("slots item (-want +got):\n%s", diff)
 	}
 	for range 2 {
-		if _, err := store.Add(t.Context(), "2001:db8:1:2::/64", noon, 31); err != nil {
+		if _, err := store.Add(t.Context(), "2001:db8:1:2::/64", noon, limit.Units{All: 31, Open: 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	key := "rate|2001:db8:1:2::/64|1793534400"
-	want = map[string]types.AttributeValue{"pk": str(key), "requests": num("62"), "expires_at": num("1793535000")}
+	want = map[string]types.AttributeValue{"pk": str(key), "requests": num("62"), "undecided": num("4"), "expires_at": num("1793535000")}
 	if diff := cmp.Diff(want, p.item(t, key), exact); diff != "" {
 		t.Errorf("rate item (-want +got):\n%s", diff)
 	}
@@ -88,7 +89,7 @@ func TestNotARecord(t *testing.T) {
 	if _, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 2); !ok || err != nil {
 		t.Fatalf("Acquire = %v, %v", ok, err)
 	}
-	if _, err := store.Add(t.Context(), "203.0.113.7", noon, 1); err != nil {
+	if _, err := store.Add(t.Context(), "203.0.113.7", noon, limit.Units{All: 1}); err != nil {
 		t.Fatal(err)
 	}
 	records := ledgerstore.New(ledgerstore.Config{API: p.client, Table: p.table, Timeout: patience})
@@ -126,7 +127,7 @@ func TestCosts(t *testing.T) {
 	}
 	take := func() *limit.Slot {
 		t.Helper()
-		slot, err := slots.Acquire(t.Context(), clock.Now().Add(30*time.Second))
+		slot, err := slots.Acquire(t.Context(), rand.Text(), clock.Now().Add(30*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +156,7 @@ func TestCosts(t *testing.T) {
 	take()
 	take()
 	p.taken()
-	if _, err := slots.Acquire(t.Context(), noon.Add(time.Minute)); err == nil {
+	if _, err := slots.Acquire(t.Context(), "c", noon.Add(time.Minute)); err == nil {
 		t.Error("three slots of two")
 	}
 	reads := 1
@@ -166,10 +167,20 @@ func TestCosts(t *testing.T) {
 	clock.Advance(30 * time.Second)
 	take()
 	cost("a slot in place of dead ones", 3, reads)
-	if _, err := store.Add(t.Context(), "c", noon, 1); err != nil {
+	if _, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); err != nil {
 		t.Fatal(err)
 	}
 	cost("a report", 1, 0)
+	take5 := func(ok bool) {
+		t.Helper()
+		if _, took, err := store.Take(t.Context(), "c", noon, limit.Units{All: 5, Open: 4}, 9); took != ok || err != nil {
+			t.Fatalf("Take = %v, %v", took, err)
+		}
+	}
+	take5(true)
+	cost("a payment counted", 1, 0)
+	take5(false)
+	cost("a payment turned away", 1, reads)
 }
 
 // The old item that comes with a failed condition saves the read.
@@ -242,15 +253,27 @@ func TestLostReplyOfAdd(t *testing.T) {
 	p := newPeer(t, server(t))
 	store := p.store(t)
 	p.lost = func(string, int) bool { return true }
-	if n, err := store.Add(t.Context(), "c", noon, 31); err == nil {
-		t.Errorf("Add = %d", n)
+	if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 31}); err == nil {
+		t.Errorf("Add = %+v", n)
 	}
 	if n := p.taken()["UpdateItem"]; n != 1 {
 		t.Errorf("sent %d times", n)
 	}
 	p.lost = nil
-	if n, err := store.Add(t.Context(), "c", noon, 1); n != 32 || err != nil {
-		t.Errorf("Add = %d, %v", n, err)
+	if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); n.All != 32 || err != nil {
+		t.Errorf("Add = %+v, %v", n, err)
+	}
+}
+
+// Units of a payment are counted again rather than not at all: its payer is not
+// turned away because a reply was lost.
+func TestLostReplyOfTake(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, server(t))
+	store := p.store(t)
+	p.lost = func(_ string, n int) bool { return n == 1 }
+	if n, ok, err := store.Take(t.Context(), "c", noon, limit.Units{All: 5, Open: 4}, 300); err != nil || !ok || n.All != 10 {
+		t.Errorf("Take = %+v, %v, %v", n, ok, err)
 	}
 }
 

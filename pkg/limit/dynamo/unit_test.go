@@ -3,6 +3,7 @@ package dynamo_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 )
 
@@ -47,8 +49,11 @@ func TestRefusedBeforeSending(t *testing.T) {
 		if _, ok, err := store.Acquire(t.Context(), "dns", lease(long), 1); ok || err == nil {
 			t.Errorf("Acquire with an id of %d bytes = %v, %v", len(long), ok, err)
 		}
-		if _, err := store.Add(t.Context(), long, noon, 1); err == nil {
+		if _, err := store.Add(t.Context(), long, noon, limit.Units{All: 1}); err == nil {
 			t.Errorf("Add of a client of %d bytes: no error", len(long))
+		}
+		if _, ok, err := store.Take(t.Context(), long, noon, limit.Units{All: 1}, 9); ok || err == nil {
+			t.Errorf("Take of a client of %d bytes = %v, %v", len(long), ok, err)
 		}
 	}
 	if err := store.Remove(t.Context(), "dns"); err != nil {
@@ -74,8 +79,11 @@ func TestErrors(t *testing.T) {
 	if err := store.Remove(t.Context(), "dns", lease("a")); !errors.Is(err, cause) {
 		t.Errorf("Remove = %v", err)
 	}
-	if _, err := store.Add(t.Context(), "c", noon, 1); !errors.Is(err, cause) {
+	if _, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); !errors.Is(err, cause) {
 		t.Errorf("Add = %v", err)
+	}
+	if _, ok, err := store.Take(t.Context(), "c", noon, limit.Units{All: 1}, 9); ok || !errors.Is(err, cause) {
+		t.Errorf("Take = %v, %v", ok, err)
 	}
 	// An item that comes and goes does not make the store loop.
 	store = dynamo.New(dynamo.Config{API: fake{
@@ -96,7 +104,7 @@ func TestRoomAfterRefusal(t *testing.T) {
 		store := dynamo.New(dynamo.Config{Table: "t", API: fake{
 			update: func() (*out, error) {
 				if updates++; updates == 2 && frees {
-					return &out{}, nil
+					return &out{Attributes: map[string]types.AttributeValue{"leases": leasesOf(map[string]types.AttributeValue{"b": num("1793534401234")})}}, nil
 				}
 				return nil, &types.ConditionalCheckFailedException{}
 			},
@@ -104,7 +112,7 @@ func TestRoomAfterRefusal(t *testing.T) {
 				return map[string]types.AttributeValue{"leases": leasesOf(map[string]types.AttributeValue{"a": num("1")})}, nil
 			},
 		}})
-		if held, ok, err := store.Acquire(t.Context(), "dns", lease("b"), 2); ok != frees || err != nil || updates != 2 || ok != (held == nil) {
+		if held, ok, err := store.Acquire(t.Context(), "dns", lease("b"), 2); ok != frees || err != nil || updates != 2 || ok != slices.Contains(held, lease("b")) {
 			t.Errorf("Acquire = %v, %v, %v after %d updates", held, ok, err, updates)
 		}
 	}
@@ -114,10 +122,14 @@ func TestAddReadsTheReply(t *testing.T) {
 	t.Parallel()
 	for name, attributes := range map[string]map[string]types.AttributeValue{
 		"nothing": nil, "text": {"requests": str("3")}, "half": {"requests": num("1.5")}, "another": {"request": num("3")},
+		"undecided as text": {"requests": num("3"), "undecided": str("1")},
 	} {
 		store := dynamo.New(dynamo.Config{API: fake{update: func() (*out, error) { return &out{Attributes: attributes}, nil }}, Table: "t"})
-		if n, err := store.Add(t.Context(), "c", noon, 1); err == nil {
-			t.Errorf("%s: Add = %d", name, n)
+		if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); err == nil {
+			t.Errorf("%s: Add = %+v", name, n)
+		}
+		if n, ok, err := store.Take(t.Context(), "c", noon, limit.Units{All: 1}, 9); ok || err == nil {
+			t.Errorf("%s: Take = %+v, %v", name, n, ok)
 		}
 	}
 }

@@ -29,6 +29,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	for name, f := range map[string]func(*testing.T, Store){
 		"cap":                  fills,
+		"held after":           heldAfter,
 		"same lease twice":     twice,
 		"remove":               removes,
 		"remove nothing":       removesNothing,
@@ -40,8 +41,11 @@ func Exercise(t *testing.T, open func(t *testing.T) Store) {
 		"race of the first":    raceFirst,
 		"race of removals":     raceRemove,
 		"slots race":           raceSlots,
+		"half race":            raceHalf,
 		"counts":               counts,
 		"counts at once":       countsAtOnce,
+		"takes":                takes,
+		"takes at once":        takesAtOnce,
 		"cancelled":            cancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,6 +73,8 @@ func acquire(t *testing.T, s limit.Leases, operation string, l limit.Lease, most
 	}
 	if !ok {
 		same(t, held, got)
+	} else if !slices.Contains(got, l) {
+		t.Fatalf("Acquire of %s returned %v without it", l.ID, got)
 	}
 }
 
@@ -86,6 +92,25 @@ func remove(t *testing.T, s limit.Leases, operation string, leases ...limit.Leas
 	if err := s.Remove(t.Context(), operation, leases...); err != nil {
 		t.Fatalf("Remove: %v", err)
 	}
+}
+
+// heldAfter: a lease that was added comes with all that are held now.
+func heldAfter(t *testing.T, s Store) {
+	var want []limit.Lease
+	for _, id := range []string{"a", "b", "c"} {
+		want = append(want, lease(id))
+		got, ok, err := s.Acquire(t.Context(), "op", lease(id), 3)
+		if err != nil || !ok {
+			t.Fatalf("Acquire = %v, %v", ok, err)
+		}
+		same(t, want, got)
+	}
+	remove(t, s, "op", want[1])
+	got, _, err := s.Acquire(t.Context(), "op", want[0], 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, []limit.Lease{want[0], want[2]}, got)
 }
 
 func fills(t *testing.T, s Store) {
@@ -283,10 +308,11 @@ func raceRemove(t *testing.T, s Store) {
 }
 
 func counts(t *testing.T, s Store) {
+	open := 0
 	add := func(client string, window time.Time, n, want int) {
 		t.Helper()
-		if got, err := s.Add(t.Context(), client, window, n); err != nil || got != want {
-			t.Errorf("Add(%s, %s, %d) = %d, %v; want %d", client, window, n, got, err, want)
+		if got, err := s.Add(t.Context(), client, window, limit.Units{All: n}); err != nil || got != (limit.Units{All: want, Open: open}) {
+			t.Errorf("Add(%s, %s, %d) = %+v, %v; want %d and %d", client, window, n, got, err, want, open)
 		}
 	}
 	next := noon.Add(limit.Window)
@@ -298,6 +324,48 @@ func counts(t *testing.T, s Store) {
 	add("203.0.113.7", noon, 1, 33) // a late report of the window before
 	add("203.0.113.7", next, 3, 6)
 	add("203.0.113.7", noon.In(time.FixedZone("", 3600)), 1, 34)
+	for _, n := range []limit.Units{{All: 5, Open: 4}, {All: 5, Open: 4}, {All: -4, Open: -4}} {
+		open += n.Open
+		if got, err := s.Add(t.Context(), "203.0.113.7", noon, n); err != nil || got.Open != open {
+			t.Errorf("Add of %+v = %+v, %v", n, got, err)
+		}
+	}
+	add("203.0.113.7", noon, 1, 41)
+}
+
+// takes: what would pass the limit counts nothing.
+func takes(t *testing.T, s Store) {
+	take := func(client string, n, most int, ok bool, want limit.Units) {
+		t.Helper()
+		got, took, err := s.Take(t.Context(), client, noon, limit.Units{All: n, Open: n - 1}, most)
+		if err != nil || took != ok || got != want {
+			t.Errorf("Take(%s, %d of %d) = %+v, %v, %v; want %+v, %v", client, n, most, got, took, err, want, ok)
+		}
+	}
+	take("a", 5, 4, false, limit.Units{})
+	take("a", 5, 10, true, limit.Units{All: 5, Open: 4})
+	take("a", 5, 9, false, limit.Units{All: 5, Open: 4})
+	take("a", 5, 10, true, limit.Units{All: 10, Open: 8})
+	take("a", 1, 10, false, limit.Units{All: 10, Open: 8})
+	take("b", 1, 1, true, limit.Units{All: 1})
+	if got, err := s.Add(t.Context(), "a", noon, limit.Units{All: -4, Open: -4}); err != nil || got != (limit.Units{All: 6, Open: 4}) {
+		t.Errorf("given back: %+v, %v", got, err)
+	}
+	take("a", 4, 10, true, limit.Units{All: 10, Open: 7})
+}
+
+func takesAtOnce(t *testing.T, s Store) {
+	const n, most = 30, 35
+	won := make([]bool, n)
+	atOnce(n, func(i int) {
+		var err error
+		if _, won[i], err = s.Take(t.Context(), "c", noon, limit.Units{All: 5, Open: 4}, most); err != nil {
+			t.Errorf("Take: %v", err)
+		}
+	})
+	if got := count(won); got != most/5 {
+		t.Errorf("%d of %d took their units, want %d", got, n, most/5)
+	}
 }
 
 func countsAtOnce(t *testing.T, s Store) {
@@ -305,9 +373,11 @@ func countsAtOnce(t *testing.T, s Store) {
 	totals := make([]int, n)
 	atOnce(n, func(i int) {
 		var err error
-		if totals[i], err = s.Add(t.Context(), "c", noon, each); err != nil {
+		var total limit.Units
+		if total, err = s.Add(t.Context(), "c", noon, limit.Units{All: each}); err != nil {
 			t.Errorf("Add: %v", err)
 		}
+		totals[i] = total.All
 	})
 	slices.Sort(totals)
 	for i, got := range totals {
@@ -326,8 +396,11 @@ func cancelled(t *testing.T, s Store) {
 	if err := s.Remove(ctx, "op", lease("a")); err == nil {
 		t.Error("Remove: no error")
 	}
-	if _, err := s.Add(ctx, "c", noon, 1); err == nil {
+	if _, err := s.Add(ctx, "c", noon, limit.Units{All: 1}); err == nil {
 		t.Error("Add: no error")
+	}
+	if _, ok, err := s.Take(ctx, "c", noon, limit.Units{All: 1}, 10); err == nil || ok {
+		t.Errorf("Take = %v, %v", ok, err)
 	}
 	acquire(t, s, "op", lease("b"), 1)
 }

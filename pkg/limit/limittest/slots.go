@@ -58,12 +58,56 @@ func raceSlots(t *testing.T, s Store) {
 	// What crashed runs out, and the whole cap is there again.
 	clock.Advance(term)
 	for i := range most {
-		if _, err := slots[0].Acquire(t.Context(), clock.Now().Add(term)); err != nil {
+		if _, err := slots[0].Acquire(t.Context(), fmt.Sprint("after ", i), clock.Now().Add(term)); err != nil {
 			t.Fatalf("slot %d after the crashes: %v", i, err)
 		}
 	}
-	if _, err := slots[0].Acquire(t.Context(), clock.Now().Add(term)); err == nil {
+	if _, err := slots[0].Acquire(t.Context(), "one more", clock.Now().Add(term)); err == nil {
 		t.Error("one slot more than the cap")
+	}
+}
+
+// raceHalf lets one client ask for everything at once, over several environments:
+// it gets no more than its half, and the rest is there for the others.
+func raceHalf(t *testing.T, s Store) {
+	const environments, most, calls = 3, 6, 24
+	var clock Clock
+	clock.Set(noon)
+	var slots []*limit.Slots
+	for e := range environments {
+		slots = append(slots, NewSlots(s, "op", most, e, clock.Now))
+	}
+	until := noon.Add(time.Minute)
+	got := make([]*limit.Slot, calls)
+	atOnce(calls, func(i int) {
+		var err error
+		var f *fault.Error
+		if got[i], err = slots[i%environments].Acquire(t.Context(), "greedy", until); err != nil && (!errors.As(err, &f) || f.Code != fault.Overloaded) {
+			t.Errorf("Acquire: %v", err)
+		}
+	})
+	var first *limit.Slot
+	won := 0
+	for _, slot := range got {
+		if slot != nil {
+			first, won = slot, won+1
+		}
+	}
+	// Each of those that were above the half gave its lease back, also where at
+	// that moment another one that did the same was counted.
+	if won > most/2 || won == 0 {
+		t.Fatalf("one client has %d of %d slots", won, most)
+	}
+	for i := range most - most/2 {
+		if _, err := slots[0].Acquire(t.Context(), fmt.Sprint("modest ", i), until); err != nil {
+			t.Errorf("another client's slot %d: %v", i, err)
+		}
+	}
+	if err := first.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slots[1].Acquire(t.Context(), "greedy", until); err != nil {
+		t.Errorf("below its half again: %v", err)
 	}
 }
 
@@ -73,6 +117,8 @@ type crew struct {
 	store limit.Counter
 	until time.Time
 	tried sync.WaitGroup // until everybody has tried once
+	// clients are as many as calls, so that none of them is above its half.
+	clients atomic.Int64
 
 	mu                                   sync.Mutex
 	live, worst, served, turned, crashed int
@@ -81,7 +127,7 @@ type crew struct {
 // call takes a slot, works, and gives it back or crashes. Whoever has a slot at
 // first keeps it until everybody has tried, so that calls do meet.
 func (c *crew) call(t *testing.T, environment int, first bool) {
-	slot, err := c.slots[environment].Acquire(t.Context(), c.until)
+	slot, err := c.slots[environment].Acquire(t.Context(), fmt.Sprint("client ", c.clients.Add(1)), c.until)
 	if first {
 		c.tried.Done()
 	}
@@ -108,7 +154,7 @@ func (c *crew) call(t *testing.T, environment int, first bool) {
 	if crash {
 		return
 	}
-	if _, err := c.store.Add(t.Context(), "work", noon, 1); err != nil { // takes its time
+	if _, err := c.store.Add(t.Context(), "work", noon, limit.Units{All: 1}); err != nil { // takes its time
 		t.Errorf("Add: %v", err)
 	}
 	c.tried.Wait()
@@ -149,15 +195,15 @@ func BenchSlots(b *testing.B, s limit.Leases, held int) {
 	operation := fmt.Sprint("bench ", held)
 	slots := NewSlots(s, operation, held+1, 0, clock.Now)
 	until := clock.Now().Add(time.Minute)
-	for range held {
-		if _, err := slots.Acquire(b.Context(), until); err != nil {
+	for i := range held {
+		if _, err := slots.Acquire(b.Context(), fmt.Sprint("client ", i), until); err != nil {
 			b.Fatal(err)
 		}
 	}
 	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		slot, err := slots.Acquire(ctx, until)
+		slot, err := slots.Acquire(ctx, "203.0.113.7", until)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -171,7 +217,7 @@ func BenchSlots(b *testing.B, s limit.Leases, held int) {
 func BenchAdd(b *testing.B, s limit.Counter) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := s.Add(b.Context(), "203.0.113.7", noon, 31); err != nil {
+		if _, err := s.Add(b.Context(), "203.0.113.7", noon, limit.Units{All: 31}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -24,6 +24,31 @@ type Child[T any] struct {
 // Failed says that there is no result.
 func (c Child[T]) Failed() bool { return c.Fault != nil }
 
+// As is the child under the name of its JSON field, for Owed.
+func (c Child[T]) As(field string) Part { return Part{field: field, fault: c.Fault} }
+
+// Part is a child without its result.
+type Part struct {
+	field string
+	fault *fault.Error // nil for one that has a result
+}
+
+// Owed names those of a bundle's children, in the order given, that failed with
+// a code of the class fault.Owed, which is a failure of ours and not a fact about
+// the target; nil when there are none. prevented says that there are some and
+// that not one of them was tried (fault.Error.IsPrevented).
+func Owed(parts ...Part) (fields []string, prevented bool) {
+	tried := false
+	for _, p := range parts {
+		if p.fault == nil || p.fault.Info().Class != fault.Owed {
+			continue
+		}
+		fields = append(fields, p.field)
+		tried = tried || !p.fault.IsPrevented()
+	}
+	return fields, len(fields) > 0 && !tried
+}
+
 // MarshalJSON is the result, or an object with the single key error, whose
 // value has a code and a message.
 func (c Child[T]) MarshalJSON() ([]byte, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +33,79 @@ func TestChild(t *testing.T) {
 		if err != nil || !strings.Contains(string(b), c.want) || strings.Contains(string(b), "secret") {
 			t.Errorf("%s: %s, %v", name, b, err)
 		}
+	}
+}
+
+// child looks a fact up that ends with an error, or with a result when it is nil.
+func child(t *testing.T, err error) bundle.Child[fact] {
+	t.Helper()
+	return bundle.Run(t.Context(), func(context.Context) (fact, error) { return fact{7}, err })
+}
+
+// A code is owed in a bundle exactly where it is owed by itself.
+func TestOwedIsTheClass(t *testing.T) {
+	owed := 0
+	for _, i := range fault.All() {
+		var want []string
+		if i.Class == fault.Owed {
+			want, owed = []string{"a"}, owed+1
+		}
+		got, prevented := bundle.Owed(child(t, fault.New(i.Code, nil)).As("a"))
+		if !slices.Equal(got, want) || prevented {
+			t.Errorf("%s: %q, prevented %v; want %q", i.Code, got, prevented, want)
+		}
+	}
+	if owed == 0 {
+		t.Error("no code is owed")
+	}
+}
+
+func TestOwed(t *testing.T) {
+	tried := fault.New(fault.BootstrapUnavailable, nil)
+	prevented := tried.Prevented()
+	target := fault.New(fault.NXDomain, nil)
+	for _, c := range []struct {
+		name      string
+		errs      []error // of the children a, b, c
+		want      []string
+		prevented bool
+	}{
+		{name: "no children"},
+		{name: "all well", errs: []error{nil, nil, nil}},
+		{name: "facts about the target", errs: []error{target, nil, target}},
+		{name: "tried", errs: []error{nil, target, tried}, want: []string{"c"}},
+		{name: "prevented", errs: []error{nil, target, prevented}, want: []string{"c"}, prevented: true},
+		{name: "both prevented", errs: []error{prevented, nil, prevented}, want: []string{"a", "c"}, prevented: true},
+		{name: "one of two tried, first", errs: []error{tried, prevented, nil}, want: []string{"a", "b"}},
+		{name: "one of two tried, last", errs: []error{prevented, tried, nil}, want: []string{"a", "b"}},
+		{name: "all three", errs: []error{tried, tried, tried}, want: []string{"a", "b", "c"}},
+		{name: "a foreign error", errs: []error{nil, errors.New("secret"), nil}, want: []string{"b"}},
+		{name: "wrapped", errs: []error{fmt.Errorf("whois: %w", prevented)}, want: []string{"a"}, prevented: true},
+		{name: "prevented by another code", errs: []error{fault.New(fault.WhoisTimeout, prevented)}, want: []string{"a"}},
+	} {
+		var parts []bundle.Part
+		for i, err := range c.errs {
+			parts = append(parts, child(t, err).As(string(rune('a'+i))))
+		}
+		if got, prevented := bundle.Owed(parts...); !slices.Equal(got, c.want) || prevented != c.prevented {
+			t.Errorf("%s: %q, prevented %v; want %q, %v", c.name, got, prevented, c.want, c.prevented)
+		}
+	}
+	panicked := bundle.Run(t.Context(), func(context.Context) (fact, error) { panic("secret") })
+	if got, prevented := bundle.Owed(panicked.As("a")); len(got) != 1 || prevented {
+		t.Errorf("a panic: %q, prevented %v", got, prevented)
+	}
+}
+
+// What is owed shows in the header of the answer; its body is that of spec §2.8.
+func TestMarkIsNotShown(t *testing.T) {
+	tried := fault.New(fault.BootstrapUnavailable, nil)
+	a, err := json.Marshal(child(t, tried))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := json.Marshal(child(t, tried.Prevented())); err != nil || string(b) != string(a) {
+		t.Errorf("%s and %s, %v", a, b, err)
 	}
 }
 

@@ -50,6 +50,12 @@ type Result struct {
 	Whois  bundle.Child[whois.Result] `json:"whois"`
 }
 
+// Owed names the fields, in the order of the JSON, whose child failed for a
+// reason that is ours; prevented says that none of those was tried (bundle.Owed).
+func (r Result) Owed() (fields []string, prevented bool) {
+	return bundle.Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Whois.As("whois"))
+}
+
 // Client runs the three lookups; all are required.
 type Client struct {
 	DNS interface {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,6 +76,36 @@ func TestEveryChildFails(t *testing.T) {
 	b, err := json.Marshal(r)
 	if err != nil || strings.Count(string(b), `{"error":{"code":"nxdomain"`) != 3 {
 		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// Every child is owed under the name of its field.
+func TestOwed(t *testing.T) {
+	ours, target := fault.New(fault.InternalError, nil), fault.New(fault.NotFound, nil)
+	for _, c := range []struct {
+		name            string
+		dns, ssl, whois error
+		want            []string
+		prevented       bool
+	}{
+		{name: "all well"},
+		{name: "facts about the target", dns: target, ssl: target, whois: target},
+		{name: "dns", dns: ours, ssl: target, want: []string{"dns"}},
+		{name: "ssl", ssl: ours, want: []string{"ssl"}},
+		{name: "whois", whois: ours, dns: target, want: []string{"whois"}},
+		{name: "all", dns: ours, ssl: ours, whois: ours, want: []string{"dns", "ssl", "whois"}},
+		{name: "whois prevented", whois: ours.Prevented(), want: []string{"whois"}, prevented: true},
+		{name: "whois prevented and dns tried", dns: ours, whois: ours.Prevented(), want: []string{"dns", "whois"}},
+	} {
+		r, err := hostintel.Client{
+			DNS: takes[dns.Query](0, dns.Result{}, c.dns), SSL: takes[ssl.Query](0, ssl.Result{}, c.ssl), Whois: takes[whois.Query](0, whois.Result{}, c.whois),
+		}.Lookup(t.Context(), hostintel.Query{Domain: "example.com", DNSType: "A"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, prevented := r.Owed(); !slices.Equal(got, c.want) || prevented != c.prevented {
+			t.Errorf("%s: %q, prevented %v; want %q, %v", c.name, got, prevented, c.want, c.prevented)
+		}
 	}
 }
 

@@ -58,6 +58,12 @@ type Result struct {
 	Headers bundle.Child[headers.Result] `json:"headers"`
 }
 
+// Owed names the fields, in the order of the JSON, whose child failed for a
+// reason that is ours; prevented says that none of those was tried (bundle.Owed).
+func (r Result) Owed() (fields []string, prevented bool) {
+	return bundle.Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Headers.As("headers"))
+}
+
 // Client runs the lookups; all parts are required.
 type Client struct {
 	Connector guard.Connector

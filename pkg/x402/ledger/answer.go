@@ -9,9 +9,10 @@ import (
 	"sync"
 )
 
-// Bounds of a stored answer in bytes. DynamoDB items hold 400 KB in all.
+// Bounds of a stored answer in bytes. DynamoDB charges a write unit per KB, and
+// what is not stored is looked up again.
 const (
-	maxStored = 300 << 10
+	maxStored = 32 << 10
 	maxAnswer = 8 << 20
 )
 
@@ -20,7 +21,7 @@ const (
 var compressors sync.Pool
 
 // NewAnswer prepares an answer for storing, compressed. One that stays above
-// 300 KB is kept without its body; a repeat then runs the lookup again.
+// 32 KB is kept without its body; a repeat then runs the lookup again.
 func NewAnswer(status int, body []byte) (Answer, error) {
 	var b bytes.Buffer
 	z, ok := compressors.Get().(*gzip.Writer)

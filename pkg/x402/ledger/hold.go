@@ -52,6 +52,12 @@ func (h *Hold) Refused(ctx context.Context, reason string) error {
 	return h.write(ctx, EventRefused, change{reason: reason})
 }
 
+// TurnedAway records that the facilitator would not deal with the request, for a
+// reason that is the operator's affair.
+func (h *Hold) TurnedAway(ctx context.Context, reason string) error {
+	return h.write(ctx, EventTurnedAway, change{reason: reason})
+}
+
 // Disproved records proof that the authorization moved nothing and never will.
 func (h *Hold) Disproved(ctx context.Context, reason string) error {
 	return h.write(ctx, EventDisproved, change{reason: reason})
@@ -73,10 +79,32 @@ func (h *Hold) Redeem(ctx context.Context, a Answer) error {
 	return h.write(ctx, EventRedeem, change{answer: &a})
 }
 
+// RedeemUnused stores an answer whose lookup uses none up: a bundle whose owed
+// parts were not tried.
+func (h *Hold) RedeemUnused(ctx context.Context, a Answer) error {
+	return h.write(ctx, EventRedeem, change{answer: &a, unused: true})
+}
+
+// Supersede ends an attempt that sent nothing, because another payment, whose
+// key owner is, has paid for its purchase. A payment in doubt stays in doubt, but
+// its record names the owner, so that it is not sent for the purchase any more.
+func (h *Hold) Supersede(ctx context.Context, owner string) error {
+	if h.record.Doubt {
+		return h.write(ctx, EventNotSent, change{reason: h.record.Reason, owner: owner})
+	}
+	return h.write(ctx, EventSupersede, change{owner: owner})
+}
+
 // Release gives the lease back after a lookup that failed on our side. The
 // answer stays owed.
 func (h *Hold) Release(ctx context.Context, f Failure) error {
 	return h.write(ctx, EventRelease, change{failure: &f})
+}
+
+// Keep gives the lease back after a lookup that brought no better answer than the
+// one that is stored. unused says that it uses none up.
+func (h *Hold) Keep(ctx context.Context, unused bool) error {
+	return h.write(ctx, EventRelease, change{unused: unused, lookupAt: h.ledger.now()})
 }
 
 // Return gives the lease back without having begun the lookup of this claim:

@@ -34,6 +34,15 @@ type Payment struct {
 	Request     string
 	Terms       json.RawMessage
 	ValidBefore time.Time
+	Payload     json.RawMessage // see Record
+	// Purchase is what is bought with it (PurchaseKey), empty when the payment
+	// is a purchase of its own.
+	Purchase string
+	// Proof is what the request brings to show that it is the payer's.
+	Proof Proof
+	// Recovered says that the payer's own key made the signature. Everything
+	// that a settlement publishes is recovered as well.
+	Recovered bool
 }
 
 // Key names a payment. The nonce alone is not unique, and neither is the
@@ -69,8 +78,14 @@ const (
 	// its money came without a request that we know.
 	OtherAuthorization
 	// Over: evidence proved that the authorization moves nothing for this
-	// record, or the amount was sent back. It is answered from the record.
+	// record, or the facilitator has just refused it, or the amount was sent
+	// back. It is answered from the record.
 	Over
+	// Replaced: another payment answers the purchase that this one was for.
+	Replaced
+	// Unproven: nothing shows that whoever sends the authorization again is its
+	// payer.
+	Unproven
 )
 
 // Claim is the outcome of Ledger.Claim.
@@ -118,6 +133,7 @@ func (l *Ledger) first(p Payment, lease time.Time) Record {
 	r := Record{
 		Key: p.Key, Version: 1, WriteID: l.newID(), State: Settling,
 		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
+		Payload: p.Payload, Proof: p.Proof.kept(), Purchase: p.Purchase,
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
 		CreatedAt: now, UpdatedAt: now,
 	}
@@ -137,35 +153,87 @@ func (l *Ledger) replaceExpired(ctx context.Context, first, old Record) (Claim, 
 }
 
 func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease time.Time) (Claim, error) {
+	switch {
+	case old.AuthDigest != p.AuthDigest:
+		return Claim{Standing: OtherAuthorization, Record: old}, nil
+	case !old.Vouches(p):
+		return Claim{Standing: Unproven, Record: old}, nil
+	case old.Request != p.Request:
+		return Claim{Standing: OtherRequest, Record: old}, nil
+	}
+	return l.resume(ctx, old, p, lease)
+}
+
+// Resume takes the lease of a payment that is on record, or says why not, like
+// Claim: for its payer, who has shown who he is with another payment for the
+// same purchase.
+func (l *Ledger) Resume(ctx context.Context, r Record, lease time.Time) (Claim, error) {
+	return l.resume(ctx, r, Payment{}, lease)
+}
+
+func (l *Ledger) resume(ctx context.Context, old Record, p Payment, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old}
 	switch {
-	case old.AuthDigest != p.AuthDigest:
-		c.Standing = OtherAuthorization
-		return c, nil
-	case old.Request != p.Request:
-		c.Standing = OtherRequest
-		return c, nil
-	case old.State == Refunded || old.State == Refused && old.Disproved:
+	case old.State == Refunded || old.State == Refused && (old.Disproved || tooSoon(old, now)):
 		c.Standing = Over
 		return c, nil
-	case old.State == Redeemed && !bodyless(old, now):
+	case old.State == Superseded:
+		c.Standing = Replaced
+		return c, nil
+	case old.State == Redeemed && !incomplete(old, now):
 		c.Standing = Answered
 		return c, nil
 	case old.State != Uncertain && old.State != Refused && !leasePast(old, now):
-		return l.inFlight(old, old.LeaseUntil), nil
+		return l.busy(old), nil
 	}
-	if old.State == Settled || old.State == Redeemed {
-		if standing, wait := owed(old, now); standing != Held {
-			c.Standing, c.Wait = standing, wait
-			return c, nil
-		}
+	if standing, wait := l.lookupNow(old, now); standing != Held {
+		c.Standing, c.Wait = standing, wait
+		return c, nil
 	}
-	return l.take(ctx, old, lease)
+	return l.take(ctx, old, p, lease)
 }
 
-func (l *Ledger) take(ctx context.Context, old Record, lease time.Time) (Claim, error) {
-	next, err := step(old, EventClaim, change{now: l.now(), lease: lease})
+// busy is a record that another attempt holds. What is stored of an incomplete
+// answer is there for others meanwhile.
+func (l *Ledger) busy(r Record) Claim {
+	if r.State == Redeemed && r.Answer.Stored {
+		return Claim{Standing: Answered, Record: r}
+	}
+	return l.inFlight(r, r.LeaseUntil)
+}
+
+// lookupNow decides whether the lookup of a paid record may run now. A bundle
+// that is not complete has an answer while it waits, and when no lookup is left.
+func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
+	switch {
+	case r.State == Settled:
+		return owed(r, now)
+	case r.State != Redeemed:
+		return Held, 0
+	case r.Answer.Stored:
+		// A part that could not even be tried has used no lookup up, so that the
+		// spacing does not begin with none.
+		at := r.LookupAt.Add(spacing(max(r.Lookups, 2)))
+		if standing, _ := owed(r, now); standing != Held || at.After(now) {
+			return Answered, 0
+		}
+		return Held, 0
+	}
+	// Too large to keep: as often as it is asked for, for as long as it would
+	// have been kept.
+	next := later(r.LookupAt.Add(spacing(r.Lookups)), now)
+	switch {
+	case now.Sub(r.Since()) > KeptFor:
+		return Answered, 0
+	case next.After(now):
+		return Waiting, next.Sub(now)
+	}
+	return Held, 0
+}
+
+func (l *Ledger) take(ctx context.Context, old Record, p Payment, lease time.Time) (Claim, error) {
+	next, err := step(old, EventClaim, change{now: l.now(), lease: lease, payment: p})
 	if err != nil {
 		return Claim{}, err
 	}
@@ -203,6 +271,13 @@ const (
 func spacing(lookups int) time.Duration {
 	waits := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
 	return waits[min(max(lookups, 0), len(waits)-1)]
+}
+
+// tooSoon says that a facilitator has refused a payment a moment ago: it is asked
+// again 1 s after the first time, 10 s after the second, and a minute after every
+// other, since asking costs us and not the sender.
+func tooSoon(r Record, now time.Time) bool {
+	return !r.RefusedAt.IsZero() && r.RefusedAt.Add(spacing(min(r.Refusals, 3))).After(now)
 }
 
 // owed decides whether an owed answer may be looked up now. One that could be

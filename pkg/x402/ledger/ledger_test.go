@@ -52,7 +52,7 @@ func (d desk) payment() ledger.Payment {
 	return ledger.Payment{
 		Key: ledger.Key("eip155:8453", "0xa", "0xb", "0xc"), AuthDigest: "auth", SigDigest: "sig",
 		Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: json.RawMessage(`{"amount":"5000"}`),
-		ValidBefore: d.clock.now().Add(5 * time.Minute),
+		ValidBefore: d.clock.now().Add(5 * time.Minute), Proof: ledger.Proof{Token: "token"},
 	}
 }
 

@@ -29,9 +29,13 @@ const (
 	Refused State = "refused"
 	// Redeemed: the answer was produced and is stored. Terminal.
 	Redeemed State = "redeemed"
-	// Bound: not a payment but a payer's name for one (payment-identifier). It
-	// holds the digest of the authorization that it names. Terminal.
-	Bound State = "bound"
+	// Superseded: another payment answers the purchase that this one was made
+	// for, and this one is never sent (again). Owner names the other. Nothing
+	// but proof that its own money moved all the same changes it.
+	Superseded State = "superseded"
+	// Bought: not a payment but a purchase; Owner is the payment that it is made
+	// with. See Purchase.
+	Bought State = "bought"
 	// Refunded: money moved, no answer was given, and the operator has sent the
 	// amount back. Terminal.
 	Refunded State = "refunded"
@@ -42,7 +46,7 @@ const (
 
 // States lists every stored state.
 func States() []State {
-	return []State{Settling, Uncertain, Settled, Refused, Redeemed, Bound, Refunded, Scanned}
+	return []State{Settling, Uncertain, Settled, Refused, Redeemed, Superseded, Bought, Refunded, Scanned}
 }
 
 // Record is everything the ledger knows about one signed authorization. Its
@@ -58,18 +62,39 @@ type Record struct {
 	SigDigest string          `json:"sig_digest"`
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
 	Terms     json.RawMessage `json:"terms"`   // the requirements it was judged by
+	// Payload is the authorization with its signature, in the form that a
+	// facilitator is sent, so that whoever finds it in doubt sends the same
+	// bytes. It is kept until it is known whether money moved.
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// Proof is what a repeat must bring to be taken for its payer's. Nil in a
+	// row that the first version of this code wrote, which asked for none.
+	Proof *Proof `json:"proof,omitempty"`
+	// Purchase is the key of what is bought with it; empty when each payment is
+	// a purchase of its own.
+	Purchase string `json:"purchase,omitempty"`
+	// Owner is the key of the payment that a purchase is made with, or that
+	// answers the purchase in the place of this one.
+	Owner string `json:"owner,omitempty"`
 
-	Attempt     int       `json:"attempt"` // claims so far, 1 is the first
-	LeaseUntil  time.Time `json:"lease_until,omitzero"`
-	Doubt       bool      `json:"doubt,omitempty"` // a request may have reached the facilitator unanswered
-	Transaction string    `json:"transaction,omitempty"`
-	Receipt     *Receipt  `json:"receipt,omitempty"` // proof of payment, once settled
-	Reason      string    `json:"reason,omitempty"`  // why it was refused, or why it is in doubt
+	Attempt    int       `json:"attempt"` // claims so far, 1 is the first
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	// Sent says that an attempt that has ended may have reached the facilitator,
+	// whatever came of it. No later attempt takes it back. The one that holds
+	// the lease may have, too.
+	Sent        bool     `json:"sent,omitempty"`
+	Doubt       bool     `json:"doubt,omitempty"` // a request may have reached the facilitator unanswered
+	Transaction string   `json:"transaction,omitempty"`
+	Receipt     *Receipt `json:"receipt,omitempty"` // proof of payment, once settled
+	Reason      string   `json:"reason,omitempty"`  // why it was refused, or why it is in doubt
 	// Disproved says that evidence, and not only a facilitator, refused it: the
 	// authorization has moved nothing for this record and never will.
-	Disproved bool   `json:"disproved,omitempty"`
-	Refund    string `json:"refund,omitempty"` // transaction that sent the amount back
-	Block     uint64 `json:"block,omitempty"`  // of a cursor: the first block that was not read
+	Disproved bool `json:"disproved,omitempty"`
+	// Refusals is how often a facilitator refused it for a reason about the payer,
+	// and RefusedAt when it did so last; zero once there was another attempt.
+	Refusals  int       `json:"refusals,omitempty"`
+	RefusedAt time.Time `json:"refused_at,omitzero"`
+	Refund    string    `json:"refund,omitempty"` // transaction that sent the amount back
+	Block     uint64    `json:"block,omitempty"`  // of a cursor: the first block that was not read
 
 	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
 	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last one began
@@ -80,6 +105,7 @@ type Record struct {
 	CreatedAt   time.Time `json:"created_at"`   // first claim
 	UpdatedAt   time.Time `json:"updated_at"`
 	SettledAt   time.Time `json:"settled_at,omitzero"`
+	AnsweredAt  time.Time `json:"answered_at,omitzero"` // when the answer was stored
 	// ExpiresAt is when the row may be deleted; zero for one that is undecided
 	// or owed, which is kept until that ends.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
@@ -106,6 +132,9 @@ type Answer struct {
 	// Stored is false when the body was too large to keep; a repeat then runs
 	// the lookup again.
 	Stored bool `json:"stored"`
+	// Owed names the parts of a bundle's answer that failed for a reason of
+	// ours: a repeat runs the lookup again, as long as any is left.
+	Owed []string `json:"owed,omitempty"`
 	// Body is kept beside the JSON form of the record.
 	Body []byte `json:"-"`
 }

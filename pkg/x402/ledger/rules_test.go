@@ -191,39 +191,6 @@ func TestKept(t *testing.T) {
 	d.state(t)
 }
 
-// A name that has expired is given to whoever comes first, and to nobody else.
-func TestBindRace(t *testing.T) {
-	name := ledger.NameKey("eip155:8453", "0xb", "pay_1")
-	for _, fails := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore} {
-		var d desk
-		armed := false
-		bind := func(auth string) (bool, error) {
-			p := d.payment()
-			p.AuthDigest = auth
-			return d.Bind(t.Context(), name, p)
-		}
-		d = newDesk(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-			if op != ledgertest.Replace || !armed {
-				return ledgertest.None
-			}
-			armed = false
-			if same, err := bind("first"); fails == ledgertest.None && (!same || err != nil) {
-				t.Errorf("the first: %v, %v", same, err)
-			}
-			return fails
-		})
-		if same, err := bind("old"); !same || err != nil {
-			t.Fatal(same, err)
-		}
-		d.clock.pass(35*24*time.Hour + time.Hour)
-		armed = true
-		same, err := bind("second")
-		if same || (err != nil) != (fails == ledgertest.FailBefore) {
-			t.Errorf("fault %d: the second: %v, %v", fails, same, err)
-		}
-	}
-}
-
 // Every lookup that a payment buys: counted from the outside.
 func TestFiveLookups(t *testing.T) {
 	d := newDesk(t, nil)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -11,20 +12,22 @@ type Event string
 
 // The events; each is an edge of the diagram in the package comment.
 const (
-	EventClaim     Event = "claim"     // an attempt takes the lease
-	EventSettled   Event = "settled"   // proof of payment, from whoever learns of it
-	EventRefused   Event = "refused"   // the facilitator said no
-	EventDisproved Event = "disproved" // proof that the authorization never moved money and never will
-	EventNotSent   Event = "not_sent"  // the request provably never left
-	EventUncertain Event = "uncertain" // the attempt ended without learning whether money moved
-	EventRedeem    Event = "redeem"    // the answer is here
-	EventRelease   Event = "release"   // the lookup failed on our side; the answer stays owed
-	EventRefund    Event = "refund"    // the operator has sent the amount back
+	EventClaim      Event = "claim"       // an attempt takes the lease
+	EventSettled    Event = "settled"     // proof of payment, from whoever learns of it
+	EventRefused    Event = "refused"     // the facilitator said no
+	EventTurnedAway Event = "turned_away" // the facilitator would not deal with it, which is the operator's affair
+	EventDisproved  Event = "disproved"   // proof that the authorization never moved money and never will
+	EventNotSent    Event = "not_sent"    // the request provably never left
+	EventUncertain  Event = "uncertain"   // the attempt ended without learning whether money moved
+	EventRedeem     Event = "redeem"      // the answer is here
+	EventRelease    Event = "release"     // the lookup failed on our side; the answer stays owed
+	EventRefund     Event = "refund"      // the operator has sent the amount back
+	EventSupersede  Event = "supersede"   // another payment answers its purchase
 )
 
 // Events lists every event.
 func Events() []Event {
-	return []Event{EventClaim, EventSettled, EventRefused, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund}
+	return []Event{EventClaim, EventSettled, EventRefused, EventTurnedAway, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund, EventSupersede}
 }
 
 // ErrIllegal says that an event cannot happen in the record's state. It is a
@@ -47,11 +50,13 @@ type change struct {
 	receipt     *Receipt
 	reason      string
 	transaction string
-	begins      bool // Settled: the lookup begins at once
-	spent       bool // Settled: no lookup is left, the amount must go back
+	owner       string
+	payment     Payment // Claim: what came with it; empty for a claim by record
+	begins      bool    // Settled: the lookup begins at once
+	spent       bool    // Settled: no lookup is left, the amount must go back
 	answer      *Answer
 	failure     *Failure
-	unused      bool      // Release: the lookup never began
+	unused      bool      // Redeem, Release: the lookup uses none up
 	lookupAt    time.Time // Release, unused: when the one before began
 }
 
@@ -61,27 +66,33 @@ func edges() []edge {
 	return []edge{
 		{Settling, EventClaim, leasePast, Settling, takeOver},
 		{Settling, EventSettled, nil, Settled, keepReceipt},
-		{Settling, EventRefused, inDoubt, Uncertain, giveUp},
-		{Settling, EventRefused, nil, Refused, giveUp},
+		{Settling, EventRefused, inDoubt, Uncertain, refuse},
+		{Settling, EventRefused, nil, Refused, decline},
+		{Settling, EventTurnedAway, inDoubt, Uncertain, refuse},
+		{Settling, EventTurnedAway, nil, Refused, refuse},
 		{Settling, EventDisproved, nil, Refused, disprove},
 		{Settling, EventNotSent, inDoubt, Uncertain, giveUp},
 		{Settling, EventNotSent, nil, Refused, giveUp},
 		{Settling, EventUncertain, nil, Uncertain, doubt},
+		{Settling, EventSupersede, undoubted, Superseded, supersede},
 
 		{Uncertain, EventClaim, nil, Settling, takeLease},
 		{Uncertain, EventSettled, nil, Settled, keepReceipt},
 
 		{Refused, EventClaim, undisproved, Settling, takeLease},
 		{Refused, EventSettled, nil, Settled, keepReceipt},
+		{Refused, EventSupersede, leasePast, Superseded, supersede},
+
+		{Superseded, EventSettled, nil, Settled, keepReceipt},
 
 		{Settled, EventClaim, leasePast, Settled, beginLookup},
 		{Settled, EventRedeem, nil, Redeemed, keepAnswer},
 		{Settled, EventRelease, nil, Settled, release},
 		{Settled, EventRefund, refundDue, Refunded, refund},
 
-		{Redeemed, EventClaim, bodyless, Redeemed, beginLookup},
-		{Redeemed, EventRedeem, bodyless, Redeemed, keepAnswer},
-		{Redeemed, EventRelease, bodyless, Redeemed, release},
+		{Redeemed, EventClaim, incomplete, Redeemed, beginLookup},
+		{Redeemed, EventRedeem, incomplete, Redeemed, keepAnswer},
+		{Redeemed, EventRelease, incomplete, Redeemed, release},
 	}
 }
 
@@ -129,34 +140,46 @@ func leasePast(r Record, now time.Time) bool { return !r.LeaseUntil.After(now) }
 
 func inDoubt(r Record, _ time.Time) bool { return r.Doubt }
 
+func undoubted(r Record, _ time.Time) bool { return !r.Doubt }
+
 func undisproved(r Record, _ time.Time) bool { return !r.Disproved }
 
 // refundDue is a paid record without an answer that nobody is looking up and
 // that has no lookup left.
 func refundDue(r Record, now time.Time) bool { return leasePast(r, now) && Spent(r, now) }
 
-// bodyless is a redeemed record whose answer was too large to keep: a repeat
-// runs the lookup again, under a lease like any other.
-func bodyless(r Record, _ time.Time) bool {
-	return r.Answer != nil && !r.Answer.Stored
+// incomplete is a redeemed record whose answer was too large to keep, or has
+// parts that are owed: a repeat runs the lookup again, under a lease like any
+// other.
+func incomplete(r Record, _ time.Time) bool {
+	return r.Answer != nil && (!r.Answer.Stored || len(r.Answer.Owed) > 0)
 }
 
+// takeLease keeps what a row of the first version lacks, so that it is sent like
+// any other from now on. Such a row does not say whether it was sent before.
 func takeLease(r *Record, c change) {
 	r.Attempt++
-	r.LeaseUntil = c.lease
+	r.LeaseUntil, r.RefusedAt = c.lease, time.Time{}
+	if r.Payload == nil && r.Open() {
+		r.Payload = c.payment.Payload
+	}
+	if r.Proof == nil {
+		r.Sent = true
+		r.Purchase = cmp.Or(r.Purchase, c.payment.Purchase)
+	}
 }
 
 // takeOver follows an attempt that died with the lease: it may have sent.
 func takeOver(r *Record, c change) {
 	takeLease(r, c)
-	r.Doubt = true
+	r.Doubt, r.Sent = true, true
 	r.Reason = "an earlier attempt ended without a verdict"
 }
 
 func keepReceipt(r *Record, c change) {
 	r.Receipt = c.receipt
 	r.Transaction = c.receipt.Transaction
-	r.Reason, r.Disproved = "", false
+	r.Reason, r.Disproved, r.Payload, r.Owner = "", false, nil, ""
 	r.SettledAt = c.now
 	r.LeaseUntil = c.lease
 	switch {
@@ -171,18 +194,37 @@ func keepReceipt(r *Record, c change) {
 func giveUp(r *Record, c change) {
 	r.Reason = c.reason
 	r.LeaseUntil = time.Time{}
+	r.Owner = cmp.Or(c.owner, r.Owner)
+}
+
+// decline ends an attempt that a facilitator refused for a reason about the payer.
+func decline(r *Record, c change) {
+	refuse(r, c)
+	r.Refusals++
+	r.RefusedAt = c.now
+}
+
+// refuse ends an attempt that a facilitator answered with a no.
+func refuse(r *Record, c change) {
+	giveUp(r, c)
+	r.Sent = true
 }
 
 func disprove(r *Record, c change) {
 	giveUp(r, c)
-	r.Doubt, r.Disproved = false, true
+	r.Doubt, r.Disproved, r.Payload = false, true, nil
+}
+
+func supersede(r *Record, c change) {
+	r.LeaseUntil = time.Time{}
+	r.Owner, r.Payload = c.owner, nil
 }
 
 func refund(r *Record, c change) { r.Refund = c.transaction }
 
 func doubt(r *Record, c change) {
 	giveUp(r, c)
-	r.Doubt = true
+	r.Doubt, r.Sent = true, true
 	if c.transaction != "" {
 		r.Transaction = c.transaction
 	}
@@ -195,9 +237,15 @@ func beginLookup(r *Record, c change) {
 }
 
 func keepAnswer(r *Record, c change) {
+	if r.AnsweredAt.IsZero() || c.answer.Stored {
+		r.AnsweredAt = c.now // what is not stored can be had for a day from the first time
+	}
 	r.Answer = c.answer
 	r.LastFault = nil
 	r.LeaseUntil = time.Time{}
+	if c.unused {
+		r.Lookups--
+	}
 }
 
 // release returns the lease after a lookup that gave no answer. One that never

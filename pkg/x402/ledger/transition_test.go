@@ -12,7 +12,7 @@ var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // situations are the states with everything that an edge can depend on.
 func situations() map[string]Record {
 	live, past := epoch.Add(time.Minute), epoch.Add(-time.Minute)
-	base := Record{Key: "k", Version: 7, WriteID: "w", Attempt: 1, Lookups: 1, ValidBefore: epoch.Add(time.Hour), LookupAt: past, SettledAt: past}
+	base := Record{Key: "k", Proof: &Proof{}, Version: 7, WriteID: "w", Attempt: 1, Lookups: 1, ValidBefore: epoch.Add(time.Hour), LookupAt: past, SettledAt: past}
 	with := func(s State, change func(*Record)) Record {
 		r := base
 		r.State = s
@@ -21,9 +21,9 @@ func situations() map[string]Record {
 	}
 	return map[string]Record{
 		"settling, live":            with(Settling, func(r *Record) { r.LeaseUntil = live }),
-		"settling, live, in doubt":  with(Settling, func(r *Record) { r.LeaseUntil = live; r.Doubt = true }),
+		"settling, live, in doubt":  with(Settling, func(r *Record) { r.LeaseUntil = live; r.Doubt, r.Sent = true, true }),
 		"settling, past":            with(Settling, func(r *Record) { r.LeaseUntil = past }),
-		"uncertain":                 with(Uncertain, func(r *Record) { r.Doubt = true }),
+		"uncertain":                 with(Uncertain, func(r *Record) { r.Doubt, r.Sent = true, true }),
 		"refused":                   with(Refused, func(*Record) {}),
 		"refused, disproved":        with(Refused, func(r *Record) { r.Disproved = true }),
 		"settled, live":             with(Settled, func(r *Record) { r.LeaseUntil = live }),
@@ -36,8 +36,10 @@ func situations() map[string]Record {
 		"redeemed, without a body":  with(Redeemed, func(r *Record) { r.Answer = &Answer{} }),
 		"redeemed, bodyless, live":  with(Redeemed, func(r *Record) { r.Answer = &Answer{}; r.LeaseUntil = live }),
 		"unknown":                   with("paid", func(*Record) {}),
-		"bound":                     with(Bound, func(*Record) {}),
-		"settling, abandoned doubt": with(Settling, func(r *Record) { r.LeaseUntil = past; r.Doubt = true }),
+		"bought":                    with(Bought, func(*Record) {}),
+		"superseded":                with(Superseded, func(*Record) {}),
+		"redeemed, parts owed":      with(Redeemed, func(r *Record) { r.Answer = &Answer{Stored: true, Owed: []string{"ssl"}} }),
+		"settling, abandoned doubt": with(Settling, func(r *Record) { r.LeaseUntil = past; r.Doubt, r.Sent = true, true }),
 	}
 }
 
@@ -46,7 +48,9 @@ func situations() map[string]Record {
 func legal() map[string]State {
 	return map[string]State{
 		"settling, live/settled": Settled, "settling, live/refused": Refused, "settling, live/disproved": Refused,
-		"settling, live/not_sent": Refused, "settling, live/uncertain": Uncertain,
+		"settling, live/not_sent": Refused, "settling, live/uncertain": Uncertain, "settling, live/supersede": Superseded,
+		"settling, live/turned_away": Refused, "settling, past/turned_away": Refused,
+		"settling, live, in doubt/turned_away": Uncertain, "settling, abandoned doubt/turned_away": Uncertain,
 
 		"settling, live, in doubt/settled": Settled, "settling, live, in doubt/refused": Uncertain,
 		"settling, live, in doubt/disproved": Refused, "settling, live, in doubt/not_sent": Uncertain,
@@ -54,6 +58,7 @@ func legal() map[string]State {
 
 		"settling, past/claim": Settling, "settling, past/settled": Settled, "settling, past/refused": Refused,
 		"settling, past/disproved": Refused, "settling, past/not_sent": Refused, "settling, past/uncertain": Uncertain,
+		"settling, past/supersede": Superseded,
 
 		"settling, abandoned doubt/claim": Settling, "settling, abandoned doubt/settled": Settled,
 		"settling, abandoned doubt/refused": Uncertain, "settling, abandoned doubt/disproved": Refused,
@@ -61,6 +66,7 @@ func legal() map[string]State {
 
 		"uncertain/claim": Settling, "uncertain/settled": Settled,
 		"refused/claim": Settling, "refused/settled": Settled, "refused, disproved/settled": Settled,
+		"refused/supersede": Superseded, "refused, disproved/supersede": Superseded, "superseded/settled": Settled,
 
 		"settled, live/redeem": Redeemed, "settled, live/release": Settled,
 		"settled, released/claim": Settled, "settled, released/redeem": Redeemed, "settled, released/release": Settled,
@@ -73,6 +79,8 @@ func legal() map[string]State {
 		"redeemed, without a body/release": Redeemed,
 		"redeemed, bodyless, live/claim":   Redeemed, "redeemed, bodyless, live/redeem": Redeemed,
 		"redeemed, bodyless, live/release": Redeemed,
+		"redeemed, parts owed/claim":       Redeemed, "redeemed, parts owed/redeem": Redeemed,
+		"redeemed, parts owed/release": Redeemed,
 	}
 }
 
@@ -126,8 +134,14 @@ func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 	if next.State == Settled && ev == EventSettled && next.Receipt == nil {
 		t.Errorf("%s: settled without a receipt", key)
 	}
-	if next.Disproved != (ev == EventDisproved) {
+	if next.Disproved != (ev == EventDisproved || ev == EventSupersede && old.Disproved) {
 		t.Errorf("%s: disproved %v", key, next.Disproved)
+	}
+	if old.Sent && !next.Sent || next.Sent && !old.Sent && ev == EventNotSent {
+		t.Errorf("%s: sent %v after %v", key, next.Sent, old.Sent)
+	}
+	if told := ev == EventRefused || ev == EventTurnedAway || ev == EventUncertain || next.Doubt; told && !next.Sent {
+		t.Errorf("%s: what may have been sent counts as not sent", key)
 	}
 	ends := map[State]time.Time{Settling: {}, Uncertain: {}, Settled: {}}
 	want, endless := ends[next.State]
@@ -157,7 +171,7 @@ func TestDoubtIsSticky(t *testing.T) {
 		if depth == 0 {
 			return
 		}
-		for _, ev := range []Event{EventClaim, EventRefused, EventNotSent, EventUncertain} {
+		for _, ev := range []Event{EventClaim, EventRefused, EventTurnedAway, EventNotSent, EventUncertain, EventSupersede} {
 			next, err := step(r, ev, change{now: r.UpdatedAt.Add(time.Hour), lease: r.UpdatedAt.Add(time.Hour + time.Minute)})
 			if err == nil {
 				walk(next, fmt.Sprintf("%s>%s", path, ev), depth-1)

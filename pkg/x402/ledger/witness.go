@@ -10,7 +10,8 @@ import (
 
 // testify writes proof of payment over whatever other writers have made of a
 // record, unless it is known to be paid already. The lease of a live attempt is
-// left to it. what says what to write over a record. It returns the record that
+// left to it. Money of a payment whose purchase another one has paid for is due
+// back. what says what to write over a record. It returns the record that
 // stands, nil when there is none, and whether this call wrote it.
 func (l *Ledger) testify(ctx context.Context, key string, what func(Record) change) (*Record, bool, error) {
 	const tries = 3 // against other writers; each of them is a verdict, and those end
@@ -19,10 +20,15 @@ func (l *Ledger) testify(ctx context.Context, key string, what func(Record) chan
 		if err != nil || r == nil {
 			return nil, false, err
 		}
-		if r.State == Settled || r.State == Redeemed || r.State == Refunded {
+		if r.Paid() {
 			return r, false, nil
 		}
 		c := what(*r)
+		if r.Owner != "" && !c.spent {
+			if c.spent, err = l.answered(ctx, *r); err != nil {
+				return nil, false, err
+			}
+		}
 		c.now = l.now()
 		if !leasePast(*r, c.now) {
 			c.lease = r.LeaseUntil

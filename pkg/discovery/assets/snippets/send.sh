@@ -1,6 +1,6 @@
 # SIGNATURE holds base64 of the signed JSON, from any wallet or library. While
 # the answer may still come, the same one is sent again: it is never charged
-# twice. Another one would be a second payment.
+# twice.
 url='https://api.example.com/v1/tools/dns?domain=example.com&type=MX'
 end=$(($(date +%s) + 90))
 while :; do

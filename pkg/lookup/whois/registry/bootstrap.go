@@ -73,7 +73,9 @@ func (b *bootstrap) current() registry {
 
 // load returns the file in use. The first time it asks the Cache, then the
 // URL; of concurrent calls one does, and the others wait for it. Its errors are
-// bootstrap_unavailable, and whois_timeout when ctx ends first.
+// bootstrap_unavailable, and whois_timeout when ctx ends first. A
+// bootstrap_unavailable of the pause after a failed download is marked as
+// prevented (fault.Error.IsPrevented): this call asked at most the Cache.
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	if r := b.current(); r != nil {
 		return r, nil
@@ -90,8 +92,8 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	if b.restore(ctx) {
 		return b.current(), nil
 	}
-	if !b.mayDownload() {
-		return nil, fault.New(fault.BootstrapUnavailable, errors.New("whois: waiting after a failed download"))
+	if wait := b.pause(); wait > 0 {
+		return nil, fault.New(fault.BootstrapUnavailable, errors.New("whois: waiting after a failed download")).After(wait).Prevented()
 	}
 	if err := b.download(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -106,10 +108,11 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	return b.current(), nil
 }
 
-func (b *bootstrap) mayDownload() bool {
+// pause is how long no download may be begun, because one has failed.
+func (b *bootstrap) pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.now().Before(b.notUntil)
+	return b.notUntil.Sub(b.now())
 }
 
 // restore takes the Cache's file if it is newer than the one in use, and

@@ -155,19 +155,19 @@ func TestNeverLoaded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.iana.set(status(500, ""))
-	s.fails(fault.BootstrapUnavailable, 1, 0)
-	s.fails(fault.BootstrapUnavailable, 1, 0) // backs off
+	s.unloaded(false, 1)
+	s.unloaded(true, 1) // backs off
 	s.clock.advance(2 * time.Second)
-	s.fails(fault.BootstrapUnavailable, 2, 0)
+	s.unloaded(false, 2)
 	s.clock.advance(2 * time.Second)
-	s.fails(fault.BootstrapUnavailable, 2, 0) // for longer
+	s.unloaded(true, 2) // for longer
 	s.clock.advance(2 * time.Second)
 	s.iana.set(text("<html>"))
-	s.fails(fault.BootstrapUnavailable, 3, 0)
+	s.unloaded(false, 3)
 	for range 20 {
 		s.clock.advance(10 * time.Minute) // never for longer than this
 		s.iana.hits.Store(0)
-		s.fails(fault.BootstrapUnavailable, 1, 0)
+		s.unloaded(false, 1)
 	}
 	s.clock.advance(10 * time.Minute)
 	s.iana.set(text(standard()))
@@ -180,7 +180,7 @@ func TestNeverLoadedButCached(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.iana.set(status(500, ""))
-	s.fails(fault.BootstrapUnavailable, 1, 0)
+	s.unloaded(false, 1)
 	s.cache.set(func(m *memory) { m.doc, m.fetched = []byte(standard()), noon.Add(-100*24*time.Hour) })
 	s.want(oldServer, 1, 0)
 }
@@ -236,12 +236,14 @@ func TestFirstLoadTimesOut(t *testing.T) {
 	})
 	_, err := s.Lookup(ctx, registry.Query{Domain: "example.com"})
 	wantCode(t, err, fault.WhoisTimeout)
+	wantPrevented(t, err, false)
 	s.counts(1, 0)
 	// Half of the time is IANA's; then there is an answer of our own.
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
 	_, err = s.Lookup(ctx, registry.Query{Domain: "example.com"})
 	wantCode(t, err, fault.BootstrapUnavailable)
+	wantPrevented(t, err, false)
 	s.counts(2, 0)
 }
 

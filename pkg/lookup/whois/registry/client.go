@@ -133,8 +133,10 @@ func newRDAP(cfg Config) *rdap.Client {
 
 // Lookup answers a query. Its errors are rdap_unavailable, not_found,
 // rdap_upstream, bootstrap_unavailable and whois_timeout, and invalid_domain
-// for a query that ParseQuery did not make. It ends with ctx and leaves no
-// goroutine or socket behind.
+// for a query that ParseQuery did not make. A bootstrap_unavailable is marked as
+// prevented (fault.Error.IsPrevented) when neither the bootstrap URL nor a
+// registry was asked, because of the pause after a failed download. It ends with
+// ctx and leaves no goroutine or socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	if err := check(q); err != nil {
 		return Result{}, err

@@ -95,11 +95,44 @@ func TestFirstLoadTakenOver(t *testing.T) {
 	defer stop()
 	_, err := s.Lookup(short, registry.Query{Domain: "example.com"})
 	wantCode(t, err, fault.WhoisTimeout)
+	wantPrevented(t, err, false) // it had to wait for a question, not for a pause
 	s.iana.set(text(standard()))
 	cancel()
 	all.Wait()
 	if h := s.iana.hits.Load(); h != 2 {
 		t.Errorf("IANA was asked %d times", h)
+	}
+}
+
+// Of many lookups at once one asks, in vain; the others do not ask after it, and
+// say so.
+func TestFirstLoadFailsForAll(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	s.iana.set(func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-release
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	const lookups = 8
+	errs := make([]error, lookups)
+	var all sync.WaitGroup
+	for i := range lookups {
+		all.Go(func() { _, errs[i] = lookup(t, s.Client, "example.com") })
+	}
+	<-arrived
+	close(release)
+	all.Wait()
+	asked := 0
+	for _, err := range errs {
+		wantCode(t, err, fault.BootstrapUnavailable)
+		if !fault.From(err).IsPrevented() {
+			asked++
+		}
+	}
+	if h := s.iana.hits.Load(); h != 1 || asked != 1 {
+		t.Errorf("IANA was asked %d times, and %d of %d lookups say that they asked", h, asked, lookups)
 	}
 }
 

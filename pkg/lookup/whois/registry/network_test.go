@@ -317,3 +317,11 @@ func wantCode(t testing.TB, err error, code fault.Code) {
 		t.Errorf("got %v, want %s", err, code)
 	}
 }
+
+// wantPrevented compares whether an error says that nobody was asked.
+func wantPrevented(t testing.TB, err error, want bool) {
+	t.Helper()
+	if got := fault.From(err).IsPrevented(); got != want {
+		t.Errorf("%v: prevented %v, want %v", err, got, want)
+	}
+}

@@ -93,6 +93,10 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		ledgertest.Exercise(t, func(t *testing.T) ledger.Store { return newPlanter(t, s) })
 	})
+	t.Run("purchases", func(t *testing.T) {
+		t.Parallel()
+		ledgertest.ExercisePurchases(t, func(t *testing.T) ledger.Store { return newPlanter(t, s) })
+	})
 	t.Run("with the old item", func(t *testing.T) {
 		t.Parallel()
 		ledgertest.Exercise(t, func(t *testing.T) ledger.Store {

@@ -131,7 +131,7 @@ func used(contents []byte) int {
 // was being written when the power went.
 func TestOpenDamagedPage(t *testing.T) {
 	t.Parallel()
-	contents, want, last := sound(t, 200)
+	contents, want, last := sound(t, 100)
 	random := rand.NewChaCha8([32]byte{1})
 	for name, spoil := range map[string]func(page []byte){
 		"0xff":        func(p []byte) { fill(p, 0xff) },
@@ -265,7 +265,11 @@ func use(t *testing.T, what string, s *Store, want map[string]ledger.Record) {
 	_, err = s.Create(t.Context(), ledgertest.First("new"))
 	check("Create", err)
 	for _, r := range want {
-		check("Replace", s.Replace(t.Context(), ledgertest.Next(r)))
+		// Damage can hide a record, so that there is none to replace. Nothing is
+		// written then.
+		if err := s.Replace(t.Context(), ledgertest.Next(r)); !errors.Is(err, ledger.ErrConflict) {
+			check("Replace", err)
+		}
 		break
 	}
 }

@@ -53,6 +53,10 @@ func TestConformance(t *testing.T) {
 	ledgertest.Exercise(t, func(t *testing.T) ledger.Store { return planter{open(t, file(t), Options{})} })
 }
 
+func TestPurchaseConformance(t *testing.T) {
+	ledgertest.ExercisePurchases(t, func(t *testing.T) ledger.Store { return open(t, file(t), Options{}) })
+}
+
 func TestIndexConformance(t *testing.T) {
 	t.Parallel()
 	ledgertest.ExerciseIndex(t, func(t *testing.T) (ledger.Store, ledger.Index) {

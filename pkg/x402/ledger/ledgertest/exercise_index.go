@@ -2,15 +2,12 @@ package ledgertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -19,10 +16,7 @@ import (
 // store. open returns an empty store, once for every case, with an index that
 // is up to date when a write returns; the cases run in parallel.
 func ExerciseIndex(t *testing.T, open func(t *testing.T) (ledger.Store, ledger.Index)) {
-	for _, c := range []struct {
-		name string
-		run  func(*testing.T, ledger.Store, ledger.Index)
-	}{
+	exerciseView(t, open, []viewCase[ledger.Index]{
 		{"empty", indexEmpty},
 		{"states", indexStates},
 		{"a record moves", indexMoves},
@@ -32,13 +26,7 @@ func ExerciseIndex(t *testing.T, open func(t *testing.T) (ledger.Store, ledger.I
 		{"a write moves to the end", indexRewrite},
 		{"odd keys", indexOddKeys},
 		{"ended context", indexEndedContext},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s, x := open(t)
-			c.run(t, s, x)
-		})
-	}
+	})
 }
 
 // never is later than any lease of this suite.
@@ -128,9 +116,7 @@ func indexBefore(t *testing.T, s ledger.Store, x ledger.Index) {
 		at.Add(time.Minute).In(time.FixedZone("", 3600)): {leased.Key, fine.Key, stale.Key},
 	} {
 		got, err := x.Open(t.Context(), before, 10)
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("Open before noon%+v (-want +got), %v:\n%s", before.Sub(at), err, diff)
-		}
+		checkKeys(t, fmt.Sprintf("Open before noon%+v", before.Sub(at)), want, got, err)
 	}
 }
 
@@ -190,25 +176,15 @@ func indexOddKeys(t *testing.T, s ledger.Store, x ledger.Index) {
 
 func indexEndedContext(t *testing.T, s ledger.Store, x ledger.Index) {
 	mustCreate(t, s, First("exercise|context"))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if keys, err := x.Open(ctx, never(), 10); !errors.Is(err, context.Canceled) || keys != nil {
-		t.Errorf("Open = %q, %v; want the context's error", keys, err)
-	}
-	if keys, err := x.Owed(ctx, 10); !errors.Is(err, context.Canceled) || keys != nil {
-		t.Errorf("Owed = %q, %v; want the context's error", keys, err)
-	}
+	checkEnded(t, "Open", func(ctx context.Context) ([]string, error) { return x.Open(ctx, never(), 10) })
+	checkEnded(t, "Owed", func(ctx context.Context) ([]string, error) { return x.Owed(ctx, 10) })
 }
 
 // lists checks both lists of an index.
 func lists(t *testing.T, x ledger.Index, open, owed []string) {
 	t.Helper()
 	got, err := x.Open(t.Context(), never(), 1000)
-	if diff := cmp.Diff(open, got); diff != "" || err != nil {
-		t.Errorf("Open (-want +got), %v:\n%s", err, diff)
-	}
+	checkKeys(t, "Open", open, got, err)
 	got, err = x.Owed(t.Context(), 1000)
-	if diff := cmp.Diff(owed, got); diff != "" || err != nil {
-		t.Errorf("Owed (-want +got), %v:\n%s", err, diff)
-	}
+	checkKeys(t, "Owed", owed, got, err)
 }

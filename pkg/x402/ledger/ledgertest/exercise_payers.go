@@ -2,14 +2,11 @@ package ledgertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -17,23 +14,14 @@ import (
 // ExercisePayers runs the contract of ledger.Payers against that of a store. open
 // returns an empty store, once for every case; the cases run in parallel.
 func ExercisePayers(t *testing.T, open func(t *testing.T) (ledger.Store, ledger.Payers)) {
-	for _, c := range []struct {
-		name string
-		run  func(*testing.T, ledger.Store, ledger.Payers)
-	}{
+	exerciseView(t, open, []viewCase[ledger.Payers]{
 		{"empty", payersEmpty},
 		{"every state", payersStates},
 		{"nobody else's", payersOthers},
 		{"limit", payersLimit},
 		{"sees every write", payersFresh},
 		{"ended context", payersEndedContext},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s, p := open(t)
-			c.run(t, s, p)
-		})
-	}
+	})
 }
 
 func payersEmpty(t *testing.T, _ ledger.Store, p ledger.Payers) {
@@ -95,17 +83,11 @@ func payersFresh(t *testing.T, s ledger.Store, p ledger.Payers) {
 
 func payersEndedContext(t *testing.T, s ledger.Store, p ledger.Payers) {
 	mustCreate(t, s, First("exercise|a|1"))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if keys, err := p.ByPayer(ctx, "exercise|a|", 10); !errors.Is(err, context.Canceled) || keys != nil {
-		t.Errorf("ByPayer = %q, %v; want the context's error", keys, err)
-	}
+	checkEnded(t, "ByPayer", func(ctx context.Context) ([]string, error) { return p.ByPayer(ctx, "exercise|a|", 10) })
 }
 
 func paidBy(t *testing.T, p ledger.Payers, prefix string, want []string) {
 	t.Helper()
 	got, err := p.ByPayer(t.Context(), prefix, 1000)
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("ByPayer %q (-want +got), %v:\n%s", prefix, err, diff)
-	}
+	checkKeys(t, fmt.Sprintf("ByPayer %q", prefix), want, got, err)
 }

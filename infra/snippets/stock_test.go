@@ -1,0 +1,300 @@
+package snippets
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+)
+
+// stockClient is a column of the table: a client of the x402 project as the
+// registry gives it, in a loop that calls until it has a 200.
+type stockClient struct {
+	title   string
+	command string
+	files   []string
+	tools   func(*testing.T) workshop
+	keyed   bool // the loop sends one Idempotency-Key
+}
+
+func stockClients() []stockClient {
+	return []stockClient{
+		{"`@x402/fetch`", "node fetch.mjs", []string{"fetch.mjs", "loop.mjs"}, nodeWorkshop, false},
+		{"`@x402/axios`", "node axios.mjs", []string{"axios.mjs", "loop.mjs"}, nodeWorkshop, false},
+		{"Python `httpx`", "python use_httpx.py", []string{"use_httpx.py"}, pythonWorkshop, false},
+		{"Python `requests`", "python use_requests.py", []string{"use_requests.py"}, pythonWorkshop, false},
+		{"fetch, with a key", "node fetch.mjs", []string{"fetch.mjs", "loop.mjs"}, nodeWorkshop, true},
+	}
+}
+
+const (
+	// mostCalls and loopPause are the loop's. It ends long before, unless the
+	// service never answers.
+	mostCalls = 300
+	loopPause = time.Second
+	// loopsLimit is how long all loops may take. They take about a minute.
+	loopsLimit = 30 * time.Minute
+	// wideWindow is DUPLICATE_WINDOW_SECONDS: on a machine that is busy with
+	// something else a loop may need longer than the default of 45 seconds to come
+	// back for the answer that was lost.
+	wideWindow = "DUPLICATE_WINDOW_SECONDS=600"
+)
+
+// TestStockClients: whatever the facilitator does, and whatever is lost on the
+// way, a loop around an unmodified client that signs anew on every call ends
+// with one settlement and one answer, on either ledger, with the service killed
+// in between. README.md has the table that it prints.
+//
+// It takes the half minute that a lease lasts, and the time-out of a settlement.
+func TestStockClients(t *testing.T) {
+	t.Parallel()
+	clients := stockClients()
+	tools := make([]workshop, len(clients))
+	for i, c := range clients {
+		tools[i] = c.tools(t)
+	}
+	db := dynamotest.Start(t)
+	due := make(chan *trial, 100)
+	var trials []*trial
+	for _, mode := range failureModes() {
+		for _, store := range []*dynamotest.Server{nil, &db} {
+			for _, moment := range []killMoment{beforeVerdict, duringLookup, betweenCalls} {
+				trials = append(trials, newTrial(t, mode, moment, store, due, wideWindow))
+			}
+		}
+	}
+	// Without the window a new signature is a new purchase: the same loops must
+	// be seen to pay for each result that was lost.
+	control := newTrial(t, failureModes()[len(failureModes())-1], betweenCalls, nil, due, "DUPLICATE_WINDOW_SECONDS=0")
+	control.name += ", no window"
+	all := append(slices.Clone(trials), control)
+	for _, r := range all {
+		r.launch(t)
+		for i, c := range clients {
+			r.buy(t, i, c.keyed)
+		}
+	}
+	runLoops(t, clients, tools, all, due)
+	table := judge(t, clients, trials)
+	for _, b := range control.buyers {
+		if n := b.transfers(); !clients[b.column].keyed && n < 2 {
+			t.Errorf("without the window: %d settlements are counted where the loop bought %d times\n%s", n, len(b.served), b.account())
+		}
+	}
+	t.Logf("settlements of one purchase\n\n%s", table)
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), table) {
+		t.Error("README.md has another table than the one above")
+	}
+}
+
+// runLoops runs every client's program over all of its purchases, side by side,
+// and kills each service when its moment has come.
+func runLoops(t *testing.T, clients []stockClient, tools []workshop, trials []*trial, due <-chan *trial) {
+	t.Helper()
+	programs := make([]*loopProgram, len(clients))
+	for i, c := range clients {
+		programs[i] = startLoops(t, c, tools[i])
+	}
+	buyers := map[string]*buyer{}
+	for i, p := range programs {
+		var list []purchase
+		for _, r := range trials {
+			for _, b := range r.buyers {
+				if b.column == i {
+					buyers[b.order.ID] = b
+					list = append(list, b.order)
+				}
+			}
+		}
+		p.orders = list
+	}
+	for _, r := range trials {
+		r.begun = time.Now()
+	}
+	results := make(chan loopResult, len(buyers))
+	ended := make(chan error, len(programs))
+	for _, p := range programs {
+		go func() { ended <- p.loop(results) }()
+	}
+	for running := len(programs); running > 0; {
+		select {
+		case r := <-due:
+			r.restart(t)
+		case got := <-results:
+			buyers[got.ID].result = got
+		case err := <-ended:
+			running--
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for len(results) > 0 {
+		got := <-results
+		buyers[got.ID].result = got
+	}
+}
+
+// loopProgram is a client's program at work.
+type loopProgram struct {
+	name   string
+	in     io.WriteCloser
+	out    *bufio.Reader
+	notes  *strings.Builder
+	wait   func() error
+	orders []purchase
+}
+
+// startLoops starts a program and returns when it is ready.
+func startLoops(t *testing.T, c stockClient, w workshop) *loopProgram {
+	t.Helper()
+	for _, file := range c.files {
+		b, err := os.ReadFile(filepath.Join("testdata", "stock", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(w.dir, file), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := w.shellFor(t, loopsLimit, "exec "+c.command)
+	p := &loopProgram{name: c.title, notes: &strings.Builder{}, wait: cmd.Wait}
+	cmd.Stderr = p.notes
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.in, p.out = in, bufio.NewReader(out)
+	if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
+		_ = cmd.Wait()
+		t.Fatalf("%s says %q: %v\n%s", c.title, line, err, p.notes)
+	}
+	return p
+}
+
+// loop gives the program its purchases and returns when it has ended.
+func (p *loopProgram) loop(results chan<- loopResult) error {
+	err := json.NewEncoder(p.in).Encode(map[string]any{"calls": mostCalls, "pause": loopPause.Milliseconds(), "purchases": p.orders})
+	if err := errors.Join(err, p.in.Close()); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	for {
+		line, err := p.out.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var r loopResult
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("%s prints %q: %w", p.name, line, err)
+		}
+		results <- r
+	}
+	if err := p.wait(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", p.name, err, p.notes)
+	}
+	return nil
+}
+
+// judge holds every purchase to its one settlement and its one answer, and
+// returns the table.
+func judge(t *testing.T, clients []stockClient, trials []*trial) string {
+	t.Helper()
+	type cell struct{ most, least, signed int }
+	cells := map[string][]cell{}
+	longest := time.Duration(0)
+	for _, r := range trials {
+		if cells[r.mode.name] == nil {
+			cells[r.mode.name] = make([]cell, len(clients))
+		}
+		for _, b := range r.buyers {
+			c := &cells[r.mode.name][b.column]
+			n := b.transfers()
+			if c.signed == 0 {
+				c.least = n
+			}
+			c.most, c.least, c.signed = max(c.most, n), min(c.least, n), max(c.signed, len(b.signed))
+			longest = max(longest, b.lastAt.Sub(b.answeredAt))
+			b.check(t, clients[b.column], n)
+		}
+		r.checkLedger(t)
+	}
+	t.Logf("the last call came at most %.0f s after the first result", longest.Seconds())
+	var out, signed strings.Builder
+	fmt.Fprint(&out, "| Facilitator |")
+	for _, c := range clients {
+		fmt.Fprintf(&out, " %s |", c.title)
+	}
+	fmt.Fprint(&out, "\n|---|"+strings.Repeat("---|", len(clients))+"\n")
+	for _, mode := range failureModes() {
+		fmt.Fprintf(&out, "| `%s`: %s |", mode.name, mode.means)
+		fmt.Fprintf(&signed, "\n%-22s", mode.name)
+		for _, c := range cells[mode.name] {
+			if c.least == c.most {
+				fmt.Fprintf(&out, " %d |", c.most)
+			} else {
+				fmt.Fprintf(&out, " %d to %d |", c.least, c.most)
+			}
+			fmt.Fprintf(&signed, "%4d", c.signed)
+		}
+		fmt.Fprintln(&out)
+	}
+	t.Logf("authorizations that a purchase signed, at most:%s", signed.String())
+	return out.String()
+}
+
+// check holds one purchase to its answer, and to its one settlement.
+func (b *buyer) check(t *testing.T, c stockClient, settlements int) {
+	t.Helper()
+	var faults []string
+	if settlements != 1 {
+		faults = append(faults, fmt.Sprintf("paid %d times", settlements))
+	}
+	for _, moved := range b.trial.books.Transfers() {
+		if strings.Contains(moved.Key, b.payer) && moved.Value != catalog.DNS().Amount {
+			faults = append(faults, "paid "+moved.Value)
+		}
+	}
+	for what, body := range map[string]string{"answer": b.result.Answer.Body, "answer to the last call": b.result.Again.Body} {
+		var got map[string]any
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			faults = append(faults, fmt.Sprintf("the %s is not JSON: %.200q", what, body))
+		} else if diff := cmp.Diff(answer(t), got); diff != "" {
+			faults = append(faults, "the "+what+": "+diff)
+		}
+	}
+	if len(b.served) != 1 {
+		faults = append(faults, fmt.Sprintf("%d different results", len(b.served)))
+	}
+	if b.plays < b.trial.mode.plays {
+		faults = append(faults, fmt.Sprintf("the facilitator failed %d times, not %d", b.plays, b.trial.mode.plays))
+	}
+	if len(b.signed) < 2 {
+		faults = append(faults, fmt.Sprintf("only %d signatures: the client is not tried", len(b.signed)))
+	}
+	if len(faults) > 0 {
+		t.Errorf("%s: %s\n%s", c.title, strings.Join(faults, "; "), b.account())
+	}
+}

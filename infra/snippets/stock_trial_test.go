@@ -1,0 +1,329 @@
+package snippets
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// killMoment is when the service is killed: when it has come for every buyer.
+type killMoment string
+
+const (
+	// beforeVerdict: the facilitator has moved the money, and the service has not
+	// heard of it. The mode is played to the process that follows.
+	beforeVerdict killMoment = "before the verdict"
+	// duringLookup: the facilitator has answered so that the money is known to
+	// have moved, and the resolver holds its answer back.
+	duringLookup killMoment = "during the lookup"
+	// betweenCalls: the service has answered a first call.
+	betweenCalls killMoment = "between calls"
+)
+
+// trial is one service with a facilitator that plays one mode, and its buyers,
+// who reach it through a proxy. The service is killed once and starts again on
+// the same port and ledger.
+type trial struct {
+	name    string
+	mode    failureMode
+	moment  killMoment
+	books   *x402test.Facilitator
+	gateway *gateway
+	world   world
+	url     string // of the service
+	proxy   string // what the clients call
+	service service
+	logs    []func() string // of the service's processes
+
+	begun   time.Time
+	due     chan<- *trial // is told when the service is to be killed
+	answers chan struct{} // closed when the resolver answers
+	free    func()        // closes it
+	held    sync.Once
+	mu      sync.Mutex
+	buyers  map[string]*buyer // by payer, lower case
+	revived bool
+}
+
+// buyer is one purchase: a payer with a key of its own asks one question.
+type buyer struct {
+	trial  *trial
+	column int // of the table: the client
+	payer  string
+	order  purchase
+	result loopResult
+
+	// What was seen of it; the trial's lock protects it.
+	reached     bool
+	settlements map[string]settleAnswer // by nonce
+	sent        map[string]bool         // nonces that reached the facilitator
+	plays       int
+	replies     int
+	results     int
+	signed      map[string]bool // nonces that were sent
+	served      map[string]bool // different results
+	// answeredAt and lastAt are when the first and the last result passed.
+	answeredAt, lastAt time.Time
+	story              []string
+}
+
+// purchase is what a client program is told, and loopResult what it prints.
+type purchase struct {
+	ID      string            `json:"id"`
+	URL     string            `json:"url"`
+	Network string            `json:"network"`
+	Key     string            `json:"key"`
+	Headers map[string]string `json:"headers"`
+}
+
+type loopResult struct {
+	ID            string
+	Told          []int // the status of each call; 0: no whole answer
+	Answer, Again struct {
+		Status int
+		Body   string
+	}
+}
+
+func (b *buyer) note(format string, args ...any) {
+	b.story = append(b.story, fmt.Sprintf("%5.1f s  ", time.Since(b.trial.begun).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// reached notes that the moment has come for a buyer. The lock is held.
+func (t *trial) reached(b *buyer) {
+	if b.reached {
+		return
+	}
+	b.reached = true
+	for _, other := range t.buyers {
+		if !other.reached {
+			return
+		}
+	}
+	t.due <- t
+}
+
+// newTrial prepares a trial; launch starts its service. table is empty for the
+// embedded ledger.
+func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.Server, due chan<- *trial, env ...string) *trial {
+	t.Helper()
+	config, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	books, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: config.Terms, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}, Timeout: patience}
+	r := &trial{
+		name: mode.name + ", " + string(moment), mode: mode, moment: moment, books: books, due: due,
+		gateway: &gateway{client: client}, buyers: map[string]*buyer{}, begun: time.Now(), answers: make(chan struct{}),
+	}
+	r.free = sync.OnceFunc(func() { close(r.answers) })
+	dns := resolver(t, r.holdLookup)
+	t.Cleanup(r.free)
+	addr := fixedAddress(t)
+	r.url, r.proxy = "http://"+addr, listen(t, r.serveProxy)
+	dir := t.TempDir()
+	r.world = world{books: books, dir: dir, env: append(env,
+		"LOCAL_ADDR="+addr, "RPC_URL=none", "FACILITATOR_URL="+listen(t, r.serveFacilitator), "DNS_RESOLVERS="+dns, "RATE_LIMIT_PER_MINUTE=0",
+	)}
+	if mode.chainFails {
+		dead := listen(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+		r.world.env = append(r.world.env, "RPC_URL="+dead)
+	}
+	if db == nil {
+		r.name += ", embedded ledger"
+		r.world.env = append(r.world.env, "LEDGER_FILE="+filepath.Join(dir, "ledger.db"))
+		return r
+	}
+	r.name += ", DynamoDB"
+	r.world.env = append(r.world.env,
+		"LEDGER_TABLE="+db.Table(t), "AWS_ENDPOINT_URL_DYNAMODB="+db.URL, "AWS_REGION="+dynamotest.Region,
+		"AWS_ACCESS_KEY_ID="+dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY="+dynamotest.SecretAccessKey,
+	)
+	return r
+}
+
+// lookupsHeld is how long the resolver holds its answers back at most. The five
+// lookups of a payment are not used up by then, on a machine that is so busy that
+// the moment has not come for everybody.
+const lookupsHeld = 20 * time.Second
+
+// holdLookup is called for every question to the resolver.
+func (t *trial) holdLookup() {
+	if t.moment != duringLookup {
+		return
+	}
+	t.held.Do(func() { time.AfterFunc(lookupsHeld, t.free) })
+	<-t.answers
+}
+
+func listen(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}
+
+// fixedAddress is a free address that the service can have twice: its port is
+// below those that the kernel gives to connections.
+func fixedAddress(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		n, err := rand.Int(rand.Reader, big.NewInt(12000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+n.Int64()))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port from 20000 to 31999")
+	return ""
+}
+
+// launch starts the service, or starts it again. A store that is slow on a busy
+// machine ends the runner, which is started once more then.
+func (t *trial) launch(tb *testing.T) {
+	tb.Helper()
+	eventually(tb, t.name, func() (err error) {
+		t.service, err = t.world.tryStart(tb)
+		return err
+	})
+	t.logs = append(t.logs, t.service.log)
+}
+
+// eventually tries until there is no error.
+func eventually(tb *testing.T, what string, try func() error) {
+	tb.Helper()
+	pace := time.NewTicker(250 * time.Millisecond)
+	defer pace.Stop()
+	for end := time.Now().Add(patience); ; <-pace.C {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			tb.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// restart is kill -9, and another process on the same port and ledger.
+func (t *trial) restart(tb *testing.T) {
+	tb.Helper()
+	t.service.kill()
+	t.launch(tb)
+	t.free()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.revived = true
+	for _, b := range t.buyers {
+		b.note("the service was killed and is back")
+	}
+}
+
+// buy adds a buyer.
+func (t *trial) buy(tb *testing.T, column int, keyed bool) *buyer {
+	tb.Helper()
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	w, err := x402test.WalletFromHex(hex.EncodeToString(secret), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	b := &buyer{
+		trial: t, column: column, payer: strings.ToLower(w.Address().String()),
+		order: purchase{
+			ID: rand.Text(), URL: catalog.DNS().ExampleURL(t.proxy), Network: "eip155:8453",
+			Key: "0x" + hex.EncodeToString(secret), Headers: map[string]string{},
+		},
+		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},
+	}
+	if keyed {
+		b.order.Headers["Idempotency-Key"] = rand.Text()
+	}
+	t.buyers[b.payer] = b
+	return b
+}
+
+// transfers is how often the buyer has paid.
+func (b *buyer) transfers() int {
+	n := 0
+	for _, moved := range b.trial.books.Transfers() {
+		if strings.Contains(moved.Key, "|"+b.payer+"|") {
+			n++
+		}
+	}
+	return n
+}
+
+// account is all that is known of a purchase, for whoever has to find out why it
+// went wrong.
+func (b *buyer) account() string {
+	b.trial.mu.Lock()
+	lines := append([]string{fmt.Sprintf("%s: the client was told %v", b.trial.name, b.result.Told)}, b.story...)
+	b.trial.mu.Unlock()
+	for _, log := range b.trial.logs {
+		for line := range strings.Lines(log()) {
+			if strings.Contains(strings.ToLower(line), b.payer) {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checkLedger holds what make owed finds when all have their answer: nothing is
+// owed, and nothing is in doubt but claims that were killed while they waited for
+// another payment of their purchase. Those were never sent.
+func (t *trial) checkLedger(tb *testing.T) {
+	tb.Helper()
+	program, err := ledgerTools()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var list []struct{ Key, Standing, Payer string }
+	eventually(tb, t.name+": make owed", func() error {
+		cmd := exec.CommandContext(tb.Context(), program, "-owed", "-json")
+		cmd.Dir, cmd.Env = t.world.dir, t.world.env
+		out, err := cmd.Output()
+		return errors.Join(err, json.Unmarshal(out, &list))
+	})
+	for _, row := range list {
+		nonce := row.Key[strings.LastIndex(row.Key, "|")+1:]
+		b := t.buyers[strings.ToLower(row.Payer)]
+		switch {
+		case b == nil:
+			tb.Errorf("%s: left in the ledger by a stranger: %+v", t.name, row)
+		case row.Standing != "in_doubt" || b.sent[nonce]:
+			tb.Errorf("%s: left in the ledger: %+v\n%s", t.name, row, b.account())
+		default:
+			tb.Logf("%s: a claim that was never sent is listed as in doubt: %s", t.name, row.Key)
+		}
+	}
+}

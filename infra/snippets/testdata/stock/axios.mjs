@@ -1,0 +1,19 @@
+// @x402/axios as its README shows it, a client for every call. The answer is
+// taken as text, so that it can be compared.
+import axios from 'axios'
+import { wrapAxiosWithPaymentFromConfig } from '@x402/axios'
+import { ExactEvmScheme } from '@x402/evm'
+import { privateKeyToAccount } from 'viem/accounts'
+import { loops } from './loop.mjs'
+
+await loops(async ({ url, network, key, headers }) => {
+  const account = privateKeyToAccount(key)
+  const api = wrapAxiosWithPaymentFromConfig(axios.create(), { schemes: [{ network, client: new ExactEvmScheme(account) }] })
+  try {
+    const response = await api.get(url, { headers, responseType: 'text' })
+    return { status: response.status, body: response.data }
+  } catch (error) {
+    if (!error.response || error.response.status === 200) throw error // lost, or cut off
+    return { status: error.response.status, body: error.response.data }
+  }
+})

@@ -1,0 +1,45 @@
+"""x402 with httpx as its README shows it, a client for every call."""
+
+import asyncio
+import json
+import sys
+
+from eth_account import Account
+from x402 import x402Client
+from x402.http.clients import x402HttpxClient
+from x402.mechanisms.evm.exact import ExactEvmScheme
+
+
+async def buy(url, network, key, headers, **_):
+    client = x402Client().register(network, ExactEvmScheme(Account.from_key(key)))
+    async with x402HttpxClient(client) as http:
+        response = await http.get(url, headers=headers)
+        return {"status": response.status_code, "body": response.text}
+
+
+# The loop is that of loop.mjs.
+async def loop(purchase, calls, pause):
+    told = []
+
+    async def until_200():
+        while True:
+            try:
+                got = await buy(**purchase)
+            except Exception as error:  # no whole answer
+                got = {"status": 0, "body": repr(error)}
+            told.append(got["status"])
+            if got["status"] == 200 or len(told) >= calls:
+                return got
+            await asyncio.sleep(pause / 1000)
+
+    answer = await until_200()
+    again = await until_200() if answer["status"] == 200 else answer
+    print(json.dumps({"id": purchase["id"], "told": told, "answer": answer, "again": again}), flush=True)
+
+
+async def loops(calls, pause, purchases):
+    await asyncio.gather(*(loop(purchase, calls, pause) for purchase in purchases))
+
+
+print("ready", flush=True)
+asyncio.run(loops(**json.loads(sys.stdin.readline())))

@@ -1,0 +1,357 @@
+package service_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// spent is what a client's requests have cost.
+type spent struct {
+	Writes, Units, Reads, Verifies, Settles, Looks int
+}
+
+// bill counts what the environments of a deployment spend. They share it.
+type bill struct {
+	mu sync.Mutex
+	spent
+}
+
+func (b *bill) add(f func(*spent)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(&b.spent)
+}
+
+// wrote counts a write of so many units.
+func (b *bill) wrote(units int) { b.add(func(s *spent) { s.Writes++; s.Units += units }) }
+
+// billedStore is a ledger's store that counts write units by the size of the
+// items that DynamoDB would be sent: by the larger of what was there and what is
+// written, and for the index whenever an item is or was in it.
+type billedStore struct {
+	ledger.Store
+	bill *bill
+}
+
+func (s billedStore) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	existing, err := s.Store.Create(ctx, r)
+	if existing != nil { // a failed condition costs what is there
+		units, _ := unitsOf(*existing)
+		s.bill.wrote(units)
+		return existing, err
+	}
+	units, index := unitsOf(r)
+	s.bill.wrote(units + index)
+	return nil, err
+}
+
+func (s billedStore) Replace(ctx context.Context, r ledger.Record) error {
+	old, err := s.Store.Fetch(ctx, r.Key)
+	if err != nil {
+		return err
+	}
+	units, index := unitsOf(r)
+	if old != nil {
+		was, wasIndex := unitsOf(*old)
+		units, index = max(units, was), index+wasIndex
+	}
+	s.bill.wrote(units + index)
+	return s.Store.Replace(ctx, r)
+}
+
+func (s billedStore) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+	s.bill.add(func(s *spent) { s.Reads++ })
+	return s.Store.Fetch(ctx, key)
+}
+
+// unitsOf is what a write of a record takes, in the table and in its index.
+func unitsOf(r ledger.Record) (table, index int) {
+	var sent sentItem
+	r.Version = 1
+	if _, err := dynamo.New(dynamo.Config{API: &sent, Table: "t"}).Create(context.Background(), r); err != nil {
+		panic(err)
+	}
+	size := 0
+	for name, value := range sent.item {
+		size += len(name)
+		switch v := value.(type) {
+		case *types.AttributeValueMemberS:
+			size += len(v.Value)
+		case *types.AttributeValueMemberB:
+			size += len(v.Value)
+		case *types.AttributeValueMemberN:
+			size += len(v.Value)/2 + 2
+		default:
+			panic(fmt.Sprintf("an attribute of type %T", v))
+		}
+	}
+	if _, ok := sent.item[dynamo.AttrOpen]; ok {
+		index = 1
+	}
+	return (size + 1023) / 1024, index
+}
+
+// sentItem keeps the item that it is sent.
+type sentItem struct {
+	item map[string]types.AttributeValue
+}
+
+func (s *sentItem) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	s.item = in.Item
+	return &dynamodb.PutItemOutput{}, nil
+}
+
+func (s *sentItem) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	panic("an item is read to be written")
+}
+
+// billedLimits counts the limits' writes, each of which is one unit: the items
+// are below a kilobyte (see package limit/dynamo).
+type billedLimits struct {
+	limit.Memory
+	bill *bill
+}
+
+func (l *billedLimits) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
+	l.bill.wrote(1)
+	return l.Memory.Add(ctx, client, window, n)
+}
+
+func (l *billedLimits) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
+	l.bill.wrote(1)
+	return l.Memory.Take(ctx, client, window, n, most)
+}
+
+func (l *billedLimits) Acquire(ctx context.Context, op string, lease limit.Lease, most int) ([]limit.Lease, bool, error) {
+	l.bill.wrote(1)
+	return l.Memory.Acquire(ctx, op, lease, most)
+}
+
+func (l *billedLimits) Remove(ctx context.Context, op string, leases ...limit.Lease) error {
+	l.bill.wrote(1)
+	return l.Memory.Remove(ctx, op, leases...)
+}
+
+// billedWorld is the facilitator and the chain of a world in which nobody but
+// rich payers has money.
+type billedWorld struct {
+	*crowd
+	bill *bill
+	// cancelled: whatever is settled was cancelled on the chain.
+	cancelled bool
+}
+
+func (w *billedWorld) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
+	w.bill.add(func(s *spent) { s.Verifies++ })
+	return w.crowd.Verify(ctx, p, r)
+}
+
+func (w *billedWorld) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
+	w.bill.add(func(s *spent) { s.Settles++ })
+	s := w.crowd.Settle(ctx, p, r)
+	if w.cancelled && s.Class == x402.Refused {
+		s.NonceUsed, s.Reason = true, "authorization is used or canceled"
+	}
+	return s
+}
+
+func (w *billedWorld) Find(context.Context, x402.Question) x402.Finding {
+	w.bill.add(func(s *spent) { s.Looks++ })
+	if w.cancelled {
+		return x402.Finding{Verdict: x402.NeverPaid, Reason: "the authorization was cancelled"}
+	}
+	return x402.Finding{Verdict: x402.StillOpen}
+}
+
+// fleet is several environments of one lookup.
+type fleet struct {
+	*crowd
+	world        *billedWorld
+	bill         *bill
+	environments []http.Handler
+}
+
+func newFleet(environments int) *fleet {
+	b := &bill{}
+	f := &fleet{crowd: newCrowd(), bill: b}
+	f.world = &billedWorld{crowd: f.crowd, bill: b}
+	store, limits := billedStore{&ledgertest.Memory{}, b}, &billedLimits{bill: b}
+	for range environments {
+		f.environments = append(f.environments, service.DNS(service.Deps{
+			Log: slog.New(slog.DiscardHandler), Now: time.Now, Terms: reconcileTerms(),
+			Origin:    func(*http.Request) string { return "https://api.example.com" },
+			RequestID: func(*http.Request) string { return rand.Text() },
+			Ledger:    ledger.New(store, time.Now, rand.Text), Facilitator: f.world, Evidence: f.world, DNS: f.crowd,
+			Limits: service.Limits{
+				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
+				Leases: limits, Single: 50, Bundle: 20, NewID: func() string { return rand.Text()[:limit.IDLength] },
+			},
+		}))
+	}
+	return f
+}
+
+// to sends a request to one of the environments.
+func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
+	c := crowd{handler: f.environments[n%len(f.environments)]}
+	return c.send(from, domain, header)
+}
+
+const (
+	attacker = "203.0.113.7:1"
+	victim   = "198.51.100.9:1"
+)
+
+// freeRequests are the kinds of request that pay nothing. Each prepares what one
+// client then sends for a minute: a header for each request.
+func freeRequests() map[string]func(t *testing.T, f *fleet, offer x402test.Reply) func() string {
+	same := func(header string) func() string { return func() string { return header } }
+	return map[string]func(*testing.T, *fleet, x402test.Reply) func() string{
+		"unsigned":  func(*testing.T, *fleet, x402test.Reply) func() string { return same("") },
+		"malformed": func(*testing.T, *fleet, x402test.Reply) func() string { return same("garbage!") },
+		"unrecoverable signature": func(t *testing.T, _ *fleet, offer x402test.Reply) func() string {
+			return pool(func() string { return payment(t, offer, true) })
+		},
+		"empty account": func(t *testing.T, f *fleet, offer x402test.Reply) func() string {
+			return pool(func() string { return f.sign(t, offer, false) })
+		},
+		"cancelled authorization": func(t *testing.T, f *fleet, offer x402test.Reply) func() string {
+			f.world.cancelled = true
+			return same(f.sign(t, offer, false))
+		},
+		"copied authorization": func(t *testing.T, f *fleet, offer x402test.Reply) func() string {
+			return same(copied(t, f, offer))
+		},
+		"replay": func(t *testing.T, f *fleet, offer x402test.Reply) func() string {
+			header := f.sign(t, offer, true)
+			if r := f.to(0, victim, "example.com", header); r.Status != http.StatusOK {
+				t.Fatalf("%d %s", r.Status, r.Body)
+			}
+			return same(header)
+		},
+	}
+}
+
+// pool makes more payments than the limit lets anybody send in a minute, and then
+// begins again with the first.
+func pool(sign func() string) func() string {
+	var headers []string
+	n := 0
+	return func() string {
+		if len(headers) < 100 {
+			headers = append(headers, sign())
+		}
+		n++
+		return headers[(n-1)%len(headers)]
+	}
+}
+
+// copied has somebody pay, and returns what a reader of the chain can make of it.
+func copied(t *testing.T, f *fleet, offer x402test.Reply) string {
+	t.Helper()
+	required, err := offer.Required()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft, err := wallet.Draft(required, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := wallet.Seal(draft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	f.rich[strings.ToLower(wallet.Address().String())] = true
+	f.mu.Unlock()
+	if r := f.to(0, victim, "example.com", header); r.Status != http.StatusOK {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	draft.Payload.Extensions = nil
+	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
+	if header, err = x402.EncodeHeader(draft.Payload); err != nil {
+		t.Fatal(err)
+	}
+	return header
+}
+
+// budget is the most that a minute of one client's requests may cost, over one
+// environment and over two hundred. What is answered from the record counts one
+// unit, so that it is bounded by the limit; what asks somebody else is bounded by
+// what it weighs. Each environment asks the store once before it knows that the
+// client is over its limit.
+func budget() map[string][2]spent {
+	return map[string][2]spent{
+		"unsigned":                {{Writes: 10, Units: 10}, {Writes: 10, Units: 10}},
+		"malformed":               {{Writes: 10, Units: 10}, {Writes: 10, Units: 10}},
+		"unrecoverable signature": {{Writes: 70, Units: 70, Reads: 35, Verifies: 35}, {Writes: 280, Units: 280, Reads: 35, Verifies: 35}},
+		"empty account":           {{Writes: 250, Units: 400, Settles: 35}, {Writes: 440, Units: 590, Settles: 35}},
+		"cancelled authorization": {{Writes: 900, Units: 1200, Settles: 1, Looks: 1}, {Writes: 1100, Units: 1400, Settles: 1, Looks: 1}},
+		"copied authorization":    {{Writes: 600, Units: 600, Reads: 300}, {Writes: 800, Units: 800, Reads: 300}},
+		"replay":                  {{Writes: 900, Units: 1200}, {Writes: 1100, Units: 1400}},
+	}
+}
+
+// TestBudget: what a client that pays nothing can make us spend in a minute is
+// bounded, whatever it sends, and however many environments it reaches.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	const requests = 600 // ten a second
+	table := budget()
+	for name, prepare := range freeRequests() {
+		for i, environments := range []int{1, 200} {
+			t.Run(fmt.Sprintf("%s, %d", name, environments), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					f := newFleet(environments)
+					next := prepare(t, f, f.to(0, victim, "example.com", ""))
+					time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+					f.bill.add(func(s *spent) { *s = spent{} })
+					var all sync.WaitGroup
+					limited := 0
+					for n := range requests {
+						header := next()
+						all.Go(func() {
+							time.Sleep(time.Duration(n) * (time.Minute - 3*time.Second) / requests)
+							if r := f.to(n, attacker, "example.com", header); r.Status == http.StatusTooManyRequests {
+								f.mu.Lock()
+								limited++
+								f.mu.Unlock()
+							}
+						})
+					}
+					all.Wait()
+					got, most := f.bill.spent, table[name][i]
+					t.Logf("%-24s %3d environments: %4d of %d limited; %+v", name, environments, limited, requests, got)
+					if got.Writes > most.Writes || got.Units > most.Units || got.Reads > most.Reads || got.Verifies > most.Verifies || got.Settles > most.Settles || got.Looks > most.Looks {
+						t.Errorf("more than %+v", most)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package dynamo_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// meter adds up the write units that a server says it has charged. The server of
+// these tests counts the table and not its index, which DynamoDB charges for every
+// time that a record begins, changes or ends what the index lists it by.
+type meter struct {
+	dynamo.API
+	mu    sync.Mutex
+	units float64
+	calls int
+}
+
+func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityIndexes
+	out, err := m.API.PutItem(ctx, in, o...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	if err == nil && out.ConsumedCapacity != nil {
+		m.units += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	return out, err
+}
+
+// since returns what was charged since the last call.
+func (m *meter) since() (units float64, calls int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	units, calls = m.units, m.calls
+	m.units, m.calls = 0, 0
+	return units, calls
+}
+
+// TestWriteUnits prints what each write of a paid request costs, with records as
+// long as real ones and an answer of 1 KB. The bounds are what is measured today:
+// whoever makes a record longer sees it here.
+func TestWriteUnits(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	m := &meter{API: dynamo.NewClient(s.ClientConfig())}
+	l := ledger.New(dynamo.New(dynamo.Config{API: m, Table: s.Table(t), Timeout: time.Minute}), time.Now, rand.Text)
+	const (
+		network, asset = "eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
+		payer          = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
+		payee          = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
+	)
+	digest, nonce := strings.Repeat("d1", 32), "0x"+strings.Repeat("ab", 32)
+	until := time.Now().Add(5 * time.Minute)
+	payload := fmt.Sprintf(`{"signature":"0x%s","authorization":{"from":%q,"to":%q,"value":"5000","validAfter":"0","validBefore":"%d","nonce":%q}}`,
+		strings.Repeat("5c", 65), payer, payee, until.Unix(), nonce)
+	terms := fmt.Sprintf(`{"scheme":"exact","network":%q,"asset":%q,"amount":"5000","payTo":%q,"maxTimeoutSeconds":300,"extra":{"name":"USD Coin","version":"2","paymentFlow":"upfront"}}`,
+		network, asset, payee)
+	pay := func(nonce string) *ledger.Hold {
+		c, err := l.Claim(t.Context(), ledger.Payment{
+			Key: ledger.Key(network, asset, payer, nonce), AuthDigest: digest, SigDigest: digest,
+			Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: json.RawMessage(terms), Payload: json.RawMessage(payload),
+			ValidBefore: until, Proof: ledger.Proof{Token: digest}, Recovered: true,
+			Purchase: ledger.PurchaseKey(network, asset, payer, "request:"+digest),
+		}, time.Now().Add(30*time.Second))
+		if err != nil || c.Hold == nil {
+			t.Fatalf("claim: %d, %v", c.Standing, err)
+		}
+		return c.Hold
+	}
+	answer, err := ledger.NewAnswer(200, bytes.Repeat([]byte(rand.Text()+rand.Text()), 20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Encoding, answer.Body = "", []byte(strings.Repeat("x", 1024))
+	first := pay(nonce)
+	total := 0.0
+	for _, step := range []struct {
+		name string
+		most float64
+		do   func() error
+	}{
+		{"claim", 2, func() error { return nil }},
+		{"open the purchase", 1, func() error { _, err := l.Open(t.Context(), first); return err }},
+		{"settled", 2, func() error {
+			return first.Settled(t.Context(), ledger.Receipt{Transaction: nonce, Payer: payer, Network: network}, true)
+		}},
+		{"redeemed, 1 KB", 3, func() error { return first.Redeem(t.Context(), answer) }},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		units, calls := m.since()
+		total += units
+		t.Logf("%-18s %2.0f write units, %d call", step.name, units, calls)
+		if units > step.most || calls != 1 {
+			t.Errorf("%s: %.0f write units in %d calls, want %.0f in one", step.name, units, calls, step.most)
+		}
+	}
+	t.Logf("%-18s %2.0f write units", "in all", total)
+}

@@ -1,0 +1,209 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Purchase is what a payer means to buy once, and the payment that it is bought
+// with. A payment is sent only by an attempt that has opened its purchase and
+// found it to be its own; so of all the payments that a payer signs for one
+// purchase only one can be sent, until that one is known to be dead. The item
+// has no clock of its own: the record of its owner decides.
+type Purchase struct {
+	Owner string // the key of the payment
+	// Digest is of the owner's authorization.
+	Digest string
+	record Record
+}
+
+// PurchaseKey names a purchase of a payer: by the digest of a key of his, or of
+// a request. All parts must be in lower case.
+func PurchaseKey(network, asset, payer, id string) string {
+	return "purchase|" + Key(network, asset, payer, id)
+}
+
+func purchaseOf(r Record) *Purchase {
+	return &Purchase{Owner: r.Owner, Digest: r.AuthDigest, record: r}
+}
+
+// Mine says that the purchase is made with the payment of a hold.
+func (p *Purchase) Mine(h *Hold) bool {
+	return p.Owner == h.record.Key && p.Digest == h.record.AuthDigest
+}
+
+// Purchase reads a purchase; nil when there is none, or it has expired.
+func (l *Ledger) Purchase(ctx context.Context, key string) (*Purchase, error) {
+	r, err := l.Fetch(ctx, key)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	if r.State != Bought {
+		return nil, fmt.Errorf("%w: %s is not a purchase", ErrCorrupt, key)
+	}
+	return purchaseOf(*r), nil
+}
+
+// Owner reads the record of the payment that a purchase is made with; nil when
+// there is none any more.
+func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
+	r, err := l.Fetch(ctx, p.Owner)
+	if err != nil || r == nil || r.AuthDigest != p.Digest {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Open opens the purchase of a payment, which every attempt does before it
+// sends. It returns the purchase as it stands: the payment's own, which another
+// attempt cannot have opened before and take over after this, or that of
+// another payment. ErrConflict means that somebody else opens it now.
+func (l *Ledger) Open(ctx context.Context, h *Hold) (*Purchase, error) {
+	item := l.item(h, 1)
+	old, err := l.store.Create(ctx, item)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("open purchase: %w", err)
+	case old == nil:
+		return purchaseOf(item), nil
+	case old.State != Bought:
+		return nil, fmt.Errorf("open purchase: %w: %s is not a purchase", ErrCorrupt, item.Key)
+	}
+	if p := purchaseOf(*old); !p.Mine(h) && !l.expired(*old) {
+		return p, nil
+	}
+	return l.swap(ctx, *old, h)
+}
+
+// TakeOver gives a purchase whose owner is dead, or over, to another payment.
+// owner is the record of the owner, on which that was found, or nil when there is
+// none. It is closed first, so that no attempt on it can begin any more, and none
+// that had lost its lease can end, and only then is the purchase swapped.
+// ErrConflict means that something has changed since it was read; an owner that
+// was closed stays closed.
+func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Record, h *Hold) (*Purchase, error) {
+	if owner != nil && owner.closable() {
+		next, err := l.closed(*owner, h)
+		if err != nil {
+			return nil, fmt.Errorf("take over: %w", err)
+		}
+		if err := l.store.Replace(ctx, next); err != nil {
+			return nil, fmt.Errorf("take over: %w", err)
+		}
+	}
+	return l.swap(ctx, p.record, h)
+}
+
+// closable says that an attempt on a payment can begin, or still end: it can be sent
+// again, or a lookup of it can be under way. Nothing changes any other.
+func (r Record) closable() bool {
+	return r.State == Refused || r.State == Settled || r.State == Redeemed && incomplete(r, time.Time{})
+}
+
+// closed is the record of an owner that loses its purchase. One that was paid
+// keeps its state, and whoever still works on it has another version.
+func (l *Ledger) closed(owner Record, h *Hold) (Record, error) {
+	next := owner
+	if owner.State == Refused {
+		var err error
+		if next, err = step(owner, EventSupersede, change{now: l.now(), owner: h.record.Key}); err != nil {
+			return next, err
+		}
+	} else {
+		next.Version++
+	}
+	next.WriteID = l.newID()
+	return next, nil
+}
+
+func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, error) {
+	next := l.item(h, old.Version+1)
+	next.CreatedAt = old.CreatedAt
+	if err := l.store.Replace(ctx, next); err != nil {
+		return nil, fmt.Errorf("open purchase: %w", err)
+	}
+	return purchaseOf(next), nil
+}
+
+// item is the purchase of a payment as it is stored.
+func (l *Ledger) item(h *Hold, version int64) Record {
+	now := l.now()
+	r := Record{
+		Key: h.record.Purchase, Version: version, WriteID: l.newID(), State: Bought,
+		Owner: h.record.Key, AuthDigest: h.record.AuthDigest, CreatedAt: now, UpdatedAt: now,
+	}
+	r.ExpiresAt = expiry(r, now)
+	return r
+}
+
+// KeepPurchase prolongs the purchase of an undecided payment whose purchase ends
+// within half of the time for which one is kept, so that it does not end before
+// its owner is decided.
+func (l *Ledger) KeepPurchase(ctx context.Context, owner Record) error {
+	now := l.now()
+	if owner.Purchase == "" || !owner.Open() || owner.CreatedAt.After(now.Add(-keep/2)) {
+		return nil
+	}
+	p, err := l.Purchase(ctx, owner.Purchase)
+	if err != nil || p == nil || p.Owner != owner.Key || p.record.ExpiresAt.After(now.Add(keep/2)) {
+		return err
+	}
+	next := p.record
+	next.Version, next.WriteID, next.UpdatedAt = next.Version+1, l.newID(), now
+	next.ExpiresAt = expiry(next, now)
+	if err := l.store.Replace(ctx, next); err != nil && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("keep purchase: %w", err)
+	}
+	return nil
+}
+
+// Withdraw ends an attempt that died, or froze, while its payment waited for another
+// one of its purchase, or before that was opened. Nothing but the owner of a purchase
+// is sent, so that a payment that has held no lease for so long that no clock can be
+// wrong by as much, and is not the owner, was never sent and will not be. It reports
+// whether it wrote that.
+func (l *Ledger) Withdraw(ctx context.Context, r Record) (bool, error) {
+	now := l.now()
+	if r.State != Settling || r.Purchase == "" || r.Sent || r.Doubt || r.LeaseUntil.Add(ClockSlack).After(now) {
+		return false, nil
+	}
+	p, err := l.Purchase(ctx, r.Purchase)
+	expired := p == nil && r.CreatedAt.Before(now.Add(-keep/2))
+	if err != nil || expired || p != nil && p.Owner == r.Key {
+		return false, err
+	}
+	next, err := step(r, EventNotSent, change{now: now, reason: "ended while another payment of the purchase was under way"})
+	if err != nil {
+		return false, fmt.Errorf("withdraw: %w", err)
+	}
+	next.WriteID = l.newID()
+	switch err := l.store.Replace(ctx, next); {
+	case errors.Is(err, ErrConflict):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("withdraw: %w", err)
+	}
+	return true, nil
+}
+
+// answered says whether the purchase of a superseded payment was paid for with
+// another one, so that money of this one is due back.
+func (l *Ledger) answered(ctx context.Context, r Record) (bool, error) {
+	p, err := l.Purchase(ctx, r.Purchase)
+	if err != nil || p == nil || p.Owner == r.Key {
+		return false, err
+	}
+	owner, err := l.Owner(ctx, p)
+	return owner != nil && owner.Paid(), err
+}
+
+// Since is when a redeemed record's answer was stored. A row of the first version
+// says it by its last write.
+func (r Record) Since() time.Time {
+	if r.AnsweredAt.IsZero() {
+		return r.UpdatedAt
+	}
+	return r.AnsweredAt
+}

@@ -1,0 +1,80 @@
+package x402
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
+)
+
+// Bounds of retry tokens: the bytes of ours, and the characters of the longest
+// that is read from a client.
+const (
+	tokenBytes   = 16
+	longestToken = 64
+)
+
+// NewToken is a retry token: 16 bytes of random in base64url without padding. It
+// fails only when random does.
+func NewToken(random io.Reader) (string, error) {
+	var b [tokenBytes]byte
+	if _, err := io.ReadFull(random, b[:]); err != nil {
+		return "", fmt.Errorf("retry token: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:]), nil
+}
+
+// tokenExtension is the extension retry-token with its JSON Schema.
+func tokenExtension(token string) json.RawMessage {
+	return json.RawMessage(`{"info":{"token":"` + token + `"},"schema":{"type":"object","properties":{"token":{"type":"string"}},"required":["token"]}}`)
+}
+
+// token is the retry token that the payment echoes. It is empty when there is
+// none, or none that could be ours: an echo that is missing or malformed is no
+// fault, it only proves nothing.
+func (p *Payment) token() string {
+	extension, _ := p.extensions[ExtensionToken].(object)
+	info, _ := extension["info"].(object)
+	token, _ := info["token"].(string)
+	if token == "" || len(token) > longestToken || !printable.ASCII(token) || strings.Contains(token, " ") {
+		return ""
+	}
+	return token
+}
+
+// placeholder stands for the token in a Form. No base64url has an asterisk.
+const placeholder = "*retry-token*"
+
+// Form is a JSON text that waits for its retry token: it is encoded once, and a
+// challenge costs a copy of it.
+type Form struct{ head, tail []byte }
+
+// NewForm encodes what build makes of a retry token. It fails when that cannot
+// be encoded, or does not have the token exactly once.
+func NewForm(build func(token string) any) (Form, error) {
+	raw, err := json.Marshal(build(placeholder))
+	if err != nil {
+		return Form{}, fmt.Errorf("form of a challenge: %w", err)
+	}
+	head, tail, found := bytes.Cut(raw, []byte(placeholder))
+	if !found || bytes.Contains(tail, []byte(placeholder)) {
+		return Form{}, errors.New("form of a challenge: it must have the retry token once")
+	}
+	return Form{head: head, tail: tail}, nil
+}
+
+// JSON is the text with a token, in memory of its own.
+func (f Form) JSON(token string) []byte {
+	text := make([]byte, 0, len(f.head)+len(token)+len(f.tail))
+	return append(append(append(text, f.head...), token...), f.tail...)
+}
+
+// Header is the text with a token as a payment header carries it.
+func (f Form) Header(token string) string {
+	return base64.StdEncoding.EncodeToString(f.JSON(token))
+}
