@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -134,7 +136,10 @@ func turnAway(w http.ResponseWriter, n int) {
 // callOf reads a call.
 func callOf(r *http.Request, body []byte) call {
 	var q struct {
-		Item map[string]struct{ S string }
+		Item map[string]struct {
+			S string
+			B []byte
+		}
 	}
 	_ = json.Unmarshal(body, &q) // what is no write has no item
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
@@ -144,7 +149,8 @@ func callOf(r *http.Request, body []byte) call {
 		var record struct {
 			LeaseUntil string `json:"lease_until"`
 		}
-		_ = json.Unmarshal([]byte(q.Item[dynamo.AttrRecord].S), &record) // as the ledger wrote it
+		doc, _ := dynamo.Unpack(&types.AttributeValueMemberB{Value: q.Item[dynamo.AttrRecord].B}) // as the ledger wrote it
+		_ = json.Unmarshal(doc, &record)
 		c.leased = record.LeaseUntil != ""
 	}
 	return c

@@ -2,48 +2,67 @@ package x402
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // Owed calls visit for each payment whose answer is owed and that nobody is
-// looking up, the longest untouched first, 10,000 at most. spent says that no
-// lookup is left, so that what is owed is a refund. missed is how many could
-// not be read, or not before ctx ended; the error is that of the index, or of
+// looking up: those whose last lookup ended, the longest untouched first, and
+// then those whose lookup died, 10,000 at most of each. spent says that no lookup
+// is left, so that what is owed is a refund. missed is how many
+// records could not be read, or not before ctx ended; the error is that of the index, or of
 // the ledger on some record. A corrupt record is counted in missed, logged, and
 // no error.
 func (c *Reconciler) Owed(ctx context.Context, visit func(r ledger.Record, spent bool)) (missed int, err error) {
-	keys, err := c.index.Owed(ctx, maxOwed)
-	if err != nil {
-		return 0, fmt.Errorf("list owed records: %w", err)
-	}
-	return c.Each(ctx, keys, func(r ledger.Record) {
+	// In this order: a lookup that ends in between moves its record from the
+	// first list to the second.
+	died, errOpen := c.index.Open(ctx, c.now(), maxListed)
+	ended, errOwed := c.index.Owed(ctx, maxListed)
+	missed, err = c.Each(ctx, append(ended, died...), func(r ledger.Record) {
 		if c.ledger.Unclaimed(r) {
 			visit(r, ledger.Spent(r, c.now()))
 		}
 	})
+	return missed, errors.Join(unlisted("open", errOpen), unlisted("owed", errOwed), err)
+}
+
+// unlisted is the error of a list that could not be read.
+func unlisted(list string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("list %s records: %w", list, err)
 }
 
 // InDoubt calls visit for each payment in doubt that nobody holds, the longest
 // untouched first, 1,000 at most. The rest is as with Owed.
 func (c *Reconciler) InDoubt(ctx context.Context, visit func(ledger.Record)) (missed int, err error) {
-	keys, err := c.index.Open(ctx, c.now(), maxOpen)
+	keys, err := c.index.Open(ctx, c.now(), maxListed)
 	if err != nil {
-		return 0, fmt.Errorf("list open records: %w", err)
+		return 0, unlisted("open", err)
 	}
+	n := 0
 	return c.Each(ctx, keys, func(r ledger.Record) {
-		if c.ledger.Sleeping(r) {
+		if c.ledger.Sleeping(r) && n < maxJudged {
+			n++
 			visit(r)
 		}
 	})
 }
 
-// Each fetches records and calls visit for those that there are. What it returns
+// Each fetches records and calls visit once for each
+// of those that there are. What it returns
 // is as with Owed.
 func (c *Reconciler) Each(ctx context.Context, keys []string, visit func(ledger.Record)) (missed int, err error) {
 	var broken error
+	seen := make(map[string]bool, len(keys))
 	for i, key := range keys {
+		if seen[key] { // it moved from list to list meanwhile
+			continue
+		}
+		seen[key] = true
 		r, err := c.ledger.Fetch(ctx, key)
 		switch {
 		case over(ctx):

@@ -100,7 +100,7 @@ func (c *Reconciler) cursor(ctx context.Context, key string) (*ledger.Cursor, er
 	if err != nil || at != nil {
 		return at, err
 	}
-	keys, err := c.index.Open(ctx, c.now().Add(longestLease), maxOpen) // those that are held, too
+	keys, err := c.index.Open(ctx, c.now().Add(longestLease), maxListed) // those that are held, too
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (c *Reconciler) cursor(ctx context.Context, key string) (*ledger.Cursor, er
 		if err != nil && !errors.Is(err, ledger.ErrCorrupt) { // that is counted and logged elsewhere
 			return nil, err
 		}
-		if r != nil && strings.HasPrefix(r.Key, c.sees) && (oldest.IsZero() || r.CreatedAt.Before(oldest)) {
+		if r != nil && r.Open() && strings.HasPrefix(r.Key, c.sees) && (oldest.IsZero() || r.CreatedAt.Before(oldest)) {
 			oldest = r.CreatedAt
 		}
 	}

@@ -67,8 +67,8 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 
 // Bounds of one run.
 const (
-	maxOpen = 1000
-	maxOwed = 10000
+	maxListed = 10000 // keys of one list
+	maxJudged = 1000  // payments in doubt
 	// reclaimLease covers the writes of one verdict, and verdictBudget is what
 	// they may take: they are finished even when the run's time ends.
 	reclaimLease  = 10 * time.Second
@@ -81,14 +81,14 @@ const (
 // Summary is what one run came to. Every listed record is counted once among
 // the seven that follow Listed.
 type Summary struct {
-	Listed      int // open records in the index, the 1,000 longest untouched at most
+	Listed      int // records in the index's list of open ones
 	SettledLate int // of those, found to be paid
 	RefusedLate int // found never to be paid
 	StillOpen   int // can still execute
 	CannotTell  int // no evidence either way
-	Skipped     int // decided, gone, or held by somebody else
+	Skipped     int // decided, paid, gone, or held by somebody else
 	Failed      int // the ledger failed on it, or it is corrupt
-	Left        int // not reached before the time was up
+	Left        int // not reached before the time was up, or after 1,000 in doubt
 
 	Open int // of the listed, in doubt and held by nobody when looked at
 
@@ -169,14 +169,14 @@ func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
 	}
 	ctx, cancel := c.share(ctx, quarters)
 	defer cancel()
-	keys, err := c.index.Open(ctx, c.now(), maxOpen)
+	keys, err := c.index.Open(ctx, c.now(), maxListed)
 	if err != nil {
-		return fmt.Errorf("list open records: %w", err)
+		return unlisted("open", err)
 	}
 	s.Listed = len(keys)
 	var broken error
 	for _, key := range keys {
-		if over(ctx) {
+		if over(ctx) || s.Open == maxJudged {
 			s.add(left)
 			continue
 		}

@@ -30,7 +30,7 @@ func TestReconcileIsFair(t *testing.T) {
 		for run := range 3 {
 			time.Sleep(5 * time.Minute)
 			s, err := d.run(t.Context())
-			if err != nil || s.Listed != 1000 || s.StillOpen+s.CannotTell != 1000 {
+			if err != nil || s.Listed != n || s.StillOpen+s.CannotTell != 1000 || s.Left != n-1000 {
 				t.Fatalf("run %d: %+v, %v", run, s, err)
 			}
 			if want := []int{1000, n, n}[run]; len(seen) != want {

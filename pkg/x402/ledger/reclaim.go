@@ -49,8 +49,12 @@ func (l *Ledger) Keep(ctx context.Context, r Record) (*Record, error) {
 // Open says that the outcome of a record is not known: what Index.Open lists.
 func (r Record) Open() bool { return r.State == Settling || r.State == Uncertain }
 
-// Owed says that a record is paid and not answered: what Index.Owed lists.
+// Owed says that a record is paid and not answered.
 func (r Record) Owed() bool { return r.State == Settled }
+
+// LookingUp says that a record is owed, and that a lookup was under way when it
+// was last written. Index.Open lists it, also when that lookup has died since.
+func (r Record) LookingUp() bool { return r.Owed() && r.LeaseUntil.After(r.UpdatedAt) }
 
 // Sleeping says that a record has been in doubt, or was abandoned, and nobody
 // holds it.

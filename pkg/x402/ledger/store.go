@@ -43,12 +43,15 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // It may be behind the store by some seconds; whoever acts on it fetches the
 // record first.
 type Index interface {
-	// Open lists keys of records whose outcome is not known: settling and
-	// uncertain, those untouched for longest first, at most limit, none whose
-	// lease ends after before.
+	// Open lists keys of records that an attempt has, or had, in hand: settling
+	// and uncertain, and the paid ones that were LookingUp when they were last
+	// written, those untouched for longest first, at most limit, none whose lease
+	// ends after before. A payment that is answered in one go never leaves this
+	// list, so that a store writes its index twice for it, and not four times.
 	Open(ctx context.Context, before time.Time, limit int) ([]string, error)
 
-	// Owed lists keys of records that are paid and not answered, at most limit.
+	// Owed lists keys of the other records that are paid and not answered, those
+	// untouched for longest first, at most limit.
 	Owed(ctx context.Context, limit int) ([]string, error)
 }
 

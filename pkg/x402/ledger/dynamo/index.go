@@ -196,7 +196,7 @@ func indexed(it item) (entry, error) {
 // placeOf is the partition of the index that a record belongs in, if any.
 func placeOf(r ledger.Record) (string, bool) {
 	switch {
-	case r.Open():
+	case r.Open() || r.LookingUp():
 		return place(listOpen, shardOf(r.Key)), true
 	case r.Owed():
 		return place(listOwed, shardOf(r.Key)), true

@@ -24,7 +24,7 @@ const (
 	// AttrState is the record's state (S), for operators. It is a reserved
 	// word: expressions need a placeholder for it.
 	AttrState = "state"
-	// AttrRecord is the record's JSON form (S).
+	// AttrRecord is the record's JSON form, packed (B).
 	AttrRecord = "record"
 	// AttrAnswer is the body of the answer (B), absent when there is none.
 	AttrAnswer = "answer"
@@ -58,11 +58,18 @@ type item = map[string]types.AttributeValue
 // encode turns a record into the whole item. It refuses what DynamoDB would
 // refuse, and what decode could not read back: a row that its own writer calls
 // corrupt would hold somebody's money.
-func encode(r ledger.Record) (item, error) {
+func (p *packer) encode(r ledger.Record) (item, error) {
 	if err := checkKey(r.Key); err != nil {
 		return nil, err
 	}
 	doc, body, err := r.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	if len(doc) > maxItem {
+		return nil, fmt.Errorf("%w: a record of %d bytes", ErrTooLarge, len(doc))
+	}
+	packed, err := p.pack(doc)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +78,7 @@ func encode(r ledger.Record) (item, error) {
 		AttrVersion: number(r.Version),
 		AttrWriteID: &types.AttributeValueMemberS{Value: r.WriteID},
 		AttrState:   &types.AttributeValueMemberS{Value: string(r.State)},
-		AttrRecord:  &types.AttributeValueMemberS{Value: string(doc)},
+		AttrRecord:  packed,
 	}
 	if len(body) > 0 {
 		it[AttrAnswer] = &types.AttributeValueMemberB{Value: body}
@@ -114,9 +121,12 @@ func decode(key string, it item) (*ledger.Record, error) {
 	version, okVersion := it[AttrVersion].(*types.AttributeValueMemberN)
 	writeID, okWriteID := it[AttrWriteID].(*types.AttributeValueMemberS)
 	state, okState := it[AttrState].(*types.AttributeValueMemberS)
-	doc, okRecord := it[AttrRecord].(*types.AttributeValueMemberS)
-	if !okKey || !okVersion || !okWriteID || !okState || !okRecord {
+	if !okKey || !okVersion || !okWriteID || !okState {
 		return nil, fmt.Errorf("%w: an attribute is missing or of another type", ledger.ErrCorrupt)
+	}
+	doc, err := Unpack(it[AttrRecord])
+	if err != nil {
+		return nil, err
 	}
 	var body []byte
 	if answer, ok := it[AttrAnswer]; ok {
@@ -126,7 +136,7 @@ func decode(key string, it item) (*ledger.Record, error) {
 		}
 		body = b.Value
 	}
-	r, err := ledger.Unmarshal([]byte(doc.Value), body)
+	r, err := ledger.Unmarshal(doc, body)
 	if err != nil {
 		return nil, err
 	}

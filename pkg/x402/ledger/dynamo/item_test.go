@@ -1,6 +1,9 @@
 package dynamo
 
 import (
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,7 +22,7 @@ import (
 
 // CheckSize tells whether a Store would send the record.
 func CheckSize(r ledger.Record) error {
-	_, err := encode(r)
+	_, err := newPacker().encode(r)
 	return err
 }
 
@@ -45,7 +48,7 @@ func TestDecodeAnotherKey(t *testing.T) {
 		"attribute": func(it item) { it[AttrKey] = &types.AttributeValueMemberN{Value: "1"} },
 		"no key":    func(it item) { delete(it, AttrKey) },
 	} {
-		it, err := encode(r)
+		it, err := newPacker().encode(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,12 +74,15 @@ func TestIndexAttributes(t *testing.T) {
 		} {
 			r := ledgertest.First("eip155:8453|0xa|0xb|0x01")
 			r.State, r.LeaseUntil, r.UpdatedAt = state, c.lease, c.updated
-			it, err := encode(r)
+			it, err := newPacker().encode(r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var open, until types.AttributeValue
 			if list, ok := lists[state]; ok {
+				if c.lease.After(c.updated) {
+					list = "open"
+				}
 				open = &types.AttributeValueMemberS{Value: list + "#" + strconv.Itoa(shardOf(r.Key))}
 				until = &types.AttributeValueMemberN{Value: strconv.FormatInt(c.want.UnixMilli(), 10)}
 			}
@@ -88,13 +94,56 @@ func TestIndexAttributes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := encode(*back)
+			again, err := newPacker().encode(*back)
 			if diff := cmp.Diff(it, again, all); diff != "" || err != nil {
 				t.Errorf("%s, %s, read and written (-first +second), %v:\n%s", state, name, err, diff)
 			}
 		}
 	}
 }
+
+// What is in a table was packed with the dictionary of its time.
+func TestPacking(t *testing.T) {
+	t.Parallel()
+	if got, want := fmt.Sprintf("%x", sha256.Sum256([]byte(dictionary))), "718b8a87e0aac2015b4556f181598e80eab175745fc74c851cec5a084a596e01"; got != want {
+		t.Errorf("the dictionary is another one (%s): records that are stored cannot be read with it", got)
+	}
+	r := ledgertest.Full("k")
+	doc, _, err := r.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := newPacker().pack(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := packed.(*types.AttributeValueMemberB).Value //nolint:forcetypeassert // a failed test
+	var bomb bytes.Buffer
+	bomb.WriteByte(packing)
+	w, err := flate.NewWriterDict(&bomb, flate.BestCompression, []byte(dictionary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(make([]byte, maxItem+1)); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	for what, v := range map[string]types.AttributeValue{
+		"nothing": nil, "a number": number(1), "no bytes": binary(), "another packing": binary(packing + 1),
+		"the packing alone": binary(packing), "cut": binary(whole[:len(whole)-1]...),
+		"another dictionary": binary(append([]byte{packing}, 0xff, 0xff)...), "too large": binary(bomb.Bytes()...),
+	} {
+		if got, err := Unpack(v); got != nil || !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("%s: Unpack = %.40q, %v; want ErrCorrupt", what, got, err)
+		}
+	}
+	for what, v := range map[string]types.AttributeValue{"packed": packed, "of the first version": &types.AttributeValueMemberS{Value: string(doc)}} {
+		if got, err := Unpack(v); string(got) != string(doc) || err != nil {
+			t.Errorf("%s: Unpack = %q, %v; want %q", what, got, err, doc)
+		}
+	}
+}
+
+func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
 // Where a key belongs is written in every table: it must never change. And all
 // partitions are used.
@@ -124,6 +173,11 @@ func FuzzDecode(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add("k", "1", r.WriteID, string(r.State), string(doc), body)
+		packed, err := newPacker().pack(doc)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add("k", "1", r.WriteID, string(r.State), string(packed.(*types.AttributeValueMemberB).Value), body) //nolint:forcetypeassert // see pack
 	}
 	f.Add("k", "1", "w", "settled", `{"key":"k","version":1,"write_id":"w","state":"settled"}`, []byte(nil))
 	f.Add("k", "01", "w", "settled", `{"key":"k","version":1,"write_id":"w","state":"settled","answer":{}}`, []byte("b"))
@@ -147,6 +201,10 @@ func FuzzDecode(f *testing.F) {
 			it[AttrAnswer] = &types.AttributeValueMemberB{Value: body}
 		}
 		r, err := decode(key, it)
+		it[AttrRecord] = binary([]byte(doc)...)
+		if r, err := decode(key, it); err != nil && (!errors.Is(err, ledger.ErrCorrupt) || r != nil) {
+			t.Fatalf("decode of a packed record = %v, %v; want ErrCorrupt", r, err)
+		}
 		if err != nil {
 			if !errors.Is(err, ledger.ErrCorrupt) || r != nil {
 				t.Fatalf("decode = %v, %v; want ErrCorrupt", r, err)
@@ -156,7 +214,7 @@ func FuzzDecode(f *testing.F) {
 		if r.Key != key || r.WriteID != writeID || string(r.State) != state {
 			t.Fatalf("decode made %q %q %q of %q %q %q", r.Key, r.WriteID, r.State, key, writeID, state)
 		}
-		again, err := encode(*r)
+		again, err := newPacker().encode(*r)
 		if err != nil {
 			return // too large, or a key that the table cannot have
 		}

@@ -53,6 +53,7 @@ type Store struct {
 	api     API
 	table   string
 	timeout time.Duration
+	packer  *packer
 }
 
 var (
@@ -68,7 +69,7 @@ func New(c Config) *Store {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
-	return &Store{api: c.API, table: c.Table, timeout: c.Timeout}
+	return &Store{api: c.API, table: c.Table, timeout: c.Timeout, packer: newPacker()}
 }
 
 // Create implements ledger.Store.
@@ -112,7 +113,7 @@ func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 // what the table holds instead (nil for nothing), unless that is this very
 // write: then the client sent it again after a lost reply, and it is written.
 func (s *Store) put(ctx context.Context, r ledger.Record, condition string, values item) (written bool, held *ledger.Record, err error) {
-	it, err := encode(r)
+	it, err := s.packer.encode(r)
 	if err != nil {
 		return false, nil, err
 	}

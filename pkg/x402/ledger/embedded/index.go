@@ -19,12 +19,12 @@ var (
 
 // Open implements ledger.Index by a scan: the file is one machine's.
 func (s *Store) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	return s.list(ctx, limit, func(r *ledger.Record) bool { return r.Open() && !r.OpenedAt().After(before) })
+	return s.list(ctx, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
 }
 
 // Owed implements ledger.Index by a scan.
 func (s *Store) Owed(ctx context.Context, limit int) ([]string, error) {
-	return s.list(ctx, limit, func(r *ledger.Record) bool { return r.Owed() })
+	return s.list(ctx, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
 }
 
 // ByPayer implements ledger.Payers: the keys of the file are in order. Rows that

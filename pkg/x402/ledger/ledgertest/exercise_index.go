@@ -50,6 +50,15 @@ func indexStates(t *testing.T, s ledger.Store, x ledger.Index) {
 		mustCreate(t, s, sleeping("exercise|"+string(state), state, noon().Add(time.Duration(i)*time.Second)))
 	}
 	lists(t, x, []string{"exercise|settling", "exercise|uncertain"}, []string{"exercise|settled"})
+	for i, state := range ledger.States() {
+		r := sleeping("exercise|leased "+string(state), state, noon().Add(time.Hour+time.Duration(i)*time.Second))
+		r.LeaseUntil = r.UpdatedAt.Add(time.Second)
+		mustCreate(t, s, r)
+	}
+	lists(t, x, []string{
+		"exercise|settling", "exercise|uncertain",
+		"exercise|leased settling", "exercise|leased uncertain", "exercise|leased settled",
+	}, []string{"exercise|settled"})
 }
 
 func indexMoves(t *testing.T, s ledger.Store, x ledger.Index) {
@@ -59,18 +68,24 @@ func indexMoves(t *testing.T, s ledger.Store, x ledger.Index) {
 	lists(t, x, key, nil)
 	for _, step := range []struct {
 		to         ledger.State
+		leased     bool
 		open, owed []string
 	}{
-		{ledger.Uncertain, key, nil},
-		{ledger.Settling, key, nil},
-		{ledger.Refused, nil, nil},
-		{ledger.Settling, key, nil},
-		{ledger.Settled, nil, key},
-		{ledger.Settled, nil, key},
-		{ledger.Redeemed, nil, nil},
+		{ledger.Uncertain, false, key, nil},
+		{ledger.Settling, true, key, nil},
+		{ledger.Refused, false, nil, nil},
+		{ledger.Settling, true, key, nil},
+		{ledger.Settled, true, key, nil},
+		{ledger.Settled, false, nil, key},
+		{ledger.Settled, true, key, nil},
+		{ledger.Settled, false, nil, key},
+		{ledger.Redeemed, false, nil, nil},
 	} {
 		r = Next(r)
-		r.State = step.to
+		r.State, r.LeaseUntil = step.to, time.Time{}
+		if step.leased {
+			r.LeaseUntil = r.UpdatedAt.Add(time.Minute)
+		}
 		mustReplace(t, s, r)
 		lists(t, x, step.open, step.owed)
 	}
@@ -84,12 +99,15 @@ func indexOrder(t *testing.T, s ledger.Store, x ledger.Index) {
 	}
 	for _, i := range rand.Perm(n) { // the order of the writes does not matter
 		at := noon().Add(time.Duration(i) * time.Second)
-		for _, r := range []ledger.Record{sleeping(open[i], ledger.Settling, at), sleeping(owed[i], ledger.Settled, at)} {
-			if i%2 == 1 { // the end of a lease counts like a last write
-				r.UpdatedAt, r.LeaseUntil = at.Add(-time.Hour), at
-			}
-			mustCreate(t, s, r)
+		doubt := sleeping(open[i], ledger.Settling, at)
+		switch i % 3 { // the end of a lease counts like a last write
+		case 1:
+			doubt.UpdatedAt, doubt.LeaseUntil = at.Add(-time.Hour), at
+		case 2:
+			doubt.State, doubt.UpdatedAt, doubt.LeaseUntil = ledger.Settled, at.Add(-time.Hour), at
 		}
+		mustCreate(t, s, doubt)
+		mustCreate(t, s, sleeping(owed[i], ledger.Settled, at))
 	}
 	lists(t, x, open, owed)
 }

@@ -18,12 +18,12 @@ var (
 
 // Open implements ledger.Index.
 func (m *Memory) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	return m.list(ctx, limit, func(r ledger.Record) bool { return r.Open() && !r.OpenedAt().After(before) })
+	return m.list(ctx, limit, func(r ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
 }
 
 // Owed implements ledger.Index.
 func (m *Memory) Owed(ctx context.Context, limit int) ([]string, error) {
-	return m.list(ctx, limit, ledger.Record.Owed)
+	return m.list(ctx, limit, func(r ledger.Record) bool { return r.Owed() && !r.LookingUp() })
 }
 
 // ByPayer implements ledger.Payers.
