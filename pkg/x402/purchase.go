@@ -145,7 +145,7 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 	case ownerAnswers:
 		return a.turned(a.answered(ctx, h, *r))
 	case ownerDoubt:
-		return a.resolve(ctx, h, *r)
+		return a.resolve(ctx, h, *r, until)
 	case ownerDead, ownerOver:
 		if h.Record().Owner != "" { // in doubt, and answered by another payment before
 			if out := a.fromOwner(ctx, r); out != nil {
@@ -183,14 +183,23 @@ func (a *attempt) owner(r *ledger.Record) ownership {
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Record, error) {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		r, err := a.gate.ledger.Owner(ctx, p)
-		if err != nil || a.owner(r) != ownerBusy || !a.gate.now().Add(pause).Before(until) {
+		if err != nil || a.owner(r) != ownerBusy || !a.pause(ctx, pause, until) {
 			return r, err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return r, nil
-		}
+	}
+}
+
+// pause waits, and reports whether it did: not beyond a point in time, nor when
+// the request has ended.
+func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) bool {
+	if !a.gate.now().Add(d).Before(until) {
+		return false
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -261,14 +270,19 @@ func (a *attempt) on(r ledger.Record) (*attempt, error) {
 
 // resolve finds out what became of the payment that owns the purchase, by sending
 // its authorization once more while it can execute, and by the chain. It returns
-// nil when that payment is dead, so that the purchase can be taken over.
-func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record) *Outcome {
+// nil when that payment is dead, so that the purchase can be taken over. A payer
+// who signs anew within a second of the first refusal, because his wallet has been
+// filled up, waits for that second here: most clients do not ask again.
+func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, until time.Time) *Outcome {
 	c, err := a.gate.ledger.Resume(ctx, r, a.request.Deadline.Add(leaseMargin))
 	switch {
 	case err != nil:
 		return a.turned(a.shut(ctx, h, a.ledgerFault(err, nil)))
-	case c.Standing == ledger.Over && c.Record.State == ledger.Refused && !c.Record.Disproved:
-		return a.turned(a.shut(ctx, h, a.ended(c.Record))) // refused a moment ago
+	case c.Standing == ledger.Over && c.Wait > 0:
+		if a.pause(ctx, c.Wait, until) {
+			return nil
+		}
+		return a.turned(a.shut(ctx, h, a.ended(c.Record)))
 	case c.Hold == nil:
 		return nil // somebody else has taken it
 	}

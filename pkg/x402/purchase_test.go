@@ -139,7 +139,8 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		{name: "in doubt past its window, nobody sees it", first: unknown, wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
 
 		{name: "refused, and refused again", first: no, wait: time.Second, second: no, status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
-		{name: "refused a moment ago", first: no, second: moved(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 1, own: ledger.Refused, owner: ledger.Refused},
+		{name: "refused a moment ago", first: no, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "refused twice, the last time a moment ago", first: no, after: func(b *bench, h string) { time.Sleep(time.Second); b.ask(h, "GET /a") }, second: moved(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
 		{name: "refused, and it moves now", first: no, wait: time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
 		{name: "refused, and in doubt now", first: no, wait: time.Second, second: unknown, status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
 		{name: "refused past its window, blind, early", first: no, wait: 15 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},

@@ -92,8 +92,10 @@ const (
 type Claim struct {
 	Standing Standing
 	Record   Record
-	Hold     *Hold         // when Held
-	Wait     time.Duration // when InFlight or Waiting
+	Hold     *Hold // when Held
+	// Wait is when to come back: after InFlight and Waiting, and after Over where
+	// a facilitator has refused the payment a moment ago.
+	Wait time.Duration
 }
 
 // Fetch reads a record. It returns nil for one that is missing or expired.
@@ -175,8 +177,8 @@ func (l *Ledger) resume(ctx context.Context, old Record, p Payment, lease time.T
 	now := l.now()
 	c := Claim{Record: old}
 	switch {
-	case old.State == Refunded || old.State == Refused && (old.Disproved || tooSoon(old, now)):
-		c.Standing = Over
+	case old.State == Refunded || old.State == Refused && (old.Disproved || tooSoon(old, now) > 0):
+		c.Standing, c.Wait = Over, tooSoon(old, now)
 		return c, nil
 	case old.State == Superseded:
 		c.Standing = Replaced
@@ -273,11 +275,14 @@ func spacing(lookups int) time.Duration {
 	return waits[min(max(lookups, 0), len(waits)-1)]
 }
 
-// tooSoon says that a facilitator has refused a payment a moment ago: it is asked
-// again 1 s after the first time, 10 s after the second, and a minute after every
-// other, since asking costs us and not the sender.
-func tooSoon(r Record, now time.Time) bool {
-	return !r.RefusedAt.IsZero() && r.RefusedAt.Add(spacing(min(r.Refusals, 3))).After(now)
+// tooSoon is for how long a facilitator is not asked again about a payment that it
+// has refused: for 1 s after the first time, 10 s after the second, and a minute
+// after every other, since asking costs us and not the sender.
+func tooSoon(r Record, now time.Time) time.Duration {
+	if r.RefusedAt.IsZero() || r.Disproved {
+		return 0
+	}
+	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
 // owed decides whether an owed answer may be looked up now. One that could be
