@@ -18,7 +18,7 @@ const (
 	statP95 = "p95"
 )
 
-// What an alarm makes of a period without data.
+// How an alarm treats a period without data.
 const (
 	missingGood   = "notBreaching"
 	missingBad    = "breaching"
@@ -38,24 +38,24 @@ type series struct {
 	value                 *string // of the dimension
 }
 
-// alarm goes off when the sum of its series is beyond a bound.
+// alarm goes off when the sum of its series is above a bound.
 type alarm struct {
 	name  string // in kebab case; unique
-	kind  string // heading in the runbook: several operations share one
+	kind  string // its entry in the runbook; several operations share one
 	means string
 	of    []series
 	bound float64
 	below bool // it goes off below the bound, not above
-	// period is in seconds; of the last periods, breaching must be beyond the
-	// bound. 0 periods is one.
+	// period is in seconds. The alarm goes off when, of the last periods (1 when
+	// 0), breaching (all when 0) are beyond the bound.
 	period, periods, breaching int
 	missing                    string // missingGood when empty
 }
 
-// runbook is where an alarm's entry is.
-func (a alarm) runbook() string { return catalog.Homepage + "#alarm-" + a.kind }
+// runbook is the address of an alarm's entry in infra/RUNBOOK.md.
+func (a alarm) runbook() string { return catalog.Runbook + "#alarm-" + a.kind }
 
-// add makes an alarm that tells the topic when it begins and when it ends.
+// add makes an alarm that notifies the topic when it begins and when it ends.
 func (e *envelope) add(a alarm, topic *string) {
 	comparison := "GreaterThanThreshold"
 	if a.below {
@@ -88,7 +88,7 @@ func (e *envelope) add(a alarm, topic *string) {
 	awscloudwatch.NewCfnAlarm(e.Stack, jsii.String(pascal(a.name)+"Alarm"), props)
 }
 
-// plain is an alarm on one metric.
+// plain sets the metric of an alarm on one series.
 func plain(props *awscloudwatch.CfnAlarmProps, s series, period int) {
 	props.Namespace, props.MetricName, props.Period = &s.namespace, &s.name, jsii.Number(period)
 	if strings.HasPrefix(s.stat, "p") {
@@ -108,8 +108,8 @@ func dimensions(s series) []*awscloudwatch.CfnAlarm_DimensionProperty {
 	return []*awscloudwatch.CfnAlarm_DimensionProperty{{Name: &s.dimension, Value: s.value}}
 }
 
-// sum is an alarm on several metrics. Each counts only what happened, so that
-// none of them has data all the time: a gap is 0 where another has a point.
+// sum is the metric math of an alarm on several series. A series has no data in a
+// period in which nothing happened, so gaps are filled with 0.
 func sum(of []series, period int) []*awscloudwatch.CfnAlarm_MetricDataQueryProperty {
 	var queries []*awscloudwatch.CfnAlarm_MetricDataQueryProperty
 	var terms []string
@@ -131,7 +131,7 @@ func sum(of []series, period int) []*awscloudwatch.CfnAlarm_MetricDataQueryPrope
 	})
 }
 
-// own is a metric of our own, over all operations.
+// own is a metric of the service, over all operations.
 func (e *envelope) own(name, stat string) series {
 	return series{namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }
@@ -144,8 +144,8 @@ func (e *envelope) lambda(slug, name string) series {
 	}
 }
 
-// crashes are the invocations of functions that came to nothing: those that
-// failed, timed out or died, and those that Lambda turned away.
+// crashes are the failed invocations of functions: errors, time-outs, crashes, and
+// calls that Lambda throttled.
 func (e *envelope) crashes(slugs ...string) []series {
 	var of []series
 	for _, slug := range slugs {

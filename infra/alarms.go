@@ -10,12 +10,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// few is how many of a thing that clients meet now and then, such as a payment
-// in doubt, are no reason to wake anybody.
+// few is how many events in a period are normal, such as payments in doubt, and
+// raise no alarm.
 const few = 2
 
-// slowSettlement is far above what a settlement takes, which is a block or two
-// of two seconds each, and far below where it is given up, which is 13 s at least.
+// slowSettlement is far above what a settlement takes, which is one or two blocks
+// of two seconds each, and far below the time-out, which is at least 13 s.
 const slowSettlement = 8000 // ms
 
 // alarms are all alarms of the deployment.
@@ -30,7 +30,7 @@ func (e *envelope) alarms(topic *string) {
 	}
 }
 
-// ofOperation are the alarms that each operation has of its own.
+// ofOperation are the alarms of one operation.
 func (e *envelope) ofOperation(o catalog.Operation) []alarm {
 	of := func(metric, stat string) series {
 		s := e.own(metric, stat)
@@ -66,8 +66,8 @@ func (e *envelope) ofOperation(o catalog.Operation) []alarm {
 	return alarms
 }
 
-// owes says whether an operation can end without an answer to what was paid,
-// other than by a bug: whether it looks anything up.
+// owes says whether an operation can take a payment and fail to answer, other than
+// by a bug: whether it looks anything up.
 func owes(o catalog.Operation) bool {
 	for _, code := range o.Errors {
 		if info, ok := fault.Of(code); ok && info.Class == fault.Owed {
@@ -100,8 +100,8 @@ func (e *envelope) ofPayments() []alarm {
 }
 
 // ofReconcile are the alarms of the scheduled function, which runs every five
-// minutes. A run that failed says nothing of what is open or owed, so those
-// keep their state over it: a missing number must not end them.
+// minutes. A run that failed has no number of what is open or owed. The alarms on
+// those numbers then keep their state, because a missing number must not end them.
 func (e *envelope) ofReconcile() []alarm {
 	return []alarm{{
 		name: "reconcile-open", kind: "reconcile-open",
@@ -121,7 +121,7 @@ func (e *envelope) ofReconcile() []alarm {
 		of:     append([]series{e.own(service.MetricReconcileFailed, statSum)}, e.crashes(slugReconcile)...),
 		period: minutes5, periods: 3, breaching: 2,
 	}, {
-		// Only here is silence the fault.
+		// This alarm alone goes off when there is no data.
 		name: "reconcile-silent", kind: "reconcile-silent",
 		means: "No run ended well for 15 minutes: payments in doubt stay in doubt, and what is owed is not counted.",
 		of:    []series{e.own(service.MetricOpen, statMax)}, below: true, period: minutes5, periods: 3, missing: missingBad,

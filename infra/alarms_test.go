@@ -120,7 +120,7 @@ func checkAlarm(id string, p alarmProperties, fault func(id, format string, args
 	if !strings.HasPrefix(p.AlarmName, defaultStack+"-") || pascal(strings.TrimPrefix(p.AlarmName, defaultStack+"-"))+"Alarm" != id {
 		fault(id, "its name is %q", p.AlarmName)
 	}
-	means, anchor, ok := strings.Cut(p.AlarmDescription, " "+catalog.Homepage+"#alarm-")
+	means, anchor, ok := strings.Cut(p.AlarmDescription, " "+catalog.Runbook+"#alarm-")
 	if !ok || !strings.HasSuffix(means, ".") || anchor == "" || !strings.HasSuffix(p.AlarmName, "-"+anchor) {
 		fault(id, "its description does not say what it means and where to read on: %q", p.AlarmDescription)
 	}

@@ -9,23 +9,28 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// Sizes of the dashboard, whose grid is 24 wide.
+// Sizes of the dashboard in units of its grid.
 const (
-	wide   = 8
-	height = 6
+	columns = 24
+	wide    = 8
+	height  = 6
 )
 
-// dashboard is a row for what all operations share, one for the scheduled
-// function, and one an operation.
+// dashboard has a link to the runbook, a row for what all operations share, one
+// for the scheduled function, and one for each operation.
 func (e *envelope) dashboard() {
 	board := awscloudwatch.NewDashboard(e.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{
-		// Dashboards are the account's: without the region a stack of the same
-		// name in another one would collide.
+		// Dashboard names are unique in an account, so the region is in it: another
+		// region can have a stack of the same name.
 		DashboardName: jsii.String(e.settings.stack + "-" + *e.Region()),
-		// Longer than any counter of the reconcile function may be silent.
+		// Longer than the reconcile function may be without data.
 		DefaultInterval: awscdk.Duration_Hours(jsii.Number(6)),
 	})
 	row := func(widgets ...awscloudwatch.IWidget) { board.AddWidgets(widgets...) }
+	row(awscloudwatch.NewTextWidget(&awscloudwatch.TextWidgetProps{
+		Markdown: jsii.String("What each alarm means and what to do about it: [the runbook](" + catalog.Runbook + ")"),
+		Width:    jsii.Number(columns), Height: jsii.Number(1),
+	}))
 	row(
 		e.counts("Settlements", nil, append(service.SettlementMetrics(), service.MetricListed)...),
 		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricUnlisted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
@@ -46,17 +51,17 @@ func (e *envelope) dashboard() {
 	}
 }
 
-// counts is a graph of what happened in each five minutes.
+// counts is a graph of how often something happened in each five minutes.
 func (e *envelope) counts(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
 	return e.graph(title, of, []string{statSum}, names)
 }
 
-// latencies is a graph of how long it took.
+// latencies is a graph of durations, median and 95th percentile.
 func (e *envelope) latencies(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
 	return e.graph(title+": ms", of, []string{"p50", statP95}, names)
 }
 
-// gauges is a graph of what there was at a time.
+// gauges is a graph of numbers at a time.
 func (e *envelope) gauges(title string, names ...string) awscloudwatch.IWidget {
 	return e.graph(title, nil, []string{statMax}, names)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// ownDomain puts the API behind a domain name. Its DNS record is the
-// operator's: an alias to the outputs.
+// ownDomain gives the API a domain name. The operator makes its DNS record: an
+// alias to the outputs.
 func (e *envelope) ownDomain() {
 	name := awsapigatewayv2.NewCfnDomainName(e.Stack, jsii.String("Domain"), &awsapigatewayv2.CfnDomainNameProps{
 		DomainName: &e.domain,
@@ -18,8 +18,8 @@ func (e *envelope) ownDomain() {
 	mapping := awsapigatewayv2.NewCfnApiMapping(e.Stack, jsii.String("DomainMapping"), &awsapigatewayv2.CfnApiMappingProps{
 		ApiId: e.resource(idAPI).Ref(), DomainName: name.Ref(), Stage: jsii.String("$default"),
 	})
-	// The stage is SAM's and has no reference here; without this the mapping
-	// may be made before it.
+	// SAM makes the stage, so it cannot be referred to here. Without the dependency
+	// CloudFormation may make the mapping first, and fail.
 	mapping.AddOverride(jsii.String("DependsOn"), []string{idStage})
 	output := func(id, description string, value *string) {
 		awscdk.NewCfnOutput(e.Stack, &id, &awscdk.CfnOutputProps{Description: &description, Value: value})

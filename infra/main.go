@@ -1,10 +1,11 @@
-// The production envelope of the service, a CDK app: it includes
-// ../template.yaml, which is the whole application, and adds what YAML is bad
-// at: alarms and a dashboard by operation, a domain, retention, protection of
-// the ledger, a budget, prebuilt code.
+// Command infra is the CDK app for production. It includes ../template.yaml, which
+// is the whole application, and adds what is repeated for each operation or
+// belongs to production alone: alarms, a dashboard, a domain, log retention,
+// protection of the ledger, a budget, prebuilt code.
 //
-// It never restates a function. It synthesizes without credentials and without
-// a network; the CDK CLI runs it by cdk.json.
+// It does not repeat any function. It synthesizes without credentials and without a
+// network; the CDK CLI runs it by cdk.json. RUNBOOK.md says how to deploy it, and
+// what each alarm means.
 package main
 
 import (
@@ -29,8 +30,8 @@ func main() {
 	}
 }
 
-// run synthesizes: what the context says, to where the CDK CLI says, or the
-// example.
+// run synthesizes the stack of the CDK context to where the CDK CLI says, or the
+// example to out.
 func run(out string) error {
 	defer jsii.Close()
 	root, err := moduleRoot()
@@ -51,8 +52,8 @@ func run(out string) error {
 	return nil
 }
 
-// example are context values with which everything that the app can add is
-// there, and nothing has to be built.
+// example is a context with which the app adds everything that it can add, and
+// needs no built functions.
 func example() *map[string]any {
 	return &map[string]any{
 		"PayTo": boot.LocalPayTo, "FacilitatorUrl": "https://facilitator.example",

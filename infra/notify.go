@@ -7,9 +7,9 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// topic is where alarms go, with the policy that lets them. It is not encrypted with the
-// account's SNS key, which CloudWatch may not use; what it carries is names and
-// numbers.
+// topic is the SNS topic of the alarms, with the policy that lets CloudWatch and
+// Budgets publish to it. It is not encrypted with the account's SNS key, because
+// CloudWatch may not use that; its messages contain names and numbers only.
 func (e *envelope) topic() (arn *string, policy awssns.CfnTopicPolicy) {
 	topic := awssns.NewCfnTopic(e.Stack, jsii.String("Alarms"), &awssns.CfnTopicProps{
 		DisplayName: jsii.String(e.settings.stack),
@@ -37,11 +37,11 @@ func (e *envelope) topic() (arn *string, policy awssns.CfnTopicPolicy) {
 	return topic.Ref(), policy
 }
 
-// budgetAlarm tells when the account's month costs more than was meant: of the
-// limit, 80 % spent or all of it in sight. A budget covers the account, because
-// what a stack costs is known only where its tags are activated for billing. Its
-// name is CloudFormation's: names are the account's and not a region's, and a
-// budget of a fixed name cannot be replaced, which is how its notices change.
+// budgetAlarm notifies the topic when 80 % of the monthly limit is spent, or the
+// forecast reaches all of it. The budget covers the account, because the cost of a
+// stack is known only where its tags are activated for billing. CloudFormation
+// chooses the name: names are unique in the account over all regions, and a change
+// of the notices replaces the budget, which a fixed name would prevent.
 func (e *envelope) budgetAlarm(topic *string) awsbudgets.CfnBudget {
 	tell := []*awsbudgets.CfnBudget_SubscriberProperty{{SubscriptionType: jsii.String("SNS"), Address: topic}}
 	when := func(kind string, percent float64) *awsbudgets.CfnBudget_NotificationWithSubscribersProperty {

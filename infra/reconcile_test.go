@@ -146,8 +146,8 @@ func reconcileHost(t *testing.T, params, env map[string]string) (h *lambdahost.H
 	return h, func() string { h.Close(); return text.String() }
 }
 
-// desk is a ledger table with payments on a real chain.
-type desk struct {
+// chainBench is a ledger table with payments on a real chain.
+type chainBench struct {
 	*chaintest.Node
 	ledger *ledger.Ledger
 	payer  *x402test.Wallet
@@ -155,7 +155,7 @@ type desk struct {
 }
 
 // claim drafts a payment, signs it and claims it in the ledger.
-func (d *desk) claim(t *testing.T) (chaintest.Signed, *ledger.Hold, string) {
+func (d *chainBench) claim(t *testing.T) (chaintest.Signed, *ledger.Hold, string) {
 	t.Helper()
 	payee, err := x402.ParseAddress(d.terms.PayTo)
 	if err != nil {
@@ -215,7 +215,7 @@ func TestReconcileFunction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{Node: node, ledger: ledger.New(store, time.Now, rand.Text), payer: payer, terms: chaintest.Terms(payee)}
+	d := &chainBench{Node: node, ledger: ledger.New(store, time.Now, rand.Text), payer: payer, terms: chaintest.Terms(payee)}
 	d.Mint(t, payer.Address(), 1_000_000)
 
 	signed, lost, paid := d.claim(t)

@@ -9,8 +9,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 )
 
-// TestSamconfig: each environment has a stack of its own and asks before it
-// changes it, what it gives is what the template takes, and no build is cached.
+// TestSamconfig: each environment has a stack of its own, and with it a namespace
+// of its own for its metrics, and asks before it changes it. What it gives is what
+// the template takes, and no build is cached.
 func TestSamconfig(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../samconfig.toml")

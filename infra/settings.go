@@ -42,7 +42,7 @@ const (
 	defaultRetention = 90
 )
 
-// settings is the context, read and found valid.
+// settings is the validated context.
 type settings struct {
 	template    string // path
 	build       string // directory of the built functions; empty: no code
@@ -77,7 +77,7 @@ func (c *contextReader) fault(key, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s %s", key, fmt.Sprintf(format, args...)))
 }
 
-// text reads a value; a number or a boolean of cdk.json is as good.
+// text reads a value. A number or a boolean of cdk.json is taken as text.
 func (c *contextReader) text(key, fallback string) string {
 	switch v := c.get(&key).(type) {
 	case nil:
@@ -107,7 +107,7 @@ func (c *contextReader) yes(key string, fallback bool) bool {
 	return v
 }
 
-// days is how long logs are kept: CloudWatch Logs knows some numbers only.
+// days is how long logs are kept. CloudWatch Logs takes certain numbers only.
 func (c *contextReader) days(key string, fallback float64) float64 {
 	known := []float64{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 	n, err := strconv.ParseFloat(c.text(key, strconv.FormatFloat(fallback, 'g', -1, 64)), 64)
@@ -158,11 +158,11 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 }
 
 // parameters are the values that replace the template's parameters. They are
-// checked here because CloudFormation sees only the values. All are replaced,
-// defaults too: the CDK CLI keeps the value of a parameter from deployment to
-// deployment, so that a new default in the template would never be seen. What
-// is not to be shown stays a parameter: in the context it would stand in the
-// synthesized template.
+// checked here, because CloudFormation sees only the values. Defaults are replaced
+// as well: the CDK CLI keeps the value of a parameter from one deployment to the
+// next, so a new default in the template would have no effect. A hidden parameter
+// stays a parameter, because a replaced value is visible in the synthesized
+// template.
 func (c *contextReader) parameters(s settings) map[string]any {
 	text, err := os.ReadFile(s.template)
 	var doc struct {
@@ -219,8 +219,8 @@ func (p parameter) check(v string) error {
 	return nil
 }
 
-// built checks that every function is there as Lambda runs it. A binary for
-// the machine at hand would deploy and then fail every request.
+// built checks that every function was built for Lambda. A binary for another
+// machine could be deployed and would fail every request.
 func (c *contextReader) built(root, build string) {
 	functions, err := os.ReadDir(filepath.Join(root, "functions"))
 	if err != nil {

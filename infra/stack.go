@@ -26,8 +26,8 @@ const (
 	idAPI    = "Api"
 	idLedger = "Ledger"
 	idLog    = "ApiAccessLog"
-	// idStage is what SAM calls the $default stage of Api. It is there only
-	// after the transform, so it can be named and not referred to.
+	// idStage is what SAM calls the $default stage of Api. It exists only after the
+	// transform, so it can be named but not referred to.
 	idStage = idAPI + "ApiGatewayDefaultStage"
 )
 
@@ -38,7 +38,7 @@ type envelope struct {
 	include cloudformationinclude.CfnInclude
 }
 
-// NewStack is the included template with everything around it.
+// NewStack is the included template with everything that is added to it.
 func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 	e := &envelope{settings: s}
 	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
@@ -88,23 +88,23 @@ func pascal(slug string) string {
 
 func (e *envelope) resource(id string) awscdk.CfnResource { return e.include.GetResource(&id) }
 
-// protectLedger: losing the table would serve payments a second time and
-// forget what is owed.
+// protectLedger protects the table from deletion and adds point-in-time recovery.
+// Without the table payments would be answered a second time, and debts lost.
 func (e *envelope) protectLedger() {
 	table := e.resource(idLedger)
 	table.AddPropertyOverride(jsii.String("DeletionProtectionEnabled"), true)
 	table.AddPropertyOverride(jsii.String("PointInTimeRecoverySpecification"), map[string]any{"PointInTimeRecoveryEnabled": true})
 }
 
-// reserveReconcile keeps one place free for the scheduled function, which
-// settles what a rush of requests left in doubt, and lets it have no second.
+// reserveReconcile reserves a concurrency of exactly one for the scheduled
+// function, so that it runs while requests use up the account's concurrency.
 func (e *envelope) reserveReconcile() {
 	e.resource(logicalID(slugReconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
 }
 
-// keepLogs gives a function a log group with an end. The one that Lambda makes
-// by itself is kept for ever. The name is CloudFormation's, so that two stacks
-// fit side by side.
+// keepLogs gives a function a log group with a retention. The one that Lambda makes
+// by itself is kept for ever. CloudFormation chooses the name, so that an account
+// can have two stacks.
 func (e *envelope) keepLogs(slug string) {
 	logs := awslogs.NewCfnLogGroup(e.Stack, jsii.String(pascal(slug)+"Log"), &awslogs.CfnLogGroupProps{
 		RetentionInDays: &e.retention,
@@ -113,7 +113,7 @@ func (e *envelope) keepLogs(slug string) {
 	e.resource(logicalID(slug)).AddPropertyOverride(jsii.String("LoggingConfig.LogGroup"), logs.Ref())
 }
 
-// code ships the built binary in place of the template's CodeUri.
+// code replaces the template's CodeUri by the built binary.
 func (e *envelope) code(slug string) {
 	if e.build == "" {
 		return

@@ -195,8 +195,8 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// TestDashboard: each operation has its graphs, and each metric of ours is on
-// some graph.
+// TestDashboard: each operation has its graphs, each metric of ours is on some
+// graph, and the runbook is one click away.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	board, err := json.Marshal(properties(synthesized(t), ofType(synthesized(t), "AWS::CloudWatch::Dashboard")[0])["DashboardBody"])
@@ -208,6 +208,9 @@ func TestDashboard(t *testing.T) {
 		t.Errorf("the dashboard's name is the same in all regions: %s, %v", name, err)
 	}
 	text := strings.ReplaceAll(string(board), `\`, "")
+	if !strings.Contains(text, "("+catalog.Runbook+")") {
+		t.Error("the dashboard does not link to the runbook")
+	}
 	for _, o := range catalog.All() {
 		if n := strings.Count(text, `"`+service.DimensionOperation+`","`+o.Slug+`"`); n < 10 {
 			t.Errorf("%d series of %s, want 10", n, o.Slug)

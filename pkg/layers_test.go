@@ -40,8 +40,7 @@ func layers() []layer {
 		{"pkg/lookup/uptime", []string{"pkg/fault", "pkg/guard", "pkg/lookup/bundle", "pkg/lookup/dns", "pkg/lookup/headers", "pkg/lookup/ssl", "pkg/origin"}, "a bundle knows its children"},
 		{"pkg/lookup/*", []string{"pkg/fault", "pkg/guard"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/whois/registry", []string{"pkg/fault", "pkg/guard", "pkg/lookup/whois"}, "the RDAP library is heavy: only the functions that ask a registry link it"},
-		{"pkg/lookup/whois/dynamo", []string{"pkg/lookup/whois/registry"}, "a cache keeps one file, nothing else"},
-		{"pkg/boot/registry", []string{"pkg/boot", "pkg/lookup/whois/dynamo", "pkg/lookup/whois/registry", "pkg/service"}, "it adds what only the functions that ask a registry link"},
+		{"pkg/lookup/whois/dynamo", []string{"pkg/lookup/whois"}, "a cache keeps one file, nothing else"},
 		{"pkg/x402", []string{"pkg/fault", "pkg/printable", "pkg/x402/ledger"}, "the payment layer knows nothing of lookups and is given its offer"},
 		{"pkg/x402/ledger", nil, "the ledger's rules depend on nothing that could change them"},
 		{"pkg/x402/facilitator", []string{"pkg/fault", "pkg/printable", "pkg/x402"}, "the client classifies outcomes; what they mean is the Gate's"},
@@ -59,10 +58,11 @@ func layers() []layer {
 		{"pkg/lambdahttp", []string{"pkg/printable"}, "the adapter knows API Gateway and net/http"},
 		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/limit", "pkg/lookup/*", "pkg/origin", "pkg/printable", "pkg/x402", "pkg/x402/ledger"}, "service joins lookups and payments, and runs anywhere"},
 		{"pkg/boot/secret", nil, "a secret is read; what it is for is boot's business"},
-		{"pkg/boot", []string{"pkg/*", "pkg/boot/secret", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "boot wires what is deployed, and no test package"},
-		{"functions/*", []string{"pkg/boot", "pkg/boot/registry", "pkg/service"}, "a main is one statement"},
+		{"pkg/boot", []string{"pkg/*", "pkg/boot/secret", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/lookup/whois/dynamo", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "boot wires what is deployed, and no test package"},
+		{"pkg/operations", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
+		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
 		{"infra", []string{"pkg/catalog", "pkg/fault", "pkg/boot", "pkg/service"}, "infrastructure reads facts"},
-		{"infra/local", []string{"infra/local/ledgersock", "pkg/boot", "pkg/boot/registry", "pkg/catalog", "pkg/limit", "pkg/service", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
+		{"infra/local", []string{"infra/local/ledgersock", "pkg/boot", "pkg/catalog", "pkg/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/local/pay", []string{"pkg/printable", "pkg/x402/x402test"}, "a client sees the wire only"},
 		{"infra/local/ledgersock", []string{"pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
 		{"infra/local/reconcile", []string{"infra/local/ledgersock", "pkg/boot", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/embedded"}, "the operator's tools, on any store"},
@@ -183,6 +183,21 @@ func TestDeployedCode(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("no functions found")
+	}
+}
+
+// A function links the clients of its own operation. The RDAP library is heavy,
+// and only those that ask a registry link it.
+func TestFunctionsLinkTheirOwn(t *testing.T) {
+	const library = "github.com/openrdap/rdap"
+	var linked []string
+	for _, p := range list(t) {
+		if name, ok := strings.CutPrefix(p.ImportPath, module+"functions/"); ok && slices.Contains(p.Deps, library) {
+			linked = append(linked, name)
+		}
+	}
+	if want := []string{"host-intel", "whois"}; !slices.Equal(linked, want) {
+		t.Errorf("%s is linked by %v, want %v", library, linked, want)
 	}
 }
 

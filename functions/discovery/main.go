@@ -1,9 +1,6 @@
 // Every static document, and the answer to unknown paths, as a Lambda function.
 package main
 
-import (
-	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/service"
-)
+import "github.com/hostfacts/hostfacts/pkg/boot"
 
-func main() { boot.Free(service.Discovery) }
+func main() { boot.Documents() }

@@ -2,8 +2,11 @@
 package main
 
 import (
+	"net/http"
+
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-func main() { boot.Priced(service.Health) }
+func main() {
+	boot.Serve(func(p boot.Parts) http.Handler { return p.Health() })
+}

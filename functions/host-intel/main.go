@@ -2,8 +2,18 @@
 package main
 
 import (
-	"github.com/hostfacts/hostfacts/pkg/boot/registry"
+	"net/http"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-func main() { registry.Priced(service.HostIntel) }
+func main() {
+	boot.Serve(func(p boot.Parts) http.Handler {
+		certificates := ssl.New(ssl.Config{Connector: p.Connector})
+		return p.Seller.Handler(service.HostIntel(hostintel.New(p.Resolver, certificates, registry.New(p.Registries()))))
+	})
+}

@@ -2,8 +2,15 @@
 package main
 
 import (
+	"net/http"
+
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-func main() { boot.Priced(service.ResolveRedirect) }
+func main() {
+	boot.Serve(func(p boot.Parts) http.Handler {
+		return p.Seller.Handler(service.ResolveRedirect(redirect.New(p.Origins())))
+	})
+}

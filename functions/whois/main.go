@@ -2,8 +2,15 @@
 package main
 
 import (
-	"github.com/hostfacts/hostfacts/pkg/boot/registry"
+	"net/http"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-func main() { registry.Priced(service.Whois) }
+func main() {
+	boot.Serve(func(p boot.Parts) http.Handler {
+		return p.Seller.Handler(service.Whois(registry.New(p.Registries())))
+	})
+}

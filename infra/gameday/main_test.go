@@ -13,7 +13,7 @@ import (
 
 	// The cache of go test sees what a test imports, not what it builds: this
 	// is what the functions are made of.
-	_ "github.com/hostfacts/hostfacts/pkg/boot/registry"
+	_ "github.com/hostfacts/hostfacts/pkg/operations"
 )
 
 // root is the module, seen from this package.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
 // runbookEntry is the beginning of an entry: the anchor that alarms link to, and
@@ -16,12 +18,12 @@ import (
 var runbookEntry = regexp.MustCompile(`(?m)^<a id="alarm-([a-z-]+)"></a>\n\*\*([a-z-]+)\*\*: \S`)
 
 // runbookFaults compares the runbook with the kinds of alarms that there are.
-func runbookFaults(readme string, kinds map[string]bool) []string {
+func runbookFaults(text string, kinds map[string]bool) []string {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	_, runbook, found := strings.Cut(readme, "\n## Runbook\n")
+	_, runbook, found := strings.Cut(text, "\n## Alarms\n")
 	if !found {
-		return []string{"there is no section Runbook"}
+		return []string{"there is no section Alarms"}
 	}
 	runbook, _, _ = strings.Cut(runbook, "\n## ")
 	have := map[string]bool{}
@@ -41,8 +43,8 @@ func runbookFaults(readme string, kinds map[string]bool) []string {
 			fault("alarm %s links to #alarm-%s, which the runbook does not have", k, k)
 		}
 	}
-	if n := strings.Count(readme, `id="alarm-`); n != len(have) {
-		fault("the README has %d anchors of alarms, and the runbook %d entries", n, len(have))
+	if n := strings.Count(text, `id="alarm-`); n != len(have) {
+		fault("the runbook has %d anchors of alarms, and %d entries", n, len(have))
 	}
 	return faults
 }
@@ -58,11 +60,14 @@ func TestRunbook(t *testing.T) {
 		}
 		kinds[kind(a)] = true
 	}
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	// The address that alarms carry ends in the file's path below the module.
+	file := strings.TrimPrefix(catalog.Runbook, catalog.Homepage+"/blob/main/")
+	raw, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range runbookFaults(string(readme), kinds) {
+	text := string(raw)
+	for _, f := range runbookFaults(text, kinds) {
 		t.Error(f)
 	}
 	// The test can fail.
@@ -70,14 +75,14 @@ func TestRunbook(t *testing.T) {
 		"an entry is gone":     func(s string) string { return strings.Replace(s, `<a id="alarm-owed"></a>`, "", 1) },
 		"an entry is misnamed": func(s string) string { return strings.Replace(s, "\n**owed**: ", "\n**owned**: ", 1) },
 		"an entry is new": func(s string) string {
-			return strings.Replace(s, "### Payments", "<a id=\"alarm-new\"></a>\n**new**: it.\n\n### Payments", 1)
+			return strings.Replace(s, "\n## Payments", "\n<a id=\"alarm-new\"></a>\n**new**: it.\n\n## Payments", 1)
 		},
 		"an anchor is no entry": func(s string) string {
-			return strings.Replace(s, "### Payments", "<a id=\"alarm-lost\"></a>\n\n### Payments", 1)
+			return strings.Replace(s, "\n## Payments", "\n<a id=\"alarm-lost\"></a>\n\n## Payments", 1)
 		},
-		"the section is gone": func(s string) string { return strings.Replace(s, "\n## Runbook\n", "\n## Operations\n", 1) },
+		"the section is gone": func(s string) string { return strings.Replace(s, "\n## Alarms\n", "\n## Operations\n", 1) },
 	} {
-		if len(runbookFaults(change(string(readme)), kinds)) == 0 {
+		if len(runbookFaults(change(text), kinds)) == 0 {
 			t.Errorf("%s, and nobody notices", what)
 		}
 	}

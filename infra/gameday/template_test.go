@@ -63,8 +63,8 @@ var synthesized = sync.OnceValues(func() ([]byte, error) {
 // name is an alarm's, without that of the stack.
 func name(a cloudwatch.Alarm) string { return strings.TrimPrefix(a.Name, stackName) }
 
-// kind is the heading in the runbook that an alarm links to.
+// kind is the entry of the runbook that an alarm links to.
 func kind(a cloudwatch.Alarm) string {
-	_, kind, _ := strings.Cut(a.Description, catalog.Homepage+"#alarm-")
+	_, kind, _ := strings.Cut(a.Description, catalog.Runbook+"#alarm-")
 	return kind
 }

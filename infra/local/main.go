@@ -1,9 +1,10 @@
-// The whole service on this machine: the same handlers that the functions are
-// made of, real lookups, a ledger in one file and a play-money facilitator.
+// Command local is the whole service on this machine: the same handlers that the
+// functions are made of, real lookups, a ledger in one file and a play-money
+// facilitator.
 //
-// Everything of the deployment's configuration can be set in the environment
-// and wins: with FACILITATOR_URL set the play-money one does not start, with
-// LEDGER_TABLE set the ledger is DynamoDB.
+// The environment can set every variable of the deployment, and overrides these
+// defaults: with FACILITATOR_URL the play-money facilitator does not start, with
+// LEDGER_TABLE the ledger is DynamoDB.
 package main
 
 import (
@@ -22,10 +23,9 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/boot/registry"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -68,15 +68,16 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	defer closePlay()
-	deps, err := config.Deps(stores, newLog(out, config.LogLevel))
+	parts, err := config.Parts(stores, newLog(out, config.LogLevel), time.Now)
 	if err != nil {
 		return err
 	}
-	if err := registry.Extend(config.Config, &deps); err != nil {
+	handler, err := operations.Handler(parts)
+	if err != nil {
 		return err
 	}
 	welcome(out, config, ledgerName)
-	return serve(ctx, listener, service.All(deps))
+	return serve(ctx, listener, handler)
 }
 
 // serve runs an HTTP server until ctx ends, and lets open requests finish.

@@ -16,7 +16,7 @@ import (
 
 	// The cache of go test sees what a test imports, not what it builds: this
 	// is what the runner is made of.
-	_ "github.com/hostfacts/hostfacts/pkg/boot/registry"
+	_ "github.com/hostfacts/hostfacts/pkg/operations"
 )
 
 // runnerVar tells the copy in the namespace where the built runner is.

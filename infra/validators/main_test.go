@@ -18,7 +18,7 @@ import (
 
 	// The cache of go test sees what a test imports, not what it builds: this
 	// is what the runner is made of.
-	_ "github.com/hostfacts/hostfacts/pkg/boot/registry"
+	_ "github.com/hostfacts/hostfacts/pkg/operations"
 
 	"github.com/hostfacts/hostfacts/infra/built"
 )

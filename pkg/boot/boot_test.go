@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -159,7 +160,7 @@ func TestDuplicateWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		for who, c := range map[string]Config{"priced": priced, "discovery": documents, "local": local.Config} {
-			if got := c.free(slog.New(slog.DiscardHandler)).DuplicateWindow; got != want {
+			if got := c.offering().DuplicateWindow; got != want {
 				t.Errorf("%s: %q is %v, want %v", who, value, got, want)
 			}
 		}
@@ -193,7 +194,7 @@ func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	if err != nil || c.Limits.PerMinute != 300 || c.Ledger.Name != "ledger" {
 		t.Errorf("%+v, %v", c.Limits, err)
 	}
-	if c.rate(&limit.Memory{}) == nil {
+	if c.rate(&limit.Memory{}, time.Now) == nil {
 		t.Error("nobody is counted")
 	}
 }
@@ -263,16 +264,18 @@ func TestRandomID(t *testing.T) {
 func TestPeersInTheLog(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, nil))
-	config := Config{FacilitatorURL: "https://facilitator.example", Resolvers: []string{"127.0.0.1:53"}}
-	priced, err := config.Deps(Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}, log)
+	config := Config{
+		Terms:          x402.Terms{Asset: defaultAsset, PayTo: LocalPayTo},
+		FacilitatorURL: "https://facilitator.example", Resolvers: []string{"127.0.0.1:53"}}
+	priced, err := config.Parts(Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}, log, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reconcile, err := config.ReconcileDeps(&ledgertest.Memory{}, &ledgertest.Memory{}, log)
+	reconcile, err := config.Reconciling(&ledgertest.Memory{}, &ledgertest.Memory{}, log, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, l := range map[string]*slog.Logger{"priced": priced.Log, "free": Config{}.free(log).Log, "reconcile": reconcile.Log} {
+	for name, l := range map[string]*slog.Logger{"priced": priced.Platform.Log, "documents": Config{}.platform(log, time.Now).Log, "reconcile": reconcile.Platform.Log} {
 		out.Reset()
 		l.Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
 		if line := out.String(); out.Len() > 1024 || !strings.Contains(line, `"?2J??`) {

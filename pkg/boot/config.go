@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 )
@@ -170,8 +171,8 @@ func (e *environment) money(c *Config) {
 	}
 	c.Credentials = e.credentials()
 	c.BootstrapURL = e.text(varBootstrap, "")
-	if u, err := url.Parse(c.BootstrapURL); c.BootstrapURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-		e.fault(varBootstrap, "must be an http or https URL")
+	if _, err := whois.ParseBootstrapURL(c.BootstrapURL); c.BootstrapURL != "" && err != nil {
+		e.fault(varBootstrap, "is %v", err)
 	}
 	c.Resolvers = e.resolvers()
 	c.Limits = Limits{

@@ -2,49 +2,43 @@ package boot
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// Priced runs a priced function, or health, which looks at the same parts. It
-// does not return; a configuration that cannot work ends the process with
-// every fault named, which Lambda reports as an init error. extend adds what
-// only some functions link.
-func Priced(build service.Constructor, extend ...Extend) {
+// Serve runs a function that works with money, made of the parts of the
+// deployment. It does not return; a configuration that cannot work ends the
+// process with every fault named, which Lambda reports as an init error.
+func Serve(compose func(Parts) http.Handler) {
 	config, err := readPriced(os.Getenv)
 	exitOn(err)
-	log := config.Logger(os.Stdout)
-	deps, err := config.Deps(config.Ledger.Stores(), log)
+	parts, err := config.Parts(config.Ledger.Stores(), config.Logger(os.Stdout), time.Now)
 	exitOn(err)
-	for _, add := range extend {
-		exitOn(add(config, &deps))
-	}
-	start(build(deps), deps)
+	start(compose(parts), parts.Platform.Log)
 }
 
-// Extend adds to the dependencies of a function.
-type Extend func(c Config, d *service.Deps) error
-
-// Free runs a function that needs neither ledger nor facilitator. It counts its
-// clients' requests in the ledger's table.
-func Free(build service.Constructor) {
+// Documents runs the function of the static documents, which needs neither
+// ledger nor facilitator. It counts its clients' requests in the ledger's table.
+func Documents() {
 	config, err := readDiscovery(os.Getenv)
 	exitOn(err)
-	deps := config.free(config.Logger(os.Stdout))
-	if config.Limits.PerMinute > 0 {
-		deps.Limits.Rate = config.rate(config.Ledger.Stores().Limits)
+	p := config.platform(config.Logger(os.Stdout), time.Now)
+	var rate *limit.Rate
+	if config.Limits.PerMinute > 0 { // else there is no table
+		rate = config.rate(config.Ledger.Stores().Limits, time.Now)
 	}
-	start(build(deps), deps)
+	start(service.Discovery(p, config.offering(), rate), p.Log)
 }
 
-func start(h http.Handler, d service.Deps) {
-	lambda.Start(lambdahttp.New(h, d.Log))
-}
+func start(h http.Handler, log *slog.Logger) { lambda.Start(lambdahttp.New(h, log)) }
 
 func exitOn(err error) {
 	if err != nil {

@@ -34,19 +34,19 @@ func (t Table) Stores() Stores {
 }
 
 // limits wires the caps over a store.
-func (c Config) limits(store LimitStore) service.Limits {
+func (c Config) limits(store LimitStore, now func() time.Time) service.Limits {
 	return service.Limits{
-		Rate:   c.rate(store),
+		Rate:   c.rate(store, now),
 		Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle, NewID: leaseID,
 	}
 }
 
 // rate wires the clients' limit over a store; nil without one.
-func (c Config) rate(store limit.Counter) *limit.Rate {
+func (c Config) rate(store limit.Counter, now func() time.Time) *limit.Rate {
 	if c.Limits.PerMinute == 0 {
 		return nil
 	}
-	return limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: time.Now})
+	return limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: now})
 }
 
 // leaseID is 30 random bits: it stands in an item with all others, and every

@@ -19,9 +19,9 @@ import (
 func Reconcile() {
 	config, err := readReconcile(os.Getenv)
 	exitOn(err)
-	deps, err := config.ReconcileDeps(config.Ledger.Store(), config.Ledger.Index(), config.Logger(os.Stdout))
+	parts, err := config.Reconciling(config.Ledger.Store(), config.Ledger.Index(), config.Logger(os.Stdout), time.Now)
 	exitOn(err)
-	lambda.Start(service.Reconcile(deps))
+	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil))
 }
 
 // ReconcileVars are the variables that the template sets for the reconcile
@@ -90,33 +90,43 @@ func (t Table) Payers(progress func(read, found int)) ledger.Payers {
 	return dynamo.NewScan(dynamo.ScanConfig{API: t.Client(), Table: t.Name, Progress: progress})
 }
 
-// ReconcileDeps wires what the reconcile function needs, over a ledger store
-// and its index.
-func (c Config) ReconcileDeps(store ledger.Store, index ledger.Index, log *slog.Logger) (service.Deps, error) {
-	d := c.free(log)
-	d.Ledger = ledger.New(store, time.Now, randomID)
-	d.Index = index
-	err := c.watch(&d)
-	return d, err
+// Reconciling is what the reconcile function and the operator's tools are made
+// of.
+type Reconciling struct {
+	Platform   service.Platform
+	Terms      x402.Terms
+	Ledger     *ledger.Ledger
+	Chain      *chain.Client // nil without a view of the chain
+	Reconciler *x402.Reconciler
 }
 
-// Chain is the view of the chain; nil when there is none.
-func (c Config) Chain() (*chain.Client, error) {
+// Reconciling makes them, over a ledger store and its index.
+func (c Config) Reconciling(store ledger.Store, index ledger.Index, log *slog.Logger, now func() time.Time) (Reconciling, error) {
+	client, err := c.chain(now)
+	if err != nil {
+		return Reconciling{}, err
+	}
+	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(store, now, randomID), Chain: client}
+	evidence, scanner := watchers(client)
+	r.Reconciler = service.Reconciler(r.Platform, c.Terms, r.Ledger, index, evidence, scanner)
+	return r, nil
+}
+
+// chain is the view of the chain; nil when there is none.
+func (c Config) chain(now func() time.Time) (*chain.Client, error) {
 	if c.RPCURL == "" {
 		return nil, nil
 	}
 	return chain.New(chain.Config{
-		URL: c.RPCURL, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: time.Now, UserAgent: UserAgent,
+		URL: c.RPCURL, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: UserAgent,
 	})
 }
 
-// watch adds the view of the chain, if there is one, and a probe of it.
-func (c Config) watch(d *service.Deps) error {
-	client, err := c.Chain()
-	if err != nil || client == nil {
-		return err
+// watchers are a view of the chain as the payment layer takes it. Without one
+// they are nil: an interface that holds a client that is nil would not be.
+func watchers(c *chain.Client) (x402.Evidence, x402.Scanner) {
+	if c == nil {
+		return nil, nil
 	}
-	d.Evidence, d.Scanner = client, client
-	d.Probes = append(d.Probes, service.Probe{Name: "chain", Check: client.Probe, Optional: true})
-	return nil
+	return c, c
 }

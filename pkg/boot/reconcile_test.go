@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-
-	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 )
 
 // The view of the chain: on Lambda the network's public node unless another is
@@ -80,8 +79,8 @@ func TestReconcileFaults(t *testing.T) {
 	}
 }
 
-// Evidence and its probe come and go together; without them the interface is
-// nil, and not a client that is nil.
+// The view of the chain and its probe come and go together; without them the
+// interfaces are nil, and /ready says what is not set.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
@@ -92,13 +91,12 @@ func TestWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := c.Deps(c.Ledger.Stores(), log)
+		p, err := c.Parts(c.Ledger.Stores(), log, time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, isClient := d.Evidence.(*chain.Client)
 		probes := 0
-		for _, p := range d.Probes {
+		for _, p := range p.probes {
 			if p.Name == "chain" {
 				probes++
 				if err := p.Check(t.Context()); err == nil {
@@ -106,16 +104,20 @@ func TestWatch(t *testing.T) {
 				}
 			}
 		}
-		if (d.Evidence != nil) != wants || isClient != wants || (probes == 1) != wants {
-			t.Errorf("RPC_URL=%s: evidence %v, %d probes", rpc, d.Evidence, probes)
+		warned := strings.Contains(c.warnings()["chain"], "RPC_URL")
+		if (probes == 1) != wants || warned == wants || c.warnings()["payee"] == "" {
+			t.Errorf("RPC_URL=%s: %d probes, warnings %v", rpc, probes, c.warnings())
 		}
-		r, err := c.ReconcileDeps(c.Ledger.Stores().Ledger, c.Ledger.Index(), log)
-		if err != nil || (r.Evidence != nil) != wants || r.Index == nil || r.Ledger == nil || r.Facilitator != nil {
+		r, err := c.Reconciling(c.Ledger.Stores().Ledger, c.Ledger.Index(), log, time.Now)
+		if err != nil || (r.Chain != nil) != wants || r.Reconciler == nil || r.Ledger == nil {
 			t.Errorf("RPC_URL=%s: %+v, %v", rpc, r, err)
+		}
+		if evidence, scanner := watchers(r.Chain); (evidence != nil) != wants || (scanner != nil) != wants {
+			t.Errorf("RPC_URL=%s: evidence %v, scanner %v", rpc, evidence, scanner)
 		}
 	}
 	store := (Table{Name: "t", Region: "us-east-1", Credentials: func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, nil }}).Stores().Ledger
-	if _, err := (Config{RPCURL: "https://rpc.example"}).ReconcileDeps(store, nil, log); err == nil {
+	if _, err := (Config{RPCURL: "https://rpc.example"}).Reconciling(store, nil, log, time.Now); err == nil {
 		t.Error("terms without a network were accepted")
 	}
 }

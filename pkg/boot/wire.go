@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"time"
 
@@ -15,9 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
-	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
-	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	whoisdynamo "github.com/hostfacts/hostfacts/pkg/lookup/whois/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/origin"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -39,44 +39,103 @@ func (t Table) Client() *dynamodb.Client {
 	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
 }
 
-// Deps wires the service over its stores. What it logs of a peer's text is fit
-// to be read, whatever handler log has.
-func (c Config) Deps(stores Stores, log *slog.Logger) (service.Deps, error) {
-	log = printable.Log(log)
+// Parts is what the functions of a deployment are made of. A function takes the
+// clients that its operation needs and links no others.
+type Parts struct {
+	Platform service.Platform
+	Offering service.Offering
+	Limits   service.Limits
+	// Seller sells by that offering, within these limits.
+	Seller *service.Seller
+	// Resolver answers DNS lookups, and finds the hosts of Connector, which
+	// reaches public hosts and no others.
+	Resolver  *dns.Client
+	Connector *guard.Dialer
+
+	config Config
+	probes []service.Probe
+}
+
+// Parts makes them, over the stores. What is logged of a peer's text is fit to be
+// read, whatever handler log has.
+func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
+	p := Parts{Platform: c.platform(log, now), Offering: c.offering(), Limits: c.limits(stores.Limits, now), config: c}
 	settler, err := facilitator.New(facilitator.Config{
-		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: time.Now, Logger: log, UserAgent: UserAgent,
+		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: now, Logger: p.Platform.Log, UserAgent: UserAgent,
 	})
 	if err != nil {
-		return service.Deps{}, err
+		return Parts{}, err
 	}
-	resolver := dns.New(dns.Config{Resolvers: c.Resolvers})
-	d := c.free(log)
-	d.Ledger = ledger.New(stores.Ledger, time.Now, randomID)
-	d.Limits = c.limits(stores.Limits)
-	d.Facilitator = settler
-	dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolver})
-	origins := origin.New(origin.Config{Connector: dialer, UserAgent: UserAgent})
-	d.Connector, d.DNS = dialer, resolver
-	d.SSL = ssl.New(ssl.Config{Connector: dialer})
-	d.Headers, d.Redirect = headers.New(origins), redirect.New(origins)
-	d.Probes = []service.Probe{
+	view, err := c.chain(now)
+	if err != nil {
+		return Parts{}, err
+	}
+	books := ledger.New(stores.Ledger, now, randomID)
+	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
+	p.Connector = guard.NewDialer(guard.DialerConfig{Resolver: p.Resolver})
+	p.probes = []service.Probe{
 		{Name: "ledger", Check: func(ctx context.Context) error {
-			_, err := d.Ledger.Fetch(ctx, "ready")
+			_, err := books.Fetch(ctx, "ready")
 			return err
 		}},
 		{Name: "facilitator", Check: func(ctx context.Context) error { return settler.Supported(ctx, c.Terms.Network) }},
-		{Name: "resolvers", Check: resolver.Probe},
+		{Name: "resolvers", Check: p.Resolver.Probe},
 	}
-	err = c.watch(&d)
-	return d, err
+	evidence, _ := watchers(view)
+	if view != nil {
+		p.probes = append(p.probes, service.Probe{Name: "chain", Check: view.Probe, Optional: true})
+	}
+	p.Seller = service.NewSeller(p.Platform, p.Offering, books, settler, evidence, p.Limits)
+	return p, nil
 }
 
-// free is what a function without money needs.
-func (c Config) free(log *slog.Logger) service.Deps {
-	return service.Deps{
-		Log: printable.Log(log), Now: time.Now, Origin: c.origin, RequestID: requestID,
-		Warnings: c.Warnings, Stack: c.Stack, Terms: c.Terms, OwnershipProofs: c.OwnershipProofs,
-		DuplicateWindow: c.DuplicateWindow,
+// Origins is the client that asks web origins.
+func (p Parts) Origins() *origin.Client {
+	return origin.New(origin.Config{Connector: p.Connector, UserAgent: UserAgent})
+}
+
+// Registries says how the domain registries are reached. The bootstrap file is
+// kept in the ledger's table where there is one, so that a new process need not
+// ask IANA.
+func (p Parts) Registries() whois.Config {
+	c := whois.Config{
+		Connector: p.Connector, BootstrapURL: p.config.BootstrapURL, Now: p.Platform.Now, UserAgent: UserAgent, Log: p.Platform.Log,
+	}
+	if t := p.config.Ledger; t.Name != "" {
+		c.Cache = whoisdynamo.New(whoisdynamo.Config{API: t.Client(), Table: t.Name})
+	}
+	return c
+}
+
+// Health is /health and /ready, which asks what the functions are made of.
+func (p Parts) Health() http.Handler {
+	return service.Health(p.Platform, p.Offering, p.probes, p.config.warnings())
+}
+
+// Documents is every static document.
+func (p Parts) Documents() http.Handler {
+	return service.Discovery(p.Platform, p.Offering, p.Limits.Rate)
+}
+
+// warnings are what /ready says of the configuration, by name.
+func (c Config) warnings() map[string]string {
+	all := maps.Clone(c.Warnings)
+	if c.RPCURL == "" {
+		if all == nil {
+			all = map[string]string{}
+		}
+		all["chain"] = "RPC_URL is none: without a view of the chain a payment in doubt can stay in doubt, and a used nonce can pass for a payment"
+	}
+	return all
+}
+
+func (c Config) offering() service.Offering {
+	return service.Offering{Terms: c.Terms, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow}
+}
+
+func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {
+	return service.Platform{
+		Log: printable.Log(log), Now: now, Random: rand.Reader, Origin: c.origin, RequestID: requestID, Stack: c.Stack,
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package catalog is THE definition of the service's operations: what each is
+// Package catalog is the one definition of the service's operations: what each is
 // called, where it lives, what it costs, what it takes, what it answers and
 // how it fails (spec §1, §2, §4, §7).
 //
@@ -26,6 +26,8 @@ const (
 	Scheme          = "exact"
 	Method          = "GET"
 	Homepage        = "https://github.com/hostfacts/hostfacts"
+	// Runbook is the operator's guide, to which alarms and dashboard link.
+	Runbook = Homepage + "/blob/main/infra/RUNBOOK.md"
 )
 
 // Free paths (spec §4.1).
@@ -118,11 +120,6 @@ type Playbook struct {
 	Description string
 	Bundle      string   // slug
 	Sequence    []string // slugs
-}
-
-// All returns every priced operation in the order of the spec's price list.
-func All() []Operation {
-	return []Operation{DNS(), SSLCheck(), Whois(), Headers(), ResolveRedirect(), HostIntel(), UptimeCheck(), Ping()}
 }
 
 // Playbooks returns the suggested call sequences of spec §4.10.

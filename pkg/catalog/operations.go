@@ -9,6 +9,11 @@ import (
 // single is the deadline of a single lookup.
 const single = 8 * time.Second
 
+// All returns every priced operation in the order of the spec's price list.
+func All() []Operation {
+	return []Operation{DNS(), SSLCheck(), Whois(), Headers(), ResolveRedirect(), HostIntel(), UptimeCheck(), Ping()}
+}
+
 // RecordTypes are the DNS record types that can be asked for (spec §4.2).
 func RecordTypes() []string {
 	return []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}

@@ -5,19 +5,20 @@ import (
 	"strings"
 )
 
-// Unknown is the key that every address shares that cannot be read as one.
+// Unknown is the key that all addresses share that cannot be parsed.
 const Unknown = "unknown"
 
 // maxRemote is more than any address with a port needs. A zone may have any
-// length, so nothing longer is looked at.
+// length, so longer text is not parsed.
 const maxRemote = 128
 
 const (
-	// clientBits is what one IPv6 client holds at least: networks are handed out
-	// by the /64, and a client may use every address in its own.
+	// clientBits is the length of the prefix that is one IPv6 client: the smallest
+	// network that is assigned is a /64, and its client may use every address in it.
 	clientBits = 64
-	// siteBits is what one IPv6 customer can hold: providers hand out a /56 or a
-	// /48 for the asking, which is 256 or 65,536 clients of the size above.
+	// siteBits is the length of the prefix that is one IPv6 customer: providers
+	// assign a /56 or a /48 on request, which is 256 or 65,536 networks of the size
+	// above.
 	siteBits = 48
 )
 
@@ -27,9 +28,9 @@ const (
 // bytes of ASCII.
 func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, clientBits) }
 
-// SiteKey is a ClientKey with the /48 of an IPv6 address in place of its /64. It
-// counts what is expensive to serve, so that a customer of one provider cannot
-// multiply his limit by the networks that he holds.
+// SiteKey is a ClientKey with the /48 of an IPv6 address in place of its /64. What
+// is expensive to serve is counted by it, so that a customer cannot multiply his
+// limit by the networks that a provider has assigned to him.
 func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, siteBits) }
 
 func keyOf(remoteAddr string, bits int) string {

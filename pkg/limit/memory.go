@@ -66,8 +66,8 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 	return nil
 }
 
-// Add implements Counter. It keeps a window until one begins that is more than
-// a minute later.
+// Add implements Counter. Windows that ended more than a minute before the one
+// that begins are deleted.
 func (m *Memory) Add(ctx context.Context, client string, window time.Time, n Units) (Units, error) {
 	if err := ctx.Err(); err != nil {
 		return Units{}, err

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Window is how long a client's requests are counted together. Windows are
-// fixed and begin with each minute of the clock, the same in every environment,
-// so that one write tells an environment all there is to know. A client can
-// therefore send up to two limits around the turn of a minute; a sliding window
-// would cost a second item to read with each report, to bound what costs
-// nothing to serve.
+// Window is how long a client's requests are counted together. Windows begin with
+// each minute of the clock, the same in every environment, so that one write
+// returns an environment everything that it needs. A client can therefore send up
+// to two limits around the turn of a minute. A sliding window would prevent that,
+// but needs a second item to be read with each report.
 const Window = time.Minute
 
 const windowSeconds = int64(Window / time.Second)
@@ -22,8 +21,8 @@ const (
 	DefaultStoreTimeout = 250 * time.Millisecond
 )
 
-// A store that fails is left alone for firstPause, then for twice as long each
-// time it fails again, at most maxPause.
+// A store that fails is not called again for firstPause, and for twice as long
+// each time it fails again, at most maxPause.
 const (
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
@@ -33,26 +32,25 @@ const (
 // reports: a tenth.
 const shares = 10
 
-// What a request weighs in units, at a limit of weighedAt; one that carries no
-// payment weighs 1. A limit above or below that has weights above or below, so
-// that what one client can cost us in payments that come to nothing does not
-// grow with the limit.
+// What a request with a payment weighs in units, at a limit of weighedAt; one
+// without a payment weighs 1. The weights are in proportion to the limit, so that
+// the number of failing payments that one client can send does not grow with it.
 const (
 	weighedAt       = 300
 	weightUndecided = 5
 	weightRefused   = 20
 )
 
-// recheck is how long a client is turned away without asking the store, when
-// units that others of its requests may give back are what is in the way.
+// recheck is how long a client is refused without asking the store, when it is
+// over the limit only by units that its undecided requests may give back.
 const recheck = time.Second
 
 // Units are what a client has used of its limit in a window.
 type Units struct {
-	// All is every unit that counts now.
+	// All is how many units count now.
 	All int
-	// Open is how many of them belong to requests that are not decided yet and
-	// may be given back.
+	// Open is how many of them belong to undecided requests and may be given
+	// back.
 	Open int
 }
 
@@ -60,17 +58,17 @@ func (u Units) plus(n Units) Units { return Units{u.All + n.All, u.Open + n.Open
 
 // Counter adds up what the environments report.
 type Counter interface {
-	// Add counts n more units of a client in the window that begins then, or
-	// fewer where n is negative, and returns the client's total in that window, n
-	// included. A call that returns an error may or may not have counted.
+	// Add adds n, which may be negative, to the units of a client in the window
+	// that begins at window, and returns the client's total in it, n included. A
+	// call that returns an error may or may not have counted.
 	Add(ctx context.Context, client string, window time.Time, n Units) (total Units, err error)
 
-	// Take is Add where the total stays within most. Otherwise it counts nothing,
+	// Take is Add if the total then stays within most. Otherwise it counts nothing
 	// and ok is false.
 	Take(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
 }
 
-// RateConfig is what a Rate is made of.
+// RateConfig configures a Rate.
 type RateConfig struct {
 	// PerMinute is the limit of one client in units; 0 is no limit.
 	PerMinute int
@@ -80,38 +78,37 @@ type RateConfig struct {
 	// DefaultMaxClients when 0.
 	MaxClients int
 	// StoreTimeout bounds one report to the Counter; DefaultStoreTimeout when 0.
-	// What is counted at once takes as long as the Counter lets it.
+	// Weigh is bounded by the Counter and its context alone.
 	StoreTimeout time.Duration
 }
 
 // Rate limits how many units a client may use in a Window, over all
 // environments.
 //
-// A request without a payment weighs one unit, and Allow counts it
-// approximately, because it costs next to nothing to serve. A request with a
-// payment costs writes and calls to others before anybody knows whether it pays,
-// so Weigh counts it exactly and at once. It weighs more until it is decided, and
-// far more once its payer is found to be at fault (see Undecided).
+// A request without a payment weighs one unit, and Allow counts it approximately,
+// because it costs almost nothing to serve. A request with a payment costs writes
+// and calls to other services before it is known whether it pays, so Weigh counts
+// it exactly and at once. It weighs more until it is decided, and most when its
+// payer is found to be at fault (see Undecided).
 //
-// An environment counts on its own. It reports when it has let a tenth of the
-// limit pass since its last report, the request at hand included, and learns the
+// An environment counts on its own. It reports when a tenth of the limit has
+// passed since its last report, the current request included, and learns the
 // total with the same call. So a client below a tenth costs no call, one at the
 // limit costs one call per tenth, and each environment can be at most a tenth
-// ahead of what the store knows: the true ceiling is the limit plus a tenth per
+// ahead of the store: a client gets at most the limit plus a tenth per
 // environment. Reporting every request after the first tenth would cost ten to
-// thirty times the calls for the same ceiling, since it is set by the
-// environments that have not reported yet. In one environment the limit is
-// exact, because it adds its own unreported requests to the total.
+// thirty times the calls for the same bound, which depends on the environments
+// that have not reported yet. In one environment the limit is exact, because it
+// adds its own unreported requests to the total.
 //
-// A client known to be over the limit is refused until the window ends without
-// asking the store again; for a second, if it is over the limit only by units
-// that may be given back. Refused requests are not counted.
+// A client that is over the limit is refused until the window ends, without asking
+// the store again; only for a second, if it is over the limit by units that may be
+// given back. Refused requests are not counted.
 //
-// When the store fails a request without a payment goes on, and so do the next ones until the
-// store is asked again; each environment still holds a client to the limit by
-// its own count. A report whose fate is unknown is not repeated: better that a
-// client gets a few requests more than that it is refused for requests that it
-// never sent.
+// When the store fails, a request without a payment passes, and so do the next
+// ones until the store is asked again. Each environment still applies the limit to
+// its own count. A report whose outcome is unknown is not repeated: a client may
+// get a few requests more, but is never refused for requests that it did not send.
 type Rate struct {
 	limit, share int
 	// What a request with a payment weighs until it is decided, and when its
@@ -127,41 +124,42 @@ type Rate struct {
 	mu      sync.Mutex
 	window  int64 // the current window, in windows since 1970
 	clients map[string]*tally
-	// failures in a row, and until when the store is left alone after them
+	// failures in a row, and until when the store is not called after them
 	failures int
 	resume   time.Time
 }
 
-// tally is what is known of a client in the current window.
+// tally is what this environment knows of a client in the current window.
 type tally struct {
 	window int64
 	count  int   // requests without a payment that this environment let pass or reported
 	sent   int   // those of them that were reported, or may have been
 	total  Units // the store's last answer
-	// heard is when that came.
+	// heard is when that answer came.
 	heard time.Time
-	// firm is the most of any answer that cannot be given back. Answers can
-	// overtake each other, and this never falls.
+	// firm is the highest number of units, of all answers, that cannot be given
+	// back. Answers can arrive in another order, so it never decreases.
 	firm int
 	// report is closed when the report under way is over; nil when none is.
 	report chan struct{}
 }
 
-// unsent is how many requests the store has not heard of.
+// unsent is how many requests were not reported to the store.
 func (t *tally) unsent() int { return t.count - t.sent }
 
-// known is the least that the client uses now.
-func (t *tally) known() int { return max(t.count, t.total.All+t.unsent(), t.final()) }
+// used is how many units the client uses now, at least.
+func (t *tally) used() int { return max(t.count, t.total.All+t.unsent(), t.final()) }
 
-// final is the least that the client will have used when everything is decided.
+// final is the number of units, at least, that the client will have used when all
+// its requests are decided.
 func (t *tally) final() int { return max(t.count, t.firm+t.unsent()) }
 
-// over says that the client cannot have more units now, by what is known.
-func (t *tally) over(more, limit int, now time.Time) bool {
-	return t.final()+more > limit || t.known()+more > limit && now.Sub(t.heard) < recheck
+// exceeds says that the client must not use more units now, by what is known here.
+func (t *tally) exceeds(more, limit int, now time.Time) bool {
+	return t.final()+more > limit || t.used()+more > limit && now.Sub(t.heard) < recheck
 }
 
-// hear takes the store's answer in.
+// hear stores an answer of the store.
 func (t *tally) hear(total Units, now time.Time) {
 	t.total, t.heard = total, now
 	t.firm = max(t.firm, total.All-total.Open)
@@ -190,9 +188,9 @@ func NewRate(c RateConfig) *Rate {
 	}
 }
 
-// Known says whether a client, a ClientKey, may send a request by what is known
-// here. It counts nothing and asks nobody.
-func (r *Rate) Known(client string) Verdict {
+// Peek says whether a client, a ClientKey, may send a request, by what this
+// environment knows. It counts nothing and does not ask the store.
+func (r *Rate) Peek(client string) Verdict {
 	if r.limit == 0 {
 		return Verdict{OK: true}
 	}
@@ -200,7 +198,7 @@ func (r *Rate) Known(client string) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tally(client, now)
-	return r.verdict(t, now, !t.over(1, r.limit, now))
+	return r.verdict(t, now, !t.exceeds(1, r.limit, now))
 }
 
 // weight is what a request weighs at a limit: at least 1, and never more than the
@@ -209,9 +207,9 @@ func weight(units, limit int) int {
 	return max((units*limit+weighedAt-1)/weighedAt, 1)
 }
 
-// Allow counts a request of a client, a ClientKey, that carries no payment or
-// none that is in order, and says whether it may go on. It takes at most the time of one store call, and of those before it when
-// several requests of one client arrive at once.
+// Allow counts a request of a client, a ClientKey, that carries no payment or no
+// valid one, and says whether it may go on. It takes at most the time of one store
+// call, and of those before it when several requests of one client arrive at once.
 func (r *Rate) Allow(ctx context.Context, client string) Verdict {
 	if r.limit == 0 {
 		return Verdict{OK: true}
@@ -221,11 +219,11 @@ func (r *Rate) Allow(ctx context.Context, client string) Verdict {
 		r.mu.Lock()
 		t := r.tally(client, now)
 		switch {
-		case t.over(1, r.limit, now):
+		case t.exceeds(1, r.limit, now):
 			v := r.verdict(t, now, false)
 			r.mu.Unlock()
 			return v
-		case r.paused(now) || t.report == nil && t.unsent() < r.share && t.known() < r.limit:
+		case r.paused(now) || t.report == nil && t.unsent() < r.share && t.used() < r.limit:
 			t.count++
 			v := r.verdict(t, now, true)
 			r.mu.Unlock()
@@ -233,21 +231,21 @@ func (r *Rate) Allow(ctx context.Context, client string) Verdict {
 		case t.report == nil:
 			return r.report(ctx, client, t, now)
 		}
-		// Another request of the client is reporting. To pass it by would let
-		// this environment get further ahead than a tenth.
+		// Another request of the client is reporting. Without waiting for it this
+		// environment could get further ahead of the store than a tenth.
 		over := t.report
 		r.mu.Unlock()
 		select {
 		case <-over:
-		case <-ctx.Done(): // nobody reads the answer
+		case <-ctx.Done(): // the client has gone
 			return Verdict{OK: true, Err: ctx.Err()}
 		}
 	}
 }
 
-// report sends what has not been sent, the request at hand included. It is
-// called with the lock held and returns without it. A client that hangs up does
-// not cut it short: that would look like a failing store.
+// report reports what was not reported yet, the current request included. It is
+// called with the lock held and returns without it. It does not end when the
+// client hangs up, because that would look like a failing store.
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) Verdict {
 	t.count++
 	n := t.count - t.sent
@@ -310,7 +308,7 @@ func (r *Rate) evict() {
 	const sample = 8
 	victim, least, seen := "", 0, 0
 	for client, t := range r.clients {
-		if k := t.known(); seen == 0 || k < least {
+		if k := t.used(); seen == 0 || k < least {
 			victim, least = client, k
 		}
 		if seen++; seen == sample {
@@ -329,7 +327,7 @@ func (r *Rate) verdict(t *tally, now time.Time, ok bool) Verdict {
 	v := Verdict{OK: ok, Policy: r.policy, Reset: max(start(t.window+1).Sub(now), time.Second)}
 	switch {
 	case ok:
-		v.Remaining = max(r.limit-t.known(), 0)
+		v.Remaining = max(r.limit-t.used(), 0)
 	case t.final() < r.limit:
 		v.RetryAfter = min(2*recheck, v.Reset)
 	default:

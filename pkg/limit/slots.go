@@ -15,11 +15,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// Lease is a place among those of an operation.
+// Lease is the right to run one call of an operation.
 type Lease struct {
-	// ID is not empty and of nobody else. It begins with its client's tag.
+	// ID is unique and not empty. It begins with its client's tag.
 	ID string
-	// Until is when the lease runs out, in whole milliseconds.
+	// Until is when the lease expires, in whole milliseconds.
 	Until time.Time
 }
 
@@ -28,18 +28,18 @@ type Lease struct {
 // limittest.
 type Leases interface {
 	// Acquire adds a lease to an operation that has fewer than limit of them,
-	// dead ones included. Otherwise it adds nothing, and ok is false. held are all
-	// leases in no order: with the new one right after it was added, or else as
-	// they were when it was refused or a moment later. A lease that is held
-	// already counts as added: to send an Acquire twice takes one place.
+	// expired ones included. Otherwise it adds nothing, and ok is false. held are
+	// all leases in no order: with the new one right after it was added, or as they
+	// were when it was refused or a moment later. A lease that is held already
+	// counts as added, so that an Acquire may be sent twice.
 	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
 
-	// Remove takes leases away, at least the first of them. It leaves one alone
-	// that runs until another time, and does not mind one that is gone.
+	// Remove removes leases, at least the first of them. It keeps a lease whose
+	// Until is another, and ignores one that does not exist.
 	Remove(ctx context.Context, operation string, leases ...Lease) error
 }
 
-// SlotsConfig is what a Slots is made of.
+// SlotsConfig configures a Slots.
 type SlotsConfig struct {
 	Operation string // its name in the store
 	// Cap is how many may run at once; 0 is no cap, and then nothing else is
@@ -47,9 +47,9 @@ type SlotsConfig struct {
 	Cap    int
 	Leases Leases
 	Now    func() time.Time
-	// NewID returns an identifier that no other live lease of the same client
-	// has. Every byte of it is written with each call of the operation, some Cap
-	// times: 30 random bits in IDLength characters do.
+	// NewID returns an identifier that no other live lease of the same client has.
+	// It is written with each call of the operation, up to Cap times, so it should
+	// be short: 30 random bits in IDLength characters are enough.
 	NewID func() string
 }
 
@@ -59,15 +59,15 @@ type SlotsConfig struct {
 const (
 	// IDLength is the most that NewID should return, in bytes.
 	IDLength = 5
-	// tagLength is the part that names the client: 36 bits of a hash. Somebody
-	// who looks for an address that collides with another client's can do no more
-	// than share that client's half.
+	// tagLength is the part that names the client: 36 bits of a hash. A client that
+	// finds an address whose tag is another's can do no more than share that
+	// client's half.
 	tagLength = 6
 )
 
-// An acquisition that was refused because clients hold more than their half for
-// a moment is tried again after these pauses: each of them is about to give its
-// surplus back.
+// An acquisition that was refused because other clients hold more than their half
+// is tried again after these pauses: each of those is about to release its
+// surplus.
 const (
 	surplusTries = 4
 	surplusPause = 10 * time.Millisecond // doubled with each try
@@ -94,7 +94,7 @@ func NewSlots(c SlotsConfig) *Slots {
 	return &Slots{operation: c.Operation, cap: c.Cap, half: max(c.Cap/2, 1), leases: c.Leases, now: c.Now, newID: c.NewID}
 }
 
-// Slot is a place that was acquired. The zero Slot holds none.
+// Slot is an acquired lease. The zero Slot holds none.
 type Slot struct {
 	slots *Slots
 	lease Lease
@@ -103,18 +103,18 @@ type Slot struct {
 	released bool
 }
 
-// Acquire takes a slot for a client, a SiteKey, that is free again at until or
-// less than a second later, whatever happens to this process; the work has to be
-// over by then. Its error is a *fault.Error: overloaded when every slot is taken
-// or the client holds its half already, ledger_unavailable when the store cannot
-// say. After the latter a lease may stand in the store that nobody holds, until
-// it runs out: a second call to a store that just failed would keep the client
-// waiting, and could be overtaken by the first.
+// Acquire takes a slot for a client, a SiteKey. The slot is free again at until or
+// less than a second later, even if this process dies; the work must have ended by
+// then. The error is a *fault.Error: overloaded when every slot is taken or the
+// client holds its half already, ledger_unavailable when the store fails. After a
+// failure the store may keep a lease that nobody holds until it expires. It is not
+// removed, because a second call to a store that just failed would keep the client
+// waiting, and could take effect before the first.
 //
-// It costs one write. Only when that is refused it looks for leases that have
-// run out, removes them, and tries once more. A client above its half is seen
-// when its lease stands already, so that a call below costs no read; the lease
-// is removed at once, and whoever was refused for it tries again.
+// Acquire costs one write. Only when that is refused, it removes leases that have
+// expired and tries once more. That a client exceeds its half shows after its lease
+// was added, so that a client below its half costs no read. Such a lease is removed
+// at once, and clients that were refused because of it try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*Slot, error) {
 	if s.cap == 0 {
 		return &Slot{}, nil
@@ -134,8 +134,8 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*S
 	return &Slot{slots: s, lease: mine}, nil
 }
 
-// obtain adds a lease, and tries again while what is in the way is dead or a
-// surplus that is about to be given back.
+// obtain adds a lease. It tries again while the cap is reached only by leases that
+// have expired, or that are a surplus and about to be released.
 func (s *Slots) obtain(ctx context.Context, mine Lease, tag string) (held []Lease, ok bool, err error) {
 	held, ok, err = s.leases.Acquire(ctx, s.operation, mine, s.cap)
 	pause := surplusPause
@@ -155,8 +155,8 @@ func (s *Slots) obtain(ctx context.Context, mine Lease, tag string) (held []Leas
 	return held, ok, err
 }
 
-// overHalf turns a client away that holds its half, and takes its lease back if
-// that was added. A lease that stays runs out by itself.
+// overHalf refuses a client that holds its half, and removes its lease if that was
+// added. A lease that could not be removed expires.
 func (s *Slots) overHalf(ctx context.Context, mine Lease, added bool) error {
 	cause := fmt.Errorf("the client holds its %d slots of %s", s.half, s.operation)
 	if added {
@@ -167,7 +167,7 @@ func (s *Slots) overHalf(ctx context.Context, mine Lease, added bool) error {
 	return fault.New(fault.Overloaded, cause)
 }
 
-// again removes those of held that have run out and tries once more.
+// again removes those of held that have expired and tries once more.
 func (s *Slots) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, bool, error) {
 	now := s.now()
 	var dead []Lease
@@ -188,7 +188,7 @@ func (s *Slots) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, b
 	return s.leases.Acquire(ctx, s.operation, mine, s.cap)
 }
 
-// alive is how many leases have not run out.
+// alive is how many leases have not expired.
 func (s *Slots) alive(held []Lease) (n int) {
 	now := s.now()
 	for _, l := range held {
@@ -199,7 +199,7 @@ func (s *Slots) alive(held []Lease) (n int) {
 	return n
 }
 
-// shareOf is how many leases that have not run out are a client's.
+// shareOf is how many leases that have not expired are a client's.
 func (s *Slots) shareOf(held []Lease, tag string) (n int) {
 	now := s.now()
 	for _, l := range held {
@@ -253,9 +253,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Release gives the slot back. It may be called again: after a success it does
-// nothing, after an error it tries again. The error is for the log; a slot that
-// is not released runs out.
+// Release releases the slot. It may be called again: after a success it does
+// nothing, after an error it tries again. The error is for the log; a slot that is
+// not released expires.
 func (s *Slot) Release(ctx context.Context) error {
 	if s == nil || s.slots == nil {
 		return nil

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Weigh counts a request of a client, a SiteKey, that carries a payment which is
-// in order as far as it shows. It asks the store, and the caller must ask nobody
-// else before. The request may go on if the verdict is OK; then Decide must be
-// called. A verdict that has an error is no refusal: nobody knows how much the
-// client has used.
+// Weigh counts a request of a client, a SiteKey, whose payment is valid as far as
+// the request itself shows. It asks the store; the caller makes no other call
+// before it. The request may go on if the verdict is OK; then Decide must be
+// called. A verdict with an error is no refusal: how much the client has used is
+// not known.
 //
-// It weighs 5 units of a limit of 300 while nobody knows what becomes of it.
+// The request weighs 5 units of a limit of 300 until it is decided.
 func (r *Rate) Weigh(ctx context.Context, client string) (*Undecided, Verdict) {
 	if r.limit == 0 {
 		return nil, Verdict{OK: true}
@@ -19,7 +19,7 @@ func (r *Rate) Weigh(ctx context.Context, client string) (*Undecided, Verdict) {
 	now := r.now()
 	r.mu.Lock()
 	t := r.tally(client, now)
-	if t.over(r.undecided, r.limit, now) {
+	if t.exceeds(r.undecided, r.limit, now) {
 		v := r.verdict(t, now, false)
 		r.mu.Unlock()
 		return nil, v
@@ -45,8 +45,8 @@ func (r *Rate) Weigh(ctx context.Context, client string) (*Undecided, Verdict) {
 	return &Undecided{rate: r, client: client, window: window}, r.verdict(t, now, true)
 }
 
-// Undecided is a request with a payment of which nobody knows yet what becomes.
-// The nil one weighs nothing.
+// Undecided is a request with a payment whose outcome is not known yet. A nil
+// Undecided weighs nothing.
 type Undecided struct {
 	rate   *Rate
 	client string
@@ -54,10 +54,10 @@ type Undecided struct {
 	once   sync.Once
 }
 
-// Decide says what became of the request; only its first call counts. refused
-// says that it came to nothing by its payer's fault: it then weighs 20 units of a
-// limit of 300, and otherwise 1. It takes at most the time of one report. After
-// an error the request weighs what it weighed before.
+// Decide reports the outcome of the request; only the first call does. refused
+// says that the payment failed through its payer's fault: the request then weighs
+// 20 units of a limit of 300, and otherwise 1. Decide takes at most the time of one
+// report. After an error the request weighs what it weighed before.
 func (u *Undecided) Decide(ctx context.Context, refused bool) (err error) {
 	if u == nil {
 		return nil
@@ -75,8 +75,8 @@ func (u *Undecided) decide(ctx context.Context, refused bool) error {
 	now := r.now()
 	window := now.Unix() / windowSeconds
 	if window > u.window {
-		// What would be given back in a window that is over helps nobody. What is
-		// added counts now, or the turn of a minute would be free of charge.
+		// Units are not given back in a window that has ended. Units that are added
+		// count in the current one, so that the turn of a minute saves nothing.
 		n = Units{All: max(n.All, 0)}
 	} else {
 		window = u.window
@@ -98,8 +98,8 @@ func (u *Undecided) decide(ctx context.Context, refused bool) error {
 	return nil
 }
 
-// Verdict is what is known of a client that may go on, for the headers of its
-// answer.
+// Verdict is the current state of the limit for a request that may go on, for the
+// headers of its answer.
 func (u *Undecided) Verdict() Verdict {
 	if u == nil {
 		return Verdict{OK: true}

@@ -183,7 +183,7 @@ func TestWeighBesideOthers(t *testing.T) {
 	if got := passed(t, r, client, 100); got != 0 {
 		t.Errorf("%d more passed", got)
 	}
-	if !r.Known("198.51.100.9").OK || r.Known(client).OK {
+	if !r.Peek("198.51.100.9").OK || r.Peek(client).OK {
 		t.Error("Known knows something else")
 	}
 }
@@ -257,7 +257,7 @@ func TestWeighOff(t *testing.T) {
 	r := limit.NewRate(limit.RateConfig{})
 	for range 1000 {
 		u, v := r.Weigh(t.Context(), client)
-		if !v.OK || v.Headers() != nil || !r.Known(client).OK {
+		if !v.OK || v.Headers() != nil || !r.Peek(client).OK {
 			t.Fatalf("Weigh = %+v", v)
 		}
 		decide(t, true, u)

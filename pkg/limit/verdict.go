@@ -7,8 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// The response headers that tell a client where it stands, as in
-// draft-ietf-httpapi-ratelimit-headers-11.
+// The response headers of the rate limit (draft-ietf-httpapi-ratelimit-headers-11).
+// They are named here and nowhere else in the code.
 const (
 	HeaderPolicy = "RateLimit-Policy"
 	HeaderLimit  = "RateLimit"
@@ -25,20 +25,20 @@ type Verdict struct {
 	RetryAfter time.Duration
 	// Policy is the value of RateLimit-Policy, empty when there is no limit.
 	Policy string
-	// Remaining is how many more requests this environment would let pass by
-	// what it knows. Others may know of more requests.
+	// Remaining is how many more units this environment would let pass by what it
+	// knows. Other environments may know of more requests.
 	Remaining int
 	// Reset is the time until the window ends.
 	Reset time.Duration
-	// Err is why the store could not be asked, for the log: the verdict then
-	// goes by what this environment counted on its own. While the store is left
-	// alone after a failure (see Rate) it is nil.
+	// Err is why the store could not be asked, for the log: the verdict is then by
+	// what this environment counted on its own. It is nil while the store is not
+	// called after a failure (see Rate).
 	Err error
 }
 
-// Headers are the response headers by name, nil when there is no limit. They
-// carry the policy and what is known here, which is no promise: the draft lets
-// a server refuse earlier, and this one may refuse later.
+// Headers are the response headers by name, nil when there is no limit. They carry
+// the policy and what this environment knows. That is no promise: the draft allows
+// a server to refuse earlier, and this one may refuse later.
 func (v Verdict) Headers() map[string]string {
 	if v.Policy == "" {
 		return nil
@@ -63,6 +63,6 @@ func policyOf(quota int) string {
 	return policyName + ";q=" + strconv.Itoa(quota) + ";w=" + strconv.FormatInt(wholeSeconds(Window), 10)
 }
 
-// wholeSeconds rounds up: a client that comes back after that many seconds is
-// not early.
+// wholeSeconds rounds up, so that a client which returns after that many seconds
+// is not too early.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -85,7 +84,7 @@ func TestBudgets(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				h := service.DNS(depsOf(c.world))
+				h := partsOf(c.world).handler()
 				header := payment(t, ask(h, ""), c.contract)
 				begun := time.Now()
 				r := ask(h, header)
@@ -98,12 +97,10 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-func depsOf(w silent) service.Deps {
-	return service.Deps{
-		Log: slog.New(slog.DiscardHandler), Now: time.Now, Terms: reconcileTerms(),
-		Origin:    func(*http.Request) string { return "https://api.example.com" },
-		RequestID: func(*http.Request) string { return rand.Text() },
-		Ledger:    ledger.New(&ledgertest.Memory{}, time.Now, rand.Text), Facilitator: w, Evidence: w, DNS: w,
+func partsOf(w silent) parts {
+	return parts{
+		Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()},
+		Ledger: ledger.New(&ledgertest.Memory{}, time.Now, rand.Text), Facilitator: w, Evidence: w, DNS: w,
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -81,7 +80,7 @@ func (s *shop) as(t *testing.T, method, path, accept, signature string) x402test
 // the body, of every kind: JSON, a page, no body at all, and a refusal.
 func TestRetryTokenOfEveryChallenge(t *testing.T) {
 	t.Parallel()
-	s := openWith(t, 0, 0, func(d *service.Deps) { d.Random = &steps{} })
+	s := openWith(t, 0, 0, func(d *parts) { d.Random = &steps{} })
 	embedded := regexp.MustCompile(`data-offer="([^"]*)"`)
 	for i, c := range []struct{ method, accept, signature string }{
 		{http.MethodGet, "application/json", ""}, {http.MethodGet, "text/html", ""}, {http.MethodHead, "application/json", ""},
@@ -126,7 +125,7 @@ func TestRetryTokensDiffer(t *testing.T) {
 // Without random bytes there is no offer, and the answer says so.
 func TestNoRetryToken(t *testing.T) {
 	t.Parallel()
-	s := openWith(t, 0, 0, func(d *service.Deps) { d.Random = iotest.ErrReader(errors.New("no entropy")) })
+	s := openWith(t, 0, 0, func(d *parts) { d.Random = iotest.ErrReader(errors.New("no entropy")) })
 	for signature, charged := range map[string]string{"": "false", "garbage": "null"} {
 		for _, accept := range []string{"application/json", "text/html"} {
 			r := s.as(t, http.MethodGet, dnsPath, accept, signature)
@@ -194,7 +193,7 @@ func TestRetryTokenIsBetweenTheTwo(t *testing.T) {
 func TestPaymentHeadersFit(t *testing.T) {
 	t.Parallel()
 	const mostPayment = 5000
-	s := openWith(t, 0, 0, func(d *service.Deps) {
+	s := openWith(t, 0, 0, func(d *parts) {
 		d.Origin = func(*http.Request) string { return "https://facts-about-hosts.an-organisation.some-registry.test" }
 	})
 	for _, op := range catalog.All() {
@@ -225,7 +224,7 @@ func TestChallengeSaysHowToRepeat(t *testing.T) {
 		45 * time.Second: `{"header":"Idempotency-Key","replay_seconds":86400,"duplicate_window_seconds":45}`,
 		0:                `{"header":"Idempotency-Key","replay_seconds":86400,"duplicate_window_seconds":0}`,
 	} {
-		s := openWith(t, 0, 0, func(d *service.Deps) { d.DuplicateWindow = window })
+		s := openWith(t, 0, 0, func(d *parts) { d.DuplicateWindow = window })
 		for _, signature := range []string{"", "garbage"} {
 			r := s.as(t, http.MethodGet, dnsPath, "application/json", signature)
 			var body, header map[string]json.RawMessage

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,16 +37,14 @@ type crowd struct {
 func newCrowd() *crowd {
 	c := &crowd{rich: map[string]bool{}}
 	limits := &limit.Memory{}
-	c.handler = service.DNS(service.Deps{
-		Log: slog.New(slog.DiscardHandler), Now: time.Now, Terms: reconcileTerms(),
-		Origin:    func(*http.Request) string { return "https://api.example.com" },
-		RequestID: func(*http.Request) string { return rand.Text() },
-		Ledger:    ledger.New(&ledgertest.Memory{}, time.Now, rand.Text), Facilitator: c, DNS: c,
+	c.handler = parts{
+		Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()},
+		Ledger: ledger.New(&ledgertest.Memory{}, time.Now, rand.Text), Facilitator: c, DNS: c,
 		Limits: service.Limits{
 			Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
 			Leases: limits, Single: 50, Bundle: 20, NewID: func() string { return rand.Text()[:limit.IDLength] },
 		},
-	})
+	}.handler()
 	return c
 }
 

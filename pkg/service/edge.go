@@ -15,25 +15,28 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// response is what a handler answers. One writer, edge, puts it on the wire.
+// response is what a handler answers. Only edge writes it to the client.
 type response struct {
 	status int
 	header http.Header
 	body   []byte
 	fault  *fault.Error
 	trace  *x402.Trace
+	// reason says in the log why a 402 was answered where there is no trace.
+	reason string
 	// replayed says that the answer comes from the ledger.
 	replayed bool
 }
 
-// handler answers one path. It never writes; it returns.
+// handler answers one path. It does not write, but returns a response.
 type handler interface {
-	// methods lists what the request's path takes, for 405 and CORS; nil is a
-	// path that is not there, which serve answers.
+	// methods lists what the request's path takes, for 405 and CORS. It is nil for
+	// an unknown path, which serve answers.
 	methods(r *http.Request) []string
 	serve(r *http.Request, id string) response
 }
@@ -41,25 +44,25 @@ type handler interface {
 // edge is the outermost layer of every function: request id, CORS, methods,
 // panics, headers, and exactly one log record a request.
 type edge struct {
-	deps   Deps
-	name   string // operation, for the log
-	next   handler
-	priced bool // counts in the metrics
+	platform Platform
+	name     string // operation, for the log
+	next     handler
+	priced   bool // counts in the metrics
 }
 
 func (e edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begun := e.deps.Now()
-	id := e.deps.RequestID(r)
+	begun := e.platform.Now()
+	id := e.platform.RequestID(r)
 	res := e.answer(r, id)
 	e.write(w, r, res, id)
-	e.record(r, res, id, e.deps.Now().Sub(begun))
+	e.record(r, res, id, e.platform.Now().Sub(begun))
 }
 
 func (e edge) answer(r *http.Request, id string) (res response) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.deps.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(p), "stack", printable.Own(debug.Stack()))
-			res = e.deps.fault(r, id, fault.New(fault.InternalError, fmt.Errorf("panic: %v", p)), x402.Standing{Charged: unpaid(r)})
+			e.platform.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(p), "stack", printable.Own(debug.Stack()))
+			res = e.platform.fault(r, id, fault.New(fault.InternalError, fmt.Errorf("panic: %v", p)), x402.Standing{Charged: unpaid(r)})
 		}
 	}()
 	methods := e.next.methods(r)
@@ -70,18 +73,18 @@ func (e edge) answer(r *http.Request, id string) (res response) {
 		return e.next.serve(r, id)
 	}
 	f := fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow(methods))
-	res = e.deps.fault(r, id, f, x402.Standing{Charged: unpaid(r)})
+	res = e.platform.fault(r, id, f, x402.Standing{Charged: unpaid(r)})
 	res.header.Set("Allow", allow(methods))
 	return res
 }
 
-// unpaid says that nothing was charged, unless the request carries a payment:
-// what has become of that one is not known where it is not read.
+// unpaid is the charged of an answer for which no payment was read: false, or nil
+// (not known) if the request carries one.
 func unpaid(r *http.Request) *bool {
 	if len(r.Header.Values(x402.HeaderSignature)) > 0 {
 		return nil
 	}
-	return no()
+	return uncharged()
 }
 
 func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id string) {
@@ -102,23 +105,22 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 	w.WriteHeader(res.status)
 	if r.Method != http.MethodHead {
 		if _, err := w.Write(res.body); err != nil {
-			e.deps.Log.Debug("client went away", "request_id", id, "error", err)
+			e.platform.Log.Debug("client went away", "request_id", id, "error", err)
 		}
 	}
 }
 
-// protectPage adds what browsers heed for pages and not for data. Windows that
-// a page opens keep their opener, because some wallets are such a window.
-// HTTPS is for this host alone: its neighbours under the operator's domain are
-// not ours.
+// protectPage adds the headers that protect pages in browsers. A window that a page
+// opens keeps its opener, because some wallets are such a window. HSTS is for this
+// host alone, because other hosts of the operator's domain are not ours.
 func protectPage(h http.Header) {
 	h.Set("Strict-Transport-Security", "max-age=31536000")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
 	h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
 }
 
-// record writes the request's log line: never a signature, a payload or a full
-// header.
+// record writes the request's log line. It never contains a signature, a payload
+// or a full header. The line of a 402 has a reason.
 func (e edge) record(r *http.Request, res response, id string, took time.Duration) {
 	attrs := []slog.Attr{
 		slog.String("request_id", id), slog.String(DimensionOperation, e.name),
@@ -140,26 +142,29 @@ func (e edge) record(r *http.Request, res response, id string, took time.Duratio
 			level = slog.LevelWarn
 		}
 	}
+	if res.reason != "" {
+		attrs = append(attrs, slog.String("reason", res.reason))
+	}
 	if t := res.trace; t != nil {
 		attrs = append(attrs, traceAttrs(*t)...)
 	}
 	if e.priced {
-		attrs = append(attrs, e.deps.emf(metrics(res), DimensionOperation)...)
+		attrs = append(attrs, e.platform.emf(metrics(res), DimensionOperation)...)
 	}
 	ctx := context.WithoutCancel(r.Context())
 	if e.priced {
-		e.deps.logAlways(ctx, level, "request", attrs)
+		e.platform.logAlways(ctx, level, "request", attrs)
 		return
 	}
-	e.deps.Log.LogAttrs(ctx, level, "request", attrs...)
+	e.platform.Log.LogAttrs(ctx, level, "request", attrs...)
 }
 
-// logAlways writes a record whatever LOG_LEVEL says: alarms are made of it.
-func (d Deps) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
-	line := slog.NewRecord(d.Now(), level, msg, 0)
+// logAlways writes a record at any LOG_LEVEL, because alarms are computed from it.
+func (p Platform) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
+	line := slog.NewRecord(p.Now(), level, msg, 0)
 	line.AddAttrs(attrs...)
-	if err := d.Log.Handler().Handle(ctx, line); err != nil {
-		d.Log.ErrorContext(ctx, "a log line with metrics could not be written", "error", err)
+	if err := p.Log.Handler().Handle(ctx, line); err != nil {
+		p.Log.ErrorContext(ctx, "a log line with metrics could not be written", "error", err)
 	}
 }
 
@@ -211,11 +216,12 @@ func milliseconds(key string, d time.Duration) slog.Attr {
 
 // exposed are the response headers that a page of another origin may read.
 func exposed() []string {
-	return []string{x402.HeaderRequired, x402.HeaderResponse, "Retry-After", x402.HeaderReplayed, "Age", x402.HeaderOwed, "RateLimit-Policy", "RateLimit", "X-Request-Id"}
+	return []string{x402.HeaderRequired, x402.HeaderResponse, "Retry-After", x402.HeaderReplayed, "Age", x402.HeaderOwed, limit.HeaderPolicy, limit.HeaderLimit, "X-Request-Id"}
 }
 
-// preflight answers OPTIONS. The reference clients send the name of a response
-// header as a request header on the paid retry, so it has to be allowed too.
+// preflight are the headers of an answer to OPTIONS. The reference clients send
+// access-control-expose-headers, a response header, with the paid retry, so it has
+// to be allowed.
 func preflight(methods []string) http.Header {
 	h := http.Header{}
 	h.Set("Access-Control-Allow-Methods", allow(methods))
@@ -243,17 +249,17 @@ type errorDetail struct {
 	Retryable bool       `json:"retryable"`
 }
 
-func (d Deps) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
+func (p Platform) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
 	return mustJSON(errorBody{
 		Error:     errorDetail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
-		RequestID: id, DocsURL: catalog.ErrorsURL(d.Origin(r)),
+		RequestID: id, DocsURL: catalog.ErrorsURL(p.Origin(r)),
 	})
 }
 
 // fault is the response to an error outside the payment flow.
-func (d Deps) fault(r *http.Request, id string, f *fault.Error, s x402.Standing) response {
+func (p Platform) fault(r *http.Request, id string, f *fault.Error, s x402.Standing) response {
 	s.Retryable = f.Info().Retry
-	return response{status: f.Info().Status, header: errorHeader(f), body: d.errorJSON(r, id, f, s), fault: f}
+	return response{status: f.Info().Status, header: errorHeader(f), body: p.errorJSON(r, id, f, s), fault: f}
 }
 
 // errorHeader are the headers of an error answer.
@@ -272,9 +278,9 @@ const jsonType = "application/json; charset=utf-8"
 // wholeSeconds rounds a wait up to what Retry-After can say, at least 1.
 func wholeSeconds(d time.Duration) int { return max(int((d+time.Second-1)/time.Second), 1) }
 
-func no() *bool { return new(bool) }
+func uncharged() *bool { return new(bool) }
 
-// mustJSON encodes a value of ours; none of them can fail.
+// mustJSON encodes a value whose encoding cannot fail.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

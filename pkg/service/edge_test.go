@@ -19,7 +19,7 @@ func (broken) serve(*http.Request, string) response { panic("bug") }
 
 // A bug says nothing of money that may have moved before it.
 func TestPanic(t *testing.T) {
-	e := edge{name: "broken", next: broken{}, deps: Deps{
+	e := edge{name: "broken", next: broken{}, platform: Platform{
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Origin:    func(*http.Request) string { return "https://api.example.com" },
 		RequestID: func(*http.Request) string { return "id" },

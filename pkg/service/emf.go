@@ -29,7 +29,7 @@ func latency(name string, d time.Duration) metric {
 	return metric{name, unitMillis, float64(d.Microseconds()) / 1000}
 }
 
-// emfKey is the member by which CloudWatch finds metrics in a log line.
+// emfKey is the member that makes CloudWatch read metrics from a log line.
 const emfKey = "_aws"
 
 type emfDirective struct {
@@ -60,11 +60,11 @@ func Namespace(stack string) string {
 // emf are the attributes that make a log record carry metrics: the directive,
 // and one member a metric. dimensions name members of the same record; each
 // metric is also kept without dimensions.
-func (d Deps) emf(values []metric, dimensions ...string) []slog.Attr {
+func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 	if len(values) == 0 {
 		return nil
 	}
-	m := emfMetric{Namespace: Namespace(d.Stack), Dimensions: [][]string{{}}}
+	m := emfMetric{Namespace: Namespace(p.Stack), Dimensions: [][]string{{}}}
 	if len(dimensions) > 0 {
 		m.Dimensions = append(m.Dimensions, dimensions)
 	}
@@ -73,5 +73,5 @@ func (d Deps) emf(values []metric, dimensions ...string) []slog.Attr {
 		m.Metrics = append(m.Metrics, emfDefinition{v.Name, v.Unit})
 		attrs = append(attrs, slog.Float64(v.Name, v.Value))
 	}
-	return append(attrs, slog.Any(emfKey, emfDirective{d.Now().UnixMilli(), []emfMetric{m}}))
+	return append(attrs, slog.Any(emfKey, emfDirective{p.Now().UnixMilli(), []emfMetric{m}}))
 }

@@ -12,25 +12,28 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // Discovery is every static document, and the answer to every unknown path
 // (spec §4.1, §2.10). Its requests count against the client's limit as those
-// without a payment do.
-func Discovery(d Deps) http.Handler {
-	return edge{deps: d, name: "discovery", next: &documents{deps: d, byOrigin: map[string]*discovery.Documents{}}}
+// without a payment do; a nil rate is no limit.
+func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
+	return edge{platform: p, name: "discovery", next: &documents{platform: p, offering: o, rate: rate, byOrigin: map[string]*discovery.Documents{}}}
 }
 
 // documents renders once per origin.
 type documents struct {
-	deps     Deps
+	platform Platform
+	offering Offering
+	rate     *limit.Rate
 	mu       sync.Mutex
 	byOrigin map[string]*discovery.Documents
 }
 
 func (s *documents) methods(r *http.Request) []string {
-	if docs, err := s.of(s.deps.Origin(r)); err == nil {
+	if docs, err := s.of(s.platform.Origin(r)); err == nil {
 		if _, ok := docs.Find(r.URL.Path); ok {
 			return []string{http.MethodGet, http.MethodHead}
 		}
@@ -39,9 +42,9 @@ func (s *documents) methods(r *http.Request) []string {
 }
 
 func (s *documents) serve(r *http.Request, id string) response {
-	m := s.deps.meter(r, id, false)
+	m := newMeter(s.platform.Log, s.rate, r, id, false)
 	if f := m.enter(r.Context()); f != nil {
-		res := m.limited(r, f)
+		res := s.platform.limited(r, id, f)
 		for name, values := range m.header() {
 			res.header[name] = values
 		}
@@ -49,12 +52,12 @@ func (s *documents) serve(r *http.Request, id string) response {
 		res.header.Set("Vary", "Accept-Encoding")
 		return res
 	}
-	docs, err := s.of(s.deps.Origin(r))
+	docs, err := s.of(s.platform.Origin(r))
 	if err != nil {
-		return s.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
+		return s.platform.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
 	}
 	if _, ok := docs.Find(r.URL.Path); !ok {
-		return s.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
+		return s.platform.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	docs.ServeHTTP(w, r)
@@ -67,7 +70,7 @@ func (s *documents) of(origin string) (*discovery.Documents, error) {
 	if d, ok := s.byOrigin[origin]; ok {
 		return d, nil
 	}
-	d, err := discovery.Render(s.deps.site(origin))
+	d, err := discovery.Render(s.platform.site(s.offering, origin))
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +116,18 @@ const (
 	probeCache   = 15 * time.Second
 )
 
-// Health is /health and /ready (spec §4.1).
-func Health(d Deps) http.Handler {
-	return edge{deps: d, name: "health", next: &health{deps: d}}
+// Health is /health and /ready (spec §4.1), which asks the probes. The warnings
+// are what /ready says without asking, by name; they leave the service ready.
+func Health(p Platform, o Offering, probes []Probe, warnings map[string]string) http.Handler {
+	return edge{platform: p, name: "health", next: &health{platform: p, offering: o, probes: probes, warnings: warnings}}
 }
 
 type health struct {
-	deps Deps
+	platform Platform
+	offering Offering
+	probes   []Probe
+	warnings map[string]string
+
 	mu   sync.Mutex
 	at   time.Time
 	last readiness
@@ -148,14 +156,14 @@ func (h *health) serve(r *http.Request, id string) response {
 	case catalog.PathHealth:
 		return response{status: http.StatusOK, header: head, body: mustJSON(map[string]string{"status": "ok", "service": catalog.Service})}
 	case catalog.PathReady:
-		state := h.ready(r.Context(), h.deps.Origin(r))
+		state := h.ready(r.Context(), h.platform.Origin(r))
 		if state.Status != "ready" {
 			head.Set("Retry-After", "15")
 			return response{status: http.StatusServiceUnavailable, header: head, body: mustJSON(state)}
 		}
 		return response{status: http.StatusOK, header: head, body: mustJSON(state)}
 	}
-	return h.deps.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
+	return h.platform.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
 }
 
 // ready asks every probe, side by side, and remembers the answer for a while:
@@ -170,41 +178,38 @@ func (h *health) ready(ctx context.Context, origin string) readiness {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
-	results := make([]check, len(h.deps.Probes))
+	results := make([]check, len(h.probes))
 	var wg sync.WaitGroup
-	for i, p := range h.deps.Probes {
+	for i, p := range h.probes {
 		wg.Go(func() { results[i] = h.ask(ctx, p) })
 	}
 	wg.Wait()
 	state := readiness{Status: "ready", Checks: map[string]check{}}
-	for i, p := range h.deps.Probes {
+	for i, p := range h.probes {
 		state.Checks[p.Name] = results[i]
 		if results[i].Status == "failing" {
 			state.Status = "not_ready"
 		}
 	}
-	if wrong := len(h.deps.OwnershipProofs) - len(h.deps.proofs(origin)); wrong > 0 {
+	if wrong := len(h.offering.OwnershipProofs) - len(h.platform.proofs(h.offering, origin)); wrong > 0 {
 		// The service works without them, so it stays ready.
 		state.Checks["ownership_proofs"] = check{Status: "warning", Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)}
 	}
-	for name, text := range h.deps.Warnings {
+	for name, text := range h.warnings {
 		state.Checks[name] = check{Status: "warning", Message: text}
-	}
-	if h.deps.Evidence == nil {
-		state.Checks["chain"] = check{Status: "warning", Message: "RPC_URL is none: without a view of the chain a payment in doubt can stay in doubt, and a used nonce can pass for a payment"}
 	}
 	h.last, h.at = state, h.wall()
 	return state
 }
 
-func (h *health) wall() time.Time { return h.deps.Now().Round(0) }
+func (h *health) wall() time.Time { return h.platform.Now().Round(0) }
 
 func (h *health) ask(ctx context.Context, p Probe) check {
 	err := p.try(ctx)
 	if err == nil {
 		return check{Status: "ok"}
 	}
-	h.deps.Log.Warn("not ready", "check", p.Name, "error", err)
+	h.platform.Log.Warn("not ready", "check", p.Name, "error", err)
 	failed := check{Status: "failing", Message: p.Name + " does not answer"}
 	if p.Optional {
 		failed.Status = "warning"

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -26,7 +27,7 @@ type Limits struct {
 	NewID func() string
 }
 
-// slots caps an operation. The smoke test is not capped: it does no work.
+// slots caps an operation. The smoke test has no cap, because it looks nothing up.
 func (l Limits) slots(op catalog.Operation, now func() time.Time) x402.Slots {
 	n := l.Single
 	switch op.Kind {
@@ -39,14 +40,14 @@ func (l Limits) slots(op catalog.Operation, now func() time.Time) x402.Slots {
 	if l.Leases == nil || n == 0 {
 		return nil
 	}
-	return places{limit.NewSlots(limit.SlotsConfig{Operation: op.Slug, Cap: n, Leases: l.Leases, Now: now, NewID: l.NewID})}
+	return gateSlots{limit.NewSlots(limit.SlotsConfig{Operation: op.Slug, Cap: n, Leases: l.Leases, Now: now, NewID: l.NewID})}
 }
 
-// places are limit.Slots as the Gate wants them.
-type places struct{ *limit.Slots }
+// gateSlots adapts limit.Slots to x402.Slots.
+type gateSlots struct{ *limit.Slots }
 
 // Acquire implements x402.Slots.
-func (p places) Acquire(ctx context.Context, client string, until time.Time) (x402.Slot, error) {
+func (p gateSlots) Acquire(ctx context.Context, client string, until time.Time) (x402.Slot, error) {
 	s, err := p.Slots.Acquire(ctx, client, until)
 	if err != nil {
 		return nil, err // not a typed nil
@@ -54,11 +55,12 @@ func (p places) Acquire(ctx context.Context, client string, until time.Time) (x4
 	return s, nil
 }
 
-// meter counts one request against its client's limit. It is the Gate's
-// x402.Meter: what carries a payment that is in order counts there, as soon as
-// that is known, and every other request here.
+// meter counts one request against its client's limit. It implements x402.Meter:
+// the Gate counts a request whose payment is valid as far as the request shows, and
+// enter or leave count every other request.
 type meter struct {
-	deps   Deps
+	log    *slog.Logger
+	rate   *limit.Rate // nil is no limit
 	id     string
 	remote string // the client's address
 	signed bool
@@ -68,50 +70,48 @@ type meter struct {
 	verdict   limit.Verdict
 }
 
-func (d Deps) meter(r *http.Request, id string, signed bool) *meter {
-	return &meter{deps: d, id: id, remote: r.RemoteAddr, signed: signed}
+func newMeter(log *slog.Logger, rate *limit.Rate, r *http.Request, id string, signed bool) *meter {
+	return &meter{log: log, rate: rate, id: id, remote: r.RemoteAddr, signed: signed}
 }
 
-// enter says whether a request may be looked at. One without a payment is
-// counted; one with a payment is not yet, and is turned away only if its client
+// enter says whether a request may be served. A request without a payment is
+// counted. One with a payment is not counted yet, and is refused only if its client
 // is known to be over the limit.
 func (m *meter) enter(ctx context.Context) *fault.Error {
-	rate := m.deps.Limits.Rate
 	switch {
-	case rate == nil:
+	case m.rate == nil:
 		return nil
 	case m.signed:
-		m.verdict = rate.Known(limit.ClientKey(m.remote))
+		m.verdict = m.rate.Peek(limit.ClientKey(m.remote))
 	default:
 		m.count(ctx)
 	}
 	return m.verdict.Fault()
 }
 
-// leave counts a request whose payment the Gate did not find in order.
+// leave counts a request whose payment the Gate found to be invalid.
 func (m *meter) leave(ctx context.Context) {
-	if m.deps.Limits.Rate != nil && m.signed && !m.opened && m.verdict.OK {
+	if m.rate != nil && m.signed && !m.opened && m.verdict.OK {
 		m.count(ctx)
 	}
 }
 
 func (m *meter) count(ctx context.Context) {
-	m.verdict = m.deps.Limits.Rate.Allow(ctx, limit.ClientKey(m.remote))
+	m.verdict = m.rate.Allow(ctx, limit.ClientKey(m.remote))
 	if m.verdict.Err != nil {
-		m.deps.Log.Warn("rate limit store failed", "request_id", m.id, "error", m.verdict.Err)
+		m.log.Warn("rate limit store failed", "request_id", m.id, "error", m.verdict.Err)
 	}
 }
 
 // Open implements x402.Meter.
 func (m *meter) Open(ctx context.Context) error {
-	rate := m.deps.Limits.Rate
-	if rate == nil {
+	if m.rate == nil {
 		return nil
 	}
 	m.opened = true
-	m.undecided, m.verdict = rate.Weigh(ctx, limit.SiteKey(m.remote))
+	m.undecided, m.verdict = m.rate.Weigh(ctx, limit.SiteKey(m.remote))
 	if err := m.verdict.Err; err != nil {
-		// The ledger stands in the same table.
+		// The counters are in the ledger's table.
 		return fault.New(fault.LedgerUnavailable, fmt.Errorf("count the request: %w", err))
 	}
 	if f := m.verdict.Fault(); f != nil {
@@ -120,19 +120,19 @@ func (m *meter) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close implements x402.Meter. A failure costs the client some units and nobody
-// else anything.
+// Close implements x402.Meter. If it fails, the client keeps some units too many;
+// nothing else is affected.
 func (m *meter) Close(ctx context.Context, refused bool) {
-	if m.deps.Limits.Rate == nil {
+	if m.rate == nil {
 		return
 	}
 	if err := m.undecided.Decide(ctx, refused); err != nil {
-		m.deps.Log.Warn("rate limit not corrected", "request_id", m.id, "error", err)
+		m.log.Warn("rate limit not corrected", "request_id", m.id, "error", err)
 	}
 	m.verdict = m.undecided.Verdict()
 }
 
-// header tells the client where it stands.
+// header are the rate limit's response headers.
 func (m *meter) header() http.Header {
 	h := http.Header{}
 	for name, value := range m.verdict.Headers() {
@@ -141,9 +141,8 @@ func (m *meter) header() http.Header {
 	return h
 }
 
-// limited is the answer to a client that is over its limit. The limit comes
-// before the record is read: of a payment it is not known here whether it was
-// charged before.
-func (m *meter) limited(r *http.Request, f *fault.Error) response {
-	return m.deps.fault(r, m.id, f, x402.Standing{Charged: unpaid(r)})
+// limited is the answer to a client that is over its limit. It is given before the
+// record is read, so of a payment it is not known whether it was charged before.
+func (p Platform) limited(r *http.Request, id string, f *fault.Error) response {
+	return p.fault(r, id, f, x402.Standing{Charged: unpaid(r)})
 }

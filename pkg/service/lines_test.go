@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -151,7 +150,7 @@ func failsWith(err error) func() (dns.Result, error) {
 // with what it was answered.
 func TestOneLineARequest(t *testing.T) {
 	t.Parallel()
-	s := openWith(t, 0, 0, func(d *service.Deps) { withBug(d); d.Evidence = nil })
+	s := openWith(t, 0, 0, func(d *parts) { withBug(d); d.Evidence = nil })
 	answers := map[string]int{} // request id -> status
 	note := func(r x402test.Reply) {
 		id := r.Header.Get("X-Request-Id")

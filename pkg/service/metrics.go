@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Names of the metrics of priced requests. The alarms and the dashboard are
-// made of these.
+// Names of the metrics of priced requests. Alarms and dashboard are defined on
+// them.
 const (
 	MetricRequests    = "Requests"
 	MetricChallenges  = "Challenges"
@@ -26,8 +26,8 @@ const (
 	MetricInternal    = "InternalErrors"
 	MetricSettle      = "SettleLatency"
 	MetricLookup      = "LookupLatency"
-	// The facilitator's word on the extensions of a payment: whether it lists
-	// the operation (design §5).
+	// Whether the facilitator accepted the extensions of a payment, and so lists
+	// the operation.
 	MetricListed   = "ExtensionsAccepted"
 	MetricUnlisted = "ExtensionsRejected"
 	// MetricSettlement is followed by the class of the outcome.
@@ -53,7 +53,7 @@ func metrics(res response) []metric {
 	values := []metric{count(MetricRequests)}
 	if f := res.fault; f != nil {
 		values = append(values, faultMetrics(f, res.status)...)
-		// A bug before any payment owes nothing.
+		// After a bug before any payment nothing is owed.
 		if f.Info().Class == fault.Owed && res.header.Get(x402.HeaderResponse) != "" {
 			values = append(values, count(MetricOwed))
 		}
@@ -108,8 +108,8 @@ func faultMetrics(f *fault.Error, status int) []metric {
 	return values
 }
 
-// listing is the metric of what a facilitator said about extensions, or empty
-// when it said nothing. One rejection is a rejection.
+// listing is the metric of what a facilitator said about extensions, or empty when
+// it said nothing. If it rejected one of several, that counts as rejected.
 func listing(said map[string]string) string {
 	name := ""
 	for key, value := range said {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -88,7 +87,7 @@ func TestObserverUsesNoLookups(t *testing.T) {
 	now := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
 	var n atomic.Int64
 	memory := open(t, 0, 0).store
-	s := openWith(t, 0, 50, func(d *service.Deps) {
+	s := openWith(t, 0, 50, func(d *parts) {
 		d.Now = now
 		d.Ledger = ledger.New(memory, now, func() string { return fmt.Sprint("w", n.Add(1)) })
 	})
@@ -179,7 +178,7 @@ func TestObserverLearnsNothingLater(t *testing.T) {
 	var skew, n atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
 	memory := open(t, 0, 0).store
-	s := openWith(t, 0, 50, func(d *service.Deps) {
+	s := openWith(t, 0, 50, func(d *parts) {
 		d.Now = now
 		d.Ledger = ledger.New(memory, now, func() string { return fmt.Sprint("w", n.Add(1)) })
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -20,69 +19,72 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
+// Operation is an operation of the catalog with the client that answers it.
+// There is one constructor for each: without its client it does not compile.
+type Operation struct {
+	entry   catalog.Operation
+	timeout fault.Code // what a lookup answers that does not end in time
+	parse   parse
+	// result is the zero value of the answer, whose fields are the catalog's.
+	result any
+}
+
+// Entry is what the catalog says of the operation.
+func (op Operation) Entry() catalog.Operation { return op.entry }
+
+// Looker looks one fact up.
+type Looker[Q, R any] interface {
+	Lookup(ctx context.Context, q Q) (R, error)
+}
+
 // DNS is /v1/tools/dns (spec §4.2).
-func DNS(d Deps) http.Handler {
-	return fact(d, catalog.DNS(), fault.DNSTimeout, dns.ParseQuery, d.DNS)
+func DNS(c Looker[dns.Query, dns.Result]) Operation {
+	return lookup(catalog.DNS(), fault.DNSTimeout, dns.ParseQuery, c)
 }
 
 // SSLCheck is /v1/tools/ssl-check (spec §4.3).
-func SSLCheck(d Deps) http.Handler {
-	return fact(d, catalog.SSLCheck(), fault.SSLTimeout, ssl.ParseQuery, d.SSL)
+func SSLCheck(c Looker[ssl.Query, ssl.Result]) Operation {
+	return lookup(catalog.SSLCheck(), fault.SSLTimeout, ssl.ParseQuery, c)
 }
 
 // Whois is /v1/tools/whois (spec §4.4).
-func Whois(d Deps) http.Handler {
-	d.needWhois()
-	return fact(d, catalog.Whois(), fault.WhoisTimeout, whois.ParseQuery, d.Whois)
+func Whois(c Looker[whois.Query, whois.Result]) Operation {
+	return lookup(catalog.Whois(), fault.WhoisTimeout, whois.ParseQuery, c)
 }
 
 // Headers is /v1/tools/headers (spec §4.5).
-func Headers(d Deps) http.Handler {
-	return fact(d, catalog.Headers(), fault.HeadersTimeout, headers.ParseQuery, d.Headers)
+func Headers(c Looker[headers.Query, headers.Result]) Operation {
+	return lookup(catalog.Headers(), fault.HeadersTimeout, headers.ParseQuery, c)
 }
 
 // ResolveRedirect is /v1/tools/resolve-redirect (spec §4.6).
-func ResolveRedirect(d Deps) http.Handler {
-	return fact(d, catalog.ResolveRedirect(), fault.RedirectTimeout, redirect.ParseQuery, d.Redirect)
+func ResolveRedirect(c Looker[redirect.Query, redirect.Result]) Operation {
+	return lookup(catalog.ResolveRedirect(), fault.RedirectTimeout, redirect.ParseQuery, c)
 }
 
 // HostIntel is /v1/bundles/host-intel (spec §4.7).
-func HostIntel(d Deps) http.Handler {
-	d.needWhois()
-	c := hostintel.Client{DNS: d.DNS, SSL: d.SSL, Whois: d.Whois}
-	return fact(d, catalog.HostIntel(), fault.HostIntelTimeout, hostintel.ParseQuery, c)
+func HostIntel(c Looker[hostintel.Query, hostintel.Result]) Operation {
+	return lookup(catalog.HostIntel(), fault.HostIntelTimeout, hostintel.ParseQuery, c)
 }
 
 // UptimeCheck is /v1/bundles/uptime-check (spec §4.8).
-func UptimeCheck(d Deps) http.Handler {
-	c := uptime.Client{Connector: d.Connector, DNS: d.DNS, SSL: d.SSL, Headers: d.Headers}
-	return fact(d, catalog.UptimeCheck(), fault.UptimeCheckTimeout, uptime.ParseQuery, c)
+func UptimeCheck(c Looker[uptime.Query, uptime.Result]) Operation {
+	return lookup(catalog.UptimeCheck(), fault.UptimeCheckTimeout, uptime.ParseQuery, c)
 }
 
-// needWhois stops a function at its start that would fail at every request.
-func (d Deps) needWhois() {
-	if d.Whois == nil {
-		panic("service: this function asks a registry, and Deps.Whois is not set")
-	}
-}
-
-// fact is the handler of a lookup: its parameters, and who looks it up.
-func fact[Q interface{ Values() url.Values }, R any](
-	d Deps, op catalog.Operation, timeout fault.Code, parse func(url.Values) (Q, error), l Looker[Q, R],
-) http.Handler {
-	return d.priced(op, timeout, asking(parse, l))
-}
-
-// asking is the parse of a lookup: its query's parameters, and the work of
-// answering that query.
-func asking[Q interface{ Values() url.Values }, R any](read func(url.Values) (Q, error), l Looker[Q, R]) parse {
-	return func(values url.Values) (url.Values, run, error) {
+// lookup is the operation of a lookup: how its parameters are read, and who
+// looks it up.
+func lookup[Q interface{ Values() url.Values }, R any](
+	op catalog.Operation, timeout fault.Code, read func(url.Values) (Q, error), c Looker[Q, R],
+) Operation {
+	var result R
+	return Operation{entry: op, timeout: timeout, result: result, parse: func(values url.Values) (url.Values, run, error) {
 		q, err := read(values)
 		if err != nil {
 			return nil, nil, err
 		}
-		return q.Values(), func(ctx context.Context) (any, error) { return l.Lookup(ctx, q) }, nil
-	}
+		return q.Values(), func(ctx context.Context) (any, error) { return c.Lookup(ctx, q) }, nil
+	}}
 }
 
 // Pong is the smoke test's result (spec §2.9).
@@ -93,10 +95,10 @@ type Pong struct {
 
 // Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that
 // could time out.
-func Ping(d Deps) http.Handler {
-	return d.priced(catalog.Ping(), fault.InternalError, func(url.Values) (url.Values, run, error) {
+func Ping() Operation {
+	return Operation{entry: catalog.Ping(), timeout: fault.InternalError, result: Pong{}, parse: func(url.Values) (url.Values, run, error) {
 		return nil, func(context.Context) (any, error) { return Pong{OK: true, Service: catalog.Service}, nil }, nil
-	})
+	}}
 }
 
 // run does the work of one priced request.
@@ -107,24 +109,24 @@ type run func(ctx context.Context) (any, error)
 type parse func(url.Values) (url.Values, run, error)
 
 // job makes a priced request's work from its query string.
-func job(op catalog.Operation, timeout fault.Code, p parse, rawQuery string) (x402.Job, error) {
-	values, err := query(op, rawQuery)
+func (op Operation) job(rawQuery string) (x402.Job, error) {
+	values, err := query(op.entry, rawQuery)
 	if err != nil {
 		return x402.Job{}, err
 	}
-	normal, work, err := p(values)
+	normal, work, err := op.parse(values)
 	if err != nil {
-		return x402.Job{}, listed(op, err)
+		return x402.Job{}, listed(op.entry, err)
 	}
 	return x402.Job{
-		Fingerprint: catalog.Method + " " + op.Path + "?" + normal.Encode(),
-		Budget:      op.Deadline,
-		Timeout:     timeout,
-		Anew:        op.Kind == catalog.SmokeTest,
+		Fingerprint: catalog.Method + " " + op.entry.Path + "?" + normal.Encode(),
+		Budget:      op.entry.Deadline,
+		Timeout:     op.timeout,
+		Anew:        op.entry.Kind == catalog.SmokeTest,
 		Run: func(ctx context.Context) (x402.Reply, error) {
 			result, err := work(ctx)
 			if err != nil {
-				return x402.Reply{}, listed(op, err)
+				return x402.Reply{}, listed(op.entry, err)
 			}
 			return reply(result)
 		},
@@ -151,24 +153,24 @@ func reply(result any) (x402.Reply, error) {
 	return r, nil
 }
 
-// asked is what a page may show of a query string: the parameters as the
-// operation reads them, or else why it would refuse them. Without a required
-// parameter nothing is asked yet, which is neither.
-func asked(op catalog.Operation, p parse, rawQuery string) (values url.Values, refused string) {
-	sent, err := query(op, rawQuery)
+// asked is what a page may show of a query string: the parameters as the operation
+// reads them, or why it would refuse them. Both are empty while a required
+// parameter is missing, because then nothing is asked yet.
+func (op Operation) asked(rawQuery string) (values url.Values, refused string) {
+	sent, err := query(op.entry, rawQuery)
 	if err != nil {
 		return nil, fault.From(err).Public()
 	}
-	for _, param := range op.Params {
+	for _, param := range op.entry.Params {
 		if param.Required && strings.Join(sent[param.Name], "") == "" {
 			return nil, ""
 		}
 	}
-	normal, _, err := p(sent)
+	normal, _, err := op.parse(sent)
 	if err != nil {
 		return nil, fault.From(err).Public()
 	}
-	for _, param := range op.Params { // defaults go without saying
+	for _, param := range op.entry.Params { // defaults are not shown
 		if !sent.Has(param.Name) && normal.Get(param.Name) == param.Default {
 			normal.Del(param.Name)
 		}
@@ -191,9 +193,10 @@ func query(op catalog.Operation, raw string) (url.Values, error) {
 	return parameters(raw), nil
 }
 
-// parameters reads a query string pair by pair, so that one that makes no sense
-// spoils nothing but itself: whoever reads it refuses it, and what nobody reads
-// is ignored (design §3). A value that is no valid escaping stays as written.
+// parameters reads a query string pair by pair, so that a malformed pair does not
+// affect the others: an operation refuses a malformed parameter that it reads, and
+// ignores one that it does not. A value that is not valid escaping stays as it was
+// sent.
 func parameters(raw string) url.Values {
 	values := url.Values{}
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -210,9 +213,9 @@ func parameters(raw string) url.Values {
 	return values
 }
 
-// listed holds an operation to its own list: an error code that it does not
-// document is a bug of ours, not an answer. An error on the list is passed on as
-// it is, with its mark of a lookup that was prevented; a bug has none.
+// listed returns an error whose code the operation documents as it is, and any
+// other as internal_error: a code that is not documented is a bug. The mark of a
+// lookup that was prevented stays on the former and is lost on the latter.
 func listed(op catalog.Operation, err error) error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {

@@ -149,9 +149,9 @@ func failedIn(t *testing.T, body []byte, fields [3]string) []string {
 }
 
 // replyOf runs the job of an operation as the Gate does.
-func replyOf(t *testing.T, op catalog.Operation, timeout fault.Code, p parse) (x402.Reply, error) {
+func replyOf(t *testing.T, op Operation) (x402.Reply, error) {
 	t.Helper()
-	j, err := job(op, timeout, p, "domain=example.com")
+	j, err := op.job("domain=example.com")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,9 +161,9 @@ func replyOf(t *testing.T, op catalog.Operation, timeout fault.Code, p parse) (x
 func TestUptimeCheckOwes(t *testing.T) {
 	everyCombination([3]string{"dns", "ssl", "headers"}, func(c children) {
 		d, s, h := c.ends[0], c.ends[1], c.ends[2]
-		got, err := replyOf(t, catalog.UptimeCheck(), fault.UptimeCheckTimeout, asking(uptime.ParseQuery, uptime.Client{
-			Connector: site{}, DNS: ending[dns.Query, dns.Result](d), SSL: site{ssl: s}, Headers: site{headers: h},
-		}))
+		got, err := replyOf(t, UptimeCheck(uptime.New(
+			site{}, ending[dns.Query, dns.Result](d), site{ssl: s}, site{headers: h},
+		)))
 		if s != answered {
 			c.ends[2] = s // the headers are not asked for without a connection
 		}
@@ -242,9 +242,9 @@ func withWhois(t *testing.T, end outcome) (*registry.Client, *iana) {
 func TestHostIntelOwes(t *testing.T) {
 	everyCombination([3]string{"dns", "ssl", "whois"}, func(c children) {
 		client, bootstrap := withWhois(t, c.ends[2])
-		got, err := replyOf(t, catalog.HostIntel(), fault.HostIntelTimeout, asking(hostintel.ParseQuery, hostintel.Client{
-			DNS: ending[dns.Query, dns.Result](c.ends[0]), SSL: ending[ssl.Query, ssl.Result](c.ends[1]), Whois: client,
-		}))
+		got, err := replyOf(t, HostIntel(hostintel.New(
+			ending[dns.Query, dns.Result](c.ends[0]), ending[ssl.Query, ssl.Result](c.ends[1]), client,
+		)))
 		c.checkReply(t, got, err)
 		if n := bootstrap.asked.Load(); n != 1 {
 			t.Errorf("%v: the bootstrap server was asked %d times", c.ends, n)
@@ -271,7 +271,7 @@ func TestWhoisPrevented(t *testing.T) {
 		{name: "after the pause", wait: time.Nanosecond, asked: 2},
 	} {
 		now = now.Add(c.wait)
-		_, err := replyOf(t, catalog.Whois(), fault.WhoisTimeout, asking(whois.ParseQuery, client))
+		_, err := replyOf(t, Whois(client))
 		if got := err != nil; got != c.failed {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -302,9 +302,9 @@ func TestOwedAsAWhole(t *testing.T) {
 		"tool, its own bug":    {catalog.DNS(), fault.New(fault.InternalError, marked), fault.InternalError, false},
 		"bundle, child's code": {catalog.HostIntel(), marked, fault.InternalError, false},
 	} {
-		got, err := replyOf(t, c.op, fault.InternalError, func(values url.Values) (url.Values, run, error) {
+		got, err := replyOf(t, Operation{entry: c.op, timeout: fault.InternalError, parse: func(values url.Values) (url.Values, run, error) {
 			return values, func(context.Context) (any, error) { return nil, c.err }, nil
-		})
+		}})
 		if f := fault.From(err); f.Code != c.code || f.IsPrevented() != c.prevented {
 			t.Errorf("%s: %v, prevented %v; want %s, %v", name, f, f.IsPrevented(), c.code, c.prevented)
 		}
@@ -313,7 +313,7 @@ func TestOwedAsAWhole(t *testing.T) {
 		}
 	}
 	// A result that is no bundle's owes nothing.
-	got, err := replyOf(t, catalog.DNS(), fault.DNSTimeout, asking(dns.ParseQuery, ending[dns.Query, dns.Result](answered)))
+	got, err := replyOf(t, DNS(ending[dns.Query, dns.Result](answered)))
 	if err != nil || len(got.Body) == 0 || got.Owed != nil || got.Prevented {
 		t.Errorf("%+v, %v", got, err)
 	}

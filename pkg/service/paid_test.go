@@ -12,7 +12,7 @@ import (
 // A stored answer says how old it is, and a bundle which of its parts are owed.
 func TestHeadersOfAPurchase(t *testing.T) {
 	now := time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
-	p := &priced{deps: Deps{Now: func() time.Time { return now }}}
+	p := &priced{platform: Platform{Now: func() time.Time { return now }}}
 	for name, c := range map[string]struct {
 		out                 x402.Outcome
 		replayed, age, owed string

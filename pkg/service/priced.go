@@ -2,7 +2,6 @@ package service
 
 import (
 	"crypto/rand"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,37 +17,23 @@ import (
 
 // priced is the handler of one priced operation.
 type priced struct {
-	deps    Deps
-	op      catalog.Operation
-	timeout fault.Code
-	parse   parse
-	gate    *x402.Gate
-	offers  *offers
-}
-
-// random is the source of retry tokens.
-func (d Deps) random() io.Reader {
-	if d.Random == nil {
-		return rand.Reader
-	}
-	return d.Random
-}
-
-func (d Deps) priced(op catalog.Operation, timeout fault.Code, p parse) http.Handler {
-	gate := x402.NewGate(x402.GateConfig{Ledger: d.Ledger, Facilitator: d.Facilitator, Evidence: d.Evidence, Slots: d.Limits.slots(op, d.Now), Window: d.DuplicateWindow, Now: d.Now, Log: d.Log})
-	h := &priced{deps: d, op: op, timeout: timeout, parse: p, gate: gate, offers: newOffers(d, op)}
-	return edge{deps: d, name: op.Slug, next: h, priced: true}
+	platform Platform
+	offering Offering
+	rate     *limit.Rate
+	op       Operation
+	gate     *x402.Gate
+	offers   *offers
 }
 
 func (p *priced) methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
 func (p *priced) serve(r *http.Request, id string) response {
-	arrived := p.deps.Now()
+	arrived := p.platform.Now()
 	signature := r.Header.Values(x402.HeaderSignature)
-	m := p.deps.meter(r, id, len(signature) > 0 && r.Method != http.MethodHead)
+	m := newMeter(p.platform.Log, p.rate, r, id, len(signature) > 0 && r.Method != http.MethodHead)
 	var res response
 	if f := m.enter(r.Context()); f != nil {
-		res = m.limited(r, f)
+		res = p.platform.limited(r, id, f)
 	} else {
 		res = p.answer(r, id, arrived, signature, m)
 		m.leave(r.Context())
@@ -61,26 +46,30 @@ func (p *priced) serve(r *http.Request, id string) response {
 }
 
 func (p *priced) answer(r *http.Request, id string, arrived time.Time, signature []string, m *meter) response {
-	quote, err := p.offers.of(p.deps.Origin(r))
+	quote, err := p.offers.of(p.platform.Origin(r))
 	if err != nil {
 		return p.unready(r, id, err)
 	}
 	// HEAD mirrors the offer and never settles: its answer has no body.
 	if len(signature) == 0 || r.Method == http.MethodHead {
+		var res response
 		if discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
-			return p.paywall(r, id, quote)
+			res = p.paywall(r, id, quote)
+		} else {
+			res = p.challenge(r, id, quote)
 		}
-		return p.challenge(r, id, quote)
+		res.reason = whyUnread(r)
+		return res
 	}
 	if len(signature) > 1 {
-		return p.refused(r, id, quote, x402.Outcome{Fault: fault.Newf(fault.PaymentRequired, nil, "PAYMENT-SIGNATURE was sent %d times", len(signature))})
+		return p.refused(r, id, quote, x402.Outcome{Fault: fault.Newf(fault.PaymentRequired, nil, "%s was sent %d times", x402.HeaderSignature, len(signature))})
 	}
 	out := p.gate.Serve(r.Context(), x402.Request{
 		Signature: signature[0], Offer: quote.offer, Arrived: arrived, Deadline: arrived.Add(deadline),
 		Keys:   r.Header.Values(x402.HeaderKey),
 		Client: limit.SiteKey(r.RemoteAddr), Meter: m,
-		Prepare: func() (x402.Job, error) { return job(p.op, p.timeout, p.parse, r.URL.RawQuery) },
-		Error:   func(f *fault.Error, s x402.Standing) []byte { return p.deps.errorJSON(r, id, f, s) },
+		Prepare: func() (x402.Job, error) { return p.op.job(r.URL.RawQuery) },
+		Error:   func(f *fault.Error, s x402.Standing) []byte { return p.platform.errorJSON(r, id, f, s) },
 	})
 	if out.Status == http.StatusPaymentRequired {
 		return p.refused(r, id, quote, out)
@@ -88,7 +77,16 @@ func (p *priced) answer(r *http.Request, id string, arrived time.Time, signature
 	return p.paid(out)
 }
 
-// paid answers a payment that was accepted, whatever came of it.
+// whyUnread is the reason in the log line of a 402 for whose request no payment
+// was read.
+func whyUnread(r *http.Request) string {
+	if r.Method == http.MethodHead {
+		return "HEAD returns the offer and is never charged"
+	}
+	return "the request has no " + x402.HeaderSignature
+}
+
+// paid answers a payment with any outcome but a 402.
 func (p *priced) paid(out x402.Outcome) response {
 	h := http.Header{}
 	if out.Fault != nil {
@@ -103,7 +101,7 @@ func (p *priced) paid(out x402.Outcome) response {
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
 		if !out.Answered.IsZero() {
-			h.Set("Age", strconv.Itoa(age(out.Answered, p.deps.Now())))
+			h.Set("Age", strconv.Itoa(age(out.Answered, p.platform.Now())))
 		}
 	}
 	if len(out.Owed) > 0 {
@@ -113,14 +111,14 @@ func (p *priced) paid(out x402.Outcome) response {
 	return response{status: out.Status, header: h, body: out.Body, fault: out.Fault, trace: &out.Trace, replayed: out.Replayed}
 }
 
-// age is how old a stored answer is in whole seconds (RFC 9111 §5.1). Clocks of
-// two machines may differ, so that it could be negative.
+// age is how old a stored answer is in whole seconds (RFC 9111 §5.1), and not
+// below 0: the clocks of two machines may differ.
 func age(answered, now time.Time) int { return max(int(now.Sub(answered)/time.Second), 0) }
 
-// refused answers a payment that was not accepted: the offer again, with the
-// reason, and the failed settlement when there was one.
+// refused answers 402 to a payment: the offer again, with the reason, and the
+// failed settlement when there was one.
 func (p *priced) refused(r *http.Request, id string, q *quote, out x402.Outcome) response {
-	token, err := x402.NewToken(p.deps.random())
+	token, err := x402.NewToken(p.platform.Random)
 	if err != nil {
 		return p.unready(r, id, err)
 	}
@@ -129,6 +127,9 @@ func (p *priced) refused(r *http.Request, id string, q *quote, out x402.Outcome)
 		return p.unready(r, id, err)
 	}
 	receipt(res.header, out.Receipt)
+	if out.Trace.Reason == "" { // the Gate was not asked
+		out.Trace.Reason = out.Fault.Public()
+	}
 	res.trace = &out.Trace
 	return res
 }
@@ -142,18 +143,18 @@ func (p *priced) challenge(r *http.Request, id string, q *quote) response {
 	return res
 }
 
-// offered is a quote with a retry token of its own.
+// offered is the 402 of a quote, with a new retry token.
 func (p *priced) offered(q *quote) (response, error) {
-	token, err := x402.NewToken(p.deps.random())
+	token, err := x402.NewToken(p.platform.Random)
 	if err != nil {
 		return response{}, err
 	}
 	return q.challenge(token)
 }
 
-// unready answers when there is no offer to answer with.
+// unready answers when no offer could be made, which is a bug.
 func (p *priced) unready(r *http.Request, id string, err error) response {
-	return p.deps.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
+	return p.platform.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
 }
 
 func (p *priced) paywall(r *http.Request, id string, q *quote) response {
@@ -161,8 +162,8 @@ func (p *priced) paywall(r *http.Request, id string, q *quote) response {
 	if err != nil {
 		return p.unready(r, id, err)
 	}
-	values, refused := asked(p.op, p.parse, r.URL.RawQuery)
-	body, csp, err := discovery.Paywall(p.op, p.deps.site(p.deps.Origin(r)), discovery.Visit{
+	values, refused := p.op.asked(r.URL.RawQuery)
+	body, csp, err := discovery.Paywall(p.op.entry, p.platform.site(p.offering, p.platform.Origin(r)), discovery.Visit{
 		Asked: values, Refused: refused, Offer: res.header.Get(x402.HeaderRequired), Nonce: rand.Text(),
 	})
 	if err != nil {
@@ -177,7 +178,7 @@ func (p *priced) paywall(r *http.Request, id string, q *quote) response {
 	return res
 }
 
-// vary is what the answers of a priced path depend on beside its address.
+// vary names the request headers that the answers of a priced path depend on.
 const vary = "Accept, " + x402.HeaderSignature + ", " + x402.HeaderKey
 
 func receipt(h http.Header, s *x402.SettleResponse) {
@@ -230,20 +231,21 @@ func (q *quote) respond(header string, body []byte, f *fault.Error) response {
 	return response{status: http.StatusPaymentRequired, header: h, body: body, fault: f}
 }
 
-// offers keeps the quote of each origin that this environment is called by.
+// offers keeps the quote of each origin under which this environment is called.
 type offers struct {
-	deps     Deps
+	platform Platform
+	offering Offering
 	op       catalog.Operation
 	mu       sync.Mutex
 	byOrigin map[string]*quote
 }
 
-// maxOrigins bounds the memory; a deployment has one or two origins, and the
-// platform, not the client, names them.
+// maxOrigins bounds the memory. A deployment has one or two origins, which the
+// platform names and not the client.
 const maxOrigins = 8
 
-func newOffers(d Deps, op catalog.Operation) *offers {
-	return &offers{deps: d, op: op, byOrigin: map[string]*quote{}}
+func newOffers(p Platform, o Offering, op catalog.Operation) *offers {
+	return &offers{platform: p, offering: o, op: op, byOrigin: map[string]*quote{}}
 }
 
 func (o *offers) of(origin string) (*quote, error) {
@@ -252,7 +254,7 @@ func (o *offers) of(origin string) (*quote, error) {
 	if q, ok := o.byOrigin[origin]; ok {
 		return q, nil
 	}
-	site := o.deps.site(origin)
+	site := o.platform.site(o.offering, origin)
 	offer, err := x402.NewOffer(discovery.Offer(o.op, site))
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -43,20 +42,19 @@ func health(t *testing.T, more ...service.Probe) *probed {
 		}
 		return p.fails
 	}}
-	p.Handler = service.Health(service.Deps{
-		Log: slog.New(slog.DiscardHandler), Evidence: blind{}, Probes: append([]service.Probe{probe}, more...),
+	at := platform()
+	at.Now = func() time.Time {
+		now := time.Now()
+		if p.shift == 0 {
+			return now
+		}
+		return now.Round(0).Add(p.shift)
+	}
+	at.RequestID = func(*http.Request) string { return "id" }
+	p.Handler = service.Health(at, service.Offering{
 		Terms:           x402.Terms{Network: "eip155:8453", PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"},
-		OwnershipProofs: []string{"0x00"}, Warnings: map[string]string{"payee": "not yours"},
-		Now: func() time.Time {
-			now := time.Now()
-			if p.shift == 0 {
-				return now
-			}
-			return now.Round(0).Add(p.shift)
-		},
-		Origin:    func(*http.Request) string { return "https://api.example.com" },
-		RequestID: func(*http.Request) string { return "id" },
-	})
+		OwnershipProofs: []string{"0x00"},
+	}, append([]service.Probe{probe}, more...), map[string]string{"payee": "not yours"})
 	return p
 }
 
@@ -75,10 +73,6 @@ func (p *probed) ready(what string, status, asked int) checks {
 	}
 	return body.Checks
 }
-
-type blind struct{}
-
-func (blind) Find(context.Context, x402.Question) x402.Finding { return x402.Finding{} }
 
 // An answer stands for 15 s, good or bad, by wall clock.
 func TestReadyIsKept(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // Names of the metrics of a reconcile run.
@@ -22,15 +23,18 @@ const (
 	MetricReconcileFailed = "ReconcileFailed" // records that could not be dealt with
 )
 
-// reconcileMargin is kept of an invocation's time for a verdict that is being
-// written when the run's time ends, and for the log.
+// reconcileMargin is the part of an invocation's time that is kept for a verdict
+// that is being written when the run's time ends, and for the log.
 const reconcileMargin = 10 * time.Second
 
-// Reconciler settles by evidence what requests left in doubt.
-func (d Deps) Reconciler() *x402.Reconciler {
+// Reconciler settles by evidence what requests left in doubt. evidence and
+// scanner are nil without a view of the chain.
+func Reconciler(
+	p Platform, t x402.Terms, l *ledger.Ledger, index ledger.Index, evidence x402.Evidence, scanner x402.Scanner,
+) *x402.Reconciler {
 	return x402.NewReconciler(x402.ReconcilerConfig{
-		Ledger: d.Ledger, Index: d.Index, Evidence: d.Evidence, Scanner: d.Scanner,
-		Network: d.Terms.Network, Asset: address(d.Terms.Asset), Payee: address(d.Terms.PayTo), Now: d.Now, Log: d.Log,
+		Ledger: l, Index: index, Evidence: evidence, Scanner: scanner,
+		Network: t.Network, Asset: address(t.Asset), Payee: address(t.PayTo), Now: p.Now, Log: p.Log,
 	})
 }
 
@@ -45,36 +49,36 @@ func address(s string) x402.Address {
 }
 
 // Reconcile is the scheduled function: one run of the Reconciler within the
-// time that ctx leaves, and one log line with what it came to. Its error says
-// that the index or the ledger failed.
-func Reconcile(d Deps) func(ctx context.Context) error {
-	r := d.Reconciler()
+// time that ctx leaves, and one log line with what it came to, which says whether
+// there is a view of the chain. Its error says that the index or the ledger
+// failed.
+func Reconcile(p Platform, r *x402.Reconciler, watched bool) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		begun := d.Now()
+		begun := p.Now()
 		run, cancel := ctx, context.CancelFunc(func() {})
 		if deadline, ok := ctx.Deadline(); ok {
 			run, cancel = context.WithDeadline(ctx, deadline.Add(-reconcileMargin))
 		}
 		defer cancel()
 		s, err := r.Run(run)
-		d.reconciled(ctx, s, err, d.Now().Sub(begun))
+		p.reconciled(ctx, s, err, watched, p.Now().Sub(begun))
 		return err
 	}
 }
 
-// reconciled writes the line of one run, whatever LOG_LEVEL says: alarms are
-// made of it.
-func (d Deps) reconciled(ctx context.Context, s x402.Summary, err error, took time.Duration) {
+// reconciled writes the line of one run, at any LOG_LEVEL, because alarms are
+// computed from it.
+func (p Platform) reconciled(ctx context.Context, s x402.Summary, err error, watched bool, took time.Duration) {
 	level := slog.LevelInfo
 	if err != nil {
 		level = slog.LevelError
 	}
-	attrs := append(summaryAttrs(s), slog.Bool("evidence", d.Evidence != nil), milliseconds("ms", took))
+	attrs := append(summaryAttrs(s), slog.Bool("evidence", watched), milliseconds("ms", took))
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
-	attrs = append(attrs, d.emf(reconcileMetrics(s, err))...)
-	d.logAlways(context.WithoutCancel(ctx), level, "reconcile", attrs)
+	attrs = append(attrs, p.emf(reconcileMetrics(s, err))...)
+	p.logAlways(context.WithoutCancel(ctx), level, "reconcile", attrs)
 }
 
 func summaryAttrs(s x402.Summary) []slog.Attr {
@@ -88,8 +92,8 @@ func summaryAttrs(s x402.Summary) []slog.Attr {
 	}
 }
 
-// reconcileMetrics are what a run counts as. One that failed counts as that
-// alone: its other numbers may be too low, and would end an alarm.
+// reconcileMetrics are the metrics of a run. A run that failed counts only as
+// failed: its other numbers may be too low, and would end an alarm.
 func reconcileMetrics(s x402.Summary, err error) []metric {
 	bad := s.Failed + s.Uncounted
 	if err != nil {

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/big"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,17 +39,17 @@ func reconcileTerms() x402.Terms {
 	}
 }
 
-// reconcileDeps are those of the scheduled function, over a ledger with two
+// reconcileParts are those of the scheduled function, over a ledger with two
 // payments in doubt and a refund that is due.
-func reconcileDeps(t *testing.T, log *bytes.Buffer) service.Deps {
+func reconcileParts(t *testing.T, log *bytes.Buffer) parts {
 	t.Helper()
 	memory := new(ledgertest.Memory)
 	var ids atomic.Int64
-	d := service.Deps{
-		Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelError + 1})), Now: time.Now,
-		Terms: reconcileTerms(), Index: memory,
+	d := parts{
+		Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()}, Index: memory,
 		Ledger: ledger.New(memory, time.Now, func() string { return "w" + string(rune('0'+ids.Add(1))) }),
 	}
+	d.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	doc, err := json.Marshal(reconcileTerms().Requirements("5000"))
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +92,7 @@ func TestReconcile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		d := reconcileDeps(t, &log)
+		d := reconcileParts(t, &log)
 		var until []time.Duration
 		d.Evidence = chainView(func(ctx context.Context, q x402.Question) x402.Finding {
 			end, _ := ctx.Deadline()
@@ -110,7 +108,7 @@ func TestReconcile(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		begun := time.Now()
-		if err := service.Reconcile(d)(ctx); err != nil {
+		if err := d.reconcile(ctx); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took != 3750*time.Millisecond {
@@ -188,7 +186,7 @@ func TestReconcileReceived(t *testing.T) {
 			}},
 		} {
 			var log bytes.Buffer
-			d := reconcileDeps(t, &log)
+			d := reconcileParts(t, &log)
 			transfer := func(nonce byte, age time.Duration) x402.Transfer {
 				return x402.Transfer{
 					Transaction: "0x0" + string('0'+rune(nonce)), Time: time.Now().Add(-age), From: payer, To: payee,
@@ -200,7 +198,7 @@ func TestReconcileReceived(t *testing.T) {
 				transfer(4, 0), transfer(5, 72*time.Hour), // unknown, and too old
 				transfer(0, 0), transfer(0, 0), transfer(0, 0),
 			}}
-			if err := service.Reconcile(d)(t.Context()); err != nil {
+			if err := d.reconcile(t.Context()); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			got := line(t, &log)
@@ -220,7 +218,7 @@ func TestReconcileWithoutEvidence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		if err := service.Reconcile(reconcileDeps(t, &log))(t.Context()); err != nil {
+		if err := reconcileParts(t, &log).reconcile(t.Context()); err != nil {
 			t.Error(err)
 		}
 		got := line(t, &log)
@@ -236,10 +234,10 @@ func TestReconcileFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		d := reconcileDeps(t, &log)
+		d := reconcileParts(t, &log)
 		down := errors.New("throttled")
 		d.Index = brokenIndex{down}
-		if err := service.Reconcile(d)(t.Context()); !errors.Is(err, down) {
+		if err := d.reconcile(t.Context()); !errors.Is(err, down) {
 			t.Errorf("%v, want %v", err, down)
 		}
 		got := line(t, &log)
@@ -259,7 +257,7 @@ func TestReconcileCorrupt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		d := reconcileDeps(t, &log)
+		d := reconcileParts(t, &log)
 		c, err := d.Ledger.Claim(t.Context(), ledger.Payment{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")}, time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -267,42 +265,11 @@ func TestReconcileCorrupt(t *testing.T) {
 		if err := c.Hold.Uncertain(t.Context(), "timeout", ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := service.Reconcile(d)(t.Context()); err != nil {
+		if err := d.reconcile(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if got := line(t, &log); got["ReconcileFailed"] != 1.0 || got["failed"] != 1.0 || got["level"] != "INFO" {
 			t.Errorf("%v", got)
 		}
 	})
-}
-
-// /ready names a missing view of the chain, and stays ready.
-func TestReadyWithoutEvidence(t *testing.T) {
-	t.Parallel()
-	d := service.Deps{
-		Log: slog.New(slog.DiscardHandler), Now: time.Now, Terms: reconcileTerms(),
-		Origin: func(*http.Request) string { return "https://api.example.com" }, RequestID: func(*http.Request) string { return "r" },
-	}
-	watched := d
-	watched.Evidence = chainView(nil)
-	for name, c := range map[string]struct {
-		deps service.Deps
-		want string
-	}{"without": {d, "warning"}, "with": {watched, ""}} {
-		w := httptest.NewRecorder()
-		service.Health(c.deps).ServeHTTP(w, httptest.NewRequest("GET", "/ready", nil))
-		var got struct {
-			Status string
-			Checks map[string]struct{ Status, Message string }
-		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
-		if w.Code != 200 || got.Status != "ready" || got.Checks["chain"].Status != c.want {
-			t.Errorf("%s: %d %s", name, w.Code, w.Body)
-		}
-		if c.want != "" && !strings.Contains(got.Checks["chain"].Message, "RPC_URL") {
-			t.Errorf("%s: %s does not say what to set", name, w.Body)
-		}
-	}
 }

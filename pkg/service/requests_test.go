@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -21,14 +20,14 @@ import (
 )
 
 // ticking is a clock that moves at every look, so that nothing takes no time.
-func ticking(d *service.Deps) {
+func ticking(d *parts) {
 	var looks atomic.Int64
 	d.Now = func() time.Time { return time.Now().Add(time.Duration(looks.Add(1)) * time.Millisecond) }
 }
 
 // withEvidence has the chain always say the same.
-func withEvidence(f x402.Finding) func(*service.Deps) {
-	return func(d *service.Deps) {
+func withEvidence(f x402.Finding) func(*parts) {
+	return func(d *parts) {
 		d.Evidence = chainView(func(context.Context, x402.Question) x402.Finding { return f })
 	}
 }
@@ -87,7 +86,7 @@ type request struct {
 	name   string
 	rate   int // requests a minute; 0 is no limit
 	cap    int // lookups at once; 0 is no cap
-	change func(*service.Deps)
+	change func(*parts)
 	before func(*testing.T, *shop)
 	// do sends it; nil pays for a lookup.
 	do     func(*testing.T, *shop) x402test.Reply
@@ -195,7 +194,7 @@ func quietRequests() []request {
 }
 
 // withBug has a request panic before anything is paid for.
-func withBug(d *service.Deps) {
+func withBug(d *parts) {
 	origin := d.Origin
 	var asked atomic.Bool
 	d.Origin = func(r *http.Request) string {
@@ -271,7 +270,7 @@ func noted(what string) func(*testing.T, *shop) {
 
 // unauthorized has the service call a facilitator with a token that it does not
 // take.
-func unauthorized(d *service.Deps) {
+func unauthorized(d *parts) {
 	token, err := facilitator.Bearer("wrong")
 	if err != nil {
 		panic(err)

@@ -1,133 +1,144 @@
-// Package service joins the parts: one constructor per function of the
-// deployment, and All for a machine that runs every one of them.
+// Package service joins lookups and payments: each priced operation with the client
+// that answers it (Operation), and operations with what sells them (Seller). There
+// is one handler for each function of the deployment, and All for a machine that
+// runs every one of them.
 //
-// Lookups know nothing of money, the payment layer knows nothing of lookups;
-// here they meet. Nothing here knows whether it runs on Lambda.
+// The lookups do not know about payments, and the payment layer does not know
+// about lookups, so that each can be tested and changed without the other. A
+// priced request passes edge (request id, CORS, methods, panics, one log line),
+// then priced (rate limit, offer, 402), then the Gate of package x402, which runs
+// the lookup as a Job. Nothing here depends on Lambda.
+//
+// Decisions are elsewhere: statuses in package fault, the outcome of a payment in
+// package x402, limits in package limit.
 package service
 
 import (
-	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
-	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
-	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Deps is everything the service does to the world. Log, Now, Origin and
-// RequestID are always needed; the rest by the functions that use them.
-type Deps struct {
+// Platform is what every function gets from where it runs. All but Stack is
+// required.
+type Platform struct {
 	Log *slog.Logger
 	Now func() time.Time
-	// Stack is the name of the deployment, for the metrics; it may be empty.
-	Stack string
+	// Random is where retry tokens come from.
+	Random io.Reader
 	// Origin is the public origin of a request, such as https://host, from
 	// configuration or from the platform, never from the Host header.
 	Origin    func(*http.Request) string
 	RequestID func(*http.Request) string
+	// Stack is the name of the deployment, for the metrics; it may be empty.
+	Stack string
+}
 
+// Offering is what a deployment asks for its answers, and to whom it is paid.
+type Offering struct {
 	Terms           x402.Terms
 	OwnershipProofs []string
 	// DuplicateWindow is how long after an answer another payment for the same
 	// request, without a purchase key, counts as the same purchase; 0 is off.
 	DuplicateWindow time.Duration
-	// Random is where retry tokens come from; nil is crypto/rand.
-	Random io.Reader
-
-	Ledger      *ledger.Ledger
-	Facilitator x402.Facilitator
-	// Evidence is a view of the chain; nil without one.
-	Evidence x402.Evidence
-	// Scanner reads what reached the payee; nil without a view of the chain.
-	Scanner x402.Scanner
-	// Index lists the ledger's open records, for Reconcile.
-	Index ledger.Index
-	// Connector finds and reaches public hosts, and no others.
-	Connector guard.Connector
-	DNS       Looker[dns.Query, dns.Result]
-	SSL       *ssl.Client
-	Headers   *headers.Client
-	Redirect  *redirect.Client
-	// Whois is set in the functions that ask a registry, and nil in others:
-	// its library is heavy.
-	Whois  Looker[whois.Query, whois.Result]
-	Limits Limits
-	// Probes are what /ready asks, and Warnings what it says without asking.
-	Probes   []Probe
-	Warnings map[string]string
 }
 
-// Looker looks one fact up.
-type Looker[Q, R any] interface {
-	Lookup(ctx context.Context, q Q) (R, error)
+// Seller sells operations: it has what every one of them needs to be paid.
+type Seller struct {
+	platform    Platform
+	offering    Offering
+	ledger      *ledger.Ledger
+	facilitator x402.Facilitator
+	evidence    x402.Evidence
+	limits      Limits
 }
 
-// Constructor builds one function of the deployment.
-type Constructor func(Deps) http.Handler
+// NewSeller returns a Seller. evidence is a view of the chain, nil without one.
+func NewSeller(
+	p Platform, o Offering, l *ledger.Ledger, f x402.Facilitator, evidence x402.Evidence, limits Limits,
+) *Seller {
+	return &Seller{platform: p, offering: o, ledger: l, facilitator: f, evidence: evidence, limits: limits}
+}
 
-// deadline is how long an invocation may take, from its arrival. API Gateway
-// cuts at 30 s and the functions time out at 29 s.
+// Handler answers an operation's path.
+func (s *Seller) Handler(op Operation) http.Handler {
+	return edge{platform: s.platform, name: op.entry.Slug, priced: true, next: &priced{
+		platform: s.platform, offering: s.offering, rate: s.limits.Rate,
+		op: op, gate: s.gate(op), offers: newOffers(s.platform, s.offering, op.entry),
+	}}
+}
+
+func (s *Seller) gate(op Operation) *x402.Gate {
+	return x402.NewGate(x402.GateConfig{
+		Ledger: s.ledger, Facilitator: s.facilitator, Evidence: s.evidence, Slots: s.limits.slots(op.entry, s.platform.Now),
+		Window: s.offering.DuplicateWindow, Now: s.platform.Now, Log: s.platform.Log,
+	})
+}
+
+// deadline is how long an invocation may take, from its arrival. API Gateway ends
+// a request after 30 s, and the functions time out after 29 s.
 const deadline = 27 * time.Second
 
 // All is the whole service on one mux: the same handlers that the functions
-// are made of, one path each, and discovery for everything else.
-func All(d Deps) http.Handler {
-	paths := map[string]http.Handler{}
-	for slug, build := range Priced() {
-		op, _ := catalog.BySlug(slug)
-		paths[op.Path] = build(d)
+// are made of, one path each, and the documents for everything else. Its error
+// names the operations of the catalog that are missing.
+func All(s *Seller, operations []Operation, health, documents http.Handler) (http.Handler, error) {
+	if err := complete(operations); err != nil {
+		return nil, err
 	}
-	health := Health(d)
-	paths[catalog.PathHealth], paths[catalog.PathReady] = health, health
-	rest := Discovery(d)
+	paths := map[string]http.Handler{catalog.PathHealth: health, catalog.PathReady: health}
+	for _, op := range operations {
+		paths[op.entry.Path] = s.Handler(op)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h, ok := paths[r.URL.Path]; ok {
 			h.ServeHTTP(w, r)
 			return
 		}
-		rest.ServeHTTP(w, r)
-	})
+		documents.ServeHTTP(w, r)
+	}), nil
 }
 
-// Priced is the constructor of every priced function by slug.
-func Priced() map[string]Constructor {
-	return map[string]Constructor{
-		"dns":              DNS,
-		"ssl-check":        SSLCheck,
-		"whois":            Whois,
-		"headers":          Headers,
-		"resolve-redirect": ResolveRedirect,
-		"host-intel":       HostIntel,
-		"uptime-check":     UptimeCheck,
-		"ping":             Ping,
+// complete compares operations with the catalog.
+func complete(operations []Operation) error {
+	var missing []string
+	for _, op := range catalog.All() {
+		if !slices.ContainsFunc(operations, func(o Operation) bool { return o.entry.Slug == op.Slug }) {
+			missing = append(missing, op.Slug)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("service: nobody answers these operations of the catalog: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func (p Platform) site(o Offering, origin string) discovery.Site {
+	return discovery.Site{
+		Origin: origin, Terms: o.Terms, OwnershipProofs: p.proofs(o, origin), DuplicateWindow: o.DuplicateWindow,
 	}
 }
 
-func (d Deps) site(origin string) discovery.Site {
-	return discovery.Site{Origin: origin, Terms: d.Terms, OwnershipProofs: d.proofs(origin), DuplicateWindow: d.DuplicateWindow}
-}
-
-// proofs are the configured ownership proofs that hold for an origin. A wrong
-// one would mark the service as somebody else's, so it is left out; /ready
-// names it.
-func (d Deps) proofs(origin string) []string {
+// proofs are the configured ownership proofs that are valid for an origin. A wrong
+// one would say that the service belongs to somebody else, so it is left out;
+// /ready names it.
+func (p Platform) proofs(o Offering, origin string) []string {
 	var good []string
-	for _, p := range d.OwnershipProofs {
-		if err := x402.CheckOrigin(origin, p, d.Terms.PayTo); err != nil {
-			d.Log.Warn("ownership proof left out", "origin", origin, "error", err)
+	for _, proof := range o.OwnershipProofs {
+		if err := x402.CheckOrigin(origin, proof, o.Terms.PayTo); err != nil {
+			p.Log.Warn("ownership proof left out", "origin", origin, "error", err)
 			continue
 		}
-		good = append(good, p)
+		good = append(good, proof)
 	}
 	return good
 }

@@ -10,17 +10,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -104,13 +103,6 @@ func (c *counted) Remove(ctx context.Context, op string, ls ...limit.Lease) erro
 	return c.Memory.Remove(ctx, op, ls...)
 }
 
-// nobody answers for registries.
-type nobody struct{}
-
-func (nobody) Lookup(context.Context, whois.Query) (whois.Result, error) {
-	return whois.Result{}, fault.New(fault.BootstrapUnavailable, nil)
-}
-
 // Lookup is the DNS lookup of the shop.
 func (s *shop) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	s.lookups.Add(1)
@@ -132,11 +124,11 @@ func (s *shop) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 
 func open(t *testing.T, perMinute, single int) *shop {
 	t.Helper()
-	return openWith(t, perMinute, single, func(*service.Deps) {})
+	return openWith(t, perMinute, single, func(*parts) {})
 }
 
 // openWith is open with a change to what the service is made of.
-func openWith(t *testing.T, perMinute, single int, change func(*service.Deps)) *shop {
+func openWith(t *testing.T, perMinute, single int, change func(*parts)) *shop {
 	t.Helper()
 	terms := x402.Terms{
 		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
@@ -172,18 +164,18 @@ func openWith(t *testing.T, perMinute, single int, change func(*service.Deps)) *
 	}
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprint("id", ids.Add(1)) }
-	d := service.Deps{
-		Log: printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil))), Now: time.Now, Terms: terms, DuplicateWindow: 45 * time.Second,
-		Origin:    func(*http.Request) string { return "https://api.example.com" },
-		RequestID: func(*http.Request) string { return newID() },
-		Ledger:    ledger.New(s.store, time.Now, newID), Facilitator: client, DNS: s, Whois: nobody{},
+	d := parts{
+		Platform: platform(), Offering: service.Offering{Terms: terms, DuplicateWindow: 45 * time.Second},
+		Ledger: ledger.New(s.store, time.Now, newID), Facilitator: client, DNS: s,
 		Limits: service.Limits{Leases: s.limits, Single: single, Bundle: single, NewID: newID},
 	}
+	d.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil)))
+	d.RequestID = func(*http.Request) string { return newID() }
 	if perMinute > 0 {
 		d.Limits.Rate = limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: s.limits, Now: time.Now})
 	}
 	change(&d)
-	server := httptest.NewServer(service.All(d))
+	server := httptest.NewServer(d.whole(t))
 	t.Cleanup(server.Close)
 	wallet, err := x402test.NewWallet(rand.Reader)
 	if err != nil {
@@ -446,16 +438,14 @@ func TestUnlistedCodes(t *testing.T) {
 	checkError(t, s.buy(t, s.dns("example.com")), 500, "internal_error", "true", true)
 }
 
-// The service has one constructor for each operation of the catalog.
+// A service that lacks an operation of the catalog does not start, and says
+// which.
 func TestEveryOperationIsServed(t *testing.T) {
-	priced := service.Priced()
-	for _, op := range catalog.All() {
-		if priced[op.Slug] == nil {
-			t.Errorf("%s has no constructor", op.Slug)
+	d := parts{Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()}}
+	for i, op := range every(t, nil) {
+		without := slices.Delete(every(t, nil), i, i+1)
+		if _, err := service.All(d.seller(), without, nil, nil); err == nil || !strings.Contains(err.Error(), ": "+op.Entry().Slug) {
+			t.Errorf("without %s: %v", op.Entry().Slug, err)
 		}
-		delete(priced, op.Slug)
-	}
-	for slug := range priced {
-		t.Errorf("%s is no operation of the catalog", slug)
 	}
 }

@@ -11,30 +11,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
-	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
-	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
-
-// results are the Go types of the answers, by slug.
-func results() map[string]reflect.Type {
-	return map[string]reflect.Type{
-		"dns":              reflect.TypeFor[dns.Result](),
-		"ssl-check":        reflect.TypeFor[ssl.Result](),
-		"whois":            reflect.TypeFor[whois.Result](),
-		"headers":          reflect.TypeFor[headers.Result](),
-		"resolve-redirect": reflect.TypeFor[redirect.Result](),
-		"host-intel":       reflect.TypeFor[hostintel.Result](),
-		"uptime-check":     reflect.TypeFor[uptime.Result](),
-		"ping":             reflect.TypeFor[service.Pong](),
-	}
-}
 
 // variants are the types behind an interface, in the order of the catalog's
 // shapes.
@@ -51,27 +31,9 @@ func variants() map[reflect.Type][]reflect.Type {
 // documents promise: names, order, JSON types, nullability.
 func TestResultsAreTheCatalogs(t *testing.T) {
 	t.Parallel()
-	types := results()
-	for _, op := range catalog.All() {
-		r, ok := types[op.Slug]
-		if !ok {
-			t.Errorf("%s: its result type is not in this test", op.Slug)
-			continue
-		}
-		if err := sameFields(r, op.Fields); err != nil {
-			t.Errorf("%s: %s and the catalog differ: %v", op.Slug, r, err)
-		}
-		delete(types, op.Slug)
-		if service.Priced()[op.Slug] == nil {
-			t.Errorf("%s is in the catalog and has no constructor", op.Slug)
-		}
-	}
-	for slug := range types {
-		t.Errorf("%s is in this test and not in the catalog", slug)
-	}
-	for slug := range service.Priced() {
-		if _, ok := catalog.BySlug(slug); !ok {
-			t.Errorf("%s has a constructor and is not in the catalog", slug)
+	for _, op := range every(t, nil) {
+		if err := sameFields(op.Result(), op.Entry().Fields); err != nil {
+			t.Errorf("%s: %s and the catalog differ: %v", op.Entry().Slug, op.Result(), err)
 		}
 	}
 }

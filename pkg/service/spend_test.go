@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -218,25 +217,26 @@ type fleet struct {
 	environments []http.Handler
 }
 
-func newFleet(environments int, operation func(service.Deps) http.Handler) *fleet {
+func newFleet(environments int, operation func(parts) service.Operation) *fleet {
 	b := &bill{}
 	f := &fleet{crowd: newCrowd(), bill: b}
 	f.world = &billedWorld{crowd: f.crowd, bill: b}
 	store, limits := billedStore{&ledgertest.Memory{}, b, newScale()}, &billedLimits{bill: b}
 	for range environments {
-		f.environments = append(f.environments, operation(service.Deps{
-			Log: slog.New(slog.DiscardHandler), Now: time.Now, Terms: reconcileTerms(),
-			Origin:    func(*http.Request) string { return "https://api.example.com" },
-			RequestID: func(*http.Request) string { return rand.Text() },
-			Ledger:    ledger.New(store, time.Now, rand.Text), Facilitator: f.world, Evidence: f.world, DNS: f.crowd,
+		p := parts{
+			Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()},
+			Ledger: ledger.New(store, time.Now, rand.Text), Facilitator: f.world, Evidence: f.world, DNS: f.crowd,
 			Limits: service.Limits{
 				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
 				Leases: limits, Single: 50, Bundle: 20, NewID: func() string { return rand.Text()[:limit.IDLength] },
 			},
-		}))
+		}
+		f.environments = append(f.environments, p.seller().Handler(operation(p)))
 	}
 	return f
 }
+
+func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
 
 // to sends a request to one of the environments.
 func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
@@ -350,11 +350,11 @@ func TestPaidUnits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string
-		operation func(service.Deps) http.Handler
+		operation func(parts) service.Operation
 		most      spent
 	}{
-		{"dns", service.DNS, spent{Writes: 8, Units: 12, Settles: 1}},
-		{"ping", service.Ping, spent{Writes: 6, Units: 10, Settles: 1}},
+		{"dns", explorer, spent{Writes: 8, Units: 12, Settles: 1}},
+		{"ping", func(parts) service.Operation { return service.Ping() }, spent{Writes: 6, Units: 10, Settles: 1}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(1, c.operation)
@@ -383,7 +383,7 @@ func TestBudget(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d", name, environments), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					f := newFleet(environments, service.DNS)
+					f := newFleet(environments, explorer)
 					next := prepare(t, f, f.to(0, victim, "example.com", ""))
 					time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 					f.bill.add(func(s *spent) { *s = spent{} })

@@ -1,30 +1,30 @@
 package x402
 
-// admission is what becomes of a signed payment before it is claimed.
+// admission is what is done with a signed payment before it is claimed.
 type admission int
 
 const (
-	// admitToday claims it under today's terms.
+	// admitToday claims it under the terms that are offered now.
 	admitToday admission = iota + 1
 	// admitRecord claims it under the terms in its record.
 	admitRecord
-	// admitFetch reads its record first: the header alone does not decide.
+	// admitFetch reads its record first, because the header alone does not decide.
 	admitFetch
 	// admitVerify asks the facilitator about its signature first.
 	admitVerify
-	// admitChain asks the chain first: it was refused before, and today's terms
-	// refuse it too, but somebody can have submitted it since.
+	// admitChain asks the chain first: the payment was refused before and the
+	// terms offered now refuse it too, but anybody can have submitted it since.
 	admitChain
-	// turnTerms answers 402 with what today's terms have against it.
-	turnTerms
-	// turnUsed answers 402: the authorization was used before, and nothing
-	// shows that whoever sends it now is its payer.
-	turnUsed
-	// turnNonce answers 402: the nonce was used for something else.
-	turnNonce
+	// refuseTerms answers 402 with the difference from the terms offered now.
+	refuseTerms
+	// refuseUsed answers 402: the authorization was used before, and nothing
+	// proves that its sender is the payer.
+	refuseUsed
+	// refuseNonce answers 402: the nonce was used for something else.
+	refuseNonce
 )
 
-// termsFit says whether today's terms allow a payment.
+// termsFit says whether a payment fits the terms that are offered now.
 type termsFit int
 
 const (
@@ -40,11 +40,14 @@ const (
 	anySigner signer = iota
 	// signerRecovered: the payer's own key, recovered from the signature.
 	signerRecovered
-	// signerStrange: it cannot be recovered from the signature.
-	signerStrange
-	// signerVouched: the record vouches for whoever sends this (ledger.Vouches).
+	// signerUnknown: the payer cannot be recovered from the signature, which may
+	// be a contract wallet's.
+	signerUnknown
+	// signerVouched: the record shows that the sender is the payer
+	// (ledger.Record.Vouches).
 	signerVouched
-	// signerUnvouched: it does not. What is on the chain can be copied from there.
+	// signerUnvouched: it does not. A settled authorization is public on the
+	// chain, so anybody can send a copy.
 	signerUnvouched
 )
 
@@ -53,13 +56,13 @@ type row int
 
 const (
 	anyRow row = iota
-	// rowUnread: nobody has looked yet.
+	// rowUnread: the ledger was not asked yet.
 	rowUnread
 	rowAbsent
 	// rowForeign: it is of another authorization with the same nonce.
 	rowForeign
-	// rowDeclined: refused on a facilitator's word, so that the payment may be
-	// made after all.
+	// rowDeclined: refused by a facilitator and not by evidence, so that the
+	// payment can still be made.
 	rowDeclined
 	// rowStands: in doubt, paid, answered, or refused by evidence.
 	rowStands
@@ -73,16 +76,16 @@ type admitRule struct {
 	to     admission
 }
 
-// admissions is the table. The first row that fits is taken; every combination
+// admissions is the table. The first row that fits decides; every combination
 // that can occur has one.
 func admissions() []admitRule {
 	return []admitRule{
 		{termsOK, signerRecovered, rowUnread, admitToday},
 		{anyTerms, anySigner, rowUnread, admitFetch},
-		{anyTerms, anySigner, rowForeign, turnNonce},
-		{termsBad, anySigner, rowAbsent, turnTerms},
+		{anyTerms, anySigner, rowForeign, refuseNonce},
+		{termsBad, anySigner, rowAbsent, refuseTerms},
 		{termsOK, anySigner, rowAbsent, admitVerify},
-		{anyTerms, signerUnvouched, anyRow, turnUsed},
+		{anyTerms, signerUnvouched, anyRow, refuseUsed},
 		{anyTerms, signerVouched, rowStands, admitRecord},
 		{termsOK, signerVouched, rowDeclined, admitToday},
 		{termsBad, signerVouched, rowDeclined, admitChain},

@@ -11,37 +11,37 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// admit takes a payment to its claim, or answers why it may not be claimed:
-// steps 3 and 4 of a priced request. Nothing is written but what the request
-// counts as, and only where the header does not decide is anything read or asked.
+// admit decides whether a payment may be claimed. It returns nil if it may, and
+// otherwise the answer. Only the rate limit is written, and the ledger, the
+// facilitator or the chain are asked only where the header does not decide.
 func (a *attempt) admit(ctx context.Context) *Outcome {
 	p, err := DecodePayment(a.request.Signature)
 	if err != nil {
-		return a.no(err)
+		return a.reject(err)
 	}
 	a.payment = p
 	a.trace.Payer, a.trace.Nonce = p.From.String(), "0x"+hex.EncodeToString(p.Nonce[:])
 	offer := a.request.Offer
 	if err := offer.fixed(p); err != nil {
-		return a.no(err)
+		return a.reject(err)
 	}
 	digest := p.Digest(offer.domain)
 	by := signerRecovered
 	if err := p.Check(digest); errors.Is(err, errForeign) {
-		by = signerStrange
+		by = signerUnknown
 	} else if err != nil {
-		return a.no(err)
+		return a.reject(err)
 	}
 	a.terms = offer.required.Accepts[0]
 	a.identify(digest, by)
 	if err := a.weigh(ctx); err != nil {
-		return a.turned(a.fail(fault.From(err), nil))
+		return a.answer(a.fail(fault.From(err), nil))
 	}
 	return a.judge(ctx, by, offer.today(p, a.gate.now()))
 }
 
-// weigh counts the request against its client's limit, once everything has been
-// looked at that costs us nothing.
+// weigh counts the request against its client's limit, after every check that
+// needs no call.
 func (a *attempt) weigh(ctx context.Context) error {
 	m := a.request.Meter
 	if m == nil {
@@ -54,8 +54,8 @@ func (a *attempt) weigh(ctx context.Context) error {
 	return nil
 }
 
-// judge follows the admission table. terms is what today's terms have against
-// the payment, or nil.
+// judge follows the admission table. terms is how the payment differs from the
+// terms offered now, or nil.
 func (a *attempt) judge(ctx context.Context, by signer, terms error) *Outcome {
 	fit := termsOK
 	if terms != nil {
@@ -66,7 +66,7 @@ func (a *attempt) judge(ctx context.Context, by signer, terms error) *Outcome {
 	if verdict == admitFetch {
 		var err error
 		if r, err = a.gate.ledger.Fetch(ctx, a.claim.Key); err != nil {
-			return a.turned(a.ledgerFault(err, nil))
+			return a.answer(a.ledgerFault(err, nil))
 		}
 		verdict = a.byRecord(r, by, fit)
 	}
@@ -78,20 +78,20 @@ func (a *attempt) judge(ctx context.Context, by signer, terms error) *Outcome {
 	case admitVerify:
 		return a.verify(ctx)
 	case admitChain:
-		return a.over(ctx, *r, terms)
-	case turnTerms:
-		out := a.no(terms)
+		return a.refusedBefore(ctx, *r, terms)
+	case refuseTerms:
+		out := a.reject(terms)
 		out.recorded = true
 		return out
-	case turnUsed:
+	case refuseUsed:
 		return a.unproven(*r)
-	case turnNonce:
+	case refuseNonce:
 		out := a.otherNonce(*r, by == signerRecovered)
 		out.recorded = true
 		return &out
 	case admitFetch:
 	}
-	return a.turned(a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule admits this payment")), nil))
+	return a.answer(a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule admits this payment")), nil))
 }
 
 // byRecord consults the admission table once the record has been read.
@@ -128,8 +128,8 @@ func (a *attempt) identify(digest [32]byte, by signer) {
 	a.prove()
 }
 
-// validBefore as a time, bounded so that a hostile one cannot keep a row for
-// ever. A first claim is never that far ahead.
+// validBefore is the end of the authorization's window, bounded so that a hostile
+// value cannot keep a row for ever. The window of a first claim ends earlier.
 func (a *attempt) validBefore() time.Time {
 	most := a.gate.now().Add(2 * mostWindow)
 	if v := a.payment.ValidBefore; v.IsInt64() && v.Int64() < most.Unix() {
@@ -138,11 +138,12 @@ func (a *attempt) validBefore() time.Time {
 	return most.UTC()
 }
 
-// over answers a payment that was refused and that today's terms refuse as well.
-// A client that was left in doubt learns from a failed PAYMENT-RESPONSE that it
-// may sign anew; but a third party can have submitted the payment since, so with
-// a view of the chain that says so, or nothing, there is no such word.
-func (a *attempt) over(ctx context.Context, r ledger.Record, terms error) *Outcome {
+// refusedBefore answers a payment that was refused and does not fit the terms offered now.
+// A failed PAYMENT-RESPONSE tells a client that was left in doubt that it may sign
+// anew. But a third party can have submitted the payment since. So where the chain
+// can be asked, that header is sent only if the chain shows that the payment was
+// not and will not be made.
+func (a *attempt) refusedBefore(ctx context.Context, r ledger.Record, terms error) *Outcome {
 	out := a.refuse(terms.Error(), a.failure(orElse(r.Reason, "refused")))
 	if a.gate.evidence == nil {
 		out.recorded = true
@@ -152,7 +153,7 @@ func (a *attempt) over(ctx context.Context, r ledger.Record, terms error) *Outco
 	a.trace.Verdict = f.Verdict.String()
 	switch f.Verdict {
 	case Paid:
-		return a.adopt(r) // the claim finds it, too
+		return a.adopt(r) // the claim asks the chain too, and finds it
 	case CannotTell, StillOpen:
 		out.Receipt = nil
 	case NeverPaid:
@@ -160,20 +161,20 @@ func (a *attempt) over(ctx context.Context, r ledger.Record, terms error) *Outco
 	return &out
 }
 
-// adopt judges the payment by the terms in its record.
+// adopt makes the terms in the record those that the payment is judged by.
 func (a *attempt) adopt(r ledger.Record) *Outcome {
 	if bytes.Equal(r.Terms, a.claim.Terms) {
 		return nil
 	}
 	if err := unmarshalTerms(r, &a.terms); err != nil {
-		return a.turned(a.ledgerFault(err, nil))
+		return a.answer(a.ledgerFault(err, nil))
 	}
 	a.claim.Terms = r.Terms
 	return nil
 }
 
-// verify asks the facilitator about a signature that only the chain can judge,
-// of a payment that the ledger does not know.
+// verify asks the facilitator about a signature that cannot be verified locally,
+// of a payment that has no record.
 func (a *attempt) verify(ctx context.Context) *Outcome {
 	bounded, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
@@ -182,13 +183,13 @@ func (a *attempt) verify(ctx context.Context) *Outcome {
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:
-		return a.turned(a.fail(v.Fault, moved(false)))
+		return a.answer(a.fail(v.Fault, charged(false)))
 	case v.Valid:
 		return nil
 	case v.NonceUsed:
 		return a.used(ctx)
 	}
-	return a.no(invalid(v))
+	return a.reject(invalid(v))
 }
 
 // invalid is why the facilitator would not settle a payment, as the payer is
@@ -201,38 +202,38 @@ func invalid(v Verification) error {
 	return errors.New(about + v.Reason)
 }
 
-// used answers an authorization that is used already, so that nobody can say any
-// more whether its signature is in order. It may have been claimed while the
-// facilitator looked: then the record decides. Otherwise somebody else has
-// submitted it, or it was cancelled; reconcile finds the money, if any came.
+// used answers an authorization that is used already, whose signature the
+// facilitator therefore did not judge. It may have been claimed while the
+// facilitator was asked: then the record decides. Otherwise somebody else has
+// submitted it, or it was cancelled; if money came, reconcile finds it.
 func (a *attempt) used(ctx context.Context) *Outcome {
 	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
 	if err != nil {
-		return a.turned(a.ledgerFault(err, nil))
+		return a.answer(a.ledgerFault(err, nil))
 	}
 	switch {
 	case r == nil:
 		out := a.refuse("authorization already used", nil)
 		out.Standing.Charged = nil
 		return &out
-	case a.byRecord(r, signerStrange, termsOK) == admitRecord:
+	case a.byRecord(r, signerUnknown, termsOK) == admitRecord:
 		return a.adopt(*r)
 	}
 	return a.unproven(*r)
 }
 
-// unproven answers an authorization that is on record, with a signature that
-// nobody vouches for. What is on the chain can be copied from there, so that it
-// gets no receipt, and raises no alarm.
+// unproven answers an authorization that has a record, from a sender who does not
+// prove to be its payer. Anybody can copy it from the chain, so the answer has no
+// receipt, and no alarm counts it.
 func (a *attempt) unproven(r ledger.Record) *Outcome {
 	out := a.refuse("authorization already used", nil)
 	out.Standing.Charged, out.recorded = chargedBy(r), true
 	return &out
 }
 
-func (a *attempt) turned(out Outcome) *Outcome { return &out }
+func (a *attempt) answer(out Outcome) *Outcome { return &out }
 
-func (a *attempt) no(reason error) *Outcome {
+func (a *attempt) reject(reason error) *Outcome {
 	out := a.refuse(reason.Error(), nil)
 	return &out
 }
@@ -244,45 +245,47 @@ func orElse(s, other string) string {
 	return s
 }
 
-// moved is a known answer to whether money has moved.
-func moved(yes bool) *bool { return &yes }
+// charged is a value of Standing.Charged that is known.
+func charged(yes bool) *bool { return &yes }
 
-// chargedBy is what a record says about whether money has moved.
+// chargedBy is whether money has moved by what a record says; nil is not known.
 func chargedBy(r ledger.Record) *bool {
 	switch r.State {
 	case ledger.Settled, ledger.Redeemed, ledger.Refunded:
-		return moved(true)
+		return charged(true)
 	case ledger.Refused, ledger.Superseded:
-		return moved(false)
+		return charged(false)
 	case ledger.Settling, ledger.Uncertain, ledger.Bought, ledger.Scanned:
 	}
 	return nil
 }
 
-// refuseAs answers 402 about a payment that stands as its record says.
+// refuseAs answers 402, with charged and receipt from the record.
 func (a *attempt) refuseAs(reason string, r ledger.Record) *Outcome {
 	out := a.refuse(reason, responseOf(r))
 	out.Standing.Charged = chargedBy(r)
 	return &out
 }
 
-// refuse answers 402 with a reason. receipt is set after a failed settlement.
+// refuse answers 402 with a reason, which is also logged. receipt is set after a
+// failed settlement.
 func (a *attempt) refuse(reason string, receipt *SettleResponse) Outcome {
 	a.trace.Reason = reason
 	return Outcome{
 		Status: 402, Fault: fault.Newf(fault.PaymentRequired, nil, "%s", reason),
-		Standing: Standing{Charged: moved(false)}, Receipt: receipt,
+		Standing: Standing{Charged: charged(false)}, Receipt: receipt,
 	}
 }
 
-// fail answers an error about a payment that stands as charged says.
+// fail answers an error. charged is whether money has moved; nil is not known.
 func (a *attempt) fail(f *fault.Error, charged *bool) Outcome {
 	a.trace.Cause = f
 	s := Standing{Charged: charged, Retryable: f.Info().Retry}
 	return Outcome{Status: f.Info().Status, Body: a.request.Error(f, s), Fault: f, Standing: s}
 }
 
-// ledgerFault answers a store that failed, or a record that cannot be.
+// ledgerFault answers a store that failed, or a record that breaks the ledger's
+// rules.
 func (a *attempt) ledgerFault(err error, charged *bool) Outcome {
 	code := fault.LedgerUnavailable
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {

@@ -208,7 +208,7 @@ func (x *patience) gets(p *process, out *x402.Outcome, due *ledger.Record) {
 
 // left says whether another payment of a purchase has been answered. The lock is
 // held.
-func (w *planet) left(purchase string, but *authorization) bool {
+func (w *world) left(purchase string, but *authorization) bool {
 	return slices.ContainsFunc(w.pays, func(a *authorization) bool {
 		return a != but && a.purchase == purchase && a.left && a.moved()
 	})
@@ -240,7 +240,7 @@ func conflict(out *x402.Outcome) bool {
 // inCalm holds an answer to what must be true when nothing fails and nobody
 // else asks. before is the one before it, unless much has passed since. The
 // lock is held.
-func (w *planet) inCalm(p *process, before, out *x402.Outcome) {
+func (w *world) inCalm(p *process, before, out *x402.Outcome) {
 	if out == nil || out.Fault == nil {
 		return
 	}
@@ -417,7 +417,7 @@ func (c *customer) audit() {
 }
 
 // lastEnd is when the last authorization ends that may be in doubt.
-func (w *planet) lastEnd() time.Time {
+func (w *world) lastEnd() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last := time.Now()
@@ -430,7 +430,7 @@ func (w *planet) lastEnd() time.Time {
 }
 
 // lies says whether the facilitator moved money that it had refused.
-func (w *planet) lies() bool {
+func (w *world) lies() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.pays, func(a *authorization) bool { return a.lied && a.moved() })
@@ -439,7 +439,7 @@ func (w *planet) lies() bool {
 // remembered checks that whoever has paid has his answer, or stands in the
 // list of what is owed, or, without a view of the chain, in that of what is in
 // doubt; and nobody else. The lock is held.
-func (w *planet) remembered() {
+func (w *world) remembered() {
 	owed, open := w.lists()
 	for _, a := range w.pays {
 		r := w.record(a)
@@ -468,7 +468,7 @@ func (w *planet) remembered() {
 }
 
 // lists are what operators see, read when nobody has a lease.
-func (w *planet) lists() (owed, open map[string]bool) {
+func (w *world) lists() (owed, open map[string]bool) {
 	owed, open = map[string]bool{}, map[string]bool{}
 	store := &ledgertest.Memory{}
 	for _, row := range w.store.rows {

@@ -33,7 +33,7 @@ func unproven(out *x402.Outcome) bool {
 
 // about is the payment that an answer is about: the one that its receipt names,
 // or else the last that the process had its hands on. The lock is held.
-func (w *planet) about(p *process, out *x402.Outcome) *authorization {
+func (w *world) about(p *process, out *x402.Outcome) *authorization {
 	if out.Receipt != nil && out.Receipt.Success {
 		// Without a view of the chain, what counts as paid has no transaction.
 		if a := w.pay(out.Receipt.Transaction); a != nil {
@@ -70,7 +70,7 @@ func (w *planet) about(p *process, out *x402.Outcome) *authorization {
 
 // ended holds a request to what must be true once it is over, whether or not
 // anybody hears its answer. The lock is held.
-func (w *planet) ended(p *process, out *x402.Outcome) {
+func (w *world) ended(p *process, out *x402.Outcome) {
 	if p.slot == holds {
 		w.complain("a slot was not given back")
 	}
@@ -98,7 +98,7 @@ func (w *planet) ended(p *process, out *x402.Outcome) {
 
 // judge holds one answer that was heard to what must be true of every answer.
 // The lock is held.
-func (w *planet) judge(p *process, out *x402.Outcome) {
+func (w *world) judge(p *process, out *x402.Outcome) {
 	w.pass()
 	if out.Receipt != nil && out.Receipt.Success && out.Receipt.Transaction != "" && w.pay(out.Receipt.Transaction) == nil {
 		w.complain("a receipt for a transaction that nobody knows")
@@ -139,7 +139,7 @@ func (w *planet) judge(p *process, out *x402.Outcome) {
 // a secret. Before that, a claim that came without any may be repeated by
 // whoever has the authorization, and is judged like one: strange is false then.
 // So are rows of the first version, which asked for nothing. The lock is held.
-func (w *planet) strange(p *process, out *x402.Outcome) bool {
+func (w *world) strange(p *process, out *x402.Outcome) bool {
 	if p.pay.older || p.pay.proof == (ledger.Proof{}) && !p.known {
 		return false
 	}
@@ -158,7 +158,7 @@ func (w *planet) strange(p *process, out *x402.Outcome) bool {
 }
 
 // answered is about what was paid for.
-func (w *planet) answered(p *process, out *x402.Outcome) {
+func (w *world) answered(p *process, out *x402.Outcome) {
 	if !strings.Contains(string(out.Body), strconv.Quote(p.path)) {
 		w.complain("an answer for another request")
 	}
@@ -193,7 +193,7 @@ func (w *planet) answered(p *process, out *x402.Outcome) {
 
 // notOver: a stored answer stands for other signatures for its time only. A
 // payment that was superseded has it for the day that its own would have had.
-func (w *planet) notOver(p *process, a *authorization, out *x402.Outcome) {
+func (w *world) notOver(p *process, a *authorization, out *x402.Outcome) {
 	if !out.Replayed {
 		return
 	}
@@ -213,7 +213,7 @@ func (w *planet) notOver(p *process, a *authorization, out *x402.Outcome) {
 }
 
 // owes is about an answer that is owed.
-func (w *planet) owes(p *process, out *x402.Outcome) {
+func (w *world) owes(p *process, out *x402.Outcome) {
 	if !isTrue(out.Standing.Charged) {
 		w.complain("owed, and not charged")
 	}
@@ -236,7 +236,7 @@ const (
 )
 
 // lookedUp counts lookups by attempts that nothing happened to.
-func (w *planet) lookedUp(p *process) {
+func (w *world) lookedUp(p *process) {
 	if p.looked == 0 || p.froze || p.faulty {
 		return
 	}
@@ -246,7 +246,7 @@ func (w *planet) lookedUp(p *process) {
 }
 
 // turnedAway is about everything else.
-func (w *planet) turnedAway(p *process, out *x402.Outcome) {
+func (w *world) turnedAway(p *process, out *x402.Outcome) {
 	switch out.Fault.Code {
 	case fault.Overloaded, fault.LedgerUnavailable, fault.PaymentUnavailable, fault.PaymentInProgress, fault.IdempotencyConflict:
 		if p.sentOf[p.pay]+p.looked > 0 {
@@ -276,7 +276,7 @@ func (w *planet) turnedAway(p *process, out *x402.Outcome) {
 }
 
 // conflicts is about one key for two requests.
-func (w *planet) conflicts(p *process, out *x402.Outcome) {
+func (w *world) conflicts(p *process, out *x402.Outcome) {
 	w.happened("a key for another request")
 	o := w.owner(p.pay.purchase)
 	r := w.record(p.pay)
@@ -295,7 +295,7 @@ func (w *planet) conflicts(p *process, out *x402.Outcome) {
 // waited: a request that finds another payment of its purchase under way waits
 // for it. The client of the reference does not come back after a 409. One that
 // another request overtook while it waited need not begin anew.
-func (w *planet) waited(p *process) {
+func (w *world) waited(p *process) {
 	o := p.awaited
 	if o == nil || o == p.pay || o.purchase != p.pay.purchase {
 		return
@@ -308,7 +308,7 @@ func (w *planet) waited(p *process) {
 }
 
 // refused is about a request that buys nothing, as far as it is no payer's.
-func (w *planet) refused(p *process, out *x402.Outcome) {
+func (w *world) refused(p *process, out *x402.Outcome) {
 	switch {
 	case p.sent > 0 && p.sentOf[p.pay] == 0:
 		w.happened("another payment refused again")
@@ -320,19 +320,19 @@ func (w *planet) refused(p *process, out *x402.Outcome) {
 }
 
 // stale says that an answer is no longer replayed. The lock is held.
-func (w *planet) stale(a *authorization) bool {
+func (w *world) stale(a *authorization) bool {
 	r := w.record(a)
 	return r != nil && r.State == ledger.Redeemed && time.Since(r.UpdatedAt) > 24*time.Hour-w.skew
 }
 
 // unvouched says that a payment was turned away on a signature that nobody
 // vouched for: not the payer's, as far as anybody knew. The lock is held.
-func (w *planet) unvouched(p *process, out *x402.Outcome) bool {
+func (w *world) unvouched(p *process, out *x402.Outcome) bool {
 	return out.Fault != nil && unproven(out) && p.claims[p.pay] == (claim{})
 }
 
 // charged is about a payer who is told that money moved.
-func (w *planet) charged(p *process, out *x402.Outcome) {
+func (w *world) charged(p *process, out *x402.Outcome) {
 	a := w.about(p, out)
 	if busy := out.Fault != nil && out.Fault.Code == fault.PaymentInProgress && out.Receipt == nil; busy && p.awaited != nil {
 		a = p.awaited
@@ -348,7 +348,7 @@ func (w *planet) charged(p *process, out *x402.Outcome) {
 // uncharged is about a payer who is told that no money moved, and, with a
 // failed PAYMENT-RESPONSE, that none will. What our own settlements did since
 // is judged in the end; whoever claimed after the verdict was sent by the payer.
-func (w *planet) uncharged(p *process, out *x402.Outcome) {
+func (w *world) uncharged(p *process, out *x402.Outcome) {
 	a := p.pay
 	at := p.refusedAt
 	switch {

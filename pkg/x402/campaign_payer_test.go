@@ -22,7 +22,7 @@ import (
 // public, or with a forged signature; a process of the first version; and the
 // reconciler.
 type customer struct {
-	w    *planet
+	w    *world
 	f    *fixture
 	seed uint64
 	rng  *mathrand.Rand
@@ -30,7 +30,7 @@ type customer struct {
 	last atomic.Int64 // the authorization that a client sent last
 }
 
-func newPayer(f *fixture, w *planet, rng *mathrand.Rand, seed uint64) *customer {
+func newPayer(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *customer {
 	c := &customer{w: w, f: f, seed: seed, rng: rng}
 	// The reconciler has run before.
 	asset, payee := addressOf(terms().Asset), addressOf(terms().PayTo)

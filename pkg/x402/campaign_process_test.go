@@ -18,7 +18,7 @@ import (
 // process is one execution environment that may freeze or die at any await
 // point. It is the Gate's store, facilitator, chain, slots and lookup.
 type process struct {
-	w   *planet
+	w   *world
 	mu  sync.Mutex // of rng and dead
 	rng *rand.Rand
 
@@ -37,7 +37,7 @@ type process struct {
 	// When it began pay was on record, and known to have moved money.
 	met, known bool
 
-	// What happened to it; the planet's lock guards the rest.
+	// What happened to it; the world's lock guards the rest.
 	froze, faulty bool
 	claims        map[*authorization]claim
 	opened        map[*authorization]bool // purchases, by the payment
@@ -412,7 +412,7 @@ func (p *process) Release(context.Context) error {
 }
 
 // worksWithSlot holds work to the cap. The lock is held.
-func (w *planet) worksWithSlot(p *process) {
+func (w *world) worksWithSlot(p *process) {
 	if w.cap > 0 && p.slot != holds {
 		w.complain("worked without a slot")
 	}
@@ -459,7 +459,7 @@ func (p *process) look(ctx context.Context) ([]byte, error) {
 }
 
 // looks holds a lookup that begins to what must be true of it.
-func (w *planet) looks(p *process) *authorization {
+func (w *world) looks(p *process) *authorization {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass()

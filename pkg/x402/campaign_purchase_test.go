@@ -15,7 +15,7 @@ import (
 // owners, written down a second time, over what the chain and the store hold.
 
 // purchaseOf names a purchase: by a key, or without one by the request.
-func (w *planet) purchaseOf(key, path string) string {
+func (w *world) purchaseOf(key, path string) string {
 	what := "request:" + digestHex(path)
 	if key != "" {
 		what = "key:" + digestHex(key)
@@ -32,7 +32,7 @@ func digestHex(s string) string {
 func keyed(purchase string) bool { return strings.Contains(purchase, "|key:") }
 
 // replays is how long an answer stands for a purchase.
-func (w *planet) replays(purchase string) time.Duration {
+func (w *world) replays(purchase string) time.Duration {
 	if keyed(purchase) {
 		return 24 * time.Hour
 	}
@@ -40,7 +40,7 @@ func (w *planet) replays(purchase string) time.Duration {
 }
 
 // owner is the payment that a purchase is made with, or nil. The lock is held.
-func (w *planet) owner(purchase string) *authorization {
+func (w *world) owner(purchase string) *authorization {
 	if i := w.store.rows[purchase]; i != nil {
 		return w.pay(i.Owner)
 	}
@@ -55,7 +55,7 @@ func (w *planet) owner(purchase string) *authorization {
 // chain. What came too much then is a refund, which the end of the schedule
 // checks. A process of the first version knows nothing of purchases. The lock is
 // held.
-func (w *planet) once(a *authorization) {
+func (w *world) once(a *authorization) {
 	for _, b := range w.pays {
 		switch {
 		case b == a || !b.moved() || a.purchase == "" || b.purchase != a.purchase || a.cleared[b] || b.cleared[a]:
@@ -198,7 +198,7 @@ func onlyRaised(old, r ledger.Record) bool {
 
 // foundPaid is about money of a superseded payment: it is owed, or due back when
 // another payment has paid for the same. The lock is held.
-func (w *planet) foundPaid(a *authorization, r ledger.Record, p *process) {
+func (w *world) foundPaid(a *authorization, r ledger.Record, p *process) {
 	switch {
 	case !a.byUs:
 		w.happened("a third party's transfer of a superseded payment was found")

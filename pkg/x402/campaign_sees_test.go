@@ -141,7 +141,7 @@ func (p *process) seenAsOwner(r *ledger.Record) {
 
 // forgets is the record that a write has made already and that a sabotaged
 // store takes for somebody else's, or nil. The lock is held.
-func (w *planet) forgets(r ledger.Record) *ledger.Record {
+func (w *world) forgets(r ledger.Record) *ledger.Record {
 	if w.sabotage != forgetWrites {
 		return nil
 	}

@@ -319,7 +319,7 @@ func (p *process) list() ([]string, error) {
 
 // shelf is the store itself: what ledgertest.Memory is, which keeps the contract,
 // but each row is decoded once, when it is written, and not whenever it is read.
-// The planet's lock guards it.
+// The world's lock guards it.
 type shelf struct{ rows map[string]*ledger.Record }
 
 // put keeps a row as a store would give it back.

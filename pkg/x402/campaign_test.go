@@ -56,7 +56,7 @@ var (
 func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, s sabotage, sum *tally) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := mathrand.New(mathrand.NewPCG(seed, 1))
-		c := newPayer(f, newPlanet(f, rng, rpc, s), rng, seed)
+		c := newPayer(f, newWorld(f, rng, rpc, s), rng, seed)
 		c.storm()
 		c.absence()
 		x := c.calm()
@@ -95,7 +95,7 @@ func (t *tally) report(seed uint64, complaints map[string]bool) {
 	}
 }
 
-func (t *tally) count(w *planet) {
+func (t *tally) count(w *world) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n++

@@ -10,9 +10,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// planet is one schedule's world: a chain, a facilitator, a store and the
+// world is what one schedule runs in: a chain, a facilitator, a store and the
 // weather. Everything that is drawn is drawn from the seed of whoever draws.
-type planet struct {
+type world struct {
 	mu       sync.Mutex
 	calm     bool // no more faults
 	rpc      bool // there is a view of the chain
@@ -115,9 +115,9 @@ const (
 	blindDead = 10 * time.Minute
 )
 
-func newPlanet(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *planet {
+func newWorld(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *world {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
-	w := &planet{
+	w := &world{
 		rpc: rpc, sabotage: s, replies: f.replies, store: &shelf{rows: map[string]*ledger.Record{}}, balance: wealth, payer: f.payer,
 		late: one(8), sick: one(10), drowsy: one(10), liar: one(12), slots: map[*process]time.Time{},
 		complaints: map[string]bool{}, events: map[string]bool{},
@@ -154,27 +154,27 @@ func newPlanet(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *planet {
 }
 
 // add lets the payer sign one more authorization.
-func (w *planet) add(b *bill) *authorization {
+func (w *world) add(b *bill) *authorization {
 	a := &authorization{bill: *b, looking: map[*process]bool{}}
 	w.pays = append(w.pays, a)
 	return a
 }
 
 // complain notes what must never be. The lock is held.
-func (w *planet) complain(what string) {
+func (w *world) complain(what string) {
 	w.complaints[what] = true
 	w.tell("COMPLAINT %s", what)
 }
 
 // tell prints what happens, for whoever looks into one schedule.
-func (w *planet) tell(format string, args ...any) {
+func (w *world) tell(format string, args ...any) {
 	if *campaignTrace {
 		fmt.Printf("%s "+format+"\n", append([]any{time.Now().Format("02 15:04:05.000")}, args...)...)
 	}
 }
 
 // number names an authorization in what is printed.
-func (w *planet) number(key string) string {
+func (w *world) number(key string) string {
 	for i, a := range w.pays {
 		if a.key == key {
 			return fmt.Sprint("A", i)
@@ -187,7 +187,7 @@ func (w *planet) number(key string) string {
 }
 
 // happened notes what the campaign is there for. The lock is held.
-func (w *planet) happened(what string) { w.events[what] = true }
+func (w *world) happened(what string) { w.events[what] = true }
 
 // happens lists what some schedule of every campaign must contain.
 func happens(rpc bool) []string {
@@ -211,10 +211,10 @@ func happens(rpc bool) []string {
 }
 
 // chainNow is the chain's clock, in the middle of everybody's.
-func (w *planet) chainNow() time.Time { return time.Now().Add(w.skew / 2) }
+func (w *world) chainNow() time.Time { return time.Now().Add(w.skew / 2) }
 
 // pay finds an authorization by the ledger's key, its nonce or its transaction.
-func (w *planet) pay(key string) *authorization {
+func (w *world) pay(key string) *authorization {
 	for _, a := range w.pays {
 		if a.key == key || a.nonce == key || a.tx == key {
 			return a
@@ -227,7 +227,7 @@ func (w *planet) pay(key string) *authorization {
 func (a *authorization) moved() bool { return !a.movedAt.IsZero() }
 
 // pass lets transactions execute whose time has come. The lock is held.
-func (w *planet) pass() {
+func (w *world) pass() {
 	now := w.chainNow()
 	for _, a := range w.pays {
 		rest := a.flying[:0]
@@ -244,7 +244,7 @@ func (w *planet) pass() {
 
 // execute moves the money, if the token lets it. claimed is when the attempt
 // that sent it had claimed the payment.
-func (w *planet) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
+func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
 	if a.used || a.cancelled || !at.Before(a.until) || w.balance == 0 {
 		return false
 	}
@@ -259,7 +259,7 @@ func (w *planet) execute(a *authorization, at, claimed time.Time, byUs bool) boo
 
 // proven says whether there is proof that the authorization moved nothing for a
 // record that was first claimed then, and never will. The lock is held.
-func (w *planet) proven(a *authorization, claimed time.Time) bool {
+func (w *world) proven(a *authorization, claimed time.Time) bool {
 	w.pass()
 	if a.used {
 		return a.movedAt.Before(claimed.Add(-time.Minute))
@@ -268,7 +268,7 @@ func (w *planet) proven(a *authorization, claimed time.Time) bool {
 }
 
 // view is what an honest node says whose head is of a moment. The lock is held.
-func (w *planet) view(a *authorization, q x402.Question, at time.Time) x402.Finding {
+func (w *world) view(a *authorization, q x402.Question, at time.Time) x402.Finding {
 	slack := time.Minute
 	if q.Sent {
 		slack = 10 * time.Minute
@@ -293,7 +293,7 @@ func (w *planet) view(a *authorization, q x402.Question, at time.Time) x402.Find
 const usedBefore = "authorization was used before it reached us"
 
 // deleteExpired does what stores do to rows past their end. The lock is held.
-func (w *planet) deleteExpired() {
+func (w *world) deleteExpired() {
 	for key, r := range w.store.rows {
 		if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now()) {
 			delete(w.store.rows, key)
@@ -303,7 +303,7 @@ func (w *planet) deleteExpired() {
 
 // undecided says of which authorizations the ledger has a debt or a doubt. The
 // lock is held.
-func (w *planet) undecided() map[*authorization]bool {
+func (w *world) undecided() map[*authorization]bool {
 	all := map[*authorization]bool{}
 	for _, a := range w.pays {
 		r := w.record(a)
@@ -314,4 +314,4 @@ func (w *planet) undecided() map[*authorization]bool {
 
 // record is the ledger's record of an authorization, or nil. It is not to be
 // changed. The lock is held.
-func (w *planet) record(a *authorization) *ledger.Record { return w.store.rows[a.key] }
+func (w *world) record(a *authorization) *ledger.Record { return w.store.rows[a.key] }

@@ -50,7 +50,8 @@ func (c *Charge) add(charged *bool) {
 	}
 }
 
-// ChargeOf says what charged can be with a code, by the tables that decide it.
+// ChargeOf says what charged can be with a code. It is computed from the tables
+// that decide it.
 func ChargeOf(code fault.Code) Charge {
 	var c Charge
 	switch info := fault.New(code, nil).Info(); {
@@ -64,7 +65,7 @@ func ChargeOf(code fault.Code) Charge {
 		// Another attempt has it: it may be moving the money, or has moved it.
 		return Charge{Unknown: true, Yes: true}
 	case fault.IdempotencyConflict:
-		// Of the payment that came, and not of the one that the key names.
+		// It is about the payment that came, not about the one that the key names.
 		return Charge{No: true, Unknown: true}
 	case fault.SettlementUncertain:
 		c.Yes = true // the verdict is on record, the lease is another attempt's
@@ -86,8 +87,8 @@ func ChargeOf(code fault.Code) Charge {
 	return byAnyRecord()
 }
 
-// byAnyRecord is a code that can be answered whatever the record says, and where
-// there is none.
+// byAnyRecord is the charge of a code that can be answered with any record, and
+// without one.
 func byAnyRecord() Charge {
 	c := Charge{No: true}
 	for _, s := range ledger.States() {

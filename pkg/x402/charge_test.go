@@ -9,7 +9,7 @@ import (
 // What charged can be with each code, written down independently of the tables
 // that it is derived from.
 func TestChargeOf(t *testing.T) {
-	yes, no := moved(true), moved(false)
+	yes, no := charged(true), charged(false)
 	any3 := Charge{No: true, Yes: true, Unknown: true}
 	special := map[fault.Code]Charge{
 		fault.PaymentInProgress:        {Yes: true, Unknown: true},

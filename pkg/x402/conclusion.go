@@ -2,43 +2,45 @@ package x402
 
 import "github.com/hostfacts/hostfacts/pkg/x402/ledger"
 
-// facilitatorWord is what the facilitator's reply to a settlement comes to.
+// facilitatorWord classifies the facilitator's reply to a settlement.
 type facilitatorWord int
 
 const (
 	anyWord facilitatorWord = iota
 	// wordMoved: it says that the money moved.
 	wordMoved
-	// wordNo: a refusal about the payer, given before any broadcast.
-	wordNo
+	// wordRefused: a refusal about the payer, given before any broadcast.
+	wordRefused
 	// wordUsed: the authorization is used or cancelled, whoever did it.
 	wordUsed
-	// wordLate: the window is over, or ends now. Facilitators look at it before
-	// they look at the nonce, so that it says nothing about an earlier transfer.
-	wordLate
-	// wordDoor: turned away for a reason that is the operator's affair.
-	wordDoor
-	// wordNone: provably not sent.
-	wordNone
-	// wordPast: not sent once more, because its window is over.
-	wordPast
-	// wordLost: sent, and nothing is known.
-	wordLost
+	// wordExpired: the authorization's window is over, or ends now. Facilitators
+	// check the window before the nonce, so this says nothing about an earlier
+	// transfer.
+	wordExpired
+	// wordTurnedAway: turned away for a reason that the operator has to deal with, such
+	// as credentials or a quota.
+	wordTurnedAway
+	// wordNotSent: the request provably was not sent.
+	wordNotSent
+	// wordNotResent: not sent again, because its window is over.
+	wordNotResent
+	// wordUnknown: it may have been sent, and the outcome is not known.
+	wordUnknown
 )
 
-// sight is what the chain says.
-type sight int
+// chainAnswer is the chain's answer about an authorization.
+type chainAnswer int
 
 const (
-	anySight sight = iota
-	// notAsked: the word alone decides.
-	notAsked
-	// blind: it should be asked, and there is no view of the chain.
-	blind
-	sawPaid
-	sawNever
-	sawOpen
-	sawNothing
+	anyChain chainAnswer = iota
+	// chainNotAsked: the facilitator's reply decides alone.
+	chainNotAsked
+	// chainMissing: it has to be asked, and no node is configured.
+	chainMissing
+	chainPaid
+	chainNeverPaid
+	chainStillOpen
+	chainCannotTell
 )
 
 // reply is what a payer is told after a settlement was tried.
@@ -51,16 +53,17 @@ const (
 	replyRefused
 	// replyFault is the facilitator_* code of a fault that is not the payer's.
 	replyFault
-	// replyUnsure is 503 settlement_uncertain.
+	// replyUnsure is 503 settlement_uncertain: it is not known whether money
+	// moved.
 	replyUnsure
 )
 
-// conclusion is one row of the conclusion table: what an attempt to settle
-// comes to, given whether the payment was in doubt before.
+// conclusion is one row of the conclusion table: the event that is recorded and
+// the answer that is given after an attempt to settle.
 type conclusion struct {
 	word  facilitatorWord
 	doubt doubtful
-	sight sight
+	chain chainAnswer
 	event ledger.Event
 	reply reply
 }
@@ -73,62 +76,63 @@ const (
 	inDoubt
 )
 
-// asks says whether the chain is to be asked about a word: always in doubt,
-// and always where the word does not exclude that the money has moved.
+// asks says whether the chain is to be asked after a reply: when the payment is in
+// doubt, and when the reply does not exclude that money has moved.
 func asks(w facilitatorWord, d doubtful) bool {
 	switch w {
 	case wordMoved:
 		return false
-	case wordUsed, wordLate, wordPast, wordLost:
+	case wordUsed, wordExpired, wordNotResent, wordUnknown:
 		return true
-	case wordNo, wordDoor, wordNone, anyWord:
+	case wordRefused, wordTurnedAway, wordNotSent, anyWord:
 	}
 	return d == inDoubt
 }
 
-// conclusions is the table. The first row that fits is taken; every combination
+// conclusions is the table. The first row that fits decides; every combination
 // has one.
 func conclusions() []conclusion {
 	return []conclusion{
-		{wordMoved, anyDoubt, anySight, ledger.EventSettled, replyLookUp},
+		{wordMoved, anyDoubt, anyChain, ledger.EventSettled, replyLookUp},
 
 		// Evidence decides, whatever the facilitator said.
-		{anyWord, anyDoubt, sawPaid, ledger.EventSettled, replyLookUp},
-		{anyWord, anyDoubt, sawNever, ledger.EventDisproved, replyRefused},
+		{anyWord, anyDoubt, chainPaid, ledger.EventSettled, replyLookUp},
+		{anyWord, anyDoubt, chainNeverPaid, ledger.EventDisproved, replyRefused},
 
-		// Used, and the chain does not say by whom. Without a view of it a
-		// payment that may have been sent counts as paid: turning away a payer
-		// who has paid is worse than one answer to a payer who cancelled.
-		{wordUsed, inDoubt, blind, ledger.EventSettled, replyLookUp},
-		{wordUsed, noDoubt, blind, ledger.EventRefused, replyRefused},
-		{wordUsed, anyDoubt, anySight, ledger.EventUncertain, replyUnsure},
+		// The authorization is used, and the chain does not say for what. Where no
+		// node can be asked, a payment that may have been sent counts as paid:
+		// refusing a payer who has paid is worse than answering one who cancelled.
+		{wordUsed, inDoubt, chainMissing, ledger.EventSettled, replyLookUp},
+		{wordUsed, noDoubt, chainMissing, ledger.EventRefused, replyRefused},
+		{wordUsed, anyDoubt, anyChain, ledger.EventUncertain, replyUnsure},
 
-		// The end of the window is no answer about what moved before it.
-		{wordLate, noDoubt, blind, ledger.EventRefused, replyRefused},
-		{wordLate, noDoubt, sawOpen, ledger.EventRefused, replyRefused},
-		{wordLate, noDoubt, sawNothing, ledger.EventUncertain, replyUnsure},
+		// The end of the window says nothing about what moved before it.
+		{wordExpired, noDoubt, chainMissing, ledger.EventRefused, replyRefused},
+		{wordExpired, noDoubt, chainStillOpen, ledger.EventRefused, replyRefused},
+		{wordExpired, noDoubt, chainCannotTell, ledger.EventUncertain, replyUnsure},
 
 		// A refusal says nothing about an earlier attempt that is in doubt.
-		{wordNo, noDoubt, anySight, ledger.EventRefused, replyRefused},
-		{wordNo, inDoubt, anySight, ledger.EventRefused, replyUnsure},
-		{wordLate, inDoubt, anySight, ledger.EventRefused, replyUnsure},
+		{wordRefused, noDoubt, anyChain, ledger.EventRefused, replyRefused},
+		{wordRefused, inDoubt, anyChain, ledger.EventRefused, replyUnsure},
+		{wordExpired, inDoubt, anyChain, ledger.EventRefused, replyUnsure},
 
-		// The operator's affair: never the payer's fault, in doubt or not.
-		{wordDoor, anyDoubt, anySight, ledger.EventTurnedAway, replyFault},
-		{wordNone, anyDoubt, anySight, ledger.EventNotSent, replyFault},
+		// A reason that the operator has to deal with is never the payer's fault,
+		// with doubt or without.
+		{wordTurnedAway, anyDoubt, anyChain, ledger.EventTurnedAway, replyFault},
+		{wordNotSent, anyDoubt, anyChain, ledger.EventNotSent, replyFault},
 
-		// Whatever an earlier attempt came to, it stands.
-		{wordPast, anyDoubt, anySight, ledger.EventNotSent, replyUnsure},
+		// Nothing was sent this time: the doubt of the earlier attempt remains.
+		{wordNotResent, anyDoubt, anyChain, ledger.EventNotSent, replyUnsure},
 
-		{wordLost, anyDoubt, anySight, ledger.EventUncertain, replyUnsure},
+		{wordUnknown, anyDoubt, anyChain, ledger.EventUncertain, replyUnsure},
 	}
 }
 
 // conclusionOf decides about an attempt to settle, free of I/O. It returns the zero
 // conclusion for a combination that no row names, which is a bug.
-func conclusionOf(w facilitatorWord, d doubtful, s sight) conclusion {
+func conclusionOf(w facilitatorWord, d doubtful, s chainAnswer) conclusion {
 	for _, c := range conclusions() {
-		if (c.word == anyWord || c.word == w) && (c.doubt == anyDoubt || c.doubt == d) && (c.sight == anySight || c.sight == s) {
+		if (c.word == anyWord || c.word == w) && (c.doubt == anyDoubt || c.doubt == d) && (c.chain == anyChain || c.chain == s) {
 			return c
 		}
 	}

@@ -2,7 +2,56 @@
 // EIP-3009 on an EVM chain: wire types, header codec, the offer, local
 // verification, and the Gate that makes every signed authorization count once.
 //
-// It knows nothing of lookups and nothing of the catalog. It is given an offer
-// and, per request, a piece of work; it decides whether the work runs, runs it
-// only after settlement, and remembers the outcome in the ledger.
+// It does not know lookups or the catalog. It is given an Offer and, per
+// request, a Job; it decides whether the job runs, runs it only after
+// settlement, and keeps the outcome in the ledger.
+//
+// # The way of a signed request
+//
+// Gate.Serve takes a request through these steps. Three tables, each free of
+// I/O, hold the decisions: admissions, ownershipOf and conclusions.
+//
+//	decode, compare with the offer   codec.go, offer.go
+//	recover the signer locally       eip712.go
+//	count the request                Meter.Open
+//	admit, or answer 402             admission.go: by record, terms and signer
+//	validate the parameters          Request.Prepare
+//	claim the authorization          ledger.Ledger.Claim
+//	open its purchase                purchase.go: whose payment is sent
+//	acquire a slot                   Slots.Acquire
+//	settle                           Facilitator.Settle, once
+//	conclude                         conclusion.go: by reply, doubt and chain
+//	look up                          Job.Run
+//	redeem, or owe                   ledger.Hold.Redeem, Release
+//
+// Everything that needs no network comes first, so that a malformed or forged
+// header costs neither a write nor a call.
+//
+// # Decisions
+//
+// Settlement comes before the job. In the other order an answer can be served
+// that is never paid for, because an authorization can be cancelled, or its
+// account emptied, while the job runs; clients are told by extra.paymentFlow
+// "upfront" in the offer. The price of this order is that money can be held
+// without an answer. The ledger remembers such a debt, and the same signature
+// runs the job again.
+//
+// The signature of a key pair is recovered locally. Only signatures of contract
+// wallets go to the facilitator's /verify. What is settled is composed from what
+// was checked, in one fixed spelling, so that two readers of one header cannot
+// see two payments.
+//
+// A settlement publishes payer, nonce and signature on the chain, where anybody
+// can copy them. So a repeated authorization must bring the retry token of its
+// challenge or a purchase key of at least 16 characters (ledger.Proof). Without
+// one of them every sender gets the same 402, without answer, receipt or job.
+//
+// What a facilitator refused is not asked about again at once, but after 1, 10
+// and then every 60 seconds.
+//
+// The reference server's packages are not used, because they verify, work, settle
+// and keep no record. The official clients pay the real service in the tests.
+//
+// The Reconciler does what no request is left to do: it settles by evidence what
+// is in doubt, and finds money on the chain that no record knows.
 package x402

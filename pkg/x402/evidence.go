@@ -12,26 +12,25 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Evidence is a view of the chain: did this authorization move money to us? It
-// only reads, it is bounded by ctx, and it never takes "used" alone for an
-// answer.
+// Evidence says by the chain whether an authorization moved money to the payee. It
+// only reads and is bounded by ctx. That an authorization is used does not prove a
+// payment, because a cancelled one is used too.
 type Evidence interface {
 	Find(ctx context.Context, q Question) Finding
 }
 
-// Question names an authorization and what it should have come to.
+// Question names an authorization and the transfer that it should have made.
 type Question struct {
 	Payer, Payee Address
 	Nonce        [32]byte
 	Value        *big.Int // atomic units, exactly
 	// ValidBefore is when the authorization expires on chain.
 	ValidBefore time.Time
-	// Since is when the payment was first claimed here. A transfer in a block
-	// more than a minute older (ten when Sent) belongs to somebody else's
-	// request.
+	// Since is when the payment was first claimed here. A transfer in a block that
+	// is more than a minute older (ten when Sent) belongs to another request.
 	Since time.Time
-	// Sent says that we may have sent the authorization to the facilitator, so
-	// that a transfer is most likely our own.
+	// Sent says that the authorization may have been sent to the facilitator, so
+	// that a transfer most likely comes from that.
 	Sent bool
 	// Transaction is a hash that the facilitator named, or empty.
 	Transaction string
@@ -47,9 +46,9 @@ const (
 	// Paid: the authorization was used, and its own transfer went to the payee
 	// with the right value, at the latest head.
 	Paid
-	// NeverPaid: it has moved nothing to us for this record and never will. It
-	// was cancelled, used for another transfer, used before it reached us, or
-	// is unused with a safe block past its end.
+	// NeverPaid: it has moved no money to the payee for this record and never
+	// will. It was cancelled, used for another transfer, used before it was
+	// claimed, or it is unused and a safe block is past its end.
 	NeverPaid
 	// StillOpen: it is unused and can still execute.
 	StillOpen
@@ -77,8 +76,8 @@ type Finding struct {
 	Cause       error  // for the log
 }
 
-// QuestionOf is what to ask about a record. Everything that is needed stands
-// in it: its key, and the terms that the payment was judged by.
+// QuestionOf is what to ask about a record. It is made from the record's key and
+// the terms that the payment was judged by.
 func QuestionOf(r ledger.Record) (Question, error) {
 	q, err := questionOf(r)
 	if err != nil {

@@ -16,21 +16,21 @@ const (
 	verifyBudget = 3 * time.Second
 	// settleBudget is the most that one settlement may take.
 	settleBudget = 15 * time.Second
-	// leastSettle is the least that is worth starting one with.
+	// leastSettle is the least time with which one is started.
 	leastSettle = 2 * time.Second
-	// afterwork is kept for writing the verdict and the answer down.
+	// afterwork is kept for writing the verdict and the answer to the ledger.
 	afterwork = 2 * time.Second
-	// evidenceBudget is what a look at the chain may take, and leastEvidence
-	// what it is worth beginning with.
+	// evidenceBudget is the most that asking the chain may take, and
+	// leastEvidence the least time with which it is started.
 	evidenceBudget = 4 * time.Second
 	leastEvidence  = time.Second / 2
 	// leaseMargin is how long a lease outlives its invocation.
 	leaseMargin = 3 * time.Second
 )
 
-// Gate is the way a priced request goes: claim, settle, look up, redeem. It
-// never settles one authorization twice, never runs its work before money has
-// moved, and never forgets money that moved or may have moved.
+// Gate takes a signed request through claim, settlement, lookup and redemption.
+// It never settles one authorization twice, never runs the job before money has
+// moved, and never loses the record of money that moved or may have moved.
 type Gate struct {
 	ledger      *ledger.Ledger
 	facilitator Facilitator
@@ -45,14 +45,15 @@ type Gate struct {
 type GateConfig struct {
 	Ledger      *ledger.Ledger
 	Facilitator Facilitator
-	// Evidence is a view of the chain. Without one a payment in doubt can stay
-	// in doubt, and a used nonce is taken for a payment where there is doubt.
+	// Evidence reads the chain. Without it a payment in doubt can stay in doubt,
+	// and the used nonce of a payment in doubt counts as paid.
 	Evidence Evidence
 	// Slots cap how many settle and look up at once; nil is no cap.
 	Slots Slots
-	// Window is how long after its answer a payment stands for a request that
-	// comes without a purchase key: another payment of the same payer for the
-	// same request is the same purchase. 0 is as long as it has no answer.
+	// Window is how long after its answer a payment without a purchase key
+	// still covers its request: until then another payment of the same payer
+	// for the same request is the same purchase. With 0 that ends with the
+	// answer.
 	Window time.Duration
 	Now    func() time.Time
 	Log    *slog.Logger
@@ -60,24 +61,27 @@ type GateConfig struct {
 
 // Slots cap concurrent work.
 type Slots interface {
-	// Acquire takes a slot for a client that is free again at until, whatever
-	// happens. Its error is a *fault.Error: overloaded, or ledger_unavailable.
+	// Acquire takes a slot for a client. The slot is free again at until, even
+	// if it is never released. The error is a *fault.Error: overloaded, or
+	// ledger_unavailable.
 	Acquire(ctx context.Context, client string, until time.Time) (Slot, error)
 }
 
-// Meter counts what a payment costs us against the limit of whoever sends it.
+// Meter counts what serving a payment costs against the rate limit of its
+// sender.
 type Meter interface {
-	// Open counts a payment that is in order as far as the request itself shows.
-	// Nothing is read, written or asked before. Its error is a *fault.Error, and
-	// is what the request is answered with.
+	// Open counts a payment that is valid as far as the request itself shows. It
+	// is called before anything is read, written or asked. Its error is a
+	// *fault.Error, with which the request is answered.
 	Open(ctx context.Context) error
-	// Close is called once after an Open, when it is known what becomes of the
-	// payment, beside the last write of the request. refused says that it came to
-	// nothing by its payer's fault, and not by what is on record about it.
+	// Close is called once after an Open, when the outcome of the payment is
+	// known, concurrently with the last write of the request. refused says that
+	// the payment failed through its payer's fault, and that this took a call to
+	// find out: the record alone did not show it.
 	Close(ctx context.Context, refused bool)
 }
 
-// Slot is one place.
+// Slot is the right to settle and look up for one request.
 type Slot interface {
 	Release(ctx context.Context) error
 }
@@ -94,18 +98,18 @@ func NewGate(c GateConfig) *Gate {
 type Request struct {
 	Signature string // the header
 	Offer     *Offer
-	// Client names who sends it to the Slots.
+	// Client is the sender, as the Slots tell clients apart.
 	Client string
 	// Meter counts it; nil counts nothing.
 	Meter Meter
-	// Keys are the values of the header Idempotency-Key, or of what carries a
-	// purchase key in its place on another transport.
+	// Keys are the values of the header Idempotency-Key, or of what carries the
+	// purchase key on another transport.
 	Keys []string
 	// Arrived is when the request came, and Deadline when the invocation must be
 	// over.
 	Arrived, Deadline time.Time
-	// Prepare validates the parameters. It is called once the payment is
-	// known to be in order, and its error is answered without a charge.
+	// Prepare validates the parameters. It is called when the payment has been
+	// admitted, and its error is answered without a charge.
 	Prepare func() (Job, error)
 	// Error renders the body of an error answer. It must not fail.
 	Error func(f *fault.Error, s Standing) []byte
@@ -130,15 +134,15 @@ type Job struct {
 // Reply is what the work came to.
 type Reply struct {
 	Body []byte // JSON
-	// Owed names the parts of a bundle that failed for a reason that is ours
-	// and not the target's. They are looked up again without a charge.
+	// Owed names the parts of a bundle that failed on our side and not on the
+	// target's. They are looked up again without a charge.
 	Owed []string
-	// Prevented says that no part that is owed was tried, because we wait after
-	// a failure of our own, so that the lookup uses none up.
+	// Prevented says that no part that is owed was tried, because a pause after
+	// an earlier failure of ours is not over. Such a lookup is not counted.
 	Prevented bool
 }
 
-// Standing is how a payment stands when a request is answered.
+// Standing is what an answer says about its payment.
 type Standing struct {
 	// Charged says whether money has moved for this authorization; nil when
 	// that is not known.
@@ -163,13 +167,13 @@ type Outcome struct {
 	// Answer-Owed.
 	Owed  []string
 	Trace Trace
-	// recorded says that nobody had to be asked about the payment: the request
-	// itself or the record decides.
+	// recorded says that the request itself or the record decided, so that
+	// neither the facilitator nor the chain was asked.
 	recorded bool
 }
 
-// refused says that the payment came to nothing by its payer's fault, after
-// somebody was asked about it.
+// refused says that the payment failed through its payer's fault, after the
+// facilitator or the chain was asked about it.
 func (o Outcome) refused() bool { return o.Status == 402 && !o.recorded }
 
 // Trace is what the request's log line says about its payment.
@@ -179,21 +183,20 @@ type Trace struct {
 	Class                     string // of the settlement, when one was tried
 	Verdict                   string // the chain's, when it was asked
 	Reason                    string // why not, as far as it may be logged
-	// Purchase says what another payment of the same purchase had to do with
-	// it: "joined" or "taken_over"; empty for nothing.
+	// Purchase is "joined" when another payment of the same purchase answered,
+	// "taken_over" when this one replaced another, and empty otherwise.
 	Purchase string
 	// How long each phase took; 0 for one that did not happen.
 	Verify, Claim, Slot, Settle, Evidence, Lookup, Record time.Duration
 	Extensions                                            map[string]string // the facilitator's notes on extensions
 	Cause                                                 error             // private
-	// Unrecorded says that the ledger did not take a verdict of this request:
-	// what it came to is not on record, or may not be.
+	// Unrecorded says that a verdict of this request could not be written to the
+	// ledger, or may not have been.
 	Unrecorded bool
 }
 
-// Serve takes a signed request all the way. It detaches from the client's
-// context: once money may move, the work is finished whether or not somebody
-// still listens.
+// Serve answers a signed request. It does not end with the client's context:
+// once money may move, the work is finished even if the client has gone.
 func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
@@ -205,7 +208,7 @@ func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	return out
 }
 
-// attempt is one signed request on its way.
+// attempt is one signed request while it is served.
 type attempt struct {
 	gate    *Gate
 	request Request
@@ -215,8 +218,8 @@ type attempt struct {
 	key     string       // the purchase key, or empty
 	badKey  error        // what is wrong with it
 	job     Job
-	resend  bool // of another payment that may have been sent: not past its window
-	slot    *place
+	resend  bool // it sends another payment of the purchase again, before its window ends
+	slot    *heldSlot
 	weight  *weight // nil until it is counted
 	trace   Trace
 }
@@ -248,8 +251,8 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 	return a.proceed(ctx, c)
 }
 
-// unclaimed answers a request that is turned away before its claim. The same
-// payment may have been used before, so the record says whether it is charged.
+// unclaimed answers a request that fails before its claim. The same payment may
+// have been used before, so the record says whether it is charged.
 func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
 	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
 	switch {
@@ -257,14 +260,14 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
 		f = fault.Newf(f.Code, errors.Join(f, err), "%s", f.Public())
 		return a.fail(f, nil)
 	case r == nil || r.AuthDigest != a.claim.AuthDigest && r.AuthDigest != "":
-		return a.fail(f, moved(false))
+		return a.fail(f, charged(false))
 	case r.AuthDigest != "" && !r.Vouches(a.claim):
-		return a.fail(f, chargedBy(*r)) // what anybody can read on the chain
+		return a.fail(f, chargedBy(*r)) // no receipt: charged is public on the chain
 	}
 	return a.with(Outcome{Receipt: responseOf(*r)}, a.fail(f, chargedBy(*r)))
 }
 
-// proceed follows the standing of a claim.
+// proceed answers by the standing of a claim.
 func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 	out := a.standing(ctx, c)
 	out.recorded = out.recorded || c.Standing != ledger.Held
@@ -278,7 +281,7 @@ func (a *attempt) standing(ctx context.Context, c ledger.Claim) Outcome {
 			return a.held(ctx, c.Hold)
 		}
 		if out := a.adopt(c.Record); out != nil {
-			return a.shut(ctx, c.Hold, *out)
+			return a.endUnsent(ctx, c.Hold, *out)
 		}
 		return a.buy(ctx, c.Hold)
 	case ledger.InFlight:
@@ -307,10 +310,10 @@ func (a *attempt) standing(ctx context.Context, c ledger.Claim) Outcome {
 	return a.fail(fault.New(fault.PaymentUnavailable, errors.New("unknown standing")), nil)
 }
 
-// held goes on with a claim that was won: a slot, the settlement unless the
-// money has moved already, the lookup.
+// held goes on with a claim that was won: it acquires a slot, settles unless the
+// money has moved already, and looks up.
 func (a *attempt) held(ctx context.Context, h *ledger.Hold) (out Outcome) {
-	a.slot = &place{weight: a.weight}
+	a.slot = &heldSlot{weight: a.weight}
 	if a.gate.slots != nil {
 		begun := a.gate.now()
 		slot, err := a.gate.slots.Acquire(ctx, a.request.Client, a.request.Deadline.Add(leaseMargin))
@@ -321,7 +324,8 @@ func (a *attempt) held(ctx context.Context, h *ledger.Hold) (out Outcome) {
 		a.slot.slot = slot
 	}
 	defer func() {
-		// What became of another payment of the purchase does not decide yet.
+		// The outcome of another payment of the purchase is not yet that of the
+		// request.
 		if !a.resend {
 			a.weight.close(ctx, out.refused())
 		}
@@ -333,21 +337,21 @@ func (a *attempt) held(ctx context.Context, h *ledger.Hold) (out Outcome) {
 	return a.lookUp(ctx, h, nil)
 }
 
-// noSlot gives the claim back: nothing was sent, and no lookup was used up.
+// noSlot gives the claim back: nothing was sent, and no lookup is counted.
 func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) Outcome {
 	if h.Record().State == ledger.Settling {
 		return a.unsent(ctx, h, Settlement{Class: NotSent, Code: f.Code, Reason: string(f.Code), Cause: f})
 	}
-	if err := h.Return(bare(ctx)); err != nil {
+	if err := h.Return(withoutDeadline(ctx)); err != nil {
 		a.unrecorded(ctx, "claim not given back", err)
 	}
-	out := a.fail(f, moved(true))
+	out := a.fail(f, charged(true))
 	out.Receipt = responseOf(h.Record())
 	return out
 }
 
-// unrecorded notes a verdict that the ledger did not take, for the log and the
-// alarm. A lease that was lost is no fault of the ledger.
+// unrecorded notes a verdict that could not be written, for the log and the
+// alarm. A lost lease is not a failure of the ledger.
 func (a *attempt) unrecorded(ctx context.Context, what string, err error) {
 	if !errors.Is(err, ledger.ErrLost) {
 		a.trace.Unrecorded = true
@@ -355,37 +359,39 @@ func (a *attempt) unrecorded(ctx context.Context, what string, err error) {
 	a.gate.log.ErrorContext(ctx, what, "error", err, "key", a.claim.Key, "transaction", a.trace.Transaction)
 }
 
-// place is a slot that is left once, beside the last write of an attempt.
-type place struct {
+// heldSlot is a slot that is released once, concurrently with the last write of an
+// attempt.
+type heldSlot struct {
 	slot   Slot    // nil without a cap
 	weight *weight // of the request
 	once   sync.Once
 	left   sync.WaitGroup
 }
 
-// leaving begins to give the slot back while something else is written. It is
-// called when money has moved, which decides what the request weighs.
-func (p *place) leaving(ctx context.Context, log *slog.Logger) {
+// leaving begins to release the slot while something else is written. It is
+// called when money has moved, which settles what the request counts as.
+func (p *heldSlot) leaving(ctx context.Context, log *slog.Logger) {
 	p.weight.close(ctx, false)
 	p.release(ctx, log)
 }
 
-func (p *place) release(ctx context.Context, log *slog.Logger) {
+func (p *heldSlot) release(ctx context.Context, log *slog.Logger) {
 	if p.slot == nil {
 		return
 	}
 	p.once.Do(func() {
 		p.left.Go(func() {
 			if err := p.slot.Release(ctx); err != nil {
-				// It runs out by itself.
+				// The slot expires by itself.
 				log.WarnContext(ctx, "slot not released", "error", err)
 			}
 		})
 	})
 }
 
-// leave gives the slot back and waits: nothing outlives an invocation.
-func (p *place) leave(ctx context.Context, log *slog.Logger) {
+// leave releases the slot and waits until that is done: no goroutine outlives an
+// invocation.
+func (p *heldSlot) leave(ctx context.Context, log *slog.Logger) {
 	p.release(ctx, log)
 	p.left.Wait()
 }
@@ -397,8 +403,7 @@ type weight struct {
 	closed sync.WaitGroup
 }
 
-// close begins to tell the Meter what became of the request; only the first call
-// does.
+// close begins to report the outcome to the Meter; only the first call does.
 func (w *weight) close(ctx context.Context, refused bool) {
 	if w == nil {
 		return
@@ -406,25 +411,25 @@ func (w *weight) close(ctx context.Context, refused bool) {
 	w.once.Do(func() { w.closed.Go(func() { w.meter.Close(ctx, refused) }) })
 }
 
-// wait waits for it: nothing outlives an invocation.
+// wait waits until the report is done: no goroutine outlives an invocation.
 func (w *weight) wait() {
 	if w != nil {
 		w.closed.Wait()
 	}
 }
 
-// bare is ctx without its end: what a verdict is written under. A process that
-// was held up past its deadline and then learns that money moved must still be
-// able to say so; each call of a store is bounded by itself.
-func bare(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+// withoutDeadline is ctx without its deadline, for writing a verdict. A process that was
+// frozen past its deadline and then learns that money moved must still be able to
+// record it; each call of a store has a time-out of its own.
+func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// spare is the time that is left beside the lookup's budget and writing
-// everything down.
+// spare is the time that is left when the lookup's budget and the writes to the
+// ledger are subtracted.
 func (a *attempt) spare() time.Duration {
 	return a.request.Deadline.Sub(a.gate.now()) - a.job.Budget - afterwork
 }
 
-// settleTime is what a settlement may take. One in doubt leaves time to ask
+// settleTime is how long a settlement may take. With doubt it leaves time to ask
 // the chain afterwards.
 func (a *attempt) settleTime(doubt bool) time.Duration {
 	left := a.spare()

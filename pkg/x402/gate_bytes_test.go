@@ -219,7 +219,7 @@ func TestNameOfOnePayerServesNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := plainGate(&ledgertest.Memory{}, client, &sight{f: x402.Finding{Verdict: x402.StillOpen}})
+	g := plainGate(&ledgertest.Memory{}, client, &fakeEvidence{f: x402.Finding{Verdict: x402.StillOpen}})
 	o := listed(t)
 	for i := range 10 {
 		w := rich

@@ -141,7 +141,7 @@ func TestTermsThatCannotBeRead(t *testing.T) {
 		b.counts("no terms", 1, 0)
 	})
 	within(t, nil, func(t *testing.T, b *bench) {
-		seen := &sight{f: x402.Finding{Verdict: x402.NeverPaid}}
+		seen := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid}}
 		b.with(nil, seen)
 		b.settle = settles(x402.Settlement{Class: x402.NotSent})
 		h := b.sign(nil)

@@ -27,7 +27,7 @@ func standings() map[string]struct {
 	after := func(s x402.Settlement, seen *x402.Finding, failing bool) func(*bench, string) {
 		return func(b *bench, h string) {
 			if seen != nil {
-				b.with(nil, &sight{f: *seen})
+				b.with(nil, &fakeEvidence{f: *seen})
 			}
 			b.settle = settles(s)
 			if failing {

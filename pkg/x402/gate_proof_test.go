@@ -56,7 +56,7 @@ func TestRefusedAtTheEndOfTheWindow(t *testing.T) {
 		{x402.Finding{Verdict: x402.Paid, Transaction: tx}, 200, "", "true", true},
 	} {
 		within(t, nil, func(t *testing.T, b *bench) {
-			seen := &sight{f: c.f}
+			seen := &fakeEvidence{f: c.f}
 			b.with(nil, seen)
 			b.settle = func(context.Context, int) x402.Settlement {
 				time.Sleep(10 * time.Second)
@@ -89,7 +89,7 @@ func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
 		{x402.Finding{}, 402, "false", false, false},
 	} {
 		within(t, nil, func(t *testing.T, b *bench) {
-			seen := &sight{f: c.f}
+			seen := &fakeEvidence{f: c.f}
 			b.with(nil, seen)
 			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"})
 			h := b.sign(nil)
@@ -116,7 +116,7 @@ func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
 // behind: the chain is asked then, too.
 func TestExpiredByTheFacilitatorsClock(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *bench) {
-		b.with(nil, &sight{f: x402.Finding{}})
+		b.with(nil, &fakeEvidence{f: x402.Finding{}})
 		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true})
 		b.expect("minutes before the end", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
 	})
@@ -134,7 +134,7 @@ func TestWhatTheChainIsAsked(t *testing.T) {
 	} {
 		within(t, nil, func(t *testing.T, b *bench) {
 			lost := errors.New("the node is away")
-			seen := &sight{f: x402.Finding{Cause: lost}}
+			seen := &fakeEvidence{f: x402.Finding{Cause: lost}}
 			b.with(nil, seen)
 			b.settle = settles(c.s)
 			h := b.sign(nil)
@@ -220,7 +220,7 @@ func TestSecondSignatureOfOneAuthorization(t *testing.T) {
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	used := x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
 	within(t, nil, func(t *testing.T, b *bench) {
-		b.with(nil, &sight{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}})
+		b.with(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}})
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable})
 		h := b.sign(contractPayer)
@@ -229,7 +229,7 @@ func TestContractWalletPaidByAThirdParty(t *testing.T) {
 		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true})
 		b.expect("found in order before", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
-	for _, seen := range []*sight{{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}}, {}, nil} {
+	for _, seen := range []*fakeEvidence{{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}}, {}, nil} {
 		within(t, nil, func(t *testing.T, b *bench) {
 			if seen != nil {
 				b.with(nil, seen)

@@ -51,11 +51,11 @@ func failing(n int) ledgertest.Decide {
 // A definite word needs its write: what could not be written, or not any more,
 // is not said.
 func TestVerdictsThatAreNotOnRecord(t *testing.T) {
-	never := &sight{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}}
+	never := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}}
 	for _, c := range []struct {
 		name     string
 		s        x402.Settlement
-		evidence *sight
+		evidence *fakeEvidence
 		code     fault.Code
 	}{
 		{"disproved", x402.Settlement{Class: x402.Unknown}, never, fault.SettlementUncertain},
@@ -190,7 +190,7 @@ func TestRefusedInDoubtAsksTheChain(t *testing.T) {
 		{Class: x402.NotSent, Code: fault.FacilitatorUnavailable},
 	} {
 		within(t, nil, func(t *testing.T, b *bench) {
-			seen := &sight{}
+			seen := &fakeEvidence{}
 			b.with(nil, seen)
 			b.settle = settles(x402.Settlement{Class: x402.Unknown, Transaction: tx})
 			h := b.sign(nil)
@@ -208,7 +208,7 @@ func TestRefusedInDoubtAsksTheChain(t *testing.T) {
 func TestDisprovedInDoubt(t *testing.T) {
 	for _, s := range []x402.Settlement{{}, {Class: x402.Refused, Reason: "no"}, {Class: x402.NotSent}} {
 		within(t, nil, func(t *testing.T, b *bench) {
-			seen := &sight{}
+			seen := &fakeEvidence{}
 			b.with(nil, seen)
 			b.settle = settles(x402.Settlement{Class: x402.Unknown})
 			h := b.sign(nil)
@@ -227,7 +227,7 @@ func TestDisprovedInDoubt(t *testing.T) {
 // claimed since.
 func TestSinceIsTheFirstClaim(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *bench) {
-		seen := &sight{}
+		seen := &fakeEvidence{}
 		b.with(nil, seen)
 		b.settle = settles(x402.Settlement{Class: x402.Unknown})
 		h, first := b.sign(nil), time.Now()

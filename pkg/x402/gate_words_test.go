@@ -75,7 +75,7 @@ func TestBroadcastAndAWordOfItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := plainGate(&ledgertest.Memory{}, client, &sight{f: x402.Finding{Verdict: verdict, Transaction: tx}})
+			g := plainGate(&ledgertest.Memory{}, client, &fakeEvidence{f: x402.Finding{Verdict: verdict, Transaction: tx}})
 			o := offer(t, terms(), "5000", "Oslo")
 			header, err := wallet.Pay(o.Required(""), time.Now())
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 // Bounds of a purchase key in characters.
 const (
 	mostKey = 255
-	// secretKey is how long a key must be to show who sends it.
+	// secretKey is how long a key must be to prove its sender.
 	secretKey = 16
 	// leastIdentifier and mostIdentifier are those of the extension
 	// payment-identifier.
@@ -21,9 +21,9 @@ const (
 	mostIdentifier  = 128
 )
 
-// purchaseKey is the payer's own name for what he means to buy once, or empty:
-// the header Idempotency-Key, else the id of the extension payment-identifier.
-// Its error is invalid_idempotency_key.
+// purchaseKey is the payer's own name for what he means to buy once: the header
+// Idempotency-Key, or else the id of the extension payment-identifier, or else
+// empty. Its error is invalid_idempotency_key.
 func purchaseKey(headers []string, p *Payment) (string, error) {
 	var key string
 	var err error
@@ -80,9 +80,9 @@ func (p *Payment) identifier() (string, error) {
 	return id, nil
 }
 
-// prove notes what the request brings to show that it is the payer's: the retry
-// token of its challenge, and a key that nobody can guess. Neither is kept or
-// logged but as its digest.
+// prove notes what proves that the payer sent the request: the retry token of its
+// challenge, and a key that is too long to be guessed. Only their digests are
+// stored, and neither is logged.
 func (a *attempt) prove() {
 	if t := a.payment.token(); t != "" {
 		a.claim.Proof.Token = digestOf(t)
@@ -95,11 +95,12 @@ func (a *attempt) prove() {
 // byKey begins the id of a purchase that its payer has named.
 const byKey = "key:"
 
-// named says whether the payer has named a purchase. What a payment buys is
-// settled by its first claim, whatever comes with a later one.
+// named says whether the payer has named a purchase. The first claim of a payment
+// decides what it buys; a key that comes with a later one does not change that.
 func named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
 
-// name says what the payment buys: what the payer's key names, else the request.
+// name sets the purchase of the payment: what the payer's key names, or else the
+// request.
 func (a *attempt) name() {
 	kind, what := byKey, a.key
 	if a.key == "" {

@@ -8,13 +8,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Owed calls visit for each payment whose answer is owed and that nobody is
-// looking up: those whose last lookup ended, the longest untouched first, and
+// Owed calls visit for each payment whose answer is owed and that no attempt
+// holds: first those whose last lookup ended, least recently written first, and
 // then those whose lookup died, 10,000 at most of each. spent says that no lookup
-// is left, so that what is owed is a refund. missed is how many
-// records could not be read, or not before ctx ended; the error is that of the index, or of
-// the ledger on some record. A corrupt record is counted in missed, logged, and
-// no error.
+// is left, so that a refund is due. missed is how many records could not be read,
+// or not before ctx ended; the error is that of the index, or of the ledger on some
+// record. A corrupt record is counted in missed and logged, and is no error.
 func (c *Reconciler) Owed(ctx context.Context, visit func(r ledger.Record, spent bool)) (missed int, err error) {
 	// In this order: a lookup that ends in between moves its record from the
 	// first list to the second.
@@ -36,8 +35,8 @@ func unlisted(list string, err error) error {
 	return fmt.Errorf("list %s records: %w", list, err)
 }
 
-// InDoubt calls visit for each payment in doubt that nobody holds, the longest
-// untouched first, 1,000 at most. The rest is as with Owed.
+// InDoubt calls visit for each payment in doubt that no attempt holds, least
+// recently written first, 1,000 at most. The rest is as with Owed.
 func (c *Reconciler) InDoubt(ctx context.Context, visit func(ledger.Record)) (missed int, err error) {
 	keys, err := c.index.Open(ctx, c.now(), maxListed)
 	if err != nil {
@@ -65,7 +64,7 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, visit func(ledger.
 		seen[key] = true
 		r, err := c.ledger.Fetch(ctx, key)
 		switch {
-		case over(ctx):
+		case timeUp(ctx):
 			return missed + len(keys) - i, broken
 		case err != nil:
 			missed++

@@ -84,12 +84,12 @@ func TestMeter(t *testing.T) {
 			return ""
 		}, status: 503, want: paidUp},
 		"cancelled": {before: func(b *bench) string {
-			b.with(nil, &sight{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
+			b.with(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
 			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "nonce used", NonceUsed: true})
 			return ""
 		}, status: 402, want: atFault},
 		"cancelled, again": {before: func(b *bench) string {
-			b.with(nil, &sight{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
+			b.with(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
 			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "nonce used", NonceUsed: true})
 			h := b.sign(nil)
 			b.ask(h, "GET /a")
@@ -221,7 +221,7 @@ func TestMeterBesideTheAnswer(t *testing.T) {
 // is what becomes of the request, once.
 func TestMeterOfAPurchase(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *bench) {
-		b.with(nil, &sight{f: x402.Finding{Cause: errors.New("node down")}})
+		b.with(nil, &fakeEvidence{f: x402.Finding{Cause: errors.New("node down")}})
 		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
 		b.expect("in doubt", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
 		b.settle = settles(moved())

@@ -14,15 +14,15 @@ const MaxOfferHeader = 4096
 
 // Bounds of an authorization's window.
 const (
-	// leastWindow is how much of it must be left on a first claim;
-	// facilitators refuse less.
+	// leastWindow is how much of it must be left on a first claim. Facilitators
+	// refuse less.
 	leastWindow = 6 * time.Second
 	// mostWindow is how far ahead it may end: the ledger must outlive it.
 	mostWindow = 24 * time.Hour
 )
 
-// Offer is what one operation of one deployment asks for. It is fixed, so it
-// is encoded once and what a client echoes can be compared with it. Only the
+// Offer is what one operation of one deployment asks for. It does not change, so
+// it is encoded once, and what a client echoes can be compared with it. Only the
 // retry token is new in each challenge.
 type Offer struct {
 	required PaymentRequired
@@ -84,9 +84,9 @@ func (o *Offer) readTerms(r Requirements) error {
 
 func (o *Offer) readExtensions() error {
 	o.infos = object{}
-	// The facilitator lists the operation by the offer's own bazaar extension.
-	// A payment's name is between the payer and this server: a facilitator
-	// that keeps results by it would answer one payer with another's.
+	// The facilitator lists the operation by the offer's own bazaar extension. The
+	// payment identifier is not sent to it: a facilitator that keeps results by
+	// identifier would answer one payer with another's result.
 	o.forwarded = maps.Clone(o.required.Extensions)
 	delete(o.forwarded, ExtensionIdentifier)
 	delete(o.forwarded, ExtensionToken)
@@ -124,9 +124,8 @@ func (o *Offer) Required(reason string) PaymentRequired {
 	return required
 }
 
-// fixed checks what no deploy changes between two attempts of one payment:
-// scheme, network and token, whose address a deploy can spell in another letter
-// case.
+// fixed checks scheme, network and token, which no deployment changes between two
+// attempts of one payment. The token's address may be in another letter case.
 func (o *Offer) fixed(p *Payment) error {
 	for _, key := range []string{"scheme", "network"} {
 		if !equal(o.accepted[key], p.accepted[key]) {
@@ -140,9 +139,9 @@ func (o *Offer) fixed(p *Payment) error {
 	return nil
 }
 
-// today checks what a deploy or the passing of time can change: the rest of
-// accepted, payee, amount, the echo of the extensions, and the window. Letter
-// case counts, as in the reference servers.
+// today checks what a deployment or the passing of time can change: the rest of
+// accepted, payee, amount, the echo of the extensions, and the window. Letter case
+// counts, as in the reference servers.
 func (o *Offer) today(p *Payment, now time.Time) error {
 	for _, key := range []string{"asset", "amount", "payTo", "maxTimeoutSeconds"} {
 		if !equal(o.accepted[key], p.accepted[key]) {
@@ -172,8 +171,8 @@ func mismatch(key string, want, got any) error {
 	return fmt.Errorf("accepted.%s is %s, the offer says %v", key, excerpt(g), want)
 }
 
-// echo checks extensions: what was offered and is echoed must contain all that
-// was advertised. Leaving one out, adding to one and unknown ones are fine.
+// echo checks extensions: an echoed extension must contain everything that was
+// advertised of it. A client may leave one out, add to one, and send others.
 func (o *Offer) echo(p *Payment) error {
 	for key, info := range o.infos {
 		echoed, ok := p.extensions[key]

@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownership is what the payment that a purchase is made with means for another
-// payment of the same purchase.
+// ownership is what the payment that owns a purchase means for another payment of
+// the same purchase.
 type ownership int
 
 const (
@@ -20,32 +20,31 @@ const (
 	ownerBusy
 	// ownerDoubt: it may have been sent, and is neither paid nor proven dead.
 	ownerDoubt
-	// ownerDead: it never moved money and never will, or was never sent, or the
-	// money went back. The purchase can be made with another payment.
+	// ownerDead: it never moved money and never will, it was never sent, or it was
+	// refunded. The purchase can be made with another payment.
 	ownerDead
 	// ownerAnswers: it is paid, and has an answer or owes one.
 	ownerAnswers
-	// ownerOver: it is paid, and what it bought is over.
+	// ownerOver: it is paid, and its answer no longer stands for the purchase.
 	ownerOver
 )
 
-// deadAfter is how long after its window a payment that was refused counts as
-// dead where no view of the chain says so.
+// deadAfter is how long after its window a refused payment counts as dead where
+// the chain cannot be asked.
 const deadAfter = 10 * time.Minute
 
-// buyer is what decides, beside the owner's record, what becomes of another
-// payment for its purchase.
+// buyer is what ownershipOf decides by beside the owner's record.
 type buyer struct {
 	request string    // fingerprint
 	arrived time.Time // when the request came
 	now     time.Time
 	keyed   bool          // the payer named the purchase
 	replay  time.Duration // how long an answer stands for the purchase
-	blind   bool          // there is no view of the chain
+	noChain bool          // the chain cannot be asked
 }
 
-// ownershipOf decides about the owner of a purchase, free of I/O (design §13).
-// r is nil when its record is gone.
+// ownershipOf decides about the owner of a purchase, free of I/O. r is nil when
+// its record is gone.
 func ownershipOf(r *ledger.Record, b buyer) ownership {
 	if r == nil {
 		return ownerDead
@@ -61,7 +60,7 @@ func ownershipOf(r *ledger.Record, b buyer) ownership {
 		}
 		return ownerDoubt
 	case ledger.Refused:
-		if r.Disproved || !r.Sent || b.blind && !r.Doubt && b.now.After(r.ValidBefore.Add(deadAfter)) {
+		if r.Disproved || !r.Sent || b.noChain && !r.Doubt && b.now.After(r.ValidBefore.Add(deadAfter)) {
 			return ownerDead
 		}
 		return ownerDoubt
@@ -79,9 +78,9 @@ func ownershipOf(r *ledger.Record, b buyer) ownership {
 	return 0
 }
 
-// ownershipOfPaid is about a payment whose answer is owed. When no lookup is
-// left the debt is a refund; who named the purchase is told so for a day, and
-// whoever did not buys anew.
+// ownershipOfPaid is about a payment whose answer is owed. When no lookup is left
+// a refund is due. A payer who named the purchase is told so for a day; one who
+// did not buys anew.
 func ownershipOfPaid(r ledger.Record, b buyer, held bool) ownership {
 	switch {
 	case held:
@@ -92,22 +91,23 @@ func ownershipOfPaid(r ledger.Record, b buyer, held bool) ownership {
 	return ownerOver
 }
 
-// Bounds of the way through a purchase.
+// Bounds of joining a purchase.
 const (
-	// mostTurns is how often a purchase is looked at again because somebody else
-	// has changed it meanwhile.
+	// mostTurns is how often a purchase is read again because another attempt has
+	// changed it meanwhile.
 	mostTurns = 8
-	// mostWait is how long a payment waits for another of the same purchase. The
-	// reference clients do not come back after a 409.
+	// mostWait is how long a payment waits for another of the same purchase. It is
+	// not answered 409 at once, because the reference clients do not retry that.
 	mostWait = 8 * time.Second
-	// firstLook and lastLook are the pauses between two looks at that one.
+	// firstLook and lastLook are the first and longest pause between two reads of
+	// that payment's record.
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
 )
 
-// buy goes on with a claim that may have to be sent: its purchase is opened
-// first, and only if it is made with this very payment is anything sent. A
-// purchase that is made with another payment is answered by that one.
+// buy goes on with a claim that may have to be sent. It opens the purchase first,
+// and sends only if this very payment owns it. If another payment owns it, the
+// answer comes from that one.
 func (a *attempt) buy(ctx context.Context, h *ledger.Hold) Outcome {
 	if h.Record().Purchase == "" {
 		return a.held(ctx, h)
@@ -119,7 +119,7 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) Outcome {
 		case errors.Is(err, ledger.ErrConflict):
 			continue
 		case err != nil:
-			return a.shut(ctx, h, a.ledgerFault(err, nil))
+			return a.endUnsent(ctx, h, a.ledgerFault(err, nil))
 		case p.Mine(h):
 			return a.held(ctx, h)
 		}
@@ -127,29 +127,29 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) Outcome {
 			return *out
 		}
 	}
-	return a.shut(ctx, h, a.inProgress(nil))
+	return a.endUnsent(ctx, h, a.inProgress(nil))
 }
 
-// join deals with a purchase that another payment owns. It returns nil when that
-// has to be looked at once more.
+// join answers a payment whose purchase another payment owns. It returns nil when
+// the purchase has to be read once more.
 func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, until time.Time) *Outcome {
 	r, err := a.await(ctx, p, until)
 	if err != nil {
-		return a.turned(a.shut(ctx, h, a.ledgerFault(err, nil)))
+		return a.answer(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
 	}
 	switch a.owner(r) {
 	case ownerElsewhere:
-		return a.turned(a.shut(ctx, h, a.fail(fault.New(fault.IdempotencyConflict, nil), moved(false))))
+		return a.answer(a.endUnsent(ctx, h, a.fail(fault.New(fault.IdempotencyConflict, nil), charged(false))))
 	case ownerBusy:
-		return a.turned(a.shut(ctx, h, a.inProgress(r)))
+		return a.answer(a.endUnsent(ctx, h, a.inProgress(r)))
 	case ownerAnswers:
-		return a.turned(a.answered(ctx, h, *r))
+		return a.answer(a.answered(ctx, h, *r))
 	case ownerDoubt:
 		return a.resolve(ctx, h, *r, until)
 	case ownerDead, ownerOver:
 		if h.Record().Owner != "" { // in doubt, and answered by another payment before
 			if out := a.fromOwner(ctx, r); out != nil {
-				return a.turned(a.shut(ctx, h, *out))
+				return a.answer(a.endUnsent(ctx, h, *out))
 			}
 		}
 		p, err := a.gate.ledger.TakeOver(ctx, p, r, h)
@@ -157,20 +157,20 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 		case errors.Is(err, ledger.ErrConflict):
 			return nil
 		case err != nil:
-			return a.turned(a.shut(ctx, h, a.ledgerFault(err, nil)))
+			return a.answer(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
 		case p.Mine(h):
 			a.trace.Purchase = "taken_over"
-			return a.turned(a.held(ctx, h))
+			return a.answer(a.held(ctx, h))
 		}
 	}
-	return a.turned(a.shut(ctx, h, a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)))
+	return a.answer(a.endUnsent(ctx, h, a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)))
 }
 
-// owner decides about the payment that owns the purchase.
+// owner asks ownershipOf about the payment that owns the purchase.
 func (a *attempt) owner(r *ledger.Record) ownership {
 	b := buyer{
 		request: a.job.Fingerprint, arrived: a.request.Arrived, now: a.gate.now(),
-		keyed: r != nil && named(r.Purchase), replay: a.gate.window, blind: a.gate.evidence == nil,
+		keyed: r != nil && named(r.Purchase), replay: a.gate.window, noChain: a.gate.evidence == nil,
 	}
 	if b.keyed {
 		b.replay = ledger.KeptFor
@@ -178,8 +178,8 @@ func (a *attempt) owner(r *ledger.Record) ownership {
 	return ownershipOf(r, b)
 }
 
-// await reads the owner of a purchase, and while an attempt on it is under way
-// reads it again, until a point in time.
+// await reads the record of a purchase's owner, again and again while an attempt
+// on it is under way, until a point in time.
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Record, error) {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		r, err := a.gate.ledger.Owner(ctx, p)
@@ -203,10 +203,10 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) b
 	}
 }
 
-// shut ends an attempt that sent nothing, so that the same signature can be sent
-// again, and answers.
-func (a *attempt) shut(ctx context.Context, h *ledger.Hold, out Outcome) Outcome {
-	if err := h.NotSent(bare(ctx), orElse(h.Record().Reason, "another payment of the purchase was under way")); err != nil {
+// endUnsent records that an attempt sent nothing, so that the same signature can be
+// sent again, and returns the answer.
+func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out Outcome) Outcome {
+	if err := h.NotSent(withoutDeadline(ctx), orElse(h.Record().Reason, "another payment of the purchase was under way")); err != nil {
 		a.unrecorded(ctx, "attempt not ended", err)
 	}
 	a.seen(h.Record().State)
@@ -216,9 +216,8 @@ func (a *attempt) shut(ctx context.Context, h *ledger.Hold, out Outcome) Outcome
 	return out
 }
 
-// unsure is the answer to a payment that is in doubt itself, where that of its
-// purchase says that nothing was charged. It does not say that the payer may sign
-// anew.
+// unsure is the answer to a payment that is in doubt, when the payment that owns
+// its purchase was not charged. It must not tell the payer that he may sign anew.
 func (a *attempt) unsure(out Outcome) Outcome {
 	if out.Status == 402 {
 		return a.fail(fault.New(fault.SettlementUncertain, out.Fault), nil)
@@ -230,13 +229,13 @@ func (a *attempt) inProgress(owner *ledger.Record) Outcome {
 	if owner == nil || !owner.Paid() {
 		return a.fail(fault.New(fault.PaymentInProgress, nil), nil)
 	}
-	return a.with(Outcome{Receipt: responseOf(*owner)}, a.fail(fault.New(fault.PaymentInProgress, nil), moved(true)))
+	return a.with(Outcome{Receipt: responseOf(*owner)}, a.fail(fault.New(fault.PaymentInProgress, nil), charged(true)))
 }
 
-// answered answers a payment by the record of another one that has paid for its
-// purchase. This one is over then, and its authorization expires unused.
+// answered answers a payment from the record of another one that has paid for the
+// purchase. It supersedes this one, whose authorization expires unused.
 func (a *attempt) answered(ctx context.Context, h *ledger.Hold, owner ledger.Record) Outcome {
-	if err := h.Supersede(bare(ctx), owner.Key); err != nil {
+	if err := h.Supersede(withoutDeadline(ctx), owner.Key); err != nil {
 		a.unrecorded(ctx, "superseded payment not ended", err)
 	}
 	a.seen(h.Record().State)
@@ -244,23 +243,23 @@ func (a *attempt) answered(ctx context.Context, h *ledger.Hold, owner ledger.Rec
 }
 
 // follow answers from the record of the payment that owns the purchase, and runs
-// the lookup that it owes.
+// its lookup if the answer is owed.
 func (a *attempt) follow(ctx context.Context, owner ledger.Record) Outcome {
 	a.trace.Purchase = "joined"
 	c, err := a.gate.ledger.Resume(ctx, owner, a.request.Deadline.Add(leaseMargin))
 	if err != nil {
-		return a.with(Outcome{Receipt: responseOf(owner)}, a.ledgerFault(err, moved(true)))
+		return a.with(Outcome{Receipt: responseOf(owner)}, a.ledgerFault(err, charged(true)))
 	}
 	b, err := a.on(owner)
 	if err != nil {
-		return a.with(Outcome{Receipt: responseOf(owner)}, a.ledgerFault(err, moved(true)))
+		return a.with(Outcome{Receipt: responseOf(owner)}, a.ledgerFault(err, charged(true)))
 	}
 	out := b.proceed(ctx, c)
 	a.trace = b.trace
 	return out
 }
 
-// on is this attempt on another payment of the same payer.
+// on is this attempt, continued on another payment of the same payer.
 func (a *attempt) on(r ledger.Record) (*attempt, error) {
 	b := *a
 	b.claim = ledger.Payment{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms}
@@ -268,42 +267,42 @@ func (a *attempt) on(r ledger.Record) (*attempt, error) {
 	return &b, unmarshalTerms(r, &b.terms)
 }
 
-// resolve finds out what became of the payment that owns the purchase, by sending
-// its authorization once more while it can execute, and by the chain. It returns
-// nil when that payment is dead, so that the purchase can be taken over. A payer
-// who signs anew within a second of the first refusal, because his wallet has been
-// filled up, waits for that second here: most clients do not ask again.
+// resolve finds out whether the payment that owns the purchase was made: it sends
+// its authorization again while that can execute, and asks the chain. It returns
+// nil when that payment is dead, so that the purchase can be taken over. A payer who
+// signs anew within a second of the first refusal, because he has topped up his
+// wallet, waits for that second here: most clients do not ask again.
 func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, until time.Time) *Outcome {
 	c, err := a.gate.ledger.Resume(ctx, r, a.request.Deadline.Add(leaseMargin))
 	switch {
 	case err != nil:
-		return a.turned(a.shut(ctx, h, a.ledgerFault(err, nil)))
+		return a.answer(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
 	case c.Standing == ledger.Over && c.Wait > 0:
 		if a.pause(ctx, c.Wait, until) {
 			return nil
 		}
-		return a.turned(a.shut(ctx, h, a.ended(c.Record)))
+		return a.answer(a.endUnsent(ctx, h, a.ended(c.Record)))
 	case c.Hold == nil:
 		return nil // somebody else has taken it
 	}
 	b, err := a.on(r)
 	if err != nil {
-		return a.turned(a.shut(ctx, h, a.shut(ctx, c.Hold, a.ledgerFault(err, nil))))
+		return a.answer(a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil))))
 	}
 	again, err := a.gate.ledger.Open(ctx, c.Hold)
 	switch {
 	case errors.Is(err, ledger.ErrConflict) || err == nil && !again.Mine(c.Hold):
-		a.shut(ctx, c.Hold, Outcome{})
+		a.endUnsent(ctx, c.Hold, Outcome{})
 		return nil
 	case err != nil:
-		return a.turned(a.shut(ctx, h, a.shut(ctx, c.Hold, a.ledgerFault(err, nil))))
+		return a.answer(a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil))))
 	}
 	a.trace.Purchase = "joined"
 	out := b.held(ctx, c.Hold)
 	a.trace = b.trace
 	switch now := c.Hold.Record(); {
 	case now.Paid():
-		if err := h.Supersede(bare(ctx), r.Key); err != nil {
+		if err := h.Supersede(withoutDeadline(ctx), r.Key); err != nil {
 			a.unrecorded(ctx, "superseded payment not ended", err)
 		}
 		a.seen(h.Record().State)
@@ -311,12 +310,12 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 	case now.Disproved:
 		return nil
 	}
-	return a.turned(a.shut(ctx, h, a.unresolved(out, r)))
+	return a.answer(a.endUnsent(ctx, h, a.unresolved(out, r)))
 }
 
-// unresolved says of an uncertain outcome until when it can stay uncertain, and
-// what else the payer can do. An attempt that has lost its lease can know that the
-// money moved: then nothing is uncertain but who looks up.
+// unresolved adds to an uncertain answer until when it can stay uncertain, and
+// what else the payer can do. It leaves other answers alone, among them that of an
+// attempt that lost its lease and knows that the money moved.
 func (a *attempt) unresolved(out Outcome, r ledger.Record) Outcome {
 	if out.Fault == nil || out.Fault.Code != fault.SettlementUncertain || out.Standing.Charged != nil {
 		return out
@@ -330,8 +329,9 @@ func (a *attempt) unresolved(out Outcome, r ledger.Record) Outcome {
 	return a.fail(f, out.Standing.Charged)
 }
 
-// replaced answers an authorization whose purchase was made with another one:
-// from that one, while it has an answer or owes one. It is itself never sent.
+// replaced answers an authorization that another one of the same purchase
+// superseded: from that one, while it has an answer or owes one. This one is never
+// sent.
 func (a *attempt) replaced(ctx context.Context, r ledger.Record) Outcome {
 	p, err := a.gate.ledger.Purchase(ctx, r.Purchase)
 	if err != nil {
@@ -349,17 +349,18 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Record) Outcome {
 	return a.refuse("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
 }
 
-// fromOwner answers a replaced authorization, whose own answer is replayed for as
-// long as any payment's is. nil means that there is none.
+// fromOwner answers a superseded authorization from the payment that owns the
+// purchase, for as long as answers are replayed. It returns nil when there is no
+// such answer.
 func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Record) *Outcome {
 	switch a.owner(owner) {
 	case ownerBusy:
-		return a.turned(a.inProgress(owner))
+		return a.answer(a.inProgress(owner))
 	case ownerAnswers:
-		return a.turned(a.follow(ctx, *owner))
+		return a.answer(a.follow(ctx, *owner))
 	case ownerOver:
 		if owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.Since().Add(ledger.KeptFor)) {
-			return a.turned(a.follow(ctx, *owner))
+			return a.answer(a.follow(ctx, *owner))
 		}
 	case ownerElsewhere, ownerDoubt, ownerDead:
 	}

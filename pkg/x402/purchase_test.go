@@ -160,7 +160,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *bench) {
-				seen := &sight{}
+				seen := &fakeEvidence{}
 				b.shop(nil)
 				if c.chain != nil {
 					seen.f = *c.chain
@@ -257,7 +257,7 @@ func TestPurchasesAtOnce(t *testing.T) {
 // sent once more by whoever signs anew, the same authorization, and not another.
 func TestThawsAfterItsLease(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *bench) {
-		b.shop(&sight{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}})
+		b.shop(&fakeEvidence{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}})
 		var nonces []string
 		b.onSettle = func(p x402.Payload) { nonces = append(nonces, p.Payload.Authorization.Nonce) }
 		b.settle = func(_ context.Context, n int) x402.Settlement {

@@ -12,10 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// How old a transfer may be to be recorded where there is no record of it. An
-// older one may well have been answered: records of answered payments are
-// deleted after 35 days, and those that the first version of this code wrote,
-// which kept no cursor, after 3.
+// How old a transfer may be for a record to be made where there is none. An older
+// one may have been answered: records of answered payments are deleted after 35
+// days, and those of the first version of this code, which kept no cursor, after
+// 3.
 const (
 	oldestTransfer    = 34 * 24 * time.Hour // before now
 	oldestFirstCursor = 2 * 24 * time.Hour  // before the cursor was made
@@ -24,15 +24,16 @@ const (
 // longestLease is more than any lease.
 const longestLease = time.Hour
 
-// maxUnmatched is how many transfers that need somebody's attention are logged
-// one by one.
+// maxUnmatched is how many transfers that an operator has to look at are logged
+// one by one in a run.
 const maxUnmatched = 10
 
-// receive reads the payee's incoming transfers from the ledger's cursor on and
-// holds them to the ledger: money for a payment that was refused, or that nobody
-// knows, is found, whatever a facilitator said. It costs what was transferred.
+// receive reads the payee's incoming transfers from the ledger's cursor on, and
+// compares each with its record. So it finds money for a payment that a
+// facilitator refused, or that has no record. What it costs depends on what was
+// transferred, not on what was refused.
 func (c *Reconciler) receive(ctx context.Context, s *Summary) error {
-	if c.scanner == nil || over(ctx) {
+	if c.scanner == nil || timeUp(ctx) {
 		return nil
 	}
 	key := ledger.CursorKey(strings.ToLower(c.network), c.asset.String(), c.payee.String())
@@ -45,12 +46,12 @@ func (c *Reconciler) receive(ctx context.Context, s *Summary) error {
 	}
 	var node unreadable
 	switch {
-	case errors.As(err, &node) && !(progress && over(ctx)):
-		// A node that hangs until the time is up has failed, too.
+	case errors.As(err, &node) && !(progress && timeUp(ctx)):
+		// A node that does not answer until the time is up has failed, too.
 		s.Unread = true
 		c.log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
 		return nil
-	case err == nil || over(ctx):
+	case err == nil || timeUp(ctx):
 		return nil // what was not read is read by the next run
 	case errors.Is(err, ledger.ErrConflict):
 		c.log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
@@ -62,10 +63,10 @@ func (c *Reconciler) receive(ctx context.Context, s *Summary) error {
 // unreadable is an error of the node: the next run reads on.
 type unreadable struct{ error }
 
-// batch reads one batch, holds it to the ledger and moves the cursor behind it.
-// If matching ends on its way, the cursor is moved behind the blocks that were
-// finished: else a batch that takes longer than a run has would be begun by
-// every run and finished by none.
+// batch reads one batch, compares it with the ledger and moves the cursor behind
+// it. If the time is up during that, it moves the cursor behind the blocks that
+// are finished: otherwise every run would begin, and none finish, a batch that
+// takes longer than a run may.
 func (c *Reconciler) batch(ctx context.Context, at *ledger.Cursor, s *Summary) (done bool, err error) {
 	b, err := c.scanner.Transfers(ctx, c.payee, at.Next)
 	if err != nil {
@@ -93,8 +94,8 @@ func (c *Reconciler) batch(ctx context.Context, at *ledger.Cursor, s *Summary) (
 	return b.Done(), err
 }
 
-// cursor is where reading goes on. The first time that is where the oldest
-// payment in doubt was claimed, or where there is none, the safe block.
+// cursor is where reading goes on. The first time it is the block in which the
+// oldest payment in doubt was claimed or, without one, the safe block.
 func (c *Reconciler) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 	at, err := c.ledger.Cursor(ctx, key)
 	if err != nil || at != nil {
@@ -126,7 +127,8 @@ func (c *Reconciler) cursor(ctx context.Context, key string) (*ledger.Cursor, er
 	return c.ledger.Begin(ctx, key, block)
 }
 
-// remembers is since when a missing record says that a payment was not answered.
+// remembers is the time from which on a missing record proves that a payment was
+// not answered.
 func (c *Reconciler) remembers(at ledger.Cursor) time.Time {
 	since, first := c.now().Add(-oldestTransfer), at.Begun.Add(-oldestFirstCursor)
 	if first.After(since) {
@@ -135,12 +137,12 @@ func (c *Reconciler) remembers(at ledger.Cursor) time.Time {
 	return since
 }
 
-// match holds one transfer to the ledger. Only an error of the store ends the
-// run: one record that cannot be read must not hide every later transfer.
+// match compares one transfer with the ledger. Only an error of the store ends the
+// run: a record that cannot be read must not hide every later transfer.
 func (c *Reconciler) match(ctx context.Context, t Transfer, since time.Time, s *Summary) error {
 	if !t.Authorized || t.Value.Sign() == 0 {
 		s.Received++
-		s.Deposits++ // no payment: nobody asked for anything with it, or gave anything
+		s.Deposits++ // no payment: made without an authorization, or of value 0
 		return nil
 	}
 	key := ledger.Key(c.network, c.asset.String(), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
@@ -165,7 +167,7 @@ func (c *Reconciler) match(ctx context.Context, t Transfer, since time.Time, s *
 	return nil
 }
 
-// forgotten is what a transfer came to that is too old to be recorded.
+// forgotten is the result of a transfer that is too old to be recorded.
 const forgotten ledger.Testimony = 0
 
 // testify records a transfer, unless it is from before the ledger's memory.
@@ -186,13 +188,14 @@ func (c *Reconciler) testify(ctx context.Context, key string, t Transfer, since 
 	})
 }
 
-// termsOf is what a transfer without a record has paid: enough to send it back.
+// termsOf is what a transfer without a record has paid, which is what a refund
+// needs.
 func (c *Reconciler) termsOf(t Transfer) Requirements {
 	return Requirements{Scheme: Scheme, Network: c.network, Amount: t.Value.String(), Asset: c.asset.Checksum(), PayTo: t.To.Checksum()}
 }
 
-// paidBy says whether a transfer is of the amount that a record is about. The
-// nonce is the payer's to choose, so that another authorization can have it.
+// paidBy says whether a transfer has the amount and payee of a record. The payer
+// chooses the nonce, so another authorization can have the same one.
 func paidBy(r ledger.Record, t Transfer) bool {
 	var terms Requirements
 	return unmarshalTerms(r, &terms) == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())

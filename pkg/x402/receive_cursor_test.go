@@ -17,15 +17,15 @@ import (
 func TestReceiveFirstCursor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before func(d *desk)
+		before func(d *reconcilerBench)
 		want   time.Duration // after the test began
 	}{
-		"nothing in doubt": {func(d *desk) {
+		"nothing in doubt": {func(d *reconcilerBench) {
 			d.refused(1, false)
 			d.owed(2, 1)
 			time.Sleep(3 * time.Hour)
 		}, 3 * time.Hour},
-		"the oldest": {func(d *desk) {
+		"the oldest": {func(d *reconcilerBench) {
 			d.refused(1, false)
 			time.Sleep(time.Hour)
 			d.uncertain(2)
@@ -34,11 +34,11 @@ func TestReceiveFirstCursor(t *testing.T) {
 			d.hold(2) // the longest untouched is not the oldest
 			time.Sleep(time.Hour)
 		}, time.Hour - ledger.ClockSlack},
-		"one in flight": {func(d *desk) {
+		"one in flight": {func(d *reconcilerBench) {
 			time.Sleep(time.Hour)
 			d.hold(1)
 		}, time.Hour - ledger.ClockSlack},
-		"another network's": {func(d *desk) {
+		"another network's": {func(d *reconcilerBench) {
 			p := payment(1)
 			p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1)
 			c, err := d.ledger.Claim(d.t.Context(), p, time.Now())
@@ -48,7 +48,7 @@ func TestReceiveFirstCursor(t *testing.T) {
 			d.uncertain(2)
 			time.Sleep(time.Hour)
 		}, time.Hour - ledger.ClockSlack},
-		"one that is gone, and one that cannot be read": {func(d *desk) {
+		"one that is gone, and one that cannot be read": {func(d *reconcilerBench) {
 			d.must(d.memory.Plant(d.t.Context(), payment(1).Key, []byte(`{"key":`)))
 			time.Sleep(time.Hour)
 			d.uncertain(2)
@@ -57,7 +57,7 @@ func TestReceiveFirstCursor(t *testing.T) {
 		}, time.Hour - ledger.ClockSlack},
 	} {
 		t.Run(name, func(t *testing.T) {
-			atDesk(t, nil, func(t *testing.T, d *desk) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 				begun := time.Now()
 				p := &tape{d: d}
 				d.chain = p
@@ -81,7 +81,7 @@ func TestReceiveFirstCursor(t *testing.T) {
 // One run reads batch after batch, and moves the cursor after each (the tape
 // compares it at every call).
 func TestReceiveManyBatches(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		p := d.watched()
 		first := d.cursor().Next
 		for n := range 30 {
@@ -102,7 +102,7 @@ func TestReceiveManyBatches(t *testing.T) {
 
 // A node that is behind, or has nothing to say, ends the run and moves nothing.
 func TestReceiveNothingNew(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		d.watched()
 		d.wants(x402.Summary{})
 		at := d.cursor()

@@ -20,7 +20,7 @@ import (
 
 // tape is a chain with a block in every second, all of them safe at once.
 type tape struct {
-	d         *desk
+	d         *reconcilerBench
 	transfers []x402.Transfer
 	width     uint64   // blocks of a batch; 0 is any number
 	asked     []uint64 // the blocks that reading began from
@@ -104,15 +104,15 @@ func cursorKey() string {
 }
 
 // cursor is the stored one.
-func (d *desk) cursor() *ledger.Cursor {
+func (d *reconcilerBench) cursor() *ledger.Cursor {
 	d.t.Helper()
 	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Cursor(context.Background(), cursorKey())
 	d.must(err)
 	return c
 }
 
-// watched gives the desk a chain whose cursor begins now.
-func (d *desk) watched() *tape {
+// watched gives the Reconciler a chain whose cursor begins now.
+func (d *reconcilerBench) watched() *tape {
 	d.t.Helper()
 	p := &tape{d: d}
 	d.chain = p
@@ -125,7 +125,7 @@ func (d *desk) watched() *tape {
 }
 
 // refused is a payment that a facilitator, or evidence, refused.
-func (d *desk) refused(n int, disproved bool) {
+func (d *reconcilerBench) refused(n int, disproved bool) {
 	d.t.Helper()
 	if h := d.hold(n); disproved {
 		d.must(h.Disproved(d.t.Context(), "cancelled"))
@@ -140,25 +140,25 @@ func TestReceive(t *testing.T) {
 	undecided := x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
 	found, known := x402.Summary{Received: 1, Found: 1, Owed: 1}, x402.Summary{Received: 1}
 	for name, c := range map[string]struct {
-		before func(d *desk)
+		before func(d *reconcilerBench)
 		want   x402.Summary
 		state  ledger.State // "": the record is as it was
 	}{
-		"uncertain": {func(d *desk) { d.uncertain(1) }, undecided, ledger.Settled},
-		"abandoned": {func(d *desk) { d.abandoned(1) }, undecided, ledger.Settled},
-		"refused":   {func(d *desk) { d.refused(1, false) }, found, ledger.Settled},
-		"in flight": {func(d *desk) { d.hold(1) }, x402.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
-		"disproved": {func(d *desk) { d.refused(1, true) }, x402.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1}, ledger.Settled},
-		"settled":   {func(d *desk) { d.owed(1, 1) }, x402.Summary{Received: 1, Owed: 1}, ""},
-		"redeemed":  {func(d *desk) { redeem(d, d.hold(1)) }, known, ""},
-		"refunded": {func(d *desk) {
+		"uncertain": {func(d *reconcilerBench) { d.uncertain(1) }, undecided, ledger.Settled},
+		"abandoned": {func(d *reconcilerBench) { d.abandoned(1) }, undecided, ledger.Settled},
+		"refused":   {func(d *reconcilerBench) { d.refused(1, false) }, found, ledger.Settled},
+		"in flight": {func(d *reconcilerBench) { d.hold(1) }, x402.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
+		"disproved": {func(d *reconcilerBench) { d.refused(1, true) }, x402.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1}, ledger.Settled},
+		"settled":   {func(d *reconcilerBench) { d.owed(1, 1) }, x402.Summary{Received: 1, Owed: 1}, ""},
+		"redeemed":  {func(d *reconcilerBench) { redeem(d, d.hold(1)) }, known, ""},
+		"refunded": {func(d *reconcilerBench) {
 			d.owed(1, ledger.MaxLookups)
 			_, err := d.ledger.Refund(d.t.Context(), payment(1).Key, "0xback")
 			d.must(err)
 		}, known, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			atDesk(t, nil, func(t *testing.T, d *desk) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 				p := d.watched()
 				c.before(d)
 				before := d.stored(1)
@@ -185,7 +185,7 @@ func TestReceive(t *testing.T) {
 // A payment that was refused, and submitted all the same, is looked up when its
 // payer comes back; it is not charged again.
 func TestReceiveMakesOwed(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		p := d.watched()
 		d.refused(1, false)
 		p.send(1)
@@ -200,7 +200,7 @@ func TestReceiveMakesOwed(t *testing.T) {
 }
 
 // debts are what Owed lists, as key and amount; all of them refunds.
-func (d *desk) debts() map[string]string {
+func (d *reconcilerBench) debts() map[string]string {
 	d.t.Helper()
 	all := map[string]string{}
 	missed, err := d.reconciler().Owed(d.t.Context(), func(r ledger.Record, spent bool) {
@@ -222,7 +222,7 @@ func (d *desk) debts() map[string]string {
 // Money that no record is about: a refund is due, of what was sent. What is no
 // payment is only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		p := d.watched()
 		d.refused(2, false)
 		d.hold(3)
@@ -257,7 +257,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 
 // A record that was deleted, or should be, is none.
 func TestReceiveAfterTheEnd(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		p := d.watched()
 		d.refused(1, false)
 		time.Sleep(36 * 24 * time.Hour)
@@ -272,7 +272,7 @@ func TestReceiveAfterTheEnd(t *testing.T) {
 // A transfer from before the first claim, by more than clocks differ, was made
 // for something else.
 func TestReceiveEarlierThanTheClaim(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		p := d.watched()
 		d.refused(1, false)
 		d.refused(2, false)
@@ -287,7 +287,7 @@ func TestReceiveEarlierThanTheClaim(t *testing.T) {
 }
 
 // plant claims a payment under other terms, and has it refused.
-func (d *desk) plant(p ledger.Payment) ledger.Record {
+func (d *reconcilerBench) plant(p ledger.Payment) ledger.Record {
 	d.t.Helper()
 	c, err := d.ledger.Claim(d.t.Context(), p, time.Now().Add(attemptTime))
 	d.must(err)
@@ -308,7 +308,7 @@ func TestReceiveOtherTerms(t *testing.T) {
 		"unreadable terms": func(p *ledger.Payment) { p.Terms = json.RawMessage(`[]`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			atDesk(t, nil, func(t *testing.T, d *desk) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 				tp := d.watched()
 				p := payment(1)
 				change(&p)
@@ -327,7 +327,7 @@ func TestReceiveOtherTerms(t *testing.T) {
 // What is older than the ledger's memory, and has no record, is counted and
 // logged: its answer may have been given, and its record deleted.
 func TestReceiveForgotten(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		p := d.watched()
 		d.uncertain(1)
 		const days = 24 * time.Hour
@@ -348,7 +348,7 @@ func TestReceiveForgotten(t *testing.T) {
 // The first cursor may lie far back, in a time whose answered payments left no
 // record.
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		d.uncertain(1)
 		const days = 24 * time.Hour
 		time.Sleep(20 * days)

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Reconciler settles by evidence what requests left uncertain, and counts what
-// is owed to payers who never came back. It runs beside live requests: it
+// Reconciler settles by evidence what requests left uncertain, and counts what is
+// owed to payers who have not come back. It runs concurrently with requests: it
 // writes only under a lease of its own, and it moves no money.
 type Reconciler struct {
 	ledger   *ledger.Ledger
@@ -32,16 +32,16 @@ type Reconciler struct {
 type ReconcilerConfig struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
-	// Evidence is a view of the chain. Without one the Reconciler counts, and
-	// writes nothing but the end of payments that the ledger shows to be unsent.
+	// Evidence reads the chain. Without it the Reconciler counts, and ends only
+	// payments that the ledger shows to be unsent.
 	Evidence Evidence
 	// Scanner reads what reached Payee. Without one, money that came for a
 	// payment that is not in doubt is not found.
 	Scanner Scanner
 	// Network, Asset and Payee are what Evidence and Scanner look at. Payments
-	// under other terms (a table outlives a change of them) are left in doubt:
-	// another chain knows nothing of them, and that is no proof. Empty means
-	// that Evidence looks at every payment.
+	// under other terms, which a table can hold after a change of configuration,
+	// are left in doubt: that another chain does not have them proves nothing.
+	// Empty means that Evidence looks at every payment.
 	Network      string
 	Asset, Payee Address
 	Now          func() time.Time
@@ -73,13 +73,13 @@ const (
 	// they may take: they are finished even when the run's time ends.
 	reclaimLease  = 10 * time.Second
 	verdictBudget = 5 * time.Second
-	// maxDoubts is how many records without evidence are logged one by one: a
-	// node that is down says the same of each.
+	// maxDoubts is how many records without evidence are logged one by one. The
+	// cause is the same for each when a node is down.
 	maxDoubts = 10
 )
 
-// Summary is what one run came to. Every listed record is counted once among
-// the seven that follow Listed.
+// Summary is the result of one run. Every listed record is counted once among the
+// seven numbers that follow Listed.
 type Summary struct {
 	Listed      int // records in the index's list of open ones
 	SettledLate int // of those, found to be paid
@@ -104,7 +104,7 @@ type Summary struct {
 	Uncounted int // could not be read, or not before the time was up
 }
 
-// result is how a listed record came out.
+// result is the result of one listed record.
 type result int
 
 const (
@@ -137,16 +137,17 @@ func (s *Summary) add(r result) {
 }
 
 // Run looks at every open record once and counts what is owed, until ctx ends.
-// The error says that the index failed, or the ledger on some record; the
-// summary holds all the same. A corrupt record is counted, logged and no error.
+// The error says that the index failed, or the ledger on some record; the summary
+// is valid with an error, too. A corrupt record is counted and logged, and is no
+// error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	var s Summary
 	err := errors.Join(c.settle(ctx, &s), c.receiveSome(ctx, &s), c.count(ctx, &s))
 	return s, err
 }
 
-// share is a part of the time that is left, in quarters: the last quarter is for
-// counting what is owed, which an alarm watches.
+// share is ctx with a part of the time that is left, in quarters. The last quarter
+// is for counting what is owed, because an alarm needs that number.
 func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -161,7 +162,7 @@ func (c *Reconciler) receiveSome(ctx context.Context, s *Summary) error {
 	return c.receive(ctx, s)
 }
 
-// settle decides what can be decided.
+// settle decides by evidence about every open record that it reaches.
 func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
 	quarters := 3
 	if c.scanner != nil {
@@ -176,7 +177,7 @@ func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
 	s.Listed = len(keys)
 	var broken error
 	for _, key := range keys {
-		if over(ctx) || s.Open == maxJudged {
+		if timeUp(ctx) || s.Open == maxJudged {
 			s.add(left)
 			continue
 		}
@@ -190,13 +191,13 @@ func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
 	return broken
 }
 
-// one looks at one record. The chain is asked first, without a lease, so that
-// a live request never waits for it; a verdict is written only on the very
-// version that it was found for.
+// one deals with one record. The chain is asked without a lease, so that no
+// request waits for it; a verdict is written only on the version of the record
+// that it was found for.
 func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, error) {
 	r, err := c.ledger.Fetch(ctx, key)
 	switch {
-	case over(ctx):
+	case timeUp(ctx):
 		return left, nil
 	case err != nil:
 		return failed, err
@@ -215,14 +216,14 @@ func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, e
 	}
 	q, err := QuestionOf(*r)
 	if err != nil {
-		return failed, err // corrupt: nothing is written on it
+		return failed, err // corrupt: the record is left as it is
 	}
 	q.Sent = true // what is open may have been sent, abandoned attempts too
 	if c.evidence == nil {
 		return cannotTell, nil
 	}
 	f := c.find(ctx, *r, q)
-	if f.Verdict == CannotTell && over(ctx) {
+	if f.Verdict == CannotTell && timeUp(ctx) {
 		return left, nil // there was no time to ask
 	}
 	if f.Verdict == CannotTell && s.CannotTell < maxDoubts {
@@ -240,8 +241,8 @@ func (c *Reconciler) find(ctx context.Context, r ledger.Record, q Question) Find
 	return c.evidence.Find(ctx, q)
 }
 
-// decide writes the verdict. One that decides nothing is written too: it moves
-// the record to the end of the index, so that no record starves another.
+// decide writes the verdict. A verdict that decides nothing is written too, because
+// that moves the record to the end of the index: every record gets its turn.
 func (c *Reconciler) decide(ctx context.Context, r ledger.Record, q Question, f Finding) (result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
@@ -273,8 +274,8 @@ func (c *Reconciler) decide(ctx context.Context, r ledger.Record, q Question, f 
 	return unlessLost(res, h.Uncertain(ctx, orElse(h.Record().Reason, "no evidence yet"), ""))
 }
 
-// unlessLost is a result that was written, or skipped because somebody else
-// has the record now.
+// unlessLost is r, or skipped when err says that another holder has the record
+// now.
 func unlessLost(r result, err error) (result, error) {
 	if errors.Is(err, ledger.ErrLost) {
 		return skipped, nil
@@ -282,8 +283,8 @@ func unlessLost(r result, err error) (result, error) {
 	return r, err
 }
 
-// over says that a run's time is up.
-func over(ctx context.Context) bool { return ctx.Err() != nil }
+// timeUp says that the time of a run has ended.
+func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
 func (c *Reconciler) count(ctx context.Context, s *Summary) error {
 	var broken error

@@ -14,7 +14,7 @@ import (
 
 // What is owed, and what of it is a refund.
 func TestReconcileOwed(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		d.owed(1, ledger.MaxLookups) // no lookup left
 		d.owed(2, 2)
 		d.owed(3, 0)         // settled late, never asked for
@@ -42,7 +42,7 @@ func TestReconcileOwed(t *testing.T) {
 // What is in doubt, and nothing that somebody holds or that is decided; a record
 // that cannot be read is missed, and hides no other.
 func TestReconcileInDoubt(t *testing.T) {
-	atDesk(t, nil, func(t *testing.T, d *desk) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
 		d.uncertain(1)
 		d.owed(2, 1)
 		redeem(d, d.hold(3))
@@ -72,7 +72,7 @@ func TestReconcileInDoubt(t *testing.T) {
 // Counting ends with the time, too, and says how much is missing.
 func TestReconcileOwedTimeUp(t *testing.T) {
 	var cancel context.CancelFunc
-	decide := func(*desk) ledgertest.Decide {
+	decide := func(*reconcilerBench) ledgertest.Decide {
 		return func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
 			if op == ledgertest.Fetch && n == 3 {
 				cancel()
@@ -81,7 +81,7 @@ func TestReconcileOwedTimeUp(t *testing.T) {
 			return ledgertest.None
 		}
 	}
-	atDesk(t, decide, func(t *testing.T, d *desk) {
+	withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
 		for i := range 5 {
 			d.owed(i, 1)
 		}

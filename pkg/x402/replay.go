@@ -8,23 +8,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// replay answers a redeemed payment with what it bought. A day after that the
-// answer is stale, and the payment is only spent.
+// replay answers a redeemed payment with the stored answer, for a day. After that
+// it answers 402.
 func (a *attempt) replay(r ledger.Record) Outcome {
 	if r.Receipt == nil || r.Answer == nil {
-		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), moved(true))
+		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), charged(true))
 	}
 	if a.gate.now().Sub(r.Since()) > ledger.KeptFor {
 		out := a.refuse("authorization already used", responseOf(r))
-		out.Standing.Charged = moved(true)
+		out.Standing.Charged = charged(true)
 		return out
 	}
 	body, err := r.Answer.Plain()
 	if err != nil {
-		return a.ledgerFault(err, moved(true))
+		return a.ledgerFault(err, charged(true))
 	}
 	out := Outcome{
-		Status: r.Answer.Status, Body: body, Standing: Standing{Charged: moved(true)},
+		Status: r.Answer.Status, Body: body, Standing: Standing{Charged: charged(true)},
 		Receipt: responseOf(r), Replayed: true, Answered: r.Since(),
 	}
 	if !ledger.Spent(r, a.gate.now()) {
@@ -33,8 +33,8 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 	return out
 }
 
-// owedAgain answers a payment whose lookup may not run now with what the last
-// one said. wait is 0 when none is left.
+// owedAgain answers a payment whose lookup may not run now with the fault of the
+// last lookup. wait is 0 when no lookup is left.
 func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
 	if wait == 0 {
@@ -46,16 +46,16 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 	if f = f.Final(); wait > 0 {
 		f = f.After(wait)
 	}
-	out := a.fail(f, moved(true))
+	out := a.fail(f, charged(true))
 	out.Standing.Retryable = wait > 0
 	out.Body = a.request.Error(f, out.Standing)
 	out.Receipt = responseOf(r)
 	return out
 }
 
-// otherNonce answers a payment whose nonce is on record for something else. Of
-// money that came without a request there is no authorization to compare with:
-// it may well be this one's. vouched says that the payer has signed.
+// otherNonce answers a payment whose nonce is on record for another authorization,
+// or for money that came without a request. The latter has no authorization to
+// compare with, and may be this one's. vouched says that the payer has signed.
 func (a *attempt) otherNonce(r ledger.Record, vouched bool) Outcome {
 	switch {
 	case r.AuthDigest != "":
@@ -66,7 +66,7 @@ func (a *attempt) otherNonce(r ledger.Record, vouched bool) Outcome {
 	return *a.refuseAs("the money of this authorization came without a request, and is due back", r)
 }
 
-// ended answers a payment that no attempt can change any more.
+// ended answers a payment that is refunded, or refused for good.
 func (a *attempt) ended(r ledger.Record) Outcome {
 	if r.State == ledger.Refunded {
 		return *a.refuseAs("the payment was refunded by transaction "+r.Refund, r)

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// Scanner reads a payee's incoming transfers off the chain, from a block that
-// the caller keeps to the newest block that will not be undone. What it reads
-// costs what was transferred, not what was asked for and never paid.
+// Scanner reads a payee's incoming transfers from the chain, from a block that the
+// caller keeps up to the newest block that will not be undone. What that costs
+// depends on what was transferred, not on what was requested and never paid.
 type Scanner interface {
-	// Transfers reads what reached payee from block from on, in bounded work.
-	// An error comes with nothing read, and Next equal to from; what stops a
-	// run that has already read something ends that run without an error, and
-	// is met again, first thing, by the next. So a caller that stores Next
-	// after every batch misses no transfer and sees none twice, wherever it is
-	// interrupted.
+	// Transfers reads what reached payee from block from on, in bounded work. With
+	// an error nothing was read, and Next is from. A failure after something was
+	// read ends the batch without an error, and is met again by the next call. So
+	// a caller that stores Next after every batch misses no transfer and sees none
+	// twice, wherever it is interrupted.
 	Transfers(ctx context.Context, payee Address, from uint64) (Batch, error)
 	// BlockAt is the first block whose time is not before t, where a cursor
 	// for what happened since t starts. Where no safe block is that young, it

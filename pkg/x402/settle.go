@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// settle moves the money, once, and goes on to the lookup when it has moved.
+// settle moves the money, once, and looks up when it has moved.
 func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
-	// The claim's own write took time: the budget is taken anew.
+	// The claim's own write took time, so the budget is computed again.
 	budget := a.settleTime(h.Record().Doubt)
 	if budget < leastSettle {
 		return a.unsent(ctx, h, Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
@@ -23,7 +23,7 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	defer cancel()
 	s, w := a.send(bounded, h.Record())
 	d := doubtOf(h.Record())
-	seen, f := notAsked, Finding{}
+	seen, f := chainNotAsked, Finding{}
 	if asks(w, d) {
 		seen, f = a.look(ctx, h.Record(), s)
 		s.Cause = errors.Join(s.Cause, f.Cause)
@@ -31,16 +31,16 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	return a.carryOut(ctx, h, conclusionOf(w, d, seen), s, f)
 }
 
-// send has the facilitator settle the payment of a record. A payment of the past
-// is not sent for another one when it cannot execute any more.
+// send has the facilitator settle the payment of a record. The earlier payment of
+// a purchase is not sent again when its window is over.
 func (a *attempt) send(ctx context.Context, r ledger.Record) (Settlement, facilitatorWord) {
 	if a.resend && !a.gate.now().Add(leastWindow).Before(r.ValidBefore) {
-		return Settlement{Class: NotSent, Reason: orElse(r.Reason, "the window of the authorization is over")}, wordPast
+		return Settlement{Class: NotSent, Reason: orElse(r.Reason, "the window of the authorization is over")}, wordNotResent
 	}
 	exact := a.payment.exact()
 	if r.Payload != nil || a.resend {
 		if err := json.Unmarshal(r.Payload, &exact); err != nil {
-			return Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "the stored payment is not readable", Cause: err}, wordNone
+			return Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "the stored payment is not readable", Cause: err}, wordNotSent
 		}
 	}
 	begun := a.gate.now()
@@ -51,32 +51,33 @@ func (a *attempt) send(ctx context.Context, r ledger.Record) (Settlement, facili
 	return s, a.wordOf(s, r)
 }
 
-// unsent gives up an attempt of which nothing has left this process.
+// unsent ends an attempt that sent nothing.
 func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
-	return a.carryOut(ctx, h, conclusionOf(wordNone, doubtOf(h.Record()), notAsked), s, Finding{})
+	return a.carryOut(ctx, h, conclusionOf(wordNotSent, doubtOf(h.Record()), chainNotAsked), s, Finding{})
 }
 
-// wordOf reads a settlement's outcome for the conclusion table. A refusal near
-// the end of the window is one about the window: facilitators look at it first.
+// wordOf classifies a settlement's outcome for the conclusion table. A refusal
+// near the end of the window counts as one about the window, which facilitators
+// check first.
 func (a *attempt) wordOf(s Settlement, r ledger.Record) facilitatorWord {
 	switch s.Class {
 	case Moved:
 		return wordMoved
 	case TurnedAway:
-		return wordDoor
+		return wordTurnedAway
 	case NotSent:
-		return wordNone
+		return wordNotSent
 	case Refused:
 		switch {
 		case s.NonceUsed:
 			return wordUsed
 		case s.Expired || !a.gate.now().Add(leastWindow).Before(r.ValidBefore):
-			return wordLate
+			return wordExpired
 		}
-		return wordNo
+		return wordRefused
 	case Unknown:
 	}
-	return wordLost
+	return wordUnknown
 }
 
 func doubtOf(r ledger.Record) doubtful {
@@ -86,26 +87,26 @@ func doubtOf(r ledger.Record) doubtful {
 	return noDoubt
 }
 
-// look asks the chain about an attempt to settle, where there is a view of it.
-func (a *attempt) look(ctx context.Context, r ledger.Record, s Settlement) (sight, Finding) {
+// look asks the chain about an attempt to settle, where it can be asked.
+func (a *attempt) look(ctx context.Context, r ledger.Record, s Settlement) (chainAnswer, Finding) {
 	if a.gate.evidence == nil {
-		return blind, Finding{}
+		return chainMissing, Finding{}
 	}
 	f := a.find(ctx, r, s)
 	a.trace.Verdict = f.Verdict.String()
 	switch f.Verdict {
 	case Paid:
-		return sawPaid, f
+		return chainPaid, f
 	case NeverPaid:
-		return sawNever, f
+		return chainNeverPaid, f
 	case StillOpen:
-		return sawOpen, f
+		return chainStillOpen, f
 	case CannotTell:
 	}
-	return sawNothing, f
+	return chainCannotTell, f
 }
 
-// carryOut writes what an attempt to settle came to, and answers.
+// carryOut records the conclusion of an attempt to settle, and answers.
 func (a *attempt) carryOut(ctx context.Context, h *ledger.Hold, c conclusion, s Settlement, f Finding) Outcome {
 	reason := orElse(f.Reason, s.Reason)
 	switch c.event {
@@ -113,20 +114,20 @@ func (a *attempt) carryOut(ctx context.Context, h *ledger.Hold, c conclusion, s 
 		a.trace.Transaction = orElse(f.Transaction, orElse(s.Transaction, h.Record().Transaction))
 		return a.lookUp(ctx, h, a.receipt(a.trace.Transaction))
 	case ledger.EventDisproved:
-		return a.conclude(ctx, h, c, s, reason, h.Disproved(bare(ctx), reason))
+		return a.conclude(ctx, h, c, s, reason, h.Disproved(withoutDeadline(ctx), reason))
 	case ledger.EventRefused:
-		return a.conclude(ctx, h, c, s, s.Reason, h.Refused(bare(ctx), s.Reason))
+		return a.conclude(ctx, h, c, s, s.Reason, h.Refused(withoutDeadline(ctx), s.Reason))
 	case ledger.EventTurnedAway:
-		return a.conclude(ctx, h, c, s, s.Reason, h.TurnedAway(bare(ctx), s.Reason))
+		return a.conclude(ctx, h, c, s, s.Reason, h.TurnedAway(withoutDeadline(ctx), s.Reason))
 	case ledger.EventNotSent:
-		return a.conclude(ctx, h, c, s, s.Reason, h.NotSent(bare(ctx), s.Reason))
+		return a.conclude(ctx, h, c, s, s.Reason, h.NotSent(withoutDeadline(ctx), s.Reason))
 	default: // ledger.EventUncertain, and a combination that no row names
-		return a.conclude(ctx, h, c, s, s.Reason, h.Uncertain(bare(ctx), s.Reason, s.Transaction))
+		return a.conclude(ctx, h, c, s, s.Reason, h.Uncertain(withoutDeadline(ctx), s.Reason, s.Transaction))
 	}
 }
 
-// conclude answers an attempt that moved nothing, or not as far as is known. A
-// verdict that could not be written is none.
+// conclude answers an attempt that is not known to have moved money. If its
+// verdict could not be written (err), the answer is as uncertain as the record.
 func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, c conclusion, s Settlement, reason string, err error) Outcome {
 	a.seen(h.Record().State)
 	charged := chargedBy(h.Record())
@@ -175,14 +176,14 @@ func (a *attempt) receipt(transaction string) *ledger.Receipt {
 	return &ledger.Receipt{Transaction: transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network}
 }
 
-// lookUp runs the work of a payment whose money has moved. receipt is nil when
-// the ledger already holds it; otherwise it is written while the work runs.
+// lookUp runs the job of a payment whose money has moved. receipt is nil when the
+// ledger already holds it; otherwise it is written while the job runs.
 func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Receipt) Outcome {
 	begins := a.canRun()
 	var wrote sync.WaitGroup
 	var settled error
 	if receipt != nil {
-		wrote.Go(func() { settled = h.Settled(bare(ctx), *receipt, begins) })
+		wrote.Go(func() { settled = h.Settled(withoutDeadline(ctx), *receipt, begins) })
 	} else {
 		receipt = h.Record().Receipt
 	}
@@ -199,9 +200,9 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	if settled != nil {
 		a.unrecorded(ctx, "settlement not recorded", settled)
 		if errors.Is(settled, ledger.ErrLost) {
-			// The receipt is on record, the lease is somebody else's: the next
-			// retry gets the answer.
-			return a.with(paid, a.fail(fault.New(fault.SettlementUncertain, settled), moved(true)))
+			// The receipt is on record, and another attempt has the lease: the
+			// next retry gets the answer.
+			return a.with(paid, a.fail(fault.New(fault.SettlementUncertain, settled), charged(true)))
 		}
 	} else {
 		a.seen(ledger.Settled)
@@ -212,16 +213,16 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	return a.with(paid, a.redeem(ctx, h, reply, failed))
 }
 
-// canRun says whether the work can have its budget, give or take the moment
-// that passes between the end of the settlement and here.
+// canRun says whether enough time is left for the job's budget. It allows for the
+// moment that passes between the end of the settlement and the call.
 func (a *attempt) canRun() bool {
 	const moment = time.Second / 2
 	left := a.request.Deadline.Sub(a.gate.now()) - afterwork
 	return left+moment >= a.job.Budget
 }
 
-// run does the work within its budget. A panic is a bug of ours: the answer
-// stays owed.
+// run runs the job within its budget. After a panic, which is a bug of ours, the
+// answer is owed.
 func (a *attempt) run(ctx context.Context) (reply Reply, failed *fault.Error) {
 	ctx, cancel := context.WithTimeout(ctx, a.job.Budget)
 	defer cancel()
@@ -239,14 +240,14 @@ func (a *attempt) run(ctx context.Context) (reply Reply, failed *fault.Error) {
 	return reply, nil
 }
 
-// redeem uses the payment up with an answer: a result, or a fault that is a
-// fact about the target. The answer of a lookup that ran again is kept only if
+// redeem stores the answer that uses the payment up: a result, or a fault that is
+// a fact about the target. The answer of a lookup that ran again is stored only if
 // fewer of its parts are owed.
 func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error) Outcome {
 	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
 		return a.noBetter(ctx, h, reply.Prevented)
 	}
-	out := Outcome{Status: 200, Body: reply.Body, Fault: f, Standing: Standing{Charged: moved(true)}}
+	out := Outcome{Status: 200, Body: reply.Body, Fault: f, Standing: Standing{Charged: charged(true)}}
 	if f != nil {
 		out.Status = f.Info().Status
 		out.Body = a.request.Error(f, out.Standing)
@@ -256,21 +257,21 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	if err == nil {
 		answer.Owed = reply.Owed
 		if reply.Prevented {
-			err = h.RedeemUnused(bare(ctx), answer)
+			err = h.RedeemUnused(withoutDeadline(ctx), answer)
 		} else {
-			err = h.Redeem(bare(ctx), answer)
+			err = h.Redeem(withoutDeadline(ctx), answer)
 		}
 	}
 	a.trace.Record = a.since(begun)
 	if errors.Is(err, ledger.ErrLost) {
-		return a.fail(fault.New(fault.SettlementUncertain, err), moved(true))
+		return a.fail(fault.New(fault.SettlementUncertain, err), charged(true))
 	}
 	if !ledger.Spent(h.Record(), a.gate.now()) {
 		out.Owed = reply.Owed
 	}
 	if err != nil {
-		// The payer has paid and here is the answer. The next claim finds the
-		// payment settled, or asks for evidence.
+		// The payer has paid, so he gets the answer although it is not stored. The
+		// next claim finds the payment settled, or asks for evidence.
 		a.unrecorded(ctx, "answer not recorded", err)
 		a.trace.Cause = err
 		return out
@@ -279,16 +280,16 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	return out
 }
 
-// noBetter ends a lookup of a bundle that brought no more of its parts than there
-// are already: the answer that is stored stands.
+// noBetter ends a lookup of a bundle whose answer has no more parts than the one
+// that is stored, and replays that.
 func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) Outcome {
-	if err := h.Keep(bare(ctx), prevented); err != nil {
+	if err := h.Keep(withoutDeadline(ctx), prevented); err != nil {
 		a.unrecorded(ctx, "lookup of a bundle not recorded", err)
 	}
 	return a.replay(h.Record())
 }
 
-// owe ends a lookup that gave no answer: the payment stands.
+// owe ends a lookup that gave no answer: the payment stays settled.
 func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) Outcome {
 	if had := h.Record().Answer; had != nil && had.Stored {
 		return a.noBetter(ctx, h, !began)
@@ -296,23 +297,23 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 	var err error
 	begun := a.gate.now()
 	if began {
-		err = h.Release(bare(ctx), ledger.Failure{Code: string(f.Code), Message: f.Public()})
+		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Message: f.Public()})
 	} else if !h.Released() {
-		err = h.Return(bare(ctx))
+		err = h.Return(withoutDeadline(ctx))
 	}
 	a.trace.Record = a.since(begun)
 	r := h.Record()
 	if err != nil {
 		a.unrecorded(ctx, "owed lookup not recorded", err)
 		if !began {
-			r.Lookups-- // it may be given back: nobody is told that none is left
+			r.Lookups-- // it may not count, so the payer is not told that none is left
 		}
 	}
 	return a.owed(f, r)
 }
 
-// owed answers a fault after settlement: charged, and to be had again with the
-// same signature until the lookups are used up.
+// owed answers a fault after settlement: charged, and retryable with the same
+// signature until the lookups are used up.
 func (a *attempt) owed(f *fault.Error, r ledger.Record) Outcome {
 	last := ledger.Spent(r, a.gate.now())
 	if wait := ledger.NextLookup(r); last {
@@ -320,7 +321,7 @@ func (a *attempt) owed(f *fault.Error, r ledger.Record) Outcome {
 	} else if wait > 0 {
 		f = f.After(wait)
 	}
-	out := a.fail(f, moved(true))
+	out := a.fail(f, charged(true))
 	out.Standing.Retryable = !last
 	out.Body = a.request.Error(f, out.Standing)
 	return out

@@ -7,18 +7,18 @@ import (
 )
 
 // Facilitator verifies and settles payments. Both calls are bounded by ctx and
-// never return before every request they made has ended.
+// return only when every request that they made has ended.
 type Facilitator interface {
-	// Settle moves the money, or says how far it got. It is never repeated by
-	// the implementation, with one exception: a settlement_pending answer is
-	// followed by one byte-identical resend.
+	// Settle has the money moved, and says how far it got. The implementation
+	// repeats no request, with one exception: a settlement_pending answer is
+	// followed by one byte-identical request.
 	Settle(ctx context.Context, p Payload, r Requirements) Settlement
 	// Verify judges a signature that cannot be judged locally (a contract
 	// wallet). It moves no money.
 	Verify(ctx context.Context, p Payload, r Requirements) Verification
 }
 
-// Class is what a call to /settle came to.
+// Class is the outcome of a call to /settle.
 type Class int
 
 const (
@@ -31,11 +31,11 @@ const (
 	// Refused: the facilitator gave a reason that is about the payer, and that
 	// is known to be given before anything is broadcast.
 	Refused
-	// TurnedAway: the facilitator refused to deal with the request, for a
-	// reason that is the operator's affair (credentials, quota, configuration)
-	// and not the payer's. The request was sent.
+	// TurnedAway: the facilitator did not process the request, for a reason that
+	// the operator has to deal with (credentials, quota, configuration) and that
+	// is not about the payer. The request was sent.
 	TurnedAway
-	// NotSent: the request provably never left.
+	// NotSent: the request provably was not sent.
 	NotSent
 )
 
@@ -80,8 +80,8 @@ type Settlement struct {
 	Code fault.Code
 	// Cause is for the log.
 	Cause error
-	// ExtensionResponses is the facilitator's note to the server, already
-	// reduced to the fields that may be logged. Never forwarded.
+	// ExtensionResponses is what the facilitator says about extensions, reduced
+	// to the fields that may be logged. It is never sent to a client.
 	ExtensionResponses map[string]string
 }
 

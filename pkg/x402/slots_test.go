@@ -33,13 +33,13 @@ func (r *room) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
 
 func (r *room) Release(context.Context) error { r.released++; return r.broken }
 
-// sight is a view of the chain that says what a test wants.
-type sight struct {
+// fakeEvidence is a view of the chain that says what a test wants.
+type fakeEvidence struct {
 	f     x402.Finding
 	asked []x402.Question
 }
 
-func (s *sight) Find(_ context.Context, q x402.Question) x402.Finding {
+func (s *fakeEvidence) Find(_ context.Context, q x402.Question) x402.Finding {
 	s.asked = append(s.asked, q)
 	return s.f
 }
@@ -107,7 +107,7 @@ func TestEvidenceVerdicts(t *testing.T) {
 		{"used, cannot tell", used, x402.Finding{}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
 	} {
 		within(t, nil, func(t *testing.T, b *bench) {
-			b.with(nil, &sight{f: c.f})
+			b.with(nil, &fakeEvidence{f: c.f})
 			b.settle = func(context.Context, int) x402.Settlement { return c.s }
 			out := b.ask(b.sign(nil), "GET /a")
 			b.expect(c.name, out, c.status, c.code, c.charged, c.retry, c.status == 200)

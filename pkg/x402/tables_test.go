@@ -10,18 +10,18 @@ import (
 // Every combination of terms, signer and record that can occur, with what it
 // must come to, written down independently of the table.
 func TestAdmissions(t *testing.T) {
-	signers := map[string]signer{"recovered": signerRecovered, "strange": signerStrange, "vouched": signerVouched, "unvouched": signerUnvouched}
+	signers := map[string]signer{"recovered": signerRecovered, "strange": signerUnknown, "vouched": signerVouched, "unvouched": signerUnvouched}
 	rows := map[string]row{"unread": rowUnread, "absent": rowAbsent, "foreign": rowForeign, "declined": rowDeclined, "stands": rowStands}
 	want := map[string]admission{
 		"ok recovered unread": admitToday, "ok strange unread": admitFetch,
 		"bad recovered unread": admitFetch, "bad strange unread": admitFetch,
 
-		"bad recovered absent": turnTerms, "bad strange absent": turnTerms, "ok strange absent": admitVerify,
+		"bad recovered absent": refuseTerms, "bad strange absent": refuseTerms, "ok strange absent": admitVerify,
 
-		"ok strange foreign": turnNonce, "bad strange foreign": turnNonce, "bad recovered foreign": turnNonce,
+		"ok strange foreign": refuseNonce, "bad strange foreign": refuseNonce, "bad recovered foreign": refuseNonce,
 
-		"ok unvouched declined": turnUsed, "bad unvouched declined": turnUsed,
-		"ok unvouched stands": turnUsed, "bad unvouched stands": turnUsed,
+		"ok unvouched declined": refuseUsed, "bad unvouched declined": refuseUsed,
+		"ok unvouched stands": refuseUsed, "bad unvouched stands": refuseUsed,
 
 		"ok vouched declined": admitToday, "bad vouched declined": admitChain,
 		"ok vouched stands": admitRecord, "bad vouched stands": admitRecord,
@@ -64,7 +64,7 @@ func TestConclusions(t *testing.T) {
 	door, none := to{ledger.EventTurnedAway, replyFault}, to{ledger.EventNotSent, replyFault}
 	unsure := to{ledger.EventUncertain, replyUnsure}
 	past := to{ledger.EventNotSent, replyUnsure}
-	// In the order: blind, paid, never, open, nothing.
+	// In the order: missing, paid, never paid, still open, cannot tell.
 	asked := map[string][5]to{
 		"used, no doubt": {refused, settled, disproved, unsure, unsure},
 		"used, doubt":    {settled, settled, disproved, unsure, unsure},
@@ -82,7 +82,7 @@ func TestConclusions(t *testing.T) {
 		"moved, no doubt": settled, "moved, doubt": settled, "no, no doubt": refused, "door, no doubt": door, "none, no doubt": none,
 	}
 	words := map[string]facilitatorWord{
-		"moved": wordMoved, "no": wordNo, "used": wordUsed, "late": wordLate, "door": wordDoor, "none": wordNone, "past": wordPast, "lost": wordLost,
+		"moved": wordMoved, "no": wordRefused, "used": wordUsed, "late": wordExpired, "door": wordTurnedAway, "none": wordNotSent, "past": wordNotResent, "lost": wordUnknown,
 	}
 	for wordName, w := range words {
 		for doubtName, d := range map[string]doubtful{"no doubt": noDoubt, "doubt": inDoubt} {
@@ -91,20 +91,20 @@ func TestConclusions(t *testing.T) {
 				t.Errorf("%s: asks the chain %t, want %t", name, asks(w, d), asks_)
 			}
 			if !asks(w, d) {
-				if c := conclusionOf(w, d, notAsked); (to{c.event, c.reply}) != unasked[name] {
+				if c := conclusionOf(w, d, chainNotAsked); (to{c.event, c.reply}) != unasked[name] {
 					t.Errorf("%s: %s, %d; want %v", name, c.event, c.reply, unasked[name])
 				}
 				continue
 			}
-			for i, s := range []sight{blind, sawPaid, sawNever, sawOpen, sawNothing} {
+			for i, s := range []chainAnswer{chainMissing, chainPaid, chainNeverPaid, chainStillOpen, chainCannotTell} {
 				if c := conclusionOf(w, d, s); (to{c.event, c.reply}) != asked[name][i] {
-					t.Errorf("%s, sight %d: %s, %d; want %v", name, s, c.event, c.reply, asked[name][i])
+					t.Errorf("%s, chain %d: %s, %d; want %v", name, s, c.event, c.reply, asked[name][i])
 				}
 			}
 		}
 	}
 	// An attempt that is given up before anything is sent, in doubt or not.
-	if c := conclusionOf(wordNone, inDoubt, notAsked); (to{c.event, c.reply}) != none {
+	if c := conclusionOf(wordNotSent, inDoubt, chainNotAsked); (to{c.event, c.reply}) != none {
 		t.Errorf("given up in doubt: %+v", c)
 	}
 }
@@ -113,10 +113,10 @@ func TestConclusions(t *testing.T) {
 func TestNoRowIsHidden(t *testing.T) {
 	for i, r := range conclusions() {
 		reached := false
-		for w := wordMoved; w <= wordLost; w++ {
+		for w := wordMoved; w <= wordUnknown; w++ {
 			for _, d := range []doubtful{noDoubt, inDoubt} {
-				for s := notAsked; s <= sawNothing; s++ {
-					if asks(w, d) == (s == notAsked) && !(w == wordNone && s == notAsked) {
+				for s := chainNotAsked; s <= chainCannotTell; s++ {
+					if asks(w, d) == (s == chainNotAsked) && !(w == wordNotSent && s == chainNotAsked) {
 						continue
 					}
 					reached = reached || conclusionOf(w, d, s) == r

@@ -34,9 +34,8 @@ func tokenExtension(token string) json.RawMessage {
 	return json.RawMessage(`{"info":{"token":"` + token + `"},"schema":{"type":"object","properties":{"token":{"type":"string"}},"required":["token"]}}`)
 }
 
-// token is the retry token that the payment echoes. It is empty when there is
-// none, or none that could be ours: an echo that is missing or malformed is no
-// fault, it only proves nothing.
+// token is the retry token that the payment echoes, or empty. An echo that is
+// missing or malformed is no error; it only proves nothing.
 func (p *Payment) token() string {
 	extension, _ := p.extensions[ExtensionToken].(object)
 	info, _ := extension["info"].(object)
@@ -50,8 +49,8 @@ func (p *Payment) token() string {
 // placeholder stands for the token in a Form. No base64url has an asterisk.
 const placeholder = "*retry-token*"
 
-// Form is a JSON text that waits for its retry token: it is encoded once, and a
-// challenge costs a copy of it.
+// Form is a JSON text with a gap for the retry token. It is encoded once, and each
+// challenge copies it.
 type Form struct{ head, tail []byte }
 
 // NewForm encodes what build makes of a retry token. It fails when that cannot

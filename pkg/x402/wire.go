@@ -13,15 +13,15 @@ const Version = 2
 // Scheme is the only payment scheme offered.
 const Scheme = "exact"
 
-// PaymentFlow says that this server settles before it works.
+// PaymentFlow says that this server settles before it looks up.
 const PaymentFlow = "upfront"
 
 // ExtensionIdentifier is the extension by which a payer names a payment.
 const ExtensionIdentifier = "payment-identifier"
 
 // ExtensionToken is the extension that carries the retry token of a challenge.
-// Clients echo extensions, and what a settlement publishes does not contain
-// them: so the token tells the payer's own retry from a copy of the calldata.
+// Clients echo extensions, and a settlement does not publish them. So the token
+// tells the payer's own retry from a copy of what is on the chain.
 const ExtensionToken = "retry-token"
 
 // ReplayTime is how long the answer of a purchase that has a key is replayed to
@@ -40,8 +40,8 @@ const (
 	HeaderOwed = "Answer-Owed"
 )
 
-// PaymentRequired is what must be paid: the PAYMENT-REQUIRED header, and the
-// body of a 402.
+// PaymentRequired says what must be paid: the PAYMENT-REQUIRED header, and part of
+// the body of a 402.
 type PaymentRequired struct {
 	X402Version int                        `json:"x402Version"`
 	Error       string                     `json:"error,omitempty"`
@@ -50,8 +50,8 @@ type PaymentRequired struct {
 	Extensions  map[string]json.RawMessage `json:"extensions,omitempty"`
 }
 
-// WithToken is the object with a retry token among its extensions; what it is
-// called on stays as it is. The token must be base64url.
+// WithToken returns a copy with a retry token among its extensions. The token must
+// be base64url.
 func (p PaymentRequired) WithToken(token string) PaymentRequired {
 	extensions := maps.Clone(p.Extensions)
 	if extensions == nil {
@@ -116,7 +116,7 @@ type Authorization struct {
 	Nonce       string `json:"nonce"`
 }
 
-// SettleResponse is the PAYMENT-RESPONSE header: what a settlement came to.
+// SettleResponse is the PAYMENT-RESPONSE header: the outcome of a settlement.
 type SettleResponse struct {
 	Success     bool   `json:"success"`
 	ErrorReason string `json:"errorReason,omitempty"`

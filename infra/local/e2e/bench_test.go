@@ -25,11 +25,10 @@ import (
 // which may ask nobody.
 func BenchmarkChallenge(b *testing.B) {
 	l := newLab(b)
-	deps, _ := wire(b, l.setup(), "https://bench.example.com")
-	deps.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
+	p := wire(b, l.setup(), "https://bench.example.com", newControls(b), nil)
+	p.Platform.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
 	var net network
-	deps.Ledger, deps.Facilitator, deps.DNS = ledger.New(&net, time.Now, rand.Text), &net, &net
-	h := service.DNS(deps)
+	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, p.Limits).Handler(service.DNS(&net))
 	r := httptest.NewRequest(http.MethodGet, catalog.DNS().ExampleURL(""), nil)
 	r.Header.Set("Accept", "application/json")
 	w := &sink{header: http.Header{}}
@@ -49,9 +48,10 @@ func BenchmarkChallenge(b *testing.B) {
 // counted.
 func BenchmarkPaidDNS(b *testing.B) {
 	l := newLab(b)
-	deps, _ := wire(b, l.setup(), "https://bench.example.com")
-	deps.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
-	h := service.DNS(deps)
+	controls := newControls(b)
+	controls.log.discards = true
+	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
+	h := p.Seller.Handler(service.DNS(p.Resolver))
 	wallet, payer := l.wallet(b)
 	path := lookup("example.com", "MX")
 	challenge := httptest.NewRecorder()

@@ -2,13 +2,10 @@ package e2e
 
 import (
 	"context"
-	"crypto/rand"
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
@@ -45,10 +42,9 @@ func TestHostilePayments(t *testing.T) {
 	verifyOnly(t, "signs 200 payments under the race detector")
 	l := newLab(t)
 	server := httptest.NewUnstartedServer(nil)
-	deps, controls := wire(t, l.setup(), "http://"+server.Listener.Addr().String())
+	controls := newControls(t)
 	store := &writes{Memory: controls.memory}
-	deps.Ledger = ledger.New(store, time.Now, rand.Text)
-	server.Config.Handler = service.All(deps)
+	server.Config.Handler = whole(t, wire(t, l.setup(), "http://"+server.Listener.Addr().String(), controls, store))
 	server.Config.MaxHeaderBytes = 256 << 10 // as the local runner
 	server.Start()
 	t.Cleanup(func() {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,10 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/boot/registry"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	limitdynamo "github.com/hostfacts/hostfacts/pkg/limit/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -57,17 +54,13 @@ func openOnTable(tb testing.TB, l *lab, s setup, db dynamotest.Server, table str
 		Ledger: dynamo.New(dynamo.Config{API: client, Table: table, Timeout: patientCall}),
 		Limits: limitdynamo.New(limitdynamo.Config{API: client, Table: table, Timeout: patientCall}),
 	}
-	deps, err := config.Deps(stores, slog.New(slog.NewJSONHandler(&log, nil)))
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	parts, err := config.Parts(stores, slog.New(slog.NewJSONHandler(&log, nil)), now)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := registry.Extend(config.Config, &deps); err != nil {
-		tb.Fatal(err)
-	}
-	var ahead atomic.Int64
-	deps.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	deps.Ledger = ledger.New(stores.Ledger, deps.Now, rand.Text)
-	server.Config.Handler = service.All(deps)
+	server.Config.Handler = whole(tb, parts)
 	server.Start()
 	tb.Cleanup(func() {
 		server.Close()

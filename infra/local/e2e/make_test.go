@@ -95,17 +95,17 @@ func runMake(t *testing.T, env []string, args ...string) (out, notes string, cod
 	return g.out.String(), g.notes.String(), code
 }
 
-// till asks for payment and then answers anything, and keeps what it was sent.
-type till struct {
+// fakeService asks for payment and then answers anything, and keeps what it was sent.
+type fakeService struct {
 	*httptest.Server
 	mu         sync.Mutex
 	queries    []string
 	signatures []string
 }
 
-func openTill(t *testing.T) *till {
+func newFakeService(t *testing.T) *fakeService {
 	t.Helper()
-	l := &till{}
+	l := &fakeService{}
 	terms := newLab(t).terms
 	required, err := x402.EncodeHeader(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{terms.Requirements("5000")}})
 	if err != nil {
@@ -128,7 +128,7 @@ func openTill(t *testing.T) *till {
 }
 
 // took returns what arrived since it was asked last.
-func (l *till) took() (queries, signatures []string) {
+func (l *fakeService) took() (queries, signatures []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	queries, signatures = l.queries, l.signatures
@@ -142,7 +142,7 @@ const paidAnswer = "{\n  \"ok\": true\n}\n"
 // is run by make or by a shell, and stdout is the answer and nothing else.
 func TestMakePay(t *testing.T) {
 	verifyOnly(t, "needs make")
-	l := openTill(t)
+	l := newFakeService(t)
 	mark := filepath.Join(t.TempDir(), "ran")
 	for _, query := range []string{
 		"domain=example.com&type=MX",
@@ -180,7 +180,7 @@ func TestMakePay(t *testing.T) {
 // TestMakePaySignature: the same for SIGNATURE=.
 func TestMakePaySignature(t *testing.T) {
 	verifyOnly(t, "needs make")
-	l := openTill(t)
+	l := newFakeService(t)
 	mark := filepath.Join(t.TempDir(), "ran")
 	signature := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
 	out, notes, code := runMake(t, newcomer(), "pay", "URL="+l.URL+"/v1?a=1", "SIGNATURE="+signature)

@@ -3,9 +3,9 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/boot/registry"
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
@@ -112,13 +111,17 @@ type deployment struct {
 
 // transcript is a log in the making.
 type transcript struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	discards bool // keeps nothing
+	mu       sync.Mutex
+	b        bytes.Buffer
 }
 
 func (t *transcript) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.discards {
+		return len(p), nil
+	}
 	return t.b.Write(p)
 }
 
@@ -136,8 +139,8 @@ func startHandlers(_ testing.TB, l *lab) opener {
 func openHandlers(tb testing.TB, l *lab, s setup) *deployment {
 	tb.Helper()
 	server := httptest.NewUnstartedServer(nil)
-	deps, controls := wire(tb, s, "http://"+server.Listener.Addr().String())
-	server.Config.Handler = service.All(deps)
+	controls := newControls(tb)
+	server.Config.Handler = whole(tb, wire(tb, s, "http://"+server.Listener.Addr().String(), controls, controls.store))
 	server.Start()
 	var d *deployment
 	tb.Cleanup(func() {
@@ -168,16 +171,9 @@ type controls struct {
 	stopped atomic.Pointer[time.Time]
 }
 
-// wire makes the dependencies of an in-process service: those that package
-// boot makes, over a store and a clock that can be played with.
-func wire(tb testing.TB, s setup, origin string) (service.Deps, *controls) {
+// newControls makes the store of an in-process service, and what breaks it.
+func newControls(tb testing.TB) *controls {
 	tb.Helper()
-	env := s.environment()
-	env["BASE_URL"] = origin
-	config, err := boot.ReadLocal(func(name string) string { return env[name] })
-	if err != nil {
-		tb.Fatal(err)
-	}
 	c := &controls{memory: &ledgertest.Memory{}}
 	c.store = ledgertest.NewFaulty(tb, c.memory, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 		if c.down.Load() {
@@ -185,23 +181,44 @@ func wire(tb testing.TB, s setup, origin string) (service.Deps, *controls) {
 		}
 		return ledgertest.None
 	})
-	log := slog.New(slog.NewJSONHandler(&c.log, &slog.HandlerOptions{Level: config.LogLevel}))
-	deps, err := config.Deps(boot.Stores{Ledger: c.store, Limits: &limit.Memory{}}, log)
+	return c
+}
+
+// now is the service's clock.
+func (c *controls) now() time.Time {
+	now := time.Now()
+	if at := c.stopped.Load(); at != nil {
+		now = *at
+	}
+	return now.Add(time.Duration(c.ahead.Load()))
+}
+
+// wire makes the parts of an in-process service, as package boot makes them, over
+// a store and a clock that can be played with.
+func wire(tb testing.TB, s setup, origin string, c *controls, store ledger.Store) boot.Parts {
+	tb.Helper()
+	env := s.environment()
+	env["BASE_URL"] = origin
+	config, err := boot.ReadLocal(func(name string) string { return env[name] })
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := registry.Extend(config.Config, &deps); err != nil {
+	log := slog.New(slog.NewJSONHandler(&c.log, &slog.HandlerOptions{Level: config.LogLevel}))
+	parts, err := config.Parts(boot.Stores{Ledger: store, Limits: &limit.Memory{}}, log, c.now)
+	if err != nil {
 		tb.Fatal(err)
 	}
-	deps.Now = func() time.Time {
-		now := time.Now()
-		if at := c.stopped.Load(); at != nil {
-			now = *at
-		}
-		return now.Add(time.Duration(c.ahead.Load()))
+	return parts
+}
+
+// whole is every function on one mux.
+func whole(tb testing.TB, p boot.Parts) http.Handler {
+	tb.Helper()
+	h, err := operations.Handler(p)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	deps.Ledger = ledger.New(c.store, deps.Now, rand.Text)
-	return deps, c
+	return h
 }
 
 // closedPort is an address of 127.0.0.1 where nobody listens.

@@ -1,6 +1,7 @@
-// Package ledgersock lets the operator's tools at the embedded ledger of a service
-// that runs: one process at a time can have the file open, so that one serves its
-// store to the others, over a Unix socket which only its own user can reach.
+// Package ledgersock gives the operator's tools access to the embedded ledger of a
+// running service. One process at a time can have the file open, so that process
+// serves its store to the others, over a Unix socket which only its own user can
+// reach.
 //
 // The protocol is one POST of JSON for each call of ledger.Store, ledger.Index and
 // ledger.Payers. Records travel in the form that the stores keep, so that whoever

@@ -134,19 +134,19 @@ func (o order) do(ctx context.Context, getenv func(string) string, out, notes io
 
 // reconcile runs once and prints what it came to.
 func (o opened) reconcile(ctx context.Context, out io.Writer) error {
-	begun := o.deps.Now()
-	s, err := o.deps.Reconciler().Run(ctx)
+	begun := o.parts.Platform.Now()
+	s, err := o.parts.Reconciler.Run(ctx)
 	evidence := o.node
-	if o.deps.Evidence == nil {
+	if o.parts.Chain == nil {
 		evidence = "none (RPC_URL): nothing is decided, and nothing written"
 	}
 	fmt.Fprintf(out, "ledger    %s\nevidence  %s\n", o.name, evidence)
 	printSummary(out, s)
-	if o.deps.Scanner != nil {
+	if o.parts.Chain != nil {
 		printReceived(out, s)
 	}
 	printOwed(out, s)
-	fmt.Fprintf(out, "took      %s\n", o.deps.Now().Sub(begun).Round(time.Millisecond))
+	fmt.Fprintf(out, "took      %s\n", o.parts.Platform.Now().Sub(begun).Round(time.Millisecond))
 	return err
 }
 

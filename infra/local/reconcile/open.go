@@ -12,8 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 )
@@ -22,16 +20,10 @@ import (
 type opened struct {
 	name   string // of the ledger
 	node   string // of the chain; empty for none
-	deps   service.Deps
+	parts  boot.Reconciling
 	payers ledger.Payers
-	chain  transactions // nil without one
 	notes  io.Writer
 	close  func()
-}
-
-// transactions is a view of the chain that shows single transactions.
-type transactions interface {
-	Received(ctx context.Context, transaction string, to x402.Address) ([]x402.Transfer, error)
 }
 
 func open(ctx context.Context, getenv func(string) string, notes io.Writer) (opened, error) {
@@ -57,23 +49,11 @@ func open(ctx context.Context, getenv func(string) string, notes io.Writer) (ope
 		store, index, o.payers = c.Ledger.Stores().Ledger, c.Ledger.Index(), c.Ledger.Payers(progress(notes))
 	}
 	log := slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: c.LogLevel}))
-	o.deps, err = c.ReconcileDeps(store, index, log)
-	if err == nil {
-		err = o.watch(c.Config)
-	}
-	if err != nil {
+	if o.parts, err = c.Reconciling(store, index, log, time.Now); err != nil {
 		o.close()
+		return opened{}, err
 	}
-	return o, err
-}
-
-func (o *opened) watch(c boot.Config) error {
-	client, err := c.Chain()
-	if err != nil || client == nil {
-		return err
-	}
-	o.chain = client
-	return nil
+	return o, nil
 }
 
 // progress says how far a scan of a table is, from its second second on.

@@ -16,7 +16,7 @@ import (
 func (o opened) listOwed(ctx context.Context, out io.Writer, asJSON bool) error {
 	list := []payment{}
 	add := func(r ledger.Record) { list = append(list, o.paymentOf(r)) }
-	reconciler := o.deps.Reconciler()
+	reconciler := o.parts.Reconciler
 	missed, err := reconciler.Owed(ctx, func(r ledger.Record, _ bool) { add(r) })
 	more, failed := reconciler.InDoubt(ctx, add)
 	if missed += more; missed > 0 {

@@ -46,14 +46,14 @@ func readWallet(s string) (x402.Address, error) {
 
 // listPayer prints what there is of a payer, and what it comes to.
 func (o opened) listPayer(ctx context.Context, out io.Writer, wallet x402.Address, asJSON bool) error {
-	a := account{Wallet: wallet.Checksum(), Network: o.deps.Terms.Network, Asset: o.deps.Terms.Asset, Ledger: o.name, Payments: []payment{}}
+	a := account{Wallet: wallet.Checksum(), Network: o.parts.Terms.Network, Asset: o.parts.Terms.Asset, Ledger: o.name, Payments: []payment{}}
 	keys, err := o.payers.ByPayer(ctx, ledger.PayerPrefix(strings.ToLower(a.Network), strings.ToLower(a.Asset), wallet.String()), maxPayments+1)
 	if err != nil {
 		return fmt.Errorf("look up %s: %w", a.Wallet, err)
 	}
 	a.Cut = len(keys) > maxPayments
 	var records []ledger.Record
-	a.Missed, err = o.deps.Reconciler().Each(ctx, keys[:min(len(keys), maxPayments)], func(r ledger.Record) { records = append(records, r) })
+	a.Missed, err = o.parts.Reconciler.Each(ctx, keys[:min(len(keys), maxPayments)], func(r ledger.Record) { records = append(records, r) })
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (o opened) listPayer(ctx context.Context, out io.Writer, wallet x402.Addres
 	asked := 0
 	for _, r := range records {
 		p := o.paymentOf(r)
-		if p.Standing == inDoubt && o.deps.Evidence != nil && asked < maxAsked {
+		if p.Standing == inDoubt && o.parts.Chain != nil && asked < maxAsked {
 			asked++
 			p.Chain = o.ask(ctx, r)
 		}
@@ -83,7 +83,7 @@ func (o opened) ask(ctx context.Context, r ledger.Record) *evidence {
 	q.Sent = true // what is open may have been sent
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	f := o.deps.Evidence.Find(ctx, q)
+	f := o.parts.Chain.Find(ctx, q)
 	e := evidence{Verdict: f.Verdict.String(), Transaction: f.Transaction, Reason: f.Reason}
 	if f.Cause != nil {
 		e.Reason = f.Cause.Error()
@@ -93,7 +93,7 @@ func (o opened) ask(ctx context.Context, r ledger.Record) *evidence {
 
 func (o opened) printAccount(out io.Writer, a account) error {
 	chain := o.node
-	if o.deps.Evidence == nil {
+	if o.parts.Chain == nil {
 		chain = "not asked (RPC_URL)"
 	}
 	fmt.Fprintf(out, "payer   %s\nledger  %s\ntoken   %s on %s\nchain   %s\n\n", a.Wallet, a.Ledger, plain(a.Asset), plain(a.Network), chain)

@@ -27,11 +27,11 @@ const (
 // standingOf classifies a record.
 func (o opened) standingOf(r ledger.Record) standing {
 	switch {
-	case o.deps.Ledger.Sleeping(r):
+	case o.parts.Ledger.Sleeping(r):
 		return inDoubt
 	case r.Open():
 		return underWay
-	case o.deps.Ledger.Unclaimed(r) && ledger.Spent(r, o.deps.Now()):
+	case o.parts.Ledger.Unclaimed(r) && ledger.Spent(r, o.parts.Platform.Now()):
 		return refundDue
 	case r.Owed():
 		return answerOwed

@@ -67,7 +67,7 @@ type due struct {
 // refund prints what to transfer, or closes the record on the transaction that
 // has done it.
 func (o opened) refund(ctx context.Context, out io.Writer, key debtKey, force bool) error {
-	r, err := o.deps.Ledger.Fetch(ctx, key.key)
+	r, err := o.parts.Ledger.Fetch(ctx, key.key)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the record: %w", err)
@@ -121,7 +121,7 @@ func (o opened) refusal(key debtKey, r *ledger.Record) error {
 
 // early says when a refund becomes due of what can still be answered.
 func (o opened) early(r ledger.Record) error {
-	if !o.deps.Ledger.Unclaimed(r) {
+	if !o.parts.Ledger.Unclaimed(r) {
 		return fmt.Errorf("a lookup for this payment runs just now, until %s at the latest: look again then", minute(r.LeaseUntil))
 	}
 	return fmt.Errorf("no refund is due yet: the payer can still get the answer, with the same signature, until %s (%d of %d lookups are used).\n"+
@@ -194,7 +194,7 @@ func (o opened) closeDebt(ctx context.Context, out io.Writer, d due, force bool)
 	case err != nil:
 		return err
 	}
-	switch _, err := o.deps.Ledger.Refund(ctx, d.key, d.transaction); {
+	switch _, err := o.parts.Ledger.Refund(ctx, d.key, d.transaction); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
 		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with make refund KEY='%s'", err, d.key)
 	case err != nil:
@@ -209,13 +209,13 @@ func (o opened) closeDebt(ctx context.Context, out io.Writer, d due, force bool)
 // the payer, for this record and no other.
 func (o opened) verify(ctx context.Context, d due) (how string, err error) {
 	switch {
-	case o.chain == nil:
+	case o.parts.Chain == nil:
 		return "", errUnchecked{"it could not be checked that the transaction is the refund: RPC_URL names no node"}
-	case !strings.EqualFold(d.network, o.deps.Terms.Network) || !strings.EqualFold(d.asset, o.deps.Terms.Asset):
+	case !strings.EqualFold(d.network, o.parts.Terms.Network) || !strings.EqualFold(d.asset, o.parts.Terms.Asset):
 		return "", errUnchecked{fmt.Sprintf("it could not be checked that the transaction is the refund: NETWORK and USDC_ASSET are %s and %s here, the record's others",
-			o.deps.Terms.Network, o.deps.Terms.Asset)}
+			o.parts.Terms.Network, o.parts.Terms.Asset)}
 	}
-	list, err := o.chain.Received(ctx, d.transaction, d.payer)
+	list, err := o.parts.Chain.Received(ctx, d.transaction, d.payer)
 	switch {
 	case errors.Is(err, chain.ErrUnknownTransaction) || errors.Is(err, chain.ErrFailedTransaction):
 		return "", fmt.Errorf("the record stays open: %w", err)
@@ -249,7 +249,7 @@ func (o opened) unused(ctx context.Context, d due, transfers int) error {
 		return fmt.Errorf("look for other records that were closed on it: %w", err)
 	}
 	closed := 0
-	missed, err := o.deps.Reconciler().Each(ctx, keys, func(r ledger.Record) {
+	missed, err := o.parts.Reconciler.Each(ctx, keys, func(r ledger.Record) {
 		if r.State == ledger.Refunded && strings.EqualFold(r.Refund, d.transaction) && o.paymentOf(r).Amount == d.terms.Amount {
 			closed++
 		}

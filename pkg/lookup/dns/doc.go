@@ -1,7 +1,7 @@
 // Package dns is the DNS Explorer: live records of a public name, asked of a
 // public recursive resolver (spec §2.1, §4.2).
 //
-// It guarantees that a reply which is used belongs to the question that was
+// It guarantees that every reply that it uses belongs to the question that was
 // sent (transport address, ID, and the name in the letter case drawn for that
 // question), that nothing it started outlives a call, and that every record it
 // returns was reached from the name asked about. It does not validate DNSSEC,
@@ -24,6 +24,11 @@
 //	silence                       the next resolver, while this one is waited for
 //
 // When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
-// kept silent, else upstream_unavailable. A panic anywhere is internal_error,
+// did not reply, else upstream_unavailable. A panic anywhere is internal_error,
 // whatever was answered.
+//
+// Messages are packed and parsed by github.com/miekg/dns, but its Client is not
+// used: it stops at the first malformed datagram, does not end when its context is
+// cancelled, and does not compare the question of a reply with its own, so that one
+// forged datagram could fail a lookup or answer it.
 package dns

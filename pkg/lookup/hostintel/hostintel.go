@@ -56,17 +56,20 @@ func (r Result) Owed() (fields []string, prevented bool) {
 	return bundle.Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Whois.As("whois"))
 }
 
-// Client runs the three lookups; all are required.
+// Client runs the three lookups.
 type Client struct {
-	DNS interface {
-		Lookup(context.Context, dns.Query) (dns.Result, error)
-	}
-	SSL interface {
-		Lookup(context.Context, ssl.Query) (ssl.Result, error)
-	}
-	Whois interface {
-		Lookup(context.Context, whois.Query) (whois.Result, error)
-	}
+	dns   lookup[dns.Query, dns.Result]
+	ssl   lookup[ssl.Query, ssl.Result]
+	whois lookup[whois.Query, whois.Result]
+}
+
+type lookup[Q, R any] interface {
+	Lookup(ctx context.Context, q Q) (R, error)
+}
+
+// New returns a Client of the three lookups.
+func New(d lookup[dns.Query, dns.Result], s lookup[ssl.Query, ssl.Result], w lookup[whois.Query, whois.Result]) Client {
+	return Client{dns: d, ssl: s, whois: w}
 }
 
 // Lookup answers a query. A child that fails is in its field; the only error
@@ -81,17 +84,17 @@ func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		r.DNS = bundle.Run(ctx, func(ctx context.Context) (dns.Result, error) {
-			return c.DNS.Lookup(ctx, dns.Query{Domain: q.Domain, Type: q.DNSType})
+			return c.dns.Lookup(ctx, dns.Query{Domain: q.Domain, Type: q.DNSType})
 		})
 	})
 	all.Go(func() {
 		r.SSL = bundle.Run(ctx, func(ctx context.Context) (ssl.Result, error) {
-			return c.SSL.Lookup(ctx, ssl.Query{Domain: q.Domain})
+			return c.ssl.Lookup(ctx, ssl.Query{Domain: q.Domain})
 		})
 	})
 	all.Go(func() {
 		r.Whois = bundle.Run(ctx, func(ctx context.Context) (whois.Result, error) {
-			return c.Whois.Lookup(ctx, whois.Query{Domain: q.Domain})
+			return c.whois.Lookup(ctx, whois.Query{Domain: q.Domain})
 		})
 	})
 	all.Wait()

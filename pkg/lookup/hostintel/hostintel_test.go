@@ -36,11 +36,11 @@ func takes[Q, R any](d time.Duration, r R, err error) look[Q, R] {
 }
 
 func client(d, s, w time.Duration, err error) hostintel.Client {
-	return hostintel.Client{
-		DNS:   takes[dns.Query](d, dns.Result{Rcode: "NOERROR", Records: []dns.Record{}}, err),
-		SSL:   takes[ssl.Query](s, ssl.Result{Subject: "CN=x"}, err),
-		Whois: takes[whois.Query](w, whois.Result{Source: "rdap"}, err),
-	}
+	return hostintel.New(
+		takes[dns.Query](d, dns.Result{Rcode: "NOERROR", Records: []dns.Record{}}, err),
+		takes[ssl.Query](s, ssl.Result{Subject: "CN=x"}, err),
+		takes[whois.Query](w, whois.Result{Source: "rdap"}, err),
+	)
 }
 
 func TestSideBySide(t *testing.T) {
@@ -97,9 +97,9 @@ func TestOwed(t *testing.T) {
 		{name: "whois prevented", whois: ours.Prevented(), want: []string{"whois"}, prevented: true},
 		{name: "whois prevented and dns tried", dns: ours, whois: ours.Prevented(), want: []string{"dns", "whois"}},
 	} {
-		r, err := hostintel.Client{
-			DNS: takes[dns.Query](0, dns.Result{}, c.dns), SSL: takes[ssl.Query](0, ssl.Result{}, c.ssl), Whois: takes[whois.Query](0, whois.Result{}, c.whois),
-		}.Lookup(t.Context(), hostintel.Query{Domain: "example.com", DNSType: "A"})
+		r, err := hostintel.New(
+			takes[dns.Query](0, dns.Result{}, c.dns), takes[ssl.Query](0, ssl.Result{}, c.ssl), takes[whois.Query](0, whois.Result{}, c.whois),
+		).Lookup(t.Context(), hostintel.Query{Domain: "example.com", DNSType: "A"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,11 +113,10 @@ func TestBundleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		stubborn := client(0, 0, 0, nil)
-		stubborn.DNS = look[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
+		stubborn := hostintel.New(look[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
 			time.Sleep(2 * time.Second) // does not heed its context
 			return dns.Result{}, nil
-		})
+		}), takes[ssl.Query](0, ssl.Result{}, nil), takes[whois.Query](0, whois.Result{}, nil))
 		_, err := stubborn.Lookup(ctx, hostintel.Query{Domain: "example.com", DNSType: "A"})
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Code != fault.HostIntelTimeout {

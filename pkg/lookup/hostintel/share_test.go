@@ -47,7 +47,7 @@ func TestOneResolution(t *testing.T) {
 						return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
 					},
 				})
-				c := hostintel.Client{DNS: resolvers, SSL: ssl.New(ssl.Config{Connector: dialer}), Whois: registry(dialer)}
+				c := hostintel.New(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
 				r, err := c.Lookup(t.Context(), hostintel.Query{Domain: "example.com", DNSType: kind})
 				if err != nil {
 					t.Fatal(err)
@@ -80,7 +80,7 @@ func TestNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resolvers, open := mute()
 		dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolvers})
-		c := hostintel.Client{DNS: resolvers, SSL: ssl.New(ssl.Config{Connector: dialer}), Whois: registry(dialer)}
+		c := hostintel.New(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
 		r, err := c.Lookup(t.Context(), hostintel.Query{Domain: "example.com", DNSType: "MX"})
 		if err != nil || !r.DNS.Failed() || r.DNS.Fault.Code != fault.DNSTimeout || !r.SSL.Failed() || r.SSL.Fault.Code != fault.SSLTimeout {
 			t.Errorf("%+v, %v", r, err)

@@ -34,9 +34,9 @@ func New(origins *origin.Client) *Client {
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	ctx, cancel := c.origins.Bound(ctx)
 	defer cancel()
-	t := trace{origins: c.origins, hosts: map[string]*origin.Host{}, seen: map[place]bool{}}
+	t := trace{origins: c.origins, hosts: map[string]*origin.Host{}, seen: map[httpsURL]bool{}}
 	defer t.close()
-	start := place{host: q.Domain, path: "/"}
+	start := httpsURL{host: q.Domain, path: "/"}
 	stop, err := t.run(ctx, start)
 	if err != nil {
 		return Result{}, err
@@ -56,13 +56,13 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 type trace struct {
 	origins *origin.Client
 	hosts   map[string]*origin.Host
-	seen    map[place]bool
+	seen    map[httpsURL]bool
 	hops    []Hop
 }
 
 // run goes from hop to hop until the chain ends, and says why; "" is the end of
 // the redirects.
-func (t *trace) run(ctx context.Context, next place) (StopReason, error) {
+func (t *trace) run(ctx context.Context, next httpsURL) (StopReason, error) {
 	for {
 		a, err := t.fetch(ctx, next)
 		if err != nil {
@@ -87,7 +87,7 @@ func (t *trace) run(ctx context.Context, next place) (StopReason, error) {
 	}
 }
 
-func (t *trace) fetch(ctx context.Context, p place) (origin.Answer, error) {
+func (t *trace) fetch(ctx context.Context, p httpsURL) (origin.Answer, error) {
 	host := t.hosts[p.host]
 	if host == nil {
 		target, err := t.origins.Resolve(ctx, p.host)
@@ -119,7 +119,7 @@ func (t *trace) close() {
 	}
 }
 
-func hop(index int, p place, a origin.Answer, location []string) Hop {
+func hop(index int, p httpsURL, a origin.Answer, location []string) Hop {
 	h := Hop{Index: index, URL: p.url(), Method: a.Method, Status: a.Status, PeerIP: a.Peer.String()}
 	if len(location) > 0 {
 		v := origin.Text(location[0])

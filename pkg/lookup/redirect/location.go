@@ -12,49 +12,49 @@ import (
 // maxURL bounds a URL that is followed. Sign-in redirects reach 8 KiB.
 const maxURL = 16 << 10
 
-// place is a URL of a chain in normal form. Two places are the same resource
+// httpsURL is a URL of a chain in normal form. Two URLs are the same resource
 // if they are equal.
-type place struct {
+type httpsURL struct {
 	host string // as guard.Domain returns it
 	path string // absolute path and query, printable ASCII
 }
 
-func (p place) url() string { return "https://" + p.host + p.path }
+func (p httpsURL) url() string { return "https://" + p.host + p.path }
 
-// follow reads the Location fields of an answer that came from a place. It
-// returns the next place or why there is none, without asking anybody. What a
+// follow reads the Location fields of an answer that came from a URL. It returns
+// the next URL or why there is none, without any call. What a
 // reference means is RFC 3986's business, not the browsers', which also accept
 // backslashes and missing slashes.
-func follow(from place, location []string) (place, StopReason) {
+func follow(from httpsURL, location []string) (httpsURL, StopReason) {
 	if len(location) == 0 || location[0] == "" {
-		return place{}, MissingLocation
+		return httpsURL{}, MissingLocation
 	}
 	raw := location[0]
 	if len(raw) > maxURL {
-		return place{}, InvalidLocation
+		return httpsURL{}, InvalidLocation
 	}
 	base, err := url.Parse(from.url())
 	if err != nil {
-		return place{}, InvalidLocation
+		return httpsURL{}, InvalidLocation
 	}
 	u, err := base.Parse(raw)
 	switch {
 	case err != nil:
-		return place{}, InvalidLocation
+		return httpsURL{}, InvalidLocation
 	case u.Scheme != "https":
-		return place{}, InsecureRedirect
+		return httpsURL{}, InsecureRedirect
 	case u.Hostname() == "" || u.User != nil || u.Opaque != "":
-		return place{}, InvalidLocation
+		return httpsURL{}, InvalidLocation
 	case !isPort443(u.Port()):
-		return place{}, BlockedPort
+		return httpsURL{}, BlockedPort
 	}
 	host, err := guard.Domain(u.Hostname(), guard.Hostname)
 	if err != nil {
-		return place{}, BlockedHost
+		return httpsURL{}, BlockedHost
 	}
-	next := place{host: host, path: requestPath(u)}
+	next := httpsURL{host: host, path: requestPath(u)}
 	if len(next.url()) > maxURL {
-		return place{}, InvalidLocation
+		return httpsURL{}, InvalidLocation
 	}
 	return next, ""
 }

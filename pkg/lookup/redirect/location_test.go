@@ -115,7 +115,7 @@ func locations() map[string]string {
 
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	from := place{host: "a.test.com", path: "/d/e?f"}
+	from := httpsURL{host: "a.test.com", path: "/d/e?f"}
 	for location, want := range locations() {
 		p, stop := follow(from, []string{location, "https://second.test.com/"})
 		got := string(stop)
@@ -131,7 +131,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// FuzzFollow: a place that is followed has a host that the guard passes and a
+// FuzzFollow: a URL that is followed has a host that the guard passes and a
 // path that fits into a request line, and following its own URL leads to it.
 func FuzzFollow(f *testing.F) {
 	for location := range locations() {
@@ -142,7 +142,7 @@ func FuzzFollow(f *testing.F) {
 	line := regexp.MustCompile(`^/[!-~]*$`)
 	known := map[StopReason]bool{MissingLocation: true, InvalidLocation: true, InsecureRedirect: true, BlockedPort: true, BlockedHost: true}
 	f.Fuzz(func(t *testing.T, location string) {
-		p, stop := follow(place{host: "a.test.com", path: "/d/e?f"}, []string{location})
+		p, stop := follow(httpsURL{host: "a.test.com", path: "/d/e?f"}, []string{location})
 		if stop != "" {
 			if !known[stop] {
 				t.Errorf("%q: stop reason %q", location, stop)

@@ -204,7 +204,7 @@ func (c *slow) Close() error {
 func checkBy(t *testing.T, resolvers *dns.Client) (uptime.Result, *host) {
 	t.Helper()
 	h := good()
-	c := uptime.Client{Connector: guard.NewDialer(guard.DialerConfig{Resolver: resolvers}), DNS: resolvers, SSL: h, Headers: h}
+	c := uptime.New(guard.NewDialer(guard.DialerConfig{Resolver: resolvers}), resolvers, h, h)
 	r, err := c.Lookup(t.Context(), uptime.Query{Domain: "example.com"})
 	if err != nil {
 		t.Error(err)

@@ -64,18 +64,30 @@ func (r Result) Owed() (fields []string, prevented bool) {
 	return bundle.Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Headers.As("headers"))
 }
 
-// Client runs the lookups; all parts are required.
+// Client runs the lookups.
 type Client struct {
-	Connector guard.Connector
-	DNS       interface {
-		Lookup(context.Context, dns.Query) (dns.Result, error)
-	}
-	SSL interface {
-		Inspect(context.Context, ssl.Query, guard.Target) (ssl.Result, *tls.Conn, error)
-	}
-	Headers interface {
-		LookupOn(context.Context, headers.Query, guard.Target, *tls.Conn, netip.Addr) (headers.Result, error)
-	}
+	connector guard.Connector
+	dns       resolver
+	ssl       inspector
+	headers   fetcher
+}
+
+type resolver interface {
+	Lookup(ctx context.Context, q dns.Query) (dns.Result, error)
+}
+
+type inspector interface {
+	Inspect(ctx context.Context, q ssl.Query, t guard.Target) (ssl.Result, *tls.Conn, error)
+}
+
+type fetcher interface {
+	LookupOn(ctx context.Context, q headers.Query, t guard.Target, c *tls.Conn, from netip.Addr) (headers.Result, error)
+}
+
+// New returns a Client of the lookups. The connector finds the host once, for
+// its certificate and for its answer.
+func New(c guard.Connector, d resolver, s inspector, h fetcher) Client {
+	return Client{connector: c, dns: d, ssl: s, headers: h}
 }
 
 // Lookup answers a query. A child that fails is in its field; the only error
@@ -90,7 +102,7 @@ func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		r.DNS = bundle.Run(ctx, func(ctx context.Context) (dns.Result, error) {
-			return c.DNS.Lookup(ctx, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
+			return c.dns.Lookup(ctx, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
 		})
 	})
 	all.Go(func() { r.SSL, r.Headers = c.web(ctx, q) })
@@ -108,10 +120,10 @@ func (c Client) web(ctx context.Context, q Query) (bundle.Child[ssl.Result], bun
 	var target guard.Target
 	var conn *tls.Conn
 	certificate := bundle.Run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
-		if target, err = c.Connector.Resolve(ctx, q.Domain); err != nil {
+		if target, err = c.connector.Resolve(ctx, q.Domain); err != nil {
 			return r, origin.Fault(err, fault.SSLTimeout)
 		}
-		r, conn, err = c.SSL.Inspect(ctx, ssl.Query{Domain: q.Domain}, target)
+		r, conn, err = c.ssl.Inspect(ctx, ssl.Query{Domain: q.Domain}, target)
 		return r, err
 	})
 	if certificate.Failed() {
@@ -123,7 +135,7 @@ func (c Client) web(ctx context.Context, q Query) (bundle.Child[ssl.Result], bun
 		conn = nil
 	}
 	return certificate, bundle.Run(ctx, func(ctx context.Context) (headers.Result, error) {
-		return c.Headers.LookupOn(ctx, headers.Query{Domain: q.Domain}, target, conn, peer)
+		return c.headers.LookupOn(ctx, headers.Query{Domain: q.Domain}, target, conn, peer)
 	})
 }
 

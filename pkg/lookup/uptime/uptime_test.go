@@ -59,7 +59,7 @@ func good() *host {
 
 func check(t *testing.T, h *host) uptime.Result {
 	t.Helper()
-	r, err := uptime.Client{Connector: h, DNS: h, SSL: h, Headers: h}.Lookup(t.Context(), uptime.Query{Domain: "example.com"})
+	r, err := uptime.New(h, h, h, h).Lookup(t.Context(), uptime.Query{Domain: "example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestBundleTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		h := good()
-		c := uptime.Client{Connector: h, DNS: stubborn{}, SSL: h, Headers: h}
+		c := uptime.New(h, stubborn{}, h, h)
 		if _, err := c.Lookup(ctx, uptime.Query{Domain: "example.com"}); fault.From(err).Code != fault.UptimeCheckTimeout {
 			t.Errorf("%v", err)
 		}
@@ -183,7 +183,7 @@ func TestBundleTimeout(t *testing.T) {
 // children say is there before the context knows.
 func TestThawedTooLate(t *testing.T) {
 	h := good()
-	c := uptime.Client{Connector: h, DNS: h, SSL: h, Headers: h}
+	c := uptime.New(h, h, h, h)
 	if r, err := c.Lookup(thawed{t.Context()}, uptime.Query{Domain: "example.com"}); fault.From(err).Code != fault.UptimeCheckTimeout {
 		t.Errorf("%+v, %v", r, err)
 	}

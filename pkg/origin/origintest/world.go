@@ -1,6 +1,6 @@
-// Package origintest is a small internet on loopback for tests: TLS origins
-// that stand behind public addresses, reached through the real guard. Their
-// certificates are self-made, expired and for another name.
+// Package origintest has TLS origins on loopback for tests, which the real guard
+// reaches under public addresses. Their certificates are self-signed, expired and
+// for another name.
 package origintest
 
 import (

@@ -13,19 +13,21 @@
 //	unused at latest and at safe, safe past validBefore            NeverPaid
 //	everything else                                                CannotTell
 //
-// "Used" alone proves nothing: authorizationState is true after a
-// cancellation too. The authorization's own Transfer is the token's log with
-// the next log index, because USDC emits the two one after the other; a
-// transaction that holds several payments is read one payment at a time.
+// That an authorization is used does not prove a payment: authorizationState is
+// true after a cancellation, too, and a third party can submit an authorization
+// that it copied. So the log of the authorization itself, and the transfer that it
+// made, decide. The authorization's own Transfer is the token's log with the next
+// log index, because USDC emits the two one after the other; a transaction that
+// holds several payments is read one payment at a time.
 //
 // A receipt counts at the latest head. A refusal by time needs a block that
 // the node calls safe (or finalized, if it does not know safe), so that no
-// reorganisation brings the authorization back to life. No refusal of any kind
+// reorganisation makes the authorization executable again. No refusal of any kind
 // is taken from a node whose latest block is minutes away from our clock.
 //
-// Nothing is believed that the node has not said in full: a malformed reply, a
-// log that a reorganisation removed, a receipt of another block than its log's,
-// or two statements that contradict each other are all CannotTell with a cause.
+// Only complete and consistent replies count: a malformed reply, a log that a
+// reorganisation removed, a receipt of another block than its log's, and two
+// statements that contradict each other are all CannotTell with a cause.
 //
 // Calls per answer, beside one eth_chainId per Client (the tests count them):
 //
@@ -41,7 +43,9 @@
 //
 // It also answers x402.Scanner: which transfers have reached a payee since a
 // block, up to the newest that the node calls safe, and which authorization
-// moved each. Transfers are searched for by range of blocks, with the last
+// moved each. Reading by range finds money that a facilitator had called refused,
+// and money that came without a request, and its cost depends on what was
+// transferred. Asking about each refused payment would do neither. Transfers are searched for by range of blocks, with the last
 // block of the range, which the node must have. A transfer is an
 // authorization's if the token's log right before it says so in the
 // transaction's receipt, which must have the same transfers as the search had;

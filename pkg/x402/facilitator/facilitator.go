@@ -6,10 +6,14 @@
 // in which a request can end has exactly one class: settled, refused, turned
 // away, not sent or unknown. It calls an outcome "not sent" only on proof, and
 // "refused" or "turned away" only for the exact codes and statuses that are
-// known to be given before a broadcast (Reasons); whatever is left is unknown.
+// known to be given before a broadcast (Reasons); every other outcome is unknown.
+// That list is closed because a reason that is wrongly taken for a refusal turns
+// away a payer who has paid: a reason that facilitators add later leaves a payment
+// in doubt until the chain decides. What the operator has to deal with (401, 403,
+// 429, a wrong URL) is never a refusal.
 //
 // It does not decide what a class means for a payment, and it does not ask the
-// chain. Those are the Gate's.
+// chain: package x402 does.
 package facilitator
 
 import (

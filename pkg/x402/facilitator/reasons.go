@@ -10,19 +10,19 @@ type Meaning int
 
 const (
 	// Doubt: the reason can be given after a broadcast, or says nothing about
-	// the payer. The zero value: it is the meaning of every word that is not
-	// in the table.
+	// the payer. It is the zero value, because every reason that is not in the
+	// table has this meaning.
 	Doubt Meaning = iota
 	// Refusal: given before any broadcast, and about the payer.
 	Refusal
 	// Expired is a Refusal because the authorization's window is over.
 	Expired
-	// NonceUsed: the authorization is used or cancelled on chain, by whomever.
+	// NonceUsed: the authorization is used or cancelled on chain, by anybody.
 	NonceUsed
 	// Pending: a transaction was broadcast, and its receipt is awaited.
 	Pending
-	// TurnedAway: the facilitator refused to deal with the request, before any
-	// broadcast, for a reason that is the operator's affair.
+	// TurnedAway: the facilitator did not process the request, before any
+	// broadcast, for a reason that the operator has to deal with.
 	TurnedAway
 )
 

@@ -10,13 +10,15 @@
 //	              +------------------ Claim ---------------+
 //	settling with its lease past = abandoned: the next Claim takes over, with doubt
 //
-// Three rules carry it. Doubt is sticky: once a request may have reached the
-// facilitator, only evidence clears it. Evidence beats the lease: who learns
-// of a receipt after losing the lease still writes settled. The lease covers
-// settlement and lookup, so an impatient retry never runs beside its
-// predecessor.
+// Three rules matter most. Doubt is sticky: once a request may have reached the
+// facilitator, only evidence clears it. A time-out is not a refusal, and a used
+// nonce may be our own payment; refusing a payer who has paid is the worst error
+// that this service could make. Evidence beats the lease: a holder that was frozen,
+// lost its lease and then learns of a receipt still writes settled; it does not
+// answer, but the next retry does. The lease covers settlement and lookup, so that
+// a retry never runs concurrently with the attempt before it.
 //
-// Three edges are not in the picture: refused becomes settled when evidence shows
+// The diagram leaves out three edges: refused becomes settled when evidence shows
 // that the money moved after all, settled becomes refunded when no lookup is left
 // and the operator has sent the amount back, and settling or refused becomes
 // superseded when another payment answers the purchase. What evidence refused is
@@ -28,6 +30,13 @@
 // purchase one at most can be sent, until that one is known to be dead and the
 // purchase is taken over (see Purchase).
 //
-// The rules are data (see edges) above a Store that only compares and swaps.
-// The package knows nothing of HTTP, of the facilitator or of lookups.
+// A record in doubt, or paid and not answered, is the only trace of what is owed,
+// so it does not expire: it ends with an answer, a refund, or proof that no money
+// moved. Any other record is deleted 35 days after its authorization and its last
+// write, which is enough for the books of a month.
+//
+// The rules are data (see edges) above a Store that only compares versions and
+// swaps. So DynamoDB needs two conditions, the file of the local runner behaves the
+// same, and one suite tests every store (ledgertest). The package does not know
+// HTTP, the facilitator or lookups.
 package ledger

@@ -34,21 +34,21 @@ func (c *clock) pass(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// desk is a ledger with its surroundings.
-type desk struct {
+// testLedger is a ledger with its surroundings.
+type testLedger struct {
 	*ledger.Ledger
 	clock *clock
 	store *ledgertest.Faulty
 }
 
-func newDesk(t *testing.T, decide ledgertest.Decide) desk {
+func newTestLedger(t *testing.T, decide ledgertest.Decide) testLedger {
 	c := &clock{at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	s := ledgertest.NewFaulty(t, &ledgertest.Memory{}, decide)
 	var ids atomic.Int64
-	return desk{ledger.New(s, c.now, func() string { return fmt.Sprint("w", ids.Add(1)) }), c, s}
+	return testLedger{ledger.New(s, c.now, func() string { return fmt.Sprint("w", ids.Add(1)) }), c, s}
 }
 
-func (d desk) payment() ledger.Payment {
+func (d testLedger) payment() ledger.Payment {
 	return ledger.Payment{
 		Key: ledger.Key("eip155:8453", "0xa", "0xb", "0xc"), AuthDigest: "auth", SigDigest: "sig",
 		Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: json.RawMessage(`{"amount":"5000"}`),
@@ -58,7 +58,7 @@ func (d desk) payment() ledger.Payment {
 
 const lease = 30 * time.Second
 
-func (d desk) claim(t *testing.T, want ledger.Standing) ledger.Claim {
+func (d testLedger) claim(t *testing.T, want ledger.Standing) ledger.Claim {
 	t.Helper()
 	c, err := d.Claim(t.Context(), d.payment(), d.clock.now().Add(lease))
 	if err != nil || c.Standing != want {
@@ -71,7 +71,7 @@ func receipt() ledger.Receipt {
 	return ledger.Receipt{Transaction: "0x01", Payer: "0xb", Network: "eip155:8453"}
 }
 
-func (d desk) state(t *testing.T) ledger.Record {
+func (d testLedger) state(t *testing.T) ledger.Record {
 	t.Helper()
 	r, err := d.Fetch(t.Context(), d.payment().Key)
 	if err != nil || r == nil {
@@ -95,7 +95,7 @@ func answer(t *testing.T, body string) ledger.Answer {
 }
 
 func TestHappyPath(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	c := d.claim(t, ledger.Held)
 	if c.Record.State != ledger.Settling || c.Record.Attempt != 1 {
 		t.Fatalf("claimed %+v", c.Record)
@@ -116,7 +116,7 @@ func TestHappyPath(t *testing.T) {
 }
 
 func TestOneClaimWins(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	var wg sync.WaitGroup
 	var held, inFlight atomic.Int32
 	for range 100 {
@@ -139,7 +139,7 @@ func TestOneClaimWins(t *testing.T) {
 }
 
 func TestMismatches(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	d.claim(t, ledger.Held)
 	other := d.payment()
 	other.Request += "x"
@@ -153,7 +153,7 @@ func TestMismatches(t *testing.T) {
 }
 
 func TestLease(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	old := d.claim(t, ledger.Held)
 	if c := d.claim(t, ledger.InFlight); c.Wait <= 0 || c.Wait > lease {
 		t.Errorf("wait %s", c.Wait)
@@ -189,7 +189,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		{"settled", func(t *testing.T, h *ledger.Hold) error { return h.Settled(t.Context(), receipt(), true) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDesk(t, nil)
+			d := newTestLedger(t, nil)
 			old := d.claim(t, ledger.Held)
 			d.clock.pass(lease)
 			taken := d.claim(t, ledger.Held)
@@ -228,7 +228,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 // An attempt that finds its own receipt on record already goes on: the lookup
 // that it began counts, and nobody runs beside it.
 func TestAdoptsEvidence(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	old := d.claim(t, ledger.Held)
 	d.clock.pass(lease)
 	taken := d.claim(t, ledger.Held)
@@ -246,7 +246,7 @@ func TestAdoptsEvidence(t *testing.T) {
 // A receipt whose first write failed and came too late is recorded all the
 // same when its holder goes on.
 func TestLateReceiptIsEvidence(t *testing.T) {
-	d := newDesk(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+	d := newTestLedger(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
 		if op == ledgertest.Replace && n == 1 {
 			return ledgertest.FailBefore
 		}
@@ -267,7 +267,7 @@ func TestLateReceiptIsEvidence(t *testing.T) {
 }
 
 func TestDoubtTurnsRefusalsIntoUncertainty(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "timeout", "0x02"))
 	if s := d.state(t); s.State != ledger.Uncertain || s.Transaction != "0x02" {
 		t.Fatalf("%+v", s)
@@ -288,7 +288,7 @@ func TestDoubtTurnsRefusalsIntoUncertainty(t *testing.T) {
 
 // Five lookups in all, spaced, within a day of the settlement.
 func TestOwedLookups(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), true))
 	fail := ledger.Failure{Code: "dns_timeout", Message: "timed out"}
@@ -316,7 +316,7 @@ func TestOwedLookups(t *testing.T) {
 }
 
 func TestOwedForADay(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), true))
 	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
@@ -329,7 +329,7 @@ func TestOwedForADay(t *testing.T) {
 
 // A lookup that never began uses none up and does not move the spacing.
 func TestReturn(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), true))
 	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
@@ -344,7 +344,7 @@ func TestReturn(t *testing.T) {
 
 // A settlement whose lookup did not begin leaves no lease and no lookup.
 func TestSettledWithoutLookup(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), false))
 	if s := d.state(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() {
@@ -356,7 +356,7 @@ func TestSettledWithoutLookup(t *testing.T) {
 }
 
 func TestAnswerWithoutBody(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), true))
 	noise := make([]byte, 400<<10)
@@ -401,7 +401,7 @@ func TestAnswerRoundTrip(t *testing.T) {
 
 // A row that outlived its retention is treated as absent: stores delete late.
 func TestExpired(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Refused(t.Context(), "no"))
 	key := d.payment().Key
@@ -420,7 +420,7 @@ func TestWritesThatFail(t *testing.T) {
 	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("replace %d, fault %d", n, fault), func(t *testing.T) {
-				d := newDesk(t, func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
+				d := newTestLedger(t, func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
 					if op == ledgertest.Replace && k == n {
 						return fault
 					}
@@ -450,7 +450,7 @@ func TestWritesThatFail(t *testing.T) {
 // doubt, because it cannot know.
 func TestClaimThatFails(t *testing.T) {
 	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
-		d := newDesk(t, func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
+		d := newTestLedger(t, func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
 			if op == ledgertest.Create && k == 1 {
 				return fault
 			}

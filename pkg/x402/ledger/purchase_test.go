@@ -65,7 +65,7 @@ func TestHoldOfAPurchase(t *testing.T) {
 		"refused":     {func(t *testing.T, h *ledger.Hold) error { return h.Refused(t.Context(), "no") }, ledger.Refused, ledger.Over, true, ""},
 		"not sent":    {func(t *testing.T, h *ledger.Hold) error { return h.NotSent(t.Context(), "full") }, ledger.Refused, ledger.Held, false, ""},
 	} {
-		d := newDesk(t, nil)
+		d := newTestLedger(t, nil)
 		h := d.claim(t, ledger.Held).Hold
 		if err := c.write(t, h); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -76,7 +76,7 @@ func TestHoldOfAPurchase(t *testing.T) {
 		d.claim(t, c.claim)
 	}
 	// In doubt it stays in doubt, and says who has answered.
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "timeout", ""))
 	must(t, d.claim(t, ledger.Held).Hold.Supersede(t.Context(), owner))
 	if r := d.state(t); r.State != ledger.Uncertain || r.Owner != owner || r.Reason != "timeout" {
@@ -87,7 +87,7 @@ func TestHoldOfAPurchase(t *testing.T) {
 // A bundle with parts that are owed can be claimed again, spaced, and answers
 // meanwhile; an attempt that brought nothing better leaves the answer.
 func TestPartsOwed(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), true))
 	owes := answer(t, "one")
@@ -114,7 +114,7 @@ func TestPartsOwed(t *testing.T) {
 
 // A purchase's key cannot be one of a payment, and the other way round.
 func TestNotAPurchase(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	if _, err := d.Purchase(t.Context(), h.Record().Key); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("a payment read as a purchase: %v", err)

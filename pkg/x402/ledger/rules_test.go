@@ -21,7 +21,7 @@ func TestAdoptsWithinTheLeaseOnly(t *testing.T) {
 		"in time, not beginning": {0, false, ledger.ErrLost},
 		"too late":               {lease, true, ledger.ErrLost},
 	} {
-		d := newDesk(t, nil)
+		d := newTestLedger(t, nil)
 		old := d.claim(t, ledger.Held)
 		d.clock.pass(lease)
 		taken := d.claim(t, ledger.Held)
@@ -38,7 +38,7 @@ func TestAdoptsWithinTheLeaseOnly(t *testing.T) {
 // The same when its own write of the settlement failed: the lookup that it
 // began goes on.
 func TestAdoptsAfterAFailedWrite(t *testing.T) {
-	d := newDesk(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+	d := newTestLedger(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
 		if op == ledgertest.Replace && n == 2 {
 			return ledgertest.FailBefore
 		}
@@ -61,7 +61,7 @@ func TestAdoptsAfterAFailedWrite(t *testing.T) {
 
 // Nor from evidence that a third attempt has gone on from already.
 func TestAdoptsItsOwnAttemptOnly(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	first := d.claim(t, ledger.Held)
 	d.clock.pass(lease)
 	second := d.claim(t, ledger.Held)
@@ -78,7 +78,7 @@ func TestAdoptsItsOwnAttemptOnly(t *testing.T) {
 
 // A receipt that comes when the answer is there already changes nothing.
 func TestEvidenceAfterTheAnswer(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	old := d.claim(t, ledger.Held)
 	d.clock.pass(lease)
 	taken := d.claim(t, ledger.Held).Hold
@@ -99,9 +99,9 @@ func TestEvidenceAfterTheAnswer(t *testing.T) {
 // of those here comes before the write that finds the lease lost.
 func TestEvidenceAgainstWriters(t *testing.T) {
 	for others, want := range map[int]error{0: ledger.ErrLost, 3: ledger.ErrLost, 4: ledger.ErrConflict} {
-		var d desk
+		var d testLedger
 		n, armed := 0, false
-		d = newDesk(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		d = newTestLedger(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			if op != ledgertest.Replace || !armed || r.State != ledger.Settled || n >= others {
 				return ledgertest.None
 			}
@@ -130,7 +130,7 @@ func TestEvidenceAgainstWriters(t *testing.T) {
 
 // A lease that was given back already is not given back again.
 func TestReturnAfterRelease(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), false))
 	before := d.state(t)
@@ -145,25 +145,25 @@ func TestReturnAfterRelease(t *testing.T) {
 func TestKept(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
-		make func(d desk, h *ledger.Hold)
+		make func(d testLedger, h *ledger.Hold)
 		keep time.Duration // 0: without an end
 	}{
-		"abandoned": {func(desk, *ledger.Hold) {}, 0},
-		"uncertain": {func(_ desk, h *ledger.Hold) { must(t, h.Uncertain(t.Context(), "?", "")) }, 0},
-		"settled":   {func(_ desk, h *ledger.Hold) { must(t, h.Settled(t.Context(), receipt(), false)) }, 0},
-		"uncertain once more": {func(d desk, h *ledger.Hold) {
+		"abandoned": {func(testLedger, *ledger.Hold) {}, 0},
+		"uncertain": {func(_ testLedger, h *ledger.Hold) { must(t, h.Uncertain(t.Context(), "?", "")) }, 0},
+		"settled":   {func(_ testLedger, h *ledger.Hold) { must(t, h.Settled(t.Context(), receipt(), false)) }, 0},
+		"uncertain once more": {func(d testLedger, h *ledger.Hold) {
 			must(t, h.Uncertain(t.Context(), "?", ""))
 			d.clock.pass(time.Hour)
 			must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", ""))
 			d.clock.pass(-time.Hour)
 		}, 0},
-		"refused": {func(_ desk, h *ledger.Hold) { must(t, h.Refused(t.Context(), "no")) }, 35 * day},
-		"redeemed": {func(_ desk, h *ledger.Hold) {
+		"refused": {func(_ testLedger, h *ledger.Hold) { must(t, h.Refused(t.Context(), "no")) }, 35 * day},
+		"redeemed": {func(_ testLedger, h *ledger.Hold) {
 			must(t, h.Settled(t.Context(), receipt(), true))
 			must(t, h.Redeem(t.Context(), answer(t, "x")))
 		}, 35 * day},
 	} {
-		d := newDesk(t, nil)
+		d := newTestLedger(t, nil)
 		p := d.payment()
 		c.make(d, d.claim(t, ledger.Held).Hold)
 		if c.keep == 0 {
@@ -181,7 +181,7 @@ func TestKept(t *testing.T) {
 		}
 	}
 	// A decided one is kept from its last write on.
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), true))
 	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
@@ -193,7 +193,7 @@ func TestKept(t *testing.T) {
 
 // Every lookup that a payment buys: counted from the outside.
 func TestFiveLookups(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	must(t, h.Settled(t.Context(), receipt(), true))
 	for n := 1; ; n++ {
@@ -212,7 +212,7 @@ func TestFiveLookups(t *testing.T) {
 
 // A payment that is not known to be on record has every lookup left.
 func TestSpentBeforeItIsRecorded(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	if r := d.claim(t, ledger.Held).Record; ledger.Spent(r, d.clock.now()) {
 		t.Errorf("spent: %+v", r)
 	}
@@ -221,7 +221,7 @@ func TestSpentBeforeItIsRecorded(t *testing.T) {
 // The reconciler's lease is a write like any other.
 func TestReclaimFaults(t *testing.T) {
 	armed := false
-	d := newDesk(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+	d := newTestLedger(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if armed && op == ledgertest.Replace {
 			return ledgertest.FailBefore
 		}

@@ -20,31 +20,31 @@ func witness(key string) ledger.Witness {
 // Money that is seen on the chain ends owed or as a refund, whatever was written
 // about its payment before.
 func TestTestify(t *testing.T) {
-	hold := func(t *testing.T, d desk) *ledger.Hold { return d.claim(t, ledger.Held).Hold }
+	hold := func(t *testing.T, d testLedger) *ledger.Hold { return d.claim(t, ledger.Held).Hold }
 	for name, c := range map[string]struct {
-		before  func(t *testing.T, d desk)
+		before  func(t *testing.T, d testLedger)
 		want    ledger.Testimony
 		state   ledger.State
 		lookups int
 	}{
-		"no record": {func(*testing.T, desk) {}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"expired": {func(t *testing.T, d desk) {
+		"no record": {func(*testing.T, testLedger) {}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
+		"expired": {func(t *testing.T, d testLedger) {
 			must(t, hold(t, d).Refused(t.Context(), "no"))
 			d.clock.pass(40 * 24 * time.Hour)
 		}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"refused":   {func(t *testing.T, d desk) { must(t, hold(t, d).Refused(t.Context(), "no")) }, ledger.Found, ledger.Settled, 0},
-		"disproved": {func(t *testing.T, d desk) { must(t, hold(t, d).Disproved(t.Context(), "no")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"uncertain": {func(t *testing.T, d desk) { must(t, hold(t, d).Uncertain(t.Context(), "?", "")) }, ledger.Found, ledger.Settled, 0},
-		"in flight": {func(t *testing.T, d desk) { hold(t, d) }, ledger.Found, ledger.Settled, 0},
-		"settled":   {func(t *testing.T, d desk) { must(t, hold(t, d).Settled(t.Context(), receipt(), true)) }, ledger.Known, ledger.Settled, 1},
-		"redeemed": {func(t *testing.T, d desk) {
+		"refused":   {func(t *testing.T, d testLedger) { must(t, hold(t, d).Refused(t.Context(), "no")) }, ledger.Found, ledger.Settled, 0},
+		"disproved": {func(t *testing.T, d testLedger) { must(t, hold(t, d).Disproved(t.Context(), "no")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
+		"uncertain": {func(t *testing.T, d testLedger) { must(t, hold(t, d).Uncertain(t.Context(), "?", "")) }, ledger.Found, ledger.Settled, 0},
+		"in flight": {func(t *testing.T, d testLedger) { hold(t, d) }, ledger.Found, ledger.Settled, 0},
+		"settled":   {func(t *testing.T, d testLedger) { must(t, hold(t, d).Settled(t.Context(), receipt(), true)) }, ledger.Known, ledger.Settled, 1},
+		"redeemed": {func(t *testing.T, d testLedger) {
 			h := hold(t, d)
 			must(t, h.Settled(t.Context(), receipt(), true))
 			must(t, h.Redeem(t.Context(), answer(t, "x")))
 		}, ledger.Known, ledger.Redeemed, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t, nil)
+			d := newTestLedger(t, nil)
 			c.before(t, d)
 			w := witness(d.payment().Key)
 			got, err := d.Testify(t.Context(), w)
@@ -60,7 +60,7 @@ func TestTestify(t *testing.T) {
 
 // A live attempt keeps its lease when the money is seen before it says so.
 func TestTestifyLeavesTheLease(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	h := d.claim(t, ledger.Held).Hold
 	if got, err := d.Testify(t.Context(), witness(d.payment().Key)); err != nil || got != ledger.Found {
 		t.Fatal(got, err)
@@ -72,7 +72,7 @@ func TestTestifyLeavesTheLease(t *testing.T) {
 
 // A transfer of the same nonce that is not the record's gets a record of its own.
 func TestTestifyAnotherAuthorization(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	d.claim(t, ledger.Held)
 	w := witness(d.payment().Key)
 	w.Of = func(ledger.Record) bool { return false }
@@ -95,7 +95,7 @@ func TestTestifyAgainstFaults(t *testing.T) {
 		for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
 			for at := 1; at <= 3; at++ {
 				n, armed := 0, false
-				d := newDesk(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+				d := newTestLedger(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 					if !armed {
 						return ledgertest.None
 					}
@@ -125,17 +125,19 @@ func TestTestifyAgainstFaults(t *testing.T) {
 // Other writers may come between a witness's reading and its writing. Then it
 // has no say, and the next time it has.
 func TestTestifyMeetsOthers(t *testing.T) {
-	uncertain := func(t *testing.T, d desk) { must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", "")) }
+	uncertain := func(t *testing.T, d testLedger) {
+		must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", ""))
+	}
 	for name, c := range map[string]struct {
-		before func(t *testing.T, d desk)
+		before func(t *testing.T, d testLedger)
 		// meets is what happens at a call, while it returns true.
-		meets func(t *testing.T, d desk, op ledgertest.Op, r ledger.Record) bool
+		meets func(t *testing.T, d testLedger, op ledgertest.Op, r ledger.Record) bool
 		fault ledgertest.Fault
 		want  ledger.Testimony // the next time
 	}{
 		"claimed meanwhile": {
-			func(*testing.T, desk) {},
-			func(t *testing.T, d desk, op ledgertest.Op, r ledger.Record) bool {
+			func(*testing.T, testLedger) {},
+			func(t *testing.T, d testLedger, op ledgertest.Op, r ledger.Record) bool {
 				if op == ledgertest.Create && r.State == ledger.Settled {
 					uncertain(t, d)
 				}
@@ -143,11 +145,11 @@ func TestTestifyMeetsOthers(t *testing.T) {
 			}, ledgertest.None, ledger.Found,
 		},
 		"claimed instead of the expired one": {
-			func(t *testing.T, d desk) {
+			func(t *testing.T, d testLedger) {
 				must(t, d.claim(t, ledger.Held).Hold.Refused(t.Context(), "no"))
 				d.clock.pass(40 * 24 * time.Hour)
 			},
-			func(t *testing.T, d desk, op ledgertest.Op, r ledger.Record) bool {
+			func(t *testing.T, d testLedger, op ledgertest.Op, r ledger.Record) bool {
 				if op == ledgertest.Replace && r.State == ledger.Settled {
 					uncertain(t, d)
 				}
@@ -156,7 +158,7 @@ func TestTestifyMeetsOthers(t *testing.T) {
 		},
 		"others write whenever it does": {
 			uncertain,
-			func(t *testing.T, d desk, op ledgertest.Op, r ledger.Record) bool {
+			func(t *testing.T, d testLedger, op ledgertest.Op, r ledger.Record) bool {
 				if op == ledgertest.Replace && r.State == ledger.Settled {
 					uncertain(t, d)
 				}
@@ -164,10 +166,10 @@ func TestTestifyMeetsOthers(t *testing.T) {
 			}, ledgertest.None, ledger.Found,
 		},
 		"deleted meanwhile": {
-			func(t *testing.T, d desk) { d.claim(t, ledger.Held) },
-			func() func(*testing.T, desk, ledgertest.Op, ledger.Record) bool {
+			func(t *testing.T, d testLedger) { d.claim(t, ledger.Held) },
+			func() func(*testing.T, testLedger, ledgertest.Op, ledger.Record) bool {
 				fetches := 0
-				return func(_ *testing.T, _ desk, op ledgertest.Op, _ ledger.Record) bool {
+				return func(_ *testing.T, _ testLedger, op ledgertest.Op, _ ledger.Record) bool {
 					if op == ledgertest.Fetch {
 						fetches++
 					}
@@ -178,8 +180,8 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			armed := false
-			var d desk
-			d = newDesk(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+			var d testLedger
+			d = newTestLedger(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 				if armed && c.meets(t, d, op, r) {
 					return c.fault
 				}
@@ -205,7 +207,7 @@ func TestRefundAgainstFaults(t *testing.T) {
 	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
 		for _, at := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
 			armed := false
-			d := newDesk(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+			d := newTestLedger(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 				if armed && op == at {
 					return fault
 				}
@@ -229,7 +231,7 @@ func TestRefundAgainstFaults(t *testing.T) {
 
 // A refund closes a debt that has no lookup left, once, and nothing else.
 func TestRefund(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	key := d.payment().Key
 	refuses := func(when string) {
 		t.Helper()
@@ -260,7 +262,7 @@ func TestRefund(t *testing.T) {
 
 // What evidence refused is final, and costs no write to say again.
 func TestDisprovedIsFinal(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	must(t, d.claim(t, ledger.Held).Hold.Disproved(t.Context(), "cancelled"))
 	before := d.state(t)
 	if c := d.claim(t, ledger.Over); c.Record.Version != before.Version || c.Record.Reason != "cancelled" {
@@ -270,7 +272,7 @@ func TestDisprovedIsFinal(t *testing.T) {
 
 // Debts and doubts have no end, also those that an earlier version gave one.
 func TestDebtsHaveNoEnd(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	must(t, d.claim(t, ledger.Held).Hold.Settled(t.Context(), receipt(), false))
 	old := d.state(t)
 	old.Version, old.WriteID, old.ExpiresAt = old.Version+1, "old", d.clock.now().Add(30*24*time.Hour)
@@ -295,7 +297,7 @@ func TestDebtsHaveNoEnd(t *testing.T) {
 }
 
 func TestCursor(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestLedger(t, nil)
 	key := ledger.CursorKey("eip155:8453", "0xa", "0xb")
 	if c, err := d.Cursor(t.Context(), key); c != nil || err != nil {
 		t.Fatalf("%+v, %v", c, err)

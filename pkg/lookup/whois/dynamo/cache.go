@@ -19,7 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 // The attributes of the item. The key's name is that of the ledger's table; a
@@ -61,7 +61,7 @@ type Config struct {
 	Timeout time.Duration // of one call; DefaultTimeout when 0
 }
 
-// Cache is a registry.Cache on a DynamoDB table.
+// Cache is a whois.Cache on a DynamoDB table.
 type Cache struct {
 	api     API
 	table   string
@@ -69,8 +69,8 @@ type Cache struct {
 }
 
 var (
-	_ registry.Cache = (*Cache)(nil)
-	_ API            = (*dynamodb.Client)(nil)
+	_ whois.Cache = (*Cache)(nil)
+	_ API         = (*dynamodb.Client)(nil)
 )
 
 // New returns a Cache. It panics without an API or a table.
@@ -86,7 +86,7 @@ func New(c Config) *Cache {
 
 type item = map[string]types.AttributeValue
 
-// Get implements registry.Cache. An item that it cannot read is an error.
+// Get implements whois.Cache. An item that it cannot read is an error.
 func (c *Cache) Get(ctx context.Context) ([]byte, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func (c *Cache) Get(ctx context.Context) ([]byte, time.Time, error) {
 	return doc, time.Unix(seconds, 0).UTC(), nil
 }
 
-// Put implements registry.Cache.
+// Put implements whois.Cache.
 func (c *Cache) Put(ctx context.Context, doc []byte, fetched time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

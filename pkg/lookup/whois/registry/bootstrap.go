@@ -13,17 +13,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// Cache keeps the bootstrap file beyond the life of a process. What it returns
-// is checked like what IANA sends. Both methods must heed their context; an
-// error is logged and costs a download, nothing else.
-type Cache interface {
-	// Get returns the file and when it was fetched; no bytes and no error when
-	// there is none.
-	Get(ctx context.Context) (doc []byte, fetched time.Time, err error)
-	// Put replaces the file.
-	Put(ctx context.Context, doc []byte, fetched time.Time) error
-}
-
 const (
 	// fresh is how long a file is used without a look for a newer one.
 	fresh = 24 * time.Hour

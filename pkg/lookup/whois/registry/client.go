@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,10 +15,8 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
-
-// DefaultBootstrapURL is IANA's bootstrap file for domains (RFC 9224 §4).
-const DefaultBootstrapURL = "https://data.iana.org/rdap/dns.json"
 
 // defaultTimeout bounds a lookup whose context has no deadline.
 const defaultTimeout = 8 * time.Second
@@ -31,33 +28,6 @@ const (
 	maxAnswerValues = 20_000
 )
 
-// Config is what a Client needs.
-type Config struct {
-	// Connector reaches RDAP servers. Required.
-	Connector guard.Connector
-	// RootCAs verify the certificates of RDAP servers and, when HTTP is nil, of
-	// the bootstrap URL's. Default: the system's.
-	RootCAs *x509.CertPool
-
-	// BootstrapURL is where the bootstrap file is. It is the operator's, and so
-	// it is trusted and not guarded. Default DefaultBootstrapURL.
-	BootstrapURL string
-	// HTTP fetches the bootstrap file; redirects lead to https on the same host
-	// only, whatever its own policy is. Default: a client of our own, without
-	// proxy, that leaves nothing behind when it is cancelled.
-	HTTP *http.Client
-	// Cache keeps the bootstrap file. Without one each process fetches its own.
-	Cache Cache
-
-	// Now is the clock for the age of the bootstrap file. Default time.Now.
-	Now func() time.Time
-	// UserAgent names the service to those it calls.
-	UserAgent string
-	// Log gets what goes wrong with the bootstrap file while lookups go on.
-	// Default: none.
-	Log *slog.Logger
-}
-
 // Client asks registries. It is safe for concurrent use, and nothing of it
 // runs between calls.
 type Client struct {
@@ -65,29 +35,16 @@ type Client struct {
 	bootstrap *bootstrap
 }
 
-// ParseBootstrapURL reads the URL of a bootstrap file. Its error is meant for
-// the operator.
-func ParseBootstrapURL(s string) (*url.URL, error) {
-	u, err := url.Parse(s)
-	if err != nil {
-		return nil, errors.New("not a URL") // whose text may hold a password
-	}
-	if _, err := portOf(u); err != nil || u.Hostname() == "" || u.Fragment != "" {
-		return nil, errors.New("not an http or https URL with a host")
-	}
-	return u, nil
-}
-
 // New returns a Client. It panics without a Connector or when the bootstrap
-// URL is not one, which ParseBootstrapURL rules out.
+// URL is not one, which whois.ParseBootstrapURL rules out.
 func New(cfg Config) *Client {
 	if cfg.Connector == nil {
 		panic("whois: no connector")
 	}
 	if cfg.BootstrapURL == "" {
-		cfg.BootstrapURL = DefaultBootstrapURL
+		cfg.BootstrapURL = whois.DefaultBootstrapURL
 	}
-	u, err := ParseBootstrapURL(cfg.BootstrapURL)
+	u, err := whois.ParseBootstrapURL(cfg.BootstrapURL)
 	if err != nil {
 		panic("whois: bootstrap URL: " + err.Error())
 	}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 // Limits of a bootstrap file. In 2026 it has 49 KB, 600 services and 1,200
@@ -108,7 +109,7 @@ func parseBase(raw string) (*url.URL, bool) {
 	if err != nil || u.Opaque != "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return nil, false
 	}
-	if _, err := portOf(u); err != nil || u.Hostname() == "" {
+	if _, err := whois.Port(u); err != nil || u.Hostname() == "" {
 		return nil, false
 	}
 	u.Host = strings.ToLower(u.Host)
@@ -116,23 +117,4 @@ func parseBase(raw string) (*url.URL, bool) {
 		u = u.JoinPath("/")
 	}
 	return u, true
-}
-
-var errPort = errors.New("whois: a URL with another scheme than http or https, or without a usable port")
-
-// portOf is the port of an http or https URL.
-func portOf(u *url.URL) (uint16, error) {
-	switch {
-	case u.Port() != "" && (u.Scheme == "http" || u.Scheme == "https"):
-		n, err := strconv.ParseUint(u.Port(), 10, 16)
-		if err != nil || n == 0 {
-			return 0, errPort
-		}
-		return uint16(n), nil
-	case u.Scheme == "https":
-		return 443, nil
-	case u.Scheme == "http":
-		return 80, nil
-	}
-	return 0, errPort
 }

@@ -13,6 +13,10 @@ import (
 
 // The question and the answer, under their own names.
 type (
+	// Config is whois.Config.
+	Config = whois.Config
+	// Cache is whois.Cache.
+	Cache = whois.Cache
 	// Query is whois.Query.
 	Query = whois.Query
 	// Result is whois.Result.

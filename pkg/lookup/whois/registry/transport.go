@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 const (
@@ -84,7 +85,7 @@ func (o oneShot) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (o oneShot) exchange(ctx context.Context, req *http.Request) (*http.Response, error) {
-	port, err := portOf(req.URL)
+	port, err := whois.Port(req.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -208,11 +209,11 @@ func follow(next *http.Request, via []*http.Request) error {
 	case next.URL.User != nil, next.URL.Scheme != "https" && (next.URL.Scheme != "http" || last.Scheme != "http"):
 		return errRedirect
 	}
-	port, err := portOf(next.URL)
+	port, err := whois.Port(next.URL)
 	if err != nil {
 		return err
 	}
-	if from, err := portOf(last); err != nil || port != 80 && port != 443 && port != from {
+	if from, err := whois.Port(last); err != nil || port != 80 && port != 443 && port != from {
 		return errRedirect
 	}
 	return nil
@@ -229,11 +230,11 @@ func stay(next *http.Request, via []*http.Request) error {
 	case next.URL.Scheme != "https", next.URL.User != nil, !strings.EqualFold(next.URL.Hostname(), first.Hostname()):
 		return errRedirect
 	}
-	port, err := portOf(next.URL)
+	port, err := whois.Port(next.URL)
 	if err != nil {
 		return err
 	}
-	if from, err := portOf(first); err != nil || port != 443 && port != from {
+	if from, err := whois.Port(first); err != nil || port != 443 && port != from {
 		return errRedirect
 	}
 	return nil

@@ -1,0 +1,56 @@
+package dns_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+)
+
+// A lookup over a resolver on loopback that knows one name.
+func ExampleClient_Lookup() {
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	server := &miekg.Server{PacketConn: socket, Handler: miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
+		m := new(miekg.Msg).SetReply(q)
+		m.RecursionAvailable = true
+		name := q.Question[0].Name
+		if miekg.CanonicalName(name) == "example.com." {
+			m.Answer = []miekg.RR{&miekg.MX{
+				Hdr:        miekg.RR_Header{Name: name, Rrtype: miekg.TypeMX, Class: miekg.ClassINET, Ttl: 300},
+				Preference: 10, Mx: "mx1.example.com.",
+			}}
+		} else {
+			m.Rcode = miekg.RcodeNameError
+		}
+		_ = w.WriteMsg(m)
+	})}
+	go func() { _ = server.ActivateAndServe() }()
+	defer func() { _ = server.Shutdown() }()
+
+	client := dns.New(dns.Config{Resolvers: []string{socket.LocalAddr().String()}})
+	for _, domain := range []string{"Example.COM.", "nobody.example.com"} {
+		q, err := dns.ParseQuery(url.Values{"domain": {domain}, "type": {"MX"}})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		r, err := client.Lookup(context.Background(), q)
+		if err != nil {
+			fmt.Println(q.Domain, fault.From(err).Code)
+			continue
+		}
+		fmt.Println(r.Domain, r.Rcode, *r.TTL, r.Records)
+	}
+	// Output:
+	// example.com NOERROR 300 [{10 mx1.example.com}]
+	// nobody.example.com nxdomain
+}

@@ -1,0 +1,54 @@
+package redirect_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/origin"
+)
+
+// exampleAddress is a guard.Resolver that gives every name one address.
+type exampleAddress struct{ netip.Addr }
+
+func (a exampleAddress) Addresses(context.Context, string) ([]netip.Addr, error) {
+	return []netip.Addr{a.Addr}, nil
+}
+
+// A trace that ends at a redirect to plain HTTP, which is not followed. Behind the
+// public address that the names resolve to is a server on loopback.
+func ExampleClient_Lookup() {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to := "https://www.example.com/start"
+		if r.Host == "www.example.com" {
+			to = "http://www.example.com/"
+		}
+		http.Redirect(w, r, to, http.StatusMovedPermanently)
+	}))
+	defer server.Close()
+	dialer := guard.NewDialer(guard.DialerConfig{
+		Resolver: exampleAddress{netip.MustParseAddr("93.184.215.14")},
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+		},
+	})
+	client := redirect.New(origin.New(origin.Config{Connector: dialer, UserAgent: "example"}))
+	r, err := client.Lookup(context.Background(), redirect.Query{Domain: "example.com"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, hop := range r.Hops {
+		fmt.Println(hop.Index, hop.Status, hop.URL, "->", *hop.Location)
+	}
+	fmt.Println("stopped:", *r.StopReason)
+	// Output:
+	// 0 301 https://example.com/ -> https://www.example.com/start
+	// 1 301 https://www.example.com/start -> http://www.example.com/
+	// stopped: insecure_redirect
+}

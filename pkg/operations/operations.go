@@ -1,0 +1,39 @@
+// Package operations is every priced operation with its client, for a program
+// that runs all of them. Each function of the deployment has one of these lines
+// in its main, so that it links the clients of its own operation and no others.
+package operations
+
+import (
+	"net/http"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
+	"github.com/hostfacts/hostfacts/pkg/service"
+)
+
+// All is every operation of the catalog.
+func All(p boot.Parts) []service.Operation {
+	certificates := ssl.New(ssl.Config{Connector: p.Connector})
+	fetched := headers.New(p.Origins())
+	registries := registry.New(p.Registries())
+	return []service.Operation{
+		service.DNS(p.Resolver),
+		service.SSLCheck(certificates),
+		service.Whois(registries),
+		service.Headers(fetched),
+		service.ResolveRedirect(redirect.New(p.Origins())),
+		service.HostIntel(hostintel.New(p.Resolver, certificates, registries)),
+		service.UptimeCheck(uptime.New(p.Connector, p.Resolver, certificates, fetched)),
+		service.Ping(),
+	}
+}
+
+// Handler is the whole service on one mux.
+func Handler(p boot.Parts) (http.Handler, error) {
+	return service.All(p.Seller, All(p), p.Health(), p.Documents())
+}

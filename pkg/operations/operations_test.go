@@ -1,0 +1,34 @@
+package operations_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/operations"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// Every operation of the catalog is here, in its order, and served.
+func TestAll(t *testing.T) {
+	local, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := local.Parts(boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}, slog.New(slog.DiscardHandler), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operations.Handler(parts); err != nil {
+		t.Fatal(err)
+	}
+	all := operations.All(parts)
+	for i, op := range catalog.All() {
+		if i >= len(all) || all[i].Entry().Slug != op.Slug {
+			t.Fatalf("operation %d is not %s", i, op.Slug)
+		}
+	}
+}
