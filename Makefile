@@ -67,6 +67,10 @@ sign-origin: ## Sign ORIGIN=https://... as its payee, offline; asks for the key
 	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
 	@go run ./infra/local/signorigin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}
 
+.PHONY: receipt-key
+receipt-key: ## Make a key that signs receipts; RECEIPT_PUBLIC_KEYS: the keys that are published so far
+	@go run ./infra/local/receiptkey
+
 # The packages that make test runs with -short. Every test that they skip under
 # -short, and every other package, is in VERIFY; .ci/run compares the two.
 QUICK := ./pkg/... ./infra/local/... ./infra/openapicheck ./infra/gameday/cloudwatch

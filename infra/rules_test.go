@@ -139,7 +139,7 @@ func TestParameters(t *testing.T) {
 		if p.Description == "" {
 			t.Errorf("%s has no description", name)
 		}
-		secret := (strings.Contains(name, "Secret") && !strings.HasSuffix(name, "Arn")) || strings.Contains(name, "Token") || name == "RpcUrl"
+		secret := (strings.Contains(name, "Secret") && !strings.HasSuffix(name, "Arn")) || strings.Contains(name, "Token") || name == "RpcUrl" || name == "ReceiptKey"
 		if secret != p.NoEcho {
 			t.Errorf("%s: NoEcho = %v", name, p.NoEcho)
 		}
@@ -165,6 +165,11 @@ func TestParameters(t *testing.T) {
 		{"DnsResolvers", "dns.example", false},
 		{"OwnershipProofs", "0xab,0xcd", true},
 		{"OwnershipProofs", "ab", false},
+		{"ReceiptKey", strings.Repeat("a", 43), true},
+		{"ReceiptKey", " ", true},
+		{"ReceiptKey", strings.Repeat("a", 44), false},
+		{"ReceiptPublicKeys", strings.Repeat("a", 43) + "," + strings.Repeat("b", 43), true},
+		{"ReceiptPublicKeys", strings.Repeat("a", 42), false},
 		{"FacilitatorUrl", "https://x402.org/facilitator", true},
 		{"FacilitatorUrl", "x402.org", false},
 		{"FacilitatorSecretArn", "arn:aws:secretsmanager:eu-west-3:111122223333:secret:team/x402-AbCdEf", true},

@@ -68,6 +68,11 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	defer closePlay()
+	key, err := receiptKey(filepath.Dir(config.LedgerFile))
+	if err != nil {
+		return err
+	}
+	config.SignReceipts(key)
 	parts, err := config.Parts(stores, newLog(out, config.LogLevel), time.Now)
 	if err != nil {
 		return err

@@ -160,7 +160,7 @@ func TestDuplicateWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		for who, c := range map[string]Config{"priced": priced, "discovery": documents, "local": local.Config} {
-			if got := c.offering().DuplicateWindow; got != want {
+			if got := c.offering(nil).DuplicateWindow; got != want {
 				t.Errorf("%s: %q is %v, want %v", who, value, got, want)
 			}
 		}

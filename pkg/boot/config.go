@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"log/slog"
 	"net"
@@ -51,11 +52,16 @@ type Config struct {
 	BootstrapURL string
 	Limits       Limits
 	LogLevel     slog.Level
+	// ReceiptKeys are the public keys of receipts, the newest first.
+	ReceiptKeys []ed25519.PublicKey
 	// Warnings are what /ready says of the configuration, by name.
 	Warnings map[string]string
 	// Stack is the deployment's name, which its metrics are kept under; empty
 	// is none.
 	Stack string
+
+	receiptKey    func(context.Context) (ed25519.PrivateKey, error)
+	hasReceiptKey bool
 }
 
 // Limits are the numbers of design §6; 0 turns one off.
@@ -101,6 +107,7 @@ func (e *environment) shared(payTo string) Config {
 		DuplicateWindow: e.duplicateWindow(),
 		LogLevel:        e.level(),
 		Stack:           e.stack(),
+		ReceiptKeys:     e.receiptKeys(),
 	}
 }
 
@@ -169,7 +176,9 @@ func (e *environment) money(c *Config) {
 	if u, err := url.Parse(c.FacilitatorURL); c.FacilitatorURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 		e.fault(varFacilitatorURL, "must be an http or https URL")
 	}
-	c.Credentials = e.credentials()
+	var shared *sharedSecret
+	c.Credentials, shared = e.credentials()
+	c.receiptKey, c.hasReceiptKey = e.receiptKey(shared), shared != nil || e.text(varReceiptKey, "") != ""
 	c.BootstrapURL = e.text(varBootstrap, "")
 	if _, err := whois.ParseBootstrapURL(c.BootstrapURL); c.BootstrapURL != "" && err != nil {
 		e.fault(varBootstrap, "is %v", err)

@@ -47,7 +47,7 @@ func TestDocumentsThroughTheGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	h := lambdahttp.New(service.Discovery(c.platform(log, time.Now), c.offering(), nil), log)
+	h := lambdahttp.New(service.Discovery(c.platform(log, time.Now), c.offering(nil), nil), log)
 	paths := []string{"/favicon.svg", "/robots.txt"}
 	for _, path := range catalog.FreePaths() {
 		if path != catalog.PathHealth && path != catalog.PathReady {

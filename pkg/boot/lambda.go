@@ -35,7 +35,7 @@ func Documents() {
 	if config.Limits.PerMinute > 0 { // else there is no table
 		rate = config.rate(config.Ledger.Stores().Limits, time.Now)
 	}
-	start(service.Discovery(p, config.offering(), rate), p.Log)
+	start(service.Discovery(p, config.offering(nil), rate), p.Log)
 }
 
 func start(h http.Handler, log *slog.Logger) { lambda.Start(lambdahttp.New(h, log)) }

@@ -33,6 +33,8 @@ const (
 	varRPCURL               = "RPC_URL"
 	varResolvers            = "DNS_RESOLVERS"
 	varOwnershipProofs      = "OWNERSHIP_PROOFS"
+	varReceiptKey           = "RECEIPT_KEY"
+	varReceiptPublicKeys    = "RECEIPT_PUBLIC_KEYS"
 	varLogLevel             = "LOG_LEVEL"
 	varStack                = "STACK_NAME"
 	varBootstrap            = "RDAP_BOOTSTRAP_URL"
@@ -57,7 +59,7 @@ const (
 )
 
 func sharedVars() []string {
-	return []string{varBaseURL, varPayTo, varNetwork, varAsset, varAssetName, varAssetVersion, varDuplicateWindow, varLogLevel, varStack}
+	return []string{varBaseURL, varPayTo, varNetwork, varAsset, varAssetName, varAssetVersion, varDuplicateWindow, varReceiptPublicKeys, varLogLevel, varStack}
 }
 
 func moneyVars() []string {
@@ -68,7 +70,7 @@ func moneyVars() []string {
 }
 
 // PricedVars are the variables that the template sets for a priced function.
-func PricedVars() []string { return append(watchVars(), varRate, varSingle, varBundle) }
+func PricedVars() []string { return append(watchVars(), varRate, varSingle, varBundle, varReceiptKey) }
 
 // RegistryVars are those of a priced function that asks a registry.
 func RegistryVars() []string { return append(PricedVars(), varBootstrap) }
@@ -82,7 +84,7 @@ func DiscoveryVars() []string {
 }
 
 // HealthVars are those of the health function.
-func HealthVars() []string { return append(watchVars(), varOwnershipProofs) }
+func HealthVars() []string { return append(watchVars(), varOwnershipProofs, varReceiptKey) }
 
 // LocalVars are those that only the local runner reads.
 func LocalVars() []string { return []string{varLedgerFile, varLocalAddr} }

@@ -21,6 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/origin"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -59,7 +60,8 @@ type Parts struct {
 // Parts makes them, over the stores. What is logged of a peer's text is fit to be
 // read, whatever handler log has.
 func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
-	p := Parts{Platform: c.platform(log, now), Offering: c.offering(), Limits: c.limits(stores.Limits, now), config: c}
+	signs := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: now}
+	p := Parts{Platform: c.platform(log, now), Offering: c.offering(signs), Limits: c.limits(stores.Limits, now), config: c}
 	settler, err := facilitator.New(facilitator.Config{
 		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: now, Logger: p.Platform.Log, UserAgent: UserAgent,
 	})
@@ -80,6 +82,7 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 		}},
 		{Name: "facilitator", Check: func(ctx context.Context) error { return settler.Supported(ctx, c.Terms.Network) }},
 		{Name: "resolvers", Check: p.Resolver.Probe},
+		{Name: "receipts", Check: signs.check, Optional: true},
 	}
 	evidence, _ := watchers(view)
 	if view != nil {
@@ -129,8 +132,11 @@ func (c Config) warnings() map[string]string {
 	return all
 }
 
-func (c Config) offering() service.Offering {
-	return service.Offering{Terms: c.Terms, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow}
+// offering says what is sold; signs is nil where nothing is.
+func (c Config) offering(signs x402.Receipts) service.Offering {
+	return service.Offering{
+		Terms: c.Terms, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow, Receipts: signs, ReceiptKeys: c.ReceiptKeys,
+	}
 }
 
 func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {

@@ -3,10 +3,12 @@ package discovery
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // Paths beyond the spec's: browsers and crawlers ask for them anyway.
@@ -117,11 +119,15 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 		{catalog.PathDocs, typeHTML, v.docs},
 		{pathRoot, typeText, func() ([]byte, error) { return []byte("See " + catalog.PathDocs + "\n"), nil }},
 		{pathFavicon, typeSVG, favicon},
+		{receipt.Path, typeJSON, func() ([]byte, error) { return keysOf(s) }},
 		{pathRobots, typeText, func() ([]byte, error) { return []byte("User-agent: *\nAllow: /\n"), nil }},
 	} {
 		body, err := source.body()
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", source.path, err)
+		}
+		if body == nil {
+			continue
 		}
 		doc, err := documentOf(source.path, source.contentType, body)
 		if err != nil {
@@ -130,6 +136,15 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 		d.list = append(d.list, doc)
 	}
 	return d, nil
+}
+
+// keysOf is the DID document, which says who may sign receipts for this origin.
+func keysOf(s Site) ([]byte, error) {
+	u, err := url.Parse(s.Origin)
+	if err != nil || len(s.ReceiptKeys) == 0 {
+		return nil, err
+	}
+	return receipt.Document(u.Host, s.ReceiptKeys)
 }
 
 func documentOf(path, contentType string, body []byte) (Document, error) {

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"crypto/ed25519"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 func TestDocumentsAgainstGoldenFiles(t *testing.T) {
@@ -30,6 +32,31 @@ func TestDocumentsAgainstGoldenFiles(t *testing.T) {
 	}
 	if len(d.Paths()) != len(names) {
 		t.Errorf("paths %v, want those of %v", d.Paths(), names)
+	}
+}
+
+// The keys of receipts are published with their names, and where there are none
+// there is no document.
+func TestReceiptKeysDocument(t *testing.T) {
+	site := testSite()
+	old, err := receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := make(ed25519.PublicKey, ed25519.PublicKeySize)
+	site.ReceiptKeys = []ed25519.PublicKey{newer, old}
+	d, err := Render(site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kid, want := range map[string]ed25519.PublicKey{"#receipt-1": old, "#receipt-2": newer} {
+		kid = receipt.DID(strings.TrimPrefix(site.Origin, "https://")) + kid
+		if got, err := receipt.FindKey(body(t, d, receipt.Path), kid); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v", kid, got, err)
+		}
+	}
+	if _, ok := mustRender(t).Find(receipt.Path); ok {
+		t.Error("a document of no keys")
 	}
 }
 

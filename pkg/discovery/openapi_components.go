@@ -131,7 +131,12 @@ func settledSchema() schema {
 		{"network", schema{Type: "string", Description: "CAIP-2."}},
 		{"payer", schema{Type: "string"}},
 		{"errorReason", schema{Type: "string", Description: "Why it did not settle."}},
-	}, "payer", "errorReason")
+		{"extensions", record("", object{{"offer-receipt", record("", object{{"info", record("", object{
+			{"receipt", record("The signed receipt of the answer: a compact JWS over its resource, payer, transaction and the SHA-256 of its body.", object{
+				{"format", schema{Type: "string", Const: x402.FormatJWS}}, {"signature", schema{Type: "string"}},
+			})},
+		})}})}})},
+	}, "payer", "errorReason", "extensions")
 }
 
 // toolCatalogSchema is the tool catalog of spec §2.10.

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,9 @@ type Site struct {
 	DuplicateWindow time.Duration
 	// OwnershipProofs are signatures of the bare origin by the payee's key.
 	OwnershipProofs []string
+	// ReceiptKeys are the public keys of receipts, the newest first. Without one
+	// there is no DID document.
+	ReceiptKeys []ed25519.PublicKey
 }
 
 // check reports every fault of a Site at once.

@@ -14,6 +14,7 @@
 package service
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"io"
 	"log/slog"
@@ -50,6 +51,10 @@ type Offering struct {
 	// DuplicateWindow is how long after an answer another payment for the same
 	// request, without a purchase key, counts as the same purchase; 0 is off.
 	DuplicateWindow time.Duration
+	// Receipts sign answers; nil is none. ReceiptKeys are the public keys of
+	// receipts, the newest first.
+	Receipts    x402.Receipts
+	ReceiptKeys []ed25519.PublicKey
 }
 
 // Seller sells operations: it has what every one of them needs to be paid.
@@ -80,7 +85,7 @@ func (s *Seller) Handler(op Operation) http.Handler {
 func (s *Seller) gate(op Operation) *x402.Gate {
 	return x402.NewGate(x402.GateConfig{
 		Ledger: s.ledger, Facilitator: s.facilitator, Evidence: s.evidence, Slots: s.limits.slots(op.entry, s.platform.Now),
-		Window: s.offering.DuplicateWindow, Now: s.platform.Now, Log: s.platform.Log,
+		Receipts: s.offering.Receipts, Window: s.offering.DuplicateWindow, Now: s.platform.Now, Log: s.platform.Log,
 	})
 }
 
@@ -125,6 +130,7 @@ func complete(operations []Operation) error {
 func (p Platform) site(o Offering, origin string) discovery.Site {
 	return discovery.Site{
 		Origin: origin, Terms: o.Terms, OwnershipProofs: p.proofs(o, origin), DuplicateWindow: o.DuplicateWindow,
+		ReceiptKeys: o.ReceiptKeys,
 	}
 }
 

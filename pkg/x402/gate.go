@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // Time budgets of a signed request.
@@ -36,12 +37,14 @@ type Gate struct {
 	facilitator Facilitator
 	evidence    Evidence // nil: none
 	slots       Slots    // nil: none
+	receipts    Receipts // nil: none
 	window      time.Duration
 	now         func() time.Time
 	log         *slog.Logger
 }
 
-// GateConfig are the parts of a Gate; all but Evidence are required.
+// GateConfig are the parts of a Gate; all but Evidence, Slots and Receipts are
+// required.
 type GateConfig struct {
 	Ledger      *ledger.Ledger
 	Facilitator Facilitator
@@ -50,6 +53,8 @@ type GateConfig struct {
 	Evidence Evidence
 	// Slots cap how many settle and look up at once; nil is no cap.
 	Slots Slots
+	// Receipts sign answers; nil is none.
+	Receipts Receipts
 	// Window is how long after its answer a payment without a purchase key
 	// still covers its request: until then another payment of the same payer
 	// for the same request is the same purchase. With 0 that ends with the
@@ -65,6 +70,13 @@ type Slots interface {
 	// if it is never released. The error is a *fault.Error: overloaded, or
 	// ledger_unavailable.
 	Acquire(ctx context.Context, client string, until time.Time) (Slot, error)
+}
+
+// Receipts sign what was delivered (design §16).
+type Receipts interface {
+	// Sign returns the receipt of an answer, a compact JWS, or nothing where no key
+	// is configured.
+	Sign(ctx context.Context, d receipt.Delivery) (string, error)
 }
 
 // Meter counts what serving a payment costs against the rate limit of its
@@ -91,7 +103,7 @@ func NewGate(c GateConfig) *Gate {
 	if c.Ledger == nil || c.Facilitator == nil || c.Now == nil || c.Log == nil {
 		panic("x402.NewGate: ledger, facilitator, clock and log are required")
 	}
-	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, evidence: c.Evidence, slots: c.Slots, window: c.Window, now: c.Now, log: c.Log}
+	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, evidence: c.Evidence, slots: c.Slots, receipts: c.Receipts, window: c.Window, now: c.Now, log: c.Log}
 }
 
 // Request is a priced request that carries a PAYMENT-SIGNATURE.

@@ -23,11 +23,14 @@ import (
 const duplicateWindow = 45 * time.Second
 
 // shop gives the bench a duplicate window, and a view of the chain if any.
-func (b *bench) shop(e x402.Evidence) {
+func (b *bench) shop(e x402.Evidence) { b.sell(e, nil) }
+
+// sell gives it somebody who signs receipts, too.
+func (b *bench) sell(e x402.Evidence, r x402.Receipts) {
 	var ids atomic.Int64
 	b.gate = x402.NewGate(x402.GateConfig{
 		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("s", ids.Add(1)) }),
-		Facilitator: b, Evidence: e, Window: duplicateWindow, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Facilitator: b, Evidence: e, Receipts: r, Window: duplicateWindow, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -25,7 +25,7 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 	}
 	out := Outcome{
 		Status: r.Answer.Status, Body: body, Standing: Standing{Charged: charged(true)},
-		Receipt: responseOf(r), Replayed: true, Answered: r.Since(),
+		Receipt: responseOf(r).with(r.Answer.Receipt), Replayed: true, Answered: r.Since(),
 	}
 	if !ledger.Spent(r, a.gate.now()) {
 		out.Owed = r.Answer.Owed

@@ -210,7 +210,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	if failed != nil && failed.Info().Class != fault.Answer {
 		return a.with(paid, a.owe(ctx, h, failed, begins && !failed.IsPrevented()))
 	}
-	return a.with(paid, a.redeem(ctx, h, reply, failed))
+	return a.with(paid, a.redeem(ctx, h, reply, failed, *paid.Receipt))
 }
 
 // canRun says whether enough time is left for the job's budget. It allows for the
@@ -243,7 +243,7 @@ func (a *attempt) run(ctx context.Context) (reply Reply, failed *fault.Error) {
 // redeem stores the answer that uses the payment up: a result, or a fault that is
 // a fact about the target. The answer of a lookup that ran again is stored only if
 // fewer of its parts are owed.
-func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error) Outcome {
+func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error, paid SettleResponse) Outcome {
 	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
 		return a.noBetter(ctx, h, reply.Prevented)
 	}
@@ -253,9 +253,11 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 		out.Body = a.request.Error(f, out.Standing)
 	}
 	begun := a.gate.now()
+	signed := a.signed(ctx, paid, out.Body)
+	out.Receipt = paid.with(signed)
 	answer, err := ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
-		answer.Owed = reply.Owed
+		answer.Owed, answer.Receipt = reply.Owed, signed
 		if reply.Prevented {
 			err = h.RedeemUnused(withoutDeadline(ctx), answer)
 		} else {
@@ -327,7 +329,11 @@ func (a *attempt) owed(f *fault.Error, r ledger.Record) Outcome {
 	return out
 }
 
+// with is an outcome of a payment that was made: it says so unless it does
+// already.
 func (a *attempt) with(paid, out Outcome) Outcome {
-	out.Receipt = paid.Receipt
+	if out.Receipt == nil {
+		out.Receipt = paid.Receipt
+	}
 	return out
 }

@@ -123,7 +123,33 @@ type SettleResponse struct {
 	Transaction string `json:"transaction"`
 	Network     string `json:"network"`
 	Payer       string `json:"payer,omitempty"`
+	// Extensions are what is said beside the settlement.
+	Extensions ResponseExtensions `json:"extensions,omitzero"`
 }
+
+// ResponseExtensions are the extensions of a PAYMENT-RESPONSE.
+type ResponseExtensions struct {
+	OfferReceipt OfferReceipt `json:"offer-receipt,omitzero"`
+}
+
+// OfferReceipt is the extension offer-receipt of a PAYMENT-RESPONSE, version 1.
+type OfferReceipt struct {
+	Info OfferReceiptInfo `json:"info"`
+}
+
+// OfferReceiptInfo has the receipt of what was delivered.
+type OfferReceiptInfo struct {
+	Receipt SignedReceipt `json:"receipt"`
+}
+
+// SignedReceipt is a receipt with its signature; see package receipt.
+type SignedReceipt struct {
+	Format    string `json:"format"`    // FormatJWS
+	Signature string `json:"signature"` // a compact JWS
+}
+
+// FormatJWS is the format of a receipt that is a compact JWS.
+const FormatJWS = "jws"
 
 // Terms are what a deployment asks of every payer: which token on which
 // network, paid to whom.

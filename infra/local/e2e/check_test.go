@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // subject is who asked for what, and of whom.
@@ -171,11 +173,36 @@ func checkReceipt(tb testing.TB, e exchange, w want, s subject) {
 	} else if !transactionHash.MatchString(got.Transaction) {
 		tb.Errorf("PAYMENT-RESPONSE has transaction %q", got.Transaction)
 	}
+	checkSigned(tb, e, w, got)
+	got.Extensions = x402.ResponseExtensions{}
 	if d := cmp.Diff(want, got); d != "" {
 		tb.Errorf("PAYMENT-RESPONSE: %s", d)
 	}
 	if w.replay {
 		is(tb, "PAYMENT-RESPONSE of a replay", raw, s.before.header.Get(x402.HeaderResponse))
+	}
+}
+
+// What every world of this suite signs receipts with: a seed of zeros.
+const (
+	receiptKey       = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	receiptPublicKey = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"
+)
+
+// checkSigned: an answer that was paid for has a signed receipt for these very
+// bytes, and nothing else has one.
+func checkSigned(tb testing.TB, e exchange, w want, got x402.SettleResponse) {
+	tb.Helper()
+	signed := got.Extensions.OfferReceipt.Info.Receipt
+	info, _ := fault.Of(w.code)
+	answers := w.kind == aResult || w.kind == aFault && info.Class == fault.Answer
+	if is(tb, "has a signed receipt", signed.Format == x402.FormatJWS, answers); !answers {
+		return
+	}
+	s, kid, err := receipt.Verify(signed.Signature, func(string) (ed25519.PublicKey, error) { return receipt.ParsePublic(receiptPublicKey) })
+	path, _, _ := strings.Cut(e.path, "?")
+	if err != nil || !receipt.Authorizes(kid, s) || !s.Covers(e.body) || s.Transaction != got.Transaction || s.Payer != got.Payer || !strings.HasSuffix(s.ResourceURL, path) {
+		tb.Errorf("receipt %+v by %s, %v, of %+v", s, kid, err, got)
 	}
 }
 

@@ -85,6 +85,7 @@ func lambdaConfig(tb testing.TB, s setup, table, endpoint string) lambdahost.Con
 	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), functionsDir(tb), map[string]string{
 		"PayTo": boot.LocalPayTo, "Ledger": table, "LogLevel": "debug",
 		"FacilitatorUrl": s.facilitator, "FacilitatorToken": s.token, "DnsResolvers": s.resolvers,
+		"ReceiptKey": receiptKey, "ReceiptPublicKeys": receiptPublicKey,
 	}, extra)
 	if err != nil {
 		tb.Fatal(err)

@@ -86,6 +86,7 @@ func (s setup) environment() map[string]string {
 	env := s.isolated()
 	env["FACILITATOR_URL"], env["FACILITATOR_TOKEN"] = s.facilitator, s.token
 	env["DNS_RESOLVERS"], env["LOG_LEVEL"] = s.resolvers, "debug"
+	env["RECEIPT_KEY"], env["RECEIPT_PUBLIC_KEYS"] = receiptKey, receiptPublicKey
 	return env
 }
 

@@ -135,6 +135,8 @@ type Answer struct {
 	// Owed names the parts of a bundle's answer that failed for a reason of
 	// ours: a repeat runs the lookup again, as long as any is left.
 	Owed []string `json:"owed,omitempty"`
+	// Receipt is the signed receipt that it was given with, if any.
+	Receipt string `json:"receipt,omitempty"`
 	// Body is kept beside the JSON form of the record.
 	Body []byte `json:"-"`
 }

@@ -1,0 +1,185 @@
+// Package receipt signs and reads receipts: a seller's statement that a payer was
+// given an answer, in the form of the x402 extension offer-receipt, version 1, as
+// a compact JWS (RFC 7515) with EdDSA (RFC 8037).
+//
+// The extension proves that something was paid for and delivered, not what. A
+// receipt of this package also has the digest of the answer's body, in members
+// that version 1 allows and does not name; their names are those of the proposal
+// for version 2. Keys are published as a did:web document (Document).
+package receipt
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Statement is what a receipt says.
+type Statement struct {
+	IssuedAt    int64  `json:"issuedAt"` // unix seconds
+	Network     string `json:"network"`  // CAIP-2
+	Payer       string `json:"payer"`
+	ResourceURL string `json:"resourceUrl"`
+	// ResponseHash is the SHA-256 of the answer's body, byte for byte, 0x and hexadecimal digits.
+	ResponseHash         string `json:"responseHash"`
+	ResponseHashAlg      string `json:"responseHashAlg"`
+	ResponseHashEncoding string `json:"responseHashEncoding"`
+	// Transaction is empty where the payment is known to have been made, and not
+	// in which transaction.
+	Transaction string `json:"transaction,omitempty"`
+	Version     int    `json:"version"`
+}
+
+// The values of a Statement that are always the same.
+const (
+	version  = 1
+	hashAlg  = "sha256"
+	encoding = "raw" // of the body: as it is
+)
+
+// Delivery is what happened.
+type Delivery struct {
+	At                                       time.Time
+	Network, Payer, ResourceURL, Transaction string
+	Body                                     []byte
+}
+
+// statement has its members in the order of their names, as RFC 8785 wants them.
+func (d Delivery) statement() Statement {
+	return Statement{
+		IssuedAt: d.At.Unix(), Network: d.Network, Payer: d.Payer, ResourceURL: d.ResourceURL,
+		ResponseHash: HashOf(d.Body), ResponseHashAlg: hashAlg, ResponseHashEncoding: encoding,
+		Transaction: d.Transaction, Version: version,
+	}
+}
+
+// HashOf is the digest of an answer's body in the form in which a receipt has it.
+func HashOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return "0x" + hex.EncodeToString(sum[:])
+}
+
+// Covers says whether a receipt is one for this body.
+func (s Statement) Covers(body []byte) bool {
+	return s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding && s.ResponseHash == HashOf(body)
+}
+
+// header is a JWS header, its members in the order of their names.
+type header struct {
+	Alg string `json:"alg"`
+	Kid string `json:"kid"`
+}
+
+const algorithm = "EdDSA"
+
+// Signer signs receipts with one key.
+type Signer struct {
+	private ed25519.PrivateKey
+	number  int
+}
+
+// ErrMismatch says that a private key is none of the published ones.
+var ErrMismatch = errors.New("receipt: the private key is none of the published keys")
+
+// NewSigner returns a Signer. published are the keys of the DID document, the
+// newest first; the private key's own is one of them.
+func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Signer, error) {
+	for i, key := range published {
+		if key.Equal(private.Public()) {
+			return &Signer{private: private, number: len(published) - i}, nil
+		}
+	}
+	return nil, ErrMismatch
+}
+
+// Sign returns the receipt of a delivery, a compact JWS. The same delivery has the
+// same receipt. It fails for a resource that is at no URL, and for text that JSON
+// could write in more than one way.
+func (s *Signer) Sign(d Delivery) (string, error) {
+	u, err := url.Parse(d.ResourceURL)
+	if err != nil || u.Host == "" {
+		return "", errors.New("receipt: the resource is at no URL")
+	}
+	head, err := canonical(header{Alg: algorithm, Kid: keyID(u.Host, s.number)})
+	if err != nil {
+		return "", err
+	}
+	payload, err := canonical(d.statement())
+	if err != nil {
+		return "", err
+	}
+	signed := base64.RawURLEncoding.EncodeToString(head) + "." + base64.RawURLEncoding.EncodeToString(payload)
+	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(s.private, []byte(signed))), nil
+}
+
+// canonical is JSON as RFC 8785 has it, of a flat value whose members are in the
+// order of their names and whose strings are printable ASCII.
+func canonical(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("receipt: %w", err)
+	}
+	doc := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	for _, c := range doc {
+		if c < ' ' || c > '~' || c == '\\' {
+			return nil, errors.New("receipt: text that is not printable ASCII, or has to be escaped")
+		}
+	}
+	return doc, nil
+}
+
+// MaxSize bounds a receipt that is read.
+const MaxSize = 4 << 10
+
+// ErrInvalid says that something is no receipt, or none of this key.
+var ErrInvalid = errors.New("receipt: invalid")
+
+// Verify reads a receipt and checks its signature with the key that find returns
+// for the id of its key, such as did:web:api.example.com#receipt-1. It does not
+// say whether that key may speak for the resource: Authorizes does.
+func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (Statement, string, error) {
+	parts := strings.Split(jws, ".")
+	if len(jws) > MaxSize || len(parts) != 3 {
+		return Statement{}, "", fmt.Errorf("%w: not a compact JWS", ErrInvalid)
+	}
+	var decoded [3][]byte
+	for i, part := range parts {
+		var err error
+		if decoded[i], err = base64.RawURLEncoding.Strict().DecodeString(part); err != nil {
+			return Statement{}, "", fmt.Errorf("%w: not base64url: %w", ErrInvalid, err)
+		}
+	}
+	var h header
+	if err := json.Unmarshal(decoded[0], &h); err != nil || h.Alg != algorithm || h.Kid == "" {
+		return Statement{}, "", fmt.Errorf("%w: its header names no key for %s", ErrInvalid, algorithm)
+	}
+	key, err := find(h.Kid)
+	if err != nil {
+		return Statement{}, h.Kid, err
+	}
+	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, []byte(parts[0]+"."+parts[1]), decoded[2]) {
+		return Statement{}, h.Kid, fmt.Errorf("%w: the signature is not that of %s", ErrInvalid, h.Kid)
+	}
+	var s Statement
+	if err := json.Unmarshal(decoded[1], &s); err != nil || s.Version != version {
+		return Statement{}, h.Kid, fmt.Errorf("%w: it does not say what version %d says", ErrInvalid, version)
+	}
+	return s, h.Kid, nil
+}
+
+// Authorizes says whether a key may speak for the resource of a receipt: it is
+// published by the resource's own host.
+func Authorizes(kid string, s Statement) bool {
+	u, err := url.Parse(s.ResourceURL)
+	return err == nil && u.Host != "" && strings.HasPrefix(kid, DID(u.Host)+"#")
+}

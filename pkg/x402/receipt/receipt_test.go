@@ -1,0 +1,190 @@
+package receipt_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+)
+
+const (
+	body = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"192.0.2.1"}]}`
+	kid  = "did:web:api.example.com#receipt-1"
+	// What @x402/extensions 2.27 makes and verifies, with the key of oldKey.
+	vector = "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6YXBpLmV4YW1wbGUuY29tI3JlY2VpcHQtMSJ9." +
+		"eyJpc3N1ZWRBdCI6MTc5NTIxOTUwMCwibmV0d29yayI6ImVpcDE1NTo4NDUzIiwicGF5ZXIiOiIweDcwOTk3OTcwQzUxODEyZGMzQTAxMEM3ZDAxYjUwZTBkMTdkYzc5QzgiLCJyZXNvdXJjZVVybCI6Imh0dHBzOi8vYXBpLmV4YW1wbGUuY29tL3YxL3Rvb2xzL2RucyIsInRyYW5zYWN0aW9uIjoiMHg4OWM5MWM3ODllNTcwNTliMTcyODVlN2JhMTcxNmExZjVmZjRjNWRhY2UwZWE1YTUxMzVmMjYxNThkMDQyMWI5IiwidmVyc2lvbiI6MX0." +
+		"OnsfxpLjinjFJhBsxNxInHif9dIwn154fMZ_TarJFKCJsmd3HhaVBoJUx6AohcW-sHUQA3yb4o0iYQpXmnEYDg"
+	// The signature of the same statement with the digest of body, by the same.
+	withHash = "ppLEIf6R9PobEhBaCCiBf7e4A3UWwh4D9jo8J-Bn_T6T81_SGgyP7NyZ_QDC7JzaFzus9lfaetZwzj1gEZDlCw"
+)
+
+func key(last byte) ed25519.PrivateKey {
+	seed := make([]byte, ed25519.SeedSize)
+	seed[len(seed)-1] = last
+	return ed25519.NewKeyFromSeed(seed)
+}
+
+func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // what Public says
+
+func delivery() receipt.Delivery {
+	return receipt.Delivery{
+		At: time.Unix(1795219500, 999999999), Network: "eip155:8453", Payer: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+		ResourceURL: "https://api.example.com/v1/tools/dns",
+		Transaction: "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9", Body: []byte(body),
+	}
+}
+
+func signer(t *testing.T, k ed25519.PrivateKey, published ...ed25519.PublicKey) *receipt.Signer {
+	t.Helper()
+	s, err := receipt.NewSigner(k, published)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// find looks keys up in the document of a host.
+func find(t *testing.T, keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
+	t.Helper()
+	doc, err := receipt.Document("api.example.com", keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
+}
+
+// What is signed here is, to the byte, what the extension's own package signs.
+func TestVectors(t *testing.T) {
+	t.Parallel()
+	k := key(1)
+	got, err := signer(t, k, public(k)).Sign(delivery())
+	if err != nil || !strings.HasSuffix(got, "."+withHash) {
+		t.Errorf("Sign = %s, %v; want the signature %s", got, err, withHash)
+	}
+	s, id, err := receipt.Verify(got, find(t, public(k)))
+	if err != nil || id != kid || !receipt.Authorizes(id, s) || !s.Covers([]byte(body)) || s.Covers([]byte(body+" ")) {
+		t.Errorf("Verify = %+v, %s, %v", s, id, err)
+	}
+	s, id, err = receipt.Verify(vector, find(t, public(k)))
+	if err != nil || id != kid || s.IssuedAt != 1795219500 || s.Covers([]byte(body)) {
+		t.Errorf("a receipt of version 1 without a digest: %+v, %s, %v", s, id, err)
+	}
+}
+
+// A key keeps its name when another one is put before it, and what it has signed
+// still holds.
+func TestAnotherKey(t *testing.T) {
+	t.Parallel()
+	first, second := key(1), key(2)
+	old, err := signer(t, first, public(first)).Sign(delivery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := []ed25519.PublicKey{public(second), public(first)}
+	now, err := signer(t, second, published...).Sign(delivery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for jws, want := range map[string]string{old: kid, now: "did:web:api.example.com#receipt-2"} {
+		if s, id, err := receipt.Verify(jws, find(t, published...)); err != nil || id != want || !s.Covers([]byte(body)) {
+			t.Errorf("%+v, %s, %v; want %s", s, id, err, want)
+		}
+	}
+	if _, err := receipt.NewSigner(key(3), published); !errors.Is(err, receipt.ErrMismatch) {
+		t.Errorf("a key that is not published: %v", err)
+	}
+}
+
+// Whatever is changed, it is no receipt any more.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	k := key(1)
+	jws, err := signer(t, k, public(k)).Sign(delivery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range jws {
+		changed := []byte(jws)
+		changed[i]++
+		if s, _, err := receipt.Verify(string(changed), find(t, public(k))); !errors.Is(err, receipt.ErrInvalid) || s != (receipt.Statement{}) {
+			t.Errorf("with byte %d changed: %+v, %v", i, s, err)
+		}
+	}
+	for _, jws := range []string{"", ".", "..", "a.b.c", jws + ".", jws[:len(jws)-1], strings.Repeat("a", receipt.MaxSize) + jws} {
+		if _, _, err := receipt.Verify(jws, find(t, public(k))); !errors.Is(err, receipt.ErrInvalid) {
+			t.Errorf("%.60q: %v", jws, err)
+		}
+	}
+	if _, _, err := receipt.Verify(jws, find(t, public(key(2)))); !errors.Is(err, receipt.ErrInvalid) {
+		t.Errorf("by another key: %v", err)
+	}
+	s, id, err := receipt.Verify(jws, find(t, public(k)))
+	if s.ResourceURL = "https://other.example.com/"; err != nil || receipt.Authorizes(id, s) {
+		t.Errorf("the key of one host speaks for another: %v", err)
+	}
+}
+
+// Text that canonical JSON would have to escape is not signed, nor is what has no
+// address.
+func TestUnsignable(t *testing.T) {
+	t.Parallel()
+	k := key(1)
+	for name, change := range map[string]func(*receipt.Delivery){
+		"no resource": func(d *receipt.Delivery) { d.ResourceURL = "" }, "a path": func(d *receipt.Delivery) { d.ResourceURL = "/v1" },
+		"quotes": func(d *receipt.Delivery) { d.Payer = `"` }, "not ASCII": func(d *receipt.Delivery) { d.Transaction = "é" },
+		"control": func(d *receipt.Delivery) { d.Network = "\n" },
+	} {
+		d := delivery()
+		change(&d)
+		if got, err := signer(t, k, public(k)).Sign(d); got != "" || err == nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// The port of a host is a part of its name.
+func TestPort(t *testing.T) {
+	t.Parallel()
+	if got := receipt.DID("127.0.0.1:8402"); got != "did:web:127.0.0.1%3A8402" {
+		t.Error(got)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	k := key(1)
+	if got, err := receipt.ParseKey(receipt.FormatKey(k)); err != nil || !got.Equal(k) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"); err != nil || !bytes.Equal(got, public(k)) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, text := range []string{"", "AA", receipt.FormatKey(k) + "A", receipt.FormatKey(k) + "=", strings.Repeat("+", 43)} {
+		_, err := receipt.ParseKey(text)
+		_, err2 := receipt.ParsePublic(text)
+		if err == nil || err2 == nil {
+			t.Errorf("%q is taken for a key", text)
+		}
+	}
+}
+
+// Whatever is read, it is a receipt of the key or ErrInvalid.
+func FuzzVerify(f *testing.F) {
+	k := key(1)
+	f.Add(vector, []byte(`{}`))
+	doc, err := receipt.Document("api.example.com", []ed25519.PublicKey{public(k)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(strings.Replace(vector, "eyJ", "e30", 1), doc)
+	f.Fuzz(func(t *testing.T, jws string, doc []byte) {
+		s, _, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) })
+		if (err == nil) == (s == receipt.Statement{}) || err != nil && !errors.Is(err, receipt.ErrInvalid) {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}
