@@ -27,6 +27,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -170,7 +171,7 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	t.Helper()
 	server := dynamotest.Start(t)
 	watch = newRecorder(t, server.Table(t))
-	watch.direct = dynamo.NewClient(server.ClientConfig())
+	watch.direct = dynamotable.NewClient(server.ClientConfig())
 	terms, err := boot.ReadLocal(func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)

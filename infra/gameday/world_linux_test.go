@@ -20,6 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
@@ -224,7 +225,7 @@ func (w *world) owed() map[string]debt {
 
 // store is the ledger's table, past the door.
 func (w *world) store() *dynamo.Store {
-	return dynamo.New(dynamo.Config{API: dynamo.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
+	return dynamo.New(dynamo.Config{API: dynamotable.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
 }
 
 // logFaults is what no log may say.

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -37,7 +38,7 @@ func (t Table) Store() ledger.Store {
 
 // Client is a client for the table's region or endpoint.
 func (t Table) Client() *dynamodb.Client {
-	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
+	return dynamotable.NewClient(dynamotable.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
 }
 
 // Parts is what the functions of a deployment are made of. A function takes the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -292,9 +293,9 @@ func pricedResponse(op opView, status int, all []outcome) apiResponse {
 	}
 	switch {
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		r.Headers = append(r.Headers, member{headerRetry, apiRef{refWait}})
+		r.Headers = append(r.Headers, member{header.RetryAfter, apiRef{refWait}})
 	case status == http.StatusConflict || status >= http.StatusInternalServerError:
-		r.Headers = append(r.Headers, member{headerRetry, apiRef{refMayWait}})
+		r.Headers = append(r.Headers, member{header.RetryAfter, apiRef{refMayWait}})
 	}
 	return r
 }

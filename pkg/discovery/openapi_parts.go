@@ -5,6 +5,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -28,14 +29,9 @@ const (
 	refKey       = "#/components/parameters/IdempotencyKey"
 )
 
-const (
-	headerRetry = "Retry-After"
-	headerAge   = "Age"
-)
-
 // replayedHeaders are the headers of an answer that can come from the ledger.
 func replayedHeaders() object {
-	return object{{x402.HeaderReplayed, apiRef{refReplayed}}, {headerAge, apiRef{refAge}}}
+	return object{{x402.HeaderReplayed, apiRef{refReplayed}}, {header.Age, apiRef{refAge}}}
 }
 
 func paidResponse(op opView) apiResponse {
@@ -94,7 +90,7 @@ func limitedResponse() apiResponse {
 	limited, _ := fault.Of(fault.RateLimited)
 	return apiResponse{
 		Description: string(limited.Code) + ": " + limited.Message,
-		Headers:     object{{headerRetry, apiRef{refWait}}},
+		Headers:     object{{header.RetryAfter, apiRef{refWait}}},
 		Content:     object{{typeJSON, apiMedia{Schema: schema{Ref: refError}}}},
 	}
 }
@@ -126,7 +122,7 @@ func readyResponses() object {
 		{"200", apiResponse{Description: "Ready for paid calls.", Content: content("ready")}},
 		{"503", apiResponse{
 			Description: "Not ready: paid calls would fail.", Content: content("not_ready"),
-			Headers: object{{headerRetry, apiRef{refWait}}},
+			Headers: object{{header.RetryAfter, apiRef{refWait}}},
 		}},
 	}
 }

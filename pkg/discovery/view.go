@@ -117,22 +117,9 @@ func (v *view) finish() error {
 	return nil
 }
 
-// errorBody is the body of every error but 402 (design: a priced request, step
-// by step), as an example.
-type errorBody struct {
-	Error struct {
-		Code      string `json:"code"`
-		Message   string `json:"message"`
-		Charged   *bool  `json:"charged"`
-		Retryable bool   `json:"retryable"`
-	} `json:"error"`
-	RequestID string `json:"request_id"`
-	DocsURL   string `json:"docs_url"`
-}
-
 // errorBodyOf shows an error that was charged, where the operation has one:
 // it is the one that readers ask about.
-func errorBodyOf(op opView, docs string) errorBody {
+func errorBodyOf(op opView, docs string) fault.Body {
 	shown := outcomeOf(fault.PaymentInProgress)
 	for _, o := range op.Outcomes {
 		if o.Class == fault.Answer {
@@ -140,10 +127,10 @@ func errorBodyOf(op opView, docs string) errorBody {
 			break
 		}
 	}
-	body := errorBody{RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: docs}
-	body.Error.Code, body.Error.Message = string(shown.Code), shown.Message
-	body.Error.Charged, body.Error.Retryable = shown.charged, shown.Retry
-	return body
+	return fault.Body{
+		Error:     fault.Detail{Code: shown.Code, Message: shown.Message, Charged: shown.charged, Retryable: shown.Retry},
+		RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: docs,
+	}
 }
 
 func opViewOf(s Site, op catalog.Operation) (opView, error) {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
@@ -165,18 +166,11 @@ func serve(h http.Handler, r *http.Request, log *slog.Logger) (resp events.APIGa
 // money has moved is not known here, so charged is null; the ledger answers
 // the same signature without a second charge, so it may be sent again.
 func internalError(requestID string) events.APIGatewayV2HTTPResponse {
-	body := struct {
-		Error struct {
-			Code      string `json:"code"`
-			Message   string `json:"message"`
-			Charged   *bool  `json:"charged"`
-			Retryable bool   `json:"retryable"`
-		} `json:"error"`
-		RequestID string `json:"request_id"`
-	}{RequestID: requestID}
-	body.Error.Code = "internal_error"
-	body.Error.Message = "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one."
-	body.Error.Retryable = true
+	f := fault.New(fault.InternalError, nil)
+	body := fault.Body{
+		Error:     fault.Detail{Code: f.Code, Message: f.Public(), Retryable: f.Info().Retry},
+		RequestID: requestID,
+	}
 	text, _ := json.Marshal(body) // strings and booleans always marshal
 	return events.APIGatewayV2HTTPResponse{
 		StatusCode: http.StatusInternalServerError,

@@ -5,13 +5,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-)
-
-// The response headers of the rate limit (draft-ietf-httpapi-ratelimit-headers-11).
-// They are named here and nowhere else in the code.
-const (
-	HeaderPolicy = "RateLimit-Policy"
-	HeaderLimit  = "RateLimit"
+	"github.com/hostfacts/hostfacts/pkg/header"
 )
 
 // policyName ties the two headers together (draft §3, §4.1).
@@ -44,8 +38,8 @@ func (v Verdict) Headers() map[string]string {
 		return nil
 	}
 	return map[string]string{
-		HeaderPolicy: v.Policy,
-		HeaderLimit:  policyName + ";r=" + strconv.Itoa(v.Remaining) + ";t=" + strconv.FormatInt(wholeSeconds(v.Reset), 10),
+		header.RateLimitPolicy: v.Policy,
+		header.RateLimit:       policyName + ";r=" + strconv.Itoa(v.Remaining) + ";t=" + strconv.FormatInt(wholeSeconds(v.Reset), 10),
 	}
 }
 

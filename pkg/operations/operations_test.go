@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/limit"
@@ -23,12 +25,16 @@ func TestAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := operations.Handler(parts); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	all := operations.All(parts)
-	for i, op := range catalog.All() {
-		if i >= len(all) || all[i].Entry().Slug != op.Slug {
-			t.Fatalf("operation %d is not %s", i, op.Slug)
-		}
+	var got, want []string
+	for _, op := range operations.All(parts) {
+		got = append(got, op.Entry().Slug)
+	}
+	for _, op := range catalog.All() {
+		want = append(want, op.Slug)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("operations (-catalog.All +operations.All):\n%s", d)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -93,9 +93,9 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 		h[k] = v
 	}
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", strings.Join(exposed(), ", "))
+	h.Set("Access-Control-Expose-Headers", strings.Join(header.Exposed(), ", "))
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Request-Id", id)
+	h.Set(header.RequestID, id)
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
 		protectPage(h)
 	}
@@ -214,18 +214,11 @@ func milliseconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key, float64(d.Microseconds())/1000)
 }
 
-// exposed are the response headers that a page of another origin may read.
-func exposed() []string {
-	return []string{x402.HeaderRequired, x402.HeaderResponse, "Retry-After", x402.HeaderReplayed, "Age", x402.HeaderOwed, limit.HeaderPolicy, limit.HeaderLimit, "X-Request-Id"}
-}
-
-// preflight are the headers of an answer to OPTIONS. The reference clients send
-// access-control-expose-headers, a response header, with the paid retry, so it has
-// to be allowed.
+// preflight answers OPTIONS.
 func preflight(methods []string) http.Header {
 	h := http.Header{}
 	h.Set("Access-Control-Allow-Methods", allow(methods))
-	h.Set("Access-Control-Allow-Headers", "payment-signature, idempotency-key, access-control-expose-headers, accept, content-type")
+	h.Set("Access-Control-Allow-Headers", strings.Join(header.Allowed(), ", "))
 	h.Set("Access-Control-Max-Age", "86400")
 	h.Set("Allow", allow(methods))
 	return h
@@ -235,23 +228,9 @@ func allow(methods []string) string {
 	return strings.Join(append(append([]string{}, methods...), http.MethodOptions), ", ")
 }
 
-// errorBody is the JSON of every error but a 402 (design §3).
-type errorBody struct {
-	Error     errorDetail `json:"error"`
-	RequestID string      `json:"request_id"`
-	DocsURL   string      `json:"docs_url"`
-}
-
-type errorDetail struct {
-	Code      fault.Code `json:"code"`
-	Message   string     `json:"message"`
-	Charged   *bool      `json:"charged"` // null: not known
-	Retryable bool       `json:"retryable"`
-}
-
 func (p Platform) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
-	return mustJSON(errorBody{
-		Error:     errorDetail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
+	return mustJSON(fault.Body{
+		Error:     fault.Detail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
 		RequestID: id, DocsURL: catalog.ErrorsURL(p.Origin(r)),
 	})
 }
@@ -268,7 +247,7 @@ func errorHeader(f *fault.Error) http.Header {
 	h.Set("Content-Type", jsonType)
 	h.Set("Cache-Control", "no-store")
 	if wait := f.Wait(); wait > 0 {
-		h.Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
+		h.Set(header.RetryAfter, strconv.Itoa(wholeSeconds(wait)))
 	}
 	return h
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -101,7 +102,7 @@ func (p *priced) paid(out x402.Outcome) response {
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
 		if !out.Answered.IsZero() {
-			h.Set("Age", strconv.Itoa(age(out.Answered, p.platform.Now())))
+			h.Set(header.Age, strconv.Itoa(age(out.Answered, p.platform.Now())))
 		}
 	}
 	if len(out.Owed) > 0 {

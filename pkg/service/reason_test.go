@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -77,9 +77,9 @@ func (s *shop) lineOf(t *testing.T, id string) map[string]any {
 func TestNameOfRateLimit(t *testing.T) {
 	t.Parallel()
 	for _, n := range catalog.Limits() {
-		if strings.Contains(n.Text, "header "+limit.HeaderPolicy+" ") {
+		if strings.Contains(n.Text, "header "+header.RateLimitPolicy+" ") {
 			return
 		}
 	}
-	t.Errorf("no note of the catalog names the header %s", limit.HeaderPolicy)
+	t.Errorf("no note of the catalog names the header %s", header.RateLimitPolicy)
 }

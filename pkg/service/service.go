@@ -124,6 +124,11 @@ func complete(operations []Operation) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("service: nobody answers these operations of the catalog: %s", strings.Join(missing, ", "))
 	}
+	for _, op := range operations {
+		if _, ok := catalog.BySlug(op.entry.Slug); !ok {
+			return fmt.Errorf("service: catalog.All lacks the operation %s", op.entry.Slug)
+		}
+	}
 	return nil
 }
 

@@ -444,7 +444,7 @@ func TestEveryOperationIsServed(t *testing.T) {
 	d := parts{Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()}}
 	for i, op := range every(t, nil) {
 		without := slices.Delete(every(t, nil), i, i+1)
-		if _, err := service.All(d.seller(), without, nil, nil); err == nil || !strings.Contains(err.Error(), ": "+op.Entry().Slug) {
+		if _, err := service.All(d.seller(), without, nil, nil); err == nil || !strings.HasSuffix(err.Error(), " "+op.Entry().Slug) {
 			t.Errorf("without %s: %v", op.Entry().Slug, err)
 		}
 	}

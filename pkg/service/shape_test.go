@@ -3,16 +3,16 @@ package service_test
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -34,6 +34,9 @@ func TestResultsAreTheCatalogs(t *testing.T) {
 	for _, op := range every(t, nil) {
 		if err := sameFields(op.Result(), op.Entry().Fields); err != nil {
 			t.Errorf("%s: %s and the catalog differ: %v", op.Entry().Slug, op.Result(), err)
+		}
+		if code := op.Timeout(); code != fault.InternalError && !op.Entry().Can(code) {
+			t.Errorf("%s answers %s when it does not end in time, which the catalog does not list", op.Entry().Slug, code)
 		}
 	}
 }
@@ -177,29 +180,26 @@ func TestSameFieldsSeesDifferences(t *testing.T) {
 	}
 }
 
-// The documents may not import the ledger; what they say of it is held to it
-// here.
-func TestDocumentsSayWhatTheLedgerDoes(t *testing.T) {
-	docs, err := discovery.Render(discovery.Site{Origin: "https://api.example.com", Terms: x402.Terms{
-		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
-	}})
+// The README says what the ledger does.
+func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, _ := docs.Find(catalog.PathLLMsFull)
+	text := strings.Join(strings.Fields(string(readme)), " ")
 	var waits []string
 	for n := 1; n < ledger.MaxLookups; n++ {
 		waits = append(waits, fmt.Sprint(int(ledger.NextLookup(ledger.Record{Lookups: n}).Seconds())))
 	}
 	last := len(waits) - 1
+	hours := int(ledger.OwedFor.Hours())
 	for _, want := range []string{
-		strings.Join(waits[:last], ", ") + " and " + waits[last] + " seconds",
-		fmt.Sprintf("%d lookups", ledger.MaxLookups),
-		fmt.Sprintf("%d hours", int(ledger.OwedFor.Hours())),
+		fmt.Sprintf("up to %d in all within %d hours, at least %s and %s seconds apart", ledger.MaxLookups, hours, strings.Join(waits[:last], ", "), waits[last]),
+		fmt.Sprintf("returns the stored answer for %d hours", int(ledger.KeptFor.Hours())),
 	} {
-		if !strings.Contains(string(full.Body), want) {
-			t.Errorf("%s does not say %q", catalog.PathLLMsFull, want)
+		if !strings.Contains(text, want) {
+			t.Errorf("README.md does not say %q", want)
 		}
 	}
 }

@@ -84,13 +84,13 @@ func readPayment(tree object) (*Payment, error) {
 	}
 	p.version = version
 	var err error
-	if p.accepted, err = tree.child("accepted"); err != nil {
+	if p.accepted, err = tree.Object("accepted"); err != nil {
 		return nil, err
 	}
 	if err := p.readExtensions(tree["extensions"]); err != nil {
 		return nil, err
 	}
-	payload, err := tree.child("payload")
+	payload, err := tree.Object("payload")
 	if err != nil {
 		return nil, err
 	}
@@ -116,14 +116,14 @@ func (p *Payment) readExtensions(v any) error {
 }
 
 func (p *Payment) readExact(payload object) error {
-	signature, err := payload.text("signature")
+	signature, err := payload.Text("signature")
 	if err != nil {
 		return fmt.Errorf("payload.%w", err)
 	}
 	if p.Signature, err = decodeHex(signature, keySignature, maxSignature); err != nil {
 		return fmt.Errorf("payload.signature: %w", err)
 	}
-	a, err := payload.child("authorization")
+	a, err := payload.Object("authorization")
 	if err != nil {
 		return fmt.Errorf("payload.%w", err)
 	}
@@ -138,7 +138,7 @@ func (p *Payment) readAuthorization(a object) error {
 		key string
 		to  *Address
 	}{{"from", &p.From}, {"to", &p.To}} {
-		s, err := a.text(f.key)
+		s, err := a.Text(f.key)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (p *Payment) readAuthorization(a object) error {
 		key string
 		to  **big.Int
 	}{{"value", &p.Value}, {"validAfter", &p.ValidAfter}, {"validBefore", &p.ValidBefore}} {
-		s, err := a.text(f.key)
+		s, err := a.Text(f.key)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (p *Payment) readAuthorization(a object) error {
 			return fmt.Errorf("%s: %w", f.key, err)
 		}
 	}
-	s, err := a.text("nonce")
+	s, err := a.Text("nonce")
 	if err != nil {
 		return err
 	}

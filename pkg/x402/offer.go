@@ -98,7 +98,7 @@ func (o *Offer) readExtensions() error {
 		if err != nil {
 			return fmt.Errorf("extension %s: %w", key, err)
 		}
-		if o.infos[key], err = tree.child("info"); err != nil {
+		if o.infos[key], err = tree.Object("info"); err != nil {
 			return fmt.Errorf("extension %s: %w", key, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 
+	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -28,16 +29,16 @@ const ExtensionToken = "retry-token"
 // any later payment with that key.
 const ReplayTime = ledger.KeptFor
 
-// Header names of protocol version 2.
+// The headers of a payment, as package header names them.
 const (
-	HeaderRequired  = "PAYMENT-REQUIRED"
-	HeaderSignature = "PAYMENT-SIGNATURE"
-	HeaderResponse  = "PAYMENT-RESPONSE"
-	HeaderReplayed  = "Idempotent-Replayed"
+	HeaderRequired  = header.PaymentRequired
+	HeaderSignature = header.PaymentSignature
+	HeaderResponse  = header.PaymentResponse
+	HeaderReplayed  = header.IdempotentReplayed
 	// HeaderKey carries a purchase key (draft-ietf-httpapi-idempotency-key-header).
-	HeaderKey = "Idempotency-Key"
+	HeaderKey = header.IdempotencyKey
 	// HeaderOwed names the parts of a bundle that are owed still.
-	HeaderOwed = "Answer-Owed"
+	HeaderOwed = header.AnswerOwed
 )
 
 // PaymentRequired says what must be paid: the PAYMENT-REQUIRED header, and part of

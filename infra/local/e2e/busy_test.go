@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 )
 
 // verifyOnly skips what a quick run leaves out: go test -short needs Go alone,
@@ -40,7 +40,7 @@ func (p *pace) took(d time.Duration) {
 func (p *pace) overdue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.slowest >= dynamo.DefaultAttemptTimeout
+	return p.slowest >= dynamotable.DefaultAttemptTimeout
 }
 
 // client is newClient with its requests noted.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
@@ -40,7 +41,7 @@ func newFleet(tb testing.TB, l *lab, s setup) *fleet {
 	table := db.Table(tb)
 	f := &fleet{
 		terms: l.terms, client: newClient(),
-		store: dynamo.New(dynamo.Config{API: dynamo.NewClient(db.ClientConfig()), Table: table, Timeout: patience}),
+		store: dynamo.New(dynamo.Config{API: dynamotable.NewClient(db.ClientConfig()), Table: table, Timeout: patience}),
 	}
 	tb.Cleanup(f.client.CloseIdleConnections)
 	for range fleetSize {

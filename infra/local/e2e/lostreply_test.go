@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	limitdynamo "github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -26,12 +27,12 @@ import (
 // They are longer than those in use, of which a call whose first reply is late
 // has half a second left for all that follows: a machine that is busy with
 // something else takes that for nothing.
-const patientCall, patientAttempt = 4 * dynamo.DefaultTimeout, 3 * dynamo.DefaultAttemptTimeout
+const patientCall, patientAttempt = 4 * dynamotable.DefaultTimeout, 3 * dynamotable.DefaultAttemptTimeout
 
 func patientClient(db dynamotest.Server) *dynamodb.Client {
 	c := db.ClientConfig()
 	c.AttemptTimeout = patientAttempt
-	return dynamo.NewClient(c)
+	return dynamotable.NewClient(c)
 }
 
 // openOnTable runs the handlers in this process as package boot wires them for
@@ -105,7 +106,7 @@ func TestLostReply(t *testing.T) {
 	db := dynamotest.Start(t)
 	l := newLab(t)
 	store := func(table string) *dynamo.Store {
-		return dynamo.New(dynamo.Config{API: dynamo.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
+		return dynamo.New(dynamo.Config{API: dynamotable.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
 	}
 	for _, write := range paidWrites() {
 		for _, a := range accidents() {

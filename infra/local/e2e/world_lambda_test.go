@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
@@ -58,7 +59,7 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 			}
 		}
 	})
-	client := dynamo.NewClient(db.ClientConfig())
+	client := dynamotable.NewClient(db.ClientConfig())
 	d = &deployment{
 		base: server.URL, origin: "https://" + gatewayDomain, log: log.String,
 		cut: through.cut, mend: through.mend,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -268,7 +269,7 @@ func TestTable(t *testing.T) {
 	verifyOnly(t, "needs Node for the DynamoDB server")
 	server := dynamotest.Start(t)
 	table := server.Table(t)
-	fill(t, dynamo.New(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute}), time.Now().Add(-3*time.Hour))
+	fill(t, dynamo.New(dynamo.Config{API: dynamotable.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute}), time.Now().Add(-3*time.Hour))
 	env := map[string]string{
 		"LEDGER_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": dynamotest.Region,
 		"AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,

@@ -6,13 +6,9 @@
 package secret
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -21,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+
+	"github.com/hostfacts/hostfacts/pkg/awshttp"
 )
 
 const (
@@ -36,8 +34,6 @@ const (
 // ErrNoAnswer says that Secrets Manager was not reached, or could not answer:
 // nothing is known about the secret.
 var ErrNoAnswer = errors.New("secrets manager did not answer")
-
-var errReply = fmt.Errorf("a reply of more than %d bytes", maxReply)
 
 // arnForm is a complete ARN. A permission on exactly this secret, and the
 // region to ask in, follow from it.
@@ -82,7 +78,7 @@ func Read(ctx context.Context, c Config) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      region,
 		Credentials: aws.CredentialsProviderFunc(c.Credentials),
-		HTTPClient:  newHTTPClient(c.Timeout / maxAttempts),
+		HTTPClient:  awshttp.New(awshttp.Config{AttemptTimeout: c.Timeout / maxAttempts, MaxReply: maxReply}),
 		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = maxAttempts, c.Timeout/20 }),
 	}
 	if c.Endpoint != "" {
@@ -122,49 +118,4 @@ func explain(err error) error {
 		return fmt.Errorf("secrets manager: the reply with status %d cannot be read", status.HTTPStatusCode())
 	}
 	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
-}
-
-// newHTTPClient makes a connection for each attempt: the next reading is a
-// minute away at least, and Lambda may freeze the process until then.
-func newHTTPClient(attempt time.Duration) *http.Client {
-	transport := &http.Transport{
-		Proxy:                 nil, // deliberately not ProxyFromEnvironment
-		DialContext:           (&net.Dialer{Timeout: attempt, KeepAlive: -1}).DialContext,
-		TLSHandshakeTimeout:   attempt,
-		ResponseHeaderTimeout: attempt,
-		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
-		DisableKeepAlives:     true,
-		DisableCompression:    true,
-	}
-	return &http.Client{
-		Transport:     bounded{next: transport, timeout: attempt},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// bounded limits an attempt in time and its reply in size, and reads the whole
-// reply, so that one that is cut short is a failed attempt.
-type bounded struct {
-	next    http.RoundTripper
-	timeout time.Duration
-}
-
-func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(req.Context(), b.timeout)
-	defer cancel()
-	res, err := b.next.RoundTrip(req.WithContext(ctx))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }() // nothing is left to lose
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the reply: %w", err)
-	}
-	if len(body) > maxReply {
-		return nil, errReply
-	}
-	out := *res
-	out.Body = io.NopCloser(bytes.NewReader(body))
-	return &out, nil
 }

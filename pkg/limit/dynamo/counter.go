@@ -10,11 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 )
 
 const (
-	addUnits = "ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + AttrExpiresAt + " = :expires"
+	addUnits = "ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + dynamotable.AttrExpiresAt + " = :expires"
 	ifLeft   = AttrRequests + " <= :most"
 	ifUnused = "attribute_not_exists(" + AttrRequests + ") OR "
 	// keepCounts is how long a rate item stays after its window began: longer
@@ -30,7 +31,7 @@ func (s *Store) Add(ctx context.Context, client string, window time.Time, n limi
 	if err != nil {
 		return limit.Units{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	now, _, err := s.update(ctx, in, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	if err != nil {
@@ -53,9 +54,9 @@ func (s *Store) Take(ctx context.Context, client string, window time.Time, n lim
 		condition = ifUnused + condition
 	}
 	in.ConditionExpression = &condition
-	in.ExpressionAttributeValues[":most"] = number(int64(most - n.All))
+	in.ExpressionAttributeValues[":most"] = dynamotable.Number(int64(most - n.All))
 	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	now, failed, err := s.update(ctx, in)
 	if err == nil && failed != nil {
@@ -77,10 +78,10 @@ func addition(client string, window time.Time, n limit.Units) (*dynamodb.UpdateI
 		return nil, fmt.Errorf("dynamo: a client has 1 to %d bytes, not %d", maxClient, len(client))
 	}
 	return &dynamodb.UpdateItemInput{
-		Key:              keyOf(pkOf(client, window)),
+		Key:              dynamotable.Key(pkOf(client, window)),
 		UpdateExpression: aws.String(addUnits),
 		ExpressionAttributeValues: item{
-			":n": number(int64(n.All)), ":open": number(int64(n.Open)), ":expires": number(window.Add(keepCounts).Unix()),
+			":n": dynamotable.Number(int64(n.All)), ":open": dynamotable.Number(int64(n.Open)), ":expires": dynamotable.Number(window.Add(keepCounts).Unix()),
 		},
 		ReturnValues: types.ReturnValueAllNew,
 	}, nil
@@ -103,13 +104,9 @@ func unitsOf(it item) (total limit.Units, err error) {
 }
 
 func count(it item, name string) (int, error) {
-	n, ok := it[name].(*types.AttributeValueMemberN)
+	n, ok := dynamotable.NumberOf(it, name)
 	if !ok {
 		return 0, fmt.Errorf("dynamo: the client's item has no number %s", name)
 	}
-	v, err := strconv.Atoi(n.Value)
-	if err != nil {
-		return 0, fmt.Errorf("dynamo: %s of the client's item: %w", name, err)
-	}
-	return v, nil
+	return int(n), nil
 }

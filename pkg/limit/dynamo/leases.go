@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 )
 
@@ -40,7 +41,7 @@ func (s *Store) Acquire(ctx context.Context, operation string, l limit.Lease, mo
 	if l.ID == "" || len(l.ID) > maxID {
 		return nil, false, fmt.Errorf("dynamo: a lease id has 1 to %d bytes, not %d", maxID, len(l.ID))
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	pk := slotsPrefix + operation
 	held, ok, err := s.add(ctx, pk, l, most)
@@ -69,9 +70,9 @@ var errNone = errors.New("dynamo: no leases are stored")
 // add puts a lease among those of an item if there are fewer than most.
 func (s *Store) add(ctx context.Context, pk string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	now, failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyOf(pk), UpdateExpression: aws.String(setLease), ConditionExpression: aws.String(ifRoom),
+		Key: dynamotable.Key(pk), UpdateExpression: aws.String(setLease), ConditionExpression: aws.String(ifRoom),
 		ExpressionAttributeNames:            map[string]string{"#id": l.ID},
-		ExpressionAttributeValues:           item{":until": until(l), ":limit": number(int64(most))},
+		ExpressionAttributeValues:           item{":until": until(l), ":limit": dynamotable.Number(int64(most))},
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
@@ -97,7 +98,7 @@ func (s *Store) add(ctx context.Context, pk string, l limit.Lease, most int) ([]
 // lease or sets it again.
 func (s *Store) first(ctx context.Context, pk string, l limit.Lease) (bool, error) {
 	_, failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyOf(pk), UpdateExpression: aws.String(setFirst), ConditionExpression: aws.String(ifNoLease),
+		Key: dynamotable.Key(pk), UpdateExpression: aws.String(setFirst), ConditionExpression: aws.String(ifNoLease),
 		ExpressionAttributeValues: item{":leases": &types.AttributeValueMemberM{Value: item{l.ID: until(l)}}},
 	})
 	return err == nil && failed == nil, err
@@ -109,7 +110,7 @@ func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Le
 		return nil
 	}
 	leases = leases[:min(len(leases), maxRemoved)]
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	names, values := map[string]string{}, item{}
 	paths, conditions := make([]string, len(leases)), []string{ifLeases}
@@ -122,7 +123,7 @@ func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Le
 	}
 	// When the condition fails, there is nothing to remove.
 	_, _, err := s.update(ctx, &dynamodb.UpdateItemInput{
-		Key:                      keyOf(slotsPrefix + operation),
+		Key:                      dynamotable.Key(slotsPrefix + operation),
 		UpdateExpression:         aws.String("REMOVE " + strings.Join(paths, ", ")),
 		ConditionExpression:      aws.String(strings.Join(conditions, " AND ")),
 		ExpressionAttributeNames: names, ExpressionAttributeValues: values,
@@ -133,8 +134,8 @@ func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Le
 // update sends an update and returns what it was asked to return. failed is set
 // when its condition does not hold.
 func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, failed *types.ConditionalCheckFailedException, err error) {
-	in.TableName = &s.table
-	out, err := s.api.UpdateItem(ctx, in, o...)
+	in.TableName = &s.Name
+	out, err := s.API.UpdateItem(ctx, in, o...)
 	if errors.As(err, &failed) {
 		return nil, failed, nil
 	}
@@ -144,23 +145,13 @@ func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...f
 	return out.Attributes, nil, nil
 }
 
-// old is the item that failed a condition, or what is there a moment later where
-// the server does not return it; empty when nothing is there.
+// old is the item that failed a condition, or what is there a moment later.
 func (s *Store) old(ctx context.Context, pk string, failed *types.ConditionalCheckFailedException) (item, error) {
-	if len(failed.Item) > 0 {
-		return failed.Item, nil
-	}
-	return s.get(ctx, pk)
-}
-
-func (s *Store) get(ctx context.Context, pk string) (item, error) {
-	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName: &s.table, Key: keyOf(pk), ConsistentRead: aws.Bool(true),
-	})
+	it, err := dynamotable.Old(ctx, s.API, s.Name, pk, failed)
 	if err != nil {
-		return nil, fmt.Errorf("dynamo: get item: %w", err)
+		return nil, fmt.Errorf("dynamo: %w", err)
 	}
-	return out.Item, nil
+	return it, nil
 }
 
 // errCorrupt says that what is stored cannot be read as leases. It fails closed.
@@ -191,8 +182,4 @@ func decode(it item) ([]limit.Lease, error) {
 	return leases, nil
 }
 
-func until(l limit.Lease) types.AttributeValue { return number(l.Until.UnixMilli()) }
-
-func number(n int64) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
-}
+func until(l limit.Lease) types.AttributeValue { return dynamotable.Number(l.Until.UnixMilli()) }

@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/limit/dynamo"
-	ledger "github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 )
 
@@ -43,7 +43,7 @@ var errLost = errors.New("lost on purpose")
 
 func newPeer(t testing.TB, s dynamotest.Server) *peer {
 	t.Helper()
-	p := &peer{client: ledger.NewClient(s.ClientConfig()), table: s.Table(t), calls: map[string]int{}}
+	p := &peer{client: dynamotable.NewClient(s.ClientConfig()), table: s.Table(t), calls: map[string]int{}}
 	target, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func newPeer(t testing.TB, s dynamotest.Server) *peer {
 	}
 	front := httptest.NewServer(proxy)
 	t.Cleanup(front.Close)
-	p.front = ledger.NewClient(dynamotest.Server{URL: front.URL}.ClientConfig())
+	p.front = dynamotable.NewClient(dynamotest.Server{URL: front.URL}.ClientConfig())
 	return p
 }
 

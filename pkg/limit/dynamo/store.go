@@ -15,19 +15,15 @@ package dynamo
 
 import (
 	"context"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 )
 
-// The attributes of an item. Key and TTL are those of the ledger's table; a
-// test compares them.
+// The attributes of an item.
 const (
-	// AttrKey is the partition key (S).
-	AttrKey = "pk"
 	// AttrLeases is the map of leases of an operation (M): end in milliseconds
 	// since 1970 (N) by lease id.
 	AttrLeases = "leases"
@@ -35,8 +31,6 @@ const (
 	// AttrUndecided how many of them may be given back still (N).
 	AttrRequests  = "requests"
 	AttrUndecided = "undecided"
-	// AttrExpiresAt is the TTL of a rate item (N, unix seconds).
-	AttrExpiresAt = "expires_at"
 )
 
 // The kinds of key.
@@ -45,10 +39,6 @@ const (
 	ratePrefix  = "rate|"
 )
 
-// DefaultTimeout bounds one call about leases, resends and the read after a
-// failed condition included (design §3).
-const DefaultTimeout = 1500 * time.Millisecond
-
 // API is what a Store calls. A *dynamodb.Client is one.
 type API interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
@@ -56,18 +46,10 @@ type API interface {
 }
 
 // Config is what a Store is made of.
-type Config struct {
-	API     API           // required
-	Table   string        // name or ARN of the ledger's table, required
-	Timeout time.Duration // of one call; DefaultTimeout when 0
-}
+type Config = dynamotable.Config[API]
 
 // Store is a limit.Leases and a limit.Counter on a DynamoDB table.
-type Store struct {
-	api     API
-	table   string
-	timeout time.Duration
-}
+type Store struct{ dynamotable.Table[API] }
 
 var (
 	_ limit.Leases  = (*Store)(nil)
@@ -76,16 +58,6 @@ var (
 )
 
 // New returns a Store. It panics without an API or a table.
-func New(c Config) *Store {
-	if c.API == nil || c.Table == "" {
-		panic("dynamo: New needs an API and a table")
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	return &Store{api: c.API, table: c.Table, timeout: c.Timeout}
-}
+func New(c Config) *Store { return &Store{dynamotable.Open(c, dynamotable.DefaultTimeout)} }
 
-type item = map[string]types.AttributeValue
-
-func keyOf(pk string) item { return item{AttrKey: &types.AttributeValueMemberS{Value: pk}} }
+type item = dynamotable.Item

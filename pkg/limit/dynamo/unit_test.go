@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 )
@@ -148,7 +149,7 @@ func TestTimeout(t *testing.T) {
 				return nil, ctx.Err()
 			},
 		}
-		for timeout, want := range map[time.Duration]time.Duration{0: dynamo.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
+		for timeout, want := range map[time.Duration]time.Duration{0: dynamotable.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
 			begun := time.Now()
 			store := dynamo.New(dynamo.Config{API: api, Table: "t", Timeout: timeout})
 			if _, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1); ok || !errors.Is(err, context.DeadlineExceeded) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
 const (
@@ -238,39 +239,19 @@ func decodeError(status int, raw json.RawMessage) error {
 }
 
 // object is a JSON object, one level deep.
-type object map[string]json.RawMessage
+type object strictjson.Members
 
-// parseObject reads exactly one JSON object, no member twice. encoding/json's
-// own decoding into structs takes the last of two equal members and any letter
-// case of a name.
+// maxDepth bounds nesting. A receipt in a batch, at about six, is the deepest
+// that is asked for.
+const maxDepth = 32
+
+// parseObject reads exactly one JSON object.
 func parseObject(b []byte) (object, error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("reply is not a JSON object")
+	o, err := strictjson.Split(b, maxDepth)
+	if err != nil {
+		return nil, fmt.Errorf("reply: %w", err)
 	}
-	o := object{}
-	for d.More() {
-		t, err := d.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return nil, errors.New("reply is not JSON")
-		}
-		if _, twice := o[name]; twice {
-			return nil, fmt.Errorf("reply has member %s twice", excerpt(name))
-		}
-		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
-			return nil, errors.New("reply is not JSON")
-		}
-		o[name] = v
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, errors.New("reply is not JSON")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("reply has something behind its JSON object")
-	}
-	return o, nil
+	return object(o), nil
 }
 
 // excerpt quotes a node's words for a cause.

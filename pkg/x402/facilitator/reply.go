@@ -3,13 +3,11 @@ package facilitator
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
 const (
@@ -77,46 +75,20 @@ func parseAnswer(body []byte) (answer, form) {
 }
 
 // object is a JSON object, one level deep.
-type object map[string]json.RawMessage
+type object strictjson.Members
 
-// parseObject reads exactly one JSON object. It is stricter than
-// encoding/json, which takes the last of two equal members, any letter case of
-// a name, and text that is not UTF-8; two readers of such a body could see two
-// different verdicts.
+// maxDepth bounds nesting. The deepest honest reply has extensions of four or
+// five levels.
+const maxDepth = 32
+
+// parseObject reads exactly one JSON object: two readers of a body that is not
+// strict could see two different verdicts.
 func parseObject(b []byte) (object, error) {
-	if !utf8.Valid(b) {
-		return nil, errors.New("answer is not UTF-8")
+	o, err := strictjson.Split(b, maxDepth)
+	if err != nil {
+		return nil, fmt.Errorf("answer: %w", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("answer is not a JSON object")
-	}
-	o := object{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, fmt.Errorf("answer is not JSON: %w", err)
-		}
-		name, ok := t.(string)
-		if !ok {
-			return nil, errors.New("answer has a member without a name")
-		}
-		if o.has(name) {
-			return nil, errors.New("answer has two members of the same name")
-		}
-		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
-			return nil, fmt.Errorf("answer is not JSON: %w", err)
-		}
-		o[name] = v
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, fmt.Errorf("answer is not JSON: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("answer has something behind its JSON object")
-	}
-	return o, nil
+	return object(o), nil
 }
 
 func (o object) has(name string) bool { _, ok := o[name]; return ok }

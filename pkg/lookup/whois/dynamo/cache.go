@@ -13,20 +13,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
-// The attributes of the item. The key's name is that of the ledger's table; a
-// test compares them.
+// The attributes of the item.
 const (
-	// AttrKey is the partition key (S).
-	AttrKey = "pk"
 	// AttrFile is the file, compressed with gzip (B): it costs a quarter of the
 	// capacity.
 	AttrFile = "file"
@@ -36,9 +33,6 @@ const (
 
 // Key is the item's key.
 const Key = "rdap|bootstrap"
-
-// DefaultTimeout bounds one call, resends included (design §3).
-const DefaultTimeout = 1500 * time.Millisecond
 
 const (
 	maxFile   = 4 << 20   // bytes of a file after decompression
@@ -55,18 +49,10 @@ type API interface {
 }
 
 // Config is what a Cache is made of.
-type Config struct {
-	API     API           // required
-	Table   string        // name or ARN of the ledger's table, required
-	Timeout time.Duration // of one call; DefaultTimeout when 0
-}
+type Config = dynamotable.Config[API]
 
 // Cache is a whois.Cache on a DynamoDB table.
-type Cache struct {
-	api     API
-	table   string
-	timeout time.Duration
-}
+type Cache struct{ dynamotable.Table[API] }
 
 var (
 	_ whois.Cache = (*Cache)(nil)
@@ -74,43 +60,26 @@ var (
 )
 
 // New returns a Cache. It panics without an API or a table.
-func New(c Config) *Cache {
-	if c.API == nil || c.Table == "" {
-		panic("dynamo: New needs an API and a table")
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	return &Cache{api: c.API, table: c.Table, timeout: c.Timeout}
-}
-
-type item = map[string]types.AttributeValue
+func New(c Config) *Cache { return &Cache{dynamotable.Open(c, dynamotable.DefaultTimeout)} }
 
 // Get implements whois.Cache. An item that it cannot read is an error.
 func (c *Cache) Get(ctx context.Context) ([]byte, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := c.Bound(ctx)
 	defer cancel()
-	out, err := c.api.GetItem(ctx, &dynamodb.GetItemInput{ // a second's delay does no harm, and costs half
-		TableName: &c.table,
-		Key:       item{AttrKey: &types.AttributeValueMemberS{Value: Key}},
-	})
+	it, err := dynamotable.Get(ctx, c.API, c.Name, Key, false)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("dynamo: get item: %w", err)
+		return nil, time.Time{}, fmt.Errorf("dynamo: %w", err)
 	}
-	if len(out.Item) == 0 {
+	if len(it) == 0 {
 		return nil, time.Time{}, nil
 	}
-	file, ok := out.Item[AttrFile].(*types.AttributeValueMemberB)
+	file, ok := it[AttrFile].(*types.AttributeValueMemberB)
 	if !ok {
 		return nil, time.Time{}, fmt.Errorf("dynamo: item %s: no %s", Key, AttrFile)
 	}
-	fetched, ok := out.Item[AttrFetched].(*types.AttributeValueMemberN)
+	seconds, ok := dynamotable.NumberOf(it, AttrFetched)
 	if !ok {
 		return nil, time.Time{}, fmt.Errorf("dynamo: item %s: no %s", Key, AttrFetched)
-	}
-	seconds, err := strconv.ParseInt(fetched.Value, 10, 64)
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("dynamo: item %s: %w", Key, err)
 	}
 	doc, err := decompress(file.Value)
 	if err != nil {
@@ -121,7 +90,7 @@ func (c *Cache) Get(ctx context.Context) ([]byte, time.Time, error) {
 
 // Put implements whois.Cache.
 func (c *Cache) Put(ctx context.Context, doc []byte, fetched time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := c.Bound(ctx)
 	defer cancel()
 	stored, err := compress(doc)
 	if err != nil {
@@ -130,14 +99,9 @@ func (c *Cache) Put(ctx context.Context, doc []byte, fetched time.Time) error {
 	if len(doc) > maxFile || len(stored) > maxStored {
 		return ErrTooLarge
 	}
-	_, err = c.api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &c.table,
-		Item: item{
-			AttrKey:     &types.AttributeValueMemberS{Value: Key},
-			AttrFile:    &types.AttributeValueMemberB{Value: stored},
-			AttrFetched: &types.AttributeValueMemberN{Value: strconv.FormatInt(fetched.Unix(), 10)},
-		},
-	})
+	it := dynamotable.Key(Key)
+	it[AttrFile], it[AttrFetched] = &types.AttributeValueMemberB{Value: stored}, dynamotable.Number(fetched.Unix())
+	_, err = c.API.PutItem(ctx, &dynamodb.PutItemInput{TableName: &c.Name, Item: it})
 	if err != nil {
 		return fmt.Errorf("dynamo: put item: %w", err)
 	}

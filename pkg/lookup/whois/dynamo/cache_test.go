@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/dynamo"
-	ledger "github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 )
 
@@ -24,7 +24,7 @@ type attributes = map[string]types.AttributeValue
 func TestCache(t *testing.T) {
 	t.Parallel()
 	server := dynamotest.Start(t)
-	client, table := ledger.NewClient(server.ClientConfig()), server.Table(t)
+	client, table := dynamotable.NewClient(server.ClientConfig()), server.Table(t)
 	// Two caches: what one process puts, another gets.
 	one := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
 	other := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
@@ -64,9 +64,9 @@ func TestCache(t *testing.T) {
 		},
 	} {
 		a := attributes{
-			dynamo.AttrKey:     &types.AttributeValueMemberS{Value: dynamo.Key},
-			dynamo.AttrFile:    &types.AttributeValueMemberB{Value: broken},
-			dynamo.AttrFetched: &types.AttributeValueMemberN{Value: "1"},
+			dynamotable.AttrKey: &types.AttributeValueMemberS{Value: dynamo.Key},
+			dynamo.AttrFile:     &types.AttributeValueMemberB{Value: broken},
+			dynamo.AttrFetched:  &types.AttributeValueMemberN{Value: "1"},
 		}
 		change(a)
 		if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: a}); err != nil {
@@ -94,7 +94,7 @@ func zipped(t *testing.T, s string) []byte {
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	config := dynamotest.Server{URL: "http://127.0.0.1:1"}.ClientConfig()
-	c := dynamo.New(dynamo.Config{API: ledger.NewClient(config), Table: "t"})
+	c := dynamo.New(dynamo.Config{API: dynamotable.NewClient(config), Table: "t"})
 	if doc, _, err := c.Get(t.Context()); err == nil || doc != nil {
 		t.Errorf("Get = %q, %v", doc, err)
 	}
@@ -103,16 +103,9 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-func TestKeyOfTheTable(t *testing.T) {
-	t.Parallel()
-	if dynamo.AttrKey != ledger.AttrKey {
-		t.Errorf("key %q, the ledger's is %q", dynamo.AttrKey, ledger.AttrKey)
-	}
-}
-
 func TestNewPanics(t *testing.T) {
 	t.Parallel()
-	client := ledger.NewClient(dynamotest.Server{URL: "http://127.0.0.1:1"}.ClientConfig())
+	client := dynamotable.NewClient(dynamotest.Server{URL: "http://127.0.0.1:1"}.ClientConfig())
 	for _, c := range []dynamo.Config{{Table: "t"}, {API: client}} {
 		func() {
 			defer func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
 // defaultTimeout bounds a lookup whose context has no deadline.
@@ -78,7 +79,7 @@ func newRDAP(cfg Config) *rdap.Client {
 		HTTP: &http.Client{
 			Transport: oneShot{
 				dial: guarded(cfg.Connector), roots: cfg.RootCAs, maxBody: maxAnswer,
-				inspect: func(b []byte) error { return bounded(b, maxAnswerDepth, maxAnswerValues) },
+				inspect: strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues}.Check,
 			},
 			CheckRedirect: follow,
 		},

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/openrdap/rdap"
+
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
 // FuzzAnswer takes bytes as an RDAP answer all the way to JSON.
@@ -29,7 +31,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		answer = trimBOM(answer)
-		if len(answer) > maxAnswer || bounded(answer, maxAnswerDepth, maxAnswerValues) != nil {
+		if len(answer) > maxAnswer || (strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues}).Check(answer) != nil {
 			return
 		}
 		object, err := rdap.NewDecoder(answer).Decode()

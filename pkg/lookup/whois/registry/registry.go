@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
 // Limits of a bootstrap file. In 2026 it has 49 KB, 600 services and 1,200
@@ -32,8 +34,8 @@ func parseRegistry(doc []byte) (registry, error) {
 		return nil, fmt.Errorf("whois: a bootstrap file of more than %d bytes", maxBootstrap)
 	}
 	doc = trimBOM(doc)
-	if err := bounded(doc, maxBootstrapDepth, maxBootstrapValues); err != nil {
-		return nil, err
+	if err := (strictjson.Limits{Depth: maxBootstrapDepth, Values: maxBootstrapValues}).Check(doc); err != nil {
+		return nil, fmt.Errorf("whois: bootstrap file: %w", err)
 	}
 	var file struct {
 		Version  string       `json:"version"`
@@ -118,3 +120,6 @@ func parseBase(raw string) (*url.URL, bool) {
 	}
 	return u, true
 }
+
+// trimBOM drops a byte order mark, which RFC 8259 §8.1 lets a reader ignore.
+func trimBOM(doc []byte) []byte { return bytes.TrimPrefix(doc, []byte("\xef\xbb\xbf")) }

@@ -16,20 +16,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hostfacts/hostfacts/pkg/exchange"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 const (
-	maxHeader        = 64 << 10
-	maxInformational = 5 // 1xx responses before the real one
-	maxRedirects     = 3
+	maxInterim   = 5 // 1xx answers before the real one
+	maxRedirects = 3
 )
 
 var (
 	errBody      = errors.New("whois: the body is too long")
 	errEncoding  = errors.New("whois: an unknown content encoding")
-	errHead      = errors.New("whois: a malformed response head")
 	errLocation  = errors.New("whois: a malformed location")
 	errProtocol  = errors.New("whois: not a final HTTP response")
 	errRedirect  = errors.New("whois: a redirect to where none may lead")
@@ -93,17 +92,11 @@ func (o oneShot) exchange(ctx context.Context, req *http.Request) (*http.Respons
 	if err != nil {
 		return nil, err
 	}
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		conn.Close()
-	})
+	done := exchange.Until(ctx, func() { conn.Close() })
 	defer func() {
-		if stop() {
+		if !done() {
 			conn.Close()
-			return
 		}
-		<-closed
 	}()
 	stream := conn
 	if req.URL.Scheme == "https" {
@@ -135,25 +128,26 @@ func (o oneShot) talk(req *http.Request, stream net.Conn) (*http.Response, error
 	if err := w.Flush(); err != nil {
 		return nil, fmt.Errorf("whois: send: %w", err)
 	}
-	limited := &io.LimitedReader{R: stream, N: maxHeader}
-	r := bufio.NewReader(limited)
-	resp, err := http.ReadResponse(r, req)
-	for n := 0; err == nil && resp.StatusCode < 200; n++ {
-		if n == maxInformational || resp.StatusCode == http.StatusSwitchingProtocols {
-			return nil, errProtocol
-		}
-		resp, err = http.ReadResponse(r, req)
+	r := exchange.NewReader(stream)
+	r.Allow(exchange.MaxHead)
+	head, err := r.Head(maxInterim)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("whois: receive: %w", err)
+	case head.Status == http.StatusSwitchingProtocols:
+		return nil, errProtocol
 	}
-	if err != nil {
-		return nil, fmt.Errorf("whois: receive: %w", unquoted(err))
+	resp := &http.Response{
+		Status: strconv.Itoa(head.Status), StatusCode: head.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: head.Header, Request: req,
 	}
 	if _, err := resp.Location(); resp.StatusCode/100 == 3 && err != nil && !errors.Is(err, http.ErrNoLocation) {
 		return nil, errLocation // http.Client would quote it
 	}
-	limited.N = 2 * o.maxBody // chunked framing comes on top of the body
 	var body []byte
 	if resp.StatusCode < 300 {
-		if body, err = o.read(resp); err != nil {
+		r.Allow(2 * o.maxBody) // chunked framing comes on top of the body
+		if body, err = o.read(r, req.Method, head); err != nil {
 			return nil, fmt.Errorf("whois: receive: %w", err)
 		}
 	}
@@ -162,20 +156,13 @@ func (o oneShot) talk(req *http.Request, stream net.Conn) (*http.Response, error
 	return resp, nil
 }
 
-// unquoted is the error of a head that cannot be read, without the line that
-// net/http quotes: it is the server's, cookies among it, and errors are logged.
-func unquoted(err error) error {
-	_, network := errors.AsType[net.Error](err)
-	if network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return errHead
-}
-
 // read takes gzip from a server that sends it unasked.
-func (o oneShot) read(resp *http.Response) ([]byte, error) {
-	var body io.Reader = resp.Body
-	switch strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))) {
+func (o oneShot) read(r *exchange.Reader, method string, head exchange.Head) ([]byte, error) {
+	body, err := r.Body(method, head)
+	if err != nil {
+		return nil, err
+	}
+	switch strings.ToLower(strings.TrimSpace(head.Header.Get("Content-Encoding"))) {
 	case "", "identity":
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(body)

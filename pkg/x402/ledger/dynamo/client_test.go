@@ -17,26 +17,27 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 // config is a client's configuration with the production time-outs.
-func config(url string) dynamo.ClientConfig {
+func config(url string) dynamotable.ClientConfig {
 	c := dynamotest.Server{URL: url}.ClientConfig()
 	c.AttemptTimeout = 0
 	return c
 }
 
-func storeOn(c dynamo.ClientConfig) *dynamo.Store {
-	return dynamo.New(dynamo.Config{API: dynamo.NewClient(c), Table: "t"})
+func storeOn(c dynamotable.ClientConfig) *dynamo.Store {
+	return dynamo.New(dynamo.Config{API: dynamotable.NewClient(c), Table: "t"})
 }
 
 // patientStoreOn is for tests on a real clock.
-func patientStoreOn(c dynamo.ClientConfig) *dynamo.Store {
+func patientStoreOn(c dynamotable.ClientConfig) *dynamo.Store {
 	c.AttemptTimeout = time.Minute
-	return dynamo.New(dynamo.Config{API: dynamo.NewClient(c), Table: "t", Timeout: time.Minute})
+	return dynamo.New(dynamo.Config{API: dynamotable.NewClient(c), Table: "t", Timeout: time.Minute})
 }
 
 // serve answers with the nth handler on the nth call, the last one from then on.
@@ -174,7 +175,7 @@ func TestConnectionReuse(t *testing.T) {
 		dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
-	store := dynamo.New(dynamo.Config{API: dynamo.NewClient(conf), Table: s.Table(t), Timeout: time.Minute})
+	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(conf), Table: s.Table(t), Timeout: time.Minute})
 	r := ledgertest.Full("k")
 	for range 10 {
 		if existing, err := store.Create(t.Context(), r); existing != nil || err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -43,19 +44,11 @@ type QueryAPI interface {
 }
 
 // IndexConfig is what an Index is made of.
-type IndexConfig struct {
-	API     QueryAPI      // required
-	Table   string        // name or ARN, required
-	Timeout time.Duration // of one call; DefaultIndexTimeout when 0
-}
+type IndexConfig = dynamotable.Config[QueryAPI]
 
 // Index is a ledger.Index on the table's index. DynamoDB brings it up to date
 // after the table, so it can be behind by some moments.
-type Index struct {
-	api     QueryAPI
-	table   string
-	timeout time.Duration
-}
+type Index struct{ dynamotable.Table[QueryAPI] }
 
 var (
 	_ ledger.Index = (*Index)(nil)
@@ -63,15 +56,7 @@ var (
 )
 
 // NewIndex returns an Index. It panics without an API or a table.
-func NewIndex(c IndexConfig) *Index {
-	if c.API == nil || c.Table == "" {
-		panic("dynamo: NewIndex needs an API and a table")
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultIndexTimeout
-	}
-	return &Index{api: c.API, table: c.Table, timeout: c.Timeout}
-}
+func NewIndex(c IndexConfig) *Index { return &Index{dynamotable.Open(c, DefaultIndexTimeout)} }
 
 // Open implements ledger.Index.
 func (x *Index) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
@@ -92,7 +77,7 @@ type entry struct {
 // list asks every partition of a list for as much as is wanted in all, since
 // one of them may hold it all, and merges.
 func (x *Index) list(ctx context.Context, name string, before *int64, limit int) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, x.timeout)
+	ctx, cancel := x.Bound(ctx)
 	defer cancel()
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return nil, err
@@ -148,7 +133,7 @@ func first(errs []error) error {
 // partition reads one partition in order, page by page.
 func (x *Index) partition(ctx context.Context, partition string, before *int64, limit int) ([]entry, error) {
 	in := &dynamodb.QueryInput{
-		TableName:                 &x.table,
+		TableName:                 &x.Name,
 		IndexName:                 aws.String(IndexName),
 		KeyConditionExpression:    aws.String("#open = :open"),
 		ExpressionAttributeNames:  map[string]string{"#open": AttrOpen},
@@ -162,7 +147,7 @@ func (x *Index) partition(ctx context.Context, partition string, before *int64, 
 	var found []entry
 	for {
 		in.Limit = aws.Int32(int32(min(limit-len(found), pageSize)))
-		out, err := x.api.Query(ctx, in)
+		out, err := x.API.Query(ctx, in)
 		if err != nil {
 			return nil, err
 		}

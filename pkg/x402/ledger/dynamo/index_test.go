@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -213,7 +214,7 @@ func TestIndexParallelism(t *testing.T) {
 func TestIndexReadsOn(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+	client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
 	store := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
 	var want []string
 	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)

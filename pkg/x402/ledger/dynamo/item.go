@@ -8,14 +8,14 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// The attributes of an item. The template's key and TTL attribute must be
-// AttrKey and AttrExpiresAt; a test compares them.
+// The attributes of an item.
 const (
 	// AttrKey is the partition key (S), the record's key.
-	AttrKey = "pk"
+	AttrKey = dynamotable.AttrKey
 	// AttrVersion is the record's version (N), the fencing token that the
 	// condition of Replace compares.
 	AttrVersion = "version"
@@ -37,7 +37,7 @@ const (
 	AttrLeaseUntil = "lease_until"
 	// AttrExpiresAt is the TTL (N, unix seconds). DynamoDB deletes late, so
 	// the time in the record decides. Absent when the record has none.
-	AttrExpiresAt = "expires_at"
+	AttrExpiresAt = dynamotable.AttrExpiresAt
 )
 
 const (

@@ -15,13 +15,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -31,10 +29,6 @@ const (
 	ifVersion = AttrVersion + " = :read"
 )
 
-// DefaultTimeout bounds one call of a Store, resends and the read after a
-// failure included (design §3).
-const DefaultTimeout = 1500 * time.Millisecond
-
 // API is what a Store calls. A *dynamodb.Client is one.
 type API interface {
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
@@ -42,18 +36,12 @@ type API interface {
 }
 
 // Config is what a Store is made of.
-type Config struct {
-	API     API           // required
-	Table   string        // name or ARN, required
-	Timeout time.Duration // of one call; DefaultTimeout when 0
-}
+type Config = dynamotable.Config[API]
 
 // Store is a ledger.Store on a DynamoDB table.
 type Store struct {
-	api     API
-	table   string
-	timeout time.Duration
-	packer  *packer
+	dynamotable.Table[API]
+	packer *packer
 }
 
 var (
@@ -63,18 +51,12 @@ var (
 
 // New returns a Store. It panics without an API or a table.
 func New(c Config) *Store {
-	if c.API == nil || c.Table == "" {
-		panic("dynamo: New needs an API and a table")
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	return &Store{api: c.API, table: c.Table, timeout: c.Timeout, packer: newPacker()}
+	return &Store{Table: dynamotable.Open(c, dynamotable.DefaultTimeout), packer: newPacker()}
 }
 
 // Create implements ledger.Store.
 func (s *Store) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	written, held, err := s.put(ctx, r, ifAbsent, nil)
 	switch {
@@ -88,10 +70,10 @@ func (s *Store) Create(ctx context.Context, r ledger.Record) (*ledger.Record, er
 
 // Replace implements ledger.Store.
 func (s *Store) Replace(ctx context.Context, r ledger.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	written, _, err := s.put(ctx, r, ifVersion, item{
-		":read": &types.AttributeValueMemberN{Value: strconv.FormatInt(r.Version-1, 10)},
+		":read": dynamotable.Number(r.Version - 1),
 	})
 	if err == nil && !written {
 		err = ledger.ErrConflict
@@ -104,7 +86,7 @@ func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	return s.get(ctx, key)
 }
@@ -117,8 +99,8 @@ func (s *Store) put(ctx context.Context, r ledger.Record, condition string, valu
 	if err != nil {
 		return false, nil, err
 	}
-	_, err = s.api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName:                           &s.table,
+	_, err = s.API.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName:                           &s.Name,
 		Item:                                it,
 		ConditionExpression:                 &condition,
 		ExpressionAttributeValues:           values,
@@ -134,13 +116,8 @@ func (s *Store) put(ctx context.Context, r ledger.Record, condition string, valu
 		}
 		return false, nil, fmt.Errorf("dynamo: put item: %w", err)
 	}
-	if len(failed.Item) > 0 {
-		held, err = decode(r.Key, failed.Item)
-	} else {
-		// Nothing was there, or the server does not return old items.
-		held, err = s.get(ctx, r.Key)
-	}
-	if err != nil {
+	old, err := dynamotable.Old(ctx, s.API, s.Name, r.Key, failed)
+	if held, err = found(r.Key, old, err); err != nil {
 		return false, nil, err
 	}
 	if held != nil && held.WriteID == r.WriteID {
@@ -159,16 +136,17 @@ func (s *Store) landed(ctx context.Context, r ledger.Record) bool {
 }
 
 func (s *Store) get(ctx context.Context, key string) (*ledger.Record, error) {
-	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName:      &s.table,
-		Key:            item{AttrKey: &types.AttributeValueMemberS{Value: key}},
-		ConsistentRead: aws.Bool(true),
-	})
+	it, err := dynamotable.Get(ctx, s.API, s.Name, key, true)
+	return found(key, it, err)
+}
+
+// found reads an item as a record; nil when there is none.
+func found(key string, it item, err error) (*ledger.Record, error) {
 	if err != nil {
-		return nil, fmt.Errorf("dynamo: get item: %w", err)
+		return nil, fmt.Errorf("dynamo: %w", err)
 	}
-	if len(out.Item) == 0 {
+	if len(it) == 0 {
 		return nil, nil
 	}
-	return decode(key, out.Item)
+	return decode(key, it)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
@@ -62,7 +63,7 @@ type planter struct {
 var _ ledgertest.Planter = planter{}
 
 func newPlanter(t *testing.T, s dynamotest.Server) planter {
-	client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+	client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
 	store := dynamo.New(dynamo.Config{API: strict{t, client}, Table: table, Timeout: time.Minute})
 	return planter{Store: store, client: client, table: table}
 }
@@ -112,7 +113,7 @@ func TestIndexConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ledgertest.ExerciseIndex(t, func(t *testing.T) (ledger.Store, ledger.Index) {
-				client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+				client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
 				api := &querier{QueryAPI: client, page: pages}
 				return dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute}),
 					dynamo.NewIndex(dynamo.IndexConfig{API: api, Table: table, Timeout: time.Minute})
@@ -128,7 +129,7 @@ func TestPayersConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ledgertest.ExercisePayers(t, func(t *testing.T) (ledger.Store, ledger.Payers) {
-				client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+				client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
 				return dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute}),
 					dynamo.NewScan(dynamo.ScanConfig{API: client, Table: table, Page: page})
 			})
@@ -188,7 +189,7 @@ func TestCorruptItem(t *testing.T) {
 	s := server(t)
 	direct := newPlanter(t, s)
 	withItem := dynamo.New(dynamo.Config{
-		API: dynamo.NewClient((&proxy{withItem: true}).start(t, s).ClientConfig()), Table: direct.table, Timeout: time.Minute,
+		API: dynamotable.NewClient((&proxy{withItem: true}).start(t, s).ClientConfig()), Table: direct.table, Timeout: time.Minute,
 	})
 	for name, spoil := range map[string]func(item map[string]types.AttributeValue){
 		"another version":  func(it map[string]types.AttributeValue) { it["version"] = num("2") },

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
@@ -20,7 +21,7 @@ import (
 func TestEnsureTable(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+	client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
 	store := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
 	r := ledgertest.First("k")
 	if existing, err := store.Create(t.Context(), r); existing != nil || err != nil {

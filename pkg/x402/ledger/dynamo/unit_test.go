@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
@@ -142,7 +143,7 @@ func TestTimeout(t *testing.T) {
 			},
 			get: func(ctx context.Context) (map[string]types.AttributeValue, error) { return nil, hang(ctx) },
 		}
-		for timeout, want := range map[time.Duration]time.Duration{0: dynamo.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
+		for timeout, want := range map[time.Duration]time.Duration{0: dynamotable.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
 			store := dynamo.New(dynamo.Config{API: api, Table: "t", Timeout: timeout})
 			for verb, call := range map[string]func() error{
 				"create":  func() error { _, err := store.Create(t.Context(), ledgertest.First("k")); return err },
@@ -167,9 +168,9 @@ func TestNewPanics(t *testing.T) {
 		"no API":   func() { dynamo.New(dynamo.Config{Table: "t"}) },
 		"no table": func() { dynamo.New(dynamo.Config{API: fake{}}) },
 		"no region": func() {
-			dynamo.NewClient(dynamo.ClientConfig{Credentials: dynamotest.Server{}.ClientConfig().Credentials})
+			dynamotable.NewClient(dynamotable.ClientConfig{Credentials: dynamotest.Server{}.ClientConfig().Credentials})
 		},
-		"no credentials": func() { dynamo.NewClient(dynamo.ClientConfig{Region: "us-east-1"}) },
+		"no credentials": func() { dynamotable.NewClient(dynamotable.ClientConfig{Region: "us-east-1"}) },
 	} {
 		func() {
 			defer func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -57,7 +58,7 @@ func (m *meter) since() (units float64, calls int) {
 func TestWriteUnits(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	m := &meter{API: dynamo.NewClient(s.ClientConfig())}
+	m := &meter{API: dynamotable.NewClient(s.ClientConfig())}
 	l := ledger.New(dynamo.New(dynamo.Config{API: m, Table: s.Table(t), Timeout: time.Minute}), time.Now, rand.Text)
 	const (
 		network, asset = "eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"

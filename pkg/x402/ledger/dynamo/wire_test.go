@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
@@ -111,7 +112,7 @@ func TestLostReplyAndAnotherWriter(t *testing.T) {
 	front := p.start(t, s)
 	table := s.Table(t)
 	open := func(at dynamotest.Server) *dynamo.Store {
-		return dynamo.New(dynamo.Config{API: dynamo.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
+		return dynamo.New(dynamo.Config{API: dynamotable.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
 	}
 	direct, store := open(s), open(front)
 	first := ledgertest.First("k")
@@ -152,7 +153,7 @@ func TestLostReplies(t *testing.T) {
 			p := &proxy{lost: c.lost}
 			front, table := p.start(t, s), s.Table(t)
 			open := func(at dynamotest.Server) *dynamo.Store {
-				return dynamo.New(dynamo.Config{API: dynamo.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
+				return dynamo.New(dynamo.Config{API: dynamotable.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
 			}
 			direct, store := open(s), open(front)
 			r := ledgertest.First("k")

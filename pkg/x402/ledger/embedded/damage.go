@@ -46,8 +46,9 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// examine looks at every page of an existing file, before bbolt trusts them.
-// It holds the file's lock, shared, so that nobody writes meanwhile.
+// examine has bbolt judge an existing file before it is written to. It holds the
+// file's lock, shared, so that nobody writes meanwhile. A panic of bbolt is the
+// caller's to recover; the file is closed all the same, which ends the lock.
 func examine(path string, timeout time.Duration) error {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
 		return nil //nolint:nilerr // to be made, or for bolt.Open to refuse
@@ -57,15 +58,84 @@ func examine(path string, timeout time.Duration) error {
 		file, err = os.OpenFile(path, flag, mode)
 		return file, err
 	}
-	db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: timeout, OpenFile: keep})
+	whole := false
+	defer func() {
+		if !whole && file != nil {
+			_ = file.Close() // what is wrong has been said
+		}
+	}()
+	db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: timeout, OpenFile: keep})
+	if err != nil {
+		return err
+	}
+	tx, err := db.Begin(false)
 	if err != nil {
 		return err
 	}
 	info, err := file.Stat()
-	if err == nil {
-		err = inspect(file, info.Size(), int64(db.Info().PageSize))
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, db.Close())
+	if info.Size() < tx.Size() {
+		return fmt.Errorf("it has %d bytes, its contents take %d", info.Size(), tx.Size())
+	}
+	if err := judge(tx); err != nil {
+		return err // bbolt's check may still use the transaction: only the file is closed
+	}
+	whole = true
+	return errors.Join(tx.Rollback(), db.Close())
+}
+
+// judge asks bbolt whether a file is in order. bbolt's check runs in a goroutine
+// of its own, where a memory fault cannot be recovered, and it counts through
+// however many pages a page says it takes. So two passes in this goroutine come
+// first: whether each page ends inside the file, and whether every row can be
+// reached. References that lead around in a circle, which no accident makes
+// because each page carries its own number, are not survived.
+func judge(tx *bolt.Tx) error {
+	if err := measure(tx); err != nil {
+		return err
+	}
+	if err := reach(tx); err != nil {
+		return err
+	}
+	// The first fault is enough. The check waits with the next one, if there is
+	// one, for the end of the process.
+	return <-tx.Check()
+}
+
+// measure looks at the length of every page.
+func measure(tx *bolt.Tx) error {
+	var flowsTo int // the page behind the contents of the last one
+	for id := 0; ; id++ {
+		page, err := tx.Page(id)
+		switch {
+		case err != nil:
+			return err
+		case page == nil && id < flowsTo:
+			return fmt.Errorf("a page flows over the end at page %d", id)
+		case page == nil:
+			return nil
+		case id < flowsTo || page.Type == "free":
+			continue
+		}
+		flowsTo = id + page.OverflowCount + 1
+	}
+}
+
+// reach reads every key and every value.
+func reach(tx *bolt.Tx) error {
+	var sum byte
+	return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
+		return b.ForEach(func(key, value []byte) error {
+			for _, part := range [][]byte{key, value} {
+				for _, c := range part {
+					sum ^= c
+				}
+			}
+			return nil
+		})
+	})
 }
 
 // explain names the path in what went wrong while the file was opened, and

@@ -39,9 +39,11 @@ type Options struct {
 type Store struct {
 	path string
 	db   *bolt.DB
-	// writing holds one token: bbolt runs one write at a time, and waiting for
-	// its lock would not end with the context.
+	// writing holds one token: bbolt runs one transaction at a time, and waiting
+	// for its lock would not end with the context. Whoever has it writes all
+	// that waits.
 	writing chan struct{}
+	queue   queue
 	trouble trouble
 }
 
@@ -142,48 +144,6 @@ func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 		return held, err
 	})
 	return held, wrap("read", err)
-}
-
-// errUnchanged ends a transaction that has nothing to write.
-var errUnchanged = errors.New("unchanged")
-
-// write puts r in place of what the key holds, if replaces says so, and returns
-// what the key held.
-func (s *Store) write(ctx context.Context, r ledger.Record, replaces func(held *ledger.Record) (bool, error)) (*ledger.Record, error) {
-	row, err := encode(r)
-	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	select {
-	case s.writing <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-s.writing }()
-	held, err := call(s, func(db *bolt.DB) (held *ledger.Record, err error) {
-		err = db.Update(func(tx *bolt.Tx) error {
-			b := tx.Bucket(records)
-			if held, err = read(b, r.Key); err != nil {
-				return err
-			}
-			ok, err := replaces(held)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				return errUnchanged
-			}
-			return b.Put([]byte(r.Key), row)
-		})
-		return held, err
-	})
-	if errors.Is(err, errUnchanged) {
-		return held, nil
-	}
-	return held, wrap("write", err)
 }
 
 func read(b *bolt.Bucket, key string) (*ledger.Record, error) {

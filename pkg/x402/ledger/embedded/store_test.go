@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,6 +283,103 @@ func TestWaitingEndsWithContext(t *testing.T) {
 	}
 }
 
+// commits is how many transactions the file has seen. bbolt syncs the file twice
+// in each, and at no other time.
+func commits(t testing.TB, s *Store) (n int) {
+	t.Helper()
+	if err := s.db.View(func(tx *bolt.Tx) error { n = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Writes that come while another one is going to disk share one transaction:
+// what conflicts is told so, what repeats itself is done, and the rest is there.
+func TestWritesShareASync(t *testing.T) {
+	t.Parallel()
+	s := open(t, file(t), Options{})
+	const creates = maxCommit - 2
+	s.writing <- struct{}{} // somebody writes, and does not finish
+	before := commits(t, s)
+	var all sync.WaitGroup
+	begin := func(write func()) {
+		queued := s.queue.length()
+		all.Go(write)
+		for end := time.Now().Add(time.Minute); s.queue.length() == queued; runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatal("the write does not wait")
+			}
+		}
+	}
+	for i := range creates {
+		begin(func() {
+			if existing, err := s.Create(t.Context(), ledgertest.First(fmt.Sprint("k", i))); existing != nil || err != nil {
+				t.Errorf("Create %d = %v, %v", i, existing, err)
+			}
+		})
+	}
+	first := ledgertest.First("k0") // another write of the same key
+	begin(func() {
+		if existing, err := s.Create(t.Context(), first); err != nil || existing == nil || existing.WriteID == first.WriteID {
+			t.Errorf("a second Create = %v, %v", existing, err)
+		}
+	})
+	begin(func() {
+		if err := s.Replace(t.Context(), ledgertest.Next(ledgertest.First("nobody"))); !errors.Is(err, ledger.ErrConflict) {
+			t.Errorf("Replace = %v, want ErrConflict", err)
+		}
+	})
+	<-s.writing
+	all.Wait()
+	if n := commits(t, s) - before; n != 1 {
+		t.Errorf("%d writes took %d transactions, want 1", creates, n)
+	}
+	for i := range creates {
+		if r, err := s.Fetch(t.Context(), fmt.Sprint("k", i)); r == nil || err != nil {
+			t.Errorf("Fetch %d = %v, %v", i, r, err)
+		}
+	}
+}
+
+// What has nothing to write costs no transaction, and more than fits into one
+// takes the next.
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	s := open(t, file(t), Options{})
+	r := ledgertest.First("k")
+	for want, write := range []func() error{
+		func() error { _, err := s.Create(t.Context(), r); return err },
+		func() error { _, err := s.Create(t.Context(), r); return err }, // the same write again
+	} {
+		before := commits(t, s)
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		if n := commits(t, s) - before; n != 1-want {
+			t.Errorf("write %d took %d transactions", want, n)
+		}
+	}
+	for range maxCommit + 1 {
+		s.queue.add(&change{})
+	}
+	if n, rest := len(s.queue.take()), len(s.queue.take()); n != maxCommit || rest != 1 {
+		t.Errorf("took %d and %d", n, rest)
+	}
+}
+
+// A write that is taken off the queue by its context's end is never made; one
+// that is being made has an end.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	var q queue
+	a, b := &change{}, &change{}
+	q.add(a)
+	q.add(b)
+	if !q.leave(a) || q.leave(a) || len(q.take()) != 1 || q.leave(b) {
+		t.Error("a change leaves once, and not when it was taken")
+	}
+}
+
 // Whatever a row holds, decode reads what encode wrote or calls it corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Record{ledgertest.First("k"), ledgertest.Full("k")} {
@@ -331,3 +431,19 @@ func packLen(rest []byte, docLen uint32) []byte {
 
 func BenchmarkCreate(b *testing.B)  { ledgertest.BenchCreate(b, open(b, file(b), Options{})) }
 func BenchmarkReplace(b *testing.B) { ledgertest.BenchReplace(b, open(b, file(b), Options{})) }
+
+// BenchmarkConcurrentCreate is BenchmarkCreate by 32 writers at once.
+func BenchmarkConcurrentCreate(b *testing.B) {
+	s := open(b, file(b), Options{})
+	before := commits(b, s)
+	var n atomic.Int64
+	b.SetParallelism(32 / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			if existing, err := s.Create(b.Context(), ledgertest.Full(fmt.Sprint("bench|", n.Add(1)))); existing != nil || err != nil {
+				b.Errorf("Create = %v, %v", existing, err)
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N)/float64(commits(b, s)-before), "writes/transaction")
+}

@@ -48,7 +48,7 @@ func Full(key string) ledger.Record {
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
 	r.Lookups, r.LookupAt = 2, at.Add(1*time.Second)
 	r.LastFault = &ledger.Failure{Code: "dns_timeout", Message: text}
-	r.Answer = &ledger.Answer{Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
+	r.Answer = &ledger.Answer{Receipt: text, Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
 	r.LeaseUntil, r.ValidBefore = at.Add(2*time.Second), at.Add(3*time.Second)
 	r.CreatedAt, r.UpdatedAt = at.Add(4*time.Second), at.Add(5*time.Second)
 	r.SettledAt, r.ExpiresAt = at.Add(6*time.Second), at.Add(7*time.Second)

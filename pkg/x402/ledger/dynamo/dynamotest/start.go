@@ -20,6 +20,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -69,9 +70,9 @@ func Start(t testing.TB) Server {
 	return Server{URL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 }
 
-// ClientConfig returns what dynamo.NewClient needs to talk to the server.
-func (s Server) ClientConfig() dynamo.ClientConfig {
-	return dynamo.ClientConfig{
+// ClientConfig returns what dynamotable.NewClient needs to talk to the server.
+func (s Server) ClientConfig() dynamotable.ClientConfig {
+	return dynamotable.ClientConfig{
 		Region:   Region,
 		Endpoint: s.URL,
 		Credentials: func(context.Context) (aws.Credentials, error) {
@@ -85,7 +86,7 @@ func (s Server) ClientConfig() dynamo.ClientConfig {
 func (s Server) Table(t testing.TB) string {
 	t.Helper()
 	name := "ledger-" + rand.Text()
-	if err := dynamo.EnsureTable(t.Context(), dynamo.NewClient(s.ClientConfig()), name); err != nil {
+	if err := dynamo.EnsureTable(t.Context(), dynamotable.NewClient(s.ClientConfig()), name); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -95,7 +96,7 @@ func (s Server) Table(t testing.TB) string {
 func (s Server) Store(t testing.TB) *dynamo.Store {
 	t.Helper()
 	return dynamo.New(dynamo.Config{
-		API: dynamo.NewClient(s.ClientConfig()), Table: s.Table(t), Timeout: patience,
+		API: dynamotable.NewClient(s.ClientConfig()), Table: s.Table(t), Timeout: patience,
 	})
 }
 

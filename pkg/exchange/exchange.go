@@ -1,0 +1,217 @@
+// Package exchange is one HTTP/1.1 exchange with a stranger, over a connection
+// that somebody else has dialled, in the calling goroutine. The head of an
+// answer is bounded in size, its body by whoever reads it, and both in time by a
+// context whose end closes the connection.
+//
+// It is for lookups: an http.Transport leaves goroutines and half-made
+// connections behind when a call is given up, which Lambda then freezes, and
+// net/http changes what a server sent (it makes a Cache-Control out of a
+// Pragma). Errors never contain what the server sent, because they are logged.
+package exchange
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxHead bounds what is read for one head, in bytes, interim answers included.
+const MaxHead = 64 << 10
+
+// What is wrong with an answer.
+var (
+	ErrLong       = errors.New("longer than allowed")
+	ErrStatusLine = errors.New("malformed status line")
+	ErrHeader     = errors.New("malformed header")
+	ErrStatus     = errors.New("status outside 100 to 599")
+	ErrInterim    = errors.New("too many interim answers")
+	ErrFraming    = errors.New("malformed length or transfer encoding")
+)
+
+// Until calls end when ctx ends, which must end every read and write of the
+// exchange at once. The caller calls done after the last of them: it returns
+// when nothing of this is left, and says whether end was called.
+func Until(ctx context.Context, end func()) (done func() (ended bool)) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		end()
+	})
+	return func() bool {
+		if stop() {
+			return false
+		}
+		<-over
+		return true
+	}
+}
+
+// Reader reads answers from a connection, and no more of them than is allowed.
+type Reader struct {
+	*bufio.Reader
+	allowance *allowance
+}
+
+// NewReader returns a Reader that may read nothing yet.
+func NewReader(from io.Reader) *Reader {
+	a := &allowance{from: from}
+	return &Reader{Reader: bufio.NewReader(a), allowance: a}
+}
+
+// Allow sets how many bytes may be taken off the connection from here on, and
+// forgets what came before.
+func (r *Reader) Allow(n int64) { r.allowance.left, r.allowance.got = n, false }
+
+// Spent says that the allowance is used up: what looks malformed may be cut.
+func (r *Reader) Spent() bool { return r.allowance.left == 0 }
+
+// Got says that anything was received since Allow.
+func (r *Reader) Got() bool { return r.allowance.got }
+
+// allowance reads until it is used up.
+type allowance struct {
+	from io.Reader
+	left int64
+	got  bool
+}
+
+func (a *allowance) Read(p []byte) (int, error) {
+	if a.left == 0 {
+		return 0, ErrLong
+	}
+	n, err := a.from.Read(p[:min(int64(len(p)), a.left)])
+	a.left -= int64(n)
+	a.got = a.got || n > 0
+	return n, err
+}
+
+// Head is the head of an answer.
+type Head struct {
+	Status int // 101, or 200 to 599
+	Minor  int // 0 for HTTP/1.0 and 1 for everything later
+	// Header has the fields as received, in their order under each name; their
+	// bytes need not be UTF-8.
+	Header http.Header
+}
+
+// Head reads the head of the final answer. Interim answers are passed over, as
+// many as most, or as fit into the allowance when that is 0; 101 is final, though
+// nobody asked for it.
+func (r *Reader) Head(most int) (Head, error) {
+	text := textproto.NewReader(r.Reader)
+	for interim := 0; ; interim++ {
+		if most > 0 && interim > most {
+			return Head{}, ErrInterim
+		}
+		first, err := text.ReadLine()
+		if err != nil {
+			return Head{}, fmt.Errorf("status line: %w", err)
+		}
+		status, minor, err := statusLine(first)
+		if err != nil {
+			return Head{}, err
+		}
+		fields, err := text.ReadMIMEHeader()
+		if err != nil {
+			return Head{}, unquoted(err)
+		}
+		if status < 100 || status > 599 {
+			return Head{}, ErrStatus
+		}
+		if status >= 200 || status == http.StatusSwitchingProtocols {
+			return Head{status, minor, http.Header(fields)}, nil
+		}
+	}
+}
+
+// unquoted is the error of a header that cannot be read, without the line that
+// textproto quotes: it may be a cookie's.
+func unquoted(err error) error {
+	if errors.As(err, new(textproto.ProtocolError)) {
+		return ErrHeader
+	}
+	return fmt.Errorf("header: %w", err)
+}
+
+// statusLine reads "HTTP/1.1 200 OK"; the reason may be missing (RFC 9112 §4).
+func statusLine(s string) (status, minor int, err error) {
+	version, rest, _ := strings.Cut(s, " ")
+	major, minor, ok := http.ParseHTTPVersion(version)
+	code, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+	if !ok || major < 1 || len(code) != 3 || strings.Trim(code, "0123456789") != "" {
+		return 0, 0, ErrStatusLine
+	}
+	if major > 1 || minor > 1 {
+		minor = 1
+	}
+	status, err = strconv.Atoi(code)
+	return status, minor, err
+}
+
+// Persists reports whether the server keeps the connection open (RFC 9112 §9.3).
+func (h Head) Persists() bool {
+	return h.Minor == 1 && h.Status != http.StatusSwitchingProtocols &&
+		!strings.Contains(strings.ToLower(strings.Join(h.Header["Connection"], ",")), "close")
+}
+
+// Bodiless reports whether the answer ends with its head (RFC 9112 §6.3).
+func (h Head) Bodiless(method string) bool {
+	if method == http.MethodHead || h.Status == http.StatusNoContent || h.Status == http.StatusNotModified {
+		return true
+	}
+	length := h.Header["Content-Length"]
+	return len(length) == 1 && length[0] == "0" && len(h.Header["Transfer-Encoding"]) == 0
+}
+
+// Body is the body of an answer, by its chunks, its length or the end of the
+// connection (RFC 9112 §6.3). One that is cut short ends with
+// io.ErrUnexpectedEOF.
+func (r *Reader) Body(method string, h Head) (io.Reader, error) {
+	if h.Bodiless(method) {
+		return http.NoBody, nil
+	}
+	if coding := h.Header["Transfer-Encoding"]; len(coding) > 0 {
+		if len(coding) > 1 || h.Minor == 0 || !strings.EqualFold(strings.TrimSpace(coding[0]), "chunked") {
+			return nil, ErrFraming
+		}
+		return httputil.NewChunkedReader(r.Reader), nil
+	}
+	lengths := slices.Compact(slices.Clone(h.Header["Content-Length"]))
+	switch len(lengths) {
+	case 0:
+		return r.Reader, nil
+	case 1:
+		// Digits alone: ParseUint takes no sign, and the error would quote.
+		n, err := strconv.ParseUint(strings.TrimSpace(lengths[0]), 10, 63)
+		if err != nil {
+			return nil, ErrFraming
+		}
+		return &exactly{r.Reader, int64(n)}, nil
+	}
+	return nil, ErrFraming
+}
+
+// exactly reads n bytes.
+type exactly struct {
+	from io.Reader
+	left int64
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := e.from.Read(p[:min(int64(len(p)), e.left)])
+	if e.left -= int64(n); e.left > 0 && errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}

@@ -1,0 +1,129 @@
+package exchange_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/exchange"
+)
+
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	done := exchange.Until(ctx, func() { close(ended) })
+	cancel()
+	<-ended
+	if !done() {
+		t.Error("the end was not told")
+	}
+	if exchange.Until(t.Context(), func() { t.Error("ended") })() {
+		t.Error("an end was told")
+	}
+}
+
+const most = 1 << 20
+
+// answer reads an answer whole.
+func answer(wire string) (exchange.Head, string, error) {
+	r := exchange.NewReader(strings.NewReader(wire))
+	r.Allow(exchange.MaxHead)
+	h, err := r.Head(5)
+	if err != nil {
+		return h, "", err
+	}
+	r.Allow(most)
+	body, err := r.Body("GET", h)
+	if err != nil {
+		return h, "", err
+	}
+	b, err := io.ReadAll(body)
+	return h, string(b), err
+}
+
+func TestBody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		wire, want string
+		err        error
+	}{
+		"length":                {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc", "ab", nil},
+		"the same length twice": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nabc", "ab", nil},
+		"until the end":         {"HTTP/1.0 200 OK\r\n\r\nabc", "abc", nil},
+		"chunks":                {"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n1;x=y\r\na\r\n2\r\nbc\r\n0\r\n\r\n", "abc", nil},
+		"chunks and a length":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n2\r\nbc\r\n0\r\n\r\n", "bc", nil},
+		"no content":            {"HTTP/1.1 204 No\r\n\r\nabc", "", nil},
+		"after a hint":          {"HTTP/1.1 103 E\r\nContent-Length: 9\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", "a", nil},
+		"cut":                   {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", "abc", io.ErrUnexpectedEOF},
+		"chunk cut":             {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "abc", io.ErrUnexpectedEOF},
+		"two lengths":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc", "", exchange.ErrFraming},
+		"a sign":                {"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nabc", "", exchange.ErrFraming},
+		"below nothing":         {"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nabc", "", exchange.ErrFraming},
+		"another coding":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\nabc", "", exchange.ErrFraming},
+		"chunks in HTTP/1.0":    {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", "", exchange.ErrFraming},
+		"too long":              {"HTTP/1.0 200 OK\r\n\r\n" + strings.Repeat("a", 2*most), "", exchange.ErrLong},
+		"head too long":         {"HTTP/1.0 200 OK\r\nA: " + strings.Repeat("a", exchange.MaxHead), "", exchange.ErrLong},
+		"five hints":            {strings.Repeat("HTTP/1.1 103 E\r\n\r\n", 5) + "HTTP/1.0 200 OK\r\n\r\na", "a", nil},
+		"six hints":             {strings.Repeat("HTTP/1.1 103 E\r\n\r\n", 6) + "HTTP/1.0 200 OK\r\n\r\na", "", exchange.ErrInterim},
+		"no HTTP":               {"220 smtp\r\n", "", exchange.ErrStatusLine},
+		"no colon":              {"HTTP/1.1 200 OK\r\nSet-Cookie sid=SECRET\r\n\r\n", "", exchange.ErrHeader},
+		"no status":             {"HTTP/1.1 999 OK\r\n\r\n", "", exchange.ErrStatus},
+	} {
+		_, got, err := answer(c.wire)
+		if !errors.Is(err, c.err) || c.err == nil && err != nil || c.want != "" && got != c.want {
+			t.Errorf("%s: %.20q, %v; want %q, %v", name, got, err, c.want, c.err)
+		}
+		if err != nil && strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzAnswer feeds the reader. What it takes is a final status with header
+// values that hold no control bytes, and it reads no more than it may.
+func FuzzAnswer(f *testing.F) {
+	for _, s := range []string{
+		"HTTP/1.1 200 OK\r\nServer: a\r\n\r\n", "HTTP/1.1 103 E\r\nA: b\r\n\r\nHTTP/1.0 404\n\n", "HTTP/1.1 101 x\r\n\r\n",
+		"HTTP/9.9 200\r\nA:\r\n b\r\n\r\n", "http/1.1 200 OK\r\n\r\n", "HTTP/1.1  200\r\n\r\n", "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\nTransfer-Encoding: x\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab",
+		strings.Repeat("HTTP/1.1 100 C\r\n\r\n", 50) + "HTTP/1.1 204 N\r\n\r\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		const body = 1 << 10
+		from := bytes.NewReader(append(wire, make([]byte, 2*exchange.MaxHead)...))
+		r := exchange.NewReader(from)
+		r.Allow(exchange.MaxHead)
+		h, err := r.Head(0)
+		if err != nil {
+			return
+		}
+		if h.Status < 200 && h.Status != 101 || h.Status > 599 || h.Minor < 0 || h.Minor > 1 {
+			t.Errorf("status %d, minor version %d", h.Status, h.Minor)
+		}
+		for k, values := range h.Header {
+			if textproto.CanonicalMIMEHeaderKey(k) != k {
+				t.Errorf("name %q", k)
+			}
+			for _, v := range values {
+				if strings.ContainsAny(v, "\r\n\x00") {
+					t.Errorf("%s: %q", k, v)
+				}
+			}
+		}
+		r.Allow(body)
+		if b, err := r.Body("GET", h); err == nil {
+			_, _ = io.Copy(io.Discard, b) // ends
+		}
+		if read := int(from.Size()) - from.Len(); read > exchange.MaxHead+body {
+			t.Errorf("read %d bytes", read)
+		}
+	})
+}

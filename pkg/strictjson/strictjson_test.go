@@ -1,0 +1,156 @@
+package strictjson_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
+)
+
+const depth = 4
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	got, err := strictjson.Parse([]byte(` {"a":"\u0062","n":-1.50e3,"t":true,"f":false,"z":null,"l":[1,[],{}],"o":{"a":{}}} `), depth)
+	want := strictjson.Object{
+		"a": "b", "n": json.Number("-1.50e3"), "t": true, "f": false, "z": nil,
+		"l": []any{json.Number("1"), []any{}, strictjson.Object{}}, "o": strictjson.Object{"a": strictjson.Object{}},
+	}
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("%v\n%s", err, d)
+	}
+	if s, err := got.Text("a"); err != nil || s != "b" {
+		t.Errorf("%q, %v", s, err)
+	}
+	if _, err := got.Text("n"); err == nil || err.Error() != "n must be a string" {
+		t.Error(err)
+	}
+	if o, err := got.Object("o"); err != nil || len(o) != 1 {
+		t.Errorf("%v, %v", o, err)
+	}
+	if _, err := got.Object("nothing"); err == nil || err.Error() != "nothing must be an object" {
+		t.Error(err)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	got, err := strictjson.Split([]byte(`{"a": 1e999, "b":{"c": [ ]}, "":"x"}`), depth)
+	want := strictjson.Members{"a": json.RawMessage("1e999"), "b": json.RawMessage(`{"c": [ ]}`), "": json.RawMessage(`"x"`)}
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("%v\n%s", err, d)
+	}
+}
+
+// Both ways of reading refuse the same documents for the same reasons.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for doc, want := range map[string]string{
+		"":                           "not valid JSON",
+		"hello":                      "not valid JSON",
+		`{"a":1`:                     "not valid JSON",
+		`{"a":1,}`:                   "not valid JSON",
+		`{"a":01}`:                   "not valid JSON",
+		`{"a":"` + "\x01" + `"}`:     "not valid JSON",
+		`{"a":"\ud800"}`:             "not valid JSON",
+		`{"a":[1}`:                   "not valid JSON",
+		"\xef\xbb\xbf{}":             "not valid JSON",
+		`{"a":"` + "\xff" + `"}`:     "not valid UTF-8",
+		`[]`:                         "not a JSON object",
+		`"x"`:                        "not a JSON object",
+		`null`:                       "not a JSON object",
+		`{} {}`:                      "data after the JSON object",
+		`{}x`:                        "data after the JSON object",
+		`{"a":1,"a":1}`:              `key "a" appears twice`,
+		`{"a":1,"\u0061":1}`:         `key "a" appears twice`,
+		`{"o":{"a":1,"b":[],"a":2}}`: `key "a" appears twice`,
+		`{"l":[{"a":1,"a":2}]}`:      `key "a" appears twice`,
+		`{"` + strings.Repeat("é", 90) + `":1,"` + strings.Repeat("é", 90) + `":1}`: "appears twice",
+		`{"a":[[[[]]]]}`: "nested deeper than 4",
+		`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}": "nested deeper than 4",
+	} {
+		o, err := strictjson.Parse([]byte(doc), depth)
+		m, split := strictjson.Split([]byte(doc), depth)
+		if err == nil || split == nil || err.Error() != split.Error() || !strings.Contains(err.Error(), want) || o != nil || m != nil {
+			t.Errorf("%.60q: %v, %v; want %s", doc, err, split, want)
+			continue
+		}
+		if s := err.Error(); len(s) > 300 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' && r != '…' }) {
+			t.Errorf("%.60q: the error shows %q", doc, s)
+		}
+	}
+	if _, err := strictjson.Parse([]byte(`{"a":[[[]]]}`), depth); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	l := strictjson.Limits{Depth: 2, Values: 5}
+	for doc, want := range map[string]string{
+		`{"a":[1,2,3]}`:         "",
+		`{"a":[1,2,3,4]}`:       "",
+		`{"a":[1,2,3,4,5]}`:     "more than 5 values",
+		`{"a":"[[[,,,,,,\"[["}`: "",
+		`{"a":[[]]}`:            "nested deeper than 2",
+	} {
+		got := ""
+		if err := l.Check([]byte(doc)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", doc, got, want)
+		}
+	}
+}
+
+// What is taken is what encoding/json reads, and both ways take the same.
+func FuzzParse(f *testing.F) {
+	for _, doc := range []string{`{"a":[1,{"b":null}]}`, `{"a":1,"\u0061":2}`, `{"a":"\ud83d\ude00"}`, `[]`, `{}{}`} {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		o, err := strictjson.Parse(doc, 8)
+		m, split := strictjson.Split(doc, 8)
+		if (err == nil) != (split == nil) {
+			t.Fatalf("%q: %v, %v", doc, err, split)
+		}
+		if err != nil {
+			return
+		}
+		if !utf8.Valid(doc) || len(o) != len(m) {
+			t.Fatalf("%q: %d members, %d", doc, len(o), len(m))
+		}
+		d := json.NewDecoder(bytes.NewReader(doc))
+		d.UseNumber()
+		var want map[string]any
+		if err := d.Decode(&want); err != nil || !reflect.DeepEqual(plain(o), any(want)) {
+			t.Errorf("%q is %v; encoding/json reads %v, %v", doc, o, want, err)
+		}
+	})
+}
+
+// plain is a value as encoding/json decodes it.
+func plain(v any) any {
+	switch v := v.(type) {
+	case strictjson.Object:
+		m := map[string]any{}
+		for k, x := range v {
+			m[k] = plain(x)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, x := range v {
+			list[i] = plain(x)
+		}
+		return list
+	}
+	return v
+}
