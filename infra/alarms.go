@@ -96,6 +96,11 @@ func (e *envelope) ofPayments() []alarm {
 		means:  "The discovery documents or the probes failed: clients cannot find the service, and monitors see it down.",
 		of:     e.crashes(slugDiscovery, slugHealth),
 		period: minutes5,
+	}, {
+		name: slugMCP + "-errors", kind: "errors",
+		means:  catalog.PathMCP + " failed in a way that is a bug: a crash, a time-out of the function, or a call that Lambda turned away. What goes wrong in the calls of its tools is counted with their operations.",
+		of:     e.crashes(slugMCP),
+		period: minutes5,
 	}}
 }
 

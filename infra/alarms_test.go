@@ -17,7 +17,7 @@ import (
 // wantedAlarms are the alarms that there must be, by logical id.
 func wantedAlarms() []string {
 	all := []string{
-		"FacilitatorFaultsAlarm", "FacilitatorSlowAlarm", "LedgerFaultsAlarm", "FreeErrorsAlarm",
+		"FacilitatorFaultsAlarm", "FacilitatorSlowAlarm", "LedgerFaultsAlarm", "FreeErrorsAlarm", "McpErrorsAlarm",
 		"ReconcileOpenAlarm", "ReconcileOwedAlarm", "ReconcileRefundAlarm", "ReconcileFailingAlarm", "ReconcileSilentAlarm",
 	}
 	for _, o := range catalog.All() {

@@ -17,7 +17,8 @@ const (
 )
 
 // dashboard has a link to the runbook, a row for what all operations share, one
-// for the scheduled function, and one for each operation.
+// for the scheduled function, one for the tools, and one for each operation, whose
+// calls as a tool are among its own.
 func (e *envelope) dashboard() {
 	board := awscloudwatch.NewDashboard(e.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{
 		// Dashboard names are unique in an account, so the region is in it: another
@@ -40,6 +41,12 @@ func (e *envelope) dashboard() {
 		e.gauges("Reconcile: open and owed", service.MetricOpen, service.MetricOwedUnclaimed, service.MetricRefundsDue),
 		e.counts("Reconcile: found", nil, service.MetricSettledLate, service.MetricRefusedLate, service.MetricReconcileFailed),
 		e.gauges("Reconcile: not settled", service.MetricStillOpen, service.MetricCannotTell, service.MetricLeft),
+	)
+	tools := map[string]*string{service.DimensionTransport: jsii.String(service.TransportMCP)}
+	row(
+		e.counts(catalog.PathMCP, tools, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
+		e.counts(catalog.PathMCP+": failures", tools, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
+		e.latencies(catalog.PathMCP, tools, service.MetricLookup, service.MetricSettle),
 	)
 	for _, o := range catalog.All() {
 		of := map[string]*string{service.DimensionOperation: jsii.String(o.Slug)}

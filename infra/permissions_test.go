@@ -233,6 +233,37 @@ func (k *keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// usesTools buys every operation as a tool, sends the payment again, and signs
+// anew. next is called before each.
+func usesTools(t *testing.T, client *x402test.Client, keyed *keyed, url string, next func(slug string)) {
+	t.Helper()
+	for _, o := range catalog.All() {
+		next(o.Slug)
+		keyed.key = "the-tool-call-of-" + o.Slug
+		args := map[string]any{}
+		for _, v := range o.Example {
+			args[v.Name] = v.Value
+		}
+		sign := func() string {
+			header, err := client.SignCall(t.Context(), url, o.Tool, args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return header
+		}
+		header := sign()
+		for i, replayed := range []bool{false, true, true} {
+			if i == 2 {
+				header = sign()
+			}
+			r, err := client.Call(t.Context(), url, o.Tool, args, header, "")
+			if err != nil || r.Meta.Receipt == nil || r.Meta.Replayed != replayed {
+				t.Errorf("%s: %v, replayed %v: %s", o.Tool, err, replayed, r.Raw)
+			}
+		}
+	}
+}
+
 // TestPermissionsUsedAreGranted runs every function through what it can do, and
 // holds what it asked of AWS against what the template allows it: nothing is
 // missing, and nothing is there that is not needed. The scheduled function is
@@ -284,6 +315,11 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 			t.Errorf("%s: status %d, %v, signed anew: %s", o.Slug, anew.Status, err, anew.Body)
 		}
 	}
+	usesTools(t, client, keyed, base+catalog.PathMCP, func(slug string) {
+		clients.Add(1)
+		watch.forget(t, "rdap|bootstrap")
+		watch.forget(t, "slots|"+slug) // its first lease makes the item
+	})
 	if r := get(catalog.PathReady, ""); r.Status != http.StatusOK && r.Status != http.StatusServiceUnavailable {
 		t.Errorf("/ready: status %d: %s", r.Status, r.Body)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -30,7 +31,11 @@ func readEvent(t *testing.T, path string) events.APIGatewayV2HTTPRequest {
 	if err := d.Decode(&e); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	if e.Version != "2.0" || e.RequestContext.RequestID == "" || e.RequestContext.HTTP.Method != catalog.Method {
+	method := catalog.Method
+	if e.RawPath == catalog.PathMCP {
+		method = http.MethodPost
+	}
+	if e.Version != "2.0" || e.RequestContext.RequestID == "" || e.RequestContext.HTTP.Method != method {
 		t.Errorf("%s: version %q, method %q, request id %q", path, e.Version, e.RequestContext.HTTP.Method, e.RequestContext.RequestID)
 	}
 	return e

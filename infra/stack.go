@@ -18,6 +18,7 @@ import (
 const (
 	slugDiscovery = "discovery"
 	slugHealth    = "health"
+	slugMCP       = "mcp"
 	slugReconcile = "reconcile"
 )
 
@@ -72,7 +73,7 @@ func slugs() []string {
 	for _, o := range catalog.All() {
 		all = append(all, o.Slug)
 	}
-	return append(all, slugDiscovery, slugHealth, slugReconcile)
+	return append(all, slugDiscovery, slugHealth, slugMCP, slugReconcile)
 }
 
 // logicalID is the template's name of a function: PascalCase slug + Function.

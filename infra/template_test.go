@@ -33,6 +33,7 @@ func otherFunctions() map[string][]string {
 	return map[string][]string{
 		"discovery": {"$default"},
 		"health":    {"ANY " + catalog.PathHealth, "ANY " + catalog.PathReady},
+		"mcp":       {"ANY " + catalog.PathMCP},
 		scheduled:   nil,
 	}
 }
@@ -186,7 +187,7 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 			want = boot.HealthVars()
 		case scheduled:
 			want = boot.ReconcileVars()
-		case "whois", "host-intel":
+		case "whois", "host-intel", "mcp":
 			want = boot.RegistryVars()
 		}
 		p, err := tpl.FunctionProperties(logicalID(slug))
@@ -325,10 +326,12 @@ func TestPermissions(t *testing.T) {
 			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
 		default: // priced
 			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), []string{secret})
-			if slug != catalog.Ping().Slug {
-				want = append(want, on("slots|"+slug, "GetItem", "UpdateItem")...)
+			for _, o := range catalog.All() {
+				if o.Kind != catalog.SmokeTest && (slug == o.Slug || slug == slugMCP) {
+					want = append(want, on("slots|"+o.Slug, "GetItem", "UpdateItem")...)
+				}
 			}
-			if slug == "whois" || slug == "host-intel" {
+			if slug == "whois" || slug == "host-intel" || slug == slugMCP {
 				want = append(want, on("rdap|bootstrap", "GetItem", "PutItem")...)
 			}
 		}

@@ -31,6 +31,7 @@ func layers() []layer {
 		{"pkg/header", nil, "names of headers are the bottom: everything may use them"},
 		{"pkg/strictjson", []string{"pkg/printable"}, "JSON of others is read the same way everywhere: everything may use it"},
 		{"pkg/fault", []string{"pkg/printable"}, "the error codes are the bottom: everything may use them"},
+		{"pkg/mcp", []string{"pkg/header", "pkg/printable", "pkg/strictjson", "pkg/x402"}, "the protocol knows how payments travel in it, and not what is sold"},
 		{"pkg/catalog", []string{"pkg/fault"}, "the catalog is facts, not behaviour"},
 		{"pkg/awshttp", nil, "HTTP below the AWS SDK; what is asked is its clients' business"},
 		{"pkg/exchange", nil, "an exchange is bytes on a connection; who is asked what is a lookup's business"},
@@ -57,15 +58,16 @@ func layers() []layer {
 		{"pkg/x402/ledger/embedded", []string{"pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
 		{"pkg/x402/ledger/ledgertest", []string{"pkg/x402/ledger"}, "one suite for every store"},
 		{"pkg/x402/x402test", []string{"pkg/x402"}, "the other sides of a payment see the wire only"},
-		{"pkg/discovery", []string{"pkg/catalog", "pkg/fault", "pkg/header", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "documents are rendered from facts"},
+		{"pkg/discovery", []string{"pkg/catalog", "pkg/fault", "pkg/header", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "documents are rendered from facts"},
 		{"pkg/limit", []string{"pkg/fault", "pkg/header"}, "limits count clients and slots; they know neither payments nor lookups"},
 		{"pkg/limit/dynamo", []string{"pkg/dynamotable", "pkg/limit"}, "a store adds and compares, nothing else"},
 		{"pkg/limit/limittest", []string{"pkg/fault", "pkg/limit"}, "one suite for every store"},
 		{"pkg/lambdahttp", []string{"pkg/fault", "pkg/printable"}, "the adapter knows API Gateway and net/http"},
-		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/header", "pkg/limit", "pkg/lookup/*", "pkg/origin", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "service joins lookups and payments, and runs anywhere"},
+		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/header", "pkg/limit", "pkg/lookup/*", "pkg/mcp", "pkg/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "service joins lookups and payments, and runs anywhere"},
 		{"pkg/boot/secret", []string{"pkg/awshttp"}, "a secret is read; what it is for is boot's business"},
 		{"pkg/boot", []string{"pkg/*", "pkg/boot/secret", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/lookup/whois/dynamo", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/receipt"}, "boot wires what is deployed, and no test package"},
 		{"pkg/operations", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
+		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
 		{"infra", []string{"pkg/catalog", "pkg/fault", "pkg/boot", "pkg/service"}, "infrastructure reads facts"},
 		{"infra/local", []string{"infra/local/ledgersock", "pkg/boot", "pkg/catalog", "pkg/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
@@ -82,6 +84,7 @@ func layers() []layer {
 		{"infra/validators", nil, "the validators' suite is tests and nothing else"},
 		{"infra/browser", nil, "the browser suite is tests and nothing else"},
 		{"infra/snippets", nil, "programs that pay, those of the docs page and loops around stock clients, are run from outside"},
+		{"infra/agents", nil, "the suite of MCP clients is tests and nothing else"},
 		{"infra/samcheck", nil, "the suite of the deployment's tools is tests and nothing else"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 		{"infra/gameday", nil, "the game day is tests and nothing else"},
@@ -204,7 +207,7 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 			linked = append(linked, name)
 		}
 	}
-	if want := []string{"host-intel", "whois"}; !slices.Equal(linked, want) {
+	if want := []string{"host-intel", "mcp", "whois"}; !slices.Equal(linked, want) {
 		t.Errorf("%s is linked by %v, want %v", library, linked, want)
 	}
 }

@@ -42,6 +42,17 @@ func processScenarios() []scenario {
 		mends: func(w *world) error { w.crash(false, "HealthFunction", "DiscoveryFunction"); return nil },
 		fires: []string{"free-errors"},
 	}, {
+		name: "the tools crash", stable: true,
+		breaks: func(w *world, _ []*payer) error { w.crash(true, "McpFunction"); return nil },
+		meanwhile: func(w *world, _ []*payer) error {
+			if code, body := w.get(catalog.PathMCP); code != http.StatusInternalServerError {
+				return fmt.Errorf("%s of a function that crashes is %d: %s", catalog.PathMCP, code, body)
+			}
+			return nil
+		},
+		mends: func(w *world) error { w.crash(false, "McpFunction"); return nil },
+		fires: []string{"mcp-errors"},
+	}, {
 		name: "reconcile crashes", rounds: 3, blind: true, stable: true,
 		breaks: func(w *world, _ []*payer) error { w.crash(true, "ReconcileFunction"); return nil },
 		mends:  func(w *world) error { w.crash(false, "ReconcileFunction"); return nil },

@@ -82,7 +82,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	welcome(out, config, ledgerName)
-	return serve(ctx, listener, handler)
+	return serve(ctx, listener, atHome(listener.Addr(), config.BaseURL, handler))
 }
 
 // serve runs an HTTP server until ctx ends, and lets open requests finish.
@@ -227,11 +227,14 @@ Ask without paying:
 Pay for an answer (play money), in another terminal:
   make pay URL='%s'
 
+Give an agent the tools (Model Context Protocol):
+  %s%s
+
 Read:
   %s/docs
 
 Ctrl-C stops it.
 
 `, catalog.Service, c.BaseURL, ledgerName, c.FacilitatorURL, c.Resolvers, c.Terms.PayTo,
-		dns.ExampleURL(c.BaseURL), dns.ExampleURL(c.BaseURL), c.BaseURL)
+		dns.ExampleURL(c.BaseURL), dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
 }

@@ -22,7 +22,7 @@ const stage = "ApiApiGatewayDefaultStage"
 
 // bySlug are the paths that each function answers, $default included.
 func bySlug() map[string][]string {
-	paths := map[string][]string{"discovery": {"$default"}, "health": {catalog.PathHealth, catalog.PathReady}, "reconcile": nil}
+	paths := map[string][]string{"discovery": {"$default"}, "health": {catalog.PathHealth, catalog.PathReady}, "mcp": {catalog.PathMCP}, "reconcile": nil}
 	for _, o := range catalog.All() {
 		paths[o.Slug] = []string{o.Path}
 	}

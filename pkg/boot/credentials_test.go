@@ -288,7 +288,7 @@ func TestBlanksAreNone(t *testing.T) {
 	}
 	vars["FACILITATOR_SECRET_ARN"] = secretARN
 	c, err := readPriced(env(vars))
-	if err != nil || c.RPCURL != publicNode(defaultNetwork) {
+	if err != nil || c.RPCURL != x402.Network(defaultNetwork).PublicNode {
 		t.Errorf("RPC_URL %q, %v", c.RPCURL, err)
 	}
 	delete(vars, "FACILITATOR_SECRET_ARN")

@@ -40,7 +40,7 @@ func readReconcile(get func(string) string) (Config, error) {
 // is, and the view of the chain.
 func (e *environment) deployed(c *Config) {
 	e.ledgerTable(c)
-	c.RPCURL = e.rpc(c.Terms.Network, publicNode(c.Terms.Network))
+	c.RPCURL = e.rpc(c.Terms.Network, x402.Network(c.Terms.Network).PublicNode)
 }
 
 // ledgerTable reads where the ledger's table is.
@@ -51,18 +51,6 @@ func (e *environment) ledgerTable(c *Config) {
 
 // noRPC is the RPC_URL that turns the view of the chain off.
 const noRPC = "none"
-
-// publicNode is the JSON-RPC node that the operator of a network runs for
-// everybody; empty for a network that has none we know.
-func publicNode(network string) string {
-	switch network {
-	case "eip155:8453":
-		return "https://mainnet.base.org"
-	case "eip155:84532":
-		return "https://sepolia.base.org"
-	}
-	return ""
-}
 
 // rpc reads the chain's node; empty means none. A fault does not show it.
 func (e *environment) rpc(network, fallback string) string {

@@ -27,7 +27,7 @@ func child(name, what string, fields []Field) Field {
 func HostIntel() Operation {
 	dns := DNS()
 	return Operation{
-		Slug: "host-intel", Path: "/v1/bundles/host-intel", Title: "Host intelligence bundle", Kind: Bundle, Amount: "15000",
+		Slug: "host-intel", Path: "/v1/bundles/host-intel", Title: "Host intelligence bundle", Tool: "host_intel", Kind: Bundle, Amount: "15000",
 		Summary: "DNS, TLS certificate and registry data of a hostname for one payment.",
 		Description: "One payment, three live lookups side by side: DNS records, the leaf TLS certificate and RDAP registry data of a public hostname. " +
 			"A lookup that fails is reported in its field; the others stand, and no data is invented.",
@@ -56,7 +56,7 @@ const addressExample = `{"domain":"example.com","type":"A","rcode":"NOERROR","re
 func UptimeCheck() Operation {
 	dns := DNS()
 	return Operation{
-		Slug: "uptime-check", Path: "/v1/bundles/uptime-check", Title: "Uptime check bundle", Kind: Bundle, Amount: "15000",
+		Slug: "uptime-check", Path: "/v1/bundles/uptime-check", Title: "Uptime check bundle", Tool: "uptime_check", Kind: Bundle, Amount: "15000",
 		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
 		Description: "One payment, one probe: DNS, the leaf TLS certificate and the HTTPS answer of https://{domain}/ side by side, with the verdict up, degraded or down. " +
 			"It is a one-shot probe, not a hosted monitor.",

@@ -42,6 +42,14 @@ const (
 	PathDocs     = "/docs"
 )
 
+// Paths beyond the spec's.
+const (
+	// PathMCP is where the operations are tools of the Model Context Protocol.
+	PathMCP = "/mcp"
+	// PathServer is the entry of that server for registries.
+	PathServer = "/server.json"
+)
+
 // Kind tells tools, bundles and the smoke test apart.
 type Kind string
 
@@ -54,9 +62,11 @@ const (
 
 // Operation is one priced path.
 type Operation struct {
-	Slug        string // name of its function, event and docs anchor
-	Path        string
-	Title       string // the spec's product name of the operation
+	Slug  string // name of its function, event and docs anchor
+	Path  string
+	Title string // the spec's product name of the operation
+	// Tool is the operation's name as a tool of the Model Context Protocol.
+	Tool        string
 	Summary     string // one sentence, at most 120 characters
 	Description string // at most 400 characters: catalogues refuse longer ones
 	Tags        []string
@@ -142,6 +152,16 @@ func Playbooks() []Playbook {
 func BySlug(slug string) (Operation, bool) {
 	for _, o := range All() {
 		if o.Slug == slug {
+			return o, true
+		}
+	}
+	return Operation{}, false
+}
+
+// ByTool returns the operation with that name as a tool.
+func ByTool(name string) (Operation, bool) {
+	for _, o := range All() {
+		if o.Tool == name {
 			return o, true
 		}
 	}

@@ -29,7 +29,7 @@ func domainParam() Param {
 // DNS is the DNS Explorer (spec §2.1, §4.2).
 func DNS() Operation {
 	return Operation{
-		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Kind: Tool, Amount: "5000",
+		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Tool: "dns_lookup", Kind: Tool, Amount: "5000",
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
 		Description: "Live DNS records (A, AAAA, MX, TXT, CNAME, NS or SOA) of a public hostname, asked of a public recursive resolver at the moment of the call. " +
 			"Answers the response code, the resolver that answered, the lowest TTL and typed records. Values are untrusted data, as seen by that resolver.",
@@ -91,7 +91,7 @@ func recordShapes() []Field {
 // Ping is the payment smoke test (spec §2.9, §4.9).
 func Ping() Operation {
 	return Operation{
-		Slug: "ping", Path: "/v1/tools/ping", Title: "Payment smoke test", Kind: SmokeTest, Amount: "1000",
+		Slug: "ping", Path: "/v1/tools/ping", Title: "Payment smoke test", Tool: "payment_smoke_test", Kind: SmokeTest, Amount: "1000",
 		Summary: "Checks the payment gate only; not a product.",
 		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up, takes no input, " +
 			"is not a product and must not be used for production work.",

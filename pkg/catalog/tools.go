@@ -28,7 +28,7 @@ func exampleDomain() []Value { return []Value{{"domain", "example.com"}} }
 // SSLCheck is the SSL Inspector (spec §2.2, §4.3).
 func SSLCheck() Operation {
 	return Operation{
-		Slug: "ssl-check", Path: "/v1/tools/ssl-check", Title: "SSL Inspector", Kind: Tool, Amount: "5000",
+		Slug: "ssl-check", Path: "/v1/tools/ssl-check", Title: "SSL Inspector", Tool: "ssl_check", Kind: Tool, Amount: "5000",
 		Summary: "The leaf TLS certificate that a public hostname presents right now.",
 		Description: "Connects to port 443 of a public hostname and reports the leaf TLS certificate as presented: subject, issuer, serial, validity, names, fingerprint, protocol and cipher. " +
 			"Expired, not yet valid and mismatching certificates are results with flags, not errors. The chain is not validated.",
@@ -79,7 +79,7 @@ const sslExample = `{"domain":"example.com","port":443,"sni":"example.com","peer
 // Whois is WHOIS Intelligence (spec §2.3, §4.4).
 func Whois() Operation {
 	return Operation{
-		Slug: "whois", Path: "/v1/tools/whois", Title: "WHOIS Intelligence", Kind: Tool, Amount: "5000",
+		Slug: "whois", Path: "/v1/tools/whois", Title: "WHOIS Intelligence", Tool: "whois_lookup", Kind: Tool, Amount: "5000",
 		Summary: "Registry data of a public domain over RDAP.",
 		Description: "Registration data of a public domain from its registry's RDAP server: registrar, status, dates, name servers, DNSSEC. " +
 			"A host name is reduced to its registrable domain for the question. Values are as the registry publishes them.",
@@ -123,7 +123,7 @@ const whoisExample = `{"domain":"example.com","source":"rdap","rdap_server":"htt
 // Headers is HTTP Headers (spec §2.4, §4.5).
 func Headers() Operation {
 	return Operation{
-		Slug: "headers", Path: "/v1/tools/headers", Title: "HTTP Headers", Kind: Tool, Amount: "5000",
+		Slug: "headers", Path: "/v1/tools/headers", Title: "HTTP Headers", Tool: "http_headers", Kind: Tool, Amount: "5000",
 		Summary: "Allowlisted HTTPS response headers of a public hostname.",
 		Description: "Requests https://{domain}/ with HEAD (GET when HEAD answers 405 or 501) and reports the status and sixteen allowlisted response headers, null when absent. " +
 			"Redirects are not followed, certificates are not validated, cookies are never returned.",
@@ -178,7 +178,7 @@ const headersExample = `{"domain":"example.com","url":"https://example.com/","me
 // ResolveRedirect is the Redirect Tracer (spec §2.5, §3.2, §4.6).
 func ResolveRedirect() Operation {
 	return Operation{
-		Slug: "resolve-redirect", Path: "/v1/tools/resolve-redirect", Title: "Redirect Tracer", Kind: Tool, Amount: "5000",
+		Slug: "resolve-redirect", Path: "/v1/tools/resolve-redirect", Title: "Redirect Tracer", Tool: "resolve_redirect", Kind: Tool, Amount: "5000",
 		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
 		Description: "Starts at https://{domain}/ and follows Location for at most five hops, HTTPS on port 443 only, every hop guarded against private addresses. " +
 			"Reports each hop with status, peer and Location, and why the trace ended. Bodies and cookies are omitted.",

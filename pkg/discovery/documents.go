@@ -116,6 +116,7 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 		{catalog.PathOpenAPI, typeJSON, func() ([]byte, error) { return encode(openAPIOf(v)) }},
 		{catalog.PathLLMs, typeText, func() ([]byte, error) { return v.text("llms.txt.tmpl") }},
 		{catalog.PathLLMsFull, typeText, func() ([]byte, error) { return v.text("llms-full.txt.tmpl") }},
+		{catalog.PathServer, typeJSON, func() ([]byte, error) { return encode(serverEntryOf(s)) }},
 		{catalog.PathDocs, typeHTML, v.docs},
 		{pathRoot, typeText, func() ([]byte, error) { return []byte("See " + catalog.PathDocs + "\n"), nil }},
 		{pathFavicon, typeSVG, favicon},

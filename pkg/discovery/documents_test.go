@@ -18,7 +18,7 @@ import (
 func TestDocumentsAgainstGoldenFiles(t *testing.T) {
 	d := mustRender(t)
 	names := map[string]string{
-		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json",
+		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
 		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html",
 		pathRoot: "root.txt", pathFavicon: "favicon.svg", pathRobots: "robots.txt",
 	}

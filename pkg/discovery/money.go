@@ -64,7 +64,7 @@ func outcomes(codes []fault.Code) []outcome {
 
 // outsideCodes are the codes that no operation lists.
 func outsideCodes() []fault.Code {
-	return []fault.Code{fault.InternalError, fault.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey}
+	return []fault.Code{fault.InternalError, fault.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey, fault.InvalidArguments}
 }
 
 // codesOf are the codes of one class among those that any operation answers,

@@ -223,7 +223,7 @@ func checkLoads(t *testing.T, root *html.Node) {
 			case a.Key == "href" && n.Data == "link" && !strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, testSite().Origin):
 				t.Errorf("<link> to %s", a.Val)
 			case a.Key == "href" && n.Data == "a" && !strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "#") &&
-				!strings.HasPrefix(a.Val, testSite().Origin+"/") && !strings.HasPrefix(a.Val, chainOf(testSite().Terms.Network).explorer+"/") && a.Val != catalog.Homepage:
+				!strings.HasPrefix(a.Val, testSite().Origin+"/") && !strings.HasPrefix(a.Val, x402.Network(testSite().Terms.Network).Explorer+"/") && a.Val != catalog.Homepage:
 				t.Errorf("a link to %s", a.Val)
 			}
 		}

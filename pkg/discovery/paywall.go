@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // paywallPage is the page with its values as {{name}}. It is filled without
@@ -104,10 +105,10 @@ func dataOf(o opView, s Site, v Visit, a asked) string {
 	for _, c := range append(codesIn(o.Outcomes, fault.Owed), fault.InternalError) {
 		owed = append(owed, string(c))
 	}
-	c := chainOf(s.Terms.Network)
+	n := x402.Network(s.Terms.Network)
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
-		{"slug", o.Slug}, {"ready", ready}, {"chain", c.name}, {"explorer", c.explorer}, {"rpc", c.rpc},
+		{"slug", o.Slug}, {"ready", ready}, {"chain", n.Name}, {"explorer", n.Explorer}, {"rpc", n.PublicNode},
 		{"owed", strings.Join(owed, " ")}, {"offer", v.Offer},
 	} {
 		b.WriteString(" data-" + d.name + `="` + html.EscapeString(d.value) + `"`)

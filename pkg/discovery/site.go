@@ -67,13 +67,14 @@ func (s Site) iconURL() string {
 
 // networkName is the network in words, with its CAIP-2 name.
 func (s Site) networkName() string {
-	switch s.Terms.Network {
-	case "eip155:8453":
-		return "Base (eip155:8453)"
-	case "eip155:84532":
-		return "Base Sepolia, a test network (eip155:84532)"
+	id := s.Terms.Network
+	switch n := x402.Network(id); {
+	case n.Test:
+		return n.Name + ", a test network (" + id + ")"
+	case n.Name != "":
+		return n.Name + " (" + id + ")"
 	}
-	return s.Terms.Network
+	return id
 }
 
 // chainID is the number in an EVM network's CAIP-2 name, as EIP-712 wants it.

@@ -44,6 +44,7 @@ type view struct {
 	Limits       []catalog.Note
 	Caveats      []catalog.Note
 	Untrusted    string
+	MCP          mcpView
 
 	operations []catalog.Operation
 }
@@ -94,6 +95,9 @@ func (v *view) finish() error {
 	v.Outside = outcomes(outsideCodes())
 	v.Money = moneyGroups(v.operations)
 	var err error
+	if v.MCP, err = mcpViewOf(v.Site); err != nil {
+		return err
+	}
 	if v.Wire, err = wireExampleOf(v.operations[0], v.Site); err != nil {
 		return err
 	}

@@ -18,4 +18,6 @@ type Detail struct {
 	Charged *bool `json:"charged"`
 	// Retryable says to send the request again, for at most one charge in all.
 	Retryable bool `json:"retryable"`
+	// RetryAfter is in seconds, where no header says it; 0 is none.
+	RetryAfter int `json:"retry_after,omitempty"`
 }

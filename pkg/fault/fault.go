@@ -67,6 +67,7 @@ const (
 	MethodNotAllowed      Code = "method_not_allowed"
 	IdempotencyConflict   Code = "idempotency_conflict"
 	InvalidIdempotencyKey Code = "invalid_idempotency_key"
+	InvalidArguments      Code = "invalid_arguments"
 )
 
 // Class says what a code means for the payment that came with the request.
@@ -122,7 +123,7 @@ func Of(c Code) (info Info, ok bool) {
 	return Info{}, false
 }
 
-// All returns every code in the order of spec §7, the five of our own last.
+// All returns every code in the order of spec §7, the six of our own last.
 func All() []Info { return table() }
 
 // Error is an error with a code, a public message and a private cause.

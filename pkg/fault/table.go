@@ -48,5 +48,6 @@ func table() []Info {
 		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", Standing, false, 0},
 		{IdempotencyConflict, http.StatusConflict, "This idempotency key was already used for another request. Send the first request again, or sign anew with a new key.", Standing, false, 0},
 		{InvalidIdempotencyKey, http.StatusBadRequest, "An idempotency key is 1 to 255 visible ASCII characters, sent once; an id of payment-identifier is 16 to 128 letters, digits, _ and -.", Standing, false, 0},
+		{InvalidArguments, http.StatusBadRequest, "The tool does not take these arguments. Its input schema says which it takes.", Standing, false, 0},
 	}
 }

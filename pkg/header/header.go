@@ -39,6 +39,13 @@ func Exposed() []string {
 	}
 }
 
+// Headers of the Model Context Protocol, in the form in which net/http keeps them.
+const (
+	MCPProtocolVersion = "Mcp-Protocol-Version"
+	MCPMethod          = "Mcp-Method"
+	MCPName            = "Mcp-Name"
+)
+
 // Allowed are the request headers that a page of another origin may send, in
 // lower case as browsers compare them. The reference clients send the name of a
 // response header, access-control-expose-headers, on the paid retry.
@@ -46,4 +53,10 @@ func Allowed() []string {
 	return []string{
 		strings.ToLower(PaymentSignature), strings.ToLower(IdempotencyKey), "access-control-expose-headers", "accept", "content-type",
 	}
+}
+
+// AllowedMCP are those that it may send to the tools. The last two belong to
+// transports that clients try as well.
+func AllowedMCP() []string {
+	return append(Allowed(), strings.ToLower(MCPProtocolVersion), strings.ToLower(MCPMethod), strings.ToLower(MCPName), "mcp-session-id", "last-event-id")
 }

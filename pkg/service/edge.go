@@ -31,6 +31,17 @@ type response struct {
 	reason string
 	// replayed says that the answer comes from the ledger.
 	replayed bool
+	// call is set where the answer is the result of a tool's call: then status is
+	// what it would be by HTTP, and the answer is 200.
+	call *toolCall
+}
+
+// wire is the HTTP status of the answer.
+func (r response) wire() int {
+	if r.call != nil {
+		return http.StatusOK
+	}
+	return r.status
 }
 
 // handler answers one path. It does not write, but returns a response.
@@ -61,8 +72,7 @@ func (e edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e edge) answer(r *http.Request, id string) (res response) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.platform.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(p), "stack", printable.Own(debug.Stack()))
-			res = e.platform.fault(r, id, fault.New(fault.InternalError, fmt.Errorf("panic: %v", p)), x402.Standing{Charged: unpaid(r)})
+			res = e.platform.fault(r, id, e.platform.panicked(id, p), x402.Standing{Charged: unpaid(r)})
 		}
 	}()
 	methods := e.next.methods(r)
@@ -76,6 +86,12 @@ func (e edge) answer(r *http.Request, id string) (res response) {
 	res = e.platform.fault(r, id, f, x402.Standing{Charged: unpaid(r)})
 	res.header.Set("Allow", allow(methods))
 	return res
+}
+
+// panicked notes what a handler panicked with.
+func (p Platform) panicked(id string, v any) *fault.Error {
+	p.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(v), "stack", printable.Own(debug.Stack()))
+	return fault.New(fault.InternalError, fmt.Errorf("panic: %v", v))
 }
 
 // unpaid is the charged of an answer for which no payment was read: false, or nil
@@ -99,10 +115,10 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
 		protectPage(h)
 	}
-	if r.Method != http.MethodHead && res.status != http.StatusNoContent && res.status != http.StatusNotModified {
+	if r.Method != http.MethodHead && res.wire() != http.StatusNoContent && res.wire() != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(res.body)))
 	}
-	w.WriteHeader(res.status)
+	w.WriteHeader(res.wire())
 	if r.Method != http.MethodHead {
 		if _, err := w.Write(res.body); err != nil {
 			e.platform.Log.Debug("client went away", "request_id", id, "error", err)
@@ -122,9 +138,16 @@ func protectPage(h http.Header) {
 // record writes the request's log line. It never contains a signature, a payload
 // or a full header. The line of a 402 has a reason.
 func (e edge) record(r *http.Request, res response, id string, took time.Duration) {
+	name, priced, dimensions := e.name, e.priced, []string{DimensionOperation}
+	if res.call != nil {
+		name, priced, dimensions = res.call.operation, true, append(dimensions, DimensionTransport)
+	}
 	attrs := []slog.Attr{
-		slog.String("request_id", id), slog.String(DimensionOperation, e.name),
+		slog.String("request_id", id), slog.String(DimensionOperation, name),
 		slog.String("method", r.Method), slog.Int("status", res.status), milliseconds("ms", took),
+	}
+	if res.call != nil {
+		attrs = append(attrs, slog.String(DimensionTransport, TransportMCP), slog.String("tool", res.call.tool))
 	}
 	level := slog.LevelInfo
 	if f := res.fault; f != nil {
@@ -148,11 +171,11 @@ func (e edge) record(r *http.Request, res response, id string, took time.Duratio
 	if t := res.trace; t != nil {
 		attrs = append(attrs, traceAttrs(*t)...)
 	}
-	if e.priced {
-		attrs = append(attrs, e.platform.emf(metrics(res), DimensionOperation)...)
+	if priced {
+		attrs = append(attrs, e.platform.emf(metrics(res), dimensions...)...)
 	}
 	ctx := context.WithoutCancel(r.Context())
-	if e.priced {
+	if priced {
 		e.platform.logAlways(ctx, level, "request", attrs)
 		return
 	}
@@ -218,7 +241,11 @@ func milliseconds(key string, d time.Duration) slog.Attr {
 func preflight(methods []string) http.Header {
 	h := http.Header{}
 	h.Set("Access-Control-Allow-Methods", allow(methods))
-	h.Set("Access-Control-Allow-Headers", strings.Join(header.Allowed(), ", "))
+	allowed := header.Allowed()
+	if slices.Contains(methods, http.MethodPost) {
+		allowed = header.AllowedMCP()
+	}
+	h.Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
 	h.Set("Access-Control-Max-Age", "86400")
 	h.Set("Allow", allow(methods))
 	return h

@@ -58,15 +58,15 @@ func Namespace(stack string) string {
 }
 
 // emf are the attributes that make a log record carry metrics: the directive,
-// and one member a metric. dimensions name members of the same record; each
-// metric is also kept without dimensions.
+// and one member a metric. dimensions name members of the same record, and each
+// metric is kept by each of them alone, and without any.
 func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 	if len(values) == 0 {
 		return nil
 	}
 	m := emfMetric{Namespace: Namespace(p.Stack), Dimensions: [][]string{{}}}
-	if len(dimensions) > 0 {
-		m.Dimensions = append(m.Dimensions, dimensions)
+	for _, name := range dimensions {
+		m.Dimensions = append(m.Dimensions, []string{name})
 	}
 	attrs := make([]slog.Attr, 0, len(values)+1)
 	for _, v := range values {

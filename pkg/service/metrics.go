@@ -38,6 +38,13 @@ const (
 // kept by: the slug of the operation.
 const DimensionOperation = "operation"
 
+// DimensionTransport is the same for what came over another transport than HTTP,
+// of which there is one.
+const (
+	DimensionTransport = "transport"
+	TransportMCP       = "mcp"
+)
+
 // SettlementMetrics are the names of the metrics that count settlements, one
 // for each class of outcome.
 func SettlementMetrics() []string {
@@ -54,7 +61,7 @@ func metrics(res response) []metric {
 	if f := res.fault; f != nil {
 		values = append(values, faultMetrics(f, res.status)...)
 		// After a bug before any payment nothing is owed.
-		if f.Info().Class == fault.Owed && res.header.Get(x402.HeaderResponse) != "" {
+		if f.Info().Class == fault.Owed && res.receipted() {
 			values = append(values, count(MetricOwed))
 		}
 	}
@@ -83,6 +90,11 @@ func metrics(res response) []metric {
 		values = append(values, latency(MetricLookup, t.Lookup))
 	}
 	return values
+}
+
+// receipted says that the answer names the settlement that paid for it.
+func (r response) receipted() bool {
+	return r.header.Get(x402.HeaderResponse) != "" || r.call != nil && r.call.receipted
 }
 
 func faultMetrics(f *fault.Error, status int) []metric {

@@ -256,7 +256,7 @@ func (o *offers) of(origin string) (*quote, error) {
 		return q, nil
 	}
 	site := o.platform.site(o.offering, origin)
-	offer, err := x402.NewOffer(discovery.Offer(o.op, site))
+	offer, err := x402.NewOffer(discovery.Offer(o.op, site), discovery.ToolOffer(o.op, site))
 	if err != nil {
 		return nil, err
 	}

@@ -104,6 +104,7 @@ func All(s *Seller, operations []Operation, health, documents http.Handler) (htt
 	for _, op := range operations {
 		paths[op.entry.Path] = s.Handler(op)
 	}
+	paths[catalog.PathMCP] = s.MCP(operations)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h, ok := paths[r.URL.Path]; ok {
 			h.ServeHTTP(w, r)

@@ -1,12 +1,16 @@
 package service_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -217,6 +222,7 @@ type fleet struct {
 	world        *billedWorld
 	bill         *bill
 	environments []http.Handler
+	tools        []http.Handler // the same as tools
 }
 
 func newFleet(environments int, operation func(parts) service.Operation) *fleet {
@@ -233,7 +239,9 @@ func newFleet(environments int, operation func(parts) service.Operation) *fleet 
 				Leases: limits, Single: 50, Bundle: 20, NewID: func() string { return rand.Text()[:limit.IDLength] },
 			},
 		}
-		f.environments = append(f.environments, p.seller().Handler(operation(p)))
+		seller := p.seller()
+		f.environments = append(f.environments, seller.Handler(operation(p)))
+		f.tools = append(f.tools, seller.MCP([]service.Operation{explorer(p)}))
 	}
 	return f
 }
@@ -256,6 +264,26 @@ func newSigner() signer {
 func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { return s.Signer.Sign(d) }
 
 func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
+
+// call sends the same as a call of the tool; it says whether the client is over
+// its limit. A header that is no base64 is sent as it is.
+func (f *fleet) call(n int, from, domain, header string) (limited bool) {
+	params := map[string]any{"name": lookupTool, "arguments": map[string]any{"domain": domain}}
+	if payment, err := base64.StdEncoding.DecodeString(header); err != nil {
+		params["_meta"] = map[string]any{"x402/payment": header}
+	} else if header != "" {
+		params["_meta"] = map[string]any{"x402/payment": json.RawMessage(payment)}
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+	if err != nil {
+		panic(err) // it is made of text
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", bytes.NewReader(body))
+	r.RemoteAddr = from
+	w := httptest.NewRecorder()
+	f.tools[n%len(f.tools)].ServeHTTP(w, r)
+	return strings.Contains(w.Body.String(), string(fault.RateLimited))
+}
 
 // to sends a request to one of the environments.
 func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
@@ -393,14 +421,19 @@ func TestPaidUnits(t *testing.T) {
 }
 
 // TestBudget: what a client that pays nothing can make us spend in a minute is
-// bounded, whatever it sends, and however many environments it reaches.
+// bounded, whatever it sends, over either transport, and however many environments
+// it reaches.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	const requests = 600 // ten a second
 	table := budget()
 	for name, prepare := range freeRequests() {
-		for i, environments := range []int{1, 200} {
-			t.Run(fmt.Sprintf("%s, %d", name, environments), func(t *testing.T) {
+		for k, c := range []struct {
+			environments int
+			tools        bool
+		}{{1, false}, {200, false}, {1, true}, {200, true}} {
+			i, environments := k%2, c.environments
+			t.Run(fmt.Sprintf("%s, %d, tools %v", name, environments, c.tools), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					f := newFleet(environments, explorer)
@@ -413,7 +446,13 @@ func TestBudget(t *testing.T) {
 						header := next()
 						all.Go(func() {
 							time.Sleep(time.Duration(n) * (time.Minute - 3*time.Second) / requests)
-							if r := f.to(n, attacker, "example.com", header); r.Status == http.StatusTooManyRequests {
+							over := false
+							if c.tools {
+								over = f.call(n, attacker, "example.com", header)
+							} else {
+								over = f.to(n, attacker, "example.com", header).Status == http.StatusTooManyRequests
+							}
+							if over {
 								f.mu.Lock()
 								limited++
 								f.mu.Unlock()
@@ -422,7 +461,7 @@ func TestBudget(t *testing.T) {
 					}
 					all.Wait()
 					got, most := f.bill.spent, table[name][i]
-					t.Logf("%-24s %3d environments: %4d of %d limited; %+v", name, environments, limited, requests, got)
+					t.Logf("%-24s %3d environments, tools %-5v: %4d of %d limited; %+v", name, environments, c.tools, limited, requests, got)
 					if got.Writes > most.Writes || got.Units > most.Units || got.Reads > most.Reads || got.Verifies > most.Verifies || got.Settles > most.Settles || got.Looks > most.Looks {
 						t.Errorf("more than %+v", most)
 					}

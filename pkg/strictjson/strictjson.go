@@ -141,6 +141,7 @@ func value(d *jsontext.Decoder) (any, error) {
 		return object(d)
 	case '[':
 		return elements(d)
+	default:
 	}
 	t, err := d.ReadToken()
 	if err != nil {
@@ -153,8 +154,9 @@ func value(d *jsontext.Decoder) (any, error) {
 		return json.Number(t.String()), nil
 	case 't', 'f':
 		return t.Bool(), nil
+	default:
+		return nil, nil // null
 	}
-	return nil, nil
 }
 
 func elements(d *jsontext.Decoder) ([]any, error) {

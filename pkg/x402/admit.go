@@ -15,7 +15,7 @@ import (
 // otherwise the answer. Only the rate limit is written, and the ledger, the
 // facilitator or the chain are asked only where the header does not decide.
 func (a *attempt) admit(ctx context.Context) *Outcome {
-	p, err := DecodePayment(a.request.Signature)
+	p, err := a.request.payment()
 	if err != nil {
 		return a.reject(err)
 	}

@@ -2,6 +2,7 @@ package x402_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -193,8 +195,9 @@ func (c *customer) ask(q question) (*process, *x402.Outcome) {
 	heard := make(chan *x402.Outcome, 1)
 	go func() {
 		defer close(heard) // Goexit runs it too
+		signature, payload := carried(p)
 		out := c.gate(p).Serve(context.Background(), x402.Request{
-			Signature: p.signed.header, Offer: offer, Keys: keys, Arrived: p.arrived, Deadline: p.now().Add(invocation),
+			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Arrived: p.arrived, Deadline: p.now().Add(invocation),
 			Prepare: func() (x402.Job, error) {
 				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Run: p.work}, nil
 			},
@@ -431,4 +434,20 @@ func (c *customer) absence() {
 	c.w.deleteExpired()
 	c.w.happened("came back after three days")
 	c.w.remembered()
+}
+
+// carried is a payment as one of the two transports has it: every other request
+// comes as an object, as over the Model Context Protocol.
+func carried(p *process) (signature string, payload strictjson.Object) {
+	if p.n%2 == 0 {
+		return p.signed.header, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(p.signed.header)
+	if err == nil {
+		payload, err = strictjson.Parse(raw, 32)
+	}
+	if err != nil {
+		panic(err) // the campaign signs what can be read
+	}
+	return "", payload
 }

@@ -67,6 +67,19 @@ func DecodePayment(header string) (*Payment, error) {
 	return p, nil
 }
 
+// payment reads what the request pays with, from whatever carries it. An error
+// names the fault in words that may be shown to the client.
+func (r Request) payment() (*Payment, error) {
+	if r.Payload == nil {
+		return DecodePayment(r.Signature)
+	}
+	p, err := readPayment(r.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("the payment: %w", err)
+	}
+	return p, nil
+}
+
 // decodeBase64 takes the standard alphabet, with padding or without.
 func decodeBase64(s string) ([]byte, error) {
 	s = strings.TrimRight(s, "=")

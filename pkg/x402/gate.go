@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
@@ -106,10 +107,13 @@ func NewGate(c GateConfig) *Gate {
 	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, evidence: c.Evidence, slots: c.Slots, receipts: c.Receipts, window: c.Window, now: c.Now, log: c.Log}
 }
 
-// Request is a priced request that carries a PAYMENT-SIGNATURE.
+// Request is a priced request that carries a payment.
 type Request struct {
-	Signature string // the header
-	Offer     *Offer
+	Signature string // the header PAYMENT-SIGNATURE
+	// Payload is the payment where the transport carries it as a JSON object;
+	// then Signature is not read.
+	Payload strictjson.Object
+	Offer   *Offer
 	// Client is the sender, as the Slots tell clients apart.
 	Client string
 	// Meter counts it; nil counts nothing.

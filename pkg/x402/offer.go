@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"slices"
 	"time"
 )
 
@@ -32,14 +33,18 @@ type Offer struct {
 	payTo    Address
 	amount   *big.Int
 	accepted object // Accepts[0] as a tree, to match against
-	infos    object // extension key to its advertised info; the retry token is not one
-	form     Form   // PAYMENT-REQUIRED with the offer's own reason
+	// infos are by extension key what may be echoed: the info that this offer
+	// advertises, and those of its siblings. The retry token is not among them.
+	infos map[string][]object
+	form  Form // PAYMENT-REQUIRED with the offer's own reason
 	// forwarded are the extensions that go to the facilitator with a payment.
 	forwarded map[string]json.RawMessage
 }
 
-// NewOffer prepares an offer with exactly one way to pay.
-func NewOffer(required PaymentRequired) (*Offer, error) {
+// NewOffer prepares an offer with exactly one way to pay. siblings are offers of
+// the same operation on other transports: whoever was offered one of them may pay
+// here, so that an echo of their extensions is as good.
+func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, error) {
 	if len(required.Accepts) != 1 {
 		return nil, fmt.Errorf("an offer has one way to pay, not %d", len(required.Accepts))
 	}
@@ -47,9 +52,18 @@ func NewOffer(required PaymentRequired) (*Offer, error) {
 	if err := o.readTerms(required.Accepts[0]); err != nil {
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
-	if err := o.readExtensions(); err != nil {
-		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
+	o.infos = map[string][]object{}
+	for _, r := range append([]PaymentRequired{required}, siblings...) {
+		if err := o.readExtensions(r.Extensions); err != nil {
+			return nil, fmt.Errorf("offer for %s: %w", r.Resource.URL, err)
+		}
 	}
+	// The facilitator lists the operation by the offer's own bazaar extension.
+	// A payment's name is between the payer and this server: a facilitator
+	// that keeps results by it would answer one payer with another's.
+	o.forwarded = maps.Clone(required.Extensions)
+	delete(o.forwarded, ExtensionIdentifier)
+	delete(o.forwarded, ExtensionToken)
 	var err error
 	if o.form, err = NewForm(func(token string) any { return required.WithToken(token) }); err != nil {
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
@@ -82,15 +96,8 @@ func (o *Offer) readTerms(r Requirements) error {
 	return err
 }
 
-func (o *Offer) readExtensions() error {
-	o.infos = object{}
-	// The facilitator lists the operation by the offer's own bazaar extension. The
-	// payment identifier is not sent to it: a facilitator that keeps results by
-	// identifier would answer one payer with another's result.
-	o.forwarded = maps.Clone(o.required.Extensions)
-	delete(o.forwarded, ExtensionIdentifier)
-	delete(o.forwarded, ExtensionToken)
-	for key, raw := range o.required.Extensions {
+func (o *Offer) readExtensions(extensions map[string]json.RawMessage) error {
+	for key, raw := range extensions {
 		if key == ExtensionToken {
 			continue // each challenge has another
 		}
@@ -98,9 +105,11 @@ func (o *Offer) readExtensions() error {
 		if err != nil {
 			return fmt.Errorf("extension %s: %w", key, err)
 		}
-		if o.infos[key], err = tree.Object("info"); err != nil {
+		info, err := tree.Object("info")
+		if err != nil {
 			return fmt.Errorf("extension %s: %w", key, err)
 		}
+		o.infos[key] = append(o.infos[key], info)
 	}
 	return nil
 }
@@ -174,13 +183,13 @@ func mismatch(key string, want, got any) error {
 // echo checks extensions: an echoed extension must contain everything that was
 // advertised of it. A client may leave one out, add to one, and send others.
 func (o *Offer) echo(p *Payment) error {
-	for key, info := range o.infos {
+	for key, infos := range o.infos {
 		echoed, ok := p.extensions[key]
 		if !ok || echoed == nil {
 			continue
 		}
 		tree, ok := echoed.(object)
-		if !ok || !contains(info, tree["info"]) {
+		if !ok || !slices.ContainsFunc(infos, func(info object) bool { return contains(info, tree["info"]) }) {
 			return fmt.Errorf("extension_echo_mismatch: extensions.%s was altered", key)
 		}
 	}

@@ -83,3 +83,34 @@ func TestEchoOfNestedValues(t *testing.T) {
 		})
 	}
 }
+
+// Whoever was offered the operation on another transport may echo that offer, and
+// nothing that is a mixture of two.
+func TestEchoOfASibling(t *testing.T) {
+	bazaar := func(info string) map[string]json.RawMessage {
+		return map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + info + `}`)}
+	}
+	const http, mcp = `{"type":"http","query":{"a":1}}`, `{"type":"mcp","tool":"x"}`
+	for echoed, fits := range map[string]bool{
+		http: true, mcp: true, `{"type":"mcp","tool":"x","more":1}`: true,
+		`{"type":"mcp","query":{"a":1}}`: false, `{"type":"http","tool":"x"}`: false, `{}`: false,
+	} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			required, sibling := b.offer.Required(""), b.offer.Required("")
+			required.Extensions, sibling.Extensions = bazaar(http), bazaar(mcp)
+			var err error
+			if b.offer, err = x402.NewOffer(required, sibling); err != nil {
+				t.Fatal(err)
+			}
+			h := b.sign(func(d *x402test.Draft) { d.Payload.Extensions = bazaar(echoed) })
+			out := b.ask(h, "GET /a")
+			if (out.Status == 200) != fits {
+				t.Errorf("%s: %d %v", echoed, out.Status, out.Fault)
+			}
+		})
+	}
+	spoilt := x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("5000")}}
+	if _, err := x402.NewOffer(spoilt, x402.PaymentRequired{Extensions: bazaar("7")}); err == nil {
+		t.Error("a sibling that nobody could echo is taken")
+	}
+}

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -15,6 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -71,11 +76,97 @@ func BenchmarkPaidDNS(b *testing.B) {
 		}
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Header.Set(x402.HeaderSignature, header)
+		r.Header.Set(x402.HeaderKey, rand.Text()) // else it is the purchase of before
 		clear(w.header)
 		b.StartTimer()
 		h.ServeHTTP(w, r)
 		if n++; w.status != http.StatusOK {
 			b.Fatalf("status %d", w.status)
+		}
+	}
+	if err := l.books(payer, catalog.DNS().Amount, n, n); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkToolChallenge is the answer to a call of a tool without a payment: the
+// handler alone, which may ask nobody.
+func BenchmarkToolChallenge(b *testing.B) {
+	l := newLab(b)
+	p := wire(b, l.setup(), "https://bench.example.com", newControls(b), nil)
+	p.Platform.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
+	p.Limits.Rate = nil
+	var net network
+	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, p.Limits).MCP([]service.Operation{service.DNS(&net)})
+	body := toolCall(b, catalog.DNS().Tool, "")
+	w := &sink{header: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(body)))
+	}
+	b.ReportMetric(float64(net.calls.Load()), "network-calls")
+	if w.status != http.StatusOK || net.calls.Load() != 0 {
+		b.Fatalf("status %d after %d calls to the network", w.status, net.calls.Load())
+	}
+}
+
+// toolCall is a call of a tool for the example's domain; header is a
+// PAYMENT-SIGNATURE, or empty.
+func toolCall(tb testing.TB, tool, header string) []byte {
+	tb.Helper()
+	meta := map[string]any{}
+	if header != "" {
+		payment, err := base64.StdEncoding.DecodeString(header)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		meta[mcp.KeyPayment] = json.RawMessage(payment)
+		meta[mcp.KeyPurchase] = rand.Text() // else it is the purchase of before
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": mcp.MethodCall, "params": map[string]any{
+		"name": tool, "arguments": map[string]any{"domain": "example.com", "type": "MX"}, "_meta": meta,
+	}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return body
+}
+
+// BenchmarkToolPaid is BenchmarkPaidDNS by a call of the tool.
+func BenchmarkToolPaid(b *testing.B) {
+	l := newLab(b)
+	controls := newControls(b)
+	controls.log.discards = true
+	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
+	h := p.Seller.MCP(operations.All(p))
+	wallet, payer := l.wallet(b)
+	post := func(w http.ResponseWriter, header string) {
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(toolCall(b, catalog.DNS().Tool, header))))
+	}
+	challenge := httptest.NewRecorder()
+	post(challenge, "")
+	var answer struct{ Result x402test.ToolResult }
+	if err := json.Unmarshal(challenge.Body.Bytes(), &answer); err != nil {
+		b.Fatal(err)
+	}
+	required, err := answer.Result.Required()
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		header, err := wallet.Pay(required, time.Now())
+		if err != nil {
+			b.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		b.StartTimer()
+		post(w, header)
+		if n++; bytes.Contains(w.Body.Bytes(), []byte(`"isError"`)) {
+			b.Fatalf("%s", w.Body)
 		}
 	}
 	if err := l.books(payer, catalog.DNS().Amount, n, n); err != nil {

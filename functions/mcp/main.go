@@ -1,0 +1,14 @@
+// Every operation as a tool of the Model Context Protocol, /mcp, as a Lambda
+// function.
+package main
+
+import (
+	"net/http"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/operations"
+)
+
+func main() {
+	boot.Serve(func(p boot.Parts) http.Handler { return p.Seller.MCP(operations.All(p)) })
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// atHome keeps pages of other sites away from the tools of a service that
+// listens on this machine only: a page can have its own name resolve to a
+// loopback address, and a browser then takes the service for the page's own
+// (Model Context Protocol, transports, security). Host and Origin must be names
+// of this machine, or that of the configured origin. Where others can reach the
+// service anyway it stands open, as it does when it is deployed.
+func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler {
+	if host, _, err := net.SplitHostPort(listening.String()); err != nil || !loopback(host) {
+		return next
+	}
+	own := ""
+	if u, err := url.Parse(baseURL); err == nil {
+		own = u.Hostname()
+	}
+	known := func(host string) bool { return loopback(host) || own != "" && strings.EqualFold(host, own) }
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == catalog.PathMCP && !(known(nameOf(r.Host)) && knownOrigins(r.Header.Values("Origin"), known)) {
+			http.Error(w, "this service answers tools to this machine only", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func knownOrigins(origins []string, known func(host string) bool) bool {
+	for _, origin := range origins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || !known(u.Hostname()) {
+			return false
+		}
+	}
+	return true
+}
+
+// nameOf is the host of a Host header without its port.
+func nameOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]")
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,158 @@
+package discovery
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+)
+
+// accepts says whether a schema has a JSON text.
+func accepts(t *testing.T, s *jsonschema.Schema, raw []byte) bool {
+	t.Helper()
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatalf("%v in %s", err, raw)
+	}
+	return s.Validate(v) == nil
+}
+
+func TestToolsAgainstGoldenFile(t *testing.T) {
+	raw, err := Tools(testSite())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "tools.json", raw)
+}
+
+// Clients hold what they send and get to the schemas of a tool: its example fits,
+// and so does its price, and nothing else does.
+func TestToolSchemas(t *testing.T) {
+	name := regexp.MustCompile(`^[a-z0-9_]{1,64}$`) // MCP has a few more, some hosts have not
+	seen := map[string]bool{}
+	for _, op := range catalog.All() {
+		tool := mcpToolOf(testSite(), op)
+		if !name.MatchString(tool.Name) || seen[tool.Name] {
+			t.Errorf("%s: %q is no name for a tool, or not the only one", op.Slug, tool.Name)
+		}
+		seen[tool.Name] = true
+		if got, ok := catalog.ByTool(tool.Name); !ok || got.Slug != op.Slug {
+			t.Errorf("%s: the tool %s is %s", op.Slug, tool.Name, got.Slug)
+		}
+		in, out := validator(t, tool.InputSchema), validator(t, tool.OutputSchema)
+		example, err := encode(exampleQuery(op))
+		if err != nil {
+			t.Fatal(err)
+		}
+		price, err := encode(ToolOffer(op, testSite()).WithToken(shownToken))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			what string
+			s    *jsonschema.Schema
+			raw  []byte
+			want bool
+		}{
+			{"the example's arguments", in, example, true},
+			{"an argument that is not there", in, []byte(`{"domain":"example.com","hostname":"example.com"}`), false},
+			{"no arguments", in, []byte(`{}`), op.Kind == catalog.SmokeTest},
+			{"the example", out, []byte(op.Response), true},
+			{"the price", out, price, true},
+			{"an error", out, []byte(`{"error":{"code":"nxdomain","message":""}}`), false},
+			{"a price without a way to pay", out, []byte(`{"x402Version":2,"accepts":[]}`), false},
+			{"an empty object", out, []byte(`{}`), false},
+		} {
+			if got := accepts(t, c.s, c.raw); got != c.want {
+				t.Errorf("%s: %s fits: %v", op.Slug, c.what, got)
+			}
+		}
+		if !strings.Contains(tool.Description, op.PriceUSD()+" USDC") || !strings.Contains(tool.Description, "same x402/payment") {
+			t.Errorf("%s: %s", op.Slug, tool.Description)
+		}
+	}
+}
+
+// The MCP bazaar entry fits its own schema, and an echo of it fits a header.
+func TestToolOffer(t *testing.T) {
+	for _, op := range append(wideOps(), largeOp(40, 40)) {
+		offer := ToolOffer(op, testSite())
+		if n := len(headerOf(t, offer.WithToken(shownToken))); n >= maxHeader {
+			t.Errorf("%s: an offer of %d bytes in base64", op.Slug, n)
+		}
+		var e struct{ Info, Schema json.RawMessage }
+		if err := json.Unmarshal(offer.Extensions["bazaar"], &e); err != nil {
+			t.Fatal(err)
+		}
+		s := validator(t, e.Schema)
+		if !accepts(t, s, e.Info) {
+			t.Errorf("%s: %s does not fit its schema", op.Slug, e.Info)
+		}
+		if accepts(t, s, bytes.Replace(e.Info, []byte(`"type":"mcp"`), []byte(`"type":"http"`), 1)) {
+			t.Errorf("%s: the schema takes another type", op.Slug)
+		}
+		http := Offer(op, testSite())
+		if string(offer.Extensions["payment-identifier"]) != string(http.Extensions["payment-identifier"]) || offer.Accepts[0] != http.Accepts[0] {
+			t.Errorf("%s: another price than by HTTP", op.Slug)
+		}
+	}
+}
+
+// serverRules is what the registry's schema of 2025-12-11 asks of an entry with
+// remotes (definitions ServerDetail and RemoteTransport), restated.
+const serverRules = `{"type":"object","required":["name","description","version","remotes"],"additionalProperties":false,"properties":{
+	"$schema":{"type":"string","format":"uri","const":"https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"},
+	"name":{"type":"string","minLength":3,"maxLength":200,"pattern":"^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$"},
+	"title":{"type":"string","minLength":1,"maxLength":100},
+	"description":{"type":"string","minLength":1,"maxLength":100},
+	"version":{"type":"string","maxLength":255,"pattern":"^[0-9]+\\.[0-9]+\\.[0-9]+$"},
+	"websiteUrl":{"type":"string","format":"uri"},
+	"remotes":{"type":"array","minItems":1,"items":{"type":"object","required":["type","url"],"additionalProperties":false,
+		"properties":{"type":{"const":"streamable-http"},"url":{"type":"string","format":"uri"}}}}}}`
+
+func TestServerEntry(t *testing.T) {
+	s := validator(t, json.RawMessage(serverRules))
+	for origin, name := range map[string]string{
+		"https://api.example.com":      "com.example.api/hostfacts",
+		"https://api.example.com:8443": "com.example.api/hostfacts",
+		"http://127.0.0.1:8402":        "1.0.0.127/hostfacts",
+		"http://[::1]:8402":            "--1/hostfacts",
+	} {
+		site := testSite()
+		site.Origin = origin
+		entry := serverEntryOf(site)
+		raw, err := encode(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !accepts(t, s, raw) || entry.Name != name || entry.Remotes[0].URL != origin+"/mcp" {
+			t.Errorf("%s: %s", origin, raw)
+		}
+	}
+}
+
+// The documents name every member of a result's _meta.
+func TestResultKeysAreThoseOfResults(t *testing.T) {
+	want := map[string]bool{}
+	for f := range reflect.TypeFor[mcp.Meta]().Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !strings.HasPrefix(name, "io.modelcontextprotocol/") {
+			want[name] = true
+		}
+	}
+	for _, r := range resultKeys() {
+		if !want[r.Name] {
+			t.Errorf("no result has %s", r.Name)
+		}
+		delete(want, r.Name)
+	}
+	for name := range want {
+		t.Errorf("%s is not explained", name)
+	}
+}

@@ -1,0 +1,179 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+)
+
+// modern is the _meta of a request of revision 2026-07-28.
+const modern = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+
+func header(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Add(pairs[i], pairs[i+1])
+	}
+	return h
+}
+
+// routed are the headers of a request of revision 2026-07-28.
+func routed(method string, more ...string) http.Header {
+	return header(append([]string{"MCP-Protocol-Version", mcp.Modern, "Mcp-Method", method}, more...)...)
+}
+
+func server() *mcp.Server {
+	return &mcp.Server{
+		Name: mcp.ServerName, Title: "Hostfacts", Version: "1.0.0", Instructions: "Pay.",
+		Tools: json.RawMessage(`[{"name":"dns_lookup"}]`), KeepFor: 300e9,
+	}
+}
+
+// ask is what the server answers to a message that is no call, or to a call that
+// cannot be read; a call that can is answered with its tool.
+func ask(h http.Header, body string) mcp.Response {
+	q, bad := mcp.Read(h, []byte(body))
+	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
+		var call *mcp.Call
+		if call, bad = q.Call(func(tool string) bool { return tool == "dns_lookup" }); bad == nil {
+			return server().Answer(q, mcp.Result{Text: []byte(`{"tool":"` + call.Tool + `"}`), Structured: true})
+		}
+	}
+	if bad != nil {
+		return bad.Response()
+	}
+	return server().Respond(q)
+}
+
+// What each message is answered with: HTTP status, and what the body has in it;
+// an answer of -32xxx is an error with that code.
+func TestMessages(t *testing.T) {
+	call := func(params string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `}}`
+	}
+	for _, c := range []struct {
+		name   string
+		header http.Header
+		body   string
+		status int
+		says   string
+	}{
+		{"not JSON", nil, `{`, 400, `{"jsonrpc":"2.0","error":{"code":-32700`},
+		{"nothing", nil, ``, 400, `"code":-32700`},
+		{"not UTF-8", nil, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", 400, `"code":-32600`},
+		{"a batch", nil, `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, 400, `"code":-32600`},
+		{"two messages", nil, `{"jsonrpc":"2.0","id":1,"method":"ping"}{}`, 400, `"code":-32700`},
+		{"a key twice", nil, `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, 400, `"code":-32600`},
+		{"nested too deep", nil, call(strings.Repeat(`"a":{`, 40) + strings.Repeat(`}`, 40)), 400, `"code":-32600`},
+		{"too long", nil, strings.Repeat(" ", mcp.MaxBody+1), 413, `"code":-32600`},
+		{"another type", header("Content-Type", "text/plain"), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, 415, `"code":-32600`},
+		{"a type with a parameter", header("Content-Type", "application/json; charset=utf-8"), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, 200, `"result":{}`},
+		{"another JSON-RPC", nil, `{"jsonrpc":"1.0","id":1,"method":"ping"}`, 400, `"code":-32600`},
+		{"a response", nil, `{"jsonrpc":"2.0","id":1,"result":{}}`, 400, `"id":1,"error":{"code":-32600`},
+		{"id null", nil, `{"jsonrpc":"2.0","id":null,"method":"ping"}`, 400, `"code":-32600`},
+		{"id an object", nil, `{"jsonrpc":"2.0","id":{},"method":"ping"}`, 400, `"code":-32600`},
+		{"id a long number", nil, `{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, 200, `"id":9007199254740993,`},
+		{"id text", nil, `{"jsonrpc":"2.0","id":"a\"<b","method":"ping"}`, 200, `"id":"a\"<b",`},
+		{"params a list", nil, `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, 400, `"id":1,"error":{"code":-32602`},
+		{"_meta a list", nil, call(`"_meta":[]`), 400, `"id":1,"error":{"code":-32602`},
+
+		{"a notification", nil, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, 202, ``},
+		{"a call without an id", nil, `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"dns_lookup"}}`, 202, ``},
+		{"initialize", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`, 200, `"protocolVersion":"2025-06-18"`},
+		{"initialize, the oldest", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}`, 200, `"protocolVersion":"2025-03-26"`},
+		{"initialize, newer than any", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2099-01-01"}}`, 200, `"protocolVersion":"2025-11-25"`},
+		{"initialize, by a revision without it", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2026-07-28"}}`, 200, `"protocolVersion":"2025-11-25"`},
+		{"initialize without a version", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`, 200, `"protocolVersion":"2025-11-25"`},
+		{"legacy list", header("MCP-Protocol-Version", "2025-11-25"), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, 200, `"result":{"tools":[{"name":"dns_lookup"}]}`},
+		{"legacy list with a null cursor", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":null}}`, 200, `"tools"`},
+		{"legacy list with a cursor", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"2"}}`, 200, `"code":-32602`},
+		{"legacy unknown method", nil, `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`, 200, `"code":-32601`},
+		{"legacy discover", nil, `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, 200, `"code":-32601`},
+		{"legacy unknown tool", nil, call(`"name":"x"`), 200, `"code":-32602,"message":"unknown tool \"x\"`},
+		{"legacy call without a name", nil, call(``), 200, `"code":-32602`},
+		{"legacy arguments a list", nil, call(`"name":"dns_lookup","arguments":[]`), 200, `"code":-32602`},
+		{"legacy call", nil, call(`"name":"dns_lookup"`), 200, `"result":{"structuredContent":{"tool":"dns_lookup"},"content":[{"type":"text","text":"{\"tool\":\"dns_lookup\"}"}]`},
+		{"legacy version that is not spoken", header("MCP-Protocol-Version", "1999-01-01"), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, 400, `"code":-32022,"message":"this server does not speak protocol version \"1999-01-01\"","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":"1999-01-01"}`},
+
+		{"modern list", routed("tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 200, `"resultType":"complete","ttlMs":300000,"cacheScope":"public"`},
+		{"modern discover", routed("server/discover"), `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + modern + `}}`, 200, `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"capabilities":{"tools":{}}`},
+		{"modern call", routed("tools/call", "Mcp-Name", " dns_lookup\t"), call(`"name":"dns_lookup",` + modern), 200, `"io.modelcontextprotocol/serverInfo":{"name":"hostfacts","title":"Hostfacts","version":"1.0.0"}`},
+		{"modern call, name encoded", routed("tools/call", "Mcp-Name", "=?base64?ZG5zX2xvb2t1cA==?="), call(`"name":"dns_lookup",` + modern), 200, `"resultType":"complete"`},
+		{"modern initialize", routed("initialize"), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + modern + `}}`, 404, `"code":-32601`},
+		{"modern ping", routed("ping"), `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + modern + `}}`, 404, `"code":-32601`},
+		{"modern unknown method", routed("x"), `{"jsonrpc":"2.0","id":1,"method":"x","params":{` + modern + `}}`, 404, `"code":-32601`},
+		{"modern unknown tool", routed("tools/call", "Mcp-Name", "x"), call(`"name":"x",` + modern), 400, `"id":1,"error":{"code":-32602`},
+		{"modern notification", routed("notifications/cancelled"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{` + modern + `}}`, 202, ``},
+		{"modern header without _meta", routed("tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, 400, `"code":-32602`},
+		{"modern without capabilities", routed("tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, 400, `"code":-32602`},
+		{"modern _meta without a header", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
+		{"modern, another version in the header", header("MCP-Protocol-Version", "2025-11-25"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
+		{"version no text", routed("tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":1}}}`, 400, `"code":-32602`},
+		{"version twice", header("MCP-Protocol-Version", mcp.Modern, "MCP-Protocol-Version", mcp.Modern), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
+		{"version not spoken", header("MCP-Protocol-Version", "1900-01-01"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}}`, 400, `"code":-32022`},
+		{"modern without Mcp-Method", header("MCP-Protocol-Version", mcp.Modern), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
+		{"Mcp-Method in another letter case", routed("Tools/List"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
+		{"Mcp-Method twice", routed("tools/list", "Mcp-Method", "tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
+		{"modern call without Mcp-Name", routed("tools/call"), call(`"name":"dns_lookup",` + modern), 400, `"code":-32020`},
+		{"Mcp-Name of another tool", routed("tools/call", "Mcp-Name", "ping"), call(`"name":"dns_lookup",` + modern), 400, `"code":-32020`},
+		{"Mcp-Name badly encoded", routed("tools/call", "Mcp-Name", "=?base64?!?="), call(`"name":"dns_lookup",` + modern), 400, `"code":-32020`},
+		{"Mcp-Name half encoded", routed("tools/call", "Mcp-Name", "=?base64?ZG5z"), call(`"name":"dns_lookup",` + modern), 400, `"code":-32020`},
+		{"a name that is no text", routed("tools/call", "Mcp-Name", "1"), call(`"name":1,` + modern), 400, `"code":-32602`},
+		{"a uri that is not repeated", routed("resources/read", "Mcp-Name", "a"), `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"b",` + modern + `}}`, 400, `"code":-32020`},
+		{"a session is ignored", header("Mcp-Session-Id", "x", "Last-Event-ID", "1"), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, 200, `"result":{}`},
+	} {
+		got := ask(c.header, c.body)
+		if got.Status != c.status || !strings.Contains(string(got.Body), c.says) {
+			t.Errorf("%s: %d %s, want %d with %s", c.name, got.Status, got.Body, c.status, c.says)
+		}
+		if c.says == "" && len(got.Body) > 0 {
+			t.Errorf("%s: %s, want no body", c.name, got.Body)
+		}
+		if c.header.Get("MCP-Protocol-Version") != mcp.Modern && strings.Contains(string(got.Body), "resultType") {
+			t.Errorf("%s: a legacy answer has a resultType: %s", c.name, got.Body)
+		}
+	}
+}
+
+// What a call carries beside its arguments.
+func TestCallCarries(t *testing.T) {
+	for _, c := range []struct {
+		name, meta string
+		paid       bool
+		bad        string
+		keys       string
+	}{
+		{"nothing", `{}`, false, "", "[]"},
+		{"a payment", `{"x402/payment":{"x402Version":2}}`, true, "", "[]"},
+		{"a payment as text", `{"x402/payment":"{\"x402Version\":2}"}`, true, "", "[]"},
+		{"a null payment", `{"x402/payment":null}`, false, "", "[]"},
+		{"text that is no JSON", `{"x402/payment":"e30="}`, true, "not acceptable JSON", "[]"},
+		{"a number", `{"x402/payment":2}`, true, "must be an object", "[]"},
+		{"a key", `{"x402/idempotency-key":"k-1"}`, false, "", `["k-1"]`},
+		{"a key that is no text", `{"x402/idempotency-key":1}`, false, "", `[""]`},
+		{"an empty key", `{"x402/idempotency-key":""}`, false, "", `[""]`},
+	} {
+		q, bad := mcp.Read(nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":`+c.meta+`}}`))
+		if bad != nil {
+			t.Fatalf("%s: %v", c.name, bad)
+		}
+		call, bad := q.Call(func(string) bool { return true })
+		if bad != nil {
+			t.Fatalf("%s: %v", c.name, bad)
+		}
+		keys, err := json.Marshal(append([]string{}, call.Keys...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		if call.BadPayment != nil {
+			said = call.BadPayment.Error()
+		}
+		if call.Paid() != c.paid || !strings.Contains(said, c.bad) || (said == "") != (c.bad == "") || string(keys) != c.keys {
+			t.Errorf("%s: paid %v, %q, keys %s", c.name, call.Paid(), said, keys)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package x402test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// ToolResult is what a call of a tool came to over the Model Context Protocol.
+type ToolResult struct {
+	Status     int             `json:"-"` // of HTTP
+	Raw        []byte          `json:"-"` // the whole message
+	IsError    bool            `json:"isError"`
+	Structured json.RawMessage `json:"structuredContent"`
+	Content    []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	} `json:"content"`
+	Meta struct {
+		Receipt    *x402.SettleResponse `json:"x402/payment-response"`
+		Replayed   bool                 `json:"hostfacts/replayed"`
+		Age        *int                 `json:"hostfacts/age"`
+		Owed       []string             `json:"hostfacts/owed"`
+		RetryAfter int                  `json:"hostfacts/retry-after"`
+	} `json:"_meta"`
+}
+
+// Text is the first text of the result, or empty.
+func (r ToolResult) Text() string {
+	if len(r.Content) == 0 {
+		return ""
+	}
+	return r.Content[0].Text
+}
+
+// Required is the offer of a result that asks for a payment.
+func (r ToolResult) Required() (x402.PaymentRequired, error) {
+	var v x402.PaymentRequired
+	if err := json.Unmarshal(r.Structured, &v); err != nil || v.X402Version == 0 {
+		return v, fmt.Errorf("no offer: %s: %w", r.Raw, err)
+	}
+	return v, nil
+}
+
+// Call calls a tool of the server at url. header is a PAYMENT-SIGNATURE, or empty:
+// what HTTP has in base64 is here an object. key is a purchase key, or empty.
+func (c *Client) Call(ctx context.Context, url, tool string, args map[string]any, header, key string) (ToolResult, error) {
+	meta := map[string]any{}
+	if header != "" {
+		payment, err := base64.StdEncoding.DecodeString(header)
+		if err != nil {
+			return ToolResult{}, err
+		}
+		meta["x402/payment"] = json.RawMessage(payment)
+	}
+	if key != "" {
+		meta["x402/idempotency-key"] = key
+	}
+	return c.Post(ctx, url, map[string]any{"name": tool, "arguments": args, "_meta": meta})
+}
+
+// Post sends tools/call with any params.
+func (c *Client) Post(ctx context.Context, url string, params any) (ToolResult, error) {
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+	if err != nil {
+		return ToolResult{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return ToolResult{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	res, err := c.HTTP.Do(req)
+	if err != nil {
+		return ToolResult{}, err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	if err != nil {
+		return ToolResult{}, err
+	}
+	var answer struct {
+		Result *ToolResult `json:"result"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil || answer.Result == nil {
+		return ToolResult{Status: res.StatusCode, Raw: raw}, fmt.Errorf("no result of a call: %d %s: %w", res.StatusCode, raw, err)
+	}
+	answer.Result.Status, answer.Result.Raw = res.StatusCode, raw
+	return *answer.Result, nil
+}
+
+// SignCall asks for a tool's price and signs it.
+func (c *Client) SignCall(ctx context.Context, url, tool string, args map[string]any) (header string, err error) {
+	r, err := c.Call(ctx, url, tool, args, "", "")
+	if err != nil {
+		return "", err
+	}
+	required, err := r.Required()
+	if err != nil {
+		return "", err
+	}
+	return c.Wallet.Pay(required, c.Now())
+}
