@@ -71,7 +71,7 @@ func layers() []layer {
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
 		{"infra", []string{"pkg/catalog", "pkg/fault", "pkg/boot", "pkg/service"}, "infrastructure reads facts"},
 		{"infra/local", []string{"infra/local/ledgersock", "pkg/boot", "pkg/catalog", "pkg/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
-		{"infra/local/pay", []string{"pkg/printable", "pkg/x402/x402test"}, "a client sees the wire only"},
+		{"infra/local/pay", []string{"pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts"},
 		{"infra/local/ledgersock", []string{"pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
 		{"infra/local/reconcile", []string{"infra/local/ledgersock", "pkg/boot", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/embedded"}, "the operator's tools, on any store"},
 		{"infra/local/receiptkey", []string{"pkg/x402/receipt"}, "an offline tool makes a key"},

@@ -176,7 +176,7 @@ func TestRunAsConfigured(t *testing.T) {
 	db := dynamotest.Start(t)
 	play := start(t, map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
 	r := start(t, map[string]string{
-		"FACILITATOR_URL": play.line(t, "facilitator"), "LEDGER_TABLE": "made-here", "AWS_ENDPOINT_URL_DYNAMODB": db.URL,
+		"FACILITATOR_URL": play.line(t, "facilitator"), "LEDGER_TABLE": "made-here", "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"), "AWS_ENDPOINT_URL_DYNAMODB": db.URL,
 		"AWS_REGION": dynamotest.Region, "AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
 		"BASE_URL": "http://localhost:1",
 	})

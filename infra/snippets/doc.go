@@ -5,6 +5,7 @@
 //
 // It also runs loops around the unmodified clients of the x402 project, in
 // testdata/stock, against a facilitator that fails after it has settled, a proxy
-// that loses answers, and kill -9 (TestStockClients). There is nothing here but
-// tests.
+// that loses answers, and kill -9 (TestStockClients), and has the
+// unmodified @x402/extensions judge the receipts of live answers
+// (TestReceiptsByTheStockPackage). There is nothing here but tests.
 package snippets

@@ -256,7 +256,7 @@ func pinned(t *testing.T, file, pattern string) string {
 // TestEveryProgramIsRun finds a program on the page that no test runs.
 func TestEveryProgramIsRun(t *testing.T) {
 	t.Parallel()
-	run := []string{"curl", "signed"}
+	run := []string{"curl", "signed", receiptProgram().id}
 	for _, p := range payingPrograms() {
 		run = append(run, p.id)
 	}

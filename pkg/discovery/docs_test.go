@@ -146,7 +146,7 @@ func TestDocsOrder(t *testing.T) {
 		id, _ := attr(n, "id")
 		order = append(order, id)
 	}
-	want := []string{"prices", "try", "paying", "mcp", "operations", "bundles", "limits", "caveats", "money", "errors", "refunds", "documents", "smoke-test"}
+	want := []string{"prices", "try", "paying", "mcp", "operations", "bundles", "limits", "caveats", "money", "errors", "refunds", "receipts", "documents", "smoke-test"}
 	if diff := cmp.Diff(want, order); diff != "" {
 		t.Error(diff)
 	}
@@ -325,7 +325,7 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 			shown[id] = textOf(n)
 		}
 	}
-	list, err := snippets(s)
+	list, err := programs(s, append(snippetList(), receiptProgram()))
 	if err != nil {
 		t.Fatal(err)
 	}

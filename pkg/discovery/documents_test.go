@@ -20,7 +20,7 @@ func TestDocumentsAgainstGoldenFiles(t *testing.T) {
 	names := map[string]string{
 		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
 		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html",
-		pathRoot: "root.txt", pathFavicon: "favicon.svg", pathRobots: "robots.txt",
+		pathRoot: "root.txt", pathFavicon: "favicon.svg", pathRobots: "robots.txt", receipt.Path: "did.txt",
 	}
 	for _, path := range d.Paths() {
 		name, ok := names[path]
@@ -55,7 +55,11 @@ func TestReceiptKeysDocument(t *testing.T) {
 			t.Errorf("%s: %v, %v", kid, got, err)
 		}
 	}
-	if _, ok := mustRender(t).Find(receipt.Path); ok {
+	site.ReceiptKeys = nil
+	if d, err = Render(site); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := d.Find(receipt.Path); ok {
 		t.Error("a document of no keys")
 	}
 }

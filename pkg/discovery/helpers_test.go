@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/json"
 	"flag"
 	"os"
@@ -30,6 +31,7 @@ func testSite() Site {
 			PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
 		},
 		DuplicateWindow: 45 * time.Second,
+		ReceiptKeys:     []ed25519.PublicKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)}, //nolint:forcetypeassert // what Public says
 	}
 }
 

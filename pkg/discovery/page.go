@@ -29,6 +29,7 @@ func favicon() ([]byte, error) { return fs.ReadFile(assets, "assets/favicon.svg"
 type docsPage struct {
 	*view
 	Snippets []snippet
+	Receipts []snippet // the program that checks one; none without a key
 	Tools    []opView
 	Bundles  []opView
 	Smoke    []opView
@@ -39,6 +40,11 @@ func (v *view) docsPage() (docsPage, error) {
 	var err error
 	if p.Snippets, err = snippets(v.Site); err != nil {
 		return p, err
+	}
+	if len(v.Site.ReceiptKeys) > 0 {
+		if p.Receipts, err = programs(v.Site, []snippet{receiptProgram()}); err != nil {
+			return p, err
+		}
 	}
 	for _, op := range v.Ops {
 		switch op.Kind {

@@ -66,7 +66,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 	// One pass: what a value contains is never looked at again.
 	page := strings.NewReplacer(
 		"{{css}}", sheet, "{{js}}", paywallScript(), "{{nonce}}", html.EscapeString(v.Nonce), "{{data}}", dataOf(o, s, v, a),
-		"{{response}}", highlight(o.ResponseJSON), "{{ask}}", a.form(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(),
+		"{{response}}", exampleAnswer(o), "{{ask}}", a.form(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(),
 		"{{outcomes}}", outcomeNotes(o.Outcomes), "{{steps}}", steps(), "{{links}}", footLinks(o, s),
 		"{{service}}", html.EscapeString(catalog.Service), "{{origin}}", html.EscapeString(s.Origin), "{{docs}}", html.EscapeString(o.DocsURL),
 		"{{title}}", html.EscapeString(op.Title), "{{summary}}", html.EscapeString(op.Summary),
@@ -92,7 +92,8 @@ func paywallCSP(sheet, nonce string, form bool) string {
 
 // paywallSheet is the page's style without the white space that means nothing.
 var paywallSheet = sync.OnceValue(func() string {
-	return strings.NewReplacer("\n", "", "  ", "", " {", "{", "{ ", "{", "; }", "}", "; ", ";", ": ", ":", ", ", ",").Replace(stylesheet + paywallStyle)
+	return strings.NewReplacer("\n", "", "  ", "", " { ", "{", " {", "{", "; }", "}", "; ", ";", ": 0.", ":.", ": ", ":", ", 0.", ",.", ", ", ",", " 0.", " .", "(0.", "(.", " > ", ">").
+		Replace(stylesheet + paywallStyle)
 })
 
 // dataOf are the values that the script reads, as attributes.
@@ -114,6 +115,34 @@ func dataOf(o opView, s Site, v Visit, a asked) string {
 		b.WriteString(" data-" + d.name + `="` + html.EscapeString(d.value) + `"`)
 	}
 	return b.String()
+}
+
+// exampleAnswer is the example as HTML in fewer bytes than highlight needs, for it
+// is hundreds of elements: a name is in b, text in i and another value in u, which
+// the style of the page colours and leaves plain otherwise. A quote between tags
+// is text as it is.
+func exampleAnswer(o opView) string {
+	var b strings.Builder
+	tag := ""
+	for part := range strings.SplitSeq(highlight(o.ResponseJSON), "<") {
+		name, rest, found := strings.Cut(part, ">")
+		switch name {
+		case `span class="k"`:
+			tag = "b"
+		case `span class="s"`:
+			tag = "i"
+		case `span class="n"`:
+			tag = "u"
+		case "/span":
+			b.WriteString("</" + tag + ">" + rest)
+			continue
+		}
+		if found {
+			part = "<" + tag + ">" + rest
+		}
+		b.WriteString(part)
+	}
+	return strings.ReplaceAll(b.String(), "&#34;", `"`)
 }
 
 // codesIn are the codes of one class among an operation's own.

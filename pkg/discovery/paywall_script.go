@@ -31,8 +31,8 @@ func join(line string) string {
 
 // squeeze drops the spaces beside punctuation, outside of quotes, and a
 // comment at the end. It knows no more of the language than that: quotes end
-// on their line, and no operator of one sign that means another when doubled
-// (+, -) loses its spaces.
+// on their line, and an operator of one sign that means another when doubled
+// keeps its spaces: a minus all of them, a plus the one beside another plus.
 func squeeze(line string) string {
 	const punctuation = "{}()[],;:?=<>&|!"
 	var b strings.Builder
@@ -52,6 +52,8 @@ func squeeze(line string) string {
 			quote = c
 		case c == ' ' && strings.HasPrefix(line[i:], " // "):
 			return b.String()
+		case c == ' ' && i+1 < len(line) && (last == '+') != (line[i+1] == '+'):
+			continue
 		case c == ' ' && i+1 < len(line) && (strings.IndexByte(punctuation, last) >= 0 || strings.IndexByte(punctuation, line[i+1]) >= 0):
 			continue
 		}

@@ -10,9 +10,10 @@ func TestSqueeze(t *testing.T) {
 	for line, want := range map[string]string{
 		`const a = { b: [1, 2], c: x ? y : z };`:          `const a={b:[1,2],c:x?y:z};`,
 		`if (a && b || !c) return (d); // why, "quoted"`:  `if(a&&b||!c)return(d);`,
-		`say("a, b : { c } // d" + " = e");`:              `say("a, b : { c } // d" + " = e");`,
+		`say("a, b : { c } // d" + " = e");`:              `say("a, b : { c } // d"+" = e");`,
 		`say("\" , \\", 'f', ` + "`${g} , ${h}`" + `, i)`: `say("\" , \\",'f',` + "`${g} , ${h}`" + `,i)`,
-		`for (const a of b) c = d - -e + +f;`:             `for(const a of b)c=d - -e + +f;`,
+		`for (const a of b) c = d - -e + +f;`:             `for(const a of b)c=d - -e+ +f;`,
+		`a++ + b + ++c + "+ +"`:                           `a++ +b+ ++c+"+ +"`,
 		`const [r, s] = [/(":?)/g, t];`:                   `const[r,s]=[/(":?)/g, t];`,
 		`async (c) => { await d(c); }`:                    `async(c)=>{await d(c);}`,
 		`} catch {`:                                       `}catch{`,

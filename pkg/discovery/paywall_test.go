@@ -348,3 +348,22 @@ func FuzzPaywallDomain(f *testing.F) {
 		checkShown(t, domain, parse(t, page), page, plain)
 	})
 }
+
+// TestPaywallExample: the example is, in other elements, the text that it was.
+func TestPaywallExample(t *testing.T) {
+	for _, op := range wideOps() {
+		o, err := opViewOf(testSite(), op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := parse(t, []byte("<pre>"+exampleAnswer(o)+"</pre>"))
+		if text := textOf(root); text != o.ResponseJSON {
+			t.Errorf("%s: %s", op.Slug, text)
+		}
+		for _, n := range elements(root, "b", "i", "u") {
+			if len(n.Attr) > 0 || n.FirstChild != n.LastChild {
+				t.Errorf("%s: around %q", op.Slug, textOf(n))
+			}
+		}
+	}
+}

@@ -170,7 +170,7 @@ func responseRows() []row {
 		{"network", "string", "CAIP-2 network of the transaction"},
 		{"payer", "string", "Payer, when known"},
 		{"errorReason", "string", "Why it did not settle; only then present"},
-		{"extensions", "object", "What is said beside: `offer-receipt` has the signed receipt of the answer, when the service has a key for it"},
+		{"extensions", "object", "The signed receipt of the answer, when the service has a key for receipts"},
 	}
 }
 

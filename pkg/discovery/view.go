@@ -31,6 +31,9 @@ type view struct {
 	Rules        []string
 	Essentials   []string // the first of the rules
 	Refunds      []string
+	ReceiptNote  string   // on receipts, in short; empty without a key
+	ReceiptText  []string // the chapter on them
+	Receipt      []row    // members of a receipt
 	Gateway      string
 	Money        []moneyGroup
 	Signing      []row
@@ -70,7 +73,7 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
 		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops),
-		Refunds: refunds(), Gateway: gateway,
+		Refunds: refunds(), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: receiptRows(),
 		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
 		Payment: outcomes(catalog.PaymentErrors()),
 		Limits:  catalog.Limits(), Caveats: catalog.Caveats(), Untrusted: untrusted,

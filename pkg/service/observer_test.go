@@ -97,8 +97,8 @@ func TestObserverUsesNoLookups(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := published(t, header).header(t, s)
-	for _, wait := range []time.Duration{2, 11, 61, 601} {
-		skew.Add(int64(wait * time.Second))
+	for _, seconds := range []int64{2, 11, 61, 601} {
+		skew.Add(seconds * int64(time.Second))
 		r, err = s.Get(t.Context(), s.dns("example.com"), copied)
 		if err != nil {
 			t.Fatal(err)

@@ -39,6 +39,7 @@ func TestPay(t *testing.T) {
 				t.Errorf("stderr lacks %q:\n%s", c.says, notes)
 			}
 			checkPayOutput(t, out, c.body)
+			checkPayReceipt(t, notes, strings.Contains(notes, `"success": true`))
 		})
 	}
 }
@@ -62,6 +63,7 @@ func TestPayRepeats(t *testing.T) {
 		second, notes, code := runPay(t, append(args, "-signature", signature[1], d.base+lookup("www.example.com", "A"))...)
 		is(t, "exit status", code, 0)
 		is(t, "the stored answer", second, first)
+		checkPayReceipt(t, notes, true)
 		if !strings.Contains(notes, "Idempotent-Replayed: true") {
 			t.Errorf("stderr does not show the replay:\n%s", notes)
 		}
@@ -107,6 +109,14 @@ func TestPayAsksAgain(t *testing.T) {
 	}
 	if n := len(l.facilitator.Transfers()); n != 1 {
 		t.Errorf("money moved %d times", n)
+	}
+}
+
+// checkPayReceipt: every answer that was paid for has a receipt that holds.
+func checkPayReceipt(t *testing.T, notes string, paid bool) {
+	t.Helper()
+	if holds := strings.Count(notes, "\nreceipt: holds: signed by did:web:127.0.0.1%3A"); holds != strings.Count(notes, "\nreceipt: ") || holds > 0 != paid || holds > 1 {
+		t.Errorf("%d receipts hold; paid: %v:\n%s", holds, paid, notes)
 	}
 }
 

@@ -118,6 +118,7 @@ func (c *caller) bought(path x402test.Reply, tool x402test.ToolResult, settles i
 	if tool.Meta.Receipt == nil || *tool.Meta.Receipt != receipt {
 		c.Errorf("receipts %+v and %+v", receipt, tool.Meta.Receipt)
 	}
+	checkSigned(c, exchange{path: catalog.DNS().Path, body: []byte(tool.Text())}, result(""), receipt)
 	if !strings.Contains(tool.Text(), c.domain) {
 		c.Errorf("an answer about something else: %s", tool.Text())
 	}

@@ -1,6 +1,6 @@
 // A paying client with a throw-away key: what make pay URL=… runs. It shows
-// the decoded handshake on stderr and only the JSON answer on stdout, and
-// exits with 0 only for a 200.
+// the decoded handshake on stderr, with a line on what the receipt of the answer
+// comes to, and only the JSON answer on stdout. It exits with 0 only for a 200.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 		}
 		c := &x402test.Client{HTTP: &http.Client{Timeout: 60 * time.Second, Transport: keyed{http.DefaultTransport, *key}}, Wallet: wallet, Now: time.Now}
 		// A space ends the URL on the wire; a person who types one means %20.
-		p := &payer{client: c, wait: wait, url: strings.ReplaceAll(flags.Arg(0), " ", "%20"), key: *key, out: os.Stdout, notes: os.Stderr}
+		p := &payer{client: c, keys: http.DefaultTransport, wait: wait, url: strings.ReplaceAll(flags.Arg(0), " ", "%20"), key: *key, out: os.Stdout, notes: os.Stderr}
 		err = p.pay(ctx, *signature)
 	}
 	if err != nil {
@@ -78,6 +78,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // payer pays for one URL.
 type payer struct {
 	client     *x402test.Client
+	keys       http.RoundTripper // reads the keys of receipts
 	wait       func(context.Context, time.Duration) error
 	url        string
 	key        string // Idempotency-Key; empty: none
@@ -122,6 +123,7 @@ func (p *payer) pay(ctx context.Context, signature string) error {
 			p.repeat(signature, fmt.Sprintf("Not an answer yet. Not before %s, which is in %s:", p.client.Now().Add(pause).Format("15:04:05"), pause))
 			return p.finish(r)
 		case !owed || try == maxTries:
+			p.receipt(ctx, r)
 			p.repeat(signature, "")
 			return p.finish(r)
 		}

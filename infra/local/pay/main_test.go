@@ -122,7 +122,7 @@ func buyAs(t *testing.T, url, key string, stopAt int) (o outcome) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var out, notes bytes.Buffer
-	p := &payer{
+	p := &payer{keys: http.DefaultTransport,
 		client: &x402test.Client{HTTP: &http.Client{Timeout: time.Minute, Transport: keyed{http.DefaultTransport, key}}, Wallet: wallet, Now: noon}, url: url, key: key, out: &out, notes: &notes,
 		wait: func(ctx context.Context, d time.Duration) error {
 			if o.waits = append(o.waits, d); len(o.waits) == stopAt {

@@ -45,6 +45,22 @@ func hostileOffer(t *testing.T, change func(*x402.PaymentRequired)) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.NewReplacer(`\u2028`, "\u2028").Replace(string(raw))))
 }
 
+// signedBy is a PAYMENT-RESPONSE with a receipt of a key of that name.
+func signedBy(t *testing.T, kid string) string {
+	t.Helper()
+	head, err := json.Marshal(map[string]string{"alg": "EdDSA", "kid": kid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := x402.SettleResponse{Success: true}
+	r.Extensions.OfferReceipt.Info.Receipt = x402.SignedReceipt{Format: x402.FormatJWS, Signature: base64.RawURLEncoding.EncodeToString(head) + ".e30.e30"}
+	header, err := x402.EncodeHeader(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return header
+}
+
 // Whatever a server says, and wherever it says it, a terminal shows it and does
 // nothing else.
 func TestTerminal(t *testing.T) {
@@ -65,6 +81,7 @@ func TestTerminal(t *testing.T) {
 		"an error, not JSON":   {status: 500, body: "no\n" + steering + "\x1b[2J", shows: "no\n?2J"},
 		"headers":              {status: 200, body: `{}`, header: http.Header{"X-Request-Id": {inHeader}, "Idempotent-Replayed": {inHeader}}, shows: "X-Request-Id: ?2J"},
 		"a receipt":            {status: 200, body: `{}`, header: http.Header{"Payment-Response": {base64.StdEncoding.EncodeToString([]byte(`{"payer":"` + steering + `"}`))}}, shows: `\u009b2J`},
+		"a signed receipt":     {status: 200, body: `{}`, header: http.Header{"Payment-Response": {signedBy(t, steering)}}, shows: `it is signed by "\u009b2J`},
 		"words of the offer":   {offer: func(o *x402.PaymentRequired) { o.Resource.Description, o.Error = steering, steering }, status: 200, body: `{}`, shows: `\u009b2J`},
 		"the name to sign":     {offer: func(o *x402.PaymentRequired) { o.Accepts[0].Extra.Name = steering }, status: 200, body: `{}`, shows: `\u009b2J`},
 		"a network to sign":    {offer: func(o *x402.PaymentRequired) { o.Accepts[0].Network = steering }, status: 200, body: `{}`},

@@ -172,13 +172,13 @@ async function send() {
   const slow = setTimeout(() => say("Confirming the payment and looking up. This takes some seconds; keep the page open."), 1500);
   const giveUp = new AbortController();
   const late = setTimeout(() => giveUp.abort(), patience);
-  let answer, text;
+  let answer, bytes;
   try {
     answer = await fetch(address, {
       headers: { Accept: "application/json", "PAYMENT-SIGNATURE": payment.header, ...(/^[0-9a-f]{32}$/.test(payment.key) && { "Idempotency-Key": payment.key }) },
       cache: "no-store", credentials: "omit", redirect: "error", signal: giveUp.signal,
     });
-    text = await answer.text();
+    bytes = await answer.arrayBuffer();
   } catch {
     again({ title: "The connection was lost", text: "It is not known whether the payment arrived. " + once }, 0);
     return;
@@ -186,7 +186,7 @@ async function send() {
     clearTimeout(slow);
     clearTimeout(late);
   }
-  judge(answer, text);
+  judge(answer, bytes);
 }
 
 /**
@@ -194,14 +194,14 @@ async function send() {
  * free says nothing of an earlier one with the same signature: who doubted
  * before goes on to, until there is an answer or a receipt.
  */
-function judge(answer, text) {
+function judge(answer, bytes) {
   let body = null;
   try {
-    body = JSON.parse(text);
+    body = JSON.parse(new TextDecoder().decode(bytes));
   } catch {
     // not ours: a gateway's page, or cut off
   }
-  if (answer.status === 200 && body) return done(answer, body);
+  if (answer.status === 200 && body) return done(answer, bytes, body);
   if (answer.status === 402) return notAccepted(answer, body);
   const { code, message, charged, retryable } = body?.error ?? {};
   const wait = Math.min(Number(answer.headers.get("Retry-After")) || 0, 3600);
@@ -211,9 +211,9 @@ function judge(answer, text) {
     if (charged === false) payment.doubt = doubted;
     again({ kind: "warn", ...later(answer.status, words(code), words(message), charged) }, wait, answer.status === 409);
   } else if (charged && owedCodes.includes(code)) {
-    done(answer, body, { title: `${words(code)}: no lookup is left for this payment`, text: words(message) + " The payment stands and the operator owes you a refund. Keep the receipt; the contact is at the end of this page." });
+    done(answer, bytes, body, { title: `${words(code)}: no lookup is left for this payment`, text: words(message) + " The payment stands and the operator owes you a refund. Keep the receipt; the contact is at the end of this page." });
   } else if (charged) {
-    done(answer, body, { kind: "warn", title: `${words(code)}: ${words(message)}`, text: "This is an answer about the domain, so it is charged." });
+    done(answer, bytes, body, { kind: "warn", title: `${words(code)}: ${words(message)}`, text: "This is an answer about the domain, so it is charged." });
   } else {
     notCharged(`${words(code)}: ${words(message)}`, charged === false && !doubted);
   }
@@ -299,7 +299,7 @@ function notCharged(reason, certain) {
 }
 
 /** Shows an answer and its receipt. problem is set when it is an error. */
-function done(answer, body, problem = null) {
+function done(answer, bytes, body, problem = null) {
   const replayed = answer.headers.get("Idempotent-Replayed") === "true";
   keep({ ...payment, done: payment.done || (replayed ? payment.at : Date.now()) }); // one that was made before can be as old as that
   const owed = words(answer.headers.get("Answer-Owed"));
@@ -313,26 +313,54 @@ function done(answer, body, problem = null) {
   outcome.replaceChildren(...(problem ? [el("p", {}, el("strong", {}, problem.title)), el("p", {}, problem.text)] : []), el("p", {}, charge));
   part("answer-json").replaceChildren(colored(json));
   part("answer-tools").replaceChildren(copyButton("Copy answer", json), downloadButton("Download answer", name + ".json", json));
-  receipt(answer, name);
+  receipt(answer, bytes, name);
   part("result").hidden = false;
   part("result-title").focus();
 }
 
-function receipt(answer, name) {
+/** Shows what was paid, and checks what the service has signed of it. Who keeps the file has the proof: the receipt and the bytes. */
+function receipt(answer, bytes, name) {
   const settled = header(answer, "PAYMENT-RESPONSE"), terms = termsOf(payment);
   const hash = words(settled.transaction);
   const facts = {
     transaction: hash, network: terms.network, payer: words(settled.payer) || payment.payer, payee: terms.payTo,
     amount: terms.amount, asset: terms.asset, url: location.origin + address, time: new Date().toISOString(),
+    receipt: settled.extensions?.["offer-receipt"]?.info?.receipt?.signature, body: new TextDecoder().decode(bytes),
   };
+  const verdict = el("span", {}, "Checking …");
+  checked(facts.receipt, settled, bytes).then((text) => { verdict.textContent = text; });
   const link = page.explorer && /^0x[0-9a-f]{64}$/i.test(hash)
     ? el("a", { href: `${page.explorer}/tx/${hash}`, rel: "noopener noreferrer", target: "_blank" }, el("code", {}, hash), el("span", { class: "unseen" }, " (opens the explorer in a new tab)"))
     : el("code", {}, hash || "none was sent");
   part("receipt").replaceChildren(...rows([
-    ["Transaction", link], ["Payer", facts.payer], ["Payee", facts.payee], ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Network", new Text(chainName), terms.network],
+    ["Signature", verdict], ["Transaction", link], ["Payer", facts.payer], ["Payee", facts.payee], ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Network", new Text(chainName), terms.network],
   ]));
   const json = JSON.stringify(facts, null, 2);
   part("receipt-tools").replaceChildren(copyButton("Copy receipt", json), downloadButton("Download receipt", name + "-receipt.json", json));
+}
+
+/** What a signed receipt comes to, in words: whose key, for this payment, over these bytes. */
+async function checked(signed, settled, bytes) {
+  if (!signed) return "None: nobody signed for this answer.";
+  let problem = "It cannot be read.";
+  try {
+    const [head, payload, signature] = signed.split(".");
+    const { kid } = decode(head), said = decode(payload), { resource } = decode(payment.header);
+    problem = "The keys of this service cannot be read: not checked.";
+    const { verificationMethod, assertionMethod } = await (await fetch("/.well-known/did.json", { signal: AbortSignal.timeout(10_000) })).json();
+    const key = assertionMethod.includes(kid) && verificationMethod.find(({ id }) => id === kid);
+    if (!key || !kid.startsWith(`did:web:${new URL(resource.url).host.replace(":", "%3A")}#`)) return "DOES NOT HOLD: no key of this service.";
+    problem = "This browser has no Ed25519: not checked.";
+    const { subtle } = crypto;
+    const valid = await subtle.verify("Ed25519", await subtle.importKey("jwk", key.publicKeyJwk, "Ed25519", false, ["verify"]), raw(signature), new TextEncoder().encode(head + "." + payload));
+    const hash = hex(new Uint8Array(await subtle.digest("SHA-256", bytes)));
+    const is = (...list) => JSON.stringify(list);
+    if (!valid || is(said.resourceUrl, said.network, said.payer, said.transaction ?? "", said.responseHashAlg, said.responseHashEncoding, said.responseHash) !==
+      is(resource.url, settled.network, settled.payer, settled.transaction, "sha256", "raw", "0x" + hash)) return "DOES NOT HOLD for this answer.";
+    return `Signed by ${words(kid)}; covers this answer.`;
+  } catch {
+    return problem;
+  }
 }
 
 window.addEventListener("eip6963:announceProvider", announce);

@@ -12,7 +12,9 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-const decode = (text) => JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
+/** Bytes of base64 or base64url. */
+const raw = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
+const decode = (text) => JSON.parse(new TextDecoder().decode(raw(text)));
 const encode = (value) => btoa(Array.from(new TextEncoder().encode(JSON.stringify(value)), (b) => String.fromCharCode(b)).join(""));
 
 const offer = decode(page.offer);

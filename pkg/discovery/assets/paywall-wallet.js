@@ -143,7 +143,8 @@ async function switchChain() {
   await checkChain(problem);
 }
 
-const random = (bytes) => Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (b) => b.toString(16).padStart(2, "0")).join("");
+const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+const random = (count) => hex(crypto.getRandomValues(new Uint8Array(count)));
 
 /** An authorization to sign, valid from now for as long as the offer says. */
 function authorization() {

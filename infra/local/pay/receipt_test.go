@@ -1,0 +1,216 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+)
+
+// seller is a server whose answer has a receipt.
+type seller struct {
+	*httptest.Server
+	body string
+	keys func(w http.ResponseWriter, doc []byte)
+}
+
+// sold are the parts of an answer that a test may change.
+type sold struct {
+	delivery receipt.Delivery
+	settled  x402.SettleResponse
+	body     string
+	format   string
+	jws      func(string) string
+	keys     func(w http.ResponseWriter, doc []byte)
+}
+
+func sellerKey(last byte) ed25519.PrivateKey {
+	seed := make([]byte, ed25519.SeedSize)
+	seed[0] = last
+	return ed25519.NewKeyFromSeed(seed)
+}
+
+func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // what Public says
+
+const (
+	soldPath = "/v1/tools/dns"
+	payerOf  = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+	hashOf   = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
+)
+
+// sell serves one answer, as change makes it.
+func sell(t *testing.T, change func(*sold)) *seller {
+	t.Helper()
+	s := &seller{}
+	offer := hostileOffer(t, func(*x402.PaymentRequired) {})
+	header := ""
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == receipt.Path:
+			doc, err := receipt.Document(r.Host, []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))})
+			if err != nil {
+				t.Error(err)
+			}
+			if r.Header.Get(x402.HeaderKey)+r.Header.Get(x402.HeaderSignature) != "" {
+				t.Errorf("the keys were asked for with %v", r.Header)
+			}
+			s.keys(w, doc)
+		case r.Header.Get(x402.HeaderSignature) == "":
+			w.Header().Set(x402.HeaderRequired, offer)
+			w.WriteHeader(http.StatusPaymentRequired)
+		default:
+			if header != "" {
+				w.Header().Set(x402.HeaderResponse, header)
+			}
+			fmt.Fprint(w, s.body)
+		}
+	}))
+	t.Cleanup(s.Close)
+	a := sold{
+		delivery: receipt.Delivery{At: time.Unix(1795219500, 0), Network: "eip155:8453", Payer: payerOf, ResourceURL: s.URL + soldPath, Transaction: hashOf, Body: []byte(`{"ok":true}` + "\n")},
+		settled:  x402.SettleResponse{Success: true, Network: "eip155:8453", Payer: strings.ToLower(payerOf), Transaction: hashOf},
+		body:     `{"ok":true}` + "\n",
+		format:   x402.FormatJWS,
+		jws:      func(jws string) string { return jws },
+		keys:     func(w http.ResponseWriter, doc []byte) { _, _ = w.Write(doc) },
+	}
+	change(&a)
+	signer, err := receipt.NewSigner(sellerKey(1), []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jws, err := signer.Sign(a.delivery)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if jws = a.jws(jws); jws != "" {
+		a.settled.Extensions.OfferReceipt.Info.Receipt = x402.SignedReceipt{Format: a.format, Signature: jws}
+	}
+	if header, err = x402.EncodeHeader(a.settled); err != nil {
+		t.Fatal(err)
+	}
+	s.body, s.keys = a.body, a.keys
+	return s
+}
+
+// withoutHash is a receipt as the extension's own package makes one: it does not
+// say what was answered.
+func withoutHash(t *testing.T, d receipt.Delivery) string {
+	t.Helper()
+	u, err := url.Parse(d.ResourceURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts []string
+	for _, v := range []map[string]any{
+		{"alg": "EdDSA", "kid": receipt.DID(u.Host) + "#receipt-1"},
+		{"version": 1, "network": d.Network, "resourceUrl": d.ResourceURL, "payer": d.Payer, "issuedAt": d.At.Unix(), "transaction": d.Transaction},
+	} {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, base64.RawURLEncoding.EncodeToString(raw))
+	}
+	signed := strings.Join(parts, ".")
+	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(sellerKey(1), []byte(signed)))
+}
+
+// What make pay says of the receipt of an answer, which it prints whatever the
+// receipt is.
+func TestReceipt(t *testing.T) {
+	t.Parallel()
+	const not, unchecked = "receipt: DOES NOT HOLD: ", "receipt: NOT CHECKED: the keys of the service cannot be read: "
+	keys := func(status int, body string) func(*sold) {
+		return func(a *sold) {
+			a.keys = func(w http.ResponseWriter, _ []byte) { w.WriteHeader(status); fmt.Fprint(w, body) }
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*sold)
+		says   string
+	}{
+		"it holds":              {func(*sold) {}, "receipt: holds: signed by did:web:HOST#receipt-1 at 2026-11-21T00:05:00Z for these 12 bytes\n"},
+		"none":                  {func(a *sold) { a.jws = func(string) string { return "" } }, "receipt: none came with this answer\n"},
+		"another format":        {func(a *sold) { a.format = "eip712" }, "receipt: not checked: its format is not jws\n"},
+		"version 1 alone":       {func(a *sold) { a.jws = func(string) string { return withoutHash(t, a.delivery) } }, "receipt: holds for the payment, signed by did:web:HOST#receipt-1; it does not say what was answered\n"},
+		"a changed byte":        {func(a *sold) { a.body = `{"ok":true}  ` }, not + "it is for another answer: these 13 bytes have the SHA-256 0x"},
+		"one byte less":         {func(a *sold) { a.body = `{"ok":true}` }, not + "it is for another answer: these 11 bytes"},
+		"another transaction":   {func(a *sold) { a.settled.Transaction = "0x1" }, not + `it is for the transaction "` + hashOf + `", and the answer names "0x1"`},
+		"another payer":         {func(a *sold) { a.settled.Payer = "0x2" }, not + `it is for the payer "` + payerOf + `"`},
+		"another network":       {func(a *sold) { a.settled.Network = "eip155:1" }, not + `it is for the payer "` + payerOf + `" on "eip155:8453", and`},
+		"another path":          {func(a *sold) { a.delivery.ResourceURL += "/more" }, not + `it is for "http://HOST/v1/tools/dns/more", which was not asked`},
+		"another query":         {func(a *sold) { a.delivery.ResourceURL += "?domain=other.example" }, not + `it is for "http://HOST/v1/tools/dns?domain=other.example", which`},
+		"the same query":        {func(a *sold) { a.delivery.ResourceURL += "?domain=example.com" }, "receipt: holds: "},
+		"another host":          {func(a *sold) { a.delivery.ResourceURL = "https://other.example/" }, not + `it is signed by "did:web:other.example#receipt-1", and "127.0.0.1:`},
+		"a forged signature":    {func(a *sold) { a.jws = func(jws string) string { return jws[:len(jws)-4] + "AAAA" } }, not + "receipt: invalid: the signature is not that of did:web:"},
+		"no JWS":                {func(a *sold) { a.jws = func(string) string { return "x" } }, not + "receipt: invalid: not a compact JWS"},
+		"a JWS that is long":    {func(a *sold) { a.jws = func(jws string) string { return strings.Repeat("A", receipt.MaxSize) + jws } }, not + "receipt: invalid: not a compact JWS"},
+		"no keys":               {keys(404, "{}"), unchecked + "/.well-known/did.json answers 404"},
+		"keys that are not any": {keys(200, "<html>"), not + "receipt: invalid: the DID document cannot be read"},
+		"another key":           {keys(200, `{"assertionMethod":[]}`), not + "receipt: invalid: the DID document does not list"},
+		"a flood of keys":       {keys(200, strings.Repeat(" ", maxKeys+1)), unchecked + "/.well-known/did.json has more than 65536 bytes"},
+		"keys from elsewhere": {func(a *sold) {
+			a.keys = func(w http.ResponseWriter, _ []byte) { w.Header().Set("Location", "/x"); w.WriteHeader(302) }
+		}, unchecked + "/.well-known/did.json answers 302"},
+		"nobody there": {func(a *sold) { a.keys = func(http.ResponseWriter, []byte) { panic(http.ErrAbortHandler) } }, unchecked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sell(t, c.change)
+			u := s.URL + soldPath + "?domain=example.com"
+			o := buyAs(t, u, "a key", 0)
+			host, _ := strings.CutPrefix(s.URL, "http://")
+			want := strings.ReplaceAll(c.says, "did:web:HOST", receipt.DID(host))
+			want = strings.ReplaceAll(want, "HOST", host)
+			if o.err != nil || o.out != "{\n  \"ok\": true\n}\n" {
+				t.Errorf("%v, stdout %q", o.err, o.out)
+			}
+			if n := strings.Count(o.notes, "\nreceipt: "); n != 1 || !strings.Contains(o.notes, want) {
+				t.Errorf("%d lines on the receipt, want %s:\n%s", n, want, o.notes)
+			}
+		})
+	}
+}
+
+// A key is not read over a connection that anybody could have changed.
+func TestReceiptOverHTTP(t *testing.T) {
+	t.Parallel()
+	p := &payer{}
+	for where, want := range map[string]string{
+		"http://api.example.com/v1": "over http anybody on the way could give others",
+		"http://10.0.0.1:80/v1":     "over http anybody on the way could give others",
+		"ftp://api.example.com/v1":  "over http anybody on the way could give others",
+	} {
+		u, err := url.Parse(where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.keyOf(t.Context(), u, receipt.DID(u.Host)+"#receipt-1"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+}
+
+// Where nothing was paid there is nothing to confirm, and a receipt of another
+// kind is called so.
+func TestNoReceipt(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{400, "", failing("invalid_domain")})
+	if o := buy(t, s.URL, 0); strings.Contains(o.notes, "receipt: ") {
+		t.Errorf("unpaid:\n%s", o.notes)
+	}
+	s = serve(t, answer{200, "", `{}`})
+	if o := buy(t, s.URL, 0); !strings.Contains(o.notes, "receipt: none came with this answer\n") {
+		t.Errorf("without a PAYMENT-RESPONSE:\n%s", o.notes)
+	}
+}

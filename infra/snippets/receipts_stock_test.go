@@ -1,0 +1,258 @@
+package snippets
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// checker is the unmodified package, which is asked by lines.
+type checker struct {
+	in   io.WriteCloser
+	out  *bufio.Reader
+	wait func() error
+}
+
+func newChecker(t *testing.T) checker {
+	t.Helper()
+	w := nodeWorkshop(t)
+	program, err := os.ReadFile(filepath.Join("testdata", "receipts.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.save(t, "receipts.mjs", string(program))
+	cmd := w.shell(t, "exec node receipts.mjs")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return checker{in, bufio.NewReader(out), cmd.Wait}
+}
+
+// end ends it, before the context of the test does.
+func (c checker) end(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(c.in.Close(), c.wait()); err != nil {
+		t.Error(err)
+	}
+}
+
+// found is what the package says of an answer.
+type found struct {
+	Failed                string
+	Found, JWS            bool
+	Kid, Signature, Hash  string
+	Said                  receipt.Statement
+	Matches, MatchesOther bool
+}
+
+func (c checker) ask(t *testing.T, job map[string]any) (f found) {
+	t.Helper()
+	if err := json.NewEncoder(c.in).Encode(job); err != nil {
+		t.Fatal(err)
+	}
+	line, err := c.out.ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(line, &f); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return f
+}
+
+// bought is an answer with what was asked for before it.
+type bought struct {
+	x402test.Reply
+	required, signature string
+}
+
+func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
+	t.Helper()
+	asked, err := c.Get(t.Context(), url, "")
+	if err == nil && signature == "" {
+		var required x402.PaymentRequired
+		if required, err = asked.Required(); err == nil {
+			signature, err = c.Wallet.Pay(required, c.Now())
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Get(t.Context(), url, signature)
+	if err != nil || r.Status != http.StatusOK {
+		t.Fatalf("%d %s: %v", r.Status, r.Body, err)
+	}
+	return bought{r, asked.Header.Get(x402.HeaderRequired), signature}
+}
+
+// check has the package look at an answer.
+func (c checker) check(t *testing.T, b bought, body []byte, payers ...string) found {
+	t.Helper()
+	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": body, "required": b.required, "payers": payers})
+}
+
+// holds fails unless the package finds a receipt that holds for the answer.
+func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) found {
+	t.Helper()
+	f := c.check(t, b, b.Body, payer)
+	settled, err := b.Receipt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !f.Found || !f.JWS || f.Kid != kid || !f.Matches || f.MatchesOther || f.Said.ResponseHash != f.Hash || f.Hash != receipt.HashOf(b.Body) ||
+		f.Said.Transaction != settled.Transaction || !strings.EqualFold(f.Said.Payer, payer) || !f.Said.Covers(b.Body) {
+		t.Errorf("%s: %+v\nwant a receipt of %s for %s", what, f, kid, b.Header)
+	}
+	if f := c.check(t, b, b.Body, "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"); f.Matches {
+		t.Errorf("%s: the receipt is another payer's, too", what)
+	}
+	return f
+}
+
+// TestReceiptsByTheStockPackage: the unmodified @x402/extensions finds the receipt
+// of a live answer, verifies it by the key that the service publishes, and
+// matches it to the offer; and it does so after the key was changed.
+func TestReceiptsByTheStockPackage(t *testing.T) {
+	t.Parallel()
+	c := newChecker(t)
+	defer c.end(t)
+	w := newWorld(t, x402test.Honest, resolver(t, func() {}))
+	s := w.start(t)
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &x402test.Client{HTTP: &http.Client{Timeout: patience}, Wallet: wallet, Now: time.Now}
+	payer, call := wallet.Address().Checksum(), catalog.DNS().ExampleURL(s.url)
+	addr := strings.TrimPrefix(s.url, "http://")
+	oldKey, newKey := receipt.DID(addr)+"#receipt-1", receipt.DID(addr)+"#receipt-2"
+
+	first := buy(t, client, call, "")
+	f := c.holds(t, "an answer", first, payer, oldKey)
+	again := buy(t, client, call, first.signature)
+	if again.Header.Get(x402.HeaderReplayed) != "true" || !bytes.Equal(again.Body, first.Body) ||
+		again.Header.Get(x402.HeaderResponse) != first.Header.Get(x402.HeaderResponse) {
+		t.Errorf("the replay differs: %v, was %v", again.Header, first.Header)
+	}
+	for i := range first.Body {
+		changed := bytes.Clone(first.Body)
+		changed[i] ^= 1
+		if f := c.check(t, first, changed, payer); f.Hash == f.Said.ResponseHash {
+			t.Fatalf("byte %d changed, and the receipt holds", i)
+		}
+	}
+	for i := 0; i < len(f.Signature); i += 7 {
+		changed := []byte(f.Signature)
+		changed[i]++
+		b := first
+		b.Header = first.Header.Clone()
+		changeReceipt(t, b.Header, func(string) string { return string(changed) })
+		if f := c.check(t, b, b.Body, payer); f.Failed == "" {
+			t.Errorf("character %d of the receipt changed, and it holds: %+v", i, f)
+		}
+	}
+	if f := c.check(t, bought{Reply: x402test.Reply{Header: http.Header{}}, required: first.required}, nil); f.Found {
+		t.Errorf("a receipt of nothing: %+v", f)
+	}
+
+	s.kill()
+	w.rekey(t, addr)
+	if s = w.startSoon(t, func() {}); s.url != "http://"+addr {
+		t.Fatalf("restarted at %s", s.url)
+	}
+	c.holds(t, "an answer of before the change", first, payer, oldKey)
+	again = buy(t, client, call, first.signature)
+	if got := c.holds(t, "a replay after the change", again, payer, oldKey); got.Signature != f.Signature {
+		t.Errorf("the receipt was %s, and is %s", f.Signature, got.Signature)
+	}
+	c.holds(t, "an answer after the change", buy(t, client, s.url+catalog.DNS().Path+"?domain=example.com&type=TXT", ""), payer, newKey)
+}
+
+// rekey has the service, which was at addr, start there again with another key,
+// and publish both.
+func (w *world) rekey(t *testing.T, addr string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "receipt.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := receipt.ParseKey(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.env = append(w.env, "LOCAL_ADDR="+addr, "RECEIPT_KEY="+receipt.FormatKey(private),
+		"RECEIPT_PUBLIC_KEYS="+receipt.FormatPublic(public)+","+receipt.FormatPublic(old.Public().(ed25519.PublicKey)))
+}
+
+// TestReceiptVectors: the package and this module sign the same bytes.
+func TestReceiptVectors(t *testing.T) {
+	t.Parallel()
+	c := newChecker(t)
+	defer c.end(t)
+	const (
+		kid  = "did:web:api.example.com#receipt-1"
+		x    = "TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"
+		body = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"192.0.2.1"}]}`
+	)
+	seed := make([]byte, ed25519.SeedSize)
+	seed[len(seed)-1] = 1
+	private := ed25519.NewKeyFromSeed(seed)
+	public := private.Public().(ed25519.PublicKey)
+	signer, err := receipt.NewSigner(private, []ed25519.PublicKey{public})
+	if err != nil || receipt.FormatPublic(public) != x {
+		t.Fatalf("the key is %s: %v", receipt.FormatPublic(public), err)
+	}
+	d := receipt.Delivery{
+		At: time.Unix(1795219500, 0), Network: "eip155:8453", Payer: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+		ResourceURL: "https://api.example.com/v1/tools/dns", Transaction: "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9", Body: []byte(body),
+	}
+	for _, transaction := range []string{d.Transaction, ""} {
+		d.Transaction = transaction
+		ours, err := signer.Sign(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := c.ask(t, map[string]any{"job": "verify", "signature": ours, "x": x})
+		if f.Failed != "" || f.Said.Transaction != transaction || !f.Said.Covers([]byte(body)) {
+			t.Errorf("the package says %+v", f)
+		}
+		theirs := c.ask(t, map[string]any{"job": "sign", "payload": f.Said, "kid": kid, "seed": receipt.FormatKey(private)})
+		if diff := cmp.Diff(theirs.Signature, ours); diff != "" {
+			t.Errorf("the package signs (-), and we (+): %s", diff)
+		}
+	}
+	if f := c.ask(t, map[string]any{"job": "verify", "signature": strings.Repeat("A", 8), "x": x}); f.Failed == "" {
+		t.Error(fmt.Sprint("no receipt is one: ", f))
+	}
+}

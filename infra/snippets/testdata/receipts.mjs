@@ -1,0 +1,42 @@
+// Holds receipts to the unmodified @x402/extensions. Comes in as lines of JSON, a
+// job each, and each is answered by one line.
+import { createHash, createPrivateKey, sign } from "node:crypto";
+import { createInterface } from "node:readline";
+import {
+  createJWS, extractJWSHeader, extractReceiptFromResponse, isJWSSignedReceipt, verifyReceiptMatchesOffer, verifyReceiptSignatureJWS,
+} from "@x402/extensions/offer-receipt";
+
+/** A seed as a private key: RFC 8032 in the PKCS #8 of RFC 8410. */
+const privateKey = (seed) => createPrivateKey({ key: Buffer.concat([Buffer.from("302e020100300506032b657004220420", "hex"), Buffer.from(seed, "base64url")]), format: "der", type: "pkcs8" });
+
+const jobs = {
+  /** What an answer says, and whether what the package says of it is so. */
+  async answer({ header, body, required, payers }) {
+    const bytes = Buffer.from(body, "base64");
+    const response = new Response(bytes, { headers: { "PAYMENT-RESPONSE": header } });
+    const receipt = extractReceiptFromResponse(response);
+    if (!receipt) return { found: false };
+    const { resource, accepts } = JSON.parse(Buffer.from(required, "base64"));
+    // The offer is not signed here: what it says is what a signed one would.
+    const offer = { ...accepts[0], version: 1, resourceUrl: resource.url };
+    const said = await verifyReceiptSignatureJWS(receipt); // by the key of its DID
+    return {
+      found: true, jws: isJWSSignedReceipt(receipt), kid: extractJWSHeader(receipt.signature).kid, signature: receipt.signature, said,
+      hash: "0x" + createHash("sha256").update(Buffer.from(await response.arrayBuffer())).digest("hex"),
+      matches: verifyReceiptMatchesOffer(receipt, offer, payers),
+      matchesOther: verifyReceiptMatchesOffer(receipt, { ...offer, resourceUrl: resource.url + "/other" }, payers),
+    };
+  },
+  /** A receipt with a key that is given. */
+  verify: async ({ signature, x }) => ({ said: await verifyReceiptSignatureJWS({ format: "jws", signature }, { kty: "OKP", crv: "Ed25519", x }) }),
+  /** A receipt as the package signs it. */
+  sign: async ({ payload, kid, seed }) => ({
+    signature: await createJWS(payload, { kid, format: "jws", algorithm: "EdDSA", sign: async (bytes) => sign(null, bytes, privateKey(seed)).toString("base64url") }),
+  }),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { job, ...rest } = JSON.parse(line);
+  const out = await jobs[job](rest).catch((error) => ({ failed: String(error) }));
+  process.stdout.write(JSON.stringify(out) + "\n");
+}

@@ -1,0 +1,63 @@
+package discovery
+
+import (
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+)
+
+// receiptsAnchor is the chapter on receipts of the documentation page.
+const receiptsAnchor = "receipts"
+
+// receiptNote is what the short texts say of receipts; nothing where no key is
+// published.
+func receiptNote(s Site) string {
+	if len(s.ReceiptKeys) == 0 {
+		return ""
+	}
+	return "An answer that uses up the payment comes with a signed receipt, in `" + x402.HeaderResponse +
+		"` at `extensions[\"offer-receipt\"].info.receipt`: a compact JWS that names the URL, the payer and the transaction and has the SHA-256 of the body, byte for byte. " +
+		"Its key is in " + s.Origin + receipt.Path + ", and " + s.Origin + catalog.PathDocs + "#" + receiptsAnchor + " has a program that checks one."
+}
+
+// receiptText is the chapter on receipts.
+func receiptText(s Site) []string {
+	if len(s.ReceiptKeys) == 0 {
+		return []string{"This service has no key for receipts: its answers come with a `" + x402.HeaderResponse + "` that nobody has signed."}
+	}
+	return []string{
+		"An answer that uses up the payment, an error such as `nxdomain` included, comes with a signed receipt: the service's word that this payer was given these bytes, from this URL, for this transaction, at this time. " +
+			"Who keeps the body byte for byte, and the receipt, can show it to anybody. It does not prove that what the body says is true.",
+		"It is in `" + x402.HeaderResponse + "` at `extensions[\"offer-receipt\"].info.receipt`, in version 1 of the x402 extension `offer-receipt` with the format `jws`: a compact JWS with EdDSA (Ed25519). " +
+			"The members that begin with `responseHash` are not in version 1, whose verifiers keep them; they have the names of the proposal for version 2. " +
+			"There is one receipt for one answer: the answer that is replayed comes with the same one.",
+		"The key is named by the `kid` of the header, such as `" + receipt.DID("api.example.com") + "#receipt-1`, and published in `" + receipt.Path + "` of the same host. " +
+			"Keys that are no longer used stay there, so that what they have signed can be checked.",
+	}
+}
+
+// receiptRows are the members of a receipt's payload.
+func receiptRows() []row {
+	return []row{
+		{"version", "integer", "1"},
+		{"issuedAt", "integer", "When the answer was given, unix seconds"},
+		{"network", "string", "CAIP-2 network of the payment"},
+		{"payer", "string", "Whose payment it was"},
+		{"resourceUrl", "string", "URL that was paid for, without its query"},
+		{"transaction", "string", "Transaction hash; absent when it is not known"},
+		{"responseHash", "string", "SHA-256 of the body as it was sent, 0x and hexadecimal"},
+		{"responseHashAlg", "string", "sha256"},
+		{"responseHashEncoding", "string", "raw: the bytes themselves"},
+	}
+}
+
+// receiptProgram pays, and checks the receipt.
+func receiptProgram() snippet {
+	return snippet{
+		ID: "receipt", Title: "Checking a receipt", Name: "receipt.mts", file: "receipt.mts", comment: "//",
+		Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 @x402/extensions@2.27.0 viem@2.57.0 tsx",
+		Run:     "PRIVATE_KEY=0x… npx tsx receipt.mts",
+		Text: "Pays with the official client and checks the receipt with the official package, which reads the key by its `kid`: over https, and over http only from `localhost` and `127.0.0.1`. " +
+			"The package checks the signature and nothing else: that the key is one of the host that was asked, and that URL, payer, transaction and bytes are those of this answer, is compared here.",
+	}
+}
