@@ -80,7 +80,7 @@ VERIFY := ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/... ./pkg/limit/dynamo .
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
 	go test -vet=off -cover -timeout 60m -run Campaign ./pkg/x402
-	go test -vet=off -cover -timeout 60m -skip Campaign ./pkg/x402 ./pkg/x402/ledger
+	go test -vet=off -cover -timeout 60m -skip Campaign ./pkg/x402 ./pkg/x402/ledger ./pkg/service
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
 
 # One package at a time: the large suites start servers and browsers of their

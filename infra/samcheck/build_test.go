@@ -51,7 +51,7 @@ func TestBuild(t *testing.T) {
 		if slug == "discovery" {
 			limit = maxDocuments
 		}
-		if slug == "whois" || slug == "host-intel" {
+		if slug == "whois" || slug == "host-intel" || slug == "mcp" {
 			limit = maxRegistry
 		}
 		libraries, err := binary.ImportedLibraries()
