@@ -22,6 +22,7 @@ func differencesDig() []difference {
 		{"dig", "refers/A refersalias/A", "rcode", "dig shows the servers to ask instead; the service sells an answer, and that is none"},
 		{"dig", "bareservfail/A", "rcode", "the service takes no word about a name from a reply without it"},
 		{"dig", "cutopt/A fewanswers/A", "records ttl", "dig takes what the header counts, or what there is; the service asks again over TCP"},
+		{"dig", "udpflood/A udpjunk/A udpsilent/A udpspoofed/A", "rcode", "dig does not ask over TCP unless told to; the service does, before it gives up"},
 		{"dig", "tcppadded/A", "rcode", "dig warns of bytes behind the last record; for the service the reply is damaged"},
 		{"dig", "twoaliases/A", "records", "the service follows one alias of a name"},
 		{"dig", "ednsformerr/A ednsbadvers/A", "rcode", "the service asks again without EDNS; dig only says that one could"},

@@ -77,6 +77,10 @@ func cutAnswers() map[string]trick {
 		"manyauth":   overUDP(bytesOf(counts(8, 1))),
 		"manyextra":  overUDP(bytesOf(counts(10, 1))),
 		"padded":     overUDP(bytesOf(padded)),
+		"udpsilent":  overUDP(nothing),
+		"udpspoofed": overUDP(changes(func(m *dns.Msg) { m.Id++ })),
+		"udpjunk":    overUDP(junk),
+		"udpflood":   overUDP(flood),
 		"tcppadded":  overTCP(bytesOf(padded)),
 		"cutopt": overUDP(func(a asked) { // BADVERS, and without its upper half NOERROR
 			a.honest.Rcode, a.honest.Answer = dns.RcodeBadVers, nil

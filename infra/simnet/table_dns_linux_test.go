@@ -67,6 +67,8 @@ func dnsTrickRows() []row {
 		failed("liequery", fault.DNSTimeout), failed("lieopcode", fault.DNSTimeout), failed("noquestion", fault.DNSTimeout),
 		failed("nxnoquestion", fault.DNSTimeout), failed("flood", fault.DNSTimeout),
 		good("idfirst"), good("nxfirst"), good("questionfirst"), good("queryfirst"), good("casefirst"), good("junkfirst"), good("blankfirst"),
+		// Nothing that can be used over UDP, and honest over TCP.
+		good("udpsilent"), good("udpspoofed"), good("udpjunk"), good("udpflood"),
 		// Replies that are not whole.
 		good("tc"), good("tcspoiled"), good("tcheader"), good("spoiledudp"), good("cutrecord"), good("cutbetween"), good("oversize"),
 		good("fewanswers"), good("manyauth"), good("manyextra"), good("padded"), good("cutopt"), failed("tcppadded", fault.UpstreamUnavailable),

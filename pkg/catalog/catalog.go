@@ -10,6 +10,7 @@ package catalog
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -228,6 +229,13 @@ func (o Operation) ExampleURL(origin string) string {
 		u += fmt.Sprintf("%s%s=%s", sep, v.Name, url.QueryEscape(v.Value))
 	}
 	return u
+}
+
+// StepURL is the example call of an operation as a step of a playbook: it asks
+// what the bundle asks, so it has only parameters of the bundle's example.
+func (o Operation) StepURL(origin string, bundle Operation) string {
+	o.Example = slices.DeleteFunc(slices.Clone(o.Example), func(v Value) bool { return !slices.Contains(bundle.Example, v) })
+	return o.ExampleURL(origin)
 }
 
 // ErrorsURL is where the human documentation says what the errors mean; every

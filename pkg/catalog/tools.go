@@ -180,7 +180,7 @@ func ResolveRedirect() Operation {
 	return Operation{
 		Slug: "resolve-redirect", Path: "/v1/tools/resolve-redirect", Title: "Redirect Tracer", Tool: "resolve_redirect", Kind: Tool, Amount: "5000",
 		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
-		Description: "Starts at https://{domain}/ and follows Location for at most five hops, HTTPS on port 443 only, every hop guarded against private addresses. " +
+		Description: "Starts at https://{domain}/, the first of at most five hops, and follows Location, HTTPS on port 443 only, every hop guarded against private addresses. " +
 			"Reports each hop with status, peer and Location, and why the trace ended. Bodies and cookies are omitted.",
 		Tags:    []string{"http", "redirect", "network"},
 		Params:  []Param{domainParam()},
@@ -193,7 +193,7 @@ func ResolveRedirect() Operation {
 			text("domain", "Normalized FQDN that started the trace"),
 			text("start_url", "First HTTPS origin requested"),
 			text("final_url", "Last URL successfully fetched"),
-			number("hop_count", "Number of HTTPS requests completed"),
+			number("hop_count", "Number of requests that made an entry of hops; a HEAD that fell back to GET made one"),
 			boolean("truncated", "True when the hop cap stopped a chain that was still redirecting"),
 			{
 				Name: "stop_reason", Type: "string", Nullable: true, Enum: StopReasons(),

@@ -202,13 +202,22 @@ func TestPlaybooks(t *testing.T) {
 	if list, ok := tree(t, body(t, mustRender(t), catalog.PathCatalog))["playbooks"].([]any); !ok || len(list) != len(catalog.Playbooks()) {
 		t.Errorf("playbooks of the catalog: %v", list)
 	}
+	for _, b := range catalog.Playbooks() {
+		bundle, _ := catalog.BySlug(b.Bundle)
+		for _, slug := range b.Sequence {
+			op, _ := catalog.BySlug(slug)
+			if got, want := op.StepURL("", bundle), op.Path+"?domain=example.com"; got != want {
+				t.Errorf("%s: step %s, want %s, which asks what the bundle asks", b.Slug, got, want)
+			}
+		}
+	}
 	got := at(t, tree(t, body(t, mustRenderWide(t), catalog.PathCatalog)), "playbooks")
 	wide := s.Origin + "/v1/bundles/wide-check"
 	want := []any{map[string]any{
 		"name": "Wide", "description": "Step by step.", "slug": "wide", "bundle_path": "/v1/bundles/wide-check",
 		"bundle_url": wide, "docs_url": s.Origin + "/docs#wide-check",
 		"sequence": []any{
-			map[string]any{"path": "/v1/tools/dns", "method": "GET", "example_url": catalog.DNS().ExampleURL(s.Origin)},
+			map[string]any{"path": "/v1/tools/dns", "method": "GET", "example_url": s.Origin + "/v1/tools/dns?domain=example.com"},
 			map[string]any{"path": "/v1/bundles/wide-check", "method": "GET", "example_url": wide + "?domain=example.com&port=443"},
 		},
 	}}

@@ -131,12 +131,13 @@ func describeWhole(f catalog.Field) string {
 
 func playbookOf(s Site, ops []catalog.Operation, b catalog.Playbook) playbook {
 	p := playbook{Slug: b.Slug, Name: b.Name, Description: b.Description, Sequence: []playbookStep{}}
-	if op, ok := bySlug(ops, b.Bundle); ok {
-		p.BundlePath, p.BundleURL, p.DocsURL = op.Path, s.Origin+op.Path, op.DocsURL(s.Origin)
+	bundle, ok := bySlug(ops, b.Bundle)
+	if ok {
+		p.BundlePath, p.BundleURL, p.DocsURL = bundle.Path, s.Origin+bundle.Path, bundle.DocsURL(s.Origin)
 	}
 	for _, slug := range b.Sequence {
 		if op, ok := bySlug(ops, slug); ok {
-			p.Sequence = append(p.Sequence, playbookStep{Path: op.Path, Method: catalog.Method, ExampleURL: op.ExampleURL(s.Origin)})
+			p.Sequence = append(p.Sequence, playbookStep{Path: op.Path, Method: catalog.Method, ExampleURL: op.StepURL(s.Origin, bundle)})
 		}
 	}
 	return p

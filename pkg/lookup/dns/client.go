@@ -20,7 +20,9 @@ type Config struct {
 	// not, every lookup and Probe is dns_timeout.
 	Resolvers []string
 	// HedgeDelay is how long the first resolver has before the second is asked
-	// as well; the third has twice that after it, and so on. Default 200 ms.
+	// as well; the third has twice that after it, and so on. It is also how long
+	// a reply may come behind a datagram that is none before TCP is tried.
+	// Default 200 ms.
 	HedgeDelay time.Duration
 	// Timeout bounds a lookup whose context has no deadline. Default 8 s.
 	Timeout time.Duration

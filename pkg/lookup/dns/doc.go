@@ -23,6 +23,13 @@
 //	refused, no route             the next resolver
 //	silence                       the next resolver, while this one is waited for
 //
+// One resolver is asked over UDP, and over TCP in the same budget when that does
+// not bring a whole reply: at once when the reply is cut, one HedgeDelay after a
+// datagram that is not the reply, and after a silence of 2 s or of half of the
+// budget. In the latter two cases UDP is still waited for, and the first reply
+// counts. A question whose reply comes before that opens no connection, and no
+// question opens more than two to a resolver (the second without EDNS).
+//
 // When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
 // did not reply, else upstream_unavailable. A panic anywhere is internal_error,
 // whatever was answered.

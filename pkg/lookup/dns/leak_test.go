@@ -68,7 +68,7 @@ func TestReturnsAfterClose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := &fakeNet{t: t, begin: time.Now(), scripts: map[string]script{"1.1.1.1:53": mute}}
+				f := &fakeNet{t: t, begin: time.Now(), scripts: map[string]script{"1.1.1.1:53": mute, "tcp 1.1.1.1:53": mute}}
 				var open atomic.Int64
 				c := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 					conn, err := f.dial(ctx, network, address)

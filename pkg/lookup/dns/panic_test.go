@@ -136,6 +136,42 @@ func panics(t *testing.T, bug string, wraps func(*fakeNet) dial) {
 	f.check(nil)
 }
 
+// TestPanicOverTCP: a panic of what asks over TCP is the lookup's error at once,
+// though UDP is still waited for.
+func TestPanicOverTCP(t *testing.T) {
+	t.Parallel()
+	for bug, spoil := range map[string]func(net.Conn) net.Conn{
+		"bug in Dial":  nil,
+		"bug in Write": func(c net.Conn) net.Conn { return faulty{Conn: c, write: true} },
+		"bug in Read":  func(c net.Conn) net.Conn { return faulty{Conn: c, read: true} },
+		"bug in Close": func(c net.Conn) net.Conn { return faulty{Conn: c, close: true} },
+	} {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeNet{t: t, begin: time.Now()}
+				f.scripts = map[string]script{"1.1.1.1:53": mute, "tcp 1.1.1.1:53": stream(f.says(0, miekg.RcodeSuccess, good))}
+				c := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+					if network == "tcp" && spoil == nil {
+						panic(bug)
+					}
+					conn, err := f.dial(ctx, network, address)
+					if network == "tcp" {
+						conn = spoil(conn)
+					}
+					return conn, err
+				}})
+				_, err := lookup(t, c, "A")
+				wantBug(t, err, bug)
+				if at := time.Since(f.begin); at != 2*time.Second {
+					t.Errorf("it came at %v, want 2s", at)
+				}
+				f.check(nil)
+			})
+		})
+	}
+}
+
 // TestPanicOfOneFamily: a bug in one family is not covered up by the other,
 // not even when IPv6 has it and comes after its grace.
 func TestPanicOfOneFamily(t *testing.T) {

@@ -26,7 +26,8 @@ import (
 type script func(n int, query []byte) (after time.Duration, reply []byte)
 
 // fakeNet connects the client to scripts over pipes, inside a synctest bubble.
-// A resolver without a script refuses the connection.
+// A resolver without a script refuses the connection. Scripts and dials over
+// TCP have "tcp " before the address.
 type fakeNet struct {
 	t       *testing.T
 	scripts map[string]script
@@ -34,13 +35,16 @@ type fakeNet struct {
 
 	near  atomic.Int64 // connections that the client has not closed
 	mu    sync.Mutex
-	dials []string // "1.1.1.1:53 at 200ms"
+	dials []string // "1.1.1.1:53 at 200ms", "tcp 1.1.1.1:53 at 2s"
 	far   int      // connections that the resolvers have not seen closed
 }
 
 func (f *fakeNet) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if network == "tcp" {
+		address = "tcp " + address
+	}
 	f.dials = append(f.dials, fmt.Sprintf("%s at %v", address, time.Since(f.begin)))
 	s, ok := f.scripts[address]
 	if !ok {
@@ -126,6 +130,7 @@ func TestRace(t *testing.T) {
 		limit  = 8*time.Second - 50*ms
 	)
 	hedged := []string{first + " at 0s", second + " at 200ms", third + " at 600ms"}
+	both := append(hedged[:3:3], "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
 	f := &fakeNet{}
 	ok := func(after time.Duration) script {
 		return func(n int, q []byte) (time.Duration, []byte) {
@@ -149,7 +154,7 @@ func TestRace(t *testing.T) {
 		{"SERVFAIL goes on at once", says(20*ms, fail), ok(30 * ms), mute, noerror("8.8.8.8", 50*ms, first+" at 0s", second+" at 20ms")},
 		{"REFUSED goes on at once", says(20*ms, refuse), says(10*ms, refuse), ok(5 * ms), noerror("9.9.9.10", 35*ms, first+" at 0s", second+" at 20ms", third+" at 30ms")},
 		{"nobody there goes on at once", nil, nil, ok(5 * ms), noerror("9.9.9.10", 5*ms, first+" at 0s", second+" at 0s", third+" at 0s")},
-		{"a late answer beats SERVFAIL", ok(5 * time.Second), says(10*ms, fail), says(10*ms, fail), noerror("1.1.1.1", 5*time.Second, first+" at 0s", second+" at 200ms", third+" at 210ms")},
+		{"a late answer beats SERVFAIL", ok(5 * time.Second), says(10*ms, fail), says(10*ms, fail), noerror("1.1.1.1", 5*time.Second, first+" at 0s", second+" at 200ms", third+" at 210ms", "tcp "+first+" at 2s")},
 		{"NXDOMAIN is final", says(20*ms, gone), ok(0), ok(0), outcome{code: fault.NXDomain, at: 20 * ms, dials: hedged[:1]}},
 		{"SERVFAIL from all", says(10*ms, fail), says(20*ms, fail), says(30*ms, fail), outcome{rcode: "SERVFAIL", resolver: "1.1.1.1", at: 60 * ms}},
 		{"SERVFAIL from those that are there", nil, says(20*ms, fail), nil, outcome{rcode: "SERVFAIL", resolver: "8.8.8.8", at: 20 * ms}},
@@ -159,10 +164,10 @@ func TestRace(t *testing.T) {
 		{"REFUSED from all", says(10*ms, refuse), says(10*ms, refuse), says(10*ms, refuse), outcome{code: fault.UpstreamUnavailable, at: 30 * ms}},
 		{"REFUSED and nobody there", says(10*ms, refuse), nil, nil, outcome{code: fault.UpstreamUnavailable, at: 10 * ms}},
 		{"nobody there", nil, nil, nil, outcome{code: fault.UpstreamUnavailable, dials: []string{first + " at 0s", second + " at 0s", third + " at 0s"}}},
-		{"silence", mute, mute, mute, outcome{code: fault.DNSTimeout, at: limit, dials: hedged}},
+		{"silence", mute, mute, mute, outcome{code: fault.DNSTimeout, at: limit, dials: both}},
 		{"silence and nobody there", nil, mute, nil, outcome{code: fault.DNSTimeout, at: limit}},
 		{"silence and REFUSED", says(10*ms, refuse), mute, says(10*ms, refuse), outcome{code: fault.DNSTimeout, at: limit}},
-		{"too late", ok(9 * time.Second), mute, mute, outcome{code: fault.DNSTimeout, at: limit, dials: hedged}},
+		{"too late", ok(9 * time.Second), mute, mute, outcome{code: fault.DNSTimeout, at: limit, dials: both}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -290,6 +295,6 @@ func TestResend(t *testing.T) {
 		if at := time.Since(f.begin); at != 2010*ms {
 			t.Errorf("answered at %v, want 2.01s", at)
 		}
-		f.check([]string{"1.1.1.1:53 at 0s", "8.8.8.8:53 at 200ms", "9.9.9.10:53 at 200ms"})
+		f.check([]string{"1.1.1.1:53 at 0s", "8.8.8.8:53 at 200ms", "9.9.9.10:53 at 200ms", "tcp 1.1.1.1:53 at 2s"})
 	})
 }

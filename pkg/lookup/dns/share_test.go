@@ -216,8 +216,9 @@ func TestShareDeadlines(t *testing.T) {
 		if n := f.near.Load(); n != 0 {
 			t.Errorf("%d connections were left open", n)
 		}
-		if len(f.dials) != 3 {
-			t.Errorf("dialled %v, want each resolver once", f.dials)
+		want := []string{"1.1.1.1:53 at 0s", "8.8.8.8:53 at 10ms", "9.9.9.9:53 at 410ms", "tcp 8.8.8.8:53 at 2.01s", "tcp 9.9.9.9:53 at 2.41s"}
+		if !slices.Equal(f.dials, want) {
+			t.Errorf("dialled %q, want each resolver once by each transport: %q", f.dials, want)
 		}
 	})
 }

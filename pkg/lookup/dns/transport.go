@@ -2,10 +2,8 @@ package dns
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
@@ -17,13 +15,15 @@ const (
 	// we offer. One that fills it may have been cut by the kernel.
 	udpBuffer = 4096
 
-	// resendAfter is when a question over UDP is sent again: datagrams get
-	// lost, and with one resolver configured nobody else would notice.
+	// resendAfter is when a question over UDP is sent again, and asked over TCP
+	// as well: datagrams get lost, and with one resolver configured nobody else
+	// would notice.
 	resendAfter = 2 * time.Second
 )
 
-// ask puts the question to one resolver: over UDP, over TCP when the reply was
-// cut, and once more without EDNS if the resolver does not take it.
+// ask puts the question to one resolver: over UDP, over TCP when that does not
+// bring a whole reply, and once more without EDNS if the resolver does not take
+// it. It opens at most two connections over TCP, one after the other.
 func (c *Client) ask(ctx context.Context, server, name string, qtype uint16) (*miekg.Msg, error) {
 	m, err := c.askOnce(ctx, server, name, qtype, true)
 	if err == nil && rejectsEDNS(m) {
@@ -32,86 +32,73 @@ func (c *Client) ask(ctx context.Context, server, name string, qtype uint16) (*m
 	return m, err
 }
 
+// askOnce sends one question over UDP and, if need be, over TCP, and returns the
+// reply that comes first. Over TCP it is asked at once when the reply over UDP
+// was cut, soon after one that does not match, and after a silence; in the
+// latter two cases UDP is still waited for, in case that TCP is blocked.
 func (c *Client) askOnce(ctx context.Context, server, name string, qtype uint16, edns bool) (*miekg.Msg, error) {
 	q, err := newQuestion(name, qtype, edns)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.overUDP(ctx, server, q)
-	if errors.Is(err, errCut) {
-		m, err = c.overTCP(ctx, server, q)
+	udp, stop := context.WithCancel(ctx)
+	defer stop()
+	tcp := newFallback(ctx, stop, func(ctx context.Context) (*miekg.Msg, error) { return c.overTCP(ctx, server, q) })
+	defer tcp.end()
+	m, err := c.overUDP(udp, server, q, tcp)
+	if err == nil {
+		return m, nil
 	}
-	return m, err
+	if errors.Is(err, errCut) {
+		tcp.begin()
+	}
+	return tcp.reply(err)
 }
 
 // overUDP sends the question from a socket of its own, and so from a port of
 // its own, and waits for the reply until ctx ends. Whatever else arrives is
-// passed over.
-func (c *Client) overUDP(ctx context.Context, server string, q question) (*miekg.Msg, error) {
+// passed over. It begins tcp when that is due.
+func (c *Client) overUDP(ctx context.Context, server string, q question, tcp *fallback) (*miekg.Msg, error) {
 	conn, done, err := c.open(ctx, "udp", server)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	buf := make([]byte, udpBuffer)
+	var resend time.Time
 	for {
-		if _, err := conn.Write(q.wire); err != nil {
-			return nil, fmt.Errorf("send over udp: %w", err)
+		now := time.Now()
+		if !now.Before(resend) {
+			if _, err := conn.Write(q.wire); err != nil {
+				return nil, fmt.Errorf("send over udp: %w", err)
+			}
+			resend = now.Add(resendAfter)
 		}
-		m, err := q.await(conn, buf, time.Now().Add(resendAfter))
-		if isTimeout(err) && ctx.Err() == nil {
-			continue
+		m, err := q.receive(conn, buf, tcp.beginAt(now, resend))
+		switch {
+		case errors.Is(err, errStray):
+			tcp.hasten(c.hedge)
+		case !isTimeout(err) || ctx.Err() != nil:
+			return m, err
 		}
-		return m, err
 	}
 }
 
-// await reads datagrams until the reply comes or the time is up.
-func (q question) await(conn net.Conn, buf []byte, until time.Time) (*miekg.Msg, error) {
+// receive reads one datagram. It returns errStray for one that is not the reply,
+// and a time-out when none has come until then.
+func (q question) receive(conn net.Conn, buf []byte, until time.Time) (*miekg.Msg, error) {
 	if err := conn.SetReadDeadline(until); err != nil {
 		return nil, fmt.Errorf("receive over udp: %w", err)
 	}
-	for {
-		n, err := conn.Read(buf)
-		if err != nil {
-			return nil, fmt.Errorf("receive over udp: %w", err)
-		}
-		m, err := q.read(buf[:n])
-		switch {
-		case errors.Is(err, errStray):
-			continue
-		case err == nil && n == len(buf):
-			return nil, errCut
-		}
-		return m, err
-	}
-}
-
-// overTCP asks over a connection of its own. The reply is framed by a length
-// of two bytes, so it has at most 64 KiB.
-func (c *Client) overTCP(ctx context.Context, server string, q question) (*miekg.Msg, error) {
-	conn, done, err := c.open(ctx, "tcp", server)
+	n, err := conn.Read(buf)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("receive over udp: %w", err)
 	}
-	defer done()
-	frame := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(q.wire)), uint16(len(q.wire)))
-	if _, err := conn.Write(append(frame, q.wire...)); err != nil {
-		return nil, fmt.Errorf("send over tcp: %w", err)
+	m, err := q.read(buf[:n])
+	if err == nil && n == len(buf) {
+		return nil, errCut
 	}
-	var length [2]byte
-	if _, err := io.ReadFull(conn, length[:]); err != nil {
-		return nil, fmt.Errorf("receive over tcp: %w", err)
-	}
-	raw := make([]byte, binary.BigEndian.Uint16(length[:]))
-	if _, err := io.ReadFull(conn, raw); err != nil {
-		return nil, fmt.Errorf("receive over tcp: %w", err)
-	}
-	m, err := q.read(raw)
-	if err != nil {
-		return nil, fmt.Errorf("receive over tcp: %w", err)
-	}
-	return m, nil
+	return m, err
 }
 
 // open dials a resolver and closes the connection when ctx ends, which ends

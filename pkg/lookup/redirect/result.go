@@ -8,7 +8,8 @@ type Result struct {
 	StartURL string `json:"start_url"`
 	// FinalURL is the last that was answered.
 	FinalURL string `json:"final_url"`
-	HopCount int    `json:"hop_count"`
+	// HopCount is the length of Hops.
+	HopCount int `json:"hop_count"`
 	// Truncated says that the fifth hop was still redirecting.
 	Truncated bool `json:"truncated"`
 	// StopReason is nil when the trace ended at a status that is no redirect.
