@@ -15,61 +15,46 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is no code.
-TYPED := URL SIGNATURE FN EVENT ORIGIN PAY_TO KEY_FILE RTT RUNS N SEED WALLET KEY TRANSACTION
+TYPED := URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
+
+##@ Use
 
 .PHONY: help
 help: ## Print this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "%s%s\n", sep, substr($$0, 5); sep = "\n"} \
+		/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2} \
+		/^##   / {printf "  %-14s   %s\n", "", substr($$0, 6)}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## Start the whole service on http://127.0.0.1:8402
+##   LOCAL_ADDR=...    listen there; play money takes the port after it (127.0.0.1:8402)
+##   DNS_RESOLVERS=... ask these resolvers (public ones)
 	@mkdir -p build .local
 	@echo "building ..." && go build -o build/local ./infra/local && exec build/local
 
 .PHONY: pay
-pay: ## Pay for URL=... with a throw-away key; KEY=... names the purchase, SIGNATURE=... repeats a payment
-	@test -n "$$URL" || { echo "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com&type=MX'" >&2; exit 2; }
-	@go run ./infra/local/pay $${KEY:+-key "$$KEY"} $${SIGNATURE:+-signature "$$SIGNATURE"} -- "$$URL"
+pay: ## Pay for an answer, with a throw-away key and play money unless KEY_FILE is given
+##   URL=...           what to pay for (the ping of make run)
+##   KEY=...           name of the purchase: one name, one charge (drawn at random)
+##   V=1               show the decoded handshake
+##   AGAIN=1           send the last signature again; AGAIN=<file> an earlier one
+##   KEY_FILE=...      pay real money with the private key in this file
+##   MAX=0.10          sign no more than this, in units of the token
+##   YES=1             do not ask before real money is paid
+	@go run ./infra/local/pay $${KEY:+-key "$$KEY"} $${KEY_FILE:+-key-file "$$KEY_FILE"} $${MAX:+-max "$$MAX"} $${AGAIN:+-again "$$AGAIN"} $${V:+-v="$$V"} $${YES:+-yes="$$YES"} -- $${URL:+"$$URL"}
 
 .PHONY: simnet
-simnet: ## A shell in a small internet with the service running, RTT=50ms away (Linux)
+simnet: ## A shell in a small internet with the service running (Linux)
+##   RTT=50ms          how far away everything else is (at once)
 	@mkdir -p build && go build -o build/pay ./infra/local/pay && go test -c -o build/simnet.test ./infra/simnet && \
 		cd infra/simnet && ../../build/simnet.test -test.run '^TestSimnet$$' -shell $${RTT:+-rtt "$$RTT"}
 
-.PHONY: gameday
-gameday: ## Break everything once; print what clients see and which alarms go off (Linux)
-	@mkdir -p build && go test -c -o build/gameday.test ./infra/gameday && \
-		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -gameday.print
+.PHONY: clean
+clean: ## Remove build outputs, the local ledger and the kept signatures
+	rm -rf build .local .aws-sam
 
-# These four look at the file of make run, also while it runs, or with LEDGER_TABLE
-# at a table; RPC_URL lets them ask the chain.
-.PHONY: reconcile
-reconcile: ## Look once at every payment in doubt
-	@go run ./infra/local/reconcile
-
-.PHONY: owed
-owed: ## List what is owed to whom, and what is in doubt; JSON=1 for JSON
-	@go run ./infra/local/reconcile -owed $(if $(JSON),-json)
-
-.PHONY: payer
-payer: ## Say what there is of WALLET=0x..., and what it comes to; JSON=1 for JSON
-	@test -n "$$WALLET" || { echo "usage: make payer WALLET=0x... [JSON=1]" >&2; exit 2; }
-	@go run ./infra/local/reconcile -payer="$$WALLET" $(if $(JSON),-json)
-
-.PHONY: refund
-refund: ## Say what to pay back for KEY='...'; TRANSACTION=0x... closes the debt on it
-	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x... [FORCE=1]]; make owed prints keys" >&2; exit 2; }
-	@go run ./infra/local/reconcile -refund="$$KEY" $${TRANSACTION:+-transaction="$$TRANSACTION"} $(if $(and $(FORCE),$(TRANSACTION)),-force)
-
-.PHONY: sign-origin
-sign-origin: ## Sign ORIGIN=https://... as its payee, offline; asks for the key
-	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
-	@go run ./infra/local/signorigin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}
-
-.PHONY: receipt-key
-receipt-key: ## Make a key that signs receipts; RECEIPT_PUBLIC_KEYS: the keys that are published so far
-	@go run ./infra/local/receiptkey
+##@ Develop
 
 # The packages that make test runs with -short. Every test that they skip under
 # -short, and every other package, is in VERIFY; .ci/run compares the two.
@@ -98,14 +83,24 @@ check: ## Formatting, vet, lint and module tidiness
 	go run $(GOLANGCI) run ./...
 
 .PHONY: build
-build: ## Build every function to build/<slug>/bootstrap; ARCH=arm64 for Lambda
+build: ## Build every function to build/<slug>/bootstrap
+##   ARCH=arm64        for this processor (this machine's)
 	@for f in $(FUNCTIONS); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o build/$$f/bootstrap ./functions/$$f || exit 1; \
 		wc -c < build/$$f/bootstrap | awk -v f=$$f -v arch=$(ARCH) '{printf "  %-18s %s  %5.2f MB\n", f, arch, $$1 / 1000000}'; \
 	done
 
+.PHONY: local-invoke
+local-invoke: build ## Send an event to a built function, as Lambda would
+##   FN=dns            the function
+##   EVENT=...         the event (events/FN.json)
+	@test -n "$$FN" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
+	@go run ./infra/local/invoke -fn "$$FN" $${EVENT:+-event "$$EVENT"}
+
 .PHONY: bench
-bench: build ## Print the benchmarks; each lookup RUNS (15) times, RTT (50ms) away
+bench: build ## Print the benchmarks and how long lookups take
+##   RUNS=15           lookups of each operation
+##   RTT=50ms          how far away everything is
 	@set -o pipefail; rc=0; \
 	go test -vet=off -run '^$$' -bench . -benchmem $$(grep -rl --include='*_test.go' '^func Benchmark' pkg infra/local | xargs -n1 dirname | sort -u | sed 's,^,./,') 2>&1 | \
 		grep -E '^(Benchmark|pkg:|FAIL|panic|---)' || rc=1; \
@@ -115,30 +110,34 @@ bench: build ## Print the benchmarks; each lookup RUNS (15) times, RTT (50ms) aw
 	exit $$rc
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME (1m)
+fuzz: ## Run every fuzz target
+##   FUZZTIME=1m       how long each one runs
 	@grep -rEl '^func Fuzz' --include=*_test.go pkg infra | xargs -n1 dirname | sort -u | while read -r d; do \
 		grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$d/*_test.go | sed 's/func //' | while read -r f; do \
 			echo "== $$d $$f"; go test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit 1; \
 		done || exit 1; \
 	done
 
+.PHONY: campaign
+campaign: ## Run random schedules of faults over the payment layer
+##   N=1000000         how many
+##   SEED=0            the first of them
+	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n="$${N:-1000000}" -campaign.seed="$${SEED:-0}" -campaign.progress
+
+.PHONY: gameday
+gameday: ## Break everything once; print what clients see and which alarms go off (Linux)
+	@mkdir -p build && go test -c -o build/gameday.test ./infra/gameday && \
+		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -gameday.print
+
 .PHONY: screenshots
 screenshots: node-packages ## Write the screenshots of the pages anew
 	go test ./infra/browser -count=1 -update-screenshots
 
 .PHONY: schemathesis
-schemathesis: ## Send generated requests to URL and hold the answers to its OpenAPI
+schemathesis: ## Send generated requests to a service and hold the answers to its OpenAPI
+##   URL=...           its origin (http://127.0.0.1:8402)
 	@test -x .local/schemathesis/bin/schemathesis || { python3 -m venv .local/schemathesis && .local/schemathesis/bin/pip install -q schemathesis==4.32.5; }
 	.local/schemathesis/bin/schemathesis run "$${URL:-http://127.0.0.1:8402}/openapi.json" --exclude-checks positive_data_acceptance,negative_data_rejection --max-examples 200
-
-.PHONY: local-invoke
-local-invoke: build ## Send events/FN.json to the built function FN, as Lambda would
-	@test -n "$$FN" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
-	@go run ./infra/local/invoke -fn "$$FN" $${EVENT:+-event "$$EVENT"}
-
-.PHONY: sam-build
-sam-build: ## Build for deployment with the SAM CLI
-	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc -ldflags=-s" sam build
 
 .PHONY: node-packages
 node-packages: ## Install the npm packages that the test suites use
@@ -148,10 +147,47 @@ node-packages: ## Install the npm packages that the test suites use
 			(cd $$d && npm ci --no-audit --no-fund --loglevel=error && cp package-lock.json node_modules/.installed-lock) || exit 1; }; \
 	done
 
-.PHONY: clean
-clean: ## Remove build outputs and the local ledger
-	rm -rf build .local .aws-sam
+##@ Operate
 
-.PHONY: campaign
-campaign: ## Run N (1000000) random schedules of faults over the payment layer
-	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n="$${N:-1000000}" -campaign.seed="$${SEED:-0}" -campaign.progress
+.PHONY: sam-build
+sam-build: ## Build for deployment with the SAM CLI
+	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc -ldflags=-s" sam build
+
+# These four look at the file of make run, also while it runs, or with LEDGER_TABLE
+# at a table; RPC_URL lets them ask the chain.
+.PHONY: reconcile
+reconcile: ## Look once at every payment in doubt
+	@go run ./infra/local/reconcile
+
+.PHONY: owed
+owed: ## List what is owed to whom, and what is in doubt
+##   JSON=1            print JSON
+	@go run ./infra/local/reconcile -owed $(if $(JSON),-json)
+
+.PHONY: payer
+payer: ## Say what there is of one wallet, and what it comes to
+##   WALLET=0x...      the wallet
+##   JSON=1            print JSON
+	@test -n "$$WALLET" || { echo "usage: make payer WALLET=0x... [JSON=1]" >&2; exit 2; }
+	@go run ./infra/local/reconcile -payer="$$WALLET" $(if $(JSON),-json)
+
+.PHONY: refund
+refund: ## Say what to pay back for a payment
+##   KEY='...'         the payment, as make owed prints it
+##   TRANSACTION=0x... close the debt on this transaction
+##   FORCE=1           also when the chain does not confirm it
+	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x... [FORCE=1]]; make owed prints keys" >&2; exit 2; }
+	@go run ./infra/local/reconcile -refund="$$KEY" $${TRANSACTION:+-transaction="$$TRANSACTION"} $(if $(and $(FORCE),$(TRANSACTION)),-force)
+
+.PHONY: sign-origin
+sign-origin: ## Sign an origin as its payee, offline; asks for the key
+##   ORIGIN=https://... the origin
+##   PAY_TO=0x...      the payee, to compare the key with
+##   KEY_FILE=...      read the key from this file
+	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
+	@go run ./infra/local/signorigin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}
+
+.PHONY: receipt-key
+receipt-key: ## Make a key that signs receipts
+##   RECEIPT_PUBLIC_KEYS=... the keys that are published so far
+	@go run ./infra/local/receiptkey

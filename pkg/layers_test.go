@@ -104,7 +104,7 @@ func foreign() []layer {
 		{"github.com/santhosh-tekuri/jsonschema", []string{"infra/openapicheck"}, "schemas are published, and judged by tests only"},
 		{"go.etcd.io/bbolt", []string{"pkg/x402/ledger/embedded"}, "the file store is not deployed"},
 		{"github.com/decred/dcrd", []string{"pkg/x402", "pkg/x402/x402test", "infra/local/signorigin"}, "signatures are the payment layer's business"},
-		{"golang.org/x/term", []string{"infra/local/signorigin"}, "nothing that is deployed has a terminal"},
+		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/signorigin"}, "nothing that is deployed has a terminal"},
 		{"github.com/aws/aws-cdk-go", []string{"infra"}, "the envelope alone is made of constructs; what it includes is YAML"},
 		{"github.com/golang-jwt/jwt", []string{"pkg/x402/facilitator"}, "only the facilitator takes tokens"},
 	}

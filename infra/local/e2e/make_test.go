@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -177,21 +179,29 @@ func TestMakePay(t *testing.T) {
 	}
 }
 
-// TestMakePaySignature: the same for SIGNATURE=.
-func TestMakePaySignature(t *testing.T) {
+// TestMakePayAgain: the same for AGAIN=, and for a signature that is kept.
+func TestMakePayAgain(t *testing.T) {
 	verifyOnly(t, "needs make")
 	l := newFakeService(t)
 	mark := filepath.Join(t.TempDir(), "ran")
-	signature := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
-	out, notes, code := runMake(t, newcomer(), "pay", "URL="+l.URL+"/v1?a=1", "SIGNATURE="+signature)
+	hostile := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
+	file := filepath.Join(t.TempDir(), strings.ReplaceAll(hostile, "/", "_"))
+	raw, err := json.Marshal(kept{URL: l.URL + "/v1?a=1", Signature: hostile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, notes, code := runMake(t, newcomer(), "pay", "AGAIN="+file)
 	if out != paidAnswer || code != 0 {
 		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
 	}
-	if _, got := l.took(); len(got) != 1 || got[0] != signature {
-		t.Errorf("signatures %q arrived, want %q", got, signature)
+	if _, got := l.took(); len(got) != 1 || got[0] != hostile {
+		t.Errorf("signatures %q arrived, want %q", got, hostile)
 	}
 	if _, err := os.Stat(mark); err == nil {
-		t.Error("the signature was run")
+		t.Error("what was typed was run")
 	}
 }
 
@@ -199,7 +209,7 @@ func TestMakePaySignature(t *testing.T) {
 func TestMakeRunsNothingTyped(t *testing.T) {
 	verifyOnly(t, "needs make")
 	mark := filepath.Join(t.TempDir(), "ran")
-	typed := []string{"URL", "SIGNATURE", "FN", "EVENT", "ORIGIN", "PAY_TO", "KEY_FILE", "RTT", "RUNS", "N", "SEED", "WALLET", "KEY", "TRANSACTION"}
+	typed := []string{"URL", "KEY", "AGAIN", "KEY_FILE", "MAX", "YES", "V", "FN", "EVENT", "ORIGIN", "PAY_TO", "RTT", "RUNS", "N", "SEED", "WALLET", "TRANSACTION"}
 	hostile := "HOSTILE'`touch " + mark + "`$(touch " + mark + ");touch " + mark + "\""
 	values := make([]string, len(typed))
 	for i, name := range typed {
@@ -235,12 +245,42 @@ func TestMakeRunsNothingTyped(t *testing.T) {
 	}
 }
 
-// TestMakePayUsage: without a URL it says how, and builds nothing.
+// TestMakePayUsage: what cannot be right is said, with what could be.
 func TestMakePayUsage(t *testing.T) {
 	verifyOnly(t, "needs make")
-	out, notes, code := runMake(t, newcomer(), "pay")
-	if code == 0 || out != "" || !strings.Contains(notes, "usage: make pay URL='http://127.0.0.1:8402/") {
+	out, notes, code := runMake(t, newcomer(), "pay", "URL=127.0.0.1:8402/v1/tools/ping")
+	if code == 0 || out != "" || !strings.Contains(notes, "\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping'\n") {
 		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
+	}
+}
+
+// TestMakeHelp: every target is in one of three groups, and every variable that a
+// person types into a recipe is there.
+func TestMakeHelp(t *testing.T) {
+	verifyOnly(t, "needs make")
+	help, _, code := runMake(t, newcomer(), "help")
+	is(t, "exit status", code, 0)
+	if groups := regexp.MustCompile(`(?m)^\S+$`).FindAllString(help, -1); !slices.Equal(groups, []string{"Use", "Develop", "Operate"}) {
+		t.Errorf("groups %q", groups)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := regexp.MustCompile(`(?m)^\.PHONY: (.+)$`).FindAllStringSubmatch(string(makefile), -1)
+	for _, m := range targets {
+		if !strings.Contains(help, "\n  "+m[1]+" ") {
+			t.Errorf("make help lacks %s", m[1])
+		}
+	}
+	typed := regexp.MustCompile(`(?m)^TYPED := (.+)$`).FindStringSubmatch(string(makefile))
+	if len(targets) < 15 || typed == nil {
+		t.Fatalf("%d targets, typed: %q", len(targets), typed)
+	}
+	for _, name := range strings.Fields(typed[1]) {
+		if !strings.Contains(help, "\n"+strings.Repeat(" ", 19)+name+"=") {
+			t.Errorf("make help lacks %s=", name)
+		}
 	}
 }
 

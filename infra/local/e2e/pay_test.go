@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"os"
 	"os/exec"
-	"regexp"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,12 +25,12 @@ func TestPay(t *testing.T) {
 		says       string // on stderr
 		body       string // on stdout, a part of it
 	}{
-		{"paid", lookup("example.com", "MX"), 0, "← 200 OK", `"exchange": "mx1.example.com"`},
-		{"ping", catalog.Ping().Path, 0, `"transaction": "0x`, `"ok": true`},
-		{"bad parameters", lookup("localhost", "A"), 1, "← 400 Bad Request", `"invalid_domain"`},
-		{"no such name", lookup("nope.example.com", "A"), 1, "the answer is 404 Not Found", `"nxdomain"`},
-		{"a free path", catalog.PathHealth, 1, "expected 402 Payment Required, got 200", ""},
-		{"an unknown path", "/nope", 1, "expected 402 Payment Required, got 404", ""},
+		{"paid", lookup("example.com", "MX"), 0, "status:  200 OK, transaction 0x", `"exchange": "mx1.example.com"`},
+		{"ping", catalog.Ping().Path, 0, "price:   0.001 USDC on Base to 0x", `"ok": true`},
+		{"bad parameters", lookup("localhost", "A"), 1, "status:  400 Bad Request, invalid_domain: ", `"invalid_domain"`},
+		{"no such name", lookup("nope.example.com", "A"), 1, "status:  404 Not Found, transaction 0x", `"nxdomain"`},
+		{"a free path", catalog.PathHealth, 1, "expected 402 Payment Required, got 200.\nIt is free.", ""},
+		{"an unknown path", "/nope", 1, "expected 402 Payment Required, got 404:\nunknown_path: ", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -39,28 +40,75 @@ func TestPay(t *testing.T) {
 				t.Errorf("stderr lacks %q:\n%s", c.says, notes)
 			}
 			checkPayOutput(t, out, c.body)
-			checkPayReceipt(t, notes, strings.Contains(notes, `"success": true`))
+			checkPayReceipt(t, notes, strings.Contains(notes, ", transaction 0x"))
+			if n := strings.Count(notes, "\n"); n > 8 {
+				t.Errorf("%d lines on stderr, want 8 at most:\n%s", n, notes)
+			}
 		})
 	}
 }
 
-// TestPayRepeats sends the signature of an earlier payment.
+// TestPayPings: without a URL it pays for the ping of the local runner, shows the
+// handshake when it is asked to, and sends the same again.
+func TestPayPings(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := openLocal(t, l, l.setup())
+	dir := t.TempDir()
+	addr := strings.TrimPrefix(d.base, "http://")
+	first, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + addr}, "-dir", dir)
+	is(t, "exit status", code, 0)
+	is(t, "lines on stderr", strings.Count(notes, "\n"), 5)
+	checkPayOutput(t, first, `"ok": true`)
+	checkPayReceipt(t, notes, true)
+	if !strings.Contains(notes, "for "+d.base+catalog.Ping().Path+"\n") {
+		t.Errorf("it did not ping:\n%s", notes)
+	}
+	l.secret(keptBy(t, dir).Signature)
+
+	again, notes, code := runPayIn(t, nil, "-dir", dir, "-again", "1", "-v")
+	is(t, "exit status", code, 0)
+	is(t, "the stored answer", again, first)
+	for _, want := range []string{"Idempotent-Replayed: true", "PAYMENT-SIGNATURE, decoded:", "PAYMENT-RESPONSE, decoded:", `"bazaar": {`} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, notes)
+		}
+	}
+	if strings.Contains(notes, `"$schema"`) || strings.Contains(notes, `"schema"`) {
+		t.Errorf("stderr has a schema:\n%s", notes)
+	}
+	if n := len(l.facilitator.Transfers()); n != 1 {
+		t.Errorf("money moved %d times", n)
+	}
+}
+
+// TestPayRepeats sends the signature of an earlier payment, under its key and
+// without one.
 func TestPayRepeats(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := openLocal(t, l, l.setup())
-	first, notes, code := runPay(t, d.base+lookup("www.example.com", "A"))
-	signature := regexp.MustCompile(`SIGNATURE='([^']+)'`).FindStringSubmatch(notes)
-	if code != 0 || signature == nil {
-		t.Fatalf("exit status %d, no signature to repeat:\n%s", code, notes)
+	dir := t.TempDir()
+	first, notes, code := runPayIn(t, nil, "-dir", dir, d.base+lookup("www.example.com", "A"))
+	if code != 0 {
+		t.Fatalf("exit status %d:\n%s", code, notes)
 	}
-	l.secret(signature[1])
-	key := regexp.MustCompile(` KEY='([^']+)' SIGNATURE=`).FindStringSubmatch(notes)
-	if key == nil || len(key[1]) < 16 {
-		t.Fatalf("no key to repeat it with:\n%s", notes)
+	kept := keptBy(t, dir)
+	l.secret(kept.Signature)
+	if len(kept.Key) < 16 {
+		t.Fatalf("the key %q was drawn", kept.Key)
 	}
-	for _, args := range [][]string{{"-key", key[1]}, nil} {
-		second, notes, code := runPay(t, append(args, "-signature", signature[1], d.base+lookup("www.example.com", "A"))...)
+	for _, key := range []string{kept.Key, ""} {
+		kept.Key = key
+		raw, err := json.Marshal(kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "kept")
+		if err := os.WriteFile(file, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		second, notes, code := runPayIn(t, nil, "-again", file)
 		is(t, "exit status", code, 0)
 		is(t, "the stored answer", second, first)
 		checkPayReceipt(t, notes, true)
@@ -68,6 +116,37 @@ func TestPayRepeats(t *testing.T) {
 			t.Errorf("stderr does not show the replay:\n%s", notes)
 		}
 	}
+}
+
+// TestPayWithKey pays with a key from a file, of an account that is known.
+func TestPayWithKey(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := openLocal(t, l, l.setup())
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("0x"+strings.Repeat("0", 63)+"1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const account = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf" // of the key 1
+	url := d.base + lookup("example.com", "A")
+	for _, c := range []struct {
+		name string
+		args []string
+		says string
+		paid bool
+	}{
+		{"nobody to ask", nil, "YES=1", false},
+		{"too dear", []string{"-yes", "-max", "0.004999"}, "the price of 0.005 USDC on Base is above MAX=0.004999", false},
+		{"agreed to", []string{"-yes", "-max", "0.005"}, "payer:   " + account + " (the key in ", true},
+	} {
+		out, notes, code := runPay(t, append(append([]string{"-key-file", file}, c.args...), url)...)
+		if !strings.Contains(notes, c.says) || (code == 0) != c.paid || (out != "") != c.paid {
+			t.Errorf("%s: exit status %d\n%s", c.name, code, notes)
+		}
+		checkPayReceipt(t, notes, c.paid)
+	}
+	is(t, "transfers of the key's account", len(l.transfers(strings.ToLower(account))), 1)
+	is(t, "transfers", len(l.facilitator.Transfers()), 1)
 }
 
 // TestPayWithoutService: whoever reads stderr learns what to do.
@@ -84,10 +163,20 @@ func TestPayWithoutService(t *testing.T) {
 	})
 	t.Run("no URL", func(t *testing.T) {
 		t.Parallel()
-		out, notes, code := runPay(t)
-		is(t, "exit status", code, 2)
+		addr := closedPort(t)
+		out, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + addr})
+		is(t, "exit status", code, 1)
 		is(t, "stdout", out, "")
-		if !strings.Contains(notes, "usage: make pay") {
+		if !strings.Contains(notes, "nobody answers on "+addr+". Is the service running? Start it with: make run") {
+			t.Errorf("stderr: %s", notes)
+		}
+	})
+	t.Run("no payment", func(t *testing.T) {
+		t.Parallel()
+		out, notes, code := runPay(t, "-again", "1")
+		is(t, "exit status", code, 1)
+		is(t, "stdout", out, "")
+		if !strings.Contains(notes, "there is no payment in ") {
 			t.Errorf("stderr: %s", notes)
 		}
 	})
@@ -104,7 +193,7 @@ func TestPayAsksAgain(t *testing.T) {
 	out, notes, code := runPay(t, d.base+catalog.Ping().Path)
 	is(t, "exit status", code, 0)
 	checkPayOutput(t, out, `"ok": true`)
-	if !strings.Contains(notes, "← 503") || !strings.Contains(notes, "the same signature again in") {
+	if !strings.Contains(notes, "status:  503") || !strings.Contains(notes, "the same signature again in") {
 		t.Errorf("stderr:\n%s", notes)
 	}
 	if n := len(l.facilitator.Transfers()); n != 1 {
@@ -137,9 +226,41 @@ func checkPayOutput(t *testing.T, out, part string) {
 	}
 }
 
-func runPay(t *testing.T, args ...string) (out, notes string, code int) {
+// kept is a payment as make pay keeps it.
+type kept struct {
+	URL       string `json:"url"`
+	Key       string `json:"idempotency_key"`
+	Signature string `json:"payment_signature"`
+}
+
+// keptBy reads the only payment in a folder, which nobody else can read.
+func keptBy(t testing.TB, dir string) (k kept) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("kept: %q, %v", files, err)
+	}
+	for path, mode := range map[string]os.FileMode{dir: 0o700, files[0]: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v (%v), want %v", path, info.Mode().Perm(), err, mode)
+		}
+	}
+	if err := readJSON(files[0], &k); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// runPay runs the client of make pay, which keeps its payments where nobody looks.
+func runPay(t testing.TB, args ...string) (out, notes string, code int) {
+	t.Helper()
+	return runPayIn(t, nil, append([]string{"-dir", t.TempDir()}, args...)...)
+}
+
+func runPayIn(t testing.TB, env []string, args ...string) (out, notes string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), payBinary(t), args...)
+	cmd.Env = append(os.Environ(), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

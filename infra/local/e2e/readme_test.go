@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,8 +15,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestReadme goes the README's way: make run, make pay, the line that make pay
-// prints, Ctrl-C, make run again, and the same signature once more.
+// TestReadme goes the README's way: make run, make pay, make pay AGAIN=1, Ctrl-C,
+// make run again, and the same signature once more.
 func TestReadme(t *testing.T) {
 	verifyOnly(t, "needs make")
 	resolver := newResolver(t)
@@ -27,6 +28,7 @@ func TestReadme(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("make pay: exit status %d\n%s%s", code, out, notes)
 	}
+	is(t, "lines on stderr", strings.Count(notes, "\n"), 5)
 	t.Logf("make pay URL='%s%s' printed\n%s", base, question, out)
 	if err := shaped([]byte(out), catalog.DNS().Fields); err != nil {
 		t.Errorf("stdout is not the DNS result: %v\n%s", err, out)
@@ -38,17 +40,17 @@ func TestReadme(t *testing.T) {
 		t.Errorf("%+v, %v", answer, err)
 	}
 
-	// The line as it is printed, in a shell.
-	line := regexp.MustCompile(`(?m)^  (make pay URL='.*' KEY='(.*)' SIGNATURE='(.*)')$`).FindStringSubmatch(notes)
-	if line == nil {
-		t.Fatalf("no line to send it again:\n%s", notes)
+	file := regexp.MustCompile(`(?m)^kept: +(\S+) \(make pay AGAIN=1 sends it again`).FindStringSubmatch(notes)
+	if file == nil {
+		t.Fatalf("no way to send it again:\n%s", notes)
 	}
-	pasted := startGroup(t, newcomer(), "bash", "-c", "cd "+root+" && "+line[1])
-	replayed(t, "the printed line", pasted.wait(t), pasted.out.String(), pasted.notes.String(), out)
+	t.Cleanup(func() { os.Remove(filepath.Join(root, file[1])) })
+	again, notes, code := runMake(t, newcomer(), "pay", "AGAIN="+file[1])
+	replayed(t, "again", code, again, notes, out)
 
 	interrupt(t, first)
 	second, base := makeRun(t, env)
-	again, notes, code := runMake(t, newcomer(), "pay", "URL="+base+question, "KEY="+line[2], "SIGNATURE="+line[3])
+	again, notes, code = runMake(t, newcomer(), "pay", "URL="+base+question, "AGAIN="+file[1])
 	replayed(t, "after a restart", code, again, notes, out)
 	if n := resolver.lookups("example.com"); n != 1 {
 		t.Errorf("%d lookups, want 1", n)

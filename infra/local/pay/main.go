@@ -1,6 +1,8 @@
-// A paying client with a throw-away key: what make pay URL=… runs. It shows
-// the decoded handshake on stderr, with a line on what the receipt of the answer
-// comes to, and only the JSON answer on stdout. It exits with 0 only for a 200.
+// A paying client: what make pay runs. It pays with a throw-away key, or with
+// the key in KEY_FILE after it asked. On stderr it says in five lines what is
+// paid, by whom, where the signature is kept, what was answered and what the
+// receipt comes to; on stdout is the JSON answer alone. It exits with 0 only for
+// a 200.
 package main
 
 import (
@@ -9,46 +11,176 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
+	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"golang.org/x/term"
+
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+// options are what a person typed.
+type options struct {
+	url     string
+	key     string // Idempotency-Key
+	keyFile string // private key
+	max     string
+	again   string // a file, or "1" for the last payment
+	dir     string // where payments are kept
+	verbose bool
+	yes     bool
+}
+
+const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com'] [KEY=...] [V=1]\n" +
+	"       make pay AGAIN=1 [URL=...]\n" +
+	"       make pay KEY_FILE=... URL=... [MAX=0.10] [YES=1]"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	flags := flag.NewFlagSet("pay", flag.ExitOnError)
-	signature := flags.String("signature", "", "send this PAYMENT-SIGNATURE again instead of signing a new one")
-	key := flags.String("key", "", "send this Idempotency-Key; a new signature without one gets a random one")
-	flags.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: make pay URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com' [KEY=…] [SIGNATURE=…]")
+	context.AfterFunc(ctx, stop) // the next one ends the process
+	err := run(ctx, parse(os.Args[1:]))
+	if err != nil && !errors.Is(err, errAnswered) {
+		fmt.Fprintln(os.Stderr, err.Error())
 	}
-	_ = flags.Parse(os.Args[1:]) // ExitOnError
-	if flags.NArg() != 1 {
+	switch {
+	case errors.Is(err, errTyped):
+		os.Exit(2)
+	case err != nil:
+		os.Exit(1)
+	}
+}
+
+// parse reads the command line, and ends the process when it cannot be read.
+func parse(args []string) (o options) {
+	flags := flag.NewFlagSet("pay", flag.ExitOnError)
+	flags.StringVar(&o.key, "key", "", "send this Idempotency-Key; a new signature without one gets a random one")
+	flags.StringVar(&o.keyFile, "key-file", "", "pay with the private key in this file, 32 bytes of hex; default: a throw-away key")
+	flags.StringVar(&o.max, "max", "", "sign no more than this, in units of the token, or 5000atomic in atomic units; default "+defaultMax+" with -key-file")
+	flags.StringVar(&o.again, "again", "", "send a kept signature again: 1 for the last one, or its file")
+	flags.StringVar(&o.dir, "dir", filepath.Join(".local", "payments"), "keep signatures in this folder")
+	flags.BoolVar(&o.verbose, "v", false, "show the decoded handshake")
+	flags.BoolVar(&o.yes, "yes", false, "pay with the key in -key-file without asking")
+	flags.Usage = func() { fmt.Fprintln(os.Stderr, usage); flags.PrintDefaults() }
+	_ = flags.Parse(args) // ExitOnError
+	if flags.NArg() > 1 {
 		flags.Usage()
 		os.Exit(2)
 	}
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err == nil {
-		if *key == "" && *signature == "" {
-			*key = rand.Text()
+	o.url = flags.Arg(0)
+	return o
+}
+
+// errTyped marks what is wrong with what a person typed.
+var errTyped = errors.New("")
+
+// typed is an error in what a person typed.
+func typed(format string, args ...any) error {
+	return fmt.Errorf("%w"+format, append([]any{errTyped}, args...)...)
+}
+
+func run(ctx context.Context, o options) error {
+	if looksPrivate(o.key) {
+		return typed("KEY is the name of a purchase, which goes to the service; this one looks like a private key.\nA private key is read from a file: KEY_FILE=...")
+	}
+	p := &payer{
+		keys: http.DefaultTransport, wait: wait, store: folder(o.dir), key: o.key,
+		verbose: o.verbose, out: os.Stdout, notes: os.Stderr,
+	}
+	if o.again != "" {
+		return again(ctx, p, o)
+	}
+	if o.url == "" {
+		local, err := localPing(os.Getenv("LOCAL_ADDR"))
+		if err != nil {
+			return err
 		}
-		c := &x402test.Client{HTTP: &http.Client{Timeout: 60 * time.Second, Transport: keyed{http.DefaultTransport, *key}}, Wallet: wallet, Now: time.Now}
-		// A space ends the URL on the wire; a person who types one means %20.
-		p := &payer{client: c, keys: http.DefaultTransport, wait: wait, url: strings.ReplaceAll(flags.Arg(0), " ", "%20"), key: *key, out: os.Stdout, notes: os.Stderr}
-		err = p.pay(ctx, *signature)
+		o.url = local
 	}
+	var err error
+	if p.url, err = target(o.url); err != nil {
+		return err
+	}
+	if p.key == "" {
+		p.key = rand.Text()
+	}
+	wallet, err := p.wallet(o)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "\n"+err.Error())
-		os.Exit(1)
+		return err
 	}
+	p.client = client(wallet, p.key)
+	return p.pay(ctx)
+}
+
+// again sends a payment that is kept: to the same address and under the same key,
+// unless others are typed.
+func again(ctx context.Context, p *payer, o options) error {
+	if o.keyFile != "" {
+		return typed("AGAIN sends what is signed already and needs no KEY_FILE")
+	}
+	path := o.again
+	if path == "1" {
+		var err error
+		if path, err = p.store.last(); err != nil {
+			return err
+		}
+	}
+	kept, err := readPayment(path)
+	if err != nil {
+		return err
+	}
+	if o.url != "" {
+		kept.URL = o.url
+	}
+	if p.url, err = target(kept.URL); err != nil {
+		return err
+	}
+	if p.key == "" {
+		p.key = kept.Key
+	}
+	p.client = client(nil, p.key)
+	return p.repeat(ctx, kept, path)
+}
+
+// wallet is the one to pay with. With a real key it also sets what is asked
+// before the payment is signed.
+func (p *payer) wallet(o options) (*x402test.Wallet, error) {
+	if o.keyFile == "" {
+		p.whose = "a throw-away key"
+		if o.max != "" {
+			most, err := parseLimit(o.max)
+			if err != nil {
+				return nil, err
+			}
+			p.agree = consent{most: most, yes: true, notes: p.notes}.agree
+		}
+		return x402test.NewWallet(rand.Reader)
+	}
+	if !private(p.url) {
+		return nil, typed("with a real key the service has to be asked over https: over http anybody on the way could name another payee")
+	}
+	if o.max == "" {
+		o.max = defaultMax
+	}
+	most, err := parseLimit(o.max)
+	if err != nil {
+		return nil, err
+	}
+	p.agree = consent{most: most, yes: o.yes, real: true, terminal: term.IsTerminal(int(os.Stdin.Fd())), in: os.Stdin, notes: p.notes}.agree
+	p.whose, p.real = "the key in "+o.keyFile, true
+	return readKey(o.keyFile)
+}
+
+// client follows no redirect: what was signed is for the address that was asked.
+func client(wallet *x402test.Wallet, key string) *x402test.Client {
+	return &x402test.Client{Wallet: wallet, Now: time.Now, HTTP: &http.Client{
+		Timeout:       60 * time.Second,
+		Transport:     keyed{http.DefaultTransport, key},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // keyed names the purchase in every request; no key is none.
@@ -73,138 +205,4 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// payer pays for one URL.
-type payer struct {
-	client     *x402test.Client
-	keys       http.RoundTripper // reads the keys of receipts
-	wait       func(context.Context, time.Duration) error
-	url        string
-	key        string // Idempotency-Key; empty: none
-	out, notes io.Writer
-
-	told, hinted bool // what is said once
-}
-
-const (
-	// maxTries is how often one signature is sent while the server says that
-	// it may be: 409 and 503 are not answers yet.
-	maxTries = 8
-	// maxWait is how long a person is kept waiting for the next try.
-	maxWait = time.Minute
-)
-
-// pay sends the signature, or a new one, until there is an answer or waiting
-// for it would take too long. What it says before it ends is enough to go on.
-func (p *payer) pay(ctx context.Context, signature string) error {
-	if signature == "" {
-		var err error
-		if signature, err = p.sign(ctx); err != nil {
-			return err
-		}
-	}
-	for try := 1; ; try++ {
-		fmt.Fprintf(p.notes, "→ GET %s\n  PAYMENT-SIGNATURE: %.24s… (%d bytes)\n", p.url, signature, len(signature))
-		if p.key != "" {
-			fmt.Fprintf(p.notes, "  Idempotency-Key: %s\n", printable.Text(p.key))
-		}
-		r, err := p.client.Get(ctx, p.url, signature)
-		if err != nil {
-			p.repeat(signature, "The payment may have been made.")
-			return stopped(err)
-		}
-		p.show(r)
-		p.hint(r)
-		pause := r.RetryAfter()
-		owed := (r.Status == http.StatusConflict || r.Status >= 500) && pause > 0
-		switch {
-		case owed && pause > maxWait:
-			p.repeat(signature, fmt.Sprintf("Not an answer yet. Not before %s, which is in %s:", p.client.Now().Add(pause).Format("15:04:05"), pause))
-			return p.finish(r)
-		case !owed || try == maxTries:
-			p.receipt(ctx, r)
-			p.repeat(signature, "")
-			return p.finish(r)
-		}
-		if !p.told {
-			p.repeat(signature, "Not an answer yet. Should this be stopped before there is one:")
-		}
-		fmt.Fprintf(p.notes, "  not an answer yet; the same signature again in %s\n\n", pause)
-		if err := p.wait(ctx, pause); err != nil {
-			p.repeat(signature, "There was no answer yet.")
-			return stopped(err)
-		}
-	}
-}
-
-// stopped is why there was no answer. It says what Ctrl-C did in words of its
-// own.
-func stopped(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return errors.New("stopped before there was an answer")
-	}
-	return said(err)
-}
-
-// said is an error that may quote the server, for a terminal.
-func said(err error) error { return errors.New(printable.Text(err.Error())) }
-
-// repeat prints the line that sends the signature again, whole: it is the only
-// copy of what the payer has.
-func (p *payer) repeat(signature, when string) {
-	p.told = true
-	if when != "" {
-		fmt.Fprintln(p.notes, when)
-	}
-	key := ""
-	if p.key != "" {
-		key = " KEY=" + quoted(p.key)
-	}
-	fmt.Fprintf(p.notes, "The same signature again, which is never charged twice:\n  make pay URL=%s%s SIGNATURE=%s\n\n", quoted(p.url), key, quoted(signature))
-}
-
-// quoted is a word for a shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// hint says what helps against the failure that a newcomer is most likely to
-// meet: a network that lets no DNS out.
-func (p *payer) hint(r x402test.Reply) {
-	code := failure(r.Body).Code
-	if p.hinted || code != "dns_timeout" && code != "upstream_unavailable" {
-		return
-	}
-	p.hinted = true
-	fmt.Fprint(p.notes, "  The service's DNS resolvers do not answer it; many networks block UDP port 53 to the outside.\n"+
-		"  Start it with a resolver that it can reach:  DNS_RESOLVERS=192.0.2.53 make run\n\n")
-}
-
-func (p *payer) sign(ctx context.Context) (string, error) {
-	fmt.Fprintf(p.notes, "→ GET %s\n", p.url)
-	r, err := p.client.Get(ctx, p.url, "")
-	if err != nil {
-		return "", fmt.Errorf("%w\nIs the service running? Start it with: make run", said(err))
-	}
-	p.show(r)
-	if r.Status != http.StatusPaymentRequired {
-		return "", fmt.Errorf("expected 402 Payment Required, got %d:\n%s", r.Status, readable(r.Body))
-	}
-	required, err := r.Required()
-	if err != nil {
-		return "", said(err)
-	}
-	header, err := p.client.Wallet.Pay(required, p.client.Now())
-	if err != nil {
-		return "", said(err)
-	}
-	fmt.Fprintf(p.notes, "✎ signed by %s (a throw-away key)\n%s\n\n", p.client.Wallet.Address().Checksum(), decoded(header))
-	return header, nil
-}
-
-func (p *payer) finish(r x402test.Reply) error {
-	fmt.Fprintln(p.out, readable(r.Body))
-	if r.Status != http.StatusOK {
-		return fmt.Errorf("the answer is %d %s", r.Status, http.StatusText(r.Status))
-	}
-	return nil
 }

@@ -9,8 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -100,51 +99,95 @@ type outcome struct {
 	out, notes string
 	err        error
 	waits      []time.Duration
+	kept       []payment
+}
+
+// said is all that was on the terminal.
+func (o outcome) said() string {
+	if o.err != nil {
+		return o.notes + o.err.Error() + "\n" + o.out
+	}
+	return o.notes + o.out
 }
 
 // noon is the clock of the tests.
 func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 
-// buy pays for a URL. Waiting takes no time; stopAt stops the payer in that
-// wait, from 1.
-func buy(t *testing.T, url string, stopAt int) (o outcome) {
-	t.Helper()
-	return buyAs(t, url, "", stopAt)
+// buyer is a payer with a key of its own, for whom waiting takes no time.
+type buyer struct {
+	*payer
+	out, notes bytes.Buffer
+	waits      []time.Duration
+	stopAt     int // stops in that wait, from 1
+	stop       context.CancelFunc
 }
 
-// buyAs is buy with an Idempotency-Key.
-func buyAs(t *testing.T, url, key string, stopAt int) (o outcome) {
+func newBuyer(t *testing.T, url, key string) *buyer {
 	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var out, notes bytes.Buffer
-	p := &payer{keys: http.DefaultTransport,
-		client: &x402test.Client{HTTP: &http.Client{Timeout: time.Minute, Transport: keyed{http.DefaultTransport, key}}, Wallet: wallet, Now: noon}, url: url, key: key, out: &out, notes: &notes,
+	b := &buyer{}
+	b.payer = &payer{
+		client: client(wallet, key), keys: http.DefaultTransport, url: url, key: key, whose: "a throw-away key",
+		store: folder(filepath.Join(t.TempDir(), "payments")), out: &b.out, notes: &b.notes,
 		wait: func(ctx context.Context, d time.Duration) error {
-			if o.waits = append(o.waits, d); len(o.waits) == stopAt {
-				stop()
+			if b.waits = append(b.waits, d); len(b.waits) == b.stopAt {
+				b.stop()
 			}
 			return ctx.Err()
 		},
 	}
-	o.err = p.pay(ctx, "")
-	o.out, o.notes = out.String(), notes.String()
+	b.client.Now = noon
+	return b
+}
+
+// buy pays.
+func (b *buyer) buy(t *testing.T) (o outcome) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	b.stop = stop
+	o.err = b.pay(ctx)
+	o.out, o.notes, o.waits = b.out.String(), b.notes.String(), b.waits
+	files, err := filepath.Glob(filepath.Join(string(b.store), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		p, err := readPayment(f)
+		if err != nil {
+			t.Error(err)
+		}
+		o.kept = append(o.kept, p)
+	}
 	return o
 }
 
-// line is what sends the signature again, whole.
-func line(s *service, url string) string {
+// buy pays for a URL. Waiting takes no time; stopAt stops the payer in that
+// wait, from 1.
+func buy(t *testing.T, url string, stopAt int) outcome {
+	t.Helper()
+	return buyAs(t, url, "", stopAt)
+}
+
+// buyAs is buy with an Idempotency-Key.
+func buyAs(t *testing.T, url, key string, stopAt int) outcome {
+	t.Helper()
+	b := newBuyer(t, url, key)
+	b.stopAt = stopAt
+	return b.buy(t)
+}
+
+// isKept fails unless what was sent is kept, with its address and key.
+func isKept(t *testing.T, o outcome, s *service, url string) {
+	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := ""
-	if s.keys[0] != "" {
-		key = " KEY='" + s.keys[0] + "'"
+	if len(o.kept) != 1 || o.kept[0].URL != url || o.kept[0].Signature != s.signatures[0] || o.kept[0].Key != s.keys[0] {
+		t.Errorf("kept: %+v\nsent to %s: %q with %q", o.kept, url, s.signatures, s.keys)
 	}
-	return "make pay URL='" + url + "'" + key + " SIGNATURE='" + s.signatures[0] + "'\n"
 }
 
 // says fails unless every part is in a text, one after the other.
@@ -160,7 +203,25 @@ func says(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// A wait that is short is waited for; the line to send again is there before
+// An answer takes five lines.
+func TestFiveLines(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{200, "", `{"ok":true}`})
+	o := buy(t, s.URL, 0)
+	var names []string
+	for line := range strings.Lines(o.notes) {
+		name, _, _ := strings.Cut(line, ":")
+		names = append(names, name)
+	}
+	if want := []string{"price", "payer", "kept", "status", "receipt"}; o.err != nil || !slices.Equal(names, want) {
+		t.Errorf("%v, lines %q, want %q:\n%s", o.err, names, want, o.notes)
+	}
+	says(t, "stderr", o.notes, "price:   0.005 USDC on Base to 0x209693Bc6afc0C5328bA36FaF03C514EF312287C, for "+s.URL+"\n",
+		"payer:   0x", " (a throw-away key)\n", "kept:    ", "make pay AGAIN=1 sends it again", "status:  200 OK\n")
+	isKept(t, o, s, s.URL)
+}
+
+// A wait that is short is waited for; where the signature is kept stands before
 // the first one.
 func TestWaits(t *testing.T) {
 	t.Parallel()
@@ -173,16 +234,14 @@ func TestWaits(t *testing.T) {
 	if o.out != "{\n  \"ok\": true\n}\n" {
 		t.Errorf("stdout %q", o.out)
 	}
-	says(t, "stderr", o.notes, "← 503", "settlement_uncertain: It did not work.", line(s, url), "again in 1s", "← 409", "again in 1m0s", "← 200", line(s, url))
-	if n := strings.Count(o.notes, line(s, url)); n != 2 {
-		t.Errorf("the line is there %d times, want 2:\n%s", n, o.notes)
-	}
+	says(t, "stderr", o.notes, "kept: ", "status:  503 Service Unavailable, settlement_uncertain: It did not work.", "again in 1s", "status:  409", "again in 1m0s", "status:  200")
+	isKept(t, o, s, url)
 	if got := s.sent(); len(got) != 3 || len(slices.Compact(got)) != 1 {
 		t.Errorf("signatures %q, not the same three times", got)
 	}
 }
 
-// One key names every attempt of a run, and the line that goes on has it.
+// One key names every attempt of a run, and is kept.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "a run's key"} {
@@ -191,11 +250,7 @@ func TestKey(t *testing.T) {
 		if o.err != nil || !slices.Equal(s.keys, []string{key, key}) {
 			t.Errorf("%q: %v, keys %q", key, o.err, s.keys)
 		}
-		if key == "" {
-			says(t, "stderr", o.notes, line(s, s.URL))
-			continue
-		}
-		says(t, "stderr", o.notes, "Idempotency-Key: "+key+"\n", "make pay URL='"+s.URL+`' KEY='a run'\''s key' SIGNATURE='`+s.sent()[0]+"'\n")
+		isKept(t, o, s, s.URL)
 	}
 }
 
@@ -209,15 +264,16 @@ func TestLongWait(t *testing.T) {
 		if !slices.Equal(o.waits, []time.Duration{10 * time.Second}) || len(s.sent()) != 2 {
 			t.Errorf("Retry-After %s: waits %v", retry, o.waits)
 		}
-		if o.err == nil || o.err.Error() != "the answer is 504 Gateway Timeout" {
+		if !errors.Is(o.err, errAnswered) {
 			t.Errorf("Retry-After %s: %v", retry, o.err)
 		}
-		says(t, "stderr", o.notes, line(s, url), "again in 10s", "Not before ", when, line(s, url))
+		says(t, "stderr", o.notes, "status:  504 Gateway Timeout", "again in 10s", "status:  504 Gateway Timeout", "Not before ", when, ": make pay AGAIN=1\n")
 		says(t, "stdout", o.out, "{\n  \"error\": {\n    \"code\": \"dns_timeout\"")
+		isKept(t, o, s, url)
 	}
 }
 
-// It gives up in the end, with the line.
+// It gives up in the end, and says how to go on.
 func TestTriesEnd(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{503, "1", failing("overloaded")})
@@ -225,22 +281,21 @@ func TestTriesEnd(t *testing.T) {
 	if o.err == nil || len(s.sent()) != maxTries || len(o.waits) != maxTries-1 {
 		t.Errorf("%v after %d tries and %d waits", o.err, len(s.sent()), len(o.waits))
 	}
-	if !strings.HasSuffix(o.notes, line(s, s.URL)+"\n") {
-		t.Errorf("stderr does not end with the line:\n%s", o.notes)
+	if !strings.HasSuffix(o.notes, "Later: make pay AGAIN=1\n") {
+		t.Errorf("stderr does not end with the command:\n%s", o.notes)
 	}
+	isKept(t, o, s, s.URL)
 }
 
-// Whoever is stopped after signing has the whole signature.
+// Whoever is stopped after signing has the signature.
 func TestStoppedWaiting(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{503, "5", failing("settlement_uncertain")})
 	o := buy(t, s.URL, 2)
-	if o.err == nil || o.err.Error() != "stopped before there was an answer" || o.out != "" {
+	if o.err == nil || o.err.Error() != "stopped before there was an answer\nmake pay AGAIN=1 goes on with this payment" || o.out != "" {
 		t.Errorf("%v, stdout %q", o.err, o.out)
 	}
-	if !strings.HasSuffix(o.notes, line(s, s.URL)+"\n") {
-		t.Errorf("stderr does not end with the line:\n%s", o.notes)
-	}
+	isKept(t, o, s, s.URL)
 }
 
 // The network goes away while the payment may be made.
@@ -252,7 +307,8 @@ func TestLostAnswer(t *testing.T) {
 	if o.err == nil || o.out != "" || len(sent) == 0 {
 		t.Fatalf("%v, stdout %q, %d signatures", o.err, o.out, len(sent))
 	}
-	says(t, "stderr", o.notes, "The payment may have been made.", "make pay URL='"+s.URL+`/it'\''s' SIGNATURE='`+sent[0]+"'\n")
+	says(t, "the error", o.err.Error(), "the payment may have been made. make pay AGAIN=1")
+	isKept(t, o, s, s.URL+"/it's")
 }
 
 // Where DNS cannot get out, it says what helps, once.
@@ -270,9 +326,9 @@ func TestHint(t *testing.T) {
 func TestServerErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, wants string }{
-		"JSON":       {`{"error":{"code":"unknown_path","message":"No such path."}}` + "\n", "got 404:\n{\n  \"error\": {\n    \"code\": \"unknown_path\","},
+		"JSON":       {`{"error":{"code":"unknown_path","message":"No such path."}}` + "\n", "got 404:\nunknown_path: No such path.\nWhat is sold there, and for how much: http://127.0.0.1:"},
 		"a terminal": {"\x1b[2J\x9bgone\x07", "got 404:\n?[2J�gone?"},
-		"nothing":    {"", "got 404:\n"},
+		"nothing":    {"", "got 404.\nIs the port in URL right?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,75 +345,9 @@ func TestServerErrors(t *testing.T) {
 	}
 	s := serve(t, answer{400, "", failing("invalid_domain")})
 	o := buy(t, s.URL, 0)
-	says(t, "stderr", o.notes, "← 400 Bad Request", "invalid_domain: It did not work.\n  charged: true, retryable: true\n")
+	says(t, "stderr", o.notes, "status:  400 Bad Request, invalid_domain: It did not work. (charged: true, retryable: true)\n")
 	var body map[string]any
 	if err := json.Unmarshal([]byte(o.out), &body); err != nil || o.err == nil || !strings.Contains(o.out, "\n  ") {
 		t.Errorf("%v, stdout %q", err, o.out)
 	}
-}
-
-// asCommand makes this test binary the command.
-const asCommand = "PAY_AS_COMMAND"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asCommand) != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// Ctrl-C while the real command waits: the signature is on stderr, whole.
-func TestInterrupt(t *testing.T) {
-	t.Parallel()
-	s := serve(t, answer{503, "59", failing("settlement_uncertain")})
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, s.URL)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
-	var out bytes.Buffer
-	notes := &until{text: "again in 59s", reached: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = &out, notes
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-notes.reached:
-	case err := <-ended:
-		t.Fatalf("it ended: %v\n%s", err, notes.b.String())
-	case <-time.After(time.Minute):
-		_ = cmd.Process.Kill()
-		t.Fatal("it never waited")
-	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	var exit *exec.ExitError
-	if err := <-ended; !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("it ended with %v, want exit status 1", err)
-	}
-	says(t, "stderr", notes.b.String(), "again in 59s", "There was no answer yet.", line(s, s.URL), "stopped before there was an answer")
-	if out.Len() > 0 {
-		t.Errorf("stdout %q", out.String())
-	}
-}
-
-// until collects what is written, and says when a text was.
-type until struct {
-	b       bytes.Buffer
-	text    string
-	reached chan struct{}
-	once    sync.Once
-}
-
-func (u *until) Write(p []byte) (int, error) {
-	n, err := u.b.Write(p)
-	if strings.Contains(u.b.String(), u.text) {
-		u.once.Do(func() { close(u.reached) })
-	}
-	return n, err
 }

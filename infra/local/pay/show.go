@@ -6,29 +6,74 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// show prints an answer's status, its payment headers, decoded, and what it
-// says of an error.
+// status prints in a line what a signature was answered.
+func (p *payer) status(r x402test.Reply) {
+	parts := []string{strings.TrimSpace(fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status)))}
+	for _, name := range []string{x402.HeaderReplayed, "Age", x402.HeaderOwed} {
+		if v := r.Header.Get(name); v != "" {
+			parts = append(parts, name+": "+printable.Text(v))
+		}
+	}
+	settled, err := r.Receipt()
+	if err == nil && settled.Transaction != "" {
+		parts = append(parts, "transaction "+printable.Text(settled.Transaction))
+	}
+	f := failure(r.Body)
+	switch {
+	case f.Code != "":
+		parts = append(parts, fmt.Sprintf("%s: %s (charged: %s, retryable: %s)", printable.Text(f.Code), printable.Text(f.Message), word(f.Charged, "not known"), word(f.Retryable, "not said")))
+	case r.Status == http.StatusPaymentRequired:
+		if o, err := readOffer(r.Header.Get(x402.HeaderRequired)); err == nil && o.Error != "" {
+			parts = append(parts, printable.Text(o.Error))
+		}
+	}
+	if err == nil && settled.ErrorReason != "" {
+		parts = append(parts, printable.Text(settled.ErrorReason))
+	}
+	if v := r.Header.Get("X-Request-Id"); v != "" && r.Status != http.StatusOK {
+		parts = append(parts, "request "+printable.Text(v))
+	}
+	fmt.Fprintf(p.notes, "status:  %s\n", strings.Join(parts, ", "))
+}
+
+// showRequest prints a request, decoded, when everything is to be shown.
+func (p *payer) showRequest(signature string) {
+	if !p.verbose {
+		return
+	}
+	fmt.Fprintf(p.notes, "→ GET %s\n", printable.Text(p.url))
+	if p.key != "" {
+		fmt.Fprintf(p.notes, "  %s: %s\n", x402.HeaderKey, printable.Text(p.key))
+	}
+	if signature != "" {
+		fmt.Fprintf(p.notes, "  %s, decoded:\n%s\n", x402.HeaderSignature, decoded(signature))
+	}
+}
+
+// show prints an answer's status and its payment headers, decoded, when everything
+// is to be shown.
 func (p *payer) show(r x402test.Reply) {
+	if !p.verbose {
+		return
+	}
 	fmt.Fprintf(p.notes, "← %d %s\n", r.Status, http.StatusText(r.Status))
-	for _, name := range []string{"Idempotent-Replayed", "Age", "Answer-Owed", "Retry-After", "X-Request-Id"} {
+	for _, name := range []string{x402.HeaderReplayed, "Age", x402.HeaderOwed, "Retry-After", "X-Request-Id"} {
 		if v := r.Header.Get(name); v != "" {
 			fmt.Fprintf(p.notes, "  %s: %s\n", name, printable.Text(v))
 		}
 	}
-	for _, name := range []string{"PAYMENT-REQUIRED", "PAYMENT-RESPONSE"} {
+	for _, name := range []string{x402.HeaderRequired, x402.HeaderResponse} {
 		if v := r.Header.Get(name); v != "" {
 			fmt.Fprintf(p.notes, "  %s, decoded:\n%s\n", name, decoded(v))
 		}
 	}
-	if f := failure(r.Body); f.Code != "" {
-		fmt.Fprintf(p.notes, "  %s: %s\n  charged: %s, retryable: %s\n", printable.Text(f.Code), printable.Text(f.Message), word(f.Charged, "not known"), word(f.Retryable, "not said"))
-	}
-	fmt.Fprintln(p.notes)
 }
 
 // failed is the error of an answer; empty when it is none.
@@ -63,10 +108,41 @@ func decoded(header string) string {
 		return "    (not base64)"
 	}
 	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
+	if err := json.Indent(&b, withoutSchemas(raw), "    ", "  "); err != nil {
 		return "    (not JSON)"
 	}
 	return "    " + string(printable.JSON(b.Bytes()))
+}
+
+// withoutSchemas leaves out the JSON Schemas of a header's extensions, which are
+// longer than everything else. A text that has none is returned as it is.
+func withoutSchemas(raw []byte) []byte {
+	var top, extensions map[string]json.RawMessage
+	if json.Unmarshal(raw, &top) != nil || json.Unmarshal(top["extensions"], &extensions) != nil {
+		return raw
+	}
+	for name, text := range extensions {
+		var e map[string]json.RawMessage
+		if json.Unmarshal(text, &e) != nil || e["schema"] == nil {
+			continue
+		}
+		delete(e, "schema")
+		short, err := json.Marshal(e)
+		if err != nil {
+			return raw
+		}
+		extensions[name] = short
+	}
+	all, err := json.Marshal(extensions)
+	if err != nil {
+		return raw
+	}
+	top["extensions"] = all
+	short, err := json.Marshal(top)
+	if err != nil {
+		return raw
+	}
+	return short
 }
 
 // readable is a body as a person reads it.

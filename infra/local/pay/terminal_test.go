@@ -120,10 +120,20 @@ func TestTerminal(t *testing.T) {
 				answer{status: c.status, body: c.body}.write(w)
 			}))
 			t.Cleanup(server.Close)
-			o := buy(t, server.URL, 0)
-			said := o.notes + o.out
+			short := buy(t, server.URL, 0)
+			if where, found := steers(short.said()); found {
+				t.Errorf("on the terminal: %s", where)
+			}
+			for line := range strings.Lines(short.notes) {
+				if len(line) > 3000 {
+					t.Errorf("a line of %d bytes: %.200s", len(line), line)
+				}
+			}
+			b := newBuyer(t, server.URL, "")
+			b.verbose = true
+			o := b.buy(t)
+			said := o.said()
 			if o.err != nil {
-				said += o.err.Error()
 				if n := len(o.err.Error()); n > 2048 {
 					t.Errorf("an error of %d bytes", n)
 				}

@@ -30,13 +30,18 @@ func NewWallet(random io.Reader) (*Wallet, error) {
 	return &Wallet{key: key, random: random}, nil
 }
 
-// WalletFromHex is the wallet of a known key of 32 bytes, for test vectors.
+// WalletFromHex is the wallet of a known key: 32 bytes of hex, in the range of the
+// curve.
 func WalletFromHex(key string, random io.Reader) (*Wallet, error) {
 	b, err := hex.DecodeString(key)
 	if err != nil || len(b) != 32 {
 		return nil, fmt.Errorf("a key is 32 bytes of hex")
 	}
-	return &Wallet{key: secp256k1.PrivKeyFromBytes(b), random: random}, nil
+	var n secp256k1.ModNScalar
+	if overflow := n.SetByteSlice(b); overflow || n.IsZero() {
+		return nil, fmt.Errorf("the key is not in the range of the curve")
+	}
+	return &Wallet{key: secp256k1.NewPrivateKey(&n), random: random}, nil
 }
 
 // Address is the wallet's account.

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// key1 is the private key 1, and account1 its account.
+const (
+	key1     = "0x0000000000000000000000000000000000000000000000000000000000000001"
+	account1 = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"
+)
+
+// wayOf is the way to pay of an offer like the tests' other ones, changed.
+func wayOf(t *testing.T, change func(*x402.PaymentRequired)) way {
+	t.Helper()
+	o, err := readOffer(hostileOffer(t, change))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := o.choose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func amountOf(amount string) func(*x402.PaymentRequired) {
+	return func(o *x402.PaymentRequired) { o.Accepts[0].Amount = amount }
+}
+
+// MAX is compared in atomic units.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	foreign := func(o *x402.PaymentRequired) { o.Accepts[0].Asset = "0x0000000000000000000000000000000000000bad" }
+	elsewhere := func(o *x402.PaymentRequired) { o.Accepts[0].Network = "eip155:1" }
+	largest := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)).String()
+	for name, c := range map[string]struct {
+		max    string
+		change func(*x402.PaymentRequired)
+		says   string // "" is allowed
+	}{
+		"the default":       {defaultMax, amountOf("100000"), ""},
+		"one unit more":     {defaultMax, amountOf("100001"), "the price of 0.100001 USDC on Base is above MAX=0.10"},
+		"the largest":       {defaultMax, amountOf(largest), "is above MAX=0.10"},
+		"nothing":           {"0", amountOf("0"), ""},
+		"more than nothing": {"0", amountOf("1"), "the price of 0.000001 USDC on Base is above MAX=0"},
+		"the smallest":      {"0.000001", amountOf("1"), ""},
+		"zeros at the end":  {"0.005000000000000000", amountOf("5000"), ""},
+		"too many decimals": {"0.0000001", amountOf("0"), "more than the 6 decimals of USDC"},
+		"whole":             {"12", amountOf("12000000"), ""},
+		"atomic":            {"5000atomic", amountOf("5000"), ""},
+		"above atomic":      {"5000atomic", amountOf("5001"), "is above MAX=5000atomic"},
+		"another token":     {"1000", foreign, "MAX=5000atomic allows this many atomic units"},
+		"another token's":   {"5000atomic", foreign, ""},
+		"above another's":   {"4999atomic", foreign, "the price of 5000 atomic units of the token 0x0000000000000000000000000000000000000bad on Base is above"},
+		"elsewhere":         {"1000", elsewhere, "on eip155:1 has is not known here"},
+		"the test network": {"0.005", func(o *x402.PaymentRequired) {
+			o.Accepts[0].Network, o.Accepts[0].Asset = "eip155:84532", "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
+		}, ""},
+		"another letter case":  {"0.005", func(o *x402.PaymentRequired) { o.Accepts[0].Asset = strings.ToLower(o.Accepts[0].Asset) }, ""},
+		"its name is no proof": {"1000", func(o *x402.PaymentRequired) { foreign(o); o.Accepts[0].Extra.Name = "USD Coin" }, "MAX=5000atomic allows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := parseLimit(c.max)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = l.allows(wayOf(t, c.change))
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+		})
+	}
+	for _, bad := range []string{"", " ", "-1", "+1", ".5", "1.", "1e3", "0x10", "$1", "1,5", "1 USDC", "NaN", "1.5atomic", "atomic", strings.Repeat("9", 79) + "atomic", strings.Repeat("9", 78) + "atomic", "0." + strings.Repeat("1", 19), strings.Repeat("1", 61)} {
+		if l, err := parseLimit(bad); !errors.Is(err, errTyped) {
+			t.Errorf("%q is %+v, %v", bad, l, err)
+		}
+	}
+}
+
+// A real key signs only what somebody agreed to, and within the limit.
+func TestConsent(t *testing.T) {
+	t.Parallel()
+	const question = "Sign this payment? [y/N] "
+	for name, c := range map[string]struct {
+		typed         string
+		yes, terminal bool
+		max           string
+		says          string // "" is paid
+		asks          bool
+	}{
+		"y":                       {"y\n", false, true, "0.10", "", true},
+		"YES":                     {" YES \n", false, true, "0.10", "", true},
+		"n":                       {"n\n", false, true, "0.10", "not agreed to\nNothing was signed", true},
+		"enter":                   {"\n", false, true, "0.10", "not agreed to", true},
+		"the end":                 {"", false, true, "0.10", "not agreed to", true},
+		"something long":          {strings.Repeat(" ", maxReply) + "y\n", false, true, "0.10", "not agreed to", true},
+		"no terminal":             {"y\n", false, false, "0.10", "YES=1 pays without a question\nNothing was signed", false},
+		"agreed before":           {"", true, false, "0.10", "", false},
+		"too dear":                {"y\n", false, true, "0.004", "is above MAX=0.004", false},
+		"too dear, agreed before": {"", true, false, "0.004", "is above MAX=0.004. A higher MAX allows it\nNothing was signed", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, answer{200, "", `{"ok":true}`})
+			most, err := parseLimit(c.max)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBuyer(t, s.URL, "")
+			b.agree = consent{most: most, real: true, yes: c.yes, terminal: c.terminal, in: strings.NewReader(c.typed), notes: b.payer.notes}.agree
+			o := b.buy(t)
+			paid := c.says == ""
+			if (o.err == nil) != paid || o.err != nil && !strings.Contains(o.err.Error(), c.says) {
+				t.Errorf("%v, want %q", o.err, c.says)
+			}
+			if asked := strings.Contains(o.notes, question); asked != c.asks {
+				t.Errorf("asked: %v\n%s", asked, o.notes)
+			}
+			if n := len(s.sent()); n != len(o.kept) || (n == 1) != paid {
+				t.Errorf("%d signatures sent, %d kept", n, len(o.kept))
+			}
+			if c.asks {
+				says(t, "stderr", o.notes, "price:   0.005 USDC on Base to 0x209693Bc", "payer:   0x", question)
+			}
+		})
+	}
+}
+
+// Ctrl-C at the question signs nothing.
+func TestInterruptedQuestion(t *testing.T) {
+	t.Parallel()
+	most, err := parseLimit(defaultMax)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent, end := io.Pipe()
+	t.Cleanup(func() { end.Close() })
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	err = consent{most: most, real: true, terminal: true, in: silent, notes: io.Discard}.agree(ctx, wayOf(t, amountOf("1")))
+	if err == nil || err.Error() != "stopped before it was decided" {
+		t.Error(err)
+	}
+}
+
+// A key is read from a file of its owner's, and is nowhere in what is said.
+func TestReadKey(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("permissions are those of Unix")
+	}
+	dir := t.TempDir()
+	n := 0
+	file := func(text string, mode os.FileMode) string {
+		n++
+		path := filepath.Join(dir, fmt.Sprint(n))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, path := range []string{file(key1, 0o600), file(key1[2:]+"\n", 0o400), file("  "+key1+" \r\n", 0o600)} {
+		if w, err := readKey(path); err != nil || w.Address().Checksum() != account1 {
+			t.Errorf("%s: %v, %v", path, w, err)
+		}
+	}
+	for _, c := range []struct{ path, says string }{
+		{file(key1, 0o640), "chmod 600"},
+		{file(key1, 0o604), "chmod 600"},
+		{file(key1, 0o620), "mode 0620"},
+		{file("", 0o600), "has to hold a private key"},
+		{file(key1[:64], 0o600), "has to hold"},
+		{file(key1+"00", 0o600), "has to hold"},
+		{file(key1+"\n"+key1, 0o600), "has to hold"},
+		{file("0X"+key1[2:], 0o600), "has to hold"},
+		{file(strings.Replace(key1, "1", "g", 1), 0o600), "has to hold"},
+		{file("0x"+strings.Repeat("0", 64), 0o600), "has to hold"},
+		{file("0x"+strings.Repeat("f", 64), 0o600), "has to hold"},
+		{file(key1+strings.Repeat(" ", 1<<20)+"x", 0o600), ""},
+		{dir, "not a regular file"},
+		{filepath.Join(dir, "none"), "no such file"},
+	} {
+		_, err := readKey(c.path)
+		if c.says == "" {
+			continue // what is beyond the bound is not read
+		}
+		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[40:]) {
+			t.Errorf("%s: %v, want %q", c.path, err, c.says)
+		}
+	}
+}
+
+// What is typed and cannot be right is refused before anything is sent.
+func TestTyped(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(key1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		o    options
+		says string
+	}{
+		"a private key as a name": {options{url: "http://127.0.0.1:1/", key: key1}, "looks like a private key"},
+		"the same without 0x":     {options{url: "http://127.0.0.1:1/", key: key1[2:]}, "KEY_FILE="},
+		"a key over http":         {options{url: "http://api.example.com/", keyFile: key}, "over https"},
+		"a key and a signature":   {options{again: "1", keyFile: key}, "needs no KEY_FILE"},
+		"no amount":               {options{url: "https://api.example.com/", keyFile: key, max: "much"}, "MAX="},
+		"no amount, no key":       {options{url: "https://api.example.com/", max: "much"}, "MAX="},
+		"no such file":            {options{again: filepath.Join(key, "none")}, "AGAIN=1 sends the last payment"},
+		"not a payment":           {options{again: key}, "is no kept payment"},
+	} {
+		err := run(t.Context(), c.o)
+		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[2:]) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// What is echoed is what the server wrote, members that nobody here knows among it.
+func TestEcho(t *testing.T) {
+	t.Parallel()
+	const text = `{"x402Version":2,"resource":{"url":"u","more":[1.50]},"accepts":[{"scheme":"upto"},` +
+		`{"scheme":"exact","network":"solana:x"},` +
+		`{"scheme":"exact","network":"eip155:8453","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","amount":"7","payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","maxTimeoutSeconds":999999999999,"extra":{"name":"USD Coin","version":"2","more":{"a":1}},"outputSchema":null}],` +
+		`"extensions":{"x":{"info":{"n":1.0},"schema":{"type":"object"}}}}`
+	o, err := readOffer(base64.StdEncoding.EncodeToString([]byte(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := o.choose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := seal(newBuyer(t, "", "").client.Wallet, o, w, noon())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := base64.StdEncoding.DecodeString(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got signed
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if string(got.Accepted) != string(o.Accepts[2]) || string(got.Resource) != string(o.Resource) || string(got.Extensions) != string(o.Extensions) {
+		t.Errorf("echoed: %s", raw)
+	}
+	if until := fmt.Sprint(noon().Unix() + maxValidity); got.Payload.Authorization.ValidBefore != until || got.Payload.Authorization.Value != "7" {
+		t.Errorf("%+v, want it valid until %s", got.Payload.Authorization, until)
+	}
+	if shown := decoded(header); strings.Contains(shown, "schema\"") || !strings.Contains(shown, `"n": 1.0`) {
+		t.Errorf("shown:\n%s", shown)
+	}
+}
+
+// No offer makes the reader fail otherwise than with an error, and what it
+// chooses can be signed.
+func FuzzOffer(f *testing.F) {
+	f.Add([]byte(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","amount":"7","payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","maxTimeoutSeconds":300,"extra":{"name":"USD Coin","version":"2"}}],"extensions":{"a":{"schema":{}}}}`))
+	f.Add([]byte(`{"x402Version":2,"accepts":[null],"extensions":{"a":null}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		header := base64.StdEncoding.EncodeToString(raw)
+		if where, found := steers(decoded(header)); found {
+			t.Errorf("shown: %s", where)
+		}
+		o, err := readOffer(header)
+		if err != nil {
+			return
+		}
+		w, err := o.choose()
+		if err != nil {
+			return
+		}
+		if where, found := steers(w.price()); found {
+			t.Errorf("the price: %s", where)
+		}
+		if _, err := seal(newBuyer(t, "", "").client.Wallet, o, w, noon()); err != nil {
+			t.Errorf("%s: %v", raw, err)
+		}
+	})
+}
+
+// A limit that can be read allows nothing above it.
+func FuzzLimit(f *testing.F) {
+	for _, s := range []string{"0.10", "12", "5000atomic", "0.0000001"} {
+		f.Add(s, uint64(100_000))
+	}
+	f.Fuzz(func(t *testing.T, s string, amount uint64) {
+		l, err := parseLimit(s)
+		if err != nil {
+			return
+		}
+		w := way{amount: new(big.Int).SetUint64(amount), token: token{"USDC", 6}}
+		most, ok := new(big.Rat).SetString(strings.TrimSuffix(s, "atomic"))
+		if !ok {
+			t.Fatalf("%q was read", s)
+		}
+		if !strings.HasSuffix(s, "atomic") {
+			most.Mul(most, big.NewRat(1_000_000, 1))
+		}
+		if l.allows(w) == nil && new(big.Rat).SetInt(w.amount).Cmp(most) > 0 {
+			t.Errorf("MAX=%s allows %d", s, amount)
+		}
+	})
+}
