@@ -222,13 +222,19 @@ func whole(tb testing.TB, p boot.Parts) http.Handler {
 	return h
 }
 
-// closedPort is an address of 127.0.0.1 where nobody listens.
+// closedPort is an address of 127.0.0.1 where nobody listens. A client of this
+// process has the port until the test ends, so that nobody else gets it.
 func closedPort(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	tb.Cleanup(func() { l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close() })
+	return c.LocalAddr().String()
 }
