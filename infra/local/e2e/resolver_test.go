@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -82,7 +83,7 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		return
 	}
 	name := strings.ToLower(q.Question[0].Name)
-	r.note(name, w, q)
+	r.note(name, q)
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
 	if strings.HasSuffix(name, labDomain) {
@@ -103,15 +104,15 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m) // whoever asked may have given up
 }
 
-// note counts a question. The same datagram again, which the client sends when
-// it fears a loss, has the same port and the same id.
-func (r *resolver) note(name string, w dns.ResponseWriter, q *dns.Msg) {
+// note counts a question. When the client fears a loss, it sends the same question
+// again, over TCP as well: with the same id, and the same letter case of the name.
+func (r *resolver) note(name string, q *dns.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.asked[name] == nil {
 		r.asked[name] = map[string]bool{}
 	}
-	r.asked[name][w.RemoteAddr().String()+string([]byte{byte(q.Id >> 8), byte(q.Id)})] = true
+	r.asked[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
 }
 
 // lab fills in the answer for a lab name, or says that there is none.
