@@ -178,7 +178,7 @@ func BenchmarkToolPaid(b *testing.B) {
 // its first answer, a 402.
 func BenchmarkColdStart(b *testing.B) {
 	l := newLab(b)
-	config := lambdaConfig(b, l.setup(), "bench", "http://"+closedPort(b))
+	config := lambdaConfig(b, l.setup(), "bench", "http://"+freePort(b))
 	var first, init time.Duration
 	n := 0
 	for b.Loop() {

@@ -45,7 +45,7 @@ func newFleet(tb testing.TB, l *lab, s setup) *fleet {
 	}
 	tb.Cleanup(f.client.CloseIdleConnections)
 	for range fleetSize {
-		addr := closedPort(tb)
+		addr := freePort(tb)
 		p := startMember(tb, l, s.runner(tb), append(tableEnvironment(s, db, table),
 			"LOCAL_ADDR="+addr, "BASE_URL="+fleetOrigin, "LOG_LEVEL=info"))
 		f.logs = append(f.logs, &p.out)

@@ -222,6 +222,18 @@ func whole(tb testing.TB, p boot.Parts) http.Handler {
 	return h
 }
 
+// freePort is an address of 127.0.0.1 to listen on, for a process that cannot
+// choose one itself. Somebody else may be faster.
+func freePort(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // closedPort is an address of 127.0.0.1 where nobody listens. A client of this
 // process has the port until the test ends, so that nobody else gets it.
 func closedPort(tb testing.TB) string {
