@@ -2,17 +2,31 @@ package x402
 
 import (
 	"context"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// signed is the receipt of an answer that this attempt gives; empty without a key.
-// An answer without one is an answer all the same.
+// Receipts sign what was delivered (design §16).
+type Receipts interface {
+	// Sign returns the receipt of an answer, a compact JWS, or nothing where no key
+	// is configured.
+	Sign(ctx context.Context, d receipt.Delivery) (string, error)
+}
+
+// signBudget is the most that signing may take. It is a part of afterwork: the key
+// can be in a secret that has to be read first, and the answer must still be stored.
+const signBudget = time.Second
+
+// signed is the receipt of an answer that this attempt gives; empty without a key,
+// or without one in time. An answer without a receipt is an answer all the same.
 func (a *attempt) signed(ctx context.Context, paid SettleResponse, body []byte) string {
 	if a.gate.receipts == nil {
 		return ""
 	}
-	jws, err := a.gate.receipts.Sign(withoutDeadline(ctx), receipt.Delivery{
+	ctx, cancel := context.WithTimeout(withoutDeadline(ctx), signBudget)
+	defer cancel()
+	jws, err := a.gate.receipts.Sign(ctx, receipt.Delivery{
 		At: a.gate.now(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
 		ResourceURL: a.request.Offer.required.Resource.URL, Body: body,
 	})

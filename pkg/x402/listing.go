@@ -17,14 +17,22 @@ import (
 func (c *Reconciler) Owed(ctx context.Context, visit func(r ledger.Record, spent bool)) (missed int, err error) {
 	// In this order: a lookup that ends in between moves its record from the
 	// first list to the second.
-	died, errOpen := c.index.Open(ctx, c.now(), maxListed)
-	ended, errOwed := c.index.Owed(ctx, maxListed)
-	missed, err = c.Each(ctx, append(ended, died...), func(r ledger.Record) {
+	open, errOpen := c.index.Open(ctx, c.now(), maxListed)
+	missed, err = c.owed(ctx, open, visit)
+	return missed, errors.Join(unlisted("open", errOpen), err)
+}
+
+// owed is Owed with the keys of the list of open records that may be owed.
+func (c *Reconciler) owed(ctx context.Context, open []string, visit func(r ledger.Record, spent bool)) (missed int, err error) {
+	ended, err := c.index.Owed(ctx, maxListed)
+	if err != nil {
+		return 0, unlisted("owed", err)
+	}
+	return c.Each(ctx, append(ended, open...), func(r ledger.Record) {
 		if c.ledger.Unclaimed(r) {
 			visit(r, ledger.Spent(r, c.now()))
 		}
 	})
-	return missed, errors.Join(unlisted("open", errOpen), unlisted("owed", errOwed), err)
 }
 
 // unlisted is the error of a list that could not be read.
@@ -51,9 +59,8 @@ func (c *Reconciler) InDoubt(ctx context.Context, visit func(ledger.Record)) (mi
 	})
 }
 
-// Each fetches records and calls visit once for each
-// of those that there are. What it returns
-// is as with Owed.
+// Each fetches records and calls visit once for each of those that there are. What
+// it returns is as with Owed.
 func (c *Reconciler) Each(ctx context.Context, keys []string, visit func(ledger.Record)) (missed int, err error) {
 	var broken error
 	seen := make(map[string]bool, len(keys))

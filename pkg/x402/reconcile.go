@@ -109,6 +109,7 @@ type result int
 
 const (
 	skipped result = iota
+	lookupDied
 	settledLate
 	refusedLate
 	stillOpen
@@ -119,7 +120,7 @@ const (
 
 func (s *Summary) add(r result) {
 	switch r {
-	case skipped:
+	case skipped, lookupDied:
 		s.Skipped++
 	case settledLate:
 		s.SettledLate++
@@ -142,7 +143,8 @@ func (s *Summary) add(r result) {
 // error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	var s Summary
-	err := errors.Join(c.settle(ctx, &s), c.receiveSome(ctx, &s), c.count(ctx, &s))
+	owed, err := c.settle(ctx, &s)
+	err = errors.Join(err, c.receiveSome(ctx, &s), c.count(ctx, owed, &s))
 	return s, err
 }
 
@@ -162,8 +164,9 @@ func (c *Reconciler) receiveSome(ctx context.Context, s *Summary) error {
 	return c.receive(ctx, s)
 }
 
-// settle decides by evidence about every open record that it reaches.
-func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
+// settle decides by evidence about every open record that it reaches. It returns
+// the keys of those that are owed, because a lookup died, or that it did not reach.
+func (c *Reconciler) settle(ctx context.Context, s *Summary) (owed []string, broken error) {
 	quarters := 3
 	if c.scanner != nil {
 		quarters = 2 // the rest is shared with reading the chain
@@ -172,23 +175,23 @@ func (c *Reconciler) settle(ctx context.Context, s *Summary) error {
 	defer cancel()
 	keys, err := c.index.Open(ctx, c.now(), maxListed)
 	if err != nil {
-		return unlisted("open", err)
+		return nil, unlisted("open", err)
 	}
 	s.Listed = len(keys)
-	var broken error
 	for _, key := range keys {
-		if timeUp(ctx) || s.Open == maxJudged {
-			s.add(left)
-			continue
+		res := left
+		if !timeUp(ctx) && s.Open < maxJudged {
+			if res, err = c.one(ctx, key, s); err != nil {
+				res = failed
+				broken = c.failed(ctx, key, err, broken)
+			}
 		}
-		res, err := c.one(ctx, key, s)
-		if err != nil {
-			res = failed
-			broken = c.failed(ctx, key, err, broken)
+		if res == left || res == lookupDied {
+			owed = append(owed, key)
 		}
 		s.add(res)
 	}
-	return broken
+	return owed, broken
 }
 
 // one deals with one record. The chain is asked without a lease, so that no
@@ -201,6 +204,8 @@ func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, e
 		return left, nil
 	case err != nil:
 		return failed, err
+	case r != nil && c.ledger.Unclaimed(*r):
+		return lookupDied, nil
 	case r == nil || !c.ledger.Sleeping(*r):
 		return skipped, nil
 	}
@@ -286,9 +291,11 @@ func unlessLost(r result, err error) (result, error) {
 // timeUp says that the time of a run has ended.
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
-func (c *Reconciler) count(ctx context.Context, s *Summary) error {
+// count counts what is owed: the records of the index's list, and those of the
+// other list that settle has found to be owed, or has not looked at.
+func (c *Reconciler) count(ctx context.Context, open []string, s *Summary) error {
 	var broken error
-	missed, err := c.Owed(ctx, func(r ledger.Record, spent bool) {
+	missed, err := c.owed(ctx, open, func(r ledger.Record, spent bool) {
 		s.Owed++
 		if spent {
 			s.Exhausted++
