@@ -72,9 +72,9 @@ func (t Table) Index() ledger.Index {
 	return dynamo.NewIndex(dynamo.IndexConfig{API: t.Client(), Table: t.Name})
 }
 
-// Payers looks up one payer in the ledger's table, all of which it reads; progress
-// is told how far it is.
-func (t Table) Payers(progress func(read, found int)) ledger.Payers {
+// Scan reads all of the ledger's table, for one payer or page by page; progress is
+// told how far it is with a payer.
+func (t Table) Scan(progress func(read, found int)) *dynamo.Scan {
 	return dynamo.NewScan(dynamo.ScanConfig{API: t.Client(), Table: t.Name, Progress: progress})
 }
 

@@ -87,6 +87,29 @@ func (c *Client) ByPayer(ctx context.Context, prefix string, limit int) ([]strin
 	return c.keys(ctx, request{Verb: verbByPayer, Key: []byte(prefix), Limit: limit})
 }
 
+// Page implements ledger.Rows.
+func (c *Client) Page(ctx context.Context, after string, limit int) (ledger.Page, error) {
+	if limit <= 0 {
+		return ledger.Page{}, ctx.Err()
+	}
+	p, err := c.call(ctx, listTime, request{Verb: verbPage, Key: []byte(after), Limit: limit})
+	if err != nil {
+		return ledger.Page{}, err
+	}
+	page := ledger.Page{Next: string(p.Next)}
+	for _, k := range p.Keys {
+		page.Corrupt = append(page.Corrupt, string(k))
+	}
+	for _, m := range p.Page {
+		r, err := m.unpack()
+		if err != nil || r == nil {
+			return ledger.Page{}, fmt.Errorf("ledgersock: page: what is no record: %w", err)
+		}
+		page.Records = append(page.Records, *r)
+	}
+	return page, nil
+}
+
 func (c *Client) record(ctx context.Context, q request, key string) (*ledger.Record, error) {
 	p, err := c.call(ctx, callTime, q)
 	if err != nil {

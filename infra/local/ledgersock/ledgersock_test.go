@@ -107,6 +107,15 @@ func TestPayersConformance(t *testing.T) {
 	})
 }
 
+func TestRowsConformance(t *testing.T) {
+	t.Parallel()
+	ledgertest.ExerciseRows(t, func(t *testing.T) (ledger.Store, ledger.Rows) {
+		m := new(ledgertest.Memory)
+		c := served(t, m)
+		return planted{c, m}, c
+	})
+}
+
 func mode(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)

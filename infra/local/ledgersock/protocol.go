@@ -3,8 +3,8 @@
 // serves its store to the others, over a Unix socket which only its own user can
 // reach.
 //
-// The protocol is one POST of JSON for each call of ledger.Store, ledger.Index and
-// ledger.Payers. Records travel in the form that the stores keep, so that whoever
+// The protocol is one POST of JSON for each call of ledger.Store, ledger.Index,
+// ledger.Payers and ledger.Rows. Records travel in the form that the stores keep, so that whoever
 // reads one checks it as it checks what a store gives. Every rule is on the
 // client's side, in ledger.Ledger, as it is with DynamoDB; the versions keep it and
 // the service apart.
@@ -25,6 +25,7 @@ type Store interface {
 	ledger.Store
 	ledger.Index
 	ledger.Payers
+	ledger.Rows
 }
 
 const (
@@ -34,6 +35,9 @@ const (
 	// keys of 2 KB fit into.
 	maxListed = 20_000
 	maxReply  = 64 << 20
+	// maxPage bounds the records of a page: of 400 KB each, in base64, they fit into
+	// a reply too.
+	maxPage = 100
 	// maxPath is what a socket's path may be on every system.
 	maxPath = 103
 	// callTime bounds a call of a Client, and listTime one that reads the whole
@@ -63,13 +67,17 @@ const (
 	verbOpen    = "open"
 	verbOwed    = "owed"
 	verbByPayer = "by_payer"
+	verbPage    = "page" // Key is what it comes after
 )
 
 // reply is what a call came to. Fault is set when it failed.
 type reply struct {
 	Record *message `json:"record,omitempty"`
 	Keys   [][]byte `json:"keys,omitempty"`
-	Fault  string   `json:"fault,omitempty"`
+	// Page is what a page has, with its corrupt rows in Keys.
+	Page  []*message `json:"page,omitempty"`
+	Next  []byte     `json:"next,omitempty"`
+	Fault string     `json:"fault,omitempty"`
 	// Kind is what callers tell apart: conflict or corrupt.
 	Kind string `json:"kind,omitempty"`
 }
@@ -143,6 +151,8 @@ func (q request) answer(ctx context.Context, s Store) (reply, error) {
 		return listed(s.Owed(ctx, limit))
 	case verbByPayer:
 		return listed(s.ByPayer(ctx, string(q.Key), limit))
+	case verbPage:
+		return paged(s.Page(ctx, string(q.Key), min(q.Limit, maxPage)))
 	}
 	return reply{}, fmt.Errorf("unknown verb %q", q.Verb)
 }
@@ -174,6 +184,22 @@ func listed(keys []string, err error) (reply, error) {
 	var r reply
 	for _, k := range keys {
 		r.Keys = append(r.Keys, []byte(k))
+	}
+	return r, err
+}
+
+func paged(p ledger.Page, err error) (reply, error) {
+	if err != nil {
+		return reply{}, err
+	}
+	r, err := listed(p.Corrupt, nil)
+	r.Next = []byte(p.Next)
+	for _, record := range p.Records {
+		m, failed := pack(record.Bodiless())
+		if failed != nil {
+			return reply{}, failed
+		}
+		r.Page = append(r.Page, m)
 	}
 	return r, err
 }

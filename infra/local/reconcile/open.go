@@ -22,6 +22,7 @@ type opened struct {
 	node   string // of the chain; empty for none
 	parts  boot.Reconciling
 	payers ledger.Payers
+	rows   ledger.Rows
 	notes  io.Writer
 	close  func()
 }
@@ -39,14 +40,15 @@ func open(ctx context.Context, getenv func(string) string, notes io.Writer) (ope
 		if err != nil {
 			return opened{}, err
 		}
-		store, index, o.payers, o.name = s, s, s, c.LedgerFile
+		store, index, o.payers, o.rows, o.name = s, s, s, s, c.LedgerFile
 		o.close = func() {
 			if err := s.Close(); err != nil {
 				fmt.Fprintln(notes, "close the ledger:", err)
 			}
 		}
 	} else {
-		store, index, o.payers = c.Ledger.Stores().Ledger, c.Ledger.Index(), c.Ledger.Payers(progress(notes))
+		scan := c.Ledger.Scan(progress(notes))
+		store, index, o.payers, o.rows = c.Ledger.Stores().Ledger, c.Ledger.Index(), scan, scan
 	}
 	log := slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: c.LogLevel}))
 	if o.parts, err = c.Reconciling(store, index, log, time.Now); err != nil {

@@ -172,6 +172,16 @@ func Unmarshal(doc, body []byte) (*Record, error) {
 	return &r, nil
 }
 
+// Bodiless is the record without the body of its answer.
+func (r Record) Bodiless() Record {
+	if r.Answer != nil {
+		a := *r.Answer
+		a.Body = nil
+		r.Answer = &a
+	}
+	return r
+}
+
 func (s State) known() bool {
 	for _, k := range States() {
 		if s == k {

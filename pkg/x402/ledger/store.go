@@ -64,3 +64,20 @@ type Payers interface {
 	// every write that succeeded before the call.
 	ByPayer(ctx context.Context, prefix string, limit int) ([]string, error)
 }
+
+// Rows reads a whole store, page by page, for operators.
+type Rows interface {
+	// Page reads at most limit rows: those behind the key after, in an order of the
+	// store's own, or the first ones where after is empty. It may be behind the
+	// store by some seconds. A row that is written while pages are read is in one of
+	// them, as it was before or after that.
+	Page(ctx context.Context, after string, limit int) (Page, error)
+}
+
+// Page is a part of a store.
+type Page struct {
+	Records []Record // without the bodies of answers
+	Corrupt []string // keys of rows that cannot be read
+	// Next is what the next page comes after; empty when nothing is left.
+	Next string
+}

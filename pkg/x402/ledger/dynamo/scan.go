@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -40,13 +42,19 @@ type ScanConfig struct {
 	Progress func(read, found int)
 }
 
-// Scan is a ledger.Payers that reads the whole table: what nobody needs but an
-// operator who looks up one payer is not worth an index that every payment pays
-// for. It ends with its context.
+// Scan is a ledger.Payers and a ledger.Rows that read the whole table: what nobody
+// needs but an operator, who looks up one payer or makes the books of a day, is not
+// worth an index that every payment pays for. It ends with its context.
+//
+// DynamoDB charges a scan by the size of the items: half a unit for 4 KB, or a whole
+// one where the read is consistent. A payment has about 1.5 KB with its purchase and
+// is kept for 35 days, so that a million payments a month are read for 190,000 units,
+// or 2.4 cents at $0.125 for a million units, twice that when consistent.
 type Scan struct{ config ScanConfig }
 
 var (
 	_ ledger.Payers = (*Scan)(nil)
+	_ ledger.Rows   = (*Scan)(nil)
 	_ ScanAPI       = (*dynamodb.Client)(nil)
 )
 
@@ -96,4 +104,41 @@ func (s *Scan) ByPayer(ctx context.Context, prefix string, limit int) ([]string,
 		in.ExclusiveStartKey = out.LastEvaluatedKey
 	}
 	return nil, ErrTooMany
+}
+
+// Page implements ledger.Rows. What it reads is not consistent, which costs half:
+// whoever misses a record there fetches it.
+func (s *Scan) Page(ctx context.Context, after string, limit int) (ledger.Page, error) {
+	if err := ctx.Err(); err != nil || limit <= 0 {
+		return ledger.Page{}, err
+	}
+	in := &dynamodb.ScanInput{
+		TableName: &s.config.Table, Limit: aws.Int32(min(int32(min(limit, math.MaxInt32)), s.config.Page)),
+		// All but the answer. The state is a reserved word.
+		ProjectionExpression:     aws.String(strings.Join([]string{AttrKey, AttrVersion, AttrWriteID, "#state", "#record"}, ",")),
+		ExpressionAttributeNames: map[string]string{"#state": AttrState, "#record": AttrRecord},
+	}
+	if after != "" {
+		in.ExclusiveStartKey = item{AttrKey: &types.AttributeValueMemberS{Value: after}}
+	}
+	out, err := s.config.API.Scan(ctx, in)
+	if err != nil {
+		return ledger.Page{}, fmt.Errorf("dynamo: scan: %w", err)
+	}
+	var p ledger.Page
+	for _, it := range out.Items {
+		key, ok := it[AttrKey].(*types.AttributeValueMemberS)
+		if !ok {
+			return ledger.Page{}, fmt.Errorf("%w: an item lacks its key", ledger.ErrCorrupt)
+		}
+		if r, err := decode(key.Value, it); err == nil {
+			p.Records = append(p.Records, *r)
+		} else {
+			p.Corrupt = append(p.Corrupt, key.Value)
+		}
+	}
+	if next, ok := out.LastEvaluatedKey[AttrKey].(*types.AttributeValueMemberS); ok {
+		p.Next = next.Value
+	}
+	return p, nil
 }

@@ -75,6 +75,33 @@ func TestScanPages(t *testing.T) {
 	}
 }
 
+// A page of rows is one call that is not consistent, asks for no answers, and goes
+// on behind a key.
+func TestScanPage(t *testing.T) {
+	t.Parallel()
+	var asked []*dynamodb.ScanInput
+	s := scanOn(func(_ int, in *dynamodb.ScanInput) (*dynamodb.ScanOutput, error) {
+		asked = append(asked, in)
+		return &dynamodb.ScanOutput{Items: keyed("k1"), LastEvaluatedKey: map[string]types.AttributeValue{"pk": str("k1")}}, nil
+	}, nil)
+	for _, after := range []string{"", "k0"} {
+		p, err := s.Page(t.Context(), after, 7)
+		if err != nil || len(p.Records) > 0 || !slices.Equal(p.Corrupt, []string{"k1"}) || p.Next != "k1" {
+			t.Errorf("Page = %+v, %v", p, err)
+		}
+	}
+	for i, in := range asked {
+		if in.ConsistentRead != nil || in.FilterExpression != nil || *in.Limit != 7 || *in.ProjectionExpression != "pk,version,write_id,#state,#record" ||
+			in.ExpressionAttributeNames["#state"] != "state" || in.ExpressionAttributeNames["#record"] != "record" || (i == 0) != (in.ExclusiveStartKey == nil) {
+			t.Errorf("scan %+v", in)
+		}
+	}
+	down := errors.New("down")
+	if p, err := scanOn(func(int, *dynamodb.ScanInput) (*dynamodb.ScanOutput, error) { return nil, down }, nil).Page(t.Context(), "", 7); !errors.Is(err, down) || p.Next != "" {
+		t.Errorf("Page = %+v, %v", p, err)
+	}
+}
+
 // Half a list would look like all of it: a scan that fails lists nothing, and
 // neither does one that would never end.
 func TestScanFails(t *testing.T) {

@@ -137,6 +137,20 @@ func TestPayersConformance(t *testing.T) {
 	}
 }
 
+func TestRowsConformance(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for name, page := range map[string]int32{"in one page": 0, "in pages of 3": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ledgertest.ExerciseRows(t, func(t *testing.T) (ledger.Store, ledger.Rows) {
+				p := newPlanter(t, s)
+				return p, dynamo.NewScan(dynamo.ScanConfig{API: p.client, Table: p.table, Page: page})
+			})
+		})
+	}
+}
+
 func TestItem(t *testing.T) {
 	t.Parallel()
 	p := newPlanter(t, server(t))

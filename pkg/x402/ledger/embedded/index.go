@@ -15,6 +15,7 @@ import (
 var (
 	_ ledger.Index  = (*Store)(nil)
 	_ ledger.Payers = (*Store)(nil)
+	_ ledger.Rows   = (*Store)(nil)
 )
 
 // Open implements ledger.Index by a scan: the file is one machine's.
@@ -51,6 +52,44 @@ func (s *Store) ByPayer(ctx context.Context, prefix string, limit int) ([]string
 		return nil, wrap("list", err)
 	}
 	return keys, nil
+}
+
+// Page implements ledger.Rows, in the order of the keys.
+func (s *Store) Page(ctx context.Context, after string, limit int) (ledger.Page, error) {
+	if err := ctx.Err(); err != nil || limit <= 0 {
+		return ledger.Page{}, err
+	}
+	p, err := call(s, func(db *bolt.DB) (p ledger.Page, err error) {
+		err = db.View(func(tx *bolt.Tx) error {
+			c := tx.Bucket(records).Cursor()
+			key, row := c.Seek([]byte(after))
+			if key != nil && string(key) == after {
+				key, row = c.Next()
+			}
+			last := ""
+			for range limit {
+				if err := ctx.Err(); err != nil || key == nil {
+					return err
+				}
+				last = string(key)
+				if r, err := decode(last, row); err == nil {
+					p.Records = append(p.Records, r.Bodiless())
+				} else {
+					p.Corrupt = append(p.Corrupt, last)
+				}
+				key, row = c.Next()
+			}
+			if key != nil {
+				p.Next = last
+			}
+			return nil
+		})
+		return p, err
+	})
+	if err != nil {
+		return ledger.Page{}, wrap("read page", err)
+	}
+	return p, nil
 }
 
 // list scans every row. One that cannot be read has no state to be listed by.

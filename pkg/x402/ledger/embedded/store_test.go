@@ -76,6 +76,14 @@ func TestPayersConformance(t *testing.T) {
 	})
 }
 
+func TestRowsConformance(t *testing.T) {
+	t.Parallel()
+	ledgertest.ExerciseRows(t, func(t *testing.T) (ledger.Store, ledger.Rows) {
+		s := open(t, file(t), Options{})
+		return planter{s}, s
+	})
+}
+
 func TestOpenCreatesPrivately(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "ledger.db")

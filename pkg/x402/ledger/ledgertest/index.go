@@ -14,6 +14,7 @@ import (
 var (
 	_ ledger.Index  = (*Memory)(nil)
 	_ ledger.Payers = (*Memory)(nil)
+	_ ledger.Rows   = (*Memory)(nil)
 )
 
 // Open implements ledger.Index.
@@ -38,6 +39,34 @@ func (m *Memory) ByPayer(ctx context.Context, prefix string, limit int) ([]strin
 		}
 	}
 	return keys, nil
+}
+
+// Page implements ledger.Rows.
+func (m *Memory) Page(ctx context.Context, after string, limit int) (p ledger.Page, err error) {
+	if err := ctx.Err(); err != nil || limit <= 0 {
+		return p, err
+	}
+	n, last := 0, ""
+	for _, key := range m.Keys() {
+		if key <= after {
+			continue
+		}
+		if n++; n > limit {
+			p.Next = last
+			break
+		}
+		m.mu.Lock()
+		r, err := m.read(key)
+		m.mu.Unlock()
+		switch {
+		case err != nil:
+			p.Corrupt = append(p.Corrupt, key)
+		case r != nil:
+			p.Records = append(p.Records, r.Bodiless())
+		}
+		last = key
+	}
+	return p, nil
 }
 
 // Keys returns the key of every record, sorted, readable or not.

@@ -36,6 +36,14 @@ func TestMemoryPayers(t *testing.T) {
 	})
 }
 
+func TestMemoryRows(t *testing.T) {
+	t.Parallel()
+	ExerciseRows(t, func(*testing.T) (ledger.Store, ledger.Rows) {
+		m := new(Memory)
+		return m, m
+	})
+}
+
 // Keys are all keys, those of corrupt records too, which no list can place.
 func TestMemoryKeys(t *testing.T) {
 	t.Parallel()
