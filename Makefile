@@ -15,7 +15,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is no code.
-TYPED := URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION
+TYPED := URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION DAY
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 ##@ Use
@@ -153,7 +153,7 @@ node-packages: ## Install the npm packages that the test suites use
 sam-build: ## Build for deployment with the SAM CLI
 	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc -ldflags=-s" sam build
 
-# These four look at the file of make run, also while it runs, or with LEDGER_TABLE
+# These five look at the file of make run, also while it runs, or with LEDGER_TABLE
 # at a table; RPC_URL lets them ask the chain.
 .PHONY: reconcile
 reconcile: ## Look once at every payment in doubt
@@ -178,6 +178,13 @@ refund: ## Say what to pay back for a payment
 ##   FORCE=1           also when the chain does not confirm it
 	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x... [FORCE=1]]; make owed prints keys" >&2; exit 2; }
 	@go run ./infra/local/reconcile -refund="$$KEY" $${TRANSACTION:+-transaction="$$TRANSACTION"} $(if $(and $(FORCE),$(TRANSACTION)),-force)
+
+.PHONY: books
+books: ## Compare the payments of a day on the chain with the ledger; fails where they differ
+##   DAY=2026-11-20    the day, in UTC
+##   JSON=1            print JSON
+	@test -n "$$DAY" || { echo "usage: make books DAY=2026-11-20 [JSON=1]" >&2; exit 2; }
+	@go run ./infra/local/reconcile -books="$$DAY" $(if $(JSON),-json)
 
 .PHONY: sign-origin
 sign-origin: ## Sign an origin as its payee, offline; asks for the key

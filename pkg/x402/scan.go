@@ -35,6 +35,8 @@ type Batch struct {
 	// Safe is the newest block that could have been read. A node that lags may
 	// give one below Next-1; then there was nothing to read.
 	Safe uint64
+	// SafeTime is the time of that block.
+	SafeTime time.Time
 }
 
 // Done says whether there was nothing left to read.

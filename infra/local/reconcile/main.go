@@ -1,22 +1,23 @@
 // Command reconcile is the operator's tools at the ledger: what "make reconcile",
-// "make owed", "make payer" and "make refund" run.
+// "make owed", "make payer", "make refund" and "make books" run.
 //
 //	go run ./infra/local/reconcile
 //	go run ./infra/local/reconcile -owed [-json]
 //	go run ./infra/local/reconcile -payer 0x... [-json]
 //	go run ./infra/local/reconcile -refund 'network|asset|payer|nonce' [-transaction 0x... [-force]]
+//	go run ./infra/local/reconcile -books 2026-11-20 [-json]
 //
 // The first looks once at every payment in doubt, as the scheduled function does
 // every few minutes. The second lists what is owed and in doubt, the third what
-// there is of one payer, and the last says what to pay back, and closes the record
-// once that is done.
+// there is of one payer, the next says what to pay back, and closes the record once
+// that is done, and the last compares a day's transfers to the payee with the ledger.
 //
 // It reads the configuration of "make run": without LEDGER_TABLE the ledger is the
 // file, or that of a service that runs. Without RPC_URL the chain is not asked:
 // nothing is decided then.
 //
 // The exit status is 1 when it could not be done or the ledger failed, 2 for a
-// wrong command line.
+// wrong command line, and 3 when the ledger and the chain differ.
 package main
 
 import (
@@ -34,8 +35,9 @@ import (
 )
 
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed  = 1
+	exitUsage   = 2
+	exitDiffers = 3
 )
 
 func main() {
@@ -49,6 +51,7 @@ func main() {
 type order struct {
 	owed, asJSON, force        bool
 	payer, refund, transaction string
+	books                      string
 	given                      map[string]bool
 }
 
@@ -61,7 +64,8 @@ func read(args []string, notes io.Writer) (o order, code int, ok bool) {
 	flags.StringVar(&o.refund, "refund", "", "say what to pay back for a record, by `key`")
 	flags.StringVar(&o.transaction, "transaction", "", "with -refund: close the record on the `transaction` that paid it back")
 	flags.BoolVar(&o.force, "force", false, "with -transaction: also where the chain cannot be asked about it")
-	flags.BoolVar(&o.asJSON, "json", false, "with -owed or -payer: JSON for a program")
+	flags.StringVar(&o.books, "books", "", "compare the transfers of a `day`, such as 2026-11-20, with the ledger")
+	flags.BoolVar(&o.asJSON, "json", false, "with -owed, -payer or -books: JSON for a program")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return o, 0, false
@@ -80,12 +84,12 @@ func read(args []string, notes io.Writer) (o order, code int, ok bool) {
 // sound says whether the flags go together.
 func (o order) sound() bool {
 	tools := 0
-	for _, tool := range []bool{o.owed, o.given["payer"], o.given["refund"]} {
+	for _, tool := range []bool{o.owed, o.given["payer"], o.given["refund"], o.given["books"]} {
 		if tool {
 			tools++
 		}
 	}
-	return tools <= 1 && (!o.asJSON || o.owed || o.given["payer"]) &&
+	return tools <= 1 && (!o.asJSON || o.owed || o.given["payer"] || o.given["books"]) &&
 		(!o.given["transaction"] || o.given["refund"]) && (!o.force || o.given["transaction"])
 }
 
@@ -95,23 +99,32 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, no
 	if !ok {
 		return code
 	}
-	if err := o.do(ctx, getenv, out, notes); err != nil {
+	err := o.do(ctx, getenv, out, notes)
+	if err != nil {
 		fmt.Fprintln(notes, err)
-		return exitFailed
 	}
-	return 0
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errDifferences):
+		return exitDiffers
+	}
+	return exitFailed
 }
 
 // do checks what was typed before the ledger is opened.
 func (o order) do(ctx context.Context, getenv func(string) string, out, notes io.Writer) error {
 	var wallet x402.Address
 	var debt debtKey
+	var day time.Time
 	var err error
 	switch {
 	case o.given["payer"]:
 		wallet, err = readWallet(o.payer)
 	case o.given["refund"]:
 		debt, err = readDebt(o.refund, o.transaction, o.given["transaction"])
+	case o.given["books"]:
+		day, err = readDay(o.books, time.Now())
 	}
 	if err != nil {
 		return err
@@ -128,6 +141,8 @@ func (o order) do(ctx context.Context, getenv func(string) string, out, notes io
 		return l.listPayer(ctx, out, wallet, o.asJSON)
 	case o.given["refund"]:
 		return l.refund(ctx, out, debt, o.force)
+	case o.given["books"]:
+		return l.listBooks(ctx, out, day, o.asJSON)
 	}
 	return l.reconcile(ctx, out)
 }

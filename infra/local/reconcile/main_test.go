@@ -284,6 +284,9 @@ func TestTable(t *testing.T) {
 	if out, _ := command(t, 0, env, "-payer", payer); !strings.Contains(out, "\n"+payer+" has paid 3 times ($0.015), got 1 answer, and is owed 2: ") {
 		t.Errorf("printed:\n%s", out)
 	}
+	if out, _ := command(t, exitFailed, env, "-books", time.Now().UTC().Format(time.DateOnly)); !strings.Contains(out, "ledger  DynamoDB table "+table+", 4 records\n") {
+		t.Errorf("printed:\n%s", out)
+	}
 	env["LEDGER_TABLE"] = "missing"
 	if _, notes := command(t, exitFailed, env, "-owed"); !strings.Contains(notes, "list owed records") {
 		t.Errorf("noted:\n%s", notes)
@@ -327,6 +330,8 @@ func TestCannot(t *testing.T) {
 		"a purchase":         {exitFailed, nil, []string{"-refund", ledger.PurchaseKey("eip155:8453", "0xa", payer, "x")}, "is no key of a payment"},
 		"half a key":         {exitFailed, nil, []string{"-refund", keyOf(1)[:163]}, "is no key of a payment"},
 		"a key too long":     {exitFailed, nil, []string{"-refund", keyOf(1) + "|0x1"}, "is no key of a payment"},
+		"books of what":      {exitFailed, nil, []string{"-books="}, "is no day"},
+		"books of another":   {exitUsage, nil, []string{"-books", "2026-11-20", "-owed"}, "Usage of reconcile"},
 		"no transaction":     {exitFailed, nil, []string{"-refund", keyOf(1), "-transaction="}, "is no transaction"},
 		"half a transaction": {exitFailed, nil, []string{"-refund", keyOf(1), "-transaction", "0x12"}, "is no transaction"},
 		"help":               {0, nil, []string{"-h"}, "Usage of reconcile"},

@@ -165,7 +165,7 @@ func (s *scan) run() error {
 	if err != nil {
 		return err
 	}
-	s.batch.Safe = safe.number
+	s.batch.Safe, s.batch.SafeTime = safe.number, safe.time
 	for s.batch.Next <= safe.number && !s.full() {
 		low := s.batch.Next
 		high := min(safe.number, low+s.chunk-1)

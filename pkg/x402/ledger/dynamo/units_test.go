@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,11 +22,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// meter adds up the write units that a server says it has charged. The server of
+// meter adds up the units that a server says it has charged. The server of
 // these tests counts the table and not its index, which DynamoDB charges for what
 // leaves it and for what comes whenever the keys change that it lists a record by.
 type meter struct {
 	dynamo.API
+	scans dynamo.ScanAPI
 	mu    sync.Mutex
 	units float64
 	calls int
@@ -58,8 +60,9 @@ func (m *meter) since() (units float64, calls int) {
 func TestWriteUnits(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	m := &meter{API: dynamotable.NewClient(s.ClientConfig())}
-	l := ledger.New(dynamo.New(dynamo.Config{API: m, Table: s.Table(t), Timeout: time.Minute}), time.Now, rand.Text)
+	client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
+	m := &meter{API: client, scans: client}
+	l := ledger.New(dynamo.New(dynamo.Config{API: m, Table: table, Timeout: time.Minute}), time.Now, rand.Text)
 	const (
 		network, asset = "eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 		payer          = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
@@ -118,4 +121,47 @@ func TestWriteUnits(t *testing.T) {
 		}
 	}
 	t.Logf("%-18s %2.0f write units", "in all", total)
+	const more = 49
+	for range more {
+		h := pay("0x" + digits(32))
+		if _, err := l.Open(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		err := h.Settled(t.Context(), ledger.Receipt{Transaction: "0x" + digits(32), Payer: payer, Network: network}, true)
+		if err := errors.Join(err, h.Redeem(t.Context(), answer)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scanned := scanUnits(t, dynamo.NewScan(dynamo.ScanConfig{API: m, Table: table}), m) / (1 + more)
+	t.Logf("%-18s %.2f read units of a payment", "a scan by pages", scanned)
+	if scanned > 0.35 {
+		t.Errorf("a scan by pages costs %.2f read units a payment", scanned)
+	}
+}
+
+// scanUnits reads all of a table, and returns what that cost.
+func scanUnits(t *testing.T, s *dynamo.Scan, m *meter) float64 {
+	t.Helper()
+	m.since()
+	for after := ""; ; {
+		p, err := s.Page(t.Context(), after, 1000)
+		if err != nil || len(p.Corrupt) > 0 {
+			t.Fatalf("%q, %v", p.Corrupt, err)
+		}
+		if after = p.Next; after == "" {
+			units, _ := m.since()
+			return units
+		}
+	}
+}
+
+func (m *meter) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.scans.Scan(ctx, in, o...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && out.ConsumedCapacity != nil {
+		m.units += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	return out, err
 }

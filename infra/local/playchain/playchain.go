@@ -1,0 +1,260 @@
+// Package playchain is a node of the chain that play money moves on: JSON-RPC over
+// the transfers of a play-money facilitator, as far as package chain asks for it. It
+// lets the operator's tools and the game day see the chain where there is none.
+//
+// There is a block every two seconds since 1970, and a transfer is in the block of
+// its time. No transaction is ever undone.
+package playchain
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// How the token's events and its one function that is called are named.
+const (
+	blockTime     = 2 // seconds
+	eventUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
+	eventTransfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+	selectorSize  = 10 // 0x and four bytes
+	wordSize      = 64 // 32 bytes in hex
+	maxBody       = 1 << 20
+)
+
+// Node answers JSON-RPC. It is an http.Handler.
+type Node struct {
+	// Moved is everything that moved. A transfer whose key ends without a nonce was
+	// made without an authorization. Those of one transaction are in one block.
+	Moved func() []x402test.Transfer
+	// ChainID is what the chain says that it is.
+	ChainID uint64
+	Now     func() time.Time
+	// Safe is how old the newest block is that counts as safe.
+	Safe time.Duration
+}
+
+type call struct {
+	ID     json.RawMessage
+	Method string
+	Params []json.RawMessage
+}
+
+func (n Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var calls []call
+	batch := err == nil && strings.HasPrefix(strings.TrimSpace(string(raw)), "[")
+	if batch {
+		err = json.Unmarshal(raw, &calls)
+	} else if err == nil {
+		calls = make([]call, 1)
+		err = json.Unmarshal(raw, &calls[0])
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	replies := make([]map[string]any, len(calls))
+	for i, c := range calls {
+		replies[i] = map[string]any{"jsonrpc": "2.0", "id": c.ID}
+		if result, err := n.answer(c.Method, c.Params); err == nil {
+			replies[i]["result"] = result
+		} else {
+			replies[i]["error"] = map[string]any{"code": -32602, "message": err.Error()}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if batch {
+		_ = json.NewEncoder(w).Encode(replies) // whoever asked may be gone
+		return
+	}
+	_ = json.NewEncoder(w).Encode(replies[0])
+}
+
+func (n Node) answer(method string, params []json.RawMessage) (any, error) {
+	text := func(i int) (s string) {
+		if i < len(params) {
+			_ = json.Unmarshal(params[i], &s) // what is no text is no tag either
+		}
+		return s
+	}
+	switch method {
+	case "eth_chainId":
+		return quantity(n.ChainID), nil
+	case "eth_getBlockByNumber":
+		at, err := n.number(text(0))
+		return map[string]string{"number": quantity(at), "timestamp": quantity(at * blockTime), "hash": blockHash(at)}, err
+	case "eth_call":
+		if len(params) == 0 {
+			break
+		}
+		return n.state(params[0], text(1))
+	case "eth_getLogs":
+		if len(params) == 0 {
+			break
+		}
+		return n.logs(params[0])
+	case "eth_getTransactionReceipt":
+		return n.receipt(text(0)), nil
+	}
+	return nil, fmt.Errorf("%s is not known here", method)
+}
+
+// receipt is null for a transaction that there is not.
+func (n Node) receipt(hash string) any {
+	logs := []event{}
+	for _, e := range n.events() {
+		if e.TransactionHash == hash {
+			logs = append(logs, e)
+		}
+	}
+	if len(logs) == 0 {
+		return nil
+	}
+	return map[string]any{
+		"transactionHash": hash, "blockHash": logs[0].BlockHash, "blockNumber": logs[0].BlockNumber, "status": "0x1", "logs": logs,
+	}
+}
+
+// state is authorizationState(payer, nonce) at a block.
+func (n Node) state(raw json.RawMessage, tag string) (any, error) {
+	var q struct{ Data string }
+	at, err := n.number(tag)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &q); err != nil || len(q.Data) != selectorSize+2*wordSize {
+		return nil, fmt.Errorf("a call with %q", q.Data)
+	}
+	payer, nonce := "0x"+q.Data[selectorSize:][:wordSize], "0x"+q.Data[selectorSize+wordSize:]
+	for _, e := range n.events() {
+		if e.Topics[0] == eventUsed && e.Topics[1] == payer && e.Topics[2] == nonce && e.block <= at {
+			return "0x" + strings.Repeat("0", wordSize-1) + "1", nil
+		}
+	}
+	return "0x" + strings.Repeat("0", wordSize), nil
+}
+
+// logs are the events of a range of blocks that a filter lets through.
+func (n Node) logs(raw json.RawMessage) (any, error) {
+	var q struct {
+		Topics             []json.RawMessage
+		FromBlock, ToBlock string
+	}
+	if err := json.Unmarshal(raw, &q); err != nil {
+		return nil, fmt.Errorf("a filter %.200s", raw)
+	}
+	from, err := n.number(q.FromBlock)
+	if err != nil {
+		return nil, err
+	}
+	to, err := n.number(q.ToBlock)
+	found := []event{}
+	for _, e := range n.events() {
+		if from <= e.block && e.block <= to && e.passes(q.Topics) {
+			found = append(found, e)
+		}
+	}
+	return found, err
+}
+
+// event is a log as a node writes it.
+type event struct {
+	Address         string   `json:"address"`
+	Topics          []string `json:"topics"`
+	Data            string   `json:"data"`
+	LogIndex        string   `json:"logIndex"`
+	BlockNumber     string   `json:"blockNumber"`
+	BlockHash       string   `json:"blockHash"`
+	TransactionHash string   `json:"transactionHash"`
+	Removed         bool     `json:"removed"`
+	block           uint64
+}
+
+// passes says whether a filter lets an event through: each place of it is null, a
+// topic, or a list of topics.
+func (e event) passes(filter []json.RawMessage) bool {
+	for i, raw := range filter {
+		var one string
+		var several []string
+		if json.Unmarshal(raw, &several) != nil && json.Unmarshal(raw, &one) == nil {
+			several = []string{one}
+		}
+		if string(raw) != "null" && (i >= len(e.Topics) || !slices.Contains(several, e.Topics[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+// events are those of all transfers, in the order of the chain: the use of the
+// authorization, if there was one, and right behind it the money.
+func (n Node) events() []event {
+	moved := slices.Clone(n.Moved())
+	slices.SortFunc(moved, func(a, b x402test.Transfer) int {
+		return cmp.Or(cmp.Compare(blockOf(a), blockOf(b)), cmp.Compare(a.Transaction, b.Transaction), cmp.Compare(a.Key, b.Key))
+	})
+	var all []event
+	index := uint64(0)
+	for i, t := range moved {
+		if i == 0 || blockOf(moved[i-1]) != blockOf(t) {
+			index = 0
+		}
+		for _, e := range eventsOf(t) {
+			e.LogIndex = quantity(index)
+			index++
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func eventsOf(t x402test.Transfer) []event {
+	key := strings.Split(t.Key+"||||", "|") // network, asset, payer, nonce
+	value, _ := new(big.Int).SetString(t.Value, 10)
+	payer := padded(key[2])
+	e := event{Address: key[1], block: blockOf(t), BlockNumber: quantity(blockOf(t)), BlockHash: blockHash(blockOf(t)), TransactionHash: t.Transaction}
+	used, moved := e, e
+	used.Data, used.Topics = "0x", []string{eventUsed, payer, key[3]}
+	moved.Topics = []string{eventTransfer, payer, padded(strings.ToLower(t.Payee))}
+	moved.Data = fmt.Sprintf("0x%0*x", wordSize, value)
+	if key[3] == "" {
+		return []event{moved}
+	}
+	return []event{used, moved}
+}
+
+func blockOf(t x402test.Transfer) uint64 { return uint64(t.At.Unix()) / blockTime }
+
+func blockHash(n uint64) string {
+	sum := sha256.Sum256([]byte(quantity(n)))
+	return "0x" + hex.EncodeToString(sum[:])
+}
+
+// number reads a block's tag or number.
+func (n Node) number(tag string) (uint64, error) {
+	switch tag {
+	case "latest":
+		return uint64(n.Now().Unix()) / blockTime, nil
+	case "safe", "finalized":
+		return uint64(n.Now().Add(-n.Safe).Unix()) / blockTime, nil
+	}
+	return strconv.ParseUint(strings.TrimPrefix(tag, "0x"), 16, 64)
+}
+
+func quantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
+
+func padded(address string) string {
+	return "0x" + strings.Repeat("0", 24) + strings.TrimPrefix(address, "0x")
+}
