@@ -479,7 +479,7 @@ func (w *world) lists() (owed, open map[string]bool) {
 	r := x402.NewReconciler(x402.ReconcilerConfig{
 		Ledger: ledger.New(store, time.Now, func() string { return "" }), Index: store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
-	if missed, err := r.Owed(background(), func(r ledger.Record, _ bool) { owed[r.Key] = true }); missed > 0 || err != nil {
+	if missed, err := r.Outstanding(background(), func(r ledger.Record, _ bool) { owed[r.Key] = true }, func(ledger.Record) {}); missed > 0 || err != nil {
 		w.complain("the list of what is owed cannot be read")
 	}
 	keys, err := store.Open(background(), time.Now().Add(time.Hour), len(w.pays))

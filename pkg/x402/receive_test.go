@@ -199,11 +199,11 @@ func TestReceiveMakesOwed(t *testing.T) {
 	})
 }
 
-// debts are what Owed lists, as key and amount; all of them refunds.
+// debts are what Outstanding lists as owed, as key and amount; all of them refunds.
 func (d *reconcilerBench) debts() map[string]string {
 	d.t.Helper()
 	all := map[string]string{}
-	missed, err := d.reconciler().Owed(d.t.Context(), func(r ledger.Record, spent bool) {
+	missed, err := d.reconciler().Outstanding(d.t.Context(), func(r ledger.Record, spent bool) {
 		var q x402.Requirements
 		if err := json.Unmarshal(r.Terms, &q); err != nil || !spent || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
 			d.t.Errorf("%s is no debt of the payer's that has to go back: %v", r.Key, err)
@@ -212,7 +212,7 @@ func (d *reconcilerBench) debts() map[string]string {
 			d.t.Errorf("a debt's terms are %+v", q)
 		}
 		all[r.Key] = q.Amount
-	})
+	}, func(ledger.Record) {})
 	if missed != 0 || err != nil {
 		d.t.Errorf("%d debts missed, %v", missed, err)
 	}

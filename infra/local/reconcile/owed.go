@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -14,17 +13,17 @@ import (
 // listOwed prints every debt, and then what is in doubt, each the longest
 // untouched first.
 func (o opened) listOwed(ctx context.Context, out io.Writer, asJSON bool) error {
-	list := []payment{}
-	add := func(r ledger.Record) { list = append(list, o.paymentOf(r)) }
-	reconciler := o.parts.Reconciler
-	missed, err := reconciler.Owed(ctx, func(r ledger.Record, _ bool) { add(r) })
-	more, failed := reconciler.InDoubt(ctx, add)
-	if missed += more; missed > 0 {
+	list, doubts := []payment{}, []payment(nil)
+	missed, err := o.parts.Reconciler.Outstanding(ctx,
+		func(r ledger.Record, _ bool) { list = append(list, o.paymentOf(r)) },
+		func(r ledger.Record) { doubts = append(doubts, o.paymentOf(r)) })
+	if missed > 0 {
 		fmt.Fprintf(o.notes, "%d records could not be read: the list is not whole\n", missed)
 	}
-	if err := errors.Join(err, failed); err != nil {
+	if err != nil {
 		return err
 	}
+	list = append(list, doubts...)
 	if asJSON {
 		return printJSON(out, list)
 	}
