@@ -255,7 +255,7 @@ func chargedBy(r ledger.Record) *bool {
 		return charged(true)
 	case ledger.Refused, ledger.Superseded:
 		return charged(false)
-	case ledger.Settling, ledger.Uncertain, ledger.Bought, ledger.Scanned:
+	case ledger.Settling, ledger.Uncertain, ledger.Bought, ledger.Scanned, ledger.Repaid:
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func ownershipOf(r *ledger.Record, b buyer) ownership {
 			return ownerAnswers
 		}
 		return ownerOver
-	case ledger.Bought, ledger.Scanned:
+	case ledger.Bought, ledger.Scanned, ledger.Repaid:
 	}
 	return 0
 }

@@ -222,15 +222,15 @@ func (o opened) verify(ctx context.Context, d due) (how string, err error) {
 	case err != nil:
 		return "", errUnchecked{fmt.Sprintf("it could not be checked that the transaction is the refund: %v", err)}
 	}
-	exact, others := 0, []string{}
-	for _, t := range list {
+	exact, others := []int{}, []string{}
+	for i, t := range list {
 		if t.From != d.payer && t.Value.Cmp(d.amount) == 0 {
-			exact++
+			exact = append(exact, i)
 		} else {
 			others = append(others, fmt.Sprintf("%s from %s", dollars(t.Value.String()), t.From.Checksum()))
 		}
 	}
-	if exact == 0 {
+	if len(exact) == 0 {
 		found := "nothing"
 		if len(others) > 0 {
 			found = enumerated(others[:min(len(others), 5)])
@@ -241,9 +241,10 @@ func (o opened) verify(ctx context.Context, d due) (how string, err error) {
 	return fmt.Sprintf("checked on the chain, block %d", list[0].Block), o.unused(ctx, d, exact)
 }
 
-// unused says whether one of a transaction's transfers is left for this record:
-// each of them closes one debt.
-func (o opened) unused(ctx context.Context, d due, transfers int) error {
+// unused takes one of a transaction's transfers to the payer, by their places, for
+// this record: each of them closes one debt. The records that were closed on the
+// transaction are counted too, because one that was closed unchecked has taken none.
+func (o opened) unused(ctx context.Context, d due, transfers []int) error {
 	keys, err := o.payers.ByPayer(ctx, ledger.PayerPrefix(d.network, d.asset, d.payer.String()), maxPayments)
 	if err != nil {
 		return fmt.Errorf("look for other records that were closed on it: %w", err)
@@ -260,9 +261,15 @@ func (o opened) unused(ctx context.Context, d due, transfers int) error {
 	case missed > 0:
 		fmt.Fprintf(o.notes, "%s of this payer could not be read\n", counted(missed, "record"))
 	}
-	if closed >= transfers {
-		return fmt.Errorf("the record stays open: that transaction holds %s of %s to %s, and %s closed on it already",
-			counted(transfers, "transfer"), dollars(d.amount.String()), d.payer.Checksum(), plural(closed, "1 record is", fmt.Sprintf("%d records are", closed)))
+	holds := fmt.Sprintf("the record stays open: that transaction holds %s of %s to %s", counted(len(transfers), "transfer"), dollars(d.amount.String()), d.payer.Checksum())
+	if closed >= len(transfers) {
+		return fmt.Errorf("%s, and %s closed on it already", holds, plural(closed, "1 record is", fmt.Sprintf("%d records are", closed)))
 	}
-	return nil
+	for _, n := range transfers {
+		key := ledger.RepaymentKey(d.network, d.asset, d.payer.String(), d.transaction, n)
+		if mine, err := o.parts.Ledger.Reserve(ctx, key, d.key); err != nil || mine {
+			return err
+		}
+	}
+	return fmt.Errorf("%s, and another record is being closed on it, or was", holds)
 }

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
@@ -162,6 +167,92 @@ func TestRefundOnce(t *testing.T) {
 		out, notes := command(t, code, map[string]string{"LEDGER_FILE": path, "RPC_URL": n.URL}, "-refund", keyOf(3), "-transaction", back)
 		if !strings.Contains(out+notes, says) {
 			t.Errorf("%d transfers: %q, want %q", transfers, out+notes, says)
+		}
+	}
+}
+
+// meeting is a list of a payer's records at which two callers wait for each other.
+type meeting struct {
+	ledger.Payers
+	both sync.WaitGroup
+}
+
+func (m *meeting) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
+	keys, err := m.Payers.ByPayer(ctx, prefix, limit)
+	m.both.Done()
+	m.both.Wait()
+	return keys, err
+}
+
+// Two debts that are closed at the same time on one transfer: one is closed, and the
+// other on the next transfer, if there is one.
+func TestRefundAtOnce(t *testing.T) {
+	t.Parallel()
+	for transfers, want := range map[int]int{1: 1, 2: 2} {
+		memory := new(ledgertest.Memory)
+		b := newBuyer(t, memory, time.Now().Add(-48*time.Hour))
+		for n := range 2 {
+			b.must(b.claim(keyOf(n)).Settled(t.Context(), ledger.Receipt{Transaction: "0x01", Payer: payer, Network: "eip155:8453"}, false))
+		}
+		n := startNode(t, node{from: sender, sent: []int{5000, 5000}[:transfers]})
+		config, err := boot.ReadLocal(func(name string) string { return map[string]string{"RPC_URL": n.URL}[name] })
+		b.must(err)
+		at := &meeting{Payers: memory}
+		at.both.Add(2)
+		o := opened{name: "memory", payers: at, rows: memory, notes: io.Discard}
+		o.parts, err = config.Reconciling(memory, memory, slog.New(slog.DiscardHandler), time.Now)
+		b.must(err)
+		var errs [2]error
+		var both sync.WaitGroup
+		for i := range errs {
+			both.Go(func() {
+				debt, err := readDebt(keyOf(i), back, true)
+				if err == nil {
+					err = o.refund(t.Context(), io.Discard, debt, false)
+				}
+				errs[i] = err
+			})
+		}
+		both.Wait()
+		closed := 0
+		for i, err := range errs {
+			r, failed := memory.Fetch(t.Context(), keyOf(i))
+			b.must(failed)
+			if (err == nil) != (r.State == ledger.Refunded) || err != nil && !strings.Contains(err.Error(), "the record stays open: that transaction holds 1 transfer") {
+				t.Errorf("%d transfers: record %d is %s, %v", transfers, i, r.State, err)
+			}
+			if err == nil {
+				closed++
+			}
+		}
+		if closed != want {
+			t.Errorf("%d transfers closed %d records, want %d", transfers, closed, want)
+		}
+	}
+}
+
+// A transfer that another record has reserved closes none but that one, also when its
+// tool was stopped before it closed the record.
+func TestRefundReserved(t *testing.T) {
+	t.Parallel()
+	for owner, c := range map[int]struct {
+		code int
+		says string
+	}{
+		4: {exitFailed, "holds 1 transfer of $0.005 to " + payer + ", and another record is being closed on it, or was"},
+		3: {0, "closed: $0.005 went back"},
+	} {
+		path, _ := stored(t, fill, func(t *testing.T, s ledger.Store, now time.Time) {
+			b := newBuyer(t, s, now)
+			mine, err := b.Reserve(t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, 0), keyOf(owner))
+			if b.must(err); !mine {
+				t.Error("it is reserved already")
+			}
+		})
+		n := startNode(t, node{from: sender, sent: []int{5000}})
+		out, notes := command(t, c.code, map[string]string{"LEDGER_FILE": path, "RPC_URL": n.URL}, "-refund", keyOf(3), "-transaction", back)
+		if !strings.Contains(out+notes, c.says) {
+			t.Errorf("reserved for %d: %q, want %q", owner, out+notes, c.says)
 		}
 	}
 }

@@ -42,11 +42,14 @@ const (
 	// Scanned: not a payment but the block up to which the chain was read for
 	// transfers to a payee. See Cursor.
 	Scanned State = "scanned"
+	// Repaid: not a payment but a transfer that paid one back; Owner is that one.
+	// See Reserve.
+	Repaid State = "repaid"
 )
 
 // States lists every stored state.
 func States() []State {
-	return []State{Settling, Uncertain, Settled, Refused, Redeemed, Superseded, Bought, Refunded, Scanned}
+	return []State{Settling, Uncertain, Settled, Refused, Redeemed, Superseded, Bought, Refunded, Scanned, Repaid}
 }
 
 // Record is everything the ledger knows about one signed authorization. Its

@@ -117,8 +117,8 @@ func step(r Record, event Event, c change) (Record, error) {
 const keep = 35 * 24 * time.Hour
 
 // expiry is when a record that was just written may be deleted. A payment in
-// doubt, a debt and a cursor have no end: they are the only trace of what is
-// owed, and of what was read.
+// doubt, a debt, a cursor and a reservation have no end: they are the only trace of
+// what is owed, of what was read, and of what a transfer was for.
 func expiry(r Record, now time.Time) time.Time {
 	if r.endless() {
 		return time.Time{}
@@ -127,7 +127,9 @@ func expiry(r Record, now time.Time) time.Time {
 }
 
 // endless says that a record is kept until its state changes.
-func (r Record) endless() bool { return r.Open() || r.Owed() || r.State == Scanned }
+func (r Record) endless() bool {
+	return r.Open() || r.Owed() || r.State == Scanned || r.State == Repaid
+}
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

@@ -32,6 +32,7 @@ func situations() map[string]Record {
 		"settled, spent, live":      with(Settled, func(r *Record) { r.Lookups = MaxLookups; r.LeaseUntil = live }),
 		"refunded":                  with(Refunded, func(*Record) {}),
 		"scanned":                   with(Scanned, func(*Record) {}),
+		"repaid":                    with(Repaid, func(*Record) {}),
 		"redeemed":                  with(Redeemed, func(r *Record) { r.Answer = &Answer{Stored: true} }),
 		"redeemed, without a body":  with(Redeemed, func(r *Record) { r.Answer = &Answer{} }),
 		"redeemed, bodyless, live":  with(Redeemed, func(r *Record) { r.Answer = &Answer{}; r.LeaseUntil = live }),

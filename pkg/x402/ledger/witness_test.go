@@ -3,6 +3,9 @@ package ledger_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,6 +260,50 @@ func TestRefund(t *testing.T) {
 	}
 	if c := d.claim(t, ledger.Over); c.Record.State != ledger.Refunded {
 		t.Errorf("%+v", c.Record)
+	}
+}
+
+// A transfer is for one debt, whoever asks first, and stays so.
+func TestReserve(t *testing.T) {
+	d := newTestLedger(t, nil)
+	key := ledger.RepaymentKey("eip155:8453", "0xa", "0xb", "0xc", 0)
+	reserve := func(debt string, want bool) {
+		t.Helper()
+		if mine, err := d.Reserve(t.Context(), key, debt); mine != want || err != nil {
+			t.Errorf("Reserve for %s = %v, %v", debt, mine, err)
+		}
+	}
+	reserve("one", true)
+	reserve("another", false)
+	reserve("one", true)
+	d.clock.pass(1000 * 24 * time.Hour)
+	reserve("another", false)
+	d.claim(t, ledger.Held)
+	if mine, err := d.Reserve(t.Context(), d.payment().Key, "one"); mine || !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("a payment as a transfer: %v, %v", mine, err)
+	}
+}
+
+// Of many who reserve one transfer at once, one gets it.
+func TestReserveRace(t *testing.T) {
+	d := newTestLedger(t, nil)
+	key := ledger.RepaymentKey("eip155:8453", "0xa", "0xb", "0xc", 0)
+	var all sync.WaitGroup
+	var got atomic.Int32
+	for i := range 20 {
+		all.Go(func() {
+			mine, err := d.Reserve(t.Context(), key, fmt.Sprint(i))
+			if err != nil {
+				t.Error(err)
+			}
+			if mine {
+				got.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if got.Load() != 1 {
+		t.Errorf("%d of 20 got it", got.Load())
 	}
 }
 
