@@ -54,6 +54,9 @@ func (s *series) Write(p []byte) (int, error) {
 		if err != nil {
 			s.faults = append(s.faults, fmt.Errorf("%w: %.500s", err, line))
 		}
+		if bytes.Contains(line, []byte(`"msg":"re`)) && !bytes.Contains(line, []byte(`"lambda_request_id":"`)) {
+			s.faults = append(s.faults, fmt.Errorf("the line of a request, or of reconcile, does not name its invocation: %.500s", line))
+		}
 		var about struct{ Payer string }
 		_ = json.Unmarshal(line, &about) // ReadEMF has said what is wrong with it
 		for _, x := range samples {

@@ -174,7 +174,7 @@ func randomID() string {
 // time has the name that Lambda looks for: to a line without it Lambda gives a
 // time and the level INFO of its own.
 func (c Config) Logger(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: lambdaNames}))
+	return lambdahttp.Log(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: lambdaNames})))
 }
 
 func lambdaNames(groups []string, a slog.Attr) slog.Attr {

@@ -72,7 +72,7 @@ func (e edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e edge) answer(r *http.Request, id string) (res response) {
 	defer func() {
 		if p := recover(); p != nil {
-			res = e.platform.fault(r, id, e.platform.panicked(id, p), x402.Standing{Charged: unpaid(r)})
+			res = e.platform.fault(r, id, e.platform.panicked(r.Context(), id, p), x402.Standing{Charged: unpaid(r)})
 		}
 	}()
 	methods := e.next.methods(r)
@@ -89,8 +89,8 @@ func (e edge) answer(r *http.Request, id string) (res response) {
 }
 
 // panicked notes what a handler panicked with.
-func (p Platform) panicked(id string, v any) *fault.Error {
-	p.Log.Error("panic", "request_id", id, "panic", fmt.Sprint(v), "stack", printable.Own(debug.Stack()))
+func (p Platform) panicked(ctx context.Context, id string, v any) *fault.Error {
+	p.Log.ErrorContext(ctx, "panic", "request_id", id, "panic", fmt.Sprint(v), "stack", printable.Own(debug.Stack()))
 	return fault.New(fault.InternalError, fmt.Errorf("panic: %v", v))
 }
 
@@ -121,7 +121,7 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 	w.WriteHeader(res.wire())
 	if r.Method != http.MethodHead {
 		if _, err := w.Write(res.body); err != nil {
-			e.platform.Log.Debug("client went away", "request_id", id, "error", err)
+			e.platform.Log.DebugContext(r.Context(), "client went away", "request_id", id, "error", err)
 		}
 	}
 }
@@ -200,6 +200,7 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	}
 	text("payer", t.Payer)
 	text("nonce", t.Nonce)
+	text("amount", t.Amount)
 	text("transaction", t.Transaction)
 	states := make([]string, len(t.States))
 	for i, s := range t.States {

@@ -210,7 +210,7 @@ func (h *health) ask(ctx context.Context, p Probe) check {
 	if err == nil {
 		return check{Status: "ok"}
 	}
-	h.platform.Log.Warn("not ready", "check", p.Name, "error", err)
+	h.platform.Log.WarnContext(ctx, "not ready", "check", p.Name, "error", err)
 	failed := check{Status: "failing", Message: p.Name + " does not answer"}
 	if p.Optional {
 		failed.Status = "warning"

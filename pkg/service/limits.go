@@ -99,7 +99,7 @@ func (m *meter) leave(ctx context.Context) {
 func (m *meter) count(ctx context.Context) {
 	m.verdict = m.rate.Allow(ctx, limit.ClientKey(m.remote))
 	if m.verdict.Err != nil {
-		m.log.Warn("rate limit store failed", "request_id", m.id, "error", m.verdict.Err)
+		m.log.WarnContext(ctx, "rate limit store failed", "request_id", m.id, "error", m.verdict.Err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (m *meter) Close(ctx context.Context, refused bool) {
 		return
 	}
 	if err := m.undecided.Decide(ctx, refused); err != nil {
-		m.log.Warn("rate limit not corrected", "request_id", m.id, "error", err)
+		m.log.WarnContext(ctx, "rate limit not corrected", "request_id", m.id, "error", err)
 	}
 	m.verdict = m.undecided.Verdict()
 }

@@ -201,6 +201,10 @@ func TestOneLineARequest(t *testing.T) {
 		if len(lines) != 1 {
 			t.Errorf("request %s has %d lines: %v", id, len(lines), lines)
 		}
+		// A line that names a payer says what the payment is of, and no other does.
+		if amount, paid := lines[0]["amount"], lines[0]["payer"] != nil; paid != (amount == "5000") || !paid && amount != nil {
+			t.Errorf("request %s: amount %v in %v", id, amount, lines[0])
+		}
 	}
 	got := map[string]int{}
 	for id := range answers {

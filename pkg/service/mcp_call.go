@@ -36,7 +36,7 @@ type visit struct {
 func (v *visit) answer(limited *fault.Error) (res response) {
 	defer func() {
 		if p := recover(); p != nil {
-			res = v.fail(v.box.platform.panicked(v.id, p))
+			res = v.fail(v.box.platform.panicked(v.r.Context(), v.id, p))
 		}
 	}()
 	if limited != nil {

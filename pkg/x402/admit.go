@@ -20,7 +20,7 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		return a.reject(err)
 	}
 	a.payment = p
-	a.trace.Payer, a.trace.Nonce = p.From.String(), "0x"+hex.EncodeToString(p.Nonce[:])
+	a.trace.Payer, a.trace.Nonce, a.trace.Amount = p.From.String(), "0x"+hex.EncodeToString(p.Nonce[:]), p.Value.String()
 	offer := a.request.Offer
 	if err := offer.fixed(p); err != nil {
 		return a.reject(err)

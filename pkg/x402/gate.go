@@ -159,10 +159,12 @@ func (o Outcome) refused() bool { return o.Status == 402 && !o.recorded }
 // Trace is what the request's log line says about its payment.
 type Trace struct {
 	Payer, Nonce, Transaction string
-	States                    []ledger.State
-	Class                     string // of the settlement, when one was tried
-	Verdict                   string // the chain's, when it was asked
-	Reason                    string // why not, as far as it may be logged
+	// Amount is what the payment is of, in atomic units, whether it was made or not.
+	Amount  string
+	States  []ledger.State
+	Class   string // of the settlement, when one was tried
+	Verdict string // the chain's, when it was asked
+	Reason  string // why not, as far as it may be logged
 	// Purchase is "joined" when another payment of the same purchase answered,
 	// "taken_over" when this one replaced another, and empty otherwise.
 	Purchase string
