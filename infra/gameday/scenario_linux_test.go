@@ -106,6 +106,7 @@ func (c scenario) play(t *testing.T, s *stage, alarms []cloudwatch.Alarm) *outco
 	}
 	out.left = w.owed()
 	c.books(w, out)
+	c.audited(w, out)
 	w.host.Close() // its log is complete after that
 	w.logFaults()
 	c.judge(w, alarms, out)

@@ -38,6 +38,7 @@ type world struct {
 	registry    *registry
 	host        *lambdahost.Host
 	url         string // of the gateway
+	opened      time.Time
 	series      *series
 	http        *http.Client
 
@@ -66,12 +67,12 @@ func (s *stage) open(t *testing.T) *world {
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
-		T: t, db: s.db, name: s.db.Table(t), registry: &registry{}, series: &series{},
+		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), registry: &registry{}, series: &series{},
 		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
 	w.facilitator = newFacilitator(t, own(9, 8080))
-	w.chain = openDoor(t, own(6, 8545), chain{w.facilitator.books})
+	w.chain = openDoor(t, own(6, 8545), w.facilitator.node(time.Minute, time.Now))
 	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.passed)
 	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, map[string]net.IP{registryName + ".": rdap})
 	s.ca.openHTTPS(t, web, http.HandlerFunc(origin))
@@ -191,10 +192,7 @@ func (w *world) owed() map[string]debt {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, owedCommand(builtIn()), "-owed", "-json")
-	cmd.Env = []string{
-		"LEDGER_TABLE=" + w.name, "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + w.db.URL,
-		"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,
-	}
+	cmd.Env = w.operator()
 	var notes bytes.Buffer
 	cmd.Stderr = &notes
 	// A machine so busy that the table's server does not answer in time is not

@@ -28,8 +28,9 @@ func (a *audit) readChain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if batch.SafeTime.Before(a.Until) {
-			a.Until = batch.SafeTime
+		// The safe block is read too: times of blocks are whole seconds.
+		if end := batch.SafeTime.Add(time.Second); end.Before(a.Until) {
+			a.Until = end
 		}
 		for _, t := range batch.Transfers {
 			if t.Block < end {

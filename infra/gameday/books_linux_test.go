@@ -1,0 +1,237 @@
+package gameday
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/local/playchain"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// chainID is that of the chain that play money moves on.
+const chainID = 8453
+
+// node is a node of that chain, on which blocks are safe when they are this old.
+func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handler {
+	return playchain.Node{Moved: f.books.Transfers, ChainID: chainID, Now: now, Safe: safe}
+}
+
+// dayBooks are what make books prints of a day, in JSON.
+type dayBooks struct {
+	Received    tally `json:"received"`
+	Answered    tally `json:"answered"`
+	AnswerOwed  tally `json:"answer_owed"`
+	RefundDue   tally `json:"refund_due"`
+	Refunded    tally `json:"refunded"`
+	Differing   tally `json:"differing"`
+	InDoubt     tally `json:"in_doubt"`
+	Deposits    tally `json:"deposits"`
+	Unchecked   int   `json:"unchecked"`
+	Count       int   `json:"difference_count"`
+	Differences []struct{ Kind, Key string }
+}
+
+type tally struct{ Count int }
+
+// differs is the exit status of make books where the ledger and the chain differ.
+const differs = 3
+
+// audit is make books over the world's table, for every day since the world was
+// opened, and past the door of the node. Its blocks are safe at once, and its clock
+// is some seconds ahead, so that nothing is too young for the books.
+func (w *world) audit() dayBooks {
+	w.Helper()
+	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
+	defer node.Close()
+	var all dayBooks
+	now := time.Now().UTC()
+	for day := w.opened.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
+		b := w.auditDay(day, node.URL)
+		for _, s := range []struct{ sum, of *tally }{
+			{&all.Received, &b.Received}, {&all.Answered, &b.Answered}, {&all.AnswerOwed, &b.AnswerOwed}, {&all.RefundDue, &b.RefundDue},
+			{&all.Refunded, &b.Refunded}, {&all.Differing, &b.Differing}, {&all.InDoubt, &b.InDoubt}, {&all.Deposits, &b.Deposits},
+		} {
+			s.sum.Count += s.of.Count
+		}
+		all.Unchecked, all.Count = all.Unchecked+b.Unchecked, all.Count+b.Count
+		all.Differences = append(all.Differences, b.Differences...)
+	}
+	return all
+}
+
+func (w *world) auditDay(day time.Time, node string) dayBooks {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	for {
+		cmd := exec.CommandContext(ctx, owedCommand(builtIn()), "-books", day.Format(time.DateOnly), "-json")
+		cmd.Env = append(w.operator(), "RPC_URL="+node, "PAY_TO="+boot.LocalPayTo)
+		var notes bytes.Buffer
+		cmd.Stderr = &notes
+		out, err := cmd.Output()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == differs {
+			err = nil
+		}
+		var b dayBooks
+		if err == nil {
+			err = json.Unmarshal(out, &b)
+		}
+		if err == nil {
+			return b
+		}
+		// A machine so busy that nothing answers in time is not what this is about.
+		if ctx.Err() != nil {
+			w.Fatalf("make books: %v\n%s", err, notes.String())
+		}
+	}
+}
+
+// operator is the environment of the operator's commands, past the table's door.
+func (w *world) operator() []string {
+	return []string{
+		"LEDGER_TABLE=" + w.name, "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + w.db.URL,
+		"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,
+	}
+}
+
+// audited holds make books to what the scenario has come to: no differences, every
+// transfer is there, and what is owed is what make owed lists. Then it makes one
+// difference of every kind, and make books has to name those and no other.
+func (c scenario) audited(w *world, out *outcome) {
+	w.Helper()
+	b := w.audit()
+	moved := len(w.facilitator.books.Transfers())
+	if b.Count != 0 || b.Unchecked != 0 || b.InDoubt.Count != 0 {
+		w.Errorf("make books names differences, or doubts, in the end: %+v", b)
+	}
+	if b.Received.Count != moved || b.AnswerOwed.Count+b.RefundDue.Count != len(out.left) || b.Answered.Count != moved-len(out.left) {
+		w.Errorf("%d transfers, %d debts, and make books says: %+v", moved, len(out.left), b)
+	}
+	want := w.disturb(c.operations(w.T)[0])
+	got := map[string]string{}
+	after := w.audit()
+	for _, d := range after.Differences {
+		got[d.Key] = d.Kind
+	}
+	if diff := cmp.Diff(want, got); diff != "" || after.Count != len(want) {
+		w.Errorf("make books of %d differences names %d (-made +named):\n%s", len(want), after.Count, diff)
+	}
+}
+
+// disturb makes a difference of every kind between the table and the chain. It
+// returns the kinds by key.
+func (w *world) disturb(op catalog.Operation) map[string]string {
+	w.Helper()
+	n := 1000
+	fresh := func() ledger.Record {
+		n++
+		return w.drafted(w.newPayer(op, n))
+	}
+	store := func(r ledger.Record, state ledger.State) string {
+		r.State = state
+		if _, err := w.store().Create(w.Context(), r); err != nil {
+			w.Fatal(err)
+		}
+		return r.Key
+	}
+	move := func() ledger.Record {
+		n++
+		p := w.newPayer(op, n)
+		w.facilitator.pay(w, p)
+		return w.drafted(p)
+	}
+	paid := func(r ledger.Record) ledger.Record {
+		r.SettledAt, r.Receipt = r.CreatedAt, &ledger.Receipt{Transaction: fmt.Sprintf("0x%064x", rand.Uint64()), Network: w.terms().Network} //nolint:gosec // no secret
+		return r
+	}
+	less := func(r ledger.Record) ledger.Record {
+		r.Terms = w.requirements("1")
+		return r
+	}
+	refunded := paid(move())
+	refunded.Refund, refunded.Lookups = fmt.Sprintf("0x%064x", rand.Uint64()), ledger.MaxLookups //nolint:gosec // no secret
+	return map[string]string{
+		move().Key:                                 "transfer_without_record",
+		store(move(), ledger.Refused):              "transfer_not_recorded",
+		store(move(), ledger.Uncertain):            "transfer_not_recorded",
+		store(paid(fresh()), ledger.Settled):       "settled_without_transfer",
+		store(paid(fresh()), ledger.Redeemed):      "answered_unpaid",
+		store(less(paid(move())), ledger.Redeemed): "amounts_differ",
+		store(refunded, ledger.Refunded):           "refund_without_transfer",
+	}
+}
+
+func (w *world) terms() x402.Terms {
+	w.Helper()
+	config, err := boot.ReadLocal(func(string) string { return "" })
+	if err != nil {
+		w.Fatal(err)
+	}
+	return config.Terms
+}
+
+func (w *world) requirements(amount string) json.RawMessage {
+	w.Helper()
+	raw, err := json.Marshal(w.terms().Requirements(amount))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return raw
+}
+
+// drafted is the record that a payer's payment would have.
+func (w *world) drafted(p *payer) ledger.Record {
+	w.Helper()
+	payment, err := x402.DecodePayment(p.signature)
+	if err != nil {
+		w.Fatal(err)
+	}
+	t := w.terms()
+	r := ledgertest.First(ledger.Key(t.Network, strings.ToLower(t.Asset), p.address, "0x"+hex.EncodeToString(payment.Nonce[:])))
+	now := time.Now().UTC()
+	r.Terms, r.Request = w.requirements(p.op.Amount), catalog.Method+" "+p.op.Path
+	r.CreatedAt, r.UpdatedAt, r.LeaseUntil, r.ValidBefore, r.ExpiresAt = now, now, time.Time{}, now.Add(time.Minute), now.AddDate(0, 1, 0)
+	return r
+}
+
+// pay has a payment's money moved, past the service.
+func (f *facilitator) pay(w *world, p *payer) {
+	w.Helper()
+	raw, err := base64.StdEncoding.DecodeString(p.signature)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var payload struct{ Accepted json.RawMessage }
+	if err := json.Unmarshal(raw, &payload); err != nil {
+		w.Fatal(err)
+	}
+	body, err := json.Marshal(map[string]json.RawMessage{"paymentPayload": raw, "paymentRequirements": payload.Accepted})
+	if err != nil {
+		w.Fatal(err)
+	}
+	q := httptest.NewRequestWithContext(w.Context(), http.MethodPost, "/settle", bytes.NewReader(body))
+	answer := httptest.NewRecorder()
+	f.books.ServeHTTP(answer, q)
+	if !strings.Contains(answer.Body.String(), `"success":true`) {
+		w.Fatalf("the facilitator says %s", answer.Body)
+	}
+}
