@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -65,6 +66,8 @@ type setup struct {
 	rate        string // requests a minute and client; empty is no limit
 	single      string // paid lookups of one tool at once; empty is the default
 	crowd       bool   // a local runner without the race detector: see plainBinary
+	// more are other variables, or other values of the same.
+	more map[string]string
 }
 
 // isolated are the variables that every world has: no view of a real chain, no
@@ -87,6 +90,7 @@ func (s setup) environment() map[string]string {
 	env["FACILITATOR_URL"], env["FACILITATOR_TOKEN"] = s.facilitator, s.token
 	env["DNS_RESOLVERS"], env["LOG_LEVEL"] = s.resolvers, "debug"
 	env["RECEIPT_KEY"], env["RECEIPT_PUBLIC_KEYS"] = receiptKey, receiptPublicKey
+	maps.Copy(env, s.more)
 	return env
 }
 
