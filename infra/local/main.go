@@ -135,7 +135,7 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 func share(ctx context.Context, file string, s *embedded.Store) (done func()) {
 	end, err := ledgersock.Serve(ctx, file, s)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "make payer, owed, refund and reconcile need this service stopped: %v\n", err)
+		fmt.Fprintf(os.Stderr, "make payer, owed, refund, books and reconcile need this service stopped: %v\n", err)
 		return func() {}
 	}
 	return func() { logClose("ledger's socket", end()) }

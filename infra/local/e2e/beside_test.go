@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// tool runs the command of make owed, payer, refund and reconcile over a ledger
+// tool runs the command of make owed, payer, refund, books and reconcile over a ledger
 // file, and returns what it prints.
 func tool(t *testing.T, file string, args ...string) (string, error) {
 	t.Helper()

@@ -57,6 +57,9 @@ func (n *playNode) add(t x402test.Transfer) {
 func newIncident(t *testing.T, more func(*incident) map[string]string) *incident {
 	t.Helper()
 	verifyOnly(t, "runs make")
+	if now := time.Now().UTC(); now.Add(5*time.Minute).Day() != now.Day() {
+		t.Skip("the books are of one day, and this one is about to end")
+	}
 	i := &incident{T: t, lab: newLab(t), file: filepath.Join(t.TempDir(), "ledger.db"), node: &playNode{}}
 	// The node's clock is some seconds ahead, so that nothing is too young for the books.
 	i.node.Server = httptest.NewServer(playchain.Node{
