@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -100,7 +99,7 @@ func localWorld(t *testing.T) world {
 	for name, value := range environment() {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	out := &readyLine{url: make(chan string, 1)}
+	out := &built.Output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -109,43 +108,16 @@ func localWorld(t *testing.T) world {
 		stop()
 		_ = cmd.Wait() // it was told to end
 		if t.Failed() {
-			t.Logf("the service said:\n%s", out.text())
+			t.Logf("the service said:\n%s", out)
 		}
 	})
 	select {
-	case base := <-out.url:
+	case base := <-out.Ready():
 		return world{tools: base + catalog.PathMCP, books: books}
 	case <-time.After(patience):
-		t.Fatalf("the local runner did not get ready: %s", out.text())
+		t.Fatalf("the local runner did not get ready: %s", out)
 	}
 	panic("unreachable")
-}
-
-// readyLine keeps what the runner prints, and looks for its address in it.
-type readyLine struct {
-	mu      sync.Mutex
-	printed strings.Builder
-	found   bool
-	url     chan string
-}
-
-func (r *readyLine) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.printed.Write(b)
-	if _, rest, ok := strings.Cut(r.printed.String(), " is ready on "); ok && !r.found {
-		if url, _, whole := strings.Cut(rest, "\n"); whole {
-			r.found = true
-			r.url <- strings.TrimSpace(url)
-		}
-	}
-	return len(b), nil
-}
-
-func (r *readyLine) text() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.printed.String()
 }
 
 // builtIn is a folder for the built functions; making it is the first use.

@@ -8,13 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // driver is the Node process that drives the one Chromium.
 type driver struct {
 	in    io.WriteCloser
 	lines chan string // what it answers; closed at its end
-	log   transcript
+	log   built.Output
 }
 
 // outcome is what a scenario answers.
@@ -32,7 +34,7 @@ func newDriver(t *testing.T) *driver {
 		args = append(args, "screenshots")
 	}
 	cmd := exec.Command(node, args...)
-	d := &driver{lines: make(chan string, 1), log: transcript{ready: make(chan string, 1)}}
+	d := &driver{lines: make(chan string, 1)}
 	cmd.Stderr = &d.log
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"bytes"
 	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -106,7 +106,7 @@ func startRunner(t *testing.T, w *world) string {
 		"RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/", "RATE_LIMIT_PER_MINUTE=0",
 		"PAY_TO=" + terms().PayTo, "LOG_LEVEL=warn",
 	}
-	log := &transcript{ready: make(chan string, 1)}
+	log := &built.Output{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -122,37 +122,10 @@ func startRunner(t *testing.T, w *world) string {
 		}
 	})
 	select {
-	case addr := <-log.ready:
+	case addr := <-log.Ready():
 		return addr
 	case <-time.After(patience):
 		t.Fatalf("the runner did not get ready:\n%s", log)
 		return ""
 	}
-}
-
-// transcript is the runner's log; ready gets the address that it prints.
-type transcript struct {
-	mu    sync.Mutex
-	b     bytes.Buffer
-	told  bool
-	ready chan string
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b.Write(p)
-	if _, after, found := strings.Cut(t.b.String(), " is ready on "); found && !t.told {
-		if url, _, whole := strings.Cut(after, "\n"); whole {
-			t.told = true
-			t.ready <- strings.TrimSpace(url)
-		}
-	}
-	return len(p), nil
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }

@@ -1,7 +1,6 @@
 package simnet
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"net/http"
@@ -9,11 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -24,39 +23,11 @@ const patience = 60 * time.Second
 type runner struct {
 	url  string
 	far  *far // where it runs
-	log  transcript
+	log  built.Output
 	cmd  *exec.Cmd
 	gone chan struct{} // closed at its end
 	err  error         // that it ended with
 	quit bool          // it was told to end with its stacks
-}
-
-// transcript is a log in the making; ready gets the address that the runner
-// prints.
-type transcript struct {
-	mu    sync.Mutex
-	b     bytes.Buffer
-	told  bool
-	ready chan string
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b.Write(p)
-	if _, after, found := strings.Cut(t.b.String(), " is ready on "); found && !t.told {
-		if url, _, whole := strings.Cut(after, "\n"); whole {
-			t.told = true
-			t.ready <- strings.TrimSpace(url)
-		}
-	}
-	return len(p), nil
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }
 
 // startRunner starts the runner with production's settings: only what names
@@ -66,7 +37,7 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := exec.Command(os.Getenv(runnerVar))
-	r := &runner{cmd: cmd, far: n.far, gone: make(chan struct{}), log: transcript{ready: make(chan string, 1)}}
+	r := &runner{cmd: cmd, far: n.far, gone: make(chan struct{})}
 	cmd.Dir = dir
 	cmd.Env = append([]string{
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "SSL_CERT_FILE=" + n.caFile,
@@ -82,7 +53,7 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	}()
 	t.Cleanup(func() { r.stop(t) })
 	select {
-	case r.url = <-r.log.ready:
+	case r.url = <-r.log.Ready():
 	case <-time.After(patience):
 		t.Fatalf("the runner did not get ready:\n%s", r.log.String())
 	}

@@ -135,7 +135,7 @@ func (w world) tryStart(t *testing.T) (service, error) {
 // unless it was killed, or ends before it is ready, which is an error.
 func run(t *testing.T, cmd *exec.Cmd) (url string, kill func(), log func() string, err error) {
 	t.Helper()
-	ready := &readyLine{url: make(chan string, 1)}
+	ready := &built.Output{}
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = ready, ready, dieWithUs()
 	started, gone := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -159,49 +159,22 @@ func run(t *testing.T, cmd *exec.Cmd) (url string, kill func(), log func() strin
 		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		defer late.Stop()
 		if err := <-gone; err != nil {
-			t.Errorf("the local runner ended with: %v\n%s", err, ready.text())
+			t.Errorf("the local runner ended with: %v\n%s", err, ready)
 		}
 	})
 	select {
-	case url = <-ready.url:
+	case url = <-ready.Ready():
 	case err := <-gone:
 		over = true
-		return "", nil, nil, fmt.Errorf("the local runner did not get ready: %w\n%s", err, ready.text())
+		return "", nil, nil, fmt.Errorf("the local runner did not get ready: %w\n%s", err, ready)
 	case <-time.After(patience):
-		t.Fatalf("the local runner did not get ready: %s", ready.text())
+		t.Fatalf("the local runner did not get ready: %s", ready)
 	}
 	return url, func() {
 		over = true
 		_ = cmd.Process.Kill()
 		<-gone
-	}, ready.text, nil
-}
-
-// readyLine keeps what the runner prints, and looks for its address in it.
-type readyLine struct {
-	mu      sync.Mutex
-	printed strings.Builder
-	found   bool
-	url     chan string
-}
-
-func (r *readyLine) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.printed.Write(b)
-	if _, rest, ok := strings.Cut(r.printed.String(), " is ready on "); ok && !r.found {
-		if url, _, whole := strings.Cut(rest, "\n"); whole {
-			r.found = true
-			r.url <- strings.TrimSpace(url)
-		}
-	}
-	return len(b), nil
-}
-
-func (r *readyLine) text() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.printed.String()
+	}, ready.String, nil
 }
 
 // answer is the catalog's example answer as the runner gives it here: from the

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -55,35 +54,7 @@ func TestMain(m *testing.M) {
 type runner struct {
 	url string
 	cmd *exec.Cmd
-	log transcript
-}
-
-// transcript is a log in the making; ready gets the address that the runner
-// prints.
-type transcript struct {
-	mu    sync.Mutex
-	b     bytes.Buffer
-	told  bool
-	ready chan string
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b.Write(p)
-	if _, after, found := strings.Cut(t.b.String(), " is ready on "); found && !t.told {
-		if url, _, whole := strings.Cut(after, "\n"); whole {
-			t.told = true
-			t.ready <- strings.TrimSpace(url)
-		}
-	}
-	return len(p), nil
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
+	log built.Output
 }
 
 // startRunner builds the runner and starts it on ports of its own choice. It
@@ -93,7 +64,7 @@ func startRunner(dir string) (*runner, error) {
 	if err := built.Command(context.Background(), filepath.Join("..", ".."), "./infra/local", program); err != nil {
 		return nil, err
 	}
-	r := &runner{cmd: exec.Command(program), log: transcript{ready: make(chan string, 1)}}
+	r := &runner{cmd: exec.Command(program)}
 	r.cmd.Dir = dir
 	r.cmd.Env = []string{
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "DNS_RESOLVERS=127.0.0.1:9",
@@ -104,7 +75,7 @@ func startRunner(dir string) (*runner, error) {
 		return nil, err
 	}
 	select {
-	case r.url = <-r.log.ready:
+	case r.url = <-r.log.Ready():
 		return r, nil
 	case <-time.After(patience):
 		_ = r.cmd.Process.Kill()
