@@ -132,6 +132,9 @@ func (m *meter) Close(ctx context.Context, refused bool) {
 	m.verdict = m.undecided.Verdict()
 }
 
+// client names the sender of a request to the slots.
+func client(r *http.Request) string { return limit.SiteKey(r.RemoteAddr) }
+
 // header are the rate limit's response headers.
 func (m *meter) header() http.Header {
 	h := http.Header{}

@@ -192,6 +192,3 @@ func (o *toolOffer) required(reason, token string) []byte {
 	}
 	return mustJSON(o.offer.Required(reason).WithToken(token))
 }
-
-// client names the sender of a request to the slots.
-func client(r *http.Request) string { return limit.SiteKey(r.RemoteAddr) }
