@@ -1,4 +1,4 @@
-package dynamo_test
+package dynamotable_test
 
 import (
 	"bufio"
@@ -16,28 +16,29 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 // config is a client's configuration with the production time-outs.
 func config(url string) dynamotable.ClientConfig {
-	c := dynamotest.Server{URL: url}.ClientConfig()
-	c.AttemptTimeout = 0
+	return dynamotable.ClientConfig{Region: "us-east-1", Endpoint: url, Credentials: func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{AccessKeyID: "a", SecretAccessKey: "s"}, nil
+	}}
+}
+
+// patient is for tests on a real clock.
+func patient(c dynamotable.ClientConfig) dynamotable.ClientConfig {
+	c.AttemptTimeout = time.Minute
 	return c
 }
 
-func storeOn(c dynamotable.ClientConfig) *dynamo.Store {
-	return dynamo.New(dynamo.Config{API: dynamotable.NewClient(c), Table: "t"})
-}
-
-// patientStoreOn is for tests on a real clock.
-func patientStoreOn(c dynamotable.ClientConfig) *dynamo.Store {
-	c.AttemptTimeout = time.Minute
-	return dynamo.New(dynamo.Config{API: dynamotable.NewClient(c), Table: "t", Timeout: time.Minute})
+// fetch asks for an item.
+func fetch(t *testing.T, c *dynamodb.Client) error {
+	t.Helper()
+	_, err := c.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: dynamotable.Item{dynamotable.AttrKey: dynamotable.Text("k")}})
+	return err
 }
 
 // serve answers with the nth handler on the nth call, the last one from then on.
@@ -98,10 +99,9 @@ func TestAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var calls atomic.Int64
-			store := patientStoreOn(config(serve(t, &calls, c.handlers...)))
-			r, err := store.Fetch(t.Context(), "k")
-			if r != nil || (err == nil) != c.ok {
-				t.Errorf("Fetch = %v, %v; want success: %v", r, err, c.ok)
+			err := fetch(t, dynamotable.NewClient(patient(config(serve(t, &calls, c.handlers...)))))
+			if (err == nil) != c.ok {
+				t.Errorf("%v; want success: %v", err, c.ok)
 			}
 			if n := calls.Load(); n != c.calls {
 				t.Errorf("%d attempts, want %d", n, c.calls)
@@ -122,7 +122,7 @@ func TestSigned(t *testing.T) {
 	conf.Credentials = func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "s", SessionToken: "tok"}, nil
 	}
-	if _, err := patientStoreOn(conf).Fetch(t.Context(), "k"); err != nil {
+	if err := fetch(t, dynamotable.NewClient(patient(conf))); err != nil {
 		t.Fatal(err)
 	}
 	header := <-got
@@ -139,8 +139,8 @@ func TestCredentialsFail(t *testing.T) {
 	conf := config(serve(t, &calls, answer(200, "{}")))
 	cause := errors.New("no credentials")
 	conf.Credentials = func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, cause }
-	if _, err := storeOn(conf).Fetch(t.Context(), "k"); !errors.Is(err, cause) {
-		t.Errorf("Fetch = %v, want %v", err, cause)
+	if err := fetch(t, dynamotable.NewClient(conf)); !errors.Is(err, cause) {
+		t.Errorf("GetItem = %v, want %v", err, cause)
 	}
 	if calls.Load() != 0 {
 		t.Error("something was sent")
@@ -156,38 +156,12 @@ func TestRegionalEndpoint(t *testing.T) {
 		dialed = append(dialed, network+" "+address)
 		return nil, errors.New("not in a test")
 	}
-	if _, err := storeOn(conf).Fetch(t.Context(), "k"); err == nil {
-		t.Error("Fetch without an error")
+	if err := fetch(t, dynamotable.NewClient(conf)); err == nil {
+		t.Error("GetItem without an error")
 	}
 	want := "tcp dynamodb.us-east-1.amazonaws.com:443"
 	if len(dialed) != 2 || dialed[0] != want || dialed[1] != want {
 		t.Errorf("dialed %q, want %q twice", dialed, want)
-	}
-}
-
-// Calls in one warm period share a connection, against a real server.
-func TestConnectionReuse(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	conf := s.ClientConfig()
-	var dials atomic.Int64
-	conf.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		dials.Add(1)
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}
-	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(conf), Table: s.Table(t), Timeout: time.Minute})
-	r := ledgertest.Full("k")
-	for range 10 {
-		if existing, err := store.Create(t.Context(), r); existing != nil || err != nil {
-			t.Fatalf("Create = %v, %v", existing, err)
-		}
-		if _, err := store.Create(t.Context(), ledgertest.First("k")); err != nil { // a failed condition
-			t.Fatal(err)
-		}
-		holds(t, store, r)
-	}
-	if n := dials.Load(); n != 1 {
-		t.Errorf("%d connections, want 1", n)
 	}
 }
 
@@ -219,13 +193,13 @@ func TestIdleConnection(t *testing.T) {
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 			}
 		})
-		store := storeOn(conf)
+		client := dynamotable.NewClient(conf)
 		for i, c := range []struct {
 			pause time.Duration
 			dials int64
 		}{{0, 1}, {0, 1}, {4 * time.Second, 1}, {4 * time.Second, 1}, {6 * time.Second, 2}, {0, 2}} {
 			<-time.After(c.pause)
-			if _, err := store.Fetch(t.Context(), "k"); err != nil {
+			if err := fetch(t, client); err != nil {
 				t.Fatal(err)
 			}
 			if n := dials.Load(); n != c.dials {
@@ -266,12 +240,12 @@ func TestSilentConnection(t *testing.T) {
 					_, _ = in.ReadByte() // until the client hangs up
 				})
 				start := time.Now()
-				_, err := storeOn(conf).Fetch(t.Context(), "k")
+				err := fetch(t, dynamotable.NewClient(conf))
 				if d := time.Since(start); d < c.min || d > c.max {
 					t.Errorf("it took %v, want %v to %v", d, c.min, c.max)
 				}
 				if (err == nil) != c.ok {
-					t.Errorf("Fetch = %v, want success: %v", err, c.ok)
+					t.Errorf("GetItem = %v, want success: %v", err, c.ok)
 				}
 				if n := dials.Load(); n != 2 {
 					t.Errorf("%d connections, want 2", n)
@@ -311,19 +285,19 @@ func TestVanishedConnections(t *testing.T) {
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 			}
 		})
-		store := storeOn(conf)
-		fetch := func() {
-			if _, err := store.Fetch(t.Context(), "k"); err != nil {
-				t.Errorf("Fetch = %v", err)
+		client := dynamotable.NewClient(conf)
+		ask := func() {
+			if err := fetch(t, client); err != nil {
+				t.Errorf("GetItem = %v", err)
 			}
 		}
 		for range kept {
-			go fetch()
+			go ask()
 		}
 		synctest.Wait()
 		gone.Store(true)
 		start := time.Now()
-		fetch()
+		ask()
 		if d := time.Since(start); d > 775*time.Millisecond {
 			t.Errorf("it took %v, want one attempt's time and a pause", d)
 		}
