@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/filelock"
 )
 
 // Functions puts <slug>/bootstrap of every function below the folder to, built
@@ -44,7 +46,7 @@ func build(ctx context.Context, root, kind string, placed map[string]string, arg
 	if err := os.MkdirAll(kept, 0o750); err != nil {
 		return err
 	}
-	unlock, err := lock(kept + ".lock")
+	unlock, err := filelock.Lock(kept + ".lock")
 	if err != nil {
 		return err
 	}

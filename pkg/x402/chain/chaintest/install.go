@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/filelock"
 )
 
 // anvilPackage holds the node's binary. It is for one platform and npm leaves
@@ -29,7 +31,7 @@ func install(ctx context.Context, dir string) (anvil string, err error) {
 	}
 	// Not inside node_modules, which npm ci removes.
 	name := fmt.Sprintf("chaintest-%x.lock", sha256.Sum256([]byte(dir)))
-	unlock, err := lock(filepath.Join(os.TempDir(), name))
+	unlock, err := filelock.Lock(filepath.Join(os.TempDir(), name))
 	if err != nil {
 		return "", err
 	}

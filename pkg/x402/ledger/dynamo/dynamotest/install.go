@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/filelock"
 )
 
 // install puts the pinned version of the Node package in place, unless it is
@@ -24,7 +26,7 @@ func install(ctx context.Context, dir string) error {
 	}
 	// Not inside node_modules, which npm ci removes.
 	name := fmt.Sprintf("dynamotest-%x.lock", sha256.Sum256([]byte(dir)))
-	unlock, err := lock(filepath.Join(os.TempDir(), name))
+	unlock, err := filelock.Lock(filepath.Join(os.TempDir(), name))
 	if err != nil {
 		return err
 	}

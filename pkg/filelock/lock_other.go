@@ -1,10 +1,10 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
-package built
+package filelock
 
 import "errors"
 
-// lock is not implemented here.
-func lock(string) (unlock func(), err error) {
+// Lock is not implemented here.
+func Lock(string) (unlock func(), err error) {
 	return nil, errors.New("no file locks on this system")
 }
