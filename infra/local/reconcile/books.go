@@ -18,8 +18,7 @@ const (
 	// oldestDay is how long ago a day may have begun for its books to be made:
 	// answered payments are deleted after 35 days.
 	oldestDay = 34 * 24 * time.Hour
-	// maxTransfers is how many transfers of a day are kept in memory, some 200 bytes
-	// each.
+	// maxTransfers is how many transfers of a day are kept in memory, 270 bytes each.
 	maxTransfers = 1_000_000
 	// maxDifferences is how many differences are listed; all are counted.
 	maxDifferences = 1000
@@ -27,6 +26,10 @@ const (
 	// questionTime what each may take.
 	maxQuestions = 1000
 	questionTime = 10 * time.Second
+	// maxTries is how often the same blocks are asked for, with a pause of a second
+	// after the first time and one more after each other: nodes limit how often one
+	// asks.
+	maxTries = 4
 	// rowsAtOnce is how many rows are asked for at once.
 	rowsAtOnce = 500
 )

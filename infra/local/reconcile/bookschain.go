@@ -24,7 +24,7 @@ func (a *audit) readChain(ctx context.Context) error {
 	}
 	said := time.Now()
 	for next := from; ; {
-		batch, err := a.parts.Chain.Transfers(ctx, a.payee, next)
+		batch, err := a.transfers(ctx, next)
 		if err != nil {
 			return err
 		}
@@ -49,6 +49,22 @@ func (a *audit) readChain(ctx context.Context) error {
 		if time.Since(said) >= time.Second {
 			said = time.Now()
 			fmt.Fprintf(a.notes, "block %d of %d to %d read, %d transfers ...\n", next, from, end, len(a.moved))
+		}
+	}
+}
+
+// transfers asks again when the node fails.
+func (a *audit) transfers(ctx context.Context, from uint64) (x402.Batch, error) {
+	for try := 1; ; try++ {
+		b, err := a.parts.Chain.Transfers(ctx, a.payee, from)
+		if err == nil || try == maxTries {
+			return b, err
+		}
+		fmt.Fprintf(a.notes, "%v: asking again\n", err)
+		select {
+		case <-ctx.Done():
+			return b, ctx.Err()
+		case <-time.After(time.Duration(try) * time.Second):
 		}
 	}
 }
