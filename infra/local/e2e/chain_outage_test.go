@@ -68,6 +68,7 @@ func playReconciled(t testing.TB, w *chainWorld) {
 	p.books(1)
 	p.send(p.answer().replayed())
 	p.lookups(1)
+	w.balanced("1 answer sold for $0.005, $0.005 received in 1 payment; no differences")
 }
 
 // playNodeDies: nobody can say any more, so nobody says it. The payment stays

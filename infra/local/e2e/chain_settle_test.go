@@ -85,6 +85,7 @@ func playPaid(t testing.TB, w *chainWorld) {
 	settles, verifies := w.relay.asked()
 	is(t, "calls to /settle", settles, 1)
 	is(t, "calls to /verify", verifies, 0)
+	w.balanced("1 answer sold for $0.005, $0.005 received in 1 payment; no differences")
 }
 
 // playAtOnce: the copies that come while one is being settled are told to wait,

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +131,24 @@ func (w *chainWorld) reconcile() string {
 		w.Fatalf("reconcile: %v\n%s", err, out)
 	}
 	return string(out)
+}
+
+// balanced holds make books, beside the service, to no differences and to what they
+// come to. It makes blocks until all that was paid is safe.
+func (w *chainWorld) balanced(total string) {
+	w.Helper()
+	const settled = 40 // more than the node wants behind a safe block
+	w.node.Mine(w, settled)
+	now := time.Now().UTC()
+	if now.Add(-5*time.Minute).Day() != now.Day() {
+		return // it may have been paid on the day before
+	}
+	cmd := exec.CommandContext(w.Context(), build(w, program{pkg: "./infra/local/reconcile", name: "reconcile"}), "-books", now.Format(time.DateOnly))
+	cmd.Env = w.environment(w.lab.setup())
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "\ntotal   "+total+"\n") {
+		w.Errorf("books: %v\n%s", err, out)
+	}
 }
 
 // launch starts a program that says " is ready on <url>" and returns when it
