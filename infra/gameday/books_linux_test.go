@@ -123,8 +123,11 @@ func (c scenario) audited(w *world, out *outcome) {
 	if b.Count != 0 || b.Unchecked != 0 || b.InDoubt.Count != 0 {
 		w.Errorf("make books names differences, or doubts, in the end: %+v", b)
 	}
-	if b.Received.Count != moved || b.AnswerOwed.Count+b.RefundDue.Count != len(out.left) || b.Answered.Count != moved-len(out.left) {
-		w.Errorf("%d transfers, %d debts, and make books says: %+v", moved, len(out.left), b)
+	// Where a busy machine was too late to record an answer, it is owed still, and make
+	// owed lists it when its lease has ended.
+	owed, late := b.AnswerOwed.Count+b.RefundDue.Count, strings.Count(w.series.log(), `"unrecorded":true`)
+	if b.Received.Count != moved || b.Answered.Count != moved-owed || owed < len(out.left) || owed > len(out.left)+late {
+		w.Errorf("%d transfers, %d debts, %d answers unrecorded, and make books says: %+v", moved, len(out.left), late, b)
 	}
 	want := w.disturb(c.operations(w.T)[0])
 	got := map[string]string{}
