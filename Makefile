@@ -130,7 +130,7 @@ gameday: ## Break everything once; print what clients see and which alarms go of
 		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -gameday.print
 
 .PHONY: screenshots
-screenshots: node-packages ## Write the screenshots of the pages anew
+screenshots: node-packages ## Write build/screenshots, one of each state of the pages, and those of the README
 	go test ./infra/browser -count=1 -update-screenshots
 
 .PHONY: schemathesis

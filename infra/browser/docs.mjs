@@ -6,8 +6,8 @@ export async function documentation(stage) {
   const page = await stage.open({});
   assert.doesNotMatch(stage.policy, /unsafe|\*|https?:/);
   await stage.look("docs-top", "top");
-  await stage.look("docs-operation", "at #dns", false);
-  await stage.look("docs-handshake", "at #paying", false);
+  await stage.look("docs-operation", "#dns", false);
+  await stage.look("docs-handshake", "#paying", false);
   const anchors = await page.locator("a[href]").evaluateAll((list) => list.filter((a) => a.pathname === location.pathname && a.origin === location.origin && a.hash).map((a) => a.hash));
   assert.ok(anchors.length > 10, `${anchors.length} links within the page`);
   const lost = await page.evaluate((list) => list.filter((hash) => !document.getElementById(decodeURIComponent(hash.slice(1)))), anchors);

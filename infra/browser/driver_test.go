@@ -31,7 +31,7 @@ func newDriver(t *testing.T) *driver {
 	node, chromium := tools(t)
 	args := []string{"driver.mjs", chromium}
 	if *updateScreenshots {
-		args = append(args, "screenshots")
+		args = append(args, pictures)
 	}
 	cmd := exec.Command(node, args...)
 	d := &driver{lines: make(chan string, 1)}

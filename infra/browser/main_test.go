@@ -13,10 +13,14 @@ import (
 	"github.com/hostfacts/hostfacts/infra/built"
 )
 
-var updateScreenshots = flag.Bool("update-screenshots", false, "write screenshots/*.png")
+var updateScreenshots = flag.Bool("update-screenshots", false, "write build/screenshots/*.png, and from them screenshots/*.png")
 
 // root is the module, seen from this package.
 const root = "../.."
+
+// pictures is where a screenshot of every state is written when asked for. The
+// few that README.md shows are kept in screenshots.
+const pictures = root + "/build/screenshots"
 
 // patience is how long a test waits for what must happen.
 const patience = 2 * time.Minute

@@ -66,11 +66,11 @@ export async function changesInARow(stage) {
   await toReview(stage);
   await page.evaluate(() => { window.emitFromWallet("chainChanged", "0x1"); window.emitFromWallet("chainChanged", "0x2105"); });
   while (says.length < 2) await page.evaluate(() => 0);
-  const before = await page.locator(".signing").innerText();
+  const before = await page.locator("[data-signs=nonce]").textContent();
   says[0]("0x1");
   await page.evaluate(() => 0);
   says[1]("0x2105");
-  await page.waitForFunction((text) => document.querySelector(".signing")?.innerText !== text && document.querySelector("#stage h3"), before);
+  await page.waitForFunction((text) => document.querySelector("[data-signs=nonce]").textContent !== text && document.querySelector("#stage h3"), before);
 }
 
 /** The chain is changed while the wallet asks: what is wrong is said, with the way out. */
@@ -178,8 +178,9 @@ export async function otherAddress(stage) {
   const wallet = new Wallet();
   const page = await signed(stage, wallet);
   await stage.sees("The connection was lost");
+  await page.getByText("Ask for something else").click();
   await page.getByLabel("Record type").selectOption("MX");
-  await stage.click("Update");
+  await stage.click("Continue");
   await page.waitForURL(/type=MX/);
   await stage.sees("You signed for another address and have no answer");
   await stage.look("other-address");

@@ -1,6 +1,7 @@
 // The paywall as a page: hostile links, the policy, the keyboard, no script.
 
 import assert from "node:assert/strict";
+import { outOfSight } from "./stage.mjs";
 import { Wallet } from "./wallet.mjs";
 import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
@@ -96,7 +97,7 @@ export async function keyboard(stage) {
   await stage.sees("What you will sign");
   assert.equal(await page.evaluate(() => document.activeElement.textContent), "What you will sign");
   await tabTo(page, "Sign and pay");
-  if (stage.screenshots) await stage.shoot("focus-light.png", ".pay");
+  if (stage.screenshots) await stage.shoot("focus-light.png", "top");
   await page.keyboard.press("Space");
   await answered(stage);
   await tabTo(page, "Copy answer");
@@ -110,7 +111,7 @@ export async function bare(stage) {
   await stage.look("no-domain");
   await page.getByLabel("Domain").fill("www.example.com");
   await page.getByLabel("Record type").selectOption("AAAA");
-  await stage.click("Update");
+  await stage.click("Continue");
   await page.waitForURL((url) => url.searchParams.get("domain") === "www.example.com" && url.searchParams.get("type") === "AAAA");
   await toReview(stage);
   await toAnswer(stage);
@@ -121,13 +122,14 @@ export async function bare(stage) {
 export async function withoutScript(stage) {
   const page = await stage.open({ script: false });
   const text = await page.locator("main").innerText();
-  for (const want of ["$0.005", "Base (eip155:8453)", "Paying on this page needs JavaScript", "curl alone cannot pay", "PAYMENT-SIGNATURE", "www.example.com"]) {
+  for (const want of ["$0.005 in USDC on Base", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "Paying on this page needs JavaScript", "curl alone cannot pay", "PAYMENT-SIGNATURE", "Exact terms", "www.example.com"]) {
     assert.ok(text.includes(want), want);
   }
   for (const name of ["#wallet", "#result", ".copy >> nth=0"]) assert.ok(await page.locator(name).isHidden(), name);
-  if (stage.screenshots) await stage.shoot("no-script-light.png", ".pay");
+  if (stage.screenshots) await stage.shoot("no-script-light.png", "top");
+  await page.getByText("Ask for something else").click();
   await page.getByLabel("Domain").fill("txt.example.com");
-  await stage.click("Update");
+  await stage.click("Continue");
   await page.waitForURL(/domain=txt\.example\.com/);
 }
 
@@ -150,4 +152,63 @@ export async function payHere(stage) {
   await toReview(stage);
   await toAnswer(stage);
   return { answer: await answerJSON(stage) };
+}
+
+/**
+ * Whoever has pressed a button and scrolled away is brought back by the next
+ * state: to all of it, or to the button where not all of it fits. Before that,
+ * nobody who reads is scrolled.
+ */
+export async function scrollsToTheButton(stage) {
+  const rattle = "The wallet's reason, which takes a while to tell. ".repeat(5);
+  for (const size of [{ width: 1280, height: 800 }, { width: 320, height: 640 }]) {
+    let odd = false;
+    const wallet = new Wallet({ bend: (method, result) => { if (odd && method === "eth_signTypedData_v4") throw rattle; return result; } });
+    const late = new Wallet({ name: "Late wallet", silent: true });
+    const page = await stage.open({ wallets: [wallet, late], size });
+    const foot = () => page.evaluate(() => document.querySelector("footer").getBoundingClientRect().top);
+    const away = () => page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+    await stage.sees("Connecting shows this page your address");
+    await away();
+    const read = await foot();
+    await page.evaluate(() => window.wakeWallets());
+    await stage.sees("2 wallets found");
+    assert.ok(Math.abs((await foot()) - read) < 2, "a reader was scrolled");
+    await toReview(stage);
+    await away();
+    await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address]), late.address);
+    await page.waitForFunction((address) => document.querySelector("[data-signs=from]").textContent === address, late.address);
+    await page.waitForFunction(`(${outOfSight})().length === 0`);
+    await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address]), wallet.address);
+    odd = true;
+    await page.getByRole("button", { name: /^Sign and pay/ }).click();
+    await stage.sees("The wallet reported an error");
+    await stage.sees("This account holds");
+    assert.deepEqual((await page.evaluate(outOfSight)).filter((line) => line.startsWith("the button")), []);
+    await page.context().close();
+    stage.contexts.pop();
+  }
+}
+
+/** A name in another script is shown as what is asked for: its A-label. */
+export async function internationalised(stage) {
+  const page = await stage.open({ path: stage.path + "?domain=" + encodeURIComponent("b\u00fccher.example.com"), wallets: [new Wallet()] });
+  await stage.sees("Connecting shows this page your address");
+  assert.equal(await page.locator(".bill bdi").first().innerText(), "xn--bcher-kva.example.com");
+  assert.doesNotMatch(await page.locator("body").innerText(), /\u00fc/);
+  await stage.look("");
+}
+
+/** Names that the guard refuses: no wallet, the reason, and a way to ask for another. */
+export async function refusedNames(stage, { names }) {
+  for (const name of names) {
+    const page = await stage.open({ path: stage.path + "?domain=" + encodeURIComponent(name), wallets: [new Wallet()] });
+    await stage.sees("This cannot be asked", ".box.warn");
+    const [, why] = await page.locator(".box.warn p").allInnerTexts();
+    assert.ok(why.length > 10, `${name}: no reason`);
+    assert.ok(await page.locator("#wallet").isHidden(), `${name}: a wallet`);
+    assert.equal(await page.getByRole("button", { name: /^(Connect|Sign) / }).count(), 0, name);
+    await stage.look("");
+    await stage.contexts.pop().close();
+  }
 }

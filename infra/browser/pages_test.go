@@ -183,6 +183,11 @@ func pageScenarios() []scenario {
 		{name: "hostile links", script: "hostile", path: dnsPath, args: map[string]any{"values": hostileValues()}},
 		paysOnce("a wallet with a hostile name", "hostilePaid", wwwPath, 1),
 		hostile,
+		{name: "scrolls to the button", script: "scrollsToTheButton", path: wwwPath},
+		{name: "an internationalised name", script: "internationalised", path: dnsPath},
+		{name: "names that are refused", script: "refusedNames", path: dnsPath, args: map[string]any{
+			"names": []string{"localhost", "127.0.0.1", "printer.local", "db.internal", "[::1]", "0x7f.1", "example.com:8080", strings.Repeat("a", 300)},
+		}},
 		{name: "policy", script: "policy", path: wwwPath},
 		paysOnce("with the keyboard alone", "keyboard", dnsPath, 1),
 		bare,

@@ -1,7 +1,8 @@
 // One scenario's browser context, with what holds in every scenario: no
 // console error, no request to another origin, nothing that the policy had to
-// stop, and in every state that is looked at no finding of axe and no
-// horizontal scrolling, in light, dark and at 320 px.
+// stop. In every state that is looked at, wide and narrow, light and dark: no
+// serious finding of axe, no horizontal scrolling, and the button that the page
+// waits for in view without scrolling, with the price and the payee.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -9,8 +10,9 @@ import axe from "axe-core";
 import { inject } from "./wallet.mjs";
 
 export const patience = 60_000;
-const wide = { width: 1000, height: 900 };
-const narrow = { width: 320, height: 720 };
+const wide = { width: 1280, height: 800 };
+const narrow = { width: 320, height: 640 };
+const views = [["light", wide, "light"], ["dark", wide, "dark"], ["320", narrow, "light"], ["320-dark", narrow, "dark"]];
 
 export class Stage {
   constructor(browser, command, screenshots) {
@@ -67,18 +69,29 @@ export class Stage {
    * Looks at the state on show; name is the screenshot's, "" takes none.
    * checked is false for another view of a state that axe has seen.
    */
-  async look(name, shot = ".pay", checked = true) {
+  async look(name, shot = "top", checked = true) {
     const { page } = this;
-    for (const [how, size, colorScheme] of [["light", wide, "light"], ["dark", wide, "dark"], ["320", narrow, "light"]]) {
+    for (const [how, size, colorScheme] of views) {
+      const what = `${name || "state"} ${how}`;
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme });
-      if (checked) await this.axe(`${name || "state"} ${how}`);
+      if (checked) await this.axe(what);
       const width = await page.evaluate(() => document.documentElement.scrollWidth);
-      assert.ok(width <= size.width, `${name} ${how}: the page is ${width} px wide`);
+      assert.ok(width <= size.width, `${what}: the page is ${width} px wide`);
+      if (shot === "top") await this.fold(what);
       if (name && this.screenshots) await this.shoot(`${name}-${how}.png`, shot);
     }
     await page.setViewportSize(wide);
     await page.emulateMedia({ colorScheme: "light" });
+  }
+
+  /**
+   * On a page that asks for money, without scrolling: the price, the payee, and
+   * the button that the page waits for, whole and with nothing over them.
+   */
+  async fold(what) {
+    await this.page.evaluate(() => scrollTo(0, 0));
+    assert.deepEqual(await this.page.evaluate(outOfSight), [], what + ": not in view without scrolling");
   }
 
   async shoot(file, shot) {
@@ -86,14 +99,14 @@ export class Stage {
     const path = join(this.screenshots, file);
     const [scroll, focus] = [await page.evaluate(() => scrollY), { animations: "disabled", path, caret: "hide" }];
     if (shot === "page") await page.screenshot({ ...focus, fullPage: true });
-    else if (shot === "top") {
-      await page.evaluate(() => scrollTo({ top: 0, behavior: "instant" }));
+    else {
+      await page.evaluate((where) => {
+        if (where === "top") scrollTo(0, 0);
+        else document.querySelector(where).scrollIntoView();
+      }, shot);
       await page.screenshot(focus);
-    } else if (shot.startsWith("at ")) {
-      await page.locator(shot.slice(3)).evaluate((node) => node.scrollIntoView({ behavior: "instant" }));
-      await page.screenshot(focus);
-    } else await page.locator(shot).first().screenshot(focus);
-    await page.evaluate((top) => scrollTo({ top, behavior: "instant" }), scroll);
+    }
+    await page.evaluate((top) => scrollTo(0, top), scroll);
   }
 
   async axe(what) {
@@ -126,4 +139,20 @@ export class Stage {
   async close() {
     for (const context of this.contexts) await context.close().catch(() => {});
   }
+}
+
+/** What a paywall must show and does not, in words. It runs in the page. */
+export function outOfSight() {
+  const price = document.querySelector("#pay .price");
+  if (!price) return [];
+  const wallet = document.querySelector("#wallet");
+  const button = wallet.hidden ? document.querySelector("form.ask button") : wallet.querySelector("#stage button, #actions button");
+  const must = { "the price": price, "the payee": document.querySelector("[data-signs=to]"), "the button": button };
+  return Object.entries(must).flatMap(([name, node]) => {
+    if (!node) return [];
+    const { top, bottom, left, right } = node.getBoundingClientRect();
+    const hit = (x, y) => node.contains(document.elementFromPoint(x, y));
+    const whole = top >= 0 && bottom <= innerHeight && hit(left + 8, top + 4) && hit(left + 8, bottom - 4);
+    return whole ? [] : [`${name}, at ${Math.round(top)} to ${Math.round(bottom)} of ${innerHeight} px`];
+  });
 }

@@ -25,11 +25,9 @@ export async function answered(stage) {
 
 export const answerJSON = async (stage) => JSON.parse(await stage.page.locator("#answer-json").innerText());
 
-/** The table of what will be signed, as name -> value. */
-async function onShow(page) {
-  return page.locator(".signing").evaluate((list) => Object.fromEntries(
-    [...list.querySelectorAll("dt")].map((dt) => [dt.textContent, dt.nextElementSibling.querySelector("code").textContent]),
-  ));
+/** What the page says will be signed, as name -> value. */
+export async function onShow(page) {
+  return page.locator("[data-signs]").evaluateAll((list) => Object.fromEntries(list.map((node) => [node.dataset.signs, node.textContent])));
 }
 
 /** The same answer again is the same purchase; a new answer is another. */
@@ -52,9 +50,9 @@ export async function payAndReplay(stage) {
   const wallet = new Wallet();
   const page = await stage.open({ wallets: [wallet] });
   await stage.sees("Connecting shows this page your address");
-  await stage.look("connect", "page");
+  await stage.look("connect");
   await toReview(stage);
-  await stage.look("review");
+  await stage.look("paywall");
   const shown = await onShow(page);
   await freeze(page, timers.patience, timers.copied); // looking at the page can take longer
   const held = holdAnswers(page);
@@ -237,19 +235,20 @@ export async function balance(stage) {
 export async function changesInTheWallet(stage) {
   const [wallet, other] = [new Wallet(), new Wallet()];
   const page = await stage.open({ wallets: [wallet] });
+  const from = ({ address }) => page.waitForFunction((text) => document.querySelector("[data-signs=from]:not([hidden])")?.textContent === text, address);
   await toReview(stage);
   await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address]), other.address);
-  await stage.sees(other.address);
+  await from(other);
   wallet.chain = 1;
   await page.evaluate(() => window.emitFromWallet("chainChanged", "0x1"));
   await stage.sees("The wallet is on another chain");
   wallet.chain = base;
   await page.evaluate(() => window.emitFromWallet("chainChanged", "0x2105"));
-  await stage.sees(other.address);
+  await from(other);
   await page.evaluate(() => window.emitFromWallet("accountsChanged", []));
   await stage.sees("Connecting shows this page your address");
   await toReview(stage);
-  await stage.sees(wallet.address);
+  await from(wallet);
 }
 
 /** An authorization that was on show too long is made anew before it is signed. */

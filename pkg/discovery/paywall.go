@@ -66,15 +66,16 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 	// One pass: what a value contains is never looked at again.
 	page := strings.NewReplacer(
 		"{{css}}", sheet, "{{js}}", paywallScript(), "{{nonce}}", html.EscapeString(v.Nonce), "{{data}}", dataOf(o, s, v, a),
-		"{{response}}", exampleAnswer(o), "{{ask}}", a.form(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(),
-		"{{outcomes}}", outcomeNotes(o.Outcomes), "{{steps}}", steps(), "{{links}}", footLinks(o, s),
-		"{{service}}", html.EscapeString(catalog.Service), "{{origin}}", html.EscapeString(s.Origin), "{{docs}}", html.EscapeString(o.DocsURL),
+		"{{response}}", exampleAnswer(o), "{{ask}}", a.another(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(op),
+		"{{outcomes}}", outcomeNotes(o.Outcomes), "{{links}}", footLinks(s),
+		"{{service}}", html.EscapeString(catalog.Service), "{{docs}}", html.EscapeString(strings.TrimPrefix(o.DocsURL, s.Origin)),
 		"{{title}}", html.EscapeString(op.Title), "{{summary}}", html.EscapeString(op.Summary),
 		"{{description}}", html.EscapeString(op.Description), "{{example}}", html.EscapeString(o.ExampleURL),
 		"{{call}}", html.EscapeString(a.call(o)), "{{price}}", html.EscapeString(op.Price()), "{{usd}}", html.EscapeString(op.PriceUSD()),
-		"{{amount}}", html.EscapeString(op.Amount), "{{network}}", html.EscapeString(s.networkName()),
-		"{{caip2}}", html.EscapeString(s.Terms.Network), "{{asset}}", account(s, "token", s.Terms.Asset),
-		"{{payee}}", account(s, "payee", s.Terms.PayTo), "{{untrusted}}", html.EscapeString(untrusted),
+		"{{amount}}", html.EscapeString(op.Amount), "{{network}}", html.EscapeString(s.shortNetworkName()),
+		"{{caip2}}", html.EscapeString(s.Terms.Network), "{{chain}}", html.EscapeString(s.chainID()),
+		"{{asset}}", account(s, "token", s.Terms.Asset)+" "+html.EscapeString(s.Terms.Name+", version "+s.Terms.Version),
+		"{{payee}}", account(s, "to", s.Terms.PayTo), "{{untrusted}}", html.EscapeString(untrusted),
 	).Replace(paywallPage)
 	return []byte(page), paywallCSP(sheet, v.Nonce, a.form(op) != ""), nil
 }
@@ -173,22 +174,13 @@ func note(title, text string) string {
 	return "<dt>" + html.EscapeString(title) + "</dt><dd>" + prose(text) + "</dd>\n"
 }
 
-func steps() string {
-	var b strings.Builder
-	for _, step := range handshake() {
-		b.WriteString("<li>" + prose(step) + "</li>\n")
-	}
-	return b.String()
-}
-
-func footLinks(o opView, s Site) string {
+func footLinks(s Site) string {
 	var b strings.Builder
 	add := func(href, text string) {
 		b.WriteString(`<li><a href="` + html.EscapeString(href) + `">` + html.EscapeString(text) + "</a></li>\n")
 	}
-	add(o.DocsURL, "Documentation of "+o.Title)
 	for _, l := range links(s) {
-		add(l.URL, l.Title)
+		add(l.Path, l.Title)
 	}
 	add(catalog.Homepage, "Source and contact")
 	return b.String()

@@ -67,30 +67,38 @@ func (a asked) rows() string {
 	var b strings.Builder
 	for _, v := range a.values {
 		switch {
-		case !askable(v.param):
+		case !askable(v.param) || !a.ready():
 		case v.shown != "":
-			b.WriteString("<dt>" + label(v.param) + "</dt><dd><bdi><code>" + html.EscapeString(v.shown) + "</code></bdi></dd>\n")
+			b.WriteString("<dt>" + short(v.param) + "</dt><dd><bdi><code>" + html.EscapeString(v.shown) + "</code></bdi></dd>\n")
 		case v.param.Default != "":
-			b.WriteString("<dt>" + label(v.param) + "</dt><dd><code>" + html.EscapeString(v.param.Default) + "</code> (default)</dd>\n")
+			b.WriteString("<dt>" + short(v.param) + "</dt><dd><code>" + html.EscapeString(v.param.Default) + "</code> (default)</dd>\n")
 		}
 	}
 	return b.String()
 }
 
-// missing stands where the wallet would be when there is nothing to pay for.
-func (a asked) missing() string {
+// missing stands where the wallet would be when there is nothing to pay for:
+// why, and what to do about it.
+func (a asked) missing(op catalog.Operation) string {
 	switch {
 	case a.ready():
 		return ""
 	case a.refused != "":
-		return `<div class="box warn"><p><strong>This cannot be asked</strong></p><p>` + html.EscapeString(a.refused) + "</p></div>\n"
+		return `<div class="box warn"><p><strong>This cannot be asked</strong></p><p>` + html.EscapeString(a.refused) + "</p></div>\n" + a.form(op)
 	}
-	return `<div class="box warn"><p><strong>No ` + html.EscapeString(a.lacks) + ` yet</strong></p><p>Name one above to pay for an answer, or add <code>?` +
-		html.EscapeString(a.lacks) + "=</code> and a name to the address.</p></div>\n"
+	return `<div class="box warn"><p><strong>No ` + html.EscapeString(a.lacks) + " yet</strong></p><p>Name one to pay for an answer.</p></div>\n" + a.form(op)
 }
 
-// form asks for something else, or for something at all. It works without a
-// script: it is a link with a query.
+// another asks for something else, folded, where there is something to pay for.
+func (a asked) another(op catalog.Operation) string {
+	form := a.form(op)
+	if !a.ready() || form == "" {
+		return ""
+	}
+	return "<details><summary>Ask for something else</summary>\n" + form + "</details>\n"
+}
+
+// form asks for something. It works without a script: it is a link with a query.
 func (a asked) form(op catalog.Operation) string {
 	if !slices.ContainsFunc(op.Params, func(p catalog.Param) bool { return p.Required }) {
 		return ""
@@ -102,7 +110,7 @@ func (a asked) form(op catalog.Operation) string {
 			b.WriteString(v.field())
 		}
 	}
-	b.WriteString("<button type=\"submit\" class=\"button quiet\">Update</button>\n</form>\n")
+	b.WriteString("<button type=\"submit\" class=\"button\">Continue</button>\n</form>\n")
 	return b.String()
 }
 
@@ -137,9 +145,14 @@ func askable(p catalog.Param) bool {
 
 // label is a parameter's name as a person reads it.
 func label(p catalog.Param) string {
-	words := strings.ReplaceAll(p.Name, "_", " ")
-	if len(p.Enum) > 0 && strings.HasSuffix(words, "type") {
-		words = "record type"
+	if len(p.Enum) > 0 && p.Name == "type" {
+		return "Record type"
 	}
+	return short(p)
+}
+
+// short is the label where there is little room.
+func short(p catalog.Param) string {
+	words := strings.ReplaceAll(p.Name, "_", " ")
 	return html.EscapeString(strings.ToUpper(words[:1]) + words[1:])
 }

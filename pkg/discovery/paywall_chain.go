@@ -6,14 +6,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// account is an address that can be copied, with a link to the explorer where
-// there is one.
-func account(s Site, what, address string) string {
+// account is an address, with a link to the explorer where there is one. field is what the authorization calls it: to or token.
+func account(s Site, field, address string) string {
 	text := html.EscapeString(address)
-	out := "<code>" + text + `</code> <button type="button" class="copy" data-copy="` + text + `" aria-label="Copy the address of the ` + what + `" hidden>Copy</button>`
+	what := map[string]string{"to": "payee", "token": "token"}[field]
+	out := `<code data-signs="` + field + `">` + text + `</code>`
 	if n := x402.Network(s.Terms.Network); n.Explorer != "" {
 		path := "/address/"
-		if what == "token" {
+		if field == "token" {
 			path = "/token/"
 		}
 		out += ` <a href="` + html.EscapeString(n.Explorer+path+address) + `" rel="noopener noreferrer" aria-label="The ` + what + ` on the block explorer">explorer</a>`

@@ -67,14 +67,23 @@ func (s Site) iconURL() string {
 
 // networkName is the network in words, with its CAIP-2 name.
 func (s Site) networkName() string {
-	id := s.Terms.Network
-	switch n := x402.Network(id); {
-	case n.Test:
-		return n.Name + ", a test network (" + id + ")"
-	case n.Name != "":
-		return n.Name + " (" + id + ")"
+	short := s.shortNetworkName()
+	if short == s.Terms.Network {
+		return short
 	}
-	return id
+	return short + " (" + s.Terms.Network + ")"
+}
+
+// shortNetworkName is the network in words, or its CAIP-2 name when it has no
+// other.
+func (s Site) shortNetworkName() string {
+	switch n := x402.Network(s.Terms.Network); {
+	case n.Test:
+		return n.Name + ", a test network"
+	case n.Name != "":
+		return n.Name
+	}
+	return s.Terms.Network
 }
 
 // chainID is the number in an EVM network's CAIP-2 name, as EIP-712 wants it.

@@ -115,11 +115,12 @@ function others() {
     .map(({ to }) => el("p", { class: "soft" }, "You signed for another address and have no answer: ", el("a", { href: to }, el("code", {}, to))));
 }
 
-const keeping = () => el("p", { class: "soft" }, unsaved ? "This browser stores nothing: keep this page open until the answer is here." : "The signature is kept until the answer is here.");
+const keeping = (...first) => el("p", { class: "soft" }, ...first, unsaved ? "This browser stores nothing: keep this page open until the answer is here." : "The signature is kept until the answer is here.");
 
 /** What was signed for is had again without signing. */
 function offerKept(note = "") {
   const when = new Date(payment.at).toLocaleString();
+  draw(null);
   show({
     stage: 3, status: note + (payment.done ? "You have paid for this address: get the answer again, no new charge." : "You have signed for this address: get the answer, no new charge."),
     body: [el("p", { class: "soft" }, `Signed ${when} by `, el("code", {}, payment.payer), ".")],
@@ -163,10 +164,7 @@ async function send() {
   keep({ ...payment, doubt: true });
   show({
     stage: 3, status: "Sending the payment.",
-    body: [
-      el("h3", { tabindex: "-1", class: "working" }, "Getting the answer"),
-      el("p", { class: "soft" }, `${usdc(BigInt(termsOf(payment).amount))} USDC, signed by `, el("code", {}, payment.payer), "."), keeping(),
-    ],
+    body: [el("h3", { tabindex: "-1", class: "working" }, "Getting the answer"), keeping()],
   });
   part("stage").setAttribute("aria-busy", "true");
   const slow = setTimeout(() => say("Confirming the payment and looking up. This takes some seconds; keep the page open."), 1500);
@@ -223,7 +221,7 @@ function judge(answer, bytes) {
 function later(status, code, message, charged) {
   if (status === 409) return { title: "This payment is being settled", text: "Another request with the same signature is under way. It is sent again by itself after the wait; no new charge." };
   if (status === 429) return { title: "Too many requests", text: `${message} The signature stays good; it is never charged twice.` };
-  if (charged === true) return { title: `Paid, and the answer is owed (${code})`, text: `${message} Send the same signature again: the lookup runs again, no new charge.` };
+  if (charged === true) return { title: `Paid, and the answer is owed (${code})`, text: `${message} The lookup runs again, without a new charge.` };
   if (charged === false && !payment.doubt) return { title: `Not charged yet (${code})`, text: `${message} The signature is unused and stays good.` };
   return { title: `Not known yet whether it is paid (${code})`, text: "The service could not confirm the payment yet. " + once };
 }
@@ -231,15 +229,15 @@ function later(status, code, message, charged) {
 /** Offers to send the same signature again, after a wait when one was asked for. */
 function again(problem, wait, alone = false) {
   keep(payment); // as it is known now
-  const clock = el("p", { class: "soft" });
+  const clock = el("span");
   const retry = button("Send the same signature again", send);
-  show({ stage: 3, problem, body: [clock, keeping()], actions: [retry] });
+  show({ stage: 3, problem, body: [keeping(clock)], actions: [retry] });
   const mine = turn;
   let left = alone ? Math.max(wait, 1) : wait;
   const tick = () => {
     if (turn !== mine) return;
     if (left > 0) {
-      clock.textContent = `The service asks to wait: ${left} s.`;
+      clock.textContent = `Wait ${left} s. `;
       retry.setAttribute("aria-disabled", "true");
       left--;
       setTimeout(tick, 1000);
@@ -248,7 +246,7 @@ function again(problem, wait, alone = false) {
     retry.removeAttribute("aria-disabled");
     clock.textContent = "";
     if (alone) press(retry, send);
-    else if (wait > 0) say("The wait is over. You can send the same signature again.");
+    else if (wait > 0) say("The wait is over.");
   };
   tick();
 }
@@ -293,7 +291,7 @@ function header(answer, name) {
 function notCharged(reason, certain) {
   if (certain) keep(null);
   show({
-    stage: 2, problem: { title: reason, text: certain ? "Not charged. Change what you ask above; the signature is of no further use." : "Whether it is paid is not known. " + once },
+    stage: 2, problem: { title: reason, text: certain ? "Not charged. Ask for something else; the signature is of no further use." : "Whether it is paid is not known. " + once },
     actions: certain ? [button("Start again", look, "quiet")] : [button("Send the same signature again", send)],
   });
 }
@@ -307,7 +305,7 @@ function done(answer, bytes, body, problem = null) {
     (owed && ` Still owed: ${owed}. Get the answer again, no new charge.`);
   const json = legible(JSON.stringify(body, null, 2));
   const name = (part("content").dataset.slug + "-" + (new URLSearchParams(location.search).get("domain") ?? "answer")).replace(/[^A-Za-z0-9.-]+/g, "_").slice(0, 80);
-  show({ stage: 4, status: charge + " The answer is below.", actions: [button("Get the same answer again", send, "quiet"), button("Pay for a new answer", forget, "quiet")] });
+  show({ stage: 4, status: "You have your answer.", actions: [button("Get the same answer again", send, "quiet"), button("Pay for a new answer", forget, "quiet")] });
   const outcome = part("outcome");
   outcome.className = problem ? "box " + (problem.kind ?? "bad") : "";
   outcome.replaceChildren(...(problem ? [el("p", {}, el("strong", {}, problem.title)), el("p", {}, problem.text)] : []), el("p", {}, charge));

@@ -39,6 +39,7 @@ const say = (text) => { part("progress").textContent = text; };
 
 let turn = 0; // counts what was shown; whoever waited longer than that is late
 let pressed = null; // the button that started what is under way
+let engaged = false; // a button was pressed: from then on the page scrolls to what it waits for
 
 /** A button that starts run, unless something is under way. */
 function button(label, run, kind = "") {
@@ -50,6 +51,7 @@ function button(label, run, kind = "") {
 async function press(node, run) {
   if (node.getAttribute("aria-disabled") === "true") return;
   pressed = node;
+  engaged = true;
   try {
     await run();
   } catch (error) {
@@ -77,7 +79,24 @@ function show({ stage, status = "", problem = null, body = [], actions = [] }) {
   part("stage").replaceChildren(...body);
   part("actions").replaceChildren(...actions);
   part("wallet").hidden = false;
-  if (held) part("wallet").querySelector("#stage [tabindex], #stage button, #actions button")?.focus();
+  if (held) part("wallet").querySelector("#stage [tabindex], #stage button, #actions button")?.focus({ preventScroll: true });
+  reveal();
+}
+
+/**
+ * Scrolls to the button that waits for the person, with the price and the payee
+ * where all fits. Nobody is scrolled away from what they read before they have
+ * pressed a button.
+ */
+function reveal() {
+  const node = part("wallet").querySelector("#stage button, #actions button") ?? part("progress");
+  const seen = () => {
+    const { top, bottom } = node.getBoundingClientRect();
+    return top >= 0 && bottom <= innerHeight;
+  };
+  if (!engaged || seen()) return;
+  part("pay").scrollIntoView();
+  if (!seen()) node.scrollIntoView({ block: "end" });
 }
 
 /** Shows a problem, or takes the last one away. */

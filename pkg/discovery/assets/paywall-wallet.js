@@ -36,6 +36,7 @@ function choose(problem = null) {
   choosing = true;
   wallet = null;
   account = "";
+  draw(null);
   const found = wallets();
   if (found.length === 0) {
     show({
@@ -157,24 +158,22 @@ function authorization() {
 const now = () => Date.now() / 1000 + skew;
 const secondsLeft = (a) => Number(a.validBefore) - now();
 
-/** Shows exactly what will be signed. */
+/** Puts what will be signed into its places on the page, or takes it away. */
+function draw(next) {
+  draft = next;
+  const values = { ...next, token: terms.asset, chain: String(chainID) };
+  for (const node of document.querySelectorAll("[data-signs]")) node.textContent = values[node.dataset.signs] ?? node.textContent;
+  for (const node of document.querySelectorAll(".mine")) node.hidden = !next;
+  part("until").textContent = next ? new Date(next.validBefore * 1000).toLocaleTimeString() : "";
+}
+
+/** Shows exactly what will be signed: the bill, the exact terms, and for how long. */
 function review(problem = null) {
-  draft = authorization();
-  const until = new Date(Number(draft.validBefore) * 1000);
-  const table = el("dl", { class: "facts signing" }, ...rows([
-    ["from", draft.from, "your account"],
-    ["to", draft.to, "the payee above"],
-    ["value", draft.value, `atomic units, ${usdc(BigInt(draft.value))} USDC`],
-    ["validAfter", draft.validAfter, "at once"],
-    ["validBefore", draft.validBefore, `${until.toLocaleTimeString()}, in ${Math.round(terms.maxTimeoutSeconds / 60)} minutes`],
-    ["nonce", draft.nonce, "random, counts once"],
-    ["token", terms.asset, `${terms.extra.name}, version ${terms.extra.version}`],
-    ["chain", String(chainID), chainName],
-  ]));
-  const note = el("p", { class: "soft", id: "balance" }, `You sign one transfer of ${usdc(BigInt(draft.value))} USDC. No approval, no ETH, nothing that outlives these minutes.`);
+  draw(authorization());
+  const note = el("p", { class: "soft", id: "balance" }, `Good for ${Math.round(terms.maxTimeoutSeconds / 60)} minutes.`);
   show({
-    stage: 2, problem, status: "Connected. Check what you sign; the wallet will show the same.",
-    body: [el("h3", { tabindex: "-1" }, "What you will sign"), table, note],
+    stage: 2, problem, status: "Connected. The wallet will show these terms.",
+    body: [el("h3", { tabindex: "-1" }, "What you will sign"), note],
     actions: [button(`Sign and pay ${price}`, sign), button("Use another wallet", () => choose(), "quiet")],
   });
   checkBalance(turn);
@@ -194,13 +193,14 @@ async function checkBalance(mine) {
   if (turn !== mine) return;
   if (held >= BigInt(terms.amount)) {
     part("balance").textContent += ` This account holds ${usdc(held)} USDC.`;
-    return;
+    return reveal();
   }
   warn({ kind: "warn", title: "The balance is too low", text: `This account holds ${usdc(held)} USDC on ${chainName}; the payment needs ${usdc(BigInt(terms.amount))}.` });
   const again = button("Check the balance again", () => review());
   const [signing, other] = part("actions").children;
   signing.classList.add("quiet");
   part("actions").replaceChildren(again, signing, other);
+  reveal();
 }
 
 async function sign() {
