@@ -1,13 +1,16 @@
-// The documentation page.
+// The documentation page, and the page for addresses where there is nothing.
 
 import assert from "node:assert/strict";
+import { narrow, wide } from "./stage.mjs";
+
+const sizes = [wide, narrow];
 
 export async function documentation(stage) {
   const page = await stage.open({});
   assert.doesNotMatch(stage.policy, /unsafe|\*|https?:/);
-  await stage.look("docs-top", "top");
-  await stage.look("docs-operation", "#dns", false);
-  await stage.look("docs-handshake", "#paying", false);
+  await stage.look("docs-top");
+  await stage.look("docs", "#dns", false);
+  for (const id of ["try", "payment-signature", "limits", "errors", "receipts"]) await stage.look("docs-" + id, "#" + id, false);
   const anchors = await page.locator("a[href]").evaluateAll((list) => list.filter((a) => a.pathname === location.pathname && a.origin === location.origin && a.hash).map((a) => a.hash));
   assert.ok(anchors.length > 10, `${anchors.length} links within the page`);
   const lost = await page.evaluate((list) => list.filter((hash) => !document.getElementById(decodeURIComponent(hash.slice(1)))), anchors);
@@ -18,6 +21,129 @@ export async function documentation(stage) {
     assert.ok([200, 402].includes(answer.status()), `${path} answers ${answer.status()}`);
   }
   await copies(page);
+}
+
+/**
+ * A link within the page shows its place at once. The clock is the page's own:
+ * two frames after the click, which take far less than 100 ms where nothing
+ * scrolls by itself, the place is where it stays.
+ */
+export async function docsAnchors(stage) {
+  for (const size of sizes) {
+    const page = await stage.open({ size, motion: true });
+    const hashes = await page.locator("nav a").evaluateAll((list) => list.map((a) => a.hash));
+    for (const hash of [...hashes, "#retries", "#signed", "#errors", "#prices"]) {
+      const [soon, late] = await page.evaluate(jump, hash);
+      assert.ok(soon >= 0 && soon < size.height / 2, `${hash} is at ${soon} px of ${size.height}`);
+      assert.ok(Math.abs(late - soon) < 2, `${hash} went on from ${soon} to ${late} px`);
+    }
+    // The same from outside, and back in the history.
+    await page.goto(stage.origin + stage.path + "#retries", { waitUntil: "load" });
+    await page.locator("#code-retries").waitFor();
+    assert.equal(await page.getByRole("tab", { name: "TypeScript" }).getAttribute("aria-selected"), "true");
+  }
+}
+
+/** Follows a link to hash from the other end of the page: where its place is two frames later, and much later. */
+async function jump(hash) {
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  const place = document.getElementById(hash.slice(1));
+  const link = Object.assign(document.createElement("a"), { href: hash });
+  document.body.append(link);
+  scrollTo(0, place.getBoundingClientRect().top + scrollY > document.documentElement.scrollHeight / 2 ? 0 : document.documentElement.scrollHeight);
+  await frame();
+  link.click();
+  await frame();
+  await frame();
+  const soon = place.getBoundingClientRect().top;
+  for (let i = 0; i < 40; i++) await frame();
+  link.remove();
+  return [soon, place.getBoundingClientRect().top];
+}
+
+/** The entry of what is read is marked, and in view, whatever is scrolled to. */
+export async function docsContents(stage) {
+  const page = await stage.open({ size: sizes[0] });
+  for (const id of ["prices", "try", "dns", "resolve-redirect", "uptime-check", "caveats", "errors", "receipts"]) {
+    await page.evaluate((name) => document.getElementById(name).scrollIntoView(), id);
+    await page.waitForFunction((name) => document.querySelector("nav [aria-current]")?.hash === "#" + name, id);
+    assert.equal(await page.locator("nav [aria-current]").count(), 1);
+    const seen = await page.locator("nav [aria-current]").evaluate((node) => { const { top, bottom } = node.getBoundingClientRect(); return top >= 0 && bottom <= innerHeight; });
+    assert.ok(seen, `${id}: its entry is out of view`);
+  }
+}
+
+/** Tabs with the mouse and with the keyboard; what is not chosen is not there. */
+export async function docsTabs(stage) {
+  const page = await stage.open({ size: sizes[0] });
+  const names = ["curl", "TypeScript", "Python", "Go"];
+  assert.deepEqual(await page.getByRole("tab").allInnerTexts(), names);
+  for (const name of names) {
+    await page.getByRole("tab", { name, exact: true }).click();
+    const panel = page.getByRole("tabpanel");
+    assert.equal(await panel.count(), 1, "one panel");
+    assert.equal(await panel.getAttribute("id"), name.toLowerCase());
+    assert.ok(await panel.locator("pre[id^=code-]").first().isVisible());
+  }
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "TypeScript");
+  assert.ok(await page.locator("#code-retries").isHidden(), "retries are folded");
+  const program = await page.locator("#code-typescript").innerText();
+  assert.ok(program.trim().split("\n").length <= 8, program);
+  await page.getByText("With retries", { exact: true }).click();
+  await page.locator("#code-retries").waitFor();
+  for (const kind of ["w", "s", "f", "n", "c"]) assert.ok(await page.locator(`#code-retries .${kind}`).count() > 0, `no colour for ${kind}`);
+}
+
+/** Prose and code are beside each other where there is room, and tables hide nothing where there is none. */
+export async function docsRoom(stage) {
+  for (const dark of [false, true]) {
+    for (const size of sizes) {
+      const page = await stage.open({ size, dark });
+      const [prose, code] = await page.evaluate(() => ["#dns", "article[aria-labelledby=dns] .beside"].map((name) => document.querySelector(name).getBoundingClientRect().toJSON()));
+      assert.equal(code.left > prose.right, size.width >= 1280, "code beside prose");
+      const cut = await page.evaluate(hiddenCells);
+      assert.deepEqual(cut, [], `${size.width} px`);
+    }
+  }
+}
+
+/** Cells of tables that are not in view without scrolling sideways. It runs in the page. */
+function hiddenCells() {
+  const cut = [];
+  for (const table of document.querySelectorAll("table")) {
+    const box = table.parentElement, name = box.getAttribute("aria-label");
+    if (box.scrollWidth > box.clientWidth) cut.push(`${name}: ${box.scrollWidth} px in ${box.clientWidth}`);
+    for (const cell of table.querySelectorAll("tbody :is(th, td)")) {
+      const { left, right, width } = cell.getBoundingClientRect();
+      if (width < 1 || left < 0 || right > innerWidth) cut.push(`${name}: ${cell.textContent}`);
+    }
+  }
+  return cut;
+}
+
+/** Without script: every program, with its language, and links that lead there. */
+export async function docsWithoutScript(stage) {
+  const page = await stage.open({ script: false });
+  for (const id of ["curl", "typescript", "python", "go"]) assert.ok(await page.locator("#code-" + id).isVisible(), id);
+  await page.getByText("With retries", { exact: true }).click();
+  assert.ok(await page.locator("#code-retries").isVisible());
+  await page.goto(stage.origin + stage.path + "#python", { waitUntil: "load" });
+  const top = await page.locator("#python").evaluate((node) => node.getBoundingClientRect().top);
+  assert.ok(top >= 0 && top < 200, `#python is at ${top} px`);
+}
+
+/** An address where there is nothing: a page for a person, an error for a program. */
+export async function nothingHere(stage) {
+  const page = await stage.open({});
+  assert.doesNotMatch(stage.policy, /unsafe|\*|https?:/);
+  await stage.look("missing");
+  assert.equal(await page.locator("h1").innerText(), "There is nothing at this address");
+  const answer = await page.request.get(stage.origin + stage.path, { headers: { Accept: "application/json" } });
+  assert.equal((await answer.json()).error.code, "unknown_path");
+  await page.getByRole("link", { name: "DNS Explorer" }).click();
+  await page.waitForURL(/docs#dns$/);
 }
 
 /** Every copy button copies the code beside it. */

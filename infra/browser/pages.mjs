@@ -1,7 +1,7 @@
 // The paywall as a page: hostile links, the policy, the keyboard, no script.
 
 import assert from "node:assert/strict";
-import { outOfSight } from "./stage.mjs";
+import { narrow, outOfSight, wide } from "./stage.mjs";
 import { Wallet } from "./wallet.mjs";
 import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
@@ -161,7 +161,7 @@ export async function payHere(stage) {
  */
 export async function scrollsToTheButton(stage) {
   const rattle = "The wallet's reason, which takes a while to tell. ".repeat(5);
-  for (const size of [{ width: 1280, height: 800 }, { width: 320, height: 640 }]) {
+  for (const size of [wide, narrow]) {
     let odd = false;
     const wallet = new Wallet({ bend: (method, result) => { if (odd && method === "eth_signTypedData_v4") throw rattle; return result; } });
     const late = new Wallet({ name: "Late wallet", silent: true });
@@ -208,7 +208,7 @@ export async function refusedNames(stage, { names }) {
     assert.ok(why.length > 10, `${name}: no reason`);
     assert.ok(await page.locator("#wallet").isHidden(), `${name}: a wallet`);
     assert.equal(await page.getByRole("button", { name: /^(Connect|Sign) / }).count(), 0, name);
-    await stage.look("");
+    await stage.look("", "top", name === names[0]);
     await stage.contexts.pop().close();
   }
 }

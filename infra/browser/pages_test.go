@@ -195,6 +195,12 @@ func pageScenarios() []scenario {
 		{name: "every operation", script: "everyPage", args: map[string]any{"paths": paths}},
 		ping,
 		{name: "documentation", script: "documentation", path: "/docs"},
+		{name: "documentation, links within it", script: "docsAnchors", path: "/docs"},
+		{name: "documentation, contents", script: "docsContents", path: "/docs"},
+		{name: "documentation, tabs", script: "docsTabs", path: "/docs"},
+		{name: "documentation, room", script: "docsRoom", path: "/docs"},
+		{name: "documentation, without script", script: "docsWithoutScript", path: "/docs"},
+		{name: "an unknown path", script: "nothingHere", path: "/v1/nothing?here=%3Cscript%3E"},
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 	"testing"
 )
 
-// maxColors keeps the screenshots small; a page has some twenty.
-const maxColors = 96
+// maxColors keeps the screenshots small; a page has some twenty, and those at the
+// edges of letters.
+const maxColors = 240
 
 // maxScreenshots bounds what the repository keeps.
 const maxScreenshots = 512 << 10

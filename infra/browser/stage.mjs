@@ -10,8 +10,8 @@ import axe from "axe-core";
 import { inject } from "./wallet.mjs";
 
 export const patience = 60_000;
-const wide = { width: 1280, height: 800 };
-const narrow = { width: 320, height: 640 };
+export const wide = { width: 1280, height: 800 };
+export const narrow = { width: 320, height: 640 };
 const views = [["light", wide, "light"], ["dark", wide, "dark"], ["320", narrow, "light"], ["320-dark", narrow, "dark"]];
 
 export class Stage {
@@ -23,9 +23,9 @@ export class Stage {
   }
 
   /** Opens a page with wallets in it. */
-  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide, storageState } = {}) {
+  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide, storageState, motion = false } = {}) {
     const context = await this.browser.newContext({
-      viewport: size, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script, acceptDownloads: true, reducedMotion: "reduce",
+      viewport: size, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script, acceptDownloads: true, reducedMotion: motion ? "no-preference" : "reduce",
       locale: "en-GB", timezoneId: "UTC", storageState,
     });
     this.contexts.push(context);

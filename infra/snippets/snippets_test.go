@@ -31,10 +31,49 @@ type program struct {
 
 func payingPrograms() []program {
 	return []program{
-		{"typescript", "TypeScript", nodeWorkshop, withKey, typeCheck + "pay.mts", npmInstall},
+		{"typescript-receipt", "TypeScript", nodeWorkshop, withKey, typeCheck + "pay.mts", npmInstall},
 		retries(),
-		{"python", "Python", pythonWorkshop, withKey, "python -m py_compile pay.py", pipInstall},
+		{"python-receipt", "Python", pythonWorkshop, withKey, "python -m py_compile pay.py", pipInstall},
 		{"go", "Go", goWorkshop, withKey, "go vet .", goInstall},
+	}
+}
+
+// shortPrograms are those that a language begins with: they pay, and print the
+// status and the answer in one line.
+func shortPrograms() []program {
+	return []program{
+		{"typescript", "TypeScript", nodeWorkshop, withKey, typeCheck + "pay.mts", npmInstall},
+		{"python", "Python", pythonWorkshop, withKey, "python -m py_compile pay.py", pipInstall},
+	}
+}
+
+// maxShort is how many lines a short program has at most.
+const maxShort = 8
+
+func TestShortPrograms(t *testing.T) {
+	t.Parallel()
+	for _, p := range shortPrograms() {
+		t.Run(p.id, func(t *testing.T) {
+			t.Parallel()
+			w := p.tools(t)
+			s := start(t, x402test.Honest)
+			shown := readPage(t, s)
+			if n := strings.Count(strings.TrimSpace(shown.programs[p.id]), "\n") + 1; n > maxShort {
+				t.Errorf("%d lines", n)
+			}
+			w.save(t, shown.names[p.id], shown.programs[p.id])
+			if out, err := w.shell(t, p.check).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", p.check, err, out)
+			}
+			o := runShown(t, p, w, s)
+			status, body, _ := strings.Cut(o.out, " ")
+			if status != "200" {
+				t.Errorf("it printed %q\n%s", o.out, o.notes)
+			}
+			o.out = body
+			o.checkAnswer(t)
+			s.checkPaidOnce(t)
+		})
 	}
 }
 
@@ -257,7 +296,7 @@ func pinned(t *testing.T, file, pattern string) string {
 func TestEveryProgramIsRun(t *testing.T) {
 	t.Parallel()
 	run := []string{"curl", "signed", receiptProgram().id}
-	for _, p := range payingPrograms() {
+	for _, p := range append(payingPrograms(), shortPrograms()...) {
 		run = append(run, p.id)
 	}
 	shown := map[string]bool{}

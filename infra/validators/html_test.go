@@ -9,8 +9,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// htmlPages are the pages for people: the documentation, and the paywall of
-// every operation, the last one with a query that is not a domain.
+// htmlPages are the pages for people: the documentation, the paywall of every
+// operation, the last one with a query that is not a domain, and the page for
+// unknown paths.
 func htmlPages(t *testing.T) map[string][]byte {
 	t.Helper()
 	pages := map[string][]byte{catalog.PathDocs: document(t, catalog.PathDocs)}
@@ -24,6 +25,12 @@ func htmlPages(t *testing.T) map[string][]byte {
 			pages[path] = a.body
 		}
 	}
+	const nothing = "/nothing/here"
+	a := ask(t, http.MethodGet, origin+nothing, "text/html")
+	if a.status != http.StatusNotFound || a.header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Fatalf("%s: %d %s", nothing, a.status, a.header.Get("Content-Type"))
+	}
+	pages[nothing] = a.body
 	return pages
 }
 

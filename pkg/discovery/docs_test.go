@@ -108,7 +108,7 @@ func checkArticle(t *testing.T, article *html.Node, op catalog.Operation) {
 	}
 	for _, p := range op.Params {
 		needed := map[bool]string{true: "required", false: "optional"}[p.Required]
-		if !slices.ContainsFunc(cells, func(row []string) bool { return row[0] == p.Name+needed && row[1] == p.Type }) {
+		if !slices.ContainsFunc(cells, func(row []string) bool { return row[0] == p.Name+" "+needed && row[1] == p.Type }) {
 			t.Errorf("%s: no row for the parameter %s", op.Slug, p.Name)
 		}
 	}
@@ -160,8 +160,8 @@ func TestDocsOrder(t *testing.T) {
 			want = append(want, op.Slug)
 		}
 	}
-	for _, s := range snippetList() {
-		want = append(want, s.ID)
+	for _, l := range languages(snippetList()) {
+		want = append(want, l.First.ID)
 	}
 	if diff := cmp.Diff(want, contents, unordered); diff != "" {
 		t.Errorf("the contents: %s", diff)
@@ -353,25 +353,27 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	}
 }
 
-func TestSnippetMarkupKeepsTheText(t *testing.T) {
-	for _, code := range []string{
-		"a # b 'c'\nd", `x = "a \" # b" // c`, "it's <b>&amp;", `"open`, "`0x${string}`", "", "#", "a//b", "\"\\", "'a'\n\"b",
-	} {
-		for _, comment := range []string{"#", "//"} {
-			got := snippet{Code: code, comment: comment}.HTML()
-			root := parse(t, []byte("<pre>"+got+"</pre>"))
-			if text := textOf(root); text != strings.TrimPrefix(code, "\n") {
-				t.Errorf("%q became %q", code, text)
-			}
-			for _, n := range elements(root) {
-				if !slices.Contains([]string{"html", "head", "body", "pre", "span"}, n.Data) {
-					t.Errorf("%q: an element <%s>", code, n.Data)
+// TestDocsCellsNameTheirColumn: where a table is shown as a list, which has no
+// heads of columns, a yes or a no says what it is about.
+func TestDocsCellsNameTheirColumn(t *testing.T) {
+	root := parse(t, body(t, mustRender(t), catalog.PathDocs))
+	seen := 0
+	for _, table := range elements(root, "table") {
+		heads := elements(elements(table, "thead")[0], "th")
+		for _, tr := range elements(elements(table, "tbody")[0], "tr") {
+			for i, cell := range elements(tr, "th", "td") {
+				head := textOf(heads[i])
+				if !slices.Contains([]string{"Charged", "Retryable", "Default", "Atomic units"}, head) {
+					continue
+				}
+				seen++
+				if label, _ := attr(cell, "data-label"); label != head {
+					t.Errorf("%q is called %q in a list, and %q in the table", textOf(cell), label, head)
 				}
 			}
 		}
 	}
-	got := snippet{Code: "f('a') # b", comment: "#"}.HTML()
-	if want := `f(<span class="s">&#39;a&#39;</span>) <span class="c"># b</span>`; got != want {
-		t.Errorf("%s, want %s", got, want)
+	if seen < 50 {
+		t.Errorf("%d cells", seen)
 	}
 }

@@ -88,7 +88,8 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Documents are all free documents of one deployment.
 type Documents struct {
-	list []Document
+	list    []Document
+	missing Page
 }
 
 // Render renders every document once. It fails on a Site that is not complete.
@@ -135,6 +136,9 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 			return nil, fmt.Errorf("compress %s: %w", source.path, err)
 		}
 		d.list = append(d.list, doc)
+	}
+	if d.missing, err = v.missing(); err != nil {
+		return nil, fmt.Errorf("render the page for unknown paths: %w", err)
 	}
 	return d, nil
 }

@@ -16,8 +16,8 @@ import (
 //go:embed assets/docs.css
 var docsStyle string
 
-// docsScript adds copy buttons and folds the contents on a narrow screen. The
-// page is complete without it.
+// docsScript adds what a page without it does well enough without: tabs, the
+// current entry of the contents, and copy buttons.
 //
 //go:embed assets/docs.js
 var docsScript string
@@ -28,19 +28,39 @@ func favicon() ([]byte, error) { return fs.ReadFile(assets, "assets/favicon.svg"
 // docsPage is what the template of the documentation page sees.
 type docsPage struct {
 	*view
-	Snippets []snippet
-	Receipts []snippet // the program that checks one; none without a key
-	Tools    []opView
-	Bundles  []opView
-	Smoke    []opView
+	Languages []language
+	Receipts  []snippet // the program that checks one; none without a key
+	Tools     []opView
+	Bundles   []opView
+	Smoke     []opView
+}
+
+// language is a tab of the page: the program to begin with, and others that are
+// folded.
+type language struct {
+	First snippet
+	More  []snippet
+}
+
+func languages(list []snippet) []language {
+	var all []language
+	for _, p := range list {
+		if n := len(all); n > 0 && all[n-1].First.Language == p.Language {
+			all[n-1].More = append(all[n-1].More, p)
+			continue
+		}
+		all = append(all, language{First: p})
+	}
+	return all
 }
 
 func (v *view) docsPage() (docsPage, error) {
 	p := docsPage{view: v}
-	var err error
-	if p.Snippets, err = snippets(v.Site); err != nil {
+	list, err := snippets(v.Site)
+	if err != nil {
 		return p, err
 	}
+	p.Languages = languages(list)
 	if len(v.Site.ReceiptKeys) > 0 {
 		if p.Receipts, err = programs(v.Site, []snippet{receiptProgram()}); err != nil {
 			return p, err

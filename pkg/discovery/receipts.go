@@ -54,7 +54,7 @@ func receiptRows() []row {
 // receiptProgram pays, and checks the receipt.
 func receiptProgram() snippet {
 	return snippet{
-		ID: "receipt", Title: "Checking a receipt", Name: "receipt.mts", file: "receipt.mts", comment: "//",
+		ID: "receipt", Title: "Checking a receipt", Name: "receipt.mts", file: "receipt.mts",
 		Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 @x402/extensions@2.27.0 viem@2.57.0 tsx",
 		Run:     "PRIVATE_KEY=0x… npx tsx receipt.mts",
 		Text: "Pays with the official client and checks the receipt with the official package, which reads the key by its `kid`: over https, and over http only from `localhost` and `127.0.0.1`. " +

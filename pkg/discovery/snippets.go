@@ -20,8 +20,11 @@ type snippet struct {
 	Run     string // the command that runs it; empty: it is one itself
 	Text    string // what to know about it, with `code`
 	Code    string
-	file    string
-	comment string // what starts a comment in it
+	// Language is the tab of the page that it is in, the ID of its first
+	// program; the others are folded.
+	Language string
+	file     string // in assets/snippets
+	markup   string
 }
 
 // The documented values of the files, which a deployment's own replace.
@@ -32,38 +35,47 @@ const (
 )
 
 func snippetList() []snippet {
+	const (
+		npm = "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx"
+		pip = "pip install 'x402[evm,requests]==2.25.0'"
+	)
 	return []snippet{
 		{
-			ID: "curl", Title: "curl", Name: "The offer, with curl", file: "offer.sh", comment: "#",
+			ID: "curl", Title: "curl", Name: "The offer, with curl", file: "offer.sh", Language: "curl",
 			Text: "Asks what a call costs. It is free, and answers 402 with the offer. `curl` alone cannot pay, because it cannot sign.",
 		},
 		{
-			ID: "typescript", Title: "TypeScript", Name: "pay.mts", file: "pay.mts", comment: "//",
-			Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx",
-			Run:     "PRIVATE_KEY=0x… npx tsx pay.mts",
-			Text:    "The official client as it comes: it pays only with USDC, and at most $1 per call.",
+			ID: "signed", Title: "With a prepared signature", Name: "Sending a signature, with curl", file: "send.sh", Language: "curl",
+			Text: "Sends a `PAYMENT-SIGNATURE` that something else has made, and may be repeated: the same answer comes back and nothing is charged.",
 		},
 		{
-			ID: "retries", Title: "With retries", Name: "retry.mts", file: "retry.mts", comment: "//",
-			Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx",
-			Run:     "PRIVATE_KEY=0x… npx tsx retry.mts",
-			Text:    "The same client, asking until it has the answer, whatever is lost on the way. One `Idempotency-Key` makes all attempts one purchase, which is charged once; a new key asks anew.",
+			ID: "typescript", Title: "TypeScript", Name: "pay.mts", file: "short.mts", Language: "typescript",
+			Install: npm, Run: "PRIVATE_KEY=0x… npx tsx pay.mts",
+			Text: "The official client as it comes: it pays only with USDC, and at most $1 per call.",
 		},
 		{
-			ID: "python", Title: "Python", Name: "pay.py", file: "pay.py", comment: "#",
-			Install: "pip install 'x402[evm,requests]==2.25.0'",
-			Run:     "PRIVATE_KEY=0x… python pay.py",
-			Text:    "The official client as it comes: it pays only with USDC, and at most $1 per call.",
+			ID: "typescript-receipt", Title: "With the receipt and an exit status", Name: "pay.mts", file: "pay.mts", Language: "typescript",
+			Text: "The same, for a script: the answer goes to stdout, the receipt to stderr, and the exit status says whether it was answered.",
 		},
 		{
-			ID: "go", Title: "Go", Name: "main.go", file: "pay.go.txt", comment: "//",
+			ID: "retries", Title: "With retries", Name: "retry.mts", file: "retry.mts", Language: "typescript",
+			Install: npm, Run: "PRIVATE_KEY=0x… npx tsx retry.mts",
+			Text: "The same client, asking until it has the answer, whatever is lost on the way. One `Idempotency-Key` makes all attempts one purchase, which is charged once; a new key asks anew.",
+		},
+		{
+			ID: "python", Title: "Python", Name: "pay.py", file: "short.py", Language: "python",
+			Install: pip, Run: "PRIVATE_KEY=0x… python pay.py",
+			Text: "The official client as it comes: it pays only with USDC, and at most $1 per call.",
+		},
+		{
+			ID: "python-receipt", Title: "With the receipt and an exit status", Name: "pay.py", file: "pay.py", Language: "python",
+			Text: "The same, for a script: the answer goes to stdout, the receipt to stderr, and the exit status says whether it was answered.",
+		},
+		{
+			ID: "go", Title: "Go", Name: "main.go", file: "pay.go.txt", Language: "go",
 			Install: "go mod init pay && go get github.com/decred/dcrd/dcrec/secp256k1/v4@v4.4.1 golang.org/x/crypto@v0.58.0",
 			Run:     "PRIVATE_KEY=0x… go run .",
 			Text:    "The whole handshake without an x402 library: what to check in an offer, what to hash, what to sign.",
-		},
-		{
-			ID: "signed", Title: "A prepared signature", Name: "Sending a signature, with curl", file: "send.sh", comment: "#",
-			Text: "Sends a `PAYMENT-SIGNATURE` that something else has made, and may be repeated: the same answer comes back and nothing is charged.",
 		},
 	}
 }
@@ -74,6 +86,8 @@ func snippets(s Site) ([]snippet, error) { return programs(s, snippetList()) }
 // programs are those of a list with the values of a site.
 func programs(s Site, list []snippet) ([]snippet, error) {
 	own := strings.NewReplacer(documentedOrigin, s.Origin, documentedNetwork, s.Terms.Network, documentedAsset, s.Terms.Asset)
+	ownMarkup := strings.NewReplacer(documentedOrigin, html.EscapeString(s.Origin), documentedNetwork, html.EscapeString(s.Terms.Network),
+		documentedAsset, html.EscapeString(s.Terms.Asset))
 	call := catalog.All()[0].ExampleURL(s.Origin)
 	for i := range list {
 		raw, err := fs.ReadFile(assets, "assets/snippets/"+list[i].file)
@@ -84,58 +98,18 @@ func programs(s Site, list []snippet) ([]snippet, error) {
 		if !strings.Contains(list[i].Code, call) {
 			return nil, fmt.Errorf("snippet %s does not call %s", list[i].file, call)
 		}
+		colored, err := fs.ReadFile(assets, coloredFile(list[i].file))
+		if err != nil {
+			return nil, err
+		}
+		list[i].markup = strings.TrimSuffix(ownMarkup.Replace(string(colored)), "\n")
 	}
 	return list, nil
 }
 
-// HTML is the program as HTML: comments and strings in spans, all escaped.
-func (s snippet) HTML() string {
-	var b strings.Builder
-	for code := s.Code; code != ""; {
-		class, n := "", plainEnd(code, s.comment)
-		switch {
-		case strings.HasPrefix(code, s.comment):
-			class, n = "c", lineEnd(code)
-		case strings.IndexByte("\"'`", code[0]) >= 0:
-			class, n = "s", stringEnd(code)
-		}
-		text := html.EscapeString(code[:n])
-		if class != "" {
-			text = `<span class="` + class + `">` + text + `</span>`
-		}
-		b.WriteString(text)
-		code = code[n:]
-	}
-	return b.String()
-}
+// coloredFile is the markup of a file of assets/snippets.
+func coloredFile(file string) string { return "assets/colored/" + file + ".html" }
 
-// plainEnd is where the next comment or string begins, at least 1.
-func plainEnd(code, comment string) int {
-	for i := 1; i < len(code); i++ {
-		if strings.IndexByte("\"'`", code[i]) >= 0 || strings.HasPrefix(code[i:], comment) {
-			return i
-		}
-	}
-	return len(code)
-}
-
-func lineEnd(code string) int {
-	if i := strings.IndexByte(code, '\n'); i >= 0 {
-		return i
-	}
-	return len(code)
-}
-
-// stringEnd is the length of the string that code starts with. One that is not
-// closed on its line is a lone character, such as an apostrophe.
-func stringEnd(code string) int {
-	for i := 1; i < len(code) && code[i] != '\n'; i++ {
-		switch code[i] {
-		case '\\':
-			i++
-		case code[0]:
-			return i + 1
-		}
-	}
-	return 1
-}
+// HTML is the program as HTML, coloured and escaped. The markup is made from the
+// file ahead of time, by TestColors, so that no function carries a lexer.
+func (s snippet) HTML() string { return s.markup }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,11 +59,29 @@ func (s *documents) serve(r *http.Request, id string) response {
 		return s.platform.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
 	}
 	if _, ok := docs.Find(r.URL.Path); !ok {
-		return s.platform.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
+		return s.missing(r, id, docs.Missing())
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	docs.ServeHTTP(w, r)
 	return response{status: w.status, header: w.header, body: w.body.Bytes()}
+}
+
+// missing answers an unknown path: with a page for a person who looks around, as
+// an error for everybody else.
+func (s *documents) missing(r *http.Request, id string, page discovery.Page) response {
+	res := s.platform.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
+	res.header.Set("Vary", "Accept, "+x402.HeaderSignature)
+	visit := r.Method == http.MethodGet || r.Method == http.MethodHead
+	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
+	if !visit || signed || !discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
+		return res
+	}
+	res.header.Set("Content-Type", "text/html; charset=utf-8")
+	res.header.Set("Content-Security-Policy", page.CSP)
+	res.header.Set("Referrer-Policy", "no-referrer")
+	res.header.Set("X-Robots-Tag", "noindex")
+	res.body = page.Body
+	return res
 }
 
 func (s *documents) of(origin string) (*discovery.Documents, error) {

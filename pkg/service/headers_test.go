@@ -16,7 +16,7 @@ func TestPageHeaders(t *testing.T) {
 		page         bool
 	}{
 		{"/docs", "", true}, {dnsPath, "text/html", true}, {"/v1/tools/dns", "text/html", true}, {dnsPath, "", false}, {"/v1/catalog", "text/html", false},
-		{"/nowhere", "text/html", false}, {"/llms.txt", "text/html", false}, {"/health", "text/html", false},
+		{"/nowhere", "text/html", true}, {"/nowhere", "", false}, {"/llms.txt", "text/html", false}, {"/health", "text/html", false},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			r, err := http.NewRequestWithContext(t.Context(), method, s.url+c.path, nil)

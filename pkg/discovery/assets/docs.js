@@ -1,5 +1,9 @@
 (() => {
   document.documentElement.classList.add("js");
+  const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
+  const heldTop = () => parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) || 0;
+
+  // The contents, folded where they have no column of their own.
   const menu = document.querySelector(".menu");
   const narrow = matchMedia("(max-width: 61.99rem)");
   const fold = () => { menu.open = !narrow.matches; };
@@ -8,20 +12,96 @@
   menu.addEventListener("click", (event) => {
     if (narrow.matches && event.target.closest("a")) menu.open = false;
   });
+
+  // A tab for each language. Without this script the panels follow each other.
+  const tabs = document.querySelector(".tabs");
+  const panels = [...tabs.querySelectorAll(".panel")];
+  const list = create("div", { className: "tablist", role: "tablist", ariaLabel: "Language" });
+  const buttons = panels.map((panel) => {
+    const button = create("button", { type: "button", role: "tab", id: "tab-" + panel.id, textContent: panel.querySelector("h3").textContent });
+    button.setAttribute("aria-controls", panel.id);
+    panel.role = "tabpanel";
+    panel.setAttribute("aria-labelledby", button.id);
+    return button;
+  });
+  const select = (panel) => {
+    panels.forEach((other, i) => {
+      other.hidden = other !== panel;
+      buttons[i].ariaSelected = String(other === panel);
+      buttons[i].tabIndex = other === panel ? 0 : -1;
+    });
+  };
+  buttons.forEach((button, i) => button.addEventListener("click", () => select(panels[i])));
+  list.addEventListener("keydown", (event) => {
+    const from = buttons.indexOf(event.target), last = buttons.length - 1;
+    const to = { ArrowRight: from === last ? 0 : from + 1, ArrowLeft: from === 0 ? last : from - 1, Home: 0, End: last }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    select(panels[to]);
+    buttons[to].focus();
+  });
+  list.append(...buttons);
+  tabs.prepend(list);
+  select(panels[0]);
+
+  // A link into a panel or a fold opens it, before the browser looks for it.
+  const open = (hash) => {
+    const target = document.getElementById(hash.slice(1));
+    const panel = target?.closest(".panel");
+    const folded = target?.closest("details.raw");
+    if (panel) select(panel);
+    if (folded) folded.open = true;
+    return panel || folded ? target : null;
+  };
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href^='#']");
+    if (link) open(link.hash);
+  });
+  const arrive = () => open(location.hash)?.scrollIntoView();
+  addEventListener("hashchange", arrive);
+  arrive();
+
+  // The entry of the contents that is read now.
+  const side = document.querySelector(".side");
+  const entries = [...menu.querySelectorAll("a")].map((link) => ({ link, target: document.getElementById(link.hash.slice(1)) }));
+  let current = null;
+  const mark = () => {
+    const line = heldTop() + 48, bottom = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+    let now = entries[0];
+    for (const entry of entries) {
+      if (entry.target.getClientRects().length === 0 || entry.link.getClientRects().length === 0 && !narrow.matches) continue;
+      const { top } = entry.target.getBoundingClientRect();
+      if (top <= line || bottom && top < innerHeight && entry.link.hash === location.hash) now = entry;
+    }
+    if (now.link === current) return;
+    current?.removeAttribute("aria-current");
+    current = now.link;
+    current.setAttribute("aria-current", "location");
+    const [inner, outer] = [current.getBoundingClientRect(), side.getBoundingClientRect()];
+    if (inner.top < outer.top || inner.bottom > outer.bottom) side.scrollTop += inner.top - outer.top - outer.height / 3;
+  };
+  let due = false;
+  const later = () => {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => { due = false; mark(); });
+  };
+  addEventListener("scroll", later, { passive: true });
+  addEventListener("resize", later);
+  mark();
+
+  // Each heading links to itself, and each block of code can be copied.
+  for (const heading of document.querySelectorAll(":is(h2, h3)[id]")) {
+    heading.append(create("a", { className: "anchor", href: "#" + heading.id, textContent: "#", ariaLabel: "Link to " + heading.textContent }));
+  }
   if (!navigator.clipboard) return;
   const status = document.getElementById("copied");
   for (const bar of document.querySelectorAll(".code > .bar")) {
     const name = bar.firstElementChild.textContent;
-    const button = document.createElement("button");
-    const face = document.createElement("span");
-    const hidden = document.createElement("span");
+    const face = create("span", { textContent: "Copy" });
+    const button = create("button", { type: "button", className: "copy" });
     let reset;
-    button.type = "button";
-    button.className = "copy";
-    face.textContent = "Copy";
-    hidden.className = "unseen";
-    hidden.textContent = " " + name;
-    button.append(face, hidden);
+    button.append(face, create("span", { className: "unseen", textContent: " " + name }));
     button.addEventListener("click", async () => {
       let said = "Copied";
       try {

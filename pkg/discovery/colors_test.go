@@ -1,0 +1,123 @@
+package discovery
+
+import (
+	"html"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/chroma/v2"
+	"github.com/alecthomas/chroma/v2/lexers"
+	"github.com/google/go-cmp/cmp"
+)
+
+// languageOf is the lexer of a program's file.
+func languageOf(t *testing.T, file string) chroma.Lexer {
+	t.Helper()
+	name := map[string]string{".mts": "typescript", ".py": "python", ".sh": "bash", ".txt": "go"}[path.Ext(file)]
+	lexer := lexers.Get(name)
+	if lexer == nil {
+		t.Fatalf("no lexer for %s", file)
+	}
+	return chroma.Coalesce(lexer)
+}
+
+// command is a program that a line of shell starts.
+var command = regexp.MustCompile(`(?m)(^|[|&;(] *)(curl|printf|tr|jq|grep|base64)\b`)
+
+// colored is a program as HTML: each token that the style has a colour for in a
+// span, and everything escaped.
+func colored(t *testing.T, file, code string) string {
+	t.Helper()
+	tokens, err := languageOf(t, file).Tokenise(nil, code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := tokens.Tokens()
+	var b strings.Builder
+	for i, token := range list {
+		called := i+1 < len(list) && strings.HasPrefix(list[i+1].Value, "(")
+		text := html.EscapeString(token.Value)
+		switch class := classOf(token.Type, called); {
+		case class != "":
+			b.WriteString(`<span class="` + class + `">` + text + "</span>")
+		case path.Ext(file) == ".sh":
+			b.WriteString(command.ReplaceAllString(text, `$1<span class="f">$2</span>`))
+		default:
+			b.WriteString(text)
+		}
+	}
+	return b.String()
+}
+
+// classOf is the class that the stylesheet knows a token by; called says that
+// parentheses follow.
+func classOf(kind chroma.TokenType, called bool) string {
+	switch {
+	case kind.InCategory(chroma.Comment):
+		return "c"
+	case kind.InSubCategory(chroma.String):
+		return "s"
+	case kind.InSubCategory(chroma.Number), kind == chroma.KeywordConstant:
+		return "n"
+	case kind == chroma.KeywordType, kind == chroma.NameClass, kind == chroma.NameException:
+		return "t"
+	case kind.InCategory(chroma.Keyword), kind == chroma.OperatorWord:
+		return "w"
+	case kind == chroma.NameFunction, kind == chroma.NameBuiltin, kind.InCategory(chroma.Name) && called:
+		return "f"
+	case kind.InCategory(chroma.Name) && kind.InSubCategory(chroma.NameVariable):
+		return "k"
+	}
+	return ""
+}
+
+// TestColors makes the markup of every program (with -update), and holds what
+// is embedded to it and to the program: other colours, the same text.
+func TestColors(t *testing.T) {
+	files, err := fs.ReadDir(assets, "assets/snippets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, f := range files {
+		raw, err := fs.ReadFile(assets, "assets/snippets/"+f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		markup := colored(t, f.Name(), string(raw))
+		if text := textOf(parse(t, []byte("<pre>"+markup+"</pre>"))); text != string(raw) {
+			t.Errorf("%s: the markup says\n%s", f.Name(), text)
+		}
+		file := coloredFile(f.Name())
+		want[file] = true
+		if *update {
+			if err := os.WriteFile(file, []byte(markup), 0o644); err != nil { //nolint:gosec // a file of the repository
+				t.Fatal(err)
+			}
+			continue
+		}
+		kept, err := fs.ReadFile(assets, file)
+		if err != nil {
+			t.Fatalf("%v; run with -update", err)
+		}
+		if diff := cmp.Diff(string(kept), markup); diff != "" {
+			t.Errorf("%s, run with -update: %s", file, diff)
+		}
+		if n := strings.Count(markup, "<span"); n < 3 {
+			t.Errorf("%s: %d colours", f.Name(), n)
+		}
+	}
+	kept, err := fs.ReadDir(assets, "assets/colored")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range kept {
+		if file := "assets/colored/" + f.Name(); !want[file] {
+			t.Errorf("%s is the markup of no program", file)
+		}
+	}
+}
