@@ -91,10 +91,12 @@ build: ## Build every function to build/<slug>/bootstrap
 	done
 
 .PHONY: local-invoke
-local-invoke: build ## Send an event to a built function, as Lambda would
+local-invoke: ## Build a function and send it an event, as Lambda would
 ##   FN=dns            the function
 ##   EVENT=...         the event (events/FN.json)
 	@test -n "$$FN" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
+	@for f in $(FUNCTIONS); do test "$$f" = "$$FN" && exit 0; done; echo "there is no function $$FN; there are: $(FUNCTIONS)" >&2; exit 2
+	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o "build/$$FN/bootstrap" "./functions/$$FN"
 	@go run ./infra/local/invoke -fn "$$FN" $${EVENT:+-event "$$EVENT"}
 
 .PHONY: bench

@@ -51,7 +51,11 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.Addr)
-	if err != nil {
+	var wrong *net.AddrError
+	switch {
+	case errors.As(err, &wrong):
+		return fmt.Errorf("LOCAL_ADDR=%s is no address to listen on: it is a host and a port from 1 to 65535, such as %s (%s)", config.Addr, boot.LocalAddr, wrong.Err)
+	case err != nil:
 		return fmt.Errorf("listen on %s: %w (is it running already? LOCAL_ADDR sets another port)", config.Addr, err)
 	}
 	defer listener.Close()

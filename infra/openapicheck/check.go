@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"unicode/utf8"
 
@@ -175,6 +176,7 @@ func (d *Document) checkCode(a Answer, op operation) error {
 			Charged   *bool
 			Retryable bool
 		}
+		DocsURL string `json:"docs_url"`
 	}
 	if err := json.Unmarshal(a.Body, &body); err != nil {
 		return err
@@ -185,7 +187,7 @@ func (d *Document) checkCode(a Answer, op operation) error {
 		if status, ok := d.outside[e.Code]; !ok || status != a.Status {
 			return fmt.Errorf("the operation does not list %s with %d", e.Code, a.Status)
 		}
-		return nil
+		return d.checkLink(body.DocsURL, e.Code)
 	}
 	if listed.Status != a.Status {
 		return fmt.Errorf("%s is listed with %d", e.Code, listed.Status)
@@ -195,6 +197,21 @@ func (d *Document) checkCode(a Answer, op operation) error {
 	}
 	if usedUp := e.Charged != nil && *e.Charged; e.Retryable != listed.Retryable && (!listed.Retryable || !usedUp) {
 		return fmt.Errorf("%s is listed with retryable %v", e.Code, listed.Retryable)
+	}
+	return d.checkLink(body.DocsURL, e.Code)
+}
+
+// checkLink wants docs_url to lead to the place of the documentation that is about
+// the code.
+func (d *Document) checkLink(link, code string) error {
+	u, err := url.Parse(link)
+	switch {
+	case err != nil:
+		return fmt.Errorf("docs_url: %w", err)
+	case u.Path != catalog.PathDocs || u.Fragment != catalog.ErrorAnchor(fault.Code(code)):
+		return fmt.Errorf("docs_url is %s, which is not about %s", link, code)
+	case !d.anchors[u.Fragment]:
+		return fmt.Errorf("docs_url is %s, and the documentation has no such place", link)
 	}
 	return nil
 }

@@ -25,22 +25,24 @@ func site() discovery.Site {
 }
 
 // description is the service's own, as it is served.
-func description(t *testing.T) []byte {
+func description(t *testing.T) []byte { return served(t, catalog.PathOpenAPI) }
+
+func served(t *testing.T, path string) []byte {
 	t.Helper()
 	d, err := discovery.Render(site())
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, ok := d.Find(catalog.PathOpenAPI)
+	doc, ok := d.Find(path)
 	if !ok {
-		t.Fatal("no description")
+		t.Fatalf("no %s", path)
 	}
 	return doc.Body
 }
 
 func parsed(t *testing.T) *Document {
 	t.Helper()
-	d, err := Parse(description(t))
+	d, err := Parse(description(t), served(t, catalog.PathDocs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func failed(op catalog.Operation, status int, body string) Answer {
 // errorBody is {code, charged, retryable} with everything else around it.
 func errorBody(code, charged, retryable string) string {
 	return `{"error":{"code":"` + code + `","message":"m","charged":` + charged + `,"retryable":` + retryable + `},` +
-		`"request_id":"r","docs_url":"https://api.example.com/docs#errors"}`
+		`"request_id":"r","docs_url":"https://api.example.com/docs#error-` + code + `"}`
 }
 
 func unpaid(t *testing.T, op catalog.Operation) Answer {
@@ -257,6 +259,9 @@ func spoiltErrors(t *testing.T) map[string]spoilt {
 		"a page for any path":      {Answer{Method: "GET", Path: "/nope", Status: 200, Header: paid(dns).Header, Body: []byte("{}")}, "not described"},
 		"POST that is answered":    {Answer{Method: "POST", Path: dns.Path, Status: 200, Header: paid(dns).Header, Body: []byte(dns.Response)}, "not declared"},
 		"preflight with a body":    {Answer{Method: "OPTIONS", Path: dns.Path, Status: 204, Body: []byte("x")}, "it has a body"},
+		"docs_url of no code":      {failed(dns, 404, strings.Replace(errorBody("nxdomain", "true", "false"), "#error-nxdomain", "#errors", 1)), "not about nxdomain"},
+		"docs_url of another code": {failed(dns, 404, strings.Replace(errorBody("nxdomain", "true", "false"), "#error-nxdomain", "#error-not_found", 1)), "not about nxdomain"},
+		"docs_url of another page": {failed(dns, 404, strings.Replace(errorBody("nxdomain", "true", "false"), "/docs#", "/doc#", 1)), "not about nxdomain"},
 		"free path with a price":   {Answer{Method: "GET", Path: "/docs", Status: 503, Header: paid(dns).Header, Body: []byte(errorBody("overloaded", "false", "true"))}, "does not list overloaded"},
 	}
 }
@@ -293,13 +298,15 @@ func TestParseRefuses(t *testing.T) {
 		"another method":        {`"/health":{"get"`, `"/health":{"post"`, "only GET"},
 		"a header nowhere":      {`components/headers/Receipt"`, `components/headers/Receipts"`, "Receipts"},
 		"a schema nowhere":      {`components/schemas/PaymentRequiredBody"`, `components/schemas/Body"`, "Body"},
-		"no shared error":       {`"schemas":{"Error"`, `"schemas":{"Failure"`, "Error"},
+		"no shared error":       {`"ErrorBody":{"type"`, `"Failure":{"type"`, "ErrorBody"},
+		"a response nowhere":    {`components/responses/Conflict"`, `components/responses/Conflicts"`, "Conflicts"},
+		"a code nowhere":        {`"x-error-codes":["invalid_domain"`, `"x-error-codes":["invalid"`, "invalid"},
 		"a schema that is none": {`{"type":"boolean"`, `{"type":"bool"`, "bool"},
 	} {
 		if !strings.Contains(whole, c.old) {
 			t.Errorf("%s: the description has no %s", name, c.old)
 		}
-		_, err := Parse([]byte(strings.Replace(whole, c.old, c.other, 1)))
+		_, err := Parse([]byte(strings.Replace(whole, c.old, c.other, 1)), nil)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
@@ -309,11 +316,12 @@ func TestParseRefuses(t *testing.T) {
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/good"+catalog.PathOpenAPI {
+		path, ok := strings.CutPrefix(r.URL.Path, "/good")
+		if !ok {
 			http.NotFound(w, r)
 			return
 		}
-		_, _ = w.Write(description(t))
+		_, _ = w.Write(served(t, path))
 	}))
 	t.Cleanup(server.Close)
 	if d, err := Fetch(t.Context(), server.Client(), server.URL+"/good"); err != nil || !d.Describes("/docs") {

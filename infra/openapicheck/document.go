@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -27,13 +28,14 @@ import (
 const resource = "test:///openapi.json"
 
 // sharedError is the body of every error that a response does not declare.
-const sharedError = "#/components/schemas/Error"
+const sharedError = "#/components/schemas/ErrorBody"
 
 // Document is a description, compiled.
 type Document struct {
 	operations map[string]operation // by path; all are GET
 	shared     *jsonschema.Schema
-	outside    map[string]int // status of the codes that no operation lists
+	outside    map[string]int  // status of the codes that no operation lists
+	anchors    map[string]bool // of the documentation
 }
 
 // operation is one GET.
@@ -42,12 +44,11 @@ type operation struct {
 	codes     map[string]code
 }
 
-// code is an entry of x-error-codes.
+// code is an entry of the document's x-error-codes.
 type code struct {
-	Code      string `json:"code"`
-	Status    int    `json:"status"`
-	Charged   *bool  `json:"charged"` // nil: only the body knows
-	Retryable bool   `json:"retryable"`
+	Status    int   `json:"status"`
+	Charged   *bool `json:"charged"` // nil: only the body knows
+	Retryable bool  `json:"retryable"`
 }
 
 // response is what one status declares.
@@ -73,14 +74,17 @@ type (
 		OpenAPI    string
 		Paths      map[string]map[string]rawOperation
 		Components struct {
-			Headers map[string]rawHeader
+			Headers   map[string]rawHeader
+			Responses map[string]rawResponse
 		}
+		Codes map[string]code `json:"x-error-codes"`
 	}
 	rawOperation struct {
 		Responses map[string]rawResponse
-		Codes     []code `json:"x-error-codes"`
+		Codes     []string `json:"x-error-codes"`
 	}
 	rawResponse struct {
+		Ref     string `json:"$ref"`
 		Headers map[string]rawHeader
 		Content map[string]struct {
 			Schema struct {
@@ -98,9 +102,21 @@ type (
 // maxDocument bounds what Fetch reads.
 const maxDocument = 4 << 20
 
-// Fetch reads the description of a running service.
+// Fetch reads the description of a running service, and its documentation.
 func Fetch(ctx context.Context, c *http.Client, origin string) (*Document, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, origin+catalog.PathOpenAPI, nil)
+	raw, err := fetch(ctx, c, origin+catalog.PathOpenAPI)
+	if err != nil {
+		return nil, err
+	}
+	page, err := fetch(ctx, c, origin+catalog.PathDocs)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(raw, page)
+}
+
+func fetch(ctx context.Context, c *http.Client, url string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -116,12 +132,22 @@ func Fetch(ctx context.Context, c *http.Client, origin string) (*Document, error
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %d: %.200s", r.URL, res.StatusCode, raw)
 	}
-	return Parse(raw)
+	return raw, nil
+}
+
+// anchorsOf are the places of a page that a link can lead to.
+func anchorsOf(page []byte) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range regexp.MustCompile(`<[a-z0-9]+(?: [^>]*)? id="([^"]+)"`).FindAllSubmatch(page, -1) {
+		all[string(m[1])] = true
+	}
+	return all
 }
 
 // Parse compiles a description, whole: a reference that leads nowhere is an
-// error here and not at the first answer that needs it.
-func Parse(raw []byte) (*Document, error) {
+// error here and not at the first answer that needs it. page is the documentation,
+// to which the errors point.
+func Parse(raw, page []byte) (*Document, error) {
 	var written rawDocument
 	if err := json.Unmarshal(raw, &written); err != nil {
 		return nil, fmt.Errorf("the description: %w", err)
@@ -133,14 +159,17 @@ func Parse(raw []byte) (*Document, error) {
 	if !strings.HasPrefix(written.OpenAPI, "3.1.") {
 		return nil, fmt.Errorf("the description is OpenAPI %q, not 3.1", written.OpenAPI)
 	}
-	c := compiler{Compiler: jsonschema.NewCompiler(), headers: written.Components.Headers}
+	c := compiler{
+		Compiler: jsonschema.NewCompiler(), headers: written.Components.Headers,
+		responses: written.Components.Responses, codes: written.Codes,
+	}
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
 	c.AssertContent()
 	if err := c.AddResource(resource, tree); err != nil {
 		return nil, err
 	}
-	d := &Document{operations: map[string]operation{}, outside: map[string]int{}}
+	d := &Document{operations: map[string]operation{}, outside: map[string]int{}, anchors: anchorsOf(page)}
 	if d.shared, err = c.Compile(resource + sharedError); err != nil {
 		return nil, err
 	}
@@ -179,7 +208,9 @@ func (d *Document) Describes(path string) bool {
 
 type compiler struct {
 	*jsonschema.Compiler
-	headers map[string]rawHeader
+	headers   map[string]rawHeader
+	responses map[string]rawResponse
+	codes     map[string]code
 }
 
 func (c compiler) operation(at string, written rawOperation) (operation, error) {
@@ -196,14 +227,26 @@ func (c compiler) operation(at string, written rawOperation) (operation, error) 
 	if len(op.responses) == 0 {
 		return op, errors.New("no responses")
 	}
-	for _, e := range written.Codes {
-		op.codes[e.Code] = e
+	for _, name := range written.Codes {
+		e, ok := c.codes[name]
+		if !ok {
+			return op, fmt.Errorf("the document does not explain the code %q", name)
+		}
+		op.codes[name] = e
 	}
 	return op, nil
 }
 
 func (c compiler) response(at string, written rawResponse) (response, error) {
 	r := response{content: map[string]media{}, headers: map[string]header{}}
+	if written.Ref != "" {
+		name := strings.TrimPrefix(written.Ref, "#/components/responses/")
+		referred, ok := c.responses[name]
+		if !ok || referred.Ref != "" {
+			return r, fmt.Errorf("no response is called %q", name)
+		}
+		written, at = referred, "/components/responses/"+escape(name)
+	}
 	for mediaType, m := range written.Content {
 		s, err := c.Compile(resource + "#" + at + "/content/" + escape(mediaType) + "/schema")
 		if err != nil {

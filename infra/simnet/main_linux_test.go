@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -27,6 +28,9 @@ const runnerVar = "HOSTFACTS_SIMNET_RUNNER"
 var noNamespace string
 
 func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-shell") { // somebody has typed RTT
+		flag.Usage = func() { fmt.Fprintln(os.Stderr, "RTT is a duration, such as 50ms") }
+	}
 	flag.Parse()
 	if *rtt > 0 && !*shell {
 		runOnly("^TestDelay$") // the tables have no delay

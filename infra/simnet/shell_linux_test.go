@@ -4,17 +4,11 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
 // shell asks for a shell in the internet instead of the tests (make simnet).
@@ -27,10 +21,17 @@ func openShell(t *testing.T, n *internet) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := useResolvers(t.TempDir()); err != nil {
+	dir := t.TempDir()
+	if err := useResolvers(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "dig and curl do not know this internet's names:", err)
 	}
-	names(t, os.Stdout)
+	list := namesByOperation(t)
+	list.examples(os.Stdout)
+	if err := list.command(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "there is no command names:", err)
+	} else {
+		fmt.Print("\nnames prints all names of this internet, names dns those for one tool.\n")
+	}
 	if *rtt > 0 {
 		fmt.Printf("\nEverything but the service and this shell is a round trip of %s away.\n", *rtt)
 	}
@@ -39,7 +40,7 @@ func openShell(t *testing.T, n *internet) {
 	program := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), "URL="+r.url, "SSL_CERT_FILE="+n.caFile, "CURL_CA_BUNDLE="+n.caFile,
-		"PATH="+pay+":"+os.Getenv("PATH"), "PS1=simnet$ ")
+		"PATH="+pay+":"+dir+":"+os.Getenv("PATH"), "PS1=simnet$ ")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = n.far.start(cmd)
 	if err == nil {
@@ -60,30 +61,4 @@ func useResolvers(dir string) error {
 		return err
 	}
 	return syscall.Mount(file, "/etc/resolv.conf", "", syscall.MS_BIND, "")
-}
-
-// names prints what to ask every operation for, by what it answers then.
-func names(t *testing.T, out io.Writer) {
-	t.Helper()
-	byOp := map[string]map[string][]string{}
-	for _, r := range tableRows(t) {
-		answers := byOp[r.op]
-		if answers == nil {
-			answers = map[string][]string{}
-			byOp[r.op] = answers
-		}
-		outcome := cmp.Or(string(r.code), "200")
-		if !slices.Contains(answers[outcome], r.domain) {
-			answers[outcome] = append(answers[outcome], r.domain)
-		}
-	}
-	for _, op := range catalog.All() {
-		if byOp[op.Slug] == nil {
-			continue
-		}
-		fmt.Fprintf(out, "\n%s?domain=\n", op.Path)
-		for _, outcome := range slices.Sorted(maps.Keys(byOp[op.Slug])) {
-			fmt.Fprintf(out, "  %s: %s\n", outcome, strings.Join(byOp[op.Slug][outcome], " "))
-		}
-	}
 }

@@ -3,6 +3,9 @@
 // program under the name that the page gives it, and runs the command that the
 // page says.
 //
+// It makes clients of llms.txt alone (TestLLMsProgramsPay) and, with two public
+// generators, of the OpenAPI description (TestGeneratedClients), and has them pay.
+//
 // It also runs loops around the unmodified clients of the x402 project, in
 // testdata/stock, against a facilitator that fails after it has settled, a proxy
 // that loses answers, and kill -9 (TestStockClients), and has the

@@ -95,9 +95,12 @@ func readJSON(path string, v any) error {
 var making sync.Mutex
 
 // pythonWorkshop has a virtual environment with the packages of
-// testdata/python/requirements.txt, every file of them named by its hash. It
-// is kept beside the suite under the hash of that list.
-func pythonWorkshop(t *testing.T) workshop {
+// testdata/python/requirements.txt, pythonWorkshopWith one with those of another
+// list, every file of them named by its hash. It is kept beside the suite under the
+// hash of that list.
+func pythonWorkshop(t *testing.T) workshop { return pythonWorkshopWith(t, requirements) }
+
+func pythonWorkshopWith(t *testing.T, requirements string) workshop {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -116,7 +119,7 @@ func pythonWorkshop(t *testing.T) workshop {
 	defer making.Unlock()
 	ready := filepath.Join(kept, "installed")
 	if _, err := os.Stat(ready); err != nil {
-		makeVenv(t, python, kept)
+		makeVenv(t, python, requirements, kept)
 	}
 	bin := filepath.Join(kept, "bin")
 	return workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "VIRTUAL_ENV=" + kept}}
@@ -127,7 +130,7 @@ const requirements = "testdata/python/requirements.txt"
 // makeVenv makes an environment and gives it its lasting name when it is
 // complete, unless another run was faster. It is used through its interpreter,
 // which does not mind the move.
-func makeVenv(t *testing.T, python, kept string) {
+func makeVenv(t *testing.T, python, requirements, kept string) {
 	t.Helper()
 	fresh, err := os.MkdirTemp(".", ".venv-making-")
 	if err != nil {

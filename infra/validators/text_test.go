@@ -12,8 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// maxLLMs bounds llms.txt: it is read whole into somebody's context.
-const maxLLMs = 16 << 10
+// maxLLMs bounds llms.txt in bytes, 2,500 tokens of about four: it is read whole
+// into somebody's context.
+const maxLLMs = 10000
 
 var noteLink = regexp.MustCompile(`^- \[[^\]]+\]\((\S+)\): \S`)
 
@@ -84,13 +85,13 @@ func TestLLMs(t *testing.T) {
 	for name, c := range map[string]struct{ old, other, about string }{
 		"no title":        {"# Hostfacts\n", "Hostfacts\n", "does not begin"},
 		"no summary":      {"\n> ", "\n", "does not begin"},
-		"another heading": {"\nPrices:", "\n### Prices", "another level"},
+		"another heading": {"\nMoney:", "\n### Money", "another level"},
 		"a bare link":     {"](" + origin + "/docs): ", "](" + origin + "/docs) ", "not an explained link"},
 		"a relative link": {"](" + origin + "/docs)", "](/docs)", "not absolute"},
 		"no sections":     {"\n## ", "\n", "0 sections"},
 		"too long":        {"\n> ", "\n> " + strings.Repeat("x", maxLLMs), "bytes"},
 		"an empty one":    {"\n## Documents\n", "\n## Empty\n\n## Documents\n", "has no links"},
-		"a page":          {"\nPrices:", "\n<html>", "another format"},
+		"a page":          {"\nMoney:", "\n<html>", "another format"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			complaints, _ := llmsComplaints(string(broken(t, a.body, c.old, c.other)), origin)

@@ -117,7 +117,7 @@ const payToHelp = "the address that receives the payments, 0x and 40 hexadecimal
 func readDiscovery(get func(string) string) (Config, error) {
 	e := &environment{get: get}
 	c := e.shared(e.required(varPayTo, payToHelp))
-	if c.Limits.PerMinute = e.number(varRate, defaultRate); c.Limits.PerMinute > 0 {
+	if c.Limits = e.limits(); c.Limits.PerMinute > 0 {
 		e.ledgerTable(&c)
 	}
 	return c, e.err()
@@ -184,7 +184,11 @@ func (e *environment) money(c *Config) {
 		e.fault(varBootstrap, "is %v", err)
 	}
 	c.Resolvers = e.resolvers()
-	c.Limits = Limits{
+	c.Limits = e.limits()
+}
+
+func (e *environment) limits() Limits {
+	return Limits{
 		PerMinute: e.number(varRate, defaultRate),
 		Single:    e.number(varSingle, defaultSingle),
 		Bundle:    e.number(varBundle, defaultBundle),

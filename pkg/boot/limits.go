@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	limitdynamo "github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -31,6 +32,13 @@ func (t Table) Stores() Stores {
 		Ledger: dynamo.New(dynamo.Config{API: client, Table: t.Name}),
 		Limits: limitdynamo.New(limitdynamo.Config{API: client, Table: t.Name}),
 	}
+}
+
+// caps are the limits as the documents name them.
+func (l Limits) caps() catalog.Caps {
+	c := catalog.Caps{PerMinute: l.PerMinute, Single: l.Single, Bundle: l.Bundle}
+	c.Undecided, c.Refused = limit.Weights(l.PerMinute)
+	return c
 }
 
 // limits wires the caps over a store.

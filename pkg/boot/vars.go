@@ -80,7 +80,7 @@ func watchVars() []string { return append(append(sharedVars(), moneyVars()...), 
 
 // DiscoveryVars are those of the discovery function.
 func DiscoveryVars() []string {
-	return append(sharedVars(), varOwnershipProofs, varLedgerTable, varRate)
+	return append(sharedVars(), varOwnershipProofs, varLedgerTable, varRate, varSingle, varBundle)
 }
 
 // HealthVars are those of the health function.

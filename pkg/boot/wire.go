@@ -137,6 +137,7 @@ func (c Config) warnings() map[string]string {
 func (c Config) offering(signs x402.Receipts) service.Offering {
 	return service.Offering{
 		Terms: c.Terms, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow, Receipts: signs, ReceiptKeys: c.ReceiptKeys,
+		Caps: c.Limits.caps(),
 	}
 }
 

@@ -67,7 +67,11 @@ type Operation struct {
 	Path  string
 	Title string // the spec's product name of the operation
 	// Tool is the operation's name as a tool of the Model Context Protocol.
-	Tool        string
+	Tool string
+	// Result is the name of the result's schema.
+	Result string
+	// Use says when to call the operation, as the end of "Call it ...".
+	Use         string
 	Summary     string // one sentence, at most 120 characters
 	Description string // at most 400 characters: catalogues refuse longer ones
 	Tags        []string
@@ -108,8 +112,11 @@ type Field struct {
 	Nullable    bool   // always present, may be null
 	Description string
 	Enum        []string
-	Fields      []Field // of an object
-	Items       []Field // of an array: the shapes an item can have, one or more
+	// Schema is the name of the schema of an object or an enumeration; empty: it is
+	// part of its parent's.
+	Schema string
+	Fields []Field // of an object
+	Items  []Field // of an array: the shapes an item can have, one or more
 }
 
 // TypeText is the type in the spec's words, such as "integer or null".
@@ -138,12 +145,12 @@ func Playbooks() []Playbook {
 	return []Playbook{
 		{
 			Slug: "host-intelligence", Name: "Host intelligence", Bundle: "host-intel",
-			Description: "What a host is: its DNS records, its certificate, its registration. Call the three tools in turn, or the bundle for one settlement.",
+			Description: "What a host is: its DNS records, its certificate, its registration. Three calls in turn, or the bundle for one settlement.",
 			Sequence:    []string{"dns", "ssl-check", "whois"},
 		},
 		{
 			Slug: "uptime-check", Name: "Uptime check", Bundle: "uptime-check",
-			Description: "Whether a host answers: DNS, certificate, HTTPS headers. Call the three tools in turn, or the bundle for one settlement. A one-shot probe, not a hosted monitor.",
+			Description: "Whether a host answers: DNS, certificate, HTTPS headers. Three calls in turn, or the bundle for one settlement. Not a hosted monitor.",
 			Sequence:    []string{"dns", "ssl-check", "headers"},
 		},
 	}
@@ -238,9 +245,12 @@ func (o Operation) StepURL(origin string, bundle Operation) string {
 	return o.ExampleURL(origin)
 }
 
-// ErrorsURL is where the human documentation says what the errors mean; every
+// ErrorURL is where the human documentation says what an error code means; every
 // error body names it.
-func ErrorsURL(origin string) string { return origin + PathDocs + "#errors" }
+func ErrorURL(origin string, c fault.Code) string { return origin + PathDocs + "#" + ErrorAnchor(c) }
+
+// ErrorAnchor is the anchor of an error code in the human documentation.
+func ErrorAnchor(c fault.Code) string { return "error-" + string(c) }
 
 // DocsURL is the operation's anchor in the human documentation.
 func (o Operation) DocsURL(origin string) string { return origin + PathDocs + "#" + o.Slug }

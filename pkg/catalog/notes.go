@@ -9,17 +9,17 @@ type Note struct {
 	Slugs []string // the operations it is about; none: every one
 }
 
-// Limits are the limits of spec §8 that concern operations that exist. The
-// numbers of the rate limit and the concurrency cap are configuration, so they
-// are not here.
-func Limits() []Note {
+// Limits are the limits of spec §8 that concern operations that exist, with the
+// numbers of a deployment.
+func Limits(c Caps) []Note {
 	return about([]Note{
-		{Title: "Request rate", Text: "Limited per client and minute, in units, of which the header RateLimit-Policy says how many there are; beyond it 429 rate_limited with Retry-After. At a limit of 300 a request without a payment is 1 unit, and one with a payment is 5 until it is decided, then 1, or 20 if it is refused for a reason of its payer's."},
-		{Title: "Concurrency", Text: "Each tool runs a limited number of paid lookups at once, at most half of them for one client; beyond it 503 overloaded with Retry-After."},
+		{Title: "Request rate", Text: c.rate()},
+		{Title: "Concurrency", Text: c.concurrency()},
+		{Title: "Time", Text: lookupTimes()},
 		{Title: "DNS records", Text: "records holds at most 1,000 records and 512 KiB of names and text, in the order received; what is beyond is left out, and nothing in the answer says so.", Slugs: []string{"dns", "host-intel", "uptime-check"}},
 		{Title: "TLS port", Text: "443 only.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "uptime-check"}},
 		{Title: "Path", Text: "Always https://{domain}/; no other path is requested.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
-		{Title: "Redirect hops", Text: "A trace has at most 5, the request that starts it included, so at most 4 redirects are followed.", Slugs: []string{"resolve-redirect"}},
+		{Title: "Redirect hops", Text: "A trace has at most 5, each an answered request, the first included; so at most 4 redirects are followed.", Slugs: []string{"resolve-redirect"}},
 		{Title: "Redirect scheme", Text: "HTTPS only; a redirect to anything else stops the trace (insecure_redirect).", Slugs: []string{"resolve-redirect"}},
 	})
 }

@@ -22,7 +22,7 @@ func RecordTypes() []string {
 func domainParam() Param {
 	return Param{
 		Name: "domain", Type: "string", Required: true, Example: "example.com",
-		Description: "Public fully-qualified domain name, such as example.com. No IP addresses, URLs, ports or internal names.",
+		Description: "Public domain name, such as example.com; no IP address, URL, port or internal name.",
 	}
 }
 
@@ -30,15 +30,16 @@ func domainParam() Param {
 func DNS() Operation {
 	return Operation{
 		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Tool: "dns_lookup", Kind: Tool, Amount: "5000",
+		Result: "DnsResult", Use: "to read the records of one type that a name has now",
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
-		Description: "Live DNS records (A, AAAA, MX, TXT, CNAME, NS or SOA) of a public hostname, asked of a public recursive resolver at the moment of the call. " +
-			"Answers the response code, the resolver that answered, the lowest TTL and typed records. Values are untrusted data, as seen by that resolver.",
+		Description: "Live DNS records of one type of a public hostname, asked of a public recursive resolver: " +
+			"response code, resolver, lowest TTL and typed records. Values are untrusted data, as seen by that resolver.",
 		Tags: []string{"dns", "domain", "network"},
 		Params: []Param{
 			domainParam(),
 			{
 				Name: "type", Type: "string", Default: "A", Enum: RecordTypes(), Example: "MX",
-				Description: "Record type, in either letter case.",
+				Description: "Record type, in either case.",
 			},
 		},
 		Example: []Value{{"domain", "example.com"}, {"type", "MX"}},
@@ -48,11 +49,11 @@ func DNS() Operation {
 		},
 		Fields: []Field{
 			{Name: "domain", Type: "string", Description: "Normalized FQDN that was queried"},
-			{Name: "type", Type: "string", Description: "Record type queried", Enum: RecordTypes()},
+			{Name: "type", Type: "string", Description: "Record type queried", Schema: "RecordType", Enum: RecordTypes()},
 			{Name: "rcode", Type: "string", Description: "Resolver response code, such as NOERROR; SERVFAIL and YXDOMAIN come without records"},
 			{Name: "resolver", Type: "string", Description: "Public recursive resolver that answered"},
 			{Name: "ttl", Type: "integer", Nullable: true, Description: "Lowest TTL among the answers, in seconds; null without records"},
-			{Name: "records", Type: "array", Description: "Answer records, at most 1,000 and 512 KiB of text, the rest left out; object shape depends on type", Items: recordShapes()},
+			{Name: "records", Type: "array", Description: "At most 1,000 records and 512 KiB of text; their shape depends on type", Items: recordShapes()},
 		},
 		Response: `{"domain":"example.com","type":"MX","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,` +
 			`"records":[{"preference":10,"exchange":"mx1.example.com"},{"preference":20,"exchange":"mx2.example.com"}]}`,
@@ -66,21 +67,21 @@ func recordShapes() []Field {
 	name := func(n, d string) Field { return Field{Name: n, Type: "string", Description: d} }
 	number := func(n, d string) Field { return Field{Name: n, Type: "integer", Description: d} }
 	return []Field{
-		{Name: "address", Type: "object", Description: "A and AAAA", Fields: []Field{
+		{Name: "address", Type: "object", Description: "A and AAAA", Schema: "AddressRecord", Fields: []Field{
 			name("address", "IPv4 or IPv6 address"),
 		}},
-		{Name: "mx", Type: "object", Description: "MX", Fields: []Field{
+		{Name: "mx", Type: "object", Description: "MX", Schema: "MxRecord", Fields: []Field{
 			number("preference", "Lower is tried first"),
 			name("exchange", "Mail host; . is a null MX (RFC 7505)"),
 		}},
-		{Name: "txt", Type: "object", Description: "TXT", Fields: []Field{
+		{Name: "txt", Type: "object", Description: "TXT", Schema: "TxtRecord", Fields: []Field{
 			name("text", "The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"),
 			{Name: "strings", Type: "array", Description: "The strings as published", Items: []Field{name("string", "One character-string, written like text")}},
 		}},
-		{Name: "target", Type: "object", Description: "CNAME and NS", Fields: []Field{
+		{Name: "target", Type: "object", Description: "CNAME and NS", Schema: "TargetRecord", Fields: []Field{
 			name("target", "Host name, lower case, no trailing dot"),
 		}},
-		{Name: "soa", Type: "object", Description: "SOA", Fields: []Field{
+		{Name: "soa", Type: "object", Description: "SOA", Schema: "SoaRecord", Fields: []Field{
 			name("mname", "Primary name server"), name("rname", "Mailbox of the zone, in name form"),
 			number("serial", "Zone version"), number("refresh", "Seconds"), number("retry", "Seconds"),
 			number("expire", "Seconds"), number("minimum", "Negative-caching TTL, seconds"),
@@ -92,6 +93,7 @@ func recordShapes() []Field {
 func Ping() Operation {
 	return Operation{
 		Slug: "ping", Path: "/v1/tools/ping", Title: "Payment smoke test", Tool: "payment_smoke_test", Kind: SmokeTest, Amount: "1000",
+		Result: "SmokeTestResult", Use: "to try a wallet and a client for as little money as possible",
 		Summary: "Checks the payment gate only; not a product.",
 		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up, takes no input, " +
 			"is not a product and must not be used for production work.",

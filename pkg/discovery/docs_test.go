@@ -130,7 +130,7 @@ func checkArticle(t *testing.T, article *html.Node, op catalog.Operation) {
 
 func TestDocsSayLimitsAndCaveats(t *testing.T) {
 	text := textOf(parse(t, body(t, mustRender(t), catalog.PathDocs)))
-	for _, n := range append(catalog.Limits(), catalog.Caveats()...) {
+	for _, n := range append(catalog.Limits(testSite().Caps), catalog.Caveats()...) {
 		if !strings.Contains(text, n.Title) || !strings.Contains(text, n.Text) {
 			t.Errorf("%q is missing", n.Title)
 		}

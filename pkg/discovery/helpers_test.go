@@ -32,6 +32,7 @@ func testSite() Site {
 		},
 		DuplicateWindow: 45 * time.Second,
 		ReceiptKeys:     []ed25519.PublicKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)}, //nolint:forcetypeassert // what Public says
+		Caps:            catalog.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20},
 	}
 }
 

@@ -141,3 +141,10 @@ func inline(v any) (string, error) {
 	raw, err := encode(v)
 	return string(raw), err
 }
+
+// compact is laid out JSON without the white space.
+func compact(text string) (string, error) {
+	var b bytes.Buffer
+	err := json.Compact(&b, []byte(text))
+	return b.String(), err
+}

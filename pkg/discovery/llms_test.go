@@ -3,6 +3,7 @@ package discovery
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,12 +79,16 @@ func TestLLMsGrammarAndLinks(t *testing.T) {
 
 func TestLLMsSayHowToPayAndWhatIsCharged(t *testing.T) {
 	d := mustRenderWide(t)
+	said := map[string][2]string{
+		catalog.PathLLMs:     {"- charged yes, retryable no: ", "- charged yes, answer owed, retryable yes: "},
+		catalog.PathLLMsFull: {"uses up the payment: 200, and also ", "not an answer: "},
+	}
+	status := regexp.MustCompile("` [0-9]{3}")
 	for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
-		text := string(body(t, d, path))
+		text := status.ReplaceAllString(string(body(t, d, path)), "`")
 		for _, want := range []string{
 			"PAYMENT-REQUIRED", "PAYMENT-SIGNATURE", "PAYMENT-RESPONSE", "Base (eip155:8453)", "untrusted data",
-			"uses up the payment: 200, and also " + listOf(fault.Answer) + ".",
-			"not an answer: " + listOf(fault.Owed) + ".",
+			said[path][0] + listOf(fault.Answer), said[path][1] + listOf(fault.Owed),
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q", path, want)
@@ -107,13 +112,13 @@ func TestLLMsFullSaysEverything(t *testing.T) {
 				t.Errorf("%s: parameter %s", op.Slug, p.Name)
 			}
 		}
-		for _, r := range rows(op.Fields) {
+		for _, r := range ownRows(op) {
 			if !slices.Contains(lines, "- `"+r.Name+"` ("+r.Type+"): "+r.Description) {
 				t.Errorf("%s: field %s", op.Slug, r.Name)
 			}
 		}
 		for _, o := range outcomes(op.AllErrors()) {
-			if !strings.Contains(text, "`"+string(o.Code)+"` (charged: "+o.Charged+"; retryable: "+o.Retryable+"): "+o.Message+" "+o.Money) {
+			if !strings.Contains(text, "- "+strconv.Itoa(o.Status)+" `"+string(o.Code)+"` (charged: "+o.Charged+"; retryable: "+o.Retryable+"): "+o.Message+"\n") {
 				t.Errorf("%s: %s", op.Slug, o.Code)
 			}
 		}

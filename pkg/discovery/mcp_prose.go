@@ -9,16 +9,18 @@ import (
 
 // mcpView is what the documents say about the operations as tools.
 type mcpView struct {
-	URL    string
-	Server string // the URL of the entry for registries
-	Config string // of an agent's host, JSON
-	Steps  []string
-	Notes  []string
-	Keys   []row // of _meta in a result
+	URL string
+	// Payment and Response are members of _meta.
+	Payment, Response string
+	Server            string // the URL of the entry for registries
+	Config            string // of an agent's host, JSON
+	Steps             []string
+	Notes             []string
+	Keys              []row // of _meta in a result
 }
 
 func mcpViewOf(s Site) (mcpView, error) {
-	v := mcpView{URL: s.Origin + catalog.PathMCP, Server: s.Origin + catalog.PathServer, Steps: toolSteps(), Notes: toolNotes(), Keys: resultKeys()}
+	v := mcpView{Payment: mcp.KeyPayment, Response: mcp.KeyResponse, URL: s.Origin + catalog.PathMCP, Server: s.Origin + catalog.PathServer, Steps: toolSteps(), Notes: toolNotes(), Keys: resultKeys()}
 	raw, err := encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", v.URL}}}}}})
 	if err != nil {
 		return v, err

@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"slices"
+
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -14,8 +16,6 @@ type outcome struct {
 	// Charged and Retryable are table cells.
 	Charged   string
 	Retryable string
-	// Money is the same as a sentence.
-	Money string
 	// charged is the value of the body's field: nil where the code alone does
 	// not tell.
 	charged *bool
@@ -33,18 +33,9 @@ func outcomeOf(c fault.Code) outcome {
 	switch {
 	case c == fault.PaymentRequired: // its body is the offer, and has no charged
 		o.Charged, o.charged = "no", new(bool)
-		o.Money = "Not charged. A PAYMENT-RESPONSE that says success is of an earlier call: this authorization has paid for that one."
-	case c == fault.InternalError:
-		o.Money = "If it followed a settlement, the answer is owed: the same request, with the same PAYMENT-SIGNATURE or a new one, runs the lookup again without a charge."
-	case info.Class == fault.Answer:
-		o.Money = "Charged: it is an answer about the domain and uses up the payment."
+	case c == fault.InternalError: // owed if it followed a settlement
 	case info.Class == fault.Owed:
 		o.Charged = "yes, answer owed"
-		o.Money = "Charged, and the answer is owed: the same request, with the same PAYMENT-SIGNATURE or a new one, runs the lookup again without a charge."
-	case charge.No:
-		o.Money = "Not charged, unless an earlier attempt was; charged in the body says."
-	default:
-		o.Money = "Whether money moved may not be known yet; it never moves twice."
 	}
 	o.Retryable = "no"
 	if info.Retry {
@@ -52,6 +43,9 @@ func outcomeOf(c fault.Code) outcome {
 	}
 	return o
 }
+
+// Anchor is where the documentation explains the code.
+func (o outcome) Anchor() string { return catalog.ErrorAnchor(o.Code) }
 
 // outcomes explains a list of codes.
 func outcomes(codes []fault.Code) []outcome {
@@ -65,6 +59,19 @@ func outcomes(codes []fault.Code) []outcome {
 // outsideCodes are the codes that no operation lists.
 func outsideCodes() []fault.Code {
 	return []fault.Code{fault.InternalError, fault.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey, fault.InvalidArguments}
+}
+
+// everyOutcome are all codes that can be answered, in the order of spec §7: those
+// of the operations, and those that none lists.
+func everyOutcome(ops []catalog.Operation) []outcome {
+	var all []outcome
+	outside := outsideCodes()
+	for _, info := range fault.All() {
+		if slices.Contains(outside, info.Code) || slices.ContainsFunc(ops, func(o catalog.Operation) bool { return o.Can(info.Code) }) {
+			all = append(all, outcomeOf(info.Code))
+		}
+	}
+	return all
 }
 
 // codesOf are the codes of one class among those that any operation answers,

@@ -8,8 +8,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // openAPI is the OpenAPI 3.1 description (spec §4.1, §9). It lists every path:
@@ -22,6 +20,7 @@ type openAPI struct {
 	Security   []struct{}      `json:"security"`
 	Paths      object          `json:"paths"`
 	Components apiComponents   `json:"components"`
+	ErrorCodes object          `json:"x-error-codes"`
 	Docs       apiExternalDocs `json:"externalDocs"`
 	Proofs     *apiProofs      `json:"x-discovery,omitempty"`
 	Guidance   apiGuidance     `json:"x-agentcash-guidance"`
@@ -71,6 +70,7 @@ type apiGuidance struct {
 
 type apiComponents struct {
 	Schemas    object `json:"schemas"`
+	Responses  object `json:"responses"`
 	Headers    object `json:"headers"`
 	Parameters object `json:"parameters"`
 }
@@ -89,7 +89,7 @@ type apiOperation struct {
 	Parameters  []any            `json:"parameters,omitempty"`
 	Responses   object           `json:"responses"`
 	Payment     *apiPayment      `json:"x-payment-info,omitempty"`
-	ErrorCodes  []apiErrorCode   `json:"x-error-codes,omitempty"`
+	ErrorCodes  []fault.Code     `json:"x-error-codes,omitempty"` // in the document's table
 }
 
 type apiParameter struct {
@@ -137,11 +137,20 @@ type apiPrice struct {
 // apiErrorCode says of a code what the error body would say: Charged is null
 // where only the body knows.
 type apiErrorCode struct {
-	Code      string `json:"code"`
 	Status    int    `json:"status"`
 	Charged   *bool  `json:"charged"`
 	Retryable bool   `json:"retryable"`
-	Meaning   string `json:"meaning"`
+	Message   string `json:"message"`
+}
+
+// apiErrorCodes is the table of all codes that the operations list, and of those
+// that none does.
+func apiErrorCodes(ops []catalog.Operation) object {
+	var table object
+	for _, o := range everyOutcome(ops) {
+		table = append(table, member{string(o.Code), apiErrorCode{o.Status, o.charged, o.Retry, o.Message}})
+	}
+	return table
 }
 
 func openAPIOf(v *view) openAPI {
@@ -157,7 +166,8 @@ func openAPIOf(v *view) openAPI {
 		Servers:    []apiServer{{URL: v.Site.Origin}},
 		Tags:       apiTags(v),
 		Security:   []struct{}{},
-		Components: components(),
+		Components: components(v.operations),
+		ErrorCodes: apiErrorCodes(v.operations),
 		Docs:       apiExternalDocs{Description: "Documentation", URL: v.Site.Origin + catalog.PathDocs},
 		Guidance:   apiGuidance{LLMsTxtURL: v.Site.Origin + catalog.PathLLMs},
 	}
@@ -178,10 +188,10 @@ func apiDescription(v *view) string {
 		fmt.Fprintf(&b, "%d. %s\n", i+1, step)
 	}
 	b.WriteString("\nMoney:\n\n")
-	for _, rule := range v.Rules {
+	for _, rule := range v.Essentials {
 		fmt.Fprintf(&b, "- %s\n", rule)
 	}
-	fmt.Fprintf(&b, "\nx-error-codes lists every code of an operation; charged is null where only the error body knows.\n\n%s", v.Untrusted)
+	fmt.Fprintf(&b, "\nx-error-codes of an operation are all codes that it answers, also with a status that its responses do not declare; those of the document say what they mean, charged null where only the error body knows.\n\n%s", v.Untrusted)
 	return b.String()
 }
 
@@ -238,9 +248,18 @@ func declaredStatuses(op catalog.Operation) []int {
 	return statuses
 }
 
+// operationID is what a generated client calls an operation: the name that it has
+// as a tool.
+func operationID(op catalog.Operation) string {
+	if op.Tool == "" {
+		return strings.ReplaceAll(op.Slug, "-", "_")
+	}
+	return op.Tool
+}
+
 func pricedOperation(op opView) apiOperation {
 	o := apiOperation{
-		Tags: []string{tagOf(op.Kind)}, OperationID: strings.ReplaceAll(op.Slug, "-", "_"),
+		Tags: []string{tagOf(op.Kind)}, OperationID: operationID(op.Operation),
 		Summary: op.Summary, Description: op.Description + " Costs " + op.Price() + " per call.",
 		Docs: &apiExternalDocs{URL: op.DocsURL}, Security: []struct{}{},
 		Payment: &apiPayment{
@@ -253,49 +272,17 @@ func pricedOperation(op opView) apiOperation {
 		o.Parameters = append(o.Parameters, apiParameter{Name: p.Name, In: "query", Required: p.Required, Description: p.Description, Schema: s})
 	}
 	o.Parameters = append(o.Parameters, apiRef{refSignature}, apiRef{refKey})
-	all := outcomes(op.AllErrors())
 	for _, status := range declaredStatuses(op.Operation) {
-		o.Responses = append(o.Responses, member{fmt.Sprint(status), pricedResponse(op, status, all)})
+		o.Responses = append(o.Responses, member{fmt.Sprint(status), pricedResponse(op, status)})
 	}
-	for _, e := range all {
-		o.ErrorCodes = append(o.ErrorCodes, apiErrorCode{
-			Code: string(e.Code), Status: e.Status, Charged: e.charged, Retryable: e.Retry, Meaning: e.Money,
-		})
-	}
+	o.ErrorCodes = op.AllErrors()
 	return o
 }
 
-func pricedResponse(op opView, status int, all []outcome) apiResponse {
-	switch status {
-	case 200:
+// pricedResponse is the result, or the shared response of a status.
+func pricedResponse(op opView, status int) any {
+	if status == http.StatusOK {
 		return paidResponse(op)
-	case 402:
-		return paymentRequiredResponse()
 	}
-	var meanings []string
-	after, stored := false, false
-	for _, e := range all {
-		if e.Status == status {
-			meanings = append(meanings, string(e.Code)+": "+e.Message)
-			after = after || x402.ChargeOf(e.Code).Yes
-			stored = stored || e.Class == fault.Answer
-		}
-	}
-	r := apiResponse{
-		Description: strings.Join(meanings, " "),
-		Content:     object{{typeJSON, apiMedia{Schema: schema{Ref: refError}}}},
-	}
-	if after {
-		r.Headers = append(r.Headers, member{x402.HeaderResponse, apiRef{refResponse}})
-	}
-	if stored {
-		r.Headers = append(r.Headers, replayedHeaders()...)
-	}
-	switch {
-	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		r.Headers = append(r.Headers, member{header.RetryAfter, apiRef{refWait}})
-	case status == http.StatusConflict || status >= http.StatusInternalServerError:
-		r.Headers = append(r.Headers, member{header.RetryAfter, apiRef{refMayWait}})
-	}
-	return r
+	return apiRef{responseRef(status)}
 }

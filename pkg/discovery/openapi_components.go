@@ -7,17 +7,35 @@ import (
 )
 
 // components are what several operations refer to.
-func components() apiComponents {
+func components(ops []catalog.Operation) apiComponents {
 	return apiComponents{
-		Schemas: object{
-			{"Error", errorSchema()},
+		Schemas: append(namedSchemas(ops), object{
+			{"ErrorBody", errorSchema()},
+			{"ErrorDetail", errorDetailSchema()},
 			{"PaymentRequired", requiredSchema()},
 			{"PaymentRequiredBody", unpaidSchema()},
 			{"Resource", resourceSchema()},
-			{"Requirements", termsSchema()},
+			{"PaymentRequirements", termsSchema()},
+			{"TokenDomain", tokenSchema()},
+			{"Extension", extensionSchema()},
+			{"PurchaseTerms", purchaseSchema()},
 			{"SettleResponse", settledSchema()},
-		},
-		Headers: headerComponents(),
+			{"SignedReceipt", receiptSchema()},
+			{"Health", healthSchema()},
+			{"Readiness", readinessSchema()},
+			{"Check", checkSchema()},
+			{"ToolCatalog", toolCatalogSchema()},
+			{"Tool", toolSchema()},
+			{"ToolParameter", toolParameterSchema()},
+			{"ToolField", record("One field of a result.", object{{"name", schema{Type: "string"}}, {"type", schema{Type: "string"}}, {"description", schema{Type: "string"}}})},
+			{"ToolError", record("One error code.", object{{"code", schema{Type: "string"}}, {"message", schema{Type: "string"}}, {"status", schema{Type: "integer"}}})},
+			{"Playbook", playbookSchema()},
+			{"PlaybookStep", record("One call.", object{{"path", schema{Type: "string"}}, {"method", schema{Type: "string"}}, {"example_url", schema{Type: "string", Format: "uri"}}})},
+			{"PaymentManifest", manifestSchema()},
+			{"Endpoint", endpointSchema()},
+		}...),
+		Responses: sharedResponses(ops),
+		Headers:   headerComponents(),
 		Parameters: object{
 			{"PaymentSignature", apiParameter{
 				Name: x402.HeaderSignature, In: "header",
@@ -57,14 +75,18 @@ func headerComponents() object {
 // step by step).
 func errorSchema() schema {
 	return record("Body of every error except 402.", object{
-		{"error", record("", object{
-			{"code", schema{Type: "string"}},
-			{"message", schema{Type: "string"}},
-			{"charged", schema{Type: []any{"boolean", "null"}, Description: "Whether money has moved for this purchase; null when that is not known."}},
-			{"retryable", schema{Type: "boolean", Description: "Whether to send this again, with the same signature or a new one, for at most one charge in all."}},
-		})},
+		{"error", schema{Ref: refErrorDetail}},
 		{"request_id", schema{Type: "string"}},
-		{"docs_url", schema{Type: "string", Format: "uri"}},
+		{"docs_url", schema{Type: "string", Format: "uri", Description: "Where the documentation explains the code."}},
+	})
+}
+
+func errorDetailSchema() schema {
+	return record("What went wrong, and what it means for the payment.", object{
+		{"code", schema{Type: "string", Description: "One of x-error-codes."}},
+		{"message", schema{Type: "string"}},
+		{"charged", schema{Type: []any{"boolean", "null"}, Description: "Whether money has moved for this purchase; null when that is not known."}},
+		{"retryable", schema{Type: "boolean", Description: "Whether to send this again, with the same signature or a new one, for at most one charge in all."}},
 	})
 }
 
@@ -79,12 +101,16 @@ func unpaidSchema() schema {
 	return record("What must be paid, with the code and the message of the error.", append(offerProperties(),
 		member{"code", schema{Type: "string", Const: string(fault.PaymentRequired)}},
 		member{"message", schema{Type: "string", Description: "For people."}},
-		member{"idempotency", record("How a purchase is named, and for how long its answer is replayed.", object{
-			{"header", schema{Type: "string", Const: x402.HeaderKey}},
-			{"replay_seconds", schema{Type: "integer", Minimum: 0, Description: "With a key."}},
-			{"duplicate_window_seconds", schema{Type: "integer", Minimum: 0, Description: "Without one; 0: not at all."}},
-		})},
+		member{"idempotency", component("PurchaseTerms")},
 	))
+}
+
+func purchaseSchema() schema {
+	return record("How a purchase is named, and for how long its answer is replayed.", object{
+		{"header", schema{Type: "string", Const: x402.HeaderKey}},
+		{"replay_seconds", schema{Type: "integer", Minimum: 0, Description: "With a key."}},
+		{"duplicate_window_seconds", schema{Type: "integer", Minimum: 0, Description: "Without one; 0: not at all."}},
+	})
 }
 
 func offerProperties() object {
@@ -93,10 +119,12 @@ func offerProperties() object {
 		{"error", schema{Type: "string", Description: "Why payment is required."}},
 		{"resource", schema{Ref: refResource}},
 		{"accepts", schema{Type: "array", MinItems: 1, Items: &schema{Ref: refTerms}}},
-		{"extensions", schema{Type: "object", Description: "To be echoed with the payment.", AdditionalProperties: record("", object{
-			{"info", schema{Type: "object"}}, {"schema", schema{Type: "object"}},
-		})}},
+		{"extensions", schema{Type: "object", Description: "To be echoed with the payment.", AdditionalProperties: component("Extension")}},
 	}
+}
+
+func extensionSchema() schema {
+	return record("An extension of x402.", object{{"info", schema{Type: "object"}}, {"schema", schema{Type: "object"}}})
 }
 
 func resourceSchema() schema {
@@ -116,8 +144,13 @@ func termsSchema() schema {
 		{"amount", atomicUnits()},
 		{"payTo", str},
 		{"maxTimeoutSeconds", schema{Type: "integer", Minimum: 1}},
-		{"extra", record("EIP-712 domain of the token, and the payment flow.", object{{"name", str}, {"version", str}, {"paymentFlow", str}})},
+		{"extra", component("TokenDomain")},
 	})
+}
+
+func tokenSchema() schema {
+	str := schema{Type: "string"}
+	return record("EIP-712 domain of the token, and the payment flow.", object{{"name", str}, {"version", str}, {"paymentFlow", str}})
 }
 
 func atomicUnits() schema {
@@ -132,51 +165,91 @@ func settledSchema() schema {
 		{"payer", schema{Type: "string"}},
 		{"errorReason", schema{Type: "string", Description: "Why it did not settle."}},
 		{"extensions", record("", object{{"offer-receipt", record("", object{{"info", record("", object{
-			{"receipt", record("The signed receipt of the answer: a compact JWS over its resource, payer, transaction and the SHA-256 of its body.", object{
-				{"format", schema{Type: "string", Const: x402.FormatJWS}}, {"signature", schema{Type: "string"}},
-			})},
+			{"receipt", component("SignedReceipt")},
 		})}})}})},
 	}, "payer", "errorReason", "extensions")
 }
 
+func receiptSchema() schema {
+	return record("The signed receipt of the answer: a compact JWS over its resource, payer, transaction and the SHA-256 of its body.", object{
+		{"format", schema{Type: "string", Const: x402.FormatJWS}}, {"signature", schema{Type: "string"}},
+	})
+}
+
 // toolCatalogSchema is the tool catalog of spec §2.10.
 func toolCatalogSchema() schema {
-	str, uri, anything := schema{Type: "string"}, schema{Type: "string", Format: "uri"}, schema{}
-	list := func(of schema) schema { return schema{Type: "array", Items: &of} }
-	parameter := record("", object{
+	str, uri := schema{Type: "string"}, schema{Type: "string", Format: "uri"}
+	return record("Every operation.", object{
+		{"service", str}, {"base_url", uri}, {"docs_url", uri},
+		{"x402Version", schema{Type: "integer", Const: catalog.X402Version}},
+		{"tools", listOfSchema(schema{Ref: refTool})}, {"playbooks", listOfSchema(schema{Ref: refPlaybook})},
+	})
+}
+
+func listOfSchema(of schema) schema { return schema{Type: "array", Items: &of} }
+
+func toolParameterSchema() schema {
+	str, anything := schema{Type: "string"}, schema{}
+	return record("One query parameter.", object{
 		{"name", str}, {"in", schema{Type: "string", Const: "query"}}, {"type", str}, {"description", str}, {"required", schema{Type: "boolean"}},
-		{"default", anything}, {"enum", list(anything)}, {"example", anything},
+		{"default", anything}, {"enum", listOfSchema(anything)}, {"example", anything},
 	}, "default", "enum")
-	tool := record("", object{
+}
+
+func toolSchema() schema {
+	str, uri := schema{Type: "string"}, schema{Type: "string", Format: "uri"}
+	return record("One operation.", object{
 		{"path", str}, {"method", str}, {"description", str}, {"display_price", str}, {"amount", atomicUnits()}, {"network", str}, {"asset", str},
-		{"scheme", str}, {"x402Version", schema{Type: "integer", Const: catalog.X402Version}}, {"parameters", list(parameter)},
+		{"scheme", str}, {"x402Version", schema{Type: "integer", Const: catalog.X402Version}}, {"parameters", listOfSchema(component("ToolParameter"))},
 		{"example_url", uri}, {"example_response", schema{Type: "object"}},
-		{"response_fields", list(record("", object{{"name", str}, {"type", str}, {"description", str}}))},
-		{"errors", list(record("", object{{"code", str}, {"message", str}, {"status", schema{Type: "integer"}}}))},
+		{"response_fields", listOfSchema(component("ToolField"))},
+		{"errors", listOfSchema(component("ToolError"))},
 		{"docs_url", uri},
 	})
-	playbook := record("", object{
+}
+
+func playbookSchema() schema {
+	str, uri := schema{Type: "string"}, schema{Type: "string", Format: "uri"}
+	return record("Calls in turn, and the bundle in their stead.", object{
 		{"slug", str}, {"name", str}, {"description", str}, {"bundle_path", str}, {"bundle_url", uri}, {"docs_url", uri},
-		{"sequence", list(record("", object{{"path", str}, {"method", str}, {"example_url", uri}}))},
-	})
-	return record("", object{
-		{"service", str}, {"base_url", uri}, {"docs_url", uri},
-		{"x402Version", schema{Type: "integer", Const: catalog.X402Version}}, {"tools", list(tool)}, {"playbooks", list(playbook)},
+		{"sequence", listOfSchema(component("PlaybookStep"))},
 	})
 }
 
 // manifestSchema is the payment manifest of spec §2.10.
 func manifestSchema() schema {
 	str, uri := schema{Type: "string"}, schema{Type: "string", Format: "uri"}
-	endpoint := record("", object{
-		{"url", uri}, {"method", str}, {"description", str}, {"price", str}, {"amount", atomicUnits()}, {"network", str}, {"asset", str},
-		{"payTo", str}, {"scheme", str}, {"queryParams", schema{Type: "object", Description: "Default or example by parameter."}}, {"example", uri},
-	})
-	return record("", object{
+	return record("What each path costs.", object{
 		{"version", schema{Type: "integer", Const: catalog.ManifestVersion}},
 		{"resources", schema{Type: "array", Items: &uri}},
-		{"endpoints", schema{Type: "array", Items: &endpoint}},
+		{"endpoints", listOfSchema(schema{Ref: refEndpoint})},
 		{"instructions", str},
 		{"ownershipProofs", schema{Type: "array", Items: &str}},
 	})
+}
+
+func endpointSchema() schema {
+	str, uri := schema{Type: "string"}, schema{Type: "string", Format: "uri"}
+	return record("One priced path.", object{
+		{"url", uri}, {"method", str}, {"description", str}, {"price", str}, {"amount", atomicUnits()}, {"network", str}, {"asset", str},
+		{"payTo", str}, {"scheme", str}, {"queryParams", schema{Type: "object", Description: "Default or example by parameter."}}, {"example", uri},
+	})
+}
+
+func healthSchema() schema {
+	return record("Liveness.", object{{"status", schema{Type: "string", Const: "ok"}}, {"service", schema{Type: "string"}}})
+}
+
+func readinessSchema() schema {
+	return record("Readiness.", object{
+		{"status", schema{Type: "string", Enum: []any{"ready", "not_ready"}}},
+		{"checks", schema{Type: "object", Description: "By name.", AdditionalProperties: schema{Ref: refCheck}}},
+	})
+}
+
+func checkSchema() schema {
+	str := schema{Type: "string"}
+	return record("What one check found.", object{
+		{"status", schema{Type: "string", Enum: []any{"ok", "failing", "warning"}}}, {"code", str}, {"message", str},
+	}, "code", "message")
 }

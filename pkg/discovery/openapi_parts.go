@@ -2,6 +2,8 @@ package discovery
 
 import (
 	"encoding/json"
+	"net/http"
+	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -11,22 +13,31 @@ import (
 
 // References into the components of the OpenAPI description.
 const (
-	refError     = "#/components/schemas/Error"
-	refRequired  = "#/components/schemas/PaymentRequired"
-	refUnpaid    = "#/components/schemas/PaymentRequiredBody"
-	refResource  = "#/components/schemas/Resource"
-	refTerms     = "#/components/schemas/Requirements"
-	refSettled   = "#/components/schemas/SettleResponse"
-	refOffer     = "#/components/headers/PaymentRequired"
-	refReceipt   = "#/components/headers/Receipt"
-	refResponse  = "#/components/headers/PaymentResponse"
-	refReplayed  = "#/components/headers/IdempotentReplayed"
-	refAge       = "#/components/headers/Age"
-	refOwed      = "#/components/headers/AnswerOwed"
-	refWait      = "#/components/headers/RetryAfter"
-	refMayWait   = "#/components/headers/MayRetryAfter"
-	refSignature = "#/components/parameters/PaymentSignature"
-	refKey       = "#/components/parameters/IdempotencyKey"
+	refError       = "#/components/schemas/ErrorBody"
+	refErrorDetail = "#/components/schemas/ErrorDetail"
+	refHealth      = "#/components/schemas/Health"
+	refReadiness   = "#/components/schemas/Readiness"
+	refCheck       = "#/components/schemas/Check"
+	refCatalog     = "#/components/schemas/ToolCatalog"
+	refTool        = "#/components/schemas/Tool"
+	refPlaybook    = "#/components/schemas/Playbook"
+	refManifest    = "#/components/schemas/PaymentManifest"
+	refEndpoint    = "#/components/schemas/Endpoint"
+	refRequired    = "#/components/schemas/PaymentRequired"
+	refUnpaid      = "#/components/schemas/PaymentRequiredBody"
+	refResource    = "#/components/schemas/Resource"
+	refTerms       = "#/components/schemas/PaymentRequirements"
+	refSettled     = "#/components/schemas/SettleResponse"
+	refOffer       = "#/components/headers/PaymentRequired"
+	refReceipt     = "#/components/headers/Receipt"
+	refResponse    = "#/components/headers/PaymentResponse"
+	refReplayed    = "#/components/headers/IdempotentReplayed"
+	refAge         = "#/components/headers/Age"
+	refOwed        = "#/components/headers/AnswerOwed"
+	refWait        = "#/components/headers/RetryAfter"
+	refMayWait     = "#/components/headers/MayRetryAfter"
+	refSignature   = "#/components/parameters/PaymentSignature"
+	refKey         = "#/components/parameters/IdempotencyKey"
 )
 
 // replayedHeaders are the headers of an answer that can come from the ledger.
@@ -39,10 +50,14 @@ func paidResponse(op opView) apiResponse {
 	if op.Kind == catalog.Bundle {
 		headers = append(headers, member{x402.HeaderOwed, apiRef{refOwed}})
 	}
+	media := apiMedia{Schema: resultRef(op.Operation)}
+	if op.OwnExample() {
+		media.Example = json.RawMessage(op.Response)
+	}
 	return apiResponse{
 		Description: "The result. Payment has settled.",
 		Headers:     headers,
-		Content:     object{{typeJSON, apiMedia{Schema: resultSchema(op.Fields, full), Example: json.RawMessage(op.Response)}}},
+		Content:     object{{typeJSON, media}},
 	}
 }
 
@@ -68,31 +83,83 @@ func freePaths() object {
 			Description: "Free. Served with an ETag; the same on every call until the next deployment.", Security: []struct{}{},
 			Responses: object{
 				{"200", apiResponse{Description: summary, Content: object{{mediaType, apiMedia{Schema: s}}}}},
-				{"429", limitedResponse()},
+				{"429", apiRef{responseRef(http.StatusTooManyRequests)}},
 			},
 		}}}
 	}
 	text, tree := schema{Type: "string"}, schema{Type: "object"}
 	return object{
-		{catalog.PathHealth, apiPath{probe("health", "Liveness probe", healthResponses())}},
-		{catalog.PathReady, apiPath{probe("ready", "Readiness probe", readyResponses())}},
-		document("catalog", catalog.PathCatalog, "Machine-readable tool catalog", typeJSON, toolCatalogSchema()),
-		document("openapi", catalog.PathOpenAPI, "OpenAPI 3.1 description of the service", typeJSON, tree),
-		document("manifest", catalog.PathManifest, "Payment manifest", typeJSON, manifestSchema()),
-		document("llms", catalog.PathLLMs, "Short text onboarding file", "text/plain", text),
-		document("llms_full", catalog.PathLLMsFull, "Text file with full parameters", "text/plain", text),
-		document("docs", catalog.PathDocs, "Human documentation", "text/html", text),
+		{catalog.PathHealth, apiPath{probe("get_health", "Liveness probe", healthResponses())}},
+		{catalog.PathReady, apiPath{probe("get_readiness", "Readiness probe", readyResponses())}},
+		document("get_catalog", catalog.PathCatalog, "Machine-readable tool catalog", typeJSON, schema{Ref: refCatalog}),
+		document("get_openapi", catalog.PathOpenAPI, "OpenAPI 3.1 description of the service", typeJSON, tree),
+		document("get_manifest", catalog.PathManifest, "Payment manifest", typeJSON, schema{Ref: refManifest}),
+		document("get_llms", catalog.PathLLMs, "Short text onboarding file", "text/plain", text),
+		document("get_llms_full", catalog.PathLLMsFull, "Text file with full parameters", "text/plain", text),
+		document("get_docs", catalog.PathDocs, "Human documentation", "text/html", text),
 	}
 }
 
-// limitedResponse is that of a document to a client that is over its limit.
-func limitedResponse() apiResponse {
-	limited, _ := fault.Of(fault.RateLimited)
-	return apiResponse{
-		Description: string(limited.Code) + ": " + limited.Message,
-		Headers:     object{{header.RetryAfter, apiRef{refWait}}},
-		Content:     object{{typeJSON, apiMedia{Schema: schema{Ref: refError}}}},
+// responseNames are the shared responses by status.
+func responseNames() map[int]string {
+	return map[int]string{
+		http.StatusBadRequest: "BadRequest", http.StatusPaymentRequired: "PaymentRequired", http.StatusNotFound: "NotFound",
+		http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests", http.StatusBadGateway: "BadGateway",
+		http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "GatewayTimeout",
 	}
+}
+
+func responseRef(status int) string { return "#/components/responses/" + responseNames()[status] }
+
+// sharedResponses are the responses of the statuses that operations declare, each
+// once: which codes an operation answers with a status is in its x-error-codes.
+func sharedResponses(ops []catalog.Operation) object {
+	statuses := []int{http.StatusPaymentRequired, http.StatusTooManyRequests}
+	for _, op := range ops {
+		statuses = append(statuses, declaredStatuses(op)...)
+	}
+	slices.Sort(statuses)
+	var all object
+	for _, status := range slices.Compact(statuses) {
+		switch status {
+		case http.StatusOK:
+		case http.StatusPaymentRequired:
+			all = append(all, member{responseNames()[status], paymentRequiredResponse()})
+		default:
+			all = append(all, member{responseNames()[status], errorResponse(status, ops)})
+		}
+	}
+	return all
+}
+
+// errorResponse is an error of one status, with the headers that any of its codes
+// can have.
+func errorResponse(status int, ops []catalog.Operation) apiResponse {
+	r := apiResponse{Content: object{{typeJSON, apiMedia{Schema: schema{Ref: refError}}}}}
+	var codes []string
+	after, stored := false, false
+	for _, o := range everyOutcome(ops) {
+		if o.Status != status {
+			continue
+		}
+		codes = append(codes, string(o.Code))
+		after = after || x402.ChargeOf(o.Code).Yes
+		stored = stored || o.Class == fault.Answer
+	}
+	r.Description = listed(codes) + "."
+	if after {
+		r.Headers = append(r.Headers, member{x402.HeaderResponse, apiRef{refResponse}})
+	}
+	if stored {
+		r.Headers = append(r.Headers, replayedHeaders()...)
+	}
+	switch {
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		r.Headers = append(r.Headers, member{header.RetryAfter, apiRef{refWait}})
+	case status == http.StatusConflict || status >= http.StatusInternalServerError:
+		r.Headers = append(r.Headers, member{header.RetryAfter, apiRef{refMayWait}})
+	}
+	return r
 }
 
 func probe(id, summary string, responses object) apiOperation {
@@ -103,25 +170,15 @@ func probe(id, summary string, responses object) apiOperation {
 }
 
 func healthResponses() object {
-	state := record("", object{{"status", schema{Type: "string", Const: "ok"}}, {"service", schema{Type: "string"}}})
-	return object{{"200", apiResponse{Description: "The service is up.", Content: object{{typeJSON, apiMedia{Schema: state}}}}}}
+	return object{{"200", apiResponse{Description: "The service is up.", Content: object{{typeJSON, apiMedia{Schema: schema{Ref: refHealth}}}}}}}
 }
 
 func readyResponses() object {
-	str := schema{Type: "string"}
-	check := record("", object{
-		{"status", schema{Type: "string", Enum: []any{"ok", "failing", "warning"}}}, {"code", str}, {"message", str},
-	}, "code", "message")
-	content := func(status string) object {
-		return object{{typeJSON, apiMedia{Schema: record("", object{
-			{"status", schema{Type: "string", Const: status}},
-			{"checks", schema{Type: "object", Description: "By name.", AdditionalProperties: check}},
-		})}}}
-	}
+	content := object{{typeJSON, apiMedia{Schema: schema{Ref: refReadiness}}}}
 	return object{
-		{"200", apiResponse{Description: "Ready for paid calls.", Content: content("ready")}},
+		{"200", apiResponse{Description: "Ready for paid calls.", Content: content}},
 		{"503", apiResponse{
-			Description: "Not ready: paid calls would fail.", Content: content("not_ready"),
+			Description: "Not ready: paid calls would fail.", Content: content,
 			Headers: object{{header.RetryAfter, apiRef{refWait}}},
 		}},
 	}

@@ -131,20 +131,60 @@ func TestOpenAPIPricedOperation(t *testing.T) {
 		if got := at(t, get, "parameters", len(op.Params), "$ref"); got != refSignature {
 			t.Errorf("%s: last parameter %v", op.Slug, got)
 		}
-		for status, header := range map[string]string{"200": "PAYMENT-RESPONSE", "402": "PAYMENT-REQUIRED"} {
-			at(t, get, "responses", status, "headers", header, "$ref")
+		at(t, get, "responses", "200", "headers", "PAYMENT-RESPONSE", "$ref")
+		if got := at(t, get, "responses", "402", "$ref"); got != "#/components/responses/PaymentRequired" {
+			t.Errorf("%s: its 402 is %v", op.Slug, got)
 		}
-		checkErrorCodes(t, op, get["x-error-codes"].([]any))
+		if op.Result != "" {
+			if got := at(t, get, "responses", "200", "content", "application/json", "schema", "$ref"); got != schemaRef(op.Result) {
+				t.Errorf("%s: its result is %v", op.Slug, got)
+			}
+		}
+		checkErrorCodes(t, op, get["x-error-codes"].([]any), at(t, o, "x-error-codes").(map[string]any))
 	}
-	if got := at(t, o, "paths", "/v1/bundles/wide-check", "get", "responses", "502", "headers").(map[string]any); got["PAYMENT-RESPONSE"] == nil || got["Retry-After"] == nil {
+	at(t, o, "components", "responses", "PaymentRequired", "headers", "PAYMENT-REQUIRED", "$ref")
+	if got := at(t, o, "components", "responses", "BadGateway", "headers").(map[string]any); got["PAYMENT-RESPONSE"] == nil || got["Retry-After"] == nil {
 		t.Errorf("headers of a 502: %v", got)
 	}
-	if got := at(t, o, "paths", "/v1/bundles/wide-check", "get", "responses", "502", "description"); got != "connect_failed: The TCP connection to the host failed." {
+	if got := at(t, o, "components", "responses", "BadGateway", "description"); got != "connect_failed, handshake_failed, http_failed and rdap_upstream." {
 		t.Errorf("description of a 502: %v", got)
 	}
 }
 
-func checkErrorCodes(t *testing.T, op catalog.Operation, list []any) {
+// TestSchemasHaveTheNamesOfTheSpec: a generator names its types after these.
+func TestSchemasHaveTheNamesOfTheSpec(t *testing.T) {
+	schemas := at(t, tree(t, body(t, mustRender(t), catalog.PathOpenAPI)), "components", "schemas").(map[string]any)
+	for _, name := range []string{
+		"DnsResult", "SslResult", "WhoisResult", "HeadersResult", "RedirectTraceResult", "HostIntelligenceResult", "UptimeCheckResult", "SmokeTestResult",
+		"AddressRecord", "MxRecord", "TxtRecord", "TargetRecord", "SoaRecord", "Registrar", "ResponseHeaders", "Hop", "ChildFailure", "RecordType", "StopReason", "Verdict", "ProbeMethod",
+		"ErrorBody", "ErrorDetail", "PaymentRequired", "PaymentRequirements", "SettleResponse", "ToolCatalog", "PaymentManifest",
+	} {
+		if schemas[name] == nil {
+			t.Errorf("no schema is called %s", name)
+		}
+	}
+	// A name stands for one shape, wherever it is used.
+	shapes := map[string]string{}
+	var walk func(fields []catalog.Field)
+	walk = func(fields []catalog.Field) {
+		for _, f := range fields {
+			if f.Schema != "" {
+				names := fieldNames(f.Fields) + strings.Join(f.Enum, " ")
+				if had, ok := shapes[f.Schema]; ok && had != names {
+					t.Errorf("%s is %s and %s", f.Schema, had, names)
+				}
+				shapes[f.Schema] = names
+			}
+			walk(f.Fields)
+			walk(f.Items)
+		}
+	}
+	for _, op := range catalog.All() {
+		walk(op.Fields)
+	}
+}
+
+func checkErrorCodes(t *testing.T, op catalog.Operation, list []any, table map[string]any) {
 	t.Helper()
 	charged := map[fault.Class]any{fault.Standing: nil, fault.Answer: true, fault.Owed: true}
 	if len(list) != len(op.AllErrors()) {
@@ -152,12 +192,15 @@ func checkErrorCodes(t *testing.T, op catalog.Operation, list []any) {
 	}
 	for i, c := range op.AllErrors() {
 		info, _ := fault.Of(c)
-		entry := list[i].(map[string]any)
+		if list[i] != string(c) {
+			t.Errorf("%s: code %v, want %s", op.Slug, list[i], c)
+		}
+		entry := table[string(c)].(map[string]any)
 		want := charged[info.Class]
 		if c == fault.PaymentRequired {
 			want = false
 		}
-		if entry["code"] != string(c) || entry["status"] != float64(info.Status) || entry["retryable"] != info.Retry || entry["charged"] != want {
+		if entry["status"] != float64(info.Status) || entry["retryable"] != info.Retry || entry["charged"] != want {
 			t.Errorf("%s: %v, class %s", c, entry, info.Class)
 		}
 	}
@@ -262,8 +305,8 @@ func TestSchemaOfEveryShape(t *testing.T) {
 	}
 }
 
-// component compiles a schema of the description, by its place in there.
-func component(t *testing.T, description []byte, pointer string) *jsonschema.Schema {
+// schemaAt compiles a schema of the description, by its place in there.
+func schemaAt(t *testing.T, description []byte, pointer string) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -280,10 +323,10 @@ func component(t *testing.T, description []byte, pointer string) *jsonschema.Sch
 
 func TestErrorAndOfferSchemasFitWhatIsSent(t *testing.T) {
 	description := body(t, mustRenderWide(t), catalog.PathOpenAPI)
-	errors := component(t, description, "/components/schemas/Error")
+	errors := schemaAt(t, description, "/components/schemas/ErrorBody")
 	for _, raw := range []string{
-		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true},"request_id":"r","docs_url":"https://h/docs#errors"}`,
-		`{"error":{"code":"unknown_path","message":"m","charged":false,"retryable":false},"request_id":"r","docs_url":"https://h/docs#errors"}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true},"request_id":"r","docs_url":"https://h/docs#error-x"}`,
+		`{"error":{"code":"unknown_path","message":"m","charged":false,"retryable":false},"request_id":"r","docs_url":"https://h/docs#error-x"}`,
 	} {
 		if err := errors.Validate(instance(t, []byte(raw))); err != nil {
 			t.Error(err)
@@ -292,16 +335,16 @@ func TestErrorAndOfferSchemasFitWhatIsSent(t *testing.T) {
 	for _, raw := range []string{
 		`{"error":"Payment required"}`,
 		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true}}`,
-		`{"error":{"code":"dns_timeout","message":"m","retryable":true},"request_id":"r","docs_url":"https://h/docs#errors"}`,
-		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":null},"request_id":"r","docs_url":"https://h/docs#errors"}`,
-		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true,"cause":"x"},"request_id":"r","docs_url":"https://h/docs#errors"}`,
-		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true},"request_id":"r","docs_url":"https://h/docs#errors","more":1}`,
+		`{"error":{"code":"dns_timeout","message":"m","retryable":true},"request_id":"r","docs_url":"https://h/docs#error-x"}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":null},"request_id":"r","docs_url":"https://h/docs#error-x"}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true,"cause":"x"},"request_id":"r","docs_url":"https://h/docs#error-x"}`,
+		`{"error":{"code":"dns_timeout","message":"m","charged":null,"retryable":true},"request_id":"r","docs_url":"https://h/docs#error-x","more":1}`,
 	} {
 		if errors.Validate(instance(t, []byte(raw))) == nil {
 			t.Errorf("%s passes", raw)
 		}
 	}
-	header, unpaid := component(t, description, "/components/schemas/PaymentRequired"), component(t, description, "/components/schemas/PaymentRequiredBody")
+	header, unpaid := schemaAt(t, description, "/components/schemas/PaymentRequired"), schemaAt(t, description, "/components/schemas/PaymentRequiredBody")
 	for _, op := range wideOps() {
 		raw, err := json.Marshal(Offer(op, testSite()))
 		if err != nil {
@@ -314,8 +357,8 @@ func TestErrorAndOfferSchemasFitWhatIsSent(t *testing.T) {
 			t.Errorf("%s: an offer without a code passes as the body", op.Slug)
 		}
 	}
-	for path, s := range map[string]schema{catalog.PathCatalog: toolCatalogSchema(), catalog.PathManifest: manifestSchema()} {
-		if err := validator(t, s).Validate(instance(t, body(t, mustRenderWide(t), path))); err != nil {
+	for path, name := range map[string]string{catalog.PathCatalog: "ToolCatalog", catalog.PathManifest: "PaymentManifest"} {
+		if err := schemaAt(t, description, "/components/schemas/"+name).Validate(instance(t, body(t, mustRenderWide(t), path))); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

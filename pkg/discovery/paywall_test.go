@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -78,7 +79,7 @@ func TestPaywall(t *testing.T) {
 				}
 			}
 			for _, o := range outcomes(op.Errors) {
-				if o.Money != outcomeOf("overloaded").Money && !strings.Contains(text, string(o.Code)) {
+				if o.Class != fault.Standing && !strings.Contains(text, string(o.Code)) {
 					t.Errorf("does not say what %s costs", o.Code)
 				}
 			}

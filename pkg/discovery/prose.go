@@ -22,6 +22,8 @@ import (
 func keptFor() string { return hours(ledger.KeptFor) }
 func owedFor() string { return hours(ledger.OwedFor) }
 
+func kilobytes(n int) string { return fmt.Sprintf("%d KiB", n>>10) }
+
 func hours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours())) }
 
 // owedSpacing is the least time between one lookup of an owed answer and the
@@ -91,8 +93,9 @@ func purchase(s Site, ops []catalog.Operation) string {
 // details are about keys, bundles, contract wallets and what is public.
 func details(ops []catalog.Operation) []string {
 	list := []string{
+		"An answer of more than " + kilobytes(ledger.MaxStored) + " when compressed is not stored: a repeat looks it up again, without a charge.",
 		"A key is 1 to 255 visible ASCII characters, such as a UUID. One that was used for another URL is refused with 409 `" + string(fault.IdempotencyConflict) +
-			"`, a malformed one with 400 `" + string(fault.InvalidIdempotencyKey) + "`, and neither is charged. A key opens nothing; the signature does.",
+			"`, a malformed one with 400 `" + string(fault.InvalidIdempotencyKey) + "`, and neither moves money. A key opens nothing; the signature does.",
 		"Where that header is missing, the `id` of the extension `" + x402.ExtensionIdentifier + "` is the key, 16 to 128 letters, digits, `_` and `-`. Its helper makes a fresh id for each signature by default, and a fresh id is a fresh purchase, which is charged.",
 		"The offer carries a `" + x402.ExtensionToken + "` that is new each time. Clients echo it with the other extensions by themselves, and it makes the same signature recognisable as its payer's retry. " +
 			"What a settlement publishes does not contain it: whoever copies payer, nonce and signature from the chain gets 402, and no answer, receipt or lookup.",
@@ -178,7 +181,7 @@ func responseRows() []row {
 func prices(ops []catalog.Operation) []string {
 	var lines []string
 	for _, op := range ops {
-		lines = append(lines, fmt.Sprintf("%s: %s (%s atomic units) for `%s %s`", op.Title, op.Price(), op.Amount, catalog.Method, op.Path))
+		lines = append(lines, opView{Operation: op}.PriceLine())
 	}
 	return lines
 }
@@ -193,20 +196,13 @@ type moneyGroup struct {
 // payment, in the order of spec §7.
 func moneyGroups(ops []catalog.Operation) []moneyGroup {
 	var groups []moneyGroup
-	outside := outsideCodes()
-	for _, info := range fault.All() {
-		listed := slices.Contains(outside, info.Code) ||
-			slices.ContainsFunc(ops, func(o catalog.Operation) bool { return o.Can(info.Code) })
-		if !listed {
-			continue
-		}
-		o := outcomeOf(info.Code)
+	for _, o := range everyOutcome(ops) {
 		i := slices.IndexFunc(groups, func(g moneyGroup) bool { return g.Charged == o.Charged && g.Retryable == o.Retryable })
 		if i < 0 {
 			groups = append(groups, moneyGroup{Charged: o.Charged, Retryable: o.Retryable})
 			i = len(groups) - 1
 		}
-		groups[i].Codes = append(groups[i].Codes, info)
+		groups[i].Codes = append(groups[i].Codes, o.Info)
 	}
 	return groups
 }

@@ -43,6 +43,7 @@ const (
 	shallow               // the top-level fields and their types
 	deep                  // the whole tree, types only
 	full                  // the whole tree, exactly, with descriptions
+	named                 // like full, where an object with a name of its own is a reference to it
 )
 
 // record is an object with exactly these properties; all but the optional ones
@@ -68,7 +69,7 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 	for _, f := range fields {
 		s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
 	}
-	if d == full {
+	if d == full || d == named {
 		return record("", s.Properties)
 	}
 	return s
@@ -78,6 +79,12 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 // an array item with several, lists them in Items.
 func fieldSchema(f catalog.Field, d detail) schema {
 	s := schema{Type: f.Type}
+	if d == named && f.Schema != "" {
+		if s = (schema{Ref: schemaRef(f.Schema)}); f.Nullable {
+			s = schema{AnyOf: []schema{s, {Type: "null"}}}
+		}
+		return s
+	}
 	if d != shallow {
 		switch {
 		case f.Type == "array" && len(f.Items) > 0:
@@ -89,16 +96,23 @@ func fieldSchema(f catalog.Field, d detail) schema {
 			s = resultSchema(f.Fields, d)
 		}
 	}
-	for _, e := range f.Enum {
-		s.Enum = append(s.Enum, e)
-	}
+	s.Enum = values(f.Enum)
 	if f.Nullable {
 		s = nullable(s)
 	}
-	if d == full {
+	if d == full || d == named {
 		s.Description = f.Description
 	}
 	return s
+}
+
+// values are words as the values of an enumeration.
+func values(words []string) []any {
+	var list []any
+	for _, w := range words {
+		list = append(list, w)
+	}
+	return list
 }
 
 // oneOrAny is the one shape, or any of several.
@@ -185,9 +199,6 @@ func shapes(f catalog.Field) string {
 			part = item.Description + " " + part
 		}
 		parts = append(parts, part)
-	}
-	if f.Type == "object" && len(f.Fields) > 0 {
-		parts = append(parts, fieldNames(f.Fields))
 	}
 	return strings.Join(parts, "; ")
 }

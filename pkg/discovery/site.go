@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -28,6 +29,8 @@ type Site struct {
 	// ReceiptKeys are the public keys of receipts, the newest first. Without one
 	// there is no DID document.
 	ReceiptKeys []ed25519.PublicKey
+	// Caps are the numbers of the limits.
+	Caps catalog.Caps
 }
 
 // check reports every fault of a Site at once.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
 // toolCatalog is the tool catalog of spec §2.10, served at /v1/catalog.
@@ -53,8 +54,9 @@ type responseField struct {
 	Description string `json:"description"`
 }
 
-// toolError has the spec's three keys; what the code means for the payment is
-// said in Message.
+// toolError has the spec's three keys. Message says what the code means for the
+// payment, where that follows from the code; else the error body says it. A code
+// that a tool before it has explained is explained there.
 type toolError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -82,8 +84,9 @@ func toolCatalogOf(s Site, ops []catalog.Operation, books []catalog.Playbook) to
 		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
 		X402Version: catalog.X402Version, Tools: []tool{}, Playbooks: []playbook{},
 	}
+	said := map[fault.Code]string{}
 	for _, op := range ops {
-		c.Tools = append(c.Tools, toolOf(s, op))
+		c.Tools = append(c.Tools, toolOf(s, op, said))
 	}
 	for _, b := range books {
 		c.Playbooks = append(c.Playbooks, playbookOf(s, ops, b))
@@ -91,7 +94,9 @@ func toolCatalogOf(s Site, ops []catalog.Operation, books []catalog.Playbook) to
 	return c
 }
 
-func toolOf(s Site, op catalog.Operation) tool {
+// toolOf is an entry of the catalog. said are the codes that an entry before it
+// has explained, by that entry's slug: each sentence is said once.
+func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
 	terms := s.Terms.Requirements(op.Amount)
 	t := tool{
 		Path: op.Path, Method: catalog.Method, Description: op.Description,
@@ -115,15 +120,22 @@ func toolOf(s Site, op catalog.Operation) tool {
 		t.ResponseFields = append(t.ResponseFields, responseField{Name: f.Name, Type: f.TypeText(), Description: describeWhole(f)})
 	}
 	for _, o := range outcomes(op.AllErrors()) {
-		t.Errors = append(t.Errors, toolError{Code: string(o.Code), Message: o.Message + " " + o.Money, Status: o.Status})
+		message := o.Message + map[fault.Class]string{fault.Answer: " Charged.", fault.Owed: " Charged; answer owed."}[o.Class]
+		if by, ok := said[o.Code]; ok {
+			message = "See " + by + "."
+		} else {
+			said[o.Code] = op.Slug
+		}
+		t.Errors = append(t.Errors, toolError{Code: string(o.Code), Message: message, Status: o.Status})
 	}
 	return t
 }
 
-// describeWhole is a field's description with what it contains.
+// describeWhole is a field's description with what its items look like. What is
+// inside an object the example shows, or that of the tool whose result it is.
 func describeWhole(f catalog.Field) string {
 	text := describe(f)
-	if s := shapes(f); s != "" {
+	if s := shapes(f); s != "" && f.Type == "array" {
 		text += ": " + s
 	}
 	return text

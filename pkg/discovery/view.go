@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -30,6 +31,8 @@ type view struct {
 	Handshake    []string
 	Rules        []string
 	Essentials   []string // the first of the rules
+	Brief        []string // the rules in short
+	Short        shortPrograms
 	Refunds      []string
 	ReceiptNote  string   // on receipts, in short; empty without a key
 	ReceiptText  []string // the chapter on them
@@ -44,6 +47,8 @@ type view struct {
 	ErrorJSON    string    // an error body
 	Payment      []outcome // the payment errors of every operation
 	Outside      []outcome
+	Own          []outcome // the codes that some operations have of their own
+	Every        []outcome // every code, once
 	Limits       []catalog.Note
 	Caveats      []catalog.Note
 	Untrusted    string
@@ -60,6 +65,7 @@ type opView struct {
 	DocsURL      string
 	ResponseJSON string // the example answer, indented
 	Rows         []row
+	OwnRows      []row     // without what another operation says
 	Outcomes     []outcome // of the operation's own codes
 }
 
@@ -72,11 +78,11 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	}
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
-		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops),
+		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Brief: brief(s, ops),
 		Refunds: refunds(), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: receiptRows(),
 		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
 		Payment: outcomes(catalog.PaymentErrors()),
-		Limits:  catalog.Limits(), Caveats: catalog.Caveats(), Untrusted: untrusted,
+		Limits:  catalog.Limits(s.Caps), Caveats: catalog.Caveats(), Untrusted: untrusted,
 		Documents: links(s), operations: ops,
 	}
 	for _, op := range ops {
@@ -95,16 +101,22 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 // finish adds what is itself rendered: the offer and the two short texts.
 func (v *view) finish() error {
 	v.Offered = v.Ops[0]
-	v.Outside = outcomes(outsideCodes())
+	v.Outside, v.Every = outcomes(outsideCodes()), everyOutcome(v.operations)
+	v.Own = slices.DeleteFunc(slices.Clone(v.Every), func(o outcome) bool {
+		return slices.Contains(catalog.PaymentErrors(), o.Code) || slices.Contains(outsideCodes(), o.Code)
+	})
 	v.Money = moneyGroups(v.operations)
 	var err error
 	if v.MCP, err = mcpViewOf(v.Site); err != nil {
 		return err
 	}
+	if v.Short, err = shortProgramsOf(v.Site); err != nil {
+		return err
+	}
 	if v.Wire, err = wireExampleOf(v.operations[0], v.Site); err != nil {
 		return err
 	}
-	raw, err := encode(errorBodyOf(v.Offered, catalog.ErrorsURL(v.Site.Origin)))
+	raw, err := encode(errorBodyOf(v.Offered, v.Site.Origin))
 	if err != nil {
 		return err
 	}
@@ -126,7 +138,7 @@ func (v *view) finish() error {
 
 // errorBodyOf shows an error that was charged, where the operation has one:
 // it is the one that readers ask about.
-func errorBodyOf(op opView, docs string) fault.Body {
+func errorBodyOf(op opView, origin string) fault.Body {
 	shown := outcomeOf(fault.PaymentInProgress)
 	for _, o := range op.Outcomes {
 		if o.Class == fault.Answer {
@@ -136,7 +148,7 @@ func errorBodyOf(op opView, docs string) fault.Body {
 	}
 	return fault.Body{
 		Error:     fault.Detail{Code: shown.Code, Message: shown.Message, Charged: shown.charged, Retryable: shown.Retry},
-		RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: docs,
+		RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: catalog.ErrorURL(origin, shown.Code),
 	}
 }
 
@@ -147,7 +159,7 @@ func opViewOf(s Site, op catalog.Operation) (opView, error) {
 	}
 	return opView{
 		Operation: op, URL: s.Origin + op.Path, ExampleURL: op.ExampleURL(s.Origin), DocsURL: op.DocsURL(s.Origin),
-		ResponseJSON: response, Rows: rows(op.Fields), Outcomes: outcomes(op.Errors),
+		ResponseJSON: response, Rows: rows(op.Fields), OwnRows: ownRows(op), Outcomes: outcomes(op.Errors),
 	}, nil
 }
 
@@ -157,6 +169,54 @@ func (o opView) PaymentLine() string {
 		return "The payment errors of every priced path come on top."
 	}
 	return "Only the payment errors of every priced path."
+}
+
+// PriceLine is the operation with its price in words.
+func (o opView) PriceLine() string {
+	return fmt.Sprintf("%s: %s (%s atomic units) for `%s %s`", o.Title, o.Price(), o.Amount, catalog.Method, o.Path)
+}
+
+// ParamsText is the operation's parameters in one line, with the values that they
+// take.
+func (o opView) ParamsText() string {
+	var all []string
+	for _, p := range o.Params {
+		text := "`" + p.Name + "`"
+		switch {
+		case len(p.Enum) > 0:
+			text += " (optional: " + strings.Join(p.Enum, ", ") + "; default " + p.Default + ")"
+		case !p.Required:
+			text += " (optional, ignored)"
+		}
+		all = append(all, text)
+	}
+	return "Parameters: " + strings.Join(all, ", ") + "."
+}
+
+// OwnExample says whether the example answer is not made of other operations'.
+func (o opView) OwnExample() bool { return o.Kind != catalog.Bundle }
+
+// ownRows are the lines of the fields that the operation does not share with
+// another; a field with another operation's result names it.
+func ownRows(op catalog.Operation) []row {
+	if op.Kind != catalog.Bundle {
+		return rows(op.Fields)
+	}
+	var all []row
+	for _, f := range op.Fields {
+		if len(f.Items) == 0 || f.Items[0].Schema == "" {
+			all = append(all, rows([]catalog.Field{f})...)
+			continue
+		}
+		text := f.Description
+		for _, other := range catalog.All() {
+			if other.Result == f.Items[0].Schema {
+				text = "The fields of " + other.Title + ", or {error: {code, message}} if that lookup failed"
+			}
+		}
+		all = append(all, row{f.Name, f.TypeText(), text})
+	}
+	return all
 }
 
 // Seconds is the deadline of the lookup in whole seconds.
@@ -180,7 +240,7 @@ func links(s Site) []link {
 
 // text renders one of the text templates.
 func (v *view) text(name string) ([]byte, error) {
-	t, err := template.New(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }}).ParseFS(assets, "assets/"+name)
+	t, err := template.New(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }, "compact": compact}).ParseFS(assets, "assets/"+name)
 	if err != nil {
 		return nil, err
 	}

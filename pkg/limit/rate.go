@@ -180,9 +180,10 @@ func NewRate(c RateConfig) *Rate {
 	if c.StoreTimeout == 0 {
 		c.StoreTimeout = DefaultStoreTimeout
 	}
+	undecided, refused := Weights(c.PerMinute)
 	return &Rate{
 		limit: c.PerMinute, share: c.PerMinute / shares, policy: policyOf(c.PerMinute),
-		undecided: weight(weightUndecided, c.PerMinute), refused: weight(weightRefused, c.PerMinute),
+		undecided: undecided, refused: refused,
 		counter: c.Counter, now: c.Now, maxClients: c.MaxClients, timeout: c.StoreTimeout,
 		clients: map[string]*tally{},
 	}
@@ -199,6 +200,12 @@ func (r *Rate) Peek(client string) Verdict {
 	defer r.mu.Unlock()
 	t := r.tally(client, now)
 	return r.verdict(t, now, !t.exceeds(1, r.limit, now))
+}
+
+// Weights are the units of a request with a payment at a limit in units a minute:
+// until it is decided, and if its payer was at fault.
+func Weights(perMinute int) (undecided, refused int) {
+	return weight(weightUndecided, perMinute), weight(weightRefused, perMinute)
 }
 
 // weight is what a request weighs at a limit: at least 1, and never more than the

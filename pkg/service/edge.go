@@ -259,7 +259,7 @@ func allow(methods []string) string {
 func (p Platform) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
 	return mustJSON(fault.Body{
 		Error:     fault.Detail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
-		RequestID: id, DocsURL: catalog.ErrorsURL(p.Origin(r)),
+		RequestID: id, DocsURL: catalog.ErrorURL(p.Origin(r), f.Info().Code),
 	})
 }
 

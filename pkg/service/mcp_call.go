@@ -159,7 +159,7 @@ func (v *visit) errorJSON(f *fault.Error, s x402.Standing) []byte {
 		Error: fault.Detail{
 			Code: f.Info().Code, Message: mcp.Words(f.Public()), Charged: s.Charged, Retryable: s.Retryable, RetryAfter: seconds(f),
 		},
-		RequestID: v.id, DocsURL: catalog.ErrorsURL(v.box.platform.Origin(v.r)),
+		RequestID: v.id, DocsURL: catalog.ErrorURL(v.box.platform.Origin(v.r), f.Info().Code),
 	})
 }
 

@@ -66,6 +66,9 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 					if a.wire() != http.StatusOK || !strings.Contains(body, `"isError":true`) || !strings.Contains(body, string(info.Code)) {
 						t.Errorf("%s: %d %s", info.Code, a.wire(), body)
 					}
+					if !strings.Contains(body, catalog.ErrorURL("https://api.example.com", info.Code)+`\"`) {
+						t.Errorf("%s: no docs_url of its own in %s", info.Code, body)
+					}
 					for _, word := range []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"} {
 						if strings.Contains(body, word) {
 							t.Errorf("%s: %s in %s", info.Code, word, body)

@@ -55,6 +55,8 @@ type Offering struct {
 	// receipts, the newest first.
 	Receipts    x402.Receipts
 	ReceiptKeys []ed25519.PublicKey
+	// Caps are what the documents say of Limits.
+	Caps catalog.Caps
 }
 
 // Seller sells operations: it has what every one of them needs to be paid.
@@ -136,7 +138,7 @@ func complete(operations []Operation) error {
 func (p Platform) site(o Offering, origin string) discovery.Site {
 	return discovery.Site{
 		Origin: origin, Terms: o.Terms, OwnershipProofs: p.proofs(o, origin), DuplicateWindow: o.DuplicateWindow,
-		ReceiptKeys: o.ReceiptKeys,
+		ReceiptKeys: o.ReceiptKeys, Caps: o.Caps,
 	}
 }
 

@@ -373,7 +373,7 @@ func checkError(t *testing.T, r x402test.Reply, status int, code, charged string
 	if r.Status != status || body.Error.Code != code || got != charged || body.Error.Retryable != retryable || body.Error.Message == "" {
 		t.Errorf("%d %s, want %d %s charged %s retryable %v", r.Status, r.Body, status, code, charged, retryable)
 	}
-	if body.RequestID == "" || !strings.HasPrefix(body.DocsURL, "https://api.example.com/docs") {
+	if body.RequestID == "" || body.DocsURL != "https://api.example.com/docs#error-"+body.Error.Code {
 		t.Errorf("request_id %q, docs_url %q", body.RequestID, body.DocsURL)
 	}
 	if info, _ := fault.Of(fault.Code(code)); info.After > 0 && r.RetryAfter() == 0 {

@@ -258,8 +258,12 @@ func checkFault(tb testing.TB, e exchange, w want, s subject) {
 		tb.Errorf("message %q, want one with %q", *f.Message, w.message)
 	}
 	is(tb, "charged", string(f.Charged), map[money]string{unmoved: "false", moved: "true", unknown: "null"}[w.charged])
+	var said *bool
+	if json.Unmarshal(f.Charged, &said) == nil && !x402.ChargeOf(*f.Code).Allows(said) {
+		tb.Errorf("%s says charged %s, and the documents say %s", *f.Code, f.Charged, x402.ChargeOf(*f.Code))
+	}
 	is(tb, "retryable", *f.Retryable, w.retryable())
-	is(tb, "docs_url", *body.DocsURL, s.origin+catalog.PathDocs+"#errors")
+	is(tb, "docs_url", *body.DocsURL, catalog.ErrorURL(s.origin, w.code))
 	if !w.replay {
 		is(tb, "request_id", *body.RequestID, e.header.Get("X-Request-Id"))
 	}

@@ -64,7 +64,7 @@ func TestCheckSeesFaults(t *testing.T) {
 		{"fault", invalid, fails(fault.InvalidDomain), []change{
 			body(`"charged":false`, `"charged":null`), body(`"charged":false`, `"charged":true`), body(`"charged":false,`, ``), body(`"retryable":false`, `"retryable":true`),
 			body(`"code":"invalid_domain"`, `"code":"invalid_type"`), body(`"message":"`, `"message":"","was":"`), body(`"request_id":"`, `"request_id":"x`),
-			body(`/docs#errors`, `/docs`), body(`{"error"`, `{"more":1,"error"`), set("PAYMENT-RESPONSE", "e30="), empty(),
+			body(`/docs#error-invalid_domain`, `/docs#errors`), body(`{"error"`, `{"more":1,"error"`), set("PAYMENT-RESPONSE", "e30="), empty(),
 		}},
 	} {
 		check(t, c.e, c.w, s)

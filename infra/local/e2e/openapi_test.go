@@ -20,7 +20,9 @@ const describedOrigin = "https://judge.example.com"
 
 // description is the OpenAPI description that every answer of every world is
 // held to. TestDescriptionIsServed wants each world to serve the same.
-var description = sync.OnceValues(func() ([]byte, error) {
+var description = sync.OnceValues(func() ([]byte, error) { return rendered(catalog.PathOpenAPI) })
+
+func rendered(path string) ([]byte, error) {
 	config, err := boot.ReadLocal(func(string) string { return "" })
 	if err != nil {
 		return nil, err
@@ -29,16 +31,20 @@ var description = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc, _ := d.Find(catalog.PathOpenAPI)
+	doc, _ := d.Find(path)
 	return doc.Body, nil
-})
+}
 
 var described = sync.OnceValues(func() (*openapicheck.Document, error) {
 	raw, err := description()
 	if err != nil {
 		return nil, err
 	}
-	return openapicheck.Parse(raw)
+	page, err := rendered(catalog.PathDocs)
+	if err != nil {
+		return nil, err
+	}
+	return openapicheck.Parse(raw, page)
 })
 
 // undescribed are the paths that browsers and crawlers ask for anyway. The

@@ -23,6 +23,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/signal"
@@ -55,18 +56,18 @@ type options struct {
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
-	fs := flag.NewFlagSet("invoke", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.StringVar(&o.slug, "fn", "", "`function`, such as dns")
-	fs.StringVar(&o.event, "event", "", "event `file` (default events/<function>.json)")
-	fs.StringVar(&o.template, "template", "template.yaml", "SAM template")
-	fs.StringVar(&o.samconfig, "samconfig", "samconfig.toml", "SAM configuration with the test parameters")
-	fs.StringVar(&o.build, "build", "build", "`directory` with <function>/bootstrap")
-	if err := fs.Parse(args); err != nil {
+	set := flag.NewFlagSet("invoke", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.slug, "fn", "", "`function`, such as dns")
+	set.StringVar(&o.event, "event", "", "event `file` (default events/<function>.json)")
+	set.StringVar(&o.template, "template", "template.yaml", "SAM template")
+	set.StringVar(&o.samconfig, "samconfig", "samconfig.toml", "SAM configuration with the test parameters")
+	set.StringVar(&o.build, "build", "build", "`directory` with <function>/bootstrap")
+	if err := set.Parse(args); err != nil {
 		return o, err
 	}
-	if o.slug == "" || fs.NArg() != 0 {
-		fs.Usage()
+	if o.slug == "" || set.NArg() != 0 {
+		set.Usage()
 		return o, errors.New("name one function with -fn")
 	}
 	if o.event == "" {
@@ -106,6 +107,9 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 // invoke hosts the one function and sends it the event.
 func invoke(ctx context.Context, o options, lookup func(string) (string, bool), logs io.Writer) (lambdahost.Result, error) {
 	event, err := os.ReadFile(o.event)
+	if errors.Is(err, fs.ErrNotExist) {
+		return lambdahost.Result{}, fmt.Errorf("there is no event %s; a function %s has its example in %s", o.event, o.slug, filepath.Join("events", o.slug+".json"))
+	}
 	if err != nil {
 		return lambdahost.Result{}, err
 	}

@@ -9,19 +9,19 @@ import (
 	"sync"
 )
 
-// Bounds of a stored answer in bytes. DynamoDB charges a write unit per KB, and
-// what is not stored is looked up again.
-const (
-	maxStored = 32 << 10
-	maxAnswer = 8 << 20
-)
+// MaxStored bounds a stored answer, compressed, in bytes. DynamoDB charges a write
+// unit per KB, and what is not stored is looked up again.
+const MaxStored = 32 << 10
+
+// maxAnswer bounds an answer that is read from the ledger, in bytes.
+const maxAnswer = 8 << 20
 
 // compressors are kept because each takes 800 KB, which would be most of what
 // a paid request allocates.
 var compressors sync.Pool
 
 // NewAnswer prepares an answer for storing, compressed. One that stays above
-// 32 KB is kept without its body; a repeat then runs the lookup again.
+// MaxStored is kept without its body; a repeat then runs the lookup again.
 func NewAnswer(status int, body []byte) (Answer, error) {
 	var b bytes.Buffer
 	z, ok := compressors.Get().(*gzip.Writer)
@@ -37,7 +37,7 @@ func NewAnswer(status int, body []byte) (Answer, error) {
 		return Answer{}, fmt.Errorf("compress answer: %w", err)
 	}
 	a := Answer{Status: status, Encoding: "gzip"}
-	if b.Len() <= maxStored {
+	if b.Len() <= MaxStored {
 		a.Stored, a.Body = true, b.Bytes()
 	}
 	return a, nil

@@ -1,0 +1,16 @@
+// Pays for an answer through a client that openapi-typescript has made of the
+// service's description, and reads it by the types that it gave it.
+import createClient from "openapi-fetch";
+import { wrapFetchWithPayment, x402Client } from "@x402/fetch";
+import { ExactEvmScheme } from "@x402/evm";
+import { privateKeyToAccount } from "viem/accounts";
+import type { DnsResult, MxRecord, paths } from "./api.d.ts";
+
+const account = privateKeyToAccount(process.env.PRIVATE_KEY as `0x${string}`);
+const pay = wrapFetchWithPayment(fetch, new x402Client().register("eip155:8453", new ExactEvmScheme(account)));
+const client = createClient<paths>({ baseUrl: process.argv[2], fetch: pay });
+const { data, error } = await client.GET("/v1/tools/dns", { params: { query: { domain: "example.com", type: "MX" } } });
+if (!data) throw new Error(JSON.stringify(error));
+const result: DnsResult = data;
+const mail = result.records.filter((record): record is MxRecord => "exchange" in record);
+console.log(JSON.stringify({ result, exchanges: mail.map((record) => record.exchange) }));
