@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -89,9 +90,10 @@ func examine(path string, timeout time.Duration) error {
 // judge asks bbolt whether a file is in order. bbolt's check runs in a goroutine
 // of its own, where a memory fault cannot be recovered, and it counts through
 // however many pages a page says it takes. So two passes in this goroutine come
-// first: whether each page ends inside the file, and whether every row can be
-// reached. References that lead around in a circle, which no accident makes
-// because each page carries its own number, are not survived.
+// first: whether each page ends inside the file, and whether every row can be read,
+// and found by its key, which compares every key of the pages on the way.
+// References that lead around in a circle, which no accident makes because each
+// page carries its own number, are not survived.
 func judge(tx *bolt.Tx) error {
 	if err := measure(tx); err != nil {
 		return err
@@ -101,8 +103,15 @@ func judge(tx *bolt.Tx) error {
 	}
 	// The first fault is enough. The check waits with the next one, if there is
 	// one, for the end of the process.
-	return <-tx.Check()
+	return <-tx.Check(bolt.WithKVStringer(lengths{}))
 }
+
+// lengths describes what bbolt's check complains of without reading it: a damaged
+// page can say that a key is longer than the file.
+type lengths struct{}
+
+func (lengths) KeyToString(key []byte) string     { return fmt.Sprintf("(%d bytes)", len(key)) }
+func (lengths) ValueToString(value []byte) string { return fmt.Sprintf("(%d bytes)", len(value)) }
 
 // measure looks at the length of every page.
 func measure(tx *bolt.Tx) error {
@@ -123,15 +132,23 @@ func measure(tx *bolt.Tx) error {
 	}
 }
 
-// reach reads every key and every value.
+// reach reads every key and every value, and finds every row by its key.
 func reach(tx *bolt.Tx) error {
 	var sum byte
 	return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
+		search := b.Cursor()
 		return b.ForEach(func(key, value []byte) error {
+			if value == nil {
+				// bbolt's check would follow it to whatever page it names.
+				return errors.New("a row says that it is a table of rows")
+			}
 			for _, part := range [][]byte{key, value} {
 				for _, c := range part {
 					sum ^= c
 				}
+			}
+			if found, _ := search.Seek(key); !bytes.Equal(found, key) {
+				return errors.New("a row is not where its key is looked for")
 			}
 			return nil
 		})
