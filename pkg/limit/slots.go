@@ -7,7 +7,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -73,10 +75,23 @@ const (
 	surplusPause = 10 * time.Millisecond // doubled with each try
 )
 
+// perItem is the most leases that are kept under one name in the store. Every
+// acquisition and every release writes the item of that name, and DynamoDB takes
+// 1,000 write units a second for one item; with 50 leases a write is one unit.
+const perItem = 50
+
 // Slots caps how many calls of an operation run at once, over all environments,
 // and how many of them are one client's: half, and at least one.
-type Slots struct {
-	operation string
+//
+// A cap above 50 is divided over several items of the store, so that an operation
+// that is sold a thousand times a second does not wait for one item. A call asks
+// for a slot in one item, and if that has none, in a second one. So it can be
+// refused a little before the cap is reached, and a client a little before its half.
+type Slots struct{ parts []*part }
+
+// part is the slots of one item.
+type part struct {
+	operation string // the item's name
 	cap, half int
 	leases    Leases
 	now       func() time.Time
@@ -91,12 +106,23 @@ func NewSlots(c SlotsConfig) *Slots {
 	if c.Cap > 0 && (c.Operation == "" || c.Leases == nil || c.Now == nil || c.NewID == nil) {
 		panic("limit.NewSlots: a cap needs an operation, leases, a clock and identifiers")
 	}
-	return &Slots{operation: c.Operation, cap: c.Cap, half: max(c.Cap/2, 1), leases: c.Leases, now: c.Now, newID: c.NewID}
+	s := &Slots{}
+	items := (c.Cap + perItem - 1) / perItem
+	for i := range items {
+		name, most := c.Operation, (c.Cap+i)/items // they add up to the cap
+		if i > 0 {
+			name += "#" + strconv.Itoa(i)
+		}
+		s.parts = append(s.parts, &part{
+			operation: name, cap: most, half: max(most/2, 1), leases: c.Leases, now: c.Now, newID: c.NewID,
+		})
+	}
+	return s
 }
 
 // Slot is an acquired lease. The zero Slot holds none.
 type Slot struct {
-	slots *Slots
+	part  *part
 	lease Lease
 
 	mu       sync.Mutex
@@ -111,16 +137,34 @@ type Slot struct {
 // removed, because a second call to a store that just failed would keep the client
 // waiting, and could take effect before the first.
 //
-// Acquire costs one write. Only when that is refused, it removes leases that have
+// Acquire costs one write in an item that has room. Only when that is refused, it removes leases that have
 // expired and tries once more. That a client exceeds its half shows after its lease
 // was added, so that a client below its half costs no read. Such a lease is removed
 // at once, and clients that were refused because of it try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*Slot, error) {
-	if s.cap == 0 {
+	if len(s.parts) == 0 {
 		return &Slot{}, nil
 	}
 	tag := tagOf(client)
-	mine := Lease{ID: tag + s.newID(), Until: wholeSecond(until)}
+	mine := Lease{ID: tag + s.parts[0].newID(), Until: wholeSecond(until)}
+	first := indexOf(mine.ID, len(s.parts))
+	slot, err := s.parts[first].acquire(ctx, mine, tag)
+	var refused *fault.Error
+	if len(s.parts) > 1 && errors.As(err, &refused) && refused.Code == fault.Overloaded {
+		return s.parts[(first+1)%len(s.parts)].acquire(ctx, mine, tag)
+	}
+	return slot, err
+}
+
+// indexOf chooses one of n items for a lease.
+func indexOf(id string, n int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id)) // never fails
+	return int(h.Sum32() % uint32(n))
+}
+
+// acquire takes a slot of this item.
+func (s *part) acquire(ctx context.Context, mine Lease, tag string) (*Slot, error) {
 	held, ok, err := s.obtain(ctx, mine, tag)
 	if err != nil {
 		return nil, fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
@@ -131,12 +175,12 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*S
 	if !ok {
 		return nil, fault.New(fault.Overloaded, fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.cap))
 	}
-	return &Slot{slots: s, lease: mine}, nil
+	return &Slot{part: s, lease: mine}, nil
 }
 
 // obtain adds a lease. It tries again while the cap is reached only by leases that
 // have expired, or that are a surplus and about to be released.
-func (s *Slots) obtain(ctx context.Context, mine Lease, tag string) (held []Lease, ok bool, err error) {
+func (s *part) obtain(ctx context.Context, mine Lease, tag string) (held []Lease, ok bool, err error) {
 	held, ok, err = s.leases.Acquire(ctx, s.operation, mine, s.cap)
 	pause := surplusPause
 	for range surplusTries {
@@ -157,7 +201,7 @@ func (s *Slots) obtain(ctx context.Context, mine Lease, tag string) (held []Leas
 
 // overHalf refuses a client that holds its half, and removes its lease if that was
 // added. A lease that could not be removed expires.
-func (s *Slots) overHalf(ctx context.Context, mine Lease, added bool) error {
+func (s *part) overHalf(ctx context.Context, mine Lease, added bool) error {
 	cause := fmt.Errorf("the client holds its %d slots of %s", s.half, s.operation)
 	if added {
 		if err := s.leases.Remove(ctx, s.operation, mine); err != nil {
@@ -168,7 +212,7 @@ func (s *Slots) overHalf(ctx context.Context, mine Lease, added bool) error {
 }
 
 // again removes those of held that have expired and tries once more.
-func (s *Slots) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, bool, error) {
+func (s *part) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, bool, error) {
 	now := s.now()
 	var dead []Lease
 	for _, l := range held {
@@ -189,7 +233,7 @@ func (s *Slots) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, b
 }
 
 // alive is how many leases have not expired.
-func (s *Slots) alive(held []Lease) (n int) {
+func (s *part) alive(held []Lease) (n int) {
 	now := s.now()
 	for _, l := range held {
 		if l.Until.After(now) {
@@ -200,7 +244,7 @@ func (s *Slots) alive(held []Lease) (n int) {
 }
 
 // shareOf is how many leases that have not expired are a client's.
-func (s *Slots) shareOf(held []Lease, tag string) (n int) {
+func (s *part) shareOf(held []Lease, tag string) (n int) {
 	now := s.now()
 	for _, l := range held {
 		if strings.HasPrefix(l.ID, tag) && l.Until.After(now) {
@@ -211,7 +255,7 @@ func (s *Slots) shareOf(held []Lease, tag string) (n int) {
 }
 
 // surplus is how many leases are above some client's half.
-func (s *Slots) surplus(held []Lease) (n int) {
+func (s *part) surplus(held []Lease) (n int) {
 	now := s.now()
 	shares := map[string]int{}
 	for _, l := range held {
@@ -257,7 +301,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // nothing, after an error it tries again. The error is for the log; a slot that is
 // not released expires.
 func (s *Slot) Release(ctx context.Context) error {
-	if s == nil || s.slots == nil {
+	if s == nil || s.part == nil {
 		return nil
 	}
 	s.mu.Lock()
@@ -265,8 +309,8 @@ func (s *Slot) Release(ctx context.Context) error {
 	if s.released {
 		return nil
 	}
-	if err := s.slots.leases.Remove(ctx, s.slots.operation, s.lease); err != nil {
-		return fmt.Errorf("release a slot of %s: %w", s.slots.operation, err)
+	if err := s.part.leases.Remove(ctx, s.part.operation, s.lease); err != nil {
+		return fmt.Errorf("release a slot of %s: %w", s.part.operation, err)
 	}
 	s.released = true
 	return nil

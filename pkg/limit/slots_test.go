@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -430,4 +431,61 @@ func mustPanic(t *testing.T, what string, f func()) {
 		}
 	}()
 	f()
+}
+
+// A cap above 50 is divided over items of at most 50 leases. Together they hold
+// the cap, no client has more than half, and a refusal costs two writes at most.
+func TestSlotsOverItems(t *testing.T) {
+	t.Parallel()
+	const most = 170
+	b := newBench(most)
+	items := func() map[string]int {
+		all := map[string]int{}
+		for _, name := range []string{"dns", "dns#1", "dns#2", "dns#3", "dns#4"} {
+			held, _, err := b.store.Memory.Acquire(t.Context(), name, limit.Lease{}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[name] = len(held)
+		}
+		return all
+	}
+	ctx, until := t.Context(), b.clock.Now().Add(30*time.Second)
+	var one []*limit.Slot
+	for range 2 * most {
+		if slot, err := b.Acquire(ctx, "one client", until); err == nil {
+			one = append(one, slot)
+		}
+	}
+	if len(one) > most/2 || len(one) < most/2-4 {
+		t.Errorf("one client holds %d of %d slots, want half", len(one), most)
+	}
+	var rest []*limit.Slot
+	for range 4 * most {
+		if slot, err := b.Acquire(ctx, b.next(), until); err == nil {
+			rest = append(rest, slot)
+		}
+	}
+	if all := len(one) + len(rest); all != most {
+		t.Errorf("%d slots are held in the end, the cap is %d", all, most)
+	}
+	want := map[string]int{"dns": 42, "dns#1": 42, "dns#2": 43, "dns#3": 43, "dns#4": 0}
+	if held := items(); !maps.Equal(held, want) {
+		t.Errorf("the items hold %v, want %v", held, want)
+	}
+	b.store.calls()
+	b.refused(t, fault.Overloaded)
+	if n, _ := b.store.calls(); n > 2 {
+		t.Errorf("a refusal took %d writes, want 2 at most", n)
+	}
+	for _, slot := range append(one, rest...) {
+		if err := slot.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, n := range items() {
+		if n != 0 {
+			t.Errorf("%s still has %d leases", name, n)
+		}
+	}
 }

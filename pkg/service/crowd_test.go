@@ -34,6 +34,12 @@ type crowd struct {
 	settling, worst int
 }
 
+// How long a settlement takes, and a lookup.
+const (
+	crowdSettles = 300 * time.Millisecond
+	crowdLooks   = 200 * time.Millisecond
+)
+
 func newCrowd() *crowd {
 	c := &crowd{rich: map[string]bool{}}
 	limits := &limit.Memory{}
@@ -63,7 +69,7 @@ func (c *crowd) Settle(_ context.Context, p x402.Payload, r x402.Requirements) x
 	}
 	c.mu.Unlock()
 	if rich {
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(crowdSettles)
 		return x402.Settlement{Class: x402.Moved, Transaction: txHash, Network: r.Network}
 	}
 	time.Sleep(2 * time.Second)
@@ -74,7 +80,7 @@ func (c *crowd) Settle(_ context.Context, p x402.Payload, r x402.Requirements) x
 }
 
 func (c *crowd) Lookup(_ context.Context, q dns.Query) (dns.Result, error) {
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(crowdLooks)
 	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}, nil
 }
 
