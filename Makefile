@@ -7,7 +7,7 @@ ARCH ?= $(shell go env GOARCH)
 FUNCTIONS := $(notdir $(wildcard functions/*))
 # lambda.norpc leaves out what only the retired Go runtime needs; no cgo, so
 # that the binary runs on any Linux.
-BUILD_FLAGS := -trimpath -tags=lambda.norpc -ldflags='-s -w'
+BUILD_FLAGS := -trimpath -tags=lambda.norpc -ldflags="-s -w$${RELEASE:+ -buildid=$$RELEASE}"
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 1m
 GOTEST ?= go test
@@ -15,7 +15,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is no code.
-TYPED := URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION DAY
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION DAY
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 ##@ Use
@@ -85,6 +85,7 @@ check: ## Formatting, vet, lint and module tidiness
 .PHONY: build
 build: ## Build every function to build/<slug>/bootstrap
 ##   ARCH=arm64        for this processor (this machine's)
+##   RELEASE=...       a name that makes the binaries new ones
 	@for f in $(FUNCTIONS); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o build/$$f/bootstrap ./functions/$$f || exit 1; \
 		wc -c < build/$$f/bootstrap | awk -v f=$$f -v arch=$(ARCH) '{printf "  %-18s %s  %5.2f MB\n", f, arch, $$1 / 1000000}'; \
@@ -152,8 +153,25 @@ node-packages: ## Install the npm packages that the test suites use
 ##@ Operate
 
 .PHONY: sam-build
-sam-build: ## Build for deployment with the SAM CLI
-	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc -ldflags=-s" sam build
+sam-build: ## Build for deployment with the SAM CLI, each time as a new release
+	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc '-ldflags=-s -buildid=$$(date +%s)'" sam build
+
+.PHONY: smoke
+smoke: ## After a deployment: is it ready, and is a paid ping answered
+##   ORIGIN=https://... the deployment
+##   KEY_FILE=...      pay real money with the private key in this file
+##   YES=1             do not ask before real money is paid
+	@test -n "$$ORIGIN" || { echo "usage: make smoke ORIGIN=https://api.example.com [KEY_FILE=...]" >&2; exit 2; }
+	@go run ./infra/local/smoke "$$ORIGIN" && \
+		go run ./infra/local/pay -max 0.001 $${KEY_FILE:+-key-file "$$KEY_FILE"} $${YES:+-yes="$$YES"} -- "$${ORIGIN%/}/v1/tools/ping"
+
+.PHONY: restore
+restore: ## Restore the ledger's table (LEDGER_TABLE) as another one
+##   TO=...            the name of the copy
+##   AT=...            the time to restore, 2026-11-20T08:00:00Z (the latest there is)
+##   DRILL=1           delete the copy when it has been looked at
+	@test -n "$$TO" || { echo "usage: make restore TO=name [AT=2026-11-20T08:00:00Z] [DRILL=1]" >&2; exit 2; }
+	@go run ./infra/local/restore -to "$$TO" $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
 # These five look at the file of make run, also while it runs, or with LEDGER_TABLE
 # at a table; RPC_URL lets them ask the chain.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -13,9 +12,11 @@ import (
 
 // Statistics of CloudWatch.
 const (
-	statSum = "Sum"
-	statMax = "Maximum"
-	statP95 = "p95"
+	statSum   = "Sum"
+	statMin   = "Minimum"
+	statMax   = "Maximum"
+	statCount = "SampleCount"
+	statP95   = "p95"
 )
 
 // How an alarm treats a period without data.
@@ -29,23 +30,27 @@ const (
 const (
 	minutes5  = 5 * 60
 	minutes15 = 15 * 60
+	hour      = 60 * 60
+	day       = 24 * hour
 )
 
 // series is one metric of CloudWatch with its statistic.
 type series struct {
-	namespace, name, stat string
-	dimension             string  // name; empty: none
-	value                 *string // of the dimension
+	id              string // in the alarm's expression
+	namespace, name string
+	stat            string
 }
 
-// alarm goes off when the sum of its series is above a bound.
+// alarm goes off when its one series, or its expression over them, is above a bound.
 type alarm struct {
-	name  string // in kebab case; unique
-	kind  string // its entry in the runbook; several operations share one
+	name  string // in kebab case; unique; also its entry in the runbook
 	means string
-	of    []series
-	bound float64
-	below bool // it goes off below the bound, not above
+	// page says that somebody is to act now; else it is a ticket for the next day.
+	page       bool
+	of         []series
+	expression string
+	bound      float64
+	below      bool // it goes off below the bound, not above
 	// period is in seconds. The alarm goes off when, of the last periods (1 when
 	// 0), breaching (all when 0) are beyond the bound.
 	period, periods, breaching int
@@ -53,10 +58,10 @@ type alarm struct {
 }
 
 // runbook is the address of an alarm's entry in infra/RUNBOOK.md.
-func (a alarm) runbook() string { return catalog.Runbook + "#alarm-" + a.kind }
+func (a alarm) runbook() string { return catalog.Runbook + "#alarm-" + a.name }
 
-// add makes an alarm that notifies the topic when it begins and when it ends.
-func (e *envelope) add(a alarm, topic *string) {
+// add makes an alarm that notifies a topic when it begins and when it ends.
+func (e *envelope) add(a alarm, to topics) {
 	comparison := "GreaterThanThreshold"
 	if a.below {
 		comparison = "LessThanThreshold"
@@ -68,7 +73,10 @@ func (e *envelope) add(a alarm, topic *string) {
 	if missing == "" {
 		missing = missingGood
 	}
-	actions := &[]*string{topic}
+	actions := &[]*string{to.ticket}
+	if a.page {
+		actions = &[]*string{to.page}
+	}
 	props := &awscloudwatch.CfnAlarmProps{
 		AlarmName:          jsii.String(e.settings.stack + "-" + a.name),
 		AlarmDescription:   jsii.String(a.means + " " + a.runbook()),
@@ -80,10 +88,10 @@ func (e *envelope) add(a alarm, topic *string) {
 		AlarmActions:       actions,
 		OkActions:          actions,
 	}
-	if len(a.of) == 1 {
+	if a.expression == "" {
 		plain(props, a.of[0], a.period)
 	} else {
-		props.Metrics = sum(a.of, a.period)
+		props.Metrics = a.queries()
 	}
 	awscloudwatch.NewCfnAlarm(e.Stack, jsii.String(pascal(a.name)+"Alarm"), props)
 }
@@ -96,60 +104,26 @@ func plain(props *awscloudwatch.CfnAlarmProps, s series, period int) {
 	} else {
 		props.Statistic = &s.stat
 	}
-	if s.dimension != "" {
-		props.Dimensions = dimensions(s)
-	}
 }
 
-func dimensions(s series) []*awscloudwatch.CfnAlarm_DimensionProperty {
-	if s.dimension == "" {
-		return nil
-	}
-	return []*awscloudwatch.CfnAlarm_DimensionProperty{{Name: &s.dimension, Value: s.value}}
-}
-
-// sum is the metric math of an alarm on several series. A series has no data in a
-// period in which nothing happened, so gaps are filled with 0.
-func sum(of []series, period int) []*awscloudwatch.CfnAlarm_MetricDataQueryProperty {
-	var queries []*awscloudwatch.CfnAlarm_MetricDataQueryProperty
-	var terms []string
-	for i, s := range of {
-		id := fmt.Sprintf("m%d", i)
-		metric := &awscloudwatch.CfnAlarm_MetricProperty{Namespace: &s.namespace, MetricName: &s.name}
-		if d := dimensions(s); d != nil {
-			metric.Dimensions = d
-		}
-		queries = append(queries, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
-			Id: &id, ReturnData: jsii.Bool(false),
-			MetricStat: &awscloudwatch.CfnAlarm_MetricStatProperty{Metric: metric, Period: jsii.Number(period), Stat: &s.stat},
+// queries are the series and the expression, as an alarm on metric math has them.
+func (a alarm) queries() []*awscloudwatch.CfnAlarm_MetricDataQueryProperty {
+	var all []*awscloudwatch.CfnAlarm_MetricDataQueryProperty
+	for _, s := range a.of {
+		all = append(all, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
+			Id: &s.id, ReturnData: jsii.Bool(false),
+			MetricStat: &awscloudwatch.CfnAlarm_MetricStatProperty{
+				Metric: &awscloudwatch.CfnAlarm_MetricProperty{Namespace: &s.namespace, MetricName: &s.name},
+				Period: jsii.Number(a.period), Stat: &s.stat,
+			},
 		})
-		terms = append(terms, "FILL("+id+", 0)")
 	}
-	return append(queries, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
-		Id: jsii.String("total"), ReturnData: jsii.Bool(true),
-		Expression: jsii.String("SUM([" + strings.Join(terms, ", ") + "])"),
+	return append(all, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
+		Id: jsii.String("value"), ReturnData: jsii.Bool(true), Expression: &a.expression,
 	})
 }
 
-// own is a metric of the service, over all operations.
-func (e *envelope) own(name, stat string) series {
-	return series{namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
-}
-
-// lambda is a metric that Lambda keeps of a function.
-func (e *envelope) lambda(slug, name string) series {
-	return series{
-		namespace: "AWS/Lambda", name: name, stat: statSum,
-		dimension: "FunctionName", value: e.resource(logicalID(slug)).Ref(),
-	}
-}
-
-// crashes are the failed invocations of functions: errors, time-outs, crashes, and
-// calls that Lambda throttled.
-func (e *envelope) crashes(slugs ...string) []series {
-	var of []series
-	for _, slug := range slugs {
-		of = append(of, e.lambda(slug, "Errors"), e.lambda(slug, "Throttles"))
-	}
-	return of
+// own is a metric of the service over all operations, under an id for expressions.
+func (e *envelope) own(id, name, stat string) series {
+	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }

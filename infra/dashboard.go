@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
@@ -16,9 +19,10 @@ const (
 	height  = 6
 )
 
-// dashboard has a link to the runbook, a row for what all operations share, one
-// for the scheduled function, one for the tools, and one for each operation, whose
-// calls as a tool are among its own.
+// dashboard has a link to the runbook, a row for revenue, concurrency and readiness,
+// one for the gateway, one for what all operations share, one for the scheduled
+// function, one for the tools, and one for each operation, whose calls as a tool are
+// among its own.
 func (e *envelope) dashboard() {
 	board := awscloudwatch.NewDashboard(e.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{
 		// Dashboard names are unique in an account, so the region is in it: another
@@ -32,6 +36,12 @@ func (e *envelope) dashboard() {
 		Markdown: jsii.String("What each alarm means and what to do about it: [the runbook](" + catalog.Runbook + ")"),
 		Width:    jsii.Number(columns), Height: jsii.Number(1),
 	}))
+	row(e.revenue(), e.concurrency(), e.gauges("Ready", readyMetrics()...))
+	row(
+		e.gateway("Gateway: requests", statSum, "Count", "4xx", "5xx"),
+		e.counts("Gateway: its own failures", nil, metricGatewayErrors),
+		e.gateway("Gateway: ms", statP95, "Latency", "IntegrationLatency"),
+	)
 	row(
 		e.counts("Settlements", nil, append(service.SettlementMetrics(), service.MetricListed)...),
 		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricUnlisted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
@@ -90,8 +100,74 @@ func (e *envelope) graph(title string, of map[string]*string, stats, names []str
 			metrics = append(metrics, awscloudwatch.NewMetric(props))
 		}
 	}
+	return widget(title, metrics)
+}
+
+// widget is a graph of metrics, from 0 on.
+func widget(title string, metrics []awscloudwatch.IMetric) awscloudwatch.IWidget {
 	return awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
 		Title: &title, Left: &metrics, Width: jsii.Number(wide), Height: jsii.Number(height),
 		LeftYAxis: &awscloudwatch.YAxisProps{Min: jsii.Number(0), ShowUnits: jsii.Bool(false)},
 	})
+}
+
+// metricGatewayErrors is what the template counts in the gateway's log.
+const metricGatewayErrors = "GatewayErrors"
+
+// readyMetrics are 1 or 0 in each run of reconcile.
+func readyMetrics() []string {
+	all := []string{service.MetricReady}
+	for _, probe := range []string{service.ProbeLedger, service.ProbeFacilitator, service.ProbeResolvers, service.ProbeChain} {
+		all = append(all, service.ReadyMetric(probe))
+	}
+	return all
+}
+
+// gateway is a graph of what API Gateway measures of the API.
+func (e *envelope) gateway(title, stat string, names ...string) awscloudwatch.IWidget {
+	of := map[string]*string{"ApiId": e.resource(idAPI).Ref()}
+	var metrics []awscloudwatch.IMetric
+	for _, name := range names {
+		metrics = append(metrics, awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+			Namespace: jsii.String("AWS/ApiGateway"), MetricName: &name, Statistic: &stat, DimensionsMap: &of,
+			Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
+		}))
+	}
+	return widget(title, metrics)
+}
+
+// concurrency is a graph of how many invocations there are at once, by function, and
+// of those that Lambda turned away.
+func (e *envelope) concurrency() awscloudwatch.IWidget {
+	var metrics []awscloudwatch.IMetric
+	for _, slug := range slugs() {
+		of := map[string]*string{"FunctionName": e.resource(logicalID(slug)).Ref()}
+		for _, m := range []series{{name: "ConcurrentExecutions", stat: statMax}, {name: "Throttles", stat: statSum}} {
+			metrics = append(metrics, awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+				Namespace: jsii.String("AWS/Lambda"), MetricName: &m.name, Statistic: &m.stat, DimensionsMap: &of,
+				Label: jsii.String(slug + " " + m.name), Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
+			}))
+		}
+	}
+	return widget("Concurrency", metrics)
+}
+
+// revenue is a graph of what the settlements of an hour come to in US dollars, by
+// the prices of the catalog. make books has the amounts that were really paid.
+func (e *envelope) revenue() awscloudwatch.IWidget {
+	using := map[string]awscloudwatch.IMetric{}
+	var terms []string
+	for i, o := range catalog.All() {
+		id := fmt.Sprintf("m%d", i)
+		of := map[string]*string{service.DimensionOperation: jsii.String(o.Slug)}
+		using[id] = awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+			Namespace: jsii.String(service.Namespace(e.settings.stack)), MetricName: jsii.String(service.SettlementMetrics()[0]),
+			Statistic: jsii.String(statSum), DimensionsMap: &of,
+		})
+		terms = append(terms, fmt.Sprintf("FILL(%s, 0) * %s", id, o.Amount))
+	}
+	return widget("Revenue: USD", []awscloudwatch.IMetric{awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.String("(" + strings.Join(terms, " + ") + ") / 1000000"), UsingMetrics: &using,
+		Label: jsii.String("an hour"), Period: awscdk.Duration_Seconds(jsii.Number(hour)),
+	})})
 }

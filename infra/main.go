@@ -1,7 +1,7 @@
 // Command infra is the CDK app for production. It includes ../template.yaml, which
 // is the whole application, and adds what is repeated for each operation or
-// belongs to production alone: alarms, a dashboard, a domain, log retention,
-// protection of the ledger, a budget, prebuilt code.
+// belongs to production alone: alarms, a dashboard, a domain, log retention, a
+// budget, prebuilt code.
 //
 // It does not repeat any function. It synthesizes without credentials and without a
 // network; the CDK CLI runs it by cdk.json. RUNBOOK.md says how to deploy it, and
@@ -23,17 +23,21 @@ import (
 
 func main() {
 	out := flag.String("out", "", "synthesize with example values and without code into this directory, for tests and inspection")
+	check := flag.String("lint", "", "check this template, which the serverless transform made, by cdk-nag, and write its report into -out")
 	flag.Parse()
-	if err := run(*out); err != nil {
+	if err := run(*out, *check); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 // run synthesizes the stack of the CDK context to where the CDK CLI says, or the
-// example to out.
-func run(out string) error {
+// example to out. With a template to check it does nothing else.
+func run(out, check string) error {
 	defer jsii.Close()
+	if check != "" {
+		return lint(check, out)
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return err
@@ -57,7 +61,7 @@ func run(out string) error {
 func example() *map[string]any {
 	return &map[string]any{
 		"PayTo": boot.LocalPayTo, "FacilitatorUrl": "https://facilitator.example",
-		ctxAssets: assetsNone, ctxDomain: "api.hostfacts.example", ctxEmail: "ops@hostfacts.example",
+		ctxAssets: assetsNone, ctxDomain: "api.hostfacts.example", ctxEmail: "ops@hostfacts.example", ctxTickets: "tickets@hostfacts.example",
 		ctxCertificate:         "arn:aws:acm:us-east-1:111122223333:certificate/00000000-0000-4000-8000-000000000000",
 		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
 	}

@@ -1,21 +1,35 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsbudgets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 )
 
-// topic is the SNS topic of the alarms, with the policy that lets CloudWatch and
-// Budgets publish to it. It is not encrypted with the account's SNS key, because
+// topics are where alarms are told: those that somebody has to act on now, and those
+// that wait for the next working day.
+type topics struct{ page, ticket *string }
+
+// notify makes the topics, each with whoever is told by e-mail. policy is that of
+// the tickets, which the budget is told to.
+func (e *envelope) notify() (to topics, policy awssns.CfnTopicPolicy) {
+	to.page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages: whoever is on call", e.email)
+	to.ticket, policy = e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day", e.tickets)
+	return to, policy
+}
+
+// topic is an SNS topic with the policy that lets CloudWatch and Budgets publish to
+// it, over TLS alone. It is not encrypted with the account's SNS key, because
 // CloudWatch may not use that; its messages contain names and numbers only.
-func (e *envelope) topic() (arn *string, policy awssns.CfnTopicPolicy) {
-	topic := awssns.NewCfnTopic(e.Stack, jsii.String("Alarms"), &awssns.CfnTopicProps{
-		DisplayName: jsii.String(e.settings.stack),
+func (e *envelope) topic(id, output, description, email string) (arn *string, policy awssns.CfnTopicPolicy) {
+	topic := awssns.NewCfnTopic(e.Stack, &id, &awssns.CfnTopicProps{
+		DisplayName: jsii.String(e.settings.stack + " " + strings.ToLower(id)),
 	})
 	account := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Aws_ACCOUNT_ID()}}
-	policy = awssns.NewCfnTopicPolicy(e.Stack, jsii.String("AlarmsPolicy"), &awssns.CfnTopicPolicyProps{
+	policy = awssns.NewCfnTopicPolicy(e.Stack, jsii.String(id+"Policy"), &awssns.CfnTopicPolicyProps{
 		Topics: &[]*string{topic.Ref()},
 		PolicyDocument: map[string]any{
 			"Version": "2012-10-17",
@@ -23,17 +37,18 @@ func (e *envelope) topic() (arn *string, policy awssns.CfnTopicPolicy) {
 				"Effect":    "Allow",
 				"Principal": map[string]any{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
 				"Action":    "sns:Publish", "Resource": topic.Ref(), "Condition": account,
+			}, map[string]any{
+				"Effect": "Deny", "Principal": "*", "Action": "sns:Publish", "Resource": topic.Ref(),
+				"Condition": map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}},
 			}},
 		},
 	})
-	if e.email != "" {
-		awssns.NewCfnSubscription(e.Stack, jsii.String("AlarmsEmail"), &awssns.CfnSubscriptionProps{
-			TopicArn: topic.Ref(), Protocol: jsii.String("email"), Endpoint: &e.email,
+	if email != "" {
+		awssns.NewCfnSubscription(e.Stack, jsii.String(id+"Email"), &awssns.CfnSubscriptionProps{
+			TopicArn: topic.Ref(), Protocol: jsii.String("email"), Endpoint: &email,
 		})
 	}
-	awscdk.NewCfnOutput(e.Stack, jsii.String("AlarmTopic"), &awscdk.CfnOutputProps{
-		Description: jsii.String("SNS topic of the alarms; subscribe whoever is on call"), Value: topic.Ref(),
-	})
+	awscdk.NewCfnOutput(e.Stack, &output, &awscdk.CfnOutputProps{Description: &description, Value: topic.Ref()})
 	return topic.Ref(), policy
 }
 

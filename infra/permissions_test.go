@@ -164,14 +164,9 @@ func nothingExists(t *testing.T) string {
 	return c.LocalAddr().String()
 }
 
-// cloud is every function as it is built and configured, with all that it asks
-// of AWS noted. The rate limit is so low that a client's second request is
-// counted in the table; client is where requests come from.
-func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
+// facilitatorWithToken settles for whoever has the token of the secret.
+func facilitatorWithToken(t *testing.T) string {
 	t.Helper()
-	server := dynamotest.Start(t)
-	watch = newRecorder(t, server.Table(t))
-	watch.direct = dynamotable.NewClient(server.ClientConfig())
 	terms, err := boot.ReadLocal(func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
@@ -180,13 +175,24 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facilitator := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+testToken {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
 		play.ServeHTTP(w, r)
 	})
+}
+
+// cloud is every function as it is built and configured, with all that it asks
+// of AWS noted. The rate limit is so low that a client's second request is
+// counted in the table; client is where requests come from.
+func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
+	t.Helper()
+	server := dynamotest.Start(t)
+	watch = newRecorder(t, server.Table(t))
+	watch.direct = dynamotable.NewClient(server.ClientConfig())
+	facilitator := facilitatorWithToken(t)
 	bootstrap := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"version":"1.0","publication":"2026-01-01T00:00:00Z","services":[[["test"],["https://rdap.test/"]]]}`)
 	})

@@ -36,7 +36,7 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("%d parameters", n)
 	}
 	for _, id := range ofType(d, "AWS::CloudWatch::Alarm") {
-		p := properties(d, id)
+		p, _ := inStack(properties(d, id)).(map[string]any)
 		name, _ := p["AlarmName"].(string)
 		description, _ := p["AlarmDescription"].(string)
 		if name == "" || len(name) > maxAlarmName || description == "" || len(description) > maxDescription {

@@ -115,7 +115,9 @@ func TestLocalTableIsTheTemplates(t *testing.T) {
 	}
 	got["AttributeDefinitions"], got["GlobalSecondaryIndexes"] = attributes, indexes
 	want := decode(t, template(t).Resources["Ledger"].Properties)
-	delete(want, "TimeToLiveSpecification")
+	for _, name := range []string{"TimeToLiveSpecification", "DeletionProtectionEnabled", "PointInTimeRecoverySpecification"} {
+		delete(want, name)
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("table (-template +EnsureTable):\n%s", d)
 	}
@@ -238,8 +240,13 @@ func TestReconcileFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch := newRecorder(t, table)
-	h, logs := reconcileHost(t, map[string]string{"Ledger": table, "RpcUrl": node.URL, "LogLevel": "error"},
-		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": watch.dynamoDB(t, scheduled, server.URL)})
+	h, logs := reconcileHost(t, map[string]string{
+		"Ledger": table, "RpcUrl": node.URL, "LogLevel": "error",
+		"FacilitatorUrl": facilitatorWithToken(t), "FacilitatorSecretArn": testSecret, "DnsResolvers": nothingExists(t),
+	}, map[string]string{
+		"AWS_ENDPOINT_URL_DYNAMODB":        watch.dynamoDB(t, scheduled, server.URL),
+		"AWS_ENDPOINT_URL_SECRETS_MANAGER": watch.secrets(t, scheduled),
+	})
 	result, err := h.Call(t.Context(), logicalID(scheduled), event)
 	if err != nil || string(result.Payload) != "null" {
 		t.Errorf("it answered %s, %v", result.Payload, err)
@@ -260,6 +267,7 @@ func TestReconcileFunction(t *testing.T) {
 		"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": false,
 		"Open": 2.0, "SettledLate": 1.0, "RefusedLate": 0.0, "StillOpen": 1.0, "CannotTell": 0.0, "Left": 0.0,
 		"OwedUnclaimed": 2.0, "RefundsDue": 0.0, "ReconcileFailed": 0.0,
+		"Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
 	})
 	if d := cmp.Diff(granted(t, written(t, nil), scheduled), watch.used(scheduled)); d != "" {
 		t.Errorf("permissions (-granted +used):\n%s", d)
@@ -275,7 +283,7 @@ func TestReconcileFunctionFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, logs := reconcileHost(t, map[string]string{"RpcUrl": "none"}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
+	h, logs := reconcileHost(t, map[string]string{"RpcUrl": "none", "DnsResolvers": nothingExists(t)}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
 	_, err = h.Call(t.Context(), logicalID(scheduled), event)
 	var failed *lambdahost.FunctionError
 	if !errors.As(err, &failed) || !strings.Contains(failed.Message, "list open records") {
@@ -285,7 +293,8 @@ func TestReconcileFunctionFails(t *testing.T) {
 		"msg": "reconcile", "level": "ERROR", "evidence": false, "listed": 0.0, "open": 0.0, "settled_late": 0.0, "still_open": 0.0,
 		"refused_late": 0.0, "cannot_tell": 0.0, "skipped": 0.0, "failed": 0.0, "left": 0.0, "owed": 0.0, "exhausted": 0.0, "uncounted": 0.0,
 		"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": false,
-		"ReconcileFailed": 1.0,
+		"ReconcileFailed": 1.0, "not_ready": []any{"facilitator", "ledger"},
+		"Ready": 0.0, "ReadyLedger": 0.0, "ReadyFacilitator": 0.0, "ReadyResolvers": 1.0,
 	})
 }
 
@@ -322,6 +331,10 @@ func checkLine(t *testing.T, logs string, want map[string]any) {
 	if d := cmp.Diff([]any{one}, metrics["CloudWatchMetrics"], byName); d != "" {
 		t.Errorf("metrics (-want +got):\n%s", d)
 	}
+	if id, ok := got["lambda_request_id"].(string); !ok || id == "" {
+		t.Errorf("the line does not name its invocation: %v", got)
+	}
+	delete(got, "lambda_request_id")
 	if ms, ok := got["ms"].(float64); !ok || ms <= 0 {
 		t.Errorf("it took %v ms", got["ms"])
 	}

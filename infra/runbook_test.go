@@ -26,7 +26,7 @@ func TestRunbookContext(t *testing.T) {
 		}
 	}
 	for key, fallback := range map[string]string{
-		ctxStack: defaultStack, ctxDomain: "none", ctxCertificate: "none", ctxEmail: "none",
+		ctxStack: defaultStack, ctxDomain: "none", ctxCertificate: "none", ctxEmail: "none", ctxTickets: ctxEmail,
 		ctxBudget: strconv.Itoa(defaultBudget), ctxRetention: strconv.Itoa(defaultRetention),
 		ctxReserve: "true", ctxAssets: assetsBuild,
 	} {

@@ -24,6 +24,7 @@ const (
 	ctxDomain      = "domain"
 	ctxCertificate = "certificateArn"
 	ctxEmail       = "alarmEmail"
+	ctxTickets     = "ticketEmail"
 	ctxBudget      = "budgetUsd"
 	ctxRetention   = "logRetentionDays"
 	ctxAssets      = "assets"
@@ -38,7 +39,7 @@ const (
 
 const (
 	defaultStack     = "hostfacts-production"
-	defaultBudget    = 50
+	defaultBudget    = 120
 	defaultRetention = 90
 )
 
@@ -50,7 +51,8 @@ type settings struct {
 	stack       string
 	domain      string // empty: none
 	certificate string
-	email       string // empty: nobody is told
+	email       string // of who is told of pages; empty: nobody
+	tickets     string // the same of tickets
 	budget      float64
 	retention   float64 // of logs, days
 	reserve     bool    // concurrency for the scheduled function
@@ -135,12 +137,16 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		domain:      c.matching(ctxDomain, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`, "a lower-case domain name"),
 		certificate: c.matching(ctxCertificate, `^arn:[^:]+:acm:[^:]+:[0-9]{12}:certificate/.+$`, "the ARN of an ACM certificate in the stack's region"),
 		email:       c.matching(ctxEmail, `^[^@\s]+@[^@\s]+$`, "an e-mail address"),
+		tickets:     c.matching(ctxTickets, `^[^@\s]+@[^@\s]+$`, "an e-mail address"),
 		budget:      c.number(ctxBudget, defaultBudget),
 		retention:   c.days(ctxRetention, defaultRetention),
 		reserve:     c.yes(ctxReserve, true),
 	}
 	if (s.domain == "") != (s.certificate == "") {
 		c.fault(ctxDomain, "and %s go together", ctxCertificate)
+	}
+	if s.tickets == "" {
+		s.tickets = s.email
 	}
 	s.params = c.parameters(s)
 	switch assets := c.text(ctxAssets, assetsBuild); assets {

@@ -62,7 +62,7 @@ func TestSettingsFaults(t *testing.T) {
 		"a URL as domain":       {map[string]any{ctxDomain: "https://api.example.com", ctxCertificate: arn}, []string{"domain must be"}},
 		"no certificate":        {map[string]any{ctxDomain: "api.example.com", ctxCertificate: "mine"}, []string{"certificateArn must be"}},
 		"two origins":           {map[string]any{ctxDomain: "api.example.com", ctxCertificate: arn, "BaseUrl": "https://other.example.com"}, []string{"BaseUrl contradicts domain"}},
-		"no e-mail address":     {map[string]any{ctxEmail: "ops"}, []string{"alarmEmail must be"}},
+		"no e-mail address":     {map[string]any{ctxEmail: "ops", ctxTickets: "me"}, []string{"alarmEmail must be", "ticketEmail must be"}},
 		"no budget":             {map[string]any{ctxBudget: 0.0}, []string{"budgetUsd must be"}},
 		"a fortnight and a day": {map[string]any{ctxRetention: 15.0}, []string{"logRetentionDays must be a number of days, one of"}},
 		"half a day":            {map[string]any{ctxRetention: 0.5}, []string{"logRetentionDays must be a number of days, one of"}},

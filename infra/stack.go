@@ -24,9 +24,8 @@ const (
 
 // Logical ids of the template that the app adds to.
 const (
-	idAPI    = "Api"
-	idLedger = "Ledger"
-	idLog    = "ApiAccessLog"
+	idAPI = "Api"
+	idLog = "ApiAccessLog"
 	// idStage is what SAM calls the $default stage of Api. It exists only after the
 	// transform, so it can be named but not referred to.
 	idStage = idAPI + "ApiGatewayDefaultStage"
@@ -37,18 +36,18 @@ type envelope struct {
 	awscdk.Stack
 	settings
 	include cloudformationinclude.CfnInclude
+	logs    map[string]*string // name of a function's log group, by slug
 }
 
 // NewStack is the included template with everything that is added to it.
 func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
-	e := &envelope{settings: s}
+	e := &envelope{settings: s, logs: map[string]*string{}}
 	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
 		Description: jsii.String(catalog.Service + ": template.yaml with its production envelope"),
 	})
 	e.include = cloudformationinclude.NewCfnInclude(e.Stack, jsii.String("Application"), &cloudformationinclude.CfnIncludeProps{
 		TemplateFile: &s.template, Parameters: &s.params,
 	})
-	e.protectLedger()
 	if s.reserve {
 		e.reserveReconcile()
 	}
@@ -57,10 +56,11 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 		e.code(slug)
 	}
 	e.resource(idLog).AddPropertyOverride(jsii.String("RetentionInDays"), s.retention)
-	topic, policy := e.topic()
-	e.alarms(topic)
+	to, policy := e.notify()
+	e.alarms(to)
 	e.dashboard()
-	e.budgetAlarm(topic).AddDependency(policy)
+	e.queries()
+	e.budgetAlarm(to.ticket).AddDependency(policy)
 	if s.domain != "" {
 		e.ownDomain()
 	}
@@ -89,14 +89,6 @@ func pascal(slug string) string {
 
 func (e *envelope) resource(id string) awscdk.CfnResource { return e.include.GetResource(&id) }
 
-// protectLedger protects the table from deletion and adds point-in-time recovery.
-// Without the table payments would be answered a second time, and debts lost.
-func (e *envelope) protectLedger() {
-	table := e.resource(idLedger)
-	table.AddPropertyOverride(jsii.String("DeletionProtectionEnabled"), true)
-	table.AddPropertyOverride(jsii.String("PointInTimeRecoverySpecification"), map[string]any{"PointInTimeRecoveryEnabled": true})
-}
-
 // reserveReconcile reserves a concurrency of exactly one for the scheduled
 // function, so that it runs while requests use up the account's concurrency.
 func (e *envelope) reserveReconcile() {
@@ -111,6 +103,7 @@ func (e *envelope) keepLogs(slug string) {
 		RetentionInDays: &e.retention,
 	})
 	logs.ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN, nil)
+	e.logs[slug] = logs.Ref()
 	e.resource(logicalID(slug)).AddPropertyOverride(jsii.String("LoggingConfig.LogGroup"), logs.Ref())
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"debug/elf"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -44,8 +45,10 @@ func TestIncludeRestatesNothing(t *testing.T) {
 		properties(want, logicalID(slug))["LoggingConfig"] = map[string]any{"LogGroup": map[string]any{"Ref": pascal(slug) + "Log"}}
 	}
 	properties(want, logicalID(slugReconcile))["ReservedConcurrentExecutions"] = 1.0
-	properties(want, idLedger)["DeletionProtectionEnabled"] = true
-	properties(want, idLedger)["PointInTimeRecoverySpecification"] = map[string]any{"PointInTimeRecoveryEnabled": true}
+	for _, name := range templateAlarms() {
+		p := properties(want, pascal(name)+"Alarm")
+		p["AlarmActions"], p["OKActions"] = []any{map[string]any{"Ref": "Alarms"}}, []any{map[string]any{"Ref": "Alarms"}}
+	}
 	properties(want, idLog)["RetentionInDays"] = s.retention
 	for id, r := range section(want, "Resources") {
 		if d := cmp.Diff(r, section(got, "Resources")[id]); d != "" {
@@ -65,16 +68,22 @@ func TestIncludeRestatesNothing(t *testing.T) {
 	}
 }
 
-// TestLedgerIsProtected: the production stack's table survives a mistake.
+// TestLedgerIsProtected: the table survives a mistake, whichever way it is deployed.
 func TestLedgerIsProtected(t *testing.T) {
 	t.Parallel()
-	got := synthesized(t)
-	if p := properties(got, idLedger); p["DeletionProtectionEnabled"] != true {
-		t.Error("the table can be deleted")
-	}
-	r := section(got, "Resources")[idLedger].(map[string]any)
-	if r["DeletionPolicy"] != "Retain" || r["UpdateReplacePolicy"] != "Retain" {
-		t.Errorf("%v, %v: the table goes with the stack", r["DeletionPolicy"], r["UpdateReplacePolicy"])
+	for name, d := range map[string]document{"template.yaml": written(t, nil), "synthesized": synthesized(t)} {
+		p := properties(d, "Ledger")
+		if recovery, _ := p["PointInTimeRecoverySpecification"].(map[string]any); p["DeletionProtectionEnabled"] != true || recovery["PointInTimeRecoveryEnabled"] != true {
+			t.Errorf("%s: the table can be deleted, or not be restored: %v", name, p)
+		}
+		r := section(d, "Resources")["Ledger"].(map[string]any)
+		if r["DeletionPolicy"] != "Retain" || r["UpdateReplacePolicy"] != "Retain" || r["Condition"] != "CreateLedger" {
+			t.Errorf("%s: %v, %v, %v: the table goes with the stack, or is made beside one that is there", name, r["DeletionPolicy"], r["UpdateReplacePolicy"], r["Condition"])
+		}
+		condition := section(d, "Conditions")["CreateLedger"]
+		if _, equals := condition.(map[string]any)["Fn::Equals"]; !equals {
+			t.Errorf("%s: a table is made on the condition %v", name, condition)
+		}
 	}
 }
 
@@ -155,30 +164,35 @@ func TestDomain(t *testing.T) {
 	}
 }
 
-// TestNotify: alarms and budget reach the topic, and the topic an inbox.
+// TestNotify: alarms reach the topics, the budget that of the tickets, and each topic
+// an inbox.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	got := synthesized(t)
 	type m = map[string]any
-	topic := m{"Ref": "Alarms"}
-	if d := cmp.Diff(m{"Protocol": "email", "Endpoint": "ops@hostfacts.example", "TopicArn": topic}, properties(got, "AlarmsEmail")); d != "" {
-		t.Errorf("subscription:\n%s", d)
+	for id, email := range map[string]string{"Alarms": "ops@hostfacts.example", "Tickets": "tickets@hostfacts.example"} {
+		topic := m{"Ref": id}
+		if d := cmp.Diff(m{"Protocol": "email", "Endpoint": email, "TopicArn": topic}, properties(got, id+"Email")); d != "" {
+			t.Errorf("subscription:\n%s", d)
+		}
+		want := []any{m{
+			"Effect": "Allow", "Action": "sns:Publish", "Resource": topic,
+			"Principal": m{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
+			"Condition": m{"StringEquals": m{"aws:SourceAccount": m{"Ref": "AWS::AccountId"}}},
+		}, m{
+			"Effect": "Deny", "Action": "sns:Publish", "Resource": topic, "Principal": "*",
+			"Condition": m{"Bool": m{"aws:SecureTransport": "false"}},
+		}}
+		if d := cmp.Diff(any(want), section(properties(got, id+"Policy"), "PolicyDocument")["Statement"]); d != "" {
+			t.Errorf("policy:\n%s", d)
+		}
 	}
-	policy := properties(got, "AlarmsPolicy")
-	statement := section(policy, "PolicyDocument")["Statement"].([]any)[0].(m)
-	want := m{
-		"Effect": "Allow", "Action": "sns:Publish", "Resource": topic,
-		"Principal": m{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
-		"Condition": m{"StringEquals": m{"aws:SourceAccount": m{"Ref": "AWS::AccountId"}}},
-	}
-	if d := cmp.Diff(want, statement); d != "" {
-		t.Errorf("policy:\n%s", d)
-	}
+	topic := m{"Ref": "Tickets"}
 	budget := properties(got, "Budget")
 	if name, ok := section(budget, "Budget")["BudgetName"]; ok {
 		t.Errorf("the budget has the name %v: it could not be replaced, nor be in two regions", name)
 	}
-	if r := section(got, "Resources")["Budget"].(m); !cmp.Equal([]any{"AlarmsPolicy"}, r["DependsOn"]) {
+	if r := section(got, "Resources")["Budget"].(m); !cmp.Equal([]any{"TicketsPolicy"}, r["DependsOn"]) {
 		t.Errorf("the budget waits for %v, want the policy that lets it tell", r["DependsOn"])
 	}
 	if d := cmp.Diff(m{"Amount": float64(defaultBudget), "Unit": "USD"}, section(budget, "Budget")["BudgetLimit"]); d != "" {
@@ -216,15 +230,53 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%d series of %s, want 10", n, o.Slug)
 		}
 	}
-	for _, name := range append(service.SettlementMetrics(),
-		service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed, service.MetricOwed,
-		service.MetricUncertain, service.MetricRateLimited, service.MetricOverloaded, service.MetricFaults, service.MetricFacilitator,
-		service.MetricLedger, service.MetricListed, service.MetricUnlisted, service.MetricInternal, service.MetricSettle, service.MetricLookup,
-		service.MetricOpen, service.MetricSettledLate, service.MetricRefusedLate, service.MetricStillOpen, service.MetricCannotTell,
-		service.MetricLeft, service.MetricOwedUnclaimed, service.MetricRefundsDue, service.MetricReconcileFailed,
-	) {
+	for _, name := range writtenMetrics() {
 		if !strings.Contains(text, `["`+service.Namespace(defaultStack)+`","`+name+`"`) {
 			t.Errorf("%s is on no graph", name)
+		}
+	}
+	for _, slug := range slugs() {
+		if !strings.Contains(text, `"label":"`+slug+` ConcurrentExecutions"`) {
+			t.Errorf("the concurrency of %s is on no graph", slug)
+		}
+	}
+	for _, name := range []string{"Count", "4xx", "5xx", "Latency", "IntegrationLatency"} {
+		if !strings.Contains(text, `["AWS/ApiGateway","`+name+`","ApiId",`) {
+			t.Errorf("the gateway's %s is on no graph", name)
+		}
+	}
+	// Revenue is counted by the catalog's prices.
+	for i, o := range catalog.All() {
+		if term := fmt.Sprintf("FILL(m%d, 0) * %s", i, o.Amount); !strings.Contains(text, term) {
+			t.Errorf("revenue lacks %s of %s", term, o.Slug)
+		}
+	}
+}
+
+// TestSavedQueries: each is over the logs that it is about, and asks for what the
+// lines have.
+func TestSavedQueries(t *testing.T) {
+	t.Parallel()
+	got := synthesized(t)
+	saved := ofType(got, "AWS::Logs::QueryDefinition")
+	if len(saved) != len(savedQueries()) {
+		t.Errorf("%d saved queries, want %d", len(saved), len(savedQueries()))
+	}
+	for _, q := range savedQueries() {
+		p := properties(got, q.id())
+		groups, _ := p["LogGroupNames"].([]any)
+		want := len(slugs())
+		if q.gateway {
+			want = 1
+		}
+		if p["Name"] != defaultStack+"/"+q.name || p["QueryString"] != q.text || len(groups) != want {
+			t.Errorf("%s: %v", q.name, p)
+		}
+		for _, g := range groups {
+			ref, _ := g.(map[string]any)["Ref"].(string)
+			if !slices.Contains(ofType(got, "AWS::Logs::LogGroup"), ref) || (ref == idLog) != q.gateway {
+				t.Errorf("%s: log group %v", q.name, g)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -187,7 +188,12 @@ func long(t *testing.T, n *yaml.Node, params map[string]any) any {
 			return value
 		}
 		return map[string]any{"Ref": v}
-	case "!GetAtt", "!Sub", "!If", "!Not", "!Equals":
+	case "!Sub":
+		for name, value := range params {
+			v = strings.ReplaceAll(fmt.Sprint(v), "${"+name+"}", fmt.Sprint(value))
+		}
+		return map[string]any{"Fn::Sub": v}
+	case "!GetAtt", "!If", "!Not", "!Equals":
 		return map[string]any{"Fn::" + n.Tag[1:]: v}
 	}
 	return v

@@ -323,7 +323,8 @@ func TestPermissions(t *testing.T) {
 			for _, form := range []string{"eip155:*", "purchase|*", "cursor|*"} {
 				want = append(want, on(form, "GetItem", "PutItem")...)
 			}
-			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
+			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName, secret)
+			want = append(want, on("ready", "GetItem")...)
 		default: // priced
 			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), []string{secret})
 			for _, o := range catalog.All() {
@@ -401,7 +402,7 @@ func allowed(t *testing.T, slug string, statement map[string]any) (all []string)
 	if len(statement) != members {
 		t.Errorf("%s: statement %v, want actions, a resource and nothing else but keys", slug, statement)
 	}
-	resource, _ := statement["Resource"].(map[string]any)
+	resource := onLedger(t, slug, statement["Resource"])
 	for _, action := range list(statement["Action"]) {
 		for _, on := range resource { // of one intrinsic function
 			if members == 3 && on == "Ledger.Arn" {
@@ -413,6 +414,27 @@ func allowed(t *testing.T, slug string, statement map[string]any) (all []string)
 		}
 	}
 	return all
+}
+
+// onLedger is a resource of a statement. What is on the table is on the stack's own,
+// or on the same part of the one that LedgerTableName names.
+func onLedger(t *testing.T, slug string, v any) map[string]any {
+	t.Helper()
+	resource, _ := v.(map[string]any)
+	choice, ok := resource["Fn::If"].([]any)
+	if !ok {
+		return resource
+	}
+	own, _ := choice[1].(map[string]any)
+	part := ""
+	for _, text := range own {
+		_, part, _ = strings.Cut(fmt.Sprint(text), "Ledger.Arn}")
+	}
+	other := map[string]any{"Fn::Sub": "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${LedgerTableName}" + part}
+	if len(choice) != 3 || choice[0] != "CreateLedger" || !cmp.Equal(choice[2], any(other)) {
+		t.Errorf("%s: resource %v", slug, resource)
+	}
+	return own
 }
 
 // list is a YAML string or list of strings.
@@ -442,7 +464,8 @@ func TestTableIsTheStores(t *testing.T) {
 	}
 	type m = map[string]any
 	want := m{
-		"BillingMode": "PAY_PER_REQUEST",
+		"BillingMode": "PAY_PER_REQUEST", "DeletionProtectionEnabled": true,
+		"PointInTimeRecoverySpecification": m{"PointInTimeRecoveryEnabled": true},
 		"AttributeDefinitions": []any{
 			m{"AttributeName": dynamo.AttrKey, "AttributeType": "S"},
 			m{"AttributeName": dynamo.AttrOpen, "AttributeType": "S"},

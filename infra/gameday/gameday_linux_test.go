@@ -20,7 +20,7 @@ var printReport = flag.Bool("gameday.print", false, "print the report of the gam
 // scenarios are all but the calm one.
 func scenarios() []scenario {
 	// Those that take longest come first.
-	return slices.Concat(processScenarios(), lookupScenarios(), facilitatorScenarios(), doubtScenarios(), tableScenarios(), debtScenarios())
+	return slices.Concat(processScenarios(), lookupScenarios(), facilitatorScenarios(), doubtScenarios(), tableScenarios(), debtScenarios(), customerScenarios())
 }
 
 // TestGameDay plays every scenario. Every alarm of the deployment goes off in
@@ -33,7 +33,7 @@ func TestGameDay(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := alarms(t)
-	s := &stage{db: dynamotest.Start(t), ca: newAuthority(t), turnstile: newTurnstile(2 * runtime.GOMAXPROCS(0))}
+	s := &stage{db: dynamotest.Start(t), ca: newAuthority(t), turnstile: newTurnstile(2 * runtime.GOMAXPROCS(0)), gateway: readGatewayLog(t)}
 	var mu sync.Mutex
 	outcomes := map[string]*outcome{}
 	run := func(t *testing.T, c scenario) {
@@ -67,8 +67,8 @@ func TestGameDay(t *testing.T) {
 	})
 }
 
-// alarmFaults are the alarms that no scenario sets off, and those that are
-// anything but OK on a calm day.
+// alarmFaults are the alarms that no scenario sets off, those that are anything but
+// OK on a calm day, and the causes that somebody is woken for twice.
 func alarmFaults(all []cloudwatch.Alarm, calm *outcome, list []scenario, outcomes map[string]*outcome) []string {
 	var faults []string
 	for _, a := range all {
@@ -78,6 +78,17 @@ func alarmFaults(all []cloudwatch.Alarm, calm *outcome, list []scenario, outcome
 		}
 		if slices.Contains(calm.fired, name(a)) || !slices.Contains(calm.quiet, name(a)) {
 			faults = append(faults, fmt.Sprintf("alarm %s goes off on a calm day, or has nothing to say", name(a)))
+		}
+	}
+	for _, c := range list {
+		var woken []string
+		for _, a := range all {
+			if pages(a) && slices.Contains(outcomes[c.name].fired, name(a)) {
+				woken = append(woken, name(a))
+			}
+		}
+		if len(woken) > 1 {
+			faults = append(faults, fmt.Sprintf("%s: %d pages for one cause: %v", c.name, len(woken), woken))
 		}
 	}
 	return faults

@@ -163,8 +163,8 @@ func machines(v dated, stable bool, p *phases) bool {
 	switch v.Metric.Name {
 	case service.MetricLedger, service.MetricReconcileFailed:
 		return stable && v.late
-	case "Errors":
-		return stable && v.late && strings.Contains(v.Metric.Dimensions, "=ReconcileFunction;")
+	case service.ReadyMetric(service.ProbeLedger), service.ReadyMetric(service.ProbeFacilitator), service.ReadyMetric(service.ProbeResolvers):
+		return v.late && v.Value == 0
 	case service.MetricSettle:
 		return held(ledger.Settling)
 	case service.MetricLookup:

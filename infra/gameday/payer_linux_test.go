@@ -81,6 +81,9 @@ type payer struct {
 	broken         error // why nothing was seen
 }
 
+// payersNames end the names that payers ask about.
+const payersNames = "-gameday.com"
+
 // newPayer makes a payer with a wallet and a name to ask about of its own, and
 // has the payment signed. The price is asked for without paying.
 func (w *world) newPayer(op catalog.Operation, n int) *payer {
@@ -92,7 +95,7 @@ func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	p := &payer{w: w, op: op, url: w.url + op.Path, address: strings.ToLower(wallet.Address().String())}
 	p.client = &x402test.Client{HTTP: w.http, Wallet: wallet, Now: time.Now}
 	if op.Kind != catalog.SmokeTest {
-		p.url += "?" + url.Values{"domain": {fmt.Sprintf("%s%d-gameday.com", op.Slug, n)}}.Encode()
+		p.url += "?" + url.Values{"domain": {fmt.Sprintf("%s%d%s", op.Slug, n, payersNames)}}.Encode()
 	}
 	if p.signature, err = p.client.Sign(w.Context(), p.url); err != nil {
 		w.Fatalf("%s: %v", op.Slug, err)

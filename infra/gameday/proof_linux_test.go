@@ -39,6 +39,9 @@ func TestMachines(t *testing.T) {
 		{name: service.MetricLedger, late: true},
 		{name: service.MetricLedger, stable: true},
 		{name: service.MetricOwed, late: true, stable: true},
+		{name: service.ReadyMetric(service.ProbeResolvers), late: true, want: true},
+		{name: service.ReadyMetric(service.ProbeResolvers), late: true, value: 1},
+		{name: service.ReadyMetric(service.ProbeResolvers)},
 		{name: service.MetricLookup, payer: "slow", value: 9000, want: true},
 		{name: service.MetricLookup, payer: "slow", value: 11000},  // longer than anybody else has measured
 		{name: service.MetricLookup, payer: "quick", value: 900},   // the machine was quick

@@ -79,28 +79,10 @@ func names(slugs []string) string {
 	return "(" + strings.Join(out, ", ") + ")"
 }
 
-// fold names alarms, those of operations by their kind.
+// fold names alarms.
 func fold(alarms []string) string {
-	var out []string
-	by := map[string][]string{}
-	for _, a := range alarms {
-		kind, slug := a, ""
-		for _, op := range catalog.All() {
-			if rest, ok := strings.CutPrefix(a, op.Slug+"-"); ok {
-				kind, slug = rest, op.Slug
-			}
-		}
-		if slug == "" {
-			out = append(out, kind)
-			continue
-		}
-		by[kind] = append(by[kind], slug)
-	}
-	for _, kind := range slices.Sorted(maps.Keys(by)) {
-		out = append(out, kind+" of "+strings.Join(by[kind], " "))
-	}
-	if out == nil {
+	if len(alarms) == 0 {
 		return "none"
 	}
-	return strings.Join(out, "; ")
+	return strings.Join(alarms, ", ")
 }

@@ -19,6 +19,9 @@ type resolvers struct {
 	origin net.IP   // of every name but the following
 	hosts  map[string]net.IP
 	mute   atomic.Bool // they hear and say nothing
+	// silent: nobody answers for the names that payers ask about, as for domains
+	// whose own name servers are dead.
+	silent atomic.Bool
 
 	mu      sync.Mutex
 	servers []*dns.Server // none when they cannot be reached
@@ -79,7 +82,7 @@ func (r *resolvers) shut() {
 // ServeDNS answers a question about an address, and that of /ready; other types
 // have no records.
 func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	if r.mute.Load() || len(q.Question) != 1 {
+	if r.mute.Load() || len(q.Question) != 1 || r.silent.Load() && strings.HasSuffix(strings.ToLower(q.Question[0].Name), payersNames+".") {
 		return
 	}
 	m := new(dns.Msg).SetReply(q)

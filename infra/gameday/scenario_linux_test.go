@@ -1,7 +1,6 @@
 package gameday
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -20,6 +19,7 @@ type scenario struct {
 	// the other or all at once.
 	payers   int
 	together bool
+	steady   bool // as many others pay in each further round
 	rounds   int  // that it stays broken
 	silent   bool // nothing calls reconcile meanwhile
 	blind    bool // reconcile fails meanwhile
@@ -85,8 +85,11 @@ func (c scenario) play(t *testing.T, s *stage, alarms []cloudwatch.Alarm) *outco
 		must(w, c.meanwhile(w, payers))
 	}
 	c.run(w, !c.blind)
-	for range c.rounds - 1 {
+	for n := 1; n < c.rounds; n++ {
 		w.series.begin()
+		if c.steady {
+			payers = append(payers, c.others(w, n, out)...)
+		}
 		c.run(w, !c.blind)
 	}
 	out.owed = w.owed()
@@ -111,6 +114,20 @@ func (c scenario) play(t *testing.T, s *stage, alarms []cloudwatch.Alarm) *outco
 	w.logFaults()
 	c.judge(w, alarms, out)
 	return out
+}
+
+// others are new payers, who pay while it stays broken.
+func (c scenario) others(w *world, round int, out *outcome) []*payer {
+	w.Helper()
+	var payers []*payer
+	for _, op := range c.operations(w.T) {
+		for n := range c.payers {
+			payers = append(payers, w.newcomer(op, 1000*round+n))
+		}
+	}
+	out.strays = append(out.strays, c.first(w, payers)...)
+	out.payers = append(out.payers, payers...)
+	return payers
 }
 
 func must(w *world, err error) {
@@ -340,18 +357,4 @@ func (c scenario) books(w *world, out *outcome) {
 	if len(out.left) != c.owed {
 		w.Errorf("make owed lists %d in the end, want %d", len(out.left), c.owed)
 	}
-}
-
-// of are the alarms of a kind of operations; no slugs are all.
-func of(kind string, slugs ...string) []string {
-	if slugs == nil {
-		for _, op := range catalog.All() {
-			slugs = append(slugs, op.Slug)
-		}
-	}
-	var out []string
-	for _, s := range slugs {
-		out = append(out, fmt.Sprintf("%s-%s", s, kind))
-	}
-	return out
 }

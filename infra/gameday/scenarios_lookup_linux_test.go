@@ -51,20 +51,19 @@ func lookupScenarios() []scenario {
 		breaks: func(w *world, _ []*payer) error { w.resolvers.shut(); return nil },
 		mends:  func(w *world) error { return w.resolvers.open() },
 		sees:   owedWith(unreachable),
-		fires:  slices.Concat(of("owed", tools...), []string{"reconcile-owed"}),
+		fires:  []string{"resolvers", "owed"},
 	}, {
-		name: "the resolvers say nothing", ops: looks, payers: several, together: true, stable: true, ready: http.StatusServiceUnavailable,
+		name: "the resolvers say nothing", ops: looks, payers: several, together: true, rounds: 2, stable: true, ready: http.StatusServiceUnavailable,
 		breaks: func(w *world, _ []*payer) error { w.resolvers.mute.Store(true); return nil },
 		mends:  func(w *world) error { w.resolvers.mute.Store(false); return nil },
 		sees:   owedWith(silent),
-		// Tools that connect have given up by then: they keep time for connecting.
-		fires: slices.Concat(of("owed", tools...), of("latency", append([]string{"dns"}, bundles...)...)),
+		fires:  []string{"resolvers", "owed", "latency"},
 	}, {
 		name: "the registry turns us away (429)", ops: []string{"whois", "host-intel"}, payers: several, stable: true,
 		breaks: func(w *world, _ []*payer) error { w.registry.limited.Store(true); return nil },
 		mends:  func(w *world) error { w.registry.limited.Store(false); return nil },
 		sees:   owedWith(map[string]fault.Code{"whois": fault.RDAPUpstream}),
-		fires:  of("owed", "whois"),
+		fires:  []string{"owed"},
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: looks, payers: several, together: true,
 		breaks: freeze,
@@ -74,7 +73,7 @@ func lookupScenarios() []scenario {
 			return nil
 		},
 		sees:  owedWith(timeouts()),
-		fires: slices.Concat(of("owed", looks...), of("latency", looks...)),
+		fires: []string{"owed", "latency"},
 		// The table's answer and the end of the time for it wait side by side
 		// for a process that goes on, and which one it sees first is open.
 		may: []string{"ledger-faults"},

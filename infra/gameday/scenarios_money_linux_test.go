@@ -2,7 +2,6 @@ package gameday
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -34,23 +33,23 @@ func facilitatorScenarios() []scenario {
 		sees:   everybody(refusal(fault.FacilitatorUnavailable, "false", "true")),
 		fires:  []string{"facilitator-faults"},
 	}, {
-		name: "the facilitator refuses our credentials", payers: 1, stable: true, ready: http.StatusServiceUnavailable,
+		name: "the facilitator refuses our credentials", payers: 1, rounds: 2, stable: true, ready: http.StatusServiceUnavailable,
 		breaks: answering(http.StatusUnauthorized), mends: answeringAgain,
 		sees:  everybody(refusal(fault.FacilitatorUnauthorized, "false", "true")),
 		fires: []string{"facilitator-faults"},
 	}, {
-		name: "the facilitator turns us away (429)", payers: 1, stable: true,
+		name: "the facilitator turns us away (429)", payers: 1, rounds: 2, stable: true,
 		breaks: answering(http.StatusTooManyRequests), mends: answeringAgain,
 		sees:  everybody(refusal(fault.FacilitatorUnavailable, "false", "true")),
 		fires: []string{"facilitator-faults"},
 	}, {
-		name: "the facilitator is slow", payers: 1, stable: true,
+		name: "the facilitator is slow", payers: several, together: true, stable: true,
 		breaks: func(w *world, _ []*payer) error {
 			w.facilitator.breaks(facilitatorFault{late: slow})
 			return nil
 		},
 		mends: answeringAgain,
-		fires: []string{"facilitator-slow", "ping-latency"},
+		fires: []string{"facilitator-slow"},
 	}}
 }
 
@@ -66,7 +65,7 @@ func doubtScenarios() []scenario {
 			}
 			return refusal(fault.SettlementUncertain, "null", "true")
 		},
-		fires: slices.Concat(of("uncertain", bundles...), []string{"facilitator-slow", "ping-latency"}),
+		fires: []string{"uncertain"},
 	}, {
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4, stable: true,
 		breaks: func(w *world, payers []*payer) error {
@@ -81,17 +80,21 @@ func doubtScenarios() []scenario {
 		// The first of each operation never comes back: reconcile finds that
 		// they have paid.
 		absent: 1, owed: 8,
-		fires:   slices.Concat(of("uncertain"), []string{"facilitator-slow", "ping-latency", "reconcile-open", "reconcile-owed"}),
-		lingers: []string{"reconcile-owed"},
+		fires: []string{"uncertain", "facilitator-slow", "chain"},
 	}, {
-		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: 1, stable: true,
+		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4, stable: true,
 		breaks: func(w *world, _ []*payer) error {
 			w.facilitator.breaks(facilitatorFault{hangs: true})
 			return nil
 		},
 		mends: answeringAgain,
 		sees:  everybody(refusal(fault.SettlementUncertain, "null", "true")),
-		fires: []string{"facilitator-slow"},
+		fires: []string{"uncertain", "reconcile-open"},
+	}, {
+		name: "no node of the chain answers", ops: []string{"ping"}, payers: 1, rounds: 4, stable: true, ready: http.StatusOK,
+		breaks: func(w *world, _ []*payer) error { w.chain.shut(); return nil },
+		mends:  func(w *world) error { return w.chain.open() },
+		fires:  []string{"chain"},
 	}}
 }
 
@@ -125,15 +128,15 @@ func tableScenarios() []scenario {
 		breaks: func(w *world, _ []*payer) error { w.table.breaks(tableFault{throttles: all}); return nil },
 		mends:  mend,
 		sees:   everybody(refusal(fault.LedgerUnavailable, "null", "true")),
-		fires:  []string{"ledger-faults", "reconcile-failing"},
+		fires:  []string{"ledger-faults"},
 	}, {
 		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, ready: http.StatusServiceUnavailable,
 		breaks: func(w *world, _ []*payer) error { w.table.shut(); return nil },
 		mends:  func(w *world) error { return w.table.open() },
 		sees:   everybody(refusal(fault.LedgerUnavailable, "null", "true")),
-		fires:  []string{"ledger-faults", "reconcile-failing", "reconcile-silent"},
+		fires:  []string{"ledger-faults"},
 	}, {
-		name: "DynamoDB throttles once the money has moved", payers: 1, stable: true,
+		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2, stable: true,
 		breaks: func(w *world, _ []*payer) error { w.table.breaks(tableFault{throttles: later}); return nil },
 		mends:  mend,
 		fires:  []string{"ledger-faults"},

@@ -12,16 +12,21 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 // series are the metrics of a world: what its functions print and what Lambda
 // measures, by round. It is the log of the functions, and a cloudwatch.Source.
 type series struct {
-	mu     sync.Mutex
-	text   bytes.Buffer // everything that was printed
-	values []dated
-	rounds []int64 // when each began, unix milliseconds
-	faults []error // lines that CloudWatch would drop
+	gateway gatewayLog
+	mu      sync.Mutex
+	text    bytes.Buffer // everything that was printed
+	values  []dated
+	rounds  []int64 // when each began, unix milliseconds
+	faults  []error // lines that CloudWatch would drop
+	// slow are the probes of which the function that asks them has said that they
+	// took too long, until its line with the metrics.
+	slow map[string]bool
 }
 
 // dated is a value with its time, unix milliseconds.
@@ -57,10 +62,18 @@ func (s *series) Write(p []byte) (int, error) {
 		if bytes.Contains(line, []byte(`"msg":"re`)) && !bytes.Contains(line, []byte(`"lambda_request_id":"`)) {
 			s.faults = append(s.faults, fmt.Errorf("the line of a request, or of reconcile, does not name its invocation: %.500s", line))
 		}
-		var about struct{ Payer string }
+		var about struct{ Msg, Payer, Check string }
 		_ = json.Unmarshal(line, &about) // ReadEMF has said what is wrong with it
+		if about.Msg == "not ready" && tooLate.Match(line) {
+			if s.slow == nil {
+				s.slow = map[string]bool{}
+			}
+			s.slow[service.ReadyMetric(about.Check)] = true
+		}
 		for _, x := range samples {
-			s.values = append(s.values, dated{x, at, s.roundOf(at), about.Payer, tooLate.Match(line)})
+			late := tooLate.Match(line) || s.slow[x.Metric.Name]
+			s.values = append(s.values, dated{x, at, s.roundOf(at), about.Payer, late})
+			delete(s.slow, x.Metric.Name)
 		}
 	}
 	return len(p), nil
@@ -76,6 +89,9 @@ func (s *series) ended(e lambdahost.Ended) {
 	defer s.mu.Unlock()
 	at := time.Now().UnixMilli()
 	late := e.Err != nil && tooLate.MatchString(e.Err.Error())
+	for _, x := range s.gateway.samples(e) {
+		s.values = append(s.values, dated{Sample: x, at: at, round: s.roundOf(at), late: late})
+	}
 	add := func(name, unit string, value float64) {
 		m := cloudwatch.NewMetric("AWS/Lambda", name, map[string]string{"FunctionName": e.Function})
 		s.values = append(s.values, dated{Sample: cloudwatch.Sample{Metric: m, Unit: unit, Value: value}, at: at, round: s.roundOf(at), late: late})

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,10 @@ import (
 
 // stackName begins the name of every alarm of the example that the CDK app
 // synthesizes.
-const stackName = "hostfacts-production-"
+const (
+	stack     = "hostfacts-production"
+	stackName = stack + "-"
+)
 
 // alarms are those of the synthesized template.
 func alarms(t *testing.T) []cloudwatch.Alarm {
@@ -27,7 +31,7 @@ func alarms(t *testing.T) []cloudwatch.Alarm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := cloudwatch.ReadAlarms(doc)
+	all, err := cloudwatch.ReadAlarms(doc, stack)
 	if err != nil || len(all) == 0 {
 		t.Fatalf("%d alarms in the synthesized template: %v", len(all), err)
 	}
@@ -57,11 +61,14 @@ var synthesized = sync.OnceValues(func() ([]byte, error) {
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)
 	}
-	return os.ReadFile(filepath.Join(out, strings.TrimSuffix(stackName, "-")+".template.json"))
+	return os.ReadFile(filepath.Join(out, stack+".template.json"))
 })
 
 // name is an alarm's, without that of the stack.
 func name(a cloudwatch.Alarm) string { return strings.TrimPrefix(a.Name, stackName) }
+
+// pages says that somebody is woken by an alarm.
+func pages(a cloudwatch.Alarm) bool { return slices.Contains(a.Tells, "Alarms") }
 
 // kind is the entry of the runbook that an alarm links to.
 func kind(a cloudwatch.Alarm) string {

@@ -53,9 +53,10 @@ type world struct {
 
 // stage is what the worlds share.
 type stage struct {
-	db dynamotest.Server
-	ca *authority
-	n  atomic.Int32 // worlds
+	db      dynamotest.Server
+	ca      *authority
+	n       atomic.Int32 // worlds
+	gateway gatewayLog
 	// turnstile is for the payers of all worlds: the cores are the same.
 	turnstile *turnstile
 }
@@ -67,7 +68,7 @@ func (s *stage) open(t *testing.T) *world {
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
-		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), registry: &registry{}, series: &series{},
+		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), registry: &registry{}, series: &series{gateway: s.gateway},
 		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
@@ -79,7 +80,7 @@ func (s *stage) open(t *testing.T) *world {
 	s.ca.openHTTPS(t, rdap, w.registry)
 	file := openDoor(t, own(7, 80), http.HandlerFunc(bootstrap))
 	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), functionsDir(builtIn()), map[string]string{
-		"AWS::StackName": strings.TrimSuffix(stackName, "-"), "PayTo": boot.LocalPayTo, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": strings.Join(w.resolvers.addrs, ","),
+		"AWS::StackName": stack, "PayTo": boot.LocalPayTo, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": strings.Join(w.resolvers.addrs, ","),
 		"FacilitatorUrl": "http://" + w.facilitator.addr, "FacilitatorToken": "gameday", "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
 	}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "SSL_CERT_FILE": s.ca.file})
 	if err != nil {
@@ -146,13 +147,16 @@ func (w *world) crash(yes bool, functions ...string) {
 	}
 }
 
+// reconcileFunction is the one that a schedule calls.
+const reconcileFunction = "ReconcileFunction"
+
 // reconcile is one run of the scheduled function.
 func (w *world) reconcile() error {
 	event, err := os.ReadFile(filepath.Join(root, "events", "reconcile.json"))
 	if err != nil {
 		return err
 	}
-	_, err = w.host.Invoke(w.Context(), "ReconcileFunction", event)
+	_, err = w.host.Invoke(w.Context(), reconcileFunction, event)
 	return err
 }
 

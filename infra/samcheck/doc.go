@@ -1,7 +1,8 @@
 // Package samcheck holds template.yaml, and what the CDK app makes of it,
 // against the tools that a deployment goes through: cfn-lint, the SAM
-// translator, sam validate and sam build, without credentials. It is tests and
-// nothing else.
+// translator, sam validate and sam build, without credentials; against cdk-nag; and
+// on moto, an emulator of AWS, which creates the stacks and restores the ledger. It
+// is tests and nothing else.
 //
 // The tools are Python: they are installed once into .venv beside this file,
 // by the versions of requirements.txt.

@@ -114,6 +114,25 @@ func transformed(t *testing.T, path string, params ...string) map[string]resourc
 	return doc.Resources
 }
 
+// transformedFile is the path of what CloudFormation would deploy of a template.
+func transformedFile(t *testing.T, path string, params ...string) string {
+	t.Helper()
+	var doc any
+	out := run(t, python(t, append(append([]string{"transform.py"}, params...), path)...))
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(doc) // without spaces
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "template.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // ofType are the resources of a type.
 func ofType(all map[string]resource, kind string) map[string]resource {
 	some := map[string]resource{}

@@ -52,6 +52,7 @@ func TestTransform(t *testing.T) {
 			t.Run("permissions", func(t *testing.T) { checkPermissions(t, all) })
 			t.Run("functions", func(t *testing.T) { checkFunctions(t, all, name == "CDK") })
 			t.Run("stage", func(t *testing.T) { checkStage(t, all) })
+			t.Run("releases", func(t *testing.T) { checkReleases(t, all) })
 		})
 	}
 }
@@ -72,7 +73,7 @@ func checkRoutes(t *testing.T, all map[string]resource) {
 	got := map[string]string{}
 	body, _ := apis["Api"].Properties["Body"].(m)
 	paths, _ := body["paths"].(m)
-	target := regexp.MustCompile(`functions/\$\{(\w+)\.Arn\}/invocations`)
+	target := regexp.MustCompile(`functions/\$\{(\w+)Aliaslive\}/invocations`)
 	for path, methods := range paths {
 		integration := route(t, path, methods.(m))
 		if integration["payloadFormatVersion"] != "2.0" || integration["type"] != "aws_proxy" {
@@ -122,7 +123,11 @@ func checkPermissions(t *testing.T, all map[string]resource) {
 		if err != nil || p.Properties["Action"] != "lambda:InvokeFunction" {
 			t.Errorf("%s: %v", id, p.Properties)
 		}
-		got = append(got, fmt.Sprintf("%v calls %v for %s", p.Properties["Principal"], function["Ref"], sourceOf(string(source))))
+		name, aliased := strings.CutSuffix(fmt.Sprint(function["Ref"]), "Alias"+alias)
+		if !aliased {
+			t.Errorf("%s: %v is called past its alias", id, function)
+		}
+		got = append(got, fmt.Sprintf("%v calls %s for %s", p.Properties["Principal"], name, sourceOf(string(source))))
 	}
 	slices.Sort(want)
 	slices.Sort(got)
@@ -153,9 +158,9 @@ func checkFunctions(t *testing.T, all map[string]resource, production bool) {
 	for slug := range bySlug() {
 		id := logicalID(slug)
 		p := functions[id].Properties
-		timeout, concurrency := 29.0, any(nil)
+		timeout, memory, concurrency := 29.0, 512.0, any(nil)
 		if slug == "reconcile" {
-			timeout = 240
+			timeout, memory = 240, 256
 			if production {
 				concurrency = 1.0
 			}
@@ -166,7 +171,7 @@ func checkFunctions(t *testing.T, all map[string]resource, production bool) {
 		}
 		want := m{
 			"Runtime": "provided.al2023", "Handler": "bootstrap", "Architectures": []any{"arm64"},
-			"Timeout": timeout, "MemorySize": 256.0, "ReservedConcurrentExecutions": concurrency, "LoggingConfig": logs,
+			"Timeout": timeout, "MemorySize": memory, "ReservedConcurrentExecutions": concurrency, "LoggingConfig": logs,
 			"Role": m{"Fn::GetAtt": []any{id + "Role", "Arn"}}, "FunctionName": nil,
 		}
 		got := m{}

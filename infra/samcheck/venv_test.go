@@ -150,7 +150,7 @@ func TestEnvironmentFollowsRequirements(t *testing.T) {
 			t.Errorf("an environment counts: %v, want %v", !want, want)
 		}
 	}
-	for _, line := range []string{"cfn-lint==1.51.", "aws-sam-translator==1.110.", "aws-sam-cli=="} {
+	for _, line := range []string{"cfn-lint==1.51.", "aws-sam-translator==1.110.", "aws-sam-cli==", "moto=="} {
 		if !bytes.Contains(text, []byte("\n"+line)) {
 			t.Errorf("requirements.txt lacks %s", line)
 		}

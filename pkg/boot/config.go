@@ -170,14 +170,20 @@ func Reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// money reads facilitator and resolvers.
-func (e *environment) money(c *Config) {
+// facilitator reads where the facilitator is and who we are to it. The secret that
+// this is in is returned, nil without one.
+func (e *environment) facilitator(c *Config) (shared *sharedSecret) {
 	c.FacilitatorURL = e.text(varFacilitatorURL, "")
 	if u, err := url.Parse(c.FacilitatorURL); c.FacilitatorURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 		e.fault(varFacilitatorURL, "must be an http or https URL")
 	}
-	var shared *sharedSecret
 	c.Credentials, shared = e.credentials()
+	return shared
+}
+
+// money reads facilitator, receipts, registries, resolvers and limits.
+func (e *environment) money(c *Config) {
+	shared := e.facilitator(c)
 	c.receiptKey, c.hasReceiptKey = e.receiptKey(shared), shared != nil || e.text(varReceiptKey, "") != ""
 	c.BootstrapURL = e.text(varBootstrap, "")
 	if _, err := whois.ParseBootstrapURL(c.BootstrapURL); c.BootstrapURL != "" && err != nil {

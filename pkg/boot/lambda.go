@@ -26,7 +26,9 @@ func Serve(compose func(Parts) http.Handler) {
 }
 
 // Documents runs the function of the static documents, which needs neither
-// ledger nor facilitator. It counts its clients' requests in the ledger's table.
+// ledger nor facilitator. It counts its clients' requests in the ledger's table, and
+// renders at start if it knows its origin: Lambda gives a function a whole processor
+// until its first request.
 func Documents() {
 	config, err := readDiscovery(os.Getenv)
 	exitOn(err)
@@ -35,7 +37,7 @@ func Documents() {
 	if config.Limits.PerMinute > 0 { // else there is no table
 		rate = config.rate(config.Ledger.Stores().Limits, time.Now)
 	}
-	start(service.Discovery(p, config.offering(nil), rate), p.Log)
+	start(service.Discovery(p, config.offering(nil), rate, config.origins()...), p.Log)
 }
 
 func start(h http.Handler, log *slog.Logger) { lambda.Start(lambdahttp.New(h, log)) }

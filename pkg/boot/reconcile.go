@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
@@ -21,17 +22,22 @@ func Reconcile() {
 	exitOn(err)
 	parts, err := config.Reconciling(config.Ledger.Store(), config.Ledger.Index(), config.Logger(os.Stdout), time.Now)
 	exitOn(err)
-	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil))
+	settler, err := config.settler(parts.Platform)
+	exitOn(err)
+	probes := config.probes(parts.Ledger, settler, dns.New(dns.Config{Resolvers: config.Resolvers}), parts.Chain)
+	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil, probes...))
 }
 
 // ReconcileVars are the variables that the template sets for the reconcile
-// function.
-func ReconcileVars() []string { return append(sharedVars(), varLedgerTable, varRPCURL) }
+// function, which also asks whether everything that sells is ready.
+func ReconcileVars() []string { return watchVars() }
 
 // readReconcile reads what the reconcile function needs.
 func readReconcile(get func(string) string) (Config, error) {
 	e := &environment{get: get}
 	c := e.shared(e.required(varPayTo, payToHelp))
+	e.facilitator(&c)
+	c.Resolvers = e.resolvers()
 	e.deployed(&c)
 	return c, e.err()
 }

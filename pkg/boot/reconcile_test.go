@@ -60,19 +60,20 @@ func TestRPCURL(t *testing.T) {
 	}
 }
 
-// The reconcile function needs the ledger and the chain, and no facilitator.
+// The reconcile function needs the ledger and the chain, and asks the facilitator and
+// the resolvers whether they are there. It signs no receipt and limits nobody.
 func TestReconcileFaults(t *testing.T) {
 	t.Parallel()
 	_, err := readReconcile(env(map[string]string{"FACILITATOR_URL": "ftp://x", "RPC_URL": "x"}))
-	if err == nil || !strings.Contains(err.Error(), "4 fault(s)") {
+	if err == nil || !strings.Contains(err.Error(), "5 fault(s)") {
 		t.Fatalf("%v", err)
 	}
-	for _, name := range []string{"PAY_TO is not set", "LEDGER_TABLE is not set", "AWS_REGION is not set", "RPC_URL must be"} {
+	for _, name := range []string{"PAY_TO is not set", "LEDGER_TABLE is not set", "AWS_REGION is not set", "RPC_URL must be", "FACILITATOR_URL must be"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%q is not reported in:\n%v", name, err)
 		}
 	}
-	for _, name := range []string{"FACILITATOR_URL", "DNS_RESOLVERS", "FACILITATOR_KEY_SECRET"} {
+	for _, name := range []string{"RECEIPT_KEY", "RATE_LIMIT_PER_MINUTE", "CONCURRENCY_SINGLE"} {
 		if slices.Contains(ReconcileVars(), name) {
 			t.Errorf("the reconcile function is told %s", name)
 		}

@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"io"
@@ -63,9 +62,7 @@ type Parts struct {
 func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
 	signs := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: now}
 	p := Parts{Platform: c.platform(log, now), Offering: c.offering(signs), Limits: c.limits(stores.Limits, now), config: c}
-	settler, err := facilitator.New(facilitator.Config{
-		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: now, Logger: p.Platform.Log, UserAgent: UserAgent,
-	})
+	settler, err := c.settler(p.Platform)
 	if err != nil {
 		return Parts{}, err
 	}
@@ -76,21 +73,17 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	books := ledger.New(stores.Ledger, now, randomID)
 	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
 	p.Connector = guard.NewDialer(guard.DialerConfig{Resolver: p.Resolver})
-	p.probes = []service.Probe{
-		{Name: "ledger", Check: func(ctx context.Context) error {
-			_, err := books.Fetch(ctx, "ready")
-			return err
-		}},
-		{Name: "facilitator", Check: func(ctx context.Context) error { return settler.Supported(ctx, c.Terms.Network) }},
-		{Name: "resolvers", Check: p.Resolver.Probe},
-		{Name: "receipts", Check: signs.check, Optional: true},
-	}
+	p.probes = append(c.probes(books, settler, p.Resolver, view), service.Probe{Name: service.ProbeReceipts, Check: signs.check, Optional: true})
 	evidence, _ := watchers(view)
-	if view != nil {
-		p.probes = append(p.probes, service.Probe{Name: "chain", Check: view.Probe, Optional: true})
-	}
 	p.Seller = service.NewSeller(p.Platform, p.Offering, books, settler, evidence, p.Limits)
 	return p, nil
+}
+
+// settler is the client of the facilitator.
+func (c Config) settler(p service.Platform) (*facilitator.Client, error) {
+	return facilitator.New(facilitator.Config{
+		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: p.Now, Logger: p.Log, UserAgent: UserAgent,
+	})
 }
 
 // Origins is the client that asks web origins.
@@ -154,6 +147,14 @@ func (c Config) origin(r *http.Request) string {
 		return c.BaseURL
 	}
 	return "https://" + r.Host
+}
+
+// origins are those that are known before the first request.
+func (c Config) origins() []string {
+	if c.BaseURL == "" {
+		return nil
+	}
+	return []string{c.BaseURL}
 }
 
 // requestID is the gateway's, or one of our own.

@@ -155,7 +155,7 @@ func TestCapacity(t *testing.T) {
 func sells(t *testing.T, rate int, all bool) {
 	// A lookup and a settlement take half a second together.
 	const busy = 2
-	f := newFleetOf(1, explorer, max(50, busy*rate))
+	f := newFleetOn(platform(), 1, explorer, max(50, busy*rate))
 	if all {
 		f.environments = append(f.environments, newPing(f))
 	}

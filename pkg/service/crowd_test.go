@@ -97,7 +97,7 @@ func (c *crowd) send(from, domain, header string) x402test.Reply {
 }
 
 // sign signs an offer with a wallet of its own.
-func (c *crowd) sign(t *testing.T, offer x402test.Reply, rich bool) string {
+func (c *crowd) sign(t testing.TB, offer x402test.Reply, rich bool) string {
 	t.Helper()
 	required, err := offer.Required()
 	if err != nil {

@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,9 +19,16 @@ import (
 
 // Discovery is every static document, and the answer to every unknown path
 // (spec §4.1, §2.10). Its requests count against the client's limit as those
-// without a payment do; a nil rate is no limit.
-func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
-	return edge{platform: p, name: "discovery", next: &documents{platform: p, offering: o, rate: rate, byOrigin: map[string]*discovery.Documents{}}}
+// without a payment do; a nil rate is no limit. The documents of origins that are
+// known beforehand are rendered at once, so that no request waits for that.
+func Discovery(p Platform, o Offering, rate *limit.Rate, origins ...string) http.Handler {
+	d := &documents{platform: p, offering: o, rate: rate, byOrigin: map[string]*discovery.Documents{}}
+	for _, origin := range origins {
+		if _, err := d.of(origin); err != nil { // a request gets the error, too
+			p.Log.Error("documents cannot be rendered", "origin", origin, "error", err)
+		}
+	}
+	return edge{platform: p, name: "discovery", next: d}
 }
 
 // documents renders once per origin.
@@ -111,30 +117,8 @@ func (w *recorder) Header() http.Header         { return w.header }
 func (w *recorder) WriteHeader(status int)      { w.status = status }
 func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// Probe is one thing that must work before the service is ready.
-type Probe struct {
-	Name  string
-	Check func(ctx context.Context) error
-	// Optional: the service answers without it, so its failure is a warning.
-	Optional bool
-}
-
-// try makes an error of a panic, which would end the process: probes run in
-// goroutines of their own.
-func (p Probe) try(ctx context.Context) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
-		}
-	}()
-	return p.Check(ctx)
-}
-
-// Limits of /ready (design §8).
-const (
-	probeTimeout = 2 * time.Second
-	probeCache   = 15 * time.Second
-)
+// probeCache is how long an answer of /ready stands (design §8).
+const probeCache = 15 * time.Second
 
 // Health is /health and /ready (spec §4.1), which asks the probes. The warnings
 // are what /ready says without asking, by name; they leave the service ready.
@@ -157,13 +141,6 @@ type health struct {
 type readiness struct {
 	Status string           `json:"status"` // ready, not_ready
 	Checks map[string]check `json:"checks"`
-}
-
-type check struct {
-	Status string `json:"status"` // ok, failing, warning
-	// Code and Message say what is wrong, in public words.
-	Code    string `json:"code,omitempty"`
-	Message string `json:"message,omitempty"`
 }
 
 func (h *health) methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
@@ -196,47 +173,21 @@ func (h *health) ready(ctx context.Context, origin string) readiness {
 	if age := h.wall().Sub(h.at); h.last.Status != "" && age >= 0 && age < probeCache {
 		return h.last
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
-	defer cancel()
-	results := make([]check, len(h.probes))
-	var wg sync.WaitGroup
-	for i, p := range h.probes {
-		wg.Go(func() { results[i] = h.ask(ctx, p) })
-	}
-	wg.Wait()
-	state := readiness{Status: "ready", Checks: map[string]check{}}
-	for i, p := range h.probes {
-		state.Checks[p.Name] = results[i]
-		if results[i].Status == "failing" {
+	state := readiness{Status: "ready", Checks: h.platform.probe(context.WithoutCancel(ctx), h.probes)}
+	for _, c := range state.Checks {
+		if c.Status == statusFailing {
 			state.Status = "not_ready"
 		}
 	}
 	if wrong := len(h.offering.OwnershipProofs) - len(h.platform.proofs(h.offering, origin)); wrong > 0 {
 		// The service works without them, so it stays ready.
-		state.Checks["ownership_proofs"] = check{Status: "warning", Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)}
+		state.Checks["ownership_proofs"] = check{Status: statusWarning, Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)}
 	}
 	for name, text := range h.warnings {
-		state.Checks[name] = check{Status: "warning", Message: text}
+		state.Checks[name] = check{Status: statusWarning, Message: text}
 	}
 	h.last, h.at = state, h.wall()
 	return state
 }
 
 func (h *health) wall() time.Time { return h.platform.Now().Round(0) }
-
-func (h *health) ask(ctx context.Context, p Probe) check {
-	err := p.try(ctx)
-	if err == nil {
-		return check{Status: "ok"}
-	}
-	h.platform.Log.WarnContext(ctx, "not ready", "check", p.Name, "error", err)
-	failed := check{Status: "failing", Message: p.Name + " does not answer"}
-	if p.Optional {
-		failed.Status = "warning"
-	}
-	var f *fault.Error
-	if errors.As(err, &f) {
-		failed.Code, failed.Message = string(f.Code), f.Public()
-	}
-	return failed
-}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -48,36 +50,47 @@ func address(s string) x402.Address {
 	return a
 }
 
-// Reconcile is the scheduled function: one run of the Reconciler within the
-// time that ctx leaves, and one log line with what it came to, which says whether
-// there is a view of the chain. Its error says that the index or the ledger
-// failed.
-func Reconcile(p Platform, r *x402.Reconciler, watched bool) func(ctx context.Context) error {
+// Reconcile is the scheduled function: it asks the probes, runs the Reconciler once
+// within the time that ctx leaves, and writes one log line with what that came to,
+// which says whether there is a view of the chain. Its error says that the index or
+// the ledger failed.
+func Reconcile(p Platform, r *x402.Reconciler, watched bool, probes ...Probe) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		begun := p.Now()
+		checks := p.probe(ctx, probes)
 		run, cancel := ctx, context.CancelFunc(func() {})
 		if deadline, ok := ctx.Deadline(); ok {
 			run, cancel = context.WithDeadline(ctx, deadline.Add(-reconcileMargin))
 		}
 		defer cancel()
 		s, err := r.Run(run)
-		p.reconciled(ctx, s, err, watched, p.Now().Sub(begun))
+		p.reconciled(ctx, runResult{s, err, checks}, watched, p.Now().Sub(begun))
 		return err
 	}
 }
 
+// runResult is what a run came to.
+type runResult struct {
+	summary x402.Summary
+	err     error
+	checks  map[string]check // by probe
+}
+
 // reconciled writes the line of one run, at any LOG_LEVEL, because alarms are
 // computed from it.
-func (p Platform) reconciled(ctx context.Context, s x402.Summary, err error, watched bool, took time.Duration) {
+func (p Platform) reconciled(ctx context.Context, r runResult, watched bool, took time.Duration) {
 	level := slog.LevelInfo
-	if err != nil {
+	if r.err != nil {
 		level = slog.LevelError
 	}
-	attrs := append(summaryAttrs(s), slog.Bool("evidence", watched), milliseconds("ms", took))
-	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()))
+	attrs := append(summaryAttrs(r.summary), slog.Bool("evidence", watched), milliseconds("ms", took))
+	if r.err != nil {
+		attrs = append(attrs, slog.String("error", r.err.Error()))
 	}
-	attrs = append(attrs, p.emf(reconcileMetrics(s, err))...)
+	if names := r.notReady(); len(names) > 0 {
+		attrs = append(attrs, slog.Any("not_ready", names))
+	}
+	attrs = append(attrs, p.emf(append(r.metrics(), r.readiness()...))...)
 	p.logAlways(context.WithoutCancel(ctx), level, "reconcile", attrs)
 }
 
@@ -92,11 +105,12 @@ func summaryAttrs(s x402.Summary) []slog.Attr {
 	}
 }
 
-// reconcileMetrics are the metrics of a run. A run that failed counts only as
-// failed: its other numbers may be too low, and would end an alarm.
-func reconcileMetrics(s x402.Summary, err error) []metric {
+// metrics are those of a run. A run that failed counts only as failed: its other
+// numbers may be too low, and would end an alarm.
+func (r runResult) metrics() []metric {
+	s := r.summary
 	bad := s.Failed + s.Uncounted
-	if err != nil {
+	if r.err != nil {
 		return []metric{counted(MetricReconcileFailed, max(bad, 1))}
 	}
 	return []metric{
@@ -104,4 +118,37 @@ func reconcileMetrics(s x402.Summary, err error) []metric {
 		counted(MetricStillOpen, s.StillOpen), counted(MetricCannotTell, s.CannotTell), counted(MetricLeft, s.Left),
 		counted(MetricOwedUnclaimed, s.Owed), counted(MetricRefundsDue, s.Exhausted), counted(MetricReconcileFailed, bad),
 	}
+}
+
+// readiness are the metrics of the probes; there are none without probes. A run
+// fails when the ledger or its index does, so the ledger is not ready then, whatever
+// its probe says.
+func (r runResult) readiness() []metric {
+	var all []metric
+	ready := 1
+	for _, name := range slices.Sorted(maps.Keys(r.checks)) {
+		answers := 1
+		if r.checks[name].Status != statusOK || name == ProbeLedger && r.err != nil {
+			answers = 0
+		}
+		if answers == 0 && r.checks[name].Status != statusWarning {
+			ready = 0
+		}
+		all = append(all, counted(ReadyMetric(name), answers))
+	}
+	if len(all) > 0 {
+		all = append(all, counted(MetricReady, ready))
+	}
+	return all
+}
+
+// notReady are the probes that did not answer, for whoever reads the log.
+func (r runResult) notReady() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(r.checks)) {
+		if r.checks[name].Status != statusOK {
+			names = append(names, name)
+		}
+	}
+	return names
 }

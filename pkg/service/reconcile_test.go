@@ -273,3 +273,59 @@ func TestReconcileCorrupt(t *testing.T) {
 		}
 	})
 }
+
+// What the probes say is in the run's line and metrics, one for each probe. A probe
+// that the service can do without is no reason not to be ready, and a run that fails
+// says that the ledger is not.
+func TestReconcileAsksWhetherItIsReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answers := func(context.Context) error { return nil }
+		fails := func(context.Context) error { return errors.New("down") }
+		hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		for name, c := range map[string]struct {
+			ledger, facilitator, resolvers, chain func(context.Context) error
+			index                                 error
+			not                                   []any
+			want                                  map[string]float64 // by probe
+			ready                                 float64
+		}{
+			"all":               {answers, answers, answers, answers, nil, nil, map[string]float64{"Ledger": 1, "Facilitator": 1, "Resolvers": 1, "Chain": 1}, 1},
+			"no chain":          {answers, answers, answers, fails, nil, []any{"chain"}, map[string]float64{"Ledger": 1, "Facilitator": 1, "Resolvers": 1, "Chain": 0}, 1},
+			"two are down":      {answers, hangs, fails, answers, nil, []any{"facilitator", "resolvers"}, map[string]float64{"Ledger": 1, "Facilitator": 0, "Resolvers": 0, "Chain": 1}, 0},
+			"the run fails":     {answers, answers, answers, answers, errors.New("throttled"), nil, map[string]float64{"Ledger": 0, "Facilitator": 1, "Resolvers": 1, "Chain": 1}, 0},
+			"the table is shut": {fails, answers, answers, answers, errors.New("throttled"), []any{"ledger"}, map[string]float64{"Ledger": 0, "Facilitator": 1, "Resolvers": 1, "Chain": 1}, 0},
+		} {
+			var log bytes.Buffer
+			d := reconcileParts(t, &log)
+			if c.index != nil {
+				d.Index = brokenIndex{c.index}
+			}
+			probes := []service.Probe{
+				{Name: service.ProbeLedger, Check: c.ledger}, {Name: service.ProbeFacilitator, Check: c.facilitator},
+				{Name: service.ProbeResolvers, Check: c.resolvers}, {Name: service.ProbeChain, Check: c.chain, Optional: true},
+			}
+			err := service.Reconcile(d.Platform, d.reconciler(), false, probes...)(t.Context())
+			if (err != nil) != (c.index != nil) {
+				t.Errorf("%s: %v", name, err)
+			}
+			got := line(t, &log)
+			want := map[string]any{service.MetricReady: c.ready}
+			for probe, v := range c.want {
+				want[service.MetricReady+probe] = v
+			}
+			have := map[string]any{}
+			for key, v := range got {
+				if strings.HasPrefix(key, service.MetricReady) {
+					have[key] = v
+				}
+			}
+			if diff := cmp.Diff(want, have); diff != "" {
+				t.Errorf("%s: metrics (-want +got):\n%s", name, diff)
+			}
+			if not, _ := got["not_ready"].([]any); !cmp.Equal(c.not, not) {
+				t.Errorf("%s: the line names %v, want %v", name, not, c.not)
+			}
+		}
+	})
+}

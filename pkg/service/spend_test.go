@@ -247,18 +247,18 @@ type fleet struct {
 }
 
 func newFleet(environments int, operation func(parts) service.Operation) *fleet {
-	return newFleetOf(environments, operation, 50)
+	return newFleetOn(platform(), environments, operation, 50)
 }
 
-// newFleetOf caps how many lookups run at once.
-func newFleetOf(environments int, operation func(parts) service.Operation, most int) *fleet {
+// newFleetOn caps how many lookups run at once.
+func newFleetOn(where service.Platform, environments int, operation func(parts) service.Operation, most int) *fleet {
 	b := &bill{}
 	f := &fleet{crowd: newCrowd(), bill: b}
 	f.world = &billedWorld{crowd: f.crowd, bill: b}
 	store, limits := billedStore{&ledgertest.Memory{}, b, newScale()}, &billedLimits{bill: b}
 	for range environments {
 		p := parts{
-			Platform: platform(), Offering: service.Offering{Terms: reconcileTerms(), Receipts: newSigner()},
+			Platform: where, Offering: service.Offering{Terms: reconcileTerms(), Receipts: newSigner()},
 			Ledger: ledger.New(store, time.Now, rand.Text), Facilitator: f.world, Evidence: f.world, DNS: f.crowd,
 			Limits: service.Limits{
 				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),

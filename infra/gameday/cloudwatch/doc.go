@@ -1,5 +1,6 @@
 // Package cloudwatch is as much of Amazon CloudWatch as it takes to say whether
-// an alarm would go off: metrics out of log lines, statistics, metric math, and
+// an alarm would go off: metrics out of log lines, by the embedded format or by a
+// filter, statistics, metric math, and
 // the evaluation of alarms as a synthesized template defines them.
 //
 // A property, statistic or function that it does not know is an error, never

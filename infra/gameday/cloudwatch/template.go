@@ -25,6 +25,8 @@ type Alarm struct {
 	Periods, Datapoints int
 	Missing             string // TreatMissingData
 	skipFew             bool   // percentiles of few samples leave the state as it is
+	// Tells are the logical ids of the topics that are told when it begins.
+	Tells []string
 }
 
 // Query is a metric with its statistic, or an expression over earlier ones.
@@ -59,7 +61,6 @@ type properties struct {
 	TreatMissingData                   string
 	EvaluateLowSampleCountPercentile   string
 
-	// Who is told is not judged here.
 	ActionsEnabled                                   *bool
 	AlarmActions, OKActions, InsufficientDataActions []json.RawMessage
 	Tags                                             json.RawMessage
@@ -86,12 +87,13 @@ type dataQuery struct {
 	}
 }
 
-// ReadAlarms returns every alarm of a template, by logical id. A dimension that
-// is a reference has the logical id that it refers to as its value.
-func ReadAlarms(doc []byte) ([]Alarm, error) {
-	var t template
-	if err := json.Unmarshal(doc, &t); err != nil {
-		return nil, fmt.Errorf("read template: %w", err)
+// ReadAlarms returns every alarm of a template, by logical id, as a stack of that
+// name has them. A dimension that is a reference has the logical id that it refers
+// to as its value.
+func ReadAlarms(doc []byte, stack string) ([]Alarm, error) {
+	t, err := read(doc, stack)
+	if err != nil {
+		return nil, err
 	}
 	var alarms []Alarm
 	var faults []error
@@ -111,6 +113,47 @@ func ReadAlarms(doc []byte) ([]Alarm, error) {
 	return alarms, errors.Join(faults...)
 }
 
+// read reads a template, with the stack's name where texts have it.
+func read(doc []byte, stack string) (template, error) {
+	var t template
+	if err := json.Unmarshal(doc, &t); err != nil {
+		return t, fmt.Errorf("read template: %w", err)
+	}
+	for id, r := range t.Resources {
+		var v any
+		if err := json.Unmarshal(r.Properties, &v); r.Properties != nil && err != nil {
+			return t, fmt.Errorf("read template: %s: %w", id, err)
+		}
+		text, err := json.Marshal(named(v, stack))
+		if err != nil {
+			return t, fmt.Errorf("read template: %s: %w", id, err)
+		}
+		r.Properties = text
+		t.Resources[id] = r
+	}
+	return t, nil
+}
+
+// named is a value with Fn::Sub of the stack's name, and of nothing else, resolved.
+func named(v any, stack string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if text, ok := v["Fn::Sub"].(string); ok && len(v) == 1 {
+			if text = strings.ReplaceAll(text, "${AWS::StackName}", stack); !strings.Contains(text, "${") {
+				return text
+			}
+		}
+		for name, part := range v {
+			v[name] = named(part, stack)
+		}
+	case []any:
+		for i, part := range v {
+			v[i] = named(part, stack)
+		}
+	}
+	return v
+}
+
 func readAlarm(id string, raw json.RawMessage) (Alarm, error) {
 	var p properties
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -122,6 +165,9 @@ func readAlarm(id string, raw json.RawMessage) (Alarm, error) {
 		ID: id, Name: say(p.AlarmName), Description: say(p.AlarmDescription),
 		Comparison: p.ComparisonOperator, Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
 		Missing: p.TreatMissingData, skipFew: p.EvaluateLowSampleCountPercentile == "ignore",
+	}
+	for _, action := range p.AlarmActions {
+		a.Tells = append(a.Tells, strings.Trim(say(action), "${}"))
 	}
 	if a.Datapoints == 0 {
 		a.Datapoints = a.Periods

@@ -27,7 +27,7 @@ const twoAlarms = `{"Resources": {
 
 func TestReadAlarms(t *testing.T) {
 	t.Parallel()
-	alarms, err := ReadAlarms([]byte(twoAlarms))
+	alarms, err := ReadAlarms([]byte(twoAlarms), "prod")
 	if err != nil || len(alarms) != 2 {
 		t.Fatalf("%d alarms, %v", len(alarms), err)
 	}
@@ -90,7 +90,7 @@ func TestBadAlarms(t *testing.T) {
 		if changed == twoAlarms {
 			t.Errorf("%q is not in the template", c.old)
 		}
-		if _, err := ReadAlarms([]byte(changed)); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := ReadAlarms([]byte(changed), "prod"); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v; want %q", c.changed, err, c.says)
 		}
 	}
@@ -99,7 +99,7 @@ func TestBadAlarms(t *testing.T) {
 // TestUnknownQuery is found when the alarm is judged.
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
-	alarms, err := ReadAlarms([]byte(strings.Replace(twoAlarms, "/ all, 0)", "/ every, 0)", 1)))
+	alarms, err := ReadAlarms([]byte(strings.Replace(twoAlarms, "/ all, 0)", "/ every, 0)", 1)), "prod")
 	if err != nil {
 		t.Fatal(err)
 	}

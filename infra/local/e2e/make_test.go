@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -107,9 +109,15 @@ type fakeService struct {
 
 func newFakeService(t *testing.T) *fakeService {
 	t.Helper()
+	return newFakeServiceFor(t, "5000")
+}
+
+// newFakeServiceFor asks for an amount, in atomic units.
+func newFakeServiceFor(t *testing.T, amount string) *fakeService {
+	t.Helper()
 	l := &fakeService{}
 	terms := newLab(t).terms
-	required, err := x402.EncodeHeader(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{terms.Requirements("5000")}})
+	required, err := x402.EncodeHeader(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{terms.Requirements(amount)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,11 +213,39 @@ func TestMakePayAgain(t *testing.T) {
 	}
 }
 
+// TestMakeSmoke: who deployed sees what /ready says, and pays ping once if it is
+// well, and nothing if it is not.
+func TestMakeSmoke(t *testing.T) {
+	verifyOnly(t, "needs make")
+	l := newFakeServiceFor(t, catalog.Ping().Amount)
+	status := make(chan int, 1)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ready" {
+			w.WriteHeader(<-status)
+			_, _ = io.WriteString(w, `{"checks":{"ledger":{"status":"ok"}}}`)
+			return
+		}
+		if r.URL.Path != "/v1/tools/ping" {
+			t.Errorf("%s is paid for", r.URL.Path)
+		}
+		l.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer front.Close()
+	for _, c := range []struct{ status, paid int }{{http.StatusOK, 1}, {http.StatusServiceUnavailable, 0}} {
+		status <- c.status
+		out, notes, code := runMake(t, newcomer(), "smoke", "ORIGIN="+front.URL)
+		_, signatures := l.took()
+		if (code == 0) != (c.paid == 1) || len(signatures) != c.paid || !strings.Contains(notes, "ledger           ok\n") || (out == paidAnswer) != (c.paid == 1) {
+			t.Errorf("/ready %d: exit status %d, %d payments, stdout %q, stderr:\n%s", c.status, code, len(signatures), out, notes)
+		}
+	}
+}
+
 // TestMakeRunsNothingTyped: no target puts what a person types into a command.
 func TestMakeRunsNothingTyped(t *testing.T) {
 	verifyOnly(t, "needs make")
 	mark := filepath.Join(t.TempDir(), "ran")
-	typed := []string{"URL", "KEY", "AGAIN", "KEY_FILE", "MAX", "YES", "V", "FN", "EVENT", "ORIGIN", "PAY_TO", "RTT", "RUNS", "N", "SEED", "WALLET", "TRANSACTION"}
+	typed := []string{"RELEASE", "TO", "AT", "URL", "KEY", "AGAIN", "KEY_FILE", "MAX", "YES", "V", "FN", "EVENT", "ORIGIN", "PAY_TO", "RTT", "RUNS", "N", "SEED", "WALLET", "TRANSACTION"}
 	hostile := "HOSTILE'`touch " + mark + "`$(touch " + mark + ");touch " + mark + "\""
 	values := make([]string, len(typed))
 	for i, name := range typed {

@@ -20,7 +20,8 @@ type Template struct {
 	Globals    struct {
 		Function Properties `yaml:"Function"`
 	} `yaml:"Globals"`
-	Resources map[string]Resource `yaml:"Resources"`
+	Conditions map[string]yaml.Node `yaml:"Conditions"`
+	Resources  map[string]Resource  `yaml:"Resources"`
 }
 
 // Parameter is a template parameter.
@@ -79,9 +80,10 @@ func FromTemplate(templatePath, buildDir string, params, extraEnv map[string]str
 		return Config{}, err
 	}
 	refs, faults := t.references(params)
+	values := scope{refs, t.Conditions}
 	var cfg Config
 	for _, name := range t.FunctionNames() {
-		f, routes, err := t.function(name, refs)
+		f, routes, err := t.function(name, values)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 			continue
@@ -207,7 +209,7 @@ func (p Parameter) check(value string) error {
 }
 
 // function reads one function; Dir is its slug.
-func (t *Template) function(name string, refs map[string]string) (Function, []Route, error) {
+func (t *Template) function(name string, values scope) (Function, []Route, error) {
 	p, err := t.FunctionProperties(name)
 	if err != nil {
 		return Function{}, nil, err
@@ -222,7 +224,7 @@ func (t *Template) function(name string, refs map[string]string) (Function, []Ro
 	}
 	var faults []error
 	for variable, node := range p.Environment.Variables {
-		value, err := resolve(&node, refs)
+		value, err := values.resolve(&node)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", variable, err))
 		}
@@ -255,22 +257,4 @@ func (t *Template) isAPI(node *yaml.Node) error {
 		return errors.New("ApiId must be a !Ref to an AWS::Serverless::HttpApi of the template")
 	}
 	return nil
-}
-
-// resolve is the value of an environment variable: a scalar or a !Ref.
-func resolve(node *yaml.Node, refs map[string]string) (string, error) {
-	if node.Kind != yaml.ScalarNode {
-		return "", fmt.Errorf("line %d: only scalars and !Ref can be resolved here", node.Line)
-	}
-	if node.Tag == "!Ref" {
-		value, ok := refs[node.Value]
-		if !ok {
-			return "", fmt.Errorf("line %d: !Ref %s cannot be resolved", node.Line, node.Value)
-		}
-		return value, nil
-	}
-	if strings.HasPrefix(node.Tag, "!") && !strings.HasPrefix(node.Tag, "!!") {
-		return "", fmt.Errorf("line %d: %s cannot be resolved here", node.Line, node.Tag)
-	}
-	return node.Value, nil
 }

@@ -67,6 +67,31 @@ func TestFromTemplate(t *testing.T) {
 	}
 }
 
+// A value may depend on a condition on parameters.
+func TestFromTemplateConditions(t *testing.T) {
+	t.Parallel()
+	for condition, want := range map[string]string{
+		`!Equals [!Ref Payee, "0xab"]`:         "ledger",
+		`!Not [!Equals [!Ref Payee, "0xab"]]`:  "other",
+		`!Not [!Not [!Equals [info, "info"]]]`: "ledger",
+	} {
+		text := strings.Replace(sample, "!Ref Table", "!If [Own, !Ref Table, other]", 1)
+		text = strings.Replace(text, "Parameters:", "Conditions:\n  Own: "+condition+"\nParameters:", 1)
+		got, err := lambdahost.FromTemplate(write(t, text), "build", map[string]string{"Payee": "0xab", "Table": "ledger"}, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", condition, err)
+		}
+		if table := got.Functions[0].Env["TABLE"]; table != want {
+			t.Errorf("%s: TABLE is %q, want %q", condition, table, want)
+		}
+	}
+	broken := strings.Replace(sample, "!Ref Table", "!If [Own, !Ref Table, other]", 1)
+	broken = strings.Replace(broken, "Parameters:", "Conditions:\n  Own: !Or [a, b]\nParameters:", 1)
+	if _, err := lambdahost.FromTemplate(write(t, broken), "build", map[string]string{"Payee": "0xab", "Table": "ledger"}, nil); err == nil || !strings.Contains(err.Error(), "!Or cannot be resolved") {
+		t.Errorf("a condition that is not known here: %v", err)
+	}
+}
+
 func TestFromTemplateFaults(t *testing.T) {
 	t.Parallel()
 	good := map[string]string{"Payee": "0xab", "Table": "ledger"}
@@ -81,7 +106,8 @@ func TestFromTemplateFaults(t *testing.T) {
 		{"a parameter is unknown", "", "", map[string]string{"Payee": "0xab", "Table": "l", "Payer": "x"}, `no parameter or resource "Payer"`},
 		{"a resource is not named", "", "", map[string]string{"Payee": "0xab"}, "TABLE: line 21: !Ref Table cannot be resolved"},
 		{"another intrinsic", "!Ref Table", "!GetAtt Table.Arn", good, "!GetAtt cannot be resolved"},
-		{"a long intrinsic", "!Ref Table", "{'Fn::Sub': x}", good, "only scalars and !Ref"},
+		{"a long intrinsic", "!Ref Table", "{'Fn::Sub': x}", good, "only scalars, !Ref and !If"},
+		{"an unknown condition", "!Ref Table", "!If [Nobody, !Ref Table, x]", good, "no condition Nobody"},
 		{"the implicit API", "{ApiId: !Ref Api, Method: any, Path: /a}", "{Method: any, Path: /a}", good, "ApiId must be a !Ref"},
 		{"another resource as API", "ApiId: !Ref Api, Method", "ApiId: !Ref Table, Method", good, "ApiId must be a !Ref"},
 		{"a path variable", "Path: /a", "Path: '/{proxy+}'", good, "path variables are not supported"},

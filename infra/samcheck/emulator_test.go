@@ -1,0 +1,272 @@
+package samcheck
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/built"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+)
+
+// patience is for a server that starts, or carries out a call, on a busy machine.
+const patience = time.Minute
+
+// emulator is a running moto: CloudFormation, Lambda, DynamoDB and what else the
+// templates need, in memory.
+type emulator struct{ url string }
+
+func startEmulator(t *testing.T) emulator {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in make verify: needs Python for an emulator of AWS")
+	}
+	for range 5 { // somebody else may take the port first
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		_ = l.Close()
+		_, port, _ := strings.Cut(addr, ":")
+		cmd := python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", port)
+		log := new(bytes.Buffer)
+		cmd.Stderr = log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			<-ended
+			if t.Failed() {
+				t.Logf("the emulator's log ends with:\n%s", log.String()[max(0, log.Len()-4000):])
+			}
+		})
+		e := emulator{"http://" + addr}
+		if e.answers(t, ended) {
+			return e
+		}
+	}
+	t.Fatal("the emulator does not start")
+	return emulator{}
+}
+
+// answers waits until the emulator does, or has ended.
+func (e emulator) answers(t *testing.T, ended <-chan struct{}) bool {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < patience; {
+		if res, err := http.Get(e.url + "/moto-api/"); err == nil {
+			_ = res.Body.Close()
+			return res.StatusCode == http.StatusOK
+		}
+		select {
+		case <-ended:
+			return false
+		case <-time.After(50 * time.Millisecond): // how often to look
+		}
+	}
+	return false
+}
+
+// account is what there is on the emulator.
+type account struct {
+	Stacks    map[string]string // status by name
+	Tables    []string
+	Functions map[string]map[string]any // environments by name
+}
+
+// stack creates or deletes a stack.
+func (e emulator) stack(t *testing.T, arguments ...string) account {
+	t.Helper()
+	var a account
+	out := run(t, python(t, append([]string{"stack.py", e.url}, arguments...)...))
+	if err := json.Unmarshal([]byte(out), &a); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return a
+}
+
+// tablesOf are the tables that the functions of a stack are told.
+func (a account) tablesOf(stack string) []string {
+	tables := map[string]bool{}
+	n := 0
+	for name, env := range a.Functions {
+		if strings.HasPrefix(name, stack+"-") {
+			n++
+			if table, ok := env["LEDGER_TABLE"]; ok {
+				tables[fmt.Sprint(table)] = true
+			}
+		}
+	}
+	return append(slices.Sorted(maps.Keys(tables)), fmt.Sprint(n))
+}
+
+func (e emulator) client() dynamotable.ClientConfig {
+	return dynamotest.Server{URL: e.url}.ClientConfig()
+}
+
+// ledger is the ledger in a table of the emulator.
+func (e emulator) ledger(table string) *ledger.Ledger {
+	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(e.client()), Table: table, Timeout: patience})
+	return ledger.New(store, time.Now, rand.Text)
+}
+
+// forEmulator is a transformed template without what moto does not know: aliases,
+// of which what refers to one refers to its function here. CodeDeploy, the parts of
+// API Gateway and alarms it leaves out by itself, with a line in its log.
+func forEmulator(t *testing.T, path string, params ...string) string {
+	t.Helper()
+	out := run(t, python(t, append(append([]string{"transform.py"}, params...), path)...))
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	resources := doc["Resources"].(m)
+	for id, r := range resources {
+		if r.(m)["Type"] == "AWS::Lambda::Alias" {
+			delete(resources, id)
+		}
+		if p, _ := r.(m)["Properties"].(m); r.(m)["Type"] == "AWS::Lambda::Permission" {
+			ref, _ := p["FunctionName"].(m)["Ref"].(string)
+			p["FunctionName"] = m{"Ref": strings.TrimSuffix(ref, "Alias"+alias)}
+		}
+	}
+	text, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile(`\{"Ref":"(\w+)Alias`+alias+`"\}`).ReplaceAll(text, []byte(`{"Fn::GetAtt":["$1","Arn"]}`))
+	text = regexp.MustCompile(`\$\{(\w+)Alias`+alias+`\}`).ReplaceAll(text, []byte(`$${$1.Arn}`))
+	text = regexp.MustCompile(`\{"Fn::GetAtt":"(\w+)\.(\w+)"\}`).ReplaceAll(text, []byte(`{"Fn::GetAtt":["$1","$2"]}`)) // as the CDK does not write it
+	file := filepath.Join(t.TempDir(), "template.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// synthesizedWith is the path of the CDK app's template with a context.
+func synthesizedWith(t *testing.T, context map[string]any) string {
+	t.Helper()
+	dir := t.TempDir()
+	app := filepath.Join(dir, "app")
+	if err := built.Command(t.Context(), root, "./infra", app); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(app)
+	cmd.Dir = filepath.Join(root, "infra")
+	cmd.Env = append(os.Environ(), "CDK_OUTDIR="+dir, "CDK_CONTEXT_JSON="+string(text))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("synthesize: %v\n%s", err, out)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*.template.json"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	return found[0]
+}
+
+// pays leaves a payment in a ledger whose answer is owed, and returns its key.
+func pays(t *testing.T, l *ledger.Ledger, nonce string) string {
+	t.Helper()
+	key := ledger.Key("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", "0x857b06519e91e3a54538791bdbb0e22373e36b66", nonce)
+	c, err := l.Claim(t.Context(), ledger.Payment{
+		Key: key, AuthDigest: nonce, SigDigest: nonce, Request: "GET /v1/tools/dns?domain=example.com", Terms: json.RawMessage(`{}`), ValidBefore: time.Now().Add(time.Hour),
+	}, time.Now().Add(time.Minute))
+	if err != nil || c.Standing != ledger.Held {
+		t.Fatalf("claim: %+v, %v", c, err)
+	}
+	if err := c.Hold.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Hold.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// owes says whether a ledger has a payment whose answer is owed.
+func owes(t *testing.T, l *ledger.Ledger, key string) bool {
+	t.Helper()
+	r, err := l.Fetch(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r != nil && r.State == ledger.Settled
+}
+
+// TestFromSAMToCDK: on an emulator, a stack by SAM makes its table and its functions;
+// the CDK app's stack takes that table over and makes none; and when the first stack
+// is deleted, the table and what is owed in it are still there.
+func TestFromSAMToCDK(t *testing.T) {
+	t.Parallel()
+	e := startEmulator(t)
+	first := e.stack(t, "create", "hostfacts-sam", forEmulator(t, template, payTo), payTo)
+	if len(first.Tables) != 1 || !strings.HasSuffix(first.Stacks["hostfacts-sam"], "COMPLETE") {
+		t.Fatalf("%+v", first)
+	}
+	table := first.Tables[0]
+	all := fmt.Sprint(len(bySlug()))
+	if d := cmp.Diff([]string{table, all}, first.tablesOf("hostfacts-sam")); d != "" {
+		t.Errorf("tables and functions of the first stack (-want +got):\n%s", d)
+	}
+	key := pays(t, e.ledger(table), "0x01")
+	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "LedgerTableName": table, "assets": "none"})
+	second := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path))
+	if d := cmp.Diff([]string{table}, second.Tables); d != "" {
+		t.Errorf("tables of both stacks (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{table, all}, second.tablesOf("hostfacts-cdk")); d != "" {
+		t.Errorf("tables and functions of the second stack (-want +got):\n%s", d)
+	}
+	third := e.stack(t, "delete", "hostfacts-sam")
+	if d := cmp.Diff([]string{table}, third.Tables); d != "" {
+		t.Errorf("tables when the first stack is gone (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{"0"}, third.tablesOf("hostfacts-sam")); d != "" {
+		t.Errorf("functions of the stack that is gone:\n%s", d)
+	}
+	if !owes(t, e.ledger(table), key) {
+		t.Error("what was owed is forgotten")
+	}
+}
+
+// TestCDKMakesItsOwnTable: without a table that is named the CDK app's stack makes
+// one.
+func TestCDKMakesItsOwnTable(t *testing.T) {
+	t.Parallel()
+	e := startEmulator(t)
+	// moto knows no domain names of an API.
+	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "assets": "none"})
+	a := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path))
+	if len(a.Tables) != 1 {
+		t.Fatalf("%+v", a)
+	}
+	if d := cmp.Diff([]string{a.Tables[0], fmt.Sprint(len(bySlug()))}, a.tablesOf("hostfacts-cdk")); d != "" {
+		t.Errorf("tables and functions (-want +got):\n%s", d)
+	}
+}

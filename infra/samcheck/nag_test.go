@@ -1,0 +1,104 @@
+package samcheck
+
+import (
+	"encoding/csv"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/built"
+)
+
+// finding is a line of cdk-nag's report: a rule on a resource.
+type finding struct{ rule, resource, compliance, reason string }
+
+// nag has cdk-nag check a template that was transformed.
+func nag(t *testing.T, path string) []finding {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs Node for the CDK: node is not in PATH")
+	}
+	dir := t.TempDir()
+	app := filepath.Join(dir, "app")
+	if err := built.Command(t.Context(), root, "./infra", app); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out")
+	cmd := exec.Command(app, "-lint", path, "-out", out)
+	cmd.Dir = filepath.Join(root, "infra")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cdk-nag: %v\n%s", err, said)
+	}
+	found, err := filepath.Glob(filepath.Join(out, "*NagReport.csv"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("reports %v, %v", found, err)
+	}
+	f, err := os.Open(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil || len(rows) < 2 {
+		t.Fatalf("%d lines in the report: %v", len(rows), err)
+	}
+	if want := []string{"Rule ID", "Resource ID", "Compliance", "Exception Reason"}; !slices.Equal(rows[0][:4], want) {
+		t.Fatalf("columns %q", rows[0])
+	}
+	var all []finding
+	for _, row := range rows[1:] {
+		all = append(all, finding{row[0], row[1], row[2], row[3]})
+	}
+	return all
+}
+
+// TestCDKNag: the stack keeps the AwsSolutions rules of cdk-nag, but for the
+// exceptions that infra/lint.go names with their reasons, each of which is needed.
+func TestCDKNag(t *testing.T) {
+	t.Parallel()
+	all := nag(t, transformedFile(t, synthesized(t)))
+	used := map[string]int{}
+	for _, f := range all {
+		switch f.compliance {
+		case "Compliant":
+		case "Suppressed":
+			used[f.reason[:strings.Index(f.reason, "]")+1]]++
+		default:
+			t.Errorf("%s is %s: %s", f.resource, f.compliance, f.rule)
+		}
+	}
+	if functions, release := len(bySlug()), 1; len(used) != 2 || !slices.Equal(slices.Sorted(maps.Values(used)), []int{release, functions}) {
+		t.Errorf("exceptions %v, want one for each function and one for CodeDeploy", used)
+	}
+}
+
+// TestCDKNagFinds: it does look.
+func TestCDKNagFinds(t *testing.T) {
+	t.Parallel()
+	path := transformedFile(t, synthesized(t))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string][2]string{
+		"AwsSolutions-DDB3": {`"PointInTimeRecoveryEnabled":true`, `"PointInTimeRecoveryEnabled":false`},
+		"AwsSolutions-IAM5": {`"dynamodb:UpdateItem"`, `"dynamodb:*"`},
+		"AwsSolutions-SNS3": {`"aws:SecureTransport":"false"`, `"aws:SecureTransport":"true"`},
+	} {
+		broken := strings.ReplaceAll(string(text), change[0], change[1])
+		if broken == string(text) {
+			t.Fatalf("the template has no %s", change[0])
+		}
+		file := filepath.Join(t.TempDir(), "template.json")
+		if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(nag(t, file), func(f finding) bool { return f.rule == what && f.compliance == "Non-Compliant" }) {
+			t.Errorf("%s is not found with %s", what, change[1])
+		}
+	}
+}

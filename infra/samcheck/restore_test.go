@@ -1,0 +1,92 @@
+package samcheck
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/infra/built"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+)
+
+// TestRestoreDrill: on a server that can restore a table, make restore brings the
+// ledger back with what is owed in it, and with the protection that a restored table
+// lacks. A drill deletes the copy and leaves the original alone.
+func TestRestoreDrill(t *testing.T) {
+	t.Parallel()
+	e := startEmulator(t)
+	api := dynamotable.NewClient(e.client())
+	if err := dynamo.EnsureTable(t.Context(), api, "ledger"); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	if _, err := api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
+		TableName: ptr("ledger"), PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	key := pays(t, e.ledger("ledger"), "0x02")
+	program := filepath.Join(t.TempDir(), "restore")
+	if err := built.Command(t.Context(), root, "./infra/local/restore", program); err != nil {
+		t.Fatal(err)
+	}
+	restore := func(arguments ...string) (string, error) {
+		cmd := exec.Command(program, arguments...)
+		cmd.Env = []string{
+			"LEDGER_TABLE=ledger", "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + e.url,
+			"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,
+		}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	holds := func(table string) string { return fmt.Sprintf("%s: 1 items, 0 in doubt, 1 owed\n", table) }
+	out, err := restore("-to", "ledger-copy")
+	if err != nil || !strings.Contains(out, holds("ledger")+holds("ledger-copy")) || !strings.HasSuffix(out, "deploy with LedgerTableName=ledger-copy\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !owes(t, e.ledger("ledger-copy"), key) {
+		t.Error("the copy has forgotten what is owed")
+	}
+	checkProtected(t, api, "ledger-copy")
+	// Under a name that is taken nothing is restored.
+	if out, err := restore("-to", "ledger-copy"); err == nil {
+		t.Errorf("a table is overwritten:\n%s", out)
+	}
+	out, err = restore("-to", "drill", "-drill")
+	if err != nil || !strings.Contains(out, holds("drill")+"drill is deleted") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	tables, err := api.ListTables(t.Context(), &dynamodb.ListTablesInput{})
+	if err != nil || strings.Join(tables.TableNames, " ") != "ledger ledger-copy" {
+		t.Errorf("tables %v, %v", tables, err)
+	}
+	if !owes(t, e.ledger("ledger"), key) {
+		t.Error("the original has forgotten what is owed")
+	}
+}
+
+// checkProtected: what DynamoDB does not restore is there.
+func checkProtected(t *testing.T, api *dynamodb.Client, table string) {
+	t.Helper()
+	ttl, err := api.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+	if err != nil || ttl.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled || *ttl.TimeToLiveDescription.AttributeName != dynamo.AttrExpiresAt {
+		t.Errorf("TTL %+v, %v", ttl, err)
+	}
+	backups, err := api.DescribeContinuousBackups(t.Context(), &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
+	if err != nil || backups.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus != types.PointInTimeRecoveryStatusEnabled {
+		t.Errorf("recovery %+v, %v", backups, err)
+	}
+	d, err := api.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: &table})
+	if err != nil || d.Table.DeletionProtectionEnabled == nil || !*d.Table.DeletionProtectionEnabled {
+		t.Errorf("protection from deletion %+v, %v", d, err)
+	}
+}
+
+func ptr(s string) *string { return &s }

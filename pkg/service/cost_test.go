@@ -1,0 +1,179 @@
+package service_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// List prices of AWS in us-east-1, in US dollars, without the free tiers and the
+// rebates for much.
+const (
+	priceInvocation = 0.20 / 1e6       // Lambda
+	priceGBSecond   = 0.0000133334     // Lambda, arm64
+	priceGateway    = 1.00 / 1e6       // HTTP API
+	priceWriteUnit  = 0.625 / 1e6      // DynamoDB, on demand
+	priceReadUnit   = 0.125 / 1e6      // the same
+	priceLogByte    = 0.50 / (1 << 30) // CloudWatch Logs, ingested
+	priceOutByte    = 0.09 / (1 << 30) // to the internet
+)
+
+// What is logged besides the function's line, in bytes: Lambda's start and report
+// as JSON, and the gateway's line.
+const (
+	platformLines = 650
+	gatewayLine   = 400
+)
+
+// kindOfCall is a call that is paid for in another way: how long it takes on Lambda
+// is mostly how long the facilitator and the target take, which is assumed.
+type kindOfCall struct {
+	name string // as in the README
+	took time.Duration
+	do   func(t testing.TB, f *fleet) x402test.Reply
+}
+
+func kindsOfCalls() []kindOfCall {
+	return []kindOfCall{
+		{"challenge", 5 * time.Millisecond, func(_ testing.TB, f *fleet) x402test.Reply {
+			return f.to(0, victim, "example.com", "")
+		}},
+		{"paid call", 3 * time.Second, func(t testing.TB, f *fleet) x402test.Reply {
+			return f.to(0, victim, "example.com", f.sign(t, f.to(0, attacker, "example.com", ""), true))
+		}},
+		{"refused payment", time.Second, func(t testing.TB, f *fleet) x402test.Reply {
+			return f.to(0, victim, "example.com", f.sign(t, f.to(0, attacker, "example.com", ""), false))
+		}},
+	}
+}
+
+// cost is what a call takes, and comes to.
+type cost struct {
+	gbSeconds          float64
+	writes, reads      int // units
+	logBytes, outBytes int
+}
+
+// dollars are for a million of such calls.
+func (c cost) dollars() float64 {
+	return 1e6 * (priceInvocation + priceGateway + c.gbSeconds*priceGBSecond + float64(c.writes)*priceWriteUnit +
+		float64(c.reads)*priceReadUnit + float64(c.logBytes)*priceLogByte + float64(c.outBytes)*priceOutByte)
+}
+
+// costOf counts what a call takes.
+func costOf(t *testing.T, k kindOfCall) (c cost) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { c = k.count(t) })
+	return c
+}
+
+func (k kindOfCall) count(t testing.TB) (c cost) {
+	t.Helper()
+	var log bytes.Buffer
+	where := platform()
+	where.Stack, where.Log = "hostfacts-production", slog.New(slog.NewJSONHandler(&log, nil))
+	f := newFleetOn(where, 1, explorer, 50)
+	k.do(t, f) // whatever is done once
+	f.bill.add(func(s *spent) { *s = spent{} })
+	log.Reset()
+	r := k.do(t, f)
+	lines := strings.SplitAfter(strings.TrimSuffix(log.String(), "\n"), "\n")
+	head := new(bytes.Buffer)
+	if err := r.Header.Write(head); err != nil {
+		t.Fatal(err)
+	}
+	return cost{
+		gbSeconds: memory(t) / 1024 * k.took.Seconds(), writes: f.bill.Units, reads: f.bill.Reads,
+		logBytes: len(lines[len(lines)-1]) + platformLines + gatewayLine, outBytes: head.Len() + len(r.Body),
+	}
+}
+
+// memory is what a function has, in MB.
+func memory(t testing.TB) float64 {
+	t.Helper()
+	text, err := os.ReadFile("../../template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^    MemorySize: (\d+)$`).FindSubmatch(text)
+	if m == nil {
+		t.Fatal("template.yaml no longer says where this test looks for it how much memory a function has")
+	}
+	n, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// row is the kind of call as a line of the README's table.
+func (c cost) row(k kindOfCall) string {
+	return fmt.Sprintf("| %s, %v | %.4g | %d, %d | %.1f KB | $%.2f |", k.name, k.took, c.gbSeconds, c.writes, c.reads, float64(c.logBytes)/1024, c.dollars())
+}
+
+// TestReadmeCosts: the README says what a call costs on AWS, as it is counted here.
+func TestReadmeCosts(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kindsOfCalls() {
+		c := costOf(t, k)
+		m := regexp.MustCompile(`(?m)^\| ` + k.name + `, ` + k.took.String() + ` \| (\S+) \| (\d+), (\d+) \| (\S+) KB \| \$(\S+) \|$`).FindStringSubmatch(string(text))
+		if m == nil {
+			t.Errorf("the README lacks a line such as\n%s", c.row(k))
+			continue
+		}
+		for i, want := range []float64{c.gbSeconds, float64(c.writes), float64(c.reads), float64(c.logBytes) / 1024, c.dollars()} {
+			// Ids and compression make sizes differ a little.
+			if got, err := strconv.ParseFloat(m[i+1], 64); err != nil || math.Abs(got-want) > 0.1*want {
+				t.Errorf("the README says %s, counted is\n%s", m[0], c.row(k))
+				break
+			}
+		}
+	}
+}
+
+// The challenge is paid for by nobody: it must write nothing.
+func TestChallengeWritesNothing(t *testing.T) {
+	t.Parallel()
+	k := kindsOfCalls()[0]
+	if c := costOf(t, k); c.writes != 0 || c.reads != 0 {
+		t.Errorf("%+v", c)
+	}
+	if r := k.do(t, newFleet(1, explorer)); r.Status != http.StatusPaymentRequired {
+		t.Errorf("status %d", r.Status)
+	}
+}
+
+// BenchmarkCost prints what a call costs on AWS by list prices, for make bench. The
+// time of the benchmark itself says nothing.
+func BenchmarkCost(b *testing.B) {
+	for _, k := range kindsOfCalls() {
+		b.Run(strings.ReplaceAll(k.name, " ", "-"), func(b *testing.B) {
+			var c cost
+			for b.Loop() {
+				c = k.count(b)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(c.gbSeconds, "GB-s")
+			b.ReportMetric(float64(c.writes), "write-units")
+			b.ReportMetric(float64(c.reads), "read-units")
+			b.ReportMetric(float64(c.logBytes), "log-bytes")
+			b.ReportMetric(float64(c.outBytes), "out-bytes")
+			b.ReportMetric(c.dollars(), "$/million")
+		})
+	}
+}
