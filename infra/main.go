@@ -61,7 +61,7 @@ func run(out, check string) error {
 func example() *map[string]any {
 	return &map[string]any{
 		"PayTo": boot.LocalPayTo, "FacilitatorUrl": "https://facilitator.example",
-		ctxAssets: assetsNone, ctxDomain: "api.hostfacts.example", ctxEmail: "ops@hostfacts.example", ctxTickets: "tickets@hostfacts.example",
+		ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxDomain: "api.hostfacts.example", ctxEmail: "ops@hostfacts.example", ctxTickets: "tickets@hostfacts.example",
 		ctxCertificate:         "arn:aws:acm:us-east-1:111122223333:certificate/00000000-0000-4000-8000-000000000000",
 		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
 	}

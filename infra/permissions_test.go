@@ -83,6 +83,8 @@ func (r *recorder) note(t *testing.T, slug string, req *http.Request) {
 		on = "Ledger.Arn of " + formOf(body.Key[dynamo.AttrKey].S+body.Item[dynamo.AttrKey].S)
 	case body.SecretId == testSecret:
 		on = "FacilitatorSecretArn"
+	case body.SecretId == fallbackSecret:
+		on = "FacilitatorFallbackSecretArn"
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +135,30 @@ func (r *recorder) secrets(t *testing.T, slug string) string {
 	t.Helper()
 	return serve(t, func(w http.ResponseWriter, req *http.Request) {
 		r.note(t, slug, req)
-		_, _ = io.WriteString(w, `{"SecretString":"{\"token\":\"`+testToken+`\"}"}`)
+		token, text := testToken, new(bytes.Buffer)
+		if _, _ = text.ReadFrom(req.Body); strings.Contains(text.String(), fallbackSecret) {
+			token = fallbackToken
+		}
+		_, _ = io.WriteString(w, `{"SecretString":"{\"token\":\"`+token+`\"}"}`)
+	})
+}
+
+// The second facilitator's credentials, which the first one never sees.
+const (
+	fallbackSecret = "arn:aws:secretsmanager:us-east-1:111122223333:secret:fallback-GhIjKl"
+	fallbackToken  = "of-the-fallback"
+)
+
+// holdsToken is a facilitator that takes one token, and none but it.
+func holdsToken(t *testing.T, token string, h http.Handler) string {
+	t.Helper()
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "Bearer "+token {
+			t.Errorf("a facilitator was sent the credentials %q", got)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
 	})
 }
 
@@ -164,8 +189,8 @@ func nothingExists(t *testing.T) string {
 	return c.LocalAddr().String()
 }
 
-// facilitatorWithToken settles for whoever has the token of the secret.
-func facilitatorWithToken(t *testing.T) string {
+// playMoney is a facilitator of the default terms.
+func playMoney(t *testing.T) http.Handler {
 	t.Helper()
 	terms, err := boot.ReadLocal(func(string) string { return "" })
 	if err != nil {
@@ -175,13 +200,7 @@ func facilitatorWithToken(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+testToken {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		play.ServeHTTP(w, r)
-	})
+	return play
 }
 
 // cloud is every function as it is built and configured, with all that it asks
@@ -192,13 +211,15 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	server := dynamotest.Start(t)
 	watch = newRecorder(t, server.Table(t))
 	watch.direct = dynamotable.NewClient(server.ClientConfig())
-	facilitator := facilitatorWithToken(t)
+	// The first facilitator has moved, so that everything is asked of both.
+	facilitator, fallback := holdsToken(t, testToken, http.NotFoundHandler()), holdsToken(t, fallbackToken, playMoney(t))
 	bootstrap := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"version":"1.0","publication":"2026-01-01T00:00:00Z","services":[[["test"],["https://rdap.test/"]]]}`)
 	})
 	params := testParams()
 	maps.Copy(params, map[string]string{
 		"Ledger": watch.table, "FacilitatorUrl": facilitator, "FacilitatorSecretArn": testSecret, "RpcUrl": "none",
+		"FacilitatorFallbackUrl": fallback, "FacilitatorFallbackSecretArn": fallbackSecret,
 		"DnsResolvers": nothingExists(t), "RdapBootstrapUrl": bootstrap, "RateLimitPerMinute": "10",
 	})
 	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), params, nil)

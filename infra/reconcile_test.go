@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -240,12 +242,17 @@ func TestReconcileFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch := newRecorder(t, table)
+	// The node is named in the secret.
+	vault := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		watch.note(t, scheduled, req)
+		_, _ = io.WriteString(w, `{"SecretString":"{\"token\":\"`+testToken+`\",\"rpc_urls\":[\"`+node.URL+`\"]}"}`)
+	})
 	h, logs := reconcileHost(t, map[string]string{
-		"Ledger": table, "RpcUrl": node.URL, "LogLevel": "error",
-		"FacilitatorUrl": facilitatorWithToken(t), "FacilitatorSecretArn": testSecret, "DnsResolvers": nothingExists(t),
+		"Ledger": table, "RpcUrl": "secret", "LogLevel": "error",
+		"FacilitatorUrl": holdsToken(t, testToken, playMoney(t)), "FacilitatorSecretArn": testSecret, "DnsResolvers": nothingExists(t),
 	}, map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB":        watch.dynamoDB(t, scheduled, server.URL),
-		"AWS_ENDPOINT_URL_SECRETS_MANAGER": watch.secrets(t, scheduled),
+		"AWS_ENDPOINT_URL_SECRETS_MANAGER": vault,
 	})
 	result, err := h.Call(t.Context(), logicalID(scheduled), event)
 	if err != nil || string(result.Payload) != "null" {

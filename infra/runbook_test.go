@@ -28,7 +28,7 @@ func TestRunbookContext(t *testing.T) {
 	for key, fallback := range map[string]string{
 		ctxStack: defaultStack, ctxDomain: "none", ctxCertificate: "none", ctxEmail: "none", ctxTickets: ctxEmail,
 		ctxBudget: strconv.Itoa(defaultBudget), ctxRetention: strconv.Itoa(defaultRetention),
-		ctxReserve: "true", ctxAssets: assetsBuild,
+		ctxReserve: "true", ctxAssets: assetsBuild, ctxNodes: "required",
 	} {
 		if got, ok := rows[key]; !ok || got != fallback {
 			t.Errorf("%s: the runbook says %q (%v), want %q", key, got, ok, fallback)

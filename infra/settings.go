@@ -29,6 +29,15 @@ const (
 	ctxRetention   = "logRetentionDays"
 	ctxAssets      = "assets"
 	ctxReserve     = "reserveConcurrency"
+	ctxNodes       = "nodes"
+)
+
+// Values of the context's nodes: where those of RPC_URL are named. There is no
+// default, because the network's public node, which the template's is, limits how
+// often it is asked and promises nothing.
+const (
+	nodesSecret    = "secret"    // rpc_urls in the secret of FacilitatorSecretArn
+	nodesParameter = "parameter" // cdk deploy --parameters RpcUrl=…
 )
 
 // Values of the context's assets.
@@ -56,6 +65,7 @@ type settings struct {
 	budget      float64
 	retention   float64 // of logs, days
 	reserve     bool    // concurrency for the scheduled function
+	nodes       string
 }
 
 // parameter is a parameter of the template.
@@ -149,6 +159,7 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		s.tickets = s.email
 	}
 	s.params = c.parameters(s)
+	s.nodes = c.nodes(s.params)
 	switch assets := c.text(ctxAssets, assetsBuild); assets {
 	case assetsNone:
 	case assetsBuild:
@@ -161,6 +172,23 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		return s, fmt.Errorf("the CDK context has %d fault(s):\n%w", len(c.faults), errors.Join(c.faults...))
 	}
 	return s, nil
+}
+
+// nodes reads where the chain's nodes are named.
+func (c *contextReader) nodes(params map[string]any) string {
+	v := c.text(ctxNodes, "")
+	switch {
+	case v == nodesParameter:
+	case v == nodesSecret && params["FacilitatorSecretArn"] == "":
+		c.fault(ctxNodes, "is %s, and FacilitatorSecretArn is not set", nodesSecret)
+	case v == nodesSecret:
+		if params != nil {
+			params["RpcUrl"] = nodesSecret
+		}
+	default:
+		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production must not ask the network's public node", nodesSecret, nodesParameter)
+	}
+	return v
 }
 
 // parameters are the values that replace the template's parameters. They are

@@ -19,7 +19,7 @@ func from(values map[string]any) func(*string) any {
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	s, err := readSettings("..", from(map[string]any{"PayTo": boot.LocalPayTo, ctxAssets: assetsNone}))
+	s, err := readSettings("..", from(map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxAssets: assetsNone}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +41,26 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	// Numbers may be numbers in cdk.json.
-	s, err = readSettings("..", from(map[string]any{"PayTo": boot.LocalPayTo, ctxAssets: assetsNone, "RateLimitPerMinute": 20.0, ctxBudget: 12.5}))
+	s, err = readSettings("..", from(map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxAssets: assetsNone, "RateLimitPerMinute": 20.0, ctxBudget: 12.5}))
 	if err != nil || s.params["RateLimitPerMinute"] != "20" || s.budget != 12.5 {
 		t.Errorf("%v, %v, %v", s.params["RateLimitPerMinute"], s.budget, err)
+	}
+}
+
+// TestNodesOfProduction: the nodes come from the secret, or from a parameter that
+// has no default.
+func TestNodesOfProduction(t *testing.T) {
+	t.Parallel()
+	s, err := readSettings("..", from(map[string]any{
+		"PayTo": boot.LocalPayTo, ctxNodes: nodesSecret, ctxAssets: assetsNone,
+		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
+	}))
+	if err != nil || s.params["RpcUrl"] != "secret" {
+		t.Errorf("%v, %v", s.params["RpcUrl"], err)
+	}
+	p := section(synthesized(t), "Parameters")["RpcUrl"].(map[string]any)
+	if _, ok := p["Default"]; ok || p["NoEcho"] != true || p["AllowedPattern"] != `^(none|https?://[^ ]+)$` {
+		t.Errorf("RpcUrl is %v", p)
 	}
 }
 
@@ -72,12 +89,14 @@ func TestSettingsFaults(t *testing.T) {
 		"a high rate":           {map[string]any{"RateLimitPerMinute": "1000001"}, []string{"RateLimitPerMinute is not a number within"}},
 		"no rate":               {map[string]any{"RateLimitPerMinute": "many"}, []string{"RateLimitPerMinute is not a number within"}},
 		"a loud level":          {map[string]any{"LogLevel": "loud"}, []string{"LogLevel must be one of"}},
+		"the public node":       {map[string]any{ctxNodes: nil}, []string{"nodes must be secret (rpc_urls in the secret of FacilitatorSecretArn) or parameter (cdk deploy --parameters RpcUrl=…): production must not ask the network's public node"}},
+		"no secret":             {map[string]any{ctxNodes: nodesSecret}, []string{"nodes is secret, and FacilitatorSecretArn is not set"}},
 		"all of it": {map[string]any{"PayTo": "me", ctxEmail: "ops", ctxDomain: "api.example.com", "LogLevel": "loud"},
 			[]string{"4 fault(s)", "PayTo", "alarmEmail", "domain", "LogLevel"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			context := map[string]any{"PayTo": boot.LocalPayTo, ctxAssets: assetsNone}
+			context := map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxAssets: assetsNone}
 			maps.Copy(context, c.context)
 			_, err := readSettings("..", from(context))
 			if err == nil || strings.Contains(err.Error(), "s3cr3t") {

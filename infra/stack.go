@@ -45,6 +45,9 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
 		Description: jsii.String(catalog.Service + ": template.yaml with its production envelope"),
 	})
+	if s.nodes == nodesParameter {
+		e.demandNodes()
+	}
 	e.include = cloudformationinclude.NewCfnInclude(e.Stack, jsii.String("Application"), &cloudformationinclude.CfnIncludeProps{
 		TemplateFile: &s.template, Parameters: &s.params,
 	})
@@ -65,6 +68,17 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 		e.ownDomain()
 	}
 	return e.Stack
+}
+
+// demandNodes replaces the parameter RpcUrl by one of the same name without a
+// default, so that a deployment which does not name the nodes fails.
+func (e *envelope) demandNodes() {
+	p := awscdk.NewCfnParameter(e.Stack, jsii.String("RpcUrl"), &awscdk.CfnParameterProps{
+		Type: jsii.String("String"), NoEcho: jsii.Bool(true), AllowedPattern: jsii.String(`^(none|https?://[^ ]+)$`),
+		ConstraintDescription: jsii.String("an http or https URL, several separated by commas, or none"),
+		Description:           jsii.String("JSON-RPC nodes that payments in doubt are looked up on; see template.yaml."),
+	})
+	e.settings.params["RpcUrl"] = p.ValueAsString()
 }
 
 // slugs are the functions of the deployment.

@@ -297,7 +297,7 @@ func TestCodeIsShipped(t *testing.T) {
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
 	write(t, filepath.Join(root, "infra", "cdk.json"), nil)
-	context, err := json.Marshal(map[string]any{"PayTo": boot.LocalPayTo, ctxReserve: false})
+	context, err := json.Marshal(map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxReserve: false})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestAppNamesItsFaults(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	_, err := synth(".", out, []string{"CDK_OUTDIR=" + out, `CDK_CONTEXT_JSON={"assets":"none","logRetentionDays":"x"}`})
-	if err == nil || !strings.Contains(err.Error(), "2 fault(s)") || !strings.Contains(err.Error(), "\nPayTo is not set") {
+	if err == nil || !strings.Contains(err.Error(), "3 fault(s)") || !strings.Contains(err.Error(), "\nPayTo is not set") {
 		t.Errorf("%v", err)
 	}
 }

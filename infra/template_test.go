@@ -313,20 +313,20 @@ func TestPermissions(t *testing.T) {
 	tpl := written(t, nil)
 	for slug := range routesBySlug() {
 		var want []string
-		const secret = "secretsmanager:GetSecretValue on FacilitatorSecretArn"
+		secrets := []string{"secretsmanager:GetSecretValue on FacilitatorSecretArn", "secretsmanager:GetSecretValue on FacilitatorFallbackSecretArn"}
 		switch slug {
 		case "discovery":
 			want = on("rate|*", "UpdateItem")
 		case "health":
-			want = append(on("ready", "GetItem"), secret)
+			want = append(on("ready", "GetItem"), secrets...)
 		case scheduled:
 			for _, form := range []string{"eip155:*", "purchase|*", "cursor|*"} {
 				want = append(want, on(form, "GetItem", "PutItem")...)
 			}
-			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName, secret)
-			want = append(want, on("ready", "GetItem")...)
+			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
+			want = slices.Concat(want, on("ready", "GetItem"), secrets)
 		default: // priced
-			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), []string{secret})
+			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), secrets)
 			for _, o := range catalog.All() {
 				if o.Kind != catalog.SmokeTest && (slug == o.Slug || slug == slugMCP) {
 					want = append(want, on("slots|"+o.Slug, "GetItem", "UpdateItem")...)
@@ -341,9 +341,11 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s: actions (-want +template):\n%s", slug, d)
 		}
 	}
-	condition := map[string]any{"Fn::Not": []any{map[string]any{"Fn::Equals": []any{map[string]any{"Ref": "FacilitatorSecretArn"}, ""}}}}
-	if d := cmp.Diff(condition, section(tpl, "Conditions")["HasFacilitatorSecret"]); d != "" {
-		t.Errorf("when there is a secret (-want +template):\n%s", d)
+	for name, arn := range map[string]string{"HasFacilitatorSecret": "FacilitatorSecretArn", "HasFallbackSecret": "FacilitatorFallbackSecretArn"} {
+		condition := map[string]any{"Fn::Not": []any{map[string]any{"Fn::Equals": []any{map[string]any{"Ref": arn}, ""}}}}
+		if d := cmp.Diff(condition, section(tpl, "Conditions")[name]); d != "" {
+			t.Errorf("when there is a secret (-want +template):\n%s", d)
+		}
 	}
 }
 
@@ -367,7 +369,7 @@ func granted(t *testing.T, tpl document, slug string) []string {
 			statement, _ := s.(map[string]any)
 			// One that is there only with a secret.
 			if choice, ok := statement["Fn::If"].([]any); ok {
-				if len(choice) != 3 || choice[0] != "HasFacilitatorSecret" || !cmp.Equal(choice[2], map[string]any{"Ref": "AWS::NoValue"}) {
+				if len(choice) != 3 || choice[0] != "HasFacilitatorSecret" && choice[0] != "HasFallbackSecret" || !cmp.Equal(choice[2], map[string]any{"Ref": "AWS::NoValue"}) {
 					t.Errorf("%s: statement %v", slug, statement)
 				}
 				statement, _ = choice[1].(map[string]any)

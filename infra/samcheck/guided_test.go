@@ -50,7 +50,7 @@ func TestGuided(t *testing.T) {
 		for variable, v := range f.Env {
 			if v != "" && strings.TrimSpace(v) == "" {
 				blanks++
-				if !slices.Contains([]string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "RPC_URL", "RECEIPT_KEY"}, variable) {
+				if !slices.Contains([]string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL", "RECEIPT_KEY"}, variable) {
 					t.Errorf("%s: %s is a blank, and pkg/boot is not tested with that", f.Name, variable)
 				}
 			}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
@@ -44,7 +43,13 @@ type Config struct {
 	DuplicateWindow time.Duration
 	FacilitatorURL  string
 	Credentials     facilitator.Credentials
-	// RPCURL is the chain's node; empty means none. It may hold a key.
+	// FallbackURL is a second facilitator, which is asked when the first one
+	// fails; empty is none. It has credentials of its own.
+	FallbackURL         string
+	FallbackCredentials facilitator.Credentials
+	// RPCURL are the chain's nodes, separated by commas, the first asked first;
+	// empty means none. They may hold keys. Those that the secret names come
+	// before them.
 	RPCURL    string
 	Ledger    Table
 	Resolvers []string
@@ -60,6 +65,8 @@ type Config struct {
 	// is none.
 	Stack string
 
+	secret        *sharedSecret                           // the facilitator's; nil: none
+	readNodes     func(context.Context) ([]string, error) // of the chain, from the secret; nil: none
 	receiptKey    func(context.Context) (ed25519.PrivateKey, error)
 	hasReceiptKey bool
 }
@@ -146,7 +153,7 @@ func ReadLocal(get func(string) string) (Local, error) {
 		l.BaseURL = "http://" + Reachable(l.Addr)
 	}
 	e.money(&l.Config)
-	l.RPCURL = e.rpc(l.Terms.Network, noRPC)
+	e.rpc(&l.Config, noRPC)
 	l.Ledger.Name = e.text(varLedgerTable, "")
 	if l.Ledger.Name != "" {
 		e.dynamo(&l.Config)
@@ -170,20 +177,18 @@ func Reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// facilitator reads where the facilitator is and who we are to it. The secret that
-// this is in is returned, nil without one.
-func (e *environment) facilitator(c *Config) (shared *sharedSecret) {
-	c.FacilitatorURL = e.text(varFacilitatorURL, "")
-	if u, err := url.Parse(c.FacilitatorURL); c.FacilitatorURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-		e.fault(varFacilitatorURL, "must be an http or https URL")
-	}
-	c.Credentials, shared = e.credentials()
-	return shared
+// facilitators reads where the facilitators are and who we are to each. The secret
+// of the first one can also have the nodes of the chain and the receipts' key.
+func (e *environment) facilitators(c *Config) {
+	c.FacilitatorURL = e.httpURL(varFacilitatorURL)
+	c.Credentials, c.secret = e.credentials(primaryCredentials())
+	e.fallback(c)
 }
 
-// money reads facilitator, receipts, registries, resolvers and limits.
+// money reads facilitators, receipts, registries, resolvers and limits.
 func (e *environment) money(c *Config) {
-	shared := e.facilitator(c)
+	e.facilitators(c)
+	shared := c.secret
 	c.receiptKey, c.hasReceiptKey = e.receiptKey(shared), shared != nil || e.text(varReceiptKey, "") != ""
 	c.BootstrapURL = e.text(varBootstrap, "")
 	if _, err := whois.ParseBootstrapURL(c.BootstrapURL); c.BootstrapURL != "" && err != nil {

@@ -8,25 +8,36 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 )
 
-// credentials reads the facilitator's. Unreadable ones do not stop the
+// credentialVars name the variables of one facilitator's credentials.
+type credentialVars struct{ keyID, keySecret, token, secret string }
+
+func primaryCredentials() credentialVars {
+	return credentialVars{varFacilitatorKeyID, varFacilitatorKeySecret, varFacilitatorToken, varFacilitatorSecret}
+}
+
+func fallbackCredentials() credentialVars {
+	return credentialVars{varFallbackKeyID, varFallbackKeySecret, varFallbackToken, varFallbackSecret}
+}
+
+// credentials reads a facilitator's. Unreadable ones do not stop the
 // service: its free part works, paid calls answer facilitator_misconfigured
 // and /ready says so. Contradicting ones are a fault. The secret that they are in
 // is returned, too, nil without one.
-func (e *environment) credentials() (facilitator.Credentials, *sharedSecret) {
-	id, key := e.text(varFacilitatorKeyID, ""), e.text(varFacilitatorKeySecret, "")
-	token, arn := e.text(varFacilitatorToken, ""), e.text(varFacilitatorSecret, "")
+func (e *environment) credentials(of credentialVars) (facilitator.Credentials, *sharedSecret) {
+	id, key := e.text(of.keyID, ""), e.text(of.keySecret, "")
+	token, arn := e.text(of.token, ""), e.text(of.secret, "")
 	if (id == "") != (key == "") {
-		e.fault(varFacilitatorKeyID, "and %s go together", varFacilitatorKeySecret)
+		e.fault(of.keyID, "and %s go together", of.keySecret)
 	}
 	if token != "" && (id != "" || key != "") {
-		e.fault(varFacilitatorToken, "and %s are both set: choose one", varFacilitatorKeyID)
+		e.fault(of.token, "and %s are both set: choose one", of.keyID)
 	}
 	if arn != "" && (id != "" || key != "" || token != "") {
-		e.fault(varFacilitatorSecret, "and other credentials of the facilitator are both set: choose one")
+		e.fault(of.secret, "and other credentials of the facilitator are both set: choose one")
 	}
 	switch {
 	case arn != "":
-		s := e.secret(arn)
+		s := e.secret(of.secret, arn)
 		return s.credentials(), s
 	case token != "":
 		return lazily(func() (facilitator.Credentials, error) { return facilitator.Bearer(token) }), nil
@@ -42,9 +53,9 @@ func lazily(read func() (facilitator.Credentials, error)) facilitator.Credential
 
 // secret is read from Secrets Manager, the first time when somebody pays: a
 // challenge asks nobody.
-func (e *environment) secret(arn string) *sharedSecret {
+func (e *environment) secret(name, arn string) *sharedSecret {
 	if _, ok := secret.Region(arn); !ok {
-		e.fault(varFacilitatorSecret, "must be the complete ARN of a Secrets Manager secret, with its six random characters at the end")
+		e.fault(name, "must be the complete ARN of a Secrets Manager secret, with its six random characters at the end")
 	}
 	return &sharedSecret{config: secret.Config{ARN: arn, Credentials: e.awsKeys(), Endpoint: e.text(varSecretsEndpoint, "")}}
 }

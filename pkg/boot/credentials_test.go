@@ -283,7 +283,7 @@ func TestSecretConfiguration(t *testing.T) {
 func TestBlanksAreNone(t *testing.T) {
 	t.Parallel()
 	vars := good()
-	for _, name := range []string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "RPC_URL"} {
+	for _, name := range []string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL"} {
 		vars[name] = " "
 	}
 	vars["FACILITATOR_SECRET_ARN"] = secretARN

@@ -2,7 +2,6 @@ package boot
 
 import (
 	"log/slog"
-	"net/url"
 	"os"
 	"time"
 
@@ -22,9 +21,9 @@ func Reconcile() {
 	exitOn(err)
 	parts, err := config.Reconciling(config.Ledger.Store(), config.Ledger.Index(), config.Logger(os.Stdout), time.Now)
 	exitOn(err)
-	settler, err := config.settler(parts.Platform)
+	settle, err := config.settlers(parts.Platform)
 	exitOn(err)
-	probes := config.probes(parts.Ledger, settler, dns.New(dns.Config{Resolvers: config.Resolvers}), parts.Chain)
+	probes := config.probes(parts.Ledger, settle, dns.New(dns.Config{Resolvers: config.Resolvers}), parts.Chain)
 	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil, probes...))
 }
 
@@ -36,7 +35,7 @@ func ReconcileVars() []string { return watchVars() }
 func readReconcile(get func(string) string) (Config, error) {
 	e := &environment{get: get}
 	c := e.shared(e.required(varPayTo, payToHelp))
-	e.facilitator(&c)
+	e.facilitators(&c)
 	c.Resolvers = e.resolvers()
 	e.deployed(&c)
 	return c, e.err()
@@ -46,31 +45,13 @@ func readReconcile(get func(string) string) (Config, error) {
 // is, and the view of the chain.
 func (e *environment) deployed(c *Config) {
 	e.ledgerTable(c)
-	c.RPCURL = e.rpc(c.Terms.Network, x402.Network(c.Terms.Network).PublicNode)
+	e.rpc(c, x402.Network(c.Terms.Network).PublicNode)
 }
 
 // ledgerTable reads where the ledger's table is.
 func (e *environment) ledgerTable(c *Config) {
 	c.Ledger.Name = e.required(varLedgerTable, "the DynamoDB table of the payment ledger")
 	e.dynamo(c)
-}
-
-// noRPC is the RPC_URL that turns the view of the chain off.
-const noRPC = "none"
-
-// rpc reads the chain's node; empty means none. A fault does not show it.
-func (e *environment) rpc(network, fallback string) string {
-	v := e.text(varRPCURL, fallback)
-	u, err := url.Parse(v)
-	switch _, unknown := x402.ChainID(network); {
-	case v == noRPC:
-		return ""
-	case v == "" && unknown == nil:
-		e.fault(varRPCURL, "is not set, and no public node of %s is known: name one, or none", network)
-	case v != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")):
-		e.fault(varRPCURL, "must be an http or https URL, or none")
-	}
-	return v
 }
 
 // Index opens the index of the ledger's table.
@@ -90,7 +71,7 @@ type Reconciling struct {
 	Platform   service.Platform
 	Terms      x402.Terms
 	Ledger     *ledger.Ledger
-	Chain      *chain.Client // nil without a view of the chain
+	Chain      *chain.Nodes // nil without a view of the chain
 	Reconciler *x402.Reconciler
 }
 
@@ -104,23 +85,4 @@ func (c Config) Reconciling(store ledger.Store, index ledger.Index, log *slog.Lo
 	evidence, scanner := watchers(client)
 	r.Reconciler = service.Reconciler(r.Platform, c.Terms, r.Ledger, index, evidence, scanner)
 	return r, nil
-}
-
-// chain is the view of the chain; nil when there is none.
-func (c Config) chain(now func() time.Time) (*chain.Client, error) {
-	if c.RPCURL == "" {
-		return nil, nil
-	}
-	return chain.New(chain.Config{
-		URL: c.RPCURL, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: UserAgent,
-	})
-}
-
-// watchers are a view of the chain as the payment layer takes it. Without one
-// they are nil: an interface that holds a client that is nil would not be.
-func watchers(c *chain.Client) (x402.Evidence, x402.Scanner) {
-	if c == nil {
-		return nil, nil
-	}
-	return c, c
 }

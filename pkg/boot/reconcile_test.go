@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"log/slog"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,13 @@ func TestRPCURL(t *testing.T) {
 		"no host":         {map[string]string{"RPC_URL": "https:///s3cr3t"}, "", "", "RPC_URL must be", "RPC_URL must be"},
 		"another scheme":  {map[string]string{"RPC_URL": "wss://rpc.example/s3cr3t"}, "", "", "RPC_URL must be", "RPC_URL must be"},
 		"no URL at all":   {map[string]string{"RPC_URL": "http://[s3cr3t"}, "", "", "RPC_URL must be", "RPC_URL must be"},
+		"two nodes":       {map[string]string{"RPC_URL": "https://one.example/k, http://two.example"}, "https://one.example/k,http://two.example", "https://one.example/k,http://two.example", "", ""},
+		"one is no URL":   {map[string]string{"RPC_URL": "https://one.example,s3cr3t"}, "", "", "RPC_URL must be", "RPC_URL must be"},
+		"a comma":         {map[string]string{"RPC_URL": ","}, "", "", "RPC_URL must be", "RPC_URL must be"},
+		"too many":        {map[string]string{"RPC_URL": strings.Repeat("https://one.example,", 6)}, "", "", "RPC_URL must be", "RPC_URL must be"},
+		"secret, default": {map[string]string{"FACILITATOR_SECRET_ARN": secretARN}, "https://mainnet.base.org", "", "", ""},
+		"secret alone":    {map[string]string{"FACILITATOR_SECRET_ARN": secretARN, "RPC_URL": "secret"}, "", "", "", ""},
+		"no secret":       {map[string]string{"RPC_URL": "secret"}, "", "", "RPC_URL is secret, and FACILITATOR_SECRET_ARN is not set", "RPC_URL is secret, and"},
 		"no network":      {map[string]string{"NETWORK": "base"}, "", "", "1 fault(s)", "1 fault(s)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +65,47 @@ func TestRPCURL(t *testing.T) {
 			local, err := ReadLocal(env(vars))
 			check("local", local.RPCURL, err, c.local, c.localSays)
 		})
+	}
+}
+
+// The secret's nodes come first, the others only where it names none; with the word
+// secret there are no others, and a secret that cannot be read is no reason to ask
+// the public node then.
+func TestNodesOfTheSecret(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rpc, secret string
+		status      int
+		want        string
+		says        string
+	}{
+		"a list":       {"", `{"token":"t","rpc_urls":["https://one.example/k","https://two.example"]}`, 200, "https://one.example/k https://two.example", ""},
+		"by the word":  {"secret", `{"rpc_urls":["https://one.example/k"]}`, 200, "https://one.example/k", ""},
+		"none in it":   {"", `{"token":"t"}`, 200, "", ""},
+		"a text":       {"", `{"rpc_urls":"https://one.example/hush"}`, 200, "", "rpc_urls is a list"},
+		"no secret":    {"secret", `{}`, 503, "", "read the chain's nodes"},
+		"not a secret": {"", `hush`, 200, "", "not a JSON object"},
+	} {
+		v := &vault{}
+		v.holds(c.secret)
+		if c.status != 200 {
+			v.says(c.status, "")
+		}
+		manager := httptest.NewServer(v)
+		vars := good()
+		vars["RPC_URL"], vars["FACILITATOR_SECRET_ARN"], vars["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = c.rpc, secretARN, manager.URL
+		config, err := readReconcile(env(vars))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := config.readNodes(t.Context())
+		if strings.Join(got, " ") != c.want || (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if public := config.RPCURL != ""; public != (c.rpc == "") || !config.watched() {
+			t.Errorf("%s: beside the secret's nodes: %q", name, config.RPCURL)
+		}
+		manager.Close()
 	}
 }
 

@@ -29,6 +29,11 @@ const (
 	varFacilitatorKeySecret = "FACILITATOR_KEY_SECRET"
 	varFacilitatorToken     = "FACILITATOR_TOKEN"
 	varFacilitatorSecret    = "FACILITATOR_SECRET_ARN"
+	varFallbackURL          = "FACILITATOR_FALLBACK_URL"
+	varFallbackKeyID        = "FACILITATOR_FALLBACK_KEY_ID"
+	varFallbackKeySecret    = "FACILITATOR_FALLBACK_KEY_SECRET"
+	varFallbackToken        = "FACILITATOR_FALLBACK_TOKEN"
+	varFallbackSecret       = "FACILITATOR_FALLBACK_SECRET_ARN"
 	varLedgerTable          = "LEDGER_TABLE"
 	varRPCURL               = "RPC_URL"
 	varResolvers            = "DNS_RESOLVERS"
@@ -66,6 +71,7 @@ func moneyVars() []string {
 	return []string{
 		varLedgerTable, varRPCURL, varFacilitatorURL,
 		varFacilitatorKeyID, varFacilitatorKeySecret, varFacilitatorToken, varFacilitatorSecret,
+		varFallbackURL, varFallbackKeyID, varFallbackKeySecret, varFallbackToken, varFallbackSecret,
 	}
 }
 

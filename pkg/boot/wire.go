@@ -22,7 +22,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -62,7 +61,7 @@ type Parts struct {
 func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
 	signs := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: now}
 	p := Parts{Platform: c.platform(log, now), Offering: c.offering(signs), Limits: c.limits(stores.Limits, now), config: c}
-	settler, err := c.settler(p.Platform)
+	settle, err := c.settlers(p.Platform)
 	if err != nil {
 		return Parts{}, err
 	}
@@ -73,17 +72,11 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	books := ledger.New(stores.Ledger, now, randomID)
 	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
 	p.Connector = guard.NewDialer(guard.DialerConfig{Resolver: p.Resolver})
-	p.probes = append(c.probes(books, settler, p.Resolver, view), service.Probe{Name: service.ProbeReceipts, Check: signs.check, Optional: true})
+	p.probes = append(c.probes(books, settle, p.Resolver, view), service.Probe{Name: service.ProbeReceipts, Check: signs.check, Optional: true})
+	p.probes = append(p.probes, settle.each(c.Terms.Network)...)
 	evidence, _ := watchers(view)
-	p.Seller = service.NewSeller(p.Platform, p.Offering, books, settler, evidence, p.Limits)
+	p.Seller = service.NewSeller(p.Platform, p.Offering, books, settle.primary, settle.fallbackOf(p.Platform), evidence, p.Limits)
 	return p, nil
-}
-
-// settler is the client of the facilitator.
-func (c Config) settler(p service.Platform) (*facilitator.Client, error) {
-	return facilitator.New(facilitator.Config{
-		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: p.Now, Logger: p.Log, UserAgent: UserAgent,
-	})
 }
 
 // Origins is the client that asks web origins.
@@ -117,7 +110,7 @@ func (p Parts) Documents() http.Handler {
 // warnings are what /ready says of the configuration, by name.
 func (c Config) warnings() map[string]string {
 	all := maps.Clone(c.Warnings)
-	if c.RPCURL == "" {
+	if !c.watched() {
 		if all == nil {
 			all = map[string]string{}
 		}

@@ -209,6 +209,9 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	text("states", strings.Join(states, ">"))
 	text("purchase", t.Purchase)
 	text("settlement", t.Class)
+	if len(t.Asked) > 0 {
+		attrs = append(attrs, slog.Any("facilitators", askedAttr(t.Asked)))
+	}
 	text("evidence", t.Verdict)
 	text("reason", t.Reason)
 	if len(t.Extensions) > 0 {
@@ -232,6 +235,19 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 		}
 	}
 	return attrs
+}
+
+// askedAttr is the member of a log line that says what came of each facilitator,
+// in the order in which they were asked.
+func askedAttr(asked []x402.Ask) []map[string]any {
+	all := make([]map[string]any, len(asked))
+	for i, a := range asked {
+		all[i] = map[string]any{"name": a.Facilitator, "settlement": a.Class, "ms": float64(a.Took.Microseconds()) / 1000}
+		if a.Reason != "" {
+			all[i]["reason"] = a.Reason
+		}
+	}
+	return all
 }
 
 func milliseconds(key string, d time.Duration) slog.Attr {

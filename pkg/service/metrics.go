@@ -32,6 +32,12 @@ const (
 	MetricUnlisted = "ExtensionsRejected"
 	// MetricSettlement is followed by the class of the outcome.
 	MetricSettlement = "Settlement"
+	// Where there is a fallback: payments for which the primary was down, turned
+	// the request away or left doubt; those that the fallback settled; and those
+	// for which it failed like the primary.
+	MetricPrimaryFailed   = "PrimaryFailed"
+	MetricFallbackSettled = "FallbackSettled"
+	MetricFallbackFailed  = "FallbackFailed"
 )
 
 // DimensionOperation is the member of a request's log line that its metrics are
@@ -86,8 +92,32 @@ func metrics(res response) []metric {
 	if t.Settle > 0 {
 		values = append(values, latency(MetricSettle, t.Settle), count(MetricSettlement+settlementName(t.Class)))
 	}
+	values = append(values, bySource(t.Asked)...)
 	if t.Lookup > 0 {
 		values = append(values, latency(MetricLookup, t.Lookup))
+	}
+	return values
+}
+
+// bySource counts what came of each of two facilitators, each once a payment.
+func bySource(asked []x402.Ask) []metric {
+	var values []metric
+	once := func(name string) {
+		if !slices.Contains(values, count(name)) {
+			values = append(values, count(name))
+		}
+	}
+	for _, a := range asked {
+		answered := a.Class == x402.Moved.String() || a.Class == x402.Refused.String()
+		switch {
+		case a.Fallback && a.Class == x402.Moved.String():
+			once(MetricFallbackSettled)
+		case answered:
+		case a.Fallback:
+			once(MetricFallbackFailed)
+		default:
+			once(MetricPrimaryFailed)
+		}
 	}
 	return values
 }

@@ -43,7 +43,7 @@ func platform() service.Platform {
 }
 
 func (p parts) seller() *service.Seller {
-	return service.NewSeller(p.Platform, p.Offering, p.Ledger, p.Facilitator, p.Evidence, p.Limits)
+	return service.NewSeller(p.Platform, p.Offering, p.Ledger, p.Facilitator, nil, p.Evidence, p.Limits)
 }
 
 // handler is the DNS Explorer alone.

@@ -65,15 +65,17 @@ type Seller struct {
 	offering    Offering
 	ledger      *ledger.Ledger
 	facilitator x402.Facilitator
+	fallback    *x402.Fallback
 	evidence    x402.Evidence
 	limits      Limits
 }
 
-// NewSeller returns a Seller. evidence is a view of the chain, nil without one.
+// NewSeller returns a Seller. fallback is a second facilitator and evidence a view
+// of the chain; each is nil without one.
 func NewSeller(
-	p Platform, o Offering, l *ledger.Ledger, f x402.Facilitator, evidence x402.Evidence, limits Limits,
+	p Platform, o Offering, l *ledger.Ledger, f x402.Facilitator, fallback *x402.Fallback, evidence x402.Evidence, limits Limits,
 ) *Seller {
-	return &Seller{platform: p, offering: o, ledger: l, facilitator: f, evidence: evidence, limits: limits}
+	return &Seller{platform: p, offering: o, ledger: l, facilitator: f, fallback: fallback, evidence: evidence, limits: limits}
 }
 
 // Handler answers an operation's path.
@@ -86,7 +88,7 @@ func (s *Seller) Handler(op Operation) http.Handler {
 
 func (s *Seller) gate(op Operation) *x402.Gate {
 	return x402.NewGate(x402.GateConfig{
-		Ledger: s.ledger, Facilitator: s.facilitator, Evidence: s.evidence, Slots: s.limits.slots(op.entry, s.platform.Now),
+		Ledger: s.ledger, Facilitator: s.facilitator, Fallback: s.fallback, Evidence: s.evidence, Slots: s.limits.slots(op.entry, s.platform.Now),
 		Receipts: s.offering.Receipts, Window: s.offering.DuplicateWindow, Now: s.platform.Now, Log: s.platform.Log,
 	})
 }

@@ -123,6 +123,7 @@ func (a *attempt) identify(digest [32]byte, by signer) {
 		ValidBefore: a.validBefore(),
 		Payload:     p.stored(),
 		Recovered:   by == signerRecovered,
+		Asks:        a.gate.asksFirst(),
 	}
 	a.key, a.badKey = purchaseKey(a.request.Keys, p)
 	a.prove()
@@ -149,7 +150,7 @@ func (a *attempt) refusedBefore(ctx context.Context, r ledger.Record, terms erro
 		out.recorded = true
 		return &out
 	}
-	f := a.find(ctx, r, Settlement{})
+	f := a.find(ctx, r, Settlement{}, evidenceBudget)
 	a.trace.Verdict = f.Verdict.String()
 	switch f.Verdict {
 	case Paid:
@@ -176,10 +177,8 @@ func (a *attempt) adopt(r ledger.Record) *Outcome {
 // verify asks the facilitator about a signature that cannot be verified locally,
 // of a payment that has no record.
 func (a *attempt) verify(ctx context.Context) *Outcome {
-	bounded, cancel := context.WithTimeout(ctx, verifyBudget)
-	defer cancel()
 	begun := a.gate.now()
-	v := a.gate.facilitator.Verify(bounded, a.request.Offer.payload(a.payment.exact(), a.claim.Terms), a.terms)
+	v := a.gate.verify(ctx, a.request.Offer.payload(a.payment.exact(), a.claim.Terms), a.terms)
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:

@@ -91,6 +91,8 @@ func (c *customer) process() *process {
 	p := &process{
 		w: c.w, n: n, rng: mathrand.New(mathrand.NewPCG(c.seed, 1000+n)), begun: time.Now(), offset: c.w.skew / 2,
 		claims: map[*authorization]claim{}, opened: map[*authorization]bool{}, sentOf: map[*authorization]int{},
+		said: map[*authorization]map[string]x402.Class{}, asks: map[*authorization]map[string]int{},
+		declined: map[*authorization]string{}, consulted: map[*authorization]bool{}, until: map[*authorization]time.Time{}, wrote: map[*authorization]wrote{},
 	}
 	if c.w.skew > 0 && p.weather(80) {
 		c.w.mu.Lock()
@@ -118,6 +120,9 @@ func (c *customer) gate(p *process) *x402.Gate {
 	}
 	if c.w.rpc {
 		config.Evidence = p
+	}
+	if c.w.two {
+		config.Fallback = x402.NewFallback(x402.FallbackConfig{Facilitator: second{p}, Primary: primaryName, Name: fallbackName, Now: p.now})
 	}
 	return x402.NewGate(config)
 }

@@ -42,9 +42,15 @@ type process struct {
 	claims        map[*authorization]claim
 	opened        map[*authorization]bool // purchases, by the payment
 	sentOf        map[*authorization]int
-	on            *authorization // the payment that it claimed or sent last
-	refusedAt     time.Time      // when it wrote a refusal of pay
-	readAt        time.Time      // when it last read the record of pay
+	said          map[*authorization]map[string]x402.Class // what each facilitator has said last
+	asks          map[*authorization]map[string]int        // how often each was asked
+	declined      map[*authorization]string                // who refused it about the payer, and was heard
+	consulted     map[*authorization]bool                  // the chain was asked
+	until         map[*authorization]time.Time             // when the primary's time is over
+	wrote         map[*authorization]wrote                 // its last write
+	on            *authorization                           // the payment that it claimed or sent last
+	refusedAt     time.Time                                // when it wrote a refusal of pay
+	readAt        time.Time                                // when it last read the record of pay
 	readState     ledger.State
 	awaited       *authorization // another payment that it has read
 	awaitedAs     int64          // and in which version
@@ -60,6 +66,12 @@ type process struct {
 type claim struct {
 	at      time.Time
 	writeID string
+}
+
+// wrote is a write of a process.
+type wrote struct {
+	at    time.Time
+	doubt bool
 }
 
 // kind is who runs, or asks, a process.
@@ -171,8 +183,24 @@ func (p *process) Verify(ctx context.Context, pay x402.Payload, _ x402.Requireme
 // fast or slowly, loses its answer, executes late, refuses, or never hears of
 // it.
 func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
-	a := p.sends(ctx, pay, r)
+	return p.settle(ctx, pay, r, primaryName)
+}
+
+func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requirements, by string) x402.Settlement {
+	a := p.sends(ctx, pay, r, by)
+	s := p.settles(ctx, a, by)
+	p.hears(a, by, s)
+	if p.w.sabotage == doubtIsDoor && p.w.two && by == primaryName && s.Class == x402.Unknown {
+		s.Class, s.Code = x402.TurnedAway, fault.FacilitatorUnavailable
+	}
+	return s
+}
+
+func (p *process) settles(ctx context.Context, a *authorization, by string) x402.Settlement {
 	p.await()
+	if s, done := p.outage(ctx, a, by); done {
+		return s
+	}
 	if p.weather(8) {
 		p.w.mu.Lock()
 		a.maySent--
@@ -208,13 +236,13 @@ func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 }
 
 // sends holds a payment that is being sent to what must be true of it.
-func (p *process) sends(ctx context.Context, pay x402.Payload, r x402.Requirements) *authorization {
+func (p *process) sends(ctx context.Context, pay x402.Payload, r x402.Requirements, by string) *authorization {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass()
 	a := w.pay(pay.Payload.Authorization.Nonce)
-	w.tell("  p%d sends %s", p.n, w.number(a.key))
+	w.tell("  p%d sends %s to %s", p.n, w.number(a.key), by)
 	p.sent++
 	p.sentOf[a]++
 	p.on = a
@@ -242,8 +270,11 @@ func (p *process) sends(ctx context.Context, pay x402.Payload, r x402.Requiremen
 	if fresh := p.readState == "" || p.readState == ledger.Refused; p.kind != asOlder && a == p.pay && fresh && !a.used && !w.deploys.IsZero() && p.begun.After(w.deploys) {
 		w.complain("settled under the terms of before a deploy")
 	}
-	if p.sentOf[a] > 1 {
+	if p.sentOf[a] > 1 && !w.two {
 		w.complain("sent twice by one request")
+	}
+	if w.two && p.kind != asOlder {
+		p.mayAsk(ctx, a, by)
 	}
 	if a != p.pay {
 		w.happened("resent for another payment")
@@ -354,6 +385,7 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	if q.Value.String() != "5000" || !strings.EqualFold(q.Payee.String(), terms().PayTo) {
 		w.complain("the chain was asked about other terms")
 	}
+	p.consulted[a] = true
 	if down || slow {
 		if w.sabotage == clockProof && !p.now().Before(q.ValidBefore) {
 			return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired"}
@@ -366,6 +398,9 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 		at = at.Add(-lag)
 	}
 	p.learns(a, at)
+	if w.sabotage == trustFallback && p.said[a][fallbackName] == x402.Moved {
+		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
+	}
 	return w.view(a, q, at)
 }
 

@@ -60,6 +60,12 @@ const (
 	bareProof     sabotage = "without a token a repeat is good for ever"
 	noWait        sabotage = "nobody waits for another payment"
 	sendReplaced  sabotage = "a superseded payment is a refused one"
+
+	// The rules of a second facilitator.
+	unnamedAsks   sabotage = "who is asked is not recorded"
+	forgetRefuser sabotage = "who refused is not recorded"
+	trustFallback sabotage = "the fallback's success in doubt is not checked"
+	doubtIsDoor   sabotage = "a primary that leaves doubt has turned the request away"
 )
 
 // seen is a record as a sabotaged ledger would see it. The lock is held.
@@ -89,6 +95,8 @@ func (p *process) seen(r *ledger.Record) *ledger.Record {
 		}
 	case forgetSent:
 		r.Sent = false
+	case forgetRefuser:
+		r.RefusedBy, r.Refusals = "", 0
 	case sendReplaced:
 		if r.State == ledger.Superseded {
 			r.State = ledger.Refused
@@ -163,6 +171,8 @@ func (p *process) spoil(r *ledger.Record) {
 		if r.State == ledger.Settling || r.State == ledger.Uncertain || r.State == ledger.Settled {
 			r.ExpiresAt = r.ValidBefore.Add(72 * time.Hour)
 		}
+	case unnamedAsks:
+		r.Asked = nil
 	default:
 	}
 }
@@ -230,6 +240,10 @@ func TestCampaignSees(t *testing.T) {
 		{noWait, true, 500, "did not wait for another payment"},
 		{sendReplaced, true, 500, "a superseded payment was"},
 		{noSlots, true, 500, "worked without a slot"},
+		{unnamedAsks, true, 500, "asked, and not named on record"},
+		{forgetRefuser, true, 1000, "a refusal about the payer was taken to the other facilitator"},
+		{trustFallback, true, 1000, "a lookup before money moved"},
+		{doubtIsDoor, true, 500, "the fallback was asked at once"},
 		{shortKeep, true, 1000, "a debt or a doubt was forgotten"},
 		{freeLookups, true, 500, "more than five lookups"},
 		{fewLookups, true, 500, "used up before five lookups"},

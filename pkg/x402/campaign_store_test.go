@@ -243,6 +243,10 @@ func (p *process) committed(old *ledger.Record, r ledger.Record) {
 		return // a cursor
 	}
 	p.follows(a, *old, r)
+	if by := p.declined[a]; by != "" && a.refuser == "" && r.Attempt == old.Attempt {
+		a.refuser, a.refusedAt = by, time.Now()
+	}
+	p.wrote[a] = wrote{time.Now(), r.Doubt}
 	live := a.holder != p && old.LeaseUntil.After(p.now())
 	testimony := old.State == ledger.Settling && r.State == ledger.Settled && r.LeaseUntil.Equal(old.LeaseUntil)
 	switch {

@@ -25,6 +25,7 @@ var (
 // chain and its accounts), campaign_store_test.go (the ledger's store),
 // campaign_process_test.go (an execution environment with its weather),
 // campaign_chain_test.go (the facilitator's words, and the chain as it is read),
+// campaign_second_test.go (a second facilitator),
 // campaign_payer_test.go (clients, payer, strangers, reconciler),
 // campaign_older_test.go (a process of the first version), campaign_judge_test.go
 // (what must be true of answers), campaign_purchase_test.go (what must be true of

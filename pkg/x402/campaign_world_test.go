@@ -32,6 +32,9 @@ type world struct {
 	drowsy  bool          // many a process freezes while it settles
 	liar    bool          // the facilitator says no, and moves the money
 	cap     int           // slots, 0 for no cap
+	two     bool          // there is a fallback facilitator
+	out     outage        // what is wrong with the primary
+	boasts  bool          // the fallback says that it settled what is in doubt, and did not
 	slots   map[*process]time.Time
 	pays    []*authorization
 	store   *shelf
@@ -61,6 +64,8 @@ type authorization struct {
 	used, cancelled bool
 	cancelledAt     time.Time // by the clock of the chain, like the next
 	movedAt         time.Time
+	refuser         string // the facilitator that refused it about the payer, on record
+	refusedAt       time.Time
 	shownAt         time.Time // when it could first be seen, for one dated back
 	byUs            bool      // the facilitator moved it, not a third party
 	lied            bool      // and said that it would not
@@ -121,6 +126,10 @@ func newWorld(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *world {
 		rpc: rpc, sabotage: s, replies: f.replies, store: &shelf{rows: map[string]*ledger.Record{}}, balance: wealth, payer: f.payer,
 		late: one(8), sick: one(10), drowsy: one(10), liar: one(12), slots: map[*process]time.Time{},
 		complaints: map[string]bool{}, events: map[string]bool{},
+	}
+	w.two = one(2)
+	if w.two {
+		w.out, w.boasts = outage(rng.IntN(int(outages))), rpc && one(4)
 	}
 	w.own = one(6) || w.late && one(2)
 	if one(2) {
@@ -204,7 +213,9 @@ func happens(rpc bool) []string {
 		"a stranger's copy turned away in doubt", "a stranger's copy turned away once paid",
 		"repeated without a token", "turned away without a token once paid", "beside an older version",
 	}
+	all = append(all, "the fallback settled", "the fallback settled in doubt", "the fallback refused", "silence of both", "a refusal was left to who gave it", "sent again to the primary")
 	if rpc {
+		all = append(all, "the fallback lied")
 		return append(all, "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "used before it reached us")
 	}
 	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")

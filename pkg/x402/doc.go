@@ -19,7 +19,7 @@
 //	claim the authorization          ledger.Ledger.Claim
 //	open its purchase                purchase.go: whose payment is sent
 //	acquire a slot                   Slots.Acquire
-//	settle                           Facilitator.Settle, once
+//	settle                           Facilitator.Settle, once; with a Fallback ask.go
 //	conclude                         conclusion.go: by reply, doubt and chain
 //	look up                          Job.Run
 //	redeem, or owe                   ledger.Hold.Redeem, Release
@@ -45,6 +45,13 @@
 // can copy them. So a repeated authorization must bring the retry token of its
 // challenge or a purchase key of at least 16 characters (ledger.Proof). Without
 // one of them every sender gets the same 402, without answer, receipt or job.
+//
+// A second facilitator (Fallback) can never charge twice, because the token executes
+// an authorization once, whoever sends it; what can go wrong is how replies are read.
+// So it is asked at once only where the first one did nothing with the payment. In
+// doubt it comes after a resend and the chain, and only its success counts, which the
+// chain must confirm. A refusal about the payer is left to who gave it. The record
+// names each before it is asked.
 //
 // What a facilitator refused is not asked about again at once, but after 1, 10
 // and then every 60 seconds.

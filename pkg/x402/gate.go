@@ -34,19 +34,22 @@ const (
 type Gate struct {
 	ledger      *ledger.Ledger
 	facilitator Facilitator
-	evidence    Evidence // nil: none
-	slots       Slots    // nil: none
-	receipts    Receipts // nil: none
+	fallback    *Fallback // nil: none
+	evidence    Evidence  // nil: none
+	slots       Slots     // nil: none
+	receipts    Receipts  // nil: none
 	window      time.Duration
 	now         func() time.Time
 	log         *slog.Logger
 }
 
-// GateConfig are the parts of a Gate; all but Evidence, Slots and Receipts are
-// required.
+// GateConfig are the parts of a Gate; all but Fallback, Evidence, Slots and
+// Receipts are required.
 type GateConfig struct {
 	Ledger      *ledger.Ledger
 	Facilitator Facilitator
+	// Fallback is asked when Facilitator fails; nil is none.
+	Fallback *Fallback
 	// Evidence reads the chain. Without it a payment in doubt can stay in doubt,
 	// and the used nonce of a payment in doubt counts as paid.
 	Evidence Evidence
@@ -68,7 +71,7 @@ func NewGate(c GateConfig) *Gate {
 	if c.Ledger == nil || c.Facilitator == nil || c.Now == nil || c.Log == nil {
 		panic("x402.NewGate: ledger, facilitator, clock and log are required")
 	}
-	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, evidence: c.Evidence, slots: c.Slots, receipts: c.Receipts, window: c.Window, now: c.Now, log: c.Log}
+	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, fallback: c.Fallback, evidence: c.Evidence, slots: c.Slots, receipts: c.Receipts, window: c.Window, now: c.Now, log: c.Log}
 }
 
 // Request is a priced request that carries a payment.
@@ -164,7 +167,9 @@ type Trace struct {
 	States  []ledger.State
 	Class   string // of the settlement, when one was tried
 	Verdict string // the chain's, when it was asked
-	Reason  string // why not, as far as it may be logged
+	// Asked are the facilitators that were asked, where there are two.
+	Asked  []Ask
+	Reason string // why not, as far as it may be logged
 	// Purchase is "joined" when another payment of the same purchase answered,
 	// "taken_over" when this one replaced another, and empty otherwise.
 	Purchase string
@@ -356,7 +361,11 @@ func (a *attempt) spare() time.Duration {
 // the chain afterwards.
 func (a *attempt) settleTime(doubt bool) time.Duration {
 	left := a.spare()
-	if doubt && a.gate.evidence != nil {
+	switch {
+	case !doubt || a.gate.evidence == nil:
+	case a.gate.fallback != nil:
+		left -= chainBudget
+	default:
 		left -= evidenceBudget
 	}
 	return min(left, settleBudget)

@@ -1,6 +1,7 @@
 package x402_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -32,8 +33,9 @@ type bench struct {
 	offer  *x402.Offer
 	wallet *x402test.Wallet
 
-	keys []string // Idempotency-Key
-	anew bool     // what is asked for is bought anew every time
+	budget time.Duration // of the work; 0 is 8 s
+	keys   []string      // Idempotency-Key
+	anew   bool          // what is asked for is bought anew every time
 	// meter counts the requests; nil counts nothing.
 	meter x402.Meter
 
@@ -154,7 +156,7 @@ func (b *bench) askWith(header, path string, invalid error) x402.Outcome {
 				return x402.Job{}, invalid
 			}
 			return x402.Job{
-				Fingerprint: path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Anew: b.anew,
+				Fingerprint: path, Budget: cmp.Or(b.budget, 8*time.Second), Timeout: fault.DNSTimeout, Anew: b.anew,
 				Run: func(ctx context.Context) (x402.Reply, error) {
 					if b.reply != nil {
 						return b.reply(b.runs.Add(1))

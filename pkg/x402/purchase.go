@@ -246,7 +246,7 @@ func (a *attempt) answered(ctx context.Context, h *ledger.Hold, owner ledger.Rec
 // its lookup if the answer is owed.
 func (a *attempt) follow(ctx context.Context, owner ledger.Record) Outcome {
 	a.trace.Purchase = "joined"
-	c, err := a.gate.ledger.Resume(ctx, owner, a.request.Deadline.Add(leaseMargin))
+	c, err := a.gate.ledger.Resume(ctx, owner, a.gate.asksFirst(), a.request.Deadline.Add(leaseMargin))
 	if err != nil {
 		return a.with(Outcome{Receipt: responseOf(owner)}, a.ledgerFault(err, charged(true)))
 	}
@@ -273,7 +273,7 @@ func (a *attempt) on(r ledger.Record) (*attempt, error) {
 // signs anew within a second of the first refusal, because he has topped up his
 // wallet, waits for that second here: most clients do not ask again.
 func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, until time.Time) *Outcome {
-	c, err := a.gate.ledger.Resume(ctx, r, a.request.Deadline.Add(leaseMargin))
+	c, err := a.gate.ledger.Resume(ctx, r, a.gate.asksFirst(), a.request.Deadline.Add(leaseMargin))
 	switch {
 	case err != nil:
 		return a.answer(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))

@@ -19,21 +19,13 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	if budget < leastSettle {
 		return a.unsent(ctx, h, Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
-	bounded, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
-	s, w := a.send(bounded, h.Record())
-	d := doubtOf(h.Record())
-	seen, f := chainNotAsked, Finding{}
-	if asks(w, d) {
-		seen, f = a.look(ctx, h.Record(), s)
-		s.Cause = errors.Join(s.Cause, f.Cause)
-	}
-	return a.carryOut(ctx, h, conclusionOf(w, d, seen), s, f)
+	v := a.take(ctx, h, budget)
+	return a.carryOut(ctx, h, conclusionOf(v.word, v.doubt, v.chain), v.s, v.finding)
 }
 
-// send has the facilitator settle the payment of a record. The earlier payment of
+// send has a facilitator settle the payment of a record. The earlier payment of
 // a purchase is not sent again when its window is over.
-func (a *attempt) send(ctx context.Context, r ledger.Record) (Settlement, facilitatorWord) {
+func (a *attempt) send(ctx context.Context, f Facilitator, r ledger.Record) (Settlement, facilitatorWord) {
 	if a.resend && !a.gate.now().Add(leastWindow).Before(r.ValidBefore) {
 		return Settlement{Class: NotSent, Reason: orElse(r.Reason, "the window of the authorization is over")}, wordNotResent
 	}
@@ -44,10 +36,9 @@ func (a *attempt) send(ctx context.Context, r ledger.Record) (Settlement, facili
 		}
 	}
 	begun := a.gate.now()
-	s := a.gate.facilitator.Settle(ctx, a.request.Offer.payload(exact, r.Terms), a.terms)
+	s := f.Settle(ctx, a.request.Offer.payload(exact, r.Terms), a.terms)
 	a.trace.Settle += a.since(begun)
-	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
-	a.trace.Cause, a.trace.Extensions = s.Cause, s.ExtensionResponses
+	a.traced(s)
 	return s, a.wordOf(s, r)
 }
 
@@ -87,12 +78,13 @@ func doubtOf(r ledger.Record) doubtful {
 	return noDoubt
 }
 
-// look asks the chain about an attempt to settle, where it can be asked.
-func (a *attempt) look(ctx context.Context, r ledger.Record, s Settlement) (chainAnswer, Finding) {
+// look asks the chain about an attempt to settle, where it can be asked, within a
+// budget.
+func (a *attempt) look(ctx context.Context, r ledger.Record, s Settlement, budget time.Duration) (chainAnswer, Finding) {
 	if a.gate.evidence == nil {
 		return chainMissing, Finding{}
 	}
-	f := a.find(ctx, r, s)
+	f := a.find(ctx, r, s, budget)
 	a.trace.Verdict = f.Verdict.String()
 	switch f.Verdict {
 	case Paid:
@@ -148,9 +140,9 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, c conclusion, s 
 	return a.fail(fault.New(fault.SettlementUncertain, errors.Join(s.Cause, err)), nil)
 }
 
-// find asks the chain, if there is time for it.
-func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement) Finding {
-	budget := min(a.spare(), evidenceBudget)
+// find asks the chain within a budget, if there is time for it.
+func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement, budget time.Duration) Finding {
+	budget = min(a.spare(), budget)
 	if budget < leastEvidence {
 		return Finding{Cause: errors.New("no time left to ask the chain")}
 	}

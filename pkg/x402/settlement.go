@@ -76,6 +76,15 @@ type Settlement struct {
 	// clock. Facilitators look at it before they look at the nonce, so it says
 	// nothing about what has moved. Class is then Refused.
 	Expired bool
+	// AboutPayer says of TurnedAway and Unknown that the reason is one about the
+	// payer all the same: a refusal with a status that is the operator's affair,
+	// or with a transaction. No other facilitator may be asked after it. After
+	// Refused none may be asked in any case.
+	AboutPayer bool
+	// NoVerdict says of Unknown that the facilitator has given none: it was
+	// silent, broke off, or answered what is no x402 answer. A payer cannot
+	// cause that.
+	NoVerdict bool
 	// Code is the fault to answer when Class is TurnedAway or NotSent.
 	Code fault.Code
 	// Cause is for the log.
@@ -99,4 +108,7 @@ type Verification struct {
 	// Fault is set when there was no verdict about the payer: the facilitator
 	// is unavailable, unauthorized or misconfigured, or did not say why not.
 	Fault *fault.Error
+	// AboutPayer says of a Fault that the facilitator's reason is one about the
+	// payer all the same (see Settlement). No other one may be asked after it.
+	AboutPayer bool
 }

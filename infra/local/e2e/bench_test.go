@@ -33,7 +33,7 @@ func BenchmarkChallenge(b *testing.B) {
 	p := wire(b, l.setup(), "https://bench.example.com", newControls(b), nil)
 	p.Platform.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
 	var net network
-	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, p.Limits).Handler(service.DNS(&net))
+	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, nil, p.Limits).Handler(service.DNS(&net))
 	r := httptest.NewRequest(http.MethodGet, catalog.DNS().ExampleURL(""), nil)
 	r.Header.Set("Accept", "application/json")
 	w := &sink{header: http.Header{}}
@@ -97,7 +97,7 @@ func BenchmarkToolChallenge(b *testing.B) {
 	p.Platform.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
 	p.Limits.Rate = nil
 	var net network
-	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, p.Limits).MCP([]service.Operation{service.DNS(&net)})
+	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, nil, p.Limits).MCP([]service.Operation{service.DNS(&net)})
 	body := toolCall(b, catalog.DNS().Tool, "")
 	w := &sink{header: http.Header{}}
 	b.ReportAllocs()

@@ -45,7 +45,7 @@ func TestChain(t *testing.T) {
 	verifyOnly(t, "needs Node and an Ethereum node")
 	nodeWith(t, facilitatorDir)
 	l := newLab(t)
-	for _, s := range slices.Concat(settleStories(), refusalStories(), outageStories(), walletStories()) {
+	for _, s := range slices.Concat(settleStories(), refusalStories(), outageStories(), walletStories(), fallbackStories()) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			fairly(t, func(tb testing.TB, p *pace) {

@@ -33,6 +33,9 @@ type chainWorld struct {
 	pace    *pace
 	payee   x402.Address
 	confirm time.Duration
+
+	fallback string  // URL of the second facilitator, empty without one
+	killer   *killer // the first one's way to the node, if it can be killed there
 }
 
 // chainOptions is what a scenario changes about its world.
@@ -42,6 +45,9 @@ type chainOptions struct {
 	confirm time.Duration
 	// direct has the service talk to the facilitator without the relay.
 	direct bool
+	// fallback gives the service a second facilitator, and no duplicate window, and
+	// lets the first one be killed at any of its calls to the node.
+	fallback bool
 }
 
 const longConfirm = 30 * time.Second
@@ -59,6 +65,11 @@ func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 	w.ledger = filepath.Join(t.TempDir(), "ledger.db")
 	w.node = chaintest.Start(t)
 	w.rpc = newProxy(t, w.node.URL)
+	if o.fallback {
+		w.startFacilitator("0")
+		w.fallback = w.facilitator.url
+		w.killer = newKiller(t, w.node.URL)
+	}
 	w.startFacilitator("0")
 	url := w.facilitator.url
 	if !o.direct {
@@ -79,10 +90,14 @@ func (w *chainWorld) startFacilitator(port string) {
 	if err != nil {
 		w.Fatal(err)
 	}
+	rpc := w.node.URL
+	if w.killer != nil {
+		rpc = w.killer.url
+	}
 	cmd := exec.Command(node, "facilitator.mjs")
 	cmd.Dir = facilitatorDir
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "RPC=" + w.node.URL, "NETWORK=" + chaintest.Network, "PORT=" + port,
+		"PATH=" + os.Getenv("PATH"), "RPC=" + rpc, "NETWORK=" + chaintest.Network, "PORT=" + port,
 		"CONFIRM_MS=" + strconv.FormatInt(w.confirm.Milliseconds(), 10),
 	}
 	w.facilitator = launch(w, cmd)
@@ -113,6 +128,9 @@ func (w *chainWorld) environment(s setup) []string {
 	vars := s.environment()
 	vars["RPC_URL"] = "http://" + w.rpc.addr
 	vars["NETWORK"], vars["LEDGER_FILE"], vars["LOCAL_ADDR"] = chaintest.Network, w.ledger, "127.0.0.1:0"
+	if w.fallback != "" {
+		vars["FACILITATOR_FALLBACK_URL"], vars["DUPLICATE_WINDOW_SECONDS"] = w.fallback, "0"
+	}
 	env := make([]string, 0, len(vars))
 	for name, value := range vars {
 		env = append(env, name+"="+value)

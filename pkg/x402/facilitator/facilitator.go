@@ -127,6 +127,15 @@ func New(c Config) (*Client, error) {
 	return f, nil
 }
 
+// Name is how records and logs name the facilitator: the host and path of its
+// URL. It is empty without a URL.
+func (c *Client) Name() string {
+	if c.base == nil {
+		return ""
+	}
+	return strings.ToLower(c.base.Host) + c.base.Path
+}
+
 // parseBase reads the base URL. The errors do not quote it, because a URL with
 // a password in it is one of the mistakes that they report.
 func parseBase(raw string) (*url.URL, error) {

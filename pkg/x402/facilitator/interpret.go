@@ -41,6 +41,12 @@ func interpret(word string, re reply) Reason {
 	return r
 }
 
+// about says whether a reason is one about the payer, whatever comes with it.
+func about(word string) bool {
+	r, _ := lookup(word)
+	return r.Meaning == Refusal || r.Meaning == Expired
+}
+
 // platformReason reads the word of an error that is not in the form of x402:
 // {"errorType":"…"}, which platforms in front of a facilitator answer before
 // it sees the request.

@@ -22,7 +22,9 @@ import (
 //     platform's error that is the operator's affair.
 func classify(re reply, want expectation) (s x402.Settlement, pending bool) {
 	if re.err != nil {
-		return unanswered(re), false
+		s = unanswered(re)
+		s.NoVerdict = s.Class == x402.Unknown
+		return s, false
 	}
 	a, form := parseAnswer(re.body)
 	switch form {
@@ -33,6 +35,7 @@ func classify(re reply, want expectation) (s x402.Settlement, pending bool) {
 	case formAnswer:
 		s, pending = verdict(a, want, re)
 	}
+	s.NoVerdict = form != formAnswer && s.Class == x402.Unknown
 	s.ExtensionResponses = extensionResponses(re.header)
 	return s, pending
 }
@@ -63,13 +66,14 @@ func unanswered(re reply) x402.Settlement {
 // withoutVerdict classes an answer that is not an x402 one.
 func withoutVerdict(re reply) x402.Settlement {
 	reason, cause := fmt.Sprintf("http_%d", re.status), statusError(re.status)
+	s, said := unknown(reason, cause), platformReason(re)
 	if code, turned := turnsAway(re); turned {
-		return turnedAway(code, reason, cause)
+		s = turnedAway(code, reason, cause)
+	} else if said.Meaning == TurnedAway {
+		s = turnedAway(said.Answer, said.Code, cause)
 	}
-	if r := platformReason(re); r.Meaning == TurnedAway {
-		return turnedAway(r.Answer, r.Code, cause)
-	}
-	return unknown(reason, cause)
+	s.AboutPayer = about(said.Code)
+	return s
 }
 
 // verdict classes an answer that is one. An answer about another payer or
@@ -96,6 +100,7 @@ func verdict(a answer, want expectation, re reply) (s x402.Settlement, pending b
 	if r.Meaning == Pending {
 		return s, true
 	}
+	s.AboutPayer = about(a.errorReason)
 	if a.transaction != "" {
 		// What names a transaction comes from behind a broadcast.
 		return s, false
@@ -103,7 +108,7 @@ func verdict(a answer, want expectation, re reply) (s x402.Settlement, pending b
 	switch r.Meaning {
 	case Refusal, Expired, NonceUsed:
 		s.Class = x402.Refused
-		s.NonceUsed, s.Expired = r.Meaning == NonceUsed, r.Meaning == Expired
+		s.NonceUsed, s.Expired, s.AboutPayer = r.Meaning == NonceUsed, r.Meaning == Expired, false
 	case TurnedAway:
 		s.Class, s.Code = x402.TurnedAway, r.Answer
 		s.Cause = errors.Join(fmt.Errorf("facilitator answered status %d: %s", re.status, s.Reason), s.Cause)

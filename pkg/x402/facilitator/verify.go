@@ -23,7 +23,7 @@ func judge(re reply, want expectation) x402.Verification {
 	}
 	o, err := parseObject(re.body)
 	if err != nil || !o.has("isValid") {
-		return x402.Verification{Fault: noVerdict(re, err)}
+		return x402.Verification{Fault: noVerdict(re, err), AboutPayer: re.err == nil && about(platformReason(re).Code)}
 	}
 	valid, err1 := o.boolean("isValid")
 	reason, err2 := o.text("invalidReason")
@@ -52,7 +52,7 @@ func invalid(reason string, re reply) x402.Verification {
 	case Refusal, Expired, NonceUsed:
 		return x402.Verification{Reason: r.Code, BadSignature: r.Signature, NonceUsed: r.Meaning == NonceUsed}
 	case TurnedAway:
-		return x402.Verification{Fault: fault.New(r.Answer, cause)}
+		return x402.Verification{Fault: fault.New(r.Answer, cause), AboutPayer: about(reason)}
 	case Doubt, Pending:
 	}
 	return x402.Verification{Fault: noVerdict(re, cause)}

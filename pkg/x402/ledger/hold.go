@@ -21,6 +21,9 @@ type Hold struct {
 	// next one.
 	pending  *Record
 	lookupAt time.Time // of the lookup before this claim's
+	// refusedBy is who refused the payment in this attempt, for the write that
+	// ends it.
+	refusedBy string
 }
 
 func (l *Ledger) hold(r Record) *Hold { return &Hold{ledger: l, record: r} }
@@ -45,6 +48,18 @@ func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error 
 	}
 	return err
 }
+
+// Ask records that a facilitator is about to be asked. Only if it succeeds may that
+// one be sent the payment. It writes also where the name is there already, so that
+// an attempt that has lost its lease finds out before it asks anybody else. It fails
+// with ErrIllegal once the lease is past.
+func (h *Hold) Ask(ctx context.Context, facilitator string) error {
+	return h.write(ctx, EventAsk, change{asks: facilitator})
+}
+
+// RefusedBy has the write that ends this attempt, whichever it is, name the
+// facilitator that refused the payment for a reason about the payer.
+func (h *Hold) RefusedBy(facilitator string) { h.refusedBy = facilitator }
 
 // Refused records that the facilitator said no. A record in doubt becomes
 // uncertain: a refusal proves nothing about an earlier attempt.
@@ -122,7 +137,7 @@ func (h *Hold) write(ctx context.Context, event Event, c change) error {
 	if err := h.confirm(ctx); err != nil {
 		return err
 	}
-	c.now = h.ledger.now()
+	c.now, c.refusedBy = h.ledger.now(), h.refusedBy
 	next, err := step(h.record, event, c)
 	if err != nil {
 		return err

@@ -40,6 +40,9 @@ type Payment struct {
 	Purchase string
 	// Proof is what the request brings to show that it is the payer's.
 	Proof Proof
+	// Asks is the facilitator that the attempt asks first; empty where there is
+	// one only.
+	Asks string
 	// Recovered says that the payer's own key made the signature. Everything
 	// that a settlement publishes is recovered as well.
 	Recovered bool
@@ -139,6 +142,7 @@ func (l *Ledger) first(p Payment, lease time.Time) Record {
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
 		CreatedAt: now, UpdatedAt: now,
 	}
+	ask(&r, change{asks: p.Asks})
 	r.ExpiresAt = expiry(r, now)
 	return r
 }
@@ -168,9 +172,10 @@ func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease
 
 // Resume takes the lease of a payment that is on record, or says why not, like
 // Claim: for its payer, who has shown who he is with another payment for the
-// same purchase.
-func (l *Ledger) Resume(ctx context.Context, r Record, lease time.Time) (Claim, error) {
-	return l.resume(ctx, r, Payment{}, lease)
+// same purchase. asks is the facilitator that the attempt asks first, as in
+// Payment.
+func (l *Ledger) Resume(ctx context.Context, r Record, asks string, lease time.Time) (Claim, error) {
+	return l.resume(ctx, r, Payment{Asks: asks}, lease)
 }
 
 func (l *Ledger) resume(ctx context.Context, old Record, p Payment, lease time.Time) (Claim, error) {
@@ -235,7 +240,7 @@ func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
 }
 
 func (l *Ledger) take(ctx context.Context, old Record, p Payment, lease time.Time) (Claim, error) {
-	next, err := step(old, EventClaim, change{now: l.now(), lease: lease, payment: p})
+	next, err := step(old, EventClaim, change{now: l.now(), lease: lease, payment: p, asks: p.Asks})
 	if err != nil {
 		return Claim{}, err
 	}

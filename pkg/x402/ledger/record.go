@@ -84,7 +84,14 @@ type Record struct {
 	// Sent says that an attempt that has ended may have reached the facilitator,
 	// whatever came of it. No later attempt takes it back. The one that holds
 	// the lease may have, too.
-	Sent        bool     `json:"sent,omitempty"`
+	Sent bool `json:"sent,omitempty"`
+	// Asked names the facilitators that may have been sent it, in the order in
+	// which they were first asked. A name is written before its facilitator is
+	// asked. It is empty where there is one facilitator only.
+	Asked []string `json:"asked,omitempty"`
+	// RefusedBy is the first facilitator that refused it for a reason about the
+	// payer. No other one is asked from then on.
+	RefusedBy   string   `json:"refused_by,omitempty"`
 	Doubt       bool     `json:"doubt,omitempty"` // a request may have reached the facilitator unanswered
 	Transaction string   `json:"transaction,omitempty"`
 	Receipt     *Receipt `json:"receipt,omitempty"` // proof of payment, once settled

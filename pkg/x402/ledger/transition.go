@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,11 +24,12 @@ const (
 	EventRelease    Event = "release"     // the lookup failed on our side; the answer stays owed
 	EventRefund     Event = "refund"      // the operator has sent the amount back
 	EventSupersede  Event = "supersede"   // another payment answers its purchase
+	EventAsk        Event = "ask"         // one more facilitator is about to be asked
 )
 
 // Events lists every event.
 func Events() []Event {
-	return []Event{EventClaim, EventSettled, EventRefused, EventTurnedAway, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund, EventSupersede}
+	return []Event{EventClaim, EventSettled, EventRefused, EventTurnedAway, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund, EventSupersede, EventAsk}
 }
 
 // ErrIllegal says that an event cannot happen in the record's state. It is a
@@ -51,6 +53,8 @@ type change struct {
 	reason      string
 	transaction string
 	owner       string
+	asks        string  // Claim, Ask: the facilitator that is asked next
+	refusedBy   string  // the end of an attempt: who refused it for a reason about the payer
 	payment     Payment // Claim: what came with it; empty for a claim by record
 	begins      bool    // Settled: the lookup begins at once
 	spent       bool    // Settled: no lookup is left, the amount must go back
@@ -75,6 +79,7 @@ func edges() []edge {
 		{Settling, EventNotSent, nil, Refused, giveUp},
 		{Settling, EventUncertain, nil, Uncertain, doubt},
 		{Settling, EventSupersede, undoubted, Superseded, supersede},
+		{Settling, EventAsk, leaseLive, Settling, ask},
 
 		{Uncertain, EventClaim, nil, Settling, takeLease},
 		{Uncertain, EventSettled, nil, Settled, keepReceipt},
@@ -140,6 +145,8 @@ func later(a, b time.Time) time.Time {
 
 func leasePast(r Record, now time.Time) bool { return !r.LeaseUntil.After(now) }
 
+func leaseLive(r Record, now time.Time) bool { return !leasePast(r, now) }
+
 func inDoubt(r Record, _ time.Time) bool { return r.Doubt }
 
 func undoubted(r Record, _ time.Time) bool { return !r.Doubt }
@@ -165,9 +172,19 @@ func takeLease(r *Record, c change) {
 	if r.Payload == nil && r.Open() {
 		r.Payload = c.payment.Payload
 	}
+	if r.State == Settling && r.RefusedBy == "" {
+		ask(r, c)
+	}
 	if r.Proof == nil {
 		r.Sent = true
 		r.Purchase = cmp.Or(r.Purchase, c.payment.Purchase)
+	}
+}
+
+// ask names a facilitator before it is asked.
+func ask(r *Record, c change) {
+	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
+		r.Asked = append(slices.Clip(r.Asked), c.asks)
 	}
 }
 
@@ -197,6 +214,7 @@ func giveUp(r *Record, c change) {
 	r.Reason = c.reason
 	r.LeaseUntil = time.Time{}
 	r.Owner = cmp.Or(c.owner, r.Owner)
+	r.RefusedBy = cmp.Or(r.RefusedBy, c.refusedBy)
 }
 
 // decline ends an attempt that a facilitator refused for a reason about the payer.

@@ -57,6 +57,8 @@ func legal() map[string]State {
 		"settling, live, in doubt/disproved": Refused, "settling, live, in doubt/not_sent": Uncertain,
 		"settling, live, in doubt/uncertain": Uncertain,
 
+		"settling, live/ask": Settling, "settling, live, in doubt/ask": Settling,
+
 		"settling, past/claim": Settling, "settling, past/settled": Settled, "settling, past/refused": Refused,
 		"settling, past/disproved": Refused, "settling, past/not_sent": Refused, "settling, past/uncertain": Uncertain,
 		"settling, past/supersede": Superseded,

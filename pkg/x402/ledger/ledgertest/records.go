@@ -44,6 +44,7 @@ func Full(key string) ledger.Record {
 	r.Payload, r.Proof = json.RawMessage(`{"signature":"0x00"}`), &ledger.Proof{Token: text, Key: text}
 	r.Purchase, r.Owner, r.Sent = "p"+text, "o"+text, true
 	r.Refusals, r.RefusedAt = 4, at.Add(9*time.Second)
+	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
 	r.Disproved, r.Refund, r.Block = true, "0xfed", 1<<63-1
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
 	r.Lookups, r.LookupAt = 2, at.Add(1*time.Second)

@@ -1,0 +1,99 @@
+package boot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
+)
+
+// Words of RPC_URL in the place of nodes.
+const (
+	noRPC     = "none"   // the chain is not asked
+	secretRPC = "secret" // the nodes are those of the secret
+)
+
+// rpc reads the chain's nodes, separated by commas. Where none is named, they are
+// those of the facilitator's secret if it names any, and fallback, which may be
+// empty, otherwise. A fault does not show them: a URL may hold a key.
+func (e *environment) rpc(c *Config, fallback string) {
+	v := e.text(varRPCURL, "")
+	_, unknown := x402.ChainID(c.Terms.Network)
+	switch {
+	case v == "" && fallback == noRPC, v == noRPC:
+		return
+	case v == secretRPC && c.secret == nil:
+		e.fault(varRPCURL, "is %s, and %s is not set", secretRPC, varFacilitatorSecret)
+		return
+	case v == "" && fallback == "" && c.secret == nil:
+		if unknown == nil {
+			e.fault(varRPCURL, "is not set, and no public node of %s is known: name one, or none", c.Terms.Network)
+		}
+		return
+	case v == "" || v == secretRPC:
+		if c.secret != nil {
+			c.readNodes = c.secret.nodes
+		}
+		if v == "" {
+			c.RPCURL = fallback
+		}
+		return
+	}
+	nodes := e.list(varRPCURL)
+	for _, node := range nodes {
+		if u, err := url.Parse(node); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			nodes = nil
+			break
+		}
+	}
+	if len(nodes) == 0 || len(nodes) > chain.MaxNodes {
+		e.fault(varRPCURL, "must be an http or https URL, or none, or %s, or up to %d URLs separated by commas", secretRPC, chain.MaxNodes)
+	}
+	c.RPCURL = strings.Join(nodes, ",")
+}
+
+// nodes are those that the secret names; none is no error. The errors do not quote
+// what was read.
+func (s *sharedSecret) nodes(ctx context.Context) ([]string, error) {
+	doc, err := s.any(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the chain's nodes: %w", err)
+	}
+	var v struct {
+		URLs []string `json:"rpc_urls"`
+	}
+	if json.Unmarshal(doc, &v) != nil {
+		return nil, errors.New("the secret is not a JSON object whose rpc_urls is a list of texts")
+	}
+	return v.URLs, nil
+}
+
+// watched says that the chain is asked.
+func (c Config) watched() bool { return c.RPCURL != "" || c.readNodes != nil }
+
+// chain is the view of the chain; nil when there is none.
+func (c Config) chain(now func() time.Time) (*chain.Nodes, error) {
+	if !c.watched() {
+		return nil, nil
+	}
+	n := chain.NodesConfig{Read: c.readNodes, Config: chain.Config{Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: UserAgent}}
+	if c.RPCURL != "" {
+		n.URLs = strings.Split(c.RPCURL, ",")
+	}
+	return chain.NewNodes(n)
+}
+
+// watchers are a view of the chain as the payment layer takes it. Without one
+// they are nil: an interface that holds a client that is nil would not be.
+func watchers(c *chain.Nodes) (x402.Evidence, x402.Scanner) {
+	if c == nil {
+		return nil, nil
+	}
+	return c, c
+}

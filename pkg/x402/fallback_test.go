@@ -1,0 +1,369 @@
+package x402_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+const primaryName, fallbackName = "primary.example", "fallback.example/x402"
+
+// pair is two facilitators and, perhaps, a view of the chain. It notes who was
+// asked, in order: "p" the primary, "f" the fallback, "c" the chain.
+type pair struct {
+	*bench
+	primary, fallback func(ctx context.Context) x402.Settlement
+	chain             func() x402.Finding // nil: no view of the chain
+	verifies          func(name string) x402.Verification
+	asked             string
+	left              []time.Duration // that each call had
+	header            string          // of the payment; its record must name who is asked
+}
+
+// side is one of the two.
+type side struct {
+	*pair
+	name string
+}
+
+func (s side) Settle(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Settlement {
+	s.asked += s.name[:1]
+	s.left = append(s.left, left(ctx))
+	if s.header != "" {
+		if r := s.stored(s.header); !slices.Contains(r.Asked, s.name) || r.State != ledger.Settling {
+			s.t.Errorf("%s is asked, and the record, %s, names %v", s.name, r.State, r.Asked)
+		}
+	}
+	if s.name == primaryName {
+		return s.primary(ctx)
+	}
+	return s.fallback(ctx)
+}
+
+func (s side) Verify(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
+	s.asked += s.name[:1]
+	s.left = append(s.left, left(ctx))
+	return s.verifies(s.name)
+}
+
+func (p *pair) Find(ctx context.Context, _ x402.Question) x402.Finding {
+	p.asked += "c"
+	p.left = append(p.left, left(ctx))
+	return p.chain()
+}
+
+// paired gives the bench two facilitators; seen is what the chain says, nil for
+// no view of it.
+func (b *bench) paired(seen func() x402.Finding) *pair {
+	p := &pair{bench: b, chain: seen, primary: says(moved()), fallback: says(moved())}
+	p.restart()
+	return p
+}
+
+// restart is another process with the same ledger: its breakers are new.
+func (p *pair) restart() {
+	var ids atomic.Int64
+	c := x402.GateConfig{
+		Ledger:      ledger.New(p.store, time.Now, func() string { return fmt.Sprint("f", p.store.Calls(ledgertest.Replace), ids.Add(1)) }),
+		Facilitator: side{p, primaryName}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Fallback: x402.NewFallback(x402.FallbackConfig{Facilitator: side{p, fallbackName}, Primary: primaryName, Name: fallbackName, Now: time.Now}),
+	}
+	if p.chain != nil {
+		c.Evidence = p
+	}
+	p.gate = x402.NewGate(c)
+}
+
+// was returns who was asked since the last time.
+func (p *pair) was() string {
+	asked := p.asked
+	p.asked = ""
+	return asked
+}
+
+func says(s x402.Settlement) func(context.Context) x402.Settlement {
+	return func(context.Context) x402.Settlement { return s }
+}
+
+// hangs is a facilitator that never answers.
+func hangs(ctx context.Context) x402.Settlement {
+	<-ctx.Done()
+	return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoVerdict: true}
+}
+
+// What a facilitator's client can come back with.
+func unreached() x402.Settlement {
+	return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}
+}
+
+func turned() x402.Settlement {
+	return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "http_401"}
+}
+
+func lost() x402.Settlement {
+	return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost", NoVerdict: true}
+}
+
+func declined() x402.Settlement {
+	return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
+}
+
+func usedNonce() x402.Settlement {
+	return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
+}
+
+func screened() x402.Settlement {
+	return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "kyt_risk_detected", AboutPayer: true}
+}
+
+// Every reply of the primary with every reply of the fallback: who is asked, in
+// which order, and what it comes to.
+func TestFallback(t *testing.T) {
+	onChain := func(v x402.Verdict) func() x402.Finding {
+		return func() x402.Finding { return x402.Finding{Verdict: v, Transaction: tx} }
+	}
+	open, paid, unseen := onChain(x402.StillOpen), onChain(x402.Paid), onChain(x402.CannotTell)
+	for name, c := range map[string]struct {
+		primary, fallback x402.Settlement
+		chain             func() x402.Finding
+		asked             string
+		status            int
+		code              fault.Code
+		state             ledger.State
+		refusedBy         string
+	}{
+		"primary settles":       {moved(), moved(), open, "p", 200, "", ledger.Redeemed, ""},
+		"not reached":           {unreached(), moved(), open, "pf", 200, "", ledger.Redeemed, ""},
+		"turned away":           {turned(), moved(), open, "pf", 200, "", ledger.Redeemed, ""},
+		"refused":               {declined(), moved(), open, "p", 402, fault.PaymentRequired, ledger.Refused, primaryName},
+		"screened at the door":  {screened(), moved(), open, "p", 503, fault.FacilitatorUnauthorized, ledger.Refused, primaryName},
+		"used, for another":     {usedNonce(), moved(), open, "pc", 503, fault.SettlementUncertain, ledger.Uncertain, primaryName},
+		"used, by us":           {usedNonce(), moved(), paid, "pc", 200, "", ledger.Redeemed, ""},
+		"lost, chain has it":    {lost(), moved(), paid, "ppc", 200, "", ledger.Redeemed, ""},
+		"lost, chain not":       {lost(), turned(), open, "ppcfc", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
+		"lost, fallback down":   {lost(), unreached(), open, "ppcf", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
+		"lost, fallback lies":   {lost(), moved(), open, "ppcfccccc", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
+		"lost, fallback no":     {lost(), declined(), open, "ppcfc", 503, fault.SettlementUncertain, ledger.Uncertain, fallbackName},
+		"lost, blind":           {lost(), moved(), nil, "ppf", 200, "", ledger.Redeemed, ""},
+		"lost, blind, used":     {lost(), usedNonce(), nil, "ppf", 503, fault.SettlementUncertain, ledger.Uncertain, fallbackName},
+		"lost, node down":       {lost(), moved(), unseen, "ppcfccccc", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
+		"nobody":                {unreached(), unreached(), open, "pf", 503, fault.FacilitatorUnavailable, ledger.Refused, ""},
+		"door and nobody":       {turned(), unreached(), open, "pf", 503, fault.FacilitatorUnauthorized, ledger.Refused, ""},
+		"nobody and door":       {unreached(), turned(), open, "pf", 503, fault.FacilitatorUnauthorized, ledger.Refused, ""},
+		"fallback refuses":      {unreached(), declined(), open, "pf", 402, fault.PaymentRequired, ledger.Refused, fallbackName},
+		"fallback lost, found":  {unreached(), lost(), paid, "pfc", 200, "", ledger.Redeemed, ""},
+		"fallback lost":         {turned(), lost(), open, "pfc", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
+		"fallback used, blind":  {unreached(), usedNonce(), nil, "pf", 402, fault.PaymentRequired, ledger.Refused, fallbackName},
+		"both at the door":      {turned(), turned(), open, "pf", 503, fault.FacilitatorUnauthorized, ledger.Refused, ""},
+		"door, then screened":   {turned(), screened(), open, "pf", 503, fault.FacilitatorUnauthorized, ledger.Refused, fallbackName},
+		"lost, and the hash is": {x402.Settlement{Class: x402.Unknown, Transaction: tx}, moved(), paid, "pc", 200, "", ledger.Redeemed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(t *testing.T, b *bench) {
+				p := b.paired(c.chain)
+				p.primary, p.fallback = says(c.primary), says(c.fallback)
+				h := b.sign(nil)
+				p.header = h
+				out := b.ask(h, "GET /a")
+				r := b.stored(h)
+				code := fault.Code("")
+				if out.Fault != nil {
+					code = out.Fault.Code
+				}
+				if out.Status != c.status || code != c.code || r.State != c.state || p.asked != c.asked || r.RefusedBy != c.refusedBy {
+					t.Errorf("%s: %d %s, %s, asked %s, refused by %q; want %d %s, %s, %s, %q",
+						name, out.Status, code, r.State, p.asked, r.RefusedBy, c.status, c.code, c.state, c.asked, c.refusedBy)
+				}
+				turned := c.primary.Class == x402.TurnedAway || strings.Contains(p.asked, "f") && c.fallback.Class == x402.TurnedAway
+				if turned && r.State == ledger.Refused && !r.Sent {
+					t.Errorf("%s: turned away, and not on record as sent", name)
+				}
+			})
+		})
+	}
+}
+
+// A fallback that says that it settled is believed as soon as the chain has it: a
+// node can be some blocks behind.
+func TestFallbackAheadOfTheNode(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		n := 0
+		p := b.paired(func() x402.Finding {
+			if n++; n < 4 {
+				return x402.Finding{Verdict: x402.StillOpen}
+			}
+			return x402.Finding{Verdict: x402.Paid, Transaction: tx}
+		})
+		p.primary = says(lost())
+		b.expect("in doubt", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		if p.asked != "ppcfccc" {
+			t.Errorf("asked %s", p.asked)
+		}
+	})
+}
+
+// A refusal about the payer is never taken to the second facilitator, whatever
+// its words and its status: not at once, not when the same payment comes again and
+// the primary is down, not by another process. The refusals are counted.
+func TestRefusalsAreNotTakenToTheFallback(t *testing.T) {
+	counted := 0
+	for _, s := range replies(t) {
+		if s.Class != x402.Refused && !s.AboutPayer {
+			continue
+		}
+		counted++
+		within(t, nil, func(t *testing.T, b *bench) {
+			p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+			p.primary = says(s)
+			h := b.sign(nil)
+			p.header = h
+			b.ask(h, "GET /a")
+			p.primary = says(unreached())
+			for range 4 {
+				time.Sleep(time.Minute)
+				p.restart()
+				b.ask(h, "GET /a")
+			}
+			if strings.Contains(p.asked, "f") || strings.Count(p.asked, "p") < 2 {
+				t.Errorf("%s %s: asked %s", s.Class, s.Reason, p.asked)
+			}
+		})
+	}
+	if counted < 50 {
+		t.Errorf("%d refusals only", counted)
+	}
+}
+
+// What is on record holds for whoever takes over: a payment that the fallback
+// refused is the fallback's, one that an attempt died with is in doubt, and a row
+// of before there was a fallback that was refused is the primary's.
+func TestFallbackAfterATakeover(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+		p.primary, p.fallback = says(unreached()), says(declined())
+		h := b.sign(nil)
+		p.header = h
+		b.ask(h, "GET /a")
+		p.was()
+		p.primary, p.fallback = says(moved()), says(unreached())
+		time.Sleep(time.Minute)
+		p.restart()
+		b.expect("the fallback's", b.ask(h, "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
+		if asked := p.was(); asked != "f" {
+			t.Errorf("refused by the fallback: asked %s", asked)
+		}
+	})
+	within(t, nil, func(t *testing.T, b *bench) {
+		p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+		p.primary = says(unreached())
+		h := b.sign(nil)
+		p.fallback = func(context.Context) x402.Settlement { panic("the process dies") }
+		func() {
+			defer func() { _ = recover() }()
+			b.ask(h, "GET /a")
+		}()
+		p.was()
+		time.Sleep(time.Minute) // its lease is past
+		p.restart()
+		p.header, p.fallback = h, says(declined())
+		b.expect("taken over", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		if r, asked := b.stored(h), p.was(); asked != "pcfc" || !r.Doubt || fmt.Sprint(r.Asked) != fmt.Sprint([]string{primaryName, fallbackName}) {
+			t.Errorf("taken over: asked %s, doubt %v, asked on record %v", asked, r.Doubt, r.Asked)
+		}
+	})
+	within(t, nil, func(t *testing.T, b *bench) {
+		p := b.paired(nil)
+		h := b.sign(nil)
+		p.primary = says(declined())
+		b.ask(h, "GET /a")
+		b.rewrite(h, func(r *ledger.Record) { r.Asked, r.RefusedBy = nil, "" })
+		p.was()
+		p.primary = says(unreached())
+		time.Sleep(time.Minute)
+		b.expect("older row", b.ask(h, "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
+		if asked := p.was(); asked != "p" {
+			t.Errorf("a refusal of before: asked %s", asked)
+		}
+	})
+}
+
+// A fallback that is asked alone, because it refused the payment before, is not
+// believed in doubt either, before the chain has the payment.
+func TestFallbackAloneInDoubt(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+		p.primary, p.fallback = says(lost()), says(declined())
+		h := b.sign(nil)
+		p.header = h
+		b.ask(h, "GET /a")
+		p.was()
+		p.fallback = says(moved())
+		b.expect("it boasts", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		if asked := p.was(); asked != "fccccc" {
+			t.Errorf("asked %s", asked)
+		}
+		p.chain = func() x402.Finding { return x402.Finding{Verdict: x402.Paid, Transaction: tx} }
+		b.expect("it is true", b.ask(h, "GET /a"), 200, "", "true", false, true)
+	})
+}
+
+// A facilitator whose name cannot be written is not asked.
+func TestFallbackThatIsNotRecorded(t *testing.T) {
+	within(t, failing(1), func(t *testing.T, b *bench) {
+		p := b.paired(nil)
+		p.primary = says(unreached())
+		b.expect("not recorded", b.ask(b.sign(nil), "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
+		if p.asked != "p" {
+			t.Errorf("asked %s", p.asked)
+		}
+	})
+}
+
+// A signature is verified by the fallback when the primary gives no verdict. A
+// reason about the payer is final.
+func TestFallbackVerifies(t *testing.T) {
+	down := x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, errors.New("down"))}
+	no := x402.Verification{Reason: "invalid_exact_evm_signature", BadSignature: true}
+	yes := x402.Verification{Valid: true}
+	for name, c := range map[string]struct {
+		primary, fallback x402.Verification
+		asked             string
+		status            int
+	}{
+		"primary":    {yes, no, "pp", 200},
+		"primary no": {no, yes, "p", 402},
+		"screened":   {x402.Verification{Fault: down.Fault, AboutPayer: true}, yes, "p", 503},
+		"used":       {x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}, yes, "p", 402},
+		"fallback":   {down, yes, "pfp", 200},
+		"no":         {down, no, "pf", 402},
+		"nobody":     {down, down, "pf", 503},
+	} {
+		within(t, nil, func(t *testing.T, b *bench) {
+			p := b.paired(nil)
+			p.verifies = func(name string) x402.Verification {
+				if name == primaryName {
+					return c.primary
+				}
+				return c.fallback
+			}
+			out := b.ask(b.sign(contractPayer), "GET /a")
+			if out.Status != c.status || p.asked != c.asked {
+				t.Errorf("%s: %d, asked %s; want %d, %s", name, out.Status, p.asked, c.status, c.asked)
+			}
+			if p.left[0] != 1500*time.Millisecond {
+				t.Errorf("%s: the primary had %s", name, p.left[0])
+			}
+		})
+	}
+}
