@@ -210,13 +210,16 @@ func (a *attempt) used(ctx context.Context) *Outcome {
 	if err != nil {
 		return a.answer(a.ledgerFault(err, nil))
 	}
-	switch {
-	case r == nil:
+	if r == nil {
 		out := a.refuse("authorization already used", nil)
 		out.Standing.Charged = nil
 		return &out
-	case a.byRecord(r, signerUnknown, termsOK) == admitRecord:
+	}
+	switch a.byRecord(r, signerUnknown, termsOK) {
+	case admitRecord:
 		return a.adopt(*r)
+	case admitToday: // its payer, whose payment was refused meanwhile, is told so
+		return nil
 	}
 	return a.unproven(*r)
 }

@@ -263,6 +263,32 @@ func TestClaimedWhileVerified(t *testing.T) {
 	})
 }
 
+// If it is refused meanwhile, its payer is told so, and is not taken for somebody
+// who copied it.
+func TestRefusedWhileVerified(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *bench) {
+		used := x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
+		b.verify = x402.Verification{Valid: true}
+		b.settle = func(context.Context, int) x402.Settlement { return used }
+		h := b.sign(contractPayer)
+		inner := true
+		b.onVerify = func() {
+			if inner {
+				inner = false
+				b.expect("first", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+				time.Sleep(2 * time.Second)
+				b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
+			}
+		}
+		out := b.ask(h, "GET /a")
+		b.expect("again", out, 402, fault.PaymentRequired, "false", false, false)
+		if out.Receipt == nil || out.Receipt.ErrorReason != x402.ReasonNonceUsed {
+			t.Errorf("the payer is told %+v, want the reason of the refusal", out.Receipt)
+		}
+		b.counts("refused while verified", 2, 0)
+	})
+}
+
 // An answer that was given late in the day is had again for a day.
 func TestReplayCountsFromTheAnswer(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *bench) {
