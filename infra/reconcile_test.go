@@ -242,14 +242,26 @@ func TestReconcileFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch := newRecorder(t, table)
-	// The node is named in the secret.
+	// The node is named in the secret of the first facilitator, which has moved.
+	secrets := map[string]string{
+		testSecret:     `{"token":"` + testToken + `","rpc_urls":["` + node.URL + `"]}`,
+		fallbackSecret: `{"token":"` + fallbackToken + `"}`,
+	}
 	vault := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		var asked struct{ SecretId string }
+		if err = errors.Join(err, json.Unmarshal(body, &asked)); err != nil {
+			t.Error(err)
+		}
+		req.Body = io.NopCloser(bytes.NewReader(body))
 		watch.note(t, scheduled, req)
-		_, _ = io.WriteString(w, `{"SecretString":"{\"token\":\"`+testToken+`\",\"rpc_urls\":[\"`+node.URL+`\"]}"}`)
+		_ = json.NewEncoder(w).Encode(map[string]string{"SecretString": secrets[asked.SecretId]})
 	})
 	h, logs := reconcileHost(t, map[string]string{
 		"Ledger": table, "RpcUrl": "secret", "LogLevel": "error",
-		"FacilitatorUrl": holdsToken(t, testToken, playMoney(t)), "FacilitatorSecretArn": testSecret, "DnsResolvers": nothingExists(t),
+		"FacilitatorUrl": holdsToken(t, testToken, http.NotFoundHandler()), "FacilitatorSecretArn": testSecret,
+		"FacilitatorFallbackUrl": holdsToken(t, fallbackToken, playMoney(t)), "FacilitatorFallbackSecretArn": fallbackSecret,
+		"DnsResolvers": nothingExists(t),
 	}, map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB":        watch.dynamoDB(t, scheduled, server.URL),
 		"AWS_ENDPOINT_URL_SECRETS_MANAGER": vault,
