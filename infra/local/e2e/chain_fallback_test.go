@@ -56,22 +56,25 @@ func (k *killer) struck() bool {
 	return k.killed
 }
 
-// strikes counts a call, and says whether it is the one.
-func (k *killer) strikes() (now, after bool) {
+// strikes counts a call. It returns what ends the facilitator if this is the call
+// at which it ends, and whether that is after the node has answered.
+func (k *killer) strikes() (kill func(), after bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.left == 0 {
-		return false, false
+		return nil, false
 	}
 	k.left--
-	k.killed = k.left == 0
-	return k.killed, k.after
+	if k.killed = k.left == 0; k.killed {
+		kill = k.kill
+	}
+	return kill, k.after
 }
 
 func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	now, after := k.strikes()
+	kill, after := k.strikes()
 	switch {
-	case !now:
+	case kill == nil:
 		k.node.ServeHTTP(w, r)
 		return
 	case after:
@@ -79,7 +82,7 @@ func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		_, _ = io.Copy(io.Discard, r.Body)
 	}
-	k.kill()
+	kill()
 	panic(http.ErrAbortHandler)
 }
 
