@@ -64,6 +64,9 @@ func example() *map[string]any {
 		ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxDomain: "api.hostfacts.example", ctxEmail: "ops@hostfacts.example", ctxTickets: "tickets@hostfacts.example",
 		ctxCertificate:         "arn:aws:acm:us-east-1:111122223333:certificate/00000000-0000-4000-8000-000000000000",
 		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
+
+		"FacilitatorFallbackUrl":       "https://fallback.example",
+		"FacilitatorFallbackSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:fallback-GhIjKl",
 	}
 }
 

@@ -219,6 +219,9 @@ func owes(t *testing.T, l *ledger.Ledger, key string) bool {
 	return r != nil && r.State == ledger.Settled
 }
 
+// ownNode names the node, as cdk deploy --parameters does.
+const ownNode = "RpcUrl=https://node.example"
+
 // TestFromSAMToCDK: on an emulator, a stack by SAM makes its table and its functions;
 // the CDK app's stack takes that table over and makes none; and when the first stack
 // is deleted, the table and what is owed in it are still there.
@@ -235,8 +238,8 @@ func TestFromSAMToCDK(t *testing.T) {
 		t.Errorf("tables and functions of the first stack (-want +got):\n%s", d)
 	}
 	key := pays(t, e.ledger(table), "0x01")
-	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "LedgerTableName": table, "assets": "none"})
-	second := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path))
+	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "LedgerTableName": table, "assets": "none", "nodes": "parameter"})
+	second := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path), ownNode)
 	if d := cmp.Diff([]string{table}, second.Tables); d != "" {
 		t.Errorf("tables of both stacks (-want +got):\n%s", d)
 	}
@@ -261,8 +264,8 @@ func TestCDKMakesItsOwnTable(t *testing.T) {
 	t.Parallel()
 	e := startEmulator(t)
 	// moto knows no domain names of an API.
-	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "assets": "none"})
-	a := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path))
+	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "assets": "none", "nodes": "parameter"})
+	a := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path), ownNode)
 	if len(a.Tables) != 1 {
 		t.Fatalf("%+v", a)
 	}
