@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -29,8 +30,9 @@ type Answer struct {
 //
 // A declared status must have one of its media types, that one's schema, and
 // the headers that are required. Any other status must be an error with the
-// shared body, on a path and for a method that are not described as well. HEAD
-// is GET without a body. Preflights and 304 are HTTP's own; they are empty.
+// shared body, on a path and for a method that are not described as well; a
+// browser's 404 of a path that is not described can be a page. HEAD is GET
+// without a body. Preflights and 304 are HTTP's own; they are empty.
 func (d *Document) Check(a Answer) error {
 	err := d.check(a)
 	if err == nil {
@@ -51,12 +53,21 @@ func (d *Document) check(a Answer) error {
 	switch {
 	case declared:
 		return errors.Join(r.checkHeaders(a.Header), d.checkDeclared(a, op, r))
+	case !described && a.Status == http.StatusNotFound && isPage(a):
+		return nil
 	case a.Status >= http.StatusBadRequest:
 		return d.checkUndeclared(a, op)
 	case described:
 		return errors.New("the status is not declared, and it is not an error")
 	}
 	return errors.New("the path is not described, and this is not an error")
+}
+
+// isPage says whether an answer is a page for a browser.
+func isPage(a Answer) bool {
+	mediaType, err := mediaTypeOf(a.Header)
+	visit := a.Method == http.MethodGet || a.Method == http.MethodHead
+	return err == nil && mediaType == "text/html" && visit && !strings.HasPrefix(a.Path, "/.well-known/")
 }
 
 func empty(body []byte) error {

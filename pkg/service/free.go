@@ -73,13 +73,14 @@ func (s *documents) serve(r *http.Request, id string) response {
 }
 
 // missing answers an unknown path: with a page for a person who looks around, as
-// an error for everybody else.
+// an error for everybody else. What is below /.well-known is for programs (RFC
+// 8615), some of which ask for HTML, too.
 func (s *documents) missing(r *http.Request, id string, page discovery.Page) response {
 	res := s.platform.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
 	res.header.Set("Vary", "Accept, "+x402.HeaderSignature)
 	visit := r.Method == http.MethodGet || r.Method == http.MethodHead
 	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
-	if !visit || signed || !discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
+	if !visit || signed || strings.HasPrefix(r.URL.Path, "/.well-known/") || !discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
 		return res
 	}
 	res.header.Set("Content-Type", "text/html; charset=utf-8")

@@ -46,6 +46,9 @@ func TestUnknownPathByWhoAsks(t *testing.T) {
 			}
 		})
 	}
+	if got := s.as(t, http.MethodGet, "/.well-known/agent-card.json", browser, ""); got.Status != http.StatusNotFound || !strings.Contains(string(got.Body), `"unknown_path"`) {
+		t.Errorf("below /.well-known: %d %.200s", got.Status, got.Body)
+	}
 	if got := s.as(t, http.MethodHead, "/nothing", browser, ""); got.Status != http.StatusNotFound || len(got.Body) > 0 || !strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") {
 		t.Errorf("HEAD: %d %q %q", got.Status, got.Header.Get("Content-Type"), got.Body)
 	}
