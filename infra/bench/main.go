@@ -1,120 +1,40 @@
-// The lookups of the service by well-known libraries and tools, for the table
-// that make bench prints. It reads lines "operation domain" and answers each
-// with a line of JSON: what every peer took in milliseconds, or why not.
+// Command bench measures the service beside what a user would pick instead, and
+// prints one table, as ratios in one run (make bench).
 //
-// Package simnet starts it where the service is, so that both have the same
-// way to the same hosts, and one resolv.conf. It has a go.mod of its own, so
-// that the service's does not list what only a comparison needs.
+//	bench table     measure everything; write the table, and its lines in the README
+//	bench peers     do the lookups of the service by libraries and tools of others
+//
+// It compares: lookups with their round trips and with well-known tools
+// (infra/simnet), challenges and paid calls with the middleware for Express of the
+// x402 project, calls over the Model Context Protocol with calls over HTTP, and a
+// ledger of a million payments with one of ten.
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strings"
-	"time"
+	"os/signal"
 )
 
-// patience is how long one lookup of one peer may take.
-const patience = 20 * time.Second
-
-// peer looks something up as somebody else does it.
-type peer struct {
-	name string
-	ask  func(ctx context.Context, domain string) (time.Duration, error)
-}
-
-// answer is what came of one lookup.
-type answer struct {
-	Peer  string  `json:"peer"`
-	MS    float64 `json:"ms"`
-	Error string  `json:"error"`
-}
-
 func main() {
-	resolver := flag.String("resolver", "1.1.1.1", "the resolver that a DNS question goes to")
-	bootstrap := flag.String("bootstrap", "", "URL of the RDAP bootstrap file")
-	flag.Parse()
-	all, err := peers(*resolver, *bootstrap)
-	if err == nil {
-		err = serve(all, os.Stdin, os.Stdout)
-	}
-	if err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// serve answers until its input ends.
-func serve(all map[string][]peer, in io.Reader, out io.Writer) error {
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		op, domain, ok := strings.Cut(lines.Text(), " ")
-		if !ok {
-			return fmt.Errorf("%q is not an operation and a domain", lines.Text())
-		}
-		answers := []answer{}
-		for _, p := range all[op] {
-			answers = append(answers, measure(p, domain))
-		}
-		if err := json.NewEncoder(out).Encode(answers); err != nil {
-			return err
+func run(ctx context.Context, arguments []string) error {
+	if len(arguments) > 0 {
+		switch arguments[0] {
+		case "table":
+			return runTable(ctx, arguments[1:])
+		case "peers":
+			return runPeers(arguments[1:])
 		}
 	}
-	return lines.Err()
-}
-
-func measure(p peer, domain string) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	took, err := p.ask(ctx, domain)
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return answer{Peer: p.name, Error: "not installed"}
-	case err != nil:
-		return answer{Peer: p.name, Error: "failed: " + err.Error()}
-	}
-	return answer{Peer: p.name, MS: float64(took.Microseconds()) / 1000}
-}
-
-// peers are those of every operation, by its slug.
-func peers(resolver, bootstrapURL string) (map[string][]peer, error) {
-	rdap, err := newRegistry(bootstrapURL)
-	if err != nil {
-		return nil, err
-	}
-	question := timed(func(ctx context.Context, domain string) error { return ask(ctx, resolver, domain) })
-	return map[string][]peer{
-		"dns": {
-			{"dig", dig(resolver)},
-			{"Go miekg/dns Client", question},
-		},
-		"ssl-check": {
-			{"openssl s_client, its start included", openssl},
-			{"Go crypto/tls, system resolver", timed(certificate)},
-		},
-		"whois": {
-			{"Go openrdap Client, new connection", timed(rdap.ask)},
-		},
-		"headers": {
-			{"curl -I", curl("-I")},
-			{"Go net/http HEAD", timed(head)},
-		},
-		"resolve-redirect": {
-			{"curl -IL", curl("-IL")},
-			{"Go net/http HEAD", timed(head)},
-		},
-		"host-intel": {
-			{"Go miekg/dns, crypto/tls, openrdap at once", together(question, timed(certificate), timed(rdap.ask))},
-		},
-		"uptime-check": {
-			{"Go miekg/dns, crypto/tls, net/http at once", together(question, timed(certificate), timed(head))},
-		},
-	}, nil
+	return errors.New("usage: bench table | bench peers (make bench builds what they need)")
 }

@@ -18,7 +18,7 @@ var digTime = regexp.MustCompile(`Query time: ([0-9]+) usec`)
 // dig reports the time of the question itself.
 func dig(resolver string) look {
 	return func(ctx context.Context, domain string) (time.Duration, error) {
-		out, err := run(ctx, "dig", "-u", "+tries=1", "@"+resolver, domain, "A")
+		out, err := output(ctx, "dig", "-u", "+tries=1", "@"+resolver, domain, "A")
 		if err != nil {
 			return 0, err
 		}
@@ -34,7 +34,7 @@ func dig(resolver string) look {
 // curl reports the time of the transfer itself, redirects included.
 func curl(option string) look {
 	return func(ctx context.Context, domain string) (time.Duration, error) {
-		out, err := run(ctx, "curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
+		out, err := output(ctx, "curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 			"-w", "%{http_code} %{time_total}", "https://"+domain+"/")
 		if err != nil {
 			return 0, err
@@ -74,8 +74,8 @@ func openssl(ctx context.Context, domain string) (took time.Duration, err error)
 	return took, nil
 }
 
-// run is what a tool prints; its input is empty.
-func run(ctx context.Context, name string, args ...string) (string, error) {
+// output is what a tool prints; its input is empty.
+func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint

@@ -1,6 +1,8 @@
 package simnet
 
 import (
+	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -20,6 +22,10 @@ import (
 // runs asks TestDelay for the table of lookup times instead of the tests
 // (make bench).
 var runs = flag.Int("runs", 1, "measure each lookup that many times and print the table of times; wants -rtt")
+
+// rowsPath is where the table is also written for make bench, a line of JSON for
+// each operation.
+var rowsPath = flag.String("rows", "", "write the table of times to this file, too")
 
 // target is design §12's: lookup time over its round trips.
 const target = 1.10
@@ -94,6 +100,7 @@ func printSpeed(t *testing.T, n *internet, out io.Writer) {
 	others := startPeers(t, n)
 	fmt.Fprintf(out, "\nLookups with a round trip of %s, warm: medians of %d in ms.\nOther work on this machine adds to them: its load is %s on %d CPUs.\n\n",
 		*rtt, *runs, load(), runtime.NumCPU())
+	rows := &bytes.Buffer{}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "operation\ttrips\tours\tover trips\ttarget %.2f\tquickest\tthe same by\ttheirs\tours/theirs\n", target)
 	for _, c := range trips() {
@@ -114,9 +121,15 @@ func printSpeed(t *testing.T, n *internet, out io.Writer) {
 			}
 		}
 		c.print(w, ours, peers, theirs)
+		c.row(t, rows, ours, peers, theirs)
 	}
 	w.Flush()
 	fmt.Fprintln(out)
+	if *rowsPath != "" {
+		if err := os.WriteFile(*rowsPath, rows.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // load is how many processes wanted a CPU in the last minute, on average.
@@ -129,16 +142,41 @@ func load() string {
 	return minute
 }
 
+// over is a duration in the round trips that a lookup needs.
+func (c trip) over(d time.Duration) float64 {
+	return d.Seconds() / (float64(c.trips) * rtt.Seconds())
+}
+
+// row writes one operation for make bench: its time over its round trips, and the
+// same by others.
+func (c trip) row(t *testing.T, w io.Writer, all []time.Duration, peers []timing, theirs map[string][]time.Duration) {
+	t.Helper()
+	ours := median(all)
+	var beside []string
+	for _, p := range peers {
+		if p.Error == "" {
+			beside = append(beside, fmt.Sprintf("%s: %s ms", p.Peer, ms(median(theirs[p.Peer]))))
+		}
+	}
+	err := json.NewEncoder(w).Encode(map[string]any{
+		"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.trips, *rtt, c.why),
+		"ours": ms(ours) + " ms", "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", c.over(ours)),
+		"target": fmt.Sprintf("≤ %.2f of the round trips", target), "met": c.over(ours) <= target,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // print is one operation's lines of the table.
 func (c trip) print(w io.Writer, all []time.Duration, peers []timing, theirs map[string][]time.Duration) {
 	ours := median(all)
-	over := func(d time.Duration) float64 { return d.Seconds() / (float64(c.trips) * rtt.Seconds()) }
 	verdict := "OK"
-	if over(ours) > target {
+	if c.over(ours) > target {
 		verdict = "over"
 	}
 	lines := []string{
-		fmt.Sprintf("%s\t%d\t%s\t%.3f\t%s\t%.3f\t", c.op.Slug, c.trips, ms(ours), over(ours), verdict, over(slices.Min(all))),
+		fmt.Sprintf("%s\t%d\t%s\t%.3f\t%s\t%.3f\t", c.op.Slug, c.trips, ms(ours), c.over(ours), verdict, c.over(slices.Min(all))),
 		"  " + c.why + "\t\t\t\t\t\t",
 	}
 	for i := range max(len(lines), len(peers)) {

@@ -37,7 +37,7 @@ func startPeers(t *testing.T, n *internet) peers {
 	if *peersPath == "" {
 		return peers{ask: func(*testing.T, trip) []timing { return nil }}
 	}
-	cmd := exec.Command(*peersPath, "-bootstrap", n.bootstrap, "-resolver", resolverAddrs()[0])
+	cmd := exec.Command(*peersPath, "peers", "-bootstrap", n.bootstrap, "-resolver", resolverAddrs()[0])
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.caFile, "CURL_CA_BUNDLE="+n.caFile)
 	cmd.Stderr = os.Stderr
 	questions, err := cmd.StdinPipe()

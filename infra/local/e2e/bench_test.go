@@ -11,6 +11,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,7 +34,8 @@ import (
 // which may ask nobody.
 func BenchmarkChallenge(b *testing.B) {
 	l := newLab(b)
-	p := wire(b, l.setup(), "https://bench.example.com", newControls(b), nil)
+	controls := newControls(b)
+	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
 	p.Platform.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
 	var net network
 	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, nil, p.Limits).Handler(service.DNS(&net))
@@ -93,7 +98,8 @@ func BenchmarkPaidDNS(b *testing.B) {
 // handler alone, which may ask nobody.
 func BenchmarkToolChallenge(b *testing.B) {
 	l := newLab(b)
-	p := wire(b, l.setup(), "https://bench.example.com", newControls(b), nil)
+	controls := newControls(b)
+	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
 	p.Platform.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
 	p.Limits.Rate = nil
 	var net network
@@ -174,30 +180,83 @@ func BenchmarkToolPaid(b *testing.B) {
 	}
 }
 
-// BenchmarkColdStart is from starting the deployed binary of a function until
-// its first answer, a 402.
+// BenchmarkColdStart is from starting the deployed binary of each function until
+// its first answer, a 402 of what is sold, and the memory that it holds then.
 func BenchmarkColdStart(b *testing.B) {
 	l := newLab(b)
 	config := lambdaConfig(b, l.setup(), "bench", "http://"+freePort(b))
+	for _, f := range firstRequests() {
+		b.Run(f.slug, func(b *testing.B) { f.coldStart(b, config) })
+	}
+}
+
+// firstRequest is what a function is asked first.
+type firstRequest struct {
+	slug, function string // its name in the template
+	request        *http.Request
+	status         int
+}
+
+// firstRequests has one request for each function behind the gateway.
+func firstRequests() []firstRequest {
+	list := []firstRequest{
+		{"discovery", "DiscoveryFunction", httptest.NewRequest(http.MethodGet, catalog.PathOpenAPI, nil), http.StatusOK},
+		{"health", "HealthFunction", httptest.NewRequest(http.MethodGet, catalog.PathHealth, nil), http.StatusOK},
+		{"mcp", "McpFunction", httptest.NewRequest(http.MethodPost, catalog.PathMCP,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)), http.StatusOK},
+	}
+	for _, op := range catalog.All() {
+		name := ""
+		for word := range strings.SplitSeq(op.Slug, "-") {
+			name += strings.ToUpper(word[:1]) + word[1:]
+		}
+		r := httptest.NewRequest(http.MethodGet, op.ExampleURL(""), nil)
+		list = append(list, firstRequest{op.Slug, name + "Function", r, http.StatusPaymentRequired})
+	}
+	return list
+}
+
+func (f firstRequest) coldStart(b *testing.B, config lambdahost.Config) {
+	b.Helper()
+	pid := 0
+	config.OnSpawn = func(p lambdahost.Process) { pid = p.PID }
+	body := []byte(nil)
+	if f.request.Body != nil {
+		var err error
+		if body, err = io.ReadAll(f.request.Body); err != nil {
+			b.Fatal(err)
+		}
+	}
 	var first, init time.Duration
-	n := 0
+	memory, n := 0, 0
 	for b.Loop() {
 		host, err := lambdahost.New(config)
 		if err != nil {
 			b.Fatal(err)
 		}
+		r := f.request.Clone(b.Context())
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		w := httptest.NewRecorder()
-		host.ServeHTTP(w, httptest.NewRequest(http.MethodGet, catalog.DNS().ExampleURL(""), nil))
-		cold := host.Stats("DnsFunction").Cold
+		host.ServeHTTP(w, r)
+		cold := host.Stats(f.function).Cold
+		if runtime.GOOS == "linux" {
+			memory += resident(b, pid, "VmRSS")
+		}
 		host.Close()
-		if w.Code != http.StatusPaymentRequired || len(cold) != 1 {
+		if w.Code != f.status || len(cold) != 1 {
 			b.Fatalf("status %d, %d cold starts: %s", w.Code, len(cold), w.Body)
 		}
 		first, init, n = first+cold[0].First, init+cold[0].Init, n+1
 	}
+	size, err := os.Stat(filepath.Join(functionsDir(b), f.slug, "bootstrap"))
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportMetric(0, "ns/op") // it would count the host's own work
 	b.ReportMetric(float64(first.Microseconds())/float64(n)/1000, "ms/first-answer")
 	b.ReportMetric(float64(init.Microseconds())/float64(n)/1000, "ms/init")
+	b.ReportMetric(float64(memory)/float64(n)/1024, "MB/resident")
+	b.ReportMetric(float64(size.Size())/1e6, "MB/binary")
 }
 
 // sink takes an answer and keeps the status.

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// patience is how long one lookup of one peer may take.
+const patience = 20 * time.Second
+
+// peer looks something up as somebody else does it.
+type peer struct {
+	name string
+	ask  func(ctx context.Context, domain string) (time.Duration, error)
+}
+
+// answer is what came of one lookup.
+type answer struct {
+	Peer  string  `json:"peer"`
+	MS    float64 `json:"ms"`
+	Error string  `json:"error"`
+}
+
+// runPeers does the same lookups as the service by well-known libraries and
+// tools. It reads lines "operation domain" and answers each with a line of JSON:
+// what every peer took in milliseconds, or why not. Package simnet starts it where
+// the service is, so that both have the same way to the same hosts.
+func runPeers(arguments []string) error {
+	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
+	resolver := flags.String("resolver", "1.1.1.1", "the resolver that a DNS question goes to")
+	bootstrap := flags.String("bootstrap", "", "URL of the RDAP bootstrap file")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	all, err := peers(*resolver, *bootstrap)
+	if err != nil {
+		return err
+	}
+	return serve(all, os.Stdin, os.Stdout)
+}
+
+// serve answers until its input ends.
+func serve(all map[string][]peer, in io.Reader, out io.Writer) error {
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		op, domain, ok := strings.Cut(lines.Text(), " ")
+		if !ok {
+			return fmt.Errorf("%q is not an operation and a domain", lines.Text())
+		}
+		answers := []answer{}
+		for _, p := range all[op] {
+			answers = append(answers, timeOf(p, domain))
+		}
+		if err := json.NewEncoder(out).Encode(answers); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+func timeOf(p peer, domain string) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	took, err := p.ask(ctx, domain)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return answer{Peer: p.name, Error: "not installed"}
+	case err != nil:
+		return answer{Peer: p.name, Error: "failed: " + err.Error()}
+	}
+	return answer{Peer: p.name, MS: float64(took.Microseconds()) / 1000}
+}
+
+// peers are those of every operation, by its slug.
+func peers(resolver, bootstrapURL string) (map[string][]peer, error) {
+	rdap, err := newRegistry(bootstrapURL)
+	if err != nil {
+		return nil, err
+	}
+	question := timed(func(ctx context.Context, domain string) error { return ask(ctx, resolver, domain) })
+	return map[string][]peer{
+		"dns": {
+			{"dig", dig(resolver)},
+			{"Go miekg/dns Client", question},
+		},
+		"ssl-check": {
+			{"openssl s_client, its start included", openssl},
+			{"Go crypto/tls, system resolver", timed(certificate)},
+		},
+		"whois": {
+			{"Go openrdap Client, new connection", timed(rdap.ask)},
+		},
+		"headers": {
+			{"curl -I", curl("-I")},
+			{"Go net/http HEAD", timed(head)},
+		},
+		"resolve-redirect": {
+			{"curl -IL", curl("-IL")},
+			{"Go net/http HEAD", timed(head)},
+		},
+		"host-intel": {
+			{"Go miekg/dns, crypto/tls, openrdap at once", together(question, timed(certificate), timed(rdap.ask))},
+		},
+		"uptime-check": {
+			{"Go miekg/dns, crypto/tls, net/http at once", together(question, timed(certificate), timed(head))},
+		},
+	}, nil
+}
