@@ -365,16 +365,37 @@ func (p *process) outcome(s x402.Settlement) x402.Settlement {
 	return s
 }
 
-// Find implements x402.Evidence: a node that can be down, slow or behind, and
-// never lies about what is final.
+// node is how one node of the chain is when it is asked.
+type node struct {
+	down, slow, behind bool
+	lag                time.Duration // how far behind
+}
+
+func (p *process) node() node {
+	return node{down: p.weather(12), behind: p.weather(10), slow: p.weather(3), lag: p.upTo(time.Minute)}
+}
+
+// Find implements x402.Evidence as chain.Nodes does over one node or two: each can be
+// down or on another chain, slow, or behind, and none lies about what is final. They
+// are asked in order, each with its share of the time, and the first that can answer
+// is believed.
 func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	p.await()
-	down, behind, slow := p.weather(12), p.weather(10), p.weather(3)
-	lag := p.upTo(time.Minute)
-	w := p.w
-	if slow {
-		<-ctx.Done()
+	nodes := []node{p.node()}
+	if p.w.nodes == 2 {
+		nodes = append(nodes, p.node())
 	}
+	var answers *node
+	for i, n := range nodes {
+		if n.slow {
+			unheard(ctx, len(nodes)-i)
+		}
+		if !n.down && !n.slow {
+			answers = &n
+			break
+		}
+	}
+	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass()
@@ -386,22 +407,38 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 		w.complain("the chain was asked about other terms")
 	}
 	p.consulted[a] = true
-	if down || slow {
+	if answers == nil {
 		if w.sabotage == clockProof && !p.now().Before(q.ValidBefore) {
 			return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired"}
 		}
 		return x402.Finding{Verdict: x402.CannotTell, Cause: errors.New("down")}
 	}
+	if nodes[0].down || nodes[0].slow {
+		w.happened("a node was passed over")
+	}
 	at := w.chainNow()
-	if behind {
+	if answers.behind {
 		w.happened("chain behind")
-		at = at.Add(-lag)
+		at = at.Add(-answers.lag)
 	}
 	p.learns(a, at)
 	if w.sabotage == trustFallback && p.said[a][fallbackName] == x402.Moved {
 		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
 	}
 	return w.view(a, q, at)
+}
+
+// unheard waits for a node that does not answer, for one part of the time that is
+// left.
+func unheard(ctx context.Context, parts int) {
+	d, ok := ctx.Deadline()
+	if !ok {
+		<-ctx.Done()
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Until(d)/time.Duration(parts))
+	defer cancel()
+	<-ctx.Done()
 }
 
 // Acquire implements x402.Slots.

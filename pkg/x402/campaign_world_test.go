@@ -33,6 +33,7 @@ type world struct {
 	liar    bool          // the facilitator says no, and moves the money
 	cap     int           // slots, 0 for no cap
 	two     bool          // there is a fallback facilitator
+	nodes   int           // of the chain, asked in order
 	out     outage        // what is wrong with the primary
 	boasts  bool          // the fallback says that it settled what is in doubt, and did not
 	slots   map[*process]time.Time
@@ -156,6 +157,7 @@ func newWorld(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *world {
 	}
 	w.bare = one(6) && w.carrier != nameKey
 	w.older, w.worn = one(12), one(12)
+	w.nodes = 1 + rng.IntN(2)
 	for i := range f.draws {
 		w.add(&f.draws[i])
 	}
@@ -216,7 +218,7 @@ func happens(rpc bool) []string {
 	all = append(all, "the fallback settled", "the fallback settled in doubt", "the fallback refused", "silence of both", "a refusal was left to who gave it", "sent again to the primary")
 	if rpc {
 		all = append(all, "the fallback lied")
-		return append(all, "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "used before it reached us")
+		return append(all, "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "a node was passed over", "used before it reached us")
 	}
 	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
 }
