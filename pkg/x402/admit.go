@@ -215,10 +215,10 @@ func (a *attempt) used(ctx context.Context) *Outcome {
 		out.Standing.Charged = nil
 		return &out
 	}
-	switch a.byRecord(r, signerUnknown, termsOK) {
-	case admitRecord:
+	switch admitted := a.byRecord(r, signerUnknown, termsOK); {
+	case admitted == admitRecord:
 		return a.adopt(*r)
-	case admitToday: // its payer, whose payment was refused meanwhile, is told so
+	case admitted == admitToday: // its payer, whose payment was refused meanwhile, is told so
 		return nil
 	}
 	return a.unproven(*r)
