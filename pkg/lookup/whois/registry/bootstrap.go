@@ -29,7 +29,7 @@ const (
 	// cutShort is the pause after a refresh that a lookup outran.
 	cutShort = time.Minute
 
-	// fetchTimeout bounds a download, cacheTimeout a call of the Cache.
+	// The bounds of a download and of a call of the Cache.
 	fetchTimeout = 3 * time.Second
 	cacheTimeout = 1500 * time.Millisecond
 )
@@ -42,6 +42,8 @@ type bootstrap struct {
 	now       func() time.Time
 	userAgent string
 	log       *slog.Logger
+
+	fetchTimeout, cacheTimeout time.Duration // bounds of a download and of a call of the Cache
 
 	turn chan struct{} // of one place: who holds it loads
 
@@ -110,7 +112,7 @@ func (b *bootstrap) restore(ctx context.Context) bool {
 	if b.cache == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, share(ctx, 4, cacheTimeout))
+	ctx, cancel := context.WithTimeout(ctx, share(ctx, 4, b.cacheTimeout))
 	defer cancel()
 	doc, fetched, err := b.cache.Get(ctx)
 	if err != nil {
@@ -139,7 +141,7 @@ func (b *bootstrap) restore(ctx context.Context) bool {
 
 // download fetches the file and puts it to use.
 func (b *bootstrap) download(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, share(ctx, 2, fetchTimeout))
+	ctx, cancel := context.WithTimeout(ctx, share(ctx, 2, b.fetchTimeout))
 	defer cancel()
 	doc, err := fetch(ctx, b.http, b.url, b.userAgent, maxBootstrap)
 	if err != nil {
@@ -256,7 +258,7 @@ func (b *bootstrap) save(ctx context.Context) {
 	if doc == nil || b.cache == nil {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, share(ctx, 4, cacheTimeout))
+	limited, cancel := context.WithTimeout(ctx, share(ctx, 4, b.cacheTimeout))
 	defer cancel()
 	err := b.cache.Put(limited, doc, fetched)
 	if err != nil && ctx.Err() != nil {

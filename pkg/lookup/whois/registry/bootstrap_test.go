@@ -207,6 +207,7 @@ func TestCacheFaults(t *testing.T) {
 	t.Run("hangs", func(t *testing.T) {
 		t.Parallel()
 		s := newStage(t)
+		s.Client = registry.WithTimeouts(s.process(), time.Hour, time.Second)
 		s.cache.set(func(m *memory) { m.hang = true })
 		if got, err := lookup(t, s.Client, "example.com"); err != nil || got.RDAPServer != oldServer {
 			t.Errorf("%+v, %v", got, err)
@@ -239,6 +240,7 @@ func TestFirstLoadTimesOut(t *testing.T) {
 	wantPrevented(t, err, false)
 	s.counts(1, 0)
 	// IANA has a part of the time; then there is an answer of our own.
+	s.Client = s.process()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	_, err = s.Lookup(ctx, registry.Query{Domain: "example.com"})

@@ -66,7 +66,7 @@ func New(cfg Config) *Client {
 		rdap: newRDAP(cfg),
 		bootstrap: &bootstrap{
 			url: u, http: &bootstrapHTTP, cache: cfg.Cache, now: cfg.Now, userAgent: cfg.UserAgent, log: cfg.Log,
-			turn: make(chan struct{}, 1),
+			fetchTimeout: fetchTimeout, cacheTimeout: cacheTimeout, turn: make(chan struct{}, 1),
 		},
 	}
 }

@@ -306,7 +306,7 @@ func client(t testing.TB, n *network) *registry.Client {
 // lookup asks with a deadline far away.
 func lookup(t testing.TB, c *registry.Client, domain string) (registry.Result, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	return c.Lookup(ctx, registry.Query{Domain: domain})
 }

@@ -107,7 +107,7 @@ func newStage(t *testing.T) *stage {
 		text(domain())(w, r)
 	})
 	s.network.https("new.registry.com", text(domain()))
-	s.Client = s.process()
+	s.Client = registry.WithTimeouts(s.process(), time.Hour, time.Hour)
 	return s
 }
 
