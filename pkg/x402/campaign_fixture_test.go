@@ -22,50 +22,50 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// fixture is signed once: every bubble begins at the same moment, so the same
-// payments serve every schedule, each with a ledger of its own.
+// fixture holds what all schedules share. Every synctest bubble begins at the same
+// fake time, so authorizations that are signed once are valid in each of them.
 type fixture struct {
-	offer, deployed, named *x402.Offer
-	payer                  string
-	// draws are the authorizations that the clients of a storm draw from, and
-	// later those that the patient client signs afterwards, each valid for half
-	// a day at least before its end.
-	draws, later []bill
-	// replies are what the facilitator's client makes of every word, known or
-	// not, at several statuses.
-	replies []x402.Settlement
+	offer, offerAfterDeploy, offerWithID *x402.Offer
+	payer                                string
+	// early are the authorizations that clients use while there are faults. later
+	// are those that the patient client uses afterwards; their windows end every
+	// half day.
+	early, later []signedAuthorization
+	// settlements are what the facilitator's client reports for each error reason,
+	// known and unknown, at several statuses.
+	settlements []x402.Settlement
 }
 
-// bill is one authorization in every form in which somebody may send it.
-type bill struct {
+// signedAuthorization is one authorization in every form in which it may be sent.
+type signedAuthorization struct {
 	key, nonce, tx string
 	digest         string // of the authorization, as the ledger keeps it
-	until          time.Time
+	validBefore    time.Time
 	payload        x402.ExactPayload // without a signature
-	forms          map[form]signed
+	forms          map[form]paymentHeader
 }
 
-// form is how an authorization is signed and sent.
+// form is one way to sign and send an authorization.
 type form struct {
-	own  bool // signed by the payer's key, and not by a contract wallet
-	with echo
+	own  bool // signed by the payer's key; otherwise by a contract wallet
+	with attachment
 }
 
-// echo is what a header brings beside the authorization and its signature.
-type echo int
+// attachment is what a header contains beside the authorization.
+type attachment int
 
 const (
-	withToken  echo = iota // the retry token of its challenge
-	withNone               // nothing: what can be read on the chain, or an old client
-	withOther              // another token, from a challenge of a stranger's own
-	withName               // token and payment-identifier
-	withForged             // the token's absence, and a signature that the payer never made
+	withToken           attachment = iota // signature and the retry token of its challenge
+	withNothing                           // signature alone, as rebuilt from the chain or sent by an old client
+	withStrangersToken                    // signature and a retry token of another challenge
+	withExtensionID                       // signature, retry token and payment-identifier
+	withForgedSignature                   // a signature that the payer did not make, and no token
 )
 
-// signed is a PAYMENT-SIGNATURE.
-type signed struct {
-	header    string
-	signature string // as a facilitator is sent it
+// paymentHeader is an encoded PAYMENT-SIGNATURE.
+type paymentHeader struct {
+	encoded   string
+	signature string // in the form that a facilitator is sent
 	digest    string // of the signature, as the ledger keeps it
 	token     string // the retry token's digest, empty without one
 	forged    bool
@@ -73,17 +73,17 @@ type signed struct {
 
 const (
 	forgedByte = 9
-	// halfDay is between the ends of two authorizations of fixture.later.
+	// halfDay is the time between the ends of two windows in fixture.later.
 	halfDay = 12 * time.Hour
 )
 
-// isForged says whether the payer never made this signature.
+// isForged says whether a signature was not made by the payer.
 func isForged(signature string) bool {
 	return strings.HasPrefix(signature, "0x"+hex.EncodeToString(bytes.Repeat([]byte{forgedByte}, 8)))
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{replies: replies(t)}
+	f := &fixture{settlements: recordSettlements(t)}
 	synctest.Test(t, func(t *testing.T) {
 		wallet, err := x402test.NewWallet(rand.Reader)
 		if err != nil {
@@ -94,7 +94,7 @@ func newFixture(t *testing.T) *fixture {
 		begun := time.Now()
 		window := x402.MaxTimeoutSeconds * time.Second
 		for _, after := range []time.Duration{0, 0, 3 * time.Minute, 8 * time.Minute} {
-			f.draws = append(f.draws, f.bill(t, wallet, begun.Add(window+after)))
+			f.early = append(f.early, f.bill(t, wallet, begun.Add(window+after)))
 		}
 		for _, days := range [][3]int{{0, 8, 8}, {36, 46, 2}} {
 			for half := 2*days[0] + 1; half <= 2*days[1]; half++ {
@@ -108,7 +108,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // bill signs one authorization in every form.
-func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) bill {
+func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) signedAuthorization {
 	t.Helper()
 	d, err := wallet.Draft(f.offer.Required(""), until.Add(-x402.MaxTimeoutSeconds*time.Second))
 	if err != nil {
@@ -119,30 +119,30 @@ func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) b
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bill{
+	b := signedAuthorization{
 		digest: hex.EncodeToString(digest[:]), payload: d.Payload.Payload,
 		key:   ledger.Key(terms().Network, strings.ToLower(terms().Asset), strings.ToLower(a.From), a.Nonce),
-		nonce: a.Nonce, until: until, forms: map[form]signed{},
+		nonce: a.Nonce, validBefore: until, forms: map[form]paymentHeader{},
 		tx: "0x" + strings.Repeat("c", 8) + a.Nonce[10:],
 	}
 	bazaar, raw := d.Payload.Extensions, wallet.Sign(digest)
 	for _, own := range []bool{true, false} {
-		for _, with := range []echo{withToken, withNone, withOther, withName, withForged} {
+		for _, with := range []attachment{withToken, withNothing, withStrangersToken, withExtensionID, withForgedSignature} {
 			d.Payload.Extensions = maps.Clone(bazaar)
 			token := ""
 			switch with {
-			case withName:
+			case withExtensionID:
 				d.Payload.Extensions = map[string]json.RawMessage{
-					x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"` + campaignName + `"}}`),
+					x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"` + payerPaymentID + `"}}`),
 				}
 				fallthrough
-			case withToken, withOther:
+			case withToken, withStrangersToken:
 				token = rand.Text()
 				d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + token + `"}}`)
 				token = digestHex(token)
-			case withNone, withForged:
+			case withNothing, withForgedSignature:
 			}
-			s := sealed(t, d, raw, own, with == withForged)
+			s := sign(t, d, raw, own, with == withForgedSignature)
 			s.token = token
 			b.forms[form{own, with}] = s
 		}
@@ -150,10 +150,10 @@ func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) b
 	return b
 }
 
-// campaignName is what a payer calls his purchase who names it by the extension.
-const campaignName = "pay_7d5d747be160e280504c099d984bcfe0"
+// payerPaymentID is the identifier that the payer sends in the extension.
+const payerPaymentID = "pay_7d5d747be160e280504c099d984bcfe0"
 
-func sealed(t *testing.T, d x402test.Draft, raw []byte, own, forged bool) signed {
+func sign(t *testing.T, d x402test.Draft, raw []byte, own, forged bool) paymentHeader {
 	t.Helper()
 	switch {
 	case forged:
@@ -167,12 +167,13 @@ func sealed(t *testing.T, d x402test.Draft, raw []byte, own, forged bool) signed
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(raw)
-	return signed{header: header, signature: d.Payload.Payload.Signature, digest: hex.EncodeToString(sum[:]), forged: forged}
+	return paymentHeader{encoded: header, signature: d.Payload.Payload.Signature, digest: hex.EncodeToString(sum[:]), forged: forged}
 }
 
-// replies asks the real client about a facilitator that answers with each word
-// of the table, and with some that are in no table, at several statuses.
-func replies(t *testing.T) []x402.Settlement {
+// recordSettlements runs the real client against a facilitator that answers with
+// each reason of its table, and with some that are in no table, at several
+// statuses.
+func recordSettlements(t *testing.T) []x402.Settlement {
 	words := []string{"settlement_error", "settle_failed", "error", "rpc_error", "relayer_error", "tx_failed", "nonce_too_low", "Oops!", ""}
 	for _, r := range facilitator.Reasons() {
 		words = append(words, r.Code)
@@ -200,19 +201,19 @@ func replies(t *testing.T) []x402.Settlement {
 	return all
 }
 
-// offers makes what is offered, what is offered after a deploy that changes
-// price, payee and extension, and an offer to name payments.
+// offers makes the offer, the one after a deploy that changes price, payee and
+// extension, and one that supports payment-identifier.
 func (f *fixture) offers(t *testing.T) {
 	f.offer = offer(t, terms(), "5000", "Oslo")
 	other := terms()
 	other.PayTo = "0x1111111111111111111111111111111111111111"
-	f.deployed = offer(t, other, "7000", "Rome")
+	f.offerAfterDeploy = offer(t, other, "7000", "Rome")
 	required := f.offer.Required("")
 	required.Extensions = map[string]json.RawMessage{
 		x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`),
 	}
 	var err error
-	if f.named, err = x402.NewOffer(required); err != nil {
+	if f.offerWithID, err = x402.NewOffer(required); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,26 +11,26 @@ import (
 
 func background() context.Context { return context.Background() }
 
-// The process as a store. Every call can fail without being done, be done and
-// fail, hang until a client library gives up, or be sent twice because the
-// first reply was lost; what it reads is true when it is read and old when it
-// arrives. Fetch is consistent, as ledger.Store says; the index is not.
+// The process as a store. A call can fail without effect, take effect and report
+// failure, hang until the client library's timeout, or be sent twice because the
+// first reply was lost. What is read may have changed by the time it arrives.
+// Fetch is consistent, as ledger.Store requires; the index is not.
 
 func (p *process) call(ctx context.Context, do func() error) error {
 	p.await()
 	switch {
-	case p.weather(2):
-		p.failed()
+	case p.drawFault(2):
+		p.noteStoreFault()
 		return ledgertest.ErrInjected
-	case p.weather(3):
-		p.failed()
+	case p.drawFault(3):
+		p.noteStoreFault()
 		if err := do(); err != nil {
 			return err
 		}
 		p.await()
 		return ledgertest.ErrInjected
-	case p.weather(1):
-		p.failed()
+	case p.drawFault(1):
+		p.noteStoreFault()
 		return p.hang(ctx)
 	}
 	err := do()
@@ -38,7 +38,7 @@ func (p *process) call(ctx context.Context, do func() error) error {
 	return err
 }
 
-// hang does nothing until the client library or the context gives up.
+// hang has no effect and ends with the client library's timeout or the context.
 func (p *process) hang(ctx context.Context) error {
 	select {
 	case <-time.After(1500 * time.Millisecond):
@@ -48,8 +48,8 @@ func (p *process) hang(ctx context.Context) error {
 	}
 }
 
-// failed notes that the store let this process down.
-func (p *process) failed() {
+// noteStoreFault remembers that a store call of this process failed.
+func (p *process) noteStoreFault() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.faulty = true
@@ -58,7 +58,7 @@ func (p *process) failed() {
 // Create implements ledger.Store.
 func (p *process) Create(ctx context.Context, r ledger.Record) (old *ledger.Record, err error) {
 	err = p.call(ctx, func() (err error) {
-		return p.twice(func() error { old, err = p.create(ctx, r); return err })
+		return p.sendTwice(func() error { old, err = p.create(ctx, r); return err })
 	})
 	if err != nil {
 		return nil, err
@@ -69,19 +69,19 @@ func (p *process) Create(ctx context.Context, r ledger.Record) (old *ledger.Reco
 // Replace implements ledger.Store.
 func (p *process) Replace(ctx context.Context, r ledger.Record) error {
 	return p.call(ctx, func() error {
-		return p.twice(func() error { return p.replace(ctx, r) })
+		return p.sendTwice(func() error { return p.replace(ctx, r) })
 	})
 }
 
-// twice sends a write again now and then, also in calm weather: the store's
-// client library does when a reply is lost. The second answer is what counts.
-func (p *process) twice(write func() error) error {
+// sendTwice sends some writes a second time, without faults too, as the store's
+// client library does when a reply is lost. The caller gets the second reply.
+func (p *process) sendTwice(write func() error) error {
 	err := write()
 	if err != nil || !p.chance(4) {
 		return err
 	}
 	p.w.mu.Lock()
-	p.w.happened("sent twice by the store's client")
+	p.w.observed("sent twice by the store's client")
 	p.w.mu.Unlock()
 	return write()
 }
@@ -94,7 +94,7 @@ func (p *process) Fetch(ctx context.Context, key string) (r *ledger.Record, err 
 		if r, err = p.w.store.Fetch(ctx, key); err != nil {
 			return err
 		}
-		r = p.reads(key, r)
+		r = p.noteRead(key, r)
 		return err
 	})
 	if err != nil {
@@ -103,14 +103,14 @@ func (p *process) Fetch(ctx context.Context, key string) (r *ledger.Record, err 
 	return r, nil
 }
 
-// reads notes what is read, and returns it as a sabotaged ledger would see it.
+// noteRead remembers what is read, and returns it as changed by a broken rule.
 // The lock is held.
-func (p *process) reads(key string, r *ledger.Record) *ledger.Record {
-	switch a := p.w.pay(key); {
+func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
+	switch a := p.w.authorizationOf(key); {
 	case a == nil || p.kind == asReconciler:
 	case a == p.pay:
 		p.readAt = time.Now()
-		if p.w.sabotage == todaysTerms {
+		if p.w.brokenRule == todaysTerms {
 			return nil
 		}
 		p.readState = ""
@@ -118,38 +118,38 @@ func (p *process) reads(key string, r *ledger.Record) *ledger.Record {
 			p.readState = r.State
 		}
 	case r != nil:
-		p.awaited, p.awaitedAs = a, r.Version
+		p.otherRead, p.otherVersion = a, r.Version
 	}
-	return p.seen(r)
+	return p.applyBrokenRead(r)
 }
 
 func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.sabotage == sendUnclaimed && r.State == ledger.Settling {
-		p.committed(nil, r)
+	if w.brokenRule == sendUnclaimed && r.State == ledger.Settling {
+		p.checkWrite(nil, r)
 		return nil, nil
 	}
-	if w.sabotage == forgetPurchases && r.State == ledger.Bought {
-		p.opened[w.pay(r.Owner)] = true
+	if w.brokenRule == forgetPurchases && r.State == ledger.Bought {
+		p.openedPurchase[w.authorizationOf(r.Owner)] = true
 		return nil, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p.spoil(&r)
-	if held := w.forgets(r); held != nil {
+	p.applyBrokenWrite(&r)
+	if held := w.heldByWriteID(r); held != nil {
 		return held, nil
 	}
 	old, err := w.store.Create(ctx, r)
 	if err == nil && old == nil {
-		p.committed(nil, r)
+		p.checkWrite(nil, r)
 	}
 	if old != nil && p.pay != nil && r.Key == p.pay.key {
 		p.readAt = time.Now()
 	}
-	return p.seen(old), err
+	return p.applyBrokenRead(old), err
 }
 
 func (p *process) replace(ctx context.Context, r ledger.Record) error {
@@ -160,26 +160,26 @@ func (p *process) replace(ctx context.Context, r ledger.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := p.tooLate(ctx, old, r); err != nil {
+	if err := p.contextEnded(ctx, old, r); err != nil {
 		return err
 	}
-	p.spoil(&r)
-	if w.sabotage != whole && old != nil && onlyRaised(*old, r) {
-		// What was read wrong is not written back.
+	p.applyBrokenWrite(&r)
+	if w.brokenRule != everyRuleHolds && old != nil && onlyRaised(*old, r) {
+		// A broken rule changes what is read; that change must not be stored.
 		raised := *old
 		raised.Version, raised.WriteID = r.Version, r.WriteID
 		r = raised
 	}
 	switch {
-	case w.forgets(r) != nil:
+	case w.heldByWriteID(r) != nil:
 		return ledger.ErrConflict
-	case w.sabotage == skipClose && r.State == ledger.Superseded && w.pay(r.Key) != p.pay:
+	case w.brokenRule == skipClose && r.State == ledger.Superseded && w.authorizationOf(r.Key) != p.pay:
 		return nil
-	case w.sabotage == skipOpen && r.State == ledger.Bought && old != nil && old.Owner == r.Owner:
+	case w.brokenRule == skipOpen && r.State == ledger.Bought && old != nil && old.Owner == r.Owner:
 		return nil
-	case w.sabotage == dropEvidence && r.State == ledger.Settled && r.Lookups == 0 && old != nil && p.ousted(r.Key, old):
+	case w.brokenRule == dropEvidence && r.State == ledger.Settled && r.Lookups == 0 && old != nil && p.leaseLost(r.Key, old):
 		return nil
-	case w.sabotage == blindReplace || w.sabotage == sendUnclaimed:
+	case w.brokenRule == blindReplace || w.brokenRule == sendUnclaimed:
 		if old == nil {
 			_, err = w.store.Create(ctx, r)
 			return err
@@ -190,115 +190,44 @@ func (p *process) replace(ctx context.Context, r ledger.Record) error {
 		return err
 	}
 	if old == nil || old.WriteID != r.WriteID {
-		p.committed(old, r)
+		p.checkWrite(old, r)
 	}
 	return nil
 }
 
-// ousted says that a payment that this process had claimed was written by
-// another one since. The lock is held.
-func (p *process) ousted(key string, old *ledger.Record) bool {
-	c := p.claims[p.w.pay(key)]
+// leaseLost says that another process has written the record since this one
+// claimed it. The lock is held.
+func (p *process) leaseLost(key string, old *ledger.Record) bool {
+	c := p.claims[p.w.authorizationOf(key)]
 	return c != claim{} && c.writeID != old.WriteID
 }
 
-// tooLate is the end of a write whose context has ended, and, where that rule
-// is broken, of one after the invocation's deadline. A verdict on a payment that
-// this process has claimed has no such end; taking a lease and what is written
-// about purchases sends nothing, and may. The lock is held.
-func (p *process) tooLate(ctx context.Context, old *ledger.Record, r ledger.Record) error {
+// contextEnded fails a write whose context has ended and, under endedWrites, one
+// after the invocation's deadline. The Gate must write a verdict on a payment
+// that this process has claimed under a context that has not ended; a claim, a
+// supersession and a write of a purchase send nothing, and may fail. The lock is
+// held.
+func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger.Record) error {
 	claims := old != nil && r.Attempt > old.Attempt
-	closes := r.State == ledger.Superseded && p.w.pay(r.Key) != p.pay
-	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && p.claims[p.w.pay(r.Key)] != claim{}
+	closes := r.State == ledger.Superseded && p.w.authorizationOf(r.Key) != p.pay
+	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && p.claims[p.w.authorizationOf(r.Key)] != claim{}
 	if err := ctx.Err(); err != nil {
 		if verdict {
-			p.w.complain("a verdict is written under a context that has ended")
+			p.w.violated("a verdict is written under a context that has ended")
 		}
 		return err
 	}
 	if verdict && time.Since(p.begun) > invocation {
-		p.w.happened("written after the deadline")
-		if p.w.sabotage == endedWrites {
+		p.w.observed("written after the deadline")
+		if p.w.brokenRule == endedWrites {
 			return context.DeadlineExceeded
 		}
 	}
 	return nil
 }
 
-// committed holds a write that has happened to what must be true of all of
-// them. old is nil for the first of a key. The lock is held.
-func (p *process) committed(old *ledger.Record, r ledger.Record) {
-	w := p.w
-	p.writes++
-	w.tell("  p%d writes %s v%d %s sent=%v doubt=%v disproved=%v lookups=%d lease=%v owner=%s", p.n, w.number(r.Key), r.Version, r.State, r.Sent, r.Doubt, r.Disproved, r.Lookups, !r.LeaseUntil.IsZero(), w.number(r.Owner))
-	if old == nil {
-		old = &ledger.Record{}
-	}
-	if r.State == ledger.Bought {
-		p.bought(old, r)
-		return
-	}
-	a := w.pay(r.Key)
-	if a == nil {
-		return // a cursor
-	}
-	p.follows(a, *old, r)
-	if by := p.declined[a]; by != "" && a.refuser == "" && r.Attempt == old.Attempt {
-		a.refuser, a.refusedAt = by, time.Now()
-	}
-	p.wrote[a] = wrote{time.Now(), r.Doubt}
-	live := a.holder != p && old.LeaseUntil.After(p.now())
-	testimony := old.State == ledger.Settling && r.State == ledger.Settled && r.LeaseUntil.Equal(old.LeaseUntil)
-	switch {
-	case live && !testimony:
-		w.complain("a live lease was taken")
-	case live:
-		w.happened("evidence over a lost lease")
-	}
-	if r.Attempt > old.Attempt {
-		p.claims[a], p.on = claim{time.Now(), r.WriteID}, a
-		if r.Attempt > 1 && a == p.pay && a.proof == (ledger.Proof{}) && !a.older {
-			w.happened("repeated without a token")
-		}
-		a.holder = p
-	}
-	switch r.State {
-	case ledger.Settling:
-		if !a.noAt.IsZero() {
-			w.happened("sent again after a no")
-		}
-		if r.Doubt && !old.Doubt {
-			w.happened("taken over in doubt")
-		}
-	case ledger.Refused:
-		if a == p.pay {
-			p.refusedAt = time.Now()
-		}
-		if old.Doubt && !w.proven(a, r.CreatedAt) {
-			w.complain("refused in doubt and without proof")
-		}
-		if old.Doubt {
-			w.happened("refused by proof")
-		}
-	case ledger.Settled:
-		if p.kind == asReconciler {
-			w.happened("settled by the reconciler")
-		}
-	default:
-	}
-	a.begun += r.Lookups - old.Lookups
-	if r.Lookups < old.Lookups {
-		a.spent = false // one was given back, by an attempt that had seemed dead
-	}
-	a.settledAt = r.SettledAt
-	if !onlyRaised(*old, r) {
-		a.writer = p
-	}
-}
-
-// Open and Owed are an index that is behind: it misses what is new and lists
-// what is over.
-
+// Open implements ledger.Index, like Owed, as an index that is not up to date: it
+// may miss a record, and lists records that do not belong on it.
 func (p *process) Open(context.Context, time.Time, int) ([]string, error) { return p.list() }
 
 // Owed implements ledger.Index.
@@ -306,28 +235,29 @@ func (p *process) Owed(context.Context, int) ([]string, error) { return p.list()
 
 func (p *process) list() ([]string, error) {
 	p.await()
-	if p.weather(5) {
+	if p.drawFault(5) {
 		return nil, errors.New("throttled")
 	}
 	var keys []string
 	p.w.mu.Lock()
-	pays := p.w.pays
+	pays := p.w.authorizations
 	p.w.mu.Unlock()
 	for _, a := range pays {
-		if !p.weather(10) {
+		if !p.drawFault(10) {
 			keys = append(keys, a.key)
 		}
 	}
 	return keys, nil
 }
 
-// shelf is the store itself: what ledgertest.Memory is, which keeps the contract,
-// but each row is decoded once, when it is written, and not whenever it is read.
-// The world's lock guards it.
-type shelf struct{ rows map[string]*ledger.Record }
+// decodedStore is the store itself. It keeps the same contract as
+// ledgertest.Memory, but decodes a row once, when it is written, instead of
+// whenever it is read, which makes the campaign faster. The world's lock guards
+// it.
+type decodedStore struct{ rows map[string]*ledger.Record }
 
-// put keeps a row as a store would give it back.
-func (s *shelf) put(r ledger.Record) error {
+// put encodes and decodes a row, as a real store would, and keeps it.
+func (s *decodedStore) put(r ledger.Record) error {
 	doc, body, err := r.Marshal()
 	if err != nil {
 		return err
@@ -341,7 +271,7 @@ func (s *shelf) put(r ledger.Record) error {
 }
 
 // Create implements ledger.Store.
-func (s *shelf) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+func (s *decodedStore) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	switch held := s.rows[r.Key]; {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -354,7 +284,7 @@ func (s *shelf) Create(ctx context.Context, r ledger.Record) (*ledger.Record, er
 }
 
 // Replace implements ledger.Store.
-func (s *shelf) Replace(ctx context.Context, r ledger.Record) error {
+func (s *decodedStore) Replace(ctx context.Context, r ledger.Record) error {
 	switch held := s.rows[r.Key]; {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -366,8 +296,8 @@ func (s *shelf) Replace(ctx context.Context, r ledger.Record) error {
 	return ledger.ErrConflict
 }
 
-// Fetch implements ledger.Store. Whoever reads may change what he gets.
-func (s *shelf) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+// Fetch implements ledger.Store. The caller may change the copy it gets.
+func (s *decodedStore) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 	held := s.rows[key]
 	if held == nil || ctx.Err() != nil {
 		return nil, ctx.Err()

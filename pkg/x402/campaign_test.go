@@ -15,106 +15,117 @@ import (
 var (
 	campaignN     = flag.Int("campaign.n", 20000, "schedules of the campaign")
 	campaignSeed  = flag.Uint64("campaign.seed", 0, "first seed of the campaign")
-	campaignTrace = flag.Bool("campaign.trace", false, "print what happens; for one schedule: -campaign.n 2")
+	campaignTrace = flag.Bool("campaign.trace", false, "print every step; -campaign.n 2 runs one schedule with chain evidence and one without")
 	campaignShow  = flag.Bool("campaign.progress", false, "show progress")
 )
 
 // The campaign runs the real Gate, Ledger and Reconciler through random
-// schedules of faults and holds every answer, every write and the end of each
-// schedule to what must be true. What it contains: campaign_world_test.go (the
-// chain and its accounts), campaign_store_test.go (the ledger's store),
-// campaign_process_test.go (an execution environment with its weather),
-// campaign_chain_test.go (the facilitator's words, and the chain as it is read),
-// campaign_second_test.go (a second facilitator),
-// campaign_payer_test.go (clients, payer, strangers, reconciler),
-// campaign_older_test.go (a process of the first version), campaign_judge_test.go
-// (what must be true of answers), campaign_purchase_test.go (what must be true of
-// purchases), campaign_calm_test.go (the patient client, and the books at the
-// end), campaign_sees_test.go (the rules broken one by one).
+// schedules of faults. It checks invariants of every answer, of every write and
+// of the state at the end of each schedule. A schedule has a phase with faults
+// and a phase without. The parts are:
 //
-// Every client may sign anew at any moment, so that one payer has many
-// authorizations for one purchase at once. Each is judged by itself, as in the
-// first version, and all of one purchase together: money moves once.
+//   - campaign_world_test.go: the settings of a schedule, and the chain;
+//   - campaign_fixture_test.go: the signed authorizations that all schedules use;
+//   - campaign_process_test.go: an execution environment that can freeze or die;
+//   - campaign_store_test.go: that process as the ledger's store;
+//   - campaign_facilitator_test.go: that process as the facilitator;
+//   - campaign_fallback_test.go: the second facilitator;
+//   - campaign_evidence_test.go: that process as a node of the chain;
+//   - campaign_lookup_test.go: that process as slots and lookup;
+//   - campaign_actors_test.go: who calls the service while there are faults;
+//   - campaign_request_test.go: one request to the Gate, or run of the Reconciler;
+//   - campaign_version1_test.go: a process of the first version of this code;
+//   - campaign_writes_test.go: invariants of what is written;
+//   - campaign_purchase_test.go: invariants of purchases;
+//   - campaign_answers_test.go: invariants of answers;
+//   - campaign_patient_test.go: the client that asks when the faults are over;
+//   - campaign_final_test.go: invariants of the end of a schedule;
+//   - campaign_mutations_test.go: each rule broken in turn, to prove that an
+//     invariant detects it.
 //
-// The model is kinder than the world in two places: evidence is honest about
-// what is final, and the ledger's Fetch is consistent, as ledger.Store promises
-// (the index is not).
+// Every client may sign a new authorization at any moment, so one payer can have
+// several authorizations for one purchase at once. The invariants hold for each
+// authorization by itself and for the purchase as a whole: money moves once.
 //
-// What random schedules do not see in reasonable time, or what costs nobody
-// money, has a unit test: what a refusal says whose write failed; that doubt
-// and an unknown outcome ask the chain at once, and with how much time; that
-// an attempt goes on from evidence of its own payment, and only within its
-// lease; that a lookup which had no time uses none up; a reconciler's verdict
-// on another version than the one that it asked about; other signatures beyond
-// the eighth; answers too large to keep; bundles that owe a part; a new price
-// between two signatures for one purchase; a client that goes away
+// The model is more favourable than reality in two ways: evidence is never wrong
+// about final blocks, and the ledger's Fetch is consistent, as ledger.Store
+// requires (the index is not consistent).
+//
+// What random schedules do not reach in reasonable time, or what costs nobody
+// money, has a unit test: the answer when the write of a refusal failed; that
+// doubt and an unknown outcome ask the chain at once, and with how much time;
+// that an attempt continues from evidence of its own payment, and only within
+// its lease; that a lookup which got no time is not counted; a reconciler's
+// verdict on another version than the one that it asked about; more than eight
+// other signatures; answers too large to keep; bundles that owe a part; a new
+// price between two signatures for one purchase; a client that disconnects
 // (gate_rules_test.go, gate_time_test.go, gate_proof_test.go,
-// reconcile_test.go, ledger/rules_test.go). Not held against an answer: what a
-// third party's transfer did after the verdict, or to a signature that nobody
-// can check any more.
+// reconcile_test.go, ledger/rules_test.go). Two effects are no violation by an
+// answer: a third party's transfer after the verdict, and what happens to a
+// signature that cannot be verified any more.
 
-// schedule runs one seed.
-func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, s sabotage, sum *tally) {
+// schedule runs the schedule of one seed.
+func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, s brokenRule, sum *campaignResult) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := mathrand.New(mathrand.NewPCG(seed, 1))
-		c := newPayer(f, newWorld(f, rng, rpc, s), rng, seed)
-		c.storm()
-		c.absence()
-		x := c.calm()
-		time.Sleep(5 * time.Minute) // the frozen thaw, and find that they are dead
-		c.audit()
-		c.afterwards(x)
+		c := newActors(f, newWorld(f, rng, rpc, s), rng, seed)
+		c.runWithFaults()
+		c.returnLate()
+		x := c.runWithoutFaults()
+		time.Sleep(5 * time.Minute) // frozen processes resume and end before the synctest bubble does
+		c.checkEnd()
+		c.checkLongAfter(x)
 		w := c.w
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		sum.report(seed, w.complaints)
+		sum.report(seed, w.violations)
 		sum.count(w)
 	})
 }
 
-// tally is what all schedules of a campaign came to.
-type tally struct {
+// campaignResult sums up the schedules of a campaign.
+type campaignResult struct {
 	mu     sync.Mutex
 	n      int
-	ends   map[string]int
-	broken map[string]int // invariant -> schedules
-	first  map[string]uint64
+	ends   map[string]int    // number of schedules by result, and by observed event
+	broken map[string]int    // number of schedules by violated invariant
+	first  map[string]uint64 // the first seed that violated it
 }
 
-func newTally() *tally {
-	return &tally{ends: map[string]int{}, broken: map[string]int{}, first: map[string]uint64{}}
+func newCampaignResult() *campaignResult {
+	return &campaignResult{ends: map[string]int{}, broken: map[string]int{}, first: map[string]uint64{}}
 }
 
-// report counts each complaint once a schedule.
-func (t *tally) report(seed uint64, complaints map[string]bool) {
+// report counts each violated invariant once per schedule.
+func (t *campaignResult) report(seed uint64, violations map[string]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for c := range complaints {
+	for c := range violations {
 		if t.broken[c]++; t.broken[c] == 1 {
 			t.first[c] = seed
 		}
 	}
 }
 
-func (t *tally) count(w *world) {
+func (t *campaignResult) count(w *world) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n++
-	t.ends[w.end]++
+	t.ends[w.result]++
 	for what := range w.events {
 		t.ends[what]++
 	}
 }
 
-// String counts how schedules ended, and in how many things happened that the
-// campaign is there for.
-func (t *tally) String() string { return fmt.Sprintf("%d schedules: %v", t.n, t.ends) }
+// String lists the results of the schedules, and in how many of them each event
+// was observed.
+func (t *campaignResult) String() string { return fmt.Sprintf("%d schedules: %v", t.n, t.ends) }
 
-func campaign(t *testing.T, f *fixture, n int, rpc bool, s sabotage, first uint64) *tally {
+func campaign(t *testing.T, f *fixture, n int, rpc bool, s brokenRule, first uint64) *campaignResult {
 	if raceDetector && !*campaignShow {
 		n /= 20
 	}
-	sum := newTally()
+	sum := newCampaignResult()
 	var next, done atomic.Uint64
 	begun := time.Now()
 	t.Run("schedules", func(t *testing.T) {
@@ -137,31 +148,31 @@ func campaign(t *testing.T, f *fixture, n int, rpc bool, s sabotage, first uint6
 	return sum
 }
 
-// TestCampaign: no schedule of crashes, lost messages, faults and impatient
-// clients makes a payer pay twice, keeps money without an answer, or gives an
-// answer without money.
+// TestCampaign: under no schedule of crashes, lost messages, faults and clients
+// that retry early does a payer pay twice, pay without being owed an answer, or
+// get an answer without payment.
 func TestCampaign(t *testing.T) {
 	f := newFixture(t)
 	for _, rpc := range []bool{true, false} {
 		t.Run(fmt.Sprintf("chain evidence %v", rpc), func(t *testing.T) {
-			sum := campaign(t, f, *campaignN/2, rpc, whole, *campaignSeed)
+			sum := campaign(t, f, *campaignN/2, rpc, everyRuleHolds, *campaignSeed)
 			for what, n := range sum.broken {
 				t.Errorf("%d schedules: %s (first seed %d)", n, what, sum.first[what])
 			}
-			sum.holdsEnough(t, rpc)
+			sum.checkCoverage(t, rpc)
 			t.Logf("%s", sum)
 		})
 	}
 }
 
-// holdsEnough fails a campaign in which too little happened to prove anything,
-// or in which too many payers ended in doubt.
-func (t *tally) holdsEnough(tt *testing.T, rpc bool) {
+// checkCoverage fails a large campaign in which a required event never occurred,
+// too few schedules ended with an answer, or too many ended in doubt.
+func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
 	tt.Helper()
 	if t.n < 10000 {
-		return // the rare events may be missing
+		return // rare events may not occur
 	}
-	for _, what := range happens(rpc) {
+	for _, what := range requiredEvents(rpc) {
 		if t.ends[what] == 0 {
 			tt.Errorf("in none of %d schedules: %s", t.n, what)
 		}
@@ -169,8 +180,8 @@ func (t *tally) holdsEnough(tt *testing.T, rpc bool) {
 	if n := t.ends["answered"]; n < t.n*7/10 {
 		tt.Errorf("only %d of %d schedules ended with an answer", n, t.n)
 	}
-	// Without a view of the chain, what is in doubt at the end of its window
-	// stays so: 5 % under these faults.
+	// Without chain evidence, a payment that is in doubt when its window ends stays
+	// in doubt: about 5 % of the schedules with these fault rates.
 	if n := t.ends["stuck in doubt"]; n > t.n*8/100 {
 		tt.Errorf("%d of %d schedules ended in doubt", n, t.n)
 	}

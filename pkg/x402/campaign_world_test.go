@@ -10,183 +10,183 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// world is what one schedule runs in: a chain, a facilitator, a store and the
-// weather. Everything that is drawn is drawn from the seed of whoever draws.
+// world is the state of one schedule: its settings, the chain, the store and what
+// the invariants need to remember. Each actor and process draws from a generator
+// of its own, seeded by the schedule's seed.
 type world struct {
-	mu       sync.Mutex
-	calm     bool // no more faults
-	rpc      bool // there is a view of the chain
-	sabotage sabotage
+	mu           sync.Mutex
+	faultsOver   bool       // the phase without faults has begun
+	chainVisible bool       // the Gate has x402.Evidence
+	brokenRule   brokenRule // the mutation under test
 
-	// What kind of schedule it is.
-	own     bool          // the payer has a key, and not a contract wallet
-	bare    bool          // his clients echo no retry token
-	carrier carrier       // how they name what they buy
-	window  time.Duration // how long an answer stands for a purchase without a key
-	older   bool          // a process of the first version is at it, too
-	worn    bool          // one payment was made before, and four of its lookups have failed
-	deploys time.Time     // when price and payee change, zero for never
-	skew    time.Duration // how far apart the clocks of two processes may be
-	late    bool          // the payment comes at the end of its window
-	sick    bool          // lookups fail in calm weather too
-	drowsy  bool          // many a process freezes while it settles
-	liar    bool          // the facilitator says no, and moves the money
-	cap     int           // slots, 0 for no cap
-	two     bool          // there is a fallback facilitator
-	nodes   int           // of the chain, asked in order
-	out     outage        // what is wrong with the primary
-	boasts  bool          // the fallback says that it settled what is in doubt, and did not
-	slots   map[*process]time.Time
-	pays    []*authorization
-	store   *shelf
-	replies []x402.Settlement
-	payer   string
-	balance int // of the payer, in payments
+	// Settings, drawn once.
+	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
+	withoutToken    bool           // the payer's clients echo no retry token
+	naming          purchaseNaming // how the payer's clients name a purchase
+	window          time.Duration  // how long an answer is replayed for a purchase without a key
+	firstVersion    bool           // processes of the first version run at the same time
+	nearlyUsedUp    bool           // the first payment was made before, and four of its lookups failed
+	deployAt        time.Time      // when price and payee change, zero for never
+	clockSkew       time.Duration  // the largest difference between two processes' clocks
+	lateInWindow    bool           // the first request comes near the end of the window
+	lookupsFail     bool           // most lookups fail, without faults too
+	freezesInSettle bool           // a process often freezes while it settles
+	falseRefusals   bool           // the facilitator may refuse and move the money nevertheless
+	slotCap         int            // number of slots, 0 for no cap
+	fallback        bool           // there is a second facilitator
+	nodes           int            // nodes of the chain, asked in order
+	primaryOutage   outage         // of the first facilitator
+	falseSuccess    bool           // the fallback reports success for payments in doubt, without settling
 
-	complaints map[string]bool
+	// State.
+	slots          map[*process]time.Time
+	authorizations []*authorization
+	store          *decodedStore
+	settlements    []x402.Settlement // what settleWithAnyReason draws from
+	payer          string
+	balance        int // of the payer, in payments
+
+	violations map[string]bool
 	events     map[string]bool
-	end        string // how the patient client's last answer came out
+	result     string // of the patient client's last answer
 }
 
-// carrier is how a payer names what he buys.
-type carrier int
+// purchaseNaming is how a payer names a purchase.
+type purchaseNaming int
 
 const (
-	noKey    carrier = iota
-	longKey          // an Idempotency-Key that nobody can guess
-	shortKey         // one that shows nothing
-	nameKey          // payment-identifier
+	noKey       purchaseNaming = iota // by the request alone
+	longKey                           // by an Idempotency-Key that cannot be guessed
+	shortKey                          // by one that can be guessed, so that it proves nothing
+	extensionID                       // by the payment-identifier extension
 )
 
-// authorization is what the payer signed, as the chain and the payer see it.
-// It executes at most once.
+// authorization is the state of one signed authorization: what the chain knows of
+// it, and what the invariants need to remember. It executes at most once.
 type authorization struct {
-	bill
-	used, cancelled bool
-	cancelledAt     time.Time // by the clock of the chain, like the next
-	movedAt         time.Time
-	refuser         string // the facilitator that refused it about the payer, on record
-	refusedAt       time.Time
-	shownAt         time.Time // when it could first be seen, for one dated back
-	byUs            bool      // the facilitator moved it, not a third party
-	lied            bool      // and said that it would not
-	claimed         time.Time // when the attempt that sent it had claimed it
-	flying          []flight  // submitted, executes then if it still can
+	signedAuthorization
+	used, cancelled   bool      // on the chain
+	cancelledAt       time.Time // by the chain's clock
+	movedAt           time.Time // by the chain's clock
+	visibleAt         time.Time // when the block could first be read; later than movedAt for a transfer dated back
+	refusedBy         string    // the facilitator whose refusal, about the payer, is on record
+	refusedAt         time.Time // when that was recorded
+	byUs              bool      // moved by a facilitator, not by a third party
+	movedAfterRefusal bool      // moved by a facilitator that had refused it
+	claimedAt         time.Time // when the attempt that moved it had claimed it
+	pending           []pendingTransaction
 
-	// What the payer was told: that nothing moved, on a verdict of that
-	// moment. noAt is of a "no" that lets the payer sign anew.
-	falseAt, noAt time.Time
+	// The moments of the last verdicts of which the payer was told "charged: false",
+	// and a failed PAYMENT-RESPONSE, which permits signing again.
+	unchargedToldAt, refusalToldAt time.Time
 
-	// What it buys, as its first claim has recorded it; empty before that.
-	purchase string
-	older    bool         // its first claim was made by a process of the first version
-	proof    ledger.Proof // what its first claim brought
-	maySent  int          // attempts to send it that are not proven to have sent nothing
-	// supersededAt is when it was given up for another payment, and left says
-	// that its purchase was taken over from it.
-	supersededAt time.Time
-	left         bool
-	// cleared are the payments of the same purchase that were over when this one
-	// came to own it.
-	cleared map[*authorization]bool
+	purchase      string       // as its first claim recorded it; empty before that
+	firstVersion  bool         // its first claim was made by a process of the first version
+	proof         ledger.Proof // that its first claim recorded
+	possibleSends int          // attempts to send it that are not proven to have sent nothing
+	supersededAt  time.Time    // when another payment replaced it
+	ownershipLost bool         // its purchase was taken over by another payment
+	// overBefore holds the payments of the same purchase whose answers were used
+	// up, refunded or no longer replayed when this one came to own the purchase.
+	overBefore map[*authorization]bool
 
-	writer    *process  // of the last write
-	holder    *process  // of the last claim
-	begun     int       // lookups that the ledger let begin
-	settledAt time.Time // on record
-	clean     int       // of those, by attempts that nothing happened to
-	looking   map[*process]bool
-	spent     bool // he was told that no lookup is left
-	// The last lookup that is known to have been recorded: how many there were
-	// by then, and its end.
-	owedN  int
-	owedAt time.Time
+	lastWriter         *process
+	leaseHolder        *process
+	settledAt          time.Time // on record
+	lookupsBegun       int       // as the ledger counts
+	undisturbedLookups int       // by attempts that neither froze nor had a store fault
+	runningLookups     map[*process]bool
+	toldUsedUp         bool // the payer was told that no lookup is left
+	// The last lookup that is known to be on record: the count with it, and its end.
+	lastLookupCount int
+	lastLookupEnd   time.Time
 }
 
-// flight is a transaction on its way into a block.
-type flight struct{ at, claimed time.Time }
+// pendingTransaction was submitted and executes at a later moment, if the token
+// still permits it. claimedAt is when the attempt that sent it had claimed it.
+type pendingTransaction struct{ at, claimedAt time.Time }
 
 const (
-	wealth = 100 // payments that the payer could make
-	// finality is how far the safe head is behind the latest.
-	finality = 2 * time.Minute
-	// invocation is what a request may take, and leased how long it must hold
-	// its lease.
-	invocation = 27 * time.Second
-	leased     = invocation + 3*time.Second
-	// defaultWindow is how long an answer stands for a purchase without a key.
+	initialBalance = 100             // of the payer, in payments
+	safeHeadDelay  = 2 * time.Minute // of the safe head behind the latest
+	// invocation is the time limit of a request, and minimumLease the shortest
+	// lease that covers it.
+	invocation   = 27 * time.Second
+	minimumLease = invocation + 3*time.Second
+	// defaultWindow is how long an answer is replayed for a purchase without a key.
 	defaultWindow = 45 * time.Second
-	// blindDead is how long after its window a refused payment counts as dead
-	// where there is no view of the chain.
-	blindDead = 10 * time.Minute
+	// refusedUntil is how long after its window a refused payment may still have
+	// moved, as far as is known without chain evidence.
+	refusedUntil = 10 * time.Minute
 )
 
-func newWorld(f *fixture, rng *rand.Rand, rpc bool, s sabotage) *world {
+func newWorld(f *fixture, rng *rand.Rand, rpc bool, s brokenRule) *world {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	w := &world{
-		rpc: rpc, sabotage: s, replies: f.replies, store: &shelf{rows: map[string]*ledger.Record{}}, balance: wealth, payer: f.payer,
-		late: one(8), sick: one(10), drowsy: one(10), liar: one(12), slots: map[*process]time.Time{},
-		complaints: map[string]bool{}, events: map[string]bool{},
+		chainVisible: rpc, brokenRule: s, settlements: f.settlements, store: &decodedStore{rows: map[string]*ledger.Record{}}, balance: initialBalance, payer: f.payer,
+		lateInWindow: one(8), lookupsFail: one(10), freezesInSettle: one(10), falseRefusals: one(12), slots: map[*process]time.Time{},
+		violations: map[string]bool{}, events: map[string]bool{},
 	}
-	w.two = one(2)
-	if w.two {
-		w.out, w.boasts = outage(rng.IntN(int(outages))), rpc && one(4)
+	w.fallback = one(2)
+	if w.fallback {
+		w.primaryOutage, w.falseSuccess = outage(rng.IntN(int(outages))), rpc && one(4)
 	}
-	w.own = one(6) || w.late && one(2)
+	w.ownKey = one(6) || w.lateInWindow && one(2)
 	if one(2) {
-		w.cap = 2
+		w.slotCap = 2
 	}
 	switch rng.IntN(8) {
 	case 0:
-		w.skew = 50 * time.Second
+		w.clockSkew = 50 * time.Second
 	case 1:
-		w.skew = 2 * time.Second
+		w.clockSkew = 2 * time.Second
 	}
 	switch rng.IntN(8) {
 	case 0:
-		w.deploys = time.Now().Add(time.Duration(rng.Int64N(int64(time.Minute))))
+		w.deployAt = time.Now().Add(time.Duration(rng.Int64N(int64(time.Minute))))
 	case 1:
-		w.carrier = nameKey
+		w.naming = extensionID
 	case 2, 3:
-		w.carrier = longKey
+		w.naming = longKey
 	case 4:
-		w.carrier = shortKey
+		w.naming = shortKey
 	}
 	if one(2) {
 		w.window = defaultWindow
 	}
-	w.bare = one(6) && w.carrier != nameKey
-	w.older, w.worn = one(12), one(12)
+	w.withoutToken = one(6) && w.naming != extensionID
+	w.firstVersion, w.nearlyUsedUp = one(12), one(12)
 	w.nodes = 1 + rng.IntN(2)
-	for i := range f.draws {
-		w.add(&f.draws[i])
+	for i := range f.early {
+		w.add(&f.early[i])
 	}
 	return w
 }
 
-// add lets the payer sign one more authorization.
-func (w *world) add(b *bill) *authorization {
-	a := &authorization{bill: *b, looking: map[*process]bool{}}
-	w.pays = append(w.pays, a)
+// add is the payer's signing of one more authorization.
+func (w *world) add(b *signedAuthorization) *authorization {
+	a := &authorization{signedAuthorization: *b, runningLookups: map[*process]bool{}}
+	w.authorizations = append(w.authorizations, a)
 	return a
 }
 
-// complain notes what must never be. The lock is held.
-func (w *world) complain(what string) {
-	w.complaints[what] = true
-	w.tell("COMPLAINT %s", what)
+// violated records that an invariant does not hold. The lock is held.
+func (w *world) violated(what string) {
+	w.violations[what] = true
+	w.trace("VIOLATION %s", what)
 }
 
-// tell prints what happens, for whoever looks into one schedule.
-func (w *world) tell(format string, args ...any) {
+// trace prints one step, with -campaign.trace.
+func (w *world) trace(format string, args ...any) {
 	if *campaignTrace {
 		fmt.Printf("%s "+format+"\n", append([]any{time.Now().Format("02 15:04:05.000")}, args...)...)
 	}
 }
 
-// number names an authorization in what is printed.
+// number is the short name of a record in the trace: A and the index of an
+// authorization, P and the end of a purchase's key.
 func (w *world) number(key string) string {
-	for i, a := range w.pays {
+	for i, a := range w.authorizations {
 		if a.key == key {
 			return fmt.Sprint("A", i)
 		}
@@ -197,11 +197,12 @@ func (w *world) number(key string) string {
 	return key
 }
 
-// happened notes what the campaign is there for. The lock is held.
-func (w *world) happened(what string) { w.events[what] = true }
+// observed records that an event occurred in this schedule. The lock is held.
+func (w *world) observed(what string) { w.events[what] = true }
 
-// happens lists what some schedule of every campaign must contain.
-func happens(rpc bool) []string {
+// requiredEvents are those that some schedule of a large campaign must contain:
+// without them it would not have tested what it is for.
+func requiredEvents(rpc bool) []string {
 	all := []string{
 		"answered", "refused", "used up", "told that nothing moved", "signed anew", "sent again after a no",
 		"replayed", "taken over in doubt", "evidence over a lost lease", "in progress", "overloaded",
@@ -215,20 +216,20 @@ func happens(rpc bool) []string {
 		"a stranger's copy turned away in doubt", "a stranger's copy turned away once paid",
 		"repeated without a token", "turned away without a token once paid", "beside an older version",
 	}
-	all = append(all, "the fallback settled", "the fallback settled in doubt", "the fallback refused", "silence of both", "a refusal was left to who gave it", "sent again to the primary")
+	all = append(all, "the fallback settled", "the fallback settled in doubt", "the fallback refused", "neither facilitator answered", "a refused payment was sent again to the facilitator that refused it", "sent again to the primary")
 	if rpc {
-		all = append(all, "the fallback lied")
+		all = append(all, "the fallback reported a success that was none")
 		return append(all, "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "a node was passed over", "used before it reached us")
 	}
 	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
 }
 
-// chainNow is the chain's clock, in the middle of everybody's.
-func (w *world) chainNow() time.Time { return time.Now().Add(w.skew / 2) }
+// chainNow is the chain's clock, which is in the middle of the processes' clocks.
+func (w *world) chainNow() time.Time { return time.Now().Add(w.clockSkew / 2) }
 
-// pay finds an authorization by the ledger's key, its nonce or its transaction.
-func (w *world) pay(key string) *authorization {
-	for _, a := range w.pays {
+// authorizationOf finds an authorization by its ledger key, nonce or transaction.
+func (w *world) authorizationOf(key string) *authorization {
+	for _, a := range w.authorizations {
 		if a.key == key || a.nonce == key || a.tx == key {
 			return a
 		}
@@ -239,65 +240,68 @@ func (w *world) pay(key string) *authorization {
 // moved says whether money moved to us.
 func (a *authorization) moved() bool { return !a.movedAt.IsZero() }
 
-// pass lets transactions execute whose time has come. The lock is held.
-func (w *world) pass() {
+// executePending executes the pending transactions whose time has come. The lock
+// is held.
+func (w *world) executePending() {
 	now := w.chainNow()
-	for _, a := range w.pays {
-		rest := a.flying[:0]
-		for _, f := range a.flying {
+	for _, a := range w.authorizations {
+		rest := a.pending[:0]
+		for _, f := range a.pending {
 			if f.at.After(now) {
 				rest = append(rest, f)
-			} else if w.execute(a, f.at, f.claimed, true) {
-				w.happened("executed late")
+			} else if w.execute(a, f.at, f.claimedAt, true) {
+				w.observed("executed late")
 			}
 		}
-		a.flying = rest
+		a.pending = rest
 	}
 }
 
-// execute moves the money, if the token lets it. claimed is when the attempt
+// execute moves the money, if the token permits it. claimed is when the attempt
 // that sent it had claimed the payment.
 func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
-	if a.used || a.cancelled || !at.Before(a.until) || w.balance == 0 {
+	if a.used || a.cancelled || !at.Before(a.validBefore) || w.balance == 0 {
 		return false
 	}
-	a.used, a.movedAt, a.shownAt, a.claimed, a.byUs = true, at, w.chainNow(), claimed, byUs
+	a.used, a.movedAt, a.visibleAt, a.claimedAt, a.byUs = true, at, w.chainNow(), claimed, byUs
 	w.balance--
-	w.tell("moved %s, by us %v", w.number(a.key), byUs)
+	w.trace("moved %s, by us %v", w.number(a.key), byUs)
 	if byUs {
-		w.once(a)
+		w.checkChargedOnce(a)
 	}
 	return true
 }
 
-// proven says whether there is proof that the authorization moved nothing for a
-// record that was first claimed then, and never will. The lock is held.
-func (w *world) proven(a *authorization, claimed time.Time) bool {
-	w.pass()
+// provenUnmoved says whether the chain proves that the authorization has moved
+// nothing for a record that was first claimed at that time, and never will. The
+// lock is held.
+func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
+	w.executePending()
 	if a.used {
 		return a.movedAt.Before(claimed.Add(-time.Minute))
 	}
-	return a.cancelled || !w.chainNow().Add(-finality).Before(a.until)
+	return a.cancelled || !w.chainNow().Add(-safeHeadDelay).Before(a.validBefore)
 }
 
-// view is what an honest node says whose head is of a moment. The lock is held.
-func (w *world) view(a *authorization, q x402.Question, at time.Time) x402.Finding {
+// finding is the answer of a correct node whose latest block is of a moment. The
+// lock is held.
+func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Finding {
 	slack := time.Minute
 	if q.Sent {
 		slack = 10 * time.Minute
 	}
 	switch {
 	case a.cancelled && !a.cancelledAt.After(at):
-		if w.sabotage == usedAlone {
+		if w.brokenRule == usedAlone {
 			return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
 		}
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
-	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)) && w.sabotage != anyTransfer:
-		w.happened("used before it reached us")
+	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)) && w.brokenRule != anyTransfer:
+		w.observed("used before it reached us")
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: usedBefore}
 	case a.used && !a.movedAt.After(at):
 		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
-	case w.sabotage == openIsOver, !at.Add(-finality).Before(a.until):
+	case w.brokenRule == openIsOver, !at.Add(-safeHeadDelay).Before(a.validBefore):
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired unused"}
 	}
 	return x402.Finding{Verdict: x402.StillOpen}
@@ -305,7 +309,8 @@ func (w *world) view(a *authorization, q x402.Question, at time.Time) x402.Findi
 
 const usedBefore = "authorization was used before it reached us"
 
-// deleteExpired does what stores do to rows past their end. The lock is held.
+// deleteExpired deletes the rows whose ExpiresAt has passed, as a table's
+// time-to-live does. The lock is held.
 func (w *world) deleteExpired() {
 	for key, r := range w.store.rows {
 		if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now()) {
@@ -314,17 +319,17 @@ func (w *world) deleteExpired() {
 	}
 }
 
-// undecided says of which authorizations the ledger has a debt or a doubt. The
-// lock is held.
+// undecided are the authorizations whose record is open (in flight or in doubt) or
+// owes an answer. The lock is held.
 func (w *world) undecided() map[*authorization]bool {
 	all := map[*authorization]bool{}
-	for _, a := range w.pays {
+	for _, a := range w.authorizations {
 		r := w.record(a)
 		all[a] = r != nil && (r.Open() || r.Owed())
 	}
 	return all
 }
 
-// record is the ledger's record of an authorization, or nil. It is not to be
-// changed. The lock is held.
+// record is the ledger's record of an authorization, or nil. Callers must not
+// change it. The lock is held.
 func (w *world) record(a *authorization) *ledger.Record { return w.store.rows[a.key] }

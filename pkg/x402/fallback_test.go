@@ -218,7 +218,7 @@ func TestFallbackAheadOfTheNode(t *testing.T) {
 // the primary is down, not by another process. The refusals are counted.
 func TestRefusalsAreNotTakenToTheFallback(t *testing.T) {
 	counted := 0
-	for _, s := range replies(t) {
+	for _, s := range recordSettlements(t) {
 		if s.Class != x402.Refused && !s.AboutPayer {
 			continue
 		}

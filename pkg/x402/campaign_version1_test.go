@@ -9,24 +9,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// older is one request to a process that still runs the first version of this
-// code, beside the new one: it writes a row without proof and purchase, sends,
-// and writes its verdict, or dies. It knows of one authorization only, so that
-// what two of them move for one purchase is no fault of the new code.
-func (c *customer) older(a *authorization) {
+// runFirstVersion is one request to a process that still runs the first version of
+// this code during a deploy. It writes a row without proof and purchase, sends, and
+// writes its verdict, or dies. That version does not know purchases, so a second
+// transfer for one purchase in which it took part is no violation.
+func (c *actors) runFirstVersion(a *authorization) {
 	p := c.process()
-	p.kind, p.pay, p.path, p.signed = asOlder, a, "GET /a", a.forms[form{c.w.own, withNone}]
+	p.kind, p.pay, p.path, p.signed = asFirstVersion, a, "GET /a", a.forms[form{c.w.ownKey, withNothing}]
 	done := make(chan struct{})
 	go func() {
 		defer close(done) // Goexit runs it too
 		ctx, cancel := context.WithTimeout(context.Background(), invocation)
 		defer cancel()
-		p.serveAsBefore(ctx, c.f.offer.Required("").Accepts[0], c.ids())
+		p.serveFirstVersion(ctx, c.f.offer.Required("").Accepts[0], c.ids())
 	}()
 	<-done
 }
 
-func (p *process) serveAsBefore(ctx context.Context, terms x402.Requirements, id func() string) {
+func (p *process) serveFirstVersion(ctx context.Context, terms x402.Requirements, id func() string) {
 	raw, err := json.Marshal(terms)
 	if err != nil {
 		panic(err)
@@ -34,18 +34,18 @@ func (p *process) serveAsBefore(ctx context.Context, terms x402.Requirements, id
 	now := p.now()
 	r := ledger.Record{
 		Key: p.pay.key, Version: 1, WriteID: id(), State: ledger.Settling, AuthDigest: p.pay.digest,
-		SigDigest: p.signed.digest, Request: p.path, Terms: raw, Attempt: 1, LeaseUntil: now.Add(leased),
-		ValidBefore: p.pay.until, CreatedAt: now, UpdatedAt: now,
+		SigDigest: p.signed.digest, Request: p.path, Terms: raw, Attempt: 1, LeaseUntil: now.Add(minimumLease),
+		ValidBefore: p.pay.validBefore, CreatedAt: now, UpdatedAt: now,
 	}
 	if old, err := p.Create(ctx, r); old != nil || err != nil {
 		return
 	}
 	p.w.mu.Lock()
-	p.w.happened("beside an older version")
-	p.slot = holds // it has its own way to one
+	p.w.observed("beside an older version")
+	p.slot = slotHeld // slots are not modelled for the first version
 	p.w.mu.Unlock()
 	if time.Since(p.begun) > invocation-12*time.Second {
-		return // it had frozen, and no time is left to settle
+		return // it was frozen, and too little time is left to settle
 	}
 	payload := p.pay.payload
 	payload.Signature = p.signed.signature
@@ -66,5 +66,5 @@ func (p *process) serveAsBefore(ctx context.Context, terms x402.Requirements, id
 	if r.State == ledger.Refused {
 		r.ExpiresAt = r.ValidBefore.Add(35 * 24 * time.Hour)
 	}
-	_ = p.Replace(background(), r) // what it could not write is in doubt once its lease is past
+	_ = p.Replace(background(), r) // if this fails, the record is in doubt when its lease ends
 }

@@ -9,71 +9,72 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// sabotage breaks one rule on purpose, below the ledger or beside the Gate, so
-// that the campaign can show that it would see.
-type sabotage string
+// brokenRule is a mutation: one rule is broken on purpose, below the ledger or in
+// what the Gate is given, and an invariant of the campaign must detect it.
+type brokenRule string
 
 const (
-	whole           sabotage = ""
-	forgetDoubt     sabotage = "doubt is not sticky"
-	dropLease       sabotage = "the lease ends at settled"
-	shortLease      sabotage = "the lease is shorter than the invocation"
-	takeLeases      sabotage = "a live lease is no lease"
-	dropEvidence    sabotage = "evidence does not beat the lease"
-	blindReplace    sabotage = "versions are not compared"
-	forgetWrites    sabotage = "write ids are not compared"
-	endedWrites     sabotage = "verdicts end with the invocation"
-	sendUnclaimed   sabotage = "nothing is written before sending"
-	trustRefusal    sabotage = "a used nonce is a refusal"
-	unknownIsNo     sabotage = "an unknown outcome is a refusal"
-	usedIsUnpaid    sabotage = "without a chain, used in doubt is not paid"
-	usedAlone       sabotage = "used alone is paid"
-	anyTransfer     sabotage = "a transfer of long before is for this request"
-	clockProof      sabotage = "the window's end is proof by our clock"
-	openIsOver      sabotage = "unused is never to be used"
-	anySignature    sabotage = "any signature opens a contract wallet's record"
-	todaysTerms     sabotage = "known payments are judged by today's terms"
-	forgetPurchases sabotage = "a purchase is any payment's"
-	noSlots         sabotage = "work takes no slot"
-	shortKeep       sabotage = "what is owed or in doubt is kept for 72 hours"
-	freeLookups     sabotage = "lookups are not counted"
-	fewLookups      sabotage = "one lookup is all"
-	noSpacing       sabotage = "lookups are not spaced"
+	everyRuleHolds  brokenRule = ""
+	forgetDoubt     brokenRule = "doubt is not sticky"
+	dropLease       brokenRule = "the lease ends at settled"
+	shortLease      brokenRule = "the lease is shorter than the invocation"
+	takeLeases      brokenRule = "a live lease does not exclude others"
+	dropEvidence    brokenRule = "evidence is not written without the lease"
+	blindReplace    brokenRule = "versions are not compared"
+	forgetWrites    brokenRule = "write ids are not compared"
+	endedWrites     brokenRule = "verdicts end with the invocation"
+	sendUnclaimed   brokenRule = "nothing is written before sending"
+	trustRefusal    brokenRule = "a used nonce is a refusal"
+	unknownIsNo     brokenRule = "an unknown outcome is a refusal"
+	usedIsUnpaid    brokenRule = "without a chain, used in doubt is not paid"
+	usedAlone       brokenRule = "used alone is paid"
+	anyTransfer     brokenRule = "a transfer from long before pays for this request"
+	clockProof      brokenRule = "the window's end is proof by our clock"
+	openIsOver      brokenRule = "an unused authorization counts as one that cannot be used"
+	anySignature    brokenRule = "any signature opens a contract wallet's record"
+	todaysTerms     brokenRule = "known payments are judged by today's terms"
+	forgetPurchases brokenRule = "a purchase has no owner"
+	noSlots         brokenRule = "work takes no slot"
+	shortKeep       brokenRule = "what is owed or in doubt is kept for 72 hours"
+	freeLookups     brokenRule = "lookups are not counted"
+	fewLookups      brokenRule = "only one lookup is permitted"
+	noSpacing       brokenRule = "lookups are not spaced"
 
-	// The rows of the design's table of owners: what the owner of a purchase is
-	// taken for. Then the takeover, and what comes before a send.
-	otherIsSame   sabotage = "an owner for another request is one for this"
-	busyIsDead    sabotage = "an owner in flight is dead"
-	doubtIsDead   sabotage = "an owner in doubt was never sent"
-	refusedIsDead sabotage = "an owner that the facilitator refused was never sent"
-	deadIsDoubt   sabotage = "an owner that is proven dead is in doubt"
-	owedIsOver    sabotage = "an owner whose answer is owed is used up"
-	overIsOwed    sabotage = "an owner that is used up owes an answer"
-	keyedIsOver   sabotage = "a key that is used up is over at once"
-	answerIsOver  sabotage = "an answer is over at once"
-	answerStands  sabotage = "an answer stands for ever"
-	stampIsWrite  sabotage = "an answer stands from the first claim on"
-	skipClose     sabotage = "the owner's record is not closed before a takeover"
-	skipOpen      sabotage = "a purchase that is there is not opened before a send"
-	forgetSent    sabotage = "a later attempt takes back what was sent"
-	noProof       sabotage = "a repeat needs no proof"
-	bareProof     sabotage = "without a token a repeat is good for ever"
-	noWait        sabotage = "nobody waits for another payment"
-	sendReplaced  sabotage = "a superseded payment is a refused one"
+	// The state of the payment that owns a purchase is misread; then the takeover of
+	// a purchase, and what must precede a send.
+	otherIsSame   brokenRule = "an owner for another request is one for this"
+	busyIsDead    brokenRule = "an owner in flight is dead"
+	doubtIsDead   brokenRule = "an owner in doubt was never sent"
+	refusedIsDead brokenRule = "an owner that the facilitator refused was never sent"
+	deadIsDoubt   brokenRule = "an owner that is proven dead is in doubt"
+	owedIsOver    brokenRule = "an owner whose answer is owed is used up"
+	overIsOwed    brokenRule = "an owner that is used up owes an answer"
+	keyedIsOver   brokenRule = "a key whose lookups are used up is free at once"
+	answerIsOver  brokenRule = "an answer is not replayed to other signatures"
+	answerStands  brokenRule = "an answer is replayed for ever"
+	stampIsWrite  brokenRule = "the replay window begins with the first claim"
+	skipClose     brokenRule = "the owner's record is not closed before a takeover"
+	skipOpen      brokenRule = "a purchase that is there is not opened before a send"
+	forgetSent    brokenRule = "a later attempt forgets that an earlier one sent"
+	noProof       brokenRule = "a repeat needs no proof"
+	bareProof     brokenRule = "a repeat without a token is permitted once paid"
+	noWait        brokenRule = "nobody waits for another payment"
+	sendReplaced  brokenRule = "a superseded payment may be sent like a refused one"
 
 	// The rules of a second facilitator.
-	unnamedAsks   sabotage = "who is asked is not recorded"
-	forgetRefuser sabotage = "who refused is not recorded"
-	trustFallback sabotage = "the fallback's success in doubt is not checked"
-	doubtIsDoor   sabotage = "a primary that leaves doubt has turned the request away"
+	unrecordedAsks   brokenRule = "who is asked is not recorded"
+	forgetRefuser    brokenRule = "who refused is not recorded"
+	trustFallback    brokenRule = "the fallback's success in doubt is not checked"
+	doubtIsRejection brokenRule = "an unknown outcome at the primary counts as a rejection"
 )
 
-// seen is a record as a sabotaged ledger would see it. The lock is held.
-func (p *process) seen(r *ledger.Record) *ledger.Record {
+// applyBrokenRead changes a record that is read, according to the broken rule. The
+// lock is held.
+func (p *process) applyBrokenRead(r *ledger.Record) *ledger.Record {
 	if r == nil {
 		return nil
 	}
-	switch p.w.sabotage {
+	switch p.w.brokenRule {
 	case forgetDoubt, trustRefusal:
 		r.Doubt = false
 		if r.State == ledger.Uncertain || r.State == ledger.Settling && r.LeaseUntil.Before(time.Now()) {
@@ -111,18 +112,18 @@ func (p *process) seen(r *ledger.Record) *ledger.Record {
 		r.LookupAt = time.Time{}
 	default:
 	}
-	if a := p.w.pay(r.Key); a != nil && a != p.pay && p.kind == asClient {
-		p.seenAsOwner(r)
+	if a := p.w.authorizationOf(r.Key); a != nil && a != p.pay && p.kind == asClient {
+		p.applyBrokenOwnerRead(r)
 	}
 	return r
 }
 
-// seenAsOwner is the record of another payment, which owns the purchase, as a
-// sabotaged table of owners would see it. The lock is held.
-func (p *process) seenAsOwner(r *ledger.Record) {
+// applyBrokenOwnerRead changes the record of another payment, which owns the
+// purchase, according to the broken rule. The lock is held.
+func (p *process) applyBrokenOwnerRead(r *ledger.Record) {
 	held := r.LeaseUntil.After(p.now())
 	dead := func() { r.State, r.Sent, r.LeaseUntil = ledger.Refused, false, time.Time{} }
-	switch s := p.w.sabotage; {
+	switch s := p.w.brokenRule; {
 	case s == otherIsSame:
 		r.Request = p.path
 	case s == busyIsDead && r.Open() && held, s == doubtIsDead && r.Open() && !held, s == refusedIsDead && r.State == ledger.Refused:
@@ -143,14 +144,15 @@ func (p *process) seenAsOwner(r *ledger.Record) {
 	case s == stampIsWrite && r.State == ledger.Redeemed:
 		r.AnsweredAt = r.CreatedAt
 	case s == noWait && held:
-		p.offset += 8 * time.Second // to the end of the time for which one waits
+		p.offset += 8 * time.Second // to the end of the time that a request waits
 	}
 }
 
-// forgets is the record that a write has made already and that a sabotaged
-// store takes for somebody else's, or nil. The lock is held.
-func (w *world) forgets(r ledger.Record) *ledger.Record {
-	if w.sabotage != forgetWrites {
+// heldByWriteID is, under forgetWrites, the record that the same write has stored
+// before, which the store then reports as a conflict; otherwise nil. The lock is
+// held.
+func (w *world) heldByWriteID(r ledger.Record) *ledger.Record {
+	if w.brokenRule != forgetWrites {
 		return nil
 	}
 	held, err := w.store.Fetch(background(), r.Key)
@@ -160,9 +162,10 @@ func (w *world) forgets(r ledger.Record) *ledger.Record {
 	return held
 }
 
-// spoil is what a sabotaged ledger would write. The lock is held.
-func (p *process) spoil(r *ledger.Record) {
-	switch p.w.sabotage {
+// applyBrokenWrite changes a record that is written, according to the broken rule.
+// The lock is held.
+func (p *process) applyBrokenWrite(r *ledger.Record) {
+	switch p.w.brokenRule {
 	case shortLease:
 		if !r.LeaseUntil.IsZero() {
 			r.LeaseUntil = p.now().Add(5 * time.Second)
@@ -171,15 +174,15 @@ func (p *process) spoil(r *ledger.Record) {
 		if r.State == ledger.Settling || r.State == ledger.Uncertain || r.State == ledger.Settled {
 			r.ExpiresAt = r.ValidBefore.Add(72 * time.Hour)
 		}
-	case unnamedAsks:
+	case unrecordedAsks:
 		r.Asked = nil
 	default:
 	}
 }
 
-// contains says whether one of the complaints has a part.
-func contains(complaints map[string]int, part string) bool {
-	for what := range complaints {
+// contains says whether the name of one of the violations contains part.
+func contains(violations map[string]int, part string) bool {
+	for what := range violations {
 		if strings.Contains(what, part) {
 			return true
 		}
@@ -187,16 +190,16 @@ func contains(complaints map[string]int, part string) bool {
 	return false
 }
 
-// TestCampaignSees: each rule, broken on purpose, makes the campaign fail. A
-// test that cannot fail proves nothing.
-func TestCampaignSees(t *testing.T) {
+// TestCampaignDetects: each rule, broken in turn, makes the campaign fail with the
+// expected violation.
+func TestCampaignDetects(t *testing.T) {
 	if raceDetector {
 		t.Log("the rules are broken one by one in the run without the race detector")
 		return
 	}
 	f := newFixture(t)
 	for _, c := range []struct {
-		s    sabotage
+		s    brokenRule
 		rpc  bool
 		n    int
 		want string
@@ -207,13 +210,13 @@ func TestCampaignSees(t *testing.T) {
 		{takeLeases, true, 500, "a live lease was taken"},
 		{dropEvidence, true, 3000, "not on record"},
 		{blindReplace, true, 3000, "a live lease was taken"},
-		{forgetWrites, true, 500, "in progress, and nobody is at it"},
+		{forgetWrites, true, 500, "in progress, and no attempt is running"},
 		{endedWrites, true, 500, "not on record"},
 		{sendUnclaimed, true, 500, "an answer of another purchase"},
 		{trustRefusal, true, 500, "charged"},
 		{unknownIsNo, true, 500, "told that nothing moved and never will, and charged"},
 		{unknownIsNo, false, 500, "charged twice for one purchase"},
-		{usedIsUnpaid, false, 500, "in doubt in calm weather, inside the window"},
+		{usedIsUnpaid, false, 500, "in doubt after the faults, inside the window"},
 		{usedAlone, true, 500, "told that money moved, and it did not"},
 		{anyTransfer, true, 1000, "an answer for a transfer of long before"},
 		{clockProof, true, 3000, "refused in doubt and without proof"},
@@ -240,10 +243,10 @@ func TestCampaignSees(t *testing.T) {
 		{noWait, true, 500, "did not wait for another payment"},
 		{sendReplaced, true, 500, "a superseded payment was"},
 		{noSlots, true, 500, "worked without a slot"},
-		{unnamedAsks, true, 500, "asked, and not named on record"},
+		{unrecordedAsks, true, 500, "asked, and not named on record"},
 		{forgetRefuser, true, 1000, "a refusal about the payer was taken to the other facilitator"},
 		{trustFallback, true, 1000, "a lookup before money moved"},
-		{doubtIsDoor, true, 500, "the fallback was asked at once"},
+		{doubtIsRejection, true, 500, "the fallback was asked at once"},
 		{shortKeep, true, 1000, "a debt or a doubt was forgotten"},
 		{freeLookups, true, 500, "more than five lookups"},
 		{fewLookups, true, 500, "used up before five lookups"},

@@ -1,0 +1,251 @@
+package x402_test
+
+import (
+	"encoding/json"
+	"errors"
+	mathrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// actors are all parties that cause something to happen in a schedule: clients of
+// one payer that retry early, each of which may sign a new authorization at any
+// moment; the payer, who may cancel one; a third party who may submit one to the
+// chain; strangers with copies of what is public, or with a forged signature; a
+// process of the first version; and the reconciler.
+type actors struct {
+	w         *world
+	f         *fixture
+	seed      uint64
+	rng       *mathrand.Rand
+	processes atomic.Uint64
+	lastSent  atomic.Int64 // the index of the authorization that a client sent last
+}
+
+func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
+	c := &actors{w: w, f: f, seed: seed, rng: rng}
+	// The cursor of the reconciler is there, as after an earlier run.
+	asset, payee := addressOf(terms().Asset), addressOf(terms().PayTo)
+	l := ledger.New(w.store, time.Now, c.ids())
+	if _, err := l.Begin(background(), ledger.CursorKey(terms().Network, asset.String(), payee.String()), 0); err != nil {
+		panic(err)
+	}
+	if w.nearlyUsedUp {
+		c.addNearlyUsedUp(w.authorizations[0])
+	}
+	return c
+}
+
+// addNearlyUsedUp begins a schedule with a payment whose answer is owed and that
+// has one lookup left. The ledger permits the fifth lookup twelve minutes after
+// the first, which random schedules would rarely reach while there are faults.
+func (c *actors) addNearlyUsedUp(a *authorization) {
+	w, paid := c.w, time.Now().Add(-13*time.Minute)
+	raw, err := json.Marshal(c.f.offer.Required("").Accepts[0])
+	if err != nil {
+		panic(err)
+	}
+	q := c.payerRequest(a, "GET /a")
+	key := q.key
+	if q.with == withExtensionID {
+		key = payerPaymentID
+	}
+	s := a.forms[form{w.ownKey, q.with}]
+	a.proof = ledger.Proof{Token: s.token}
+	if len(key) >= 16 {
+		a.proof.Key = digestHex(key)
+	}
+	a.purchase = w.purchaseOf(key, q.path)
+	r := ledger.Record{
+		Key: a.key, Version: 9, WriteID: "worn", State: ledger.Settled, AuthDigest: a.digest, SigDigest: s.digest,
+		Request: q.path, Terms: raw, Proof: &a.proof, Purchase: a.purchase, Attempt: 4, ValidBefore: a.validBefore,
+		Receipt: &ledger.Receipt{Transaction: a.tx, Payer: a.payload.Authorization.From, Network: terms().Network}, Transaction: a.tx,
+		Lookups: 4, LookupAt: paid.Add(2 * time.Minute), LastFault: &ledger.Failure{Code: string(fault.DNSTimeout), Message: "slow"},
+		CreatedAt: paid, UpdatedAt: paid, SettledAt: paid,
+	}
+	item := ledger.Record{
+		Key: a.purchase, Version: 1, WriteID: "bought", State: ledger.Bought, Owner: a.key, AuthDigest: a.digest,
+		CreatedAt: paid, UpdatedAt: paid, ExpiresAt: paid.Add(35 * 24 * time.Hour),
+	}
+	if err := errors.Join(w.store.put(r), w.store.put(item)); err != nil {
+		panic(err)
+	}
+	w.execute(a, paid, paid, true)
+	a.lookupsBegun, a.settledAt, a.possibleSends = 4, paid, 1
+}
+
+func (c *actors) oneIn(n int) bool { return c.rng.IntN(n) == 0 }
+
+// runWithFaults is the phase with faults: up to three clients at once, some of
+// which retry early, until after the window of the first authorization.
+func (c *actors) runWithFaults() {
+	if c.w.lateInWindow {
+		time.Sleep(4*time.Minute + 10*time.Second + time.Duration(c.rng.Int64N(int64(35*time.Second))))
+	}
+	var all sync.WaitGroup
+	if c.w.firstVersion {
+		for i := range 1 + c.rng.IntN(2) {
+			at := time.Duration(c.rng.Int64N(int64(30 * time.Second)))
+			all.Go(func() {
+				time.Sleep(at)
+				c.runFirstVersion(c.w.authorizations[i])
+			})
+		}
+	}
+	clients := 1 + c.rng.IntN(3)
+	for i := range clients {
+		rng := mathrand.New(mathrand.NewPCG(c.seed, 100+uint64(i)))
+		all.Go(func() { c.client(rng) })
+	}
+	if c.oneIn(12) {
+		all.Go(func() { c.cancelOrSubmit(true) })
+	}
+	if c.oneIn(12) || c.w.lateInWindow && c.oneIn(2) {
+		all.Go(func() { c.cancelOrSubmit(false) })
+	}
+	if c.oneIn(6) {
+		all.Go(func() { c.stranger() })
+	}
+	if c.oneIn(3) {
+		times := 1 + c.rng.IntN(3)
+		all.Go(func() {
+			for range times {
+				time.Sleep(40 * time.Second)
+				c.reconcile()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// client sends a few requests, and respects Retry-After in two of three cases. Most
+// clients sign a new authorization for some of their retries, as the reference
+// client does for each.
+func (c *actors) client(rng *mathrand.Rand) {
+	w := c.w
+	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
+	anew := []int{0, 3, 10}[rng.IntN(3)] // retries of ten with a new signature
+	i := 0
+	if rng.IntN(3) == 0 {
+		i = rng.IntN(len(c.f.early))
+	}
+	for range 1 + rng.IntN(4) {
+		c.lastSent.Store(int64(i))
+		q := c.vary(rng, c.payerRequest(w.authorizations[i], "GET /a"))
+		_, out := c.ask(q)
+		wait := time.Duration(rng.Int64N(int64(3*time.Second))) + 1
+		if out != nil && out.Fault != nil && rng.IntN(3) > 0 {
+			wait += out.Fault.Wait()
+		}
+		if rng.IntN(10) == 0 {
+			wait += 2 * time.Minute
+		}
+		if out != nil && saysNothingMoved(out) && rng.IntN(2) == 0 || rng.IntN(10) < anew {
+			i = rng.IntN(len(c.f.early))
+			w.mu.Lock()
+			w.observed("signed anew")
+			w.mu.Unlock()
+		}
+		time.Sleep(wait)
+	}
+}
+
+// vary changes some requests: to another path, another key, or no key.
+func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
+	switch rng.IntN(24) {
+	case 0, 1:
+		q.path = "GET /b"
+		if q.key != "" && rng.IntN(2) == 0 {
+			q.key = keyTwo
+		}
+	case 2:
+		if q.key != "" {
+			q.key = keyTwo
+		}
+	case 3:
+		q.key = ""
+	default:
+	}
+	return q
+}
+
+// stranger sends copies of an authorization that was seen in the mempool or on the
+// chain. The calldata contains all that the header needs, but a contract wallet's
+// signature may be missing, so some copies have a forged one.
+func (c *actors) stranger() {
+	w := c.w
+	rng := mathrand.New(mathrand.NewPCG(c.seed, 60))
+	for range 1 + rng.IntN(4) {
+		time.Sleep(time.Duration(rng.Int64N(int64(40*time.Second))) + 1)
+		q := c.payerRequest(w.authorizations[c.lastSent.Load()], []string{"GET /a", "GET /a", "GET /b"}[rng.IntN(3)])
+		q.kind, q.with = asStranger, []attachment{withNothing, withStrangersToken, withForgedSignature}[rng.IntN(3)]
+		if q.key != "" {
+			q.key = []string{"", keyShort, "a-guess-of-a-strangers-own"}[rng.IntN(3)]
+		}
+		if w.ownKey && q.with == withForgedSignature {
+			q.with = withNothing
+		}
+		w.mu.Lock()
+		sent := w.record(q.pay) != nil && q.pay.possibleSends > 0
+		w.mu.Unlock()
+		if sent || q.with == withForgedSignature {
+			c.ask(q)
+		}
+	}
+}
+
+// cancelOrSubmit cancels the authorization that a client sent last, as its payer,
+// or submits it to the chain, as a third party.
+func (c *actors) cancelOrSubmit(cancel bool) {
+	rng := mathrand.New(mathrand.NewPCG(c.seed, 50))
+	w, within := c.w, 2*time.Minute
+	if w.lateInWindow {
+		within = time.Until(w.authorizations[0].validBefore)
+	}
+	time.Sleep(time.Duration(rng.Int64N(int64(within))) + 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executePending()
+	a := w.authorizations[c.lastSent.Load()]
+	switch {
+	case cancel && !a.used:
+		a.cancelled, a.cancelledAt = true, w.chainNow()
+		w.observed("cancelled")
+	case !cancel:
+		at := w.chainNow()
+		if rng.IntN(3) == 0 {
+			// The transfer is dated back by 4 or 15 minutes, to before its claim.
+			at = at.Add(-time.Duration(4+11*rng.IntN(2)) * time.Minute)
+		}
+		if w.execute(a, at, time.Time{}, false) {
+			w.observed("submitted by a third party")
+		}
+	}
+}
+
+// returnLate lets time pass, in some schedules, while there are still faults: up to
+// beyond the window or, so that rows with a short lifetime would expire, for more
+// than three days.
+func (c *actors) returnLate() {
+	if !c.oneIn(6) {
+		return
+	}
+	time.Sleep(time.Duration(c.rng.Int64N(int64(8 * time.Minute))))
+	for range 1 + c.rng.IntN(3) {
+		c.reconcile()
+		time.Sleep(time.Duration(c.rng.Int64N(int64(3 * time.Minute))))
+	}
+	if !c.oneIn(3) {
+		return
+	}
+	time.Sleep(80 * time.Hour)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.deleteExpired()
+	c.w.observed("came back after three days")
+	c.w.checkRecorded()
+}

@@ -1,0 +1,253 @@
+package x402_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// Verify implements x402.Facilitator: it checks a contract wallet's signature. Once
+// the nonce is used, a call of the token fails for any signature, so that it can
+// only report that.
+func (p *process) Verify(ctx context.Context, pay x402.Payload, _ x402.Requirements) x402.Verification {
+	p.await()
+	down := p.drawFault(3)
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executePending()
+	p.verified = true
+	if down {
+		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
+	}
+	if d, ok := ctx.Deadline(); !ok || time.Until(d) > 3*time.Second {
+		w.violated("a verification without its bound")
+	}
+	a := w.authorizationOf(pay.Payload.Authorization.Nonce)
+	if p.kind == asStranger && p.recordedBefore {
+		w.violated("a stranger's copy was verified")
+	}
+	switch {
+	case a.used || a.cancelled:
+		return x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
+	case isForged(pay.Payload.Signature):
+		w.observed("forged signature turned away")
+		return x402.Verification{Reason: "invalid_exact_evm_signature"}
+	}
+	return x402.Verification{Valid: true}
+}
+
+// Settle implements x402.Facilitator as the first facilitator. It settles, fast or
+// slowly, loses its answer, executes late, refuses, or never gets the request.
+func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
+	return p.settle(ctx, pay, r, primaryName)
+}
+
+func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requirements, by string) x402.Settlement {
+	a := p.checkSend(ctx, pay, r, by)
+	s := p.settleWithFaults(ctx, a, by)
+	p.noteAnswer(a, by, s)
+	if p.w.brokenRule == doubtIsRejection && p.w.fallback && by == primaryName && s.Class == x402.Unknown {
+		s.Class, s.Code = x402.TurnedAway, fault.FacilitatorUnavailable
+	}
+	return s
+}
+
+func (p *process) settleWithFaults(ctx context.Context, a *authorization, by string) x402.Settlement {
+	p.await()
+	if s, done := p.outage(ctx, a, by); done {
+		return s
+	}
+	if p.drawFault(8) {
+		p.w.mu.Lock()
+		a.possibleSends--
+		p.w.mu.Unlock()
+		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}
+	}
+	lost, late, refuses, nothing := p.drawFault(10), p.drawFault(8), p.drawFault(6), p.drawFault(6)
+	if p.drawFault(8) || p.w.falseRefusals && p.drawFault(50) {
+		return p.classified(p.settleWithAnyReason(a))
+	}
+	takes, delay := p.drawDuration(2*time.Second), p.drawDuration(90*time.Second)
+	if p.drawFault(15) {
+		takes = p.drawDuration(20 * time.Second)
+	}
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return p.hangUp(a, nothing || refuses, delay)
+	}
+	s := p.executeSettlement(a, late, refuses, nothing, delay)
+	if p.w.freezesInSettle {
+		p.pause(30)
+	}
+	p.pause(2)
+	switch {
+	case lost:
+		return p.classified(x402.Settlement{Class: x402.Unknown, Reason: "connection_lost"})
+	case ctx.Err() != nil && p.chance(50):
+		// The process was frozen beyond its deadline and had not read the answer.
+		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
+	}
+	return p.classified(s)
+}
+
+// checkSend checks the invariants of a payment that is being sent to a facilitator.
+func (p *process) checkSend(ctx context.Context, pay x402.Payload, r x402.Requirements, by string) *authorization {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executePending()
+	a := w.authorizationOf(pay.Payload.Authorization.Nonce)
+	w.trace("  p%d sends %s to %s", p.number, w.number(a.key), by)
+	p.sent++
+	p.sends[a]++
+	p.current = a
+	a.possibleSends++
+	d, ok := ctx.Deadline()
+	switch {
+	case p.claims[a] == (claim{}):
+		w.violated("sent without a claim")
+	case time.Since(p.begun) > minimumLease:
+		w.violated("sent after the lease")
+	}
+	if !ok || time.Until(d) > 15*time.Second {
+		w.violated("a settlement without its bound")
+	}
+	if isForged(pay.Payload.Signature) {
+		w.violated("a forged signature was sent")
+	}
+	if pay.Payload.Signature != a.forms[form{w.ownKey, withToken}].signature {
+		w.violated("sent with another signature")
+	}
+	if r.Amount != "5000" || r.PayTo != terms().PayTo {
+		w.violated("settled under other terms than it was offered")
+	}
+	// For a transfer that is on the chain already, the terms that it paid are right.
+	if fresh := p.readState == "" || p.readState == ledger.Refused; p.kind != asFirstVersion && a == p.pay && fresh && !a.used && !w.deployAt.IsZero() && p.begun.After(w.deployAt) {
+		w.violated("settled under the terms of before a deploy")
+	}
+	if p.sends[a] > 1 && !w.fallback {
+		w.violated("sent twice by one request")
+	}
+	if w.fallback && p.kind != asFirstVersion {
+		p.checkFacilitatorChoice(ctx, a, by)
+	}
+	if a != p.pay {
+		w.observed("resent for another payment")
+		if !p.now().Add(5 * time.Second).Before(a.validBefore) {
+			w.violated("another payment was sent past its window")
+		}
+	}
+	w.checkSlot(p)
+	p.checkOwnership(a)
+	return a
+}
+
+// checkOwnership checks that a payment that is being sent owns its purchase: this
+// attempt has written the purchase with this payment as the owner. Only a payment
+// that can no longer execute may have lost it since.
+func (p *process) checkOwnership(a *authorization) {
+	w := p.w
+	if p.kind == asFirstVersion {
+		return
+	}
+	dead := a.used || a.cancelled || !w.chainNow().Before(a.validBefore)
+	switch owner := w.owner(a.purchase); {
+	case a.purchase == "":
+		w.violated("sent without a purchase")
+	case !p.openedPurchase[a]:
+		w.violated("sent, and this attempt did not open its purchase")
+	case owner != a && !dead:
+		w.violated("sent for a purchase that is made with another payment")
+	}
+	if !a.supersededAt.IsZero() && p.begun.After(a.supersededAt) {
+		w.violated("a superseded payment was sent")
+	}
+}
+
+// executeSettlement is the facilitator's side of one settlement. It drops the
+// request (nothing), refuses, or executes the transfer, late or at once.
+func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executePending()
+	now := w.chainNow()
+	switch {
+	case nothing:
+		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
+	case !now.Add(6 * time.Second).Before(a.validBefore):
+		// Facilitators check the window before anything else.
+		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}
+	}
+	p.noteChainTime(a, now)
+	switch {
+	case a.used || a.cancelled:
+		told := w.brokenRule != trustRefusal && (w.brokenRule != usedIsUnpaid || w.chainVisible)
+		return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: told}
+	case refuses:
+		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
+	case late:
+		a.pending = append(a.pending, pendingTransaction{now.Add(delay), p.claims[a].at})
+		return x402.Settlement{Class: x402.Unknown, Reason: "settlement_pending", Transaction: a.tx}
+	}
+	w.execute(a, now, p.claims[a].at, true)
+	return x402.Settlement{Class: x402.Moved, Transaction: a.tx}
+}
+
+// hangUp is the client's timeout. The facilitator still executes the transfer,
+// unless it never got the request or refuses it.
+func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x402.Settlement {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !nothing {
+		w.observed("executed after we hung up")
+		a.pending = append(a.pending, pendingTransaction{w.chainNow().Add(delay), p.claims[a].at})
+	}
+	return p.classified(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
+}
+
+// classified is an answer as the facilitator's client reports it.
+func (p *process) classified(s x402.Settlement) x402.Settlement {
+	if p.w.brokenRule == unknownIsNo && s.Class == x402.Unknown {
+		s.Class = x402.Refused
+	}
+	return s
+}
+
+// settleWithAnyReason is a facilitator that answers with any reason at any status.
+// A refusal, or a rejection before settlement, is true unless falseRefusals is
+// set. With any other reason the money may have moved, or move later.
+func (p *process) settleWithAnyReason(a *authorization) x402.Settlement {
+	f := p.w.settlements
+	s := f[p.rng.IntN(len(f))]
+	moves, late, delay := p.chance(60), p.chance(50), p.drawDuration(90*time.Second)
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executePending()
+	if s.NonceUsed || s.Expired {
+		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
+	}
+	p.noteChainTime(a, w.chainNow())
+	if (a.used || a.cancelled) && !w.falseRefusals {
+		return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
+	}
+	no := s.Class == x402.Refused || s.Class == x402.TurnedAway
+	if !moves || no && !w.falseRefusals {
+		return s
+	}
+	at := w.chainNow()
+	if late {
+		at = at.Add(delay)
+	}
+	a.movedAfterRefusal = a.movedAfterRefusal || no
+	a.pending = append(a.pending, pendingTransaction{at, p.claims[a].at})
+	w.observed("moved after the facilitator's word")
+	return s
+}

@@ -1,0 +1,361 @@
+package x402_test
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// patientClient asks after the faults are over, until it has a definitive answer.
+type patientClient struct {
+	c      *actors
+	pay    *authorization
+	key    string
+	unsent bool // pay has not been sent yet
+	// signsOnce says that a refusal is its definitive answer: it does not sign again.
+	signsOnce  bool
+	signatures int // new authorizations that it has signed
+	refusals   int // of payments that had not been sent before
+	// ownerRefused says that the last request was refused because of the payment that
+	// owns the purchase, and its own payment was not sent.
+	ownerRefused bool
+	out          *x402.Outcome // the definitive answer
+}
+
+// runWithoutFaults ends the faults and lets a patient client ask until it has a
+// definitive answer, beyond the window if necessary.
+func (c *actors) runWithoutFaults() *patientClient {
+	w := c.w
+	w.mu.Lock()
+	w.faultsOver = true
+	w.mu.Unlock()
+	time.Sleep(2 * time.Minute) // frozen processes resume, and every lease ends
+	x := c.newPatientClient()
+	var before *x402.Outcome
+	for try := range 40 {
+		out, over := x.ask(before)
+		if over {
+			x.out = out
+			x.repeat(out)
+			return x
+		}
+		before = out
+		wait := time.Second
+		if out.Fault != nil {
+			wait = out.Fault.Wait() + 1
+		}
+		time.Sleep(wait)
+		if try == 10 && out.Fault.Info().Class != fault.Owed {
+			c.waitForWindows()
+			before = nil
+		}
+		if x.changeRequest(out, try > 12) {
+			before = nil
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result = "stuck in doubt"
+	if r := x.ownerRecord(); w.chainVisible || r == nil || !r.Open() {
+		w.violated("no end, and not on the list of what is in doubt")
+	}
+	return x
+}
+
+// waitForWindows waits until no authorization of fixture.early can be in doubt.
+func (c *actors) waitForWindows() {
+	last := c.f.early[len(c.f.early)-1].validBefore
+	time.Sleep(max(0, time.Until(last)) + c.w.clockSkew + refusedUntil + 2*safeHeadDelay)
+	c.reconcile()
+}
+
+// newPatientClient is a client that begins with the authorization that another one
+// sent last, or with a new one.
+func (c *actors) newPatientClient() *patientClient {
+	x := &patientClient{c: c, pay: c.w.authorizations[c.lastSent.Load()], signsOnce: c.oneIn(4)}
+	x.key = c.payerRequest(x.pay, "GET /a").key
+	c.w.mu.Lock()
+	bought := x.pay.purchase
+	c.w.mu.Unlock()
+	if c.oneIn(3) || bought != "" && bought != x.purchase() {
+		x.signAnew()
+	}
+	return x
+}
+
+// signAnew takes an unused authorization of fixture.later. There is none after a
+// deploy, which changes the terms.
+func (x *patientClient) signAnew() bool {
+	w := x.c.w
+	if !w.deployAt.IsZero() {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	soonest := time.Now().Add(10*time.Minute + w.clockSkew)
+	for i := range x.c.f.later {
+		b := &x.c.f.later[i]
+		if b.validBefore.Before(soonest) || b.validBefore.After(time.Now().Add(23*time.Hour)) || w.authorizationOf(b.key) != nil {
+			continue
+		}
+		w.observed("signed anew")
+		x.pay, x.unsent = w.add(b), true
+		x.signatures++
+		return true
+	}
+	return false
+}
+
+func (x *patientClient) request() clientRequest {
+	q := x.c.payerRequest(x.pay, "GET /a")
+	q.key = x.key
+	return q
+}
+
+// ownerRecord is the record of the payment that owns the client's purchase, or nil.
+// The lock is held.
+func (x *patientClient) ownerRecord() *ledger.Record {
+	o := x.c.w.owner(x.purchase())
+	if o == nil {
+		o = x.pay
+	}
+	return x.c.w.record(o)
+}
+
+func (x *patientClient) purchase() string {
+	key := x.key
+	if key == "" && x.c.w.naming == extensionID {
+		key = payerPaymentID
+	}
+	return x.c.w.purchaseOf(key, "GET /a")
+}
+
+// ask sends the client's request and checks the invariants of answers without
+// faults. before is the previous answer, unless much time has passed since.
+func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool) {
+	w := x.c.w
+	w.mu.Lock()
+	due, _ := x.due()
+	w.mu.Unlock()
+	p, out := x.c.ask(x.request())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checkWithoutFaults(p, before, out)
+	x.checkNewSignature(p, out, due)
+	// Without chain evidence, an owner that was refused keeps the purchase for a
+	// while. It is sent and refused again, whatever the client signs.
+	if x.ownerRefused = p.sent > 0 && p.sends[p.pay] == 0 || x.ownerRefusedRecently(p); x.unsent && out != nil && out.Status == 402 && !x.ownerRefused {
+		x.refusals++
+	}
+	x.unsent = false
+	return out, x.isDefinitive(p, out)
+}
+
+// ownerRefusedRecently says that the owner of the purchase was refused less than a
+// minute ago, so that neither it nor the client's own payment was sent. The lock is
+// held.
+func (x *patientClient) ownerRefusedRecently(p *process) bool {
+	r := x.ownerRecord()
+	return p.sent == 0 && r != nil && r.Key != p.pay.key && r.State == ledger.Refused && time.Since(r.RefusedAt) < time.Minute+x.c.w.clockSkew
+}
+
+// due is the record of the payment that must answer the client's next request,
+// whatever it signs: one that has paid for the purchase and whose answer is owed or
+// still replayed; nil if there is none. over says that there was one which is no
+// longer replayed, so that a new signature makes a new purchase. The lock is held.
+func (x *patientClient) due() (due *ledger.Record, over bool) {
+	w := x.c.w
+	o := w.owner(x.purchase())
+	if o == nil || w.record(o) == nil || o.firstVersion {
+		return nil, false
+	}
+	r := w.record(o)
+	age, margin := time.Since(r.Since()), w.clockSkew+2*time.Second
+	switch {
+	case r.Request != "GET /a":
+		return nil, false
+	case r.State == ledger.Settled && r.Lookups < lookupsPerPayment && time.Since(r.SettledAt) < owedFor-15*time.Minute-w.clockSkew:
+		return r, false
+	case r.State == ledger.Redeemed && age < w.replayWindow(r.Purchase)-margin:
+		return r, false
+	}
+	return nil, r.State == ledger.Redeemed && age > w.replayWindow(r.Purchase)+margin
+}
+
+// checkNewSignature compares the answer to a new signature with the one that was
+// due before. The lock is held.
+func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *ledger.Record) {
+	w := x.c.w
+	usable := !p.pay.cancelled && (p.pay.byUs || !p.pay.moved())
+	if out == nil || !x.unsent || !usable {
+		return
+	}
+	switch {
+	case due != nil && (out.Receipt == nil || out.Receipt.Transaction != due.Receipt.Transaction):
+		w.violated("a payer who has paid does not get the answer with a new signature")
+	case due != nil && due.State == ledger.Redeemed && !out.Replayed:
+		w.violated("a payer who has paid gets another answer with a new signature")
+	case due == nil && isAnswer(out) && out.Receipt.Transaction == p.pay.tx && w.boughtBefore(p.pay.purchase, p.pay):
+		w.observed("bought anew when the answer was over")
+	}
+}
+
+// boughtBefore says whether another payment has paid for a purchase and lost it
+// since. The lock is held.
+func (w *world) boughtBefore(purchase string, but *authorization) bool {
+	return slices.ContainsFunc(w.authorizations, func(a *authorization) bool {
+		return a != but && a.purchase == purchase && a.ownershipLost && a.moved()
+	})
+}
+
+// changeRequest says whether the client sends something else from now on: another
+// key if the first belongs to another request, or a new signature if the old one is
+// refused. The lock is not held.
+func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
+	switch {
+	case isKeyConflict(out):
+		// The first claim of a payment fixes its purchase: a new key needs a new
+		// signature.
+		x.key = "order-of-the-patient-client"
+		return x.signAnew()
+	case out.Status == 402 && !x.ownerRefused:
+		return x.signAnew()
+	case mayBuyAnew && x.c.w.withoutToken && x.signatures == 0:
+		// Without a token, its payment cannot be told from a copy.
+		return x.signAnew()
+	}
+	return false
+}
+
+func isKeyConflict(out *x402.Outcome) bool {
+	return out != nil && out.Fault != nil && out.Fault.Code == fault.IdempotencyConflict
+}
+
+// isDefinitive says whether an answer is definitive, and checks that it is the right
+// one. There are no faults any more, so that no process may have died. The lock is
+// held.
+func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
+	w := x.c.w
+	if out == nil {
+		w.violated("a process died without faults")
+		return true
+	}
+	switch {
+	case isAnswer(out):
+		w.result = "answered"
+	case out.Fault.Info().Class == fault.Owed && !out.Standing.Retryable:
+		w.result = "used up"
+	case isKeyConflict(out) && !w.deployAt.IsZero():
+		w.result = "a key for another request"
+	case out.Status != 402:
+		return false
+	case x.signsOnce || !w.deployAt.IsZero() || x.refusals > 2:
+		w.result = "refused"
+		x.checkFinalRefusal(p, out)
+	default:
+		return false
+	}
+	return true
+}
+
+// checkFinalRefusal checks a refusal that is the definitive answer. The lock is held.
+func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
+	w, a := x.c.w, p.pay
+	paid := func(a *authorization) bool {
+		return a != nil && a.moved() && a.byUs && (w.chainVisible || !a.movedAfterRefusal) && !w.replayEnded(a)
+	}
+	r := w.record(a)
+	known := w.withoutToken && saysUsedUp(out) || r != nil && r.Request != "GET /a"
+	if paid(a) && !known {
+		w.violated("a payer who has paid is refused in the end")
+	}
+	if x.refusals > 2 {
+		w.violated("refused in the end, whatever the payer signs")
+	}
+}
+
+// repeat asks once more, in some schedules, after the definitive answer. The reply
+// is the same, or a refusal. With a new signature it is the same too while the
+// answer is replayed; after that it is a new purchase.
+func (x *patientClient) repeat(first *x402.Outcome) {
+	w, c := x.c.w, x.c
+	if first == nil || w.result != "answered" && w.result != "used up" || !c.oneIn(3) {
+		return
+	}
+	if (c.oneIn(2) || w.withoutToken) && !x.signAnew() {
+		return
+	}
+	w.mu.Lock()
+	due, over := x.due()
+	r := w.record(x.pay)
+	replaced := r != nil && r.State == ledger.Superseded
+	// A payment that may have been sent is not superseded. It makes a new purchase
+	// when the answer of the payment that owned the purchase is no longer replayed.
+	doubt := r != nil && r.Open()
+	w.mu.Unlock()
+	p, out := c.ask(x.request())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x.checkNewSignature(p, out, due)
+	switch {
+	case out == nil:
+		w.violated("a process died without faults")
+	case x.unsent && over && isAnswer(out) && (out.Replayed || out.Receipt.Transaction != p.pay.tx):
+		w.violated("what was over is answered once more")
+	case x.unsent && (due == nil || first.Receipt == nil || due.Receipt.Transaction != first.Receipt.Transaction):
+	case doubt:
+	case p.lookups+p.sent > 0:
+		w.violated("worked again for what was over")
+	case w.result == "answered" && (!out.Replayed || !bytes.Equal(out.Body, first.Body) || !sameReceipt(out, first)):
+		w.violated("the replay is another answer")
+	case w.result == "used up" && !replaced && (out.Standing.Retryable || out.Fault == nil || out.Fault.Code != first.Fault.Code):
+		w.violated("what was used up is not")
+	}
+	x.unsent = false
+}
+
+func sameReceipt(a, b *x402.Outcome) bool {
+	return a.Receipt != nil && b.Receipt != nil && *a.Receipt == *b.Receipt
+}
+
+// checkWithoutFaults checks the invariants of an answer when nothing fails and
+// nobody else sends requests. before is the previous answer, unless much time has
+// passed since. The lock is held.
+func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
+	if out == nil || out.Fault == nil {
+		return
+	}
+	switch out.Fault.Code {
+	case fault.PaymentInProgress:
+		w.violated("in progress, and no attempt is running")
+	case fault.Overloaded, fault.LedgerUnavailable, fault.PaymentUnavailable, fault.FacilitatorUnavailable:
+		w.violated("a fault of ours after the faults: " + string(out.Fault.Code))
+	case fault.SettlementUncertain:
+		a := p.pay
+		if o := w.owner(a.purchase); o != nil {
+			a = o
+		}
+		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew
+		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second
+		switch {
+		case out.Standing.Charged != nil:
+		case !w.chainVisible && a != p.pay && w.record(p.pay) != nil && w.record(p.pay).Doubt:
+			// The client's own payment is in doubt, and the owner is refused each time.
+		case inside:
+			w.violated("in doubt after the faults, inside the window")
+		case final:
+			w.violated("in doubt after the faults, and the chain has evidence")
+		}
+	default:
+	}
+	if before == nil || before.Fault == nil || before.Fault.Info().Class != fault.Owed {
+		return
+	}
+	if before.Standing.Retryable && p.lookups == 0 && !(w.withoutToken && saysUsedUp(out)) {
+		w.violated("retryable, and no lookup after the time to wait")
+	}
+}

@@ -1,0 +1,224 @@
+package x402_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+func (c *actors) process() *process {
+	n := c.processes.Add(1)
+	p := &process{
+		w: c.w, number: n, rng: mathrand.New(mathrand.NewPCG(c.seed, 1000+n)), begun: time.Now(), offset: c.w.clockSkew / 2,
+		claims: map[*authorization]claim{}, openedPurchase: map[*authorization]bool{}, sends: map[*authorization]int{},
+		lastClass: map[*authorization]map[string]x402.Class{}, requestsTo: map[*authorization]map[string]int{},
+		refusedBy: map[*authorization]string{}, consulted: map[*authorization]bool{}, primaryDeadline: map[*authorization]time.Time{}, lastWrites: map[*authorization]writtenRecord{},
+	}
+	if c.w.clockSkew > 0 && p.drawFault(80) {
+		c.w.mu.Lock()
+		c.w.observed("clocks apart")
+		c.w.mu.Unlock()
+		p.offset = p.drawDuration(c.w.clockSkew)
+	}
+	p.arrived = p.now()
+	return p
+}
+
+// ids generates the write ids of one process.
+func (c *actors) ids() func() string {
+	var ids atomic.Int64
+	n := c.processes.Add(1)
+	return func() string { return fmt.Sprintf("w%d.%d", n, ids.Add(1)) }
+}
+
+func (c *actors) gate(p *process) *x402.Gate {
+	config := x402.GateConfig{
+		Ledger: ledger.New(p, p.now, c.ids()), Facilitator: p, Window: c.w.window, Now: p.now, Log: slog.New(slog.DiscardHandler),
+	}
+	if c.w.slotCap > 0 && c.w.brokenRule != noSlots {
+		config.Slots = p
+	}
+	if c.w.chainVisible {
+		config.Evidence = p
+	}
+	if c.w.fallback {
+		config.Fallback = x402.NewFallback(x402.FallbackConfig{Facilitator: fallbackFacilitator{p}, Primary: primaryName, Name: fallbackName, Now: p.now})
+	}
+	return x402.NewGate(config)
+}
+
+// currentOffer is the service's offer at this moment.
+func (c *actors) currentOffer() *x402.Offer {
+	w := c.w
+	switch {
+	case w.naming == extensionID:
+		return c.f.offerWithID
+	case !w.deployAt.IsZero() && time.Now().After(w.deployAt):
+		return c.f.offerAfterDeploy
+	}
+	return c.f.offer
+}
+
+// clientRequest is one request, before it is sent.
+type clientRequest struct {
+	pay  *authorization
+	with attachment
+	path string
+	key  string // Idempotency-Key
+	kind actorKind
+}
+
+// The payer's Idempotency-Keys. The first two cannot be guessed.
+const (
+	keyOne   = "order-7d5d747be160e280504c099d984bcfe0"
+	keyTwo   = "order-8e6e858cf271f391615d1aae095cd0f1"
+	keyShort = "1"
+)
+
+// payerRequest is a request by a client of the payer. All name the purchase in the
+// same way.
+func (c *actors) payerRequest(a *authorization, path string) clientRequest {
+	q := clientRequest{pay: a, path: path, with: withToken}
+	switch c.w.naming {
+	case longKey:
+		q.key = keyOne
+	case shortKey:
+		q.key = keyShort
+	case extensionID:
+		q.with = withExtensionID
+	case noKey:
+	}
+	if c.w.withoutToken {
+		q.with = withNothing
+	}
+	return q
+}
+
+// ask sends a request to a new process. The outcome is nil when the process died,
+// or had not answered by the gateway's timeout, after which it continues.
+func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
+	p := c.process()
+	p.kind, p.pay, p.path = q.kind, q.pay, q.path
+	p.signed = q.pay.forms[form{c.w.ownKey, q.with}]
+	var keys []string
+	if p.key = q.key; p.key != "" {
+		keys = []string{p.key}
+	} else if q.with == withExtensionID {
+		p.key = payerPaymentID
+	}
+	c.w.mu.Lock()
+	if r := c.w.record(p.pay); r != nil {
+		p.recordedBefore, p.paidBefore = true, r.Paid()
+	}
+	c.w.trace("p%d kind %d asks %s with %d path %s key %q", p.number, p.kind, c.w.number(p.pay.key), q.with, p.path, p.key)
+	c.w.mu.Unlock()
+	offer := c.currentOffer()
+	if offer == c.f.offerAfterDeploy {
+		c.w.mu.Lock()
+		c.w.observed("deployed in between")
+		c.w.mu.Unlock()
+	}
+	heard := make(chan *x402.Outcome, 1)
+	go func() {
+		defer close(heard) // Goexit runs it too
+		signature, payload := inTransport(p)
+		out := c.gate(p).Serve(context.Background(), x402.Request{
+			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Arrived: p.arrived, Deadline: p.now().Add(invocation),
+			Prepare: func() (x402.Job, error) {
+				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Run: p.lookupReply}, nil
+			},
+			Error: func(f *fault.Error, s x402.Standing) []byte {
+				b, _ := json.Marshal(map[string]any{"code": f.Code, "charged": s.Charged, "to": p.path})
+				return b
+			},
+		})
+		if p.isDead() {
+			return // it died after Serve returned; nobody gets the answer
+		}
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		charged, receipt := "null", "-"
+		if out.Standing.Charged != nil {
+			charged = fmt.Sprint(*out.Standing.Charged)
+		}
+		if out.Receipt != nil {
+			receipt = out.Receipt.ErrorReason
+			if a := c.w.authorizationOf(out.Receipt.Transaction); a != nil && out.Receipt.Success {
+				receipt = c.w.number(a.key)
+			}
+		}
+		c.w.trace("p%d answers %d %v charged %s receipt %s replayed %v %s", p.number, out.Status, out.Fault, charged, receipt, out.Replayed, out.Trace.Purchase)
+		c.w.checkEnded(p, &out)
+		if time.Since(p.begun) < gatewayCut {
+			c.w.checkAnswer(p, &out)
+			heard <- &out
+		}
+	}()
+	select {
+	case out := <-heard:
+		return p, out
+	case <-time.After(gatewayCut):
+		return p, nil
+	}
+}
+
+// gatewayCut is the timeout of the gateway before the processes.
+const gatewayCut = 30 * time.Second
+
+func (c *actors) reconcile() { c.runReconciler(c.w.chainVisible) }
+
+// reconcileWithChain runs a reconciler with chain evidence, whether the Gate has it
+// or not.
+func (c *actors) reconcileWithChain() { c.runReconciler(true) }
+
+func (c *actors) runReconciler(sees bool) {
+	p := c.process()
+	p.kind = asReconciler
+	config := x402.ReconcilerConfig{
+		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
+		Network: terms().Network, Asset: addressOf(terms().Asset), Payee: addressOf(terms().PayTo),
+	}
+	if sees {
+		config.Evidence, config.Scanner = p, p
+	}
+	var done sync.WaitGroup
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		s, _ := x402.NewReconciler(config).Run(context.Background())
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		if s.Failed > 0 && !p.faulty && !p.froze {
+			c.w.violated("the reconciler failed on a record, and nothing failed it")
+		}
+	}()
+	done.Wait()
+}
+
+// inTransport is a payment as one of the two transports delivers it: for every
+// other request as a header, otherwise as an object, as in the Model Context
+// Protocol.
+func inTransport(p *process) (signature string, payload strictjson.Object) {
+	if p.number%2 == 0 {
+		return p.signed.encoded, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(p.signed.encoded)
+	if err == nil {
+		payload, err = strictjson.Parse(raw, 32)
+	}
+	if err != nil {
+		panic(err) // the fixture encoded it
+	}
+	return "", payload
+}
