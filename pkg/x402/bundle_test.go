@@ -51,8 +51,8 @@ func TestBundleOwes(t *testing.T) {
 			{wait: time.Second, body: "3", runs: 3, lookups: 1},
 		},
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
-			b.shop(nil)
+		within(t, nil, func(t *testing.T, b *harness) {
+			b.withWindow(nil)
 			b.keys = []string{"bundle"}
 			var now run
 			b.reply = func(n int32) (x402.Reply, error) {
@@ -79,14 +79,14 @@ func TestBundleOwes(t *testing.T) {
 					t.Errorf("%s, %d: a debt, or a lease: %+v", name, i, r)
 				}
 			}
-			b.counts(name, 1, int(b.runs.Load()))
+			b.expectCalls(name, 1, int(b.runs.Load()))
 		})
 	}
 }
 
 // A lookup that our own pause prevented uses none of those that a payment buys.
 func TestPreventedLookupIsNotCounted(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {
 			return nil, fault.New(fault.BootstrapUnavailable, nil).Prevented()
 		}
@@ -98,7 +98,7 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), nil }
+		b.work = looksUp("")
 		b.expect("well again", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
 }

@@ -71,9 +71,9 @@ func TestReceipts(t *testing.T) {
 		"an answer after one": {nil, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *bench) {
+			within(t, nil, func(t *testing.T, b *harness) {
 				signs := newReceipts(t)
-				b.sell(nil, signs)
+				b.withReceipts(nil, signs)
 				b.keys = []string{"purchase"}
 				b.reply = c.answer
 				first := b.sign(nil)
@@ -105,9 +105,9 @@ func TestReceipts(t *testing.T) {
 // A bundle that is looked up again for its owed parts has a receipt for each of
 // its answers, of the same transaction.
 func TestReceiptsOfABundle(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		signs := newReceipts(t)
-		b.sell(nil, signs)
+		b.withReceipts(nil, signs)
 		owed := []string{"whois"}
 		b.reply = func(n int32) (x402.Reply, error) {
 			return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: owed}, nil
@@ -136,8 +136,8 @@ func TestNoReceipts(t *testing.T) {
 	unreadable := newReceipts(t)
 	unreadable.err = errors.New("the secret cannot be read")
 	for name, r := range map[string]x402.Receipts{"no key": nil, "unreadable": unreadable} {
-		within(t, nil, func(t *testing.T, b *bench) {
-			b.sell(nil, r)
+		within(t, nil, func(t *testing.T, b *harness) {
+			b.withReceipts(nil, r)
 			h := b.sign(nil)
 			for _, what := range []string{"first", "again"} {
 				out := b.ask(h, "GET /a")

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +17,11 @@ import (
 
 const primaryName, fallbackName = "primary.example", "fallback.example/x402"
 
-// pair is two facilitators and, perhaps, a view of the chain. It notes who was
-// asked, in order: "p" the primary, "f" the fallback, "c" the chain.
-type pair struct {
-	*bench
+// twoFacilitators is a harness with two facilitators and, if seen is given, chain
+// evidence. It records who was asked, in order: "p" is the primary, "f" the
+// fallback, "c" the chain.
+type twoFacilitators struct {
+	*harness
 	primary, fallback func(ctx context.Context) x402.Settlement
 	chain             func() x402.Finding // nil: no view of the chain
 	verifies          func(name string) x402.Verification
@@ -31,13 +30,13 @@ type pair struct {
 	header            string          // of the payment; its record must name who is asked
 }
 
-// side is one of the two.
-type side struct {
-	*pair
+// oneOfTwo is one of the two facilitators.
+type oneOfTwo struct {
+	*twoFacilitators
 	name string
 }
 
-func (s side) Settle(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Settlement {
+func (s oneOfTwo) Settle(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Settlement {
 	s.asked += s.name[:1]
 	s.left = append(s.left, left(ctx))
 	if s.header != "" {
@@ -51,42 +50,39 @@ func (s side) Settle(ctx context.Context, _ x402.Payload, _ x402.Requirements) x
 	return s.fallback(ctx)
 }
 
-func (s side) Verify(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
+func (s oneOfTwo) Verify(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	s.asked += s.name[:1]
 	s.left = append(s.left, left(ctx))
 	return s.verifies(s.name)
 }
 
-func (p *pair) Find(ctx context.Context, _ x402.Question) x402.Finding {
+func (p *twoFacilitators) Find(ctx context.Context, _ x402.Question) x402.Finding {
 	p.asked += "c"
 	p.left = append(p.left, left(ctx))
 	return p.chain()
 }
 
-// paired gives the bench two facilitators; seen is what the chain says, nil for
+// withFallback gives the Gate two facilitators; seen is what the chain says, nil for
 // no view of it.
-func (b *bench) paired(seen func() x402.Finding) *pair {
-	p := &pair{bench: b, chain: seen, primary: says(moved()), fallback: says(moved())}
+func (b *harness) withFallback(seen func() x402.Finding) *twoFacilitators {
+	p := &twoFacilitators{harness: b, chain: seen, primary: says(moved()), fallback: says(moved())}
 	p.restart()
 	return p
 }
 
 // restart is another process with the same ledger: its breakers are new.
-func (p *pair) restart() {
-	var ids atomic.Int64
-	c := x402.GateConfig{
-		Ledger:      ledger.New(p.store, time.Now, func() string { return fmt.Sprint("f", p.store.Calls(ledgertest.Replace), ids.Add(1)) }),
-		Facilitator: side{p, primaryName}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Fallback: x402.NewFallback(x402.FallbackConfig{Facilitator: side{p, fallbackName}, Primary: primaryName, Name: fallbackName, Now: time.Now}),
-	}
-	if p.chain != nil {
-		c.Evidence = p
-	}
-	p.gate = x402.NewGate(c)
+func (p *twoFacilitators) restart() {
+	p.build(func(c *x402.GateConfig) {
+		c.Facilitator = oneOfTwo{p, primaryName}
+		c.Fallback = x402.NewFallback(x402.FallbackConfig{Facilitator: oneOfTwo{p, fallbackName}, Primary: primaryName, Name: fallbackName, Now: time.Now})
+		if p.chain != nil {
+			c.Evidence = p
+		}
+	})
 }
 
 // was returns who was asked since the last time.
-func (p *pair) was() string {
+func (p *twoFacilitators) was() string {
 	asked := p.asked
 	p.asked = ""
 	return asked
@@ -170,8 +166,8 @@ func TestFallback(t *testing.T) {
 		"lost, and the hash is": {x402.Settlement{Class: x402.Unknown, Transaction: tx}, moved(), paid, "pc", 200, "", ledger.Redeemed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *bench) {
-				p := b.paired(c.chain)
+			within(t, nil, func(t *testing.T, b *harness) {
+				p := b.withFallback(c.chain)
 				p.primary, p.fallback = says(c.primary), says(c.fallback)
 				h := b.sign(nil)
 				p.header = h
@@ -197,9 +193,9 @@ func TestFallback(t *testing.T) {
 // A fallback that says that it settled is believed as soon as the chain has it: a
 // node can be some blocks behind.
 func TestFallbackAheadOfTheNode(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		n := 0
-		p := b.paired(func() x402.Finding {
+		p := b.withFallback(func() x402.Finding {
 			if n++; n < 4 {
 				return x402.Finding{Verdict: x402.StillOpen}
 			}
@@ -223,8 +219,8 @@ func TestRefusalsAreNotTakenToTheFallback(t *testing.T) {
 			continue
 		}
 		counted++
-		within(t, nil, func(t *testing.T, b *bench) {
-			p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+		within(t, nil, func(t *testing.T, b *harness) {
+			p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
 			p.primary = says(s)
 			h := b.sign(nil)
 			p.header = h
@@ -249,8 +245,8 @@ func TestRefusalsAreNotTakenToTheFallback(t *testing.T) {
 // refused is the fallback's, one that an attempt died with is in doubt, and a row
 // of before there was a fallback that was refused is the primary's.
 func TestFallbackAfterATakeover(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
 		p.primary, p.fallback = says(unreached()), says(declined())
 		h := b.sign(nil)
 		p.header = h
@@ -264,8 +260,8 @@ func TestFallbackAfterATakeover(t *testing.T) {
 			t.Errorf("refused by the fallback: asked %s", asked)
 		}
 	})
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
 		p.primary = says(unreached())
 		h := b.sign(nil)
 		p.fallback = func(context.Context) x402.Settlement { panic("the process dies") }
@@ -282,8 +278,8 @@ func TestFallbackAfterATakeover(t *testing.T) {
 			t.Errorf("taken over: asked %s, doubt %v, asked on record %v", asked, r.Doubt, r.Asked)
 		}
 	})
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(nil)
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(nil)
 		h := b.sign(nil)
 		p.primary = says(declined())
 		b.ask(h, "GET /a")
@@ -301,8 +297,8 @@ func TestFallbackAfterATakeover(t *testing.T) {
 // A fallback that is asked alone, because it refused the payment before, is not
 // believed in doubt either, before the chain has the payment.
 func TestFallbackAloneInDoubt(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
 		p.primary, p.fallback = says(lost()), says(declined())
 		h := b.sign(nil)
 		p.header = h
@@ -320,8 +316,8 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 
 // A facilitator whose name cannot be written is not asked.
 func TestFallbackThatIsNotRecorded(t *testing.T) {
-	within(t, failing(1), func(t *testing.T, b *bench) {
-		p := b.paired(nil)
+	within(t, failing(ledgertest.Replace, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
+		p := b.withFallback(nil)
 		p.primary = says(unreached())
 		b.expect("not recorded", b.ask(b.sign(nil), "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
 		if p.asked != "p" {
@@ -349,8 +345,8 @@ func TestFallbackVerifies(t *testing.T) {
 		"no":         {down, no, "pf", 402},
 		"nobody":     {down, down, "pf", 503},
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
-			p := b.paired(nil)
+		within(t, nil, func(t *testing.T, b *harness) {
+			p := b.withFallback(nil)
 			p.verifies = func(name string) x402.Verification {
 				if name == primaryName {
 					return c.primary

@@ -14,8 +14,8 @@ import (
 // The primary down for an hour: every payer is served, each is settled once, by
 // the fallback, and the primary is left alone but for one payment in 30 s.
 func TestPrimaryDownForAnHour(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
 		paid := 0
 		p.fallback = func(context.Context) x402.Settlement { paid++; return moved() }
 		for _, down := range []x402.Settlement{unreached(), turned()} {
@@ -46,8 +46,8 @@ func TestPrimaryDownForAnHour(t *testing.T) {
 // A primary that hangs costs five payments their time, and none of them its
 // answer; then its breaker is open. One live payment finds out whether it is up.
 func TestPrimaryHangs(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(func() x402.Finding {
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(func() x402.Finding {
 			return x402.Finding{Verdict: x402.StillOpen}
 		})
 		p.primary = hangs
@@ -92,8 +92,8 @@ func TestPrimaryHangs(t *testing.T) {
 // Everything that can hang does: what each call has, and that the sum fits into
 // what the longest lookup leaves.
 func TestBudgetsWithAFallback(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(nil)
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(nil)
 		p.chain = func() x402.Finding { time.Sleep(p.left[len(p.left)-1]); return x402.Finding{} }
 		p.restart()
 		p.primary, p.fallback = hangs, hangs
@@ -107,8 +107,8 @@ func TestBudgetsWithAFallback(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 	})
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(nil)
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(nil)
 		p.fallback = hangs
 		p.primary = func(ctx context.Context) x402.Settlement { time.Sleep(4 * time.Second); return unreached() }
 		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
@@ -121,8 +121,8 @@ func TestBudgetsWithAFallback(t *testing.T) {
 // A bundle, whose lookup takes longest, still has its 12 s after everything that
 // can hang has hung, and the fallback settled at the last moment.
 func TestBundleAfterASlowFallback(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		p := b.paired(nil)
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(nil)
 		settled := false
 		p.chain = func() x402.Finding {
 			if settled {

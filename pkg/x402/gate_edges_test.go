@@ -16,20 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// rewrite changes a stored record behind everybody's back.
-func (b *bench) rewrite(header string, change func(r *ledger.Record)) {
-	b.t.Helper()
-	r := b.stored(header)
-	r.Version, r.WriteID = r.Version+1, "rewritten"
-	change(&r)
-	if err := b.store.Replace(context.Background(), r); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 // Facts that never change decide before anything is read.
 func TestFixedFactsCostNoRead(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		edited := func(change func(d *x402test.Draft)) string {
 			var draft x402test.Draft
 			b.sign(func(d *x402test.Draft) { draft = *d })
@@ -73,76 +62,37 @@ func TestFixedFactsCostNoRead(t *testing.T) {
 // A store that fails before the claim sends nothing, and nobody knows how the
 // payment stands.
 func TestStoreFailsBeforeTheClaim(t *testing.T) {
-	down := func(op ledgertest.Op) ledgertest.Decide {
-		return func(o ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-			if o == op && n == 1 {
-				return ledgertest.FailBefore
-			}
-			return ledgertest.None
-		}
-	}
-	within(t, down(ledgertest.Fetch), func(t *testing.T, b *bench) {
+	within(t, failing(ledgertest.Fetch, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		h := b.sign(contractPayer)
 		b.expect("read", b.ask(h, "GET /a"), 503, fault.LedgerUnavailable, "null", true, false)
-		b.counts("read", 0, 0)
+		b.expectCalls("read", 0, 0)
 		b.expect("again", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
-	within(t, down(ledgertest.Create), func(t *testing.T, b *bench) {
+	within(t, failing(ledgertest.Create, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
 		b.offersNames()
 		h := b.sign(named)
 		b.expect("name", b.ask(h, "GET /a"), 503, fault.LedgerUnavailable, "null", true, false)
-		b.counts("name", 0, 0)
+		b.expectCalls("name", 0, 0)
 		b.expect("again", b.ask(h, "GET /a"), 200, "", "true", false, true)
-	})
-}
-
-// offersNames lets payers name their payments, and named is one that does.
-func (b *bench) offersNames() {
-	b.t.Helper()
-	required := b.offer.Required("")
-	required.Extensions = map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`)}
-	var err error
-	if b.offer, err = x402.NewOffer(required); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func named(d *x402test.Draft) {
-	d.Payload.Extensions = map[string]json.RawMessage{
-		x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"}}`),
-	}
-}
-
-// What a payment buys is settled by its first claim: a key that comes with a repeat
-// changes nothing, also when it names another purchase by then.
-func TestKeyOnARepeat(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		h := b.sign(nil)
-		first := b.ask(h, "GET /a")
-		b.expect("without a key", first, 200, "", "true", false, true)
-		b.keys = []string{"order-7"}
-		b.expect("the key's own", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
-		b.isReplay("the first, with that key", first, b.ask(h, "GET /a"))
-		b.counts("in all", 2, 2)
 	})
 }
 
 // A record whose terms cannot be read vouches for nothing: it fails closed,
 // and the chain is not asked about them.
 func TestTermsThatCannotBeRead(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(x402.Settlement{Class: x402.Unknown})
 		h := b.sign(contractPayer)
 		b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
 		b.rewrite(h, func(r *ledger.Record) { r.Terms = json.RawMessage(`[]`) })
 		b.expect("no terms", b.ask(h, "GET /a"), 503, fault.PaymentUnavailable, "null", true, false)
-		b.counts("no terms", 1, 0)
+		b.expectCalls("no terms", 1, 0)
 	})
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		seen := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid}}
-		b.with(nil, seen)
+		b.withParts(nil, seen)
 		b.settle = settles(x402.Settlement{Class: x402.NotSent})
 		h := b.sign(nil)
 		b.expect("not sent", b.ask(h, "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
@@ -158,7 +108,7 @@ func TestTermsThatCannotBeRead(t *testing.T) {
 // A request that comes with too little time to settle is not claimed.
 func TestNoTimeToClaim(t *testing.T) {
 	for given, status := range map[time.Duration]int{12 * time.Second: 200, 12*time.Second - time.Millisecond: 503} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			out := b.gate.Serve(context.Background(), x402.Request{
 				Signature: b.sign(nil), Offer: b.offer, Deadline: time.Now().Add(given),
 				Prepare: func() (x402.Job, error) {
@@ -179,19 +129,19 @@ func TestNoTimeToClaim(t *testing.T) {
 // The end of a window that nobody can count to is bounded: it keeps no row for
 // ever, and the payment is turned away all the same.
 func TestWindowWithoutEnd(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		for _, end := range []string{"115792089237316195423570985008687907853269984665640564039457584007913129639935", fmt.Sprint(int64(1) << 62)} {
 			h := b.sign(func(d *x402test.Draft) { d.Payload.Payload.Authorization.ValidBefore = end })
 			b.expect(end, b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
 		}
-		b.counts("no end", 0, 0)
+		b.expectCalls("no end", 0, 0)
 	})
 }
 
 func TestNewGatePanics(t *testing.T) {
 	whole := x402.GateConfig{
 		Ledger:      ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "w" }),
-		Facilitator: &bench{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Facilitator: &harness{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	x402.NewGate(whole)
 	for name, spoil := range map[string]func(*x402.GateConfig){

@@ -18,20 +18,20 @@ import (
 // says then of the charge.
 func standings() map[string]struct {
 	charged string
-	bring   func(b *bench, h string)
+	bring   func(b *harness, h string)
 } {
 	type standing = struct {
 		charged string
-		bring   func(b *bench, h string)
+		bring   func(b *harness, h string)
 	}
-	after := func(s x402.Settlement, seen *x402.Finding, failing bool) func(*bench, string) {
-		return func(b *bench, h string) {
+	after := func(s x402.Settlement, seen *x402.Finding, failing bool) func(*harness, string) {
+		return func(b *harness, h string) {
 			if seen != nil {
-				b.with(nil, &fakeEvidence{f: *seen})
+				b.withParts(nil, &fakeEvidence{f: *seen})
 			}
 			b.settle = settles(s)
 			if failing {
-				b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+				b.work = looksUp(fault.DNSTimeout)
 			}
 			b.ask(h, "GET /a")
 		}
@@ -39,7 +39,7 @@ func standings() map[string]struct {
 	used := x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
 	owed := after(moved(), nil, true)
 	return map[string]standing{
-		"in flight": {"null", func(b *bench, h string) {
+		"in flight": {"null", func(b *harness, h string) {
 			hold := make(chan struct{})
 			b.settle = func(context.Context, int) x402.Settlement { <-hold; return moved() }
 			done := make(chan struct{})
@@ -52,9 +52,9 @@ func standings() map[string]struct {
 		"refused":   {"false", after(x402.Settlement{Class: x402.Refused, Reason: "no"}, nil, false)},
 		"disproved": {"false", after(used, &x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}, false)},
 		"owed":      {"true", owed},
-		"spent":     {"true", func(b *bench, h string) { owed(b, h); time.Sleep(25 * time.Hour) }},
+		"spent":     {"true", func(b *harness, h string) { owed(b, h); time.Sleep(25 * time.Hour) }},
 		"redeemed":  {"true", after(moved(), nil, false)},
-		"refunded": {"true", func(b *bench, h string) {
+		"refunded": {"true", func(b *harness, h string) {
 			owed(b, h)
 			time.Sleep(25 * time.Hour)
 			l := ledger.New(b.store, time.Now, func() string { return "refund" })
@@ -72,18 +72,18 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	ways := map[string]struct {
 		status int
 		code   fault.Code
-		ask    func(b *bench, h, other string) x402.Outcome
+		ask    func(b *harness, h, other string) x402.Outcome
 	}{
-		"wrong URL": {402, fault.PaymentRequired, func(b *bench, h, _ string) x402.Outcome { return b.ask(h, "GET /b") }},
-		"wrong parameter": {400, fault.InvalidDomain, func(b *bench, h, _ string) x402.Outcome {
+		"wrong URL": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome { return b.ask(h, "GET /b") }},
+		"wrong parameter": {400, fault.InvalidDomain, func(b *harness, h, _ string) x402.Outcome {
 			return b.askWith(h, "GET /a", fault.New(fault.InvalidDomain, errors.New("?")))
 		}},
-		"second signature": {402, fault.PaymentRequired, func(b *bench, _, other string) x402.Outcome { return b.ask(other, "GET /a") }},
-		"another price, wrong URL": {402, fault.PaymentRequired, func(b *bench, h, _ string) x402.Outcome {
+		"second signature": {402, fault.PaymentRequired, func(b *harness, _, other string) x402.Outcome { return b.ask(other, "GET /a") }},
+		"another price, wrong URL": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome {
 			b.offer = offer(b.t, terms(), "7000", "Rome")
 			return b.ask(h, "GET /b")
 		}},
-		"past the window, wrong URL": {402, fault.PaymentRequired, func(b *bench, h, _ string) x402.Outcome {
+		"past the window, wrong URL": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome {
 			time.Sleep(10 * time.Minute)
 			return b.ask(h, "GET /b")
 		}},
@@ -93,7 +93,7 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 			if state == "in flight" && name == "past the window, wrong URL" {
 				continue // it is abandoned by then
 			}
-			within(t, nil, func(t *testing.T, b *bench) {
+			within(t, nil, func(t *testing.T, b *harness) {
 				b.verify = x402.Verification{Valid: true}
 				var draft x402test.Draft
 				h := b.sign(func(d *x402test.Draft) { contractPayer(d); draft = *d })
@@ -114,7 +114,7 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 // settlement, no lookup, no write that changes anything.
 func TestEndedPayments(t *testing.T) {
 	for state, want := range map[string]string{"disproved": "false", "refunded": "true"} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			h := b.sign(nil)
 			standings()[state].bring(b, h)
 			before, settles, runs := b.stored(h).Version, len(b.settles), int(b.runs.Load())
@@ -122,7 +122,7 @@ func TestEndedPayments(t *testing.T) {
 				b.expect(state, b.ask(h, "GET /a"), 402, fault.PaymentRequired, want, false, state == "refunded")
 				time.Sleep(200 * time.Millisecond)
 			}
-			b.counts(state, settles, runs)
+			b.expectCalls(state, settles, runs)
 			if v := b.stored(h).Version; v != before {
 				t.Errorf("%s: version %d after %d", state, v, before)
 			}
@@ -133,11 +133,11 @@ func TestEndedPayments(t *testing.T) {
 // A deploy that spells the token's address in another letter case changes no
 // payment that was made before.
 func TestAssetRespelled(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		standings()["owed"].bring(b, h)
 		time.Sleep(2 * time.Second)
-		b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), nil }
+		b.work = looksUp("")
 		lower := terms()
 		lower.Asset = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 		b.offer = offer(t, lower, "5000", "Oslo")
@@ -148,7 +148,7 @@ func TestAssetRespelled(t *testing.T) {
 
 // respelled is a new payment whose echo of the asset is spelled otherwise than
 // today's offer.
-func (b *bench) respelled(asset string) string {
+func (b *harness) respelled(asset string) string {
 	old := terms()
 	old.Asset = asset
 	d, err := b.wallet.Draft(offer(b.t, old, "5000", "Oslo").Required(""), time.Now())
@@ -165,7 +165,7 @@ func (b *bench) respelled(asset string) string {
 // Money that came without a request is on record, too: nobody who asks with its
 // nonce is told that nothing was charged.
 func TestMoneyWithoutARequest(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		key := b.key(h)
 		l := ledger.New(b.store, time.Now, func() string { return "seen" })
@@ -176,10 +176,10 @@ func TestMoneyWithoutARequest(t *testing.T) {
 		}
 		b.expect("asked for", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, true)
 		b.expect("wrong parameter", b.askWith(h, "GET /a", fault.New(fault.InvalidDomain, nil)), 400, fault.InvalidDomain, "true", false, true)
-		b.counts("money without a request", 0, 0)
+		b.expectCalls("money without a request", 0, 0)
 	})
 	// A signature that cannot be recovered could be anybody's: no receipt.
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		h := b.sign(contractPayer)
 		l := ledger.New(b.store, time.Now, func() string { return "seen" })
@@ -189,7 +189,7 @@ func TestMoneyWithoutARequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.expect("a contract wallet", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, false)
-		b.counts("money without a request", 0, 0)
+		b.expectCalls("money without a request", 0, 0)
 	})
 }
 
@@ -197,7 +197,7 @@ func TestMoneyWithoutARequest(t *testing.T) {
 // today's terms or not, recovered or not. The record of the other is not told of.
 func TestNonceOfAnotherAuthorization(t *testing.T) {
 	for name, contract := range map[string]bool{"a key": false, "a contract wallet": true} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}
 			var nonce string
 			change := func(d *x402test.Draft) {
@@ -215,7 +215,7 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 			b.expect(name+", today's terms", b.ask(other, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
 			b.offer = offer(t, terms(), "7000", "Rome")
 			b.expect(name+", another price", b.ask(other, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
-			b.counts(name, 1, 1)
+			b.expectCalls(name, 1, 1)
 		})
 	}
 }
@@ -223,7 +223,7 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 // A contract wallet's payment that another signature claims while the facilitator
 // looks at it is not told of either.
 func TestAnotherClaimsWhileVerified(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		var draft x402test.Draft
 		h := b.sign(func(d *x402test.Draft) { contractPayer(d); draft = *d })
@@ -236,6 +236,6 @@ func TestAnotherClaimsWhileVerified(t *testing.T) {
 			}
 		}
 		b.expect("another", b.ask(another(t, draft), "GET /a"), 402, fault.PaymentRequired, "true", false, false)
-		b.counts("claimed by another while verified", 1, 1)
+		b.expectCalls("claimed by another while verified", 1, 1)
 	})
 }

@@ -13,93 +13,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
-
-// stored is the record of a payment.
-func (b *bench) stored(header string) ledger.Record {
-	b.t.Helper()
-	r, err := b.store.Fetch(context.Background(), b.key(header))
-	if err != nil || r == nil {
-		b.t.Fatal(r, err)
-	}
-	return *r
-}
-
-// takeOver makes another attempt hold a payment, as one does whose clock runs
-// ahead, or after a freeze.
-func (b *bench) takeOver(header string) {
-	b.t.Helper()
-	r := b.stored(header)
-	r.Version, r.WriteID, r.Attempt = r.Version+1, "other", r.Attempt+1
-	r.LeaseUntil = time.Now().Add(30 * time.Second)
-	if err := b.store.Replace(context.Background(), r); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// failing lets the nth Replace fail without being done; 0 is none.
-func failing(n int) ledgertest.Decide {
-	return func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
-		if op == ledgertest.Replace && k == n {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	}
-}
-
-// A definite word needs its write: what could not be written, or not any more,
-// is not said.
-func TestVerdictsThatAreNotOnRecord(t *testing.T) {
-	never := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}}
-	for _, c := range []struct {
-		name     string
-		s        x402.Settlement
-		evidence *fakeEvidence
-		code     fault.Code
-	}{
-		{"disproved", x402.Settlement{Class: x402.Unknown}, never, fault.SettlementUncertain},
-		{"refused", x402.Settlement{Class: x402.Refused, Reason: "no"}, nil, fault.SettlementUncertain},
-		{"not sent", x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}, nil, fault.FacilitatorUnauthorized},
-		{"unknown", x402.Settlement{Class: x402.Unknown}, nil, fault.SettlementUncertain},
-	} {
-		for _, lost := range []bool{false, true} {
-			fails := 1
-			if lost {
-				fails = 0
-			}
-			within(t, failing(fails), func(t *testing.T, b *bench) {
-				if c.evidence != nil {
-					b.with(nil, c.evidence)
-				}
-				h := b.sign(nil)
-				b.settle = func(context.Context, int) x402.Settlement {
-					if lost {
-						b.takeOver(h)
-					}
-					return c.s
-				}
-				out := b.ask(h, "GET /a")
-				b.expect(fmt.Sprintf("%s, lost %t", c.name, lost), out, 503, c.code, "null", true, false)
-				if out.Receipt != nil {
-					t.Errorf("%s, lost %t: PAYMENT-RESPONSE %+v", c.name, lost, out.Receipt)
-				}
-				if out.Trace.Unrecorded == lost {
-					t.Errorf("%s, lost %t: unrecorded %t", c.name, lost, out.Trace.Unrecorded)
-				}
-				if r := b.stored(h); lost && (r.WriteID != "other" || r.State != ledger.Settling) {
-					t.Errorf("%s: the other attempt was overwritten: %+v", c.name, r)
-				}
-			})
-		}
-	}
-}
 
 // Whoever has lost the lease serves no answer: another attempt is at it, and
 // the next retry gets that one's. The receipt is on record all the same.
 func TestLostLeaseServesNoAnswer(t *testing.T) {
 	t.Run("before the settlement is written", func(t *testing.T) {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement { b.takeOver(h); return moved() }
 			out := b.ask(h, "GET /a")
@@ -113,7 +33,7 @@ func TestLostLeaseServesNoAnswer(t *testing.T) {
 		})
 	})
 	t.Run("before the answer is written", func(t *testing.T) {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			h := b.sign(nil)
 			b.work = func(_ context.Context, n int) ([]byte, error) {
 				if time.Sleep(time.Second); n == 1 { // the settlement is on record by now
@@ -134,7 +54,7 @@ func TestLostLeaseServesNoAnswer(t *testing.T) {
 
 // What happens beside a lookup has the receipt already, and is charged.
 func TestInFlightAfterSettlement(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		var beside x402.Outcome
 		b.work = func(context.Context, int) ([]byte, error) {
@@ -148,7 +68,7 @@ func TestInFlightAfterSettlement(t *testing.T) {
 			t.Errorf("receipt %+v, Retry-After %s", beside.Receipt, beside.Fault.Wait())
 		}
 	})
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		b.settle = settles(x402.Settlement{Class: x402.NotSent})
 		b.ask(h, "GET /a")
@@ -162,7 +82,7 @@ func TestInFlightAfterSettlement(t *testing.T) {
 // A claim that finds a refused payment and comes too late for it: what was
 // refused may be moving now.
 func TestInFlightAfterARefusal(t *testing.T) {
-	var b *bench
+	var b *harness
 	var h string
 	armed := false
 	within(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
@@ -171,7 +91,7 @@ func TestInFlightAfterARefusal(t *testing.T) {
 			b.takeOver(h)
 		}
 		return ledgertest.None
-	}, func(t *testing.T, inner *bench) {
+	}, func(t *testing.T, inner *harness) {
 		b = inner
 		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "no"})
 		h = b.sign(nil)
@@ -179,7 +99,7 @@ func TestInFlightAfterARefusal(t *testing.T) {
 		time.Sleep(time.Second)
 		armed = true
 		b.expect("too late", b.ask(h, "GET /a"), 409, fault.PaymentInProgress, "null", true, false)
-		b.counts("too late", 1, 0)
+		b.expectCalls("too late", 1, 0)
 	})
 }
 
@@ -189,9 +109,9 @@ func TestRefusedInDoubtAsksTheChain(t *testing.T) {
 		{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"},
 		{Class: x402.NotSent, Code: fault.FacilitatorUnavailable},
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			seen := &fakeEvidence{}
-			b.with(nil, seen)
+			b.withParts(nil, seen)
 			b.settle = settles(x402.Settlement{Class: x402.Unknown, Transaction: tx})
 			h := b.sign(nil)
 			b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
@@ -207,9 +127,9 @@ func TestRefusedInDoubtAsksTheChain(t *testing.T) {
 // Proof ends doubt: the payer is told, and the record is refused.
 func TestDisprovedInDoubt(t *testing.T) {
 	for _, s := range []x402.Settlement{{}, {Class: x402.Refused, Reason: "no"}, {Class: x402.NotSent}} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			seen := &fakeEvidence{}
-			b.with(nil, seen)
+			b.withParts(nil, seen)
 			b.settle = settles(x402.Settlement{Class: x402.Unknown})
 			h := b.sign(nil)
 			b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
@@ -226,9 +146,9 @@ func TestDisprovedInDoubt(t *testing.T) {
 // A transfer counts from the first claim of its payment, however often it was
 // claimed since.
 func TestSinceIsTheFirstClaim(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		seen := &fakeEvidence{}
-		b.with(nil, seen)
+		b.withParts(nil, seen)
 		b.settle = settles(x402.Settlement{Class: x402.Unknown})
 		h, first := b.sign(nil), time.Now()
 		for range 3 {
@@ -249,9 +169,9 @@ func TestSlotsAreGivenBack(t *testing.T) {
 		"refused": {Class: x402.Refused, Reason: "no"}, "not sent": {Class: x402.NotSent}, "unknown": {},
 		"moved": moved(),
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
-			r := &room{}
-			b.with(r, nil)
+		within(t, nil, func(t *testing.T, b *harness) {
+			r := &countedSlots{}
+			b.withParts(r, nil)
 			b.settle = settles(s)
 			b.ask(b.sign(nil), "GET /a")
 			if r.taken != 1 || r.released != 1 {
@@ -261,24 +181,11 @@ func TestSlotsAreGivenBack(t *testing.T) {
 	}
 }
 
-// A verdict of /verify that says nothing is no yes.
-func TestVerifySaysNothing(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		b.expect("no word", b.ask(b.sign(contractPayer), "GET /a"), 402, fault.PaymentRequired, "false", false, false)
-		b.counts("no word", 0, 0)
-	})
-}
-
 // A settlement and its lookup that are both not on record: the payer has every
 // lookup left, and is told to come back.
 func TestOwedAndNotOnRecord(t *testing.T) {
-	within(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-		if op == ledgertest.Replace && n <= 2 {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	}, func(t *testing.T, b *bench) {
-		b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+	within(t, failing(ledgertest.Replace, ledgertest.FailBefore, 1, 2), func(t *testing.T, b *harness) {
+		b.work = looksUp(fault.DNSTimeout)
 		out := b.ask(b.sign(nil), "GET /a")
 		b.expect("owed", out, 504, fault.DNSTimeout, "true", true, true)
 		if out.Fault.Wait() == 0 {
@@ -290,13 +197,13 @@ func TestOwedAndNotOnRecord(t *testing.T) {
 // A lookup for which there is no time any more uses none up, and what the last
 // one said stands.
 func TestNoTimeForAnOwedLookup(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.UpstreamUnavailable, nil) }
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.work = looksUp(fault.UpstreamUnavailable)
 		h := b.sign(nil)
 		b.expect("owed", b.ask(h, "GET /a"), 503, fault.UpstreamUnavailable, "true", true, true)
 		before := b.stored(h)
-		slow := &slowRoom{}
-		b.with(slow, nil)
+		slow := &slowSlots{}
+		b.withParts(slow, nil)
 		for _, late := range []time.Duration{20 * time.Second, 26 * time.Second, 28 * time.Second} { // the last is past the deadline
 			time.Sleep(time.Minute)
 			slow.late = late
@@ -306,7 +213,7 @@ func TestNoTimeForAnOwedLookup(t *testing.T) {
 		if r.Lookups != 1 || !r.LookupAt.Equal(before.LookupAt) || *r.LastFault != *before.LastFault || !r.LeaseUntil.IsZero() {
 			t.Errorf("before %+v\nafter %+v", before, r)
 		}
-		b.counts("no time", 1, 1)
+		b.expectCalls("no time", 1, 1)
 	})
 }
 
@@ -318,7 +225,7 @@ func TestLargeAnswers(t *testing.T) {
 	for i := range noise {
 		noise[i] = byte(rng.Uint32())
 	}
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
 		h := b.sign(nil)
 		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
@@ -336,45 +243,15 @@ func TestLargeAnswers(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		b.expect("a day later", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, true)
-		b.counts("in all", 1, 1+2*ledger.MaxLookups)
+		b.expectCalls("in all", 1, 1+2*ledger.MaxLookups)
 	})
-}
-
-// A signature that the record does not know opens nothing of it, in any state,
-// and learns nothing of how it came out.
-func TestForgedSignatures(t *testing.T) {
-	for _, s := range []x402.Settlement{moved(), {Class: x402.Refused, Reason: "no"}, {Class: x402.Unknown}} {
-		for _, v := range []struct {
-			passed time.Duration // past the window the terms are what fails
-			says   x402.Verification
-		}{
-			{0, x402.Verification{Reason: "invalid_exact_evm_signature"}},
-			{0, x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}},
-			{time.Hour, x402.Verification{Reason: "invalid_exact_evm_signature"}},
-		} {
-			within(t, nil, func(t *testing.T, b *bench) {
-				b.verify = x402.Verification{Valid: true}
-				b.settle = settles(s)
-				var draft x402test.Draft
-				h := b.sign(func(d *x402test.Draft) { contractPayer(d); draft = *d })
-				b.ask(h, "GET /a")
-				time.Sleep(v.passed)
-				b.verify = v.says
-				out := b.ask(another(t, draft), "GET /a")
-				if out.Status != 402 || out.Receipt != nil || out.Replayed {
-					t.Errorf("%s, after %s, %s: %+v", s.Class, v.passed, v.says.Reason, out)
-				}
-				b.counts("forged", 1, map[bool]int{true: 1}[s.Class == x402.Moved])
-			})
-		}
-	}
 }
 
 // A payment that the facilitator refuses is asked about 1, 10, and then every 60
 // seconds, and its payer is told the recorded reason in between; but one that was
 // not sent for a reason of ours may be sent again at once.
 func TestRefusedIsSpaced(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
 		b.settle = settles(no)
 		h := b.sign(nil)
@@ -398,7 +275,7 @@ func TestRefusedIsSpaced(t *testing.T) {
 			t.Errorf("asked after %v", asked)
 		}
 	})
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		for _, s := range []x402.Settlement{
 			{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}, {Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized},
@@ -407,7 +284,7 @@ func TestRefusedIsSpaced(t *testing.T) {
 			b.settle = settles(s)
 			b.ask(h, "GET /a")
 		}
-		b.counts("ours, ours, the payer's", 3, 0)
+		b.expectCalls("ours, ours, the payer's", 3, 0)
 		time.Sleep(time.Second)
 		b.settle = settles(x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable})
 		b.ask(h, "GET /a")
@@ -426,17 +303,17 @@ func TestNoTimeForTheLastLookup(t *testing.T) {
 				return how
 			}
 			return ledgertest.None
-		}, func(t *testing.T, b *bench) {
-			b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+		}, func(t *testing.T, b *harness) {
+			b.work = looksUp(fault.DNSTimeout)
 			h := b.sign(nil)
 			for range ledger.MaxLookups - 1 {
 				b.ask(h, "GET /a")
 				time.Sleep(11 * time.Minute)
 			}
-			b.with(&slowRoom{20 * time.Second}, nil)
+			b.withParts(&slowSlots{20 * time.Second}, nil)
 			armed = true
 			b.expect("no time", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
-			b.counts("no time", 1, ledger.MaxLookups-1)
+			b.expectCalls("no time", 1, ledger.MaxLookups-1)
 		})
 	}
 }

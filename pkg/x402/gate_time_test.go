@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,10 +13,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// watch sees how long each call of a request may take, and until when a slot
+// callTimes records how long each call of a request may take, and until when a slot
 // is held.
-type watch struct {
-	*bench
+type callTimes struct {
+	*harness
 	verifies, settling, finding []time.Duration
 	slots                       []time.Time
 	full                        error
@@ -33,22 +31,22 @@ func left(ctx context.Context) time.Duration {
 	return time.Until(d)
 }
 
-func (w *watch) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
+func (w *callTimes) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
 	w.verifies = append(w.verifies, left(ctx))
-	return w.bench.Verify(ctx, p, r)
+	return w.harness.Verify(ctx, p, r)
 }
 
-func (w *watch) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
+func (w *callTimes) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	w.settling = append(w.settling, left(ctx))
-	return w.bench.Settle(ctx, p, r)
+	return w.harness.Settle(ctx, p, r)
 }
 
-func (w *watch) Find(ctx context.Context, _ x402.Question) x402.Finding {
+func (w *callTimes) Find(ctx context.Context, _ x402.Question) x402.Finding {
 	w.finding = append(w.finding, left(ctx))
 	return w.f
 }
 
-func (w *watch) Acquire(_ context.Context, _ string, until time.Time) (x402.Slot, error) {
+func (w *callTimes) Acquire(_ context.Context, _ string, until time.Time) (x402.Slot, error) {
 	w.slots = append(w.slots, until)
 	if w.full != nil {
 		time.Sleep(28 * time.Second)
@@ -57,23 +55,19 @@ func (w *watch) Acquire(_ context.Context, _ string, until time.Time) (x402.Slot
 	return w, nil
 }
 
-func (w *watch) Release(context.Context) error { return nil }
+func (w *callTimes) Release(context.Context) error { return nil }
 
-func (b *bench) watched() *watch {
-	w := &watch{bench: b}
-	var ids atomic.Int64
-	b.gate = x402.NewGate(x402.GateConfig{
-		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("u", ids.Add(1)) }),
-		Facilitator: w, Slots: w, Evidence: w, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
+func (b *harness) withCallTimes() *callTimes {
+	w := &callTimes{harness: b}
+	b.build(func(c *x402.GateConfig) { c.Facilitator, c.Slots, c.Evidence = w, w, w })
 	return w
 }
 
 // The lease and the slot outlive the invocation by 3 s: whoever is still at it
 // by then is dead, or past its deadline.
 func TestLeaseAndSlotOutliveTheInvocation(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		w := b.watched()
+	within(t, nil, func(t *testing.T, b *harness) {
+		w := b.withCallTimes()
 		h := b.sign(nil)
 		until := time.Now().Add(27*time.Second + 3*time.Second)
 		holds := func(when string) {
@@ -100,8 +94,8 @@ func TestLeaseAndSlotOutliveTheInvocation(t *testing.T) {
 // What each call may take: /verify 3 s; a settlement 15 s, and 13 s in doubt,
 // where 4 s are left for the chain, 8 s for the lookup and 2 s for the writes.
 func TestBudgetOfEachCall(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		w := b.watched()
+	within(t, nil, func(t *testing.T, b *harness) {
+		w := b.withCallTimes()
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(x402.Settlement{Class: x402.Unknown})
 		h := b.sign(contractPayer)
@@ -128,8 +122,8 @@ func TestChainWithLittleTime(t *testing.T) {
 		16500*time.Millisecond + time.Microsecond: "[]",
 		time.Minute:                               "[]",
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
-			w := b.watched()
+		within(t, nil, func(t *testing.T, b *harness) {
+			w := b.withCallTimes()
 			w.f = x402.Finding{Verdict: x402.StillOpen}
 			b.settle = func(context.Context, int) x402.Settlement {
 				time.Sleep(late)
@@ -158,8 +152,8 @@ func TestVerdictsAfterTheDeadline(t *testing.T) {
 		"unknown":  {s: x402.Settlement{Class: x402.Unknown}, state: ledger.Uncertain},
 		"used":     {s: x402.Settlement{Class: x402.Refused, NonceUsed: true}, state: ledger.Uncertain},
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
-			b.watched()
+		within(t, nil, func(t *testing.T, b *harness) {
+			b.withCallTimes()
 			b.settle = func(context.Context, int) x402.Settlement { frozen(); return c.s }
 			h := b.sign(nil)
 			out := b.ask(h, "GET /a")
@@ -168,10 +162,10 @@ func TestVerdictsAfterTheDeadline(t *testing.T) {
 			}
 		})
 	}
-	within(t, nil, func(t *testing.T, b *bench) {
-		w := b.watched()
+	within(t, nil, func(t *testing.T, b *harness) {
+		w := b.withCallTimes()
 		w.f = x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
-		b.gate = slowEvidence(b, w, frozen)
+		b.build(func(c *x402.GateConfig) { c.Facilitator, c.Evidence = w, frozenChain{w, frozen} })
 		b.settle = settles(x402.Settlement{Class: x402.Unknown})
 		h := b.sign(nil)
 		b.expect("disproved", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
@@ -186,7 +180,7 @@ func TestVerdictsAfterTheDeadline(t *testing.T) {
 		"answered": {nil, ledger.Redeemed},
 		"owed":     {fault.New(fault.DNSTimeout, nil), ledger.Settled},
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			b.work = func(context.Context, int) ([]byte, error) { frozen(); return []byte("{}"), c.err }
 			h := b.sign(nil)
 			out := b.ask(h, "GET /a")
@@ -197,34 +191,26 @@ func TestVerdictsAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// slowEvidence is a Gate whose view of the chain freezes.
-func slowEvidence(b *bench, w *watch, freeze func()) *x402.Gate {
-	var ids atomic.Int64
-	return x402.NewGate(x402.GateConfig{
-		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("s", ids.Add(1)) }),
-		Facilitator: w, Evidence: frozenChain{w, freeze}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-}
-
+// frozenChain is chain evidence during which the process freezes.
 type frozenChain struct {
-	*watch
+	*callTimes
 	freeze func()
 }
 
 func (c frozenChain) Find(ctx context.Context, q x402.Question) x402.Finding {
 	c.freeze()
-	return c.watch.Find(ctx, q)
+	return c.callTimes.Find(ctx, q)
 }
 
 // So does one that thaws without a slot: the claim is given back, and no
 // lookup is used up.
 func TestNoSlotAfterTheDeadline(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.work = looksUp(fault.DNSTimeout)
 		fresh, owed := b.sign(nil), b.sign(nil)
 		b.expect("owed", b.ask(owed, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
 		time.Sleep(time.Second)
-		w := b.watched()
+		w := b.withCallTimes()
 		w.full = fault.New(fault.Overloaded, errors.New("full"))
 		b.expect("full, fresh", b.ask(fresh, "GET /b"), 503, fault.Overloaded, "false", true, false)
 		b.expect("full, owed", b.ask(owed, "GET /a"), 503, fault.Overloaded, "true", true, true)
@@ -234,12 +220,12 @@ func TestNoSlotAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// lateRoom has slots that take a second to be given back.
-type lateRoom struct{ given time.Time }
+// lateSlots has slots whose release takes a second.
+type lateSlots struct{ given time.Time }
 
-func (r *lateRoom) Acquire(context.Context, string, time.Time) (x402.Slot, error) { return r, nil }
+func (r *lateSlots) Acquire(context.Context, string, time.Time) (x402.Slot, error) { return r, nil }
 
-func (r *lateRoom) Release(context.Context) error {
+func (r *lateSlots) Release(context.Context) error {
 	time.Sleep(time.Second)
 	r.given = time.Now()
 	return nil
@@ -253,9 +239,9 @@ func TestSlotIsGivenBackBesideTheLastWrite(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		return ledgertest.None
-	}, func(t *testing.T, b *bench) {
-		r := &lateRoom{}
-		b.with(r, nil)
+	}, func(t *testing.T, b *harness) {
+		r := &lateSlots{}
+		b.withParts(r, nil)
 		begun := time.Now()
 		b.expect("answered", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
 		if took := time.Since(begun); took != time.Second || !r.given.Equal(time.Now()) {

@@ -23,13 +23,13 @@ import (
 // that is bad.
 func TestTurnedAway(t *testing.T) {
 	for _, code := range []fault.Code{fault.FacilitatorUnauthorized, fault.FacilitatorMisconfigured, fault.FacilitatorUnavailable} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			b.settle = settles(x402.Settlement{Class: x402.TurnedAway, Code: code, Reason: "forbidden"})
 			out := b.ask(b.sign(nil), "GET /a")
 			if out.Status != http.StatusServiceUnavailable || out.Fault.Code != code || out.Receipt != nil || out.Trace.Class != "turned_away" {
 				t.Errorf("%s: %d %s, receipt %v, class %s", code, out.Status, out.Fault.Code, out.Receipt, out.Trace.Class)
 			}
-			b.counts("turned away", 1, 0)
+			b.expectCalls("turned away", 1, 0)
 		})
 	}
 }
@@ -43,7 +43,7 @@ func TestWhyAPaymentIsNotValid(t *testing.T) {
 		{x402.Verification{Reason: "invalid_exact_evm_signature", BadSignature: true}, "signature is not the payer's: invalid_exact_evm_signature"},
 		{x402.Verification{Reason: "invalid_exact_evm_insufficient_balance"}, "the facilitator does not accept the payment: invalid_exact_evm_insufficient_balance"},
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			b.verify = c.v
 			out := b.ask(b.sign(contractPayer), "GET /a")
 			b.expect(c.v.Reason, out, 402, fault.PaymentRequired, "false", false, false)

@@ -15,31 +15,31 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// scale is a Meter that notes what it is told.
-type scale struct {
-	bench *bench
-	full  error
-	notes []string
-	close func()
+// fakeMeter is a Meter that records its calls.
+type fakeMeter struct {
+	harness *harness
+	full    error
+	notes   []string
+	close   func()
 }
 
-func (s *scale) Open(context.Context) error {
-	b := s.bench
-	if n := b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Replace) + b.store.Calls(ledgertest.Fetch); n+len(b.settles)+b.verifys > 0 {
+func (s *fakeMeter) Open(context.Context) error {
+	b := s.harness
+	if n := b.writes() + b.store.Calls(ledgertest.Fetch); n+len(b.settles)+b.verifys > 0 {
 		s.notes = append(s.notes, "late")
 	}
 	s.notes = append(s.notes, "open")
 	return s.full
 }
 
-func (s *scale) Close(_ context.Context, refused bool) {
+func (s *fakeMeter) Close(_ context.Context, refused bool) {
 	if s.close != nil {
 		s.close()
 	}
 	s.notes = append(s.notes, fmt.Sprint("refused ", refused))
 }
 
-func (s *scale) taken() string {
+func (s *fakeMeter) taken() string {
 	said := strings.Join(s.notes, ", ")
 	s.notes = nil
 	return said
@@ -54,49 +54,49 @@ const (
 // none) is not looked at.
 func TestMeter(t *testing.T) {
 	for name, c := range map[string]struct {
-		before func(b *bench) string // returns the header to send
-		header func(b *bench) string
+		before func(b *harness) string // returns the header to send
+		header func(b *harness) string
 		status int
 		want   string
 	}{
 		"paid":    {status: 200, want: paidUp},
-		"garbage": {header: func(*bench) string { return "garbage" }, status: 402, want: ""},
-		"another payee": {header: func(b *bench) string {
+		"garbage": {header: func(*harness) string { return "garbage" }, status: 402, want: ""},
+		"another payee": {header: func(b *harness) string {
 			return b.sign(func(d *x402test.Draft) { d.Payload.Payload.Authorization.To = b.wallet.Address().String() })
 		}, status: 402, want: paidUp},
-		"another network": {header: func(b *bench) string {
+		"another network": {header: func(b *harness) string {
 			return b.sign(func(d *x402test.Draft) {
 				d.Payload.Accepted = []byte(strings.Replace(string(d.Payload.Accepted), "8453", "1", 1))
 			})
 		}, status: 402, want: ""},
-		"expired": {header: func(b *bench) string {
+		"expired": {header: func(b *harness) string {
 			return b.sign(func(d *x402test.Draft) {
 				d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 1)
 			})
 		}, status: 402, want: paidUp},
-		"empty account": {before: func(b *bench) string { b.settle = settles(noFunds()); return "" }, status: 402, want: atFault},
-		"facilitator down": {before: func(b *bench) string {
+		"empty account": {before: func(b *harness) string { b.settle = settles(noFunds()); return "" }, status: 402, want: atFault},
+		"facilitator down": {before: func(b *harness) string {
 			b.settle = settles(x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable})
 			return ""
 		}, status: 503, want: paidUp},
-		"in doubt": {before: func(b *bench) string {
+		"in doubt": {before: func(b *harness) string {
 			b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
 			return ""
 		}, status: 503, want: paidUp},
-		"cancelled": {before: func(b *bench) string {
-			b.with(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
+		"cancelled": {before: func(b *harness) string {
+			b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
 			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "nonce used", NonceUsed: true})
 			return ""
 		}, status: 402, want: atFault},
-		"cancelled, again": {before: func(b *bench) string {
-			b.with(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
+		"cancelled, again": {before: func(b *harness) string {
+			b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
 			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "nonce used", NonceUsed: true})
 			h := b.sign(nil)
 			b.ask(h, "GET /a")
 			return h
 		}, status: 402, want: "late, " + paidUp},
 		"replay": {before: paidBefore, status: 200, want: "late, " + paidUp},
-		"copied from the chain": {before: func(b *bench) string {
+		"copied from the chain": {before: func(b *harness) string {
 			d, err := b.wallet.Draft(b.offer.Required(""), time.Now())
 			if err != nil {
 				b.t.Fatal(err)
@@ -108,26 +108,29 @@ func TestMeter(t *testing.T) {
 			b.ask(h, "GET /a")
 			return another(b.t, d)
 		}, status: 402, want: "late, " + paidUp},
-		"for another request": {before: func(b *bench) string {
+		"for another request": {before: func(b *harness) string {
 			h := b.sign(nil)
 			b.ask(h, "GET /b")
 			return h
 		}, status: 402, want: "late, " + paidUp},
-		"owed": {before: func(b *bench) string {
-			b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+		"owed": {before: func(b *harness) string {
+			b.work = looksUp(fault.DNSTimeout)
 			return paidBefore(b)
 		}, status: 504, want: "late, " + paidUp},
-		"signature that nobody knows": {before: func(b *bench) string {
+		"signature that nobody knows": {before: func(b *harness) string {
 			b.verify = x402.Verification{Reason: "signature", BadSignature: true}
 			return ""
 		}, header: unrecoverable, status: 402, want: atFault},
-		"a contract that pays": {before: func(b *bench) string { b.verify = x402.Verification{Valid: true}; return "" },
+		"a contract that pays": {before: func(b *harness) string { b.verify = x402.Verification{Valid: true}; return "" },
 			header: unrecoverable, status: 200, want: paidUp},
-		"no room": {before: func(b *bench) string { b.with(&room{full: fault.New(fault.Overloaded, nil)}, nil); return "" },
+		"no room": {before: func(b *harness) string {
+			b.withParts(&countedSlots{full: fault.New(fault.Overloaded, nil)}, nil)
+			return ""
+		},
 			status: 503, want: paidUp},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *bench) {
+			within(t, nil, func(t *testing.T, b *harness) {
 				header := ""
 				if c.before != nil {
 					header = c.before(b)
@@ -138,7 +141,7 @@ func TestMeter(t *testing.T) {
 				if header == "" {
 					header = b.sign(nil)
 				}
-				s := &scale{bench: b}
+				s := &fakeMeter{harness: b}
 				b.meter = s
 				if out := b.ask(header, "GET /a"); out.Status != c.status {
 					t.Errorf("status %d, want %d: %v", out.Status, c.status, out.Fault)
@@ -155,14 +158,14 @@ func noFunds() x402.Settlement {
 	return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
 }
 
-func paidBefore(b *bench) string {
+func paidBefore(b *harness) string {
 	h := b.sign(nil)
 	b.ask(h, "GET /a")
 	return h
 }
 
 // unrecoverable is a signature that only a facilitator can judge.
-func unrecoverable(b *bench) string {
+func unrecoverable(b *harness) string {
 	d, err := b.wallet.Draft(b.offer.Required(""), time.Now())
 	if err != nil {
 		b.t.Fatal(err)
@@ -174,12 +177,12 @@ func unrecoverable(b *bench) string {
 // Who has no units left is answered before anything is read, written or asked.
 func TestMeterFull(t *testing.T) {
 	for _, code := range []fault.Code{fault.RateLimited, fault.LedgerUnavailable} {
-		within(t, nil, func(t *testing.T, b *bench) {
-			s := &scale{bench: b, full: fault.New(code, nil)}
+		within(t, nil, func(t *testing.T, b *harness) {
+			s := &fakeMeter{harness: b, full: fault.New(code, nil)}
 			b.meter = s
 			info, _ := fault.Of(code)
 			b.expect(string(code), b.ask(b.sign(nil), "GET /a"), info.Status, code, "null", true, false)
-			b.counts(string(code), 0, 0)
+			b.expectCalls(string(code), 0, 0)
 			if n := b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Fetch); n > 0 {
 				t.Errorf("%d calls of the ledger", n)
 			}
@@ -194,7 +197,7 @@ func TestMeterFull(t *testing.T) {
 // waits here until the other has begun.
 func TestMeterBesideTheAnswer(t *testing.T) {
 	redeeming, closing := make(chan struct{}), make(chan struct{})
-	for name, slots := range map[string]x402.Slots{"no cap": nil, "with a cap": &room{}} {
+	for name, slots := range map[string]x402.Slots{"no cap": nil, "with a cap": &countedSlots{}} {
 		redeeming, closing = make(chan struct{}), make(chan struct{})
 		t.Run(name, func(t *testing.T) {
 			within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
@@ -203,10 +206,10 @@ func TestMeterBesideTheAnswer(t *testing.T) {
 					<-closing
 				}
 				return ledgertest.None
-			}, func(t *testing.T, b *bench) {
+			}, func(t *testing.T, b *harness) {
 				redeeming, closing = make(chan struct{}), make(chan struct{}) // of the bubble
-				b.with(slots, nil)
-				s := &scale{bench: b, close: func() { close(closing); <-redeeming }}
+				b.withParts(slots, nil)
+				s := &fakeMeter{harness: b, close: func() { close(closing); <-redeeming }}
 				b.meter = s
 				b.expect("paid", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
 				if got := s.taken(); got != paidUp {
@@ -220,18 +223,18 @@ func TestMeterBesideTheAnswer(t *testing.T) {
 // A payment for a purchase whose first payment is refused once more: what counts
 // is what becomes of the request, once.
 func TestMeterOfAPurchase(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		b.with(nil, &fakeEvidence{f: x402.Finding{Cause: errors.New("node down")}})
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.withParts(nil, &fakeEvidence{f: x402.Finding{Cause: errors.New("node down")}})
 		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
 		b.expect("in doubt", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
 		b.settle = settles(moved())
 		time.Sleep(time.Minute)
-		s := &scale{bench: b}
+		s := &fakeMeter{harness: b}
 		b.meter = s
 		b.expect("signed anew", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
 		if got := s.taken(); got != "late, "+paidUp {
 			t.Errorf("the meter heard %q", got)
 		}
-		b.counts("the first payment was sent again", 2, 1)
+		b.expectCalls("the first payment was sent again", 2, 1)
 	})
 }

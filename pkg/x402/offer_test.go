@@ -61,7 +61,7 @@ func TestEchoOfNestedValues(t *testing.T) {
 		`{"list":"1","deep":{"a":{"b":"c"}}}`:                                                  false,
 		`{"list":[1,"a",{"k":[true,null]}],"deep":{"a":"c"}}`:                                  false,
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			required := b.offer.Required("")
 			required.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + advertised + `}`)}
 			var err error
@@ -95,7 +95,7 @@ func TestEchoOfASibling(t *testing.T) {
 		http: true, mcp: true, `{"type":"mcp","tool":"x","more":1}`: true,
 		`{"type":"mcp","query":{"a":1}}`: false, `{"type":"http","tool":"x"}`: false, `{}`: false,
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			required, sibling := b.offer.Required(""), b.offer.Required("")
 			required.Extensions, sibling.Extensions = bazaar(http), bazaar(mcp)
 			var err error

@@ -17,28 +17,28 @@ import (
 func TestReceiveFirstCursor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before func(d *reconcilerBench)
+		before func(d *reconcilerHarness)
 		want   time.Duration // after the test began
 	}{
-		"nothing in doubt": {func(d *reconcilerBench) {
+		"nothing in doubt": {func(d *reconcilerHarness) {
 			d.refused(1, false)
 			d.owed(2, 1)
 			time.Sleep(3 * time.Hour)
 		}, 3 * time.Hour},
-		"the oldest": {func(d *reconcilerBench) {
+		"the oldest": {func(d *reconcilerHarness) {
 			d.refused(1, false)
 			time.Sleep(time.Hour)
 			d.uncertain(2)
 			time.Sleep(time.Hour)
 			d.uncertain(3)
-			d.hold(2) // the longest untouched is not the oldest
+			d.claim(2) // the longest untouched is not the oldest
 			time.Sleep(time.Hour)
 		}, time.Hour - ledger.ClockSlack},
-		"one in flight": {func(d *reconcilerBench) {
+		"one in flight": {func(d *reconcilerHarness) {
 			time.Sleep(time.Hour)
-			d.hold(1)
+			d.claim(1)
 		}, time.Hour - ledger.ClockSlack},
-		"another network's": {func(d *reconcilerBench) {
+		"another network's": {func(d *reconcilerHarness) {
 			p := payment(1)
 			p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1)
 			c, err := d.ledger.Claim(d.t.Context(), p, time.Now())
@@ -48,7 +48,7 @@ func TestReceiveFirstCursor(t *testing.T) {
 			d.uncertain(2)
 			time.Sleep(time.Hour)
 		}, time.Hour - ledger.ClockSlack},
-		"one that is gone, and one that cannot be read": {func(d *reconcilerBench) {
+		"one that is gone, and one that cannot be read": {func(d *reconcilerHarness) {
 			d.must(d.memory.Plant(d.t.Context(), payment(1).Key, []byte(`{"key":`)))
 			time.Sleep(time.Hour)
 			d.uncertain(2)
@@ -57,9 +57,9 @@ func TestReceiveFirstCursor(t *testing.T) {
 		}, time.Hour - ledger.ClockSlack},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 				begun := time.Now()
-				p := &tape{d: d}
+				p := &fakeScanner{d: d}
 				d.chain = p
 				c.before(d)
 				if _, err := d.run(t.Context()); err != nil {
@@ -81,7 +81,7 @@ func TestReceiveFirstCursor(t *testing.T) {
 // One run reads batch after batch, and moves the cursor after each (the tape
 // compares it at every call).
 func TestReceiveManyBatches(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		first := d.cursor().Next
 		for n := range 30 {
@@ -102,29 +102,29 @@ func TestReceiveManyBatches(t *testing.T) {
 
 // A node that is behind, or has nothing to say, ends the run and moves nothing.
 func TestReceiveNothingNew(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.watched()
 		d.wants(x402.Summary{})
 		at := d.cursor()
 		for _, b := range []x402.Batch{{Next: at.Next, Safe: at.Next - 1}, {Next: at.Next, Safe: at.Next - 50}, {Next: at.Next, Safe: at.Next + 50}} {
-			d.chain = still{b}
+			d.chain = constantScanner{b}
 			d.wants(x402.Summary{})
 			if diff := cmp.Diff(at, d.cursor(), cmp.AllowUnexported(ledger.Cursor{})); diff != "" {
 				t.Errorf("the cursor (-before +after):\n%s", diff)
 			}
 		}
-		d.chain = still{x402.Batch{Next: at.Next - 1, Safe: at.Next}}
+		d.chain = constantScanner{x402.Batch{Next: at.Next - 1, Safe: at.Next}}
 		if _, err := d.run(t.Context()); err == nil || d.cursor().Next != at.Next {
 			t.Errorf("a scanner that goes back moved the cursor to %d, %v", d.cursor().Next, err)
 		}
 	})
 }
 
-// still is a Scanner that says one thing.
-type still struct{ batch x402.Batch }
+// constantScanner is a Scanner that always returns the same batch.
+type constantScanner struct{ batch x402.Batch }
 
-func (s still) Transfers(context.Context, x402.Address, uint64) (x402.Batch, error) {
+func (s constantScanner) Transfers(context.Context, x402.Address, uint64) (x402.Batch, error) {
 	return s.batch, nil
 }
-func (still) BlockAt(context.Context, time.Time) (uint64, error) { return 0, nil }
-func (still) SafeBlock(context.Context) (uint64, error)          { return 0, nil }
+func (constantScanner) BlockAt(context.Context, time.Time) (uint64, error) { return 0, nil }
+func (constantScanner) SafeBlock(context.Context) (uint64, error)          { return 0, nil }

@@ -18,7 +18,7 @@ import (
 // last block that was finished; every transfer is recorded once.
 func TestReceiveTimeUp(t *testing.T) {
 	slow := false
-	decide := func(*reconcilerBench) ledgertest.Decide {
+	decide := func(*reconcilerHarness) ledgertest.Decide {
 		return func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 			if slow && op == ledgertest.Create {
 				time.Sleep(time.Second)
@@ -26,7 +26,7 @@ func TestReceiveTimeUp(t *testing.T) {
 			return ledgertest.None
 		}
 	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		const n = 41
 		for i := range n {
@@ -64,7 +64,7 @@ func TestReceiveTimeUp(t *testing.T) {
 
 // A run that has no time left asks nothing.
 func TestReceiveNoTime(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		p.asked = nil
 		ctx, cancel := context.WithCancel(t.Context())
@@ -99,13 +99,13 @@ func TestReceiveNodeDown(t *testing.T) {
 		"later transfers, no time up": {"transfers", hang, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 				if c.first != "safe block" {
 					d.uncertain(1)
 				}
 				d.owed(2, 1)
 				time.Sleep(time.Minute)
-				p := &tape{d: d, width: 30}
+				p := &fakeScanner{d: d, width: 30}
 				d.chain = p
 				p.before = func(ctx context.Context, call string) error {
 					if call == c.first && (!c.moves || len(p.asked) > 1) {
@@ -145,7 +145,7 @@ func TestReceiveStoreFails(t *testing.T) {
 	calls := 0
 	scenario := func(t *testing.T, at int, fault ledgertest.Fault) {
 		n, armed := 0, false
-		decide := func(*reconcilerBench) ledgertest.Decide {
+		decide := func(*reconcilerHarness) ledgertest.Decide {
 			return func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 				if !armed {
 					return ledgertest.None
@@ -156,12 +156,12 @@ func TestReceiveStoreFails(t *testing.T) {
 				return ledgertest.None
 			}
 		}
-		withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+		withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 			d.uncertain(1)
 			d.refused(2, false)
 			d.refused(3, true)
 			d.refused(4, false)
-			p := &tape{d: d, width: 300}
+			p := &fakeScanner{d: d, width: 300}
 			d.chain = p
 			p.send(2)
 			time.Sleep(time.Second)
@@ -215,7 +215,7 @@ func serially(t *testing.T, test func(t *testing.T)) { t.Run("", test) }
 // An old transfer whose record cannot be fetched is not counted as forgotten.
 func TestReceiveForgottenLater(t *testing.T) {
 	fails := false
-	decide := func(*reconcilerBench) ledgertest.Decide {
+	decide := func(*reconcilerHarness) ledgertest.Decide {
 		return func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			if fails && op == ledgertest.Fetch && r.Key == payment(1).Key {
 				return ledgertest.FailBefore
@@ -223,7 +223,7 @@ func TestReceiveForgottenLater(t *testing.T) {
 			return ledgertest.None
 		}
 	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		p.send(1)
 		time.Sleep(35 * 24 * time.Hour)
@@ -238,8 +238,8 @@ func TestReceiveForgottenLater(t *testing.T) {
 
 // The index is asked for where to begin; while it fails, nothing is begun.
 func TestReceiveIndexFails(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
-		p := &tape{d: d}
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+		p := &fakeScanner{d: d}
 		d.chain = p
 		broken := errors.New("throttled")
 		d.index = lists{openFails: broken}
@@ -252,7 +252,7 @@ func TestReceiveIndexFails(t *testing.T) {
 // A record that cannot be read hides no other transfer. Its own is counted and
 // named: whether it was answered nobody can tell.
 func TestReceiveCorrupt(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		d.must(d.memory.Plant(t.Context(), payment(1).Key, []byte(`{"key":`)))
 		d.refused(2, false)
@@ -279,9 +279,9 @@ func TestReceiveTwoRuns(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"transfers", "safe block"} {
 		t.Run("at "+call, func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 				d.refused(1, false)
-				p := &tape{d: d}
+				p := &fakeScanner{d: d}
 				if call == "transfers" {
 					p = d.watched()
 				}
@@ -315,7 +315,7 @@ func TestReceiveTwoRuns(t *testing.T) {
 // A store that fails is said, also where another run has moved the cursor.
 func TestReceiveTwoFailures(t *testing.T) {
 	fails := false
-	decide := func(*reconcilerBench) ledgertest.Decide {
+	decide := func(*reconcilerHarness) ledgertest.Decide {
 		return func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			if fails && op == ledgertest.Fetch && r.Key == payment(2).Key {
 				fails = false
@@ -324,7 +324,7 @@ func TestReceiveTwoFailures(t *testing.T) {
 			return ledgertest.None
 		}
 	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		p.send(1)
 		time.Sleep(time.Second)
@@ -345,7 +345,7 @@ func TestReceiveTwoFailures(t *testing.T) {
 // have none: the next run records the money for it.
 func TestReceiveMeetsAClaim(t *testing.T) {
 	armed := false
-	decide := func(d *reconcilerBench) ledgertest.Decide {
+	decide := func(d *reconcilerHarness) ledgertest.Decide {
 		return func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			if armed && op == ledgertest.Create && r.Key == payment(1).Key {
 				armed = false
@@ -354,7 +354,7 @@ func TestReceiveMeetsAClaim(t *testing.T) {
 			return ledgertest.None
 		}
 	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		p.send(0, unauthorized)
 		time.Sleep(time.Second)

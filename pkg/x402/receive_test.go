@@ -18,9 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// tape is a chain with a block in every second, all of them safe at once.
-type tape struct {
-	d         *reconcilerBench
+// fakeScanner is a chain with a block in every second, each of them safe at once.
+type fakeScanner struct {
+	d         *reconcilerHarness
 	transfers []x402.Transfer
 	width     uint64   // blocks of a batch; 0 is any number
 	asked     []uint64 // the blocks that reading began from
@@ -28,7 +28,7 @@ type tape struct {
 	before func(ctx context.Context, call string) error
 }
 
-func (p *tape) call(ctx context.Context, call string) error {
+func (p *fakeScanner) call(ctx context.Context, call string) error {
 	if p.before == nil {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (p *tape) call(ctx context.Context, call string) error {
 }
 
 // Transfers implements x402.Scanner.
-func (p *tape) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
+func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
 	p.d.t.Helper()
 	p.asked = append(p.asked, from)
 	if payee != addressOf(terms().PayTo) {
@@ -65,17 +65,17 @@ func (p *tape) Transfers(ctx context.Context, payee x402.Address, from uint64) (
 }
 
 // BlockAt implements x402.Scanner.
-func (p *tape) BlockAt(ctx context.Context, t time.Time) (uint64, error) {
+func (p *fakeScanner) BlockAt(ctx context.Context, t time.Time) (uint64, error) {
 	return uint64(t.Unix()), p.call(ctx, "block at")
 }
 
 // SafeBlock implements x402.Scanner.
-func (p *tape) SafeBlock(ctx context.Context) (uint64, error) {
+func (p *fakeScanner) SafeBlock(ctx context.Context) (uint64, error) {
 	return uint64(time.Now().Unix()), p.call(ctx, "safe block")
 }
 
 // send puts the transfer of the nth payment on the chain, as of now.
-func (p *tape) send(n int, change ...func(*x402.Transfer)) x402.Transfer {
+func (p *fakeScanner) send(n int, change ...func(*x402.Transfer)) x402.Transfer {
 	t := x402.Transfer{
 		Transaction: fmt.Sprintf("0x%064x", 0xabc00+len(p.transfers)), Time: time.Now(), Value: big.NewInt(5000),
 		From: addressOf(reconcilePayer), To: addressOf(terms().PayTo), Authorized: true,
@@ -104,7 +104,7 @@ func cursorKey() string {
 }
 
 // cursor is the stored one.
-func (d *reconcilerBench) cursor() *ledger.Cursor {
+func (d *reconcilerHarness) cursor() *ledger.Cursor {
 	d.t.Helper()
 	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Cursor(context.Background(), cursorKey())
 	d.must(err)
@@ -112,9 +112,9 @@ func (d *reconcilerBench) cursor() *ledger.Cursor {
 }
 
 // watched gives the Reconciler a chain whose cursor begins now.
-func (d *reconcilerBench) watched() *tape {
+func (d *reconcilerHarness) watched() *fakeScanner {
 	d.t.Helper()
-	p := &tape{d: d}
+	p := &fakeScanner{d: d}
 	d.chain = p
 	d.wants(x402.Summary{})
 	if at := d.cursor(); at == nil || at.Next != uint64(time.Now().Unix())+1 {
@@ -125,9 +125,9 @@ func (d *reconcilerBench) watched() *tape {
 }
 
 // refused is a payment that a facilitator, or evidence, refused.
-func (d *reconcilerBench) refused(n int, disproved bool) {
+func (d *reconcilerHarness) refused(n int, disproved bool) {
 	d.t.Helper()
-	if h := d.hold(n); disproved {
+	if h := d.claim(n); disproved {
 		d.must(h.Disproved(d.t.Context(), "cancelled"))
 	} else {
 		d.must(h.Refused(d.t.Context(), "insufficient_funds"))
@@ -140,25 +140,25 @@ func TestReceive(t *testing.T) {
 	undecided := x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
 	found, known := x402.Summary{Received: 1, Found: 1, Owed: 1}, x402.Summary{Received: 1}
 	for name, c := range map[string]struct {
-		before func(d *reconcilerBench)
+		before func(d *reconcilerHarness)
 		want   x402.Summary
 		state  ledger.State // "": the record is as it was
 	}{
-		"uncertain": {func(d *reconcilerBench) { d.uncertain(1) }, undecided, ledger.Settled},
-		"abandoned": {func(d *reconcilerBench) { d.abandoned(1) }, undecided, ledger.Settled},
-		"refused":   {func(d *reconcilerBench) { d.refused(1, false) }, found, ledger.Settled},
-		"in flight": {func(d *reconcilerBench) { d.hold(1) }, x402.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
-		"disproved": {func(d *reconcilerBench) { d.refused(1, true) }, x402.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1}, ledger.Settled},
-		"settled":   {func(d *reconcilerBench) { d.owed(1, 1) }, x402.Summary{Received: 1, Owed: 1}, ""},
-		"redeemed":  {func(d *reconcilerBench) { redeem(d, d.hold(1)) }, known, ""},
-		"refunded": {func(d *reconcilerBench) {
+		"uncertain": {func(d *reconcilerHarness) { d.uncertain(1) }, undecided, ledger.Settled},
+		"abandoned": {func(d *reconcilerHarness) { d.abandoned(1) }, undecided, ledger.Settled},
+		"refused":   {func(d *reconcilerHarness) { d.refused(1, false) }, found, ledger.Settled},
+		"in flight": {func(d *reconcilerHarness) { d.claim(1) }, x402.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
+		"disproved": {func(d *reconcilerHarness) { d.refused(1, true) }, x402.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1}, ledger.Settled},
+		"settled":   {func(d *reconcilerHarness) { d.owed(1, 1) }, x402.Summary{Received: 1, Owed: 1}, ""},
+		"redeemed":  {func(d *reconcilerHarness) { redeem(d, d.claim(1)) }, known, ""},
+		"refunded": {func(d *reconcilerHarness) {
 			d.owed(1, ledger.MaxLookups)
 			_, err := d.ledger.Refund(d.t.Context(), payment(1).Key, "0xback")
 			d.must(err)
 		}, known, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 				p := d.watched()
 				c.before(d)
 				before := d.stored(1)
@@ -185,12 +185,12 @@ func TestReceive(t *testing.T) {
 // A payment that was refused, and submitted all the same, is looked up when its
 // payer comes back; it is not charged again.
 func TestReceiveMakesOwed(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		d.refused(1, false)
 		p.send(1)
 		d.wants(x402.Summary{Received: 1, Found: 1, Owed: 1})
-		h := d.hold(1)
+		h := d.claim(1)
 		if r := h.Record(); r.State != ledger.Settled || r.Lookups != 1 {
 			t.Errorf("the claim holds %+v", r)
 		}
@@ -200,7 +200,7 @@ func TestReceiveMakesOwed(t *testing.T) {
 }
 
 // debts are what Outstanding lists as owed, as key and amount; all of them refunds.
-func (d *reconcilerBench) debts() map[string]string {
+func (d *reconcilerHarness) debts() map[string]string {
 	d.t.Helper()
 	all := map[string]string{}
 	missed, err := d.reconciler().Outstanding(d.t.Context(), func(r ledger.Record, spent bool) {
@@ -222,10 +222,10 @@ func (d *reconcilerBench) debts() map[string]string {
 // Money that no record is about: a refund is due, of what was sent. What is no
 // payment is only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		d.refused(2, false)
-		d.hold(3)
+		d.claim(3)
 		live := d.stored(3)
 		refused := d.stored(2)
 		p.send(1, worth(123456789))
@@ -257,7 +257,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 
 // A record that was deleted, or should be, is none.
 func TestReceiveAfterTheEnd(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		d.refused(1, false)
 		time.Sleep(36 * 24 * time.Hour)
@@ -272,7 +272,7 @@ func TestReceiveAfterTheEnd(t *testing.T) {
 // A transfer from before the first claim, by more than clocks differ, was made
 // for something else.
 func TestReceiveEarlierThanTheClaim(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		d.refused(1, false)
 		d.refused(2, false)
@@ -287,7 +287,7 @@ func TestReceiveEarlierThanTheClaim(t *testing.T) {
 }
 
 // plant claims a payment under other terms, and has it refused.
-func (d *reconcilerBench) plant(p ledger.Payment) ledger.Record {
+func (d *reconcilerHarness) plant(p ledger.Payment) ledger.Record {
 	d.t.Helper()
 	c, err := d.ledger.Claim(d.t.Context(), p, time.Now().Add(attemptTime))
 	d.must(err)
@@ -308,7 +308,7 @@ func TestReceiveOtherTerms(t *testing.T) {
 		"unreadable terms": func(p *ledger.Payment) { p.Terms = json.RawMessage(`[]`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 				tp := d.watched()
 				p := payment(1)
 				change(&p)
@@ -327,7 +327,7 @@ func TestReceiveOtherTerms(t *testing.T) {
 // What is older than the ledger's memory, and has no record, is counted and
 // logged: its answer may have been given, and its record deleted.
 func TestReceiveForgotten(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		d.uncertain(1)
 		const days = 24 * time.Hour
@@ -348,11 +348,11 @@ func TestReceiveForgotten(t *testing.T) {
 // The first cursor may lie far back, in a time whose answered payments left no
 // record.
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
 		const days = 24 * time.Hour
 		time.Sleep(20 * days)
-		p := &tape{d: d}
+		p := &fakeScanner{d: d}
 		d.chain = p
 		p.send(1, earlier(20*days))
 		p.send(2, earlier(2*days+time.Second))
@@ -370,7 +370,7 @@ func TestNewReconcilerScannerPanics(t *testing.T) {
 	t.Parallel()
 	memory := new(ledgertest.Memory)
 	whole := x402.ReconcilerConfig{
-		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory, Scanner: &tape{},
+		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory, Scanner: &fakeScanner{},
 		Network: terms().Network, Asset: addressOf(terms().Asset), Payee: addressOf(terms().PayTo),
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}

@@ -14,7 +14,7 @@ import (
 
 // Without a view of the chain nothing is written, and everything is counted.
 func TestReconcileWithoutEvidence(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.blind = true
 		d.uncertain(1)
 		d.owed(2, 1)
@@ -36,7 +36,7 @@ func TestReconcileWithoutEvidence(t *testing.T) {
 // A table outlives a change of terms. What was paid under others is left in
 // doubt: this chain has never heard of it, and that proves nothing.
 func TestReconcileOtherTerms(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.find = verdict(x402.Finding{Verdict: x402.NeverPaid})
 		other := terms()
 		other.Network = "eip155:84532"
@@ -72,7 +72,7 @@ func TestReconcileStoreFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun := map[ledgertest.Op]int{}
-			decide := func(*reconcilerBench) ledgertest.Decide {
+			decide := func(*reconcilerHarness) ledgertest.Decide {
 				return func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
 					if base, ok := begun[op]; ok && op == c.op && n == base+c.n {
 						return c.fault
@@ -80,7 +80,7 @@ func TestReconcileStoreFails(t *testing.T) {
 					return ledgertest.None
 				}
 			}
-			withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+			withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 				d.uncertain(1)
 				time.Sleep(time.Second)
 				d.uncertain(2)
@@ -107,7 +107,7 @@ func TestReconcileStoreFails(t *testing.T) {
 // The store is down for good: the run ends, with everything counted as failed.
 func TestReconcileStoreDown(t *testing.T) {
 	down := false
-	decide := func(*reconcilerBench) ledgertest.Decide {
+	decide := func(*reconcilerHarness) ledgertest.Decide {
 		return func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 			if down {
 				return ledgertest.FailBefore
@@ -115,7 +115,7 @@ func TestReconcileStoreDown(t *testing.T) {
 			return ledgertest.None
 		}
 	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 		for i := range 5 {
 			d.uncertain(i)
 		}
@@ -130,7 +130,7 @@ func TestReconcileStoreDown(t *testing.T) {
 
 // An index that fails is the run's error, and half of the work is still done.
 func TestReconcileIndexFails(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
 		d.owed(2, 1)
 		broken := errors.New("throttled")
@@ -153,7 +153,7 @@ func TestReconcileIndexFails(t *testing.T) {
 // A corrupt record is counted, named in the log, never written to, and stops
 // nothing. It is no failure of the ledger.
 func TestReconcileCorruptRecord(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.find = verdict(x402.Finding{Verdict: x402.NeverPaid})
 		unreadable := payment(1)
 		d.must(d.memory.Plant(t.Context(), unreadable.Key, []byte(`{"key":`)))
@@ -209,7 +209,7 @@ func TestReconcileLosesTheLease(t *testing.T) {
 		"still open": {x402.Finding{Verdict: x402.StillOpen}, x402.Summary{Skipped: 1}, ledger.Settling},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decide := func(d *reconcilerBench) ledgertest.Decide {
+			decide := func(d *reconcilerHarness) ledgertest.Decide {
 				return func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 					// The first write of the verdict: another attempt was quicker.
 					if op == ledgertest.Replace && r.Version == 4 {
@@ -222,7 +222,7 @@ func TestReconcileLosesTheLease(t *testing.T) {
 					return ledgertest.None
 				}
 			}
-			withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+			withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 				d.uncertain(1)
 				d.find = verdict(c.f)
 				want := c.want

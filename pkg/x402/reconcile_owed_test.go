@@ -14,13 +14,13 @@ import (
 
 // What is owed, and what of it is a refund.
 func TestReconcileOwed(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.owed(1, ledger.MaxLookups) // no lookup left
 		d.owed(2, 2)
-		d.owed(3, 0)         // settled late, never asked for
-		redeem(d, d.hold(4)) // has its answer
-		d.uncertain(5)       // not known
-		looking := d.hold(6) // somebody is at it
+		d.owed(3, 0)          // settled late, never asked for
+		redeem(d, d.claim(4)) // has its answer
+		d.uncertain(5)        // not known
+		looking := d.claim(6) // somebody is at it
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1}) // the lease of 6 runs
 		type debt struct {
@@ -42,11 +42,11 @@ func TestReconcileOwed(t *testing.T) {
 // What is in doubt, and nothing that somebody holds or that is decided; a record
 // that cannot be read is missed, and hides no other.
 func TestReconcileInDoubt(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
 		d.owed(2, 1)
-		redeem(d, d.hold(3))
-		d.hold(4)
+		redeem(d, d.claim(3))
+		d.claim(4)
 		d.uncertain(5)
 		var got []int
 		lists := &counted{Index: d.index}
@@ -91,7 +91,7 @@ func (c *counted) Open(ctx context.Context, before time.Time, limit int) ([]stri
 // Counting ends with the time, too, and says how much is missing.
 func TestReconcileOwedTimeUp(t *testing.T) {
 	var cancel context.CancelFunc
-	decide := func(*reconcilerBench) ledgertest.Decide {
+	decide := func(*reconcilerHarness) ledgertest.Decide {
 		return func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
 			if op == ledgertest.Fetch && n == 3 {
 				cancel()
@@ -100,7 +100,7 @@ func TestReconcileOwedTimeUp(t *testing.T) {
 			return ledgertest.None
 		}
 	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
 		for i := range 5 {
 			d.owed(i, 1)
 		}

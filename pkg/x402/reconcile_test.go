@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// reconcilerBench is a Reconciler with its surroundings, in a bubble of fake time.
-type reconcilerBench struct {
+// reconcilerHarness is a Reconciler with fakes of its parts, in a bubble of fake time.
+type reconcilerHarness struct {
 	t      *testing.T
 	memory *ledgertest.Memory
 	store  *ledgertest.Faulty
@@ -36,17 +36,17 @@ type reconcilerBench struct {
 	log    strings.Builder
 }
 
-func (d *reconcilerBench) Find(ctx context.Context, q x402.Question) x402.Finding {
+func (d *reconcilerHarness) Find(ctx context.Context, q x402.Question) x402.Finding {
 	d.asked = append(d.asked, q)
 	return d.find(ctx, q)
 }
 
 // withReconciler runs a test. decide may be nil.
-func withReconciler(t *testing.T, decide func(d *reconcilerBench) ledgertest.Decide, test func(t *testing.T, d *reconcilerBench)) {
+func withReconciler(t *testing.T, decide func(d *reconcilerHarness) ledgertest.Decide, test func(t *testing.T, d *reconcilerHarness)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &reconcilerBench{t: t, memory: new(ledgertest.Memory), find: verdict(x402.Finding{Verdict: x402.StillOpen})}
+		d := &reconcilerHarness{t: t, memory: new(ledgertest.Memory), find: verdict(x402.Finding{Verdict: x402.StillOpen})}
 		d.index = d.memory
 		var faults ledgertest.Decide
 		if decide != nil {
@@ -63,7 +63,7 @@ func verdict(f x402.Finding) func(context.Context, x402.Question) x402.Finding {
 	return func(context.Context, x402.Question) x402.Finding { return f }
 }
 
-func (d *reconcilerBench) reconciler() *x402.Reconciler {
+func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 	c := x402.ReconcilerConfig{
 		Ledger: d.ledger, Index: d.index, Now: time.Now, Network: terms().Network, Asset: addressOf(terms().Asset),
 		Log: slog.New(slog.NewTextHandler(&d.log, nil)),
@@ -78,7 +78,7 @@ func (d *reconcilerBench) reconciler() *x402.Reconciler {
 }
 
 // run reconciles once, and holds every summary to its own sum.
-func (d *reconcilerBench) run(ctx context.Context) (x402.Summary, error) {
+func (d *reconcilerHarness) run(ctx context.Context) (x402.Summary, error) {
 	d.t.Helper()
 	s, err := d.reconciler().Run(ctx)
 	if sum := s.SettledLate + s.RefusedLate + s.StillOpen + s.CannotTell + s.Skipped + s.Failed + s.Left; sum != s.Listed {
@@ -91,7 +91,7 @@ func (d *reconcilerBench) run(ctx context.Context) (x402.Summary, error) {
 }
 
 // wants runs once without an error and compares the summary.
-func (d *reconcilerBench) wants(want x402.Summary) {
+func (d *reconcilerHarness) wants(want x402.Summary) {
 	d.t.Helper()
 	got, err := d.run(d.t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -116,8 +116,8 @@ func payment(n int) ledger.Payment {
 
 const attemptTime = 30 * time.Second
 
-// hold claims the nth payment.
-func (d *reconcilerBench) hold(n int) *ledger.Hold {
+// claim claims the nth payment.
+func (d *reconcilerHarness) claim(n int) *ledger.Hold {
 	d.t.Helper()
 	c, err := d.ledger.Claim(d.t.Context(), payment(n), time.Now().Add(attemptTime))
 	if err != nil || c.Standing != ledger.Held {
@@ -127,7 +127,7 @@ func (d *reconcilerBench) hold(n int) *ledger.Hold {
 }
 
 // must stops the test on the error of its surroundings.
-func (d *reconcilerBench) must(err error) {
+func (d *reconcilerHarness) must(err error) {
 	d.t.Helper()
 	if err != nil {
 		d.t.Fatal(err)
@@ -136,32 +136,32 @@ func (d *reconcilerBench) must(err error) {
 
 // uncertain is a payment whose settlement was lost; abandoned one whose
 // attempt died.
-func (d *reconcilerBench) uncertain(n int) {
+func (d *reconcilerHarness) uncertain(n int) {
 	d.t.Helper()
-	d.must(d.hold(n).Uncertain(d.t.Context(), "connection lost", tx))
+	d.must(d.claim(n).Uncertain(d.t.Context(), "connection lost", tx))
 }
 
-func (d *reconcilerBench) abandoned(n int) {
+func (d *reconcilerHarness) abandoned(n int) {
 	d.t.Helper()
-	d.hold(n)
+	d.claim(n)
 	time.Sleep(attemptTime)
 }
 
 // owed is a payment whose lookup failed so many times.
-func (d *reconcilerBench) owed(n, lookups int) {
+func (d *reconcilerHarness) owed(n, lookups int) {
 	d.t.Helper()
-	h := d.hold(n)
+	h := d.claim(n)
 	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, lookups > 0))
 	for i := range lookups {
 		if i > 0 {
 			time.Sleep(11 * time.Minute)
-			h = d.hold(n)
+			h = d.claim(n)
 		}
 		d.must(h.Release(d.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
 	}
 }
 
-func (d *reconcilerBench) stored(n int) ledger.Record {
+func (d *reconcilerHarness) stored(n int) ledger.Record {
 	d.t.Helper()
 	r, err := d.memory.Fetch(d.t.Context(), payment(n).Key)
 	if err != nil || r == nil {
@@ -190,12 +190,12 @@ func TestReconcileVerdicts(t *testing.T) {
 		"still open":  {x402.Finding{Verdict: x402.StillOpen}, x402.Summary{StillOpen: 1}, ledger.Uncertain, true, nil, ""},
 		"cannot tell": {x402.Finding{Cause: errors.New("down")}, x402.Summary{CannotTell: 1}, ledger.Uncertain, true, nil, ""},
 	} {
-		for start, begin := range map[string]func(*reconcilerBench){
-			"connection lost": func(d *reconcilerBench) { d.uncertain(1) },
-			"an earlier attempt ended without a verdict": func(d *reconcilerBench) { d.abandoned(1) },
+		for start, begin := range map[string]func(*reconcilerHarness){
+			"connection lost": func(d *reconcilerHarness) { d.uncertain(1) },
+			"an earlier attempt ended without a verdict": func(d *reconcilerHarness) { d.abandoned(1) },
 		} {
 			t.Run(name+" after "+start, func(t *testing.T) {
-				withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+				withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 					d.find = verdict(c.f)
 					claimed, until := time.Now(), payment(1).ValidBefore
 					begin(d)
@@ -229,7 +229,7 @@ func TestReconcileVerdicts(t *testing.T) {
 
 // What is decided once is not looked at again; what is not is, run after run.
 func TestReconcileEnds(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
 		for range 3 {
 			time.Sleep(5 * time.Minute)
@@ -247,7 +247,7 @@ func TestReconcileEnds(t *testing.T) {
 // A settlement whose answer was lost: the reconciler finds the payment, and the
 // payer's retry gets the answer without paying again.
 func TestReconcileAfterLostSettlement(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
+	within(t, nil, func(t *testing.T, b *harness) {
 		memory := new(ledgertest.Memory)
 		var ids atomic.Int64
 		shared := ledger.New(memory, time.Now, func() string { return fmt.Sprint("w", ids.Add(1)) })
@@ -258,14 +258,14 @@ func TestReconcileAfterLostSettlement(t *testing.T) {
 		}
 		h := b.sign(nil)
 		b.expect("lost", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
-		d := &reconcilerBench{find: verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})}
+		d := &reconcilerHarness{find: verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})}
 		r := x402.NewReconciler(x402.ReconcilerConfig{Ledger: shared, Index: memory, Evidence: d, Now: time.Now, Log: log})
 		s, err := r.Run(t.Context())
 		if want := (x402.Summary{Listed: 1, Open: 1, SettledLate: 1, Owed: 1}); s != want || err != nil {
 			t.Errorf("%+v, %v", s, err)
 		}
 		b.expect("the retry", b.ask(h, "GET /a"), 200, "", "true", false, true)
-		b.counts("in all", 1, 1)
+		b.expectCalls("in all", 1, 1)
 		if s, err := r.Run(t.Context()); s != (x402.Summary{}) || err != nil {
 			t.Errorf("in the end: %+v, %v", s, err)
 		}
@@ -274,8 +274,8 @@ func TestReconcileAfterLostSettlement(t *testing.T) {
 
 // A live attempt is neither written to nor asked about.
 func TestReconcileLeavesLiveLeases(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
-		settling, looking := d.hold(1), d.hold(2)
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+		settling, looking := d.claim(1), d.claim(2)
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.index = lists{open: []string{payment(1).Key}, owed: []string{payment(2).Key}} // behind, or too eager
 		d.wants(x402.Summary{Listed: 1, Skipped: 1})
@@ -295,18 +295,18 @@ func TestReconcileLeavesLiveLeases(t *testing.T) {
 func TestReconcileMeetsALiveRequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		live  func(*reconcilerBench)
+		live  func(*reconcilerHarness)
 		state ledger.State
 	}{
-		"that goes on":   {func(d *reconcilerBench) { d.hold(1) }, ledger.Settling},
-		"that redeems":   {func(d *reconcilerBench) { redeem(d, d.hold(1)) }, ledger.Redeemed},
-		"that is unsure": {func(d *reconcilerBench) { d.uncertain(1) }, ledger.Uncertain},
+		"that goes on":   {func(d *reconcilerHarness) { d.claim(1) }, ledger.Settling},
+		"that redeems":   {func(d *reconcilerHarness) { redeem(d, d.claim(1)) }, ledger.Redeemed},
+		"that is unsure": {func(d *reconcilerHarness) { d.uncertain(1) }, ledger.Uncertain},
 	} {
 		for _, f := range []x402.Finding{
 			{Verdict: x402.Paid, Transaction: "0x07"}, {Verdict: x402.NeverPaid, Reason: "r"}, {Verdict: x402.StillOpen},
 		} {
 			t.Run(fmt.Sprint(name, ", ", f.Verdict), func(t *testing.T) {
-				withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+				withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 					d.uncertain(1)
 					var live ledger.Record
 					d.find = func(context.Context, x402.Question) x402.Finding {
@@ -324,7 +324,7 @@ func TestReconcileMeetsALiveRequest(t *testing.T) {
 	}
 }
 
-func redeem(d *reconcilerBench, h *ledger.Hold) {
+func redeem(d *reconcilerHarness, h *ledger.Hold) {
 	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, true))
 	d.must(h.Redeem(d.t.Context(), ledger.Answer{Status: 200, Stored: true}))
 }
@@ -332,11 +332,11 @@ func redeem(d *reconcilerBench, h *ledger.Hold) {
 // The index may be behind: it lists what is decided or gone. A doubt of long ago
 // is still looked at.
 func TestReconcileStaleIndex(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
 		time.Sleep(40*24*time.Hour + attemptTime)
-		redeem(d, d.hold(2))
-		d.must(d.hold(3).Refused(t.Context(), "no"))
+		redeem(d, d.claim(2))
+		d.must(d.claim(3).Refused(t.Context(), "no"))
 		d.owed(4, 1)
 		d.uncertain(5)
 		var all []string

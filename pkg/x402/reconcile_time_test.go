@@ -15,7 +15,7 @@ import (
 
 // 1,500 records in doubt and runs of 1,000: the second run sees the rest.
 func TestReconcileIsFair(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		const n = 1500
 		for i := range n {
 			d.uncertain(i)
@@ -51,7 +51,7 @@ func TestReconcileIsFair(t *testing.T) {
 // When the time is up the rest is left, untouched, and what is owed is counted
 // all the same.
 func TestReconcileTimeUp(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		const n = 30
 		for i := range n {
 			d.uncertain(i)
@@ -86,7 +86,7 @@ func TestReconcileTimeUp(t *testing.T) {
 
 // A look at the chain may take 4 s, and no more.
 func TestReconcileBoundsTheChain(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
 		d.find = func(ctx context.Context, _ x402.Question) x402.Finding {
 			<-ctx.Done()
@@ -102,7 +102,7 @@ func TestReconcileBoundsTheChain(t *testing.T) {
 
 // A verdict that is known is written even when the run ends at that moment.
 func TestReconcileFinishesAVerdict(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerBench) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
 		time.Sleep(time.Second)
 		d.uncertain(2)

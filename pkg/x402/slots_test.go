@@ -1,11 +1,7 @@
 package x402_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,55 +11,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// room is a cap that a test opens and closes.
-type room struct {
-	full     error
-	taken    int
-	released int
-	broken   error // Release
-}
-
-func (r *room) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
-	if r.full != nil {
-		return nil, r.full
-	}
-	r.taken++
-	return r, nil
-}
-
-func (r *room) Release(context.Context) error { r.released++; return r.broken }
-
-// fakeEvidence is a view of the chain that says what a test wants.
-type fakeEvidence struct {
-	f     x402.Finding
-	asked []x402.Question
-}
-
-func (s *fakeEvidence) Find(_ context.Context, q x402.Question) x402.Finding {
-	s.asked = append(s.asked, q)
-	return s.f
-}
-
-// with rebuilds the bench's Gate with more parts.
-func (b *bench) with(s x402.Slots, e x402.Evidence) {
-	var ids atomic.Int64
-	b.gate = x402.NewGate(x402.GateConfig{
-		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("v", ids.Add(1)) }),
-		Facilitator: b, Slots: s, Evidence: e, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-}
-
 // No room means no money: the claim is given back, and neither a settlement
 // nor a lookup is used up.
 func TestSlots(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *bench) {
-		r := &room{full: fault.New(fault.Overloaded, nil)}
-		b.with(r, nil)
+	within(t, nil, func(t *testing.T, b *harness) {
+		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
+		b.withParts(r, nil)
 		h := b.sign(nil)
 		b.expect("full", b.ask(h, "GET /a"), 503, fault.Overloaded, "false", true, false)
-		b.counts("full", 0, 0)
+		b.expectCalls("full", 0, 0)
 		r.full = nil
-		b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.DNSTimeout, nil) }
+		b.work = looksUp(fault.DNSTimeout)
 		b.expect("room, owed", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
 		time.Sleep(time.Second)
 		r.full = fault.New(fault.Overloaded, nil)
@@ -71,10 +29,10 @@ func TestSlots(t *testing.T) {
 			b.expect("full again, owed", b.ask(h, "GET /a"), 503, fault.Overloaded, "true", true, true)
 		}
 		r.full, r.broken = nil, errors.New("store down")
-		b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), nil }
+		b.work = looksUp("")
 		b.expect("room again", b.ask(h, "GET /a"), 200, "", "true", false, true)
 		b.expect("a replay takes no slot", b.ask(h, "GET /a"), 200, "", "true", false, true)
-		b.counts("in all", 1, 2)
+		b.expectCalls("in all", 1, 2)
 		if r.taken != 2 || r.released != 2 {
 			t.Errorf("%d slots taken, %d released", r.taken, r.released)
 		}
@@ -106,9 +64,9 @@ func TestEvidenceVerdicts(t *testing.T) {
 		{"used, open", used, x402.Finding{Verdict: x402.StillOpen}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
 		{"used, cannot tell", used, x402.Finding{}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
-			b.with(nil, &fakeEvidence{f: c.f})
-			b.settle = func(context.Context, int) x402.Settlement { return c.s }
+		within(t, nil, func(t *testing.T, b *harness) {
+			b.withParts(nil, &fakeEvidence{f: c.f})
+			b.settle = settles(c.s)
 			out := b.ask(b.sign(nil), "GET /a")
 			b.expect(c.name, out, c.status, c.code, c.charged, c.retry, c.status == 200)
 			if last := out.Trace.States[len(out.Trace.States)-1]; last != c.state || out.Trace.Verdict != c.f.Verdict.String() {
@@ -131,9 +89,9 @@ func TestCorruptRecords(t *testing.T) {
 			r.Answer = &ledger.Answer{Stored: true}
 		},
 	} {
-		within(t, nil, func(t *testing.T, b *bench) {
+		within(t, nil, func(t *testing.T, b *harness) {
 			h := b.sign(nil)
-			b.settle = func(context.Context, int) x402.Settlement { return x402.Settlement{Class: x402.Refused, Reason: "no"} }
+			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "no"})
 			b.ask(h, "GET /a")
 			r, err := b.store.Fetch(t.Context(), b.key(h))
 			if err != nil || r == nil {
@@ -149,15 +107,6 @@ func TestCorruptRecords(t *testing.T) {
 			b.expect(name, b.ask(h, "GET /a"), 503, fault.PaymentUnavailable, "true", true, false)
 		})
 	}
-}
-
-// key is where the ledger keeps a payment.
-func (b *bench) key(header string) string {
-	p, err := x402.DecodePayment(header)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return ledger.Key("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
 }
 
 var _ ledger.Store = (*ledgertest.Faulty)(nil)

@@ -1,0 +1,370 @@
+package x402_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// harness is a Gate with fakes of its parts, inside a synctest bubble: time is
+// fake and passes only when everybody waits.
+type harness struct {
+	t      *testing.T
+	gate   *x402.Gate
+	store  *ledgertest.Faulty
+	offer  *x402.Offer
+	wallet *x402test.Wallet
+
+	budget time.Duration // of the work; 0 is 8 s
+	keys   []string      // Idempotency-Key
+	anew   bool          // x402.Job.Anew: each request is a purchase of its own
+	// meter counts the requests; nil counts nothing.
+	meter x402.Meter
+
+	// What the facilitator does, and what it saw.
+	settle   func(ctx context.Context, n int) x402.Settlement
+	verify   x402.Verification
+	settles  []x402.Requirements
+	verifys  int
+	onSettle func(x402.Payload) // is called with what the facilitator is sent
+	// onVerify is called while the facilitator looks at a signature.
+	onVerify func()
+	// What the work does, and how often it ran.
+	work  func(ctx context.Context, n int) ([]byte, error)
+	reply func(n int32) (x402.Reply, error) // replaces work, for a bundle
+	runs  atomic.Int32
+	ids   atomic.Int64 // of writes
+	mu    sync.Mutex
+}
+
+const tx = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
+
+func moved() x402.Settlement { return x402.Settlement{Class: x402.Moved, Transaction: tx} }
+
+func (b *harness) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
+	b.mu.Lock()
+	if b.onSettle != nil {
+		b.onSettle(p)
+	}
+	b.settles = append(b.settles, r)
+	n := len(b.settles)
+	b.mu.Unlock()
+	return b.settle(ctx, n)
+}
+
+func (b *harness) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
+	b.mu.Lock()
+	b.verifys++
+	b.mu.Unlock()
+	if b.onVerify != nil {
+		b.onVerify()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.verify
+}
+
+func terms() x402.Terms {
+	return x402.Terms{
+		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
+	}
+}
+
+func offer(t *testing.T, terms x402.Terms, amount, city string) *x402.Offer {
+	t.Helper()
+	o, err := x402.NewOffer(x402.PaymentRequired{
+		X402Version: 2, Error: "Payment required", Resource: x402.Resource{URL: "https://api.example.com/v1/x"},
+		Accepts:    []x402.Requirements{terms.Requirements(amount)},
+		Extensions: map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":{"city":"` + city + `"}}`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// within runs a test in a bubble.
+func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		wallet, err := x402test.NewWallet(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &harness{
+			t: t, wallet: wallet, offer: offer(t, terms(), "5000", "Oslo"),
+			settle: func(context.Context, int) x402.Settlement { return moved() },
+			work:   func(context.Context, int) ([]byte, error) { return []byte(`{"ok":true}`), nil },
+			store:  ledgertest.NewFaulty(t, &ledgertest.Memory{}, decide),
+		}
+		b.build(func(*x402.GateConfig) {})
+		test(t, b)
+	})
+}
+
+// build makes the Gate anew, of the harness and what change sets.
+func (b *harness) build(change func(*x402.GateConfig)) {
+	c := x402.GateConfig{
+		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("w", b.ids.Add(1)) }),
+		Facilitator: b, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	change(&c)
+	b.gate = x402.NewGate(c)
+}
+
+func (b *harness) sign(change func(d *x402test.Draft)) string {
+	b.t.Helper()
+	d, err := b.wallet.Draft(b.offer.Required(""), time.Now())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
+	d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + rand.Text() + `"}}`)
+	if change != nil {
+		change(&d)
+	}
+	h, err := b.wallet.Seal(d)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return h
+}
+
+// ask sends a signed request for a path.
+func (b *harness) ask(header, path string) x402.Outcome {
+	b.t.Helper()
+	return b.askWith(header, path, nil)
+}
+
+func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
+	return b.gate.Serve(context.Background(), x402.Request{
+		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(27 * time.Second), Keys: b.keys,
+		Prepare: func() (x402.Job, error) {
+			if invalid != nil {
+				return x402.Job{}, invalid
+			}
+			return x402.Job{
+				Fingerprint: path, Budget: cmp.Or(b.budget, 8*time.Second), Timeout: fault.DNSTimeout, Anew: b.anew,
+				Run: func(ctx context.Context) (x402.Reply, error) {
+					if b.reply != nil {
+						return b.reply(b.runs.Add(1))
+					}
+					body, err := b.work(ctx, int(b.runs.Add(1)))
+					return x402.Reply{Body: body}, err
+				},
+			}, nil
+		},
+		Error: func(f *fault.Error, s x402.Standing) []byte {
+			body, _ := json.Marshal(map[string]any{"code": f.Code, "charged": s.Charged, "retryable": s.Retryable})
+			return body
+		},
+	})
+}
+
+// expect compares what matters of an outcome: status, code, charged,
+// retryable, whether a receipt came along.
+func (b *harness) expect(what string, got x402.Outcome, status int, code fault.Code, charged string, retryable, receipt bool) {
+	b.t.Helper()
+	type view struct {
+		Status    int
+		Code      fault.Code
+		Charged   string
+		Retryable bool
+		Receipt   bool
+	}
+	v := view{Status: got.Status, Charged: "null", Retryable: got.Standing.Retryable, Receipt: got.Receipt != nil && got.Receipt.Success}
+	if got.Fault != nil {
+		v.Code = got.Fault.Code
+	}
+	if c := got.Standing.Charged; c != nil {
+		v.Charged = fmt.Sprint(*c)
+	}
+	if want := (view{status, code, charged, retryable, receipt}); v != want {
+		b.t.Errorf("%s: got %+v, want %+v (%v, cause %v)", what, v, want, got.Fault, got.Trace.Cause)
+	}
+}
+
+func (b *harness) expectCalls(what string, settles, runs int) {
+	b.t.Helper()
+	if len(b.settles) != settles || int(b.runs.Load()) != runs {
+		b.t.Errorf("%s: %d settles and %d lookups, want %d and %d", what, len(b.settles), b.runs.Load(), settles, runs)
+	}
+}
+
+func contractPayer(d *x402test.Draft) {
+	d.Payload.Payload.Authorization.From = "0x2222222222222222222222222222222222222222"
+}
+
+// another is the same authorization with another signature, as somebody sends it
+// who copied it from the chain, where the retry token is not.
+func another(t *testing.T, d x402test.Draft) string {
+	t.Helper()
+	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
+	delete(d.Payload.Extensions, "retry-token")
+	return resigned(t, d)
+}
+
+// resigned is the same authorization with another signature of a contract wallet.
+func resigned(t *testing.T, d x402test.Draft) string {
+	t.Helper()
+	d.Payload.Payload.Signature = "0x" + strings.Repeat("ab", 100)
+	h, err := x402.EncodeHeader(d.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// settles answers the nth settlement with the nth of all, and later ones with the
+// last.
+func settles(all ...x402.Settlement) func(context.Context, int) x402.Settlement {
+	return func(_ context.Context, n int) x402.Settlement { return all[min(n, len(all))-1] }
+}
+
+// looksUp lets the nth lookup fail with the nth code, and later ones with the last.
+// An empty code is an answer.
+func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
+	return func(_ context.Context, n int) ([]byte, error) {
+		if code := codes[min(n, len(codes))-1]; code != "" {
+			return nil, fault.New(code, nil)
+		}
+		return []byte("{}"), nil
+	}
+}
+
+// slowSlots has a free slot, after some time.
+type slowSlots struct{ late time.Duration }
+
+func (s *slowSlots) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
+	time.Sleep(s.late)
+	return s, nil
+}
+
+func (s *slowSlots) Release(context.Context) error { return nil }
+
+// stored is the record of a payment.
+func (b *harness) stored(header string) ledger.Record {
+	b.t.Helper()
+	r, err := b.store.Fetch(context.Background(), b.key(header))
+	if err != nil || r == nil {
+		b.t.Fatal(r, err)
+	}
+	return *r
+}
+
+// takeOver makes another attempt hold a payment, as one does whose clock runs
+// ahead, or after a freeze.
+func (b *harness) takeOver(header string) {
+	b.t.Helper()
+	r := b.stored(header)
+	r.Version, r.WriteID, r.Attempt = r.Version+1, "other", r.Attempt+1
+	r.LeaseUntil = time.Now().Add(30 * time.Second)
+	if err := b.store.Replace(context.Background(), r); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// failing lets some calls of one verb fail, counted from 1.
+func failing(op ledgertest.Op, how ledgertest.Fault, calls ...int) ledgertest.Decide {
+	return func(o ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+		if o == op && slices.Contains(calls, n) {
+			return how
+		}
+		return ledgertest.None
+	}
+}
+
+// countedSlots are slots that are free unless full is set. They count what is taken
+// and released.
+type countedSlots struct {
+	full     error
+	taken    int
+	released int
+	broken   error // Release
+}
+
+func (r *countedSlots) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
+	if r.full != nil {
+		return nil, r.full
+	}
+	r.taken++
+	return r, nil
+}
+
+func (r *countedSlots) Release(context.Context) error { r.released++; return r.broken }
+
+// fakeEvidence is chain evidence with a fixed answer. It records the questions.
+type fakeEvidence struct {
+	f     x402.Finding
+	asked []x402.Question
+}
+
+func (s *fakeEvidence) Find(_ context.Context, q x402.Question) x402.Finding {
+	s.asked = append(s.asked, q)
+	return s.f
+}
+
+// withParts builds the Gate with slots and chain evidence; nil is none.
+func (b *harness) withParts(s x402.Slots, e x402.Evidence) {
+	b.build(func(c *x402.GateConfig) { c.Slots, c.Evidence = s, e })
+}
+
+// key is where the ledger keeps a payment.
+func (b *harness) key(header string) string {
+	p, err := x402.DecodePayment(header)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return ledger.Key("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
+}
+
+// rewrite changes a stored record without the ledger.
+func (b *harness) rewrite(header string, change func(r *ledger.Record)) {
+	b.t.Helper()
+	r := b.stored(header)
+	r.Version, r.WriteID = r.Version+1, "rewritten"
+	change(&r)
+	if err := b.store.Replace(context.Background(), r); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// offersNames makes an offer with payment-identifier, and named sends one.
+func (b *harness) offersNames() {
+	b.t.Helper()
+	required := b.offer.Required("")
+	required.Extensions = map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`)}
+	var err error
+	if b.offer, err = x402.NewOffer(required); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func named(d *x402test.Draft) {
+	d.Payload.Extensions = map[string]json.RawMessage{
+		x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"}}`),
+	}
+}
+
+// writes counts what the store was asked to write.
+func (b *harness) writes() int {
+	return b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Replace)
+}
