@@ -19,15 +19,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// silent is a world of which parts never answer: who asks them waits until his
-// time is up. The clock is a bubble's, so that the time is exact.
-type silent struct {
+// unanswering is facilitator, chain and lookup, of which some never answer: a
+// request to them ends with its time limit. The clock is that of a synctest bubble,
+// so the time is exact.
+type unanswering struct {
 	verify, settle, chain, lookup bool
 	// lost: a settlement that is answered says nothing.
 	lost bool
 }
 
-func (s silent) Verify(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
+func (s unanswering) Verify(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	if !s.verify {
 		return x402.Verification{Valid: true}
 	}
@@ -35,7 +36,7 @@ func (s silent) Verify(ctx context.Context, _ x402.Payload, _ x402.Requirements)
 	return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, ctx.Err())}
 }
 
-func (s silent) Settle(ctx context.Context, _ x402.Payload, r x402.Requirements) x402.Settlement {
+func (s unanswering) Settle(ctx context.Context, _ x402.Payload, r x402.Requirements) x402.Settlement {
 	if s.settle {
 		<-ctx.Done()
 	}
@@ -45,14 +46,14 @@ func (s silent) Settle(ctx context.Context, _ x402.Payload, r x402.Requirements)
 	return x402.Settlement{Class: x402.Moved, Transaction: txHash, Network: r.Network}
 }
 
-func (s silent) Find(ctx context.Context, _ x402.Question) x402.Finding {
+func (s unanswering) Find(ctx context.Context, _ x402.Question) x402.Finding {
 	if s.chain {
 		<-ctx.Done()
 	}
 	return x402.Finding{Cause: ctx.Err()}
 }
 
-func (s silent) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
+func (s unanswering) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	if s.lookup {
 		<-ctx.Done()
 		return dns.Result{}, fault.New(fault.DNSTimeout, ctx.Err())
@@ -66,20 +67,20 @@ func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
-		world    silent
+		world    unanswering
 		contract bool // the payer is a contract
 		status   int
 		code     string
 		charged  string
 		took     time.Duration
 	}{
-		{"/verify", silent{verify: true}, true, 503, "facilitator_unavailable", "false", 3 * time.Second},
-		{"/settle", silent{settle: true}, false, 503, "settlement_uncertain", "null", 15 * time.Second},
-		{"chain", silent{lost: true, chain: true}, false, 503, "settlement_uncertain", "null", 4 * time.Second},
+		{"/verify", unanswering{verify: true}, true, 503, "facilitator_unavailable", "false", 3 * time.Second},
+		{"/settle", unanswering{settle: true}, false, 503, "settlement_uncertain", "null", 15 * time.Second},
+		{"chain", unanswering{lost: true, chain: true}, false, 503, "settlement_uncertain", "null", 4 * time.Second},
 		// The lookup's 8 s and 2 s to write everything down are kept.
-		{"/settle and chain", silent{settle: true, chain: true}, false, 503, "settlement_uncertain", "null", 17 * time.Second},
-		{"lookup", silent{lookup: true}, false, 504, "dns_timeout", "true", 8 * time.Second},
-		{"a contract's lookup", silent{lookup: true}, true, 504, "dns_timeout", "true", 8 * time.Second},
+		{"/settle and chain", unanswering{settle: true, chain: true}, false, 503, "settlement_uncertain", "null", 17 * time.Second},
+		{"lookup", unanswering{lookup: true}, false, 504, "dns_timeout", "true", 8 * time.Second},
+		{"a contract's lookup", unanswering{lookup: true}, true, 504, "dns_timeout", "true", 8 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -97,9 +98,9 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-func partsOf(w silent) parts {
+func partsOf(w unanswering) parts {
 	return parts{
-		Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()},
+		Platform: platform(), Offering: service.Offering{Terms: testTerms()},
 		Ledger: ledger.New(&ledgertest.Memory{}, time.Now, rand.Text), Facilitator: w, Evidence: w, DNS: w,
 	}
 }
@@ -119,18 +120,7 @@ func ask(h http.Handler, header string) x402test.Reply {
 // judge.
 func payment(t *testing.T, offer x402test.Reply, contract bool) string {
 	t.Helper()
-	required, err := offer.Required()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	draft, err := wallet.Draft(required, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wallet, draft := draftOf(t, offer)
 	header, err := wallet.Seal(draft)
 	if contract {
 		draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))

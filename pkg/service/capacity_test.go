@@ -87,11 +87,11 @@ func (l *tableLoad) tried(name string, units int) bool {
 
 // record writes a record over another one: its item, and what leaves the index and
 // comes to it. A record's item is one payment's or one purchase's.
-func (l *tableLoad) record(s *scale, r ledger.Record, was weight) error {
+func (l *tableLoad) record(s *itemSizes, r ledger.Record, was itemSize) error {
 	if l == nil {
 		return nil
 	}
-	w := s.weigh(r)
+	w := s.sizeOf(r)
 	if w.index != was.index {
 		for _, keys := range []string{w.index, was.index} {
 			if partition, _, ok := strings.Cut(keys, " "); ok {

@@ -20,13 +20,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// steps is a source of random bytes whose n-th token is of the byte n.
-type steps struct {
+// tokenSource is a source of random bytes whose nth token repeats the byte n.
+type tokenSource struct {
 	mu sync.Mutex
 	n  byte
 }
 
-func (s *steps) Read(b []byte) (int, error) {
+func (s *tokenSource) Read(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
@@ -63,24 +63,19 @@ func headerOf(t *testing.T, r x402test.Reply) []byte {
 }
 
 // as asks for a path as a browser or a program does.
-func (s *shop) as(t *testing.T, method, path, accept, signature string) x402test.Reply {
+func (s *testService) as(t *testing.T, method, path, accept, signature string) x402test.Reply {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
+	if signature == "" {
+		return s.send(t, method, path, "", "Accept", accept)
 	}
-	r.Header.Set("Accept", accept)
-	if signature != "" {
-		r.Header.Set(x402.HeaderSignature, signature)
-	}
-	return s.do(t, r)
+	return s.send(t, method, path, "", "Accept", accept, x402.HeaderSignature, signature)
 }
 
 // Every challenge has a retry token of its own, the same in the header and in
 // the body, of every kind: JSON, a page, no body at all, and a refusal.
 func TestRetryTokenOfEveryChallenge(t *testing.T) {
 	t.Parallel()
-	s := openWith(t, 0, 0, func(d *parts) { d.Random = &steps{} })
+	s := newServiceWith(t, 0, 0, func(d *parts) { d.Random = &tokenSource{} })
 	embedded := regexp.MustCompile(`data-offer="([^"]*)"`)
 	for i, c := range []struct{ method, accept, signature string }{
 		{http.MethodGet, "application/json", ""}, {http.MethodGet, "text/html", ""}, {http.MethodHead, "application/json", ""},
@@ -113,7 +108,7 @@ func TestRetryTokenOfEveryChallenge(t *testing.T) {
 // Without a source that is given, tokens are random.
 func TestRetryTokensDiffer(t *testing.T) {
 	t.Parallel()
-	s, seen := open(t, 0, 0), map[string]bool{}
+	s, seen := newService(t, 0, 0), map[string]bool{}
 	for range 50 {
 		seen[tokenOf(t, s.as(t, http.MethodGet, dnsPath, "application/json", "").Body)] = true
 	}
@@ -125,7 +120,7 @@ func TestRetryTokensDiffer(t *testing.T) {
 // Without random bytes there is no offer, and the answer says so.
 func TestNoRetryToken(t *testing.T) {
 	t.Parallel()
-	s := openWith(t, 0, 0, func(d *parts) { d.Random = iotest.ErrReader(errors.New("no entropy")) })
+	s := newServiceWith(t, 0, 0, func(d *parts) { d.Random = iotest.ErrReader(errors.New("no entropy")) })
 	for signature, charged := range map[string]string{"": "false", "garbage": "null"} {
 		for _, accept := range []string{"application/json", "text/html"} {
 			r := s.as(t, http.MethodGet, dnsPath, accept, signature)
@@ -141,7 +136,7 @@ func TestNoRetryToken(t *testing.T) {
 // sent to the facilitator; so is one that leaves the token out or alters it.
 func TestRetryTokenIsBetweenTheTwo(t *testing.T) {
 	t.Parallel()
-	s := open(t, 0, 0)
+	s := newService(t, 0, 0)
 	var mu sync.Mutex
 	var settled []string
 	s.front = func(_ http.ResponseWriter, r *http.Request) bool {
@@ -193,7 +188,7 @@ func TestRetryTokenIsBetweenTheTwo(t *testing.T) {
 func TestPaymentHeadersFit(t *testing.T) {
 	t.Parallel()
 	const mostPayment = 5000
-	s := openWith(t, 0, 0, func(d *parts) {
+	s := newServiceWith(t, 0, 0, func(d *parts) {
 		d.Origin = func(*http.Request) string { return "https://facts-about-hosts.an-organisation.some-registry.test" }
 	})
 	for _, op := range catalog.All() {
@@ -224,7 +219,7 @@ func TestChallengeSaysHowToRepeat(t *testing.T) {
 		45 * time.Second: `{"header":"Idempotency-Key","replay_seconds":86400,"duplicate_window_seconds":45}`,
 		0:                `{"header":"Idempotency-Key","replay_seconds":86400,"duplicate_window_seconds":0}`,
 	} {
-		s := openWith(t, 0, 0, func(d *parts) { d.DuplicateWindow = window })
+		s := newServiceWith(t, 0, 0, func(d *parts) { d.DuplicateWindow = window })
 		for _, signature := range []string{"", "garbage"} {
 			r := s.as(t, http.MethodGet, dnsPath, "application/json", signature)
 			var body, header map[string]json.RawMessage
@@ -247,7 +242,7 @@ func TestChallengeSaysHowToRepeat(t *testing.T) {
 // A page of another origin may send a key, and read what it comes to.
 func TestCORSOfPurchases(t *testing.T) {
 	t.Parallel()
-	s := open(t, 0, 0)
+	s := newService(t, 0, 0)
 	allowed := s.as(t, http.MethodOptions, dnsPath, "*/*", "").Header.Get("Access-Control-Allow-Headers")
 	exposed := s.as(t, http.MethodGet, dnsPath, "application/json", "").Header.Get("Access-Control-Expose-Headers")
 	for list, names := range map[string][]string{

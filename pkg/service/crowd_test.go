@@ -44,7 +44,7 @@ func newCrowd() *crowd {
 	c := &crowd{rich: map[string]bool{}}
 	limits := &limit.Memory{}
 	c.handler = parts{
-		Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()},
+		Platform: platform(), Offering: service.Offering{Terms: testTerms()},
 		Ledger: ledger.New(&ledgertest.Memory{}, time.Now, rand.Text), Facilitator: c, DNS: c,
 		Limits: service.Limits{
 			Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
@@ -99,6 +99,28 @@ func (c *crowd) send(from, domain, header string) x402test.Reply {
 // sign signs an offer with a wallet of its own.
 func (c *crowd) sign(t testing.TB, offer x402test.Reply, rich bool) string {
 	t.Helper()
+	wallet, draft := draftOf(t, offer)
+	header, err := wallet.Seal(draft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rich {
+		c.funds(wallet)
+	}
+	return header
+}
+
+// funds gives a wallet money.
+func (c *crowd) funds(wallet *x402test.Wallet) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rich[strings.ToLower(wallet.Address().String())] = true
+}
+
+// draftOf is a payment of an offer that is not signed yet, and a new wallet to sign
+// it with.
+func draftOf(t testing.TB, offer x402test.Reply) (*x402test.Wallet, x402test.Draft) {
+	t.Helper()
 	required, err := offer.Required()
 	if err != nil {
 		t.Fatalf("%d %s: %v", offer.Status, offer.Body, err)
@@ -107,16 +129,11 @@ func (c *crowd) sign(t testing.TB, offer x402test.Reply, rich bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header, err := wallet.Pay(required, time.Now())
+	draft, err := wallet.Draft(required, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rich {
-		c.mu.Lock()
-		c.rich[strings.ToLower(wallet.Address().String())] = true
-		c.mu.Unlock()
-	}
-	return header
+	return wallet, draft
 }
 
 // buys asks without a payment, pays and must be served.

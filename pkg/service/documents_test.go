@@ -24,7 +24,7 @@ func TestDocumentsAreRenderedAtStart(t *testing.T) {
 		if known {
 			origins = []string{"https://api.example.com"}
 		}
-		h := service.Discovery(p, service.Offering{Terms: reconcileTerms(), OwnershipProofs: []string{"0x00"}}, nil, origins...)
+		h := service.Discovery(p, service.Offering{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}, nil, origins...)
 		before := rendered()
 		for range 2 {
 			w := httptest.NewRecorder()

@@ -10,7 +10,7 @@ import (
 // Pages have the headers that browsers heed for pages, and data does not.
 func TestPageHeaders(t *testing.T) {
 	t.Parallel()
-	s := open(t, 0, 0)
+	s := newService(t, 0, 0)
 	for _, c := range []struct {
 		path, accept string
 		page         bool
@@ -19,12 +19,7 @@ func TestPageHeaders(t *testing.T) {
 		{"/nowhere", "text/html", true}, {"/nowhere", "", false}, {"/llms.txt", "text/html", false}, {"/health", "text/html", false},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			r, err := http.NewRequestWithContext(t.Context(), method, s.url+c.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Accept", c.accept)
-			h := s.do(t, r).Header
+			h := s.as(t, method, c.path, c.accept, "").Header
 			for name, want := range map[string]string{
 				"Strict-Transport-Security":  "max-age=31536000",
 				"Cross-Origin-Opener-Policy": "same-origin-allow-popups",
@@ -49,11 +44,8 @@ func TestPageHeaders(t *testing.T) {
 func TestVaryOfAPricedPath(t *testing.T) {
 	t.Parallel()
 	const want = "Accept, " + x402.HeaderSignature + ", " + x402.HeaderKey
-	s := open(t, 8, 0)
-	header, err := s.Sign(t.Context(), s.url+dnsPath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newService(t, 8, 0)
+	header := sign(t, s, dnsPath)
 	statuses := map[int]bool{}
 	see := func(path, header string) {
 		r := s.get(t, path, header)

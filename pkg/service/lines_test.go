@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// showsNothing holds the log to what no log may show of a payment.
-func (s *shop) showsNothing(t *testing.T, header string) {
+// showsNothing checks that the log shows no secret part of a payment.
+func (s *testService) showsNothing(t *testing.T, header string) {
 	t.Helper()
 	var secrets x402test.Secrets
 	secrets.Add(header)
@@ -28,7 +28,7 @@ func (s *shop) showsNothing(t *testing.T, header string) {
 }
 
 // line is the last line of the log.
-func (s *shop) line(t *testing.T) map[string]any {
+func (s *testService) line(t *testing.T) map[string]any {
 	t.Helper()
 	// A large answer is with the client before its line is written.
 	for end := time.Now().Add(time.Minute); s.log.String() == "" && time.Now().Before(end); {
@@ -43,7 +43,7 @@ func (s *shop) line(t *testing.T) map[string]any {
 }
 
 // lines are the log's lines that say "request", by their request id.
-func (s *shop) lines(t *testing.T) map[string][]map[string]any {
+func (s *testService) lines(t *testing.T) map[string][]map[string]any {
 	t.Helper()
 	found := map[string][]map[string]any{}
 	for text := range strings.Lines(s.log.String()) {
@@ -88,22 +88,13 @@ func TestPeersInTheLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, 0, 0)
+			s := newService(t, 0, 0)
 			s.resolver = c.resolver
-			r, err := http.NewRequestWithContext(t.Context(), c.method, s.url+c.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Cookie", cookie)
-			r.Header.Set("User-Agent", cookie)
+			headers := []string{"Cookie", cookie, "User-Agent", cookie}
 			if c.paid {
-				header, err := s.Sign(t.Context(), s.url+c.path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Header.Set(x402.HeaderSignature, header)
+				headers = append(headers, x402.HeaderSignature, sign(t, s, c.path))
 			}
-			s.do(t, r)
+			s.send(t, c.method, c.path, "", headers...)
 			s.line(t) // is there
 			log := s.log.String()
 			if !strings.Contains(log, c.logged) {
@@ -132,7 +123,7 @@ func (b traced) Stack() string { return b.stack }
 // Where a bug was is in the line, whole, whatever its length.
 func TestStackInTheLog(t *testing.T) {
 	t.Parallel()
-	s := open(t, 0, 0)
+	s := newService(t, 0, 0)
 	bug := traced{strings.Repeat("goroutine 1\n", 200)}
 	s.resolver = failsWith(fault.New(fault.InternalError, fmt.Errorf("while looking: %w", bug)))
 	s.buy(t, s.url+dnsPath)
@@ -150,7 +141,7 @@ func failsWith(err error) func() (dns.Result, error) {
 // with what it was answered.
 func TestOneLineARequest(t *testing.T) {
 	t.Parallel()
-	s := openWith(t, 0, 0, func(d *parts) { withBug(d); d.Evidence = nil })
+	s := newServiceWith(t, 0, 0, func(d *parts) { withBug(d); d.Evidence = nil })
 	answers := map[string]int{} // request id -> status
 	note := func(r x402test.Reply) {
 		id := r.Header.Get("X-Request-Id")
@@ -163,10 +154,7 @@ func TestOneLineARequest(t *testing.T) {
 	if len(answers) != 1 || len(s.lines(t)) != 1 {
 		t.Errorf("%d lines after one request", len(s.lines(t)))
 	}
-	header, err := s.Sign(t.Context(), s.url+dnsPath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := sign(t, s, dnsPath)
 	for _, c := range []struct {
 		path, header string
 		status       int
@@ -186,11 +174,7 @@ func TestOneLineARequest(t *testing.T) {
 	}
 	note(s.get(t, "/v1/tools/dns?domain=localhost", bad))
 	for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodPost} {
-		r, err := http.NewRequestWithContext(t.Context(), method, s.url+dnsPath, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		note(s.do(t, r))
+		note(s.send(t, method, dnsPath, ""))
 	}
 	const signings = 2 // challenges whose answers were not kept
 	all := s.lines(t)
@@ -218,9 +202,9 @@ func TestOneLineARequest(t *testing.T) {
 	}
 }
 
-// parrot is a facilitator that quotes the call that it got, signature and all,
-// wherever it can: with another word for each way in which that can come back.
-func parrot(how string) func(w http.ResponseWriter, r *http.Request) bool {
+// quotingFacilitator is a facilitator that quotes the request, including its
+// signature, in every field of its answer. how selects the kind of answer.
+func quotingFacilitator(how string) func(w http.ResponseWriter, r *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		var body struct {
 			PaymentPayload x402.Payload `json:"paymentPayload"`
@@ -270,12 +254,9 @@ func TestQuotedSignature(t *testing.T) {
 	for _, how := range []string{"refusal", "sentence", "failure", "pending", "contradiction", "other payer", "other network", "other transaction"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, 0, 0)
-			header, err := s.Sign(t.Context(), s.url+dnsPath)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.front = parrot(how)
+			s := newService(t, 0, 0)
+			header := sign(t, s, dnsPath)
+			s.front = quotingFacilitator(how)
 			r := s.get(t, dnsPath, header)
 			if r.Status != http.StatusPaymentRequired && r.Status != http.StatusServiceUnavailable {
 				t.Errorf("status %d: %s", r.Status, r.Body)

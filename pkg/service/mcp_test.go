@@ -20,7 +20,7 @@ const lookupTool = "dns_lookup"
 func domain(name string) map[string]any { return map[string]any{"domain": name} }
 
 // call calls dns_lookup.
-func (s *shop) call(t *testing.T, args map[string]any, header, key string) x402test.ToolResult {
+func (s *testService) call(t *testing.T, args map[string]any, header, key string) x402test.ToolResult {
 	t.Helper()
 	r, err := s.Call(t.Context(), s.url+"/mcp", lookupTool, args, header, key)
 	if err != nil {
@@ -32,7 +32,17 @@ func (s *shop) call(t *testing.T, args map[string]any, header, key string) x402t
 	return r
 }
 
-func (s *shop) signCall(t *testing.T, args map[string]any) string {
+// callWith calls dns_lookup with any _meta.
+func (s *testService) callWith(t *testing.T, args, meta map[string]any) x402test.ToolResult {
+	t.Helper()
+	r, err := s.Post(t.Context(), s.url+"/mcp", map[string]any{"name": lookupTool, "arguments": args, "_meta": meta})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (s *testService) signCall(t *testing.T, args map[string]any) string {
 	t.Helper()
 	header, err := s.SignCall(t.Context(), s.url+"/mcp", lookupTool, args)
 	if err != nil {
@@ -64,7 +74,7 @@ func toolError(t *testing.T, r x402test.ToolResult) (e struct {
 	return e
 }
 
-// wantResult holds a result to be one of the tool, paid for.
+// wantResult checks that a result is a paid result of the tool.
 func wantResult(t *testing.T, r x402test.ToolResult) {
 	t.Helper()
 	if r.IsError || string(r.Structured) != r.Text() || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || r.Meta.Receipt.Transaction == "" {
@@ -73,7 +83,7 @@ func wantResult(t *testing.T, r x402test.ToolResult) {
 }
 
 func TestToolPaid(t *testing.T) {
-	s := open(t, 300, 50)
+	s := newService(t, 300, 50)
 	unpaid := s.call(t, domain("example.com"), "", "")
 	if !unpaid.IsError || string(unpaid.Structured) != unpaid.Text() || unpaid.Meta.Receipt != nil {
 		t.Errorf("%s", unpaid.Raw)
@@ -113,7 +123,7 @@ func TestToolPaid(t *testing.T) {
 // A payment whose answer was lost on one transport gets it on the other, and is
 // settled once. So does one whose request was lost.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
-	s := open(t, 0, 50)
+	s := newService(t, 0, 50)
 	sent := func(want int) {
 		t.Helper()
 		if all, once := s.books.Settles(); all != want || once != 1 || int(s.lookups.Load()) != want {
@@ -159,20 +169,10 @@ func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 
 // A purchase key names one purchase over both transports, by whatever carries it.
 func TestKeyOverBothTransports(t *testing.T) {
-	s := open(t, 0, 50)
+	s := newService(t, 0, 50)
 	const key = "0b9d6c1e-8a51-4f4e-9d86-5f0a5d1f2c3e"
 	wantResult(t, s.call(t, domain("example.com"), s.signCall(t, domain("example.com")), key))
-	header, err := s.Sign(t.Context(), s.dns("example.com"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.dns("example.com"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Header.Set(x402.HeaderSignature, header)
-	q.Header.Set(x402.HeaderKey, key)
-	if r := s.do(t, q); r.Status != 200 || r.Header.Get(x402.HeaderReplayed) != "true" {
+	if r := s.send(t, http.MethodGet, dnsPath, "", x402.HeaderSignature, sign(t, s, dnsPath), x402.HeaderKey, key); r.Status != 200 || r.Header.Get(x402.HeaderReplayed) != "true" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	e := toolError(t, s.call(t, domain("other.example.com"), s.signCall(t, domain("other.example.com")), key))
@@ -180,25 +180,17 @@ func TestKeyOverBothTransports(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	for _, bad := range []any{"", 5, "with space", strings.Repeat("k", 256)} {
-		r, err := s.Post(t.Context(), s.url+"/mcp", map[string]any{
-			"name": lookupTool, "arguments": domain("bad.example.com"),
-			"_meta": map[string]any{"x402/payment": plain(t, s.signCall(t, domain("bad.example.com"))), "x402/idempotency-key": bad},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := s.callWith(t, domain("bad.example.com"), map[string]any{"x402/payment": plain(t, s.signCall(t, domain("bad.example.com"))), "x402/idempotency-key": bad})
 		if e := toolError(t, r); e.Code != "invalid_idempotency_key" || *e.Charged {
 			t.Errorf("%v: %+v", bad, e)
 		}
 	}
-	if all, _ := s.books.Settles(); all != 1 {
-		t.Errorf("%d settles", all)
-	}
+	s.settled(t, 1)
 }
 
 // Wrong arguments are an error that a model can correct, and cost nothing.
 func TestToolArguments(t *testing.T) {
-	s := open(t, 0, 50)
+	s := newService(t, 0, 50)
 	paid := s.signCall(t, domain("example.com"))
 	for _, c := range []struct {
 		args map[string]any
@@ -231,7 +223,7 @@ func TestToolArguments(t *testing.T) {
 
 // What a payment must be: another try is offered the price, with the reason.
 func TestToolRefused(t *testing.T) {
-	s := open(t, 0, 50)
+	s := newService(t, 0, 50)
 	header := s.signCall(t, domain("example.com"))
 	payment := plain(t, header)
 	for name, c := range map[string]struct {
@@ -248,36 +240,23 @@ func TestToolRefused(t *testing.T) {
 		"another scheme":   {strings.Replace(string(payment), `"exact"`, `"upto"`, 1), "accepted.scheme"},
 		"a stranger's key": {strings.Replace(string(payment), `"validBefore":"1`, `"validBefore":"2`, 1), "validBefore"},
 	} {
-		r, err := s.Post(t.Context(), s.url+"/mcp", map[string]any{
-			"name": lookupTool, "arguments": domain("example.com"), "_meta": map[string]any{"x402/payment": c.payment},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := s.callWith(t, domain("example.com"), map[string]any{"x402/payment": c.payment})
 		offer, err := r.Required()
 		if err != nil || !r.IsError || !strings.Contains(offer.Error, c.says) || string(r.Structured) != r.Text() || strings.Contains(offer.Error, "PAYMENT-") {
 			t.Errorf("%s: %s", name, r.Raw)
 		}
 	}
-	if all, _ := s.books.Settles(); all != 0 {
-		t.Errorf("%d settles", all)
-	}
+	s.settled(t, 0)
 	// As text, which some clients send, it pays.
-	r, err := s.Post(t.Context(), s.url+"/mcp", map[string]any{
-		"name": lookupTool, "arguments": domain("example.com"), "_meta": map[string]any{"x402/payment": string(payment)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantResult(t, r)
+	wantResult(t, s.callWith(t, domain("example.com"), map[string]any{"x402/payment": string(payment)}))
 }
 
-// Doubt, owed answers, limits and answers that are errors are text, and never a
-// price; the same payment gets what is due.
+// Doubt, owed answers, limits and answers that are errors are error texts, and never
+// a challenge.
 func TestToolErrorsAfterPaying(t *testing.T) {
 	for name, c := range map[string]struct {
-		before         func(*testing.T, *shop)
-		after          func(*shop)
+		before         func(*testing.T, *testService)
+		after          func(*testService)
 		rate, cap      int
 		code, charged  string
 		receipt, retry bool
@@ -288,11 +267,11 @@ func TestToolErrorsAfterPaying(t *testing.T) {
 		"owed":             {before: looksUp(fault.DNSTimeout), code: "dns_timeout", charged: "true", receipt: true, retry: true},
 		"a bug":            {before: looksUp(fault.HTTPFailed), code: "internal_error", charged: "true", receipt: true, retry: true},
 		"no such domain":   {before: looksUp(fault.NXDomain), code: "nxdomain", charged: "true", receipt: true},
-		"no ledger":        {before: func(_ *testing.T, s *shop) { s.down.Store(true) }, code: "ledger_unavailable", charged: "null", retry: true},
-		"nobody can count": {rate: 300, before: func(_ *testing.T, s *shop) { s.limits.down.Store(true) }, code: "ledger_unavailable", charged: "null", retry: true},
+		"no ledger":        {before: func(_ *testing.T, s *testService) { s.down.Store(true) }, code: "ledger_unavailable", charged: "null", retry: true},
+		"limits down":      {rate: 300, before: func(_ *testing.T, s *testService) { s.limits.down.Store(true) }, code: "ledger_unavailable", charged: "null", retry: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, c.rate, c.cap)
+			s := newService(t, c.rate, c.cap)
 			header := s.signCall(t, domain("example.com"))
 			c.before(t, s)
 			r := s.call(t, domain("example.com"), header, "")
@@ -312,9 +291,9 @@ func TestToolErrorsAfterPaying(t *testing.T) {
 	}
 }
 
-// The limit is one over both transports, and is said as each of them says it.
+// Both transports share one limit, and each reports it in its own form.
 func TestToolRateLimited(t *testing.T) {
-	s := open(t, 20, 0)
+	s := newService(t, 20, 0)
 	header := s.signCall(t, domain("example.com"))
 	for range 60 { // a window may turn over meanwhile
 		if r := s.get(t, "/v1/tools/dns?domain=example.com", ""); r.Status == http.StatusTooManyRequests {
@@ -333,37 +312,23 @@ func TestToolRateLimited(t *testing.T) {
 			t.Errorf("%s: %d %s", body, r.Status, r.Body)
 		}
 	}
-	if all, _ := s.books.Settles(); all != 0 {
-		t.Errorf("%d settles", all)
-	}
+	s.settled(t, 0)
 }
 
-func (s *shop) post(t *testing.T, body string) x402test.Reply {
+func (s *testService) post(t *testing.T, body string) x402test.Reply {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/mcp", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.do(t, q)
+	return s.send(t, http.MethodPost, "/mcp", body)
 }
 
-// What the path says beside its messages.
+// Other methods, a preflight, a list and a body that is too large at /mcp.
 func TestToolPath(t *testing.T) {
-	s := open(t, 0, 0)
+	s := newService(t, 0, 0)
 	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPut} {
-		q, err := http.NewRequestWithContext(t.Context(), method, s.url+"/mcp", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r := s.do(t, q); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST, OPTIONS" {
+		if r := s.send(t, method, "/mcp", ""); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST, OPTIONS" {
 			t.Errorf("%s: %d %v", method, r.Status, r.Header)
 		}
 	}
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, s.url+"/mcp", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	allowed := strings.Split(s.do(t, q).Header.Get("Access-Control-Allow-Headers"), ", ")
+	allowed := strings.Split(s.send(t, http.MethodOptions, "/mcp", "").Header.Get("Access-Control-Allow-Headers"), ", ")
 	for _, name := range []string{"content-type", "mcp-protocol-version", "mcp-method", "mcp-name"} {
 		if !slices.Contains(allowed, name) {
 			t.Errorf("%s is not among %v", name, allowed)
@@ -390,10 +355,10 @@ func plain(t *testing.T, header string) json.RawMessage {
 	return raw
 }
 
-// While one call is at work, the same payment is in progress on both transports,
-// and another one finds no place: neither is asked to pay.
+// While a call is running, the same payment is in progress on both transports, and
+// another call gets no slot. Neither is answered with a challenge.
 func TestToolInProgressAndOverloaded(t *testing.T) {
-	s := open(t, 0, 1)
+	s := newService(t, 0, 1)
 	s.hold, s.begun = make(chan struct{}), make(chan struct{}, 2)
 	header := s.signCall(t, domain("one.example.com"))
 	first := make(chan x402test.ToolResult)

@@ -20,7 +20,7 @@ func TestMetrics(t *testing.T) {
 	for _, c := range append(quietRequests(), settledRequests()...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := openWith(t, c.rate, c.cap, func(d *parts) {
+			s := newServiceWith(t, c.rate, c.cap, func(d *parts) {
 				ticking(d)
 				if c.change != nil {
 					c.change(d)
@@ -120,7 +120,7 @@ func jsonOf(v any) string {
 func TestMetricsOfAStack(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
-	s := openWith(t, 0, 0, func(d *parts) {
+	s := newServiceWith(t, 0, 0, func(d *parts) {
 		ticking(d)
 		d.Stack = "prod"
 		d.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))

@@ -10,7 +10,7 @@ import (
 // program, a payment, another method.
 func TestUnknownPathByWhoAsks(t *testing.T) {
 	t.Parallel()
-	s := open(t, 0, 0)
+	s := newService(t, 0, 0)
 	const browser = "text/html,application/xhtml+xml,*/*;q=0.8"
 	for name, c := range map[string]struct {
 		method, accept, signature string

@@ -41,7 +41,7 @@ func published(t *testing.T, header string) calldata {
 }
 
 // header is made by somebody who has the chain and our public offer, and no key.
-func (c calldata) header(t *testing.T, s *shop) string {
+func (c calldata) header(t *testing.T, s *testService) string {
 	t.Helper()
 	offer, err := s.Challenge(t.Context(), s.url+"/v1/tools/dns")
 	if err != nil {
@@ -64,7 +64,7 @@ func (c calldata) header(t *testing.T, s *shop) string {
 // A settlement publishes the signature. It tells nobody which domain a payer has
 // asked about, and opens no answer.
 func TestObserverReadsNothing(t *testing.T) {
-	s := open(t, 0, 50)
+	s := newService(t, 0, 50)
 	reply, header, err := s.Buy(t.Context(), s.dns("secret-merger.com"))
 	if err != nil || reply.Status != 200 {
 		t.Fatal(reply.Status, err)
@@ -86,8 +86,8 @@ func TestObserverUsesNoLookups(t *testing.T) {
 	var skew atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
 	var n atomic.Int64
-	memory := open(t, 0, 0).store
-	s := openWith(t, 0, 50, func(d *parts) {
+	memory := newService(t, 0, 0).store
+	s := newServiceWith(t, 0, 50, func(d *parts) {
 		d.Now = now
 		d.Ledger = ledger.New(memory, now, func() string { return fmt.Sprint("w", n.Add(1)) })
 	})
@@ -133,7 +133,7 @@ func named(t *testing.T, extensions map[string]json.RawMessage, id string) map[s
 
 // Nor does it take a name that the payer may give to his next payment.
 func TestObserverTakesNoIdentifier(t *testing.T) {
-	s := open(t, 0, 50)
+	s := newService(t, 0, 50)
 	_, header, err := s.Buy(t.Context(), s.dns("example.com"))
 	if err != nil {
 		t.Fatal(err)
@@ -177,8 +177,8 @@ func TestObserverTakesNoIdentifier(t *testing.T) {
 func TestObserverLearnsNothingLater(t *testing.T) {
 	var skew, n atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
-	memory := open(t, 0, 0).store
-	s := openWith(t, 0, 50, func(d *parts) {
+	memory := newService(t, 0, 0).store
+	s := newServiceWith(t, 0, 50, func(d *parts) {
 		d.Now = now
 		d.Ledger = ledger.New(memory, now, func() string { return fmt.Sprint("w", n.Add(1)) })
 	})

@@ -12,14 +12,9 @@ import (
 )
 
 // page is the payment page of a query to the DNS tool.
-func (s *shop) page(t *testing.T, query string) x402test.Reply {
+func (s *testService) page(t *testing.T, query string) x402test.Reply {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/tools/dns?"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Accept", "text/html")
-	return s.do(t, r)
+	return s.as(t, http.MethodGet, "/v1/tools/dns?"+query, "text/html", "")
 }
 
 // seen is what a person may read on a page or find in a field of it: its text
@@ -72,7 +67,7 @@ func TestPaywallIsOfWhatIsAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := open(t, 0, 0).page(t, c.query)
+			r := newService(t, 0, 0).page(t, c.query)
 			text := seen(t, r.Body)
 			if r.Status != http.StatusPaymentRequired || strings.Contains(string(r.Body), `data-ready="yes"`) != c.ready {
 				t.Errorf("status %d, ready to be paid for: %v", r.Status, !c.ready)

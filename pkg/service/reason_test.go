@@ -16,31 +16,27 @@ func TestReasonOf402(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method, accept string
-		signatures     func(s *shop) []string
+		signatures     func(s *testService) []string
 		reason         string
 	}{
 		"unsigned":        {reason: "the request has no PAYMENT-SIGNATURE"},
 		"unsigned page":   {accept: "text/html", reason: "the request has no PAYMENT-SIGNATURE"},
 		"head":            {method: http.MethodHead, reason: "HEAD returns the offer and is never charged"},
-		"doubly signed":   {signatures: func(s *shop) []string { h := sign(t, s, dnsPath); return []string{h, h} }, reason: "PAYMENT-SIGNATURE was sent 2 times"},
-		"not base64":      {signatures: func(*shop) []string { return []string{"%"} }, reason: "PAYMENT-SIGNATURE is not base64"},
-		"empty":           {signatures: func(*shop) []string { return []string{""} }, reason: "PAYMENT-SIGNATURE is not acceptable JSON: not valid JSON"},
-		"another's offer": {signatures: func(s *shop) []string { return []string{sign(t, s, catalog.Ping().Path)} }, reason: "accepted.amount is \"1000\", the offer says 5000"},
+		"doubly signed":   {signatures: func(s *testService) []string { h := sign(t, s, dnsPath); return []string{h, h} }, reason: "PAYMENT-SIGNATURE was sent 2 times"},
+		"not base64":      {signatures: func(*testService) []string { return []string{"%"} }, reason: "PAYMENT-SIGNATURE is not base64"},
+		"empty":           {signatures: func(*testService) []string { return []string{""} }, reason: "PAYMENT-SIGNATURE is not acceptable JSON: not valid JSON"},
+		"another's offer": {signatures: func(s *testService) []string { return []string{sign(t, s, catalog.Ping().Path)} }, reason: "accepted.amount is \"1000\", the offer says 5000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, 0, 0)
-			r, err := http.NewRequestWithContext(t.Context(), c.method, s.url+dnsPath, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Accept", c.accept)
+			s := newService(t, 0, 0)
+			headers := []string{"Accept", c.accept}
 			if c.signatures != nil {
 				for _, h := range c.signatures(s) {
-					r.Header.Add(x402.HeaderSignature, h)
+					headers = append(headers, x402.HeaderSignature, h)
 				}
 			}
-			got := s.do(t, r)
+			got := s.send(t, c.method, dnsPath, "", headers...)
 			if got.Status != http.StatusPaymentRequired {
 				t.Fatalf("status %d", got.Status)
 			}
@@ -52,7 +48,7 @@ func TestReasonOf402(t *testing.T) {
 	}
 }
 
-func sign(t *testing.T, s *shop, path string) string {
+func sign(t *testing.T, s *testService, path string) string {
 	t.Helper()
 	header, err := s.Sign(t.Context(), s.url+path)
 	if err != nil {
@@ -62,7 +58,7 @@ func sign(t *testing.T, s *shop, path string) string {
 }
 
 // lineOf is the log line of a request, which may be written after its answer.
-func (s *shop) lineOf(t *testing.T, id string) map[string]any {
+func (s *testService) lineOf(t *testing.T, id string) map[string]any {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(time.Millisecond) {
 		if lines := s.lines(t)[id]; len(lines) > 0 {

@@ -32,7 +32,7 @@ type brokenIndex struct{ error }
 func (x brokenIndex) Open(context.Context, time.Time, int) ([]string, error) { return nil, x.error }
 func (x brokenIndex) Owed(context.Context, int) ([]string, error)            { return nil, x.error }
 
-func reconcileTerms() x402.Terms {
+func testTerms() x402.Terms {
 	return x402.Terms{
 		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
@@ -46,11 +46,11 @@ func reconcileParts(t *testing.T, log *bytes.Buffer) parts {
 	memory := new(ledgertest.Memory)
 	var ids atomic.Int64
 	d := parts{
-		Platform: platform(), Offering: service.Offering{Terms: reconcileTerms()}, Index: memory,
+		Platform: platform(), Offering: service.Offering{Terms: testTerms()}, Index: memory,
 		Ledger: ledger.New(memory, time.Now, func() string { return "w" + string(rune('0'+ids.Add(1))) }),
 	}
 	d.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
-	doc, err := json.Marshal(reconcileTerms().Requirements("5000"))
+	doc, err := json.Marshal(testTerms().Requirements("5000"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestReconcileReceived(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		payee, err := x402.ParseAddress(reconcileTerms().PayTo)
+		payee, err := x402.ParseAddress(testTerms().PayTo)
 		if err != nil {
 			t.Fatal(err)
 		}

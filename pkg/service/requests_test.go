@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,12 +34,12 @@ func withEvidence(f x402.Finding) func(*parts) {
 }
 
 // always is a facilitator whose settlements all go one way.
-func always(how x402test.Behaviour) func(*testing.T, *shop) {
-	return func(_ *testing.T, s *shop) { s.behave = func(int, string) x402test.Behaviour { return how } }
+func always(how x402test.Behaviour) func(*testing.T, *testService) {
+	return func(_ *testing.T, s *testService) { s.behave = func(int, string) x402test.Behaviour { return how } }
 }
 
-func looksUp(code fault.Code) func(*testing.T, *shop) {
-	return func(_ *testing.T, s *shop) {
+func looksUp(code fault.Code) func(*testing.T, *testService) {
+	return func(_ *testing.T, s *testService) {
 		s.resolver = func() (dns.Result, error) { return dns.Result{}, fault.New(code, nil) }
 	}
 }
@@ -87,22 +88,22 @@ type request struct {
 	rate   int // requests a minute; 0 is no limit
 	cap    int // lookups at once; 0 is no cap
 	change func(*parts)
-	before func(*testing.T, *shop)
+	before func(*testing.T, *testService)
 	// do sends it; nil pays for a lookup.
-	do     func(*testing.T, *shop) x402test.Reply
+	do     func(*testing.T, *testService) x402test.Reply
 	status int
 	want   values
 	line   map[string]any // further members
 }
 
-func get(path string) func(*testing.T, *shop) x402test.Reply {
-	return func(t *testing.T, s *shop) x402test.Reply {
+func get(path string) func(*testing.T, *testService) x402test.Reply {
+	return func(t *testing.T, s *testService) x402test.Reply {
 		t.Helper()
 		return s.get(t, path, "")
 	}
 }
 
-func (s *shop) get(t *testing.T, path, header string) x402test.Reply {
+func (s *testService) get(t *testing.T, path, header string) x402test.Reply {
 	t.Helper()
 	r, err := s.Get(t.Context(), s.url+path, header)
 	if err != nil {
@@ -111,23 +112,30 @@ func (s *shop) get(t *testing.T, path, header string) x402test.Reply {
 	return r
 }
 
-// do sends a request of any kind.
-func (s *shop) do(t *testing.T, r *http.Request) x402test.Reply {
+// send makes a request of any kind. The headers are names and values by turns.
+func (s *testService) send(t *testing.T, method, path, body string, headers ...string) x402test.Reply {
 	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
 	res, err := s.HTTP.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	answer, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: body}
+	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: answer}
 }
 
 // twice pays, and sends the same payment again.
-func twice(t *testing.T, s *shop) x402test.Reply {
+func twice(t *testing.T, s *testService) x402test.Reply {
 	t.Helper()
 	_, header, err := s.Buy(t.Context(), s.url+dnsPath)
 	if err != nil {
@@ -136,8 +144,8 @@ func twice(t *testing.T, s *shop) x402test.Reply {
 	return s.get(t, dnsPath, header)
 }
 
-// beside pays while another payment is being looked up.
-func beside(t *testing.T, s *shop) x402test.Reply {
+// whileAnotherRuns pays while the lookup of another payment is running.
+func whileAnotherRuns(t *testing.T, s *testService) x402test.Reply {
 	t.Helper()
 	s.hold, s.begun = make(chan struct{}), make(chan struct{}, 2)
 	first := make(chan error, 1)
@@ -160,7 +168,7 @@ func beside(t *testing.T, s *shop) x402test.Reply {
 	return r
 }
 
-func rateLimited(t *testing.T, s *shop) x402test.Reply {
+func rateLimited(t *testing.T, s *testService) x402test.Reply {
 	t.Helper()
 	for range 100 { // a window may turn over meanwhile
 		if r := s.get(t, dnsPath, ""); r.Status == http.StatusTooManyRequests {
@@ -175,19 +183,14 @@ func rateLimited(t *testing.T, s *shop) x402test.Reply {
 func quietRequests() []request {
 	return []request{
 		{name: "challenge", do: get(dnsPath), status: 402, want: asked().and("Challenges")},
-		{name: "paywall", status: 402, want: asked().and("Challenges"), do: func(t *testing.T, s *shop) x402test.Reply {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+dnsPath, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Accept", "text/html")
-			return s.do(t, r)
+		{name: "paywall", status: 402, want: asked().and("Challenges"), do: func(t *testing.T, s *testService) x402test.Reply {
+			return s.as(t, http.MethodGet, dnsPath, "text/html", "")
 		}},
-		{name: "bad payment", do: func(t *testing.T, s *shop) x402test.Reply { return s.get(t, dnsPath, "garbage") }, status: 402, want: asked()},
-		{name: "bad parameters", do: func(t *testing.T, s *shop) x402test.Reply { return s.buy(t, s.dns("localhost")) }, status: 400, want: asked()},
+		{name: "bad payment", do: func(t *testing.T, s *testService) x402test.Reply { return s.get(t, dnsPath, "garbage") }, status: 402, want: asked()},
+		{name: "bad parameters", do: func(t *testing.T, s *testService) x402test.Reply { return s.buy(t, s.dns("localhost")) }, status: 400, want: asked()},
 		{name: "rate limited", rate: 20, do: rateLimited, status: 429, want: asked().and("RateLimited")},
-		{name: "overloaded", cap: 1, do: beside, status: 503, want: failed().and("Overloaded")},
-		{name: "ledger down", before: func(_ *testing.T, s *shop) { s.down.Store(true) }, status: 503, want: failed().and("LedgerFaults")},
+		{name: "overloaded", cap: 1, do: whileAnotherRuns, status: 503, want: failed().and("Overloaded")},
+		{name: "ledger down", before: func(_ *testing.T, s *testService) { s.down.Store(true) }, status: 503, want: failed().and("LedgerFaults")},
 		{name: "record corrupt", do: corrupted, status: 503, want: failed().and("LedgerFaults")},
 		{name: "a bug before the payment", change: withBug, do: get(dnsPath), status: 500, want: failed().and("InternalErrors")},
 	}
@@ -206,12 +209,9 @@ func withBug(d *parts) {
 }
 
 // corrupted sends a payment whose record cannot be one.
-func corrupted(t *testing.T, s *shop) x402test.Reply {
+func corrupted(t *testing.T, s *testService) x402test.Reply {
 	t.Helper()
-	header, err := s.Sign(t.Context(), s.url+dnsPath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := sign(t, s, dnsPath)
 	p, err := x402.DecodePayment(header)
 	if err != nil {
 		t.Fatal(err)
@@ -235,11 +235,11 @@ func settledRequests() []request {
 		{name: "replayed", do: twice, status: 200, want: asked().and("Replayed"), line: map[string]any{"states": "redeemed", "settlement": nil}},
 		{name: "owed", before: looksUp(fault.UpstreamUnavailable), status: 503, want: owed},
 		{name: "owed by a time-out", before: looksUp(fault.DNSTimeout), status: 504, want: owed},
-		{name: "owed by a bug", before: func(_ *testing.T, s *shop) {
+		{name: "owed by a bug", before: func(_ *testing.T, s *testService) {
 			s.resolver = func() (dns.Result, error) { panic("bug") }
 		}, status: 500, want: owed.and("InternalErrors")},
 		{name: "owed and asked for too early", before: looksUp(fault.UpstreamUnavailable), do: twice, status: 503, want: failed().and("Owed")},
-		{name: "answer not recorded", before: func(_ *testing.T, s *shop) { s.broken.Store(true) }, status: 200, want: paid.and("Answers", "LedgerFaults"), line: map[string]any{"unrecorded": true}},
+		{name: "answer not recorded", before: func(_ *testing.T, s *testService) { s.broken.Store(true) }, status: 200, want: paid.and("Answers", "LedgerFaults"), line: map[string]any{"unrecorded": true}},
 		{name: "uncertain", before: always(x402test.FailAfter), status: 503, want: unsure, line: map[string]any{"settlement": "unknown", "states": "settling>uncertain", "evidence": nil}},
 		{name: "refused", before: always(x402test.Refuse), status: 402, want: tried(asked(), "Refused"), line: map[string]any{"settlement": "refused", "reason": "settlement refused: invalid_exact_evm_insufficient_balance"}},
 		{name: "turned away: busy", before: always(x402test.TooMany), status: 503, want: turnedAway, line: map[string]any{"settlement": "turned_away", "code": "facilitator_unavailable"}},
@@ -259,8 +259,8 @@ func settledRequests() []request {
 }
 
 // noted is a facilitator that says what it made of an extension.
-func noted(what string) func(*testing.T, *shop) {
-	return func(_ *testing.T, s *shop) {
+func noted(what string) func(*testing.T, *testService) {
+	return func(_ *testing.T, s *testService) {
 		s.front = func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("EXTENSION-RESPONSES", base64.StdEncoding.EncodeToString([]byte(what)))
 			return false

@@ -1,208 +1,24 @@
 package service_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// shop is the whole service in this process, with everything that it does to
-// the world counted.
-type shop struct {
-	*x402test.Client
-	url      string
-	memory   *ledgertest.Memory
-	store    *ledgertest.Faulty
-	limits   *counted
-	books    *x402test.Facilitator
-	dials    atomic.Int32 // connections to the facilitator
-	lookups  atomic.Int32
-	begun    chan struct{} // when set, a lookup says that it began
-	hold     chan struct{} // when set, lookups wait for it
-	log      lockedBuffer
-	resolver func() (dns.Result, error)
-	broken   atomic.Bool // every write after a claim's fails
-	down     atomic.Bool // every call of the ledger's store fails
-	// behave is how the settlements go; honestly when nil. front may answer the
-	// service in the facilitator's place.
-	behave func(n int, key string) x402test.Behaviour
-	front  func(w http.ResponseWriter, r *http.Request) (answered bool)
-}
-
-// counted counts the calls of the limits' store.
-type counted struct {
-	limit.Memory
-	updates, adds atomic.Int32
-	down          atomic.Bool // every count fails
-}
-
-func (c *counted) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	c.adds.Add(1)
-	if c.down.Load() {
-		return limit.Units{}, errors.New("the store is down")
-	}
-	return c.Memory.Add(ctx, client, window, n)
-}
-
-func (c *counted) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
-	c.adds.Add(1)
-	if c.down.Load() {
-		return limit.Units{}, false, errors.New("the store is down")
-	}
-	return c.Memory.Take(ctx, client, window, n, most)
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// Acquire and Remove are the slot updates.
-func (c *counted) Acquire(ctx context.Context, op string, l limit.Lease, n int) ([]limit.Lease, bool, error) {
-	c.updates.Add(1)
-	return c.Memory.Acquire(ctx, op, l, n)
-}
-
-func (c *counted) Remove(ctx context.Context, op string, ls ...limit.Lease) error {
-	c.updates.Add(1)
-	return c.Memory.Remove(ctx, op, ls...)
-}
-
-// Lookup is the DNS lookup of the shop.
-func (s *shop) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
-	s.lookups.Add(1)
-	if s.begun != nil {
-		s.begun <- struct{}{}
-	}
-	if s.hold != nil {
-		select {
-		case <-s.hold:
-		case <-ctx.Done():
-			return dns.Result{}, fault.New(fault.DNSTimeout, ctx.Err())
-		}
-	}
-	if s.resolver != nil {
-		return s.resolver()
-	}
-	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}, nil
-}
-
-func open(t *testing.T, perMinute, single int) *shop {
-	t.Helper()
-	return openWith(t, perMinute, single, func(*parts) {})
-}
-
-// openWith is open with a change to what the service is made of.
-func openWith(t *testing.T, perMinute, single int, change func(*parts)) *shop {
-	t.Helper()
-	terms := x402.Terms{
-		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
-	}
-	s := &shop{limits: &counted{}, memory: &ledgertest.Memory{}}
-	s.store = ledgertest.NewFaulty(t, s.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-		if s.down.Load() || op == ledgertest.Replace && s.broken.Load() {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	})
-	var err error
-	config := x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: func(n int, key string) x402test.Behaviour {
-		if s.behave == nil {
-			return x402test.Honest
-		}
-		return s.behave(n, key)
-	}}
-	if s.books, err = x402test.NewFacilitator(config); err != nil {
-		t.Fatal(err)
-	}
-	settler := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.dials.Add(1)
-		if s.front == nil || !s.front(w, r) {
-			s.books.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(settler.Close)
-	client, err := facilitator.New(facilitator.Config{URL: settler.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ids atomic.Int64
-	newID := func() string { return fmt.Sprint("id", ids.Add(1)) }
-	d := parts{
-		Platform: platform(), Offering: service.Offering{Terms: terms, DuplicateWindow: 45 * time.Second},
-		Ledger: ledger.New(s.store, time.Now, newID), Facilitator: client, DNS: s,
-		Limits: service.Limits{Leases: s.limits, Single: single, Bundle: single, NewID: newID},
-	}
-	d.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil)))
-	d.RequestID = func(*http.Request) string { return newID() }
-	if perMinute > 0 {
-		// Its minute does not end, however long a test takes.
-		begun := time.Now()
-		d.Limits.Rate = limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: s.limits, Now: func() time.Time { return begun }})
-	}
-	change(&d)
-	server := httptest.NewServer(d.whole(t))
-	t.Cleanup(server.Close)
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Client = &x402test.Client{HTTP: server.Client(), Wallet: wallet, Now: time.Now}
-	s.url = server.URL
-	return s
-}
-
-func (s *shop) dns(name string) string { return s.url + "/v1/tools/dns?domain=" + name }
-
-func (s *shop) buy(t *testing.T, url string) x402test.Reply {
-	t.Helper()
-	r, _, err := s.Buy(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 // What a request costs, by counting: a challenge nothing at all, a paid one
 // four ledger writes, two slot updates, no read and one facilitator call.
 func TestWhatARequestCosts(t *testing.T) {
-	s := open(t, 300, 50)
+	s := newService(t, 300, 50)
 	ledgerCalls := func() (writes, reads int) {
 		return s.store.Calls(ledgertest.Create) + s.store.Calls(ledgertest.Replace), s.store.Calls(ledgertest.Fetch)
 	}
@@ -241,7 +57,7 @@ func TestWhatARequestCosts(t *testing.T) {
 // The cap answers overloaded before any money moves, and the same signature
 // works once there is room.
 func TestOverloaded(t *testing.T) {
-	s := open(t, 0, 1)
+	s := newService(t, 0, 1)
 	s.hold, s.begun = make(chan struct{}), make(chan struct{}, 2)
 	first := make(chan x402test.Reply)
 	go func() {
@@ -269,20 +85,14 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// A client over its rate is told so, signed or not, and nothing moves.
+// A client over its rate gets 429, with a payment or without, and nothing is settled.
 func TestRateLimited(t *testing.T) {
 	const perMinute = 20
-	s := open(t, perMinute, 0)
-	header, err := s.Sign(t.Context(), s.dns("example.com"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newService(t, perMinute, 0)
+	header := sign(t, s, dnsPath)
 	var r x402test.Reply
 	for range perMinute + 1 {
-		if r, err = s.Get(t.Context(), s.dns("example.com"), ""); err != nil {
-			t.Fatal(err)
-		}
-		if r.Status == http.StatusTooManyRequests {
+		if r = s.get(t, dnsPath, ""); r.Status == http.StatusTooManyRequests {
 			break
 		}
 		if r.Status != http.StatusPaymentRequired || r.Header.Get("RateLimit-Policy") == "" || r.Header.Get("Vary") == "" {
@@ -290,40 +100,28 @@ func TestRateLimited(t *testing.T) {
 		}
 	}
 	checkError(t, r, 429, "rate_limited", "false", true)
-	if r, err = s.Get(t.Context(), s.dns("example.com"), header); err != nil {
-		t.Fatal(err)
-	}
-	checkError(t, r, 429, "rate_limited", "null", true)
+	checkError(t, s.get(t, dnsPath, header), 429, "rate_limited", "null", true)
 	if all, _ := s.books.Settles(); all != 0 || s.store.Calls(ledgertest.Create) != 0 {
 		t.Error("a limited request reached the ledger or the facilitator")
 	}
 	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere"} {
-		if r, err = s.Get(t.Context(), s.url+path, ""); err != nil {
-			t.Fatal(err)
-		}
+		r = s.get(t, path, "")
 		checkError(t, r, 429, "rate_limited", "false", true)
 		if r.Header.Get("Vary") != "Accept-Encoding" || r.Header.Get("ETag") != "" || r.Header.Get("RateLimit-Policy") == "" {
 			t.Errorf("%s: %v", path, r.Header)
 		}
 	}
-	if r, err = s.Get(t.Context(), s.url+"/health", ""); err != nil || r.Status != 200 {
-		t.Errorf("health is limited: %d %v", r.Status, err)
+	if r = s.get(t, "/health", ""); r.Status != 200 {
+		t.Errorf("health is limited: %d", r.Status)
 	}
 }
 
-// A limit that nobody can count by turns signed requests away, and no others.
+// When the limits' store is down, signed requests are rejected, and no others.
 func TestRateLimitStoreDown(t *testing.T) {
-	s := open(t, 300, 0)
-	header, err := s.Sign(t.Context(), s.dns("example.com"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newService(t, 300, 0)
+	header := sign(t, s, dnsPath)
 	s.limits.down.Store(true)
-	r, err := s.Get(t.Context(), s.dns("example.com"), header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkError(t, r, 503, "ledger_unavailable", "null", true)
+	checkError(t, s.get(t, dnsPath, header), 503, "ledger_unavailable", "null", true)
 	if all, _ := s.books.Settles(); all != 0 || s.store.Calls(ledgertest.Create) != 0 {
 		t.Error("it reached the ledger or the facilitator")
 	}
@@ -333,14 +131,14 @@ func TestRateLimitStoreDown(t *testing.T) {
 		}
 	}
 	s.limits.down.Store(false)
-	if r, err = s.Get(t.Context(), s.dns("example.com"), header); err != nil || r.Status != 200 {
-		t.Errorf("the same signature later: %d %s %v", r.Status, r.Body, err)
+	if r := s.get(t, dnsPath, header); r.Status != 200 {
+		t.Errorf("the same signature later: %d %s", r.Status, r.Body)
 	}
 }
 
-// A correction that fails is logged, and changes nothing for anybody.
+// A failed correction of a client's count is logged, and does not change the answer.
 func TestRateLimitNotCorrected(t *testing.T) {
-	s := open(t, 300, 0)
+	s := newService(t, 300, 0)
 	s.resolver = func() (dns.Result, error) {
 		s.limits.down.Store(true) // after the request was counted
 		return dns.Result{Domain: "example.com", Records: []dns.Record{}}, nil
@@ -353,42 +151,9 @@ func TestRateLimitNotCorrected(t *testing.T) {
 	}
 }
 
-// checkError compares an error answer with what a client relies on.
-func checkError(t *testing.T, r x402test.Reply, status int, code, charged string, retryable bool) {
-	t.Helper()
-	var body struct {
-		Error struct {
-			Code, Message string
-			Charged       *bool
-			Retryable     bool
-		}
-		RequestID string `json:"request_id"`
-		DocsURL   string `json:"docs_url"`
-	}
-	if err := json.Unmarshal(r.Body, &body); err != nil {
-		t.Fatalf("%d %s: %v", r.Status, r.Body, err)
-	}
-	got := "null"
-	if body.Error.Charged != nil {
-		got = fmt.Sprint(*body.Error.Charged)
-	}
-	if r.Status != status || body.Error.Code != code || got != charged || body.Error.Retryable != retryable || body.Error.Message == "" {
-		t.Errorf("%d %s, want %d %s charged %s retryable %v", r.Status, r.Body, status, code, charged, retryable)
-	}
-	if body.RequestID == "" || body.DocsURL != "https://api.example.com/docs#error-"+body.Error.Code {
-		t.Errorf("request_id %q, docs_url %q", body.RequestID, body.DocsURL)
-	}
-	if info, _ := fault.Of(fault.Code(code)); info.After > 0 && r.RetryAfter() == 0 {
-		t.Error("no Retry-After")
-	}
-	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Access-Control-Allow-Origin") != "*" {
-		t.Errorf("headers %v", r.Header)
-	}
-}
-
 // One structured line a request with its metrics, and never a signature.
 func TestLogLine(t *testing.T) {
-	s := open(t, 0, 50)
+	s := newService(t, 0, 50)
 	s.resolver = func() (dns.Result, error) { return dns.Result{}, fault.New(fault.UpstreamUnavailable, nil) }
 	r, header, err := s.Buy(t.Context(), s.dns("example.com"))
 	if err != nil {
@@ -416,10 +181,10 @@ func TestLogLine(t *testing.T) {
 	}
 }
 
-// An answer that was sold and could not be written down is a fault of the
-// ledger, though the payer sees none.
+// A paid answer that could not be recorded counts as a ledger fault, although the
+// payer gets the answer.
 func TestUnrecordedIsCounted(t *testing.T) {
-	s := open(t, 0, 50)
+	s := newService(t, 0, 50)
 	s.broken.Store(true)
 	if r := s.buy(t, s.dns("example.com")); r.Status != 200 {
 		t.Fatalf("status %d: %s", r.Status, r.Body)
@@ -435,7 +200,7 @@ func TestUnrecordedIsCounted(t *testing.T) {
 // Every code that an operation answers is on its list: one that is not is a
 // bug of ours and says so.
 func TestUnlistedCodes(t *testing.T) {
-	s := open(t, 0, 0)
+	s := newService(t, 0, 0)
 	s.resolver = func() (dns.Result, error) { return dns.Result{}, fault.New(fault.HandshakeFailed, nil) }
 	checkError(t, s.buy(t, s.dns("example.com")), 500, "internal_error", "true", true)
 }
@@ -443,7 +208,7 @@ func TestUnlistedCodes(t *testing.T) {
 // A service that lacks an operation of the catalog does not start, and says
 // which.
 func TestEveryOperationIsServed(t *testing.T) {
-	d := partsOf(silent{})
+	d := partsOf(unanswering{})
 	for i, op := range every(t, nil) {
 		without := slices.Delete(every(t, nil), i, i+1)
 		if _, err := service.All(d.seller(), without, nil, nil); err == nil || !strings.HasSuffix(err.Error(), " "+op.Entry().Slug) {

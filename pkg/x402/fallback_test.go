@@ -316,7 +316,7 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 
 // A facilitator whose name cannot be written is not asked.
 func TestFallbackThatIsNotRecorded(t *testing.T) {
-	within(t, failing(ledgertest.Replace, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
+	within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
 		p := b.withFallback(nil)
 		p.primary = says(unreached())
 		b.expect("not recorded", b.ask(b.sign(nil), "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)

@@ -62,14 +62,14 @@ func TestFixedFactsCostNoRead(t *testing.T) {
 // A store that fails before the claim sends nothing, and nobody knows how the
 // payment stands.
 func TestStoreFailsBeforeTheClaim(t *testing.T) {
-	within(t, failing(ledgertest.Fetch, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
+	within(t, ledgertest.Failing(ledgertest.Fetch, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		h := b.sign(contractPayer)
 		b.expect("read", b.ask(h, "GET /a"), 503, fault.LedgerUnavailable, "null", true, false)
 		b.expectCalls("read", 0, 0)
 		b.expect("again", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
-	within(t, failing(ledgertest.Create, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
+	within(t, ledgertest.Failing(ledgertest.Create, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
 		b.offersNames()
 		h := b.sign(named)
 		b.expect("name", b.ask(h, "GET /a"), 503, fault.LedgerUnavailable, "null", true, false)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -279,16 +278,6 @@ func (b *harness) takeOver(header string) {
 	r.LeaseUntil = time.Now().Add(30 * time.Second)
 	if err := b.store.Replace(context.Background(), r); err != nil {
 		b.t.Fatal(err)
-	}
-}
-
-// failing lets some calls of one verb fail, counted from 1.
-func failing(op ledgertest.Op, how ledgertest.Fault, calls ...int) ledgertest.Decide {
-	return func(o ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-		if o == op && slices.Contains(calls, n) {
-			return how
-		}
-		return ledgertest.None
 	}
 }
 

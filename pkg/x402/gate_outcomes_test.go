@@ -89,7 +89,7 @@ func TestDoubt(t *testing.T) {
 // payer gets the answer, and the record catches up.
 func TestStoreFaults(t *testing.T) {
 	for _, f := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
-		within(t, failing(ledgertest.Create, f, 1), func(t *testing.T, b *harness) {
+		within(t, ledgertest.Failing(ledgertest.Create, f, 1), func(t *testing.T, b *harness) {
 			h := b.sign(nil)
 			b.expect("store down", b.ask(h, "GET /a"), 503, fault.LedgerUnavailable, "null", true, false)
 			b.expectCalls("store down", 0, 0)
@@ -98,7 +98,7 @@ func TestStoreFaults(t *testing.T) {
 			b.expectCalls("store up", 1, 1)
 		})
 		for _, calls := range [][]int{{1}, {2}, {1, 2}} {
-			within(t, failing(ledgertest.Replace, f, calls...), func(t *testing.T, b *harness) {
+			within(t, ledgertest.Failing(ledgertest.Replace, f, calls...), func(t *testing.T, b *harness) {
 				b.settle = settles(moved(), x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true})
 				h := b.sign(nil)
 				what := fmt.Sprintf("writes %v fail with %d", calls, f)
@@ -167,7 +167,7 @@ func TestUnrecorded(t *testing.T) {
 		{"doubt", x402.Settlement{Class: x402.Unknown}, 1, nil, 503},
 		{"in doubt", x402.Settlement{Class: x402.Unknown}, 0, nil, 503},
 	} {
-		within(t, failing(ledgertest.Replace, ledgertest.FailBefore, c.fails), func(t *testing.T, b *harness) {
+		within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, c.fails), func(t *testing.T, b *harness) {
 			b.settle = settles(c.settle)
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			out := b.ask(b.sign(nil), "GET /a")
@@ -198,7 +198,7 @@ func TestVerdictsThatAreNotOnRecord(t *testing.T) {
 			if lost {
 				fails = 0
 			}
-			within(t, failing(ledgertest.Replace, ledgertest.FailBefore, fails), func(t *testing.T, b *harness) {
+			within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, fails), func(t *testing.T, b *harness) {
 				if c.evidence != nil {
 					b.withParts(nil, c.evidence)
 				}

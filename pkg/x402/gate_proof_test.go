@@ -184,7 +184,7 @@ func TestRetryableWithinTheDay(t *testing.T) {
 // up no lookup and gives none away.
 func TestLateSettlementNotRecorded(t *testing.T) {
 	for _, fails := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
-		within(t, failing(ledgertest.Replace, fails, 1), func(t *testing.T, b *harness) {
+		within(t, ledgertest.Failing(ledgertest.Replace, fails, 1), func(t *testing.T, b *harness) {
 			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(20 * time.Second); return moved() }
 			b.work = looksUp(fault.DNSTimeout)
 			h := b.sign(nil)

@@ -184,7 +184,7 @@ func TestSlotsAreGivenBack(t *testing.T) {
 // A settlement and its lookup that are both not on record: the payer has every
 // lookup left, and is told to come back.
 func TestOwedAndNotOnRecord(t *testing.T) {
-	within(t, failing(ledgertest.Replace, ledgertest.FailBefore, 1, 2), func(t *testing.T, b *harness) {
+	within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, 1, 2), func(t *testing.T, b *harness) {
 		b.work = looksUp(fault.DNSTimeout)
 		out := b.ask(b.sign(nil), "GET /a")
 		b.expect("owed", out, 504, fault.DNSTimeout, "true", true, true)

@@ -1,9 +1,7 @@
 package ledger_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -246,12 +244,7 @@ func TestAdoptsEvidence(t *testing.T) {
 // A receipt whose first write failed and came too late is recorded all the
 // same when its holder goes on.
 func TestLateReceiptIsEvidence(t *testing.T) {
-	d := newTestLedger(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-		if op == ledgertest.Replace && n == 1 {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	})
+	d := newTestLedger(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, 1))
 	old := d.claim(t, ledger.Held)
 	if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledgertest.ErrInjected) {
 		t.Fatal(err)
@@ -286,146 +279,13 @@ func TestDoubtTurnsRefusalsIntoUncertainty(t *testing.T) {
 	}
 }
 
-// Five lookups in all, spaced, within a day of the settlement.
-func TestOwedLookups(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
-	fail := ledger.Failure{Code: "dns_timeout", Message: "timed out"}
-	for i, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
-		d.clock.pass(2 * time.Second) // the lookup
-		must(t, h.Release(t.Context(), fail))
-		if got := ledger.NextLookup(h.Record()); got != wait {
-			t.Fatalf("after %d lookups: wait %s, want %s", i+1, got, wait)
-		}
-		d.clock.pass(wait - time.Millisecond)
-		if c := d.claim(t, ledger.Waiting); c.Wait != time.Millisecond || *c.Record.LastFault != fail {
-			t.Fatalf("too early by 1 ms: %+v", c)
-		}
-		d.clock.pass(time.Millisecond)
-		h = d.claim(t, ledger.Held).Hold
-		if h.Record().State != ledger.Settled || h.Record().Lookups != i+2 {
-			t.Fatalf("lookup %d: %+v", i+2, h.Record())
-		}
-	}
-	must(t, h.Release(t.Context(), fail))
-	d.clock.pass(time.Hour)
-	if c := d.claim(t, ledger.Exhausted); !ledger.Spent(c.Record, d.clock.now()) || *c.Record.LastFault != fail {
-		t.Errorf("%+v", c)
-	}
-}
-
-func TestOwedForADay(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
-	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
-	d.clock.pass(24 * time.Hour)
-	back := d.claim(t, ledger.Held).Hold
-	must(t, back.Return(t.Context()))
-	d.clock.pass(time.Second)
-	d.claim(t, ledger.Exhausted)
-}
-
-// A lookup that never began uses none up and does not move the spacing.
-func TestReturn(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
-	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
-	for range 20 {
-		d.clock.pass(time.Second)
-		must(t, d.claim(t, ledger.Held).Hold.Return(t.Context()))
-	}
-	if s := d.state(t); s.Lookups != 1 || s.LastFault == nil {
-		t.Errorf("%+v", s)
-	}
-}
-
-// A settlement whose lookup did not begin leaves no lease and no lookup.
-func TestSettledWithoutLookup(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), false))
-	if s := d.state(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() {
-		t.Errorf("%+v", s)
-	}
-	if c := d.claim(t, ledger.Held); c.Record.Lookups != 1 {
-		t.Errorf("%+v", c.Record)
-	}
-}
-
-func TestAnswerWithoutBody(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
-	noise := make([]byte, 400<<10)
-	rand.Read(noise)
-	a, err := ledger.NewAnswer(200, noise)
-	must(t, err)
-	if a.Stored || a.Body != nil {
-		t.Fatal("an answer that does not compress below 300 KB is stored")
-	}
-	must(t, h.Redeem(t.Context(), a))
-	d.clock.pass(time.Minute)
-	again := d.claim(t, ledger.Held)
-	if again.Record.State != ledger.Redeemed || again.Record.Lookups != 2 {
-		t.Fatalf("%+v", again.Record)
-	}
-	d.claim(t, ledger.InFlight)
-	must(t, again.Hold.Redeem(t.Context(), answer(t, "small")))
-	d.claim(t, ledger.Answered)
-}
-
-func TestAnswerRoundTrip(t *testing.T) {
-	for _, body := range [][]byte{nil, []byte("{}"), bytes.Repeat([]byte("x"), 1<<20)} {
-		a, err := ledger.NewAnswer(404, body)
-		must(t, err)
-		got, err := a.Plain()
-		if err != nil || !bytes.Equal(got, body) {
-			t.Errorf("%d bytes came back as %d, %v", len(body), len(got), err)
-		}
-	}
-	if got, err := (ledger.Answer{Stored: true, Body: []byte("as it is")}).Plain(); err != nil || string(got) != "as it is" {
-		t.Errorf("an answer that is not compressed: %q, %v", got, err)
-	}
-	whole, err := ledger.NewAnswer(200, []byte("cut short"))
-	must(t, err)
-	whole.Body = whole.Body[:len(whole.Body)-4]
-	for _, bad := range []ledger.Answer{{}, whole, {Stored: true, Encoding: "gzip", Body: []byte("junk")}} {
-		if _, err := bad.Plain(); err == nil {
-			t.Errorf("%+v has no error", bad)
-		}
-	}
-}
-
-// A row that outlived its retention is treated as absent: stores delete late.
-func TestExpired(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Refused(t.Context(), "no"))
-	key := d.payment().Key
-	d.clock.pass(35*24*time.Hour + 10*time.Minute)
-	if r, err := d.Fetch(t.Context(), key); r != nil || err != nil {
-		t.Errorf("an expired row is seen: %+v, %v", r, err)
-	}
-	if c := d.claim(t, ledger.Held); c.Record.Attempt != 1 || c.Record.Doubt || c.Record.Version != 3 {
-		t.Errorf("%+v", c.Record)
-	}
-}
-
 // Each write fails without being done, and is done but fails; the next one
 // finds out which.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("replace %d, fault %d", n, fault), func(t *testing.T) {
-				d := newTestLedger(t, func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
-					if op == ledgertest.Replace && k == n {
-						return fault
-					}
-					return ledgertest.None
-				})
+				d := newTestLedger(t, ledgertest.Failing(ledgertest.Replace, fault, n))
 				h := d.claim(t, ledger.Held).Hold
 				first := h.Settled(t.Context(), receipt(), true)
 				second := h.Redeem(t.Context(), answer(t, "x"))
@@ -450,12 +310,7 @@ func TestWritesThatFail(t *testing.T) {
 // doubt, because it cannot know.
 func TestClaimThatFails(t *testing.T) {
 	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
-		d := newTestLedger(t, func(op ledgertest.Op, k int, _ ledger.Record) ledgertest.Fault {
-			if op == ledgertest.Create && k == 1 {
-				return fault
-			}
-			return ledgertest.None
-		})
+		d := newTestLedger(t, ledgertest.Failing(ledgertest.Create, fault, 1))
 		if _, err := d.Claim(t.Context(), d.payment(), d.clock.now().Add(lease)); !errors.Is(err, ledgertest.ErrInjected) {
 			t.Fatal(err)
 		}

@@ -38,12 +38,7 @@ func TestAdoptsWithinTheLeaseOnly(t *testing.T) {
 // The same when its own write of the settlement failed: the lookup that it
 // began goes on.
 func TestAdoptsAfterAFailedWrite(t *testing.T) {
-	d := newTestLedger(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-		if op == ledgertest.Replace && n == 2 {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	})
+	d := newTestLedger(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, 2))
 	old := d.claim(t, ledger.Held)
 	d.clock.pass(lease)
 	taken := d.claim(t, ledger.Held).Hold

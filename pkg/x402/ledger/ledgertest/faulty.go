@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -41,6 +42,16 @@ var ErrInjected = errors.New("ledgertest: injected fault")
 // record holds the key and nothing else. It is called from the goroutine of the
 // call, so it must be safe for as many as the test runs.
 type Decide func(op Op, n int, r ledger.Record) Fault
+
+// Failing decides that some calls of one verb fail, counted from 1.
+func Failing(op Op, how Fault, calls ...int) Decide {
+	return func(o Op, n int, _ ledger.Record) Fault {
+		if o == op && slices.Contains(calls, n) {
+			return how
+		}
+		return None
+	}
+}
 
 // Faulty is a ledger.Store that fails on demand, counts its calls, and fails
 // the test on a caller that breaks the rules: a Create of another version than

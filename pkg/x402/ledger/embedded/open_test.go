@@ -1,0 +1,159 @@
+package embedded
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+func TestOpenCreatesPrivately(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a", "b", "ledger.db")
+	open(t, path, Options{})
+	for at, want := range map[string]os.FileMode{
+		path: 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700,
+	} {
+		info, err := os.Stat(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", filepath.Base(at), got, want)
+		}
+	}
+}
+
+func TestOpenTwice(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	s := open(t, path, Options{})
+	_, err := Open(path, Options{LockTimeout: time.Millisecond})
+	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "another process") || !strings.Contains(err.Error(), path) {
+		t.Errorf("second Open = %v, want ErrLocked with the path", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path, Options{LockTimeout: patience})
+}
+
+func TestOpenWhatIsNoLedger(t *testing.T) {
+	t.Parallel()
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, bytes.Repeat([]byte("not a ledger\n"), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"text": text, "folder": t.TempDir(), "below a file": filepath.Join(text, "ledger.db"),
+	} {
+		if s, err := Open(path, Options{}); err == nil {
+			t.Errorf("%s: Open succeeded", name)
+			_ = s.Close()
+		}
+	}
+	if b, err := os.ReadFile(text); err != nil || !bytes.HasPrefix(b, []byte("not a ledger")) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+}
+
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	r := ledgertest.Full("k")
+	s := open(t, path, Options{})
+	if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+		t.Fatalf("Create = %v, %v", existing, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Fetch(t.Context(), "k"); err == nil {
+		t.Error("Fetch from a closed store")
+	}
+	if _, err := s.Create(t.Context(), r); err == nil {
+		t.Error("Create in a closed store")
+	}
+	if err := s.Replace(t.Context(), ledgertest.Next(r)); err == nil || errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("Replace in a closed store = %v", err)
+	}
+	got, err := open(t, path, Options{}).Fetch(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&r, got); diff != "" {
+		t.Errorf("after reopening (-want +got):\n%s", diff)
+	}
+}
+
+func TestOpenRemovesExpired(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	at := time.Date(2026, 11, 4, 12, 0, 0, 0, time.UTC)
+	s := planter{open(t, path, Options{})}
+	for key, expires := range map[string]time.Time{
+		"past": at.Add(-time.Hour), "just past": at.Add(-time.Nanosecond), "now": at, "later": at.Add(time.Hour), "never": {},
+	} {
+		r := ledgertest.First(key)
+		r.State, r.ExpiresAt = ledger.Refused, expires
+		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+			t.Fatalf("Create = %v, %v", existing, err)
+		}
+	}
+	for i := range 300 { // more than one page
+		r := ledgertest.First("old" + strings.Repeat("|", i))
+		r.State, r.ExpiresAt = ledger.Redeemed, at.Add(-time.Hour)
+		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+			t.Fatalf("Create = %v, %v", existing, err)
+		}
+	}
+	for _, state := range []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled} { // with the end of an earlier version
+		r := ledgertest.First(string(state))
+		r.State, r.ExpiresAt = state, at.Add(-time.Hour)
+		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+			t.Fatalf("Create = %v, %v", existing, err)
+		}
+	}
+	if err := s.Plant(t.Context(), "corrupt", []byte(`{"expires_at":"2000-01-01T00:00:00Z"}`)); err != nil {
+		t.Fatal(err)
+	}
+	all := keys(t, s.Store)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s2 := open(t, path, Options{}) // no clock: nothing is removed
+	if diff := cmp.Diff(all, keys(t, s2)); diff != "" {
+		t.Errorf("without a clock (-want +got):\n%s", diff)
+	}
+	if err := s2.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s3 := open(t, path, Options{Now: func() time.Time { return at }})
+	if diff := cmp.Diff([]string{"corrupt", "later", "never", "now", "settled", "settling", "uncertain"}, keys(t, s3)); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}
+
+func keys(t *testing.T, s *Store) (all []string) {
+	t.Helper()
+	err := s.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(records).ForEach(func(k, _ []byte) error {
+			all = append(all, string(k))
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
