@@ -261,14 +261,14 @@ func TestToolErrorsAfterPaying(t *testing.T) {
 		code, charged  string
 		receipt, retry bool
 	}{
-		"in doubt":         {before: always(x402test.DropAfter), code: "settlement_uncertain", charged: "null", retry: true},
-		"pending":          {before: always(x402test.Unconfirmed), code: "settlement_uncertain", charged: "null", retry: true},
-		"turned away":      {before: always(x402test.Unauthorized), code: "facilitator_misconfigured", charged: "false", retry: true},
-		"owed":             {before: looksUp(fault.DNSTimeout), code: "dns_timeout", charged: "true", receipt: true, retry: true},
-		"a bug":            {before: looksUp(fault.HTTPFailed), code: "internal_error", charged: "true", receipt: true, retry: true},
-		"no such domain":   {before: looksUp(fault.NXDomain), code: "nxdomain", charged: "true", receipt: true},
-		"no ledger":        {before: func(_ *testing.T, s *testService) { s.down.Store(true) }, code: "ledger_unavailable", charged: "null", retry: true},
-		"limits down":      {rate: 300, before: func(_ *testing.T, s *testService) { s.limits.down.Store(true) }, code: "ledger_unavailable", charged: "null", retry: true},
+		"in doubt":       {before: always(x402test.DropAfter), code: "settlement_uncertain", charged: "null", retry: true},
+		"pending":        {before: always(x402test.Unconfirmed), code: "settlement_uncertain", charged: "null", retry: true},
+		"turned away":    {before: always(x402test.Unauthorized), code: "facilitator_misconfigured", charged: "false", retry: true},
+		"owed":           {before: looksUp(fault.DNSTimeout), code: "dns_timeout", charged: "true", receipt: true, retry: true},
+		"a bug":          {before: looksUp(fault.HTTPFailed), code: "internal_error", charged: "true", receipt: true, retry: true},
+		"no such domain": {before: looksUp(fault.NXDomain), code: "nxdomain", charged: "true", receipt: true},
+		"no ledger":      {before: func(_ *testing.T, s *testService) { s.down.Store(true) }, code: "ledger_unavailable", charged: "null", retry: true},
+		"limits down":    {rate: 300, before: func(_ *testing.T, s *testService) { s.limits.down.Store(true) }, code: "ledger_unavailable", charged: "null", retry: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, c.rate, c.cap)

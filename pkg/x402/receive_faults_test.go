@@ -18,15 +18,12 @@ import (
 // last block that was finished; every transfer is recorded once.
 func TestReceiveTimeUp(t *testing.T) {
 	slow := false
-	decide := func(*reconcilerHarness) ledgertest.Decide {
-		return func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-			if slow && op == ledgertest.Create {
-				time.Sleep(time.Second)
-			}
-			return ledgertest.None
+	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+		if slow && op == ledgertest.Create {
+			time.Sleep(time.Second)
 		}
-	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+		return ledgertest.None
+	}, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		const n = 41
 		for i := range n {
@@ -145,18 +142,15 @@ func TestReceiveStoreFails(t *testing.T) {
 	calls := 0
 	scenario := func(t *testing.T, at int, fault ledgertest.Fault) {
 		n, armed := 0, false
-		decide := func(*reconcilerHarness) ledgertest.Decide {
-			return func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
-				if !armed {
-					return ledgertest.None
-				}
-				if n++; n == at {
-					return fault
-				}
+		withReconciler(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+			if !armed {
 				return ledgertest.None
 			}
-		}
-		withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+			if n++; n == at {
+				return fault
+			}
+			return ledgertest.None
+		}, func(t *testing.T, d *reconcilerHarness) {
 			d.uncertain(1)
 			d.refused(2, false)
 			d.refused(3, true)
@@ -215,15 +209,12 @@ func serially(t *testing.T, test func(t *testing.T)) { t.Run("", test) }
 // An old transfer whose record cannot be fetched is not counted as forgotten.
 func TestReceiveForgottenLater(t *testing.T) {
 	fails := false
-	decide := func(*reconcilerHarness) ledgertest.Decide {
-		return func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-			if fails && op == ledgertest.Fetch && r.Key == payment(1).Key {
-				return ledgertest.FailBefore
-			}
-			return ledgertest.None
+	withReconciler(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if fails && op == ledgertest.Fetch && r.Key == payment(1).Key {
+			return ledgertest.FailBefore
 		}
-	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+		return ledgertest.None
+	}, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		p.send(1)
 		time.Sleep(35 * 24 * time.Hour)
@@ -315,16 +306,13 @@ func TestReceiveTwoRuns(t *testing.T) {
 // A store that fails is said, also where another run has moved the cursor.
 func TestReceiveTwoFailures(t *testing.T) {
 	fails := false
-	decide := func(*reconcilerHarness) ledgertest.Decide {
-		return func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-			if fails && op == ledgertest.Fetch && r.Key == payment(2).Key {
-				fails = false
-				return ledgertest.FailBefore
-			}
-			return ledgertest.None
+	withReconciler(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if fails && op == ledgertest.Fetch && r.Key == payment(2).Key {
+			fails = false
+			return ledgertest.FailBefore
 		}
-	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+		return ledgertest.None
+	}, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
 		p.send(1)
 		time.Sleep(time.Second)
@@ -345,16 +333,15 @@ func TestReceiveTwoFailures(t *testing.T) {
 // have none: the next run records the money for it.
 func TestReceiveMeetsAClaim(t *testing.T) {
 	armed := false
-	decide := func(d *reconcilerHarness) ledgertest.Decide {
-		return func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-			if armed && op == ledgertest.Create && r.Key == payment(1).Key {
-				armed = false
-				d.uncertain(1)
-			}
-			return ledgertest.None
+	var d *reconcilerHarness
+	withReconciler(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if armed && op == ledgertest.Create && r.Key == payment(1).Key {
+			armed = false
+			d.uncertain(1)
 		}
-	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+		return ledgertest.None
+	}, func(_ *testing.T, inner *reconcilerHarness) {
+		d = inner
 		p := d.watched()
 		p.send(0, unauthorized)
 		time.Sleep(time.Second)

@@ -72,15 +72,12 @@ func TestReconcileStoreFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun := map[ledgertest.Op]int{}
-			decide := func(*reconcilerHarness) ledgertest.Decide {
-				return func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-					if base, ok := begun[op]; ok && op == c.op && n == base+c.n {
-						return c.fault
-					}
-					return ledgertest.None
+			withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+				if base, ok := begun[op]; ok && op == c.op && n == base+c.n {
+					return c.fault
 				}
-			}
-			withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+				return ledgertest.None
+			}, func(t *testing.T, d *reconcilerHarness) {
 				d.uncertain(1)
 				time.Sleep(time.Second)
 				d.uncertain(2)
@@ -107,15 +104,12 @@ func TestReconcileStoreFails(t *testing.T) {
 // The store is down for good: the run ends, with everything counted as failed.
 func TestReconcileStoreDown(t *testing.T) {
 	down := false
-	decide := func(*reconcilerHarness) ledgertest.Decide {
-		return func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
-			if down {
-				return ledgertest.FailBefore
-			}
-			return ledgertest.None
+	withReconciler(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+		if down {
+			return ledgertest.FailBefore
 		}
-	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+		return ledgertest.None
+	}, func(t *testing.T, d *reconcilerHarness) {
 		for i := range 5 {
 			d.uncertain(i)
 		}
@@ -209,20 +203,19 @@ func TestReconcileLosesTheLease(t *testing.T) {
 		"still open": {x402.Finding{Verdict: x402.StillOpen}, x402.Summary{Skipped: 1}, ledger.Settling},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decide := func(d *reconcilerHarness) ledgertest.Decide {
-				return func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-					// The first write of the verdict: another attempt was quicker.
-					if op == ledgertest.Replace && r.Version == 4 {
-						other := d.stored(1)
-						if other.Version == 3 {
-							other.Version, other.WriteID, other.LeaseUntil = 4, "other", time.Now().Add(attemptTime)
-							d.must(d.memory.Replace(t.Context(), other))
-						}
+			var d *reconcilerHarness
+			withReconciler(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+				// The first write of the verdict: another attempt was quicker.
+				if op == ledgertest.Replace && r.Version == 4 {
+					other := d.stored(1)
+					if other.Version == 3 {
+						other.Version, other.WriteID, other.LeaseUntil = 4, "other", time.Now().Add(attemptTime)
+						d.must(d.memory.Replace(t.Context(), other))
 					}
-					return ledgertest.None
 				}
-			}
-			withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+				return ledgertest.None
+			}, func(t *testing.T, inner *reconcilerHarness) {
+				d = inner
 				d.uncertain(1)
 				d.find = verdict(c.f)
 				want := c.want

@@ -91,16 +91,13 @@ func (c *counted) Open(ctx context.Context, before time.Time, limit int) ([]stri
 // Counting ends with the time, too, and says how much is missing.
 func TestReconcileOwedTimeUp(t *testing.T) {
 	var cancel context.CancelFunc
-	decide := func(*reconcilerHarness) ledgertest.Decide {
-		return func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-			if op == ledgertest.Fetch && n == 3 {
-				cancel()
-				return ledgertest.Block
-			}
-			return ledgertest.None
+	withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Fetch && n == 3 {
+			cancel()
+			return ledgertest.Block
 		}
-	}
-	withReconciler(t, decide, func(t *testing.T, d *reconcilerHarness) {
+		return ledgertest.None
+	}, func(t *testing.T, d *reconcilerHarness) {
 		for i := range 5 {
 			d.owed(i, 1)
 		}

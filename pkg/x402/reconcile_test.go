@@ -41,17 +41,13 @@ func (d *reconcilerHarness) Find(ctx context.Context, q x402.Question) x402.Find
 	return d.find(ctx, q)
 }
 
-// withReconciler runs a test. decide may be nil.
-func withReconciler(t *testing.T, decide func(d *reconcilerHarness) ledgertest.Decide, test func(t *testing.T, d *reconcilerHarness)) {
+// withReconciler runs a test with faults of the store; nil is none.
+func withReconciler(t *testing.T, faults ledgertest.Decide, test func(t *testing.T, d *reconcilerHarness)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &reconcilerHarness{t: t, memory: new(ledgertest.Memory), find: verdict(x402.Finding{Verdict: x402.StillOpen})}
 		d.index = d.memory
-		var faults ledgertest.Decide
-		if decide != nil {
-			faults = decide(d)
-		}
 		d.store = ledgertest.NewFaulty(t, d.memory, faults)
 		var ids atomic.Int64
 		d.ledger = ledger.New(d.store, time.Now, func() string { return fmt.Sprint("w", ids.Add(1)) })
