@@ -78,10 +78,7 @@ func classOf(kind chroma.TokenType, called bool) string {
 // TestColors makes the markup of every program (with -update), and holds what
 // is embedded to it and to the program: other colours, the same text.
 func TestColors(t *testing.T) {
-	files, err := fs.ReadDir(assets, "assets/snippets")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(fs.ReadDir(assets, "assets/snippets"))
 	want := map[string]bool{}
 	for _, f := range files {
 		raw, err := fs.ReadFile(assets, "assets/snippets/"+f.Name())
@@ -111,10 +108,7 @@ func TestColors(t *testing.T) {
 			t.Errorf("%s: %d colours", f.Name(), n)
 		}
 	}
-	kept, err := fs.ReadDir(assets, "assets/colored")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must(fs.ReadDir(assets, "assets/colored"))
 	for _, f := range kept {
 		if file := "assets/colored/" + f.Name(); !want[file] {
 			t.Errorf("%s is the markup of no program", file)

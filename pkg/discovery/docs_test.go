@@ -30,10 +30,7 @@ func TestDocsPage(t *testing.T) {
 	s := testSite()
 	for name, ops := range map[string][]catalog.Operation{"catalog": catalog.All(), "wide": wideOps()} {
 		t.Run(name, func(t *testing.T) {
-			d, err := render(s, ops, wideBooks()[:len(ops)-len(catalog.All())])
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must(render(s, ops, wideBooks()[:len(ops)-len(catalog.All())]))
 			doc, _ := d.Find(catalog.PathDocs)
 			root := checkPage(t, doc.Body, doc.CSP)
 			anchors := ids(root)
@@ -315,10 +312,7 @@ func TestRefundsAreExplained(t *testing.T) {
 func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	s := testSite()
 	s.Terms.Network, s.Terms.Asset = "eip155:10", "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"
-	d, err := Render(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(Render(s))
 	shown := map[string]string{}
 	for _, n := range elements(parse(t, body(t, d, catalog.PathDocs)), "pre") {
 		if id, ok := attr(n, "id"); ok {

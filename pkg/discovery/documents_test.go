@@ -44,10 +44,7 @@ func TestReceiptKeysDocument(t *testing.T) {
 	}
 	newer := make(ed25519.PublicKey, ed25519.PublicKeySize)
 	site.ReceiptKeys = []ed25519.PublicKey{newer, old}
-	d, err := Render(site)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(Render(site))
 	for kid, want := range map[string]ed25519.PublicKey{"#receipt-1": old, "#receipt-2": newer} {
 		kid = receipt.DID(strings.TrimPrefix(site.Origin, "https://")) + kid
 		if got, err := receipt.FindKey(body(t, d, receipt.Path), kid); err != nil || !got.Equal(want) {
@@ -88,10 +85,7 @@ func TestTwoRendersAreEqual(t *testing.T) {
 func TestETagFollowsTheContent(t *testing.T) {
 	other := testSite()
 	other.Terms.PayTo = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
-	d, err := Render(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(Render(other))
 	for _, path := range []string{catalog.PathManifest, catalog.PathDocs, catalog.PathLLMsFull} {
 		was, _ := mustRender(t).Find(path)
 		is, _ := d.Find(path)

@@ -167,10 +167,7 @@ func TestRecordedSignatureVerifies(t *testing.T) {
 // the site and with the recording.
 func TestDocsShowTheRealHandshake(t *testing.T) {
 	s := testSite()
-	offer, err := x402.EncodeHeader(Offer(catalog.All()[0], s).WithToken(shownToken))
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must(x402.EncodeHeader(Offer(catalog.All()[0], s).WithToken(shownToken)))
 	var r recording
 	if err := json.Unmarshal(recordedJSON, &r); err != nil {
 		t.Fatal(err)

@@ -89,19 +89,13 @@ func wideBooks() []catalog.Playbook {
 
 func mustRender(t *testing.T) *Documents {
 	t.Helper()
-	d, err := Render(testSite())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(Render(testSite()))
 	return d
 }
 
 func mustRenderWide(t *testing.T) *Documents {
 	t.Helper()
-	d, err := render(testSite(), wideOps(), wideBooks())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(render(testSite(), wideOps(), wideBooks()))
 	return d
 }
 
@@ -179,10 +173,7 @@ func golden(t *testing.T, name string, got []byte) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(file))
 	if isJSON {
 		var b bytes.Buffer
 		if err := json.Compact(&b, want); err != nil {
@@ -211,10 +202,7 @@ func validator(t *testing.T, v any) *jsonschema.Schema {
 	if err := c.AddResource("test:///schema.json", doc); err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.Compile("test:///schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(c.Compile("test:///schema.json"))
 	return s
 }
 
@@ -223,6 +211,14 @@ func instance(t *testing.T, raw []byte) any {
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		t.Fatal(err)
+	}
+	return v
+}
+
+// must is for set-up that cannot fail unless the test is wrong: an error panics.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
 	}
 	return v
 }

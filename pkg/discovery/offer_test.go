@@ -33,10 +33,7 @@ func largeOp(fields, value int) catalog.Operation {
 
 func headerOf(t *testing.T, v any) string {
 	t.Helper()
-	raw, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(json.Marshal(v))
 	return base64.StdEncoding.EncodeToString(raw)
 }
 

@@ -314,10 +314,7 @@ func schemaAt(t *testing.T, description []byte, pointer string) *jsonschema.Sche
 	if err := c.AddResource("test:///openapi.json", instance(t, description)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.Compile("test:///openapi.json#" + pointer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(c.Compile("test:///openapi.json#" + pointer))
 	return s
 }
 
@@ -346,10 +343,7 @@ func TestErrorAndOfferSchemasFitWhatIsSent(t *testing.T) {
 	}
 	header, unpaid := schemaAt(t, description, "/components/schemas/PaymentRequired"), schemaAt(t, description, "/components/schemas/PaymentRequiredBody")
 	for _, op := range wideOps() {
-		raw, err := json.Marshal(Offer(op, testSite()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must(json.Marshal(Offer(op, testSite())))
 		if err := header.Validate(instance(t, raw)); err != nil {
 			t.Errorf("%s: %v", op.Slug, err)
 		}

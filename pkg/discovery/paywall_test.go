@@ -23,10 +23,7 @@ const maxPage = 50 << 10
 // visit is a request for the page that asks about a domain.
 func visit(t testing.TB, op catalog.Operation, domain string) Visit {
 	t.Helper()
-	offer, err := x402.EncodeHeader(Offer(op, testSite()).WithToken(shownToken))
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must(x402.EncodeHeader(Offer(op, testSite()).WithToken(shownToken)))
 	v := Visit{Offer: offer, Nonce: "LSMGZFDFLEZNLBAEXRB6CJCXYF"}
 	if domain != "" {
 		v.Asked = url.Values{"domain": {domain}}

@@ -51,10 +51,7 @@ func TestReceiptsInDocuments(t *testing.T) {
 		}
 	}
 	s.ReceiptKeys = nil
-	d, err := Render(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d = must(Render(s))
 	chapter = sectionOf(t, parse(t, body(t, d, catalog.PathDocs)), "receipts")
 	if text := textOf(chapter); !strings.Contains(text, "This service has no key for receipts") || strings.Contains(text, "@x402/extensions") {
 		t.Errorf("without a key the chapter says %q", text)

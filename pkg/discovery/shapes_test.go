@@ -61,10 +61,7 @@ func TestManifestShape(t *testing.T) {
 func TestOwnershipProofsReachBothDocuments(t *testing.T) {
 	s := testSite()
 	s.OwnershipProofs = []string{"0xabc"}
-	d, err := Render(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(Render(s))
 	if got := at(t, tree(t, body(t, d, catalog.PathManifest)), "ownershipProofs", 0); got != "0xabc" {
 		t.Errorf("manifest: %v", got)
 	}

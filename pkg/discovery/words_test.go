@@ -106,10 +106,7 @@ func TestWindowOff(t *testing.T) {
 	if strings.Contains(text, "seconds after the answer") || !strings.Contains(text, "while their first payment is undecided") {
 		t.Errorf("without a window: %s", text)
 	}
-	d, err := Render(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(Render(s))
 	for _, n := range elements(parse(t, body(t, d, catalog.PathDocs)), "pre") {
 		if label, _ := attr(n.Parent, "aria-label"); label == "Body of the 402" {
 			if got := at(t, tree(t, []byte(textOf(n))), "idempotency", "duplicate_window_seconds"); got != json.Number("0") && got != 0.0 {

@@ -55,10 +55,7 @@ func tokenOf(t *testing.T, raw []byte) string {
 // headerOf is the decoded PAYMENT-REQUIRED of an answer.
 func headerOf(t *testing.T, r x402test.Reply) []byte {
 	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(r.Header.Get(x402.HeaderRequired))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(base64.StdEncoding.DecodeString(r.Header.Get(x402.HeaderRequired)))
 	return raw
 }
 
@@ -160,10 +157,7 @@ func TestRetryTokenIsBetweenTheTwo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := json.Marshal(required)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must(json.Marshal(required))
 		token := tokenOf(t, raw)
 		change(required.Extensions)
 		header, err := s.Wallet.Pay(required, time.Now())

@@ -102,18 +102,12 @@ func (k kindOfCall) count(t testing.TB) (c cost) {
 // memory is what a function has, in MB.
 func memory(t testing.TB) float64 {
 	t.Helper()
-	text, err := os.ReadFile("../../template.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../template.yaml"))
 	m := regexp.MustCompile(`(?m)^    MemorySize: (\d+)$`).FindSubmatch(text)
 	if m == nil {
 		t.Fatal("template.yaml no longer says where this test looks for it how much memory a function has")
 	}
-	n, err := strconv.ParseFloat(string(m[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must(strconv.ParseFloat(string(m[1]), 64))
 	return n
 }
 
@@ -125,10 +119,7 @@ func (c cost) row(k kindOfCall) string {
 // TestReadmeCosts: the README says what a call costs on AWS, as it is counted here.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../README.md"))
 	for _, k := range kindsOfCalls() {
 		c := costOf(t, k)
 		m := regexp.MustCompile(`(?m)^\| ` + k.name + `, ` + k.took.String() + ` \| (\S+) \| (\d+), (\d+) \| (\S+) KB \| \$(\S+) \|$`).FindStringSubmatch(string(text))

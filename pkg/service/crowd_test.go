@@ -100,10 +100,7 @@ func (c *crowd) send(from, domain, header string) x402test.Reply {
 func (c *crowd) sign(t testing.TB, offer x402test.Reply, rich bool) string {
 	t.Helper()
 	wallet, draft := draftOf(t, offer)
-	header, err := wallet.Seal(draft)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must(wallet.Seal(draft))
 	if rich {
 		c.funds(wallet)
 	}
@@ -125,14 +122,8 @@ func draftOf(t testing.TB, offer x402test.Reply) (*x402test.Wallet, x402test.Dra
 	if err != nil {
 		t.Fatalf("%d %s: %v", offer.Status, offer.Body, err)
 	}
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	draft, err := wallet.Draft(required, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wallet := must(x402test.NewWallet(rand.Reader))
+	draft := must(wallet.Draft(required, time.Now()))
 	return wallet, draft
 }
 

@@ -348,10 +348,7 @@ func TestToolPath(t *testing.T) {
 // plain is what a payment header encodes.
 func plain(t *testing.T, header string) json.RawMessage {
 	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(base64.StdEncoding.DecodeString(header))
 	return raw
 }
 

@@ -59,10 +59,7 @@ func TestMetrics(t *testing.T) {
 // emf reads the metrics of a line as CloudWatch does.
 func emf(t *testing.T, line map[string]any, namespace string, begun time.Time) values {
 	t.Helper()
-	raw, err := json.Marshal(line["_aws"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(json.Marshal(line["_aws"]))
 	var doc struct {
 		Timestamp         int64
 		CloudWatchMetrics []struct {

@@ -26,10 +26,7 @@ type calldata struct {
 
 func published(t *testing.T, header string) calldata {
 	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(base64.StdEncoding.DecodeString(header))
 	var p x402.Payload
 	if err := json.Unmarshal(raw, &p); err != nil {
 		t.Fatal(err)

@@ -50,10 +50,7 @@ func reconcileParts(t *testing.T, log *bytes.Buffer) parts {
 		Ledger: ledger.New(memory, time.Now, func() string { return "w" + string(rune('0'+ids.Add(1))) }),
 	}
 	d.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
-	doc, err := json.Marshal(testTerms().Requirements("5000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must(json.Marshal(testTerms().Requirements("5000")))
 	for i, nonce := range []string{"01", "02", "03"} {
 		c, err := d.Ledger.Claim(t.Context(), ledger.Payment{
 			Key:        ledger.Key("eip155:8453", strings.ToLower(d.Terms.Asset), "0x857b06519e91e3a54538791bdbb0e22373e36b66", "0x"+strings.Repeat("0", 62)+nonce),
@@ -166,14 +163,8 @@ func (r received) SafeBlock(context.Context) (uint64, error)          { return 7
 func TestReconcileReceived(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		payer, err := x402.ParseAddress("0x857b06519e91e3a54538791bdbb0e22373e36b66")
-		if err != nil {
-			t.Fatal(err)
-		}
-		payee, err := x402.ParseAddress(testTerms().PayTo)
-		if err != nil {
-			t.Fatal(err)
-		}
+		payer := must(x402.ParseAddress("0x857b06519e91e3a54538791bdbb0e22373e36b66"))
+		payee := must(x402.ParseAddress(testTerms().PayTo))
 		for name, c := range map[string]struct {
 			err  error
 			want map[string]any

@@ -212,10 +212,7 @@ func withBug(d *parts) {
 func corrupted(t *testing.T, s *testService) x402test.Reply {
 	t.Helper()
 	header := sign(t, s, dnsPath)
-	p, err := x402.DecodePayment(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(x402.DecodePayment(header))
 	key := ledger.Key("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
 	if err := s.memory.Plant(t.Context(), key, []byte(`{"key":"`+key+`","state":"paid twice"}`)); err != nil {
 		t.Fatal(err)

@@ -183,10 +183,7 @@ func TestSameFieldsSeesDifferences(t *testing.T) {
 // The README says what the ledger does.
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must(os.ReadFile("../../README.md"))
 	text := strings.Join(strings.Fields(string(readme)), " ")
 	var waits []string
 	for n := 1; n < ledger.MaxLookups; n++ {

@@ -152,10 +152,7 @@ func newServiceWith(t *testing.T, perMinute, single int, change func(*parts)) *t
 		}
 	}))
 	t.Cleanup(settler.Close)
-	client, err := facilitator.New(facilitator.Config{URL: settler.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(facilitator.New(facilitator.Config{URL: settler.URL}))
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprint("id", ids.Add(1)) }
 	d := parts{
@@ -173,10 +170,7 @@ func newServiceWith(t *testing.T, perMinute, single int, change func(*parts)) *t
 	change(&d)
 	server := httptest.NewServer(d.whole(t))
 	t.Cleanup(server.Close)
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wallet := must(x402test.NewWallet(rand.Reader))
 	s.Client = &x402test.Client{HTTP: server.Client(), Wallet: wallet, Now: time.Now}
 	s.url = server.URL
 	return s
@@ -232,4 +226,12 @@ func checkError(t *testing.T, r x402test.Reply, status int, code, charged string
 	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("headers %v", r.Header)
 	}
+}
+
+// must is for set-up that cannot fail unless the test is wrong: an error panics.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

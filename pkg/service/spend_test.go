@@ -67,20 +67,14 @@ func pool(sign func() string) func() string {
 func copied(t *testing.T, f *fleet, offer x402test.Reply) string {
 	t.Helper()
 	wallet, draft := draftOf(t, offer)
-	header, err := wallet.Seal(draft)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must(wallet.Seal(draft))
 	f.funds(wallet)
 	if r := f.to(0, victim, "example.com", header); r.Status != http.StatusOK {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	draft.Payload.Extensions = nil
 	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
-	if header, err = x402.EncodeHeader(draft.Payload); err != nil {
-		t.Fatal(err)
-	}
-	return header
+	return must(x402.EncodeHeader(draft.Payload))
 }
 
 // budget is the most that a minute of one client's requests may cost, over one

@@ -85,10 +85,7 @@ func isForged(signature string) bool {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{settlements: recordSettlements(t)}
 	synctest.Test(t, func(t *testing.T) {
-		wallet, err := x402test.NewWallet(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wallet := must(x402test.NewWallet(rand.Reader))
 		f.payer = wallet.Address().String()
 		f.offers(t)
 		begun := time.Now()
@@ -110,15 +107,9 @@ func newFixture(t *testing.T) *fixture {
 // bill signs one authorization in every form.
 func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) signedAuthorization {
 	t.Helper()
-	d, err := wallet.Draft(f.offer.Required(""), until.Add(-x402.MaxTimeoutSeconds*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(wallet.Draft(f.offer.Required(""), until.Add(-x402.MaxTimeoutSeconds*time.Second)))
 	a := d.Payload.Payload.Authorization
-	digest, err := x402test.Digest(a, d.Terms)
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := must(x402test.Digest(a, d.Terms))
 	b := signedAuthorization{
 		digest: hex.EncodeToString(digest[:]), payload: d.Payload.Payload,
 		key:   ledger.Key(terms().Network, strings.ToLower(terms().Asset), strings.ToLower(a.From), a.Nonce),
@@ -162,10 +153,7 @@ func sign(t *testing.T, d x402test.Draft, raw []byte, own, forged bool) paymentH
 		raw = bytes.Repeat([]byte{7}, 200)
 	}
 	d.Payload.Payload.Signature = "0x" + hex.EncodeToString(raw)
-	header, err := x402.EncodeHeader(d.Payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must(x402.EncodeHeader(d.Payload))
 	sum := sha256.Sum256(raw)
 	return paymentHeader{encoded: header, signature: d.Payload.Payload.Signature, digest: hex.EncodeToString(sum[:]), forged: forged}
 }
@@ -186,10 +174,7 @@ func recordSettlements(t *testing.T) []x402.Settlement {
 		_ = json.NewEncoder(rw).Encode(map[string]any{"success": false, "errorReason": word.Load(), "transaction": "", "network": terms().Network})
 	}))
 	defer server.Close()
-	client, err := facilitator.New(facilitator.Config{URL: server.URL, ResendWait: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(facilitator.New(facilitator.Config{URL: server.URL, ResendWait: -1}))
 	var all []x402.Settlement
 	for _, s := range []int32{200, 400, 401, 402, 403, 404, 429, 500} {
 		status.Store(s)

@@ -23,10 +23,7 @@ func newReceipts(t *testing.T) *receipts {
 	t.Helper()
 	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	public := private.Public().(ed25519.PublicKey) //nolint:forcetypeassert // what Public says
-	s, err := receipt.NewSigner(private, []ed25519.PublicKey{public})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(receipt.NewSigner(private, []ed25519.PublicKey{public}))
 	return &receipts{Signer: s, public: public}
 }
 

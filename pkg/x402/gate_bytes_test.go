@@ -52,10 +52,7 @@ func plainRequest(o *x402.Offer, header, path string) x402.Request {
 // listed is the offer of a real operation, with all of its extensions.
 func listed(t *testing.T) *x402.Offer {
 	t.Helper()
-	o, err := x402.NewOffer(discovery.Offer(catalog.DNS(), discovery.Site{Origin: "https://api.example.com", Terms: terms()}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must(x402.NewOffer(discovery.Offer(catalog.DNS(), discovery.Site{Origin: "https://api.example.com", Terms: terms()})))
 	return o
 }
 
@@ -89,10 +86,7 @@ func sends(t *testing.T, o *x402.Offer, header string) map[string][]string {
 	r := &recorder{sent: map[string][]string{}}
 	server := httptest.NewServer(r)
 	defer server.Close()
-	client, err := facilitator.New(facilitator.Config{URL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(facilitator.New(facilitator.Config{URL: server.URL}))
 	out := plainGate(&ledgertest.Memory{}, client, nil).Serve(t.Context(), plainRequest(o, header, "GET /a"))
 	if out.Fault == nil || out.Fault.Code != fault.SettlementUncertain {
 		t.Fatalf("answered %d, %v", out.Status, out.Fault)
@@ -104,25 +98,16 @@ func sends(t *testing.T, o *x402.Offer, header string) map[string][]string {
 // the facilitator: one authorization is always the same bytes.
 func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 	t.Parallel()
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wallet := must(x402test.NewWallet(rand.Reader))
 	o := listed(t)
 	for name, calls := range map[string][]string{"a key": {"/settle"}, "a contract": {"/settle", "/verify"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, err := wallet.Draft(o.Required(""), time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must(wallet.Draft(o.Required(""), time.Now()))
 			if len(calls) == 2 {
 				contractPayer(&d)
 			}
-			plain, err := wallet.Seal(d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := must(wallet.Seal(d))
 			want := sends(t, o, plain)
 			if got := slices.Sorted(maps.Keys(want)); !slices.Equal(got, calls) {
 				t.Fatalf("calls %v, want %v", got, calls)
@@ -144,20 +129,11 @@ func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 // a name of the payment.
 func TestWhatTheFacilitatorIsSent(t *testing.T) {
 	t.Parallel()
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wallet := must(x402test.NewWallet(rand.Reader))
 	o := listed(t)
-	d, err := wallet.Draft(o.Required(""), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(wallet.Draft(o.Required(""), time.Now()))
 	d.Payload.Extensions, d.Payload.Resource = nil, nil // a client that echoes nothing
-	header, err := wallet.Seal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must(wallet.Seal(d))
 	var body struct {
 		PaymentPayload      map[string]json.RawMessage
 		PaymentRequirements json.RawMessage
@@ -172,10 +148,7 @@ func TestWhatTheFacilitatorIsSent(t *testing.T) {
 	}
 	delete(extensions, x402.ExtensionIdentifier)
 	for member, want := range map[string]any{"accepted": required.Accepts[0], "resource": required.Resource, "extensions": extensions} {
-		text, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(json.Marshal(want))
 		if got := string(body.PaymentPayload[member]); got != string(text) {
 			t.Errorf("%s is\n%s\nwant\n%s", member, got, text)
 		}
@@ -192,10 +165,7 @@ func TestWhatTheFacilitatorIsSent(t *testing.T) {
 // payer with another's settlement: it never learns the name.
 func TestNameOfOnePayerServesNobodyElse(t *testing.T) {
 	t.Parallel()
-	rich, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rich := must(x402test.NewWallet(rand.Reader))
 	known := map[string]bool{}
 	moved, served := 0, 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -215,28 +185,17 @@ func TestNameOfOnePayerServesNobodyElse(t *testing.T) {
 		_, _ = io.WriteString(w, `{"success":true,"transaction":"`+tx+`","network":"eip155:8453"}`)
 	}))
 	defer server.Close()
-	client, err := facilitator.New(facilitator.Config{URL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(facilitator.New(facilitator.Config{URL: server.URL}))
 	g := plainGate(&ledgertest.Memory{}, client, &fakeEvidence{f: x402.Finding{Verdict: x402.StillOpen}})
 	o := listed(t)
 	for i := range 10 {
 		w := rich
 		if i > 0 { // an empty account
-			if w, err = x402test.NewWallet(rand.Reader); err != nil {
-				t.Fatal(err)
-			}
+			w = must(x402test.NewWallet(rand.Reader))
 		}
-		d, err := w.Draft(o.Required(""), time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must(w.Draft(o.Required(""), time.Now()))
 		d.Payload.Extensions = map[string]json.RawMessage{x402.ExtensionIdentifier: withMembers(t, d.Payload.Extensions[x402.ExtensionIdentifier], "info", map[string]any{"id": "pay_7d5d747be160e280504c099d984bcfe0"})}
-		h, err := w.Seal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must(w.Seal(d))
 		if out := g.Serve(t.Context(), plainRequest(o, h, fmt.Sprint("GET /", i))); out.Status == http.StatusOK {
 			served++
 		}
@@ -254,10 +213,7 @@ func withMembers(t *testing.T, raw json.RawMessage, key string, more map[string]
 		t.Fatal(err)
 	}
 	maps.Copy(tree[key].(map[string]any), more)
-	out, err := json.Marshal(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(json.Marshal(tree))
 	return out
 }
 
@@ -266,10 +222,7 @@ func withMembers(t *testing.T, raw json.RawMessage, key string, more map[string]
 // digits in another letter case, and other order and white space.
 func disguised(t *testing.T, header string, r *random.Rand) string {
 	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(base64.StdEncoding.DecodeString(header))
 	var p map[string]any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	d.UseNumber()

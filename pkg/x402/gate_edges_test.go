@@ -22,16 +22,10 @@ func TestFixedFactsCostNoRead(t *testing.T) {
 		edited := func(change func(d *x402test.Draft)) string {
 			var draft x402test.Draft
 			b.sign(func(d *x402test.Draft) { draft = *d })
-			digest, err := x402test.Digest(draft.Payload.Payload.Authorization, draft.Terms)
-			if err != nil {
-				t.Fatal(err)
-			}
+			digest := must(x402test.Digest(draft.Payload.Payload.Authorization, draft.Terms))
 			draft.Payload.Payload.Signature = fmt.Sprintf("0x%x", b.wallet.Sign(digest))
 			change(&draft)
-			h, err := x402.EncodeHeader(draft.Payload)
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := must(x402.EncodeHeader(draft.Payload))
 			return h
 		}
 		accepted := func(old, now string) string {

@@ -104,10 +104,7 @@ func offer(t *testing.T, terms x402.Terms, amount, city string) *x402.Offer {
 func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		wallet, err := x402test.NewWallet(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wallet := must(x402test.NewWallet(rand.Reader))
 		b := &harness{
 			t: t, wallet: wallet, offer: offer(t, terms(), "5000", "Oslo"),
 			settle: func(context.Context, int) x402.Settlement { return moved() },
@@ -131,19 +128,13 @@ func (b *harness) build(change func(*x402.GateConfig)) {
 
 func (b *harness) sign(change func(d *x402test.Draft)) string {
 	b.t.Helper()
-	d, err := b.wallet.Draft(b.offer.Required(""), time.Now())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
 	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
 	d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + rand.Text() + `"}}`)
 	if change != nil {
 		change(&d)
 	}
-	h, err := b.wallet.Seal(d)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	h := must(b.wallet.Seal(d))
 	return h
 }
 
@@ -225,10 +216,7 @@ func another(t *testing.T, d x402test.Draft) string {
 func resigned(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Payload.Signature = "0x" + strings.Repeat("ab", 100)
-	h, err := x402.EncodeHeader(d.Payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must(x402.EncodeHeader(d.Payload))
 	return h
 }
 
@@ -318,10 +306,7 @@ func (b *harness) withParts(s x402.Slots, e x402.Evidence) {
 
 // key is where the ledger keeps a payment.
 func (b *harness) key(header string) string {
-	p, err := x402.DecodePayment(header)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	p := must(x402.DecodePayment(header))
 	return ledger.Key("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
 }
 
@@ -356,4 +341,12 @@ func named(d *x402test.Draft) {
 // writes counts what the store was asked to write.
 func (b *harness) writes() int {
 	return b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Replace)
+}
+
+// must is for set-up that cannot fail unless the test is wrong: an error panics.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

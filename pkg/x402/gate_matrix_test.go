@@ -151,14 +151,8 @@ func TestAssetRespelled(t *testing.T) {
 func (b *harness) respelled(asset string) string {
 	old := terms()
 	old.Asset = asset
-	d, err := b.wallet.Draft(offer(b.t, old, "5000", "Oslo").Required(""), time.Now())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	h, err := b.wallet.Seal(d)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	d := must(b.wallet.Draft(offer(b.t, old, "5000", "Oslo").Required(""), time.Now()))
+	h := must(b.wallet.Seal(d))
 	return h
 }
 

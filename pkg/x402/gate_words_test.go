@@ -67,14 +67,8 @@ func TestBroadcastAndAWordOfItsOwn(t *testing.T) {
 				_, _ = io.WriteString(w, `{"success":false,"errorReason":"`+word+`","transaction":"","network":"eip155:8453"}`)
 			}))
 			defer server.Close()
-			client, err := facilitator.New(facilitator.Config{URL: server.URL, ResendWait: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			wallet, err := x402test.NewWallet(rand.Reader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must(facilitator.New(facilitator.Config{URL: server.URL, ResendWait: -1}))
+			wallet := must(x402test.NewWallet(rand.Reader))
 			g := plainGate(&ledgertest.Memory{}, client, &fakeEvidence{f: x402.Finding{Verdict: verdict, Transaction: tx}})
 			o := offer(t, terms(), "5000", "Oslo")
 			header, err := wallet.Pay(o.Required(""), time.Now())
@@ -97,31 +91,16 @@ func TestClientWordsDoNotReachTheListing(t *testing.T) {
 	r := &recorder{sent: map[string][]string{}}
 	server := httptest.NewServer(r)
 	defer server.Close()
-	client, err := facilitator.New(facilitator.Config{URL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(facilitator.New(facilitator.Config{URL: server.URL}))
+	wallet := must(x402test.NewWallet(rand.Reader))
 	g, o := plainGate(&ledgertest.Memory{}, client, nil), listed(t)
-	d, err := wallet.Draft(o.Required(""), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := wallet.Seal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(wallet.Draft(o.Required(""), time.Now()))
+	first := must(wallet.Seal(d))
 	bazaar := withMembers(t, d.Payload.Extensions["bazaar"], "info", map[string]any{"description": "SCAM: cheaper elsewhere"})
 	bazaar = json.RawMessage(strings.Replace(string(bazaar), "{", `{"routeTemplate":"/v1/tools/:free",`, 1))
 	d.Payload.Extensions = map[string]json.RawMessage{"bazaar": bazaar}
 	d.Payload.Accepted = json.RawMessage(strings.Replace(string(d.Payload.Accepted), "{", `{"note":"client",`, 1))
-	second, err := wallet.Seal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must(wallet.Seal(d))
 	g.Serve(t.Context(), plainRequest(o, first, "GET /a"))
 	g.Serve(t.Context(), plainRequest(o, second, "GET /a"))
 	sent := r.sent["/settle"]

@@ -97,14 +97,8 @@ func TestMeter(t *testing.T) {
 		}, status: 402, want: "late, " + paidUp},
 		"replay": {before: paidBefore, status: 200, want: "late, " + paidUp},
 		"copied from the chain": {before: func(b *harness) string {
-			d, err := b.wallet.Draft(b.offer.Required(""), time.Now())
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			h, err := b.wallet.Seal(d)
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
+			h := must(b.wallet.Seal(d))
 			b.ask(h, "GET /a")
 			return another(b.t, d)
 		}, status: 402, want: "late, " + paidUp},
@@ -166,10 +160,7 @@ func paidBefore(b *harness) string {
 
 // unrecoverable is a signature that only a facilitator can judge.
 func unrecoverable(b *harness) string {
-	d, err := b.wallet.Draft(b.offer.Required(""), time.Now())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
 	contractPayer(&d)
 	return another(b.t, d)
 }

@@ -92,15 +92,9 @@ func TestCopiedFromTheChain(t *testing.T) {
 				b.keys = nil
 				draft.Payload.Extensions = maps.Clone(draft.Payload.Extensions)
 				delete(draft.Payload.Extensions, "retry-token")
-				bare, err := b.wallet.Seal(draft)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bare := must(b.wallet.Seal(draft))
 				draft.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"guess"}}`)
-				guess, err := b.wallet.Seal(draft)
-				if err != nil {
-					t.Fatal(err)
-				}
+				guess := must(b.wallet.Seal(draft))
 				writes, settles, runs := b.writes(), len(b.settles), b.runs.Load()
 				said := map[string]bool{}
 				for _, copied := range []string{bare, guess} {

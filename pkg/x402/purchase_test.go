@@ -74,10 +74,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		b.expect("another key", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
 		b.expectCalls("in all", 6, 6)
 
-		wallet, err := x402test.NewWallet(strings.NewReader(strings.Repeat("another payer has another key...", 9)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wallet := must(x402test.NewWallet(strings.NewReader(strings.Repeat("another payer has another key...", 9))))
 		b.wallet = wallet
 		b.expect("another payer, the same key", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
 		b.expectCalls("another payer", 7, 7)
