@@ -126,9 +126,7 @@ func TestSafeBlock(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	_, q, tx := w.settled(t)
 	var elsewhere http.HandlerFunc = func(rw http.ResponseWriter, r *http.Request) { w.proxy.ServeHTTP(rw, r) }
 	honest := httptest.NewServer(elsewhere)
 	t.Cleanup(honest.Close)
@@ -226,9 +224,7 @@ func TestEndlessBody(t *testing.T) {
 func TestHanging(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	_, q, _ := w.settled(t)
 	for at, method := range callsSearch {
 		for _, begun := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d %s, begun %t", at, method, begun), func(t *testing.T) {
@@ -269,9 +265,7 @@ func TestHanging(t *testing.T) {
 func TestVanishing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	_, q, tx := w.settled(t)
 	for at, method := range callsSearch {
 		t.Run(method, func(t *testing.T) {
 			w.proxy.reset(func(rw http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
@@ -302,9 +296,7 @@ func TestVanishing(t *testing.T) {
 func TestReorganisation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	a, q, tx := w.settled(t)
 	q.Transaction = tx.Hash
 	w.expect(t, q, paid(tx.Hash), callsHint)
 	w.Call(t, "anvil_rollback", 1)

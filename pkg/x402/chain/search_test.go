@@ -113,9 +113,7 @@ func TestCappedRanges(t *testing.T) {
 func TestRateLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	_, q, _ := w.settled(t)
 	for name, refuse := range map[string]func(http.ResponseWriter, rpcCall){
 		"HTTP 429": func(w http.ResponseWriter, _ rpcCall) { http.Error(w, "slow down", http.StatusTooManyRequests) },
 		"HTTP 429 with an error": func(w http.ResponseWriter, c rpcCall) {
@@ -144,9 +142,7 @@ func TestFastChain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.SetBlockInterval(t, time.Second)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	_, q, tx := w.settled(t)
 	w.Mine(t, 280)
 	w.expect(t, q, paid(tx.Hash), join(callsCancelled,
 		[]string{"eth_getBlockByNumber", "eth_getLogs", "eth_getTransactionReceipt", "eth_getBlockByNumber"}))
@@ -163,9 +159,7 @@ func TestStalledChain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Mine(t, 100)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	_, q, tx := w.settled(t)
 	w.IncreaseTime(t, time.Hour)
 	w.expect(t, q, paid(tx.Hash), join(callsCancelled, []string{"eth_call", "eth_getLogs"}, callsHint))
 }
@@ -239,9 +233,7 @@ func TestNoLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Mine(t, 80)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	_, q, tx := w.settled(t)
 	w.proxy.reset(func(rw http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
 		return c.Method == "eth_getLogs" && result(rw, c, `[]`)
 	})
@@ -254,9 +246,7 @@ func TestNoLog(t *testing.T) {
 func TestCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
-	w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	_, q, _ := w.settled(t)
 	for calls := 1; calls < len(callsSearch); calls++ {
 		w.client = w.newClient(t, Config{MaxCalls: 2}) // the probe needs two
 		w.client.maxCalls = calls

@@ -116,6 +116,15 @@ func (w *world) question(t testing.TB, a x402.Authorization) x402.Question {
 	}
 }
 
+// settled is an authorization whose transfer is on the chain, the question about it,
+// and the transaction.
+func (w *world) settled(t testing.TB) (x402.Authorization, x402.Question, chaintest.Receipt) {
+	t.Helper()
+	a := w.authorize(t)
+	q := w.question(t, a) // since before the transfer
+	return a, q, w.Transfer(t, chaintest.Sign(t, w.payer, a))
+}
+
 func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
