@@ -350,3 +350,22 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// needsEach checks that a constructor takes a whole configuration, and panics when
+// any one part is missing.
+func needsEach[C, T any](t *testing.T, whole C, construct func(C) T, without map[string]func(*C)) {
+	t.Helper()
+	construct(whole)
+	for name, remove := range without {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("no %s: no panic", name)
+				}
+			}()
+			c := whole
+			remove(&c)
+			construct(c)
+		}()
+	}
+}

@@ -117,21 +117,10 @@ func TestNewReconcilerPanics(t *testing.T) {
 		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	for name, spoil := range map[string]func(*x402.ReconcilerConfig){
+	needsEach(t, whole, x402.NewReconciler, map[string]func(*x402.ReconcilerConfig){
 		"ledger": func(c *x402.ReconcilerConfig) { c.Ledger = nil },
 		"index":  func(c *x402.ReconcilerConfig) { c.Index = nil },
 		"clock":  func(c *x402.ReconcilerConfig) { c.Now = nil },
 		"log":    func(c *x402.ReconcilerConfig) { c.Log = nil },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("no %s: no panic", name)
-				}
-			}()
-			c := whole
-			spoil(&c)
-			x402.NewReconciler(c)
-		}()
-	}
+	})
 }
