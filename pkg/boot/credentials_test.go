@@ -160,8 +160,8 @@ func TestSecretIsReadWhenSomebodyPays(t *testing.T) {
 	expect("good for as long as it works", x402.Moved, "", 2)
 }
 
-// TestSecretFaults: whatever is wrong, nothing is sent and nobody is told that
-// he has not paid.
+// TestSecretFaults: whatever is wrong with the secret, nothing is sent, and no payer
+// is told that the payment was refused.
 func TestSecretFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -29,8 +29,8 @@ const (
 func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, clientBits) }
 
 // SiteKey is a ClientKey with the /48 of an IPv6 address in place of its /64. What
-// is expensive to serve is counted by it, so that a customer cannot multiply his
-// limit by the networks that a provider has assigned to him.
+// is expensive to serve is counted by it, so that a customer to whom a provider has
+// assigned many networks does not have a limit for each of them.
 func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, siteBits) }
 
 func keyOf(remoteAddr string, bits int) string {

@@ -72,7 +72,7 @@ func TestSlotsHalfRunsOut(t *testing.T) {
 	}
 }
 
-// A lease above the half that cannot be given back is no slot all the same.
+// A lease above the half that cannot be removed does not count as a slot either.
 func TestSlotsHalfStays(t *testing.T) {
 	t.Parallel()
 	b := newHarness(4)

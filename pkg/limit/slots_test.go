@@ -124,7 +124,8 @@ func TestSlotsLowerCap(t *testing.T) {
 	}
 }
 
-// When too many are alive nothing is removed: it would help nobody.
+// When more leases are alive than the cap, removing dead ones would free no slot, so
+// nothing is removed.
 func TestSlotsRemovesOnlyWhatHelps(t *testing.T) {
 	t.Parallel()
 	b := newHarness(3)

@@ -128,7 +128,8 @@ func named(t *testing.T, extensions map[string]json.RawMessage, id string) map[s
 	return out
 }
 
-// Nor does it take a name that the payer may give to his next payment.
+// An observer's copy does not use up an identifier that the payer may use for the
+// next payment either.
 func TestObserverTakesNoIdentifier(t *testing.T) {
 	s := newService(t, 0, 50)
 	_, header, err := s.Buy(t.Context(), s.dns("example.com"))

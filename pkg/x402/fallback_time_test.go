@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// The primary down for an hour: every payer is served, each is settled once, by
-// the fallback, and the primary is left alone but for one payment in 30 s.
+// The primary is unreachable for an hour: every payer is served, each is settled
+// once, by the fallback, and the primary is tried with one payment in 30 s only.
 func TestPrimaryDownForAnHour(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
@@ -43,8 +43,8 @@ func TestPrimaryDownForAnHour(t *testing.T) {
 	})
 }
 
-// A primary that hangs costs five payments their time, and none of them its
-// answer; then its breaker is open. One live payment finds out whether it is up.
+// A primary that hangs delays five payments, each of which gets its answer; then its
+// breaker is open. One payment at a time tries whether it answers again.
 func TestPrimaryHangs(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		p := b.withFallback(func() x402.Finding {
@@ -89,8 +89,8 @@ func TestPrimaryHangs(t *testing.T) {
 	})
 }
 
-// Everything that can hang does: what each call has, and that the sum fits into
-// what the longest lookup leaves.
+// Every call hangs: the time limit of each, and that their sum fits into the time
+// that the longest lookup leaves.
 func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		p := b.withFallback(nil)

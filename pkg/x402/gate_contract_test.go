@@ -73,7 +73,7 @@ func TestContractWallets(t *testing.T) {
 	}
 }
 
-// A verdict of /verify that says nothing is no yes.
+// An empty verdict of /verify does not count as valid.
 func TestVerifySaysNothing(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.expect("no word", b.ask(b.sign(contractPayer), "GET /a"), 402, fault.PaymentRequired, "false", false, false)
@@ -81,8 +81,8 @@ func TestVerifySaysNothing(t *testing.T) {
 	})
 }
 
-// A signature that the record does not know opens nothing of it, in any state,
-// and learns nothing of how it came out.
+// A request with a signature that is not on record gets nothing of the stored
+// answer, in any state, and cannot tell the state.
 func TestForgedSignatures(t *testing.T) {
 	for _, s := range []x402.Settlement{moved(), {Class: x402.Refused, Reason: "no"}, {Class: x402.Unknown}} {
 		for _, v := range []struct {
@@ -111,9 +111,9 @@ func TestForgedSignatures(t *testing.T) {
 	}
 }
 
-// A contract wallet's authorization goes on with the signature that it was
-// claimed with. Another one could be anybody's, since what is on the chain can be
-// copied from there: it opens nothing, asks nobody, raises no alarm, and is not
+// A contract wallet's authorization is continued with the signature that it was
+// claimed with. Another signature could be anybody's, since the authorization can be
+// copied from the chain: it gets no answer, causes no call and no alarm, and is not
 // told that nothing was charged when something was.
 func TestSecondSignatureOfOneAuthorization(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -144,9 +144,9 @@ func TestSecondSignatureOfOneAuthorization(t *testing.T) {
 }
 
 // The facilitator cannot check a contract wallet's signature once its nonce is
-// used, which a third party can do. One that was found in order before goes on
-// to the chain; any other gets no answer, but is not called unpaid either: the
-// scan of the chain finds its money.
+// used, which a third party can do. For one that was verified before, the chain is
+// asked. Any other gets no answer, but is not said to be unpaid either: the scan of
+// the chain finds its money.
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	used := x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -193,8 +193,8 @@ func TestClaimedWhileVerified(t *testing.T) {
 	})
 }
 
-// If it is refused meanwhile, its payer is told so, and is not taken for somebody
-// who copied it.
+// If it is refused meanwhile, the payer gets the refusal, and is not treated as
+// somebody with a copy.
 func TestRefusedWhileVerified(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		used := x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}

@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Facts that never change decide before anything is read.
+// Faults that no record can change are refused before anything is read.
 func TestFixedFactsCostNoRead(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		edited := func(change func(d *x402test.Draft)) string {
@@ -53,8 +53,8 @@ func TestFixedFactsCostNoRead(t *testing.T) {
 	})
 }
 
-// A store that fails before the claim sends nothing, and nobody knows how the
-// payment stands.
+// If the store fails before the claim, nothing is sent, and the answer does not say
+// whether the payment was charged.
 func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	within(t, ledgertest.Failing(ledgertest.Fetch, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
@@ -72,8 +72,8 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	})
 }
 
-// A record whose terms cannot be read vouches for nothing: it fails closed,
-// and the chain is not asked about them.
+// A record whose terms cannot be read fails closed: the payment is not sent, and the
+// chain is not asked about it.
 func TestTermsThatCannotBeRead(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
@@ -120,8 +120,8 @@ func TestNoTimeToClaim(t *testing.T) {
 	}
 }
 
-// The end of a window that nobody can count to is bounded: it keeps no row for
-// ever, and the payment is turned away all the same.
+// A validBefore beyond any date is bounded, so that no row is kept for ever, and the
+// payment is refused.
 func TestWindowWithoutEnd(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		for _, end := range []string{"115792089237316195423570985008687907853269984665640564039457584007913129639935", fmt.Sprint(int64(1) << 62)} {

@@ -178,8 +178,8 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
-// A definite word needs its write: what could not be written, or not any more,
-// is not said.
+// A definite verdict is answered only when it is on record: if its write failed, or
+// the lease was lost, the answer is uncertain.
 func TestVerdictsThatAreNotOnRecord(t *testing.T) {
 	never := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}}
 	for _, c := range []struct {

@@ -14,8 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// A "no" with a failed PAYMENT-RESPONSE tells the payer to sign anew, so it
-// needs proof; these are the places where a word of the facilitator's is none.
+// A refusal with a failed PAYMENT-RESPONSE tells the payer to sign anew, so it needs
+// proof that nothing moved. These tests are of the cases in which an answer of the
+// facilitator is no such proof.
 
 // Facilitators look at the window before they look at the nonce. So a refusal
 // at its end asks the chain, and without an answer nobody knows.

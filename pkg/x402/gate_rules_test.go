@@ -15,8 +15,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// Whoever has lost the lease serves no answer: another attempt is at it, and
-// the next retry gets that one's. The receipt is on record all the same.
+// An attempt that has lost its lease serves no answer: another attempt is running,
+// and the next retry gets its answer. The receipt is on record nevertheless.
 func TestLostLeaseServesNoAnswer(t *testing.T) {
 	t.Run("before the settlement is written", func(t *testing.T) {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -52,7 +52,8 @@ func TestLostLeaseServesNoAnswer(t *testing.T) {
 	})
 }
 
-// What happens beside a lookup has the receipt already, and is charged.
+// A request during the lookup of the same payment already gets the receipt, and is
+// told that it was charged.
 func TestInFlightAfterSettlement(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
@@ -79,8 +80,8 @@ func TestInFlightAfterSettlement(t *testing.T) {
 	})
 }
 
-// A claim that finds a refused payment and comes too late for it: what was
-// refused may be moving now.
+// A claim that finds a refused payment and is overtaken by another claim: the
+// payment may be in settlement again.
 func TestInFlightAfterARefusal(t *testing.T) {
 	var b *harness
 	var h string
@@ -103,7 +104,7 @@ func TestInFlightAfterARefusal(t *testing.T) {
 	})
 }
 
-// In doubt, a refusal is not the last word: the chain is asked.
+// In doubt, a refusal by the facilitator decides nothing: the chain is asked.
 func TestRefusedInDoubtAsksTheChain(t *testing.T) {
 	for _, s := range []x402.Settlement{
 		{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"},
@@ -124,7 +125,8 @@ func TestRefusedInDoubtAsksTheChain(t *testing.T) {
 	}
 }
 
-// Proof ends doubt: the payer is told, and the record is refused.
+// Proof from the chain ends doubt: the payer is told that nothing moved, and the
+// record becomes refused.
 func TestDisprovedInDoubt(t *testing.T) {
 	for _, s := range []x402.Settlement{{}, {Class: x402.Refused, Reason: "no"}, {Class: x402.NotSent}} {
 		within(t, nil, func(t *testing.T, b *harness) {

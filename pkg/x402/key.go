@@ -21,9 +21,9 @@ const (
 	mostIdentifier  = 128
 )
 
-// purchaseKey is the payer's own name for what he means to buy once: the header
-// Idempotency-Key, or else the id of the extension payment-identifier, or else
-// empty. Its error is invalid_idempotency_key.
+// purchaseKey is the payer's own name for a purchase that must be charged once: the
+// header Idempotency-Key, or else the id of the extension payment-identifier, or
+// else empty. Its error is invalid_idempotency_key.
 func purchaseKey(headers []string, p *Payment) (string, error) {
 	var key string
 	var err error

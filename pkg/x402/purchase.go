@@ -217,7 +217,7 @@ func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out Outcome) Ou
 }
 
 // unsure is the answer to a payment that is in doubt, when the payment that owns
-// its purchase was not charged. It must not tell the payer that he may sign anew.
+// its purchase was not charged. It must not tell the payer to sign anew.
 func (a *attempt) unsure(out Outcome) Outcome {
 	if out.Status == 402 {
 		return a.fail(fault.New(fault.SettlementUncertain, out.Fault), nil)
@@ -269,8 +269,8 @@ func (a *attempt) on(r ledger.Record) (*attempt, error) {
 
 // resolve finds out whether the payment that owns the purchase was made: it sends
 // its authorization again while that can execute, and asks the chain. It returns
-// nil when that payment is dead, so that the purchase can be taken over. A payer who
-// signs anew within a second of the first refusal, because he has topped up his
+// nil when that payment is dead, so that the purchase can be taken over. A request
+// with a new signature within a second of the first refusal, as after topping up a
 // wallet, waits for that second here: most clients do not ask again.
 func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, until time.Time) *Outcome {
 	c, err := a.gate.ledger.Resume(ctx, r, a.gate.asksFirst(), a.request.Deadline.Add(leaseMargin))

@@ -71,9 +71,10 @@ func TestKeyOnARepeat(t *testing.T) {
 	})
 }
 
-// What a settlement publishes opens nothing: a stranger who copies authorization
-// and signature gets one and the same 402, whatever he asks, and costs no write,
-// no lookup and no call; its payer, who has the token or the key, gets his answer.
+// What a settlement publishes on the chain gives no access to the answer: a copy of
+// authorization and signature gets the same 402 for every request, and causes no
+// write, no lookup and no call. The payer, who has the token or the key, gets the
+// answer.
 func TestCopiedFromTheChain(t *testing.T) {
 	for name, bring := range standings() {
 		for _, keyed := range []bool{false, true} {

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// A process that freezes while it sends, for longer than its lease, has its payment
-// sent once more by whoever signs anew, the same authorization, and not another.
+// If a process freezes for longer than its lease while it sends, a request with a
+// new signature sends the same authorization once more, and not its own.
 func TestThawsAfterItsLease(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withWindow(&fakeEvidence{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}})

@@ -81,8 +81,8 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 	})
 }
 
-// What the payment that owns a purchase has come to, and what a new signature for
-// the same purchase gets: the rows of design §13's table.
+// The state of the payment that owns a purchase, and the answer to a new signature
+// for the same purchase.
 func TestOwnerOfAPurchase(t *testing.T) {
 	never := x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
 	open := x402.Finding{Verdict: x402.StillOpen}
@@ -245,8 +245,8 @@ func TestPurchasesAtOnce(t *testing.T) {
 	}
 }
 
-// Another payment of the past is sent under the terms that it was offered, also
-// when the one that asks has been signed under today's.
+// An earlier payment is sent under the terms that it was offered, also when the
+// request's own payment was signed under later terms.
 func TestOwnerKeepsItsTerms(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withWindow(nil)
@@ -262,8 +262,8 @@ func TestOwnerKeepsItsTerms(t *testing.T) {
 	})
 }
 
-// How long an answer stands is counted from the write that stored it, whatever
-// was written since.
+// The duplicate window begins with the write that stored the answer, whatever was
+// written since.
 func TestWindowBeginsWithTheAnswer(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withWindow(nil)

@@ -78,7 +78,7 @@ func TestReceiveFirstCursor(t *testing.T) {
 	}
 }
 
-// One run reads batch after batch, and moves the cursor after each (the tape
+// One run reads batch after batch, and moves the cursor after each (fakeScanner
 // compares it at every call).
 func TestReceiveManyBatches(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {

@@ -76,8 +76,8 @@ func TestReceiveNoTime(t *testing.T) {
 	})
 }
 
-// A node that is down, or hangs, is said once, and is no error; what else a run
-// does is done.
+// A node that is unreachable or hangs is reported once and is no error; the rest of
+// the run is done.
 func TestReceiveNodeDown(t *testing.T) {
 	t.Parallel()
 	down := errors.New("node is down")
@@ -240,8 +240,8 @@ func TestReceiveIndexFails(t *testing.T) {
 	})
 }
 
-// A record that cannot be read hides no other transfer. Its own is counted and
-// named: whether it was answered nobody can tell.
+// A record that cannot be read does not prevent the handling of other transfers. Its
+// own transfer is counted and logged, since it is unknown whether it was answered.
 func TestReceiveCorrupt(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		p := d.watched()
@@ -303,7 +303,7 @@ func TestReceiveTwoRuns(t *testing.T) {
 	}
 }
 
-// A store that fails is said, also where another run has moved the cursor.
+// A failure of the store is reported, also when another run has moved the cursor.
 func TestReceiveTwoFailures(t *testing.T) {
 	fails := false
 	withReconciler(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {

@@ -73,7 +73,7 @@ func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 	return x402.NewReconciler(c)
 }
 
-// run reconciles once, and holds every summary to its own sum.
+// run reconciles once, and checks that the parts of the summary add up.
 func (d *reconcilerHarness) run(ctx context.Context) (x402.Summary, error) {
 	d.t.Helper()
 	s, err := d.reconciler().Run(ctx)
@@ -325,8 +325,8 @@ func redeem(d *reconcilerHarness, h *ledger.Hold) {
 	d.must(h.Redeem(d.t.Context(), ledger.Answer{Status: 200, Stored: true}))
 }
 
-// The index may be behind: it lists what is decided or gone. A doubt of long ago
-// is still looked at.
+// The index may be out of date: it lists records that are decided or deleted. A
+// record that has been in doubt for long is still processed.
 func TestReconcileStaleIndex(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
@@ -348,7 +348,7 @@ func TestReconcileStaleIndex(t *testing.T) {
 	})
 }
 
-// lists is an index that says what it is told to.
+// lists is an index with fixed lists.
 type lists struct {
 	open, owed           []string
 	openFails, owedFails error

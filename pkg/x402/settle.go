@@ -264,8 +264,8 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 		out.Owed = reply.Owed
 	}
 	if err != nil {
-		// The payer has paid, so he gets the answer although it is not stored. The
-		// next claim finds the payment settled, or asks for evidence.
+		// The payer has paid and gets the answer although it is not stored. The next
+		// claim finds the payment settled, or asks for evidence.
 		a.unrecorded(ctx, "answer not recorded", err)
 		a.trace.Cause = err
 		return out

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// No room means no money: the claim is given back, and neither a settlement
-// nor a lookup is used up.
+// Without a free slot nothing is settled: the claim is released, and no lookup is
+// counted.
 func TestSlots(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
@@ -76,7 +76,7 @@ func TestEvidenceVerdicts(t *testing.T) {
 	}
 }
 
-// A record that cannot be fails closed.
+// A record that is corrupt fails closed.
 func TestCorruptRecords(t *testing.T) {
 	for name, change := range map[string]func(*ledger.Record){
 		"redeemed without an answer": func(r *ledger.Record) {

@@ -52,8 +52,8 @@ func TestAdmissions(t *testing.T) {
 	}
 }
 
-// Every combination of the facilitator's word, earlier doubt and the chain's
-// view, with what it must come to.
+// Every combination of the facilitator's answer, earlier doubt and the chain's
+// verdict, with the expected conclusion.
 func TestConclusions(t *testing.T) {
 	type to struct {
 		event ledger.Event
@@ -109,7 +109,7 @@ func TestConclusions(t *testing.T) {
 	}
 }
 
-// No row of a table is beyond reach: an earlier one would hide it.
+// Every row of a table can be reached: no earlier row hides it.
 func TestNoRowIsHidden(t *testing.T) {
 	for i, r := range conclusions() {
 		reached := false

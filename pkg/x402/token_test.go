@@ -147,7 +147,7 @@ func TestForm(t *testing.T) {
 	if string(first) != `{"a":"one","b":"\u003c\u0026\u003e"}` || !strings.HasPrefix(string(second), `{"a":"two"`) {
 		t.Errorf("%s, %s", first, second)
 	}
-	first[0] = 'x' // a caller's copy is his own
+	first[0] = 'x' // a change of the caller's copy changes no other
 	if third := form.JSON("one"); third[0] != '{' {
 		t.Errorf("%s", third)
 	}

@@ -161,8 +161,8 @@ func (l *lazy) Authorization(ctx context.Context, c Call) (string, error) {
 	return creds.Authorization(ctx, c)
 }
 
-// get waits for its turn no longer than ctx, so that a slow secret store costs
-// a caller his own deadline at most.
+// get waits for its turn no longer than ctx, so that a slow secret store delays a
+// caller by no more than the caller's deadline.
 func (l *lazy) get(ctx context.Context, now time.Time) (Credentials, error) {
 	select {
 	case <-ctx.Done():

@@ -24,9 +24,9 @@
 // superseded when another payment answers the purchase. What evidence refused is
 // final.
 //
-// A payer who signs anew buys the same thing with another authorization. What he
-// means to buy once is a Purchase: an item that names the one payment that it is
-// made with. Every attempt opens it before it sends, so that of all payments of a
+// A payer who signs anew buys the same thing with another authorization. What is to
+// be bought once is a Purchase: an item that names the one payment that it is made
+// with. Every attempt opens it before it sends, so that of all payments of a
 // purchase one at most can be sent, until that one is known to be dead and the
 // purchase is taken over (see Purchase).
 //

@@ -171,9 +171,9 @@ func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease
 }
 
 // Resume takes the lease of a payment that is on record, or says why not, like
-// Claim: for its payer, who has shown who he is with another payment for the
-// same purchase. asks is the facilitator that the attempt asks first, as in
-// Payment.
+// Claim. It is for requests of the same payer that come with another payment for
+// the same purchase, which proves their right to this one. asks is the facilitator
+// that the attempt asks first, as in Payment.
 func (l *Ledger) Resume(ctx context.Context, r Record, asks string, lease time.Time) (Claim, error) {
 	return l.resume(ctx, r, Payment{Asks: asks}, lease)
 }

@@ -19,8 +19,8 @@ type Purchase struct {
 	record Record
 }
 
-// PurchaseKey names a purchase of a payer: by the digest of a key of his, or of
-// a request. All parts must be in lower case.
+// PurchaseKey names a purchase of a payer: by the digest of a key that the payer
+// chose, or of a request. All parts must be in lower case.
 func PurchaseKey(network, asset, payer, id string) string {
 	return "purchase|" + Key(network, asset, payer, id)
 }

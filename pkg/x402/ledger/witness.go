@@ -73,7 +73,7 @@ const (
 	// Found: the record was not known to be paid, and its answer is owed now.
 	Found
 	// RefundDue: there was no record of it, or one whose payer had been told for
-	// good that nothing moves, because the transfer was older than his request.
+	// good that nothing moves, because the transfer was older than the request.
 	// The record says now that the amount must go back.
 	RefundDue
 )
