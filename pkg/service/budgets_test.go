@@ -61,8 +61,8 @@ func (s unanswering) Lookup(ctx context.Context, q dns.Query) (dns.Result, error
 	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}, nil
 }
 
-// TestBudgets: nobody is waited for longer than design §3 says, and every time
-// that is up has its own code.
+// TestBudgets: each call to facilitator, chain and lookup has its time limit, and each
+// limit that is reached has its own code.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -137,7 +137,7 @@ func TestReadmeCosts(t *testing.T) {
 	}
 }
 
-// The challenge is paid for by nobody: it must write nothing.
+// Nobody pays for a challenge, so it must cause no write.
 func TestChallengeWritesNothing(t *testing.T) {
 	t.Parallel()
 	k := kindsOfCalls()[0]

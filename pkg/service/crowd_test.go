@@ -23,7 +23,7 @@ import (
 )
 
 // crowd is one lookup with the limits at their defaults, and a facilitator that
-// takes two seconds to say no to who has no money. Its clock is a bubble's.
+// takes two seconds to refuse a payer without money. Its clock is that of a bubble.
 type crowd struct {
 	handler http.Handler
 
@@ -54,7 +54,7 @@ func newCrowd() *crowd {
 	return c
 }
 
-// Verify finds no signature in order that cannot be recovered.
+// Verify finds every signature invalid that cannot be verified locally.
 func (c *crowd) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
 	time.Sleep(2 * time.Second)
 	return x402.Verification{Reason: "invalid_exact_evm_payload_signature", BadSignature: true}

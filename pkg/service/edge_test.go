@@ -17,7 +17,7 @@ type broken struct{}
 func (broken) methods(*http.Request) []string       { return []string{http.MethodGet} }
 func (broken) serve(*http.Request, string) response { panic("bug") }
 
-// A bug says nothing of money that may have moved before it.
+// The answer after a panic does not say whether money had moved before it.
 func TestPanic(t *testing.T) {
 	e := edge{name: "broken", next: broken{}, platform: Platform{
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,

@@ -59,7 +59,7 @@ func (s *testService) lines(t *testing.T) map[string][]map[string]any {
 	return found
 }
 
-// Whatever a peer says or asks, a line is of a line's length, and names neither
+// Whatever a peer sends, the length of a log line is bounded, and it contains neither
 // the domain that was asked about nor a cookie.
 func TestPeersInTheLog(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestPeersInTheLog(t *testing.T) {
 	}
 }
 
-// traced is a bug that says where it was.
+// traced is an error with the stack of a panic.
 type traced struct{ stack string }
 
 func (traced) Error() string   { return "a bug" }

@@ -17,7 +17,7 @@ import (
 )
 
 // calldata is what transferWithAuthorization(from,to,value,validAfter,validBefore,nonce,v,r,s)
-// puts on a public chain, for everybody, for ever.
+// puts on a public chain.
 type calldata struct {
 	from, to, value, validAfter, validBefore, nonce string
 	v                                               byte
@@ -58,8 +58,8 @@ func (c calldata) header(t *testing.T, s *testService) string {
 	return h
 }
 
-// A settlement publishes the signature. It tells nobody which domain a payer has
-// asked about, and opens no answer.
+// A settlement publishes the signature. A copy of it does not show which domain the
+// payer asked about, and gives no access to the answer.
 func TestObserverReadsNothing(t *testing.T) {
 	s := newService(t, 0, 50)
 	reply, header, err := s.Buy(t.Context(), s.dns("secret-merger.com"))
@@ -78,7 +78,7 @@ func TestObserverReadsNothing(t *testing.T) {
 	}
 }
 
-// Nor does it use the lookups of an owed answer up.
+// A copy does not use up the lookups of an owed answer either.
 func TestObserverUsesNoLookups(t *testing.T) {
 	var skew atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
@@ -171,7 +171,7 @@ func TestObserverTakesNoIdentifier(t *testing.T) {
 	}
 }
 
-// Nor does it tell anything when the answer is gone and the record is not.
+// A copy shows nothing either when the answer has expired and the record has not.
 func TestObserverLearnsNothingLater(t *testing.T) {
 	var skew, n atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }

@@ -33,7 +33,7 @@ type parts struct {
 	DNS         service.Looker[dns.Query, dns.Result]
 }
 
-// platform is one whose log is thrown away.
+// platform is one that discards its log.
 func platform() service.Platform {
 	return service.Platform{
 		Log: slog.New(slog.DiscardHandler), Now: time.Now, Random: rand.Reader,

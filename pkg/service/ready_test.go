@@ -125,7 +125,7 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	})
 }
 
-// What only warns leaves the service ready.
+// An optional probe that fails leaves the service ready.
 func TestReadyWithWarnings(t *testing.T) {
 	p := health(t, service.Probe{Name: "chain", Optional: true, Check: func(context.Context) error { return errors.New("no node") }})
 	if got := p.ready("warned", 200, 1); got["chain"].Status != "warning" || got["ownership_proofs"].Status != "warning" {

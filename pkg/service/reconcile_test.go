@@ -219,8 +219,8 @@ func TestReconcileWithoutEvidence(t *testing.T) {
 	})
 }
 
-// A run that failed is an error of the invocation, leaves its line, and counts
-// as nothing but a failure: half a count would end an alarm.
+// A run that failed is an error of the invocation, writes its line, and has no other
+// metric than the failure: an incomplete count would end an alarm.
 func TestReconcileFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

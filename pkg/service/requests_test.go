@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// ticking is a clock that moves at every look, so that nothing takes no time.
+// ticking is a clock that moves with every reading, so that no duration is zero.
 func ticking(d *parts) {
 	var looks atomic.Int64
 	d.Now = func() time.Time { return time.Now().Add(time.Duration(looks.Add(1)) * time.Millisecond) }

@@ -65,9 +65,9 @@ func standings() map[string]struct {
 	}
 }
 
-// Whatever the ledger knows of a payment, and however a request with it is turned
-// away: charged and receipt are the record's, and sending it again like this
-// never helps. A signature that nobody vouches for gets no receipt.
+// For every state of a payment, and every way to refuse a request with it: charged
+// and receipt are those of the record, and the answer is not retryable. A signature
+// that was not verified gets no receipt.
 func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	ways := map[string]struct {
 		status int
@@ -156,8 +156,8 @@ func (b *harness) respelled(asset string) string {
 	return h
 }
 
-// Money that came without a request is on record, too: nobody who asks with its
-// nonce is told that nothing was charged.
+// A transfer without a request is on record, too: a request with its nonce is not
+// told that nothing was charged.
 func TestMoneyWithoutARequest(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
@@ -187,8 +187,8 @@ func TestMoneyWithoutARequest(t *testing.T) {
 	})
 }
 
-// A nonce that is on record for another authorization is used up, whoever signs:
-// today's terms or not, recovered or not. The record of the other is not told of.
+// A nonce that is on record for another authorization is used up, for any signer and
+// any terms. The answer shows nothing of the other record.
 func TestNonceOfAnotherAuthorization(t *testing.T) {
 	for name, contract := range map[string]bool{"a key": false, "a contract wallet": true} {
 		within(t, nil, func(t *testing.T, b *harness) {

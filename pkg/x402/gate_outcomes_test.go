@@ -85,8 +85,8 @@ func TestDoubt(t *testing.T) {
 	})
 }
 
-// Store down before sending: nothing is sent. Store down after settlement: the
-// payer gets the answer, and the record catches up.
+// If the store fails before sending, nothing is sent. If it fails after the
+// settlement, the payer gets the answer, and a later write completes the record.
 func TestStoreFaults(t *testing.T) {
 	for _, f := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
 		within(t, ledgertest.Failing(ledgertest.Create, f, 1), func(t *testing.T, b *harness) {
@@ -110,8 +110,8 @@ func TestStoreFaults(t *testing.T) {
 	}
 }
 
-// Wrong parameters with a payment that was used before do not hide what has
-// become of it.
+// The answer to wrong parameters with a payment that was used before says whether
+// that payment was charged.
 func TestInvalidAfterPayment(t *testing.T) {
 	invalid := fault.New(fault.InvalidDomain, nil)
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -146,8 +146,8 @@ func TestInvalidAfterPayment(t *testing.T) {
 	})
 }
 
-// A verdict that the ledger does not take is told to the operator, whatever the
-// payer is told; a request that is on record is not.
+// A verdict that could not be recorded is reported to the operator, whatever the
+// answer to the payer is; a verdict that is on record is not.
 func TestUnrecorded(t *testing.T) {
 	refusal := x402.Settlement{Class: x402.Refused, Reason: "no"}
 	for _, c := range []struct {

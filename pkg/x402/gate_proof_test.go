@@ -18,8 +18,8 @@ import (
 // proof that nothing moved. These tests are of the cases in which an answer of the
 // facilitator is no such proof.
 
-// Facilitators look at the window before they look at the nonce. So a refusal
-// at its end asks the chain, and without an answer nobody knows.
+// Facilitators check the window before the nonce. So after a refusal for the end of
+// the window the chain is asked, and without its answer the payment is uncertain.
 func TestRefusedAtTheEndOfTheWindow(t *testing.T) {
 	for _, c := range []struct {
 		f       x402.Finding
@@ -52,7 +52,7 @@ func TestRefusedAtTheEndOfTheWindow(t *testing.T) {
 }
 
 // A payment that was refused, and that a third party submitted since: when its
-// window is over too, it is not called unpaid before the chain was asked.
+// window is over too, the chain is asked before the answer says that it is unpaid.
 func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
 	for _, c := range []struct {
 		f       x402.Finding
@@ -90,8 +90,8 @@ func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
 	}
 }
 
-// The end of the window is the facilitator's to say, also when our clock is
-// behind: the chain is asked then, too.
+// The facilitator decides that the window is over, also when our clock is behind: the
+// chain is asked then, too.
 func TestExpiredByTheFacilitatorsClock(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withParts(nil, &fakeEvidence{f: x402.Finding{}})
@@ -133,7 +133,7 @@ func TestWhatTheChainIsAsked(t *testing.T) {
 	}
 }
 
-// Two seconds are the least that is worth sending a payment with.
+// With less than two seconds left, a payment is not sent.
 func TestNoTimeToSettle(t *testing.T) {
 	for late, sent := range map[time.Duration]int{15 * time.Second: 1, 15*time.Second + time.Millisecond: 0, time.Minute: 0} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -149,7 +149,7 @@ func TestNoTimeToSettle(t *testing.T) {
 	}
 }
 
-// An answer that was given late in the day is had again for a day.
+// An answer is replayed for a day from when it was given, however late that was.
 func TestReplayCountsFromTheAnswer(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = looksUp(fault.DNSTimeout, "")
@@ -164,7 +164,7 @@ func TestReplayCountsFromTheAnswer(t *testing.T) {
 	})
 }
 
-// Nobody is asked to come back when the day will be over by then.
+// An answer is not retryable if the day for its lookups would be over by then.
 func TestRetryableWithinTheDay(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = looksUp(fault.DNSTimeout)

@@ -225,8 +225,8 @@ func TestUncertainKeepsItsTerms(t *testing.T) {
 	})
 }
 
-// Time: settlement gets what the lookup leaves, and a lookup that cannot have
-// its budget is not begun; the answer stays owed and none is used up.
+// A settlement gets the time that the lookup leaves. A lookup for which too little
+// time is left is not begun: the answer stays owed, and no lookup is counted.
 func TestBudgets(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.settle = func(ctx context.Context, _ int) x402.Settlement {
@@ -256,7 +256,7 @@ func TestBudgets(t *testing.T) {
 	})
 }
 
-// The client that goes away does not take the answer with it.
+// A request whose client disconnects is continued, and its answer is stored.
 func TestClientGoesAway(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)

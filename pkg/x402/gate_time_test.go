@@ -63,7 +63,7 @@ func (b *harness) withCallTimes() *callTimes {
 	return w
 }
 
-// The lease and the slot outlive the invocation by 3 s: whoever is still at it
+// The lease and the slot end 3 s after the invocation: an attempt that has not ended
 // by then is dead, or past its deadline.
 func TestLeaseAndSlotOutliveTheInvocation(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -137,8 +137,8 @@ func TestChainWithLittleTime(t *testing.T) {
 	}
 }
 
-// A process that stood still and thaws past its deadline writes down what it
-// learned, whatever it was.
+// A process that was frozen until after its deadline still records its verdict,
+// whatever it is.
 func TestVerdictsAfterTheDeadline(t *testing.T) {
 	frozen := func() { time.Sleep(28 * time.Second) } // past the deadline, within the lease
 	for name, c := range map[string]struct {
@@ -202,8 +202,8 @@ func (c frozenChain) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return c.callTimes.Find(ctx, q)
 }
 
-// So does one that thaws without a slot: the claim is given back, and no
-// lookup is used up.
+// A process that was frozen while it waited for a slot and gets none releases its
+// claim, and no lookup is counted.
 func TestNoSlotAfterTheDeadline(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = looksUp(fault.DNSTimeout)

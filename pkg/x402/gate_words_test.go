@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// What is the operator's affair is answered as such, and never as a payment
-// that is bad.
+// A refusal whose cause is the operator's configuration is answered as that, and
+// never as a bad payment.
 func TestTurnedAway(t *testing.T) {
 	for _, code := range []fault.Code{fault.FacilitatorUnauthorized, fault.FacilitatorMisconfigured, fault.FacilitatorUnavailable} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -54,8 +54,8 @@ func TestWhyAPaymentIsNotValid(t *testing.T) {
 	}
 }
 
-// Facilitators answer with words of their own from around the broadcast. The
-// chain decides then, and without its word nobody is told to sign anew.
+// Facilitators answer with error reasons of their own around the broadcast. The chain
+// decides then, and without its verdict no payer is told to sign anew.
 func TestBroadcastAndAWordOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"settlement_error", "settle_failed", "brand_new_reason", "invalid_payload"} {

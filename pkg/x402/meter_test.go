@@ -165,7 +165,7 @@ func unrecoverable(b *harness) string {
 	return another(b.t, d)
 }
 
-// Who has no units left is answered before anything is read, written or asked.
+// A client without units left is answered before anything is read, written or asked.
 func TestMeterFull(t *testing.T) {
 	for _, code := range []fault.Code{fault.RateLimited, fault.LedgerUnavailable} {
 		within(t, nil, func(t *testing.T, b *harness) {
