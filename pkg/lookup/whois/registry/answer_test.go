@@ -5,11 +5,12 @@ import (
 	"flag"
 	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
@@ -17,28 +18,37 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestFixtures serves each testdata/answers/<name>.json from a registry and
-// compares the result with <name>.want, byte by byte.
+// TestFixtures serves each <name>.json of testdata/answers.txtar from a registry
+// and compares the result with <name>.want beside it, byte by byte.
 func TestFixtures(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/answers/*.json")
-	if err != nil || len(files) < 15 {
-		t.Fatalf("%d fixtures, %v", len(files), err)
+	const file = "testdata/answers.txtar"
+	archive, err := txtar.ParseFile(file)
+	if err != nil || len(archive.Files) < 30 || len(archive.Files)%2 != 0 {
+		t.Fatalf("%+v, %v", archive, err)
 	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".json"), func(t *testing.T) {
-			t.Parallel()
-			answer, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
+	if *update { // after the subtests
+		t.Cleanup(func() {
+			if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+				t.Error(err)
 			}
+		})
+	}
+	for pair := range slices.Chunk(archive.Files, 2) {
+		answer, want := pair[0], &pair[1]
+		name, ok := strings.CutSuffix(answer.Name, ".json")
+		if !ok || want.Name != name+".want" {
+			t.Fatalf("%s is followed by %s", answer.Name, want.Name)
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := newNetwork(t)
 			n.https("rdap.registry.com", func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" ||
 					r.Method != http.MethodGet || r.UserAgent() != "test/1" || !strings.Contains(r.Header.Get("Accept"), "application/rdap+json") {
 					t.Errorf("asked %s %s%s: %v", r.Method, r.Host, r.URL, r.Header)
 				}
-				w.Write(answer)
+				w.Write(answer.Data)
 			})
 			got, err := lookup(t, client(t, n), "www.example.com")
 			if err != nil {
@@ -48,17 +58,11 @@ func TestFixtures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := strings.TrimSuffix(f, ".json") + ".want"
+			b = append(b, '\n')
 			if *update {
-				if err := os.WriteFile(golden, append(b, '\n'), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				want.Data = b
 			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), string(b)+"\n"); d != "" {
+			if d := cmp.Diff(string(want.Data), string(b)); d != "" {
 				t.Errorf("-want +got\n%s", d)
 			}
 		})

@@ -3,8 +3,6 @@ package registry
 import (
 	"encoding/json"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,22 +10,21 @@ import (
 	"unicode/utf8"
 
 	"github.com/openrdap/rdap"
+	"golang.org/x/tools/txtar"
 
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
 // FuzzAnswer takes bytes as an RDAP answer all the way to JSON.
 func FuzzAnswer(f *testing.F) {
-	fixtures, err := filepath.Glob("testdata/answers/*.json")
-	if err != nil || len(fixtures) == 0 {
+	archive, err := txtar.ParseFile("testdata/answers.txtar")
+	if err != nil || len(archive.Files) == 0 {
 		f.Fatalf("no fixtures: %v", err)
 	}
-	for _, name := range fixtures {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
+	for _, file := range archive.Files {
+		if strings.HasSuffix(file.Name, ".json") {
+			f.Add(file.Data)
 		}
-		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		answer = trimBOM(answer)
