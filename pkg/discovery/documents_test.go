@@ -18,19 +18,29 @@ func TestDocumentsAgainstGoldenFiles(t *testing.T) {
 	d := mustRender(t)
 	names := map[string]string{
 		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
-		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html",
-		pathRoot: "root.txt", pathFavicon: "favicon.svg", pathRobots: "robots.txt", receipt.Path: "did.txt",
+		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html", receipt.Path: "did.txt",
 	}
+	icon, err := assets.ReadFile("assets/favicon.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := map[string]string{pathRoot: "See /docs\n", pathRobots: "User-agent: *\nAllow: /\n", pathFavicon: string(icon)}
 	for _, path := range d.Paths() {
 		name, ok := names[path]
-		if !ok {
+		text, short := whole[path]
+		switch {
+		case ok:
+			t.Run(name, func(t *testing.T) { golden(t, name, body(t, d, path)) })
+		case !short:
 			t.Errorf("%s has no golden file", path)
-			continue
+		default:
+			if got := string(body(t, d, path)); got != text {
+				t.Errorf("%s: %q", path, got)
+			}
 		}
-		t.Run(name, func(t *testing.T) { golden(t, name, body(t, d, path)) })
 	}
-	if len(d.Paths()) != len(names) {
-		t.Errorf("paths %v, want those of %v", d.Paths(), names)
+	if len(d.Paths()) != len(names)+len(whole) {
+		t.Errorf("paths %v, want those of %v and %v", d.Paths(), names, whole)
 	}
 }
 
