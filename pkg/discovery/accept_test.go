@@ -83,7 +83,7 @@ func TestWantsHTML(t *testing.T) {
 
 func FuzzWantsHTML(f *testing.F) {
 	for _, s := range []string{
-		"", "*/*", "text/html", "text/html, */*;q=0.8", "text/html;q=0.5,application/json;q=0.4", `a/b;c="d,e";q=0.1`, "text/*;q=1.000,,;",
+		"", "*/*", "text/html", "text/html, */*;q=0.8", "text/html;q=0.5,application/json;q=0.4", `a/b;c="d,e";q=0.1`, "text/*;q=1.000,,;", "a/(", "a/b;c",
 	} {
 		f.Add(s)
 	}

@@ -92,6 +92,7 @@ func FuzzAnswer(f *testing.F) {
 		"HTTP/9.9 200\r\nA:\r\n b\r\n\r\n", "http/1.1 200 OK\r\n\r\n", "HTTP/1.1  200\r\n\r\n", "\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\nTransfer-Encoding: x\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab",
+		"HTTP/1.0 200\n:\n\n",
 		strings.Repeat("HTTP/1.1 100 C\r\n\r\n", 50) + "HTTP/1.1 204 N\r\n\r\n",
 	} {
 		f.Add([]byte(s))

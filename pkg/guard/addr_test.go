@@ -212,6 +212,9 @@ func FuzzCheckAddr(f *testing.F) {
 		f.Add(netip.MustParseAddr(s.first).AsSlice())
 		f.Add(netip.MustParseAddr(s.last).AsSlice())
 	}
+	for _, public := range []string{"8.8.8.8", "2606:4700:4700::1111", "::ffff:8.8.8.8"} {
+		f.Add(netip.MustParseAddr(public).AsSlice())
+	}
 	o := newOracle()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, ok := netip.AddrFromSlice(b)

@@ -19,7 +19,7 @@ func FuzzDomain(f *testing.F) {
 			}
 		}
 	}
-	for _, v := range []string{"example.com", "bücher.example.com", "xn--ls8h.la", "ab--cd.com.", "中国。移动。中国", "١.com", name253} {
+	for _, v := range []string{"example.com", "bücher.example.com", "xn--ls8h.la", "ab--cd.com.", "中国。移动。中国", "١.com", name253, strings.Repeat("0", 1100), "ﷅ.0000", "Xn--0-0CB.A"} {
 		f.Add(v, false)
 	}
 	for _, v := range []string{"_dmarc.example.com", "_dmarc.bücher.de.", "_dmarc\u3002example\uff0ecom\uff61", "ü._domainkey.xn--bcher-kva.com", "_xn--a.com"} {

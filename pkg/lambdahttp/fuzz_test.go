@@ -30,6 +30,7 @@ func FuzzEvent(f *testing.F) {
 		e.Body, e.IsBase64Encoded = "AP8=", true
 	})))
 	f.Add([]byte(`{"version":"2.0","rawPath":"/","headers":{"":"","\n":"x","host":"y"},"requestContext":{"requestId":"1","http":{"method":" "}}}`))
+	f.Add([]byte("["))
 	h := lambdahttp.New(http.HandlerFunc(echoRequest), quiet())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		resp, err := h(t.Context(), data)

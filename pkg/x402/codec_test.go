@@ -186,6 +186,13 @@ func FuzzDecodePayment(f *testing.F) {
 	f.Add("")
 	f.Add(b64(`{"x402Version":2,"accepted":{},"payload":{"signature":"0x","authorization":{}}}`))
 	f.Add(b64(strings.Repeat(`{"a":`, 40)))
+	f.Add("\r ")
+	for _, doc := range []string{
+		"\"\xd3\"", `{"a"b`, "{\"a\":{\"b\":{\x00", `{"x402Version":2,"a":0}`, `{"x402Version":2,"accepted":{}}`,
+		strings.Replace(vector, "0xf39F", "0xz39F", 1),
+	} {
+		f.Add(b64(doc))
+	}
 	o := testOffer(f)
 	f.Fuzz(func(t *testing.T, header string) {
 		p, err := DecodePayment(header)

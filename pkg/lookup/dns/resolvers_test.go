@@ -59,7 +59,7 @@ func TestParseResolversNamesEveryFault(t *testing.T) {
 // FuzzParseResolvers: what is accepted is accepted again as it was written
 // out, and a Client takes it.
 func FuzzParseResolvers(f *testing.F) {
-	for _, s := range []string{"", "1.1.1.1,8.8.8.8", "[::1]:53,::1", "fe80::1%lo", "::ffff:1.2.3.4", "[::ffff:1.2.3.4]:9", "1.1.1.1:053", "[fe80::1%a,b]:1"} {
+	for _, s := range []string{"", "1.1.1.1,8.8.8.8", "[::1]:53,::1", "fe80::1%lo", "::ffff:1.2.3.4", "[::ffff:1.2.3.4]:9", "1.1.1.1:053", "[fe80::1%a,b]:1", "[::]:0"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, csv string) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ func FuzzCertificate(f *testing.F) {
 	der, _ := ordinary(f)
 	f.Add(der)
 	f.Add(der[:len(der)-1])
+	for _, seed := range kept(f, "certificates.hex") {
+		f.Add(seed[0])
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(raw) > 1<<16 {
 			return
@@ -43,6 +47,32 @@ func FuzzCertificate(f *testing.F) {
 			holdAgainst(t, r, x)
 		}
 	})
+}
+
+// kept are the seeds in a file of testdata: on each line the arguments of one in
+// hex ("-" is none), after a comment that says what makes it worth keeping.
+func kept(f *testing.F, file string) [][][]byte {
+	f.Helper()
+	text, err := os.ReadFile("testdata/" + file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var seeds [][][]byte
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		var seed [][]byte
+		for _, arg := range strings.Fields(line) {
+			b, err := hex.DecodeString(strings.TrimPrefix(arg, "-"))
+			if err != nil {
+				f.Fatalf("%s: %v", file, err)
+			}
+			seed = append(seed, b)
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
 }
 
 // holdResult checks what is true of every result.
@@ -186,6 +216,9 @@ func FuzzFlight(f *testing.F) {
 	}
 	rec, _ := local(f, tls.VersionTLS13, tls.CurveP384)
 	f.Add(rec.read, rec.secret)
+	for _, seed := range kept(f, "flights.hex") {
+		f.Add(seed[0], seed[1])
+	}
 	f.Fuzz(func(t *testing.T, raw, secret []byte) {
 		got := readFlight(raw, secret)
 		if len(got.leaf) > len(raw) || got.leaf != nil && (!got.hello || len(got.leaf) == 0) || got.alert < -1 || got.alert > 255 {

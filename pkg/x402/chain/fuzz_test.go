@@ -32,6 +32,14 @@ func FuzzReply(f *testing.F) {
 	f.Add(413, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32614,"message":"limited to a 10,000 range"}}`))
 	f.Add(200, []byte(`{"jsonrpc":"2.0","id":7,"result":[{"address":"0x833589fcd6edb6e08f4c7c32d4f71b54bda02913","topics":["`+topicUsed+`"],"data":"0x","blockHash":"`+fuzzHash+`","blockNumber":"0x1","transactionHash":"`+fuzzHash+`","logIndex":"0x0","removed":false}]}`))
 	f.Add(200, []byte(`{"jsonrpc":"2.0","id":7,"result":{"transactionHash":"`+fuzzHash+`","blockHash":"`+fuzzHash+`","blockNumber":"0x1","status":"0x1","logs":[{"address":"0x833589fcd6edb6e08f4c7c32d4f71b54bda02913","topics":["`+topicUsed+`"],"data":"0x","blockHash":"`+fuzzHash+`","blockNumber":"0x1","transactionHash":"`+fuzzHash+`","logIndex":"0x0"}]}}`))
+	for status, bodies := range map[int][]string{
+		200: {`{"a":{"b":[{"c":[]}]}}`},
+		502: {"", "\r\r", `"\b"`, "\"\xcb\"", `{"a":`, `{"a":{""`, `{"":"00","a":1}`},
+	} {
+		for _, body := range bodies {
+			f.Add(status, []byte(body))
+		}
+	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		raw, err := decodeReply(status, body, fuzzID)
 		if err != nil {
@@ -119,6 +127,8 @@ func FuzzPairing(f *testing.F) {
 	f.Add([]byte{transfer, used, transfer | 1<<6})
 	f.Add([]byte{used, transfer | 1<<2})
 	f.Add([]byte{used, transfer, used, transfer})
+	f.Add([]byte{used, transfer | 1<<3}) // from another account
+	f.Add([]byte{used | 1<<4, transfer}) // of another nonce
 	payer, payee, other := x402.Address{1}, x402.Address{2}, x402.Address{3}
 	q := x402.Question{Payer: payer, Payee: payee, Value: big.NewInt(price)}
 	n := names{

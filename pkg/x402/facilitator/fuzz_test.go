@@ -16,6 +16,12 @@ import (
 
 var wellFormed = regexp.MustCompile(`^0x[0-9a-fA-F]{64}$`)
 
+// malformed are documents that are not JSON as it is read here, each for another
+// reason. Every target of this file begins with them.
+func malformed() []string {
+	return []string{"", "[0", "{ ", `"\b`, "\n", `0 "0`, "\"\xc2\"", "{\"a\v", "{\"a\"\x1e", "{\"a\":\"\",\"b\":\"\n", `{"a":"","b"}`, `{"a":"","a":""}`, `"\n"0`}
+}
+
 // FuzzClassify holds the rules that money hangs on against a second, lenient
 // reading of the same bytes.
 func FuzzClassify(f *testing.F) {
@@ -29,6 +35,10 @@ func FuzzClassify(f *testing.F) {
 	f.Add(403, []byte(refusal("insufficient_funds")), true, false)
 	f.Add(200, []byte(refusal("rate_limited")), true, false)
 	f.Add(400, []byte(`{"errorType":"invalid_request"}`), true, false)
+	for _, doc := range malformed() {
+		f.Add(200, []byte(doc), false, false)
+		f.Add(302, []byte(doc), true, false)
+	}
 	f.Fuzz(func(t *testing.T, status int, body []byte, authorized, lost bool) {
 		re := reply{sent: true, status: status, body: body, authorized: authorized}
 		if lost {
@@ -85,6 +95,11 @@ func FuzzJudge(f *testing.F) {
 	for _, r := range recordings(f) {
 		f.Add(r.Status, []byte(r.Body))
 	}
+	for _, doc := range malformed() {
+		for _, status := range []int{200, 302, 429} {
+			f.Add(status, []byte(doc))
+		}
+	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		v := judge(answered(status, string(body)), wanted())
 		var lenient map[string]any
@@ -114,6 +129,9 @@ func FuzzExtensionResponses(f *testing.F) {
 	f.Add([]byte(`{"bazaar":{"status":"rejected","rejectedReason":"a","reason":"b","code":7}}`), true)
 	f.Add([]byte(`{"bazaar":{"status":"success"},"x":1}`), true)
 	f.Add([]byte(`!`), false)
+	for _, doc := range malformed() {
+		f.Add([]byte(doc), true)
+	}
 	f.Fuzz(func(t *testing.T, doc []byte, encode bool) {
 		v := string(doc)
 		if encode {
@@ -141,6 +159,10 @@ func FuzzParseCredentials(f *testing.F) {
 	f.Add([]byte(`{"token":"abc"}`))
 	f.Add([]byte(`{"key_id":"k","key_secret":"` + edSecret() + `"}`))
 	f.Add([]byte(`{"key_id":"k","key_secret":"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"}`))
+	f.Add([]byte(`{"key_secret":"0"}`))
+	for _, doc := range malformed() {
+		f.Add([]byte(doc))
+	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		creds, err := ParseCredentials(doc)
 		if (creds == nil) == (err == nil) {

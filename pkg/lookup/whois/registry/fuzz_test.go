@@ -93,6 +93,7 @@ func FuzzBootstrap(f *testing.F) {
 	f.Add([]byte(wrap(`[["co.uk"],["HTTP://[2001:db8::1]:80"]],[["xn--fiqs8s"],["https://x/%2f"]]`)))
 	f.Add([]byte("\xef\xbb\xbf" + wrap(`[[],[]],[["kg"],["http://h/"]]`)))
 	f.Add([]byte(wrap(`null,[["a"],["https://h:0/","https://h:65535/a?b#c"]]`)))
+	f.Add([]byte("10"))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		r, err := parseRegistry(doc)
 		if (err == nil) != (len(r) > 0) {
