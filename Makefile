@@ -122,6 +122,10 @@ fuzz: ## Run every fuzz target
 		done || exit 1; \
 	done
 
+.PHONY: stats
+stats: ## Print the sizes of the repository beside their limits: files, packages, lines of tests
+	@cd pkg && go test -vet=off -count=1 -run '^TestStats$$' -stats.print
+
 .PHONY: campaign
 campaign: ## Run random schedules of faults over the payment layer
 ##   N=1000000         how many

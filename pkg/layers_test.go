@@ -117,14 +117,13 @@ func foreign() []layer {
 }
 
 type listed struct {
-	ImportPath string
-	Imports    []string
-	Deps       []string
+	Name, ImportPath                         string
+	Imports, TestImports, XTestImports, Deps []string
 }
 
 func list(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,TestImports,XTestImports,Deps", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,0 +1,158 @@
+package pkg_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var printStats = flag.Bool("stats.print", false, "print the sizes of the repository, as make stats does")
+
+// size is a number that the repository keeps small.
+type size struct {
+	what  string
+	count func(*tree) float64
+	most  float64
+	held  bool // more than most fails; the others are only printed
+}
+
+// sizes are the limits. One that is met is held from then on.
+func sizes() []size {
+	return []size{
+		{"files", func(r *tree) float64 { return float64(len(r.files)) }, 900, false},
+		{"packages", func(r *tree) float64 { return float64(len(r.packages)) }, 55, false},
+		{"Go files above 400 lines", func(r *tree) float64 { return float64(len(r.long())) }, 0, false},
+		{"test lines per production line", func(r *tree) float64 { return r.ratio("") }, 1.5, false},
+		{"test lines per production line, pkg/x402", func(r *tree) float64 { return r.ratio("pkg/x402") }, 2.5, true},
+		// The compiler refuses cycles of packages, but not that the tests of
+		// what infra is built on import infra.
+		{"packages of pkg whose tests import infra", func(r *tree) float64 { return float64(len(r.upward())) }, 0, true},
+	}
+}
+
+// TestStats fails when a size that was met is not any more, and prints all of
+// them with -stats.print.
+func TestStats(t *testing.T) {
+	r := readTree(t)
+	say := func(string, ...any) {}
+	if *printStats {
+		say = func(format string, args ...any) { fmt.Printf(format, args...) }
+	}
+	for _, dir := range []string{"", "pkg/x402"} {
+		tests, production := r.lines(dir)
+		say("%-44s %7d lines of production, %d of tests\n", "Go "+dir, production, tests)
+	}
+	for _, s := range sizes() {
+		n, verdict := s.count(r), "met"
+		switch {
+		case n > s.most && s.held:
+			t.Errorf("%s: %.4g, of %.4g at most", s.what, n, s.most)
+			verdict = "lost"
+		case n > s.most:
+			verdict = "not met"
+		}
+		say("%-44s %7.4g  at most %-4.4g %s\n", s.what, n, s.most, verdict)
+	}
+	for _, f := range r.long() {
+		say("  %s has %d lines\n", f, r.goLines[f])
+	}
+	for _, p := range r.upward() {
+		say("  tests of %s import infra\n", p)
+	}
+}
+
+// tree is what is committed.
+type tree struct {
+	files    []string
+	goLines  map[string]int // by file
+	packages []listed
+	linked   map[string]bool // directories of the packages that a command links
+}
+
+func readTree(t *testing.T) *tree {
+	t.Helper()
+	// The directory may be another user's, as it is in containers.
+	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z")
+	git.Dir = ".."
+	out, err := git.Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v", err)
+	}
+	r := &tree{goLines: map[string]int{}, packages: list(t), linked: map[string]bool{}}
+	root := os.DirFS("..")
+	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			continue // deleted and not committed yet
+		}
+		r.files = append(r.files, name)
+		if path.Ext(name) == ".go" {
+			r.goLines[name] = bytes.Count(text, []byte("\n"))
+		}
+	}
+	// infra/bench is a command that measures the others; what only it links
+	// serves tests.
+	for _, p := range r.packages {
+		if p.Name != "main" || p.ImportPath == module+"infra/bench" {
+			continue
+		}
+		for _, dep := range append(p.Deps, p.ImportPath) {
+			if dir, ours := strings.CutPrefix(dep, module); ours {
+				r.linked[dir] = true
+			}
+		}
+	}
+	return r
+}
+
+// lines are the lines of Go in a directory, or in all of them (""). A test is a
+// file that is named as one, or that is in no package of a command.
+func (r *tree) lines(dir string) (tests, production int) {
+	for name, n := range r.goLines {
+		switch {
+		case dir != "" && path.Dir(name) != dir:
+		case strings.HasSuffix(name, "_test.go") || !r.linked[path.Dir(name)]:
+			tests += n
+		default:
+			production += n
+		}
+	}
+	return tests, production
+}
+
+func (r *tree) ratio(dir string) float64 {
+	tests, production := r.lines(dir)
+	return float64(tests) / float64(production)
+}
+
+// long are the Go files of more than 400 lines.
+func (r *tree) long() []string {
+	var long []string
+	for name, n := range r.goLines {
+		if n > 400 {
+			long = append(long, name)
+		}
+	}
+	slices.Sort(long)
+	return long
+}
+
+// upward are the packages of pkg whose tests import a package of infra.
+func (r *tree) upward() []string {
+	var found []string
+	for _, p := range r.packages {
+		imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		if name := strings.TrimPrefix(p.ImportPath, module); strings.HasPrefix(name, "pkg/") &&
+			slices.ContainsFunc(imports, func(i string) bool { return strings.HasPrefix(i, module+"infra/") }) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
