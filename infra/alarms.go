@@ -2,8 +2,13 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsbudgets"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -132,4 +137,190 @@ func deadlineOfTools() time.Duration {
 		}
 	}
 	return least
+}
+
+// Statistics of CloudWatch.
+const (
+	statSum   = "Sum"
+	statMin   = "Minimum"
+	statMax   = "Maximum"
+	statCount = "SampleCount"
+	statP95   = "p95"
+)
+
+// How an alarm treats a period without data.
+const (
+	missingGood   = "notBreaching"
+	missingBad    = "breaching"
+	missingIgnore = "ignore"
+)
+
+// Periods of alarms, seconds.
+const (
+	minutes5  = 5 * 60
+	minutes15 = 15 * 60
+	hour      = 60 * 60
+	day       = 24 * hour
+)
+
+// series is one metric of CloudWatch with its statistic.
+type series struct {
+	id              string // in the alarm's expression
+	namespace, name string
+	stat            string
+}
+
+// alarm goes off when its one series, or its expression over them, is above a bound.
+type alarm struct {
+	name  string // in kebab case; unique; also its entry in the runbook
+	means string
+	// page says that somebody is to act now; else it is a ticket for the next day.
+	page       bool
+	of         []series
+	expression string
+	bound      float64
+	below      bool // it goes off below the bound, not above
+	// period is in seconds. The alarm goes off when, of the last periods (1 when
+	// 0), breaching (all when 0) are beyond the bound.
+	period, periods, breaching int
+	missing                    string // missingGood when empty
+}
+
+// runbook is the address of an alarm's entry in infra/RUNBOOK.md.
+func (a alarm) runbook() string { return catalog.Runbook + "#alarm-" + a.name }
+
+// add makes an alarm that notifies a topic when it begins and when it ends.
+func (e *envelope) add(a alarm, to topics) {
+	comparison := "GreaterThanThreshold"
+	if a.below {
+		comparison = "LessThanThreshold"
+	}
+	periods, breaching, missing := max(a.periods, 1), max(a.breaching, 1), a.missing
+	if a.breaching == 0 {
+		breaching = periods
+	}
+	if missing == "" {
+		missing = missingGood
+	}
+	actions := &[]*string{to.ticket}
+	if a.page {
+		actions = &[]*string{to.page}
+	}
+	props := &awscloudwatch.CfnAlarmProps{
+		AlarmName:          jsii.String(e.settings.stack + "-" + a.name),
+		AlarmDescription:   jsii.String(a.means + " " + a.runbook()),
+		ComparisonOperator: &comparison,
+		Threshold:          &a.bound,
+		EvaluationPeriods:  jsii.Number(periods),
+		DatapointsToAlarm:  jsii.Number(breaching),
+		TreatMissingData:   &missing,
+		AlarmActions:       actions,
+		OkActions:          actions,
+	}
+	if a.expression == "" {
+		plain(props, a.of[0], a.period)
+	} else {
+		props.Metrics = a.queries()
+	}
+	awscloudwatch.NewCfnAlarm(e.Stack, jsii.String(pascal(a.name)+"Alarm"), props)
+}
+
+// plain sets the metric of an alarm on one series.
+func plain(props *awscloudwatch.CfnAlarmProps, s series, period int) {
+	props.Namespace, props.MetricName, props.Period = &s.namespace, &s.name, jsii.Number(period)
+	if strings.HasPrefix(s.stat, "p") {
+		props.ExtendedStatistic = &s.stat
+	} else {
+		props.Statistic = &s.stat
+	}
+}
+
+// queries are the series and the expression, as an alarm on metric math has them.
+func (a alarm) queries() []*awscloudwatch.CfnAlarm_MetricDataQueryProperty {
+	var all []*awscloudwatch.CfnAlarm_MetricDataQueryProperty
+	for _, s := range a.of {
+		all = append(all, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
+			Id: &s.id, ReturnData: jsii.Bool(false),
+			MetricStat: &awscloudwatch.CfnAlarm_MetricStatProperty{
+				Metric: &awscloudwatch.CfnAlarm_MetricProperty{Namespace: &s.namespace, MetricName: &s.name},
+				Period: jsii.Number(a.period), Stat: &s.stat,
+			},
+		})
+	}
+	return append(all, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
+		Id: jsii.String("value"), ReturnData: jsii.Bool(true), Expression: &a.expression,
+	})
+}
+
+// own is a metric of the service over all operations, under an id for expressions.
+func (e *envelope) own(id, name, stat string) series {
+	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
+}
+
+// topics are where alarms are told: those that somebody has to act on now, and those
+// that wait for the next working day.
+type topics struct{ page, ticket *string }
+
+// notify makes the topics, each with whoever is told by e-mail. policy is that of
+// the tickets, which the budget is told to.
+func (e *envelope) notify() (to topics, policy awssns.CfnTopicPolicy) {
+	to.page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages: whoever is on call", e.email)
+	to.ticket, policy = e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day", e.tickets)
+	return to, policy
+}
+
+// topic is an SNS topic with the policy that lets CloudWatch and Budgets publish to
+// it, over TLS alone. It is not encrypted with the account's SNS key, because
+// CloudWatch may not use that; its messages contain names and numbers only.
+func (e *envelope) topic(id, output, description, email string) (arn *string, policy awssns.CfnTopicPolicy) {
+	topic := awssns.NewCfnTopic(e.Stack, &id, &awssns.CfnTopicProps{
+		DisplayName: jsii.String(e.settings.stack + " " + strings.ToLower(id)),
+	})
+	account := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Aws_ACCOUNT_ID()}}
+	policy = awssns.NewCfnTopicPolicy(e.Stack, jsii.String(id+"Policy"), &awssns.CfnTopicPolicyProps{
+		Topics: &[]*string{topic.Ref()},
+		PolicyDocument: map[string]any{
+			"Version": "2012-10-17",
+			"Statement": []any{map[string]any{
+				"Effect":    "Allow",
+				"Principal": map[string]any{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
+				"Action":    "sns:Publish", "Resource": topic.Ref(), "Condition": account,
+			}, map[string]any{
+				"Effect": "Deny", "Principal": "*", "Action": "sns:Publish", "Resource": topic.Ref(),
+				"Condition": map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}},
+			}},
+		},
+	})
+	if email != "" {
+		awssns.NewCfnSubscription(e.Stack, jsii.String(id+"Email"), &awssns.CfnSubscriptionProps{
+			TopicArn: topic.Ref(), Protocol: jsii.String("email"), Endpoint: &email,
+		})
+	}
+	awscdk.NewCfnOutput(e.Stack, &output, &awscdk.CfnOutputProps{Description: &description, Value: topic.Ref()})
+	return topic.Ref(), policy
+}
+
+// budgetAlarm notifies the topic when 80 % of the monthly limit is spent, or the
+// forecast reaches all of it. The budget covers the account, because the cost of a
+// stack is known only where its tags are activated for billing. CloudFormation
+// chooses the name: names are unique in the account over all regions, and a change
+// of the notices replaces the budget, which a fixed name would prevent.
+func (e *envelope) budgetAlarm(topic *string) awsbudgets.CfnBudget {
+	tell := []*awsbudgets.CfnBudget_SubscriberProperty{{SubscriptionType: jsii.String("SNS"), Address: topic}}
+	when := func(kind string, percent float64) *awsbudgets.CfnBudget_NotificationWithSubscribersProperty {
+		return &awsbudgets.CfnBudget_NotificationWithSubscribersProperty{
+			Notification: &awsbudgets.CfnBudget_NotificationProperty{
+				NotificationType: &kind, ComparisonOperator: jsii.String("GREATER_THAN"),
+				Threshold: &percent, ThresholdType: jsii.String("PERCENTAGE"),
+			},
+			Subscribers: tell,
+		}
+	}
+	return awsbudgets.NewCfnBudget(e.Stack, jsii.String("Budget"), &awsbudgets.CfnBudgetProps{
+		Budget: &awsbudgets.CfnBudget_BudgetDataProperty{
+			BudgetType: jsii.String("COST"), TimeUnit: jsii.String("MONTHLY"),
+			BudgetLimit: &awsbudgets.CfnBudget_SpendProperty{Amount: &e.budget, Unit: jsii.String("USD")},
+		},
+		NotificationsWithSubscribers: []*awsbudgets.CfnBudget_NotificationWithSubscribersProperty{when("ACTUAL", 80), when("FORECASTED", 100)},
+	})
 }

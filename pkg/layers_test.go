@@ -117,13 +117,13 @@ func foreign() []layer {
 }
 
 type listed struct {
-	Name, ImportPath                         string
-	Imports, TestImports, XTestImports, Deps []string
+	Name, ImportPath string
+	Imports, Deps    []string
 }
 
 func list(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,TestImports,XTestImports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {

@@ -78,8 +78,11 @@ func classOf(kind chroma.TokenType, called bool) string {
 // TestColors makes the markup of every program (with -update), and holds what
 // is embedded to it and to the program: other colours, the same text.
 func TestColors(t *testing.T) {
-	files := must(fs.ReadDir(assets, "assets/snippets"))
-	want := map[string]bool{}
+	files, err := fs.ReadDir(assets, "assets/snippets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
 	for _, f := range files {
 		raw, err := fs.ReadFile(assets, "assets/snippets/"+f.Name())
 		if err != nil {
@@ -89,29 +92,25 @@ func TestColors(t *testing.T) {
 		if text := textOf(parse(t, []byte("<pre>"+markup+"</pre>"))); text != string(raw) {
 			t.Errorf("%s: the markup says\n%s", f.Name(), text)
 		}
-		file := coloredFile(f.Name())
-		want[file] = true
-		if *update {
-			if err := os.WriteFile(file, []byte(markup), 0o644); err != nil { //nolint:gosec // a file of the repository
-				t.Fatal(err)
-			}
-			continue
-		}
-		kept, err := fs.ReadFile(assets, file)
-		if err != nil {
-			t.Fatalf("%v; run with -update", err)
-		}
-		if diff := cmp.Diff(string(kept), markup); diff != "" {
-			t.Errorf("%s, run with -update: %s", file, diff)
-		}
 		if n := strings.Count(markup, "<span"); n < 3 {
 			t.Errorf("%s: %d colours", f.Name(), n)
 		}
-	}
-	kept := must(fs.ReadDir(assets, "assets/colored"))
-	for _, f := range kept {
-		if file := "assets/colored/" + f.Name(); !want[file] {
-			t.Errorf("%s is the markup of no program", file)
+		if strings.Contains(markup, "<!--") || !strings.HasSuffix(markup, "\n") {
+			t.Errorf("%s: the markup does not end where the next one begins", f.Name())
 		}
+		all.WriteString(coloredBegin(f.Name()) + markup)
+	}
+	if *update {
+		if err := os.WriteFile(coloredFile, []byte(all.String()), 0o644); err != nil { //nolint:gosec // a file of the repository
+			t.Fatal(err)
+		}
+		return
+	}
+	kept, err := fs.ReadFile(assets, coloredFile)
+	if err != nil {
+		t.Fatalf("%v; run with -update", err)
+	}
+	if diff := cmp.Diff(string(kept), all.String()); diff != "" {
+		t.Errorf("%s, run with -update: %s", coloredFile, diff)
 	}
 }

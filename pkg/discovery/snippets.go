@@ -89,6 +89,10 @@ func programs(s Site, list []snippet) ([]snippet, error) {
 	ownMarkup := strings.NewReplacer(documentedOrigin, html.EscapeString(s.Origin), documentedNetwork, html.EscapeString(s.Terms.Network),
 		documentedAsset, html.EscapeString(s.Terms.Asset))
 	call := catalog.All()[0].ExampleURL(s.Origin)
+	colored, err := fs.ReadFile(assets, coloredFile)
+	if err != nil {
+		return nil, err
+	}
 	for i := range list {
 		raw, err := fs.ReadFile(assets, "assets/snippets/"+list[i].file)
 		if err != nil {
@@ -98,17 +102,21 @@ func programs(s Site, list []snippet) ([]snippet, error) {
 		if !strings.Contains(list[i].Code, call) {
 			return nil, fmt.Errorf("snippet %s does not call %s", list[i].file, call)
 		}
-		colored, err := fs.ReadFile(assets, coloredFile(list[i].file))
-		if err != nil {
-			return nil, err
+		_, markup, found := strings.Cut(string(colored), coloredBegin(list[i].file))
+		if !found {
+			return nil, fmt.Errorf("snippet %s is not in %s", list[i].file, coloredFile)
 		}
-		list[i].markup = strings.TrimSuffix(ownMarkup.Replace(string(colored)), "\n")
+		markup, _, _ = strings.Cut(markup, "<!--")
+		list[i].markup = strings.TrimSuffix(ownMarkup.Replace(markup), "\n")
 	}
 	return list, nil
 }
 
-// coloredFile is the markup of a file of assets/snippets.
-func coloredFile(file string) string { return "assets/colored/" + file + ".html" }
+// coloredFile is the markup of every file of assets/snippets, each after the line
+// that coloredBegin makes of its name. In markup there is no other comment.
+const coloredFile = "assets/colored.html"
+
+func coloredBegin(file string) string { return "<!-- " + file + " -->\n" }
 
 // HTML is the program as HTML, coloured and escaped. The markup is made from the
 // file ahead of time, by TestColors, so that no function carries a lexer.

@@ -1,3 +1,16 @@
+// Package origin asks public HTTPS origins for the head of an answer: status
+// and headers, on port 443, over HTTP/1.1 (spec §4.5, §4.6). The headers and
+// redirect lookups share it.
+//
+// It speaks HTTP itself on a connection that it was given by a guarded dialer.
+// So the failures of dial, handshake and request are told apart by where they
+// happen, HEAD and GET share a connection, nothing is followed, retried on
+// another host or read beyond the head, nothing is added to what the origin
+// sent (net/http makes a Cache-Control out of a Pragma), and no goroutine
+// outlives a call.
+//
+// Certificates are not verified: an origin with an expired one must be seen to
+// answer. Bodies are never read.
 package origin
 
 import (
@@ -6,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -114,4 +128,18 @@ func ended(ctx context.Context, err error) error {
 func isFault(err error) bool {
 	var f *fault.Error
 	return errors.As(err, &f)
+}
+
+// Text is a header value as JSON can hold it. One that is not UTF-8 is read as
+// ISO 8859-1, which header values were once meant to be, so that no byte is
+// lost.
+func Text(value string) string {
+	if utf8.ValidString(value) {
+		return value
+	}
+	out := make([]rune, len(value))
+	for i := 0; i < len(value); i++ {
+		out[i] = rune(value[i])
+	}
+	return string(out)
 }

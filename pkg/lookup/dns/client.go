@@ -1,3 +1,43 @@
+// Package dns is the DNS Explorer: live records of a public name, asked of a
+// public recursive resolver (spec §2.1, §4.2).
+//
+// It guarantees that every reply that it uses belongs to the question that was
+// sent (transport address, ID, and the name in the letter case drawn for that
+// question), that nothing it started outlives a call, and that every record it
+// returns was reached from the name asked about. It does not validate DNSSEC,
+// keeps no cache, and returns private addresses as they are, because it never
+// connects to what it finds. The calls of one bundle can share their questions
+// (Share); what they started ends with the bundle.
+//
+// Several resolvers are asked in a staggered race; the first that says
+// something about the name wins:
+//
+//	NOERROR                       the records, none if there are none
+//	NXDOMAIN                      nxdomain
+//	YXDOMAIN                      the rcode of the result (RFC 6672 §2.2)
+//	SERVFAIL                      the next resolver; the rcode of the result if
+//	                              no resolver knows better
+//	REFUSED, NOTIMP, FORMERR …,   the next resolver: they speak of the resolver,
+//	a referral, any rcode in a    not of the name
+//	reply without the question
+//	refused, no route             the next resolver
+//	silence                       the next resolver, while this one is waited for
+//
+// One resolver is asked over UDP, and over TCP in the same budget when that does
+// not bring a whole reply: at once when the reply is cut, one HedgeDelay after a
+// datagram that is not the reply, and after a silence of 2 s or of half of the
+// budget. In the latter two cases UDP is still waited for, and the first reply
+// counts. A question whose reply comes before that opens no connection, and no
+// question opens more than two to a resolver (the second without EDNS).
+//
+// When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
+// did not reply, else upstream_unavailable. A panic anywhere is internal_error,
+// whatever was answered.
+//
+// Messages are packed and parsed by github.com/miekg/dns, but its Client is not
+// used: it stops at the first malformed datagram, does not end when its context is
+// cancelled, and does not compare the question of a reply with its own, so that one
+// forged datagram could fail a lookup or answer it.
 package dns
 
 import (
@@ -5,6 +45,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -125,4 +166,62 @@ func (c *Client) Probe(ctx context.Context) error {
 			r.resolver, miekg.RcodeToString[r.msg.Rcode], len(servers), name))
 	}
 	return nil
+}
+
+// Share returns a context for lookups that belong together, those of one
+// bundle: under it a Client asks each question once, and whoever else asks it
+// gets the same answer, whether through Lookup or Addresses. So what a lookup
+// reports is what another has connected to. Deadlines stay each caller's own:
+// who has less time judges by what is known then.
+//
+// end must be called when all lookups have returned. It stops what still runs
+// and returns when nothing of it is left; no answer is kept beyond it.
+func Share(ctx context.Context) (shared context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &questions{whole: ctx, races: map[asked]*race{}}
+	return context.WithValue(ctx, sharedKey{}, s), func() {
+		cancel()
+		s.running.Wait()
+	}
+}
+
+type sharedKey struct{}
+
+// questions are those of one Share.
+type questions struct {
+	whole   context.Context // of the bundle, which outlasts each who asks
+	running sync.WaitGroup
+	mu      sync.Mutex
+	races   map[asked]*race
+}
+
+type asked struct {
+	client *Client
+	name   string
+	qtype  uint16
+}
+
+// sharedIn returns nil for a context that shares nothing.
+func sharedIn(ctx context.Context) *questions {
+	s, _ := ctx.Value(sharedKey{}).(*questions)
+	return s
+}
+
+// race finds a question that was asked before, or asks it.
+func (s *questions) race(c *Client, name string, qtype uint16) *race {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := asked{client: c, name: name, qtype: qtype}
+	if r := s.races[key]; r != nil {
+		return r
+	}
+	r := newRace()
+	s.races[key] = r
+	s.running.Go(func() {
+		defer r.end()
+		ctx, cancel := c.budget(s.whole)
+		defer cancel()
+		c.run(ctx, r, name, qtype)
+	})
+	return r
 }

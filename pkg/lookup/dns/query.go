@@ -80,3 +80,82 @@ func qtype(t string) uint16 {
 	}
 	return miekg.TypeNone
 }
+
+// Result is the DNS result of spec §2.1.
+type Result struct {
+	Domain string `json:"domain"`
+	Type   string `json:"type"`
+	// Rcode is NOERROR, YXDOMAIN, or SERVFAIL when that is all the resolvers
+	// say.
+	Rcode string `json:"rcode"`
+	// Resolver is the IP address of the resolver that answered.
+	Resolver string `json:"resolver"`
+	// TTL is the lowest of the records and of the aliases that lead to them,
+	// in seconds; nil without records.
+	TTL *uint32 `json:"ttl"`
+	// Records are of the queried type only, in the order received, at most
+	// 1,000 of them and 512 KiB of text; never nil.
+	Records []Record `json:"records"`
+}
+
+// Record is one of Address, MX, TXT, Target and SOA. Names in records are in
+// lower case without the trailing dot, in the escapes of RFC 1035 §5.1; the
+// root is ".".
+type Record interface{ size() int }
+
+// Address is a record of type A or AAAA, the latter as RFC 5952 writes it.
+type Address struct {
+	Address string `json:"address"`
+}
+
+// MX is a mail exchanger; the exchange "." is a null MX (RFC 7505).
+type MX struct {
+	Preference uint16 `json:"preference"`
+	Exchange   string `json:"exchange"`
+}
+
+// TXT is a text record: its character-strings as published, and joined
+// without a separator.
+//
+// UTF-8 stands as it is, control characters included. A byte that is not part
+// of UTF-8 is written \DDD in decimal. To tell the two apart, a backslash that
+// three digits follow in the record is written \092; every other backslash
+// stands as it is. So reading each \DDD as a byte gives back the record. Text
+// is escaped after joining: a character that is cut in two by a string's end
+// is whole there.
+type TXT struct {
+	Text    string   `json:"text"`
+	Strings []string `json:"strings"`
+}
+
+// Target is a record of type CNAME or NS.
+type Target struct {
+	Target string `json:"target"`
+}
+
+// SOA is a start of authority (RFC 1035 §3.3.13); the times are in seconds.
+type SOA struct {
+	MName   string `json:"mname"`
+	RName   string `json:"rname"`
+	Serial  uint32 `json:"serial"`
+	Refresh uint32 `json:"refresh"`
+	Retry   uint32 `json:"retry"`
+	Expire  uint32 `json:"expire"`
+	Minimum uint32 `json:"minimum"`
+}
+
+var (
+	_ Record = Address{}
+	_ Record = MX{}
+	_ Record = TXT{}
+	_ Record = Target{}
+	_ Record = SOA{}
+)
+
+func (r Address) size() int { return len(r.Address) }
+func (r MX) size() int      { return len(r.Exchange) }
+func (r Target) size() int  { return len(r.Target) }
+func (r SOA) size() int     { return len(r.MName) + len(r.RName) }
+
+// size leaves the strings out: they are the text once more.
+func (r TXT) size() int { return len(r.Text) }

@@ -1,9 +1,13 @@
 package headers
 
 import (
+	"net/http"
+	"net/textproto"
 	"net/url"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
 // Query is a normalised question.
@@ -24,3 +28,87 @@ func ParseQuery(q url.Values) (Query, error) {
 // Values are the parameters as understood. Two requests with equal values ask
 // the same question.
 func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
+
+// Result is the headers result of spec §2.4.
+type Result struct {
+	Domain string `json:"domain"`
+	URL    string `json:"url"`
+	// Method is HEAD or GET, whichever produced the headers.
+	Method string `json:"method"`
+	Status int    `json:"status"`
+	// PeerIP is the address that was connected to.
+	PeerIP  string  `json:"peer_ip"`
+	Headers Headers `json:"headers"`
+}
+
+// Headers are the allowlisted response headers of spec §2.4: nil for one that
+// the origin did not send, "" for one that it sent empty. Fields of a header
+// that is a list are joined with ", "; of any other the first counts. Values
+// are what origin.Text makes of them.
+type Headers struct {
+	AccessControlAllowOrigin        *string `json:"access-control-allow-origin"`
+	CacheControl                    *string `json:"cache-control"`
+	ContentSecurityPolicy           *string `json:"content-security-policy"`
+	ContentSecurityPolicyReportOnly *string `json:"content-security-policy-report-only"`
+	ContentType                     *string `json:"content-type"`
+	CrossOriginOpenerPolicy         *string `json:"cross-origin-opener-policy"`
+	CrossOriginResourcePolicy       *string `json:"cross-origin-resource-policy"`
+	Location                        *string `json:"location"`
+	PermissionsPolicy               *string `json:"permissions-policy"`
+	ReferrerPolicy                  *string `json:"referrer-policy"`
+	Server                          *string `json:"server"`
+	StrictTransportSecurity         *string `json:"strict-transport-security"`
+	WWWAuthenticate                 *string `json:"www-authenticate"`
+	XContentTypeOptions             *string `json:"x-content-type-options"`
+	XFrameOptions                   *string `json:"x-frame-options"`
+	XPoweredBy                      *string `json:"x-powered-by"`
+}
+
+// allowlisted picks the headers of the spec. Which of them are lists follows
+// their own standards: RFC 9110 and 9111, CSP 3, Referrer Policy, Permissions
+// Policy, and Fetch and HTML, which split both X- options at commas. Of
+// Strict-Transport-Security only the first counts (RFC 6797 §8.1). The order of
+// X-Powered-By is that of the layers that added to it.
+func allowlisted(h http.Header) Headers {
+	return Headers{
+		AccessControlAllowOrigin:        first(h, "access-control-allow-origin"),
+		CacheControl:                    joined(h, "cache-control"),
+		ContentSecurityPolicy:           joined(h, "content-security-policy"),
+		ContentSecurityPolicyReportOnly: joined(h, "content-security-policy-report-only"),
+		ContentType:                     first(h, "content-type"),
+		CrossOriginOpenerPolicy:         first(h, "cross-origin-opener-policy"),
+		CrossOriginResourcePolicy:       first(h, "cross-origin-resource-policy"),
+		Location:                        first(h, "location"),
+		PermissionsPolicy:               joined(h, "permissions-policy"),
+		ReferrerPolicy:                  joined(h, "referrer-policy"),
+		Server:                          first(h, "server"),
+		StrictTransportSecurity:         first(h, "strict-transport-security"),
+		WWWAuthenticate:                 joined(h, "www-authenticate"),
+		XContentTypeOptions:             joined(h, "x-content-type-options"),
+		XFrameOptions:                   joined(h, "x-frame-options"),
+		XPoweredBy:                      joined(h, "x-powered-by"),
+	}
+}
+
+func first(h http.Header, name string) *string {
+	values := h[textproto.CanonicalMIMEHeaderKey(name)]
+	if len(values) == 0 {
+		return nil
+	}
+	v := origin.Text(values[0])
+	return &v
+}
+
+func joined(h http.Header, name string) *string {
+	values := h[textproto.CanonicalMIMEHeaderKey(name)]
+	if len(values) == 0 {
+		return nil
+	}
+	// One by one: a field in ISO 8859-1 must not spoil its neighbour in UTF-8.
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = origin.Text(v)
+	}
+	v := strings.Join(texts, ", ")
+	return &v
+}

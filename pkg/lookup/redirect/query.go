@@ -3,6 +3,7 @@ package redirect
 import (
 	"net/url"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
@@ -24,3 +25,59 @@ func ParseQuery(q url.Values) (Query, error) {
 // Values are the parameters as understood. Two requests with equal values ask
 // the same question.
 func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
+
+// Result is the redirect trace of spec §2.5.
+type Result struct {
+	Domain   string `json:"domain"`
+	StartURL string `json:"start_url"`
+	// FinalURL is the last that was answered.
+	FinalURL string `json:"final_url"`
+	// HopCount is the length of Hops.
+	HopCount int `json:"hop_count"`
+	// Truncated says that the fifth hop was still redirecting.
+	Truncated bool `json:"truncated"`
+	// StopReason is nil when the trace ended at a status that is no redirect.
+	StopReason *StopReason `json:"stop_reason"`
+	Hops       []Hop       `json:"hops"` // never empty
+}
+
+// Hop is one URL that was answered. A HEAD that fell back to GET is one hop.
+type Hop struct {
+	Index  int    `json:"index"` // from 0
+	URL    string `json:"url"`   // as requested: normalised, without fragment
+	Method string `json:"method"`
+	Status int    `json:"status"`
+	PeerIP string `json:"peer_ip"`
+	// Location is the header as received, whatever the status; nil without
+	// one.
+	Location *string `json:"location"`
+}
+
+// StopReason says why a trace ended other than by a status that is no
+// redirect.
+type StopReason string
+
+// The stop reasons of spec §2.5. The last five are error codes of the next
+// hop.
+const (
+	MaxHops          StopReason = "max_hops"
+	Loop             StopReason = "loop"
+	MissingLocation  StopReason = "missing_location"
+	InvalidLocation  StopReason = "invalid_location"
+	InsecureRedirect StopReason = "insecure_redirect"
+	BlockedHost      StopReason = "blocked_host"
+	BlockedPort      StopReason = "blocked_port"
+	BlockedAddress              = StopReason(fault.BlockedAddress)
+	NXDomain                    = StopReason(fault.NXDomain)
+	ConnectFailed               = StopReason(fault.ConnectFailed)
+	HandshakeFailed             = StopReason(fault.HandshakeFailed)
+	HTTPFailed                  = StopReason(fault.HTTPFailed)
+)
+
+// StopReasons are all of them, in the order of spec §2.5.
+func StopReasons() []StopReason {
+	return []StopReason{
+		MaxHops, Loop, MissingLocation, InvalidLocation, InsecureRedirect, BlockedHost, BlockedPort,
+		BlockedAddress, NXDomain, ConnectFailed, HandshakeFailed, HTTPFailed,
+	}
+}

@@ -1,8 +1,16 @@
 package ssl
 
 import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -37,4 +45,137 @@ func ParseQuery(q url.Values) (Query, error) {
 // with equal values ask the same question.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(Port)}}
+}
+
+// Bounds of sans. They cut what is shown, not what hostname_match looks at.
+const (
+	maxNames     = 5000
+	maxNamesText = 256 << 10 // bytes
+)
+
+// Result is the SSL result of spec §2.2. Its text comes from the server and
+// is untrusted; it is valid UTF-8.
+type Result struct {
+	Domain string `json:"domain"`
+	Port   int    `json:"port"`
+	SNI    string `json:"sni"`
+	PeerIP string `json:"peer_ip"`
+	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3, as the server chose
+	// it; nil when it chose one that was not offered. A handshake that failed
+	// after the certificate has one, too.
+	TLSVersion *string `json:"tls_version"`
+	// Cipher is the IANA name in lower case; nil like TLSVersion.
+	Cipher *string `json:"cipher"`
+	// Subject and Issuer are in the form of RFC 4514; "" for an empty name.
+	Subject string `json:"subject"`
+	Issuer  string `json:"issuer"`
+	// Serial is the integer in whole bytes without sign padding, "00" for
+	// zero; a negative one has a "-" before its absolute value.
+	Serial string `json:"serial"`
+	// NotBefore and NotAfter are in whole seconds; both are inclusive.
+	NotBefore     string `json:"not_before"`
+	NotAfter      string `json:"not_after"`
+	Expired       bool   `json:"expired"`
+	NotYetValid   bool   `json:"not_yet_valid"`
+	HostnameMatch bool   `json:"hostname_match"`
+	// SANs are the dNSName entries in the order and the letter case of the
+	// certificate, at most 5,000 of them and 256 KiB of text; never nil. Bytes
+	// that are not UTF-8 are U+FFFD.
+	SANs              []string `json:"sans"`
+	FingerprintSHA256 string   `json:"fingerprint_sha256"`
+	// SignatureAlgorithm is the name that the algorithm's RFC gives it, the
+	// dotted OID for one without a name here.
+	SignatureAlgorithm string `json:"signature_algorithm"`
+}
+
+// result joins what was seen with the question. The only error is errNotACertificate.
+func (s seen) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
+	c, err := readCertificate(s.leaf)
+	if err != nil {
+		return Result{}, err
+	}
+	sum := sha256.Sum256(c.der)
+	return Result{
+		Domain: q.Domain, Port: Port, SNI: q.Domain,
+		PeerIP:     peer.Unmap().WithZone("").String(),
+		TLSVersion: versionText(s.version), Cipher: cipherText(s.suite),
+		Subject: c.subject, Issuer: c.issuer,
+		Serial:    serialText(c.serial),
+		NotBefore: timeText(c.notBefore), NotAfter: timeText(c.notAfter),
+		Expired: now.After(c.notAfter), NotYetValid: now.Before(c.notBefore),
+		HostnameMatch:      matches(c.names, q.Domain),
+		SANs:               namesText(c.names),
+		FingerprintSHA256:  hex.EncodeToString(sum[:]),
+		SignatureAlgorithm: algorithmName(c.algorithm),
+	}, nil
+}
+
+// versionText is nil for what this client does not offer.
+func versionText(v uint16) *string {
+	var s string
+	switch v {
+	case tls.VersionTLS10:
+		s = "tlsv1"
+	case tls.VersionTLS11:
+		s = "tlsv1.1"
+	case tls.VersionTLS12:
+		s = "tlsv1.2"
+	case tls.VersionTLS13:
+		s = "tlsv1.3"
+	default:
+		return nil
+	}
+	return &s
+}
+
+// cipherText is nil for what this client does not offer: crypto/tls knows no
+// name for those.
+func cipherText(suite uint16) *string {
+	if !slices.Contains(allSuites(), suite) {
+		return nil
+	}
+	s := strings.ToLower(tls.CipherSuiteName(suite))
+	return &s
+}
+
+// serialText writes the content of a DER INTEGER.
+func serialText(twos []byte) string {
+	abs, sign := slices.Clone(twos), ""
+	if len(abs) > 0 && abs[0]&0x80 != 0 {
+		sign = "-"
+		carry := true
+		for i := len(abs) - 1; i >= 0; i-- {
+			abs[i] = ^abs[i]
+			if carry {
+				abs[i]++
+				carry = abs[i] == 0
+			}
+		}
+	}
+	for len(abs) > 1 && abs[0] == 0 {
+		abs = abs[1:]
+	}
+	return sign + hex.EncodeToString(abs)
+}
+
+// timeText is spec §2.2's ISO 8601 UTC.
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+// matches follows RFC 9525 as crypto/x509 does it: dNSName entries only, the
+// wildcard is the whole left-most label and stands for exactly one.
+func matches(names []string, domain string) bool {
+	return (&x509.Certificate{DNSNames: names}).VerifyHostname(domain) == nil
+}
+
+func namesText(names []string) []string {
+	out := make([]string, 0, min(len(names), maxNames))
+	size := 0
+	for _, n := range names {
+		n = strings.ToValidUTF8(n, "\uFFFD")
+		if size += len(n); len(out) == maxNames || size > maxNamesText {
+			break
+		}
+		out = append(out, n)
+	}
+	return out
 }

@@ -1,3 +1,6 @@
+// Package whois is what WHOIS Intelligence is asked and what it answers (spec
+// §2.3, §4.4). How it finds out is package registry, apart from here because
+// its RDAP library adds four megabytes to a binary.
 package whois
 
 import (
@@ -12,6 +15,64 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 )
+
+// Query is a normalised question.
+type Query struct {
+	Domain string // as guard.Domain returns it for a Hostname
+}
+
+// ParseQuery reads domain of spec §4.4. It returns invalid_domain. Other
+// parameters are ignored.
+func ParseQuery(q url.Values) (Query, error) {
+	domain, err := guard.DomainParam(q, guard.Hostname)
+	if err != nil {
+		return Query{}, err
+	}
+	return Query{Domain: domain}, nil
+}
+
+// Values are the parameters as understood. Two requests with equal values ask
+// the same question.
+func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
+
+// Source is the only source of a result (spec §2.3).
+const Source = "rdap"
+
+// Result is the WHOIS result of spec §2.3. Its text is the registry's, and so
+// untrusted.
+type Result struct {
+	// Domain is the name that was asked for. The facts are about its
+	// registrable domain.
+	Domain string `json:"domain"`
+	// Source is always Source.
+	Source string `json:"source"`
+	// RDAPServer is the registry's base URL in the bootstrap file, ending in /.
+	RDAPServer string `json:"rdap_server"`
+	// Handle is the registry's handle of the domain, nil if it has none.
+	Handle *string `json:"handle"`
+	// Status is as published, at most 64 words; never nil.
+	Status []string `json:"status"`
+	// Registrar is nil when the registry does not name one.
+	Registrar *Registrar `json:"registrar"`
+	// CreatedAt, UpdatedAt and ExpiresAt are the events registration, last
+	// changed and expiration of RFC 9083 §10.2.3, as RFC 3339 in UTC with whole
+	// seconds; nil without one, or without a date that can be read.
+	CreatedAt *string `json:"created_at"`
+	UpdatedAt *string `json:"updated_at"`
+	ExpiresAt *string `json:"expires_at"`
+	// Nameservers are host names in lower case without the trailing dot, each
+	// once, in the order received, at most 64; never nil.
+	Nameservers []string `json:"nameservers"`
+	// DNSSEC is true only when secureDNS.delegationSigned is the boolean true.
+	DNSSEC bool `json:"dnssec"`
+}
+
+// Registrar is who the domain is registered with.
+type Registrar struct {
+	Name string `json:"name"`
+	// IANAID is the number in IANA's list of registrars; empty when unknown.
+	IANAID string `json:"iana_id"`
+}
 
 // DefaultBootstrapURL is IANA's bootstrap file for domains (RFC 9224 §4).
 const DefaultBootstrapURL = "https://data.iana.org/rdap/dns.json"

@@ -4,8 +4,98 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
+
+// object is a JSON object that keeps the order in which it was written, so
+// that documents read in the catalog's order and not in the alphabet's.
+type object []member
+
+type member struct {
+	key   string
+	value any
+}
+
+// MarshalJSON writes the members in order.
+func (o object) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		key, err := encode(m.key)
+		if err != nil {
+			return nil, err
+		}
+		value, err := encode(m.value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.key, err)
+		}
+		b = append(append(append(b, key...), ':'), value...)
+	}
+	return append(b, '}'), nil
+}
+
+// encode is compact JSON that leaves & < > readable: nothing of it is put into
+// HTML without escaping.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// typed is a parameter's text as the JSON type that the parameter declares.
+// Text that is not of that type stays text; the catalog's tests exclude it.
+func typed(p catalog.Param, text string) any {
+	switch p.Type {
+	case "integer":
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n
+		}
+	case "boolean":
+		if b, err := strconv.ParseBool(text); err == nil {
+			return b
+		}
+	}
+	return text
+}
+
+// typedAll is typed for a list.
+func typedAll(p catalog.Param, texts []string) []any {
+	var all []any
+	for _, t := range texts {
+		all = append(all, typed(p, t))
+	}
+	return all
+}
+
+// defaultOrExample is the value that a manifest shows for a parameter.
+func defaultOrExample(p catalog.Param) any {
+	if p.Default != "" {
+		return typed(p, p.Default)
+	}
+	return typed(p, p.Example)
+}
+
+// exampleQuery is the operation's example query with typed values.
+func exampleQuery(op catalog.Operation) object {
+	query := object{}
+	for _, v := range op.Example {
+		for _, p := range op.Params {
+			if p.Name == v.Name {
+				query = append(query, member{v.Name, typed(p, v.Value)})
+			}
+		}
+	}
+	return query
+}
 
 // layoutWidth is the column that laid out JSON tries to stay within.
 const layoutWidth = 76

@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Reclaim takes the lease of a record whose outcome is not known, without the
+// payment that made it: for the reconciler. It returns nil for a record that
+// is decided, that a live attempt holds, or that is gone.
+func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold, error) {
+	now := l.now()
+	if !l.Sleeping(r) {
+		return nil, nil
+	}
+	next, err := step(r, EventClaim, change{now: now, lease: lease})
+	if err != nil {
+		return nil, err
+	}
+	next.WriteID = l.newID()
+	switch err := l.store.Replace(ctx, next); {
+	case errors.Is(err, ErrConflict):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reclaim: %w", err)
+	}
+	return l.hold(next), nil
+}
+
+// Keep takes the end from a record in doubt or owed that an earlier version of
+// this code gave one, so that no store deletes it. It returns the record as it
+// stands, nil when another writer came first: that write takes the end, too.
+func (l *Ledger) Keep(ctx context.Context, r Record) (*Record, error) {
+	if !r.endless() || r.ExpiresAt.IsZero() {
+		return &r, nil
+	}
+	r.Version, r.WriteID, r.ExpiresAt = r.Version+1, l.newID(), time.Time{}
+	switch err := l.store.Replace(ctx, r); {
+	case errors.Is(err, ErrConflict):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("keep: %w", err)
+	}
+	return &r, nil
+}
+
+// Open says that the outcome of a record is not known: what Index.Open lists.
+func (r Record) Open() bool { return r.State == Settling || r.State == Uncertain }
+
+// Owed says that a record is paid and not answered.
+func (r Record) Owed() bool { return r.State == Settled }
+
+// LookingUp says that a record is owed, and that a lookup was under way when it
+// was last written. Index.Open lists it, also when that lookup has died since.
+func (r Record) LookingUp() bool { return r.Owed() && r.LeaseUntil.After(r.UpdatedAt) }
+
+// Sleeping says that a record has been in doubt, or was abandoned, and nobody
+// holds it.
+func (l *Ledger) Sleeping(r Record) bool {
+	return r.Open() && leasePast(r, l.now())
+}
+
+// Unclaimed says that a record is paid, not answered, and nobody is looking up.
+func (l *Ledger) Unclaimed(r Record) bool {
+	return r.Owed() && leasePast(r, l.now())
+}
+
+// OpenedAt is what an Index sorts by: the end of the lease while there is one,
+// else the last write.
+func (r Record) OpenedAt() time.Time {
+	if r.LeaseUntil.After(r.UpdatedAt) {
+		return r.LeaseUntil
+	}
+	return r.UpdatedAt
+}
+
+// RepaymentKey names the nth transfer to a payer in a transaction. All parts must be
+// in lower case.
+func RepaymentKey(network, asset, payer, transaction string, n int) string {
+	return "refund|" + Key(network, asset, payer, transaction) + "|" + strconv.Itoa(n)
+}
+
+// Reserve takes a transfer for the refund of one debt, so that no other is closed on
+// it, whoever tries that at the same time. It reports whether the transfer is that
+// debt's. A reservation has no end: a transaction stays on the chain.
+func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
+	now := l.now()
+	r := Record{
+		Key: transfer, Version: 1, WriteID: l.newID(), State: Repaid, Owner: debt, CreatedAt: now, UpdatedAt: now,
+	}
+	old, err := l.store.Create(ctx, r)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("reserve a transfer: %w", err)
+	case old == nil:
+		return true, nil
+	case old.State != Repaid:
+		return false, fmt.Errorf("reserve a transfer: %w: %s is none", ErrCorrupt, transfer)
+	}
+	return old.Owner == debt, nil
+}
+
+// Cursor is how far the chain was read for transfers of one token to one payee.
+type Cursor struct {
+	Next   uint64    // the first block that was not read
+	Begun  time.Time // when the cursor was made
+	record Record
+}
+
+// CursorKey names the cursor of a token and a payee. All parts must be in lower
+// case.
+func CursorKey(network, asset, payee string) string {
+	return "cursor|" + network + "|" + asset + "|" + payee
+}
+
+func cursorOf(r Record) *Cursor { return &Cursor{Next: r.Block, Begun: r.CreatedAt, record: r} }
+
+// Cursor reads a cursor; nil when there is none yet.
+func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
+	r, err := l.store.Fetch(ctx, key)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	if r.State != Scanned {
+		return nil, fmt.Errorf("%w: %s is not a cursor", ErrCorrupt, key)
+	}
+	return cursorOf(*r), nil
+}
+
+// Begin makes a cursor. ErrConflict means that somebody else has made it.
+func (l *Ledger) Begin(ctx context.Context, key string, next uint64) (*Cursor, error) {
+	now := l.now()
+	r := Record{Key: key, Version: 1, WriteID: l.newID(), State: Scanned, Block: next, CreatedAt: now, UpdatedAt: now}
+	old, err := l.store.Create(ctx, r)
+	if err == nil && old != nil {
+		err = ErrConflict
+	}
+	if err != nil {
+		return nil, fmt.Errorf("begin cursor: %w", err)
+	}
+	return cursorOf(r), nil
+}
+
+// Advance moves a cursor forward. ErrConflict means that somebody else has moved
+// it, and reads on from there.
+func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, error) {
+	if next < c.Next {
+		return nil, errors.New("ledger: a cursor does not go back")
+	}
+	r := c.record
+	r.Block, r.Version, r.WriteID, r.UpdatedAt = next, r.Version+1, l.newID(), l.now()
+	if err := l.store.Replace(ctx, r); err != nil {
+		return nil, fmt.Errorf("advance cursor: %w", err)
+	}
+	return cursorOf(r), nil
+}
