@@ -8,6 +8,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 )
 
+// Members of the facilitator's secret that are not the facilitator's. They are
+// repeated in the tags of what reads them.
+const (
+	secretReceiptKey = "receipt_key"
+	secretNodes      = "rpc_urls"
+)
+
 // credentialVars name the variables of one facilitator's credentials.
 type credentialVars struct{ keyID, keySecret, token, secret string }
 
@@ -70,6 +77,6 @@ func (s *sharedSecret) credentials() facilitator.Credentials {
 		if err != nil {
 			return nil, err
 		}
-		return facilitator.ParseCredentials(doc)
+		return facilitator.ParseCredentials(doc, secretReceiptKey, secretNodes)
 	})
 }

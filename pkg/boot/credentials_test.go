@@ -57,7 +57,8 @@ func (v *vault) readings() int {
 	return v.reads
 }
 
-// counter is a facilitator that takes one token and counts its calls.
+// counter is a facilitator that takes one token, or none if that is empty, and
+// counts its calls.
 type counter struct {
 	mu    sync.Mutex
 	token string
@@ -68,7 +69,11 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls++
-	if r.Header.Get("Authorization") != "Bearer "+c.token {
+	want := ""
+	if c.token != "" {
+		want = "Bearer " + c.token
+	}
+	if r.Header.Get("Authorization") != want {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -219,6 +224,33 @@ func TestSecretFaults(t *testing.T) {
 				t.Errorf("mended: %+v", s)
 			}
 		})
+	}
+}
+
+// A facilitator without credentials can be paid through with a secret that holds
+// only what others read.
+func TestSecretWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	receiptKey, _ := keyPair(1)
+	v, f := &vault{}, &counter{}
+	vs, fs := httptest.NewServer(v), httptest.NewServer(f)
+	defer vs.Close()
+	defer fs.Close()
+	v.holds(`{"rpc_urls":["https://one.example"],"receipt_key":"` + receiptKey + `"}`)
+	if s := newPaying(t, vs.URL, fs.URL).settle(t.Context()); s.Class != x402.Moved || f.called() != 1 {
+		t.Errorf("%+v after %d calls to the facilitator", s, f.called())
+	}
+	vars := good()
+	vars["FACILITATOR_SECRET_ARN"], vars["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = secretARN, vs.URL
+	c, err := readPriced(env(vars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nodes, err := c.readNodes(t.Context()); err != nil || len(nodes) != 1 {
+		t.Errorf("nodes %v, %v", nodes, err)
+	}
+	if key, err := c.receiptKey(t.Context()); err != nil || len(key) == 0 {
+		t.Errorf("receipt key: %v", err)
 	}
 }
 

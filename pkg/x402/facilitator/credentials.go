@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -78,9 +79,11 @@ func Bearer(token string) (Credentials, error) {
 }
 
 // ParseCredentials reads a secret document: {"key_id":…,"key_secret":…} for
-// CDP credentials, or {"token":…} for a bearer token. The errors never contain
-// what was read.
-func ParseCredentials(doc []byte) (Credentials, error) {
+// CDP credentials, or {"token":…} for a bearer token. others are the members
+// that the document has for other readers: one that holds nothing but these is
+// of a facilitator without credentials. A document with another member, such as
+// a misspelt one, is an error. The errors never contain what was read.
+func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return nil, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
 	}
@@ -102,8 +105,20 @@ func ParseCredentials(doc []byte) (Credentials, error) {
 		return CDP(v.keyID, v.keySecret)
 	case v.token != "":
 		return Bearer(v.token)
+	case onlyOthers(o, others):
+		return None(), nil
 	}
 	return nil, errors.New("facilitator secret has neither key_id and key_secret nor token")
+}
+
+// onlyOthers says that a document has members, and each is one of others.
+func onlyOthers(o object, others []string) bool {
+	for name := range o {
+		if !slices.Contains(others, name) {
+			return false
+		}
+	}
+	return len(o) > 0
 }
 
 // unreachableError says that credentials could not be fetched from where they

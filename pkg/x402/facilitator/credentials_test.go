@@ -163,7 +163,14 @@ func TestBadCredentialsAreRefusedWithoutQuotingThem(t *testing.T) {
 		"document too long": func() (Credentials, error) {
 			return ParseCredentials([]byte(`{"token":"` + strings.Repeat("hunter2", 4000) + `"}`))
 		},
-		"document without":    func() (Credentials, error) { return ParseCredentials([]byte(`{"password":"hunter2"}`)) },
+		"document without": func() (Credentials, error) { return ParseCredentials([]byte(`{"password":"hunter2"}`)) },
+		"document misspelt": func() (Credentials, error) {
+			return ParseCredentials([]byte(`{"rpc_urls":["hunter2"],"tokn":"hunter2"}`), "rpc_urls")
+		},
+		"document, empty token": func() (Credentials, error) {
+			return ParseCredentials([]byte(`{"rpc_urls":["hunter2"],"token":""}`), "rpc_urls")
+		},
+		"document, empty":     func() (Credentials, error) { return ParseCredentials([]byte(`{}`), "rpc_urls") },
 		"document with both":  func() (Credentials, error) { return ParseCredentials([]byte(`{"token":"hunter2","key_id":"hunter2"}`)) },
 		"document, half":      func() (Credentials, error) { return ParseCredentials([]byte(`{"key_id":"hunter2"}`)) },
 		"document, bad type":  func() (Credentials, error) { return ParseCredentials([]byte(`{"token":["hunter2"]}`)) },
@@ -201,6 +208,12 @@ func TestParseCredentials(t *testing.T) {
 	}
 	if h, err := creds.Authorization(t.Context(), call); err != nil || strings.Count(h, ".") != 2 {
 		t.Errorf("key: %q, %v", h, err)
+	}
+	if creds, err = ParseCredentials([]byte(`{"rpc_urls":["https://n"]}`), "rpc_urls", "receipt_key"); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := creds.Authorization(t.Context(), call); err != nil || h != "" {
+		t.Errorf("nothing for the facilitator: %q, %v", h, err)
 	}
 }
 
