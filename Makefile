@@ -167,7 +167,7 @@ smoke: ## After a deployment: is it ready, and is a paid ping answered
 ##   KEY_FILE=...      pay real money with the private key in this file
 ##   YES=1             do not ask before real money is paid
 	@test -n "$$ORIGIN" || { echo "usage: make smoke ORIGIN=https://api.example.com [KEY_FILE=...]" >&2; exit 2; }
-	@go run ./infra/local/smoke "$$ORIGIN" && \
+	@go run ./infra/local/operate smoke "$$ORIGIN" && \
 		go run ./infra/local/pay -max 0.001 $${KEY_FILE:+-key-file "$$KEY_FILE"} $${YES:+-yes="$$YES"} -- "$${ORIGIN%/}/v1/tools/ping"
 
 .PHONY: restore
@@ -176,25 +176,25 @@ restore: ## Restore the ledger's table (LEDGER_TABLE) as another one
 ##   AT=...            the time to restore, 2026-11-20T08:00:00Z (the latest there is)
 ##   DRILL=1           delete the copy when it has been looked at
 	@test -n "$$TO" || { echo "usage: make restore TO=name [AT=2026-11-20T08:00:00Z] [DRILL=1]" >&2; exit 2; }
-	@go run ./infra/local/restore -to "$$TO" $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
+	@go run ./infra/local/operate restore -to "$$TO" $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
 # These five look at the file of make run, also while it runs, or with LEDGER_TABLE
 # at a table; RPC_URL lets them ask the chain.
 .PHONY: reconcile
 reconcile: ## Look once at every payment in doubt
-	@go run ./infra/local/reconcile
+	@go run ./infra/local/operate reconcile
 
 .PHONY: owed
 owed: ## List what is owed to whom, and what is in doubt
 ##   JSON=1            print JSON
-	@go run ./infra/local/reconcile -owed $(if $(JSON),-json)
+	@go run ./infra/local/operate reconcile -owed $(if $(JSON),-json)
 
 .PHONY: payer
 payer: ## Say what there is of one wallet, and what it comes to
 ##   WALLET=0x...      the wallet
 ##   JSON=1            print JSON
 	@test -n "$$WALLET" || { echo "usage: make payer WALLET=0x... [JSON=1]" >&2; exit 2; }
-	@go run ./infra/local/reconcile -payer="$$WALLET" $(if $(JSON),-json)
+	@go run ./infra/local/operate reconcile -payer="$$WALLET" $(if $(JSON),-json)
 
 .PHONY: refund
 refund: ## Say what to pay back for a payment
@@ -202,14 +202,14 @@ refund: ## Say what to pay back for a payment
 ##   TRANSACTION=0x... close the debt on this transaction
 ##   FORCE=1           also when the chain does not confirm it
 	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x... [FORCE=1]]; make owed prints keys" >&2; exit 2; }
-	@go run ./infra/local/reconcile -refund="$$KEY" $${TRANSACTION:+-transaction="$$TRANSACTION"} $(if $(and $(FORCE),$(TRANSACTION)),-force)
+	@go run ./infra/local/operate reconcile -refund="$$KEY" $${TRANSACTION:+-transaction="$$TRANSACTION"} $(if $(and $(FORCE),$(TRANSACTION)),-force)
 
 .PHONY: books
 books: ## Compare the payments of a day on the chain with the ledger; fails where they differ
 ##   DAY=2026-11-20    the day, in UTC
 ##   JSON=1            print JSON
 	@test -n "$$DAY" || { echo "usage: make books DAY=2026-11-20 [JSON=1]" >&2; exit 2; }
-	@go run ./infra/local/reconcile -books="$$DAY" $(if $(JSON),-json)
+	@go run ./infra/local/operate reconcile -books="$$DAY" $(if $(JSON),-json)
 
 .PHONY: sign-origin
 sign-origin: ## Sign an origin as its payee, offline; asks for the key
@@ -217,9 +217,9 @@ sign-origin: ## Sign an origin as its payee, offline; asks for the key
 ##   PAY_TO=0x...      the payee, to compare the key with
 ##   KEY_FILE=...      read the key from this file
 	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
-	@go run ./infra/local/signorigin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}
+	@go run ./infra/local/keys sign-origin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}
 
 .PHONY: receipt-key
 receipt-key: ## Make a key that signs receipts
 ##   RECEIPT_PUBLIC_KEYS=... the keys that are published so far
-	@go run ./infra/local/receiptkey
+	@go run ./infra/local/keys receipt-key

@@ -75,11 +75,8 @@ func layers() []layer {
 		{"infra/local/pay", []string{"pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts"},
 		{"infra/local/ledgersock", []string{"pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
 		{"infra/local/playchain", []string{"pkg/x402/x402test"}, "a node shows what moved; it knows no ledger"},
-		{"infra/local/reconcile", []string{"infra/local/ledgersock", "pkg/boot", "pkg/catalog", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/embedded"}, "the operator's tools, on any store"},
-		{"infra/local/receiptkey", []string{"pkg/x402/receipt"}, "an offline tool makes a key"},
-		{"infra/local/restore", []string{"pkg/boot", "pkg/dynamotable", "pkg/x402/ledger/dynamo"}, "a table is copied, whatever is in it"},
-		{"infra/local/smoke", []string{"pkg/catalog", "pkg/printable"}, "a monitor sees what /ready says"},
-		{"infra/local/signorigin", []string{"pkg/x402"}, "an offline tool signs one line, and checks it as the service does"},
+		{"infra/local/operate", []string{"infra/local/ledgersock", "pkg/boot", "pkg/catalog", "pkg/dynamotable", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
+		{"infra/local/keys", []string{"pkg/x402", "pkg/x402/receipt"}, "an offline tool makes a key, or signs one line and checks it as the service does"},
 		{"infra/local/lambdahost", nil, "the host runs binaries; it knows no service"},
 		{"infra/local/invoke", []string{"infra/local/lambdahost"}, "it runs one function"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
@@ -100,7 +97,7 @@ func layers() []layer {
 // foreign are modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
-		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamotable", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/dynamo/dynamotest", "pkg/limit/dynamo", "pkg/lookup/whois/dynamo", "pkg/boot", "pkg/boot/secret", "infra/local/restore"}, "only the stores, their wiring and who restores their table know AWS"},
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamotable", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/dynamo/dynamotest", "pkg/limit/dynamo", "pkg/lookup/whois/dynamo", "pkg/boot", "pkg/boot/secret", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/lambdahttp", "pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot and the adapter know Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},
@@ -108,8 +105,8 @@ func foreign() []layer {
 		{"github.com/openrdap/rdap", []string{"infra/bench", "pkg/lookup/whois/registry"}, "RDAP answers are the lookup's business"},
 		{"github.com/santhosh-tekuri/jsonschema", []string{"infra/openapicheck"}, "schemas are published, and judged by tests only"},
 		{"go.etcd.io/bbolt", []string{"pkg/x402/ledger/embedded"}, "the file store is not deployed"},
-		{"github.com/decred/dcrd", []string{"pkg/x402", "pkg/x402/x402test", "infra/local/signorigin"}, "signatures are the payment layer's business"},
-		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/signorigin"}, "nothing that is deployed has a terminal"},
+		{"github.com/decred/dcrd", []string{"pkg/x402", "pkg/x402/x402test", "infra/local/keys"}, "signatures are the payment layer's business"},
+		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/keys"}, "nothing that is deployed has a terminal"},
 		{"github.com/cdklabs/cdk-nag-go", []string{"infra"}, "the linter of the envelope is a part of it"},
 		{"github.com/aws/aws-cdk-go", []string{"infra"}, "the envelope alone is made of constructs; what it includes is YAML"},
 		{"github.com/golang-jwt/jwt", []string{"pkg/x402/facilitator"}, "only the facilitator takes tokens"},

@@ -82,7 +82,7 @@ func (w *world) auditDay(day time.Time, node string) dayBooks {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	for {
-		cmd := exec.CommandContext(ctx, owedCommand(builtIn()), "-books", day.Format(time.DateOnly), "-json")
+		cmd := exec.CommandContext(ctx, operateCommand(builtIn()), "reconcile", "-books", day.Format(time.DateOnly), "-json")
 		cmd.Env = append(w.operator(), "RPC_URL="+node, "PAY_TO="+boot.LocalPayTo)
 		var notes bytes.Buffer
 		cmd.Stderr = &notes

@@ -66,14 +66,14 @@ func outside(m *testing.M) int {
 func build(ctx context.Context, dir string) error {
 	return errors.Join(
 		built.Functions(ctx, root, functionsDir(dir)),
-		built.Command(ctx, root, "./infra/local/reconcile", owedCommand(dir)),
+		built.Command(ctx, root, "./infra/local/operate", operateCommand(dir)),
 		built.Command(ctx, root, "./infra", cdkApp(dir)),
 	)
 }
 
-func functionsDir(dir string) string { return filepath.Join(dir, "functions") }
-func owedCommand(dir string) string  { return filepath.Join(dir, "owed") }
-func cdkApp(dir string) string       { return filepath.Join(dir, "cdk") }
+func functionsDir(dir string) string   { return filepath.Join(dir, "functions") }
+func operateCommand(dir string) string { return filepath.Join(dir, "operate") }
+func cdkApp(dir string) string         { return filepath.Join(dir, "cdk") }
 
 // builtIn is where everything is that was built.
 func builtIn() string { return os.Getenv(builtVar) }

@@ -195,7 +195,7 @@ func (w *world) owed() map[string]debt {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, owedCommand(builtIn()), "-owed", "-json")
+	cmd := exec.CommandContext(ctx, operateCommand(builtIn()), "reconcile", "-owed", "-json")
 	cmd.Env = w.operator()
 	var notes bytes.Buffer
 	cmd.Stderr = &notes

@@ -33,12 +33,12 @@ func TestRestoreDrill(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := pays(t, e.ledger("ledger"), "0x02")
-	program := filepath.Join(t.TempDir(), "restore")
-	if err := built.Command(t.Context(), root, "./infra/local/restore", program); err != nil {
+	program := filepath.Join(t.TempDir(), "operate")
+	if err := built.Command(t.Context(), root, "./infra/local/operate", program); err != nil {
 		t.Fatal(err)
 	}
 	restore := func(arguments ...string) (string, error) {
-		cmd := exec.Command(program, arguments...)
+		cmd := exec.Command(program, append([]string{"restore"}, arguments...)...)
 		cmd.Env = []string{
 			"LEDGER_TABLE=ledger", "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + e.url,
 			"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,

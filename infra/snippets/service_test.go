@@ -42,10 +42,10 @@ func TestMain(m *testing.M) {
 // builtIn is a folder for the built runner; making it is the first use.
 var builtIn = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "hostfacts-snippets-") })
 
-// localRunner is the built local runner, and ledgerTools what make owed runs.
+// localRunner is the built local runner, and operatorTools what make owed runs.
 var (
-	localRunner = sync.OnceValues(func() (string, error) { return builtProgram("./infra/local") })
-	ledgerTools = sync.OnceValues(func() (string, error) { return builtProgram("./infra/local/reconcile") })
+	localRunner   = sync.OnceValues(func() (string, error) { return builtProgram("./infra/local") })
+	operatorTools = sync.OnceValues(func() (string, error) { return builtProgram("./infra/local/operate") })
 )
 
 func builtProgram(pkg string) (string, error) {

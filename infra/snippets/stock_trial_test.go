@@ -303,13 +303,13 @@ func (b *buyer) account() string {
 // another payment of their purchase. Those were never sent.
 func (t *trial) checkLedger(tb *testing.T) {
 	tb.Helper()
-	program, err := ledgerTools()
+	program, err := operatorTools()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	var list []struct{ Key, Standing, Payer string }
 	eventually(tb, t.name+": make owed", func() error {
-		cmd := exec.CommandContext(tb.Context(), program, "-owed", "-json")
+		cmd := exec.CommandContext(tb.Context(), program, "reconcile", "-owed", "-json")
 		cmd.Dir, cmd.Env = t.world.dir, t.world.env
 		out, err := cmd.Output()
 		return errors.Join(err, json.Unmarshal(out, &list))

@@ -23,7 +23,7 @@ import (
 // file, and returns what it prints.
 func tool(t *testing.T, file string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), build(t, program{pkg: "./infra/local/reconcile", name: "reconcile"}), args...)
+	cmd := exec.CommandContext(t.Context(), build(t, program{pkg: "./infra/local/operate", name: "operate"}), append([]string{"reconcile"}, args...)...)
 	cmd.Dir = filepath.Dir(file)
 	cmd.Env = []string{"LEDGER_FILE=" + file}
 	var all bytes.Buffer

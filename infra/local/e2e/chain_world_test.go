@@ -142,7 +142,7 @@ func (w *chainWorld) environment(s setup) []string {
 // that was stopped, and returns what it prints.
 func (w *chainWorld) reconcile() string {
 	w.Helper()
-	cmd := exec.CommandContext(w.Context(), build(w, program{pkg: "./infra/local/reconcile", name: "reconcile"}))
+	cmd := exec.CommandContext(w.Context(), build(w, program{pkg: "./infra/local/operate", name: "operate"}), "reconcile")
 	cmd.Env = w.environment(w.lab.setup())
 	out, err := cmd.Output()
 	if err != nil {
@@ -161,7 +161,7 @@ func (w *chainWorld) balanced(total string) {
 	if now.Add(-5*time.Minute).Day() != now.Day() {
 		return // it may have been paid on the day before
 	}
-	cmd := exec.CommandContext(w.Context(), build(w, program{pkg: "./infra/local/reconcile", name: "reconcile"}), "-books", now.Format(time.DateOnly))
+	cmd := exec.CommandContext(w.Context(), build(w, program{pkg: "./infra/local/operate", name: "operate"}), "reconcile", "-books", now.Format(time.DateOnly))
 	cmd.Env = w.environment(w.lab.setup())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\ntotal   "+total+"\n") {

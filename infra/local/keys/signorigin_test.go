@@ -28,7 +28,7 @@ func TestVector(t *testing.T) {
 	for _, origin := range []string{vectorOrigin, "HTTPS://API.Example.COM", "https://api.example.com/", "https://api.example.com:443", " https://api.example.com:0443/\n"} {
 		for _, key := range []string{vectorKey, "0x" + vectorKey + "\n", "  " + vectorKey + "\r\n"} {
 			var out, notes bytes.Buffer
-			if err := run(origin, vectorPayee, reads(key), &out, &notes); err != nil {
+			if err := signOrigin(origin, vectorPayee, reads(key), &out, &notes); err != nil {
 				t.Fatalf("%s: %v", origin, err)
 			}
 			if got, want := out.String(), "OWNERSHIP_PROOFS="+vectorProof+"\n"; got != want {
@@ -63,7 +63,7 @@ func TestRoundTrip(t *testing.T) {
 		"https://a.execute-api.eu-1.amazonaws.com/": "https://a.execute-api.eu-1.amazonaws.com",
 	} {
 		var out, notes bytes.Buffer
-		if err := run(in, "", reads(key), &out, &notes); err != nil {
+		if err := signOrigin(in, "", reads(key), &out, &notes); err != nil {
 			t.Errorf("%s: %v", in, err)
 			continue
 		}
@@ -80,7 +80,7 @@ func TestRoundTrip(t *testing.T) {
 func TestWarnsAboutAnotherPayee(t *testing.T) {
 	var out, notes bytes.Buffer
 	const other = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
-	if err := run(vectorOrigin, other, reads(vectorKey), &out, &notes); err != nil {
+	if err := signOrigin(vectorOrigin, other, reads(vectorKey), &out, &notes); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(notes.String(), "WARNING") || !strings.Contains(notes.String(), other) || out.Len() == 0 {
@@ -99,11 +99,11 @@ func TestRefusesOrigins(t *testing.T) {
 		"https://" + strings.Repeat("a", 64) + ".example.com", "https://" + strings.Repeat("a.", 126) + "com", "ftp://api.example.com", "https:api.example.com", "https://%61pi.example.com\x00",
 	} {
 		var out, notes bytes.Buffer
-		if err := run(origin, "", key, &out, &notes); err == nil || out.Len() != 0 || !strings.HasPrefix(err.Error(), "ORIGIN: ") {
+		if err := signOrigin(origin, "", key, &out, &notes); err == nil || out.Len() != 0 || !strings.HasPrefix(err.Error(), "ORIGIN: ") {
 			t.Errorf("%q: %v, %s", origin, err, out.String())
 		}
 	}
-	if err := run(vectorOrigin, "0x12", key, &bytes.Buffer{}, &bytes.Buffer{}); err == nil || !strings.HasPrefix(err.Error(), "PAY_TO: ") {
+	if err := signOrigin(vectorOrigin, "0x12", key, &bytes.Buffer{}, &bytes.Buffer{}); err == nil || !strings.HasPrefix(err.Error(), "PAY_TO: ") {
 		t.Errorf("a payee that is no address: %v", err)
 	}
 	if asked {
@@ -118,7 +118,7 @@ func TestRefusesKeysWithoutShowingThem(t *testing.T) {
 		"not hex": "zz" + vectorKey[2:], "two lines": vectorKey + "\n" + vectorKey, "twice 0x": "0x0x" + vectorKey[4:],
 	} {
 		var out, notes bytes.Buffer
-		err := run(vectorOrigin, "", reads(key), &out, &notes)
+		err := signOrigin(vectorOrigin, "", reads(key), &out, &notes)
 		if err == nil || out.Len() != 0 {
 			t.Errorf("%s: %v, %s", name, err, out.String())
 			continue
@@ -127,30 +127,29 @@ func TestRefusesKeysWithoutShowingThem(t *testing.T) {
 			t.Errorf("%s: the error shows the key: %v", name, err)
 		}
 	}
-	if err := run(vectorOrigin, "", func() ([]byte, error) { return nil, errors.New("closed") }, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
+	if err := signOrigin(vectorOrigin, "", func() ([]byte, error) { return nil, errors.New("closed") }, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
 		t.Error("signed without a key")
 	}
 }
 
 // asCommand makes this test binary the command.
-const asCommand = "SIGNORIGIN_AS_COMMAND"
+const asCommand = "KEYS_AS_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
-		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
-// command is the program itself.
+// command is the program itself, to sign an origin.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd := exec.CommandContext(t.Context(), self, append([]string{"sign-origin"}, args...)...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	return cmd
 }

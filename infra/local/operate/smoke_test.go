@@ -33,7 +33,7 @@ func TestSmoke(t *testing.T) {
 			}))
 			defer s.Close()
 			var notes strings.Builder
-			err := run(t.Context(), []string{s.URL + "/"}, &notes)
+			err := runSmoke(t.Context(), []string{s.URL + "/"}, &notes)
 			if (err == nil) != (c.fail == "") || err != nil && !strings.Contains(err.Error(), c.fail) {
 				t.Errorf("%v, want %q", err, c.fail)
 			}
@@ -47,7 +47,7 @@ func TestSmoke(t *testing.T) {
 func TestSmokeUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"api.example.com"}, {"https://api.example.com/v1"}, {"https://u:p@api.example.com"}, {"https://a", "https://b"}} {
-		if err := run(context.Background(), args, io.Discard); err == nil {
+		if err := runSmoke(context.Background(), args, io.Discard); err == nil {
 			t.Errorf("%q is taken", args)
 		}
 	}

@@ -1,27 +1,17 @@
-// Makes a key for signed receipts: what make receipt-key runs. It prints the two
-// settings of a deployment, and goes nowhere.
 package main
 
 import (
 	"crypto/ed25519"
-	"crypto/rand"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-func main() {
-	if err := run(rand.Reader, os.Getenv("RECEIPT_PUBLIC_KEYS"), os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// run prints the settings on out, and what they are for on notes. published are
-// the public keys so far, which stay in the list.
-func run(random io.Reader, published string, out, notes io.Writer) error {
+// makeReceiptKey makes a key for signed receipts. It prints the two settings of a
+// deployment on out, and what they are for on notes. published are the public keys
+// so far, which stay in the list.
+func makeReceiptKey(random io.Reader, published string, out, notes io.Writer) error {
 	public, private, err := ed25519.GenerateKey(random)
 	if err != nil {
 		return fmt.Errorf("make a key: %w", err)

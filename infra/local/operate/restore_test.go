@@ -10,7 +10,7 @@ import (
 
 // What cannot be right is said before anything is asked of AWS. infra/samcheck runs
 // the drill on a server that can restore.
-func TestUsage(t *testing.T) {
+func TestRestoreUsage(t *testing.T) {
 	t.Parallel()
 	env := func(pairs map[string]string) func(string) string {
 		return func(name string) string { return pairs[name] }
@@ -28,7 +28,7 @@ func TestUsage(t *testing.T) {
 		"something else": {table, []string{"-to", "copy", "now"}, `"now" is not expected`},
 		"no credentials": {table, []string{"-to", "copy"}, "AWS_ACCESS_KEY_ID"},
 	} {
-		if err := run(context.Background(), c.args, env(c.env), io.Discard, time.Millisecond); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := runRestore(context.Background(), c.args, env(c.env), io.Discard, io.Discard, time.Millisecond); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}

@@ -1,8 +1,3 @@
-// Command smoke reads /ready of a deployment and prints what each part says: the
-// first half of "make smoke", which then pays ping. It exits with 0 only when the
-// service is ready.
-//
-//	go run ./infra/local/smoke https://api.example.com
 package main
 
 import (
@@ -14,11 +9,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -26,22 +18,16 @@ import (
 )
 
 const (
-	// timeout is above the time that a cold function may take for its probes.
-	timeout = 30 * time.Second
-	// maxBody is how much of the answer is read, in bytes.
-	maxBody = 64 << 10
+	// smokeTimeout is above the time that a cold function may take for its probes.
+	smokeTimeout = 30 * time.Second
+	// maxReady is how much of the answer is read, in bytes.
+	maxReady = 64 << 10
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, args []string, notes io.Writer) error {
+// runSmoke reads /ready of a deployment and prints what each part says: the first
+// half of "make smoke", which then pays ping. It returns an error unless the service
+// is ready.
+func runSmoke(ctx context.Context, args []string, notes io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("usage: make smoke ORIGIN=https://api.example.com [KEY_FILE=...]")
 	}
@@ -49,7 +35,7 @@ func run(ctx context.Context, args []string, notes io.Writer) error {
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return fmt.Errorf("ORIGIN=%s is no origin such as https://api.example.com", printable.Quote(args[0], printable.Max))
 	}
-	return ready(ctx, u, notes)
+	return checkReady(ctx, u, notes)
 }
 
 // check is a part of /ready.
@@ -57,9 +43,9 @@ type check struct {
 	Status, Code, Message string
 }
 
-// ready prints what /ready says, and returns an error unless the service is ready.
-func ready(ctx context.Context, origin *url.URL, notes io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// checkReady prints what /ready says, and returns an error unless the service is ready.
+func checkReady(ctx context.Context, origin *url.URL, notes io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, smokeTimeout)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, origin.JoinPath(catalog.PathReady).String(), nil) //nolint:gosec // the operator names the origin
 	if err != nil {
@@ -71,7 +57,7 @@ func ready(ctx context.Context, origin *url.URL, notes io.Writer) error {
 		return fmt.Errorf("ask %s: %s", catalog.PathReady, printable.Text(err.Error()))
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReady))
 	var said struct{ Checks map[string]check }
 	if err == nil {
 		err = json.Unmarshal(body, &said)

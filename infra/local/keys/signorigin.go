@@ -1,10 +1,3 @@
-// Signs the origin of a deployment with the payee's key, offline: what make
-// sign-origin ORIGIN=… runs. Crawlers show the signature as proof that whoever
-// is paid also runs the service (OWNERSHIP_PROOFS).
-//
-// The key is read from the terminal without echo, from standard input or from
-// a file; never from an argument or the environment, where other processes see
-// it. It is used for one signature and goes nowhere.
 package main
 
 import (
@@ -21,28 +14,41 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-func main() {
-	flags := flag.NewFlagSet("signorigin", flag.ExitOnError)
+// runSignOrigin signs the origin of a deployment with the payee's key. Crawlers
+// show the signature as proof that whoever is paid also runs the service
+// (OWNERSHIP_PROOFS).
+//
+// The key is read from the terminal without echo, from standard input or from
+// a file; never from an argument or the environment, where other processes see
+// it. It is used for one signature and goes nowhere.
+func runSignOrigin(args []string, out, notes io.Writer) int {
+	flags := flag.NewFlagSet("sign-origin", flag.ContinueOnError)
+	flags.SetOutput(notes)
 	origin := flags.String("origin", "", "origin of the deployment, such as https://api.example.com")
 	payTo := flags.String("pay-to", "", "PAY_TO of the deployment, to compare the key's account with")
 	file := flags.String("key-file", "", "file with the private key; default: the terminal, or standard input")
 	flags.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x…] [KEY_FILE=…]")
+		fmt.Fprintln(notes, "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x…] [KEY_FILE=…]")
 	}
-	_ = flags.Parse(os.Args[1:]) // ExitOnError
-	if *origin == "" || flags.NArg() != 0 {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return exitUsage
+	case *origin == "" || flags.NArg() != 0:
 		flags.Usage()
-		os.Exit(2)
+		return exitUsage
 	}
-	if err := run(*origin, *payTo, func() ([]byte, error) { return keyText(*file) }, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	if err := signOrigin(*origin, *payTo, func() ([]byte, error) { return keyText(*file) }, out, notes); err != nil {
+		fmt.Fprintln(notes, err)
+		return exitFailed
 	}
+	return 0
 }
 
-// run prints the setting on out, and what it is for on notes. The origin is
+// signOrigin prints the setting on out, and what it is for on notes. The origin is
 // looked at before anybody is asked for a key.
-func run(origin, payTo string, key func() ([]byte, error), out, notes io.Writer) error {
+func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.Writer) error {
 	normal, err := normalise(origin)
 	if err != nil {
 		return fmt.Errorf("ORIGIN: %w", err)

@@ -1,23 +1,3 @@
-// Command reconcile is the operator's tools at the ledger: what "make reconcile",
-// "make owed", "make payer", "make refund" and "make books" run.
-//
-//	go run ./infra/local/reconcile
-//	go run ./infra/local/reconcile -owed [-json]
-//	go run ./infra/local/reconcile -payer 0x... [-json]
-//	go run ./infra/local/reconcile -refund 'network|asset|payer|nonce' [-transaction 0x... [-force]]
-//	go run ./infra/local/reconcile -books 2026-11-20 [-json]
-//
-// The first looks once at every payment in doubt, as the scheduled function does
-// every few minutes. The second lists what is owed and in doubt, the third what
-// there is of one payer, the next says what to pay back, and closes the record once
-// that is done, and the last compares a day's transfers to the payee with the ledger.
-//
-// It reads the configuration of "make run": without LEDGER_TABLE the ledger is the
-// file, or that of a service that runs. Without RPC_URL the chain is not asked:
-// nothing is decided then.
-//
-// The exit status is 1 when it could not be done or the ledger failed, 2 for a
-// wrong command line, and 3 when the ledger and the chain differ.
 package main
 
 import (
@@ -26,29 +6,20 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-const (
-	exitFailed  = 1
-	exitUsage   = 2
-	exitDiffers = 3
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
-
-// order is a command line.
-type order struct {
+// ledgerOrder is a command line of reconcile. Without a flag it looks once at every
+// payment in doubt, as the scheduled function does every few minutes. -owed lists
+// what is owed and in doubt, -payer what there is of one payer, -refund says what to
+// pay back, and closes the record once that is done, and -books compares a day's
+// transfers to the payee with the ledger.
+//
+// Without LEDGER_TABLE the ledger is the file, or that of a service that runs.
+// Without RPC_URL the chain is not asked: nothing is decided then.
+type ledgerOrder struct {
 	owed, asJSON, force        bool
 	payer, refund, transaction string
 	books                      string
@@ -56,7 +27,7 @@ type order struct {
 }
 
 // read reads a command line; ok means that there is something to be done.
-func read(args []string, notes io.Writer) (o order, code int, ok bool) {
+func read(args []string, notes io.Writer) (o ledgerOrder, code int, ok bool) {
 	flags := flag.NewFlagSet("reconcile", flag.ContinueOnError)
 	flags.SetOutput(notes)
 	flags.BoolVar(&o.owed, "owed", false, "list what is owed, to whom, and what is in doubt")
@@ -82,7 +53,7 @@ func read(args []string, notes io.Writer) (o order, code int, ok bool) {
 }
 
 // sound says whether the flags go together.
-func (o order) sound() bool {
+func (o ledgerOrder) sound() bool {
 	tools := 0
 	for _, tool := range []bool{o.owed, o.given["payer"], o.given["refund"], o.given["books"]} {
 		if tool {
@@ -93,8 +64,8 @@ func (o order) sound() bool {
 		(!o.given["transaction"] || o.given["refund"]) && (!o.force || o.given["transaction"])
 }
 
-// run is the whole command.
-func run(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer) int {
+// runReconcile is the whole command; it returns the exit status.
+func runReconcile(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer) int {
 	o, code, ok := read(args, notes)
 	if !ok {
 		return code
@@ -113,7 +84,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, no
 }
 
 // do checks what was typed before the ledger is opened.
-func (o order) do(ctx context.Context, getenv func(string) string, out, notes io.Writer) error {
+func (o ledgerOrder) do(ctx context.Context, getenv func(string) string, out, notes io.Writer) error {
 	var wallet x402.Address
 	var debt debtKey
 	var day time.Time

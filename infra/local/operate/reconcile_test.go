@@ -114,11 +114,11 @@ func stored(t *testing.T, fills ...func(*testing.T, ledger.Store, time.Time)) (p
 	return path, paid
 }
 
-// command runs the command and checks its exit status.
+// command runs operate reconcile and checks its exit status.
 func command(t *testing.T, code int, env map[string]string, args ...string) (out, notes string) {
 	t.Helper()
 	var o, n bytes.Buffer
-	if got := run(t.Context(), args, func(name string) string { return env[name] }, &o, &n); got != code {
+	if got := run(t.Context(), append([]string{"reconcile"}, args...), func(name string) string { return env[name] }, &o, &n); got != code {
 		t.Errorf("%q: exit status %d, want %d\n%s%s", args, got, code, &o, &n)
 	}
 	return o.String(), n.String()
@@ -357,7 +357,7 @@ func TestStopped(t *testing.T) {
 	path, _ := stored(t, fill)
 	var out, notes bytes.Buffer
 	env := func(name string) string { return map[string]string{"LEDGER_FILE": path}[name] }
-	if code := run(ctx, nil, env, &out, &notes); code != exitFailed || !strings.Contains(notes.String(), "context canceled") {
+	if code := run(ctx, []string{"reconcile"}, env, &out, &notes); code != exitFailed || !strings.Contains(notes.String(), "context canceled") {
 		t.Errorf("exit status %d\n%s%s", code, &out, &notes)
 	}
 }

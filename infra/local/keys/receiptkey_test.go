@@ -18,7 +18,7 @@ func TestReceiptKey(t *testing.T) {
 	published := ""
 	for n := 1; n <= 2; n++ {
 		var out, notes strings.Builder
-		if err := run(rand.Reader, published, &out, &notes); err != nil {
+		if err := makeReceiptKey(rand.Reader, published, &out, &notes); err != nil {
 			t.Fatal(err)
 		}
 		m := regexp.MustCompile(`^RECEIPT_KEY=(\S{43})\nRECEIPT_PUBLIC_KEYS=(\S+)\n$`).FindStringSubmatch(out.String())
@@ -50,7 +50,7 @@ func TestReceiptKey(t *testing.T) {
 func TestNoRandom(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	if err := run(strings.NewReader("short"), "", &out, io.Discard); !errors.Is(err, io.ErrUnexpectedEOF) || out.String() != "" {
+	if err := makeReceiptKey(strings.NewReader("short"), "", &out, io.Discard); !errors.Is(err, io.ErrUnexpectedEOF) || out.String() != "" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }

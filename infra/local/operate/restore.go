@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// pollEvery is how often a table that is being made is looked at: a restore takes
+// minutes to hours.
+const pollEvery = 10 * time.Second
+
+// callTimeout is for calls that work on a whole table, or on a page of it.
+const callTimeout = 30 * time.Second
+
+// copyOrder is a command line of restore.
+type copyOrder struct {
+	from, to string
+	at       time.Time // zero is the latest time there is
+	drill    bool
+	poll     time.Duration
+}
+
+// runRestore brings the ledger's table back from its point-in-time recovery as a
+// table of another name. It gives the copy what a restored table lacks (the end of
+// old items, recovery and protection of its own), and says what it holds beside the
+// original, which is only read. With -drill it deletes the copy then.
+//
+// The table is LEDGER_TABLE, with the region and the keys of the environment.
+func runRestore(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer, poll time.Duration) error {
+	o := copyOrder{poll: poll}
+	flags := flag.NewFlagSet("restore", flag.ContinueOnError)
+	flags.SetOutput(notes)
+	flags.StringVar(&o.to, "to", "", "`name` of the copy")
+	at := flags.String("at", "", "`time` to restore, as 2026-11-20T08:00:00Z; default: the latest that there is")
+	flags.BoolVar(&o.drill, "drill", false, "delete the copy when it has been looked at")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *at != "" {
+		var err error
+		if o.at, err = time.Parse(time.RFC3339, *at); err != nil {
+			return fmt.Errorf("-at %q is no time such as 2026-11-20T08:00:00Z", *at)
+		}
+	}
+	c, err := boot.ReadLocal(getenv)
+	if err != nil {
+		return err
+	}
+	o.from = c.Ledger.Name
+	switch {
+	case o.from == "":
+		return errors.New("LEDGER_TABLE is not set: it names the table to restore")
+	case o.to == "" || o.to == o.from:
+		return errors.New("-to must name a table that is not there yet")
+	case flags.NArg() > 0:
+		return fmt.Errorf("%q is not expected", flags.Arg(0))
+	}
+	t := c.Ledger
+	return restore(ctx, dynamotable.NewClient(dynamotable.ClientConfig{
+		Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint, AttemptTimeout: callTimeout,
+	}), o, out)
+}
+
+// restore makes the copy, protects it, and compares it with the original.
+func restore(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Writer) error {
+	in := &dynamodb.RestoreTableToPointInTimeInput{SourceTableName: &o.from, TargetTableName: &o.to, UseLatestRestorableTime: aws.Bool(true)}
+	if !o.at.IsZero() {
+		in.UseLatestRestorableTime, in.RestoreDateTime = nil, &o.at
+	}
+	if _, err := api.RestoreTableToPointInTime(ctx, in); err != nil {
+		return fmt.Errorf("restore %s: %w", o.from, err)
+	}
+	fmt.Fprintf(out, "%s is being restored as %s; this can take long\n", o.from, o.to)
+	if err := waitActive(ctx, api, o); err != nil {
+		return err
+	}
+	// The key and the index must be those of a ledger.
+	if err := dynamo.EnsureTable(ctx, api, o.to); err != nil {
+		return err
+	}
+	if err := protectTable(ctx, api, o.to); err != nil {
+		return err
+	}
+	for _, table := range []string{o.from, o.to} {
+		if err := describeTable(ctx, api, table, out); err != nil {
+			return err
+		}
+	}
+	if !o.drill {
+		fmt.Fprintf(out, "deploy with LedgerTableName=%s\n", o.to)
+		return nil
+	}
+	return removeTable(ctx, api, o.to, out)
+}
+
+// waitActive waits until the copy can be used.
+func waitActive(ctx context.Context, api *dynamodb.Client, o copyOrder) error {
+	for {
+		d, err := api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
+		if err != nil {
+			return fmt.Errorf("describe %s: %w", o.to, err)
+		}
+		if d.Table.TableStatus == types.TableStatusActive {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is still %s: %w", o.to, d.Table.TableStatus, ctx.Err())
+		case <-time.After(o.poll):
+		}
+	}
+}
+
+// protectTable gives a restored table what DynamoDB does not restore.
+func protectTable(ctx context.Context, api *dynamodb.Client, table string) error {
+	_, ttl := api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(true)},
+	})
+	_, recovery := api.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
+		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+	})
+	_, deletion := api.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: aws.Bool(true)})
+	if err := errors.Join(ttl, recovery, deletion); err != nil {
+		return fmt.Errorf("protect %s: %w", table, err)
+	}
+	return nil
+}
+
+// mostOpen is how many open records are counted of each kind.
+const mostOpen = 100_000
+
+// describeTable says what a table holds: how many items, and how many payments in it are
+// in doubt or owed, which are those that must not be lost.
+func describeTable(ctx context.Context, api *dynamodb.Client, table string, out io.Writer) error {
+	items := 0
+	pages := dynamodb.NewScanPaginator(api, &dynamodb.ScanInput{TableName: &table, Select: types.SelectCount, ConsistentRead: aws.Bool(true)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return fmt.Errorf("count the items of %s: %w", table, err)
+		}
+		items += int(page.Count)
+	}
+	index := dynamo.NewIndex(dynamo.IndexConfig{API: api, Table: table})
+	open, err := index.Open(ctx, time.Now(), mostOpen)
+	if err != nil {
+		return fmt.Errorf("%s: %w", table, err)
+	}
+	owed, err := index.Owed(ctx, mostOpen)
+	if err != nil {
+		return fmt.Errorf("%s: %w", table, err)
+	}
+	fmt.Fprintf(out, "%s: %d items, %d in doubt, %d owed\n", table, items, len(open), len(owed))
+	return nil
+}
+
+// removeTable deletes the copy of a drill.
+func removeTable(ctx context.Context, api *dynamodb.Client, table string, out io.Writer) error {
+	_, err := api.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: aws.Bool(false)})
+	if err == nil {
+		_, err = api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &table})
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", table, err)
+	}
+	fmt.Fprintf(out, "%s is deleted: the drill is over\n", table)
+	return nil
+}
