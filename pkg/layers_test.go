@@ -34,7 +34,6 @@ func layers() []layer {
 		{"pkg/mcp", []string{"pkg/header", "pkg/printable", "pkg/strictjson", "pkg/x402"}, "the protocol knows how payments travel in it, and not what is sold"},
 		{"pkg/catalog", []string{"pkg/fault"}, "the catalog is facts, not behaviour"},
 		{"pkg/awshttp", nil, "HTTP below the AWS SDK; what is asked is its clients' business"},
-		{"pkg/filelock", nil, "a lock is a file; what is done below it is its holder's business"},
 		{"pkg/exchange", nil, "an exchange is bytes on a connection; who is asked what is a lookup's business"},
 		{"pkg/dynamotable", []string{"pkg/awshttp"}, "the table, whatever is kept in it"},
 		{"pkg/guard", []string{"pkg/fault"}, "the guard decides by name and address alone"},
@@ -53,9 +52,7 @@ func layers() []layer {
 		{"pkg/x402/receipt", nil, "a receipt is words and a signature; when to give one is the Gate's"},
 		{"pkg/x402/facilitator", []string{"pkg/fault", "pkg/printable", "pkg/strictjson", "pkg/x402"}, "the client classifies outcomes; what they mean is the Gate's"},
 		{"pkg/x402/chain", []string{"pkg/fault", "pkg/printable", "pkg/strictjson", "pkg/x402"}, "the client says what the chain says; what follows is the Gate's"},
-		{"pkg/x402/chain/chaintest", []string{"pkg/filelock", "pkg/x402", "pkg/x402/x402test"}, "a test node knows the token, not who asks it"},
 		{"pkg/x402/ledger/dynamo", []string{"pkg/dynamotable", "pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
-		{"pkg/x402/ledger/dynamo/dynamotest", []string{"pkg/dynamotable", "pkg/filelock", "pkg/x402/ledger/dynamo"}, "a test server knows no ledger"},
 		{"pkg/x402/ledger/embedded", []string{"pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
 		{"pkg/x402/ledger/ledgertest", []string{"pkg/x402/ledger"}, "one suite for every store"},
 		{"pkg/x402/x402test", []string{"pkg/x402"}, "the other sides of a payment see the wire only"},
@@ -74,14 +71,15 @@ func layers() []layer {
 		{"infra/local", []string{"infra/local/ledgersock", "pkg/boot", "pkg/catalog", "pkg/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/local/pay", []string{"pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts"},
 		{"infra/local/ledgersock", []string{"pkg/x402/ledger"}, "a store compares and swaps, nothing else"},
-		{"infra/local/playchain", []string{"pkg/x402/x402test"}, "a node shows what moved; it knows no ledger"},
 		{"infra/local/operate", []string{"infra/local/ledgersock", "pkg/boot", "pkg/catalog", "pkg/dynamotable", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/embedded"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
 		{"infra/local/keys", []string{"pkg/x402", "pkg/x402/receipt"}, "an offline tool makes a key, or signs one line and checks it as the service does"},
 		{"infra/local/lambdahost", nil, "the host runs binaries; it knows no service"},
 		{"infra/local/invoke", []string{"infra/local/lambdahost"}, "it runs one function"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
 		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger/embedded", "pkg/x402/ledger/ledgertest", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
-		{"infra/built", []string{"pkg/filelock"}, "programs are compiled for the suites; it knows none of them"},
+		{"infra/built", nil, "programs are compiled and installed for the suites; it knows none of them"},
+		{"infra/chaintest", []string{"infra/built", "pkg/x402", "pkg/x402/x402test"}, "a test node knows the token or what moved, not who asks it"},
+		{"infra/dynamotest", []string{"infra/built", "pkg/dynamotable", "pkg/x402/ledger/dynamo"}, "a test server knows no ledger"},
 		{"infra/openapicheck", []string{"pkg/catalog", "pkg/fault"}, "the description judges; it knows no client and no server"},
 		{"infra/validators", nil, "the validators' suite is tests and nothing else"},
 		{"infra/browser", nil, "the browser suite is tests and nothing else"},
@@ -97,7 +95,7 @@ func layers() []layer {
 // foreign are modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
-		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamotable", "pkg/x402/ledger/dynamo", "pkg/x402/ledger/dynamo/dynamotest", "pkg/limit/dynamo", "pkg/lookup/whois/dynamo", "pkg/boot", "pkg/boot/secret", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamotable", "pkg/x402/ledger/dynamo", "infra/dynamotest", "pkg/limit/dynamo", "pkg/lookup/whois/dynamo", "pkg/boot", "pkg/boot/secret", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/lambdahttp", "pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot and the adapter know Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},
@@ -222,7 +220,7 @@ func TestEnvironmentIsReadOnce(t *testing.T) {
 	}
 	for line := range strings.Lines(string(out)) {
 		file, _, _ := strings.Cut(strings.TrimPrefix(line, "./"), ":")
-		if !strings.HasPrefix(file, "boot/") && !strings.Contains(file, "dynamotest/") {
+		if !strings.HasPrefix(file, "boot/") {
 			t.Errorf("pkg/%s reads the environment: that is boot's", strings.TrimSpace(line))
 		}
 	}

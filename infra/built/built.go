@@ -1,6 +1,8 @@
-// Package built compiles the module's programs for the test suites that run
-// them. What it makes is kept in build/tests, so that a suite whose sources
-// have not changed links nothing.
+// Package built has the programs that the test suites run: those of this module,
+// compiled, and those of others, installed in the version that is pinned. What it
+// compiles is kept in build/tests, so that a suite whose sources have not changed
+// links nothing. Several test binaries run at once: one makes what all of them
+// need, below the lock of a file, and the others wait.
 package built
 
 import (
@@ -11,8 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"github.com/hostfacts/hostfacts/pkg/filelock"
 )
 
 // Functions puts <slug>/bootstrap of every function below the folder to, built
@@ -46,7 +46,7 @@ func build(ctx context.Context, root, kind string, placed map[string]string, arg
 	if err := os.MkdirAll(kept, 0o750); err != nil {
 		return err
 	}
-	unlock, err := filelock.Lock(kept + ".lock")
+	unlock, err := lock(kept + ".lock")
 	if err != nil {
 		return err
 	}

@@ -17,12 +17,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/local/playchain"
+	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -31,7 +31,7 @@ const chainID = 8453
 
 // node is a node of that chain, on which blocks are safe when they are this old.
 func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handler {
-	return playchain.Node{Moved: f.books.Transfers, ChainID: chainID, Now: now, Safe: safe}
+	return chaintest.PlayNode{Moved: f.books.Transfers, ChainID: chainID, Now: now, Safe: safe}
 }
 
 // dayBooks are what make books prints of a day, in JSON.

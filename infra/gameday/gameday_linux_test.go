@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 )
 
 // printReport prints what came of every scenario.

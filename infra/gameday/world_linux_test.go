@@ -17,13 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 )
 
 // world is everything that one scenario has to itself.

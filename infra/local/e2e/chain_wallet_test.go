@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
 )
 
 func walletStories() []chainScenario {

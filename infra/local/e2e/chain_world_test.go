@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
 )
 
 // chainWorld is the local runner as an operator runs it on Base: an Ethereum

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 

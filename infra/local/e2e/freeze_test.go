@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 )
 
 // freezer is one warm dns function behind the gateway. What it keeps

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
-	"github.com/hostfacts/hostfacts/infra/local/playchain"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -62,7 +62,7 @@ func newIncident(t *testing.T, more func(*incident) map[string]string) *incident
 	}
 	i := &incident{T: t, lab: newLab(t), file: filepath.Join(t.TempDir(), "ledger.db"), node: &playNode{}}
 	// The node's clock is some seconds ahead, so that nothing is too young for the books.
-	i.node.Server = httptest.NewServer(playchain.Node{
+	i.node.Server = httptest.NewServer(chaintest.PlayNode{
 		Moved: func() []x402test.Transfer {
 			i.node.mu.Lock()
 			defer i.node.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 )
 
 // mishap is what happens to one attempt at a write.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/local/playchain"
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
@@ -159,7 +159,7 @@ func (s *shop) testify(n int, value string) {
 // node serves the shop's chain.
 func (s *shop) node() string {
 	s.t.Helper()
-	n := httptest.NewServer(playchain.Node{
+	n := httptest.NewServer(chaintest.PlayNode{
 		Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now, Safe: time.Minute,
 	})
 	s.t.Cleanup(n.Close)

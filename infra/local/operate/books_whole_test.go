@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
-	"github.com/hostfacts/hostfacts/infra/local/playchain"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -55,7 +55,7 @@ func TestBooksUnreadable(t *testing.T) {
 	s.must(memory.Plant(t.Context(), keyOf(3), []byte(`{"key":`))) // no transfer: of whatever day
 	s.answer(s.settled(4))
 	mute := false
-	chain := playchain.Node{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now}
+	chain := chaintest.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now}
 	n := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if mute && bytes.Contains(body, []byte("eth_call")) {
@@ -112,7 +112,7 @@ func TestBooksAgain(t *testing.T) {
 	s := newShop(t)
 	s.honest()
 	s.closed()
-	chain := playchain.Node{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now}
+	chain := chaintest.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now}
 	refused := false
 	n := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

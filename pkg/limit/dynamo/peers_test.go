@@ -17,9 +17,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/limit/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
 )
 
 // patience replaces the production time-out, which is not what is tested.

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/crypto/sha3"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 

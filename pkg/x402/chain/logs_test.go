@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 )
 
 // Logs and receipts that are not what they should be.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
 )
 
 // public is the text of a Probe's error that a client may read.

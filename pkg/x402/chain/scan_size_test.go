@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
 )
 
 // crowd sends many transfers in one transaction.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/chain/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 )
 
 // proxy stands before a server, counts the calls, and can do what the server

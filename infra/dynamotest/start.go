@@ -8,9 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -56,11 +55,11 @@ func Start(t testing.TB) Server {
 	if err != nil {
 		t.Skip("needs Node for a DynamoDB-compatible server: node is not in PATH")
 	}
-	dir, err := packageDir()
+	dir, err := folder("dynalite")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := install(t.Context(), dir); err != nil {
+	if err := built.NodePackages(t.Context(), dir); err != nil {
 		t.Skipf("needs a DynamoDB-compatible server, which cannot be installed: %v", err)
 	}
 	port, err := launch(t, node, dir)
@@ -100,24 +99,10 @@ func (s Server) Store(t testing.TB) *dynamo.Store {
 	})
 }
 
-// packageDir finds the Node package from the working directory upwards, which
-// is somewhere in this module when a test runs.
-func packageDir() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for at := start; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
-			dir := filepath.Join(at, "pkg", "x402", "ledger", "dynamo", "testdata", "dynalite")
-			if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
-				return dir, nil
-			}
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("no module with the server's Node package above %s", start)
-		}
-	}
+// folder is where one of the servers is installed.
+func folder(server string) (string, error) {
+	root, err := built.Root()
+	return filepath.Join(root, "infra", "dynamotest", "testdata", server), err
 }
 
 // launch starts the server and returns its port once it listens.

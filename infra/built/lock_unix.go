@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package filelock
+package built
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// Lock waits until this process alone holds the file at path. The kernel
+// lock waits until this process alone holds the file at path. The kernel
 // releases it when the process ends, however it ends.
-func Lock(path string) (unlock func(), err error) {
+func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

@@ -1,12 +1,12 @@
 package dynamotest
 
 import (
+	"bufio"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/filelock"
+	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // mavenPlugin copies what the pom.xml names, with all that this needs.
@@ -35,11 +35,10 @@ func StartLocal(t testing.TB) Server {
 	if err != nil {
 		t.Skip("needs Java for DynamoDB Local: java is not in PATH")
 	}
-	dynalite, err := packageDir()
+	dir, err := folder("dynamolocal")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(filepath.Dir(dynalite), "dynamolocal")
 	if err := fetchLocal(t.Context(), dir); err != nil {
 		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
 	}
@@ -58,38 +57,33 @@ func fetchLocal(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	current := func() bool {
-		have, err := os.ReadFile(filepath.Join(dir, "lib", stamp))
-		return err == nil && string(have) == string(pom)
-	}
-	if current() {
+	lib := filepath.Join(dir, "lib")
+	missing := func() error {
+		if have, err := os.ReadFile(filepath.Join(lib, stamp)); err != nil || string(have) != string(pom) {
+			return errors.New("it is missing, or of another version")
+		}
 		return nil
 	}
-	maven, err := exec.LookPath("mvn")
-	if err != nil {
-		return err
-	}
-	unlock, err := filelock.Lock(filepath.Join(os.TempDir(), fmt.Sprintf("dynamotest-%x.lock", sha256.Sum256([]byte(dir)))))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if current() {
-		return nil // by whom we waited for
-	}
-	if err := os.RemoveAll(filepath.Join(dir, "lib")); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, maven, "-q", "-B", mavenPlugin, "-DoutputDirectory=lib")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return errors.Join(fmt.Errorf("mvn: %w: %.400s", err, strings.TrimSpace(string(out))), os.RemoveAll(filepath.Join(dir, "lib")))
-	}
-	return os.WriteFile(filepath.Join(dir, "lib", stamp), pom, 0o600)
+	return built.Install(dir, missing, func() error {
+		maven, err := exec.LookPath("mvn")
+		if err != nil {
+			return err
+		}
+		if err := os.RemoveAll(lib); err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, maven, "-q", "-B", mavenPlugin, "-DoutputDirectory=lib")
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("mvn: %w: %.400s", err, strings.TrimSpace(string(out)))
+		}
+		return os.WriteFile(filepath.Join(lib, stamp), pom, 0o600)
+	})
 }
 
-// launchLocal starts the server on a port that was free, and waits until it answers.
-// The shell ends it when its standard input ends: with us, however we end.
+// launchLocal starts the server on a port that was free, because it takes no port 0,
+// and waits until it says that it listens. One that cannot have its port says nothing
+// and stays. The shell ends it when its standard input ends: with us, however we end.
 func launchLocal(t testing.TB, java, dir string) (url string, ok bool) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,11 +93,15 @@ func launchLocal(t testing.TB, java, dir string) (url string, ok bool) {
 	addr := l.Addr().String()
 	_ = l.Close()
 	_, port, _ := strings.Cut(addr, ":")
-	cmd := exec.Command("sh", "-c", `"$@" >/dev/null 2>&1 & server=$!; cat >/dev/null; kill $server`, "sh",
+	cmd := exec.Command("sh", "-c", `"$@" 2>&1 & server=$!; cat >/dev/null; kill $server`, "sh",
 		java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*", "com.amazonaws.services.dynamodbv2.local.main.ServerRunner",
 		"-inMemory", "-disableTelemetry", "-port", port)
 	cmd.Dir = dir
 	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -114,13 +112,20 @@ func launchLocal(t testing.TB, java, dir string) (url string, ok bool) {
 		_ = in.Close()
 		_ = cmd.Wait() // the status of kill
 	})
-	url = "http://" + addr
-	for begun := time.Now(); time.Since(begun) < startTimeout; {
-		if res, err := http.Get(url); err == nil { //nolint:gosec // on this machine; 400: it wants a signed request
-			_ = res.Body.Close()
-			return url, res.Header.Get("Server") != "" || res.StatusCode == http.StatusBadRequest
+	listens := make(chan bool, 1)
+	go func() {
+		defer close(listens)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.Contains(lines.Text(), "Started ServerConnector") {
+				listens <- true
+				break
+			}
 		}
-		time.Sleep(100 * time.Millisecond) // how often to look
+		_, _ = io.Copy(io.Discard, out) // it must not wait for a reader
+	}()
+	select {
+	case ok = <-listens:
+	case <-time.After(startTimeout):
 	}
-	return "", false
+	return "http://" + addr, ok
 }

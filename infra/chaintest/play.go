@@ -1,10 +1,4 @@
-// Package playchain is a node of the chain that play money moves on: JSON-RPC over
-// the transfers of a play-money facilitator, as far as package chain asks for it. It
-// lets the operator's tools and the game day see the chain where there is none.
-//
-// There is a block every two seconds since 1970, and a transfer is in the block of
-// its time. No transaction is ever undone.
-package playchain
+package chaintest
 
 import (
 	"cmp"
@@ -30,11 +24,17 @@ const (
 	eventTransfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 	selectorSize  = 10 // 0x and four bytes
 	wordSize      = 64 // 32 bytes in hex
-	maxBody       = 1 << 20
+	maxCall       = 1 << 20
 )
 
-// Node answers JSON-RPC. It is an http.Handler.
-type Node struct {
+// PlayNode is a node of the chain that play money moves on: JSON-RPC over the
+// transfers of a play-money facilitator, as far as package chain asks for it. It
+// lets the operator's tools and the game day see the chain where there is none. It is
+// an http.Handler.
+//
+// There is a block every two seconds since 1970, and a transfer is in the block of
+// its time. No transaction is ever undone.
+type PlayNode struct {
 	// Moved is everything that moved. A transfer whose key ends without a nonce was
 	// made without an authorization. Those of one transaction are in one block.
 	Moved func() []x402test.Transfer
@@ -51,8 +51,8 @@ type call struct {
 	Params []json.RawMessage
 }
 
-func (n Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+func (n PlayNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCall))
 	var calls []call
 	batch := err == nil && strings.HasPrefix(strings.TrimSpace(string(raw)), "[")
 	if batch {
@@ -82,7 +82,7 @@ func (n Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(replies[0])
 }
 
-func (n Node) answer(method string, params []json.RawMessage) (any, error) {
+func (n PlayNode) answer(method string, params []json.RawMessage) (any, error) {
 	text := func(i int) (s string) {
 		if i < len(params) {
 			_ = json.Unmarshal(params[i], &s) // what is no text is no tag either
@@ -112,7 +112,7 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 }
 
 // receipt is null for a transaction that there is not.
-func (n Node) receipt(hash string) any {
+func (n PlayNode) receipt(hash string) any {
 	logs := []event{}
 	for _, e := range n.events() {
 		if e.TransactionHash == hash {
@@ -128,7 +128,7 @@ func (n Node) receipt(hash string) any {
 }
 
 // state is authorizationState(payer, nonce) at a block.
-func (n Node) state(raw json.RawMessage, tag string) (any, error) {
+func (n PlayNode) state(raw json.RawMessage, tag string) (any, error) {
 	var q struct{ Data string }
 	at, err := n.number(tag)
 	if err != nil {
@@ -147,7 +147,7 @@ func (n Node) state(raw json.RawMessage, tag string) (any, error) {
 }
 
 // logs are the events of a range of blocks that a filter lets through.
-func (n Node) logs(raw json.RawMessage) (any, error) {
+func (n PlayNode) logs(raw json.RawMessage) (any, error) {
 	var q struct {
 		Topics             []json.RawMessage
 		FromBlock, ToBlock string
@@ -200,7 +200,7 @@ func (e event) passes(filter []json.RawMessage) bool {
 
 // events are those of all transfers, in the order of the chain: the use of the
 // authorization, if there was one, and right behind it the money.
-func (n Node) events() []event {
+func (n PlayNode) events() []event {
 	moved := slices.Clone(n.Moved())
 	slices.SortFunc(moved, func(a, b x402test.Transfer) int {
 		return cmp.Or(cmp.Compare(blockOf(a), blockOf(b)), cmp.Compare(a.Transaction, b.Transaction), cmp.Compare(a.Key, b.Key))
@@ -243,7 +243,7 @@ func blockHash(n uint64) string {
 }
 
 // number reads a block's tag or number.
-func (n Node) number(tag string) (uint64, error) {
+func (n PlayNode) number(tag string) (uint64, error) {
 	switch tag {
 	case "latest":
 		return uint64(n.Now().Unix()) / blockTime, nil

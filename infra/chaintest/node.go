@@ -15,9 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -58,7 +56,7 @@ func Start(t testing.TB) *Node {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
 	}
-	dir, err := packageDir()
+	dir, err := folder()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,24 +156,6 @@ func (o *output) head() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return fmt.Sprintf("%.400s", o.seen)
-}
-
-// packageDir finds the Node package from the working directory upwards, which
-// is somewhere in this module when a test runs.
-func packageDir() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for at := start; ; at = filepath.Dir(at) {
-		dir := filepath.Join(at, "pkg", "x402", "chain", "chaintest", "testdata", "node")
-		if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
-			return dir, nil
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("no module with the node's package above %s", start)
-		}
-	}
 }
 
 // Call makes one JSON-RPC call and returns its result.

@@ -1,10 +1,10 @@
 //go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
 
-package filelock
+package built
 
 import "errors"
 
-// Lock is not implemented here.
-func Lock(string) (unlock func(), err error) {
+// lock is not implemented here.
+func lock(string) (unlock func(), err error) {
 	return nil, errors.New("no file locks on this system")
 }

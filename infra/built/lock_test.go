@@ -1,14 +1,12 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package filelock_test
+package built
 
 import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/hostfacts/hostfacts/pkg/filelock"
 )
 
 // One holder at a time, also within one process.
@@ -20,7 +18,7 @@ func TestLock(t *testing.T) {
 	var held, n atomic.Int32
 	for range 20 {
 		all.Go(func() {
-			unlock, err := filelock.Lock(path)
+			unlock, err := lock(path)
 			if err != nil {
 				t.Error(err)
 				return
@@ -37,7 +35,7 @@ func TestLock(t *testing.T) {
 	if n.Load() != 20 {
 		t.Errorf("%d of 20 held it", n.Load())
 	}
-	if _, err := filelock.Lock(filepath.Join(path, "below a file")); err == nil {
+	if _, err := lock(filepath.Join(path, "below a file")); err == nil {
 		t.Error("a path that cannot be is locked")
 	}
 }
