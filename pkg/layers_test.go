@@ -62,8 +62,7 @@ func layers() []layer {
 		{"pkg/limit/limittest", []string{"pkg/fault", "pkg/limit"}, "one suite for every store"},
 		{"pkg/lambdahttp", []string{"pkg/fault", "pkg/printable"}, "the adapter knows API Gateway and net/http"},
 		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/header", "pkg/limit", "pkg/lookup/*", "pkg/mcp", "pkg/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "service joins lookups and payments, and runs anywhere"},
-		{"pkg/boot/secret", []string{"pkg/awshttp"}, "a secret is read; what it is for is boot's business"},
-		{"pkg/boot", []string{"pkg/*", "pkg/boot/secret", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/lookup/whois/dynamo", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/receipt"}, "boot wires what is deployed, and no test package"},
+		{"pkg/boot", []string{"pkg/*", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/lookup/whois/dynamo", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/receipt"}, "boot wires what is deployed, and no test package"},
 		{"pkg/operations", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
 		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
@@ -95,7 +94,7 @@ func layers() []layer {
 // foreign are modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
-		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamotable", "pkg/x402/ledger/dynamo", "infra/dynamotest", "pkg/limit/dynamo", "pkg/lookup/whois/dynamo", "pkg/boot", "pkg/boot/secret", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamotable", "pkg/x402/ledger/dynamo", "infra/dynamotest", "pkg/limit/dynamo", "pkg/lookup/whois/dynamo", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/lambdahttp", "pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot and the adapter know Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/hostfacts/hostfacts/pkg/boot/secret"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 )
 
@@ -61,17 +60,17 @@ func lazily(read func() (facilitator.Credentials, error)) facilitator.Credential
 // secret is read from Secrets Manager, the first time when somebody pays: a
 // challenge asks nobody.
 func (e *environment) secret(name, arn string) *sharedSecret {
-	if _, ok := secret.Region(arn); !ok {
+	if _, ok := secretRegion(arn); !ok {
 		e.fault(name, "must be the complete ARN of a Secrets Manager secret, with its six random characters at the end")
 	}
-	return &sharedSecret{config: secret.Config{ARN: arn, Credentials: e.awsKeys(), Endpoint: e.text(varSecretsEndpoint, "")}}
+	return &sharedSecret{config: secretConfig{ARN: arn, Credentials: e.awsKeys(), Endpoint: e.text(varSecretsEndpoint, "")}}
 }
 
 // credentials are the facilitator's of a secret.
 func (s *sharedSecret) credentials() facilitator.Credentials {
 	return facilitator.Lazy(func(ctx context.Context) (facilitator.Credentials, error) {
 		doc, err := s.fresh(ctx)
-		if errors.Is(err, secret.ErrNoAnswer) {
+		if errors.Is(err, errSecretSilent) {
 			return nil, facilitator.Unreachable(err)
 		}
 		if err != nil {

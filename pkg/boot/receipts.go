@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/boot/secret"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -132,34 +131,4 @@ func (c *Config) SignReceipts(key ed25519.PrivateKey) {
 		c.ReceiptKeys = []ed25519.PublicKey{public}
 	}
 	c.receiptKey = func(context.Context) (ed25519.PrivateKey, error) { return key, nil }
-}
-
-// sharedSecret is one secret that several parts are configured by.
-type sharedSecret struct {
-	config secret.Config
-	mu     sync.Mutex
-	last   []byte
-}
-
-// fresh reads the secret.
-func (s *sharedSecret) fresh(ctx context.Context) ([]byte, error) {
-	doc, err := secret.Read(ctx, s.config)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = doc
-	return doc, nil
-}
-
-// any is the secret as it was read last, or reads it.
-func (s *sharedSecret) any(ctx context.Context) ([]byte, error) {
-	s.mu.Lock()
-	last := s.last
-	s.mu.Unlock()
-	if last != nil {
-		return last, nil
-	}
-	return s.fresh(ctx)
 }

@@ -1,4 +1,4 @@
-package secret_test
+package boot
 
 import (
 	"context"
@@ -15,16 +15,14 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-
-	"github.com/hostfacts/hostfacts/pkg/boot/secret"
 )
 
 const (
-	arn   = "arn:aws:secretsmanager:eu-west-3:111122223333:secret:team/facilitator-AbCdEf"
-	value = `{"token":"s3cr3t"}`
+	teamARN    = "arn:aws:secretsmanager:eu-west-3:111122223333:secret:team/facilitator-AbCdEf"
+	teamSecret = `{"token":"s3cr3t"}`
 )
 
-func keys(context.Context) (aws.Credentials, error) {
+func testKeys(context.Context) (aws.Credentials, error) {
 	return aws.Credentials{AccessKeyID: "AK", SecretAccessKey: "SK", SessionToken: "ST"}, nil
 }
 
@@ -34,13 +32,13 @@ type manager struct {
 	asked atomic.Int64
 }
 
-func start(t *testing.T, answer http.HandlerFunc) *manager {
+func startManager(t *testing.T, answer http.HandlerFunc) *manager {
 	t.Helper()
 	m := &manager{}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.asked.Add(1)
 		var body map[string]string
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body) != 1 || body["SecretId"] != arn {
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body) != 1 || body["SecretId"] != teamARN {
 			t.Errorf("it was asked for %v, %v", body, err)
 		}
 		auth := r.Header.Get("Authorization")
@@ -62,36 +60,36 @@ func reply(status int, body string) http.HandlerFunc {
 	}
 }
 
-func object(member string, v any) string {
-	b, err := json.Marshal(map[string]any{"ARN": arn, "Name": "team/facilitator", "VersionId": "v", member: v})
+func secretReply(member string, v any) string {
+	b, err := json.Marshal(map[string]any{"ARN": teamARN, "Name": "team/facilitator", "VersionId": "v", member: v})
 	if err != nil {
 		panic(err)
 	}
 	return string(b)
 }
 
-func TestRead(t *testing.T) {
+func TestReadSecret(t *testing.T) {
 	t.Parallel()
-	silent := errors.New("no answer") // any ErrNoAnswer
+	silent := errors.New("no answer") // any errSecretSilent
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
 		err    error // silent, or the text of the error
 		asked  int64
 	}{
-		"a string":        {reply(200, object("SecretString", value)), value, nil, 1},
-		"bytes":           {reply(200, object("SecretBinary", base64.StdEncoding.EncodeToString([]byte(value)))), value, nil, 1},
-		"empty":           {reply(200, object("SecretString", "")), "", nil, 1},
+		"a string":        {reply(200, secretReply("SecretString", teamSecret)), teamSecret, nil, 1},
+		"bytes":           {reply(200, secretReply("SecretBinary", base64.StdEncoding.EncodeToString([]byte(teamSecret)))), teamSecret, nil, 1},
+		"empty":           {reply(200, secretReply("SecretString", "")), "", nil, 1},
 		"neither":         {reply(200, `{}`), "", errors.New("has no value"), 1},
-		"the largest":     {reply(200, object("SecretString", strings.Repeat("é", 32<<10))), strings.Repeat("é", 32<<10), nil, 1},
+		"the largest":     {reply(200, secretReply("SecretString", strings.Repeat("é", 32<<10))), strings.Repeat("é", 32<<10), nil, 1},
 		"not there":       {reply(400, `{"__type":"ResourceNotFoundException","Message":"s3cr3t"}`), "", errors.New(`"ResourceNotFoundException"`), 1},
 		"denied":          {reply(400, `{"__type":"AccessDeniedException","Message":"s3cr3t"}`), "", errors.New(`"AccessDeniedException"`), 1},
 		"its key denied":  {reply(400, `{"__type":"DecryptionFailure","Message":"s3cr3t"}`), "", errors.New(`"DecryptionFailure"`), 1},
 		"a long code":     {reply(400, `{"__type":"`+strings.Repeat("A", 4096)+`"}`), "", errors.New("AAA"), 1},
 		"not JSON":        {reply(200, `s3cr3t`), "", errors.New("cannot be read"), 1},
-		"JSON cut short":  {reply(200, object("SecretString", value)[:40]), "", errors.New("cannot be read"), 1},
+		"JSON cut short":  {reply(200, secretReply("SecretString", teamSecret)[:40]), "", errors.New("cannot be read"), 1},
 		"another type":    {reply(200, `{"SecretString":["s3cr3t"]}`), "", errors.New("cannot be read"), 1},
-		"huge":            {reply(200, object("SecretString", strings.Repeat("s", 1<<20))), "", silent, 2},
+		"huge":            {reply(200, secretReply("SecretString", strings.Repeat("s", 1<<20))), "", silent, 2},
 		"broken":          {reply(500, `{"__type":"InternalServiceError","Message":"s3cr3t"}`), "", silent, 2},
 		"a page of a box": {reply(503, `<html>s3cr3t`), "", silent, 2},
 		"throttled":       {reply(400, `{"__type":"ThrottlingException","Message":"s3cr3t"}`), "", silent, 2},
@@ -100,14 +98,14 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := start(t, c.answer)
-			got, err := secret.Read(t.Context(), secret.Config{ARN: arn, Credentials: keys, Endpoint: m.URL, Timeout: time.Minute})
+			m := startManager(t, c.answer)
+			got, err := readSecret(t.Context(), secretConfig{ARN: teamARN, Credentials: testKeys, Endpoint: m.URL, Timeout: time.Minute})
 			switch {
 			case c.err == nil && (err != nil || string(got) != c.want):
 				t.Errorf("%.100q, %v; want %.100q", got, err, c.want)
 			case c.err != nil && (err == nil || got != nil):
 				t.Errorf("%.100q, %v; want an error", got, err)
-			case c.err != nil && errors.Is(err, secret.ErrNoAnswer) != (c.err == silent):
+			case c.err != nil && errors.Is(err, errSecretSilent) != (c.err == silent):
 				t.Errorf("%v; want %v", err, c.err)
 			case c.err != nil && c.err != silent && !strings.Contains(err.Error(), c.err.Error()):
 				t.Errorf("%v; want %v", err, c.err)
@@ -122,24 +120,24 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadEnds: a store that does not answer costs the time-out and no more,
+// TestReadSecretEnds: a store that does not answer costs the time-out and no more,
 // and a caller who gives up less.
-func TestReadEnds(t *testing.T) {
+func TestReadSecretEnds(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{}, 8)
-	m := start(t, func(_ http.ResponseWriter, r *http.Request) {
+	m := startManager(t, func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		gone <- struct{}{}
 	})
-	_, err := secret.Read(t.Context(), secret.Config{ARN: arn, Credentials: keys, Endpoint: m.URL, Timeout: 200 * time.Millisecond})
-	if !errors.Is(err, secret.ErrNoAnswer) {
+	_, err := readSecret(t.Context(), secretConfig{ARN: teamARN, Credentials: testKeys, Endpoint: m.URL, Timeout: 200 * time.Millisecond})
+	if !errors.Is(err, errSecretSilent) {
 		t.Errorf("a silent store: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	before := m.asked.Load()
 	go func() {
-		_, err := secret.Read(ctx, secret.Config{ARN: arn, Credentials: keys, Endpoint: m.URL, Timeout: time.Hour})
+		_, err := readSecret(ctx, secretConfig{ARN: teamARN, Credentials: testKeys, Endpoint: m.URL, Timeout: time.Hour})
 		done <- err
 	}()
 	for m.asked.Load() == before {
@@ -158,40 +156,40 @@ func TestReadEnds(t *testing.T) {
 	}
 }
 
-func TestReadUnreachable(t *testing.T) {
+func TestReadSecretUnreachable(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	_, err = secret.Read(t.Context(), secret.Config{ARN: arn, Credentials: keys, Endpoint: "http://" + l.Addr().String(), Timeout: time.Minute})
-	if !errors.Is(err, secret.ErrNoAnswer) {
+	_, err = readSecret(t.Context(), secretConfig{ARN: teamARN, Credentials: testKeys, Endpoint: "http://" + l.Addr().String(), Timeout: time.Minute})
+	if !errors.Is(err, errSecretSilent) {
 		t.Errorf("nobody there: %v", err)
 	}
 	none := func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("no keys") }
-	m := start(t, reply(200, object("SecretString", value)))
-	if _, err := secret.Read(t.Context(), secret.Config{ARN: arn, Credentials: none, Endpoint: m.URL}); err == nil || errors.Is(err, secret.ErrNoAnswer) || m.asked.Load() != 0 {
+	m := startManager(t, reply(200, secretReply("SecretString", teamSecret)))
+	if _, err := readSecret(t.Context(), secretConfig{ARN: teamARN, Credentials: none, Endpoint: m.URL}); err == nil || errors.Is(err, errSecretSilent) || m.asked.Load() != 0 {
 		t.Errorf("without keys: %v after %d requests", err, m.asked.Load())
 	}
-	if _, err := secret.Read(t.Context(), secret.Config{ARN: "facilitator", Credentials: keys, Endpoint: m.URL}); err == nil || m.asked.Load() != 0 {
+	if _, err := readSecret(t.Context(), secretConfig{ARN: "facilitator", Credentials: testKeys, Endpoint: m.URL}); err == nil || m.asked.Load() != 0 {
 		t.Errorf("without an ARN: %v after %d requests", err, m.asked.Load())
 	}
 }
 
-func TestRegion(t *testing.T) {
+func TestSecretRegion(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		arn: "eu-west-3",
+		teamARN: "eu-west-3",
 		"arn:aws-us-gov:secretsmanager:us-gov-west-1:111122223333:secret:a-AbCdEf": "us-gov-west-1",
 		"arn:aws:secretsmanager:us-east-1:111122223333:secret:a":                   "", // not complete
 		"arn:aws:secretsmanager:us-east-1:1111:secret:a-AbCdEf":                    "",
 		"arn:aws:ssm:us-east-1:111122223333:parameter/a-AbCdEf":                    "",
 		"team/facilitator-AbCdEf":                                                  "",
 		"":                                                                         "",
-		arn + "\n":                                                                 "",
+		teamARN + "\n":                                                             "",
 	} {
-		got, ok := secret.Region(in)
+		got, ok := secretRegion(in)
 		if got != want || ok != (want != "") {
 			t.Errorf("%q: %q, %v", in, got, ok)
 		}

@@ -1,0 +1,149 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+
+	"github.com/hostfacts/hostfacts/pkg/awshttp"
+)
+
+const (
+	// secretTimeout is for a reading as a whole: a payer waits for it.
+	secretTimeout = 2 * time.Second
+	// secretAttempts within it, of which each has half: a first packet that was
+	// lost must not use all of it up.
+	secretAttempts = 2
+	// maxSecretReply is above what the largest secret, 64 KiB, needs in JSON.
+	maxSecretReply = 512 << 10
+)
+
+// errSecretSilent says that Secrets Manager was not reached, or could not answer:
+// nothing is known about the secret.
+var errSecretSilent = errors.New("secrets manager did not answer")
+
+// secretForm is a complete ARN. A permission on exactly this secret, and the
+// region to ask in, follow from it.
+var secretForm = regexp.MustCompile(`^arn:aws[a-z-]*:secretsmanager:([a-z0-9-]+):[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}$`)
+
+// secretRegion is the region of a secret; ok is false when arn is no complete ARN of
+// one.
+func secretRegion(arn string) (region string, ok bool) {
+	m := secretForm.FindStringSubmatch(arn)
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
+}
+
+// secretConfig says which secret, and who asks.
+type secretConfig struct {
+	ARN string // complete; see secretRegion
+	// Credentials are asked for on every attempt. Required.
+	Credentials func(context.Context) (aws.Credentials, error)
+	// Endpoint replaces the region's own, for a local server. Optional.
+	Endpoint string
+	// Timeout bounds the reading; secretTimeout when 0.
+	Timeout time.Duration
+}
+
+// readSecret returns the secret's current value. The error is errSecretSilent, or
+// says why there is no value to be had. A reading is bounded in time and size and
+// leaves nothing behind: no cache, no connection, no goroutine. No error contains what
+// was read.
+func readSecret(ctx context.Context, c secretConfig) ([]byte, error) {
+	region, ok := secretRegion(c.ARN)
+	if !ok {
+		return nil, errors.New("not the complete ARN of a secret")
+	}
+	if c.Timeout == 0 {
+		c.Timeout = secretTimeout
+	}
+	if _, err := c.Credentials(ctx); err != nil {
+		return nil, fmt.Errorf("secrets manager: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	options := secretsmanager.Options{
+		Region:      region,
+		Credentials: aws.CredentialsProviderFunc(c.Credentials),
+		HTTPClient:  awshttp.New(awshttp.Config{AttemptTimeout: c.Timeout / secretAttempts, MaxReply: maxSecretReply}),
+		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, c.Timeout/20 }),
+	}
+	if c.Endpoint != "" {
+		options.BaseEndpoint = &c.Endpoint
+	}
+	out, err := secretsmanager.New(options).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &c.ARN})
+	switch {
+	case err != nil:
+		return nil, explainSecret(err)
+	case out.SecretString != nil:
+		return []byte(*out.SecretString), nil
+	case len(out.SecretBinary) > 0:
+		return out.SecretBinary, nil
+	}
+	return nil, errors.New("secrets manager: the secret has no value")
+}
+
+// explainSecret keeps of an error what may be logged. The SDK's text for a reply that
+// it cannot read quotes the reply.
+func explainSecret(err error) error {
+	var api interface {
+		error
+		ErrorCode() string
+	}
+	var status interface {
+		error
+		HTTPStatusCode() int
+	}
+	answered := errors.As(err, &status) && status.HTTPStatusCode() != 0
+	switch {
+	case answered && status.HTTPStatusCode() >= http.StatusInternalServerError,
+		errors.As(err, &api) && strings.Contains(api.ErrorCode(), "Throttling"):
+		return fmt.Errorf("%w: status %d", errSecretSilent, status.HTTPStatusCode())
+	case errors.As(err, &api):
+		return fmt.Errorf("secrets manager: %.64q", api.ErrorCode())
+	case answered:
+		return fmt.Errorf("secrets manager: the reply with status %d cannot be read", status.HTTPStatusCode())
+	}
+	return fmt.Errorf("%w: %w", errSecretSilent, err)
+}
+
+// sharedSecret is one secret that several parts are configured by.
+type sharedSecret struct {
+	config secretConfig
+	mu     sync.Mutex
+	last   []byte
+}
+
+// fresh reads the secret.
+func (s *sharedSecret) fresh(ctx context.Context) ([]byte, error) {
+	doc, err := readSecret(ctx, s.config)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = doc
+	return doc, nil
+}
+
+// any is the secret as it was read last, or reads it.
+func (s *sharedSecret) any(ctx context.Context) ([]byte, error) {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last != nil {
+		return last, nil
+	}
+	return s.fresh(ctx)
+}
