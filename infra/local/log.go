@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"sync"
 )
 
@@ -25,35 +24,36 @@ func newLog(out io.Writer, level slog.Level) *slog.Logger {
 func (l *lineLog) Enabled(_ context.Context, level slog.Level) bool { return level >= l.level }
 
 func (l *lineLog) Handle(_ context.Context, r slog.Record) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s ", r.Time.Format("15:04:05.000"))
+	const usual = 256 // bytes; a longer line grows
+	line := append(r.Time.AppendFormat(make([]byte, 0, usual), "15:04:05.000"), ' ')
 	if r.Level != slog.LevelInfo {
-		fmt.Fprintf(&b, "%s ", r.Level)
+		line = append(append(line, r.Level.String()...), ' ')
 	}
-	b.WriteString(r.Message)
+	line = append(line, r.Message...)
 	for _, a := range l.attrs {
-		writeAttr(&b, a)
+		line = appendAttr(line, a)
 	}
 	// Metrics are for CloudWatch: they begin with a capital or an underscore.
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key != "" && a.Key[0] != '_' && (a.Key[0] < 'A' || a.Key[0] > 'Z') {
-			writeAttr(&b, a)
+			line = appendAttr(line, a)
 		}
 		return true
 	})
-	b.WriteByte('\n')
+	line = append(line, '\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, err := l.out.Write(b.Bytes())
+	_, err := l.out.Write(line)
 	return err
 }
 
-func writeAttr(b *bytes.Buffer, a slog.Attr) {
+func appendAttr(line []byte, a slog.Attr) []byte {
+	line = append(append(append(line, ' '), a.Key...), '=')
 	text := a.Value.String()
 	if needsQuotes(text) {
-		text = fmt.Sprintf("%q", text)
+		return strconv.AppendQuote(line, text)
 	}
-	fmt.Fprintf(b, " %s=%s", a.Key, text)
+	return append(line, text...)
 }
 
 func needsQuotes(s string) bool {

@@ -10,6 +10,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -124,7 +125,7 @@ func Of(c Code) (info Info, ok bool) {
 }
 
 // All returns every code in the order of spec §7, the six of our own last.
-func All() []Info { return table() }
+func All() []Info { return slices.Clone(table()) }
 
 // Error is an error with a code, a public message and a private cause.
 type Error struct {

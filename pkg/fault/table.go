@@ -2,12 +2,14 @@ package fault
 
 import (
 	"net/http"
+	"sync"
 	"time"
 )
 
 // table is spec §7 with the class of each code (design: which outcomes use up
-// a payment). It is a function so that no caller can change it.
-func table() []Info {
+// a payment). It is made once, because every answer looks a code up; no caller
+// outside this package gets it.
+var table = sync.OnceValue(func() []Info {
 	const soon = time.Second
 	return []Info{
 		{PaymentRequired, http.StatusPaymentRequired, "Payment required: decode the PAYMENT-REQUIRED header, sign one of its accepts, and repeat the request with PAYMENT-SIGNATURE.", Standing, false, 0},
@@ -50,4 +52,4 @@ func table() []Info {
 		{InvalidIdempotencyKey, http.StatusBadRequest, "An idempotency key is 1 to 255 visible ASCII characters, sent once; an id of payment-identifier is 16 to 128 letters, digits, _ and -.", Standing, false, 0},
 		{InvalidArguments, http.StatusBadRequest, "The tool does not take these arguments. Its input schema says which it takes.", Standing, false, 0},
 	}
-}
+})

@@ -28,11 +28,13 @@ func (h Handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h Handler) Handle(ctx context.Context, r slog.Record) error {
-	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	attrs := make([]slog.Attr, 0, r.NumAttrs())
 	r.Attrs(func(a slog.Attr) bool {
-		clean.AddAttrs(readable(a))
+		attrs = append(attrs, readable(a))
 		return true
 	})
+	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	clean.AddAttrs(attrs...)
 	return h.next.Handle(ctx, clean)
 }
 

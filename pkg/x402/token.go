@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -51,7 +52,13 @@ const placeholder = "*retry-token*"
 
 // Form is a JSON text with a gap for the retry token. It is encoded once, and each
 // challenge copies it.
-type Form struct{ head, tail []byte }
+type Form struct {
+	head, tail []byte
+	// encoded is head in base64 up to its last whole group of three bytes, and
+	// loose what is left of it.
+	encoded string
+	loose   []byte
+}
 
 // NewForm encodes what build makes of a retry token. It fails when that cannot
 // be encoded, or does not have the token exactly once.
@@ -64,16 +71,16 @@ func NewForm(build func(token string) any) (Form, error) {
 	if !found || bytes.Contains(tail, []byte(placeholder)) {
 		return Form{}, errors.New("form of a challenge: it must have the retry token once")
 	}
-	return Form{head: head, tail: tail}, nil
+	whole := len(head) - len(head)%3
+	return Form{head: head, tail: tail, encoded: base64.StdEncoding.EncodeToString(head[:whole]), loose: head[whole:]}, nil
 }
 
 // JSON is the text with a token, in memory of its own.
 func (f Form) JSON(token string) []byte {
-	text := make([]byte, 0, len(f.head)+len(token)+len(f.tail))
-	return append(append(append(text, f.head...), token...), f.tail...)
+	return slices.Concat(f.head, []byte(token), f.tail)
 }
 
 // Header is the text with a token as a payment header carries it.
 func (f Form) Header(token string) string {
-	return base64.StdEncoding.EncodeToString(f.JSON(token))
+	return f.encoded + base64.StdEncoding.EncodeToString(slices.Concat(f.loose, []byte(token), f.tail))
 }
