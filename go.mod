@@ -6,6 +6,7 @@ godebug x509negativeserial=1
 
 require (
 	code.dny.dev/ssrf v0.3.0
+	github.com/DataDog/datadog-agent/pkg/template v0.85.2
 	github.com/alecthomas/chroma/v2 v2.27.0
 	github.com/aws/aws-cdk-go/awscdk/v2 v2.215.0
 	github.com/aws/aws-lambda-go v1.55.1

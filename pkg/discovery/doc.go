@@ -8,6 +8,11 @@
 // deterministic: the same Site gives the same bytes, hence the same ETags, in
 // every execution environment.
 //
+// Its templates are executed by a copy of the standard library's packages that calls
+// no methods: a template that can name any method keeps the linker from dropping
+// those that nobody calls, and the function was a third larger. What a template shows
+// is therefore a field or a function.
+//
 // The package answers no request by itself: which methods a path takes, CORS,
 // 404 and 405 belong to package service, which asks Documents.Find.
 package discovery

@@ -50,7 +50,7 @@ type wireExample struct {
 	Response  wireHeader
 	// What the recorded payment was made with.
 	Origin, Payer, Payee, Key string
-	Signed                    time.Time
+	Signed                    string // when, in UTC
 }
 
 // wireExampleOf composes the example for an operation of a site.
@@ -104,7 +104,7 @@ func (e *wireExample) describe() error {
 		return errors.New("recorded handshake: no resource")
 	}
 	e.Origin, e.Payer, e.Payee = p.Resource.URL, a.From, a.To
-	e.Signed = time.Unix(before-x402.MaxTimeoutSeconds, 0).UTC()
+	e.Signed = time.Unix(before-x402.MaxTimeoutSeconds, 0).UTC().Format(time.DateTime)
 	return nil
 }
 

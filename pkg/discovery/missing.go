@@ -3,7 +3,8 @@ package discovery
 import (
 	"bytes"
 	_ "embed" // the page's own style
-	"html/template"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 )
 
 // missingStyle is what the page for unknown paths adds to the common stylesheet.

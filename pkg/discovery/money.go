@@ -16,6 +16,7 @@ type outcome struct {
 	// Charged and Retryable are table cells.
 	Charged   string
 	Retryable string
+	Anchor    string // where the documentation explains the code
 	// charged is the value of the body's field: nil where the code alone does
 	// not tell.
 	charged *bool
@@ -26,7 +27,7 @@ type outcome struct {
 func outcomeOf(c fault.Code) outcome {
 	info := fault.New(c, nil).Info()
 	charge := x402.ChargeOf(c)
-	o := outcome{Info: info, Charged: charge.String()}
+	o := outcome{Info: info, Charged: charge.String(), Anchor: catalog.ErrorAnchor(info.Code)}
 	if charge.Yes != charge.No && !charge.Unknown {
 		o.charged = &charge.Yes
 	}
@@ -43,9 +44,6 @@ func outcomeOf(c fault.Code) outcome {
 	}
 	return o
 }
-
-// Anchor is where the documentation explains the code.
-func (o outcome) Anchor() string { return catalog.ErrorAnchor(o.Code) }
 
 // outcomes explains a list of codes.
 func outcomes(codes []fault.Code) []outcome {

@@ -51,7 +51,7 @@ func paidResponse(op opView) apiResponse {
 		headers = append(headers, member{x402.HeaderOwed, apiRef{refOwed}})
 	}
 	media := apiMedia{Schema: resultRef(op.Operation)}
-	if op.OwnExample() {
+	if op.OwnExample {
 		media.Example = json.RawMessage(op.Response)
 	}
 	return apiResponse{

@@ -5,8 +5,9 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page's own style and script
 	"encoding/base64"
-	"html/template"
 	"io/fs"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )

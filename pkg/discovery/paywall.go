@@ -13,9 +13,7 @@ import (
 )
 
 // paywallPage is the page with its values as {{name}}. It is filled without
-// html/template: every priced function carries it, and package template alone
-// made their binaries half as large again, because it keeps the linker from
-// dropping methods.
+// templates, because every priced function carries it and would carry them.
 //
 //go:embed assets/paywall.html
 var paywallPage string

@@ -181,7 +181,7 @@ func responseRows() []row {
 func prices(ops []catalog.Operation) []string {
 	var lines []string
 	for _, op := range ops {
-		lines = append(lines, opView{Operation: op}.PriceLine())
+		lines = append(lines, priceLine(op))
 	}
 	return lines
 }

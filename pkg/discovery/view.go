@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/template"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -57,12 +58,19 @@ type view struct {
 	operations []catalog.Operation
 }
 
-// opView is an operation and what is derived from it.
+// opView is an operation and what is derived from it. A template reads fields and
+// calls no methods.
 type opView struct {
 	catalog.Operation
 	URL          string
 	ExampleURL   string
 	DocsURL      string
+	DisplayPrice string
+	PriceLine    string
+	PaymentLine  string
+	ParamsText   string
+	Seconds      int    // the deadline of the lookup
+	OwnExample   bool   // whether the example answer is not made of other operations'
 	ResponseJSON string // the example answer, indented
 	Rows         []row
 	OwnRows      []row     // without what another operation says
@@ -159,28 +167,30 @@ func opViewOf(s Site, op catalog.Operation) (opView, error) {
 	}
 	return opView{
 		Operation: op, URL: s.Origin + op.Path, ExampleURL: op.ExampleURL(s.Origin), DocsURL: op.DocsURL(s.Origin),
+		DisplayPrice: op.Price(), PriceLine: priceLine(op), PaymentLine: paymentLine(op), ParamsText: paramsText(op),
+		Seconds: int(op.Deadline.Seconds()), OwnExample: ownExample(op),
 		ResponseJSON: response, Rows: rows(op.Fields), OwnRows: ownRows(op), Outcomes: outcomes(op.Errors),
 	}, nil
 }
 
-// PaymentLine says which payment errors come on top of the operation's own.
-func (o opView) PaymentLine() string {
-	if o.Can(fault.Overloaded) {
+// paymentLine says which payment errors come on top of the operation's own.
+func paymentLine(op catalog.Operation) string {
+	if op.Can(fault.Overloaded) {
 		return "The payment errors of every priced path come on top."
 	}
 	return "Only the payment errors of every priced path."
 }
 
-// PriceLine is the operation with its price in words.
-func (o opView) PriceLine() string {
-	return fmt.Sprintf("%s: %s (%s atomic units) for `%s %s`", o.Title, o.Price(), o.Amount, catalog.Method, o.Path)
+// priceLine is the operation with its price in words.
+func priceLine(op catalog.Operation) string {
+	return fmt.Sprintf("%s: %s (%s atomic units) for `%s %s`", op.Title, op.Price(), op.Amount, catalog.Method, op.Path)
 }
 
-// ParamsText is the operation's parameters in one line, with the values that they
+// paramsText is the operation's parameters in one line, with the values that they
 // take.
-func (o opView) ParamsText() string {
+func paramsText(op catalog.Operation) string {
 	var all []string
-	for _, p := range o.Params {
+	for _, p := range op.Params {
 		text := "`" + p.Name + "`"
 		switch {
 		case len(p.Enum) > 0:
@@ -193,8 +203,8 @@ func (o opView) ParamsText() string {
 	return "Parameters: " + strings.Join(all, ", ") + "."
 }
 
-// OwnExample says whether the example answer is not made of other operations'.
-func (o opView) OwnExample() bool { return o.Kind != catalog.Bundle }
+// ownExample says whether the example answer is not made of other operations'.
+func ownExample(op catalog.Operation) bool { return op.Kind != catalog.Bundle }
 
 // ownRows are the lines of the fields that the operation does not share with
 // another; a field with another operation's result names it.
@@ -218,9 +228,6 @@ func ownRows(op catalog.Operation) []row {
 	}
 	return all
 }
-
-// Seconds is the deadline of the lookup in whole seconds.
-func (o opView) Seconds() int { return int(o.Deadline.Seconds()) }
 
 func links(s Site) []link {
 	var all []link
