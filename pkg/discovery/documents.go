@@ -108,6 +108,7 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 		return nil, err
 	}
 	d := &Documents{}
+	c := newCompressor()
 	for _, source := range []struct {
 		path, contentType string
 		body              func() ([]byte, error)
@@ -131,7 +132,7 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 		if body == nil {
 			continue
 		}
-		doc, err := documentOf(source.path, source.contentType, body)
+		doc, err := documentOf(source.path, source.contentType, body, c)
 		if err != nil {
 			return nil, fmt.Errorf("compress %s: %w", source.path, err)
 		}
@@ -152,7 +153,7 @@ func keysOf(s Site) ([]byte, error) {
 	return receipt.Document(u.Host, s.ReceiptKeys)
 }
 
-func documentOf(path, contentType string, body []byte) (Document, error) {
+func documentOf(path, contentType string, body []byte, c compressor) (Document, error) {
 	doc := Document{Path: path, ContentType: contentType, Body: body, ETag: etagOf(body)}
 	switch path {
 	case catalog.PathDocs:
@@ -162,7 +163,7 @@ func documentOf(path, contentType string, body []byte) (Document, error) {
 		return doc, nil
 	}
 	var err error
-	if doc.Gzip, err = compressed(body); err != nil {
+	if doc.Gzip, err = c.compressed(body); err != nil {
 		return doc, err
 	}
 	doc.GzipETag = etagOf(doc.Gzip)
