@@ -18,6 +18,7 @@ import (
 // deployment. It does not return; a configuration that cannot work ends the
 // process with every fault named, which Lambda reports as an init error.
 func Serve(compose func(Parts) http.Handler) {
+	relaxCollector(os.Getenv)
 	config, err := readPriced(os.Getenv)
 	exitOn(err)
 	parts, err := config.Parts(config.Ledger.Stores(), config.Logger(os.Stdout), time.Now)
@@ -30,6 +31,7 @@ func Serve(compose func(Parts) http.Handler) {
 // renders at start if it knows its origin: Lambda gives a function a whole processor
 // until its first request.
 func Documents() {
+	relaxCollector(os.Getenv)
 	config, err := readDiscovery(os.Getenv)
 	exitOn(err)
 	p := config.platform(config.Logger(os.Stdout), time.Now)

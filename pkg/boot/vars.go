@@ -51,9 +51,10 @@ const (
 	varLocalAddr            = "LOCAL_ADDR"
 )
 
-// Variables that the platform and the AWS SDKs share, read under their own
+// Variables that the platform, Go and the AWS SDKs share, read under their own
 // names and never set by the template.
 const (
+	varCollector    = "GOGC"
 	varRegion       = "AWS_REGION"
 	varAccessKey    = "AWS_ACCESS_KEY_ID"
 	varSecretKey    = "AWS_SECRET_ACCESS_KEY"
