@@ -13,9 +13,7 @@ import (
 // again is what a scenario of the same signature looks for.
 func again(text, look string) map[string]any { return map[string]any{"says": text, "look": look} }
 
-func faultScenarios() []scenario {
-	return append(scriptedFaults(), realFaults()...)
-}
+func TestFaults(t *testing.T) { playAll(t, append(scriptedFaults(), realFaults()...)) }
 
 // realFaults are the service's own, brought about by its facilitator, its
 // resolver or the request.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +43,8 @@ func tools(t *testing.T) (node, chromium string) {
 	if err != nil {
 		t.Skip("needs Node to drive the browser: node is not in PATH")
 	}
+	installing.Lock()
+	defer installing.Unlock()
 	if installed() == nil {
 		return node, chromium
 	}
@@ -61,6 +64,9 @@ func tools(t *testing.T) (node, chromium string) {
 	return node, chromium
 }
 
+// installing is held by the test that installs packages; the others wait for it.
+var installing sync.Mutex
+
 // installed says whether the packages are there. npm writes the hidden lock
 // file last.
 func installed() error {
@@ -72,11 +78,38 @@ func installed() error {
 	return nil
 }
 
-// buildRunner builds the local runner.
+// builtIn is a folder for the built local runner, which is runner; making it is
+// the first use.
+var (
+	builtIn = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "hostfacts-browser-") })
+	runner  = sync.OnceValues(func() (string, error) {
+		dir, err := builtIn()
+		if err != nil {
+			return "", err
+		}
+		path := filepath.Join(dir, "local")
+		return path, built.Command(context.Background(), root, "./infra/local", path)
+	})
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Each browser waits for its pages, and for their clocks, as well as it computes.
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
+		_ = f.Value.Set("4")
+	}
+	code := m.Run()
+	if dir, err := builtIn(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// buildRunner builds the local runner, once.
 func buildRunner(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "local")
-	if err := built.Command(t.Context(), root, "./infra/local", path); err != nil {
+	path, err := runner()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return path

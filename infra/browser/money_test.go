@@ -104,11 +104,4 @@ func reoffers(p *proxy, w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(whole.Body.Bytes())
 }
 
-// TestMoney has a browser of its own, so that it can be run alone.
-func TestMoney(t *testing.T) {
-	d := newDriver(t)
-	w := newWorld(t)
-	for _, s := range moneyScenarios() {
-		t.Run(s.name, func(t *testing.T) { play(t, d, w, s) })
-	}
-}
+func TestMoney(t *testing.T) { playAll(t, moneyScenarios()) }

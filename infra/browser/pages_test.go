@@ -3,7 +3,6 @@ package browser
 import (
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -45,10 +44,19 @@ func (s scenario) with(args map[string]any, steps ...step) scenario {
 	return s
 }
 
-func TestPages(t *testing.T) {
+func TestPages(t *testing.T)   { playAll(t, pageScenarios()) }
+func TestWallets(t *testing.T) { playAll(t, walletScenarios()) }
+
+// playAll plays scenarios with a browser and a service of their own, beside the
+// other tests, which have theirs. While screenshots are taken it goes first:
+// TestScreenshots reads them.
+func playAll(t *testing.T, list []scenario) {
+	if !*updateScreenshots {
+		t.Parallel()
+	}
 	d := newDriver(t)
 	w := newWorld(t)
-	for _, s := range slices.Concat(walletScenarios(), faultScenarios(), pageScenarios()) {
+	for _, s := range list {
 		t.Run(s.name, func(t *testing.T) { play(t, d, w, s) })
 	}
 }

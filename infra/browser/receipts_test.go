@@ -12,8 +12,6 @@ import (
 )
 
 func TestReceipts(t *testing.T) {
-	d := newDriver(t)
-	w := newWorld(t)
 	says := func(name, text, without string, steps ...step) scenario {
 		return paysOnce(name, "receiptSays", wwwPath, 1).with(map[string]any{"says": text, "without": without}, steps...)
 	}
@@ -23,7 +21,7 @@ func TestReceipts(t *testing.T) {
 		noEd25519 = "This browser has no Ed25519: not checked."
 	)
 	forged := func(jws string) string { return jws[:len(jws)-4] + "AAAA" }
-	for _, s := range []scenario{
+	playAll(t, []scenario{
 		paysOnce("the receipt is kept", "receiptKept", wwwPath, 2),
 		says("it holds", "#receipt-1; covers this answer.", ""),
 		says("a changed byte", not, "", changing(t, nil, func(b []byte) []byte { return bytes.Replace(b, []byte("192.0.2.10"), []byte("192.0.2.11"), 1) })),
@@ -42,9 +40,7 @@ func TestReceipts(t *testing.T) {
 		says("a browser without WebCrypto", noEd25519, "crypto"),
 		says("no keys", noKeys, "keys"),
 		says("no network", noKeys, "network"),
-	} {
-		t.Run(s.name, func(t *testing.T) { play(t, d, w, s) })
-	}
+	})
 }
 
 func change(r *x402.SettleResponse, change func(string) string) {

@@ -28,7 +28,7 @@ func shown() []string {
 
 // TestScreenshots checks the screenshots that are committed: those that the
 // README shows and no others, readable, and small together. It runs after
-// TestPages, which takes them when asked to.
+// the tests that take them when asked to.
 func TestScreenshots(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {

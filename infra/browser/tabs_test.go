@@ -50,11 +50,4 @@ func tabScenarios() []scenario {
 	}
 }
 
-// TestTabs has a browser of its own, so that it can be run alone.
-func TestTabs(t *testing.T) {
-	d := newDriver(t)
-	w := newWorld(t)
-	for _, s := range tabScenarios() {
-		t.Run(s.name, func(t *testing.T) { play(t, d, w, s) })
-	}
-}
+func TestTabs(t *testing.T) { playAll(t, tabScenarios()) }
