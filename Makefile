@@ -56,11 +56,13 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 
 ##@ Develop
 
-# The packages that make test runs with -short. Every test that they skip under
-# -short, and every other package, is in VERIFY; .ci/run compares the two.
+# The packages that make test runs with -short. What it leaves out is in VERIFY:
+# the packages with tests that -short skips, and all others. .ci/run fails when a
+# test or a package is in neither.
 QUICK := ./pkg/... ./infra/local/... ./infra/openapicheck ./infra/gameday/cloudwatch
-VERIFY := ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/... ./pkg/limit/dynamo ./pkg/lookup/ssl \
-	./pkg/lookup/whois/dynamo ./infra/...
+VERIFY := ./infra/local/e2e ./infra/browser ./infra/simnet ./infra/snippets ./infra/gameday ./infra/samcheck \
+	./infra/agents ./infra/validators ./infra ./infra/bench ./infra/built ./infra/local ./infra/local/reconcile \
+	./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/... ./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/lookup/whois/dynamo
 
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
@@ -71,7 +73,7 @@ test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to
 # One package at a time: the large suites start servers and browsers of their
 # own, and compete for the processors with nothing but each other.
 .PHONY: verify
-verify: node-packages build ## Everything else: real peers, namespaces, browser, load, 100,000 schedules: 10 to 15 minutes
+verify: node-packages ## Everything else: real peers, namespaces, browser, load, 100,000 schedules: 10 to 15 minutes
 	go test -vet=off -count=1 -run '^TestCampaign$$' -timeout 0 ./pkg/x402 -campaign.n=100000
 	$(GOTEST) -race -vet=off -p 1 -timeout 60m $(TESTFLAGS) $(VERIFY)
 
@@ -80,6 +82,7 @@ check: ## Formatting, vet, lint and module tidiness
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 	go mod tidy -diff
+	cd infra/agents/testdata/go && go vet ./... && go mod tidy -diff
 	go run $(GOLANGCI) run ./...
 
 .PHONY: build

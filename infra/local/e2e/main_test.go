@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // root is the module, seen from this package.
@@ -33,11 +35,19 @@ type binary struct {
 	err  error
 }
 
-var (
-	binaries   sync.Map // folder and name -> *binary
-	binaryDir  string
-	binaryOnce sync.Once
-)
+var programs sync.Map // folder and name -> *binary
+
+// binaryDir is the folder of the binaries; making it is the first use.
+var binaryDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "hostfacts-e2e-") })
+
+func binaries(tb testing.TB) string {
+	tb.Helper()
+	dir, err := binaryDir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
 
 // program says how one is built.
 type program struct {
@@ -49,12 +59,8 @@ type program struct {
 // build returns the path of a built program.
 func build(tb testing.TB, p program) string {
 	tb.Helper()
-	binaryOnce.Do(func() { binaryDir, _ = os.MkdirTemp("", "hostfacts-e2e-") })
-	if binaryDir == "" {
-		tb.Fatal("no temporary folder for the binaries")
-	}
-	path := filepath.Join(binaryDir, filepath.Base(p.pkg), p.name)
-	v, _ := binaries.LoadOrStore(path, &binary{path: path})
+	path := filepath.Join(binaries(tb), filepath.Base(p.pkg), p.name)
+	v, _ := programs.LoadOrStore(path, &binary{path: path})
 	b := v.(*binary)
 	b.once.Do(func() {
 		args := append(append([]string{"build", "-buildvcs=false", "-o", b.path}, p.flags...), p.pkg)
@@ -72,8 +78,8 @@ func build(tb testing.TB, p program) string {
 }
 
 func removeBinaries() {
-	if binaryDir != "" {
-		_ = os.RemoveAll(binaryDir)
+	if dir, err := binaryDir(); err == nil {
+		_ = os.RemoveAll(dir)
 	}
 }
 
@@ -107,23 +113,20 @@ func payBinary(tb testing.TB) string {
 	return build(tb, p)
 }
 
-// functionBinary is a function as make build builds it.
-func functionBinary(tb testing.TB, slug string) string {
-	return build(tb, program{
-		pkg: "./functions/" + slug, name: "bootstrap",
-		flags: []string{"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}, env: []string{"CGO_ENABLED=0"},
-	})
-}
+// functions puts every function below the folder of the binaries, once.
+var functions = sync.OnceValue(func() error {
+	dir, err := binaryDir()
+	if err != nil {
+		return err
+	}
+	return built.Functions(context.Background(), root, dir)
+})
 
 // functionsDir holds <slug>/bootstrap for every function.
 func functionsDir(tb testing.TB) string {
 	tb.Helper()
-	slugs, err := filepath.Glob(filepath.Join(root, "functions", "*"))
-	if err != nil || len(slugs) == 0 {
-		tb.Fatalf("no functions: %v", err)
+	if err := functions(); err != nil {
+		tb.Fatal(err)
 	}
-	for _, s := range slugs {
-		functionBinary(tb, filepath.Base(s))
-	}
-	return binaryDir
+	return binaries(tb)
 }
