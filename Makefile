@@ -71,10 +71,12 @@ test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
 
 # One package at a time: the large suites start servers and browsers of their
-# own, and compete for the processors with nothing but each other.
+# own, and compete for the processors with nothing but each other. The campaign
+# begins behind the 10,000 schedules, with and without evidence of a chain, that
+# make test runs.
 .PHONY: verify
 verify: node-packages ## Everything else: real peers, namespaces, browser, load, 100,000 schedules: 10 to 15 minutes
-	go test -vet=off -count=1 -run '^TestCampaign$$' -timeout 0 ./pkg/x402 -campaign.n=100000
+	go test -vet=off -count=1 -run '^TestCampaign$$' -timeout 0 ./pkg/x402 -campaign.seed=10000 -campaign.n=80000
 	$(GOTEST) -race -vet=off -p 1 -timeout 60m $(TESTFLAGS) $(VERIFY)
 
 .PHONY: check
@@ -153,10 +155,9 @@ schemathesis: ## Send generated requests to a service and hold the answers to it
 .PHONY: node-packages
 node-packages: ## Install the npm packages that the test suites use
 	@command -v npm >/dev/null || { echo "npm is not installed: the suites that need it are skipped by name"; exit 0; }; \
-	for p in $$(git ls-files '*package-lock.json'); do d=$$(dirname $$p); \
-		cmp -s $$p $$d/node_modules/.installed-lock || { echo "npm ci in $$d"; \
-			(cd $$d && npm ci --no-audit --no-fund --loglevel=error && cp package-lock.json node_modules/.installed-lock) || exit 1; }; \
-	done
+	git ls-files '*package-lock.json' | xargs -n1 dirname | xargs -P4 -I{} sh -c \
+		'cd {} && cmp -s package-lock.json node_modules/.installed-lock || { echo "npm ci in {}"; \
+			npm ci --no-audit --no-fund --loglevel=error && cp package-lock.json node_modules/.installed-lock; }'
 
 ##@ Operate
 

@@ -22,6 +22,7 @@ const (
 // TestBuild runs sam build with the environment of the Makefile's sam-build, and
 // looks at what would be deployed. It writes nothing into the tree.
 func TestBuild(t *testing.T) {
+	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)

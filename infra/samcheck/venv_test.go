@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +24,15 @@ const (
 	// stamp is a copy of requirements.txt inside an environment that is whole.
 	stamp = "installed.txt"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Each test waits for programs of one thread.
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
+		_ = f.Value.Set("4")
+	}
+	os.Exit(m.Run())
+}
 
 // errNoPython says what this machine lacks.
 var errNoPython = errors.New("needs Python 3.10 or later with venv and pip")

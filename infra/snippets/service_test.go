@@ -3,6 +3,7 @@ package snippets
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -32,6 +33,11 @@ const root = "../.."
 const patience = 10 * time.Minute
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// Two tests wait for the end of a lease, and those who pay for their answers.
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
+		_ = f.Value.Set("6")
+	}
 	code := m.Run()
 	if dir, err := builtIn(); err == nil {
 		_ = os.RemoveAll(dir)
