@@ -56,13 +56,15 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 
 ##@ Develop
 
-# The packages that make test runs with -short. What it leaves out is in VERIFY:
-# the packages with tests that -short skips, and all others. .ci/run fails when a
-# test or a package is in neither.
+# The packages that make test runs with -short. What it leaves out is in VERIFY and
+# LARGE: the packages with tests that -short skips, and all others. .ci/run fails
+# when a test or a package is in none of the three.
 QUICK := ./pkg/... ./infra/local/... ./infra/openapicheck ./infra/gameday/cloudwatch
-VERIFY := ./infra/local/e2e ./infra/browser ./infra/simnet ./infra/snippets ./infra/gameday ./infra/samcheck \
-	./infra/agents ./infra/validators ./infra ./infra/bench ./infra/built ./infra/local ./infra/local/reconcile \
-	./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/... ./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/lookup/whois/dynamo
+VERIFY := ./infra ./infra/agents ./infra/bench ./infra/built ./infra/local ./infra/local/reconcile ./infra/validators \
+	./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/lookup/whois/dynamo ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/...
+# These start servers and browsers of their own: one package at a time, so that they
+# compete for the processors with nothing but each other.
+LARGE := ./infra/browser ./infra/gameday ./infra/local/e2e ./infra/samcheck ./infra/simnet ./infra/snippets
 
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
@@ -70,14 +72,13 @@ test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to
 	go test -vet=off -cover -timeout 60m -skip Campaign ./pkg/x402 ./pkg/x402/ledger ./pkg/service
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
 
-# One package at a time: the large suites start servers and browsers of their
-# own, and compete for the processors with nothing but each other. The campaign
-# begins behind the 10,000 schedules, with and without evidence of a chain, that
-# make test runs.
+# The campaign begins behind the 10,000 schedules, with and without evidence of a
+# chain, that make test runs.
 .PHONY: verify
-verify: node-packages ## Everything else: real peers, namespaces, browser, load, 100,000 schedules: 10 to 15 minutes
+verify: node-packages ## Everything else: real peers, namespaces, browser, load, 80,000 further schedules: 10 to 15 minutes
 	go test -vet=off -count=1 -run '^TestCampaign$$' -timeout 0 ./pkg/x402 -campaign.seed=10000 -campaign.n=80000
-	$(GOTEST) -race -vet=off -p 1 -timeout 60m $(TESTFLAGS) $(VERIFY)
+	$(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) $(VERIFY)
+	$(GOTEST) -race -vet=off -p 1 -timeout 60m $(TESTFLAGS) $(LARGE)
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness
