@@ -151,6 +151,7 @@ const paidAnswer = "{\n  \"ok\": true\n}\n"
 // TestMakePay: what a person types after URL= arrives as it is. Nothing of it
 // is run by make or by a shell, and stdout is the answer and nothing else.
 func TestMakePay(t *testing.T) {
+	t.Parallel()
 	verifyOnly(t, "needs make")
 	l := newFakeService(t)
 	mark := filepath.Join(t.TempDir(), "ran")
@@ -189,6 +190,7 @@ func TestMakePay(t *testing.T) {
 
 // TestMakePayAgain: the same for AGAIN=, and for a signature that is kept.
 func TestMakePayAgain(t *testing.T) {
+	t.Parallel()
 	verifyOnly(t, "needs make")
 	l := newFakeService(t)
 	mark := filepath.Join(t.TempDir(), "ran")
@@ -216,6 +218,7 @@ func TestMakePayAgain(t *testing.T) {
 // TestMakeSmoke: who deployed sees what /ready says, and pays ping once if it is
 // well, and nothing if it is not.
 func TestMakeSmoke(t *testing.T) {
+	t.Parallel()
 	verifyOnly(t, "needs make")
 	l := newFakeServiceFor(t, catalog.Ping().Amount)
 	status := make(chan int, 1)
@@ -243,6 +246,7 @@ func TestMakeSmoke(t *testing.T) {
 
 // TestMakeRunsNothingTyped: no target puts what a person types into a command.
 func TestMakeRunsNothingTyped(t *testing.T) {
+	t.Parallel()
 	verifyOnly(t, "needs make")
 	mark := filepath.Join(t.TempDir(), "ran")
 	typed := []string{"RELEASE", "TO", "AT", "URL", "KEY", "AGAIN", "KEY_FILE", "MAX", "YES", "V", "FN", "EVENT", "ORIGIN", "PAY_TO", "RTT", "RUNS", "N", "SEED", "WALLET", "TRANSACTION"}
@@ -283,6 +287,7 @@ func TestMakeRunsNothingTyped(t *testing.T) {
 
 // TestMakePayUsage: what cannot be right is said, with what could be.
 func TestMakePayUsage(t *testing.T) {
+	t.Parallel()
 	verifyOnly(t, "needs make")
 	out, notes, code := runMake(t, newcomer(), "pay", "URL=127.0.0.1:8402/v1/tools/ping")
 	if code == 0 || out != "" || !strings.Contains(notes, "\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping'\n") {
@@ -293,6 +298,7 @@ func TestMakePayUsage(t *testing.T) {
 // TestMakeHelp: every target is in one of three groups, and every variable that a
 // person types into a recipe is there.
 func TestMakeHelp(t *testing.T) {
+	t.Parallel()
 	verifyOnly(t, "needs make")
 	help, _, code := runMake(t, newcomer(), "help")
 	is(t, "exit status", code, 0)
@@ -323,6 +329,7 @@ func TestMakeHelp(t *testing.T) {
 // TestMakeBuildSizes: make build needs no tool for its sizes but those of
 // every Unix.
 func TestMakeBuildSizes(t *testing.T) {
+	t.Parallel()
 	verifyOnly(t, "needs make")
 	bin := t.TempDir() // a PATH without bc
 	for _, name := range []string{"bash", "go", "wc", "awk", "make", "gcc", "as", "ld"} {

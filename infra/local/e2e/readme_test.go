@@ -18,6 +18,7 @@ import (
 // TestReadme goes the README's way: make run, make pay, make pay AGAIN=1, Ctrl-C,
 // make run again, and the same signature once more.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	verifyOnly(t, "needs make")
 	resolver := newResolver(t)
 	env := newcomer("LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE="+filepath.Join(t.TempDir(), "ledger.db"), "DNS_RESOLVERS="+resolver.addr)
