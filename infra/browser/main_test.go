@@ -96,7 +96,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Each browser waits for its pages, and for their clocks, as well as it computes.
 	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
-		_ = f.Value.Set("4")
+		_ = f.Value.Set("3")
 	}
 	code := m.Run()
 	if dir, err := builtIn(); err == nil {
