@@ -187,6 +187,10 @@ func listen(t *testing.T, h http.HandlerFunc) string {
 	return server.URL
 }
 
+// given are the ports that fixedAddress has returned. Dozens are chosen before the
+// first is listened on, and of so many two would often be the same.
+var given sync.Map
+
 // fixedAddress is a free address that the service can have twice: its port is
 // below those that the kernel gives to connections.
 func fixedAddress(t *testing.T) string {
@@ -195,6 +199,9 @@ func fixedAddress(t *testing.T) string {
 		n, err := rand.Int(rand.Reader, big.NewInt(12000))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if _, before := given.LoadOrStore(n.Int64(), true); before {
+			continue
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+n.Int64()))
 		if err == nil {
