@@ -20,7 +20,7 @@ import (
 
 const (
 	maxKeys   = 64 << 10         // bytes of a DID document that are read
-	keysLimit = 10 * time.Second // for reading one
+	keysLimit = 30 * time.Second // for reading one
 	maxReason = 300              // bytes of what is said against a receipt
 )
 

@@ -196,10 +196,10 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		limit  time.Duration
 		reason string
 	}{
-		{"certificate not trusted", untrusted.URL, nil, 5 * time.Second, "connect_failed"},
-		{"no TLS at the other end", "https://" + plain.addr, nil, 5 * time.Second, "connect_failed"},
-		{"port refused", refused, nil, 5 * time.Second, "connect_failed"},
-		{"name not found", "https://facilitator.example", nxdomain, 5 * time.Second, "connect_failed"},
+		{"certificate not trusted", untrusted.URL, nil, 2 * time.Minute, "connect_failed"},
+		{"no TLS at the other end", "https://" + plain.addr, nil, 2 * time.Minute, "connect_failed"},
+		{"port refused", refused, nil, 2 * time.Minute, "connect_failed"},
+		{"name not found", "https://facilitator.example", nxdomain, 2 * time.Minute, "connect_failed"},
 		{"dial hangs", "https://facilitator.example", hang, 100 * time.Millisecond, "timeout"},
 	} {
 		f := newClient(t, Config{URL: row.url, Transport: newTransport(row.dial, nil)})
