@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -29,57 +30,6 @@ func wantedAlarms() map[string]bool {
 // domains that are dead or by asking for much at once.
 func customersCan() []string {
 	return []string{"LatencyAlarm", "OwedAlarm", "OverloadedAlarm", "ReconcileRefundAlarm"}
-}
-
-// query is one metric of an alarm.
-type query struct {
-	Namespace, MetricName, Stat string
-	Period                      float64
-	Dimensions                  []any
-}
-
-// alarmProperties are those of AWS::CloudWatch::Alarm that are looked at.
-type alarmProperties struct {
-	AlarmName, AlarmDescription  string
-	AlarmActions, OKActions      []any
-	TreatMissingData             string
-	Statistic, ExtendedStatistic string
-	query
-	Metrics []struct {
-		ID, Expression string
-		MetricStat     *struct {
-			Metric query
-			Period float64
-			Stat   string
-		}
-	}
-}
-
-// queries are the metrics of an alarm, however it names them.
-func (p alarmProperties) queries() []query {
-	if p.Metrics == nil {
-		p.Stat = p.Statistic + p.ExtendedStatistic
-		return []query{p.query}
-	}
-	var all []query
-	for _, m := range p.Metrics {
-		if m.MetricStat != nil {
-			q := m.MetricStat.Metric
-			q.Stat, q.Period = m.MetricStat.Stat, m.MetricStat.Period
-			all = append(all, q)
-		}
-	}
-	return all
-}
-
-// expression is that of an alarm on metric math.
-func (p alarmProperties) expression() string {
-	for _, m := range p.Metrics {
-		if m.Expression != "" {
-			return m.Expression
-		}
-	}
-	return ""
 }
 
 // inStack is a value of a template with the texts that have the stack's name in them
@@ -105,62 +55,74 @@ func inStack(v any) any {
 	return v
 }
 
-// readAlarm reads an alarm of a template.
-func readAlarm(d document, id string) (p alarmProperties, err error) {
-	text, err := json.Marshal(inStack(properties(d, id)))
-	if err == nil {
-		err = json.Unmarshal(text, &p)
+// readAlarms reads the alarms of a template.
+func readAlarms(d document) ([]cloudwatch.Alarm, error) {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	return cloudwatch.ReadAlarms(text, defaultStack)
+}
+
+// metrics are the metrics of an alarm, and expression what it makes of them.
+func metrics(a cloudwatch.Alarm) (list []cloudwatch.Query, expression string) {
+	for _, q := range a.Queries {
+		if q.Expression == "" {
+			list = append(list, q)
+		} else if expression == "" {
+			expression = q.Expression
+		}
+	}
+	return list, expression
 }
 
 // alarmFaults is what is wrong with the alarms of a template.
 func alarmFaults(d document) []string {
 	var faults []string
 	fault := func(id, format string, args ...any) { faults = append(faults, id+": "+fmt.Sprintf(format, args...)) }
-	have := ofType(d, "AWS::CloudWatch::Alarm")
+	have, err := readAlarms(d)
+	if err != nil {
+		fault("alarms", "%v", err)
+	}
 	for _, id := range slices.Sorted(maps.Keys(wantedAlarms())) {
-		if !slices.Contains(have, id) {
+		if !slices.ContainsFunc(have, func(a cloudwatch.Alarm) bool { return a.ID == id }) {
 			fault(id, "there is no such alarm")
 		}
 	}
 	if n := len(have); n > maxAlarms {
 		fault("alarms", "there are %d, want %d at most", n, maxAlarms)
 	}
-	for _, id := range have {
-		page, wanted := wantedAlarms()[id]
+	for _, a := range have {
+		page, wanted := wantedAlarms()[a.ID]
 		if !wanted {
-			fault(id, "nobody asked for this alarm")
+			fault(a.ID, "nobody asked for this alarm")
 		}
-		p, err := readAlarm(d, id)
-		if err != nil {
-			fault(id, "%v", err)
-			continue
-		}
-		checkAlarm(id, p, page, fault)
-		for _, q := range p.queries() {
-			checkQuery(d, id, q, fault)
+		checkAlarm(a, page, fault)
+		list, _ := metrics(a)
+		for _, q := range list {
+			checkQuery(d, a.ID, q, fault)
 		}
 	}
 	return faults
 }
 
 // checkAlarm looks at what every alarm has.
-func checkAlarm(id string, p alarmProperties, page bool, fault func(id, format string, args ...any)) {
-	name, own := strings.CutPrefix(p.AlarmName, defaultStack+"-")
+func checkAlarm(a cloudwatch.Alarm, page bool, fault func(id, format string, args ...any)) {
+	id := a.ID
+	name, own := strings.CutPrefix(a.Name, defaultStack+"-")
 	if !own || pascal(name)+"Alarm" != id {
-		fault(id, "its name is %q", p.AlarmName)
+		fault(id, "its name is %q", a.Name)
 	}
-	means, anchor, ok := strings.Cut(p.AlarmDescription, " "+catalog.Runbook+"#alarm-")
+	means, anchor, ok := strings.Cut(a.Description, " "+catalog.Runbook+"#alarm-")
 	if !ok || !strings.HasSuffix(means, ".") || anchor != name {
-		fault(id, "its description does not say what it means and where to read on: %q", p.AlarmDescription)
+		fault(id, "its description does not say what it means and where to read on: %q", a.Description)
 	}
-	topic := []any{map[string]any{"Ref": "Tickets"}}
+	topic := []string{"Tickets"}
 	if page {
-		topic = []any{map[string]any{"Ref": "Alarms"}}
+		topic = []string{"Alarms"}
 	}
-	if !cmp.Equal(topic, p.AlarmActions) || !cmp.Equal(topic, p.OKActions) {
-		fault(id, "it tells %v and %v, want %v", p.AlarmActions, p.OKActions, topic)
+	if !slices.Equal(topic, a.Tells) || !slices.Equal(topic, a.Resolves) {
+		fault(id, "it tells %v and %v, want %v", a.Tells, a.Resolves, topic)
 	}
 	// What a run that failed leaves unsaid must not end an alarm, and silence of
 	// the runs is an alarm itself; anything else that does not happen is good.
@@ -171,16 +133,17 @@ func checkAlarm(id string, p alarmProperties, page bool, fault func(id, format s
 	case "ReconcileSilentAlarm":
 		missing = missingBad
 	}
-	if p.TreatMissingData != missing {
-		fault(id, "missing data is %q, want %q", p.TreatMissingData, missing)
+	if a.Missing != missing {
+		fault(id, "missing data is %q, want %q", a.Missing, missing)
 	}
-	for _, q := range p.queries() {
-		if slices.Contains(customersCan(), id) && (page || q.Period < day) {
-			fault(id, "customers can set it off: want a ticket a day at most, not a period of %v s", q.Period)
-		}
+	if slices.Contains(customersCan(), id) && (page || a.Period < day) {
+		fault(id, "customers can set it off: want a ticket a day at most, not a period of %v s", a.Period)
+	}
+	list, expression := metrics(a)
+	for _, q := range list {
 		// A percentile of two calls is the slower one of them.
-		if q.Stat == statP95 && !strings.HasPrefix(p.expression(), "IF(n >= ") {
-			fault(id, "its percentile counts few samples, too: %q", p.expression())
+		if q.Statistic == statP95 && !strings.HasPrefix(expression, "IF(n >= ") {
+			fault(id, "its percentile counts few samples, too: %q", expression)
 		}
 	}
 }
@@ -199,18 +162,19 @@ func writtenMetrics() []string {
 }
 
 // checkQuery looks at one metric: that somebody writes it.
-func checkQuery(d document, id string, q query, fault func(id, format string, args ...any)) {
-	if !slices.Contains([]string{statSum, statMin, statMax, statCount, statP95}, q.Stat) {
-		fault(id, "statistic %q", q.Stat)
+func checkQuery(d document, id string, q cloudwatch.Query, fault func(id, format string, args ...any)) {
+	if !slices.Contains([]string{statSum, statMin, statMax, statCount, statP95}, q.Statistic) {
+		fault(id, "statistic %q", q.Statistic)
 	}
-	if q.Namespace != service.Namespace(defaultStack) || len(q.Dimensions) != 0 {
-		fault(id, "namespace %q, dimensions %v", q.Namespace, q.Dimensions)
+	name := q.Metric.Name
+	if q.Metric != cloudwatch.NewMetric(service.Namespace(defaultStack), name, nil) {
+		fault(id, "namespace and dimensions are those of %v", q.Metric)
 	}
-	if !slices.Contains(writtenMetrics(), q.MetricName) {
-		fault(id, "nobody writes %s", q.MetricName)
+	if !slices.Contains(writtenMetrics(), name) {
+		fault(id, "nobody writes %s", name)
 	}
-	if q.MetricName == metricGatewayErrors && properties(d, metricGatewayErrors) == nil {
-		fault(id, "no filter counts %s", q.MetricName)
+	if name == metricGatewayErrors && properties(d, metricGatewayErrors) == nil {
+		fault(id, "no filter counts %s", name)
 	}
 }
 
@@ -261,12 +225,6 @@ func TestAlarmThresholds(t *testing.T) {
 	} {
 		if bound, _ := properties(d, id)["Threshold"].(float64); bound < limit/2 || bound > limit*3/4 {
 			t.Errorf("%s: slow is %v ms, of %v ms", id, bound, limit)
-		}
-	}
-	for _, id := range ofType(d, "AWS::CloudWatch::Alarm") {
-		p := properties(d, id)
-		if p["Period"] == nil && p["Metrics"] == nil || p["EvaluationPeriods"] == nil || p["Threshold"] == nil {
-			t.Errorf("%s cannot be evaluated: %v", id, p)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -82,7 +83,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 		"FacilitatorUrl": "http://" + wire.addr, "FacilitatorSecretArn": testSecret, "RpcUrl": "http://" + wire.addr,
 		"DnsResolvers": wire.addr, "RdapBootstrapUrl": "http://" + wire.addr, "LogLevel": "debug",
 	})
-	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), params, map[string]string{
+	cfg, err := lambdahost.FromTemplate(templatePath, testbed.Functions(t), params, map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB": "http://" + wire.addr, "AWS_ENDPOINT_URL_SECRETS_MANAGER": "http://" + wire.addr,
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -22,7 +23,7 @@ import (
 // its offer, a free one its document.
 func TestEventsThroughBuiltFunctions(t *testing.T) {
 	t.Parallel()
-	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), testParams(), nil)
+	cfg, err := lambdahost.FromTemplate(templatePath, testbed.Functions(t), testParams(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

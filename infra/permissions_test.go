@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -17,16 +15,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
-	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
-	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -172,35 +168,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 // nothingExists is a resolver that knows com and no name in it.
 func nothingExists(t *testing.T) string {
 	t.Helper()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &dns.Server{PacketConn: c, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		m := new(dns.Msg).SetRcode(q, dns.RcodeNameError)
-		if strings.EqualFold(q.Question[0].Name, "com.") {
-			m.Rcode = dns.RcodeSuccess
-			m.Answer = []dns.RR{&dns.NS{Hdr: dns.RR_Header{Name: "com.", Rrtype: dns.TypeNS, Class: dns.ClassINET, Ttl: 30}, Ns: "a.gtld-servers.net."}}
-		}
-		_ = w.WriteMsg(m)
-	})}
-	go func() { _ = s.ActivateAndServe() }()
-	t.Cleanup(func() { _ = s.Shutdown() })
-	return c.LocalAddr().String()
-}
-
-// playMoney is a facilitator of the default terms.
-func playMoney(t *testing.T) http.Handler {
-	t.Helper()
-	terms, err := boot.ReadLocal(func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	play, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms.Terms, Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return play
+	return testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
 }
 
 // cloud is every function as it is built and configured, with all that it asks
@@ -212,7 +180,7 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	watch = newRecorder(t, server.Table(t))
 	watch.direct = dynamotable.NewClient(server.ClientConfig())
 	// The first facilitator has moved, so that everything is asked of both.
-	facilitator, fallback := holdsToken(t, testToken, http.NotFoundHandler()), holdsToken(t, fallbackToken, playMoney(t))
+	facilitator, fallback := holdsToken(t, testToken, http.NotFoundHandler()), holdsToken(t, fallbackToken, testbed.NewFacilitator(t, x402test.FacilitatorConfig{}))
 	bootstrap := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"version":"1.0","publication":"2026-01-01T00:00:00Z","services":[[["test"],["https://rdap.test/"]]]}`)
 	})
@@ -222,33 +190,25 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 		"FacilitatorFallbackUrl": fallback, "FacilitatorFallbackSecretArn": fallbackSecret,
 		"DnsResolvers": nothingExists(t), "RdapBootstrapUrl": bootstrap, "RateLimitPerMinute": "10",
 	})
-	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), params, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, slug := range slugs() {
-		for _, f := range cfg.Functions {
-			if f.Name == logicalID(slug) {
-				f.Env["AWS_ENDPOINT_URL_DYNAMODB"] = watch.dynamoDB(t, slug, server.URL)
-				f.Env["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = watch.secrets(t, slug)
+	logs := new(testbed.Output)
+	configure := func(c *lambdahost.Config) {
+		for _, slug := range slugs() {
+			for _, f := range c.Functions {
+				if f.Name == logicalID(slug) {
+					f.Env["AWS_ENDPOINT_URL_DYNAMODB"] = watch.dynamoDB(t, slug, server.URL)
+					f.Env["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = watch.secrets(t, slug)
+				}
 			}
 		}
+		c.Logs, c.SourceIP = logs, func(string) string { return client() }
 	}
-	logs := new(bytes.Buffer)
-	cfg.Logs, cfg.SourceIP = logs, func(string) string { return client() }
-	host, err := lambdahost.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gateway := httptest.NewServer(host)
 	t.Cleanup(func() {
-		gateway.Close()
-		host.Close()
 		if t.Failed() {
 			t.Logf("the functions logged:\n%s", logs)
 		}
 	})
-	return gateway.URL, watch
+	_, base = testbed.Deployment{Functions: testbed.Functions(t), Parameters: params, Configure: configure}.Open(t)
+	return base, watch
 }
 
 // keyed sends a purchase key with each request.
@@ -300,12 +260,8 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 	// Each operation has a client of its own, which no other's requests limit.
 	var clients atomic.Int64
 	base, watch := cloud(t, func() string { return fmt.Sprintf("192.0.2.%d", clients.Load()) })
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	keyed := &keyed{}
-	client := &x402test.Client{HTTP: &http.Client{Transport: keyed}, Wallet: wallet, Now: time.Now}
+	client := testbed.NewClient(t, &http.Client{Transport: keyed})
 	get := func(path, header string) x402test.Reply {
 		t.Helper()
 		r, err := client.Get(t.Context(), base+path, header)

@@ -25,6 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -132,7 +133,7 @@ func reconcileHost(t *testing.T, params, env map[string]string) (h *lambdahost.H
 	for name, value := range params {
 		all[name] = value
 	}
-	cfg, err := lambdahost.FromTemplate(templatePath, builtIn(t), all, env)
+	cfg, err := lambdahost.FromTemplate(templatePath, testbed.Functions(t), all, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +261,7 @@ func TestReconcileFunction(t *testing.T) {
 	h, logs := reconcileHost(t, map[string]string{
 		"Ledger": table, "RpcUrl": "secret", "LogLevel": "error",
 		"FacilitatorUrl": holdsToken(t, testToken, http.NotFoundHandler()), "FacilitatorSecretArn": testSecret,
-		"FacilitatorFallbackUrl": holdsToken(t, fallbackToken, playMoney(t)), "FacilitatorFallbackSecretArn": fallbackSecret,
+		"FacilitatorFallbackUrl": holdsToken(t, fallbackToken, testbed.NewFacilitator(t, x402test.FacilitatorConfig{})), "FacilitatorFallbackSecretArn": fallbackSecret,
 		"DnsResolvers": nothingExists(t),
 	}, map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB":        watch.dynamoDB(t, scheduled, server.URL),

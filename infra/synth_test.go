@@ -14,11 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/built"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // TestMain removes what the tests share.
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := testbed.Main(m)
 	if shared.dir != "" {
 		_ = os.RemoveAll(shared.dir)
 	}
@@ -43,25 +44,6 @@ func sharedDir(name string) (string, error) {
 		shared.dir = dir
 	}
 	return filepath.Join(shared.dir, name), nil
-}
-
-// builds builds every function once, for this machine, as it is deployed.
-var builds = sync.OnceValues(func() (string, error) {
-	dir, err := sharedDir("build")
-	if err != nil {
-		return "", err
-	}
-	return dir, built.Functions(context.Background(), "..", dir)
-})
-
-// builtIn is where the built functions are.
-func builtIn(t *testing.T) string {
-	t.Helper()
-	dir, err := builds()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // document is a template as JSON has it.

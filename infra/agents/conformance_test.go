@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -78,7 +79,9 @@ func verdicts(t *testing.T, dir string) (passed int, failed []string) {
 		t.Fatalf("%d files with checks: %v", len(files), err)
 	}
 	var checks []struct{ ID, Status string }
-	readJSON(t, files[0], &checks)
+	if err := testbed.ReadJSON(files[0], &checks); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range checks {
 		switch c.Status {
 		case "SUCCESS":

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -34,10 +35,8 @@ func names() []string {
 // moved are the transactions of an account in the books.
 func (w world) moved(payer string) []string {
 	var all []string
-	for _, transfer := range w.books.Transfers() {
-		if strings.Contains(strings.ToLower(transfer.Key), "|"+strings.ToLower(payer)+"|") {
-			all = append(all, transfer.Transaction)
-		}
+	for _, transfer := range w.books.Moved(payer) {
+		all = append(all, transfer.Transaction)
 	}
 	return all
 }
@@ -90,7 +89,7 @@ func TestTypeScriptClientsPay(t *testing.T) {
 					Entry map[string]any
 				}
 			}
-			line(t, output(t, cmd), 0, &got)
+			line(t, testbed.Run(t, cmd), 0, &got)
 			if !slices.Equal(got.Tools, names()) {
 				t.Errorf("%s: tools %q", name, got.Tools)
 			}
@@ -112,7 +111,7 @@ func TestTypeScriptClientsPay(t *testing.T) {
 // reads the settlement by itself.
 func TestPythonSessionPays(t *testing.T) {
 	t.Parallel()
-	interpreter := python(t)
+	interpreter := testbed.Python(t, "testdata/python/requirements.txt")
 	everywhere(t, func(t *testing.T, w world) {
 		cmd := command(t, interpreter, "session.py", w.tools, catalog.DNS().Tool, arguments)
 		cmd.Env = append(cmd.Env, "PRIVATE_KEY="+privateKey())
@@ -123,7 +122,7 @@ func TestPythonSessionPays(t *testing.T) {
 			Receipt     x402.SettleResponse
 			WrongMade   bool `json:"wrong_made"`
 		}
-		line(t, output(t, cmd), 0, &got)
+		line(t, testbed.Run(t, cmd), 0, &got)
 		if !slices.Equal(got.Tools, names()) || !got.Made || got.Error || !strings.Contains(got.Text, `"192.0.2.77"`) || !got.Receipt.Success {
 			t.Errorf("%+v", got)
 		}
@@ -213,7 +212,7 @@ func TestStrictClientTakesEveryTool(t *testing.T) {
 		cmd := command(t, node, "legacy.mjs", w.tools, op.Tool, args)
 		cmd.Env = append(cmd.Env, "PRIVATE_KEY="+privateKey())
 		var got struct{ Unpaid, Paid result }
-		line(t, output(t, cmd), 0, &got)
+		line(t, testbed.Run(t, cmd), 0, &got)
 		if offer, err := got.Unpaid.Required(); err != nil || offer.Accepts[0].Amount != op.Amount {
 			t.Errorf("%s: %+v: %v", op.Tool, got.Unpaid, err)
 		}

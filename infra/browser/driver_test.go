@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/built"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // driver is the Node process that drives the one Chromium.
 type driver struct {
 	in    io.WriteCloser
 	lines chan string // what it answers; closed at its end
-	log   built.Output
+	log   testbed.Output
 }
 
 // outcome is what a scenario answers.

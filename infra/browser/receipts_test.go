@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -28,7 +29,7 @@ func TestReceipts(t *testing.T) {
 		says("white space", not, "", changing(t, nil, func(b []byte) []byte { return append(b, ' ') })),
 		says("another signature", not, "", changing(t, func(r *x402.SettleResponse) { change(r, forged) }, nil)),
 		says("another transaction", not, "", changing(t, func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),
-		says("another payer", not, "", changing(t, func(r *x402.SettleResponse) { r.Payer = terms().PayTo }, nil)),
+		says("another payer", not, "", changing(t, func(r *x402.SettleResponse) { r.Payer = testbed.Terms(t).PayTo }, nil)),
 		says("no JWS", "It cannot be read.", "", changing(t, func(r *x402.SettleResponse) { change(r, func(string) string { return "<b>" }) }, nil)),
 		says("a key that is not published", "DOES NOT HOLD: no key of this service.", "", changing(t, func(r *x402.SettleResponse) {
 			change(r, func(jws string) string {

@@ -1,12 +1,13 @@
 package browser
 
 import (
-	"net"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // zone is what the resolver knows; addresses are those of RFC 5737. Every
@@ -28,7 +29,7 @@ const refusedDomain = ".refused.example.com."
 // resolver is the recursive resolver that the runner asks.
 type resolver struct {
 	addr string
-	zone map[string][]dns.RR
+	zone testbed.Zone
 
 	mu     sync.Mutex
 	healed bool
@@ -36,31 +37,8 @@ type resolver struct {
 
 func newResolver(t *testing.T) *resolver {
 	t.Helper()
-	r := &resolver{zone: map[string][]dns.RR{}}
-	parser := dns.NewZoneParser(strings.NewReader(zone), "", "zone")
-	for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {
-		r.zone[rr.Header().Name] = append(r.zone[rr.Header().Name], rr)
-	}
-	if err := parser.Err(); err != nil {
-		t.Fatal(err)
-	}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.addr = packets.LocalAddr().String()
-	started, ended := make(chan struct{}), make(chan error, 1)
-	server := &dns.Server{PacketConn: packets, Handler: r, NotifyStartedFunc: func() { close(started) }}
-	go func() { ended <- server.ActivateAndServe() }()
-	<-started
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Errorf("stop the DNS server: %v", err)
-		}
-		if err := <-ended; err != nil {
-			t.Errorf("DNS server: %v", err)
-		}
-	})
+	r := &resolver{zone: testbed.ReadZone(t, zone)}
+	r.addr = testbed.Resolver(t, r)
 	return r
 }
 
@@ -71,31 +49,14 @@ func (r *resolver) heal() {
 }
 
 func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	if len(q.Question) != 1 {
+	r.mu.Lock()
+	healed := r.healed
+	r.mu.Unlock()
+	if name, _, ok := testbed.Question(q); ok && strings.HasSuffix(name, refusedDomain) && !healed {
+		m := testbed.Reply(q)
+		m.Rcode = dns.RcodeRefused
+		testbed.Send(w, q, m)
 		return
 	}
-	m := new(dns.Msg).SetReply(q)
-	m.RecursionAvailable = true
-	if q.IsEdns0() != nil {
-		m.SetEdns0(dns.DefaultMsgSize, false)
-	}
-	name := strings.ToLower(q.Question[0].Name)
-	r.mu.Lock()
-	refused := strings.HasSuffix(name, refusedDomain) && !r.healed
-	r.mu.Unlock()
-	set, exists := r.zone[name]
-	switch {
-	case refused:
-		m.Rcode = dns.RcodeRefused
-	case !exists:
-		m.Rcode = dns.RcodeNameError
-	}
-	if !refused {
-		for _, rr := range set {
-			if rr.Header().Rrtype == q.Question[0].Qtype {
-				m.Answer = append(m.Answer, rr)
-			}
-		}
-	}
-	_ = w.WriteMsg(m) // whoever asked may have given up
+	r.zone.ServeDNS(w, q)
 }

@@ -1,17 +1,11 @@
 package browser
 
 import (
-	"net/http/httptest"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/hostfacts/hostfacts/infra/built"
-	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -21,14 +15,6 @@ type world struct {
 	proxy  *proxy
 	dns    *resolver
 	books  *books
-}
-
-// terms are the local runner's own, so that the facilitator agrees with it.
-func terms() x402.Terms {
-	return x402.Terms{
-		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
-	}
 }
 
 func newWorld(t *testing.T) *world {
@@ -41,8 +27,7 @@ func newWorld(t *testing.T) *world {
 
 // books are the play-money facilitator with a count of settlements by payer.
 type books struct {
-	*x402test.Facilitator
-	url string
+	*testbed.Facilitator
 
 	mu      sync.Mutex
 	settles map[string]int       // by payer, lower case
@@ -52,21 +37,14 @@ type books struct {
 func newBooks(t *testing.T) *books {
 	t.Helper()
 	b := &books{settles: map[string]int{}}
-	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms(), Now: time.Now, Behave: b.behave})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Facilitator = f
-	server := httptest.NewServer(f)
-	t.Cleanup(server.Close)
-	b.url = server.URL
+	b.Facilitator = testbed.StartFacilitator(t, b.behave)
 	return b
 }
 
 func (b *books) behave(_ int, key string) x402test.Behaviour {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.settles[strings.Split(key, "|")[2]]++
+	b.settles[testbed.KeyPayer(key)]++
 	if len(b.next) == 0 {
 		return x402test.Honest
 	}
@@ -83,49 +61,16 @@ func (b *books) plan(next ...x402test.Behaviour) {
 
 // of is how often a payer's money was asked for, and how often it moved.
 func (b *books) of(payer string) (settles, transfers int) {
-	payer = strings.ToLower(payer)
-	for _, t := range b.Transfers() {
-		if strings.Split(t.Key, "|")[2] == payer {
-			transfers++
-		}
-	}
+	transfers = len(b.Moved(payer))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.settles[payer], transfers
+	return b.settles[strings.ToLower(payer)], transfers
 }
 
 // startRunner starts the built local runner and returns where it listens.
 func startRunner(t *testing.T, w *world) string {
 	t.Helper()
-	dir := t.TempDir()
-	cmd := exec.Command(buildRunner(t))
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"),
-		"FACILITATOR_URL=" + w.books.url, "DNS_RESOLVERS=" + w.dns.addr, "RPC_URL=none",
-		"RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/", "RATE_LIMIT_PER_MINUTE=0",
-		"PAY_TO=" + terms().PayTo, "LOG_LEVEL=warn",
-	}
-	log := &built.Output{}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan error, 1)
-	go func() { gone <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may be gone
-		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-		defer late.Stop()
-		if err := <-gone; err != nil {
-			t.Errorf("the runner ended with %v:\n%s", err, log)
-		}
-	})
-	select {
-	case addr := <-log.Ready():
-		return addr
-	case <-time.After(patience):
-		t.Fatalf("the runner did not get ready:\n%s", log)
-		return ""
-	}
+	return testbed.Start(t, testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), map[string]string{
+		"FACILITATOR_URL": w.books.URL, "DNS_RESOLVERS": w.dns.addr, "LOG_LEVEL": "warn",
+	})).URL
 }

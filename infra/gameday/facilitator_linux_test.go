@@ -2,17 +2,14 @@ package gameday
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -35,7 +32,7 @@ type facilitatorFault struct {
 // facilitator is the play-money facilitator behind a door.
 type facilitator struct {
 	*door
-	books *x402test.Facilitator
+	books *testbed.Facilitator
 
 	mu    sync.Mutex
 	fault facilitatorFault
@@ -43,14 +40,7 @@ type facilitator struct {
 
 func newFacilitator(t *testing.T, addr string) *facilitator {
 	t.Helper()
-	config, err := boot.ReadLocal(func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &facilitator{}
-	if f.books, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: config.Terms, Now: time.Now}); err != nil {
-		t.Fatal(err)
-	}
+	f := &facilitator{books: testbed.NewFacilitator(t, x402test.FacilitatorConfig{})}
 	f.door = openDoor(t, addr, f)
 	return f
 }
@@ -85,7 +75,7 @@ func (f *facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	answer := httptest.NewRecorder()
 	f.books.ServeHTTP(answer, r)
-	if fault.after != nil && !fault.after(payerOf(body)) {
+	if fault.after != nil && !fault.after(testbed.CallPayer(body)) {
 		panic(http.ErrAbortHandler)
 	}
 	if !fault.wait(r) {
@@ -113,24 +103,4 @@ func (f facilitatorFault) wait(r *http.Request) bool {
 	case <-time.After(f.late):
 		return true
 	}
-}
-
-// payerOf is who pays by a call to /settle, in lower case.
-func payerOf(body []byte) string {
-	var q struct {
-		PaymentPayload x402.Payload `json:"paymentPayload"`
-	}
-	_ = json.Unmarshal(body, &q) // the facilitator has judged it
-	return strings.ToLower(q.PaymentPayload.Payload.Authorization.From)
-}
-
-// moved is what a payer has paid, in all.
-func (f *facilitator) moved(payer string) []x402test.Transfer {
-	var list []x402test.Transfer
-	for _, t := range f.books.Transfers() {
-		if strings.Contains(t.Key, "|"+payer+"|") {
-			list = append(list, t)
-		}
-	}
-	return list
 }

@@ -1,6 +1,7 @@
 package gameday
 
 import (
+	"crypto/x509/pkix"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // printReport prints what came of every scenario.
@@ -23,17 +25,22 @@ func scenarios() []scenario {
 	return slices.Concat(processScenarios(), lookupScenarios(), facilitatorScenarios(), doubtScenarios(), tableScenarios(), debtScenarios(), customerScenarios())
 }
 
+// network gives every address of IPv4 to this machine.
+const network = `link set lo up
+route add local 0.0.0.0/0 dev lo table local
+`
+
 // TestGameDay plays every scenario. Every alarm of the deployment goes off in
 // one of them at least, and none on the day before, on which nothing breaks.
 func TestGameDay(t *testing.T) {
 	if noNamespace != "" {
 		t.Skip(noNamespace)
 	}
-	if err := joinUp(); err != nil {
+	if err := testbed.IP(network); err != nil {
 		t.Fatal(err)
 	}
 	all := alarms(t)
-	s := &stage{db: dynamotest.Start(t), ca: newAuthority(t), turnstile: newTurnstile(2 * runtime.GOMAXPROCS(0)), gateway: readGatewayLog(t)}
+	s := &stage{db: dynamotest.Start(t), ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Game Day CA"}), turnstile: newTurnstile(2 * runtime.GOMAXPROCS(0)), gateway: readGatewayLog(t)}
 	var mu sync.Mutex
 	outcomes := map[string]*outcome{}
 	run := func(t *testing.T, c scenario) {

@@ -3,17 +3,13 @@ package gameday
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/built"
-
-	// The cache of go test sees what a test imports, not what it builds: this
-	// is what the functions are made of.
-	_ "github.com/hostfacts/hostfacts/pkg/operations"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // root is the module, seen from this package.
@@ -27,12 +23,8 @@ const builtVar = "HOSTFACTS_GAMEDAY_BUILT"
 var noNamespace string
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	if os.Getenv(builtVar) != "" {
-		// Most scenarios wait for something and compute little.
-		if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
-			_ = f.Value.Set("8")
-		}
+		testbed.Parallel(8)
 		os.Exit(m.Run())
 	}
 	os.Exit(outside(m))
@@ -46,16 +38,17 @@ func outside(m *testing.M) int {
 		defer os.RemoveAll(dir)
 		err = build(context.Background(), dir)
 	}
-	if err == nil {
-		err = os.Setenv(builtVar, dir)
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code, err := isolated()
+	code, err := testbed.Isolated(builtVar + "=" + dir)
 	if err != nil {
 		noNamespace = err.Error()
+		if err := os.Setenv(builtVar, dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}
 	return code

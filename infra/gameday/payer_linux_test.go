@@ -1,7 +1,6 @@
 package gameday
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -88,15 +88,12 @@ const payersNames = "-gameday.com"
 // has the payment signed. The price is asked for without paying.
 func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	w.Helper()
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		w.Fatal(err)
-	}
-	p := &payer{w: w, op: op, url: w.url + op.Path, address: strings.ToLower(wallet.Address().String())}
-	p.client = &x402test.Client{HTTP: w.http, Wallet: wallet, Now: time.Now}
+	p := &payer{w: w, op: op, url: w.url + op.Path, client: testbed.NewClient(w, w.http)}
+	p.address = strings.ToLower(p.client.Wallet.Address().String())
 	if op.Kind != catalog.SmokeTest {
 		p.url += "?" + url.Values{"domain": {fmt.Sprintf("%s%d%s", op.Slug, n, payersNames)}}.Encode()
 	}
+	var err error
 	if p.signature, err = p.client.Sign(w.Context(), p.url); err != nil {
 		w.Fatalf("%s: %v", op.Slug, err)
 	}

@@ -1,15 +1,15 @@
 package gameday
 
 import (
-	"errors"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // resolvers are the public recursive resolvers of one world. Every name exists,
@@ -24,7 +24,7 @@ type resolvers struct {
 	silent atomic.Bool
 
 	mu      sync.Mutex
-	servers []*dns.Server // none when they cannot be reached
+	servers []*testbed.DNSServer // none when they cannot be reached
 }
 
 func newResolvers(t *testing.T, addrs []string, origin net.IP, hosts map[string]net.IP) *resolvers {
@@ -44,27 +44,11 @@ func (r *resolvers) open() error {
 		return nil
 	}
 	for _, a := range r.addrs {
-		packets, err := net.ListenPacket("udp", a)
+		s, err := testbed.ListenDNS(a, r)
 		if err != nil {
 			return err
 		}
-		stream, err := net.Listen("tcp", a)
-		if err != nil {
-			return err
-		}
-		for _, s := range []*dns.Server{{PacketConn: packets, Handler: r}, {Listener: stream, Handler: r}} {
-			started, ended := make(chan struct{}), make(chan error, 1)
-			s.NotifyStartedFunc = func() { close(started) }
-			go func() { ended <- s.ActivateAndServe() }()
-			select {
-			case <-started:
-			case err := <-ended:
-				return err
-			case <-time.After(patience):
-				return errors.New("a resolver does not start")
-			}
-			r.servers = append(r.servers, s)
-		}
+		r.servers = append(r.servers, s)
 	}
 	return nil
 }
@@ -74,7 +58,7 @@ func (r *resolvers) shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.servers {
-		_ = s.Shutdown() // it has started
+		_ = s.Close() // it has started
 	}
 	r.servers = nil
 }
@@ -82,24 +66,21 @@ func (r *resolvers) shut() {
 // ServeDNS answers a question about an address, and that of /ready; other types
 // have no records.
 func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	if r.mute.Load() || len(q.Question) != 1 || r.silent.Load() && strings.HasSuffix(strings.ToLower(q.Question[0].Name), payersNames+".") {
+	name, qtype, ok := testbed.Question(q)
+	if !ok || r.mute.Load() || r.silent.Load() && strings.HasSuffix(name, payersNames+".") {
 		return
 	}
-	m := new(dns.Msg).SetReply(q)
-	m.RecursionAvailable = true
-	if q.IsEdns0() != nil {
-		m.SetEdns0(dns.DefaultMsgSize, false)
-	}
-	question := q.Question[0]
+	m := testbed.Reply(q)
+	head := dns.RR_Header{Name: q.Question[0].Name, Rrtype: qtype, Class: dns.ClassINET, Ttl: 30}
 	switch {
-	case question.Qtype == dns.TypeNS && strings.EqualFold(question.Name, "com."):
-		m.Answer = []dns.RR{&dns.NS{Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypeNS, Class: dns.ClassINET, Ttl: 30}, Ns: "a.gtld-servers.net."}}
-	case question.Qtype == dns.TypeA:
-		at, special := r.hosts[strings.ToLower(question.Name)]
+	case qtype == dns.TypeNS && name == "com.":
+		m.Answer = []dns.RR{&dns.NS{Hdr: head, Ns: "a.gtld-servers.net."}}
+	case qtype == dns.TypeA:
+		at, special := r.hosts[name]
 		if !special {
 			at = r.origin
 		}
-		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 30}, A: at}}
+		m.Answer = []dns.RR{&dns.A{Hdr: head, A: at}}
 	}
-	_ = w.WriteMsg(m) // whoever asked may have given up
+	testbed.Send(w, q, m)
 }

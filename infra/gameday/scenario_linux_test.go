@@ -167,7 +167,7 @@ func (c scenario) calm(w *world) (strays []*payer) {
 		for n := 1; ; n++ {
 			p := w.newPayer(op, -n)
 			s := p.send()
-			if p.broken == nil && s.answered() && len(w.facilitator.moved(p.address)) == 1 {
+			if p.broken == nil && s.answered() && len(w.facilitator.books.Moved(p.address)) == 1 {
 				break
 			}
 			if n == tries || !w.series.late(p.address) {
@@ -338,7 +338,7 @@ func (c scenario) back(w *world, payers []*payer) {
 func (c scenario) books(w *world, out *outcome) {
 	w.Helper()
 	for _, p := range slices.Concat(out.payers, out.strays) {
-		moved := w.facilitator.moved(p.address)
+		moved := w.facilitator.books.Moved(p.address)
 		debt, owed := out.left[p.address]
 		out.transfers += len(moved)
 		switch {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
-	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -54,7 +53,7 @@ type world struct {
 // stage is what the worlds share.
 type stage struct {
 	db      dynamotest.Server
-	ca      *authority
+	ca      *testbed.Authority
 	n       atomic.Int32 // worlds
 	gateway gatewayLog
 	// turnstile is for the payers of all worlds: the cores are the same.
@@ -76,26 +75,18 @@ func (s *stage) open(t *testing.T) *world {
 	w.chain = openDoor(t, own(6, 8545), w.facilitator.node(time.Minute, time.Now))
 	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.passed)
 	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, map[string]net.IP{registryName + ".": rdap})
-	s.ca.openHTTPS(t, web, http.HandlerFunc(origin))
-	s.ca.openHTTPS(t, rdap, w.registry)
+	s.openHTTPS(t, web, http.HandlerFunc(origin))
+	s.openHTTPS(t, rdap, w.registry)
 	file := openDoor(t, own(7, 80), http.HandlerFunc(bootstrap))
-	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), functionsDir(builtIn()), map[string]string{
-		"AWS::StackName": stack, "PayTo": boot.LocalPayTo, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": strings.Join(w.resolvers.addrs, ","),
-		"FacilitatorUrl": "http://" + w.facilitator.addr, "FacilitatorToken": "gameday", "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
-	}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "SSL_CERT_FILE": s.ca.file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Logs, config.OnEnd, config.OnEvent = w.series, w.series.ended, w.handed
-	if w.host, err = lambdahost.New(config); err != nil {
-		t.Fatal(err)
-	}
-	gateway := httptest.NewServer(w.host)
-	w.url = gateway.URL
-	t.Cleanup(func() {
-		gateway.Close()
-		w.host.Close()
-	})
+	w.host, w.url = testbed.Deployment{
+		Functions: functionsDir(builtIn()),
+		Parameters: map[string]string{
+			"AWS::StackName": stack, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": strings.Join(w.resolvers.addrs, ","),
+			"FacilitatorUrl": "http://" + w.facilitator.addr, "FacilitatorToken": "gameday", "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
+		},
+		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "SSL_CERT_FILE": s.ca.File},
+		Configure:   func(c *lambdahost.Config) { c.Logs, c.OnEnd, c.OnEvent = w.series, w.series.ended, w.handed },
+	}.Open(t)
 	return w
 }
 

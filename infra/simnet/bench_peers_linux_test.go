@@ -38,7 +38,7 @@ func startPeers(t *testing.T, n *internet) peers {
 		return peers{ask: func(*testing.T, trip) []timing { return nil }}
 	}
 	cmd := exec.Command(*peersPath, "peers", "-bootstrap", n.bootstrap, "-resolver", resolverAddrs()[0])
-	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.caFile, "CURL_CA_BUNDLE="+n.caFile)
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)
 	cmd.Stderr = os.Stderr
 	questions, err := cmd.StdinPipe()
 	if err != nil {

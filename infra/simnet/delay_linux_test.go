@@ -1,7 +1,6 @@
 package simnet
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -11,11 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // rtt puts the service and those who pay a round trip away from the internet.
@@ -75,7 +75,7 @@ func newFar(t *testing.T, rtt time.Duration) *far {
 	var err error
 	f.do(func() {
 		if there, err = openTun(farEnd); err == nil {
-			err = configure(farRoutes)
+			err = testbed.IP(farRoutes)
 		}
 	})
 	if err != nil {
@@ -83,7 +83,7 @@ func newFar(t *testing.T, rtt time.Duration) *far {
 	}
 	here, err := openTun(nearEnd)
 	if err == nil {
-		err = configure(nearRoutes)
+		err = testbed.IP(nearRoutes)
 	}
 	if err != nil {
 		t.Fatalf("the near end: %v", err)
@@ -147,16 +147,6 @@ func (f *far) dial(ctx context.Context, network, address string) (conn net.Conn,
 func (f *far) listen(ctx context.Context) (l net.Listener, err error) {
 	f.do(func() { l, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") })
 	return l, err
-}
-
-// configure runs commands of ip in the namespace of the calling thread.
-func configure(batch string) error {
-	ip := exec.Command("ip", "-batch", "-")
-	ip.Stdin = strings.NewReader(batch)
-	if out, err := ip.CombinedOutput(); err != nil {
-		return fmt.Errorf("ip: %w: %s", err, bytes.TrimSpace(out))
-	}
-	return nil
 }
 
 // openTun makes a TUN device in the namespace of the calling thread; it is

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
@@ -33,7 +34,7 @@ func TestDelay(t *testing.T) {
 	}
 	if *rtt == 0 {
 		t.Parallel()
-		cmd := namespaced(os.Args[0], "-test.run=^TestDelay$", "-test.v", "-rtt="+testRTT.String())
+		cmd := testbed.Namespaced(os.Args[0], "-test.run=^TestDelay$", "-test.v", "-rtt="+testRTT.String())
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: TestDelay ") {
 			t.Fatalf("%v\n%s", err, out)

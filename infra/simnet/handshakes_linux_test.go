@@ -34,7 +34,7 @@ func leafRecord(leaf []byte) []byte {
 func cutsAfterLeaf(end func(net.Conn)) server {
 	return raw(func(ca *authority, name string, conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 1<<14))
-		_, _ = conn.Write(append(helloTLS12(), leafRecord(ca.leaf(name).Certificate[0])...))
+		_, _ = conn.Write(append(helloTLS12(), leafRecord(ca.Leaf(name).Certificate[0])...))
 		end(conn)
 	})
 }

@@ -100,7 +100,7 @@ func fallbacks() map[string]page {
 // resetsLater is an HTTPS origin that resets when it was asked.
 func resetsLater() server {
 	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{Certificates: []tls.Certificate{ca.leaf(name)}}
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name)}}
 		return func(conn net.Conn) {
 			secure := tls.Server(conn, config)
 			_, _ = secure.Read(make([]byte, 1))
@@ -114,7 +114,7 @@ func resetsLater() server {
 // farewell says goodbye by TLS in place of an answer.
 func farewell() server {
 	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{Certificates: []tls.Certificate{ca.leaf(name)}}
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name)}}
 		return func(conn net.Conn) {
 			secure := tls.Server(conn, config)
 			_, _ = secure.Read(make([]byte, 1))

@@ -110,11 +110,11 @@ func oddChains() map[string]server {
 		"padchain":    shows(tls.VersionTLS13, followed(padded)),
 		"longchain":   shows(tls.VersionTLS13, followed(slices.Repeat([][]byte{handmade("long.example.net")}, 200)...)),
 		"junkleaf":    shows(tls.VersionTLS13, func(*authority, string) [][]byte { return [][]byte{junk} }),
-		"reversed":    shows(tls.VersionTLS13, func(ca *authority, name string) [][]byte { return [][]byte{ca.cert.Raw, handmade(name)} }),
+		"reversed":    shows(tls.VersionTLS13, func(ca *authority, name string) [][]byte { return [][]byte{ca.Cert.Raw, handmade(name)} }),
 		"selfsigned": func(_ *authority, name string) func(net.Conn) {
-			own := &authority{key: handKey()}
+			own := &authority{Key: handKey()}
 			template := &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-			raw, err := x509.CreateCertificate(rand.Reader, template, template, own.key.Public(), own.key)
+			raw, err := x509.CreateCertificate(rand.Reader, template, template, own.Key.Public(), own.Key)
 			if err != nil {
 				panic(err) // a mistake here
 			}
@@ -163,7 +163,7 @@ func keyed(key any, public any, change ...func(*tls.Config)) server {
 		template := &x509.Certificate{
 			SerialNumber: big.NewInt(0x51), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		}
-		raw, err := x509.CreateCertificate(rand.Reader, template, ca.cert, public, ca.key)
+		raw, err := x509.CreateCertificate(rand.Reader, template, ca.Cert, public, ca.Key)
 		if err != nil {
 			panic(err) // a mistake in the table
 		}

@@ -2,18 +2,14 @@ package simnet
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
-	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // deployed is the built functions as the template deploys them: one process
@@ -29,47 +25,25 @@ type deployed struct {
 // and they know no chain.
 func deploy(t *testing.T, n *internet) *deployed {
 	t.Helper()
-	d := &deployed{procs: map[int]string{}}
+	d := &deployed{runner: runner{log: new(testbed.Output)}, procs: map[int]string{}}
 	db := dynamotest.Start(t)
-	config, err := lambdahost.FromTemplate(filepath.Join("..", "..", "template.yaml"), builtFunctions(), map[string]string{
-		"PayTo": boot.LocalPayTo, "Ledger": db.Table(t), "FacilitatorUrl": playMoney(t), "RpcUrl": "none", "RdapBootstrapUrl": n.bootstrap,
-		"RateLimitPerMinute": "0", "ConcurrencySingle": "0", "ConcurrencyBundle": "0",
-	}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": db.URL, "SSL_CERT_FILE": n.caFile})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Logs = &d.log
-	config.OnSpawn = func(p lambdahost.Process) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.procs[p.PID] = p.Function
-	}
-	if d.host, err = lambdahost.New(config); err != nil {
-		t.Fatal(err)
-	}
-	gateway := httptest.NewServer(d.host)
-	d.url = gateway.URL
-	t.Cleanup(func() {
-		gateway.Close()
-		d.host.Close()
-	})
+	d.host, d.url = testbed.Deployment{
+		Functions: builtFunctions(),
+		Parameters: map[string]string{
+			"Ledger": db.Table(t), "FacilitatorUrl": testbed.StartFacilitator(t, nil).URL, "RpcUrl": "none", "RdapBootstrapUrl": n.bootstrap,
+			"RateLimitPerMinute": "0", "ConcurrencySingle": "0", "ConcurrencyBundle": "0",
+		},
+		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": db.URL, "SSL_CERT_FILE": n.ca.File},
+		Configure: func(c *lambdahost.Config) {
+			c.Logs = d.log
+			c.OnSpawn = func(p lambdahost.Process) {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				d.procs[p.PID] = p.Function
+			}
+		},
+	}.Open(t)
 	return d
-}
-
-// playMoney is the facilitator of play money.
-func playMoney(t *testing.T) string {
-	t.Helper()
-	local, err := boot.ReadLocal(func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: local.Terms, Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(f)
-	t.Cleanup(server.Close)
-	return server.URL
 }
 
 // endedWell wants every invocation to have ended by itself, no crash in the

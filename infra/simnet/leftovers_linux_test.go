@@ -36,7 +36,7 @@ func holds(t *testing.T, pid int) holding {
 // the stacks of its goroutines.
 func nothingLeft(t *testing.T, r *runner, before holding) {
 	t.Helper()
-	after := holds(t, r.cmd.Process.Pid)
+	after := holds(t, r.process.Cmd.Process.Pid)
 	t.Logf("the runner holds %d KiB and %d descriptors; before the first request %d KiB and %d; at most it held %d KiB",
 		after.resident, after.descriptors, before.resident, before.descriptors, after.peak)
 	if after.resident > maxResident || after.peak > maxPeak {
@@ -50,7 +50,7 @@ func nothingLeft(t *testing.T, r *runner, before holding) {
 			t.Fatalf("%d descriptors were left behind", after.descriptors-before.descriptors)
 		}
 		<-time.After(100 * time.Millisecond)
-		after = holds(t, r.cmd.Process.Pid)
+		after = holds(t, r.process.Cmd.Process.Pid)
 	}
 	for {
 		open := outgoing(t)
@@ -125,12 +125,12 @@ func outgoing(t *testing.T) []string {
 func (r *runner) lastWords(t *testing.T) string {
 	t.Helper()
 	before := len(r.log.String())
-	if err := r.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+	if err := r.process.Cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		t.Fatal(err)
 	}
 	r.quit = true
 	select {
-	case <-r.gone:
+	case <-r.process.Gone():
 	case <-time.After(patience):
 		t.Fatal("the runner does not end")
 	}

@@ -1,15 +1,16 @@
 package simnet
 
 import (
+	"crypto/x509/pkix"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 const (
@@ -37,8 +38,7 @@ type internet struct {
 	ca        *authority
 	tap       *tap
 	hosts     map[string]host
-	far       *far // where the service is; nil for here
-	caFile    string
+	far       *far   // where the service is; nil for here
 	bootstrap string // URL
 	asked     []*resolver
 }
@@ -46,7 +46,7 @@ type internet struct {
 // newInternet sets the network up and starts every host in it.
 func newInternet(t *testing.T) *internet {
 	t.Helper()
-	n := &internet{ca: newAuthority(t), hosts: map[string]host{}}
+	n := &internet{ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Simnet CA", Organization: []string{"Simnet"}, Country: []string{"US"}}), hosts: map[string]host{}}
 	batch := routes
 	next := netip.MustParseAddr("93.184.16.1")
 	for _, h := range allHosts() {
@@ -63,7 +63,7 @@ func newInternet(t *testing.T) *internet {
 		}
 		n.hosts[h.name] = h
 	}
-	if err := configure(batch); err != nil {
+	if err := testbed.IP(batch); err != nil {
 		t.Fatalf("set the network up: %v", err)
 	}
 	if *rtt > 0 {
@@ -72,46 +72,48 @@ func newInternet(t *testing.T) *internet {
 	n.tap = newTap(t)
 	for _, h := range n.hosts {
 		n.open(t, h)
-		n.openPlain(t, h)
 	}
 	n.resolvers(t)
-	n.caFile = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(n.caFile, n.ca.pem(), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	n.bootstrap = n.serveBootstrap(t)
 	return n
 }
 
-// open listens on port 443 of a host's addresses.
+// open listens on ports 443 and 80 of a host's addresses.
 func (n *internet) open(t *testing.T, h host) {
 	t.Helper()
-	if h.serve == nil {
-		return
-	}
-	talk := h.serve(n.ca, h.name)
-	for _, a := range h.addrs {
-		if a == closedAddr {
+	for port, serve := range map[string]server{"443": h.serve, "80": h.plain} {
+		if serve == nil {
 			continue
 		}
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(a, "443"))
-		if err != nil {
-			t.Fatalf("%s: %v", h.name, err)
-		}
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer conn.Close()
-					talk(conn)
-				}()
+		talk := serve(n.ca, h.name)
+		for _, a := range h.addrs {
+			if a != closedAddr {
+				listen(t, net.JoinHostPort(a, port), talk)
 			}
-		}()
+		}
 	}
+}
+
+// listen has talk have each connection to an address until the test ends.
+func listen(t *testing.T, at string, talk func(net.Conn)) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				talk(conn)
+			}()
+		}
+	}()
 }
 
 // public are the addresses that hosts of this internet have and that the

@@ -1,7 +1,6 @@
 package simnet
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/openapicheck"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -62,12 +62,7 @@ func asDescribed(t *testing.T, n *internet, r *runner, seen *observed) {
 // payer is a client with a wallet of its own.
 func payer(t *testing.T, r *runner) *x402test.Client {
 	t.Helper()
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{DialContext: r.far.dial, DisableKeepAlives: true, DisableCompression: true}
-	return &x402test.Client{HTTP: &http.Client{Timeout: patience, Transport: transport}, Wallet: wallet, Now: time.Now}
+	return testbed.NewClient(t, r.http())
 }
 
 func replayed(t *testing.T, r *runner, seen *observed, op catalog.Operation) {

@@ -21,7 +21,7 @@ func agreesWithRDAP(t *testing.T, n *internet, r *runner, a *agreement) {
 		}
 	}
 	base := strings.TrimSuffix(n.bootstrap, "/dns.json")
-	env := []string{"SSL_CERT_FILE=" + n.caFile, "HOME=" + t.TempDir()}
+	env := []string{"SSL_CERT_FILE=" + n.ca.File, "HOME=" + t.TempDir()}
 	sideBySide(t, names, func(t *testing.T, name string) {
 		var got whois.Result
 		code := lookUp(t, r, catalog.Whois(), name, &got)

@@ -55,7 +55,7 @@ func web(p page, edits ...edit) server { return webTLS(func(*tls.Config) {}, p, 
 func webTLS(change func(*tls.Config), p page, edits ...edit) server {
 	return func(ca *authority, name string) func(net.Conn) {
 		config := &tls.Config{
-			Certificates: []tls.Certificate{ca.leaf(name, edits...)},
+			Certificates: []tls.Certificate{ca.Leaf(name, edits...)},
 			MinVersion:   tls.VersionTLS10,
 		}
 		change(config)
@@ -180,7 +180,7 @@ func alerts() server {
 // endless sends header after header and never ends them.
 func endless() server {
 	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{Certificates: []tls.Certificate{ca.leaf(name)}}
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name)}}
 		return func(conn net.Conn) {
 			secure := tls.Server(conn, config)
 			if secure.Handshake() != nil {
@@ -197,7 +197,7 @@ func endless() server {
 // drips sends the head of an answer slowly, asked or not.
 func drips() server {
 	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{Certificates: []tls.Certificate{ca.leaf(name)}}
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name)}}
 		return func(conn net.Conn) {
 			secure := tls.Server(conn, config)
 			if secure.Handshake() == nil {
@@ -215,7 +215,7 @@ func chooses(version, suite uint16) server {
 		hello = append(hello, make([]byte, 32+1)...) // random, no session
 		hello = binary.BigEndian.AppendUint16(hello, suite)
 		hello = append(hello, 0) // no compression
-		leaf := ca.leaf(name).Certificate[0]
+		leaf := ca.Leaf(name).Certificate[0]
 		chain := append(length24(len(leaf)), leaf...)
 		chain = append(length24(len(chain)), chain...)
 		_, _ = conn.Read(make([]byte, 1<<14))
@@ -231,3 +231,10 @@ func handshakeRecord(kind byte, body []byte) []byte {
 }
 
 func length24(n int) []byte { return []byte{byte(n >> 16), byte(n >> 8), byte(n)} }
+
+// bareHTTP is an origin without TLS.
+func bareHTTP(p page) server {
+	return raw(func(_ *authority, _ string, conn net.Conn) {
+		answer(conn, p)
+	})
+}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // resolverAddrs are the service's default resolvers.
@@ -20,19 +22,11 @@ func (n *internet) resolvers(t *testing.T) {
 	for _, a := range resolverAddrs() {
 		r := &resolver{at: a, hosts: n.hosts, asked: map[dns.Question]int{}, six: map[string]chan struct{}{}}
 		n.asked = append(n.asked, r)
-		at := net.JoinHostPort(a, "53")
-		packets, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", at)
+		s, err := testbed.ListenDNS(net.JoinHostPort(a, "53"), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range []*dns.Server{{PacketConn: packets, Handler: r}, {Listener: listener, Handler: r}} {
-			go func() { _ = s.ActivateAndServe() }() // ends with an error when it is shut down
-			t.Cleanup(func() { _ = s.Shutdown() })
-		}
+		t.Cleanup(func() { _ = s.Close() })
 	}
 }
 

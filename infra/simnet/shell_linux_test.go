@@ -39,7 +39,7 @@ func openShell(t *testing.T, n *internet) {
 		"  pay \"$URL/v1/tools/ssl-check?domain=expired.example.com\"\n  curl -I https://example.com/\n\n", r.url)
 	program := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "URL="+r.url, "SSL_CERT_FILE="+n.caFile, "CURL_CA_BUNDLE="+n.caFile,
+	cmd.Env = append(os.Environ(), "URL="+r.url, "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File,
 		"PATH="+pay+":"+dir+":"+os.Getenv("PATH"), "PS1=simnet$ ")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = n.far.start(cmd)

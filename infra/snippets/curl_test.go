@@ -3,7 +3,6 @@ package snippets
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -12,10 +11,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -94,11 +93,7 @@ func tokenless(t *testing.T, offer string) string {
 // sign is a signature that a wallet has made for the example call.
 func sign(t *testing.T, origin string) string {
 	t.Helper()
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := &x402test.Client{HTTP: &http.Client{Timeout: patience}, Wallet: wallet, Now: time.Now}
+	client := testbed.NewClient(t, &http.Client{Timeout: patience})
 	signature, err := client.Sign(t.Context(), catalog.DNS().ExampleURL(origin))
 	if err != nil {
 		t.Fatal(err)

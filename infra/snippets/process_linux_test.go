@@ -8,9 +8,6 @@ import (
 	"testing"
 )
 
-// dieWithUs has the kernel end a process when the test binary dies.
-func dieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
-
 // interruptible prepares a command for Ctrl-C, which a terminal sends to all
 // processes of a group. Call it before the command is started, and the result
 // while it runs.

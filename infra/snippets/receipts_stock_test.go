@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -145,12 +146,8 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	defer c.end(t)
 	w := newWorld(t, x402test.Honest, resolver(t, func() {}))
 	s := w.start(t)
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := &x402test.Client{HTTP: &http.Client{Timeout: patience}, Wallet: wallet, Now: time.Now}
-	payer, call := wallet.Address().Checksum(), catalog.DNS().ExampleURL(s.url)
+	client := testbed.NewClient(t, &http.Client{Timeout: patience})
+	payer, call := client.Wallet.Address().Checksum(), catalog.DNS().ExampleURL(s.url)
 	addr := strings.TrimPrefix(s.url, "http://")
 	oldKey, newKey := receipt.DID(addr)+"#receipt-1", receipt.DID(addr)+"#receipt-2"
 

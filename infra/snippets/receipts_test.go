@@ -3,7 +3,6 @@ package snippets
 import (
 	"bytes"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -24,7 +24,7 @@ func receiptProgram() program {
 
 func receiptInstall(t *testing.T) string {
 	t.Helper()
-	v, err := npmVersions(filepath.Join("testdata", "typescript"))
+	v, err := testbed.PackageVersions(filepath.Join("testdata", "typescript"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func behindStranger(t *testing.T, change func(http.Header, []byte) []byte) servi
 	w := newWorld(t, x402test.Honest, resolver(t, func() {}))
 	addr := ""
 	s := w.startSoon(t, func() {
-		addr = freeAddr(t)
+		addr = testbed.FreeAddr(t)
 		w.env = append(w.env, "LOCAL_ADDR="+addr, "BASE_URL="+base)
 	})
 	stranger.Config.Handler = &httputil.ReverseProxy{
@@ -147,14 +147,4 @@ func (w *world) startSoon(t *testing.T, before func()) service {
 	}
 	t.Fatal(last)
 	return service{}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -260,7 +261,7 @@ func failsLoudly(t *testing.T, p program, w workshop, s service) {
 // npmInstall is the page's command for the versions that are tested here.
 func npmInstall(t *testing.T) string {
 	t.Helper()
-	v, err := npmVersions(filepath.Join("testdata", "typescript"))
+	v, err := testbed.PackageVersions(filepath.Join("testdata", "typescript"))
 	if err != nil {
 		t.Fatal(err)
 	}

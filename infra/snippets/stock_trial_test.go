@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -44,7 +44,7 @@ type trial struct {
 	name    string
 	mode    failureMode
 	moment  killMoment
-	books   *x402test.Facilitator
+	books   *testbed.Facilitator
 	gateway *gateway
 	world   world
 	url     string // of the service
@@ -124,14 +124,7 @@ func (t *trial) reached(b *buyer) {
 // embedded ledger.
 func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.Server, due chan<- *trial, env ...string) *trial {
 	t.Helper()
-	config, err := boot.ReadLocal(func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	books, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: config.Terms, Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	books := testbed.NewFacilitator(t, x402test.FacilitatorConfig{})
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}, Timeout: patience}
 	r := &trial{
 		name: mode.name + ", " + string(moment), mode: mode, moment: moment, books: books, due: due,
@@ -310,10 +303,7 @@ func (b *buyer) account() string {
 // another payment of their purchase. Those were never sent.
 func (t *trial) checkLedger(tb *testing.T) {
 	tb.Helper()
-	program, err := operatorTools()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	program := testbed.Program(tb, "./infra/local/operate")
 	var list []struct{ Key, Standing, Payer string }
 	eventually(tb, t.name+": make owed", func() error {
 		cmd := exec.CommandContext(tb.Context(), program, "reconcile", "-owed", "-json")

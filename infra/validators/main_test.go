@@ -8,18 +8,13 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	// The cache of go test sees what a test imports, not what it builds: this
-	// is what the runner is made of.
-	_ "github.com/hostfacts/hostfacts/pkg/operations"
-
 	"github.com/hostfacts/hostfacts/infra/built"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // patience is how long a test waits for what must happen.
@@ -29,70 +24,36 @@ const patience = 60 * time.Second
 var origin string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "hostfacts-validators-")
+	code, err := serve(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		code = 1
 	}
-	code := 1
-	r, err := startRunner(dir)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		origin = r.url
-		code = m.Run()
-		if err := r.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	_ = os.RemoveAll(dir) // in the folder for temporary files
 	os.Exit(code)
 }
 
-// runner is the built local runner.
-type runner struct {
-	url string
-	cmd *exec.Cmd
-	log built.Output
-}
-
-// startRunner builds the runner and starts it on ports of its own choice. It
-// looks nothing up: no resolver, no registry, no chain.
-func startRunner(dir string) (*runner, error) {
+// serve runs the tests beside the built local runner, which looks nothing up: no
+// resolver, no registry, no chain.
+func serve(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "hostfacts-validators-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir) // in the folder for temporary files
 	program := filepath.Join(dir, "local")
-	if err := built.Command(context.Background(), filepath.Join("..", ".."), "./infra/local", program); err != nil {
-		return nil, err
+	if err := built.Command(context.Background(), filepath.Join("..", ".."), testbed.LocalRunner, program); err != nil {
+		return 0, err
 	}
-	r := &runner{cmd: exec.Command(program)}
-	r.cmd.Dir = dir
-	r.cmd.Env = []string{
-		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "DNS_RESOLVERS=127.0.0.1:9",
-		"RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/", "RPC_URL=none", "RATE_LIMIT_PER_MINUTE=0",
+	p, err := testbed.Launch(testbed.Local(program, dir, map[string]string{"DNS_RESOLVERS": "127.0.0.1:9"}), nil)
+	if err != nil {
+		return 0, err
 	}
-	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
-	if err := r.cmd.Start(); err != nil {
-		return nil, err
+	if err := p.Ready(); err != nil {
+		return 0, err
 	}
-	select {
-	case r.url = <-r.log.Ready():
-		return r, nil
-	case <-time.After(patience):
-		_ = r.cmd.Process.Kill()
-		_ = r.cmd.Wait() // it was killed
-		return nil, fmt.Errorf("the runner did not get ready:\n%s", r.log.String())
-	}
-}
-
-// stop ends the runner politely; it must have ended well.
-func (r *runner) stop() error {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	late := time.AfterFunc(patience, func() { _ = r.cmd.Process.Kill() })
-	defer late.Stop()
-	if err := r.cmd.Wait(); err != nil {
-		return fmt.Errorf("the runner ended with %w:\n%s", err, r.log.String())
-	}
-	return nil
+	origin = p.URL
+	code = m.Run()
+	return code, p.Stop()
 }
 
 // answer is one answer, read whole.

@@ -12,7 +12,7 @@ import (
 // FuzzDomain holds whatever is accepted to the promise of the package, told
 // independently of its code.
 func FuzzDomain(f *testing.F) {
-	for _, values := range hostile() {
+	for _, values := range hostile(f) {
 		for _, v := range values {
 			if len(v) <= 300 {
 				f.Add(v, false)

@@ -35,8 +35,9 @@ type Alarm struct {
 	Periods, Datapoints int
 	Missing             string // TreatMissingData
 	skipFew             bool   // percentiles of few samples leave the state as it is
-	// Tells are the logical ids of the topics that are told when it begins.
-	Tells []string
+	// Tells are the logical ids of the topics that are told when it begins, and
+	// Resolves of those that are told when it ends.
+	Tells, Resolves []string
 }
 
 // Query is a metric with its statistic, or an expression over earlier ones.
@@ -44,6 +45,7 @@ type Query struct {
 	ID         string
 	Metric     Metric
 	Statistic  string
+	Expression string // as it is written, empty for a metric
 	unit       string
 	expression node
 }
@@ -176,9 +178,7 @@ func readAlarm(id string, raw json.RawMessage) (Alarm, error) {
 		Comparison: p.ComparisonOperator, Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
 		Missing: p.TreatMissingData, skipFew: p.EvaluateLowSampleCountPercentile == "ignore",
 	}
-	for _, action := range p.AlarmActions {
-		a.Tells = append(a.Tells, strings.Trim(say(action), "${}"))
-	}
+	a.Tells, a.Resolves = topics(p.AlarmActions), topics(p.OKActions)
 	if a.Datapoints == 0 {
 		a.Datapoints = a.Periods
 	}
@@ -194,6 +194,14 @@ func readAlarm(id string, raw json.RawMessage) (Alarm, error) {
 		err = a.math(p)
 	}
 	return a, errors.Join(err, a.check())
+}
+
+// topics are the logical ids of those that actions refer to.
+func topics(actions []json.RawMessage) (ids []string) {
+	for _, action := range actions {
+		ids = append(ids, strings.Trim(say(action), "${}"))
+	}
+	return ids
 }
 
 // plain reads an alarm on one metric.
@@ -213,7 +221,7 @@ func (a *Alarm) math(p properties) error {
 	a.Queries, a.returns, a.Period = nil, "", 0
 	var faults []error
 	for _, m := range p.Metrics {
-		q := Query{ID: m.ID}
+		q := Query{ID: m.ID, Expression: m.Expression}
 		var err error
 		period := m.Period
 		switch {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
@@ -59,7 +60,7 @@ func BenchmarkChallenge(b *testing.B) {
 func BenchmarkPaidDNS(b *testing.B) {
 	l := newLab(b)
 	controls := newControls(b)
-	controls.log.discards = true
+	controls.log.Discard = true
 	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
 	h := p.Seller.Handler(service.DNS(p.Resolver))
 	wallet, payer := l.wallet(b)
@@ -143,7 +144,7 @@ func toolCall(tb testing.TB, tool, header string) []byte {
 func BenchmarkToolPaid(b *testing.B) {
 	l := newLab(b)
 	controls := newControls(b)
-	controls.log.discards = true
+	controls.log.Discard = true
 	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
 	h := p.Seller.MCP(operations.All(p))
 	wallet, payer := l.wallet(b)
@@ -184,7 +185,7 @@ func BenchmarkToolPaid(b *testing.B) {
 // its first answer, a 402 of what is sold, and the memory that it holds then.
 func BenchmarkColdStart(b *testing.B) {
 	l := newLab(b)
-	config := lambdaConfig(b, l.setup(), "bench", "http://"+freePort(b))
+	config := lambdaConfig(b, l.setup(), "bench", "http://"+testbed.FreeAddr(b))
 	for _, f := range firstRequests() {
 		b.Run(f.slug, func(b *testing.B) { f.coldStart(b, config) })
 	}
@@ -248,7 +249,7 @@ func (f firstRequest) coldStart(b *testing.B, config lambdahost.Config) {
 		}
 		first, init, n = first+cold[0].First, init+cold[0].Init, n+1
 	}
-	size, err := os.Stat(filepath.Join(functionsDir(b), f.slug, "bootstrap"))
+	size, err := os.Stat(filepath.Join(testbed.Functions(b), f.slug, "bootstrap"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 // file, and returns what it prints.
 func tool(t *testing.T, file string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), build(t, program{pkg: "./infra/local/operate", name: "operate"}), append([]string{"reconcile"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), operateBinary(t), append([]string{"reconcile"}, args...)...)
 	cmd.Dir = filepath.Dir(file)
 	cmd.Env = []string{"LEDGER_FILE=" + file}
 	var all bytes.Buffer
@@ -49,7 +49,7 @@ func TestToolsBesideService(t *testing.T) {
 	c := &x402test.Client{HTTP: newClient(), Wallet: wallet, Now: time.Now}
 	buy := func() {
 		t.Helper()
-		if reply, _, err := c.Buy(t.Context(), p.url+catalog.Ping().Path); err != nil || reply.Status != 200 {
+		if reply, _, err := c.Buy(t.Context(), p.URL+catalog.Ping().Path); err != nil || reply.Status != 200 {
 			t.Fatalf("ping: %+v, %v", reply, err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestToolsBesideService(t *testing.T) {
 	says("make refund KEY='"+key+"'", "-owed")
 	says("amount   0.005 USDC (5000 atomic units)", "-refund", key)
 
-	p.kill() // its socket stays
+	p.Kill() // its socket stays
 	if _, err := os.Lstat(ledgersock.Path(file)); err != nil {
 		t.Error(err)
 	}
@@ -72,7 +72,7 @@ func TestToolsBesideService(t *testing.T) {
 	buy()
 	says("has paid 3 times ($0.007), got 2 answers, was refunded 1 time ($0.005), and is owed nothing.", "-payer", payer)
 
-	p.stop(t)
+	p.End(t)
 	if _, err := os.Lstat(filepath.Dir(ledgersock.Path(file))); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket's folder is left behind: %v", err)
 	}

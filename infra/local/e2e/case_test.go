@@ -139,7 +139,7 @@ func (r *run) check(e exchange, w want) {
 	s := subject{origin: r.d.origin, terms: r.lab.terms, before: r.first}
 	s.op, _ = opOf(e.path)
 	s.payer = r.wallet.Address().Checksum()
-	if list := r.lab.transfers(r.payer); len(list) > 0 {
+	if list := r.lab.facilitator.Moved(r.payer); len(list) > 0 {
 		s.hash = list[0].Transaction
 	}
 	check(r, e, w, s)

@@ -100,7 +100,7 @@ func fallbackStories() []chainScenario {
 func playKilledEverywhere(t testing.TB, w *chainWorld) {
 	p := w.payer()
 	p.mint(100 * dnsPrice(t))
-	u, err := url.Parse(w.facilitator.url)
+	u, err := url.Parse(w.facilitator.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func playKilledEverywhere(t testing.TB, w *chainWorld) {
 	}
 	for _, after := range []bool{false, true} {
 		for point := 1; ; point++ {
-			w.killer.arm(point, after, w.facilitator.kill)
+			w.killer.arm(point, after, w.facilitator.Kill)
 			pay()
 			if !w.killer.struck() {
 				break // the settlement makes fewer calls
@@ -140,7 +140,7 @@ func playKilledEverywhere(t testing.TB, w *chainWorld) {
 // the second, also when the breaker of the first is open.
 func playFallback(t testing.TB, w *chainWorld) {
 	p := w.payer()
-	w.facilitator.kill()
+	w.facilitator.Kill()
 	for i := range 8 {
 		p.sign(0)
 		p.send(p.answer())

@@ -48,7 +48,7 @@ func playBlind(t testing.TB, w *chainWorld) {
 // settlement.
 func playReconciled(t testing.TB, w *chainWorld) {
 	p := w.blind()
-	w.service.stop(t)
+	w.service.End(t)
 	report := func(lines ...string) {
 		t.Helper()
 		out := w.reconcile()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
@@ -43,7 +44,7 @@ type chainScenario struct {
 func TestChain(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs Node and an Ethereum node")
-	nodeWith(t, facilitatorDir)
+	testbed.Node(t, facilitatorDir)
 	l := newLab(t)
 	for _, s := range slices.Concat(settleStories(), refusalStories(), outageStories(), walletStories(), fallbackStories()) {
 		t.Run(s.name, func(t *testing.T) {
@@ -175,7 +176,7 @@ func playDeadFacilitator(t testing.TB, w *chainWorld, back bool) {
 		got <- reply{e, err}
 	}()
 	w.awaitPool(1)
-	w.facilitator.kill()
+	w.facilitator.Kill()
 	r := <-got
 	if r.err != nil {
 		t.Fatal(r.err)
@@ -184,7 +185,7 @@ func playDeadFacilitator(t testing.TB, w *chainWorld, back bool) {
 	p.books(0)
 	if back {
 		// New process, new account, no memory of the transaction.
-		u, err := url.Parse(w.facilitator.url)
+		u, err := url.Parse(w.facilitator.URL)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
@@ -25,7 +26,7 @@ func (w *chainWorld) contractWallet() *payer {
 	w.Helper()
 	p := w.pauper()
 	var code struct{ Creation string }
-	if err := readJSON(filepath.Join("testdata", "contracts", "wallet.json"), &code); err != nil {
+	if err := testbed.ReadJSON(filepath.Join("testdata", "contracts", "wallet.json"), &code); err != nil {
 		w.Fatal(err)
 	}
 	owner := p.account

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -24,9 +25,9 @@ type chainWorld struct {
 	node *chaintest.Node
 	// rpc is the service's way to the node; the facilitator has one of its own.
 	rpc         *proxy
-	facilitator *localProcess
+	facilitator *testbed.Process
 	relay       *relay // the service's way to the facilitator
-	service     *localProcess
+	service     *testbed.Process
 	d           *deployment
 	ledger      string // the file
 
@@ -56,7 +57,7 @@ const longConfirm = 30 * time.Second
 // the Ethereum node cannot be had.
 func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 	t.Helper()
-	nodeWith(t, facilitatorDir)
+	testbed.Node(t, facilitatorDir)
 	w := &chainWorld{TB: t, pace: p, lab: l, id: fmt.Sprintf("chain%d", caseIDs.Add(1)), confirm: o.confirm}
 	if w.confirm == 0 {
 		w.confirm = longConfirm
@@ -67,11 +68,11 @@ func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 	w.rpc = newProxy(t, w.node.URL)
 	if o.fallback {
 		w.startFacilitator("0")
-		w.fallback = w.facilitator.url
+		w.fallback = w.facilitator.URL
 		w.killer = newKiller(t, w.node.URL)
 	}
 	w.startFacilitator("0")
-	url := w.facilitator.url
+	url := w.facilitator.URL
 	if !o.direct {
 		w.relay = newRelay(t, url)
 		url = w.relay.url
@@ -113,13 +114,13 @@ func (w *chainWorld) startService(facilitator string) {
 	cmd.Env = w.environment(s)
 	p := launch(w, cmd)
 	w.Cleanup(func() {
-		p.stop(w)
-		w.lab.checkLog(w, p.out.String())
+		p.End(w)
+		w.lab.checkLog(w, p.Log.String())
 		if w.Failed() {
-			w.Logf("the service's log:\n%s", p.out.String())
+			w.Logf("the service's log:\n%s", p.Log.String())
 		}
 	})
-	w.service, w.d = p, &deployment{base: p.url, origin: p.url}
+	w.service, w.d = p, &deployment{base: p.URL, origin: p.URL}
 }
 
 // environment is the configuration of the service, and of the commands that
@@ -131,18 +132,14 @@ func (w *chainWorld) environment(s setup) []string {
 	if w.fallback != "" {
 		vars["FACILITATOR_FALLBACK_URL"], vars["DUPLICATE_WINDOW_SECONDS"] = w.fallback, "0"
 	}
-	env := make([]string, 0, len(vars))
-	for name, value := range vars {
-		env = append(env, name+"="+value)
-	}
-	return env
+	return testbed.Environment(vars)
 }
 
 // reconcile runs the command of make reconcile over the ledger of a service
 // that was stopped, and returns what it prints.
 func (w *chainWorld) reconcile() string {
 	w.Helper()
-	cmd := exec.CommandContext(w.Context(), build(w, program{pkg: "./infra/local/operate", name: "operate"}), "reconcile")
+	cmd := exec.CommandContext(w.Context(), operateBinary(w), "reconcile")
 	cmd.Env = w.environment(w.lab.setup())
 	out, err := cmd.Output()
 	if err != nil {
@@ -161,7 +158,7 @@ func (w *chainWorld) balanced(total string) {
 	if now.Add(-5*time.Minute).Day() != now.Day() {
 		return // it may have been paid on the day before
 	}
-	cmd := exec.CommandContext(w.Context(), build(w, program{pkg: "./infra/local/operate", name: "operate"}), "reconcile", "-books", now.Format(time.DateOnly))
+	cmd := exec.CommandContext(w.Context(), operateBinary(w), "reconcile", "-books", now.Format(time.DateOnly))
 	cmd.Env = w.environment(w.lab.setup())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\ntotal   "+total+"\n") {
@@ -171,20 +168,15 @@ func (w *chainWorld) balanced(total string) {
 
 // launch starts a program that says " is ready on <url>" and returns when it
 // has. The program is killed at the end of the test, unless it was stopped.
-func launch(tb testing.TB, cmd *exec.Cmd) *localProcess {
+func launch(tb testing.TB, cmd *exec.Cmd) *testbed.Process {
 	tb.Helper()
-	p := &localProcess{cmd: cmd, gone: make(chan error, 1)}
-	ready := &readyLine{to: &p.out, url: make(chan string, 1)}
-	cmd.Stdout, cmd.Stderr = ready, &p.out
-	cmd.SysProcAttr = dieWithUs()
-	if err := p.start(); err != nil {
+	p, err := testbed.Launch(cmd, nil)
+	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(p.kill)
-	select {
-	case p.url = <-ready.url:
-	case <-time.After(patience):
-		tb.Fatalf("%s did not get ready: %s", filepath.Base(cmd.Path), p.out.String())
+	tb.Cleanup(p.Kill)
+	if err := p.Ready(); err != nil {
+		tb.Fatal(err)
 	}
 	return p
 }

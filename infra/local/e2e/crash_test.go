@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -42,7 +43,7 @@ func TestKill(t *testing.T) {
 				killMidway(r, startLocal(tb, l, l.setup(), file), c.at, c.recorded)
 
 				again := startLocal(tb, l, l.setup(), file)
-				r.d = &deployment{base: again.url, origin: again.url}
+				r.d = &deployment{base: again.URL, origin: again.URL}
 				answered := result(r.fill(healthy().body))
 				answered.blind = !c.recorded
 				busy := untilAnswered(r, c.recorded, answered)
@@ -61,9 +62,9 @@ func TestKill(t *testing.T) {
 
 // killMidway pays, and kills the process while it waits at a gate. It goes on
 // when the process is gone and the gate is open.
-func killMidway(r *run, p *localProcess, at func(*run) *gate, recorded bool) {
+func killMidway(r *run, p *testbed.Process, at func(*run) *gate, recorded bool) {
 	r.Helper()
-	r.d = &deployment{base: p.url, origin: p.url}
+	r.d = &deployment{base: p.URL, origin: p.URL}
 	r.sign(r.fill(lookup("{held}", "A")), nil, nil)
 	g := at(r)
 	ended := make(chan error, 1)
@@ -84,7 +85,7 @@ func killMidway(r *run, p *localProcess, at func(*run) *gate, recorded bool) {
 			r.Fatal("the settlement was never written down")
 		}
 	}
-	p.kill()
+	p.Kill()
 	if err := <-ended; err == nil {
 		r.Fatal("the request was answered by a process that was killed")
 	}

@@ -63,7 +63,7 @@ func TestFreezeWithEvidence(t *testing.T) {
 					tb.Error("no new connection to the node")
 				}
 				is(tb, "settlements", f.lab.settles(r.payer), 2)
-				is(tb, "transfers in play money", len(f.lab.transfers(r.payer)), 0)
+				is(tb, "transfers in play money", len(f.lab.facilitator.Moved(r.payer)), 0)
 				is(tb, "lookups", f.lab.dns.lookups(r.name), 1)
 				f.await(tb)
 				is(tb, "processes", f.host.Stats("DnsFunction").Spawned, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // freezer is one warm dns function behind the gateway. What it keeps
@@ -35,7 +36,7 @@ func newFreezerOn(tb testing.TB, rpc string) *freezer {
 	s := f.lab.setup()
 	s.facilitator = "http://" + f.settlement.addr
 	config := lambdaConfig(tb, s, db.Table(tb), "http://"+f.table.addr)
-	log := new(transcript)
+	log := new(testbed.Output)
 	config.Logs = log
 	for i := range config.Functions {
 		config.Functions[i].Env["RPC_URL"] = rpc

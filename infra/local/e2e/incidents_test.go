@@ -19,6 +19,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -33,7 +34,7 @@ var printIncidents = flag.Bool("incidents.print", false, "print the transcripts 
 type incident struct {
 	*testing.T
 	lab     *lab
-	service *localProcess
+	service *testbed.Process
 	file    string // of the ledger
 	node    *playNode
 	broken  *httptest.Server // a node that does not answer
@@ -152,7 +153,7 @@ func (i *incident) reads(out, want string) {
 func (i *incident) ready(want int) {
 	i.Helper()
 	for begun := time.Now(); ; {
-		res, err := newClient().Get(i.service.url + catalog.PathReady)
+		res, err := newClient().Get(i.service.URL + catalog.PathReady)
 		if err != nil {
 			i.Fatal(err)
 		}
@@ -189,7 +190,7 @@ func (i *incident) customer(name string, script ...x402test.Behaviour) *customer
 	i.Helper()
 	wallet, payer := i.lab.wallet(i.T, script...)
 	c := &customer{incident: i, client: &x402test.Client{HTTP: newClient(), Wallet: wallet, Now: time.Now}, wallet: payer}
-	c.url = i.service.url + catalog.DNS().Path + "?" + url.Values{"domain": {name}}.Encode()
+	c.url = i.service.URL + catalog.DNS().Path + "?" + url.Values{"domain": {name}}.Encode()
 	var err error
 	if c.signature, err = c.client.Sign(i.Context(), c.url); err != nil {
 		i.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -65,7 +66,7 @@ func TestKilledAtMoments(t *testing.T) {
 	})
 	t.Run("lambda", func(t *testing.T) {
 		t.Parallel()
-		functionsDir(t)
+		testbed.Functions(t)
 		killAt(t, mortalFunctions(dynamotest.Start(t)),
 			atVerify, atClaim, atClaimLost, atSettle, atSettleLost, atSettled, atSettledLost, atLookup, atRedeem, atRedeemLost)
 	})

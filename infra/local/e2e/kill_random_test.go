@@ -52,7 +52,7 @@ func TestKilledAtRandom(t *testing.T) {
 	for _, c := range all {
 		if revived[c.file] == nil {
 			p := startLocal(t, l, c.set, c.file)
-			revived[c.file] = &deployment{base: p.url, origin: p.url}
+			revived[c.file] = &deployment{base: p.URL, origin: p.URL}
 		}
 		c.d = revived[c.file]
 	}
@@ -85,7 +85,7 @@ func killOnce(t *testing.T, l *lab, n int) []*casualty {
 	p := startLocal(t, l, set, file)
 	victims := make([]*casualty, killEach)
 	for i := range victims {
-		r := &run{TB: t, lab: l, client: newClient(), id: fmt.Sprintf("random%d-%d", n, i), d: &deployment{base: p.url, origin: p.url}}
+		r := &run{TB: t, lab: l, client: newClient(), id: fmt.Sprintf("random%d-%d", n, i), d: &deployment{base: p.URL, origin: p.URL}}
 		t.Cleanup(r.client.CloseIdleConnections)
 		r.wallet, r.payer = l.wallet(t)
 		r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)
@@ -109,7 +109,7 @@ func killOnce(t *testing.T, l *lab, n int) []*casualty {
 		t.Error("the facilitator was never asked")
 	}
 	<-time.After(time.Duration(random.Int64N(int64(killSpread))))
-	p.kill()
+	p.Kill()
 	sent.Wait()
 	return victims
 }
@@ -145,7 +145,7 @@ func (c *casualty) examine(t *testing.T, l *lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved := l.transfers(c.payer)
+	moved := l.facilitator.Moved(c.payer)
 	if record == nil {
 		if len(moved) > 0 || l.settles(c.payer) > 0 || c.seen != nil {
 			t.Errorf("%s: the ledger knows nothing of a payment that was sent %d times and answered %v", c.name, l.settles(c.payer), c.seen)
@@ -224,7 +224,7 @@ func (c *casualty) hold(e exchange) {
 	if c.state == ledger.Redeemed || c.state == "" {
 		most--
 	}
-	if n := len(c.lab.transfers(c.payer)); n != 1 || lookups < 1 || lookups > most || calls < 1 || calls > 2 || calls == 2 && c.state != ledger.Settling {
+	if n := len(c.lab.facilitator.Moved(c.payer)); n != 1 || lookups < 1 || lookups > most || calls < 1 || calls > 2 || calls == 2 && c.state != ledger.Settling {
 		c.Errorf("%s was %s: %d transfers, %d calls to /settle, %d lookups", c.name, c.state, n, calls, lookups)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -174,10 +175,10 @@ func mortalRunner(t testing.TB, l *lab, a *ambush) mortal {
 	set.facilitator = a.facilitator(t, l)
 	p := startLocal(t, l, set, file)
 	return mortal{
-		d: &deployment{base: p.url, origin: p.url}, kill: p.kill,
+		d: &deployment{base: p.URL, origin: p.URL}, kill: p.Kill,
 		revive: func() *deployment {
 			again := startLocal(t, l, set, file)
-			return &deployment{base: again.url, origin: again.url}
+			return &deployment{base: again.URL, origin: again.URL}
 		},
 	}
 }
@@ -190,7 +191,7 @@ func mortalFunctions(db dynamotest.Server) func(testing.TB, *lab, *ambush) morta
 		set := l.setup()
 		set.facilitator = a.facilitator(t, l)
 		config := lambdaConfig(t, set, db.Table(t), a.store(t, db))
-		log := new(transcript)
+		log := new(testbed.Output)
 		config.Logs = log
 		host, err := lambdahost.New(config)
 		if err != nil {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +13,7 @@ import (
 
 	"crypto/rand"
 
-	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -55,7 +54,7 @@ const patience = 60 * time.Second
 // lab is the outside world of a deployment: the facilitator and the resolver.
 type lab struct {
 	terms       x402.Terms
-	facilitator *x402test.Facilitator
+	facilitator *testbed.Facilitator
 	url         string // of the facilitator
 	dns         *resolver
 
@@ -73,22 +72,13 @@ type lab struct {
 
 func newLab(tb testing.TB) *lab {
 	tb.Helper()
-	config, err := boot.ReadLocal(func(string) string { return "" })
-	if err != nil {
-		tb.Fatal(err)
-	}
 	l := &lab{
-		terms: config.Terms, dns: newResolver(tb),
+		terms: testbed.Terms(tb), dns: newResolver(tb),
 		scripts: map[string][]x402test.Behaviour{}, calls: map[string]int{},
 		gates: map[string]*gate{}, bearer: map[string]string{},
 		parrots: map[string]bool{}, told: map[string][]told{},
 	}
-	l.facilitator, err = x402test.NewFacilitator(x402test.FacilitatorConfig{
-		Terms: l.terms, Now: time.Now, Behave: l.behave, Contract: isContractSignature,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l.facilitator = testbed.NewFacilitator(tb, x402test.FacilitatorConfig{Behave: l.behave, Contract: isContractSignature})
 	server := httptest.NewServer(http.HandlerFunc(l.serveFacilitator))
 	l.url = server.URL
 	tb.Cleanup(func() {
@@ -109,7 +99,7 @@ const contractSignature = "signed by a contract"
 
 // behave decides how a settlement goes: by the payer's script, then honestly.
 func (l *lab) behave(_ int, key string) x402test.Behaviour {
-	payer := strings.Split(key, "|")[2]
+	payer := testbed.KeyPayer(key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.calls[payer]
@@ -132,7 +122,7 @@ func (l *lab) serveFacilitator(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
-		payer := payerOf(body)
+		payer := testbed.CallPayer(body)
 		l.mu.Lock()
 		l.bearer[payer] = r.Header.Get("Authorization")
 		l.told[payer] = append(l.told[payer], told{r.URL.Path, body})
@@ -148,14 +138,6 @@ func (l *lab) serveFacilitator(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	l.facilitator.ServeHTTP(w, r)
-}
-
-func payerOf(body []byte) string {
-	var q struct {
-		PaymentPayload x402.Payload `json:"paymentPayload"`
-	}
-	_ = json.Unmarshal(body, &q) // the facilitator judges it
-	return strings.ToLower(q.PaymentPayload.Payload.Authorization.From)
 }
 
 // wallet makes a payer whose settlements go as the script says.
@@ -202,17 +184,6 @@ func (l *lab) settles(payer string) int {
 	return l.calls[payer]
 }
 
-// transfers are the payer's lines in the facilitator's books.
-func (l *lab) transfers(payer string) []x402test.Transfer {
-	var list []x402test.Transfer
-	for _, t := range l.facilitator.Transfers() {
-		if strings.Contains(t.Key, "|"+payer+"|") {
-			list = append(list, t)
-		}
-	}
-	return list
-}
-
 // secret remembers a signature: no log may show it.
 func (l *lab) secret(header string) {
 	l.mu.Lock()
@@ -243,7 +214,7 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 // books checks what the facilitator did for a payer: calls to /settle, and
 // transfers of the right value to the right payee.
 func (l *lab) books(payer, amount string, settles, transfers int) error {
-	moved := l.transfers(payer)
+	moved := l.facilitator.Moved(payer)
 	if len(moved) > transfers {
 		return grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers))
 	}

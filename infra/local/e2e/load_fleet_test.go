@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -28,7 +29,7 @@ const fleetSize = 8
 type fleet struct {
 	terms   x402.Terms
 	members []*deployment
-	logs    []*transcript
+	logs    []*testbed.Output
 	store   *dynamo.Store // on the fleet's table
 	client  *http.Client
 	next    atomic.Int64
@@ -45,10 +46,11 @@ func newFleet(tb testing.TB, l *lab, s setup) *fleet {
 	}
 	tb.Cleanup(f.client.CloseIdleConnections)
 	for range fleetSize {
-		addr := freePort(tb)
-		p := startMember(tb, l, s.runner(tb), append(tableEnvironment(s, db, table),
-			"LOCAL_ADDR="+addr, "BASE_URL="+fleetOrigin, "LOG_LEVEL=info"))
-		f.logs = append(f.logs, &p.out)
+		addr := testbed.FreeAddr(tb)
+		cmd := exec.Command(s.runner(tb))
+		cmd.Dir, cmd.Env = tb.TempDir(), append(tableEnvironment(s, db, table), "LOCAL_ADDR="+addr, "BASE_URL="+fleetOrigin, "LOG_LEVEL=info")
+		p := startMember(tb, l, cmd)
+		f.logs = append(f.logs, &p.Log)
 		f.members = append(f.members, &deployment{base: "http://" + addr, origin: fleetOrigin})
 	}
 	for i, d := range f.members {
@@ -70,24 +72,6 @@ func tableEnvironment(s setup, db dynamotest.Server, table string) []string {
 		list = append(list, name+"="+value)
 	}
 	return list
-}
-
-// startMember starts a local runner and does not wait for it. At the end of the
-// test it is stopped, and must have ended well.
-func startMember(tb testing.TB, l *lab, program string, environment []string) *localProcess {
-	tb.Helper()
-	p := &localProcess{cmd: exec.Command(program), gone: make(chan error, 1)}
-	p.cmd.Dir, p.cmd.Env = tb.TempDir(), environment
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	p.cmd.SysProcAttr = dieWithUs()
-	if err := p.start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		p.stop(tb)
-		l.checkLog(tb, p.out.String())
-	})
-	return p
 }
 
 // member is the process whose turn it is.
@@ -151,7 +135,7 @@ func rest(ctx context.Context, e exchange) error {
 }
 
 // poll waits until something is so, and shows the logs when it never is.
-func poll(tb testing.TB, what string, so func() bool, logs ...*transcript) {
+func poll(tb testing.TB, what string, so func() bool, logs ...*testbed.Output) {
 	tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
@@ -32,30 +33,15 @@ type meter struct {
 
 	mu           sync.Mutex
 	inside, peak int
-	asked        map[string]bool // questions; a datagram sent again is the same one
+	asked        map[string]bool // questions; one that is sent again, over TCP as well, is the same one
 	door         chan struct{}   // closed: everybody may go
 }
 
 func newMeter(tb testing.TB, inner *resolver) *meter {
 	tb.Helper()
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	m := &meter{inner: inner, addr: packets.LocalAddr().String(), asked: map[string]bool{}, door: make(chan struct{})}
-	started, ended := make(chan struct{}), make(chan error, 1)
-	s := &dns.Server{PacketConn: packets, Handler: m, NotifyStartedFunc: func() { close(started) }}
-	go func() { ended <- s.ActivateAndServe() }()
-	<-started
-	tb.Cleanup(func() {
-		m.open()
-		if err := s.Shutdown(); err != nil {
-			tb.Errorf("stop the DNS server: %v", err)
-		}
-		if err := <-ended; err != nil {
-			tb.Errorf("DNS server: %v", err)
-		}
-	})
+	m := &meter{inner: inner, asked: map[string]bool{}, door: make(chan struct{})}
+	m.addr = testbed.Resolver(tb, m)
+	tb.Cleanup(m.open)
 	return m
 }
 
@@ -63,8 +49,8 @@ func (m *meter) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if len(q.Question) != 1 {
 		return
 	}
-	if !m.enter(w.RemoteAddr().String() + " " + strconv.Itoa(int(q.Id))) {
-		return // the first datagram is answered
+	if !m.enter(q.Question[0].Name + " " + strconv.Itoa(int(q.Id))) {
+		return // the first one is answered
 	}
 	<-m.door
 	m.inner.ServeDNS(w, q)

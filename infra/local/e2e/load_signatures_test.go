@@ -71,7 +71,7 @@ func sendSignaturesOver(t *testing.T, l *lab, f *fleet) {
 	if _, _, left := tallySignatures(t, r, answers); left > 0 {
 		t.Errorf("%d are told still that a payment is in progress", left)
 	}
-	is(t, "transfers", len(l.transfers(r.payer)), 1)
+	is(t, "transfers", len(l.facilitator.Moved(r.payer)), 1)
 	t.Logf("%d authorizations of one purchase over two processes: %d looked up, %d answered by that one, %d times 409, %d times told to come again",
 		signatures, first, replayed, busy, again.Load())
 }

@@ -175,7 +175,7 @@ func sendPaymentsOver(t *testing.T, l *lab, f *fleet, n int) {
 	if len(still) > 0 {
 		t.Errorf("%d records are not redeemed although the payers came again: %v", len(still), still)
 	}
-	is(t, "transfers", len(l.transfers(b.payer)), len(b.payments))
+	is(t, "transfers", len(l.facilitator.Moved(b.payer)), len(b.payments))
 	t.Logf("%d payments over %d processes in %s: %s; %d answers served that the store was too late for, %d of them not in it until the payer came again",
 		len(b.payments), fleetSize, took.Round(time.Millisecond), b.waits(), said, len(behind))
 }
@@ -305,7 +305,7 @@ func (b *basket) auditAnswers(t testing.TB, d *deployment, logs func() string) {
 	t.Helper()
 	r := &run{TB: t, lab: b.lab, d: d, wallet: b.wallet, payer: b.payer}
 	hashes := map[string]string{} // ledger key -> transaction
-	for _, m := range b.lab.transfers(b.payer) {
+	for _, m := range b.lab.facilitator.Moved(b.payer) {
 		is(t, "value", m.Value, catalog.DNS().Amount)
 		hashes[m.Key] = m.Transaction
 	}

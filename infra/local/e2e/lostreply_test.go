@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -49,7 +50,7 @@ func openOnTable(tb testing.TB, l *lab, s setup, db dynamotest.Server, table str
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var log transcript
+	var log testbed.Output
 	client := patientClient(db)
 	stores := boot.Stores{
 		Ledger: dynamo.New(dynamo.Config{API: client, Table: table, Timeout: patientCall}),
@@ -154,7 +155,7 @@ func loseReply(t testing.TB, pc *pace, l *lab, d *deployment, p *tap, store *dyn
 		t.Fatalf("record: %v", err)
 	}
 	is(t, "state", record.State, ledger.Redeemed)
-	if record.Receipt == nil || record.Receipt.Transaction != l.transfers(r.payer)[0].Transaction {
+	if record.Receipt == nil || record.Receipt.Transaction != l.facilitator.Moved(r.payer)[0].Transaction {
 		t.Errorf("receipt %+v", record.Receipt)
 	}
 	if err := l.books(r.payer, "5000", 1, 1); err != nil {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -48,7 +49,7 @@ func newcomer(more ...string) []string {
 // group is a command with all that it starts.
 type group struct {
 	cmd        *exec.Cmd
-	out, notes transcript
+	out, notes testbed.Output
 	ended      chan error // what Wait said
 }
 

@@ -35,7 +35,7 @@ func TestCheckSeesFaults(t *testing.T) {
 	r.sign(path, nil, nil)
 	paid := r.send(path)
 	s := subject{op: catalog.DNS(), origin: d.origin, terms: l.terms, payer: r.wallet.Address().Checksum(), before: paid}
-	s.hash = l.transfers(r.payer)[0].Transaction
+	s.hash = l.facilitator.Moved(r.payer)[0].Transaction
 	replayed := r.send(path)
 	r.sign(lookup("localhost", "A"), nil, nil)
 	invalid := r.send(r.path)

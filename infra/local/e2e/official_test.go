@@ -2,14 +2,13 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // TestOfficialClient has the reference TypeScript client, unmodified and with
@@ -18,7 +17,7 @@ func TestOfficialClient(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs Node for the reference client")
 	dir := filepath.Join("testdata", "typescript")
-	node := nodeWith(t, dir)
+	node := testbed.Node(t, dir)
 	l := newLab(t)
 	d := openLocal(t, l, l.setup())
 	path := lookup("example.com", "MX")
@@ -41,7 +40,7 @@ func TestOfficialClient(t *testing.T) {
 	}
 	is(t, "requests of the client", len(got.Requests), 2)
 	hash := ""
-	if list := l.transfers(strings.ToLower(got.Payer)); len(list) == 1 {
+	if list := l.facilitator.Moved(strings.ToLower(got.Payer)); len(list) == 1 {
 		hash = list[0].Transaction
 	} else {
 		t.Errorf("money moved %d times", len(list))
@@ -68,61 +67,4 @@ type nodeAnswer struct {
 	Status  int
 	Headers map[string]string
 	Body    string
-}
-
-// nodeWith returns node, with the packages of a folder installed as its lock
-// file says; it skips the test where that cannot be had.
-func nodeWith(t testing.TB, dir string) string {
-	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("needs Node for the reference x402 client: node is not in PATH")
-	}
-	missing := packagesMissing(dir)
-	if missing == nil {
-		return node
-	}
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		t.Skipf("needs the reference x402 client: %v, and npm is not in PATH", missing)
-	}
-	cmd := exec.CommandContext(t.Context(), npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("needs the reference x402 client, and npm ci fails: %v: %.400s", err, out)
-	}
-	if err := packagesMissing(dir); err != nil {
-		t.Fatalf("after npm ci: %v", err)
-	}
-	return node
-}
-
-// packagesMissing compares what is installed with package.json. npm writes the
-// hidden lock file last.
-func packagesMissing(dir string) error {
-	var wanted struct{ Dependencies map[string]string }
-	if err := readJSON(filepath.Join(dir, "package.json"), &wanted); err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err != nil {
-		return errors.New("node_modules is missing or incomplete")
-	}
-	for name, version := range wanted.Dependencies {
-		var present struct{ Version string }
-		if err := readJSON(filepath.Join(dir, "node_modules", name, "package.json"), &present); err != nil {
-			return err
-		}
-		if present.Version != version {
-			return fmt.Errorf("node_modules has %s %s, not %s", name, present.Version, version)
-		}
-	}
-	return nil
-}
-
-func readJSON(path string, v any) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
 }

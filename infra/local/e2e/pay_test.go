@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -145,7 +146,7 @@ func TestPayWithKey(t *testing.T) {
 		}
 		checkPayReceipt(t, notes, c.paid)
 	}
-	is(t, "transfers of the key's account", len(l.transfers(strings.ToLower(account))), 1)
+	is(t, "transfers of the key's account", len(l.facilitator.Moved(strings.ToLower(account))), 1)
 	is(t, "transfers", len(l.facilitator.Transfers()), 1)
 }
 
@@ -245,7 +246,7 @@ func keptBy(t testing.TB, dir string) (k kept) {
 			t.Errorf("%s: %v (%v), want %v", path, info.Mode().Perm(), err, mode)
 		}
 	}
-	if err := readJSON(files[0], &k); err != nil {
+	if err := testbed.ReadJSON(files[0], &k); err != nil {
 		t.Fatal(err)
 	}
 	return k

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // resolver is the recursive resolver that every world asks, over UDP and TCP
@@ -15,7 +17,7 @@ import (
 // <anything>.<mode>.lab.example.com is answered as its mode says.
 type resolver struct {
 	addr string // ip:port
-	zone map[string][]dns.RR
+	zone testbed.Zone
 
 	mu     sync.Mutex
 	asked  map[string]map[string]bool // name -> questions, a datagram sent again counted once
@@ -39,69 +41,24 @@ const labDomain = ".lab.example.com."
 
 func newResolver(tb testing.TB) *resolver {
 	r := &resolver{zone: readZone(tb), asked: map[string]map[string]bool{}, healed: map[string]bool{}, gates: map[string]*gate{}}
-	packets, stream := listenBoth(tb)
-	r.addr = packets.LocalAddr().String()
-	for _, s := range []*dns.Server{{PacketConn: packets, Handler: r}, {Listener: stream, Handler: r}} {
-		started := make(chan struct{})
-		s.NotifyStartedFunc = func() { close(started) }
-		ended := make(chan error, 1)
-		go func() { ended <- s.ActivateAndServe() }()
-		<-started
-		tb.Cleanup(func() {
-			r.openAll()
-			if err := s.Shutdown(); err != nil {
-				tb.Errorf("stop the DNS server: %v", err)
-			}
-			if err := <-ended; err != nil {
-				tb.Errorf("DNS server: %v", err)
-			}
-		})
-	}
+	r.addr = testbed.Resolver(tb, r)
+	tb.Cleanup(r.openAll)
 	return r
 }
 
-// listenBoth opens UDP and TCP on the same free port.
-func listenBoth(tb testing.TB) (net.PacketConn, net.Listener) {
-	tb.Helper()
-	for range 20 {
-		p, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		l, err := net.Listen("tcp", p.LocalAddr().String())
-		if err == nil {
-			return p, l
-		}
-		p.Close() // the port is taken for TCP
-	}
-	tb.Fatal("no port is free for both UDP and TCP")
-	return nil, nil
-}
-
 func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	if len(q.Question) != 1 {
+	name, qtype, ok := testbed.Question(q)
+	if !ok {
 		return
 	}
-	name := strings.ToLower(q.Question[0].Name)
 	r.note(name, q)
-	m := new(dns.Msg).SetReply(q)
-	m.RecursionAvailable = true
-	if strings.HasSuffix(name, labDomain) {
-		if !r.lab(name, q, m) {
-			return
-		}
-	} else {
-		r.answer(m, name, q.Question[0].Qtype)
+	m := testbed.Reply(q)
+	if !strings.HasSuffix(name, labDomain) {
+		r.zone.Answer(m, name, qtype)
+	} else if !r.lab(name, q, m) {
+		return
 	}
-	size := dns.MinMsgSize
-	if o := q.IsEdns0(); o != nil {
-		size = int(o.UDPSize())
-		m.SetEdns0(dns.DefaultMsgSize, false)
-	}
-	if w.RemoteAddr().Network() == "udp" && m.Len() > size {
-		m.Truncated, m.Answer, m.Ns = true, nil, nil
-	}
-	_ = w.WriteMsg(m) // whoever asked may have given up
+	testbed.Send(w, q, m)
 }
 
 // note counts a question. When the client fears a loss, it sends the same question
@@ -151,35 +108,6 @@ func (r *resolver) lab(name string, q, m *dns.Msg) bool {
 		}}
 	}
 	return true
-}
-
-// answer looks a name up in the zone, as a recursive resolver answers: the
-// aliases first, then what they lead to.
-func (r *resolver) answer(m *dns.Msg, name string, qtype uint16) {
-	for range 8 {
-		set, exists := r.zone[name]
-		var alias *dns.CNAME
-		found := false
-		for _, rr := range set {
-			if rr.Header().Rrtype == qtype {
-				m.Answer, found = append(m.Answer, rr), true
-			} else if c, ok := rr.(*dns.CNAME); ok {
-				alias = c
-			}
-		}
-		switch {
-		case found:
-			return
-		case alias != nil:
-			m.Answer = append(m.Answer, alias)
-			name = strings.ToLower(alias.Target)
-			continue
-		case !exists:
-			m.Rcode = dns.RcodeNameError
-		}
-		m.Ns = r.zone["example.com."][:1] // the SOA of a negative answer
-		return
-	}
 }
 
 // lookups is how often a name was asked about.

@@ -85,7 +85,7 @@ func TestThousandPayments(t *testing.T) {
 	s := l.setup()
 	s.single, s.crowd = "0", true
 	p := startLocal(t, l, s, filepath.Join(t.TempDir(), "ledger.db"))
-	d := &deployment{base: p.url, origin: p.url}
+	d := &deployment{base: p.URL, origin: p.URL}
 	b := newBasketAt(t, l, d, crowdSize(t, l, []*deployment{d}), modeHealthy)
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
@@ -103,8 +103,8 @@ func TestThousandPayments(t *testing.T) {
 		t.Fatalf("a payment was not answered: %v", err)
 	}
 	took := time.Since(begun)
-	b.auditAnswers(t, d, p.out.String)
-	p.stop(t)
-	d.seen.check(t, p.out.String())
+	b.auditAnswers(t, d, p.Log.String)
+	p.End(t)
+	d.seen.check(t, p.Log.String())
 	t.Logf("%d payments at once in %s, %s", len(b.payments), took.Round(time.Millisecond), b.waits())
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -29,7 +30,7 @@ const gatewayDomain = "e2e.execute-api.us-east-1.amazonaws.com"
 func startLambda(tb testing.TB, l *lab) opener {
 	verifyOnly(tb, "needs the built functions, and Node for the DynamoDB server")
 	db := dynamotest.Start(tb)
-	functionsDir(tb)
+	testbed.Functions(tb)
 	return func(tb testing.TB, s setup) *deployment { return openLambda(tb, l, db, s) }
 }
 
@@ -40,7 +41,7 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 	table := db.Table(tb)
 	through := newProxy(tb, db.URL)
 	config := lambdaConfig(tb, s, table, "http://"+through.addr)
-	log := new(transcript)
+	log := new(testbed.Output)
 	config.Logs = log
 	host, err := lambdahost.New(config)
 	if err != nil {
@@ -83,7 +84,7 @@ func lambdaConfig(tb testing.TB, s setup, table, endpoint string) lambdahost.Con
 	tb.Helper()
 	extra := s.isolated()
 	extra["AWS_ENDPOINT_URL_DYNAMODB"] = endpoint
-	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), functionsDir(tb), map[string]string{
+	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), testbed.Functions(tb), map[string]string{
 		"PayTo": boot.LocalPayTo, "Ledger": table, "LogLevel": "debug",
 		"FacilitatorUrl": s.facilitator, "FacilitatorToken": s.token, "DnsResolvers": s.resolvers,
 		"ReceiptKey": receiptKey, "ReceiptPublicKeys": receiptPublicKey,

@@ -1,18 +1,17 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/operations"
@@ -74,7 +73,7 @@ type setup struct {
 // registry, and no rate limit unless a case wants one, because all cases share
 // one address.
 func (s setup) isolated() map[string]string {
-	env := map[string]string{"RPC_URL": "none", "RDAP_BOOTSTRAP_URL": "http://127.0.0.1:9/", "RATE_LIMIT_PER_MINUTE": "0"}
+	env := testbed.Alone()
 	if s.rate != "" {
 		env["RATE_LIMIT_PER_MINUTE"] = s.rate
 	}
@@ -114,28 +113,6 @@ type deployment struct {
 	log func() string
 }
 
-// transcript is a log in the making.
-type transcript struct {
-	discards bool // keeps nothing
-	mu       sync.Mutex
-	b        bytes.Buffer
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.discards {
-		return len(p), nil
-	}
-	return t.b.Write(p)
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
-}
-
 func startHandlers(_ testing.TB, l *lab) opener {
 	return func(tb testing.TB, s setup) *deployment { return openHandlers(tb, l, s) }
 }
@@ -171,7 +148,7 @@ type controls struct {
 	store  *ledgertest.Faulty
 	down   atomic.Bool
 	ahead  atomic.Int64 // of the service's clock, nanoseconds
-	log    transcript
+	log    testbed.Output
 	// stopped is where the service's clock stands; nil when it goes.
 	stopped atomic.Pointer[time.Time]
 }
@@ -224,18 +201,6 @@ func whole(tb testing.TB, p boot.Parts) http.Handler {
 		tb.Fatal(err)
 	}
 	return h
-}
-
-// freePort is an address of 127.0.0.1 to listen on, for a process that cannot
-// choose one itself. Somebody else may be faster.
-func freePort(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // closedPort is an address of 127.0.0.1 where nobody listens. A client of this

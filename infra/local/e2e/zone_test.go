@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // zoneText is what the resolver knows. The first record is the SOA of negative
@@ -46,18 +48,10 @@ func bigTXT() []string {
 	return list
 }
 
-func readZone(tb testing.TB) map[string][]dns.RR {
+func readZone(tb testing.TB) testbed.Zone {
 	tb.Helper()
-	zone := map[string][]dns.RR{}
-	parser := dns.NewZoneParser(strings.NewReader(zoneText), "", "zone")
-	for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {
-		name := strings.ToLower(rr.Header().Name)
-		zone[name] = append(zone[name], rr)
-	}
-	if err := parser.Err(); err != nil {
-		tb.Fatal(err)
-	}
-	zone["big.example.com."] = []dns.RR{&dns.TXT{
+	zone := testbed.ReadZone(tb, zoneText)
+	zone.Records["big.example.com."] = []dns.RR{&dns.TXT{
 		Hdr: dns.RR_Header{Name: "big.example.com.", Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 60},
 		Txt: bigTXT(),
 	}}

@@ -1,6 +1,7 @@
-package gameday
+package testbed
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,21 +11,19 @@ import (
 	"syscall"
 )
 
-// network gives every address of IPv4 to this machine.
-const network = `link set lo up
-route add local 0.0.0.0/0 dev lo table local
-`
-
-// isolated runs this test binary with the same arguments in namespaces of its
-// own. An error says that this machine cannot.
-func isolated() (int, error) {
+// Isolated runs this test binary with the same arguments, and some variables of
+// its environment, in namespaces of its own, where it is root of a network. An
+// error says that this machine cannot. TestMain calls it.
+func Isolated(variables ...string) (code int, err error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return 0, errors.New("the ip command (iproute2) is not installed")
 	}
-	if out, err := namespaced("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+	// What setting the network up begins with.
+	if out, err := Namespaced("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("this machine does not permit network namespaces: %w %s", err, out)
 	}
-	cmd := namespaced(os.Args[0], os.Args[1:]...)
+	cmd := Namespaced(os.Args[0], os.Args[1:]...)
+	cmd.Env = append(os.Environ(), variables...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	var exit *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
@@ -33,9 +32,9 @@ func isolated() (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// namespaced is a command that is root in a network of its own. The kernel
+// Namespaced is a command that is root in a network of its own. The kernel
 // ends it when the thread that started it ends.
-func namespaced(name string, args ...string) *exec.Cmd {
+func Namespaced(name string, args ...string) *exec.Cmd {
 	runtime.LockOSThread() // of TestMain, which waits for it
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -47,12 +46,12 @@ func namespaced(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// joinUp sets the namespace's network up.
-func joinUp() error {
+// IP runs commands of ip in the network of the calling thread, one a line.
+func IP(batch string) error {
 	ip := exec.Command("ip", "-batch", "-")
-	ip.Stdin = strings.NewReader(network)
+	ip.Stdin = strings.NewReader(batch)
 	if out, err := ip.CombinedOutput(); err != nil {
-		return fmt.Errorf("ip: %w: %s", err, out)
+		return fmt.Errorf("ip: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
 }

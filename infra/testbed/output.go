@@ -1,4 +1,4 @@
-package built
+package testbed
 
 import (
 	"bytes"
@@ -9,8 +9,12 @@ import (
 // Output keeps what a program prints, and finds the address that the local runner
 // prints when it is ready. The zero value is ready to be written to.
 type Output struct {
+	// Discard keeps nothing, and finds nothing. Set it before the first use.
+	Discard bool
+
 	mu    sync.Mutex
 	text  bytes.Buffer
+	seen  int // bytes of text in whole lines that were looked at
 	told  bool
 	ready chan string
 }
@@ -19,9 +23,17 @@ type Output struct {
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.Discard {
+		return len(p), nil
+	}
 	o.text.Write(p)
-	if _, after, found := strings.Cut(o.text.String(), " is ready on "); found && !o.told {
-		if url, _, whole := strings.Cut(after, "\n"); whole {
+	for !o.told {
+		line, _, whole := bytes.Cut(o.text.Bytes()[o.seen:], []byte("\n"))
+		if !whole {
+			break
+		}
+		o.seen += len(line) + 1
+		if _, url, found := strings.Cut(string(line), " is ready on "); found {
 			o.told = true
 			o.channel() <- strings.TrimSpace(url)
 		}

@@ -1,10 +1,10 @@
-package built_test
+package testbed_test
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/built"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // The address is found however its line is cut, and given once.
@@ -12,7 +12,7 @@ func TestOutput(t *testing.T) {
 	t.Parallel()
 	const line = "Hostfacts is ready on http://127.0.0.1:8402\n"
 	for cut := range len(line) {
-		var o built.Output
+		var o testbed.Output
 		for _, part := range []string{"building ...\n", line[:cut], line[cut:], "another is ready on nothing\n"} {
 			fmt.Fprint(&o, part)
 		}
@@ -33,7 +33,7 @@ func TestOutput(t *testing.T) {
 			t.Errorf("cut at %d: %q", cut, o.String())
 		}
 	}
-	var o built.Output
+	var o testbed.Output
 	fmt.Fprint(&o, line[:len(line)-1]) // the rest of the address may come
 	select {
 	case url := <-o.Ready():

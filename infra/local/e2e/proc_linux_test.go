@@ -1,6 +1,0 @@
-package e2e
-
-import "syscall"
-
-// dieWithUs has the kernel end a process when the test binary dies.
-func dieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package e2e
-
-import "syscall"
-
-// dieWithUs does nothing where the kernel cannot tie one process to another.
-func dieWithUs() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,87 @@
+package testbed
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Authority issues the certificates of a suite's origins.
+type Authority struct {
+	Cert *x509.Certificate
+	Key  *ecdsa.PrivateKey
+	File string // with the certificate in PEM, as SSL_CERT_FILE takes it
+
+	serial atomic.Int64
+	shown  sync.Map // name -> *tls.Certificate
+}
+
+// NewAuthority makes one with a new key.
+func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: subject,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	a := &Authority{Key: key, File: filepath.Join(tb.TempDir(), "ca.pem")}
+	if a.Cert, err = x509.ParseCertificate(der); err != nil {
+		tb.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.WriteFile(a.File, text, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}
+
+// Leaf is a certificate for a name, valid now, with a key of its own. edits
+// change it before it is signed.
+func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err) // rand.Reader does not fail
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1000 + a.serial.Add(1)), Subject: pkix.Name{CommonName: name},
+		DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
+	}
+	for _, e := range edits {
+		e(template)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.Cert, &key.PublicKey, a.Key)
+	if err != nil {
+		panic(err) // a template that cannot be encoded is a mistake of the suite
+	}
+	return tls.Certificate{Certificate: [][]byte{der, a.Cert.Raw}, PrivateKey: key}
+}
+
+// For is the certificate of the name that a client asks for, made once: a
+// tls.Config's GetCertificate.
+func (a *Authority) For(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if c, ok := a.shown.Load(hello.ServerName); ok {
+		return c.(*tls.Certificate), nil
+	}
+	leaf := a.Leaf(hello.ServerName)
+	c, _ := a.shown.LoadOrStore(hello.ServerName, &leaf)
+	return c.(*tls.Certificate), nil
+}

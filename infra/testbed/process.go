@@ -1,0 +1,133 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Process is a program that runs until it is stopped or killed.
+type Process struct {
+	URL string // that it said it is ready on
+	Log Output // all that it prints
+	Cmd *exec.Cmd
+
+	gone chan struct{} // closed at its end
+	err  error         // that it ended with
+	once sync.Once     // it was told to end
+}
+
+// Launch starts a program without waiting for anything; begin starts it where it
+// is not to run in the network of this process, and is nil otherwise. On Linux
+// the kernel ends the program when this process ends.
+func Launch(cmd *exec.Cmd, begin func(*exec.Cmd) error) (*Process, error) {
+	p := &Process{Cmd: cmd, gone: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.Log, &p.Log
+	started := make(chan error)
+	go func() {
+		if begin == nil {
+			// The kernel's DieWithUs is about the thread that starts the
+			// process: it must live as long.
+			runtime.LockOSThread()
+			cmd.SysProcAttr, begin = DieWithUs(), (*exec.Cmd).Start
+		}
+		err := begin(cmd)
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.gone)
+		}
+	}()
+	return p, <-started
+}
+
+// Ready waits until the program says where it is ready. It is an error when it
+// ends before, or does not say so in time; then it runs no more.
+func (p *Process) Ready() error {
+	late := time.NewTimer(Patience)
+	defer late.Stop()
+	select {
+	case p.URL = <-p.Log.Ready():
+		return nil
+	case <-p.gone:
+		p.Kill()
+		return fmt.Errorf("%s ended before it was ready: %v\n%s", p, p.err, &p.Log)
+	case <-late.C:
+		p.Kill()
+		return fmt.Errorf("%s did not get ready:\n%s", p, &p.Log)
+	}
+}
+
+// Stop ends the program politely, unless it was told to end before. It is an
+// error when the program does not exit with 0, as it does not when the race
+// detector has seen something.
+func (p *Process) Stop() error {
+	var err error
+	p.once.Do(func() {
+		_ = p.Cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+		late := time.AfterFunc(Patience, func() { _ = p.Cmd.Process.Kill() })
+		defer late.Stop()
+		if <-p.gone; p.err != nil {
+			err = fmt.Errorf("%s ended with %w:\n%s", p, p.err, &p.Log)
+		}
+	})
+	return err
+}
+
+// Kill is kill -9, unless the program was told to end before. It returns when
+// the program is gone.
+func (p *Process) Kill() {
+	p.once.Do(func() {
+		_ = p.Cmd.Process.Kill() // it may be gone
+		<-p.gone
+	})
+}
+
+// Gone is closed when the program has ended.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// String is the program's name.
+func (p *Process) String() string { return filepath.Base(p.Cmd.Path) }
+
+// Start launches a program and waits until it is ready. At the end of the test
+// it is stopped, and must have ended well.
+func Start(tb testing.TB, cmd *exec.Cmd) *Process {
+	tb.Helper()
+	p, err := Launch(cmd, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { p.End(tb) })
+	if err := p.Ready(); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// Run is what a program prints that must succeed.
+func Run(tb testing.TB, cmd *exec.Cmd) []byte {
+	tb.Helper()
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			tb.Fatalf("%s: %v\n%.4000s\n%.4000s", cmd, err, out, exit.Stderr)
+		}
+		tb.Fatalf("%s: %v", cmd, err)
+	}
+	return out
+}
+
+// End is Stop for a test, which fails when the program does not end well.
+func (p *Process) End(tb testing.TB) {
+	tb.Helper()
+	if err := p.Stop(); err != nil {
+		tb.Error(err)
+	}
+}

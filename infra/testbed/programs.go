@@ -1,0 +1,125 @@
+package testbed
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	// The cache of go test sees what a test imports, not what it builds: this
+	// is what the programs are made of.
+	_ "github.com/hostfacts/hostfacts/pkg/operations"
+
+	"github.com/hostfacts/hostfacts/infra/built"
+)
+
+// Main runs the tests of a suite, and removes the programs that they have had
+// built. It returns the exit code.
+func Main(m *testing.M) int {
+	code := m.Run()
+	programs.remove()
+	return code
+}
+
+// Parallel has n tests of a suite run at once, unless the command line says how
+// many: most of them wait for something and compute little. TestMain calls it.
+func Parallel(n int) {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
+		_ = f.Value.Set(strconv.Itoa(n)) // a number
+	}
+}
+
+// programs are those that were built for this process: one for all tests.
+var programs shelf
+
+// shelf is a temporary folder of programs, each of which is built at its first
+// use.
+type shelf struct {
+	mu   sync.Mutex
+	dir  string
+	made map[string]func() error // by path below the folder
+}
+
+// get is the path of a program, or of a folder of them. build puts it there.
+func (s *shelf) get(tb testing.TB, name string, build func(to string) error) string {
+	tb.Helper()
+	path, once, err := s.slot(name, build)
+	if err == nil {
+		err = once()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// slot is where a program goes, and what builds it unless it is there.
+func (s *shelf) slot(name string, build func(to string) error) (path string, once func() error, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == "" {
+		if s.dir, err = os.MkdirTemp("", "hostfacts-testbed-"); err != nil {
+			return "", nil, err
+		}
+		s.made = map[string]func() error{}
+	}
+	path = filepath.Join(s.dir, name)
+	if s.made[name] == nil {
+		s.made[name] = sync.OnceValue(func() error { return build(path) })
+	}
+	return path, s.made[name], nil
+}
+
+func (s *shelf) remove() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir) // in the folder for temporary files
+	}
+}
+
+// LocalRunner is the package of the local runner.
+const LocalRunner = "./infra/local"
+
+// Program is the path of a program of this module, such as ./infra/local, as
+// people run it.
+func Program(tb testing.TB, pkg string) string {
+	tb.Helper()
+	root := Root(tb)
+	return programs.get(tb, filepath.Join("plain", filepath.Base(pkg)), func(to string) error {
+		return built.Command(context.Background(), root, pkg, to)
+	})
+}
+
+// Watched is Program with the race detector, which needs a C compiler: the
+// program ends with an error when the detector has seen something.
+func Watched(tb testing.TB, pkg string) string {
+	tb.Helper()
+	root := Root(tb)
+	return programs.get(tb, filepath.Join("watched", filepath.Base(pkg)), func(to string) error {
+		cmd := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-race", "-o", to, pkg)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build -race %s: %w\n%s", pkg, err, out)
+		}
+		return nil
+	})
+}
+
+// Functions is a folder that holds <slug>/bootstrap for every function, built as
+// make build builds them.
+func Functions(tb testing.TB) string {
+	tb.Helper()
+	root := Root(tb)
+	return programs.get(tb, "functions", func(to string) error {
+		return built.Functions(context.Background(), root, to)
+	})
+}
