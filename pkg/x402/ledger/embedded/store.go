@@ -53,7 +53,8 @@ var records = []byte("records") // the bucket
 
 // Open opens the ledger at path, and creates it with its folder, readable by
 // this user only, when it is missing. ErrLocked says that another process has
-// it open, ErrDamaged that it is not what this package wrote.
+// it open, ErrDamaged that it is not what this package wrote. Where that shows only
+// when the file is first written to, it stays locked until the process ends.
 func Open(path string, o Options) (*Store, error) {
 	if o.LockTimeout == 0 {
 		o.LockTimeout = DefaultLockTimeout
