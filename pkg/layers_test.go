@@ -75,7 +75,7 @@ func layers() []layer {
 		{"infra/local/lambdahost", nil, "the host runs binaries; it knows no service"},
 		{"infra/local/invoke", []string{"infra/local/lambdahost"}, "it runs one function"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
-		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger/embedded", "pkg/x402/ledger/ledgertest", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
+		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/embedded", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
 		{"infra/testbed", []string{"infra/built", "infra/local/lambdahost", "pkg/boot", "pkg/operations", "pkg/x402", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
 		{"infra/built", nil, "programs are compiled and installed for the suites; it knows none of them"},
 		{"infra/chaintest", []string{"infra/built", "pkg/x402", "pkg/x402/x402test"}, "a test node knows the token or what moved, not who asks it"},

@@ -130,10 +130,14 @@ func (s site) growth(ctx context.Context, program string, sizes []int) (section,
 	if err != nil {
 		return grown, err
 	}
+	left, err := s.sample(ctx, program, b)
+	if err != nil {
+		return grown, err
+	}
 	var all []target
 	for _, n := range sizes {
 		s.progress("a ledger of %s", counted(n, "payment"))
-		file, err := fill(ctx, s.dir, n)
+		file, err := fill(ctx, s.dir, n, b.payer(), left)
 		if err != nil {
 			return grown, err
 		}

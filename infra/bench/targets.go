@@ -28,6 +28,9 @@ func newBuyer() (buyer, error) {
 	return buyer{w}, err
 }
 
+// payer is the buyer's account as the keys of the ledger have it.
+func (b buyer) payer() string { return b.wallet.Address().String() }
+
 // payment is a header that pays what was offered, and has not been sent yet.
 func (b buyer) payment(required x402.PaymentRequired) (string, error) {
 	return b.wallet.Pay(required, time.Now())
