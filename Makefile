@@ -60,7 +60,8 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # LARGE: the packages with tests that -short skips, and all others. .ci/run fails
 # when a test or a package is in none of the three.
 QUICK := ./pkg/... ./infra/local/... ./infra/openapicheck ./infra/gameday/cloudwatch
-VERIFY := ./infra ./infra/agents ./infra/bench ./infra/built ./infra/local ./infra/local/reconcile ./infra/validators \
+VERIFY := ./infra ./infra/agents ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamotest ./infra/local \
+	./infra/local/operate ./infra/testbed ./infra/validators \
 	./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/lookup/whois/dynamo ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/...
 # These start servers and browsers of their own: one package at a time, so that they
 # compete for the processors with nothing but each other.

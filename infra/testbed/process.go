@@ -57,7 +57,7 @@ func (p *Process) Ready() error {
 		return nil
 	case <-p.gone:
 		p.Kill()
-		return fmt.Errorf("%s ended before it was ready: %v\n%s", p, p.err, &p.Log)
+		return errors.Join(p.err, fmt.Errorf("%s ended before it was ready\n%s", p, &p.Log))
 	case <-late.C:
 		p.Kill()
 		return fmt.Errorf("%s did not get ready:\n%s", p, &p.Log)

@@ -82,8 +82,8 @@ func (z Zone) of(name string) (set []dns.RR, exists bool) {
 	if set, exists = z.Records[name]; exists {
 		return set, true
 	}
-	any, exists := z.Records["*."]
-	for _, rr := range any {
+	wildcard, exists := z.Records["*."]
+	for _, rr := range wildcard {
 		rr = dns.Copy(rr)
 		rr.Header().Name = name
 		set = append(set, rr)

@@ -215,10 +215,11 @@ func (a *attempt) used(ctx context.Context) *Outcome {
 		out.Standing.Charged = nil
 		return &out
 	}
-	switch admitted := a.byRecord(r, signerUnknown, termsOK); {
-	case admitted == admitRecord:
+	admitted := a.byRecord(r, signerUnknown, termsOK)
+	if admitted == admitRecord {
 		return a.adopt(*r)
-	case admitted == admitToday: // its payer, whose payment was refused meanwhile, is told so
+	}
+	if admitted == admitToday { // its payer, whose payment was refused meanwhile, is told so
 		return nil
 	}
 	return a.unproven(*r)
