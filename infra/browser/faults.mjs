@@ -23,7 +23,7 @@ export async function sameSignature(stage, { says, look = "", alone = false, los
   if (alone) {
     assert.equal(await page.locator("#actions [aria-disabled]").count(), 1, "it waits as long as it was asked to");
   }
-  if (still) await thaw(page);
+  if (still) await thaw(page, { early: alone });
   if (lost === "reload") await page.reload();
   if (!alone) {
     await page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" }).click();
@@ -59,7 +59,7 @@ export async function silence(stage) {
   const held = holdAnswers(page);
   await signAndPay(stage);
   await stage.sees("Getting the answer");
-  await thaw(page);
+  await thaw(page, { early: true });
   await stage.sees("The connection was lost");
   await page.reload(); // its clock is the usual one again
   await held.release();

@@ -23,7 +23,7 @@ const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	// Each browser waits for its pages, and for their clocks, as well as it computes.
-	testbed.Parallel(3)
+	testbed.Parallel(2)
 	os.Exit(testbed.Main(m))
 }
 
