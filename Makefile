@@ -108,7 +108,7 @@ local-invoke: ## Build a function and send it an event, as Lambda would
 	@go run ./infra/local/invoke -fn "$$FN" $${EVENT:+-event "$$EVENT"}
 
 .PHONY: bench
-bench: node-packages build ## Measure beside what others use; write infra/bench/table.md and its lines in the README: 15 minutes
+bench: node-packages build ## Measure beside what others use; write infra/bench/table.md and its lines in the README: 8 minutes
 ##   RUNS=15           lookups of each operation; a third as many rounds of requests
 ##   RTT=50ms          how far away everything is
 ##   RECORDS=1000000   payments in the largest ledger
