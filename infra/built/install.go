@@ -51,8 +51,9 @@ func Install(dir string, missing, install func() error) error {
 }
 
 // NodePackages puts the npm packages in place that the package.json of a folder
-// pins, unless they are there. An optional one that is for another platform stays
-// away.
+// pins, unless they are there. Their install scripts run, as by make node-packages:
+// some fetch the program that the package is for. An optional one that is for
+// another platform stays away.
 func NodePackages(ctx context.Context, dir string) error {
 	missing := func() error { return missingPackages(dir) }
 	return Install(dir, missing, func() error {
@@ -60,7 +61,7 @@ func NodePackages(ctx context.Context, dir string) error {
 		if err != nil {
 			return fmt.Errorf("%w, and npm is not in PATH", missing())
 		}
-		cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+		cmd := exec.CommandContext(ctx, npm, "ci", "--no-audit", "--no-fund")
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("npm ci: %w: %.400s", err, strings.TrimSpace(string(out)))

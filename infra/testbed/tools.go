@@ -5,17 +5,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 )
 
-// installing is held by the test that installs packages; the others wait for it
-// and do not install their own.
+// installing is held by the test that makes a virtual environment; the others wait
+// for it and do not make their own.
 var installing sync.Mutex
 
 // Find is the path of the first of some programs that this machine has. The
@@ -47,44 +48,10 @@ func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 func Node(tb testing.TB, dir string) string {
 	tb.Helper()
 	node := Find(tb, "Node", "node")
-	installing.Lock()
-	defer installing.Unlock()
-	missing := packagesMissing(dir)
-	if missing == nil {
-		return node
-	}
-	npm := Find(tb, "npm packages", "npm")
-	cmd := Command(tb, npm, "ci", "--no-audit", "--no-fund")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		tb.Skipf("needs npm packages: %v, and npm ci fails in %s: %v: %.400s", missing, dir, err, out)
-	}
-	if err := packagesMissing(dir); err != nil {
-		tb.Fatalf("after npm ci in %s: %v", dir, err)
+	if err := built.NodePackages(tb.Context(), dir); err != nil {
+		tb.Skipf("needs npm packages in %s: %v", dir, err)
 	}
 	return node
-}
-
-// packagesMissing compares what is installed with package.json. npm writes the
-// hidden lock file last.
-func packagesMissing(dir string) error {
-	versions, err := PackageVersions(dir)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err != nil {
-		return errors.New("node_modules is missing or incomplete")
-	}
-	for name, version := range versions {
-		var present struct{ Version string }
-		if err := ReadJSON(filepath.Join(dir, "node_modules", name, "package.json"), &present); err != nil {
-			return err
-		}
-		if present.Version != version {
-			return fmt.Errorf("node_modules has %s %s, not %s", name, present.Version, version)
-		}
-	}
-	return nil
 }
 
 // PackageVersions are the npm packages that package.json of a folder names, with
