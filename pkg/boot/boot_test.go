@@ -6,33 +6,27 @@ import (
 	"errors"
 	"log/slog"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-func env(pairs map[string]string) func(string) string {
-	return func(name string) string { return pairs[name] }
-}
-
-func good() map[string]string {
-	return map[string]string{
-		"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1",
-		"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
-	}
-}
-
 func TestDefaults(t *testing.T) {
-	c, err := readPriced(env(good()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Terms.Network != "eip155:8453" || c.Terms.Name != "USD Coin" || c.Terms.Version != "2" || c.BaseURL != "" || c.FacilitatorURL != "" {
+	c := configured(t)
+	if c.Terms.Network != "eip155:8453" || c.Terms.Name != "USD Coin" || c.Terms.Version != "2" ||
+		c.BaseURL != "" || c.FacilitatorURL != "" {
 		t.Errorf("%+v", c)
 	}
 	if want := []string{"1.1.1.1:53", "8.8.8.8:53", "9.9.9.10:53"}; !slices.Equal(c.Resolvers, want) {
@@ -40,45 +34,115 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Every fault is reported at once, by the name of its variable.
-func TestAllFaultsAtOnce(t *testing.T) {
-	bad := map[string]string{
-		"BASE_URL": "https://api.example.com/prod", "PAY_TO": "0x12", "NETWORK": "base", "USDC_ASSET": "usdc",
-		"FACILITATOR_URL": "ftp://x", "FACILITATOR_KEY_ID": "id", "DNS_RESOLVERS": "dns.google", "LEDGER_TABLE": "a b",
-		"LOG_LEVEL": "loud", "STACK_NAME": "my stack",
+// Every fault of a configuration is reported at once, by the name of its variable,
+// and none shows a secret.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	const one, other = "https://one.example/x402", "https://other.example"
+	const window, windowSays = "DUPLICATE_WINDOW_SECONDS", "whole seconds from 0 to 86400"
+	_, public := keyPair(1)
+	secret := vars{"FACILITATOR_SECRET_ARN": secretARN}
+	two := func(more vars) vars {
+		more["FACILITATOR_URL"], more["FACILITATOR_FALLBACK_URL"] = one, other
+		return more
 	}
-	_, err := readPriced(env(bad))
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for name := range bad {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("the fault of %s is not reported in:\n%v", name, err)
+	for _, c := range []struct {
+		vars vars
+		says string // "|" is between two; empty: there is no fault
+	}{
+		{vars{"PAY_TO": ""}, "PAY_TO is not set"},
+		{vars{"LEDGER_TABLE": ""}, "LEDGER_TABLE is not set"},
+		{vars{"BASE_URL": "api.example.com"}, "must be an origin"},
+		{vars{"BASE_URL": "http://api.example.com"}, "must be https"},
+		{vars{"BASE_URL": "https://u:p@api.example.com"}, "must not have"},
+		{vars{"BASE_URL": "https://api.example.com/?x=1"}, "must not have"},
+		{vars{"BASE_URL": "https://api.example.com?"}, "must not have"},
+		{vars{"BASE_URL": "https://*.example.com"}, "host name"},
+		{vars{"BASE_URL": "https://api.example.com:99999"}, "port"},
+		{vars{"BASE_URL": "https://api.example.com:"}, "host name"},
+		{vars{"PAY_TO": "0x70997970C51812dc3A010C7d01b50e0d17dc79C9"}, "wrong checksum"},
+		{vars{"PAY_TO": "0x0000000000000000000000000000000000000000"}, "zero address"},
+		{vars{"PAY_TO": "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"}, "token's contract"},
+		{vars{"USDC_ASSET": "0x833589FCD6eDb6E08f4c7C32D4f71b54bdA02914"}, "wrong checksum"},
+		{vars{"STACK_NAME": "1-is-first"}, "a letter first"},
+		{vars{window: "-1"}, windowSays},
+		{vars{window: "86401"}, windowSays},
+		{vars{window: "1.5"}, "whole seconds"},
+		{vars{window: "45s"}, "whole seconds"},
+		{vars{"RECEIPT_KEY": "hush"}, "RECEIPT_KEY must be 32 bytes"},
+		{vars{"RECEIPT_PUBLIC_KEYS": public + ",short"}, "RECEIPT_PUBLIC_KEYS is a list of keys"},
+		{vars{"RECEIPT_PUBLIC_KEYS": strings.Repeat(public+",", receipt.MaxKeys+1)}, "RECEIPT_PUBLIC_KEYS has more than 16 keys"},
+		{vars{
+			"BASE_URL": "https://api.example.com/prod", "PAY_TO": "0x12", "NETWORK": "base", "USDC_ASSET": "usdc",
+			"FACILITATOR_URL": "ftp://x", "FACILITATOR_KEY_ID": "id", "DNS_RESOLVERS": "dns.google", "LEDGER_TABLE": "a b",
+			"LOG_LEVEL": "loud", "STACK_NAME": "my stack", "AWS_REGION": "",
+		}, "BASE_URL|PAY_TO|NETWORK|USDC_ASSET|FACILITATOR_URL|FACILITATOR_KEY_ID|DNS_RESOLVERS|" +
+			"LEDGER_TABLE|LOG_LEVEL|STACK_NAME|AWS_REGION is not set"},
+
+		// One kind of credentials, whole.
+		{vars{"FACILITATOR_URL": "facilitator.example.com"}, "must be an http or https URL"},
+		{vars{"FACILITATOR_KEY_SECRET": "hush"}, "go together"},
+		{vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "id", "FACILITATOR_KEY_SECRET": "hush"}, "choose one"},
+		{secret, ""},
+		{deployed(secret, vars{"FACILITATOR_TOKEN": "hush"}), "FACILITATOR_SECRET_ARN and other"},
+		{deployed(secret, vars{"FACILITATOR_KEY_ID": "i", "FACILITATOR_KEY_SECRET": "hush"}), "FACILITATOR_SECRET_ARN and other"},
+		{deployed(secret, vars{"FACILITATOR_KEY_ID": "i"}),
+			"FACILITATOR_SECRET_ARN and other|FACILITATOR_KEY_ID and FACILITATOR_KEY_SECRET go together"},
+		{vars{"FACILITATOR_SECRET_ARN": "facilitator"}, "FACILITATOR_SECRET_ARN must be the complete ARN"},
+		{vars{"FACILITATOR_SECRET_ARN": strings.TrimSuffix(secretARN, "-AbCdEf")}, "six random characters"},
+		{vars{"FACILITATOR_SECRET_ARN": "x", "FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "i", "PAY_TO": "me"},
+			"PAY_TO must|FACILITATOR_SECRET_ARN must|FACILITATOR_SECRET_ARN and other|" +
+				"FACILITATOR_TOKEN and FACILITATOR_KEY_ID|go together"},
+
+		// A second facilitator, with credentials of its own.
+		{vars{"FACILITATOR_URL": one}, ""},
+		{two(vars{"FACILITATOR_FALLBACK_TOKEN": "hush"}), ""},
+		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}), ""},
+		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "https://one.example/other"}, ""},
+		{vars{"FACILITATOR_FALLBACK_URL": other}, "FACILITATOR_FALLBACK_URL is set, and FACILITATOR_URL is not"},
+		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "other"}, "FACILITATOR_FALLBACK_URL must be"},
+		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "http://ONE.example/x402/"},
+			"FACILITATOR_FALLBACK_URL is the facilitator of FACILITATOR_URL"},
+		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_TOKEN": "hush"},
+			"FACILITATOR_FALLBACK_TOKEN is set, and FACILITATOR_FALLBACK_URL is not"},
+		{two(vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_FALLBACK_TOKEN": "hush"}),
+			"FACILITATOR_FALLBACK_TOKEN is that of FACILITATOR_TOKEN"},
+		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": secretARN}),
+			"FACILITATOR_FALLBACK_SECRET_ARN is that of"},
+		{two(vars{"FACILITATOR_FALLBACK_KEY_ID": "hush"}),
+			"FACILITATOR_FALLBACK_KEY_ID and FACILITATOR_FALLBACK_KEY_SECRET go together"},
+		{two(vars{"FACILITATOR_FALLBACK_SECRET_ARN": "fallback"}), "FACILITATOR_FALLBACK_SECRET_ARN must be the complete ARN"},
+	} {
+		_, err := readPriced(env(deployed(c.vars)))
+		if (err == nil) != (c.says == "") || err != nil && strings.Contains(err.Error(), "hush") {
+			t.Errorf("%v: %v", c.vars, err)
+			continue
 		}
-	}
-	if !strings.Contains(err.Error(), "AWS_REGION is not set") {
-		t.Errorf("a missing region is not reported in:\n%v", err)
+		for says := range strings.SplitSeq(c.says, "|") {
+			if err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("%v: %q is not said in:\n%v", c.vars, says, err)
+			}
+		}
 	}
 }
 
 // What is right is taken as it was meant.
 func TestAddressesAndOrigins(t *testing.T) {
-	for _, payee := range []string{LocalPayTo, "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"} {
-		vars := good()
-		vars["PAY_TO"] = payee
-		if c, err := readPriced(env(vars)); err != nil || c.Terms.PayTo != payee {
-			t.Errorf("%s: %v", payee, err)
+	for _, payee := range []string{
+		LocalPayTo, "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C",
+	} {
+		if c := configured(t, vars{"PAY_TO": payee}); c.Terms.PayTo != payee {
+			t.Errorf("%s: %s", payee, c.Terms.PayTo)
 		}
 	}
 	for value, want := range map[string]string{
-		"https://API.example.com": "https://api.example.com", "https://api.example.com/": "https://api.example.com",
+		"https://API.example.com": "https://api.example.com", "https://API.example.com/": "https://api.example.com",
 		"https://api.example.com#": "https://api.example.com", "https://api.example.com:8443": "https://api.example.com:8443",
-		"https://192.0.2.1": "https://192.0.2.1", "http://127.0.0.1:8402": "http://127.0.0.1:8402", "http://[::1]:8402": "http://[::1]:8402",
+		"https://192.0.2.1": "https://192.0.2.1", "http://127.0.0.1:8402": "http://127.0.0.1:8402",
+		"http://[::1]:8402": "http://[::1]:8402",
 	} {
-		vars := good()
-		vars["BASE_URL"] = value
-		if c, err := readPriced(env(vars)); err != nil || c.BaseURL != want {
-			t.Errorf("%s: %q, %v", value, c.BaseURL, err)
+		if c := configured(t, vars{"BASE_URL": value}); c.BaseURL != want {
+			t.Errorf("%s: %q", value, c.BaseURL)
 		}
 	}
 }
@@ -94,49 +158,10 @@ func TestPublishedPayee(t *testing.T) {
 		{LocalPayTo, "http://127.0.0.1:8000", false},
 		{"0x209693bc6afc0c5328ba36faf03c514ef312287c", "", false},
 	} {
-		vars := good()
-		vars["PAY_TO"], vars["AWS_ENDPOINT_URL_DYNAMODB"] = c.payee, c.endpoint
-		config, err := readPriced(env(vars))
-		if err != nil || (config.Warnings["payee"] != "") != c.warned {
-			t.Errorf("%s at %q: warnings %v, %v", c.payee, c.endpoint, config.Warnings, err)
+		config := configured(t, vars{"PAY_TO": c.payee, "AWS_ENDPOINT_URL_DYNAMODB": c.endpoint})
+		if (config.Warnings["payee"] != "") != c.warned {
+			t.Errorf("%s at %q: warnings %v", c.payee, c.endpoint, config.Warnings)
 		}
-	}
-}
-
-func TestEachFault(t *testing.T) {
-	for _, c := range []struct{ name, value, says string }{
-		{"PAY_TO", "", "is not set"},
-		{"LEDGER_TABLE", "", "is not set"},
-		{"BASE_URL", "api.example.com", "must be an origin"},
-		{"BASE_URL", "http://api.example.com", "must be https"},
-		{"BASE_URL", "https://u:p@api.example.com", "must not have"},
-		{"BASE_URL", "https://api.example.com/?x=1", "must not have"},
-		{"FACILITATOR_URL", "facilitator.example.com", "must be an http or https URL"},
-		{"FACILITATOR_KEY_SECRET", "x", "go together"},
-		{"PAY_TO", "0x70997970C51812dc3A010C7d01b50e0d17dc79C9", "wrong checksum"},
-		{"PAY_TO", "0x0000000000000000000000000000000000000000", "zero address"},
-		{"PAY_TO", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", "token's contract"},
-		{"USDC_ASSET", "0x833589FCD6eDb6E08f4c7C32D4f71b54bdA02914", "wrong checksum"},
-		{"BASE_URL", "https://api.example.com?", "must not have"},
-		{"BASE_URL", "https://*.example.com", "host name"},
-		{"BASE_URL", "https://api.example.com:99999", "port"},
-		{"BASE_URL", "https://api.example.com:", "host name"},
-		{"STACK_NAME", "1-is-first", "a letter first"},
-		{"DUPLICATE_WINDOW_SECONDS", "-1", "whole seconds from 0 to 86400"},
-		{"DUPLICATE_WINDOW_SECONDS", "86401", "whole seconds from 0 to 86400"},
-		{"DUPLICATE_WINDOW_SECONDS", "1.5", "whole seconds"},
-		{"DUPLICATE_WINDOW_SECONDS", "45s", "whole seconds"},
-	} {
-		vars := good()
-		vars[c.name] = c.value
-		if _, err := readPriced(env(vars)); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s=%q: %v, want %q", c.name, c.value, err, c.says)
-		}
-	}
-	both := good()
-	both["FACILITATOR_TOKEN"], both["FACILITATOR_KEY_ID"], both["FACILITATOR_KEY_SECRET"] = "t", "i", "s"
-	if _, err := readPriced(env(both)); err == nil || !strings.Contains(err.Error(), "choose one") {
-		t.Errorf("two kinds of credentials: %v", err)
 	}
 }
 
@@ -144,22 +169,14 @@ func TestEachFault(t *testing.T) {
 // say it.
 func TestDuplicateWindow(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]time.Duration{"": 45 * time.Second, "0": 0, "1": time.Second, " 90 ": 90 * time.Second, "86400": 24 * time.Hour} {
-		vars := good()
-		vars["DUPLICATE_WINDOW_SECONDS"] = value
-		priced, err := readPriced(env(vars))
-		if err != nil {
-			t.Fatal(err)
-		}
-		documents, err := readDiscovery(env(vars))
-		if err != nil {
-			t.Fatal(err)
-		}
-		local, err := ReadLocal(env(vars))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for who, c := range map[string]Config{"priced": priced, "discovery": documents, "local": local.Config} {
+	for value, want := range map[string]time.Duration{
+		"": 45 * time.Second, "0": 0, "1": time.Second, " 90 ": 90 * time.Second, "86400": 24 * time.Hour,
+	} {
+		environment := env(deployed(vars{"DUPLICATE_WINDOW_SECONDS": value}))
+		for who, c := range map[string]Config{
+			"priced": must(readPriced(environment)), "discovery": must(readDiscovery(environment)),
+			"local": must(ReadLocal(environment)).Config,
+		} {
 			if got := c.offering(nil).DuplicateWindow; got != want {
 				t.Errorf("%s: %q is %v, want %v", who, value, got, want)
 			}
@@ -167,40 +184,45 @@ func TestDuplicateWindow(t *testing.T) {
 	}
 }
 
-// A fault never shows a secret.
-func TestFaultsHideSecrets(t *testing.T) {
-	vars := good()
-	vars["FACILITATOR_TOKEN"], vars["FACILITATOR_KEY_ID"], vars["FACILITATOR_KEY_SECRET"] = "tok-secret", "id-secret", "key-secret"
-	_, err := readPriced(env(vars))
-	if err == nil || strings.Contains(err.Error(), "secret\n") || strings.Contains(err.Error(), "tok-secret") || strings.Contains(err.Error(), "key-secret") {
-		t.Errorf("%v", err)
+// A blank is none: the SAM CLI takes no empty answer for what it hides.
+func TestBlanksAreNone(t *testing.T) {
+	t.Parallel()
+	blank := vars{}
+	for _, name := range []string{
+		"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL",
+	} {
+		blank[name] = " "
+	}
+	c := configured(t, blank, vars{"FACILITATOR_SECRET_ARN": secretARN})
+	if c.RPCURL != x402.Network(defaultNetwork).PublicNode {
+		t.Errorf("RPC_URL %q", c.RPCURL)
+	}
+	auth, err := configured(t, blank).Credentials.Authorization(t.Context(), facilitator.Call{})
+	if auth != "" || err != nil {
+		t.Errorf("%q, %v; want no credentials", auth, err)
 	}
 }
 
 // The documents need the ledger's table to count who asks for them, and nothing
 // where nobody is counted.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
-	vars := map[string]string{"PAY_TO": LocalPayTo}
-	if _, err := readDiscovery(env(vars)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
+	v := vars{"PAY_TO": LocalPayTo}
+	if _, err := readDiscovery(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
 		t.Errorf("without a table: %v", err)
 	}
-	vars["RATE_LIMIT_PER_MINUTE"] = "0"
-	if _, err := readDiscovery(env(vars)); err != nil {
+	v["RATE_LIMIT_PER_MINUTE"] = "0"
+	if _, err := readDiscovery(env(v)); err != nil {
 		t.Error(err)
 	}
-	delete(vars, "RATE_LIMIT_PER_MINUTE")
-	vars["LEDGER_TABLE"], vars["AWS_REGION"] = "ledger", "us-east-1"
-	c, err := readDiscovery(env(vars))
-	if err != nil || c.Limits.PerMinute != 300 || c.Ledger.Name != "ledger" {
-		t.Errorf("%+v, %v", c.Limits, err)
-	}
-	if c.rate(&limit.Memory{}, time.Now) == nil {
-		t.Error("nobody is counted")
+	c := must(readDiscovery(env(vars{"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1"})))
+	if c.Limits.PerMinute != 300 || c.Ledger.Name != "ledger" || c.rate(&limit.Memory{}, time.Now) == nil {
+		t.Errorf("%+v of %s", c.Limits, c.Ledger.Name)
 	}
 }
 
-// Every character of a lease id is paid for with each call of its operation.
-func TestLeaseIDs(t *testing.T) {
+// Every character of a lease id is paid for with each call of its operation. A
+// request's id is another each time.
+func TestIDs(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		seen[leaseID()] = true
@@ -208,14 +230,15 @@ func TestLeaseIDs(t *testing.T) {
 	if len(seen) < 990 || len(leaseID()) != limit.IDLength {
 		t.Errorf("%d different ids such as %q", len(seen), leaseID())
 	}
+	if a, b := randomID(), randomID(); len(a) != 32 || a == b {
+		t.Errorf("%q, %q", a, b)
+	}
 }
 
 func TestLocalNeedsNothing(t *testing.T) {
-	l, err := ReadLocal(env(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if l.Addr != LocalAddr || l.BaseURL != "http://"+LocalAddr || l.LedgerFile != LocalLedgerFile || l.Terms.PayTo != LocalPayTo || l.Ledger.Name != "" {
+	l := must(ReadLocal(env(nil)))
+	if l.Addr != LocalAddr || l.BaseURL != "http://"+LocalAddr || l.LedgerFile != LocalLedgerFile ||
+		l.Terms.PayTo != LocalPayTo || l.Ledger.Name != "" {
 		t.Errorf("%+v", l)
 	}
 }
@@ -227,9 +250,8 @@ func TestLocalOrigin(t *testing.T) {
 		"[::]:8410": "http://[::1]:8410", "[::1]:8410": "http://[::1]:8410", "127.0.0.1:8410": "http://127.0.0.1:8410",
 		"192.0.2.1:80": "http://192.0.2.1:80", "localhost:8410": "http://localhost:8410", "8410": "http://8410",
 	} {
-		l, err := ReadLocal(env(map[string]string{"LOCAL_ADDR": addr}))
-		if err != nil || l.BaseURL != want || l.Addr != addr {
-			t.Errorf("LOCAL_ADDR %s: it calls itself %s on %s, want %s (%v)", addr, l.BaseURL, l.Addr, want, err)
+		if l := must(ReadLocal(env(vars{"LOCAL_ADDR": addr}))); l.BaseURL != want || l.Addr != addr {
+			t.Errorf("LOCAL_ADDR %s: it calls itself %s on %s, want %s", addr, l.BaseURL, l.Addr, want)
 		}
 	}
 }
@@ -239,23 +261,12 @@ func TestLocalOrigin(t *testing.T) {
 func TestOrigin(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Host = "abc.execute-api.us-east-1.amazonaws.com"
-	if got := (Config{}).origin(r); got != "https://abc.execute-api.us-east-1.amazonaws.com" {
-		t.Error(got)
-	}
-	if got := (Config{BaseURL: "https://api.example.com"}).origin(r); got != "https://api.example.com" {
-		t.Error(got)
-	}
-	vars := good()
-	vars["BASE_URL"] = "https://API.example.com/"
-	if c, err := readPriced(env(vars)); err != nil || c.BaseURL != "https://api.example.com" {
-		t.Errorf("%q, %v", c.BaseURL, err)
-	}
-}
-
-func TestRandomID(t *testing.T) {
-	a, b := randomID(), randomID()
-	if len(a) != 32 || a == b {
-		t.Errorf("%q, %q", a, b)
+	for configured, want := range map[string]string{
+		"": "https://abc.execute-api.us-east-1.amazonaws.com", "https://api.example.com": "https://api.example.com",
+	} {
+		if got := (Config{BaseURL: configured}).origin(r); got != want {
+			t.Errorf("%q: %s", configured, got)
+		}
 	}
 }
 
@@ -266,16 +277,13 @@ func TestPeersInTheLog(t *testing.T) {
 	log := slog.New(slog.NewJSONHandler(&out, nil))
 	config := Config{
 		Terms:          x402.Terms{Asset: defaultAsset, PayTo: LocalPayTo},
-		FacilitatorURL: "https://facilitator.example", Resolvers: []string{"127.0.0.1:53"}}
-	priced, err := config.Parts(Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}, log, time.Now)
-	if err != nil {
-		t.Fatal(err)
+		FacilitatorURL: "https://facilitator.example", Resolvers: []string{"127.0.0.1:53"},
 	}
-	reconcile, err := config.Reconciling(&ledgertest.Memory{}, &ledgertest.Memory{}, log, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, l := range map[string]*slog.Logger{"priced": priced.Platform.Log, "documents": Config{}.platform(log, time.Now).Log, "reconcile": reconcile.Platform.Log} {
+	reconcile := must(config.Reconciling(&ledgertest.Memory{}, &ledgertest.Memory{}, log, time.Now))
+	for name, l := range map[string]*slog.Logger{
+		"priced": partsOf(config, log).Platform.Log, "documents": Config{}.platform(log, time.Now).Log,
+		"reconcile": reconcile.Platform.Log,
+	} {
 		out.Reset()
 		l.Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
 		if line := out.String(); out.Len() > 1024 || !strings.Contains(line, `"?2J??`) {
@@ -302,5 +310,31 @@ func TestLogLine(t *testing.T) {
 	}
 	if line.Level != "DEBUG" || line.Msg != "m" || line.G.Time != "kept" {
 		t.Errorf("%s", &out)
+	}
+}
+
+// TestRunbookVariables: the runbook's table has each variable of the environment,
+// and no other.
+func TestRunbookVariables(t *testing.T) {
+	t.Parallel()
+	source, runbook := string(must(os.ReadFile("vars.go"))), string(must(os.ReadFile("../../infra/RUNBOOK.md")))
+	var known, listed []string
+	for _, m := range regexp.MustCompile(`(?m)^\tvar\w+ += ("[^"]*")$`).FindAllStringSubmatch(source, -1) {
+		known = append(known, must(strconv.Unquote(m[1])))
+	}
+	_, section, _ := strings.Cut(runbook, "\n## Configuration\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllStringSubmatch(section, -1) {
+		for _, name := range regexp.MustCompile("`([A-Z_]+)`").FindAllStringSubmatch(row[1], -1) {
+			listed = append(listed, name[1])
+		}
+	}
+	if len(known) < 20 {
+		t.Fatalf("only %d variables found in vars.go", len(known))
+	}
+	slices.Sort(known)
+	slices.Sort(listed)
+	if diff := cmp.Diff(known, slices.Compact(listed)); diff != "" {
+		t.Errorf("variables (-known +in the runbook):\n%s", diff)
 	}
 }

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -36,52 +33,36 @@ func TestReceiptConfiguration(t *testing.T) {
 	t.Parallel()
 	one, onePublic := keyPair(1)
 	_, twoPublic := keyPair(2)
+	published := vars{"RECEIPT_PUBLIC_KEYS": onePublic}
 	for name, c := range map[string]struct {
-		vars   map[string]string
-		secret string // of Secrets Manager
-		status int
-		kid    string // empty: nothing is signed
-		says   string // /ready
-		fails  bool   // with a log line for each answer
+		vars   vars
+		answer http.HandlerFunc // of Secrets Manager
+		kid    string           // empty: nothing is signed
+		says   string           // /ready
+		fails  bool             // with a log line for each answer
 	}{
 		"none":             {says: "RECEIPT_KEY is not set"},
-		"a blank":          {vars: map[string]string{"RECEIPT_KEY": " "}, says: "RECEIPT_KEY is not set"},
-		"a key":            {vars: map[string]string{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": onePublic}, kid: "#receipt-1"},
-		"the newer of two": {vars: map[string]string{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": onePublic + ", " + twoPublic}, kid: "#receipt-2"},
-		"the older of two": {vars: map[string]string{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic + "," + onePublic}, kid: "#receipt-1"},
-		"another key":      {vars: map[string]string{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic}, says: "none of the keys", fails: true},
-		"none published":   {vars: map[string]string{"RECEIPT_KEY": one}, says: "none of the keys", fails: true},
-		"in the secret":    {vars: map[string]string{"RECEIPT_PUBLIC_KEYS": onePublic}, status: 200, secret: `{"token":"t","receipt_key":"` + one + `"}`, kid: "#receipt-1"},
-		"not in it":        {vars: map[string]string{"RECEIPT_PUBLIC_KEYS": onePublic}, status: 200, secret: `{"token":"t"}`, says: "RECEIPT_KEY is not set"},
-		"a number in it":   {status: 200, secret: `{"receipt_key":17}`, says: "receipt_key", fails: true},
-		"no key in it":     {status: 200, secret: `{"receipt_key":"hush"}`, says: "receipt_key of the secret must be", fails: true},
-		"no secret":        {status: 503, says: "read the receipt key", fails: true},
+		"a blank":          {vars: vars{"RECEIPT_KEY": " "}, says: "RECEIPT_KEY is not set"},
+		"a key":            {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": onePublic}, kid: "#receipt-1"},
+		"the newer of two": {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": onePublic + ", " + twoPublic}, kid: "#receipt-2"},
+		"the older of two": {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic + "," + onePublic}, kid: "#receipt-1"},
+		"another key":      {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic}, says: "none of the keys", fails: true},
+		"none published":   {vars: vars{"RECEIPT_KEY": one}, says: "none of the keys", fails: true},
+		"in the secret":    {vars: published, answer: holds(`{"token":"t","receipt_key":"` + one + `"}`), kid: "#receipt-1"},
+		"not in it":        {vars: published, answer: holds(`{"token":"t"}`), says: "RECEIPT_KEY is not set"},
+		"a number in it":   {answer: holds(`{"receipt_key":17}`), says: "receipt_key", fails: true},
+		"no key in it":     {answer: holds(`{"receipt_key":"hush"}`), says: "receipt_key of the secret must be", fails: true},
+		"no secret":        {answer: reply(503, ""), says: "read the receipt key", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			vars := good()
-			v := &vault{}
-			server := httptest.NewServer(v)
-			defer server.Close()
-			if c.status != 0 {
-				v.holds(c.secret)
-				if c.status != 200 {
-					v.says(c.status, "")
-				}
-				vars["FACILITATOR_SECRET_ARN"], vars["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = secretARN, server.URL
+			secret := vars{}
+			if c.answer != nil {
+				secret = newVault(t, c.answer).secretVars()
 			}
-			for k, v := range c.vars {
-				vars[k] = v
-			}
-			config, err := readPriced(env(vars))
-			if err != nil {
-				t.Fatal(err)
-			}
+			config := configured(t, c.vars, secret)
 			config.FacilitatorURL = "https://facilitator.example"
-			p, err := config.Parts(Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}, slog.New(slog.DiscardHandler), time.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := partsOf(config, slog.New(slog.DiscardHandler))
 			jws, err := p.Offering.Receipts.Sign(t.Context(), delivery())
 			if (err != nil) != c.fails || (jws != "") != (c.kid != "") {
 				t.Errorf("signed %q, %v", jws, err)
@@ -90,10 +71,7 @@ func TestReceiptConfiguration(t *testing.T) {
 				t.Errorf("the error quotes the secret: %v", err)
 			}
 			if c.kid != "" {
-				doc, err := receipt.Document("api.example.com", config.ReceiptKeys)
-				if err != nil {
-					t.Fatal(err)
-				}
+				doc := must(receipt.Document("api.example.com", config.ReceiptKeys))
 				find := func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 				if _, kid, err := receipt.Verify(jws, find); err != nil || !strings.HasSuffix(kid, c.kid) {
 					t.Errorf("key %s, %v; want %s", kid, err, c.kid)
@@ -116,16 +94,8 @@ func TestReceiptConfiguration(t *testing.T) {
 func TestReceiptKeyIsReadAgain(t *testing.T) {
 	t.Parallel()
 	private, public := keyPair(1)
-	v := &vault{}
-	v.says(http.StatusInternalServerError, "")
-	server := httptest.NewServer(v)
-	defer server.Close()
-	vars := good()
-	vars["FACILITATOR_SECRET_ARN"], vars["AWS_ENDPOINT_URL_SECRETS_MANAGER"], vars["RECEIPT_PUBLIC_KEYS"] = secretARN, server.URL, public
-	c, err := readPriced(env(vars))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := newVault(t, reply(http.StatusInternalServerError, ""))
+	c := configured(t, v.secretVars(), vars{"RECEIPT_PUBLIC_KEYS": public})
 	now := time.Unix(1_800_000_000, 0)
 	signs := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: func() time.Time { return now }}
 	try := func(what string, signed bool) int {
@@ -136,7 +106,7 @@ func TestReceiptKeyIsReadAgain(t *testing.T) {
 		return v.readings()
 	}
 	first := try("unreachable", false)
-	v.holds(`{"receipt_key":"` + private + `"}`)
+	v.says(holds(`{"receipt_key":"` + private + `"}`))
 	now = now.Add(rereadAfter - time.Second)
 	if again := try("within the minute", false); again != first {
 		t.Errorf("%d readings, want %d", again, first)
@@ -146,23 +116,5 @@ func TestReceiptKeyIsReadAgain(t *testing.T) {
 	now = now.Add(24 * time.Hour)
 	if again := try("a day later", true); again != read {
 		t.Errorf("%d readings, want %d", again, read)
-	}
-}
-
-func TestReceiptFaults(t *testing.T) {
-	t.Parallel()
-	_, public := keyPair(1)
-	for name, c := range map[string]map[string]string{
-		"RECEIPT_KEY must be 32 bytes":              {"RECEIPT_KEY": "short"},
-		"RECEIPT_PUBLIC_KEYS is a list of keys":     {"RECEIPT_PUBLIC_KEYS": public + ",short"},
-		"RECEIPT_PUBLIC_KEYS has more than 16 keys": {"RECEIPT_PUBLIC_KEYS": strings.Repeat(public+",", receipt.MaxKeys+1)},
-	} {
-		vars := good()
-		for k, v := range c {
-			vars[k] = v
-		}
-		if _, err := readPriced(env(vars)); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%v: %v", c, err)
-		}
 	}
 }

@@ -2,123 +2,84 @@ package boot
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-const (
-	teamARN    = "arn:aws:secretsmanager:eu-west-3:111122223333:secret:team/facilitator-AbCdEf"
-	teamSecret = `{"token":"s3cr3t"}`
-)
-
 func testKeys(context.Context) (aws.Credentials, error) {
 	return aws.Credentials{AccessKeyID: "AK", SecretAccessKey: "SK", SessionToken: "ST"}, nil
 }
 
-// manager is a Secrets Manager that checks what it is asked.
-type manager struct {
-	*httptest.Server
-	asked atomic.Int64
-}
-
-func startManager(t *testing.T, answer http.HandlerFunc) *manager {
-	t.Helper()
-	m := &manager{}
-	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		question, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // the caller gave up before it had asked
-		}
-		m.asked.Add(1)
-		var body map[string]string
-		if err := json.Unmarshal(question, &body); err != nil || len(body) != 1 || body["SecretId"] != teamARN {
-			t.Errorf("it was asked for %.200q, %v", question, err)
-		}
-		auth := r.Header.Get("Authorization")
-		if r.Header.Get("X-Amz-Target") != "secretsmanager.GetSecretValue" || r.Header.Get("X-Amz-Security-Token") != "ST" ||
-			!strings.Contains(auth, "/eu-west-3/secretsmanager/aws4_request") {
-			t.Errorf("target %q, authorization %q", r.Header.Get("X-Amz-Target"), auth)
-		}
-		answer(w, r)
-	}))
-	t.Cleanup(m.Close)
-	return m
-}
-
-func reply(status int, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
-}
-
-func secretReply(member string, v any) string {
-	b, err := json.Marshal(map[string]any{"ARN": teamARN, "Name": "team/facilitator", "VersionId": "v", member: v})
-	if err != nil {
-		panic(err)
-	}
-	return string(b)
+// reads reads the secret of a vault as the team's role does, whose token goes along.
+func (v *vault) reads(ctx context.Context, timeout time.Duration) ([]byte, error) {
+	return readSecret(ctx, secretConfig{ARN: secretARN, Credentials: testKeys, Endpoint: v.URL, Timeout: timeout})
 }
 
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
-	silent := errors.New("no answer") // any errSecretSilent
+	const secret = `{"token":"s3cr3t"}`
+	const silent = "silent" // any errSecretSilent, after a second attempt
+	amazon := func(status int, kind string) http.HandlerFunc {
+		return reply(status, `{"__type":"`+kind+`","Message":"s3cr3t"}`)
+	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
-		err    error // silent, or the text of the error
-		asked  int64
+		fails  string // silent, or the text of the error
 	}{
-		"a string":        {reply(200, secretReply("SecretString", teamSecret)), teamSecret, nil, 1},
-		"bytes":           {reply(200, secretReply("SecretBinary", base64.StdEncoding.EncodeToString([]byte(teamSecret)))), teamSecret, nil, 1},
-		"empty":           {reply(200, secretReply("SecretString", "")), "", nil, 1},
-		"neither":         {reply(200, `{}`), "", errors.New("has no value"), 1},
-		"the largest":     {reply(200, secretReply("SecretString", strings.Repeat("é", 32<<10))), strings.Repeat("é", 32<<10), nil, 1},
-		"not there":       {reply(400, `{"__type":"ResourceNotFoundException","Message":"s3cr3t"}`), "", errors.New(`"ResourceNotFoundException"`), 1},
-		"denied":          {reply(400, `{"__type":"AccessDeniedException","Message":"s3cr3t"}`), "", errors.New(`"AccessDeniedException"`), 1},
-		"its key denied":  {reply(400, `{"__type":"DecryptionFailure","Message":"s3cr3t"}`), "", errors.New(`"DecryptionFailure"`), 1},
-		"a long code":     {reply(400, `{"__type":"`+strings.Repeat("A", 4096)+`"}`), "", errors.New("AAA"), 1},
-		"not JSON":        {reply(200, `s3cr3t`), "", errors.New("cannot be read"), 1},
-		"JSON cut short":  {reply(200, secretReply("SecretString", teamSecret)[:40]), "", errors.New("cannot be read"), 1},
-		"another type":    {reply(200, `{"SecretString":["s3cr3t"]}`), "", errors.New("cannot be read"), 1},
-		"huge":            {reply(200, secretReply("SecretString", strings.Repeat("s", 1<<20))), "", silent, 2},
-		"broken":          {reply(500, `{"__type":"InternalServiceError","Message":"s3cr3t"}`), "", silent, 2},
-		"a page of a box": {reply(503, `<html>s3cr3t`), "", silent, 2},
-		"throttled":       {reply(400, `{"__type":"ThrottlingException","Message":"s3cr3t"}`), "", silent, 2},
-		"elsewhere":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, "", errors.New("secrets manager"), 1},
-		"cut off":         {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", silent, 2},
+		"a string":        {holds(secret), secret, ""},
+		"bytes":           {reply(200, secretReply("SecretBinary", []byte(secret))), secret, ""},
+		"empty":           {holds(""), "", ""},
+		"the largest":     {holds(strings.Repeat("é", 32<<10)), strings.Repeat("é", 32<<10), ""},
+		"neither":         {reply(200, `{}`), "", "has no value"},
+		"not there":       {amazon(400, "ResourceNotFoundException"), "", `"ResourceNotFoundException"`},
+		"denied":          {amazon(400, "AccessDeniedException"), "", `"AccessDeniedException"`},
+		"its key denied":  {amazon(400, "DecryptionFailure"), "", `"DecryptionFailure"`},
+		"a long code":     {amazon(400, strings.Repeat("A", 4096)), "", "AAA"},
+		"not JSON":        {reply(200, `s3cr3t`), "", "cannot be read"},
+		"JSON cut short":  {reply(200, secretReply("SecretString", secret)[:40]), "", "cannot be read"},
+		"another type":    {reply(200, `{"SecretString":["s3cr3t"]}`), "", "cannot be read"},
+		"huge":            {holds(strings.Repeat("s", 1<<20)), "", silent},
+		"broken":          {amazon(500, "InternalServiceError"), "", silent},
+		"a page of a box": {reply(503, `<html>s3cr3t`), "", silent},
+		"throttled":       {amazon(400, "ThrottlingException"), "", silent},
+		"cut off":         {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", silent},
+		"elsewhere": {
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, "", "secrets manager",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := startManager(t, c.answer)
-			got, err := readSecret(t.Context(), secretConfig{ARN: teamARN, Credentials: testKeys, Endpoint: m.URL, Timeout: time.Minute})
+			v := newVault(t, func(w http.ResponseWriter, r *http.Request) {
+				if token := r.Header.Get("X-Amz-Security-Token"); token != "ST" {
+					t.Errorf("token %q", token)
+				}
+				c.answer(w, r)
+			})
+			got, err := v.reads(t.Context(), time.Minute)
+			asked := 1
 			switch {
-			case c.err == nil && (err != nil || string(got) != c.want):
-				t.Errorf("%.100q, %v; want %.100q", got, err, c.want)
-			case c.err != nil && (err == nil || got != nil):
-				t.Errorf("%.100q, %v; want an error", got, err)
-			case c.err != nil && errors.Is(err, errSecretSilent) != (c.err == silent):
-				t.Errorf("%v; want %v", err, c.err)
-			case c.err != nil && c.err != silent && !strings.Contains(err.Error(), c.err.Error()):
-				t.Errorf("%v; want %v", err, c.err)
+			case c.fails == "":
+				if err != nil || string(got) != c.want {
+					t.Errorf("%.100q, %v; want %.100q", got, err, c.want)
+				}
+			case err == nil || got != nil || errors.Is(err, errSecretSilent) != (c.fails == silent):
+				t.Errorf("%.100q, %v; want %s", got, err, c.fails)
+			case c.fails == silent:
+				asked = 2
+			case !strings.Contains(err.Error(), c.fails):
+				t.Errorf("%v; want %s", err, c.fails)
 			}
 			if err != nil && (strings.Contains(err.Error(), "s3cr3t") || len(err.Error()) > 600) {
 				t.Errorf("the error shows what was read: %v", err)
 			}
-			if n := m.asked.Load(); n != c.asked {
-				t.Errorf("asked %d times, want %d", n, c.asked)
+			if n := v.readings(); n != asked {
+				t.Errorf("asked %d times, want %d", n, asked)
 			}
 		})
 	}
@@ -128,70 +89,67 @@ func TestReadSecret(t *testing.T) {
 // and a caller who gives up less.
 func TestReadSecretEnds(t *testing.T) {
 	t.Parallel()
-	gone := make(chan struct{}, 8)
-	m := startManager(t, func(_ http.ResponseWriter, r *http.Request) {
+	gone, asked := make(chan struct{}, 8), make(chan struct{}, 8)
+	v := newVault(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
 		<-r.Context().Done()
 		gone <- struct{}{}
 	})
-	_, err := readSecret(t.Context(), secretConfig{ARN: teamARN, Credentials: testKeys, Endpoint: m.URL, Timeout: 200 * time.Millisecond})
-	if !errors.Is(err, errSecretSilent) {
+	if _, err := v.reads(t.Context(), 200*time.Millisecond); !errors.Is(err, errSecretSilent) {
 		t.Errorf("a silent store: %v", err)
+	}
+	for range v.readings() {
+		<-asked
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	before := m.asked.Load()
 	go func() {
-		_, err := readSecret(ctx, secretConfig{ARN: teamARN, Credentials: testKeys, Endpoint: m.URL, Timeout: time.Hour})
+		_, err := v.reads(ctx, time.Hour)
 		done <- err
 	}()
-	for m.asked.Load() == before {
-		select {
-		case err := <-done:
-			t.Fatalf("it gave up by itself: %v", err)
-		case <-time.After(time.Millisecond):
-		}
+	select {
+	case <-asked:
+	case err := <-done:
+		t.Fatalf("it gave up by itself: %v", err)
 	}
 	cancel()
-	if err := <-done; err == nil || ctx.Err() == nil {
-		t.Errorf("a caller who gave up: %v", err)
+	if err := <-done; err == nil {
+		t.Error("a caller who gave up got an answer")
 	}
-	for range int(m.asked.Load()) {
+	for range v.readings() {
 		<-gone // no attempt outlives its reading
 	}
 }
 
 func TestReadSecretUnreachable(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	_, err = readSecret(t.Context(), secretConfig{ARN: teamARN, Credentials: testKeys, Endpoint: "http://" + l.Addr().String(), Timeout: time.Minute})
-	if !errors.Is(err, errSecretSilent) {
-		t.Errorf("nobody there: %v", err)
-	}
+	v := newVault(t, holds("s3cr3t"))
 	none := func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("no keys") }
-	m := startManager(t, reply(200, secretReply("SecretString", teamSecret)))
-	if _, err := readSecret(t.Context(), secretConfig{ARN: teamARN, Credentials: none, Endpoint: m.URL}); err == nil || errors.Is(err, errSecretSilent) || m.asked.Load() != 0 {
-		t.Errorf("without keys: %v after %d requests", err, m.asked.Load())
+	for name, c := range map[string]secretConfig{
+		"without keys":   {ARN: secretARN, Credentials: none, Endpoint: v.URL},
+		"without an ARN": {ARN: "facilitator", Credentials: testKeys, Endpoint: v.URL},
+	} {
+		if _, err := readSecret(t.Context(), c); err == nil || errors.Is(err, errSecretSilent) || v.readings() != 0 {
+			t.Errorf("%s: %v after %d requests", name, err, v.readings())
+		}
 	}
-	if _, err := readSecret(t.Context(), secretConfig{ARN: "facilitator", Credentials: testKeys, Endpoint: m.URL}); err == nil || m.asked.Load() != 0 {
-		t.Errorf("without an ARN: %v after %d requests", err, m.asked.Load())
+	v.Close()
+	if _, err := v.reads(t.Context(), time.Minute); !errors.Is(err, errSecretSilent) {
+		t.Errorf("nobody there: %v", err)
 	}
 }
 
 func TestSecretRegion(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		teamARN: "eu-west-3",
+		secretARN: "eu-west-3",
 		"arn:aws-us-gov:secretsmanager:us-gov-west-1:111122223333:secret:a-AbCdEf": "us-gov-west-1",
 		"arn:aws:secretsmanager:us-east-1:111122223333:secret:a":                   "", // not complete
 		"arn:aws:secretsmanager:us-east-1:1111:secret:a-AbCdEf":                    "",
 		"arn:aws:ssm:us-east-1:111122223333:parameter/a-AbCdEf":                    "",
 		"team/facilitator-AbCdEf":                                                  "",
 		"":                                                                         "",
-		teamARN + "\n":                                                             "",
+		secretARN + "\n":                                                           "",
 	} {
 		got, ok := secretRegion(in)
 		if got != want || ok != (want != "") {

@@ -1,0 +1,210 @@
+package boot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+const (
+	secretARN = "arn:aws:secretsmanager:eu-west-3:111122223333:secret:team/facilitator-AbCdEf"
+	otherARN  = "arn:aws:secretsmanager:eu-west-3:111122223333:secret:fallback-GhIjKl"
+)
+
+// vars are variables of an environment.
+type vars map[string]string
+
+// env is an environment of nothing else.
+func env(v vars) func(string) string { return func(name string) string { return v[name] } }
+
+// deployed is a good environment of a function, with these changes.
+func deployed(changes ...vars) vars {
+	v := vars{
+		"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1",
+		"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
+	}
+	for _, more := range changes {
+		maps.Copy(v, more)
+	}
+	return v
+}
+
+// secretVars name a secret of a vault.
+func (v *vault) secretVars() vars {
+	return vars{"FACILITATOR_SECRET_ARN": secretARN, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL}
+}
+
+// configured is what a function that sells reads of an environment with these changes.
+func configured(t *testing.T, changes ...vars) Config {
+	t.Helper()
+	return must(readPriced(env(deployed(changes...))))
+}
+
+// partsOf are what a configuration makes, over stores in memory.
+func partsOf(c Config, log *slog.Logger) Parts {
+	return must(c.Parts(Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}, log, time.Now))
+}
+
+// must is for set-up that cannot fail unless the test is wrong: an error panics.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// vault is a Secrets Manager that checks what it is asked.
+type vault struct {
+	*httptest.Server
+	mu     sync.Mutex
+	answer http.HandlerFunc
+	asked  int
+}
+
+func newVault(t *testing.T, answer http.HandlerFunc) *vault {
+	t.Helper()
+	v := &vault{answer: answer}
+	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(r.Body) // a handler learns that its client has gone only then
+		var body map[string]string
+		if err != nil || json.Unmarshal(raw, &body) != nil || len(body) != 1 ||
+			body["SecretId"] != secretARN && body["SecretId"] != otherARN {
+			t.Errorf("it was asked for %s, %v", raw, err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(raw))
+		target, auth := r.Header.Get("X-Amz-Target"), r.Header.Get("Authorization")
+		if target != "secretsmanager.GetSecretValue" || !strings.Contains(auth, "/eu-west-3/secretsmanager/aws4_request") {
+			t.Errorf("target %q, authorization %q", target, auth)
+		}
+		v.mu.Lock()
+		v.asked++
+		answer := v.answer
+		v.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(v.Close)
+	return v
+}
+
+// says sets what is answered from now on.
+func (v *vault) says(answer http.HandlerFunc) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.answer = answer
+}
+
+// readings is how often it was asked.
+func (v *vault) readings() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.asked
+}
+
+func reply(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// holds is the answer of a vault that has a document in the secret.
+func holds(doc string) http.HandlerFunc { return reply(200, secretReply("SecretString", doc)) }
+
+func secretReply(member string, value any) string {
+	doc := map[string]any{"ARN": secretARN, "Name": "team/facilitator", "VersionId": "v", member: value}
+	return string(must(json.Marshal(doc)))
+}
+
+// settler is a facilitator that takes one token, or none if that is empty, and notes
+// what it is told.
+type settler struct {
+	*httptest.Server
+	mu       sync.Mutex
+	token    string
+	status   int // of every answer, where it is set
+	supports bool
+	heard    []string
+}
+
+func newSettler(t *testing.T, s *settler) *settler {
+	t.Helper()
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *settler) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = append(s.heard, r.URL.String()+string(must(json.Marshal(r.Header)))+string(body))
+	want := ""
+	if s.token != "" {
+		want = "Bearer " + s.token
+	}
+	switch {
+	case r.URL.Path == "/supported" && s.supports:
+		_, _ = io.WriteString(w, `{"kinds":[{"x402Version":2,"scheme":"exact","network":"eip155:8453"}]}`)
+	case s.status != 0:
+		w.WriteHeader(s.status)
+	case r.Header.Get("Authorization") != want:
+		w.WriteHeader(http.StatusUnauthorized)
+	default:
+		_, _ = io.WriteString(w, `{"success":true,"network":"eip155:8453",`+
+			`"transaction":"0x7c07e16e912e49c7e7613b44cc8a198ca856112064bfa97a8b0d1427c188ab99"}`)
+	}
+}
+
+// takes sets the token that is taken.
+func (s *settler) takes(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token = token
+}
+
+// told is all that it has been told.
+func (s *settler) told() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard
+}
+
+// paying is a client wired by the environment, with a clock of its own.
+type paying struct {
+	*facilitator.Client
+	now time.Time
+}
+
+func newPaying(t *testing.T, v *vault, s *settler) *paying {
+	t.Helper()
+	c := configured(t, v.secretVars(), vars{"FACILITATOR_URL": s.URL})
+	p := &paying{now: time.Unix(1_800_000_000, 0)}
+	p.Client = must(facilitator.New(facilitator.Config{
+		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: func() time.Time { return p.now },
+		Logger: slog.New(slog.DiscardHandler),
+	}))
+	return p
+}
+
+func (p *paying) settle(ctx context.Context) x402.Settlement {
+	terms := x402.Terms{
+		Network: "eip155:8453", Asset: defaultAsset, PayTo: LocalPayTo, Name: defaultName, Version: defaultVersion,
+	}
+	payload := x402.Payload{X402Version: 2, Payload: x402.ExactPayload{Authorization: x402.Authorization{From: LocalPayTo}}}
+	return p.Settle(ctx, payload, terms.Requirements("5000"))
+}
