@@ -166,39 +166,44 @@ func TestRegionalEndpoint(t *testing.T) {
 	}
 }
 
-// pipes connects a client to handlers in this process, one per connection.
-func pipes(dials *atomic.Int64, peer func(net.Conn)) func(context.Context, string, string) (net.Conn, error) {
-	return func(context.Context, string, string) (net.Conn, error) {
-		dials.Add(1)
+// piped is a client of a table in this process, by the clock of a bubble. answers
+// says whether the nth connection, from 1, answers a request or swallows it.
+func piped(answers func(connection int64) bool) (client *dynamodb.Client, dials *atomic.Int64) {
+	dials = new(atomic.Int64)
+	conf := config("http://dynamodb.test")
+	conf.Dial = func(context.Context, string, string) (net.Conn, error) {
+		n := dials.Add(1)
 		ours, theirs := net.Pipe()
-		go peer(theirs)
+		go func() {
+			defer func() { _ = theirs.Close() }()
+			for in := bufio.NewReader(theirs); ; {
+				req, err := http.ReadRequest(in)
+				if err != nil { // the client hangs up
+					return
+				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				if answers(n) {
+					_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+				}
+			}
+		}()
 		return ours, nil
 	}
+	return dynamotable.NewClient(conf), dials
 }
+
+// idle is longer than a client keeps a connection that it does not use.
+const idle = 6 * time.Second
 
 // A connection that has idled for five seconds is not used again.
 func TestIdleConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var dials atomic.Int64
-		conf := config("http://dynamodb.test")
-		conf.Dial = pipes(&dials, func(c net.Conn) {
-			defer func() { _ = c.Close() }()
-			in := bufio.NewReader(c)
-			for {
-				req, err := http.ReadRequest(in)
-				if err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, req.Body)
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-			}
-		})
-		client := dynamotable.NewClient(conf)
+		client, dials := piped(func(int64) bool { return true })
 		for i, c := range []struct {
 			pause time.Duration
 			dials int64
-		}{{0, 1}, {0, 1}, {4 * time.Second, 1}, {4 * time.Second, 1}, {6 * time.Second, 2}, {0, 2}} {
+		}{{0, 1}, {0, 1}, {4 * time.Second, 1}, {4 * time.Second, 1}, {idle, 2}, {0, 2}} {
 			<-time.After(c.pause)
 			if err := fetch(t, client); err != nil {
 				t.Fatal(err)
@@ -207,7 +212,7 @@ func TestIdleConnection(t *testing.T) {
 				t.Errorf("call %d after %v: %d connections, want %d", i, c.pause, n, c.dials)
 			}
 		}
-		<-time.After(6 * time.Second) // the last connection ends
+		<-time.After(idle) // the last connection ends
 	})
 }
 
@@ -215,43 +220,21 @@ func TestIdleConnection(t *testing.T) {
 // the second attempt, on another connection, still fits into the call.
 func TestSilentConnection(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		silent   int64 // connections that never answer
-		min, max time.Duration
-		ok       bool
-	}{
-		"one":  {1, 725 * time.Millisecond, 775 * time.Millisecond, true},
-		"both": {2, 1425 * time.Millisecond, 1475 * time.Millisecond, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var dials atomic.Int64
-				conf := config("http://dynamodb.test")
-				conf.Dial = pipes(&dials, func(conn net.Conn) {
-					defer func() { _ = conn.Close() }()
-					in := bufio.NewReader(conn)
-					if req, err := http.ReadRequest(in); err == nil {
-						_, _ = io.Copy(io.Discard, req.Body)
-					}
-					if dials.Load() > c.silent {
-						_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
-						return
-					}
-					_, _ = in.ReadByte() // until the client hangs up
-				})
-				start := time.Now()
-				err := fetch(t, dynamotable.NewClient(conf))
-				if d := time.Since(start); d < c.min || d > c.max {
-					t.Errorf("it took %v, want %v to %v", d, c.min, c.max)
-				}
-				if (err == nil) != c.ok {
-					t.Errorf("GetItem = %v, want success: %v", err, c.ok)
-				}
-				if n := dials.Load(); n != 2 {
-					t.Errorf("%d connections, want 2", n)
-				}
-			})
+	for _, c := range []struct {
+		silent int64 // connections that never answer
+		took   time.Duration
+	}{{1, 750 * time.Millisecond}, {2, 1450 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			client, dials := piped(func(n int64) bool { return n > c.silent })
+			start := time.Now()
+			err := fetch(t, client)
+			if d := time.Since(start); d < c.took-25*time.Millisecond || d > c.took+25*time.Millisecond {
+				t.Errorf("%d silent: it took %v, want about %v", c.silent, d, c.took)
+			}
+			if ok := c.silent < 2; (err == nil) != ok || dials.Load() != 2 {
+				t.Errorf("%d silent: %v, want success: %v; %d connections, want 2", c.silent, err, ok, dials.Load())
+			}
+			<-time.After(idle) // the last connection ends
 		})
 	}
 }
@@ -262,31 +245,19 @@ func TestVanishedConnections(t *testing.T) {
 	t.Parallel()
 	const kept = 3
 	synctest.Test(t, func(t *testing.T) {
-		var dials, arrived atomic.Int64
+		var arrived atomic.Int64
 		var gone atomic.Bool
-		conf := config("http://dynamodb.test")
 		everybody := make(chan struct{})
-		conf.Dial = pipes(&dials, func(c net.Conn) {
-			defer func() { _ = c.Close() }()
-			old := dials.Load() <= kept
-			in := bufio.NewReader(c)
-			for {
-				req, err := http.ReadRequest(in)
-				if err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, req.Body)
-				if gone.Load() && old {
-					continue // the request is swallowed
-				}
-				if arrived.Add(1) == kept {
-					close(everybody)
-				}
-				<-everybody
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+		client, dials := piped(func(n int64) bool {
+			if gone.Load() && n <= kept {
+				return false // the request is swallowed
 			}
+			if arrived.Add(1) == kept {
+				close(everybody)
+			}
+			<-everybody
+			return true
 		})
-		client := dynamotable.NewClient(conf)
 		ask := func() {
 			if err := fetch(t, client); err != nil {
 				t.Errorf("GetItem = %v", err)
@@ -305,7 +276,7 @@ func TestVanishedConnections(t *testing.T) {
 		if n := dials.Load(); n != kept+1 {
 			t.Errorf("%d connections, want %d and a new one", n, kept)
 		}
-		<-time.After(6 * time.Second) // the last connection ends
+		<-time.After(idle) // the last connection ends
 	})
 }
 

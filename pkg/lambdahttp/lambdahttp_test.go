@@ -121,20 +121,12 @@ func TestRequest(t *testing.T) {
 		{"no body", nil, body, " 0 <nil>"},
 		{"a body above the bound fails to read",
 			func(e *events.APIGatewayV2HTTPRequest) { e.Body = strings.Repeat("x", lambdahttp.MaxBody+1) },
-			func(r *http.Request) any {
-				b, err := io.ReadAll(r.Body)
-				var tooLarge *http.MaxBytesError
-				return []any{len(b), errors.As(err, &tooLarge)}
-			}, []any{lambdahttp.MaxBody, true}},
+			cutOff, []any{lambdahttp.MaxBody, true}},
 		{"a base64 body above the bound fails to read",
 			func(e *events.APIGatewayV2HTTPRequest) {
 				e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(make([]byte, lambdahttp.MaxBody+1)), true
 			},
-			func(r *http.Request) any {
-				b, err := io.ReadAll(r.Body)
-				var tooLarge *http.MaxBytesError
-				return []any{len(b), errors.As(err, &tooLarge)}
-			}, []any{lambdahttp.MaxBody, true}},
+			cutOff, []any{lambdahttp.MaxBody, true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -152,6 +144,13 @@ func body(r *http.Request) any {
 	return fmt.Sprintf("%s %d %v", b, r.ContentLength, err)
 }
 
+// cutOff is how much of a body was read, and whether it was too large.
+func cutOff(r *http.Request) any {
+	b, err := io.ReadAll(r.Body)
+	var tooLarge *http.MaxBytesError
+	return []any{len(b), errors.As(err, &tooLarge)}
+}
+
 func TestRequestID_Outside(t *testing.T) {
 	t.Parallel()
 	if id := lambdahttp.RequestID(context.Background()); id != "" {
@@ -162,13 +161,7 @@ func TestRequestID_Outside(t *testing.T) {
 func TestResponse(t *testing.T) {
 	t.Parallel()
 	type resp = events.APIGatewayV2HTTPResponse
-	headers := func(kv ...string) map[string]string {
-		m := map[string]string{}
-		for i := 0; i < len(kv); i += 2 {
-			m[kv[i]] = kv[i+1]
-		}
-		return m
-	}
+	type headers = map[string]string
 	for _, c := range []struct {
 		name   string
 		method string
@@ -180,54 +173,54 @@ func TestResponse(t *testing.T) {
 			w.WriteHeader(402)
 			io.WriteString(w, `{"a":`)
 			io.WriteString(w, `"é"}`)
-		}, resp{StatusCode: 402, Headers: headers("content-type", "application/json"), Body: `{"a":"é"}`}},
+		}, resp{StatusCode: 402, Headers: headers{"content-type": "application/json"}, Body: `{"a":"é"}`}},
 		{"nothing written is 200", "GET", func(http.ResponseWriter, *http.Request) {},
-			resp{StatusCode: 200, Headers: headers()}},
+			resp{StatusCode: 200, Headers: headers{}}},
 		{"bytes that are not text", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "image/x")
 			w.Write([]byte{0xff, 0x00})
-		}, resp{StatusCode: 200, Headers: headers("content-type", "image/x"), Body: "/wA=", IsBase64Encoded: true}},
+		}, resp{StatusCode: 200, Headers: headers{"content-type": "image/x"}, Body: "/wA=", IsBase64Encoded: true}},
 		{"encoded bodies are bytes", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			w.Header().Set("Content-Encoding", "gzip")
 			io.WriteString(w, "looks like text")
-		}, resp{StatusCode: 200, Headers: headers("content-type", "text/plain", "content-encoding", "gzip"), Body: "bG9va3MgbGlrZSB0ZXh0", IsBase64Encoded: true}},
+		}, resp{StatusCode: 200, Headers: headers{"content-type": "text/plain", "content-encoding": "gzip"}, Body: "bG9va3MgbGlrZSB0ZXh0", IsBase64Encoded: true}},
 		{"a missing content type is sniffed", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "<!DOCTYPE HTML><p>")
-		}, resp{StatusCode: 200, Headers: headers("content-type", "text/html; charset=utf-8"), Body: "<!DOCTYPE HTML><p>"}},
+		}, resp{StatusCode: 200, Headers: headers{"content-type": "text/html; charset=utf-8"}, Body: "<!DOCTYPE HTML><p>"}},
 		{"repeated headers are joined", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Add("Vary", "Accept")
 			w.Header().Add("Vary", "PAYMENT-SIGNATURE")
-		}, resp{StatusCode: 200, Headers: headers("vary", "Accept, PAYMENT-SIGNATURE")}},
+		}, resp{StatusCode: 200, Headers: headers{"vary": "Accept, PAYMENT-SIGNATURE"}}},
 		{"cookies are not joined", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Add("Set-Cookie", "a=1; Expires=Tue, 15 Nov 1994 12:45:26 GMT")
 			w.Header().Add("Set-Cookie", "b=2")
-		}, resp{StatusCode: 200, Headers: headers(), Cookies: []string{"a=1; Expires=Tue, 15 Nov 1994 12:45:26 GMT", "b=2"}}},
+		}, resp{StatusCode: 200, Headers: headers{}, Cookies: []string{"a=1; Expires=Tue, 15 Nov 1994 12:45:26 GMT", "b=2"}}},
 		{"a line break cannot split a header", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "/a\r\nX-Evil: 1")
-		}, resp{StatusCode: 200, Headers: headers("location", "/a  X-Evil: 1")}},
+		}, resp{StatusCode: 200, Headers: headers{"location": "/a  X-Evil: 1"}}},
 		{"content-length is the gateway's to count", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			w.Header().Set("Content-Type", "text/plain")
 			io.WriteString(w, "x")
-		}, resp{StatusCode: 200, Headers: headers("content-type", "text/plain"), Body: "x"}},
+		}, resp{StatusCode: 200, Headers: headers{"content-type": "text/plain"}, Body: "x"}},
 		{"HEAD has no body", "HEAD", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("ETag", `"1"`)
 			io.WriteString(w, "x")
-		}, resp{StatusCode: 200, Headers: headers("etag", `"1"`, "content-type", "text/plain; charset=utf-8")}},
+		}, resp{StatusCode: 200, Headers: headers{"etag": `"1"`, "content-type": "text/plain; charset=utf-8"}}},
 		{"204 has no body", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			w.WriteHeader(204)
 			io.WriteString(w, "x")
-		}, resp{StatusCode: 204, Headers: headers("content-type", "text/plain")}},
+		}, resp{StatusCode: 204, Headers: headers{"content-type": "text/plain"}}},
 		{"304 has no body", "GET", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) },
-			resp{StatusCode: 304, Headers: headers()}},
+			resp{StatusCode: 304, Headers: headers{}}},
 		{"the first final status counts", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(103)
 			w.WriteHeader(404)
 			w.WriteHeader(200)
 			w.Header().Set("Too-Late", "1")
-		}, resp{StatusCode: 404, Headers: headers()}},
+		}, resp{StatusCode: 404, Headers: headers{}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

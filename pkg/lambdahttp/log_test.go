@@ -16,20 +16,21 @@ import (
 // the end of a context that lost its deadline; outside of one it says nothing.
 func TestLog(t *testing.T) {
 	t.Parallel()
-	invoked := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"})
+	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
+	invoked := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: id})
 	for name, c := range map[string]struct {
 		ctx  context.Context
-		log  func(*slog.Logger) *slog.Logger
+		with []any
 		want any
 	}{
-		"in an invocation":      {invoked, func(l *slog.Logger) *slog.Logger { return l }, "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"},
-		"without a deadline":    {context.WithoutCancel(invoked), func(l *slog.Logger) *slog.Logger { return l }, "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"},
-		"with attributes":       {invoked, func(l *slog.Logger) *slog.Logger { return l.With("a", 1) }, "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"},
-		"outside":               {t.Context(), func(l *slog.Logger) *slog.Logger { return l }, nil},
-		"a context without one": {lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{}), func(l *slog.Logger) *slog.Logger { return l }, nil},
+		"in an invocation":      {invoked, nil, id},
+		"without a deadline":    {context.WithoutCancel(invoked), nil, id},
+		"with attributes":       {invoked, []any{"a", 1}, id},
+		"outside":               {t.Context(), nil, nil},
+		"a context without one": {lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{}), nil, nil},
 	} {
 		var out bytes.Buffer
-		c.log(lambdahttp.Log(slog.New(slog.NewJSONHandler(&out, nil)))).InfoContext(c.ctx, "m", "b", 2)
+		lambdahttp.Log(slog.New(slog.NewJSONHandler(&out, nil))).With(c.with...).InfoContext(c.ctx, "m", "b", 2)
 		var line map[string]any
 		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 			t.Fatal(err)
