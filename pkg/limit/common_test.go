@@ -3,43 +3,63 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 )
 
-var noon = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
+const client = "203.0.113.7"
 
-var errDown = errors.New("the store is down")
+var (
+	noon    = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
+	errDown = errors.New("the store is down")
+)
 
-// counter is a Memory that counts the calls, and fails while down.
+func at(offset time.Duration) *limittest.Clock {
+	var c limittest.Clock
+	c.Set(noon.Add(offset))
+	return &c
+}
+
+// counter is a Memory that notes what each call adds, and fails while down or when
+// its hook does.
 type counter struct {
 	limit.Memory
 	mu    sync.Mutex
 	calls []int // what each call added
 	down  bool
+	hook  func(ctx context.Context) error // before each call; may be nil
 }
 
-func (c *counter) called(n int) error {
+func (c *counter) called(ctx context.Context, n int) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.calls = append(c.calls, n)
-	if c.down {
+	down := c.down
+	c.mu.Unlock()
+	if down {
 		return errDown
+	}
+	if c.hook != nil {
+		return c.hook(ctx)
 	}
 	return nil
 }
 
 func (c *counter) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	if err := c.called(n.All); err != nil {
+	if err := c.called(ctx, n.All); err != nil {
 		return limit.Units{}, err
 	}
 	return c.Memory.Add(ctx, client, window, n)
 }
 
-func (c *counter) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
-	if err := c.called(n.All); err != nil {
+func (c *counter) Take(
+	ctx context.Context, client string, window time.Time, n limit.Units, most int,
+) (limit.Units, bool, error) {
+	if err := c.called(ctx, n.All); err != nil {
 		return limit.Units{}, false, err
 	}
 	return c.Memory.Take(ctx, client, window, n, most)
@@ -52,6 +72,28 @@ func (c *counter) taken() []int {
 	calls := c.calls
 	c.calls = nil
 	return calls
+}
+
+// total is what is counted of a client in a window.
+func (c *counter) total(t *testing.T, client string, window time.Time) limit.Units {
+	t.Helper()
+	u, err := c.Memory.Add(t.Context(), client, window, limit.Units{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// silent answers when its caller gives up.
+func silent(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// slow takes a tenth of a second, by the clock of a bubble.
+func slow(context.Context) error {
+	time.Sleep(100 * time.Millisecond)
+	return nil
 }
 
 // leases is a Memory that counts the calls, fails while down, and loses replies.
@@ -95,4 +137,42 @@ func (l *leases) calls() (acquired, removed int) {
 	acquired, removed = l.acquired, l.removed
 	l.acquired, l.removed = 0, 0
 	return acquired, removed
+}
+
+func TestNewPanics(t *testing.T) {
+	t.Parallel()
+	good := limit.SlotsConfig{
+		Operation: "dns", Cap: 1, Leases: &limit.Memory{}, Now: time.Now, NewID: func() string { return "x" },
+	}
+	limit.NewSlots(good)
+	for i, spoil := range []func(*limit.SlotsConfig){
+		func(c *limit.SlotsConfig) { c.Operation = "" },
+		func(c *limit.SlotsConfig) { c.Cap = -1 },
+		func(c *limit.SlotsConfig) { c.Leases = nil },
+		func(c *limit.SlotsConfig) { c.Now = nil },
+		func(c *limit.SlotsConfig) { c.NewID = nil },
+	} {
+		bad := good
+		spoil(&bad)
+		mustPanic(t, fmt.Sprint("slots ", i), func() { limit.NewSlots(bad) })
+	}
+	for i, c := range []limit.RateConfig{
+		{PerMinute: -1},
+		{PerMinute: 1, Now: time.Now},
+		{PerMinute: 1, Counter: &limit.Memory{}},
+		{PerMinute: 1, Counter: &limit.Memory{}, Now: time.Now, MaxClients: -1},
+		{PerMinute: 1, Counter: &limit.Memory{}, Now: time.Now, StoreTimeout: -1},
+	} {
+		mustPanic(t, fmt.Sprint("rate ", i), func() { limit.NewRate(c) })
+	}
+}
+
+func mustPanic(t *testing.T, what string, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s: no panic", what)
+		}
+	}()
+	f()
 }

@@ -17,71 +17,47 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 )
 
-// A client holds half of the slots and at least one, and the others the rest.
+// A client holds half of the slots and at least one, and the others the rest. Leases
+// of its own that have run out do not count.
 func TestSlotsHalf(t *testing.T) {
 	t.Parallel()
 	for most, half := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 20: 10, 50: 25} {
-		b := newHarness(most)
-		until := noon.Add(30 * time.Second)
+		b := newHarness(t, most)
 		var held []*limit.Slot
-		for i := range half {
-			slot, err := b.Acquire(t.Context(), "a", until)
-			if err != nil {
-				t.Fatalf("slot %d of %d: %v", i, most, err)
+		fill := func() {
+			for range half {
+				slot, _ := b.try("a", "")
+				held = append(held, slot)
 			}
-			held = append(held, slot)
 		}
-		b.expectCalls(t, "a client's half", half, 0)
-		if _, err := b.Acquire(t.Context(), "a", until); fault.From(err).Code != fault.Overloaded || fault.From(err).Wait() <= 0 {
-			t.Errorf("cap %d: slot %d of a client: %v", most, half+1, err)
-		}
+		fill()
+		b.took("a client's half", half, 0)
+		b.try("a", fault.Overloaded)
 		if most > 1 {
-			b.expectCalls(t, "one more, given back", 1, 1)
+			b.took("one more, given back", 1, 1)
 		}
 		for range most - half {
-			b.take(t)
+			b.take()
 		}
 		b.store.calls()
-		if _, err := b.Acquire(t.Context(), "a", until); fault.From(err).Code != fault.Overloaded {
-			t.Errorf("cap %d, full: %v", most, err)
-		}
-		b.expectCalls(t, "one more when all are taken", 1, 0)
-		if err := held[0].Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.Acquire(t.Context(), "a", until); err != nil {
-			t.Errorf("cap %d: below the half again: %v", most, err)
-		}
-	}
-}
-
-// Leases of a client's own that have run out do not count.
-func TestSlotsHalfRunsOut(t *testing.T) {
-	t.Parallel()
-	b := newHarness(4)
-	for range 2 {
-		if _, err := b.Acquire(t.Context(), "a", noon.Add(30*time.Second)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.clock.Advance(30 * time.Second)
-	for i := range 2 {
-		if _, err := b.Acquire(t.Context(), "a", noon.Add(time.Minute)); err != nil {
-			t.Errorf("slot %d after the others ran out: %v", i, err)
-		}
+		b.try("a", fault.Overloaded)
+		b.took("one more when all are taken", 1, 0)
+		b.give(held[0])
+		b.try("a", "")
+		b.clock.Advance(30 * time.Second)
+		fill()
 	}
 }
 
 // A lease above the half that cannot be removed does not count as a slot either.
 func TestSlotsHalfStays(t *testing.T) {
 	t.Parallel()
-	b := newHarness(4)
-	slots := limittest.NewSlots(&removeFails{b.store}, "dns", 4, 1, b.clock.Now)
-	for i := range 3 {
-		slot, err := slots.Acquire(t.Context(), "a", noon.Add(time.Minute))
-		if over := i == 2; over != (slot == nil) || over && (fault.From(err).Code != fault.Overloaded || !errors.Is(err, errDown)) {
-			t.Errorf("slot %d: %v, %v", i, slot, err)
-		}
+	b := newHarness(t, 4)
+	b = b.over(4, &removeFails{b.store})
+	b.try("a", "")
+	b.try("a", "")
+	if _, f := b.try("a", fault.Overloaded); !errors.Is(f, errDown) {
+		t.Errorf("%v", f)
 	}
 }
 
@@ -110,21 +86,19 @@ func TestSlotsSurplusTurnsNobodyAway(t *testing.T) {
 			slots := limittest.NewSlots(delayed{&limit.Memory{}}, "dns", 50, 0, time.Now)
 			var greedy atomic.Int64
 			var all sync.WaitGroup
-			for range 100 {
+			for i := range 125 {
 				after := time.Duration(random.IntN(20)) * time.Millisecond
 				all.Go(func() {
 					time.Sleep(after)
-					if _, err := slots.Acquire(t.Context(), "greedy", time.Now().Add(time.Minute)); err == nil {
-						greedy.Add(1)
+					client := "greedy"
+					if i >= 100 {
+						client = fmt.Sprint("modest ", i)
 					}
-				})
-			}
-			for i := range 25 {
-				after := time.Duration(random.IntN(20)) * time.Millisecond
-				all.Go(func() {
-					time.Sleep(after)
-					if _, err := slots.Acquire(t.Context(), fmt.Sprint("modest ", i), time.Now().Add(time.Minute)); err != nil {
+					switch _, err := slots.Acquire(t.Context(), client, time.Now().Add(time.Minute)); {
+					case i >= 100 && err != nil:
 						t.Errorf("seed %d: another client: %v", seed, err)
+					case i < 100 && err == nil:
+						greedy.Add(1)
 					}
 				})
 			}
@@ -142,19 +116,20 @@ func TestSlotsSurplusStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var memory limit.Memory
 		for i := range 4 { // of one client, whose half is 2
-			if _, ok, err := memory.Acquire(t.Context(), "dns", limit.Lease{ID: fmt.Sprint("greedy", i), Until: time.Now().Add(time.Hour)}, 4); !ok || err != nil {
+			lease := limit.Lease{ID: fmt.Sprint("greedy", i), Until: time.Now().Add(time.Hour)}
+			if _, ok, err := memory.Acquire(t.Context(), "dns", lease, 4); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 		}
 		slots := limittest.NewSlots(&memory, "dns", 4, 0, time.Now)
-		for limit, want := range map[time.Duration]time.Duration{time.Hour: 150 * time.Millisecond, 25 * time.Millisecond: 25 * time.Millisecond} {
+		for limit, want := range map[time.Duration]time.Duration{
+			time.Hour: 150 * time.Millisecond, 25 * time.Millisecond: 25 * time.Millisecond,
+		} {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			begun := time.Now()
-			if _, err := slots.Acquire(ctx, "modest", time.Now().Add(time.Minute)); fault.From(err).Code != fault.Overloaded {
-				t.Errorf("Acquire = %v", err)
-			}
-			if took := time.Since(begun); took != want {
-				t.Errorf("it took %s, want %s", took, want)
+			_, err := slots.Acquire(ctx, "modest", time.Now().Add(time.Minute))
+			if took := time.Since(begun); took != want || fault.From(err).Code != fault.Overloaded {
+				t.Errorf("Acquire = %v after %s, want %s", err, took, want)
 			}
 			cancel()
 		}
@@ -166,54 +141,43 @@ func TestSlotsSurplusStays(t *testing.T) {
 func TestSlotsOverItems(t *testing.T) {
 	t.Parallel()
 	const most = 170
-	b := newHarness(most)
-	items := func() map[string]int {
-		all := map[string]int{}
-		for _, name := range []string{"dns", "dns#1", "dns#2", "dns#3", "dns#4"} {
+	b := newHarness(t, most)
+	holds := func(want map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for name := range want {
 			held, _, err := b.store.Memory.Acquire(t.Context(), name, limit.Lease{}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all[name] = len(held)
+			got[name] = len(held)
 		}
-		return all
-	}
-	ctx, until := t.Context(), b.clock.Now().Add(30*time.Second)
-	var one []*limit.Slot
-	for range 2 * most {
-		if slot, err := b.Acquire(ctx, "one client", until); err == nil {
-			one = append(one, slot)
+		if !maps.Equal(got, want) {
+			t.Errorf("the items hold %v, want %v", got, want)
 		}
 	}
-	if len(one) > most/2 || len(one) < most/2-4 {
-		t.Errorf("one client holds %d of %d slots, want half", len(one), most)
-	}
-	var rest []*limit.Slot
-	for range 4 * most {
-		if slot, err := b.Acquire(ctx, b.next(), until); err == nil {
-			rest = append(rest, slot)
+	var held []*limit.Slot
+	fill := func(times int, client func() string) {
+		for range times {
+			if slot, err := b.Acquire(t.Context(), client(), b.clock.Now().Add(30*time.Second)); err == nil {
+				held = append(held, slot)
+			}
 		}
 	}
-	if all := len(one) + len(rest); all != most {
-		t.Errorf("%d slots are held in the end, the cap is %d", all, most)
+	fill(2*most, func() string { return "one client" })
+	if n := len(held); n > most/2 || n < most/2-4 {
+		t.Errorf("one client holds %d of %d slots, want half", n, most)
 	}
-	want := map[string]int{"dns": 42, "dns#1": 42, "dns#2": 43, "dns#3": 43, "dns#4": 0}
-	if held := items(); !maps.Equal(held, want) {
-		t.Errorf("the items hold %v, want %v", held, want)
+	fill(4*most, b.next)
+	if len(held) != most {
+		t.Errorf("%d slots are held in the end, the cap is %d", len(held), most)
 	}
+	holds(map[string]int{"dns": 42, "dns#1": 42, "dns#2": 43, "dns#3": 43, "dns#4": 0})
 	b.store.calls()
-	b.refused(t, fault.Overloaded)
+	b.refused(fault.Overloaded)
 	if n, _ := b.store.calls(); n > 2 {
 		t.Errorf("a refusal took %d writes, want 2 at most", n)
 	}
-	for _, slot := range append(one, rest...) {
-		if err := slot.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, n := range items() {
-		if n != 0 {
-			t.Errorf("%s still has %d leases", name, n)
-		}
-	}
+	b.give(held...)
+	holds(map[string]int{"dns": 0, "dns#1": 0, "dns#2": 0, "dns#3": 0, "dns#4": 0})
 }

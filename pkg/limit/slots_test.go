@@ -13,147 +13,148 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 )
 
-// harness is a Slots with its store and its clock.
+// harness is a Slots with its store and its clock. A slot is taken for 30 s.
 type harness struct {
+	*testing.T
 	*limit.Slots
 	store *leases
-	clock limittest.Clock
+	clock *limittest.Clock
 	calls int
+}
+
+func newHarness(t *testing.T, most int) *harness {
+	b := &harness{T: t, store: &leases{}, clock: at(0)}
+	b.Slots = limittest.NewSlots(b.store, "dns", most, 0, b.clock.Now)
+	return b
+}
+
+// over is another environment of the same clock, with a cap and a store of its own.
+func (b *harness) over(most int, store limit.Leases) *harness {
+	other := *b
+	other.Slots = limittest.NewSlots(store, "dns", most, 1, b.clock.Now)
+	return &other
 }
 
 // next is a client that has no slot yet, so that tests of the cap are independent of
 // the limit of half the slots for one client.
 func (b *harness) next() string {
 	b.calls++
-	return fmt.Sprint("client ", b.calls)
+	return fmt.Sprintf("client %p %d", b, b.calls)
 }
 
-func newHarness(most int) *harness {
-	b := &harness{store: &leases{}}
-	b.clock.Set(noon)
-	b.Slots = limittest.NewSlots(b.store, "dns", most, 0, b.clock.Now)
-	return b
-}
-
-func (b *harness) take(t *testing.T) *limit.Slot {
-	t.Helper()
-	slot, err := b.Acquire(t.Context(), b.next(), b.clock.Now().Add(30*time.Second))
-	if err != nil {
-		t.Fatalf("Acquire: %v", err)
+// try takes a slot, or is refused for the reason that is wanted.
+func (b *harness) try(client string, want fault.Code) (*limit.Slot, *fault.Error) {
+	b.Helper()
+	slot, err := b.Acquire(b.Context(), client, b.clock.Now().Add(30*time.Second))
+	var f *fault.Error
+	if errors.As(err, &f); (slot == nil) != (err != nil) || err != nil && (f == nil || f.Code != want) || err == nil && want != "" {
+		b.Fatalf("Acquire = %v, %v; want %q", slot, err, want)
 	}
+	if want == fault.Overloaded && f.Wait() <= 0 {
+		b.Errorf("%v with Retry-After %s", f, f.Wait())
+	}
+	return slot, f
+}
+
+func (b *harness) take() *limit.Slot {
+	b.Helper()
+	slot, _ := b.try(b.next(), "")
 	return slot
 }
 
-func (b *harness) refused(t *testing.T, want fault.Code) *fault.Error {
-	t.Helper()
-	slot, err := b.Acquire(t.Context(), b.next(), b.clock.Now().Add(30*time.Second))
-	var f *fault.Error
-	if slot != nil || !errors.As(err, &f) || f.Code != want {
-		t.Fatalf("Acquire = %v, %v; want %s", slot, err, want)
-	}
+func (b *harness) refused(want fault.Code) *fault.Error {
+	b.Helper()
+	_, f := b.try(b.next(), want)
 	return f
 }
 
-func (b *harness) expectCalls(t *testing.T, what string, acquires, removes int) {
-	t.Helper()
+func (b *harness) give(slots ...*limit.Slot) {
+	b.Helper()
+	for _, slot := range slots {
+		if err := slot.Release(b.Context()); err != nil {
+			b.Errorf("Release: %v", err)
+		}
+	}
+}
+
+// took compares the calls of the store since the last time.
+func (b *harness) took(what string, acquires, removes int) {
+	b.Helper()
 	if a, r := b.store.calls(); a != acquires || r != removes {
-		t.Errorf("%s took %d acquires and %d removes, want %d and %d", what, a, r, acquires, removes)
+		b.Errorf("%s took %d acquires and %d removes, want %d and %d", what, a, r, acquires, removes)
 	}
 }
 
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	b := newHarness(2)
-	first := b.take(t)
-	b.take(t)
-	b.expectCalls(t, "two slots", 2, 0)
-	f := b.refused(t, fault.Overloaded)
-	if f.Info().Status != http.StatusServiceUnavailable || f.Wait() <= 0 || !f.Info().Retry {
-		t.Errorf("%+v with Retry-After %s", f.Info(), f.Wait())
+	b := newHarness(t, 2)
+	first := b.take()
+	b.take()
+	b.took("two slots", 2, 0)
+	if info := b.refused(fault.Overloaded).Info(); info.Status != http.StatusServiceUnavailable || !info.Retry {
+		t.Errorf("%+v", info)
 	}
-	b.expectCalls(t, "a refusal with nothing dead", 1, 0)
-	for range 3 {
-		if err := first.Release(t.Context()); err != nil {
-			t.Errorf("Release: %v", err)
-		}
-	}
-	b.expectCalls(t, "three releases of one slot", 0, 1)
-	b.take(t)
-	b.expectCalls(t, "the slot that came free", 1, 0)
+	b.took("a refusal with nothing dead", 1, 0)
+	b.give(first, first, first)
+	b.took("three releases of one slot", 0, 1)
+	b.take()
+	b.took("the slot that came free", 1, 0)
 }
 
 // A dead lease is taken over at the moment it runs out, and no sooner.
 func TestSlotsRunOut(t *testing.T) {
 	t.Parallel()
-	b := newHarness(2)
-	late := b.take(t)
+	b := newHarness(t, 2)
+	late := b.take()
 	b.clock.Advance(time.Second)
-	b.take(t)
+	b.take()
 	b.clock.Advance(29*time.Second - time.Millisecond)
-	b.refused(t, fault.Overloaded)
+	b.refused(fault.Overloaded)
 	b.store.calls()
 	b.clock.Advance(time.Millisecond)
-	b.take(t)
-	b.expectCalls(t, "a slot in place of a dead one", 2, 1)
-	b.refused(t, fault.Overloaded)
+	b.take()
+	b.took("a slot in place of a dead one", 2, 1)
+	b.refused(fault.Overloaded)
 	// The owner of the dead lease comes back and takes nothing from the others.
-	if err := late.Release(t.Context()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
-	b.refused(t, fault.Overloaded)
+	b.give(late)
+	b.refused(fault.Overloaded)
 }
 
 func TestSlotsLowerCap(t *testing.T) {
 	t.Parallel()
-	b := newHarness(5)
+	b := newHarness(t, 5)
 	for range 5 {
-		b.take(t)
+		b.take()
 	}
-	lower := limittest.NewSlots(b.store, "dns", 2, 1, b.clock.Now)
-	if _, err := lower.Acquire(t.Context(), b.next(), noon.Add(time.Minute)); fault.From(err).Code != fault.Overloaded {
-		t.Errorf("Acquire = %v", err)
-	}
+	lower := b.over(2, b.store)
+	lower.refused(fault.Overloaded)
 	b.clock.Advance(time.Minute)
-	for i := range 2 {
-		if _, err := lower.Acquire(t.Context(), b.next(), noon.Add(2*time.Minute)); err != nil {
-			t.Errorf("slot %d: %v", i, err)
-		}
-	}
-	if _, err := lower.Acquire(t.Context(), b.next(), noon.Add(2*time.Minute)); fault.From(err).Code != fault.Overloaded {
-		t.Errorf("Acquire = %v", err)
-	}
+	lower.take()
+	lower.take()
+	lower.refused(fault.Overloaded)
 }
 
 // When more leases are alive than the cap, removing dead ones would free no slot, so
 // nothing is removed.
 func TestSlotsRemovesOnlyWhatHelps(t *testing.T) {
 	t.Parallel()
-	b := newHarness(3)
-	b.take(t)
+	b := newHarness(t, 3)
+	b.take()
 	b.clock.Advance(time.Second)
-	b.take(t)
-	b.take(t)
+	b.take()
+	b.take()
 	b.clock.Advance(29 * time.Second) // the first is dead
-	lower := &harness{Slots: limittest.NewSlots(b.store, "dns", 2, 1, b.clock.Now), store: b.store}
-	lower.clock.Set(b.clock.Now())
 	b.store.calls()
-	lower.refused(t, fault.Overloaded)
-	b.expectCalls(t, "a refusal with two alive and one dead", 1, 0)
+	b.over(2, b.store).refused(fault.Overloaded)
+	b.took("a refusal with two alive and one dead", 1, 0)
 }
 
 // A slot that came free between the refusal and the look at it is taken.
 func TestSlotsCameFree(t *testing.T) {
 	t.Parallel()
-	b := newHarness(1)
-	held := b.take(t)
-	slots := limittest.NewSlots(&refusedThen{Leases: b.store, then: func() {
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}}, "dns", 1, 1, b.clock.Now)
-	if _, err := slots.Acquire(t.Context(), b.next(), noon.Add(time.Minute)); err != nil {
-		t.Errorf("Acquire = %v", err)
-	}
+	b := newHarness(t, 1)
+	held := b.take()
+	b.over(1, &refusedThen{Leases: b.store, then: func() { b.give(held) }}).take()
 }
 
 // refusedThen shows what is held after the first refusal as it is later.
@@ -178,7 +179,7 @@ func TestSlotsWholeSeconds(t *testing.T) {
 	for until, want := range map[time.Time]time.Time{
 		noon: noon, noon.Add(1): noon.Add(time.Second), noon.Add(1999 * time.Millisecond): noon.Add(2 * time.Second),
 	} {
-		b := newHarness(1)
+		b := newHarness(t, 1)
 		if _, err := b.Acquire(t.Context(), "a", until); err != nil {
 			t.Fatal(err)
 		}
@@ -191,52 +192,34 @@ func TestSlotsWholeSeconds(t *testing.T) {
 
 func TestSlotsOff(t *testing.T) {
 	t.Parallel()
-	off := limit.NewSlots(limit.SlotsConfig{})
-	for range 3 {
-		slot, err := off.Acquire(t.Context(), "a", noon)
-		if slot == nil || err != nil {
-			t.Fatalf("Acquire = %v, %v", slot, err)
-		}
-		if err := slot.Release(t.Context()); err != nil {
-			t.Errorf("Release: %v", err)
-		}
-	}
-	var none *limit.Slot
-	if err := none.Release(t.Context()); err != nil {
-		t.Errorf("Release of no slot: %v", err)
-	}
+	b := newHarness(t, 1)
+	b.Slots = limit.NewSlots(limit.SlotsConfig{})
+	b.give(b.take(), b.take(), b.take(), nil)
 }
 
 func TestSlotsStoreDown(t *testing.T) {
 	t.Parallel()
-	b := newHarness(1)
-	slot := b.take(t)
+	b := newHarness(t, 1)
+	slot := b.take()
 	b.store.down = true
-	f := b.refused(t, fault.LedgerUnavailable)
-	if !errors.Is(f, errDown) || f.Public() == errDown.Error() {
+	if f := b.refused(fault.LedgerUnavailable); !errors.Is(f, errDown) || f.Public() == errDown.Error() {
 		t.Errorf("%v says %q", f, f.Public())
 	}
 	if err := slot.Release(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("Release = %v", err)
 	}
 	b.store.down = false
-	if err := slot.Release(t.Context()); err != nil { // tries again
-		t.Errorf("Release = %v", err)
-	}
-	b.take(t)
+	b.give(slot) // tries again
+	b.take()
 }
 
 // The store fails between the refusal and the second try.
 func TestSlotsStoreFailsLater(t *testing.T) {
 	t.Parallel()
-	b := newHarness(1)
-	b.take(t)
+	b := newHarness(t, 1)
+	b.take()
 	b.clock.Advance(time.Minute)
-	flaky := &removeFails{b.store}
-	slots := limittest.NewSlots(flaky, "dns", 1, 1, b.clock.Now)
-	if _, err := slots.Acquire(t.Context(), b.next(), noon.Add(time.Hour)); fault.From(err).Code != fault.LedgerUnavailable {
-		t.Errorf("Acquire = %v", err)
-	}
+	b.over(1, &removeFails{b.store}).refused(fault.LedgerUnavailable)
 }
 
 // removeFails takes everything else to the store.
@@ -249,38 +232,11 @@ func (r *removeFails) Remove(ctx context.Context, _ string, _ ...limit.Lease) er
 // A lease whose acquisition was written and never answered runs out by itself.
 func TestSlotsLostReply(t *testing.T) {
 	t.Parallel()
-	b := newHarness(1)
+	b := newHarness(t, 1)
 	b.store.lost = true
-	b.refused(t, fault.LedgerUnavailable)
+	b.refused(fault.LedgerUnavailable)
 	b.store.lost = false
-	b.refused(t, fault.Overloaded)
+	b.refused(fault.Overloaded)
 	b.clock.Advance(30 * time.Second)
-	b.take(t)
-}
-
-func TestNewSlotsPanics(t *testing.T) {
-	t.Parallel()
-	good := limit.SlotsConfig{Operation: "dns", Cap: 1, Leases: &limit.Memory{}, Now: time.Now, NewID: func() string { return "x" }}
-	limit.NewSlots(good)
-	for i, spoil := range []func(*limit.SlotsConfig){
-		func(c *limit.SlotsConfig) { c.Operation = "" },
-		func(c *limit.SlotsConfig) { c.Cap = -1 },
-		func(c *limit.SlotsConfig) { c.Leases = nil },
-		func(c *limit.SlotsConfig) { c.Now = nil },
-		func(c *limit.SlotsConfig) { c.NewID = nil },
-	} {
-		bad := good
-		spoil(&bad)
-		mustPanic(t, fmt.Sprint("spoilt ", i), func() { limit.NewSlots(bad) })
-	}
-}
-
-func mustPanic(t *testing.T, what string, f func()) {
-	t.Helper()
-	defer func() {
-		if recover() == nil {
-			t.Errorf("%s: no panic", what)
-		}
-	}()
-	f()
+	b.take()
 }

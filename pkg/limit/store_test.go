@@ -15,17 +15,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 )
 
-// hook does something before each call.
-type hook struct {
-	limit.Counter
-	before func()
-}
-
-func (h *hook) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	h.before()
-	return h.Counter.Add(ctx, client, window, n)
-}
-
 // While the store is down requests pass up to the limit per environment, and it
 // is asked after 1, 2, 4, 8, 16 and then every 30 seconds.
 func TestRateStoreDown(t *testing.T) {
@@ -103,45 +92,32 @@ func TestRateStoreComesBack(t *testing.T) {
 	}
 }
 
-// hung is a Counter that answers when its caller gives up.
-type hung struct{ calls atomic.Int64 }
-
-func (h *hung) Add(ctx context.Context, _ string, _ time.Time, _ limit.Units) (limit.Units, error) {
-	h.calls.Add(1)
-	<-ctx.Done()
-	return limit.Units{}, ctx.Err()
+// bubbled is a Rate by the clock of a bubble, over a store with a hook.
+func bubbled(perMinute int, hook func(context.Context) error) (*limit.Rate, *counter) {
+	store := &counter{hook: hook}
+	return limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: store, Now: time.Now}), store
 }
 
-func (h *hung) Take(ctx context.Context, client string, window time.Time, n limit.Units, _ int) (limit.Units, bool, error) {
-	total, err := h.Add(ctx, client, window, n)
-	return total, false, err
-}
-
+// A store that says nothing costs the time-out once; then it is left alone.
 func TestRateStoreSlow(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ timeout, want time.Duration }{
-		"default": {0, 250 * time.Millisecond}, "short": {time.Millisecond, time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				store := &hung{}
-				r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now, StoreTimeout: c.timeout})
-				begun := time.Now()
-				v := r.Allow(t.Context(), client)
-				if d := time.Since(begun); d != c.want || !v.OK || !errors.Is(v.Err, context.DeadlineExceeded) {
-					t.Errorf("Allow = %+v after %s", v, d)
+	for timeout, want := range map[time.Duration]time.Duration{0: 250 * time.Millisecond, time.Millisecond: time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &counter{hook: silent}
+			r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now, StoreTimeout: timeout})
+			begun := time.Now()
+			v := r.Allow(t.Context(), client)
+			if d := time.Since(begun); d != want || !v.OK || !errors.Is(v.Err, context.DeadlineExceeded) {
+				t.Errorf("Allow = %+v after %s", v, d)
+			}
+			for i := range 8 {
+				if v := r.Allow(t.Context(), fmt.Sprint(i)); !v.OK || v.Err != nil {
+					t.Errorf("Allow = %+v", v)
 				}
-				begun = time.Now()
-				for i := range 8 {
-					if v := r.Allow(t.Context(), fmt.Sprint(i)); !v.OK || v.Err != nil {
-						t.Errorf("Allow = %+v", v)
-					}
-				}
-				if d := time.Since(begun); d != 0 || store.calls.Load() != 1 {
-					t.Errorf("during the back-off: %s, %d calls", d, store.calls.Load())
-				}
-			})
+			}
+			if d := time.Since(begun); d != want || len(store.taken()) != 1 {
+				t.Errorf("during the back-off: %s", d-want)
+			}
 		})
 	}
 }
@@ -150,10 +126,9 @@ func TestRateStoreSlow(t *testing.T) {
 func TestRateOneTries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &hung{}
-		r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now})
+		r, store := bubbled(9, silent)
 		r.Allow(t.Context(), "a")
-		time.Sleep(time.Second) // the bubble's clock: the back-off is over
+		time.Sleep(time.Second) // the back-off is over
 		begun := time.Now()
 		go r.Allow(t.Context(), "b")
 		synctest.Wait()
@@ -162,10 +137,9 @@ func TestRateOneTries(t *testing.T) {
 				t.Errorf("Allow(%s) = %+v", client, v)
 			}
 		}
-		if d := time.Since(begun); d != 0 || store.calls.Load() != 2 {
-			t.Errorf("%s, %d calls", d, store.calls.Load())
+		if d, calls := time.Since(begun), store.taken(); d != 0 || len(calls) != 2 {
+			t.Errorf("%s, calls %v", d, calls)
 		}
-		synctest.Wait()
 		time.Sleep(time.Second)
 	})
 }
@@ -174,16 +148,15 @@ func TestRateOneTries(t *testing.T) {
 func TestRateFailuresAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &hung{}
-		r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now})
+		r, store := bubbled(9, silent)
 		for i := range 10 {
 			go r.Allow(t.Context(), fmt.Sprint(i))
 		}
 		time.Sleep(251*time.Millisecond + time.Second)
 		synctest.Wait()
-		calls := store.calls.Load()
+		store.taken()
 		r.Allow(t.Context(), "late")
-		if store.calls.Load() != calls+1 {
+		if len(store.taken()) != 1 {
 			t.Error("the store is still left alone after a second")
 		}
 	})
@@ -193,13 +166,11 @@ func TestRateFailuresAtOnce(t *testing.T) {
 func TestRateClientHangsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		reported := make(chan error, 1)
-		store := &hook{Counter: &limit.Memory{}, before: func() { time.Sleep(100 * time.Millisecond) }}
-		r := limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: store, Now: time.Now})
+		r, _ := bubbled(9, slow)
 		ctx, cancel := context.WithCancel(t.Context())
+		reported, waiting := make(chan error, 1), make(chan limit.Verdict, 1)
 		go func() { reported <- r.Allow(ctx, client).Err }()
 		synctest.Wait()
-		waiting := make(chan limit.Verdict, 1)
 		go func() { waiting <- r.Allow(ctx, client) }()
 		synctest.Wait()
 		begun := time.Now()
@@ -218,14 +189,11 @@ func TestRateClientHangsUp(t *testing.T) {
 func TestRateWaitsForReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var memory limit.Memory
-		store := &hook{Counter: &memory, before: func() { time.Sleep(100 * time.Millisecond) }}
-		r := limit.NewRate(limit.RateConfig{PerMinute: 100, Counter: store, Now: time.Now})
+		r, store := bubbled(100, slow)
 		window := time.Now().Truncate(limit.Window)
-		if _, err := memory.Add(t.Context(), client, window, limit.Units{All: 90}); err != nil { // elsewhere
+		if _, err := store.Memory.Add(t.Context(), client, window, limit.Units{All: 90}); err != nil { // elsewhere
 			t.Fatal(err)
 		}
-		begun := time.Now()
 		var ok, refused atomic.Int64
 		for range 40 {
 			go func() {
@@ -236,66 +204,14 @@ func TestRateWaitsForReport(t *testing.T) {
 				}
 			}()
 		}
-		synctest.Wait()
-		if ok.Load() != 10 || refused.Load() != 0 {
-			t.Errorf("before the report is over %d passed and %d were refused, want 10 and 0", ok.Load(), refused.Load())
-		}
-		time.Sleep(100 * time.Millisecond)
-		synctest.Wait()
-		if ok.Load() != 10 || refused.Load() != 30 {
-			t.Errorf("%d passed and %d were refused, want 10 and 30, after %s", ok.Load(), refused.Load(), time.Since(begun))
-		}
-	})
-}
-
-func BenchmarkAllow(b *testing.B) {
-	b.Run("local", func(b *testing.B) {
-		// A tenth that is never used up.
-		r := newRate(1<<62, &counter{}, at(0))
-		b.ReportAllocs()
-		for b.Loop() {
-			r.Allow(b.Context(), client)
-		}
-	})
-	b.Run("refused", func(b *testing.B) {
-		r := newRate(1, &counter{}, at(0))
-		r.Allow(b.Context(), client)
-		b.ReportAllocs()
-		for b.Loop() {
-			r.Allow(b.Context(), client)
-		}
-	})
-	b.Run("off", func(b *testing.B) {
-		r := limit.NewRate(limit.RateConfig{})
-		for b.Loop() {
-			r.Allow(b.Context(), client)
-		}
-	})
-	b.Run("new client, table full", func(b *testing.B) {
-		r := newRate(300, &counter{}, at(0))
-		clients := make([]string, 1<<16)
-		for i := range clients {
-			clients[i] = fmt.Sprintf("2001:db8:%x:%x::/64", i>>8, i&0xff)
-			r.Allow(b.Context(), clients[i])
-		}
-		i := 0
-		b.ReportAllocs()
-		for b.Loop() {
-			i++
-			r.Allow(b.Context(), clients[i&0xffff])
-		}
-	})
-}
-
-func BenchmarkClientKey(b *testing.B) {
-	for _, s := range []string{"203.0.113.7", "203.0.113.7:443", "2001:db8:1:2:3:4:5:6"} {
-		b.Run(s, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				limit.ClientKey(s)
+		for _, want := range []int64{0, 30} {
+			synctest.Wait()
+			if ok.Load() != 10 || refused.Load() != want {
+				t.Errorf("%d passed and %d were refused, want 10 and %d", ok.Load(), refused.Load(), want)
 			}
-		})
-	}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
 }
 
 func TestMemory(t *testing.T) {
@@ -319,10 +235,4 @@ func TestMemoryForgets(t *testing.T) {
 	add(noon.Add(2*limit.Window), 1)
 	add(noon.Add(limit.Window), 2)
 	add(noon, 1)
-}
-
-func BenchmarkSlotsMemory(b *testing.B) {
-	for _, held := range []int{0, 49} {
-		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) { limittest.BenchSlots(b, &limit.Memory{}, held) })
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 )
 
 // weigh weighs n requests with a payment and returns those that may go on.
@@ -50,14 +49,7 @@ func TestWeights(t *testing.T) {
 			var store counter
 			clock := at(0)
 			r := newRate(c.perMinute, &store, clock)
-			total := func() limit.Units {
-				t.Helper()
-				u, err := store.Memory.Add(t.Context(), client, noon, limit.Units{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return u
-			}
+			total := func() limit.Units { return store.total(t, client, noon) }
 			at := weigh(t, r, client, 1)
 			if got := total(); got != (limit.Units{All: c.undecided, Open: c.undecided - 1}) {
 				t.Errorf("undecided: %+v", got)
@@ -72,8 +64,8 @@ func TestWeights(t *testing.T) {
 				t.Fatal("refused")
 			}
 			decide(t, true, at...)
-			if got, err := store.Memory.Add(t.Context(), "other", noon, limit.Units{}); err != nil || got != (limit.Units{All: c.refused}) {
-				t.Errorf("refused: %+v, %v", got, err)
+			if got := store.total(t, "other", noon); got != (limit.Units{All: c.refused}) {
+				t.Errorf("refused: %+v", got)
 			}
 		})
 	}
@@ -203,9 +195,8 @@ func TestDecideInTheNextWindow(t *testing.T) {
 		t.Errorf("given back into a window that is over: %v", calls)
 	}
 	decide(t, true, at[1])
-	next := noon.Add(limit.Window)
-	if got, err := store.Memory.Add(t.Context(), client, next, limit.Units{}); err != nil || got != (limit.Units{All: 15}) {
-		t.Errorf("in the new window: %+v, %v", got, err)
+	if got := store.total(t, client, noon.Add(limit.Window)); got != (limit.Units{All: 15}) {
+		t.Errorf("in the new window: %+v", got)
 	}
 }
 
@@ -233,13 +224,9 @@ func TestWeighStoreDown(t *testing.T) {
 func TestDecideSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &switching{Counter: &limit.Memory{}}
-		r := limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: store, Now: time.Now})
-		u, v := r.Weigh(t.Context(), client)
-		if !v.OK {
-			t.Fatal(v)
-		}
-		store.Counter = &hung{}
+		r, store := bubbled(300, nil)
+		u := weigh(t, r, client, 1)[0]
+		store.hook = silent
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		begun := time.Now()
@@ -248,9 +235,6 @@ func TestDecideSlow(t *testing.T) {
 		}
 	})
 }
-
-// switching is a Counter that a test replaces.
-type switching struct{ limit.Counter }
 
 func TestWeighOff(t *testing.T) {
 	t.Parallel()
@@ -284,27 +268,25 @@ func TestUndecidedVerdict(t *testing.T) {
 func TestWeighAtOnce(t *testing.T) {
 	t.Parallel()
 	var store counter
-	var clock limittest.Clock
-	clock.Set(noon)
+	clock := at(0)
 	var mu sync.Mutex
 	on, worst := 0, 0
+	now := func(more int) {
+		mu.Lock()
+		defer mu.Unlock()
+		on += more
+		worst = max(worst, on)
+	}
 	var wg sync.WaitGroup
 	for range 40 {
-		r := newRate(100, &store, &clock) // weights 2 and 7
+		r := newRate(100, &store, clock) // weights 2 and 7
 		wg.Go(func() {
 			for i := range 10 {
-				u, v := r.Weigh(t.Context(), client)
-				if !v.OK {
-					continue
+				if u, v := r.Weigh(t.Context(), client); v.OK {
+					now(1)
+					now(-1)
+					decide(t, i%2 == 0, u)
 				}
-				mu.Lock()
-				on++
-				worst = max(worst, on)
-				mu.Unlock()
-				mu.Lock()
-				on--
-				mu.Unlock()
-				decide(t, i%2 == 0, u)
 			}
 		})
 	}

@@ -76,6 +76,12 @@ func (p *peer) count(r *http.Request) (lose bool) {
 	return p.lost != nil && p.lost(op, p.calls[op])
 }
 
+// loses loses the reply to the nth update from now on.
+func (p *peer) loses(n int) {
+	p.taken()
+	p.lost = func(op string, i int) bool { return op == "UpdateItem" && i == n }
+}
+
 // taken returns the calls of each kind since the last time.
 func (p *peer) taken() map[string]int {
 	p.mu.Lock()

@@ -51,51 +51,30 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// The items are those of the design, stand in the ledger's table, and never pass for
+// a record.
 func TestItems(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, server(t))
 	store := p.store(t)
 	for _, id := range []string{"a", "b"} {
-		if _, ok, err := store.Acquire(t.Context(), "host-intel", lease(id), 2); !ok || err != nil {
-			t.Fatalf("Acquire = %v, %v", ok, err)
-		}
-	}
-	want := map[string]types.AttributeValue{
-		"pk": str("slots|host-intel"), "leases": leasesOf(map[string]types.AttributeValue{"a": num("1793534401234"), "b": num("1793534401234")}),
-	}
-	if diff := cmp.Diff(want, p.item(t, "slots|host-intel"), exact); diff != "" {
-		t.Errorf("slots item (-want +got):\n%s", diff)
-	}
-	for range 2 {
+		acquires(t, store, "host-intel", id, 2, true)
 		if _, err := store.Add(t.Context(), "2001:db8:1:2::/64", noon, limit.Units{All: 31, Open: 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	key := "rate|2001:db8:1:2::/64|1793534400"
-	want = map[string]types.AttributeValue{"pk": str(key), "requests": num("62"), "undecided": num("4"), "expires_at": num("1793535000")}
-	if diff := cmp.Diff(want, p.item(t, key), exact); diff != "" {
-		t.Errorf("rate item (-want +got):\n%s", diff)
-	}
-}
-
-// The items stand in the ledger's table and never pass for a record.
-func TestNotARecord(t *testing.T) {
-	t.Parallel()
-	p := newPeer(t, server(t))
-	store := p.store(t)
-	if _, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 2); !ok || err != nil {
-		t.Fatalf("Acquire = %v, %v", ok, err)
-	}
-	if _, err := store.Add(t.Context(), "203.0.113.7", noon, limit.Units{All: 1}); err != nil {
-		t.Fatal(err)
-	}
 	records := ledgerstore.New(ledgerstore.Config{API: p.client, Table: p.table, Timeout: patience})
-	for _, key := range []string{"slots|dns", "rate|203.0.113.7|1793534400"} {
+	until := num("1793534401234")
+	for key, want := range map[string]map[string]types.AttributeValue{
+		"slots|host-intel": {"leases": leasesOf(map[string]types.AttributeValue{"a": until, "b": until})},
+		"rate|2001:db8:1:2::/64|1793534400": {
+			"requests": num("62"), "undecided": num("4"), "expires_at": num("1793535000"),
+		},
+	} {
 		item := p.item(t, key)
-		for _, attr := range []string{ledgerstore.AttrVersion, ledgerstore.AttrWriteID, ledgerstore.AttrState, ledgerstore.AttrRecord, ledgerstore.AttrAnswer} {
-			if _, ok := item[attr]; ok {
-				t.Errorf("%s has the attribute %s of a record", key, attr)
-			}
+		want["pk"] = str(key)
+		if diff := cmp.Diff(want, item, exact); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
 		}
 		if r, err := records.Fetch(t.Context(), key); r != nil || !errors.Is(err, ledger.ErrCorrupt) {
 			t.Errorf("Fetch(%s) = %v, %v", key, r, err)
@@ -114,12 +93,8 @@ func TestCosts(t *testing.T) {
 	slots := limittest.NewSlots(store, "dns", 2, 0, clock.Now)
 	cost := func(what string, updates, reads int) {
 		t.Helper()
-		want := map[string]int{"UpdateItem": updates}
-		if reads > 0 {
-			want["GetItem"] = reads
-		}
-		if diff := cmp.Diff(want, p.taken()); diff != "" {
-			t.Errorf("calls of %s (-want +got):\n%s", what, diff)
+		if calls := p.taken(); calls["UpdateItem"] != updates || calls["GetItem"] != reads || len(calls) > 2 {
+			t.Errorf("%s took %v, want %d updates and %d reads", what, calls, updates, reads)
 		}
 	}
 	take := func() *limit.Slot {
@@ -146,9 +121,7 @@ func TestCosts(t *testing.T) {
 		give(slot)
 		cost("a release", 1, 0)
 		give(slot)
-		if calls := p.taken(); len(calls) > 0 {
-			t.Errorf("a second release takes %v", calls)
-		}
+		cost("a second release", 0, 0)
 	}
 	take()
 	take()
@@ -168,29 +141,29 @@ func TestCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	cost("a report", 1, 0)
-	take5 := func(ok bool) {
-		t.Helper()
+	for _, ok := range []bool{true, false} {
 		if _, took, err := store.Take(t.Context(), "c", noon, limit.Units{All: 5, Open: 4}, 9); took != ok || err != nil {
 			t.Fatalf("Take = %v, %v", took, err)
 		}
+		if ok {
+			cost("a payment counted", 1, 0)
+		} else {
+			cost("a payment turned away", 1, reads)
+		}
 	}
-	take5(true)
-	cost("a payment counted", 1, 0)
-	take5(false)
-	cost("a payment turned away", 1, reads)
 }
 
 // The old item that comes with a failed condition saves the read.
 func TestNoReadWithOldItem(t *testing.T) {
 	t.Parallel()
-	store := dynamo.New(dynamo.Config{Table: "t", API: fake{t: t, update: func() (*out, error) {
+	store := over(fake{t: t, update: func() (*out, error) {
 		return nil, &types.ConditionalCheckFailedException{Item: map[string]types.AttributeValue{
 			"leases": leasesOf(map[string]types.AttributeValue{"a": num("1793534401234")}),
 		}}
-	}}})
-	held, ok, err := store.Acquire(t.Context(), "dns", lease("b"), 1)
-	if diff := cmp.Diff([]limit.Lease{lease("a")}, held); diff != "" || ok || err != nil {
-		t.Errorf("Acquire = %v, %v; held (-want +got):\n%s", ok, err, diff)
+	}})
+	held := acquires(t, store, "dns", "b", 1, false)
+	if diff := cmp.Diff([]limit.Lease{lease("a")}, held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
 	}
 }
 
@@ -211,24 +184,19 @@ func TestLostReply(t *testing.T) {
 				// The reply to what writes: the second update where the item
 				// has to be made.
 				writes := map[bool]int{true: 2, false: 1}[fresh]
-				p.lost = func(op string, n int) bool { return op == "UpdateItem" && n == writes }
-				if _, ok, err := store.Acquire(t.Context(), "dns", lease("mine"), most); !ok || err != nil {
-					t.Fatalf("Acquire = %v, %v", ok, err)
-				}
+				p.loses(writes)
+				acquires(t, store, "dns", "mine", most, true)
 				if n := p.taken()["UpdateItem"]; n < writes+1 {
 					t.Errorf("%d updates: nothing was sent again", n)
 				}
 				p.lost = nil
-				for i := range most - 1 {
-					if _, ok, err := store.Acquire(t.Context(), "dns", lease(fmt.Sprint(i)), most); !ok || err != nil {
-						t.Errorf("Acquire = %v, %v: the lost reply took a second slot", ok, err)
-					}
+				for i := range most - 1 { // the lost reply took no second slot
+					acquires(t, store, "dns", fmt.Sprint(i), most, true)
 				}
-				if held, ok, err := store.Acquire(t.Context(), "dns", lease("x"), most); ok || err != nil || len(held) != most {
-					t.Errorf("Acquire = %v, %v, %v", held, ok, err)
+				if held := acquires(t, store, "dns", "x", most, false); len(held) != most {
+					t.Errorf("held are %v", held)
 				}
-				p.taken()
-				p.lost = func(op string, n int) bool { return op == "UpdateItem" && n == 1 }
+				p.loses(1)
 				if err := store.Remove(t.Context(), "dns", lease("mine")); err != nil {
 					t.Fatalf("Remove = %v", err)
 				}
@@ -236,15 +204,25 @@ func TestLostReply(t *testing.T) {
 					t.Errorf("%d updates, want the removal twice", n)
 				}
 				p.lost = nil
-				if _, ok, err := store.Acquire(t.Context(), "dns", lease("x"), most); !ok || err != nil {
-					t.Errorf("Acquire = %v, %v", ok, err)
-				}
+				acquires(t, store, "dns", "x", most, true)
 			})
 		}
 	}
 }
 
-// An addition is not sent twice, whatever happens to the reply.
+// acquires has a store add a lease, or refuse it, and returns what is held then.
+func acquires(t *testing.T, s *dynamo.Store, operation, id string, most int, want bool) []limit.Lease {
+	t.Helper()
+	held, ok, err := s.Acquire(t.Context(), operation, lease(id), most)
+	if ok != want || err != nil {
+		t.Fatalf("Acquire of %s = %v, %v; want %v", id, ok, err, want)
+	}
+	return held
+}
+
+// An addition is not sent twice, whatever happens to the reply. Units of a payment
+// are counted again rather than not at all: its payer is not turned away because a
+// reply was lost.
 func TestLostReplyOfAdd(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, server(t))
@@ -260,16 +238,9 @@ func TestLostReplyOfAdd(t *testing.T) {
 	if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); n.All != 32 || err != nil {
 		t.Errorf("Add = %+v, %v", n, err)
 	}
-}
-
-// Units of a payment are counted again rather than not at all: its payer is not
-// turned away because a reply was lost.
-func TestLostReplyOfTake(t *testing.T) {
-	t.Parallel()
-	p := newPeer(t, server(t))
-	store := p.store(t)
-	p.lost = func(_ string, n int) bool { return n == 1 }
-	if n, ok, err := store.Take(t.Context(), "c", noon, limit.Units{All: 5, Open: 4}, 300); err != nil || !ok || n.All != 10 {
+	p.loses(1)
+	n, ok, err := store.Take(t.Context(), "d", noon, limit.Units{All: 5, Open: 4}, 300)
+	if err != nil || !ok || n.All != 10 {
 		t.Errorf("Take = %+v, %v, %v", n, ok, err)
 	}
 }
@@ -295,20 +266,5 @@ func TestCorrupt(t *testing.T) {
 	}
 	// An item without the attribute is one that was not used yet.
 	p.put(t, map[string]types.AttributeValue{"pk": str("slots|bare")})
-	if _, ok, err := p.plain(t).Acquire(t.Context(), "bare", lease("x"), 1); !ok || err != nil {
-		t.Errorf("Acquire = %v, %v", ok, err)
-	}
-}
-
-func BenchmarkSlots(b *testing.B) {
-	p := newPeer(b, server(b))
-	store := dynamo.New(dynamo.Config{API: p.client, Table: p.table, Timeout: patience})
-	for _, held := range []int{0, 49} {
-		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) { limittest.BenchSlots(b, store, held) })
-	}
-}
-
-func BenchmarkAdd(b *testing.B) {
-	p := newPeer(b, server(b))
-	limittest.BenchAdd(b, dynamo.New(dynamo.Config{API: p.client, Table: p.table, Timeout: patience}))
+	acquires(t, p.plain(t), "bare", "x", 1, true)
 }

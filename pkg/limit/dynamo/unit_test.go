@@ -46,9 +46,14 @@ func (f fake) GetItem(ctx context.Context, _ *dynamodb.GetItemInput, _ ...func(*
 	return &dynamodb.GetItemOutput{Item: item}, err
 }
 
+// over is a store over functions.
+func over(api fake) *dynamo.Store { return dynamo.New(dynamo.Config{API: api, Table: "t"}) }
+
+func refuse() (*out, error) { return nil, &types.ConditionalCheckFailedException{} }
+
 func TestRefusedBeforeSending(t *testing.T) {
 	t.Parallel()
-	store := dynamo.New(dynamo.Config{API: fake{t: t}, Table: "t"})
+	store := over(fake{t: t})
 	for _, long := range []string{"", strings.Repeat("x", 65)} {
 		if _, ok, err := store.Acquire(t.Context(), "dns", lease(long), 1); ok || err == nil {
 			t.Errorf("Acquire with an id of %d bytes = %v, %v", len(long), ok, err)
@@ -69,17 +74,18 @@ func TestRefusedBeforeSending(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no route")
-	refuse := func() (*out, error) { return nil, &types.ConditionalCheckFailedException{} }
+	type item = map[string]types.AttributeValue
+	fails := func() (*out, error) { return nil, cause }
 	for name, api := range map[string]fake{
-		"update": {update: func() (*out, error) { return nil, cause }},
-		"read":   {update: refuse, get: func(context.Context) (map[string]types.AttributeValue, error) { return nil, cause }},
+		"update": {update: fails},
+		"read":   {update: refuse, get: func(context.Context) (item, error) { return nil, cause }},
 	} {
-		store := dynamo.New(dynamo.Config{API: api, Table: "t"})
-		if held, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1); ok || held != nil || !errors.Is(err, cause) {
+		held, ok, err := over(api).Acquire(t.Context(), "dns", lease("a"), 1)
+		if ok || held != nil || !errors.Is(err, cause) {
 			t.Errorf("%s: Acquire = %v, %v, %v", name, held, ok, err)
 		}
 	}
-	store := dynamo.New(dynamo.Config{API: fake{update: func() (*out, error) { return nil, cause }}, Table: "t"})
+	store := over(fake{update: fails})
 	if err := store.Remove(t.Context(), "dns", lease("a")); !errors.Is(err, cause) {
 		t.Errorf("Remove = %v", err)
 	}
@@ -90,10 +96,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("Take = %v, %v", ok, err)
 	}
 	// An item that comes and goes does not make the store loop.
-	store = dynamo.New(dynamo.Config{API: fake{
-		update: refuse,
-		get:    func(context.Context) (map[string]types.AttributeValue, error) { return nil, nil },
-	}, Table: "t"})
+	store = over(fake{update: refuse, get: func(context.Context) (item, error) { return nil, nil }})
 	if _, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1); ok || err == nil {
 		t.Errorf("Acquire = %v, %v", ok, err)
 	}
@@ -103,21 +106,23 @@ func TestErrors(t *testing.T) {
 // tries again, once.
 func TestRoomAfterRefusal(t *testing.T) {
 	t.Parallel()
+	leases := func(id, until string) map[string]types.AttributeValue {
+		return map[string]types.AttributeValue{"leases": leasesOf(map[string]types.AttributeValue{id: num(until)})}
+	}
 	for _, frees := range []bool{true, false} {
 		updates := 0
-		store := dynamo.New(dynamo.Config{Table: "t", API: fake{
+		store := over(fake{
 			update: func() (*out, error) {
 				if updates++; updates == 2 && frees {
-					return &out{Attributes: map[string]types.AttributeValue{"leases": leasesOf(map[string]types.AttributeValue{"b": num("1793534401234")})}}, nil
+					return &out{Attributes: leases("b", "1793534401234")}, nil
 				}
-				return nil, &types.ConditionalCheckFailedException{}
+				return refuse()
 			},
-			get: func(context.Context) (map[string]types.AttributeValue, error) {
-				return map[string]types.AttributeValue{"leases": leasesOf(map[string]types.AttributeValue{"a": num("1")})}, nil
-			},
-		}})
-		if held, ok, err := store.Acquire(t.Context(), "dns", lease("b"), 2); ok != frees || err != nil || updates != 2 || ok != slices.Contains(held, lease("b")) {
-			t.Errorf("Acquire = %v, %v, %v after %d updates", held, ok, err, updates)
+			get: func(context.Context) (map[string]types.AttributeValue, error) { return leases("a", "1"), nil },
+		})
+		held := acquires(t, store, "dns", "b", 2, frees)
+		if updates != 2 || frees != slices.Contains(held, lease("b")) {
+			t.Errorf("%v after %d updates", held, updates)
 		}
 	}
 }
@@ -128,7 +133,7 @@ func TestAddReadsTheReply(t *testing.T) {
 		"nothing": nil, "text": {"requests": str("3")}, "half": {"requests": num("1.5")}, "another": {"request": num("3")},
 		"undecided as text": {"requests": num("3"), "undecided": str("1")},
 	} {
-		store := dynamo.New(dynamo.Config{API: fake{update: func() (*out, error) { return &out{Attributes: attributes}, nil }}, Table: "t"})
+		store := over(fake{update: func() (*out, error) { return &out{Attributes: attributes}, nil }})
 		if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); err == nil {
 			t.Errorf("%s: Add = %+v", name, n)
 		}
@@ -145,7 +150,7 @@ func TestTimeout(t *testing.T) {
 		api := fake{
 			update: func() (*out, error) {
 				<-time.After(10 * time.Millisecond)
-				return nil, &types.ConditionalCheckFailedException{}
+				return refuse()
 			},
 			get: func(ctx context.Context) (map[string]types.AttributeValue, error) {
 				<-ctx.Done()
@@ -163,20 +168,6 @@ func TestTimeout(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestNewPanics(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]dynamo.Config{"no API": {Table: "t"}, "no table": {API: fake{}}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			dynamo.New(c)
-		}()
-	}
 }
 
 // meter adds up the write units that a server says it has charged.

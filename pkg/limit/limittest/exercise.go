@@ -5,10 +5,12 @@ package limittest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,21 +98,20 @@ func remove(t *testing.T, s limit.Leases, operation string, leases ...limit.Leas
 
 // heldAfter: a lease that was added comes with all that are held now.
 func heldAfter(t *testing.T, s Store) {
-	var want []limit.Lease
-	for _, id := range []string{"a", "b", "c"} {
-		want = append(want, lease(id))
-		got, ok, err := s.Acquire(t.Context(), "op", lease(id), 3)
+	a, b, c := lease("a"), lease("b"), lease("c")
+	add := func(l limit.Lease, want ...limit.Lease) {
+		t.Helper()
+		got, ok, err := s.Acquire(t.Context(), "op", l, 3)
 		if err != nil || !ok {
 			t.Fatalf("Acquire = %v, %v", ok, err)
 		}
 		same(t, want, got)
 	}
-	remove(t, s, "op", want[1])
-	got, _, err := s.Acquire(t.Context(), "op", want[0], 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, []limit.Lease{want[0], want[2]}, got)
+	add(a, a)
+	add(b, a, b)
+	add(c, a, b, c)
+	remove(t, s, "op", b)
+	add(a, a, c)
 }
 
 func fills(t *testing.T, s Store) {
@@ -235,40 +236,25 @@ func odd(t *testing.T, s Store) {
 }
 
 func race(t *testing.T, s Store) {
-	const n, most = 40, 7
-	for round := range 2 {
-		operation := fmt.Sprint("op ", round)
+	const most = 7
+	for _, operation := range []string{"op 0", "op 1"} {
 		acquire(t, s, operation, lease("warm"), most)
-		won := make([]bool, n)
-		atOnce(n, func(i int) {
+		races(t, 40, most-1, func(i int) (bool, error) {
 			held, ok, err := s.Acquire(t.Context(), operation, lease(fmt.Sprint(i)), most)
-			if err != nil {
-				t.Errorf("Acquire: %v", err)
-			}
 			if !ok && len(held) == 0 {
 				t.Error("refused with nothing in the way")
 			}
-			won[i] = ok
+			return ok, err
 		})
-		if got := count(won); got != most-1 {
-			t.Errorf("%d acquired, want %d", got, most-1)
-		}
 	}
 }
 
 func raceFirst(t *testing.T, s Store) {
-	const n, most = 20, 3
-	for round := range 3 {
-		won := make([]bool, n)
-		atOnce(n, func(i int) {
-			var err error
-			if _, won[i], err = s.Acquire(t.Context(), fmt.Sprint("new ", round), lease(fmt.Sprint(i)), most); err != nil {
-				t.Errorf("Acquire: %v", err)
-			}
+	for _, operation := range []string{"new 0", "new 1", "new 2"} {
+		races(t, 20, 3, func(i int) (bool, error) {
+			_, ok, err := s.Acquire(t.Context(), operation, lease(fmt.Sprint(i)), 3)
+			return ok, err
 		})
-		if got := count(won); got != most {
-			t.Errorf("%d acquired, want %d", got, most)
-		}
 	}
 }
 
@@ -280,19 +266,11 @@ func raceRemove(t *testing.T, s Store) {
 		dead = append(dead, lease(fmt.Sprint("dead ", i)))
 		acquire(t, s, "op", dead[i], n)
 	}
-	won := make([]bool, n)
-	atOnce(n, func(i int) {
-		if err := s.Remove(t.Context(), "op", dead...); err != nil {
-			t.Errorf("Remove: %v", err)
-		}
-		var err error
-		if _, won[i], err = s.Acquire(t.Context(), "op", lease(fmt.Sprint("live ", i)), n); err != nil {
-			t.Errorf("Acquire: %v", err)
-		}
+	races(t, n, n, func(i int) (bool, error) {
+		removed := s.Remove(t.Context(), "op", dead...)
+		_, ok, err := s.Acquire(t.Context(), "op", lease(fmt.Sprint("live ", i)), n)
+		return ok, errors.Join(removed, err)
 	})
-	if got := count(won); got != n {
-		t.Errorf("%d acquired, want %d", got, n)
-	}
 	held, _, err := s.Acquire(t.Context(), "op", lease("x"), n)
 	if err != nil {
 		t.Fatal(err)
@@ -325,13 +303,22 @@ func cancelled(t *testing.T, s Store) {
 	acquire(t, s, "op", lease("b"), 1)
 }
 
-func count(won []bool) (n int) {
-	for _, w := range won {
-		if w {
-			n++
+// races runs f n times at once; so many of them must win.
+func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
+	t.Helper()
+	var won atomic.Int64
+	atOnce(n, func(i int) {
+		ok, err := f(i)
+		if err != nil {
+			t.Error(err)
 		}
+		if ok {
+			won.Add(1)
+		}
+	})
+	if got := int(won.Load()); got != winners {
+		t.Errorf("%d of %d won, want %d", got, n, winners)
 	}
-	return n
 }
 
 // atOnce runs f n times at the same time and waits.

@@ -1,7 +1,6 @@
 package limittest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -187,38 +186,3 @@ func (c *Clock) Set(t time.Time) { c.ns.Store(t.UnixNano()) }
 
 // Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) { c.ns.Add(int64(d)) }
-
-// BenchSlots measures a slot that is taken and given back while others are held.
-func BenchSlots(b *testing.B, s limit.Leases, held int) {
-	var clock Clock
-	clock.Set(noon)
-	operation := fmt.Sprint("bench ", held)
-	slots := NewSlots(s, operation, held+1, 0, clock.Now)
-	until := clock.Now().Add(time.Minute)
-	for i := range held {
-		if _, err := slots.Acquire(b.Context(), fmt.Sprint("client ", i), until); err != nil {
-			b.Fatal(err)
-		}
-	}
-	ctx := context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		slot, err := slots.Acquire(ctx, "203.0.113.7", until)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := slot.Release(ctx); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchAdd measures a report of a client's requests.
-func BenchAdd(b *testing.B, s limit.Counter) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Add(b.Context(), "203.0.113.7", noon, limit.Units{All: 31}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
