@@ -107,7 +107,7 @@ func (l *tableLoad) record(s *itemSizes, r ledger.Record, was itemSize) error {
 // leases writes the leases of an operation: one item, of 20 bytes a lease
 // (limit/dynamo's TestSlotUnits).
 func (l *tableLoad) leases(ctx context.Context, m *limit.Memory, item string) error {
-	if l == nil {
+	if l == nil || item == "" {
 		return nil
 	}
 	held, _, err := m.Acquire(ctx, item, limit.Lease{}, 0)
@@ -156,8 +156,8 @@ func sells(t *testing.T, rate int, all bool) {
 	// A lookup and a settlement take half a second together.
 	const busy = 2
 	f := newFleetOn(platform(), 1, explorer, max(50, busy*rate))
-	if all {
-		f.environments = append(f.environments, newPing(f))
+	if all { // an environment of the smoke test, which takes no slot, over the same table
+		f.environments = append(f.environments, f.parts.seller().Handler(service.Ping()))
 	}
 	var offers []x402test.Reply
 	for k := range f.environments {
@@ -165,7 +165,7 @@ func sells(t *testing.T, rate int, all bool) {
 	}
 	var headers []string
 	for i := range rate {
-		headers = append(headers, f.sign(t, offers[i%len(offers)], true))
+		headers = append(headers, f.sign(offers[i%len(offers)], true))
 	}
 	f.bill.load = newTableLoad()
 	f.bill.trip = 3 * time.Millisecond
@@ -191,11 +191,4 @@ func sells(t *testing.T, rate int, all bool) {
 	if rate <= 1000 && (statuses[http.StatusOK] != rate || indexRefused+slotsRefused > 0) {
 		t.Errorf("%d of %d payments were answered; refused writes: slots %d, index %d", statuses[http.StatusOK], rate, slotsRefused, indexRefused)
 	}
-}
-
-// newPing is an environment of the smoke test, which takes no slot, over the same
-// table.
-func newPing(f *fleet) http.Handler {
-	p := f.parts
-	return p.seller().Handler(service.Ping())
 }

@@ -5,239 +5,114 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// spent is what a client's requests have cost.
-type spent struct {
-	Writes, Units, Reads, Verifies, Settles, Looks int
-}
-
-// usage counts what the environments of a deployment spend. They share it.
-type usage struct {
-	mu sync.Mutex
-	spent
-	// trip is how long each call of the table takes.
-	trip time.Duration
-	// load takes what is written, where a test asks what the table can take.
-	load *tableLoad
-}
-
-func (b *usage) add(f func(*spent)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f(&b.spent)
-}
-
-// wrote counts a write of so many units.
-func (b *usage) wrote(units int) {
-	b.add(func(s *spent) { s.Writes++; s.Units += units })
-	time.Sleep(b.trip)
-}
-
-// countingStore is a ledger's store that counts write units by the size of the
-// items that DynamoDB would be sent: by the larger of the old and the new item, and
-// one in the index for each entry that is removed or added.
-type countingStore struct {
-	ledger.Store
-	bill  *usage
-	scale *itemSizes
-}
-
-func (s countingStore) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	if err := s.bill.load.record(s.scale, r, itemSize{}); err != nil {
-		return nil, err
-	}
-	existing, err := s.Store.Create(ctx, r)
-	if existing != nil { // a failed condition costs what is there
-		s.bill.wrote(s.scale.sizeOf(*existing).table)
-		return existing, err
-	}
-	s.bill.wrote(s.scale.sizeOf(r).units(itemSize{}))
-	return nil, err
-}
-
-func (s countingStore) Replace(ctx context.Context, r ledger.Record) error {
-	old, err := s.Store.Fetch(ctx, r.Key)
-	if err != nil {
-		return err
-	}
-	var was itemSize
-	if old != nil {
-		was = s.scale.sizeOf(*old)
-	}
-	if err := s.bill.load.record(s.scale, r, was); err != nil {
-		return err
-	}
-	s.bill.wrote(s.scale.sizeOf(r).units(was))
-	return s.Store.Replace(ctx, r)
-}
-
-func (s countingStore) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
-	s.bill.add(func(s *spent) { s.Reads++ })
-	time.Sleep(s.bill.trip)
-	return s.Store.Fetch(ctx, key)
-}
-
-// itemSize is the size of an item: its write units in the table, and its keys in the
-// index, which are empty if it is not in the index.
-type itemSize struct {
-	table int
-	index string
-}
-
-// units is how many write units it takes to write an item over another.
-func (w itemSize) units(old itemSize) int {
-	units := max(w.table, old.table)
-	if w.index == old.index {
-		return units
-	}
-	for _, keys := range []string{w.index, old.index} {
-		if keys != "" {
-			units++
-		}
-	}
-	return units
-}
-
-// itemSizes measures records in the form in which a store sends them.
-type itemSizes struct {
-	mu    sync.Mutex
-	store *dynamo.Store
-	sent  map[string]types.AttributeValue
-}
-
-func newScale() *itemSizes {
-	s := &itemSizes{}
-	s.store = dynamo.New(dynamo.Config{API: s, Table: "t"})
-	return s
-}
-
-func (s *itemSizes) sizeOf(r ledger.Record) itemSize {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.Version = 1
-	if _, err := s.store.Create(context.Background(), r); err != nil {
-		panic(err)
-	}
-	size, index := 0, ""
-	for name, value := range s.sent {
-		size += len(name)
-		switch v := value.(type) {
-		case *types.AttributeValueMemberS:
-			size += len(v.Value)
-		case *types.AttributeValueMemberB:
-			size += len(v.Value)
-		case *types.AttributeValueMemberN:
-			size += len(v.Value)/2 + 2
-		default:
-			panic(fmt.Sprintf("an attribute of type %T", v))
-		}
-	}
-	if list, ok := s.sent[dynamo.AttrOpen].(*types.AttributeValueMemberS); ok {
-		index = list.Value + " " + s.sent[dynamo.AttrLeaseUntil].(*types.AttributeValueMemberN).Value //nolint:forcetypeassert // the store writes both
-	}
-	return itemSize{table: (size + 1023) / 1024, index: index}
-}
-
-func (s *itemSizes) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	s.sent = in.Item
-	return &dynamodb.PutItemOutput{}, nil
-}
-
-func (s *itemSizes) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	panic("an item is read to be written")
-}
-
-// countingLimits counts the limits' writes, each of which is one unit: the items
-// are below a kilobyte (see package limit/dynamo).
-type countingLimits struct {
-	limit.Memory
+// peers are facilitator, chain and lookup of a fleet, by the clock of a bubble. Only
+// funded payers have money, and what has none takes two seconds to refuse.
+type peers struct {
 	bill *usage
+	// Those that never answer: a request to them ends with its time limit.
+	verifyHangs, settleHangs, chainHangs, lookupHangs bool
+	settles, looks                                    time.Duration // what the others take
+	lost                                              bool          // a settlement that is answered says nothing
+	cancelled                                         bool          // what is settled was cancelled on the chain
+	contracts                                         bool          // every signature of a contract is valid
+
+	mu   sync.Mutex
+	rich map[string]bool // payers with money
+	// settling is how many payments of payers without money are at the facilitator,
+	// and worst the most that ever were.
+	settling, worst int
 }
 
-func (l *countingLimits) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	l.bill.wrote(1)
-	return l.Memory.Add(ctx, client, window, n)
-}
-
-func (l *countingLimits) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
-	l.bill.wrote(1)
-	return l.Memory.Take(ctx, client, window, n, most)
-}
-
-func (l *countingLimits) Acquire(ctx context.Context, op string, lease limit.Lease, most int) ([]limit.Lease, bool, error) {
-	l.bill.wrote(1)
-	if err := l.bill.load.leases(ctx, &l.Memory, op); err != nil {
-		return nil, false, err
+// Verify judges signatures that cannot be verified locally.
+func (p *peers) Verify(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
+	p.bill.add(func(s *spent) { s.Verifies++ })
+	switch {
+	case p.verifyHangs:
+		<-ctx.Done()
+		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, ctx.Err())}
+	case p.contracts:
+		return x402.Verification{Valid: true}
 	}
-	return l.Memory.Acquire(ctx, op, lease, most)
+	time.Sleep(2 * time.Second)
+	return x402.Verification{Reason: "invalid_exact_evm_payload_signature", BadSignature: true}
 }
 
-func (l *countingLimits) Remove(ctx context.Context, op string, leases ...limit.Lease) error {
-	l.bill.wrote(1)
-	if err := l.bill.load.leases(ctx, &l.Memory, op); err != nil {
-		return err
+func (p *peers) Settle(ctx context.Context, payment x402.Payload, r x402.Requirements) x402.Settlement {
+	p.bill.add(func(s *spent) { s.Settles++ })
+	if p.settleHangs {
+		<-ctx.Done()
 	}
-	return l.Memory.Remove(ctx, op, leases...)
-}
-
-// countingWorld is a facilitator and a chain that count their calls. Only funded
-// payers have money.
-type countingWorld struct {
-	*crowd
-	bill *usage
-	// cancelled: whatever is settled was cancelled on the chain.
-	cancelled bool
-}
-
-func (w *countingWorld) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
-	w.bill.add(func(s *spent) { s.Verifies++ })
-	return w.crowd.Verify(ctx, p, r)
-}
-
-func (w *countingWorld) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
-	w.bill.add(func(s *spent) { s.Settles++ })
-	s := w.crowd.Settle(ctx, p, r)
-	if w.cancelled && s.Class == x402.Refused {
-		s.NonceUsed, s.Reason = true, "authorization is used or canceled"
+	if p.settleHangs || p.lost {
+		return x402.Settlement{Class: x402.Unknown, Reason: "timeout", Cause: ctx.Err()}
 	}
-	return s
+	p.mu.Lock()
+	rich := p.rich[strings.ToLower(payment.Payload.Authorization.From)]
+	if !rich {
+		p.settling++
+		p.worst = max(p.worst, p.settling)
+	}
+	p.mu.Unlock()
+	if rich {
+		time.Sleep(p.settles)
+		return x402.Settlement{Class: x402.Moved, Transaction: txHash, Network: r.Network}
+	}
+	time.Sleep(2 * time.Second)
+	p.mu.Lock()
+	p.settling--
+	p.mu.Unlock()
+	if p.cancelled {
+		return x402.Settlement{Class: x402.Refused, NonceUsed: true, Reason: "authorization is used or canceled"}
+	}
+	return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
 }
 
-func (w *countingWorld) Find(context.Context, x402.Question) x402.Finding {
-	w.bill.add(func(s *spent) { s.Looks++ })
-	if w.cancelled {
+func (p *peers) Find(ctx context.Context, _ x402.Question) x402.Finding {
+	p.bill.add(func(s *spent) { s.Looks++ })
+	switch {
+	case p.chainHangs:
+		<-ctx.Done()
+		return x402.Finding{Cause: ctx.Err()}
+	case p.lost, p.settleHangs:
+		return x402.Finding{}
+	case p.cancelled:
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "the authorization was cancelled"}
 	}
 	return x402.Finding{Verdict: x402.StillOpen}
 }
 
-// fleet is several environments of one lookup.
+func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
+	if p.lookupHangs {
+		<-ctx.Done()
+		return dns.Result{}, fault.New(fault.DNSTimeout, ctx.Err())
+	}
+	time.Sleep(p.looks)
+	return noRecords(q), nil
+}
+
+// fleet is several environments of one operation over one table and one set of
+// peers, with the limits at their defaults.
 type fleet struct {
-	*crowd
-	world        *countingWorld
-	bill         *usage
+	*peers
 	environments []http.Handler
 	tools        []http.Handler // the same as tools
 	parts        parts          // of the last environment
@@ -249,14 +124,23 @@ func newFleet(environments int, operation func(parts) service.Operation) *fleet 
 
 // newFleetOn caps how many lookups run at once.
 func newFleetOn(where service.Platform, environments int, operation func(parts) service.Operation, most int) *fleet {
-	b := &usage{}
-	f := &fleet{crowd: newCrowd(), bill: b}
-	f.world = &countingWorld{crowd: f.crowd, bill: b}
-	store, limits := countingStore{&ledgertest.Memory{}, b, newScale()}, &countingLimits{bill: b}
+	f := &fleet{peers: &peers{
+		bill: &usage{}, rich: map[string]bool{}, settles: 300 * time.Millisecond, looks: 200 * time.Millisecond,
+	}}
+	store, limits := countingStore{&ledgertest.Memory{}, f.bill, newScale()}, &watchedLimits{}
+	limits.watch = func(ctx context.Context, operation string) error {
+		f.bill.wrote(1) // the items are below a kilobyte (see package limit/dynamo)
+		return f.bill.load.leases(ctx, &limits.Memory, operation)
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	receipts := signer{must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
 	for range environments {
 		p := parts{
-			Platform: where, Offering: service.Offering{Terms: testTerms(), Receipts: newSigner()},
-			Ledger: ledger.New(store, time.Now, rand.Text), Facilitator: f.world, Evidence: f.world, DNS: f.crowd,
+			Platform: where, Offering: service.Offering{Terms: testTerms(), Receipts: receipts},
+			Ledger: ledger.New(store, time.Now, rand.Text), Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
 			Limits: service.Limits{
 				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
 				Leases: limits, Single: most, Bundle: 20, NewID: func() string { return rand.Text()[:limit.IDLength] },
@@ -273,44 +157,82 @@ func newFleetOn(where service.Platform, environments int, operation func(parts) 
 // signer signs receipts, as long as real ones.
 type signer struct{ *receipt.Signer }
 
-func newSigner() signer {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	s, err := receipt.NewSigner(private, []ed25519.PublicKey{public})
-	if err != nil {
-		panic(err)
-	}
-	return signer{s}
-}
-
 func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { return s.Signer.Sign(d) }
 
 func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
 
-// call sends the same request as a call of the tool, and says whether the client is
-// over its limit. A header that is not base64 is sent unchanged.
-func (f *fleet) call(n int, from, domain, header string) (limited bool) {
-	params := map[string]any{"name": lookupTool, "arguments": map[string]any{"domain": domain}}
-	if payment, err := base64.StdEncoding.DecodeString(header); err != nil {
-		params["_meta"] = map[string]any{"x402/payment": header}
-	} else if header != "" {
-		params["_meta"] = map[string]any{"x402/payment": json.RawMessage(payment)}
-	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-	if err != nil {
-		panic(err) // it is made of text
-	}
-	r := httptest.NewRequest(http.MethodPost, "/mcp", bytes.NewReader(body))
+// to sends a request for a domain from an address to one of the environments.
+func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
+	r := httptest.NewRequest(http.MethodGet, pathOf(domain), nil)
 	r.RemoteAddr = from
-	w := httptest.NewRecorder()
-	f.tools[n%len(f.tools)].ServeHTTP(w, r)
-	return strings.Contains(w.Body.String(), string(fault.RateLimited))
+	if header != "" {
+		r.Header.Set(x402.HeaderSignature, header)
+	}
+	return ask(f.environments[n%len(f.environments)], r)
 }
 
-// to sends a request to one of the environments.
-func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
-	c := crowd{handler: f.environments[n%len(f.environments)]}
-	return c.send(from, domain, header)
+// call sends the same request as a call of the tool, and says whether the client is
+// over its limit.
+func (f *fleet) call(n int, from, domain, header string) (limited bool) {
+	params := map[string]any{"name": lookupTool, "arguments": map[string]any{"domain": domain}}
+	if header != "" {
+		params["_meta"] = map[string]any{"x402/payment": plain(header)}
+	}
+	body := must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+	r := httptest.NewRequest(http.MethodPost, "/mcp", bytes.NewReader(body))
+	r.RemoteAddr = from
+	return strings.Contains(string(ask(f.tools[n%len(f.tools)], r).Body), string(fault.RateLimited))
+}
+
+// ask sends a request without a network.
+func ask(h http.Handler, r *http.Request) x402test.Reply {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return x402test.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}
+}
+
+// draftOf is a payment of an offer that is not signed yet, and a new wallet to sign
+// it with, which has money if it is rich.
+func (f *fleet) draftOf(offer x402test.Reply, rich bool) (*x402test.Wallet, x402test.Draft) {
+	wallet := must(x402test.NewWallet(rand.Reader))
+	f.mu.Lock()
+	f.rich[strings.ToLower(wallet.Address().String())] = rich
+	f.mu.Unlock()
+	return wallet, must(wallet.Draft(must(offer.Required()), time.Now()))
+}
+
+// sign signs an offer with a wallet of its own.
+func (f *fleet) sign(offer x402test.Reply, rich bool) string {
+	wallet, draft := f.draftOf(offer, rich)
+	return must(wallet.Seal(draft))
+}
+
+// contract signs an offer as a contract does: with what only its code can judge.
+func (f *fleet) contract(offer x402test.Reply) string {
+	_, draft := f.draftOf(offer, true)
+	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
+	return must(x402.EncodeHeader(draft.Payload))
+}
+
+// copied has somebody pay, and returns what a reader of the chain can make of it.
+func (f *fleet) copied(t *testing.T, offer x402test.Reply) string {
+	t.Helper()
+	wallet, draft := f.draftOf(offer, true)
+	f.served(t, victim, "example.com", must(wallet.Seal(draft)))
+	draft.Payload.Extensions = nil
+	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
+	return must(x402.EncodeHeader(draft.Payload))
+}
+
+// buys asks without a payment, pays and must be served.
+func (f *fleet) buys(t *testing.T, from, domain string) {
+	t.Helper()
+	f.served(t, from, domain, f.sign(f.to(0, from, domain, ""), true))
+}
+
+func (f *fleet) served(t *testing.T, from, domain, header string) {
+	t.Helper()
+	if r := f.to(0, from, domain, header); r.Status != http.StatusOK {
+		t.Errorf("a funded payer at %s after %s got %d %s", from, domain, r.Status, r.Body)
+	}
 }

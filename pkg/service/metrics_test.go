@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -10,56 +11,75 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestMetrics holds each kind of request to its metrics: each is there once,
-// with its unit, in one directive of CloudWatch's, and none besides.
-func TestMetrics(t *testing.T) {
+// TestRequests holds each kind of request to its answer over HTTP and over MCP, and
+// to its metrics: each is there once, with its unit, in one directive of
+// CloudWatch's, and none besides.
+func TestRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range append(quietRequests(), settledRequests()...) {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := newServiceWith(t, c.rate, c.cap, func(d *parts) {
-				ticking(d)
-				if c.change != nil {
-					c.change(d)
-				}
+		for _, tool := range []bool{false, true} {
+			if tool && c.httpOnly {
+				continue
+			}
+			t.Run(fmt.Sprint(c.name, " over ", way{tool: tool}), func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t, ticking, func(p *parts) {
+					if c.change != nil {
+						c.change(p)
+					}
+				})
+				c.run(way{s, tool})
 			})
-			if c.before != nil {
-				c.before(t, s)
-			}
-			begun := time.Now()
-			var r x402test.Reply
-			if c.do == nil {
-				r = s.buy(t, s.url+dnsPath)
-			} else {
-				r = c.do(t, s)
-			}
-			if r.Status != c.status {
-				t.Errorf("status %d, want %d: %.300s", r.Status, c.status, r.Body)
-			}
-			line := s.line(t)
-			got := emf(t, line, "Hostfacts", begun)
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Errorf("metrics (-want +got):\n%s", d)
-			}
-			if line["operation"] != "dns" || line["status"] != float64(c.status) {
-				t.Errorf("the line is of operation %v and status %v", line["operation"], line["status"])
-			}
-			for key, want := range c.line {
-				if d := cmp.Diff(want, line[key]); d != "" {
-					t.Errorf("%s: %s", key, d)
-				}
-			}
-		})
+		}
 	}
 }
 
+func (c request) run(w way) {
+	ask := c.ask
+	if ask == nil {
+		header := w.sign("example.com")
+		ask = func(w way) answer { return w.ask("example.com", header) }
+	}
+	if c.before != nil {
+		c.before(w.shop)
+	}
+	begun := time.Now()
+	a := ask(w)
+	w.expect(a, c.status, c.code, c.charged)
+	if a.replayed != c.replayed || strings.Contains(a.text, "bug") {
+		w.Errorf("replayed %v: %s", a.replayed, a.text)
+	}
+	w.settled(c.settles)
+	line := w.lineOf(a.id)
+	want := map[string]any{"msg": "request", "operation": "dns", "status": float64(c.status), "tool": nil, "transport": nil}
+	dimensions := [][]string{{}, {"operation"}}
+	if w.tool {
+		want["tool"], want["transport"] = lookupTool, "mcp"
+		dimensions = append(dimensions, []string{"transport"})
+	}
+	for key, value := range c.line {
+		want[key] = value
+	}
+	for key, value := range want {
+		got := line[key]
+		if value == anything && got != nil {
+			continue
+		}
+		if d := cmp.Diff(value, got); d != "" {
+			w.Errorf("%s: %s", key, d)
+		}
+	}
+	if d := cmp.Diff(c.want, emf(w.T, line, "Hostfacts", dimensions, begun)); d != "" {
+		w.Errorf("metrics (-want +got):\n%s", d)
+	}
+	w.showsNothing()
+}
+
 // emf reads the metrics of a line as CloudWatch does.
-func emf(t *testing.T, line map[string]any, namespace string, begun time.Time) values {
+func emf(t *testing.T, line map[string]any, namespace string, dimensions [][]string, begun time.Time) values {
 	t.Helper()
-	raw := must(json.Marshal(line["_aws"]))
 	var doc struct {
 		Timestamp         int64
 		CloudWatchMetrics []struct {
@@ -68,20 +88,21 @@ func emf(t *testing.T, line map[string]any, namespace string, begun time.Time) v
 			Metrics    []struct{ Name, Unit string }
 		}
 	}
-	if err := json.Unmarshal(raw, &doc); err != nil {
+	if err := json.Unmarshal(must(json.Marshal(line["_aws"])), &doc); err != nil {
 		t.Fatal(err)
 	}
 	if len(doc.CloudWatchMetrics) != 1 {
-		t.Fatalf("%d directives: %s", len(doc.CloudWatchMetrics), raw)
+		t.Fatalf("%d directives: %v", len(doc.CloudWatchMetrics), line["_aws"])
 	}
-	if at := time.UnixMilli(doc.Timestamp); at.Before(begun.Truncate(time.Millisecond)) || at.After(time.Now().Add(time.Minute)) {
+	at := time.UnixMilli(doc.Timestamp)
+	if at.Before(begun.Truncate(time.Millisecond)) || at.After(time.Now().Add(time.Minute)) {
 		t.Errorf("timestamp %s of a request at %s", at, begun)
 	}
 	directive := doc.CloudWatchMetrics[0]
 	if directive.Namespace != namespace {
 		t.Errorf("namespace %q, want %q", directive.Namespace, namespace)
 	}
-	if d := cmp.Diff([][]string{{}, {"operation"}}, directive.Dimensions); d != "" {
+	if d := cmp.Diff(dimensions, directive.Dimensions); d != "" {
 		t.Errorf("dimensions: %s", d)
 	}
 	got := values{}
@@ -93,7 +114,7 @@ func emf(t *testing.T, line map[string]any, namespace string, begun time.Time) v
 		case m.Unit == "Milliseconds" && v >= 1 && v < 60_000:
 			got[m.Name] = aTime
 		default:
-			got[m.Name] = strings.TrimSuffix(jsonOf(v), ".0") + " " + m.Unit
+			got[m.Name] = fmt.Sprint(v, " ", m.Unit)
 		}
 	}
 	for key := range line {
@@ -104,32 +125,24 @@ func emf(t *testing.T, line map[string]any, namespace string, begun time.Time) v
 	return got
 }
 
-func jsonOf(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
-}
-
 // TestMetricsOfAStack: a deployment's metrics are told apart by its name, and
 // are written whatever the level of the log.
 func TestMetricsOfAStack(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
-	s := newServiceWith(t, 0, 0, func(d *parts) {
-		ticking(d)
-		d.Stack = "prod"
-		d.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	s := newShop(t, ticking, func(p *parts) {
+		p.Stack = "prod"
+		p.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 	})
 	begun := time.Now()
-	s.get(t, dnsPath, "")
-	s.get(t, "/health", "")
+	s.get(dnsPath, "")
+	s.get("/health", "")
 	var line map[string]any
 	if err := json.Unmarshal([]byte(log.String()), &line); err != nil { // one line
 		t.Fatalf("%v: %q", err, log.String())
 	}
-	if d := cmp.Diff(asked().and("Challenges"), emf(t, line, "Hostfacts/prod", begun)); d != "" {
+	got := emf(t, line, "Hostfacts/prod", [][]string{{}, {"operation"}}, begun)
+	if d := cmp.Diff(asked().and("Challenges"), got); d != "" {
 		t.Error(d)
 	}
 }

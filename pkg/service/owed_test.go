@@ -5,17 +5,11 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -26,7 +20,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -171,117 +164,14 @@ func TestUptimeCheckOwes(t *testing.T) {
 	})
 }
 
-// iana is a bootstrap server that fails a number of times, and counts how often
-// it was asked. Beside it is the registry that its file names for the TLD com,
-// which knows no domain but example.com.
-type iana struct {
-	fails  int32
-	asked  atomic.Int32
-	server *httptest.Server
-}
-
-func newIANA(t *testing.T, fails int32, known bool) *iana {
-	t.Helper()
-	i := &iana{fails: fails}
-	i.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case strings.HasPrefix(r.URL.Path, "/domain/"):
-			if !known {
-				w.WriteHeader(http.StatusNotFound)
-				return
-			}
-			_, _ = io.WriteString(w, `{"objectClassName":"domain","ldhName":"example.com"}`)
-		case i.asked.Add(1) <= i.fails:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		default:
-			_, port, _ := strings.Cut(i.server.Listener.Addr().String(), ":")
-			fmt.Fprintf(w, `{"version":"1.0","services":[[["com"],["http://rdap.example.net:%s/"]]]}`, port)
-		}
-	}))
-	t.Cleanup(i.server.Close)
-	return i
-}
-
-// whois is the client of production, by a clock that stands still where it is.
-func (i *iana) whois(now func() time.Time) *registry.Client {
-	return registry.New(registry.Config{Connector: loopback{}, BootstrapURL: i.server.URL, Now: now})
-}
-
-// loopback reaches every host on this machine.
-type loopback struct{}
-
-func (loopback) Resolve(_ context.Context, name string) (guard.Target, error) {
-	return guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr("93.184.216.34")}}, nil
-}
-
-func (loopback) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn, netip.Addr, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	return conn, t.Addrs[0], err
-}
-
-// withWhois is a registry's client whose next lookup ends so, and its server.
-func withWhois(t *testing.T, end outcome) (*registry.Client, *iana) {
-	t.Helper()
-	var fails int32
-	if end == ours || end == prevented {
-		fails = 1
-	}
-	i := newIANA(t, fails, end != targets)
-	begun := time.Now()
-	client := i.whois(func() time.Time { return begun })
-	if end == prevented {
-		if _, err := client.Lookup(t.Context(), whois.Query{Domain: "example.com"}); fault.From(err).Code != fault.BootstrapUnavailable {
-			t.Fatalf("the lookup before: %v", err)
-		}
-	}
-	return client, i
-}
-
-// The registry's client is the one of production: a download of the bootstrap
-// file that failed prevents the next one.
 func TestHostIntelOwes(t *testing.T) {
 	everyCombination([3]string{"dns", "ssl", "whois"}, func(c children) {
-		client, bootstrap := withWhois(t, c.ends[2])
 		got, err := replyOf(t, HostIntel(hostintel.New(
-			ending[dns.Query, dns.Result](c.ends[0]), ending[ssl.Query, ssl.Result](c.ends[1]), client,
+			ending[dns.Query, dns.Result](c.ends[0]), ending[ssl.Query, ssl.Result](c.ends[1]),
+			ending[whois.Query, whois.Result](c.ends[2]),
 		)))
 		c.checkReply(t, got, err)
-		if n := bootstrap.asked.Load(); n != 1 {
-			t.Errorf("%v: the bootstrap server was asked %d times", c.ends, n)
-		}
 	})
-}
-
-// One failure, the pause after it, and the download that follows: the lookup of
-// the pause alone says that it was prevented.
-func TestWhoisPrevented(t *testing.T) {
-	i := newIANA(t, 1, true)
-	now := time.Now()
-	client := i.whois(func() time.Time { return now })
-	for _, c := range []struct {
-		name      string
-		wait      time.Duration
-		failed    bool
-		prevented bool
-		asked     int32 // of the bootstrap server, in all so far
-	}{
-		{name: "the download that fails", failed: true, asked: 1},
-		{name: "the pause", failed: true, prevented: true, asked: 1},
-		{name: "the end of the pause", wait: 2*time.Second - time.Nanosecond, failed: true, prevented: true, asked: 1},
-		{name: "after the pause", wait: time.Nanosecond, asked: 2},
-	} {
-		now = now.Add(c.wait)
-		_, err := replyOf(t, Whois(client))
-		if got := err != nil; got != c.failed {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if f := fault.From(err); c.failed && (f.Code != fault.BootstrapUnavailable || f.IsPrevented() != c.prevented) {
-			t.Errorf("%s: %v, prevented %v, want %v", c.name, f, f.IsPrevented(), c.prevented)
-		}
-		if n := i.asked.Load(); n != c.asked {
-			t.Errorf("%s: the bootstrap server was asked %d times, want %d", c.name, n, c.asked)
-		}
-	}
 }
 
 // A bundle that fails as a whole owes all of its answer, and names no part; so
@@ -302,9 +192,9 @@ func TestOwedAsAWhole(t *testing.T) {
 		"tool, its own bug":    {catalog.DNS(), fault.New(fault.InternalError, marked), fault.InternalError, false},
 		"bundle, child's code": {catalog.HostIntel(), marked, fault.InternalError, false},
 	} {
-		got, err := replyOf(t, Operation{entry: c.op, timeout: fault.InternalError, parse: func(values url.Values) (url.Values, run, error) {
-			return values, func(context.Context) (any, error) { return nil, c.err }, nil
-		}})
+		work := func(context.Context) (any, error) { return nil, c.err }
+		parse := func(values url.Values) (url.Values, run, error) { return values, work, nil }
+		got, err := replyOf(t, Operation{entry: c.op, timeout: fault.InternalError, parse: parse})
 		if f := fault.From(err); f.Code != c.code || f.IsPrevented() != c.prevented {
 			t.Errorf("%s: %v, prevented %v; want %s, %v", name, f, f.IsPrevented(), c.code, c.prevented)
 		}

@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"context"
 	"crypto/rand"
 	"log/slog"
 	"net/http"
@@ -31,6 +30,8 @@ type parts struct {
 	Index       ledger.Index
 	Limits      service.Limits
 	DNS         service.Looker[dns.Query, dns.Result]
+
+	perMinute, slots int // limits of a shop; 0 is none
 }
 
 // platform is one that discards its log.
@@ -62,11 +63,6 @@ func (p parts) whole(t *testing.T) http.Handler {
 
 func (p parts) reconciler() *x402.Reconciler {
 	return service.Reconciler(p.Platform, p.Terms, p.Ledger, p.Index, p.Evidence, p.Scanner)
-}
-
-// reconcile is the scheduled function.
-func (p parts) reconcile(ctx context.Context) error {
-	return service.Reconcile(p.Platform, p.reconciler(), p.Evidence != nil)(ctx)
 }
 
 // every is every operation as the deployment makes it, but for the DNS

@@ -62,14 +62,13 @@ func health(t *testing.T, more ...service.Probe) *probed {
 // asked by then.
 func (p *probed) ready(what string, status, asked int) checks {
 	p.t.Helper()
-	w := httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequestWithContext(p.t.Context(), http.MethodGet, "/ready", nil))
+	r := ask(p, httptest.NewRequestWithContext(p.t.Context(), http.MethodGet, "/ready", nil))
 	var body struct{ Checks checks }
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
-		p.t.Fatalf("%s: %v in %s", what, err, w.Body)
+	if err := json.Unmarshal(r.Body, &body); err != nil {
+		p.t.Fatalf("%s: %v in %s", what, err, r.Body)
 	}
-	if w.Code != status || p.asked != asked {
-		p.t.Errorf("%s: status %d after %d probes, want %d and %d: %s", what, w.Code, p.asked, status, asked, w.Body)
+	if r.Status != status || p.asked != asked {
+		p.t.Errorf("%s: status %d after %d probes, want %d and %d: %s", what, r.Status, p.asked, status, asked, r.Body)
 	}
 	return body.Checks
 }
@@ -77,20 +76,24 @@ func (p *probed) ready(what string, status, asked int) checks {
 // An answer stands for 15 s, good or bad, by wall clock.
 func TestReadyIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := health(t)
-		p.ready("first", 200, 1)
-		p.fails = errors.New("gone")
-		time.Sleep(15*time.Second - time.Nanosecond)
-		p.ready("kept", 200, 1)
-		time.Sleep(time.Nanosecond)
-		p.ready("asked again", 503, 2)
-		p.fails = nil
-		p.ready("a failure is kept", 503, 2)
-		p.shift = time.Hour
-		p.ready("after a freeze", 200, 3)
-		p.fails = errors.New("gone")
-		p.shift = -time.Hour
-		p.ready("a clock set back", 503, 4)
+		p, gone := health(t), errors.New("gone")
+		for _, c := range []struct {
+			name          string
+			wait, shift   time.Duration
+			fails         error
+			status, asked int
+		}{
+			{"first", 0, 0, nil, 200, 1},
+			{"kept", 15*time.Second - time.Nanosecond, 0, gone, 200, 1},
+			{"asked again", time.Nanosecond, 0, gone, 503, 2},
+			{"a failure is kept", 0, 0, nil, 503, 2},
+			{"after a freeze", 0, time.Hour, nil, 200, 3},
+			{"a clock set back", 0, -time.Hour, gone, 503, 4},
+		} {
+			p.fails, p.shift = c.fails, c.shift
+			time.Sleep(c.wait)
+			p.ready(c.name, c.status, c.asked)
+		}
 	})
 }
 

@@ -3,12 +3,13 @@ package service_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,59 +40,83 @@ func testTerms() x402.Terms {
 	}
 }
 
-// reconcileParts are those of the scheduled function, over a ledger with two
-// payments in doubt and a refund that is due.
-func reconcileParts(t *testing.T, log *bytes.Buffer) parts {
-	t.Helper()
-	memory := new(ledgertest.Memory)
-	var ids atomic.Int64
-	d := parts{
-		Platform: platform(), Offering: service.Offering{Terms: testTerms()}, Index: memory,
-		Ledger: ledger.New(memory, time.Now, func() string { return "w" + string(rune('0'+ids.Add(1))) }),
-	}
-	d.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
-	doc := must(json.Marshal(testTerms().Requirements("5000")))
-	for i, nonce := range []string{"01", "02", "03"} {
-		c, err := d.Ledger.Claim(t.Context(), ledger.Payment{
-			Key:        ledger.Key("eip155:8453", strings.ToLower(d.Terms.Asset), "0x857b06519e91e3a54538791bdbb0e22373e36b66", "0x"+strings.Repeat("0", 62)+nonce),
-			AuthDigest: nonce, SigDigest: nonce, Request: "GET /a", Terms: doc, ValidBefore: time.Now().Add(5 * time.Minute),
-		}, time.Now().Add(30*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i < 2 {
-			err = c.Hold.Uncertain(t.Context(), "timeout", "")
-		} else {
-			err = c.Hold.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	time.Sleep(25 * time.Hour) // the time for lookups is over
-	return d
+// scheduled is the reconcile function over a ledger with two payments in doubt and a
+// refund that is due.
+type scheduled struct {
+	*testing.T
+	parts
+	log bytes.Buffer
 }
 
-// line is the one line that a run leaves.
-func line(t *testing.T, log *bytes.Buffer) map[string]any {
+// reconciles runs a test of the scheduled function in a bubble.
+func reconciles(t *testing.T, test func(s *scheduled)) {
 	t.Helper()
-	lines := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+	synctest.Test(t, func(t *testing.T) {
+		memory := new(ledgertest.Memory)
+		s := &scheduled{T: t, parts: parts{
+			Platform: platform(), Offering: service.Offering{Terms: testTerms()}, Index: memory,
+			Ledger: ledger.New(memory, time.Now, rand.Text),
+		}}
+		s.Platform.Log = slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
+		for nonce := range 3 {
+			h := s.claim(ledger.Payment{
+				Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), "0x857b06519e91e3a54538791bdbb0e22373e36b66",
+					fmt.Sprintf("0x%064d", nonce+1)),
+				AuthDigest: fmt.Sprint(nonce), SigDigest: fmt.Sprint(nonce), Request: "GET /a",
+				Terms: must(json.Marshal(testTerms().Requirements("5000"))), ValidBefore: time.Now().Add(5 * time.Minute),
+			})
+			err := error(nil)
+			if nonce < 2 {
+				err = h.Uncertain(t.Context(), "timeout", "")
+			} else {
+				err = h.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(25 * time.Hour) // the time for lookups is over
+		test(s)
+	})
+}
+
+func (s *scheduled) claim(p ledger.Payment) *ledger.Hold {
+	return must(s.Ledger.Claim(s.Context(), p, time.Now().Add(30*time.Second))).Hold
+}
+
+// run runs the function, and returns the one line that it leaves.
+func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
+	s.Helper()
+	err := service.Reconcile(s.Platform, s.reconciler(), s.Evidence != nil, probes...)(ctx)
+	if !errors.Is(err, fails) {
+		s.Errorf("%v, want %v", err, fails)
+	}
 	var m map[string]any
-	if len(lines) != 1 || json.Unmarshal([]byte(lines[0]), &m) != nil {
-		t.Fatalf("the log is not one JSON line:\n%s", log)
+	if err := json.Unmarshal(s.log.Bytes(), &m); err != nil {
+		s.Fatalf("the log is not one JSON line: %v:\n%s", err, &s.log)
 	}
 	return m
+}
+
+// says compares members of a line.
+func (s *scheduled) says(line map[string]any, want map[string]any) {
+	s.Helper()
+	part := map[string]any{}
+	for name := range want {
+		part[name] = line[name]
+	}
+	if diff := cmp.Diff(want, part); diff != "" {
+		s.Errorf("line (-want +got):\n%s", diff)
+	}
 }
 
 // A run ends in time for its verdict and its line, which is written whatever
 // the level of the log.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		d := reconcileParts(t, &log)
+	reconciles(t, func(s *scheduled) {
 		var until []time.Duration
-		d.Evidence = chainView(func(ctx context.Context, q x402.Question) x402.Finding {
+		s.Evidence = chainView(func(ctx context.Context, q x402.Question) x402.Finding {
 			end, _ := ctx.Deadline()
 			until = append(until, time.Until(end))
 			if q.Nonce[31] == 1 {
@@ -102,19 +127,16 @@ func TestReconcile(t *testing.T) {
 			return x402.Finding{Cause: ctx.Err()}
 		})
 		const timeout = 15 * time.Second // 5 s to work with, 3.75 s of them for the chain
-		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		ctx, cancel := context.WithTimeout(s.Context(), timeout)
 		defer cancel()
 		begun := time.Now()
-		if err := d.reconcile(ctx); err != nil {
-			t.Error(err)
-		}
+		got := s.run(ctx, nil)
 		if took := time.Since(begun); took != 3750*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
 		if diff := cmp.Diff([]time.Duration{3750 * time.Millisecond, 2750 * time.Millisecond}, until); diff != "" {
 			t.Errorf("time to ask the chain in (-want +got):\n%s", diff)
 		}
-		got := line(t, &log)
 		want := map[string]any{
 			"time": begun.Add(3750 * time.Millisecond).Format(time.RFC3339Nano), "level": "INFO", "msg": "reconcile",
 			"listed": 2.0, "settled_late": 1.0, "refused_late": 0.0, "still_open": 0.0, "cannot_tell": 0.0, "skipped": 0.0, "failed": 0.0,
@@ -146,6 +168,39 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
+// A run says what has come in, and what it was for. A node that is down is no
+// error of the invocation.
+func TestReconcileReceived(t *testing.T) {
+	t.Parallel()
+	payer := must(x402.ParseAddress("0x857b06519e91e3a54538791bdbb0e22373e36b66"))
+	payee := must(x402.ParseAddress(testTerms().PayTo))
+	for err, want := range map[error]map[string]any{
+		nil: {
+			"received": 7.0, "deposits": 3.0, "found": 1.0, "unasked": 1.0, "unmatched": 1.0, "unread": false,
+			"owed": 3.0, "exhausted": 2.0, "RefundsDue": 2.0, "level": "INFO",
+		},
+		errors.New("down"): {
+			"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": true,
+			"owed": 1.0, "exhausted": 1.0, "RefundsDue": 1.0, "level": "INFO",
+		},
+	} {
+		reconciles(t, func(s *scheduled) {
+			transfer := func(nonce byte, age time.Duration) x402.Transfer {
+				return x402.Transfer{
+					Transaction: fmt.Sprintf("0x0%d", nonce), Time: time.Now().Add(-age), From: payer, To: payee,
+					Value: big.NewInt(5000), Authorized: nonce > 0, Nonce: [32]byte{31: nonce},
+				}
+			}
+			s.Scanner = received{err: err, transfers: []x402.Transfer{
+				transfer(1, 25*time.Hour), transfer(3, 25*time.Hour), // in doubt, and known to be paid
+				transfer(4, 0), transfer(5, 72*time.Hour), // unknown, and too old
+				transfer(0, 0), transfer(0, 0), transfer(0, 0),
+			}}
+			s.says(s.run(s.Context(), nil), want)
+		})
+	}
+}
+
 // received is a Scanner that reads the same once.
 type received struct {
 	transfers []x402.Transfer
@@ -158,64 +213,21 @@ func (r received) Transfers(_ context.Context, _ x402.Address, from uint64) (x40
 func (r received) BlockAt(context.Context, time.Time) (uint64, error) { return 7, nil }
 func (r received) SafeBlock(context.Context) (uint64, error)          { return 7, nil }
 
-// A run says what has come in, and what it was for. A node that is down is no
-// error of the invocation.
-func TestReconcileReceived(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		payer := must(x402.ParseAddress("0x857b06519e91e3a54538791bdbb0e22373e36b66"))
-		payee := must(x402.ParseAddress(testTerms().PayTo))
-		for name, c := range map[string]struct {
-			err  error
-			want map[string]any
-		}{
-			"read": {nil, map[string]any{
-				"received": 7.0, "deposits": 3.0, "found": 1.0, "unasked": 1.0, "unmatched": 1.0, "unread": false, "owed": 3.0, "exhausted": 2.0,
-			}},
-			"down": {errors.New("down"), map[string]any{
-				"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": true, "owed": 1.0, "exhausted": 1.0,
-			}},
-		} {
-			var log bytes.Buffer
-			d := reconcileParts(t, &log)
-			transfer := func(nonce byte, age time.Duration) x402.Transfer {
-				return x402.Transfer{
-					Transaction: "0x0" + string('0'+rune(nonce)), Time: time.Now().Add(-age), From: payer, To: payee,
-					Value: big.NewInt(5000), Authorized: nonce > 0, Nonce: [32]byte{31: nonce},
-				}
-			}
-			d.Scanner = received{err: c.err, transfers: []x402.Transfer{
-				transfer(1, 25*time.Hour), transfer(3, 25*time.Hour), // in doubt, and known to be paid
-				transfer(4, 0), transfer(5, 72*time.Hour), // unknown, and too old
-				transfer(0, 0), transfer(0, 0), transfer(0, 0),
-			}}
-			if err := d.reconcile(t.Context()); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			got := line(t, &log)
-			part := map[string]any{}
-			for attr := range c.want {
-				part[attr] = got[attr]
-			}
-			if diff := cmp.Diff(c.want, part); diff != "" || got["level"] != "INFO" || got["RefundsDue"] != c.want["exhausted"] {
-				t.Errorf("%s: line (-want +got):\n%s\n%v", name, diff, got)
-			}
-		}
-	})
-}
-
-// Without evidence a run counts, and says that it had none.
+// Without evidence a run counts, and says that it had none. A corrupt record is no
+// error of the invocation; its metric says it.
 func TestReconcileWithoutEvidence(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		if err := reconcileParts(t, &log).reconcile(t.Context()); err != nil {
-			t.Error(err)
+	reconciles(t, func(s *scheduled) {
+		want := map[string]any{"evidence": false, "CannotTell": 2.0, "Open": 2.0, "RefundsDue": 1.0, "ReconcileFailed": 0.0}
+		s.says(s.run(s.Context(), nil), want)
+	})
+	reconciles(t, func(s *scheduled) {
+		corrupt := s.claim(ledger.Payment{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")})
+		if err := corrupt.Uncertain(s.Context(), "timeout", ""); err != nil {
+			t.Fatal(err)
 		}
-		got := line(t, &log)
-		if got["evidence"] != false || got["CannotTell"] != 2.0 || got["Open"] != 2.0 || got["RefundsDue"] != 1.0 {
-			t.Errorf("%v", got)
-		}
+		time.Sleep(time.Minute) // its lease is over
+		s.says(s.run(s.Context(), nil), map[string]any{"ReconcileFailed": 1.0, "failed": 1.0, "level": "INFO"})
 	})
 }
 
@@ -223,16 +235,12 @@ func TestReconcileWithoutEvidence(t *testing.T) {
 // metric than the failure: an incomplete count would end an alarm.
 func TestReconcileFails(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		d := reconcileParts(t, &log)
+	reconciles(t, func(s *scheduled) {
 		down := errors.New("throttled")
-		d.Index = brokenIndex{down}
-		if err := d.reconcile(t.Context()); !errors.Is(err, down) {
-			t.Errorf("%v, want %v", err, down)
-		}
-		got := line(t, &log)
-		if got["level"] != "ERROR" || got["ReconcileFailed"] != 1.0 || !strings.Contains(got["error"].(string), "throttled") {
+		s.Index = brokenIndex{down}
+		got := s.run(s.Context(), down)
+		s.says(got, map[string]any{"level": "ERROR", "ReconcileFailed": 1.0})
+		if !strings.Contains(fmt.Sprint(got["error"]), "throttled") {
 			t.Errorf("%v", got)
 		}
 		for name := range got {
@@ -243,80 +251,42 @@ func TestReconcileFails(t *testing.T) {
 	})
 }
 
-// A corrupt record is no error of the invocation; its metric says it.
-func TestReconcileCorrupt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		d := reconcileParts(t, &log)
-		c, err := d.Ledger.Claim(t.Context(), ledger.Payment{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Hold.Uncertain(t.Context(), "timeout", ""); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.reconcile(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if got := line(t, &log); got["ReconcileFailed"] != 1.0 || got["failed"] != 1.0 || got["level"] != "INFO" {
-			t.Errorf("%v", got)
-		}
-	})
-}
-
 // What the probes say is in the run's line and metrics, one for each probe. A probe
 // that the service can do without is no reason not to be ready, and a run that fails
 // says that the ledger is not.
 func TestReconcileAsksWhetherItIsReady(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		answers := func(context.Context) error { return nil }
-		fails := func(context.Context) error { return errors.New("down") }
-		hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		for name, c := range map[string]struct {
-			ledger, facilitator, resolvers, chain func(context.Context) error
-			index                                 error
-			not                                   []any
-			want                                  map[string]float64 // by probe
-			ready                                 float64
-		}{
-			"all":               {answers, answers, answers, answers, nil, nil, map[string]float64{"Ledger": 1, "Facilitator": 1, "Resolvers": 1, "Chain": 1}, 1},
-			"no chain":          {answers, answers, answers, fails, nil, []any{"chain"}, map[string]float64{"Ledger": 1, "Facilitator": 1, "Resolvers": 1, "Chain": 0}, 1},
-			"two are down":      {answers, hangs, fails, answers, nil, []any{"facilitator", "resolvers"}, map[string]float64{"Ledger": 1, "Facilitator": 0, "Resolvers": 0, "Chain": 1}, 0},
-			"the run fails":     {answers, answers, answers, answers, errors.New("throttled"), nil, map[string]float64{"Ledger": 0, "Facilitator": 1, "Resolvers": 1, "Chain": 1}, 0},
-			"the table is shut": {fails, answers, answers, answers, errors.New("throttled"), []any{"ledger"}, map[string]float64{"Ledger": 0, "Facilitator": 1, "Resolvers": 1, "Chain": 1}, 0},
-		} {
-			var log bytes.Buffer
-			d := reconcileParts(t, &log)
+	answers := func(context.Context) error { return nil }
+	fails := func(context.Context) error { return errors.New("down") }
+	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	type probe = func(context.Context) error
+	throttled := errors.New("throttled")
+	for name, c := range map[string]struct {
+		ledger, facilitator, resolvers, chain probe
+		index                                 error
+		not                                   any
+		want                                  string // metrics: ready, and by probe
+	}{
+		"all":               {answers, answers, answers, answers, nil, nil, "1: ledger 1 facilitator 1 resolvers 1 chain 1"},
+		"no chain":          {answers, answers, answers, fails, nil, []any{"chain"}, "1: ledger 1 facilitator 1 resolvers 1 chain 0"},
+		"two are down":      {answers, hangs, fails, answers, nil, []any{"facilitator", "resolvers"}, "0: ledger 1 facilitator 0 resolvers 0 chain 1"},
+		"the run fails":     {answers, answers, answers, answers, throttled, nil, "0: ledger 0 facilitator 1 resolvers 1 chain 1"},
+		"the table is shut": {fails, answers, answers, answers, throttled, []any{"ledger"}, "0: ledger 0 facilitator 1 resolvers 1 chain 1"},
+	} {
+		reconciles(t, func(s *scheduled) {
 			if c.index != nil {
-				d.Index = brokenIndex{c.index}
+				s.Index = brokenIndex{c.index}
 			}
-			probes := []service.Probe{
-				{Name: service.ProbeLedger, Check: c.ledger}, {Name: service.ProbeFacilitator, Check: c.facilitator},
-				{Name: service.ProbeResolvers, Check: c.resolvers}, {Name: service.ProbeChain, Check: c.chain, Optional: true},
+			got := s.run(s.Context(), c.index,
+				service.Probe{Name: service.ProbeLedger, Check: c.ledger},
+				service.Probe{Name: service.ProbeFacilitator, Check: c.facilitator},
+				service.Probe{Name: service.ProbeResolvers, Check: c.resolvers},
+				service.Probe{Name: service.ProbeChain, Check: c.chain, Optional: true})
+			said := fmt.Sprintf("%v: ledger %v facilitator %v resolvers %v chain %v",
+				got["Ready"], got["ReadyLedger"], got["ReadyFacilitator"], got["ReadyResolvers"], got["ReadyChain"])
+			if diff := cmp.Diff(c.not, got["not_ready"]); said != c.want || diff != "" {
+				t.Errorf("%s: %s, want %s; not ready: %s", name, said, c.want, diff)
 			}
-			err := service.Reconcile(d.Platform, d.reconciler(), false, probes...)(t.Context())
-			if (err != nil) != (c.index != nil) {
-				t.Errorf("%s: %v", name, err)
-			}
-			got := line(t, &log)
-			want := map[string]any{service.MetricReady: c.ready}
-			for probe, v := range c.want {
-				want[service.MetricReady+probe] = v
-			}
-			have := map[string]any{}
-			for key, v := range got {
-				if strings.HasPrefix(key, service.MetricReady) {
-					have[key] = v
-				}
-			}
-			if diff := cmp.Diff(want, have); diff != "" {
-				t.Errorf("%s: metrics (-want +got):\n%s", name, diff)
-			}
-			if not, _ := got["not_ready"].([]any); !cmp.Equal(c.not, not) {
-				t.Errorf("%s: the line names %v, want %v", name, not, c.not)
-			}
-		}
-	})
+		})
+	}
 }

@@ -1,218 +1,196 @@
 package service_test
 
 import (
-	"context"
+	"bytes"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// What a request costs, by counting: a challenge nothing at all, a paid one
-// four ledger writes, two slot updates, no read and one facilitator call.
+// What a request costs, by counting: a challenge nothing at all, a paid one four
+// ledger writes, two slot updates, no read and one facilitator call. Another
+// signature for the same question is its claim, the purchase, which is another's,
+// that one's record, and its own end. The smoke test takes no slot.
 func TestWhatARequestCosts(t *testing.T) {
-	s := newService(t, 300, 50)
-	ledgerCalls := func() (writes, reads int) {
-		return s.store.Calls(ledgertest.Create) + s.store.Calls(ledgertest.Replace), s.store.Calls(ledgertest.Fetch)
-	}
-	if _, err := s.Challenge(t.Context(), s.dns("example.com")); err != nil {
-		t.Fatal(err)
-	}
-	if w, r := ledgerCalls(); w+r != 0 || s.dials.Load() != 0 || s.limits.updates.Load() != 0 || s.limits.adds.Load() != 0 {
-		t.Errorf("a challenge cost %d writes, %d reads, %d facilitator calls, %d slot updates, %d counts", w, r, s.dials.Load(), s.limits.updates.Load(), s.limits.adds.Load())
-	}
-	if r := s.buy(t, s.dns("example.com")); r.Status != 200 {
-		t.Fatalf("%d %s", r.Status, r.Body)
-	}
-	if w, r := ledgerCalls(); w != 4 || r != 0 || s.dials.Load() != 1 || s.limits.updates.Load() != 2 {
-		t.Errorf("a paid request cost %d writes, %d reads, %d facilitator calls, %d slot updates; want 4, 0, 1, 2", w, r, s.dials.Load(), s.limits.updates.Load())
-	}
-	// Another signature for the same question: its claim, the purchase, which is
-	// another's, that one's record, and its own end.
-	if r := s.buy(t, s.dns("example.com")); r.Status != 200 || r.Header.Get(x402.HeaderReplayed) == "" {
-		t.Fatalf("%d %s", r.Status, r.Body)
-	}
-	if w, r := ledgerCalls(); w != 4+3 || r != 1 || s.dials.Load() != 1 || s.limits.updates.Load() != 2 {
-		t.Errorf("a second signature cost %d writes, %d reads, %d facilitator calls, %d slot updates; want 3, 1, 0, 0", w-4, r, s.dials.Load()-1, s.limits.updates.Load()-2)
-	}
-	before := s.limits.updates.Load()
-	if r := s.buy(t, s.url+"/v1/tools/ping"); r.Status != 200 {
-		t.Fatalf("%d %s", r.Status, r.Body)
-	}
-	if s.limits.updates.Load() != before {
-		t.Error("the smoke test takes a slot")
-	}
-	if w, r := ledgerCalls(); w != 7+3 || r != 1 {
-		t.Errorf("a smoke test cost %d writes and %d reads; want 3 and none", w-7, r-1)
-	}
-}
-
-// The cap answers overloaded before any money moves, and the same signature
-// works once there is room.
-func TestOverloaded(t *testing.T) {
-	s := newService(t, 0, 1)
-	s.hold, s.begun = make(chan struct{}), make(chan struct{}, 2)
-	first := make(chan x402test.Reply)
-	go func() {
-		r, _, err := s.Buy(context.WithoutCancel(t.Context()), s.dns("one.example.com"))
-		if err != nil {
-			t.Error(err)
+	s := newShop(t, perMinute(300), slots(50))
+	type cost struct{ writes, reads, calls, slots int }
+	var before cost
+	spent := func() (more cost) {
+		now := cost{
+			s.store.Calls(ledgertest.Create) + s.store.Calls(ledgertest.Replace), s.store.Calls(ledgertest.Fetch),
+			int(s.dials.Load()), int(s.updates.Load()),
 		}
-		first <- r
-	}()
-	<-s.begun // the first one is at work
-	r, header, err := s.Buy(t.Context(), s.dns("two.example.com"))
-	if err != nil {
-		t.Fatal(err)
+		more = cost{now.writes - before.writes, now.reads - before.reads, now.calls - before.calls, now.slots - before.slots}
+		before = now
+		return more
 	}
-	checkError(t, r, 503, "overloaded", "false", true)
-	if all, _ := s.books.Settles(); all != 1 {
-		t.Errorf("%d settles, the overloaded one must not be among them", all)
+	if s.offer(dnsPath); s.counts.Load() != 0 {
+		t.Errorf("a challenge cost %d counts", s.counts.Load())
 	}
-	close(s.hold)
-	if r := <-first; r.Status != 200 {
-		t.Errorf("the first: %d %s", r.Status, r.Body)
+	if got := spent(); got != (cost{}) {
+		t.Errorf("a challenge cost %+v", got)
 	}
-	if r, err = s.Get(t.Context(), s.dns("two.example.com"), header); err != nil || r.Status != 200 {
-		t.Errorf("the same signature later: %d %s %v", r.Status, r.Body, err)
+	for _, c := range []struct {
+		path     string
+		replayed string
+		want     cost
+	}{
+		{dnsPath, "", cost{4, 0, 1, 2}}, {dnsPath, "true", cost{3, 1, 0, 0}}, {"/v1/tools/ping", "", cost{3, 0, 1, 0}},
+	} {
+		r, _ := s.buy(c.path)
+		if got := spent(); got != c.want || r.Header.Get(x402.HeaderReplayed) != c.replayed {
+			t.Errorf("%s, replayed %q: %+v, want %+v", c.path, r.Header.Get(x402.HeaderReplayed), got, c.want)
+		}
 	}
 }
 
-// A client over its rate gets 429, with a payment or without, and nothing is settled.
+// While a lookup is running, its payment is in progress on both transports, and
+// another lookup gets no slot, before any money moves. Neither is answered with a
+// challenge, and the same signatures work once there is room.
+func TestInProgressAndOverloaded(t *testing.T) {
+	for _, tool := range []bool{false, true} {
+		s := newShop(t, slots(1))
+		first := way{s, tool}
+		header := first.sign("one.example.com")
+		end := first.lookupRuns(header)
+		others := map[string]string{}
+		for _, w := range s.ways() {
+			a := w.ask("one.example.com", header)
+			a.charged, a.receipted = "null", false // or true, once the settlement is on record
+			w.expect(a, 409, "payment_in_progress", "null")
+			name := fmt.Sprint(w, ".example.com")
+			others[name] = w.sign(name)
+			w.expect(w.ask(name, others[name]), 503, "overloaded", "false")
+		}
+		s.settled(1)
+		end()
+		for _, w := range s.ways() {
+			for name, header := range others {
+				w.expect(w.ask(name, header), 200, "", "")
+			}
+		}
+		if all, once := s.books.Settles(); all != 3 || once != 1 {
+			t.Errorf("%d settles, %d of one payment", all, once)
+		}
+	}
+}
+
+// A client over its rate gets 429, with a payment or without, and nothing is
+// settled. Both transports share the limit, and each reports it in its own form.
 func TestRateLimited(t *testing.T) {
-	const perMinute = 20
-	s := newService(t, perMinute, 0)
-	header := sign(t, s, dnsPath)
-	var r x402test.Reply
-	for range perMinute + 1 {
-		if r = s.get(t, dnsPath, ""); r.Status == http.StatusTooManyRequests {
-			break
-		}
+	const most = 20
+	s := newShop(t, perMinute(most))
+	header := s.sign(dnsPath)
+	for i := range most - 1 {
+		r := s.get(dnsPath, "")
 		if r.Status != http.StatusPaymentRequired || r.Header.Get("RateLimit-Policy") == "" || r.Header.Get("Vary") == "" {
-			t.Fatalf("%d, policy %q", r.Status, r.Header.Get("RateLimit-Policy"))
+			t.Fatalf("request %d: %d, policy %q", i, r.Status, r.Header.Get("RateLimit-Policy"))
 		}
 	}
-	checkError(t, r, 429, "rate_limited", "false", true)
-	checkError(t, s.get(t, dnsPath, header), 429, "rate_limited", "null", true)
-	if all, _ := s.books.Settles(); all != 0 || s.store.Calls(ledgertest.Create) != 0 {
-		t.Error("a limited request reached the ledger or the facilitator")
+	for _, w := range s.ways() {
+		w.expect(w.ask("example.com", ""), 429, "rate_limited", "false")
+		w.expect(w.ask("example.com", header), 429, "rate_limited", "null")
 	}
 	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere"} {
-		r = s.get(t, path, "")
-		checkError(t, r, 429, "rate_limited", "false", true)
+		r := s.get(path, "")
+		way{shop: s}.expect(way{shop: s}.reply(r), 429, "rate_limited", "false")
 		if r.Header.Get("Vary") != "Accept-Encoding" || r.Header.Get("ETag") != "" || r.Header.Get("RateLimit-Policy") == "" {
 			t.Errorf("%s: %v", path, r.Header)
 		}
 	}
-	if r = s.get(t, "/health", ""); r.Status != 200 {
+	for _, body := range []string{
+		`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, `{`, `{"jsonrpc":"2.0","method":"notifications/x"}`,
+	} {
+		r := s.send(http.MethodPost, "/mcp", body)
+		text := string(r.Body)
+		if r.Status != http.StatusTooManyRequests || r.RetryAfter() == 0 ||
+			!strings.Contains(text, `"code":"rate_limited"`) || !strings.Contains(text, `"jsonrpc":"2.0"`) {
+			t.Errorf("%s: %d %s", body, r.Status, text)
+		}
+	}
+	if r := s.get("/health", ""); r.Status != http.StatusOK {
 		t.Errorf("health is limited: %d", r.Status)
+	}
+	s.settled(0)
+	if s.store.Calls(ledgertest.Create) != 0 {
+		t.Error("a limited request reached the ledger")
 	}
 }
 
 // When the limits' store is down, signed requests are rejected, and no others.
 func TestRateLimitStoreDown(t *testing.T) {
-	s := newService(t, 300, 0)
-	header := sign(t, s, dnsPath)
-	s.limits.down.Store(true)
-	checkError(t, s.get(t, dnsPath, header), 503, "ledger_unavailable", "null", true)
-	if all, _ := s.books.Settles(); all != 0 || s.store.Calls(ledgertest.Create) != 0 {
-		t.Error("it reached the ledger or the facilitator")
+	s := newShop(t, perMinute(300))
+	w := way{shop: s}
+	header := w.sign("example.com")
+	s.uncounts.Store(true)
+	w.expect(w.ask("example.com", header), 503, "ledger_unavailable", "null")
+	s.settled(0)
+	if s.store.Calls(ledgertest.Create) != 0 {
+		t.Error("it reached the ledger")
 	}
 	for range 100 { // some of them ask the store
-		if r := s.get(t, dnsPath, ""); r.Status != http.StatusPaymentRequired {
-			t.Fatalf("a challenge: %d %s", r.Status, r.Body)
-		}
+		w.expect(unpaid(w), 402, "payment_required", "")
 	}
-	s.limits.down.Store(false)
-	if r := s.get(t, dnsPath, header); r.Status != 200 {
-		t.Errorf("the same signature later: %d %s", r.Status, r.Body)
-	}
+	s.uncounts.Store(false)
+	w.expect(w.ask("example.com", header), 200, "", "")
 }
 
 // A failed correction of a client's count is logged, and does not change the answer.
 func TestRateLimitNotCorrected(t *testing.T) {
-	s := newService(t, 300, 0)
+	s := newShop(t, perMinute(300))
 	s.resolver = func() (dns.Result, error) {
-		s.limits.down.Store(true) // after the request was counted
-		return dns.Result{Domain: "example.com", Records: []dns.Record{}}, nil
+		s.uncounts.Store(true) // after the request was counted
+		return noRecords(dns.Query{Domain: "example.com"}), nil
 	}
-	if r := s.buy(t, s.dns("example.com")); r.Status != 200 {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
+	s.buy(dnsPath)
 	if !strings.Contains(s.log.String(), "rate limit not corrected") {
 		t.Error("nothing is logged")
 	}
 }
 
-// One structured line a request with its metrics, and never a signature.
-func TestLogLine(t *testing.T) {
-	s := newService(t, 0, 50)
-	s.resolver = func() (dns.Result, error) { return dns.Result{}, fault.New(fault.UpstreamUnavailable, nil) }
-	r, header, err := s.Buy(t.Context(), s.dns("example.com"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkError(t, r, 503, "upstream_unavailable", "true", true)
-	line := s.line(t)
-	for key, want := range map[string]any{
-		"msg": "request", "operation": "dns", "status": 503.0, "code": "upstream_unavailable",
-		"states": "settling>settled", "settlement": "settled", "Owed": 1.0, "Faults": 1.0, "SettlementSettled": 1.0, "Requests": 1.0,
-		"LedgerFaults": nil, "unrecorded": nil,
-	} {
-		if line[key] != want {
-			t.Errorf("%s is %v, want %v", key, line[key], want)
-		}
-	}
-	for _, key := range []string{"request_id", "ms", "claim_ms", "slot_ms", "settle_ms", "lookup_ms", "record_ms", "payer", "nonce", "transaction", "_aws", "SettleLatency", "LookupLatency"} {
-		if line[key] == nil {
-			t.Errorf("%s is missing", key)
-		}
-	}
-	s.showsNothing(t, header)
-	if strings.Contains(s.log.String(), "example.com?") {
-		t.Error("a query is in the log")
-	}
-}
-
-// A paid answer that could not be recorded counts as a ledger fault, although the
-// payer gets the answer.
-func TestUnrecordedIsCounted(t *testing.T) {
-	s := newService(t, 0, 50)
-	s.broken.Store(true)
-	if r := s.buy(t, s.dns("example.com")); r.Status != 200 {
-		t.Fatalf("status %d: %s", r.Status, r.Body)
-	}
-	line := s.line(t)
-	for key, want := range map[string]any{"status": 200.0, "states": "settling", "LedgerFaults": 1.0, "Answers": 1.0, "unrecorded": true} {
-		if line[key] != want {
-			t.Errorf("%s is %v, want %v", key, line[key], want)
-		}
-	}
-}
-
-// Every code that an operation answers is on its list: one that is not is a
-// bug of ours and says so.
-func TestUnlistedCodes(t *testing.T) {
-	s := newService(t, 0, 0)
-	s.resolver = func() (dns.Result, error) { return dns.Result{}, fault.New(fault.HandshakeFailed, nil) }
-	checkError(t, s.buy(t, s.dns("example.com")), 500, "internal_error", "true", true)
-}
-
 // A service that lacks an operation of the catalog does not start, and says
 // which.
 func TestEveryOperationIsServed(t *testing.T) {
-	d := partsOf(unanswering{})
+	seller := newFleet(1, explorer).parts.seller()
 	for i, op := range every(t, nil) {
 		without := slices.Delete(every(t, nil), i, i+1)
-		if _, err := service.All(d.seller(), without, nil, nil); err == nil || !strings.HasSuffix(err.Error(), " "+op.Entry().Slug) {
+		_, err := service.All(seller, without, nil, nil)
+		if err == nil || !strings.HasSuffix(err.Error(), " "+op.Entry().Slug) {
 			t.Errorf("without %s: %v", op.Entry().Slug, err)
+		}
+	}
+}
+
+// The documents of an origin that is known are made before the first request, and
+// only once: a proof that is wrong is left out of them with a warning.
+func TestDocumentsAreRenderedAtStart(t *testing.T) {
+	t.Parallel()
+	for _, origins := range [][]string{nil, {"https://api.example.com"}} {
+		var log bytes.Buffer
+		p := platform()
+		p.Log = slog.New(slog.NewJSONHandler(&log, nil))
+		rendered := func() int { return strings.Count(log.String(), "ownership proof left out") }
+		offering := service.Offering{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}
+		h := service.Discovery(p, offering, nil, origins...)
+		before := rendered()
+		for range 2 {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/catalog", nil))
+			if w.Code != http.StatusOK {
+				t.Errorf("status %d: %s", w.Code, w.Body)
+			}
+		}
+		if after := rendered(); before != len(origins) || after != 1 {
+			t.Errorf("origins %v: rendered %d times at start, %d in all", origins, before, after)
 		}
 	}
 }

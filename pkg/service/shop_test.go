@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,56 +21,48 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// testService is the whole service in this process, with fakes that count what it
-// does.
-type testService struct {
-	*x402test.Client
-	url      string
-	memory   *ledgertest.Memory
-	store    *ledgertest.Faulty
-	limits   *countedLimits
-	books    *x402test.Facilitator
-	dials    atomic.Int32 // connections to the facilitator
-	lookups  atomic.Int32
-	begun    chan struct{} // when set, a lookup says that it began
-	hold     chan struct{} // when set, lookups wait for it
-	log      lockedBuffer
+const (
+	txHash     = "0x7c07e16e912e49c7e7613b44cc8a198ca856112064bfa97a8b0d1427c188ab99"
+	dnsPath    = "/v1/tools/dns?domain=example.com"
+	lookupTool = "dns_lookup"
+)
+
+func pathOf(domain string) string { return "/v1/tools/dns?domain=" + domain }
+
+// shop is the whole service over loopback, with a client that pays, a facilitator of
+// play money, and stores and a lookup that count what is done.
+type shop struct {
+	*testing.T
+	client *x402test.Client
+	url    string
+	memory *ledgertest.Memory
+	store  *ledgertest.Faulty
+	books  *x402test.Facilitator
+	log    lockedBuffer
+	signed x402test.Secrets // every payment of the client
+
+	updates atomic.Int32  // of slots
+	counts  atomic.Int32  // of clients' requests
+	dials   atomic.Int32  // connections to the facilitator
+	lookups atomic.Int32  // of the DNS Explorer
+	begun   chan struct{} // when set, a lookup says that it began
+	hold    chan struct{} // when set, lookups wait for it
+
 	resolver func() (dns.Result, error)
 	broken   atomic.Bool // every write after a claim's fails
 	down     atomic.Bool // every call of the ledger's store fails
+	uncounts atomic.Bool // every count of a client's requests fails
 	// behave is how the settlements go; honestly when nil. front may answer the
 	// service in the facilitator's place.
 	behave func(n int, key string) x402test.Behaviour
 	front  func(w http.ResponseWriter, r *http.Request) (answered bool)
-}
-
-// countedLimits counts the calls of the limits' store.
-type countedLimits struct {
-	limit.Memory
-	updates, adds atomic.Int32
-	down          atomic.Bool // every count fails
-}
-
-func (c *countedLimits) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	c.adds.Add(1)
-	if c.down.Load() {
-		return limit.Units{}, errors.New("the store is down")
-	}
-	return c.Memory.Add(ctx, client, window, n)
-}
-
-func (c *countedLimits) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
-	c.adds.Add(1)
-	if c.down.Load() {
-		return limit.Units{}, false, errors.New("the store is down")
-	}
-	return c.Memory.Take(ctx, client, window, n, most)
 }
 
 type lockedBuffer struct {
@@ -89,19 +82,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// Acquire and Remove are the slot updates.
-func (c *countedLimits) Acquire(ctx context.Context, op string, l limit.Lease, n int) ([]limit.Lease, bool, error) {
-	c.updates.Add(1)
-	return c.Memory.Acquire(ctx, op, l, n)
-}
-
-func (c *countedLimits) Remove(ctx context.Context, op string, ls ...limit.Lease) error {
-	c.updates.Add(1)
-	return c.Memory.Remove(ctx, op, ls...)
-}
-
 // Lookup is the service's DNS lookup.
-func (s *testService) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
+func (s *shop) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	s.lookups.Add(1)
 	if s.begun != nil {
 		s.begun <- struct{}{}
@@ -116,35 +98,43 @@ func (s *testService) Lookup(ctx context.Context, q dns.Query) (dns.Result, erro
 	if s.resolver != nil {
 		return s.resolver()
 	}
-	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}, nil
+	return noRecords(q), nil
 }
 
-func newService(t *testing.T, perMinute, single int) *testService {
-	t.Helper()
-	return newServiceWith(t, perMinute, single, func(*parts) {})
+// noRecords is an answer to a query.
+func noRecords(q dns.Query) dns.Result {
+	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}
 }
 
-// newServiceWith is newService with a change to the service's parts.
-func newServiceWith(t *testing.T, perMinute, single int, change func(*parts)) *testService {
+// newShop opens a shop without limits, with these changes of its parts.
+func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Helper()
-	terms := testTerms()
-	s := &testService{limits: &countedLimits{}, memory: &ledgertest.Memory{}}
+	s := &shop{T: t, memory: &ledgertest.Memory{}}
+	limits := &watchedLimits{watch: func(_ context.Context, operation string) error {
+		if operation != "" {
+			s.updates.Add(1)
+			return nil
+		}
+		s.counts.Add(1)
+		if s.uncounts.Load() {
+			return errors.New("the store is down")
+		}
+		return nil
+	}}
 	s.store = ledgertest.NewFaulty(t, s.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if s.down.Load() || op == ledgertest.Replace && s.broken.Load() {
 			return ledgertest.FailBefore
 		}
 		return ledgertest.None
 	})
-	var err error
-	config := x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: func(n int, key string) x402test.Behaviour {
+	terms := testTerms()
+	behave := func(n int, key string) x402test.Behaviour {
 		if s.behave == nil {
 			return x402test.Honest
 		}
 		return s.behave(n, key)
-	}}
-	if s.books, err = x402test.NewFacilitator(config); err != nil {
-		t.Fatal(err)
 	}
+	s.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: behave}))
 	settler := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.dials.Add(1)
 		if s.front == nil || !s.front(w, r) {
@@ -152,79 +142,114 @@ func newServiceWith(t *testing.T, perMinute, single int, change func(*parts)) *t
 		}
 	}))
 	t.Cleanup(settler.Close)
-	client := must(facilitator.New(facilitator.Config{URL: settler.URL}))
 	var ids atomic.Int64
-	newID := func() string { return fmt.Sprint("id", ids.Add(1)) }
-	d := parts{
+	p := parts{
 		Platform: platform(), Offering: service.Offering{Terms: terms, DuplicateWindow: 45 * time.Second},
-		Ledger: ledger.New(s.store, time.Now, newID), Facilitator: client, DNS: s,
-		Limits: service.Limits{Leases: s.limits, Single: single, Bundle: single, NewID: newID},
+		Facilitator: must(facilitator.New(facilitator.Config{URL: settler.URL})), DNS: s,
+		Limits: service.Limits{Leases: limits, NewID: func() string { return fmt.Sprint("id", ids.Add(1)) }},
 	}
-	d.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil)))
-	d.RequestID = func(*http.Request) string { return newID() }
-	if perMinute > 0 {
+	p.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil)))
+	p.RequestID = func(*http.Request) string { return p.Limits.NewID() }
+	for _, change := range changes {
+		change(&p)
+	}
+	p.Ledger = ledger.New(s.store, p.Now, p.Limits.NewID)
+	p.Limits.Single, p.Limits.Bundle = p.slots, p.slots
+	if p.perMinute > 0 {
 		// Its minute does not end, however long a test takes.
 		begun := time.Now()
-		d.Limits.Rate = limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: s.limits, Now: func() time.Time { return begun }})
+		p.Limits.Rate = limit.NewRate(limit.RateConfig{
+			PerMinute: p.perMinute, Counter: limits, Now: func() time.Time { return begun },
+		})
 	}
-	change(&d)
-	server := httptest.NewServer(d.whole(t))
+	server := httptest.NewServer(p.whole(t))
 	t.Cleanup(server.Close)
-	wallet := must(x402test.NewWallet(rand.Reader))
-	s.Client = &x402test.Client{HTTP: server.Client(), Wallet: wallet, Now: time.Now}
+	s.client = &x402test.Client{HTTP: server.Client(), Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 	s.url = server.URL
 	return s
 }
 
-func (s *testService) dns(name string) string { return s.url + "/v1/tools/dns?domain=" + name }
+// perMinute limits a client to so many requests a minute.
+func perMinute(n int) func(*parts) { return func(p *parts) { p.perMinute = n } }
 
-// settled checks how many settlements the facilitator was sent.
-func (s *testService) settled(t *testing.T, want int) {
-	t.Helper()
-	if all, _ := s.books.Settles(); all != want {
-		t.Errorf("%d settles, want %d", all, want)
-	}
-}
+// slots are how many lookups of an operation run at once.
+func slots(n int) func(*parts) { return func(p *parts) { p.slots = n } }
 
-func (s *testService) buy(t *testing.T, url string) x402test.Reply {
-	t.Helper()
-	r, _, err := s.Buy(t.Context(), url)
+func (s *shop) get(path, header string) x402test.Reply {
+	s.Helper()
+	r, err := s.client.Get(s.Context(), s.url+path, header)
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 	return r
 }
 
-// checkError compares an error answer with what a client relies on.
-func checkError(t *testing.T, r x402test.Reply, status int, code, charged string, retryable bool) {
-	t.Helper()
-	var body struct {
-		Error struct {
-			Code, Message string
-			Charged       *bool
-			Retryable     bool
-		}
-		RequestID string `json:"request_id"`
-		DocsURL   string `json:"docs_url"`
+// send makes a request of any kind. The headers are names and values by turns.
+func (s *shop) send(method, path, body string, headers ...string) x402test.Reply {
+	s.Helper()
+	r := must(http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body)))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
 	}
-	if err := json.Unmarshal(r.Body, &body); err != nil {
-		t.Fatalf("%d %s: %v", r.Status, r.Body, err)
+	res, err := s.client.HTTP.Do(r)
+	if err != nil {
+		s.Fatal(err)
 	}
-	got := "null"
-	if body.Error.Charged != nil {
-		got = fmt.Sprint(*body.Error.Charged)
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.Fatal(err)
 	}
-	if r.Status != status || body.Error.Code != code || got != charged || body.Error.Retryable != retryable || body.Error.Message == "" {
-		t.Errorf("%d %s, want %d %s charged %s retryable %v", r.Status, r.Body, status, code, charged, retryable)
+	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: answer}
+}
+
+// as asks for a path as a browser or a program does.
+func (s *shop) as(method, path, accept, signature string) x402test.Reply {
+	s.Helper()
+	if signature == "" {
+		return s.send(method, path, "", "Accept", accept)
 	}
-	if body.RequestID == "" || body.DocsURL != "https://api.example.com/docs#error-"+body.Error.Code {
-		t.Errorf("request_id %q, docs_url %q", body.RequestID, body.DocsURL)
+	return s.send(method, path, "", "Accept", accept, x402.HeaderSignature, signature)
+}
+
+// offer is the price of a path.
+func (s *shop) offer(path string) x402.PaymentRequired {
+	s.Helper()
+	offer, err := s.client.Challenge(s.Context(), s.url+path)
+	if err != nil {
+		s.Fatal(err)
 	}
-	if info, _ := fault.Of(fault.Code(code)); info.After > 0 && r.RetryAfter() == 0 {
-		t.Error("no Retry-After")
+	return offer
+}
+
+// pay signs an offer.
+func (s *shop) pay(offer x402.PaymentRequired) (header string) {
+	header = must(s.client.Wallet.Pay(offer, time.Now()))
+	s.signed.Add(header)
+	return header
+}
+
+// sign asks for the price of a path, and signs it.
+func (s *shop) sign(path string) (header string) {
+	s.Helper()
+	return s.pay(s.offer(path))
+}
+
+// buy pays for a path, and must be served.
+func (s *shop) buy(path string) (r x402test.Reply, header string) {
+	s.Helper()
+	header = s.sign(path)
+	if r = s.get(path, header); r.Status != http.StatusOK {
+		s.Fatalf("%s: %d %s", path, r.Status, r.Body)
 	}
-	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Access-Control-Allow-Origin") != "*" {
-		t.Errorf("headers %v", r.Header)
+	return r, header
+}
+
+// settled checks how many settlements the facilitator was sent.
+func (s *shop) settled(want int) {
+	s.Helper()
+	if all, _ := s.books.Settles(); all != want {
+		s.Errorf("%d settles, want %d", all, want)
 	}
 }
 

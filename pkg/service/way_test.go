@@ -1,0 +1,276 @@
+package service_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+func domain(name string) map[string]any { return map[string]any{"domain": name} }
+
+// call calls dns_lookup.
+func (s *shop) call(args map[string]any, header, key string) x402test.ToolResult {
+	s.Helper()
+	meta := map[string]any{}
+	if header != "" {
+		meta["x402/payment"] = plain(header)
+	}
+	if key != "" {
+		meta["x402/idempotency-key"] = key
+	}
+	return s.callWith(args, meta)
+}
+
+// callWith calls dns_lookup with any _meta.
+func (s *shop) callWith(args, meta map[string]any) x402test.ToolResult {
+	s.Helper()
+	params := map[string]any{"name": lookupTool, "arguments": args, "_meta": meta}
+	r, err := s.client.Post(s.Context(), s.url+"/mcp", params)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if r.Status != http.StatusOK {
+		s.Errorf("HTTP %d: %s", r.Status, r.Raw)
+	}
+	return r
+}
+
+// signCall asks for the price of a call, and signs it.
+func (s *shop) signCall(args map[string]any) (header string) {
+	s.Helper()
+	return s.pay(must(s.call(args, "", "").Required()))
+}
+
+// plain is what a payment header encodes; what is not base64 is a text.
+func plain(header string) any {
+	raw, err := base64.StdEncoding.DecodeString(header)
+	if err != nil {
+		return header
+	}
+	return json.RawMessage(raw)
+}
+
+// way is one of the two ways to ask for a lookup.
+type way struct {
+	*shop
+	tool bool // over MCP, not over HTTP
+}
+
+// ways are both ways into a shop.
+func (s *shop) ways() []way { return []way{{s, false}, {s, true}} }
+
+func (w way) String() string { return map[bool]string{false: "HTTP", true: "MCP"}[w.tool] }
+
+// said is what an answer says, in whichever form a client is told.
+type said struct {
+	status               int    // of HTTP
+	code                 string // of an error; payment_required asks for a payment
+	charged              string // of an error: true, false or null; of an offer: true or empty
+	retryable, receipted bool
+}
+
+// answer is what a client learns.
+type answer struct {
+	said
+	id       string // of the request
+	replayed bool
+	wait     int    // seconds
+	text     string // the result, or the error
+	all      string // whatever was sent
+}
+
+// sign asks for the price of a lookup, and signs it.
+func (w way) sign(name string) (header string) {
+	w.Helper()
+	if w.tool {
+		return w.signCall(domain(name))
+	}
+	return w.shop.sign(pathOf(name))
+}
+
+// buy pays for a lookup.
+func (w way) buy(name string) answer {
+	w.Helper()
+	return w.ask(name, w.sign(name))
+}
+
+// ask asks for a lookup, with a payment where the header is not empty.
+func (w way) ask(name, header string) answer {
+	w.Helper()
+	if w.tool {
+		return w.result(w.call(domain(name), header, ""))
+	}
+	return w.reply(w.get(pathOf(name), header))
+}
+
+// reply reads an answer of HTTP, and holds an error to what is true of each.
+func (w way) reply(r x402test.Reply) answer {
+	w.Helper()
+	paid, _ := r.Receipt()
+	a := answer{
+		said: said{status: r.Status, receipted: paid.Success}, id: r.Header.Get("X-Request-Id"),
+		replayed: r.Header.Get(x402.HeaderReplayed) == "true", wait: int(r.RetryAfter().Seconds()),
+		text: string(r.Body), all: fmt.Sprint(r.Header) + string(r.Body),
+	}
+	if r.Status == http.StatusOK {
+		return a
+	}
+	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Access-Control-Allow-Origin") != "*" {
+		w.Errorf("headers %v", r.Header)
+	}
+	if r.Status == http.StatusPaymentRequired {
+		a.offers(codeOf(r))
+		return a
+	}
+	w.read(&a)
+	return a
+}
+
+// result reads an answer of MCP. An error that is no challenge must not look like
+// one: clients sign anew when they see x402Version and accepts.
+func (w way) result(r x402test.ToolResult) answer {
+	w.Helper()
+	var message struct {
+		Result struct {
+			Meta struct {
+				ID string `json:"hostfacts/request-id"`
+			} `json:"_meta"`
+		}
+	}
+	if err := json.Unmarshal(r.Raw, &message); err != nil {
+		w.Fatal(err)
+	}
+	a := answer{
+		said:     said{status: r.Status, receipted: r.Meta.Receipt != nil && r.Meta.Receipt.Success},
+		id:       message.Result.Meta.ID,
+		replayed: r.Meta.Replayed, wait: r.Meta.RetryAfter, text: r.Text(), all: string(r.Raw),
+	}
+	_, err := r.Required()
+	switch {
+	case !r.IsError:
+		if string(r.Structured) != a.text || !a.receipted || r.Meta.Receipt.Transaction == "" {
+			w.Errorf("no paid result: %s", a.all)
+		}
+	case err == nil:
+		a.offers(string(fault.PaymentRequired))
+		if string(r.Structured) != a.text || strings.Contains(a.all, "PAYMENT-") {
+			w.Errorf("no challenge: %s", a.all)
+		}
+	default:
+		wait := w.read(&a)
+		info, _ := fault.Of(fault.Code(a.code))
+		if r.Structured != nil || strings.Contains(a.all, "accepts") || strings.Contains(a.all, "x402Version") {
+			w.Errorf("an error that asks for a payment: %s", a.all)
+		}
+		if wait != a.wait || (wait > 0) != (info.After > 0) || strings.Contains(a.text, "PAYMENT-") {
+			w.Errorf("not an error of MCP: %s", a.all)
+		}
+	}
+	return a
+}
+
+// offers notes that an answer asks for a payment. With a receipt, it is to one that
+// has paid for something else.
+func (a *answer) offers(code string) {
+	if a.code = code; a.receipted {
+		a.charged = "true"
+	}
+}
+
+// read reads the text of an error, which both ways share.
+func (w way) read(a *answer) (wait int) {
+	w.Helper()
+	var body struct {
+		Error struct {
+			Code, Message string
+			Charged       *bool
+			Retryable     bool
+			RetryAfter    int `json:"retry_after"`
+		}
+		RequestID string `json:"request_id"`
+		DocsURL   string `json:"docs_url"`
+	}
+	if err := json.Unmarshal([]byte(a.text), &body); err != nil {
+		w.Fatalf("%d %s: %v", a.status, a.text, err)
+	}
+	e := body.Error
+	a.code, a.retryable, a.charged = e.Code, e.Retryable, "null"
+	if e.Charged != nil {
+		a.charged = fmt.Sprint(*e.Charged)
+	}
+	info, _ := fault.Of(fault.Code(e.Code))
+	if e.Message == "" || body.RequestID == "" || info.After > 0 && a.wait == 0 ||
+		body.DocsURL != "https://api.example.com/docs#error-"+e.Code {
+		w.Errorf("%d %s, retry after %d s", a.status, a.text, a.wait)
+	}
+	return e.RetryAfter
+}
+
+// codeOf is the error code of a reply, or empty.
+func codeOf(r x402test.Reply) string {
+	var body struct {
+		Code  string
+		Error json.RawMessage
+	}
+	if json.Unmarshal(r.Body, &body) != nil {
+		return "unreadable"
+	}
+	var detail struct{ Code string }
+	if json.Unmarshal(body.Error, &detail) == nil && detail.Code != "" {
+		return detail.Code
+	}
+	return body.Code
+}
+
+// expect compares an answer with a status of HTTP, a code and what a client is
+// charged. What is answered is charged for; an error that is ours, or that ends by
+// itself, may be asked for again with the same signature.
+func (w way) expect(a answer, status int, code, charged string) {
+	w.Helper()
+	want := said{status: status, code: code, charged: charged, receipted: code == "" || charged == "true"}
+	want.retryable = status >= 500 || code == string(fault.RateLimited) || code == string(fault.PaymentInProgress)
+	if w.tool {
+		want.status = http.StatusOK
+	}
+	if a.said != want {
+		w.Errorf("%v: %+v, want %+v:\n%s", w, a.said, want, a.all)
+	}
+}
+
+// lookupRuns has a lookup of one.example.com run until end is called, which ends the
+// test if it is not answered.
+func (w way) lookupRuns(header string) (end func()) {
+	w.Helper()
+	w.hold, w.begun = make(chan struct{}), make(chan struct{}, 2)
+	failed := make(chan error, 1)
+	go func() {
+		ctx := context.WithoutCancel(w.Context())
+		if w.tool {
+			r, err := w.client.Call(ctx, w.url+"/mcp", lookupTool, domain("one.example.com"), header, "")
+			if err == nil && r.IsError {
+				err = fmt.Errorf("%s", r.Raw)
+			}
+			failed <- err
+			return
+		}
+		r, err := w.client.Get(ctx, w.url+pathOf("one.example.com"), header)
+		if err == nil && r.Status != http.StatusOK {
+			err = fmt.Errorf("%d %s", r.Status, r.Body)
+		}
+		failed <- err
+	}()
+	<-w.begun
+	return func() {
+		close(w.hold)
+		if err := <-failed; err != nil {
+			w.Error(err)
+		}
+	}
+}
