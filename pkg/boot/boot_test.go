@@ -177,9 +177,7 @@ func TestDuplicateWindow(t *testing.T) {
 			"priced": must(readPriced(environment)), "discovery": must(readDiscovery(environment)),
 			"local": must(ReadLocal(environment)).Config,
 		} {
-			if got := c.offering(nil).DuplicateWindow; got != want {
-				t.Errorf("%s: %q is %v, want %v", who, value, got, want)
-			}
+			same(t, who+" with "+value, c.offering(nil).DuplicateWindow, want)
 		}
 	}
 }
@@ -194,9 +192,7 @@ func TestBlanksAreNone(t *testing.T) {
 		blank[name] = " "
 	}
 	c := configured(t, blank, vars{"FACILITATOR_SECRET_ARN": secretARN})
-	if c.RPCURL != x402.Network(defaultNetwork).PublicNode {
-		t.Errorf("RPC_URL %q", c.RPCURL)
-	}
+	same(t, "RPC_URL", c.RPCURL, x402.Network(defaultNetwork).PublicNode)
 	auth, err := configured(t, blank).Credentials.Authorization(t.Context(), facilitator.Call{})
 	if auth != "" || err != nil {
 		t.Errorf("%q, %v; want no credentials", auth, err)
@@ -264,9 +260,7 @@ func TestOrigin(t *testing.T) {
 	for configured, want := range map[string]string{
 		"": "https://abc.execute-api.us-east-1.amazonaws.com", "https://api.example.com": "https://api.example.com",
 	} {
-		if got := (Config{BaseURL: configured}).origin(r); got != want {
-			t.Errorf("%q: %s", configured, got)
-		}
+		same(t, "configured "+configured, (Config{BaseURL: configured}).origin(r), want)
 	}
 }
 

@@ -34,9 +34,7 @@ func TestSecretIsReadWhenSomebodyPays(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := v.readings(); n != 1 {
-		t.Errorf("%d readings for 20 payments at once, want 1", n)
-	}
+	same(t, "readings for 20 payments at once", v.readings(), 1)
 	f.takes("two")
 	v.says(holds(`{"token":"two"}`))
 	for _, c := range []struct {
@@ -97,9 +95,7 @@ func TestSecretFaults(t *testing.T) {
 			if n := v.readings(); n < 1 || n > most {
 				t.Errorf("%d requests for two payments in a minute, want %d", n, most)
 			}
-			if n := len(f.told()); n != 0 {
-				t.Errorf("%d calls to the facilitator without credentials", n)
-			}
+			same(t, "calls to the facilitator without credentials", len(f.told()), 0)
 			v.says(holds(`{"token":""}`))
 			p.now = p.now.Add(time.Minute)
 			if s := p.settle(t.Context()); s.Code != fault.FacilitatorMisconfigured {

@@ -108,13 +108,9 @@ func TestReceiptKeyIsReadAgain(t *testing.T) {
 	first := try("unreachable", false)
 	v.says(holds(`{"receipt_key":"` + private + `"}`))
 	now = now.Add(rereadAfter - time.Second)
-	if again := try("within the minute", false); again != first {
-		t.Errorf("%d readings, want %d", again, first)
-	}
+	same(t, "readings", try("within the minute", false), first)
 	now = now.Add(time.Second)
 	read := try("a minute later", true)
 	now = now.Add(24 * time.Hour)
-	if again := try("a day later", true); again != read {
-		t.Errorf("%d readings, want %d", again, read)
-	}
+	same(t, "readings", try("a day later", true), read)
 }

@@ -56,9 +56,7 @@ func TestReadSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := newVault(t, func(w http.ResponseWriter, r *http.Request) {
-				if token := r.Header.Get("X-Amz-Security-Token"); token != "ST" {
-					t.Errorf("token %q", token)
-				}
+				same(t, "token", r.Header.Get("X-Amz-Security-Token"), "ST")
 				c.answer(w, r)
 			})
 			got, err := v.reads(t.Context(), time.Minute)
@@ -78,9 +76,7 @@ func TestReadSecret(t *testing.T) {
 			if err != nil && (strings.Contains(err.Error(), "s3cr3t") || len(err.Error()) > 600) {
 				t.Errorf("the error shows what was read: %v", err)
 			}
-			if n := v.readings(); n != asked {
-				t.Errorf("asked %d times, want %d", n, asked)
-			}
+			same(t, "times it was asked", v.readings(), asked)
 		})
 	}
 }

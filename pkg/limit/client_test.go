@@ -42,9 +42,7 @@ func TestClientKey(t *testing.T) {
 		" 203.0.113.7":                        limit.Unknown,
 		"fe80::1%" + strings.Repeat("z", 200): limit.Unknown,
 	} {
-		if got := limit.ClientKey(in); got != want {
-			t.Errorf("ClientKey(%q) = %q, want %q", in, got, want)
-		}
+		same(t, "ClientKey of "+in, limit.ClientKey(in), want)
 	}
 }
 
@@ -60,9 +58,7 @@ func TestSiteKey(t *testing.T) {
 		"2001:db8:2::9":             "2001:db8:2::/48",
 		"203.0.113.7, 198.51.100.1": limit.Unknown,
 	} {
-		if got := limit.SiteKey(in); got != want {
-			t.Errorf("SiteKey(%q) = %q, want %q", in, got, want)
-		}
+		same(t, "SiteKey of "+in, limit.SiteKey(in), want)
 	}
 }
 

@@ -19,6 +19,14 @@ var (
 	errDown = errors.New("the store is down")
 )
 
+// same compares what there is with what is wanted.
+func same[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
 func at(offset time.Duration) *limittest.Clock {
 	var c limittest.Clock
 	c.Set(noon.Add(offset))

@@ -62,17 +62,11 @@ func TestRate(t *testing.T) {
 			t.Parallel()
 			var store counter
 			r := newRate(c.perMinute, &store, at(0))
-			if got := passed(t, r, client, c.requests); got != c.ok {
-				t.Errorf("%d passed, want %d", got, c.ok)
-			}
+			same(t, "passed", passed(t, r, client, c.requests), c.ok)
 			calls := store.taken()
-			if len(calls) != c.calls {
-				t.Errorf("%d store calls, want %d: %v", len(calls), c.calls, calls)
-			}
+			same(t, "store calls", len(calls), c.calls)
 			for _, n := range calls {
-				if n != c.perMinute/10+1 {
-					t.Errorf("reports of %v, want each %d", calls, c.perMinute/10+1)
-				}
+				same(t, "a report of "+fmt.Sprint(calls), n, c.perMinute/10+1)
 			}
 		})
 	}
@@ -82,8 +76,13 @@ func TestRateOff(t *testing.T) {
 	t.Parallel()
 	r := limit.NewRate(limit.RateConfig{})
 	for range 1000 {
-		if v := r.Allow(t.Context(), client); !v.OK || v.Headers() != nil || v.Fault() != nil {
-			t.Fatalf("Allow = %+v", v)
+		v := r.Allow(t.Context(), client)
+		u, weighed := r.Weigh(t.Context(), client)
+		decide(t, true, u)
+		for _, v := range []limit.Verdict{v, weighed, u.Verdict(), r.Peek(client)} {
+			if !v.OK || v.Headers() != nil || v.Fault() != nil {
+				t.Fatalf("%+v", v)
+			}
 		}
 	}
 }
@@ -107,9 +106,7 @@ func TestRateWindows(t *testing.T) {
 		{"hours later", 3 * time.Hour, 30, 20, 0},
 	} {
 		clock.Advance(c.advance)
-		if got := passed(t, r, client, c.requests); got != c.ok {
-			t.Errorf("%s: %d passed, want %d", c.name, got, c.ok)
-		}
+		same(t, c.name, passed(t, r, client, c.requests), c.ok)
 		if c.wait == 0 {
 			continue
 		}
@@ -213,13 +210,9 @@ func TestRateCeilingIsReached(t *testing.T) {
 	for range 5 { // below a tenth each
 		ok += passed(t, newRate(300, &store, clock), client, 30)
 	}
-	if calls := store.taken(); len(calls) != 0 {
-		t.Errorf("clients below a tenth cost the calls %v", calls)
-	}
+	same(t, "clients below a tenth cost the calls", len(store.taken()), 0)
 	ok += passed(t, newRate(300, &store, clock), client, 1000)
-	if ok != 450 {
-		t.Errorf("%d passed, want 450", ok)
-	}
+	same(t, "passed", ok, 450)
 }
 
 // Many requests of a client at once in one environment do not loosen the bound.
@@ -237,9 +230,7 @@ func TestRateAtOnce(t *testing.T) {
 		wg.Go(func() { ok.Add(int64(passed(t, r, client, 10))) })
 	}
 	wg.Wait()
-	if got := 24 + ok.Load(); got != perMinute {
-		t.Errorf("%d passed, want exactly %d", got, perMinute)
-	}
+	same(t, "passed", 24+ok.Load(), perMinute)
 }
 
 func TestRateMemoryIsBounded(t *testing.T) {
@@ -254,9 +245,7 @@ func TestRateMemoryIsBounded(t *testing.T) {
 			t.Fatal("a new client is refused")
 		}
 	}
-	if n := r.Clients(); n != 50 {
-		t.Errorf("%d clients are tracked, want 50", n)
-	}
+	same(t, "clients are tracked", r.Clients(), 50)
 	store.taken()
 	if v := r.Allow(t.Context(), client); v.OK {
 		t.Error("the flood made the environment forget the client over its limit")

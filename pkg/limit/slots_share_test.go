@@ -169,9 +169,7 @@ func TestSlotsOverItems(t *testing.T) {
 		t.Errorf("one client holds %d of %d slots, want half", n, most)
 	}
 	fill(4*most, b.next)
-	if len(held) != most {
-		t.Errorf("%d slots are held in the end, the cap is %d", len(held), most)
-	}
+	same(t, "slots held in the end", len(held), most)
 	holds(map[string]int{"dns": 42, "dns#1": 42, "dns#2": 43, "dns#3": 43, "dns#4": 0})
 	b.store.calls()
 	b.refused(fault.Overloaded)

@@ -35,9 +35,7 @@ func TestRateStoreDown(t *testing.T) {
 		}
 		clock.Advance(time.Second)
 	}
-	if n := len(store.taken()); n != len(asked) {
-		t.Errorf("%d calls and %d errors", n, len(asked))
-	}
+	same(t, "calls and errors", len(store.taken()), len(asked))
 	if diff := cmp.Diff([]int{0, 1, 3, 7, 15, 31, 61, 91, 121}, asked); diff != "" {
 		t.Errorf("asked after seconds (-want +got):\n%s", diff)
 	}
@@ -54,12 +52,8 @@ func TestRateStoreDownLimit(t *testing.T) {
 			ok++
 		}
 	}
-	if ok != 300 {
-		t.Errorf("%d passed, want 300", ok)
-	}
-	if calls := store.taken(); len(calls) != 1 {
-		t.Errorf("calls %v, want one", calls)
-	}
+	same(t, "passed", ok, 300)
+	same(t, "calls", len(store.taken()), 1)
 }
 
 // After a failure the report is not repeated, and what was counted since is.
@@ -156,9 +150,7 @@ func TestRateFailuresAtOnce(t *testing.T) {
 		synctest.Wait()
 		store.taken()
 		r.Allow(t.Context(), "late")
-		if len(store.taken()) != 1 {
-			t.Error("the store is still left alone after a second")
-		}
+		same(t, "calls a second later", len(store.taken()), 1)
 	})
 }
 

@@ -96,15 +96,9 @@ func TestWeighIsExact(t *testing.T) {
 				}
 				return ok
 			}
-			if got := send("none decided", func(*limit.Undecided) {}); got != 60 {
-				t.Errorf("%d went on while none was decided, want 60", got)
-			}
-			if got := send("paid", func(u *limit.Undecided) { decide(t, false, u) }); got != 296 {
-				t.Errorf("%d that were decided at once, want 296", got)
-			}
-			if got := send("refused", func(u *limit.Undecided) { decide(t, true, u) }); got != 15 {
-				t.Errorf("%d of a payer at fault, want 15", got)
-			}
+			same(t, "payments while none was decided", send("none decided", func(*limit.Undecided) {}), 60)
+			same(t, "payments that were decided at once", send("paid", func(u *limit.Undecided) { decide(t, false, u) }), 296)
+			same(t, "payments of a payer at fault", send("refused", func(u *limit.Undecided) { decide(t, true, u) }), 15)
 		})
 	}
 }
@@ -128,24 +122,16 @@ func TestWeighAsksAgain(t *testing.T) {
 			t.Fatal("without a payment it passes")
 		}
 	}
-	if calls := store.taken(); len(calls) != 0 {
-		t.Errorf("known to be over, and yet the calls %v", calls)
-	}
+	same(t, "known to be over, and yet the calls", len(store.taken()), 0)
 	// Another environment hears of it once a second.
 	for range 3 {
 		weigh(t, other, client, 50)
-		if calls := store.taken(); len(calls) != 1 {
-			t.Errorf("calls %v, want one", calls)
-		}
+		same(t, "calls", len(store.taken()), 1)
 		clock.Advance(time.Second)
 	}
 	decide(t, false, at...)
-	if got := len(weigh(t, other, client, 1)); got != 1 {
-		t.Error("refused after all were decided")
-	}
-	if got := passed(t, other, client, 1); got != 1 {
-		t.Error("refused without a payment after all were decided")
-	}
+	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
+	same(t, "requests after all were decided", passed(t, other, client, 1), 1)
 	// Over for good: no calls any more.
 	for range 20 {
 		decide(t, true, weigh(t, other, client, 1)...)
@@ -169,12 +155,8 @@ func TestWeighBesideOthers(t *testing.T) {
 	var store counter
 	r := newRate(300, &store, at(0))
 	passed(t, r, client, 30) // not reported
-	if got := len(weigh(t, r, client, 100)); got != 54 {
-		t.Errorf("%d of 270 units, want 54 payments", got)
-	}
-	if got := passed(t, r, client, 100); got != 0 {
-		t.Errorf("%d more passed", got)
-	}
+	same(t, "payments of 270 units", len(weigh(t, r, client, 100)), 54)
+	same(t, "more passed", passed(t, r, client, 100), 0)
 	if !r.Peek("198.51.100.9").OK || r.Peek(client).OK {
 		t.Error("Known knows something else")
 	}
@@ -191,9 +173,7 @@ func TestDecideInTheNextWindow(t *testing.T) {
 	clock.Advance(2 * time.Second)
 	store.taken()
 	decide(t, false, at[0])
-	if calls := store.taken(); len(calls) != 0 {
-		t.Errorf("given back into a window that is over: %v", calls)
-	}
+	same(t, "given back into a window that is over", len(store.taken()), 0)
 	decide(t, true, at[1])
 	if got := store.total(t, client, noon.Add(limit.Window)); got != (limit.Units{All: 15}) {
 		t.Errorf("in the new window: %+v", got)
@@ -209,9 +189,7 @@ func TestWeighStoreDown(t *testing.T) {
 			t.Errorf("Weigh = %v, %+v", u, v)
 		}
 	}
-	if calls := store.taken(); len(calls) != 3 {
-		t.Errorf("calls %v", calls)
-	}
+	same(t, "calls", len(store.taken()), 3)
 	store.down = false
 	at := weigh(t, r, client, 1)
 	store.down = true
@@ -234,21 +212,6 @@ func TestDecideSlow(t *testing.T) {
 			t.Errorf("Decide = %v after %s", err, time.Since(begun))
 		}
 	})
-}
-
-func TestWeighOff(t *testing.T) {
-	t.Parallel()
-	r := limit.NewRate(limit.RateConfig{})
-	for range 1000 {
-		u, v := r.Weigh(t.Context(), client)
-		if !v.OK || v.Headers() != nil || !r.Peek(client).OK {
-			t.Fatalf("Weigh = %+v", v)
-		}
-		decide(t, true, u)
-		if v := u.Verdict(); !v.OK || v.Headers() != nil {
-			t.Fatalf("Verdict = %+v", v)
-		}
-	}
 }
 
 // The headers of a decided request say what is left after it.

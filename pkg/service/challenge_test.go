@@ -79,9 +79,7 @@ func TestRetryTokenOfEveryChallenge(t *testing.T) {
 				t.Errorf("%+v: the page does not carry the offer of its header", c)
 			}
 		default:
-			if got := tokenOf(r.Body); got != want {
-				t.Errorf("%+v: the body's token is %q, want %q", c, got, want)
-			}
+			same(t, "the token of the body of a "+c.method, tokenOf(r.Body), want)
 		}
 	}
 }
@@ -174,17 +172,13 @@ func TestChallengeSaysHowToRepeat(t *testing.T) {
 			if err := errors.Join(json.Unmarshal(r.Body, &body), json.Unmarshal(headerOf(r), &header)); err != nil {
 				t.Fatal(err)
 			}
-			if got := string(body["idempotency"]); got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
+			same(t, "how to repeat", string(body["idempotency"]), want)
 			if header["idempotency"] != nil || header["code"] != nil {
 				t.Errorf("the header has %s %s", header["idempotency"], header["code"])
 			}
 		}
 	}
-	if ledger.KeptFor != 86400*time.Second {
-		t.Errorf("answers are kept for %v", ledger.KeptFor)
-	}
+	same(t, "answers are kept for", ledger.KeptFor, 86400*time.Second)
 }
 
 // A page of another origin may send a key, and read what it comes to.

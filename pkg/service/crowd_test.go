@@ -45,9 +45,7 @@ func TestBudgets(t *testing.T) {
 				}
 				begun := time.Now()
 				r := f.to(0, victim, "example.com", header)
-				if took := time.Since(begun); took != c.took {
-					t.Errorf("answered after %s, want %s", took, c.took)
-				}
+				same(t, "answered after", time.Since(begun), c.took)
 				w := way{shop: &shop{T: t}}
 				w.expect(w.reply(r), c.status, c.code, c.charged)
 			})

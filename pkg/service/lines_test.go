@@ -169,15 +169,11 @@ func TestOneLineARequest(t *testing.T) {
 		note(s.send(method, dnsPath, ""), status)
 	}
 	all := s.lines()
-	if len(all) != len(answers)+signings {
-		t.Errorf("%d requests have a line, want %d", len(all), len(answers)+signings)
-	}
+	same(t, "requests that have a line", len(all), len(answers)+signings)
 	got := map[string]int{}
 	for id, lines := range all {
 		line := lines[0]
-		if len(lines) != 1 {
-			t.Errorf("request %s has %d lines: %v", id, len(lines), lines)
-		}
+		same(t, "lines of request "+id, len(lines), 1)
 		// A line that names a payer says what the payment is of, and no other does.
 		if amount, paid := line["amount"], line["payer"] != nil; paid != (amount == "5000") || !paid && amount != nil {
 			t.Errorf("request %s: amount %v in %v", id, amount, line)

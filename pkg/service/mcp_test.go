@@ -173,10 +173,6 @@ func TestToolPath(t *testing.T) {
 	}
 	s.lineOfReply(r) // its answer is large, and may be there before its line
 	r = s.send(http.MethodPost, "/mcp", strings.Repeat(" ", 70_000))
-	if r.Status != http.StatusRequestEntityTooLarge {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
-	if n := strings.Count(s.log.String(), `"msg":"request"`); n != 6 {
-		t.Errorf("%d lines for 6 requests", n)
-	}
+	same(t, string(r.Body), r.Status, http.StatusRequestEntityTooLarge)
+	same(t, "lines for 6 requests", strings.Count(s.log.String(), `"msg":"request"`), 6)
 }

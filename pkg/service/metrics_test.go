@@ -99,9 +99,7 @@ func emf(t *testing.T, line map[string]any, namespace string, dimensions [][]str
 		t.Errorf("timestamp %s of a request at %s", at, begun)
 	}
 	directive := doc.CloudWatchMetrics[0]
-	if directive.Namespace != namespace {
-		t.Errorf("namespace %q, want %q", directive.Namespace, namespace)
-	}
+	same(t, "namespace", directive.Namespace, namespace)
 	if d := cmp.Diff(dimensions, directive.Dimensions); d != "" {
 		t.Errorf("dimensions: %s", d)
 	}

@@ -60,9 +60,7 @@ func TestObserver(t *testing.T) {
 				t.Errorf("without the key: a payer asked about %s, and here is the answer: %d %s", domain, r.Status, r.Body)
 			}
 		}
-		if len(said) != 1 {
-			t.Errorf("a stranger can tell which domain was asked about: %v", said)
-		}
+		same(t, "answers that tell which domain was asked about", len(said), 1)
 	}
 	w := way{shop: s}
 	_, header := s.buy(dnsPath)

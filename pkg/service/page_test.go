@@ -33,9 +33,7 @@ func TestPageHeaders(t *testing.T) {
 				if !c.page {
 					want = ""
 				}
-				if got := h.Get(name); got != want {
-					t.Errorf("%s %s as %q: %s is %q, want %q", method, c.path, c.accept, name, got, want)
-				}
+				same(t, method+" "+c.path+" as "+c.accept+": "+name, h.Get(name), want)
 			}
 			if csp := h.Get("Content-Security-Policy"); (csp != "") != c.page {
 				t.Errorf("%s %s as %q: policy %q", method, c.path, c.accept, csp)

@@ -121,9 +121,7 @@ func TestRateLimited(t *testing.T) {
 		t.Errorf("health is limited: %d", r.Status)
 	}
 	s.settled(0)
-	if s.store.Calls(ledgertest.Create) != 0 {
-		t.Error("a limited request reached the ledger")
-	}
+	same(t, "a limited request reached the ledger", s.store.Calls(ledgertest.Create), 0)
 }
 
 // When the limits' store is down, signed requests are rejected, and no others.
@@ -134,9 +132,7 @@ func TestRateLimitStoreDown(t *testing.T) {
 	s.uncounts.Store(true)
 	w.expect(w.ask("example.com", header), 503, "ledger_unavailable", "null")
 	s.settled(0)
-	if s.store.Calls(ledgertest.Create) != 0 {
-		t.Error("it reached the ledger")
-	}
+	same(t, "it reached the ledger", s.store.Calls(ledgertest.Create), 0)
 	for range 100 { // some of them ask the store
 		w.expect(unpaid(w), 402, "payment_required", "")
 	}
@@ -185,9 +181,7 @@ func TestDocumentsAreRenderedAtStart(t *testing.T) {
 		for range 2 {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/catalog", nil))
-			if w.Code != http.StatusOK {
-				t.Errorf("status %d: %s", w.Code, w.Body)
-			}
+			same(t, w.Body.String(), w.Code, http.StatusOK)
 		}
 		if after := rendered(); before != len(origins) || after != 1 {
 			t.Errorf("origins %v: rendered %d times at start, %d in all", origins, before, after)

@@ -253,6 +253,14 @@ func (s *shop) settled(want int) {
 	}
 }
 
+// same compares what there is with what is wanted.
+func same[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
 // must is for set-up that cannot fail unless the test is wrong: an error panics.
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -36,9 +36,7 @@ func (s *shop) callWith(args, meta map[string]any) x402test.ToolResult {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if r.Status != http.StatusOK {
-		s.Errorf("HTTP %d: %s", r.Status, r.Raw)
-	}
+	same(s, string(r.Raw), r.Status, http.StatusOK)
 	return r
 }
 
@@ -239,9 +237,7 @@ func (w way) expect(a answer, status int, code, charged string) {
 	if w.tool {
 		want.status = http.StatusOK
 	}
-	if a.said != want {
-		w.Errorf("%v: %+v, want %+v:\n%s", w, a.said, want, a.all)
-	}
+	same(w, w.String()+": "+a.all, a.said, want)
 }
 
 // lookupRuns has a lookup of one.example.com run until end is called, which ends the

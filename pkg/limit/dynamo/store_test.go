@@ -91,64 +91,59 @@ func TestCosts(t *testing.T) {
 	var clock limittest.Clock
 	clock.Set(noon)
 	slots := limittest.NewSlots(store, "dns", 2, 0, clock.Now)
-	cost := func(what string, updates, reads int) {
-		t.Helper()
-		if calls := p.taken(); calls["UpdateItem"] != updates || calls["GetItem"] != reads || len(calls) > 2 {
-			t.Errorf("%s took %v, want %d updates and %d reads", what, calls, updates, reads)
-		}
-	}
-	take := func() *limit.Slot {
-		t.Helper()
-		slot, err := slots.Acquire(t.Context(), rand.Text(), clock.Now().Add(30*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slot
-	}
-	give := func(slot *limit.Slot) {
-		t.Helper()
-		if err := slot.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first := take()
-	cost("the first slot of all", 2, 1)
-	give(first)
-	p.taken()
-	for range 10 {
-		slot := take()
-		cost("an acquire", 1, 0)
-		give(slot)
-		cost("a release", 1, 0)
-		give(slot)
-		cost("a second release", 0, 0)
-	}
-	take()
-	take()
-	p.taken()
-	if _, err := slots.Acquire(t.Context(), "c", noon.Add(time.Minute)); err == nil {
-		t.Error("three slots of two")
-	}
-	reads := 1
+	ctx, reads := t.Context(), 1
 	if *endpoint != "" {
 		reads = 0 // DynamoDB returns the old item
 	}
-	cost("a refusal", 1, reads)
-	clock.Advance(30 * time.Second)
-	take()
-	cost("a slot in place of dead ones", 3, reads)
-	if _, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); err != nil {
-		t.Fatal(err)
+	var last *limit.Slot
+	take := func() (err error) {
+		last, err = slots.Acquire(ctx, rand.Text(), clock.Now().Add(30*time.Second))
+		return err
 	}
-	cost("a report", 1, 0)
-	for _, ok := range []bool{true, false} {
-		if _, took, err := store.Take(t.Context(), "c", noon, limit.Units{All: 5, Open: 4}, 9); took != ok || err != nil {
-			t.Fatalf("Take = %v, %v", took, err)
+	give := func() error { return last.Release(ctx) }
+	pay := func(want bool) func() error {
+		return func() error {
+			_, took, err := store.Take(ctx, "c", noon, limit.Units{All: 5, Open: 4}, 9)
+			if took != want {
+				t.Errorf("Take = %v", took)
+			}
+			return err
 		}
-		if ok {
-			cost("a payment counted", 1, 0)
-		} else {
-			cost("a payment turned away", 1, reads)
+	}
+	for _, c := range []struct {
+		what           string
+		do             func() error
+		updates, reads int
+	}{
+		{"the first slot of all", take, 2, 1},
+		{"its release", give, 1, 0},
+		{"an acquire", take, 1, 0},
+		{"a release", give, 1, 0},
+		{"a second release", give, 0, 0},
+		{"an acquire", take, 1, 0},
+		{"another", take, 1, 0},
+		{"a refusal", func() error {
+			if take() == nil {
+				t.Error("three slots of two")
+			}
+			return nil
+		}, 1, reads},
+		{"a slot in place of dead ones", func() error {
+			clock.Advance(30 * time.Second)
+			return take()
+		}, 3, reads},
+		{"a report", func() error {
+			_, err := store.Add(ctx, "c", noon, limit.Units{All: 1})
+			return err
+		}, 1, 0},
+		{"a payment counted", pay(true), 1, 0},
+		{"a payment turned away", pay(false), 1, reads},
+	} {
+		if err := c.do(); err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if calls := p.taken(); calls["UpdateItem"] != c.updates || calls["GetItem"] != c.reads || len(calls) > 2 {
+			t.Errorf("%s took %v, want %d updates and %d reads", c.what, calls, c.updates, c.reads)
 		}
 	}
 }
