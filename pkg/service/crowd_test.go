@@ -15,28 +15,30 @@ import (
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		world         *peers
+		hangs         func(*peers)
 		contract      bool // the payer is a contract
 		status        int
 		code, charged string
 		took          time.Duration
 	}{
-		"/verify": {&peers{verifyHangs: true}, true, 503, "facilitator_unavailable", "false", 3 * time.Second},
-		"/settle": {&peers{settleHangs: true}, false, 503, "settlement_uncertain", "null", 15 * time.Second},
-		"chain":   {&peers{lost: true, chainHangs: true}, false, 503, "settlement_uncertain", "null", 4 * time.Second},
+		"/verify": {func(p *peers) { p.verifyHangs = true }, true, 503, "facilitator_unavailable", "false", 3 * time.Second},
+		"/settle": {func(p *peers) { p.settleHangs = true }, false, 503, "settlement_uncertain", "null", 15 * time.Second},
+		"chain": {
+			func(p *peers) { p.lost, p.chainHangs = true, true }, false, 503, "settlement_uncertain", "null", 4 * time.Second,
+		},
 		// The lookup's 8 s and 2 s to write everything down are kept.
 		"/settle and chain": {
-			&peers{settleHangs: true, chainHangs: true}, false, 503, "settlement_uncertain", "null", 17 * time.Second,
+			func(p *peers) { p.settleHangs, p.chainHangs = true, true }, false,
+			503, "settlement_uncertain", "null", 17 * time.Second,
 		},
-		"lookup":              {&peers{lookupHangs: true}, false, 504, "dns_timeout", "true", 8 * time.Second},
-		"a contract's lookup": {&peers{lookupHangs: true}, true, 504, "dns_timeout", "true", 8 * time.Second},
+		"lookup":              {func(p *peers) { p.lookupHangs = true }, false, 504, "dns_timeout", "true", 8 * time.Second},
+		"a contract's lookup": {func(p *peers) { p.lookupHangs = true }, true, 504, "dns_timeout", "true", 8 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(1, explorer)
-				f.verifyHangs, f.settleHangs, f.chainHangs = c.world.verifyHangs, c.world.settleHangs, c.world.chainHangs
-				f.lookupHangs, f.lost = c.world.lookupHangs, c.world.lost
+				c.hangs(f.peers)
 				f.contracts, f.settles = true, 0
 				offer := f.to(0, victim, "example.com", "")
 				header := f.sign(offer, true)

@@ -47,9 +47,6 @@ func (p parts) seller() *service.Seller {
 	return service.NewSeller(p.Platform, p.Offering, p.Ledger, p.Facilitator, nil, p.Evidence, p.Limits)
 }
 
-// handler is the DNS Explorer alone.
-func (p parts) handler() http.Handler { return p.seller().Handler(service.DNS(p.DNS)) }
-
 // whole is every function.
 func (p parts) whole(t *testing.T) http.Handler {
 	t.Helper()

@@ -114,9 +114,8 @@ func twice(w way) answer {
 // whileAnotherRuns pays while the lookup of another payment is running.
 func whileAnotherRuns(w way) answer {
 	end := w.lookupRuns(w.sign("one.example.com"))
-	a := w.buy("example.com")
-	w.Cleanup(end)
-	return a
+	defer end()
+	return w.buy("example.com")
 }
 
 func untilLimited(w way) answer {

@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -240,33 +239,18 @@ func (w way) expect(a answer, status int, code, charged string) {
 	same(w, w.String()+": "+a.all, a.said, want)
 }
 
-// lookupRuns has a lookup of one.example.com run until end is called, which ends the
-// test if it is not answered.
+// lookupRuns has a lookup of one.example.com run until end is called, and holds its
+// answer to be the result.
 func (w way) lookupRuns(header string) (end func()) {
-	w.Helper()
 	w.hold, w.begun = make(chan struct{}), make(chan struct{}, 2)
-	failed := make(chan error, 1)
+	answers := make(chan answer, 1)
 	go func() {
-		ctx := context.WithoutCancel(w.Context())
-		if w.tool {
-			r, err := w.client.Call(ctx, w.url+"/mcp", lookupTool, domain("one.example.com"), header, "")
-			if err == nil && r.IsError {
-				err = fmt.Errorf("%s", r.Raw)
-			}
-			failed <- err
-			return
-		}
-		r, err := w.client.Get(ctx, w.url+pathOf("one.example.com"), header)
-		if err == nil && r.Status != http.StatusOK {
-			err = fmt.Errorf("%d %s", r.Status, r.Body)
-		}
-		failed <- err
+		defer close(answers)
+		answers <- w.ask("one.example.com", header)
 	}()
 	<-w.begun
 	return func() {
 		close(w.hold)
-		if err := <-failed; err != nil {
-			w.Error(err)
-		}
+		w.expect(<-answers, 200, "", "")
 	}
 }
