@@ -2,55 +2,73 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
+
+const benchOrigin = "https://bench.example.com"
 
 // BenchmarkChallenge is the answer to an unsigned request: the handler alone,
 // which may ask nobody.
 func BenchmarkChallenge(b *testing.B) {
-	l := newLab(b)
-	controls := newControls(b)
-	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
-	p.Platform.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
-	var net network
-	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, nil, p.Limits).Handler(service.DNS(&net))
 	r := httptest.NewRequest(http.MethodGet, catalog.DNS().ExampleURL(""), nil)
 	r.Header.Set("Accept", "application/json")
+	askUnpaid(b, func() *http.Request { return r }, paths, http.StatusPaymentRequired)
+}
+
+// BenchmarkToolChallenge is BenchmarkChallenge by a call of the tool.
+func BenchmarkToolChallenge(b *testing.B) {
+	body := toolCall(b, catalog.DNS().Tool, "")
+	askUnpaid(b, func() *http.Request {
+		return httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(body))
+	}, tools, http.StatusOK)
+}
+
+// paths and tools are the handlers that are measured.
+func paths(p boot.Parts) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
+func tools(p boot.Parts) http.Handler { return p.Seller.MCP(operations.All(p)) }
+
+// askUnpaid measures requests without a payment.
+func askUnpaid(b *testing.B, request func() *http.Request, open func(boot.Parts) http.Handler, status int) {
+	b.Helper()
+	l, c := newLab(b), newControls(b)
+	c.log.Discard = true
+	h := open(c.wire(b, l.setup(), benchOrigin, c.inMemory()))
 	w := &sink{header: http.Header{}}
 	b.ReportAllocs()
 	for b.Loop() {
 		clear(w.header)
-		h.ServeHTTP(w, r)
+		h.ServeHTTP(w, request())
 	}
-	b.ReportMetric(float64(net.calls.Load()), "network-calls")
-	if w.status != http.StatusPaymentRequired || net.calls.Load() != 0 {
-		b.Fatalf("status %d after %d calls to the network", w.status, net.calls.Load())
+	asked := l.asked() + c.store.Calls(ledgertest.Create) + c.store.Calls(ledgertest.Replace) + c.store.Calls(ledgertest.Fetch)
+	b.ReportMetric(float64(asked), "network-calls")
+	if w.status != status || asked != 0 {
+		b.Fatalf("status %d after %d calls to the network", w.status, asked)
 	}
 }
 
@@ -58,20 +76,50 @@ func BenchmarkChallenge(b *testing.B) {
 // facilitator and resolver on loopback. Signing is the client's and not
 // counted.
 func BenchmarkPaidDNS(b *testing.B) {
-	l := newLab(b)
-	controls := newControls(b)
-	controls.log.Discard = true
-	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
-	h := p.Seller.Handler(service.DNS(p.Resolver))
-	wallet, payer := l.wallet(b)
 	path := lookup("example.com", "MX")
+	request := func(header string) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		if header != "" {
+			r.Header.Set(x402.HeaderSignature, header)
+			r.Header.Set(x402.HeaderKey, rand.Text()) // else it is the purchase of before
+		}
+		return r
+	}
+	askPaid(b, request, paths, func(w *httptest.ResponseRecorder) (x402.PaymentRequired, error) {
+		return x402test.Reply{Status: w.Code, Header: w.Header()}.Required()
+	})
+}
+
+// BenchmarkToolPaid is BenchmarkPaidDNS by a call of the tool.
+func BenchmarkToolPaid(b *testing.B) {
+	request := func(header string) *http.Request {
+		return httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(toolCall(b, catalog.DNS().Tool, header)))
+	}
+	askPaid(b, request, tools, func(w *httptest.ResponseRecorder) (x402.PaymentRequired, error) {
+		var answer struct{ Result x402test.ToolResult }
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			return x402.PaymentRequired{}, err
+		}
+		return answer.Result.Required()
+	})
+}
+
+// askPaid measures requests with a payment, each for another purchase. offer reads
+// the answer to a request without one.
+func askPaid(b *testing.B, request func(header string) *http.Request, open func(boot.Parts) http.Handler,
+	offer func(*httptest.ResponseRecorder) (x402.PaymentRequired, error),
+) {
+	b.Helper()
+	l, c := newLab(b), newControls(b)
+	c.log.Discard = true
+	h := open(c.wire(b, l.setup(), benchOrigin, boot.Stores{Ledger: c.memory, Limits: &limit.Memory{}}))
+	wallet, payer := l.wallet(b)
 	challenge := httptest.NewRecorder()
-	h.ServeHTTP(challenge, httptest.NewRequest(http.MethodGet, path, nil))
-	required, err := (x402test.Reply{Status: challenge.Code, Header: challenge.Header()}).Required()
+	h.ServeHTTP(challenge, request(""))
+	required, err := offer(challenge)
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := &sink{header: http.Header{}}
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -80,41 +128,15 @@ func BenchmarkPaidDNS(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.Header.Set(x402.HeaderSignature, header)
-		r.Header.Set(x402.HeaderKey, rand.Text()) // else it is the purchase of before
-		clear(w.header)
+		r, w := request(header), httptest.NewRecorder()
 		b.StartTimer()
 		h.ServeHTTP(w, r)
-		if n++; w.status != http.StatusOK {
-			b.Fatalf("status %d", w.status)
+		if n++; w.Code != http.StatusOK || bytes.Contains(w.Body.Bytes(), []byte(`"isError"`)) {
+			b.Fatalf("status %d: %s", w.Code, w.Body)
 		}
 	}
 	if err := l.books(payer, catalog.DNS().Amount, n, n); err != nil {
 		b.Fatal(err)
-	}
-}
-
-// BenchmarkToolChallenge is the answer to a call of a tool without a payment: the
-// handler alone, which may ask nobody.
-func BenchmarkToolChallenge(b *testing.B) {
-	l := newLab(b)
-	controls := newControls(b)
-	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
-	p.Platform.Log = slog.New(slog.NewJSONHandler(io.Discard, nil))
-	p.Limits.Rate = nil
-	var net network
-	h := service.NewSeller(p.Platform, p.Offering, ledger.New(&net, time.Now, rand.Text), &net, nil, nil, p.Limits).MCP([]service.Operation{service.DNS(&net)})
-	body := toolCall(b, catalog.DNS().Tool, "")
-	w := &sink{header: http.Header{}}
-	b.ReportAllocs()
-	for b.Loop() {
-		clear(w.header)
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(body)))
-	}
-	b.ReportMetric(float64(net.calls.Load()), "network-calls")
-	if w.status != http.StatusOK || net.calls.Load() != 0 {
-		b.Fatalf("status %d after %d calls to the network", w.status, net.calls.Load())
 	}
 }
 
@@ -140,52 +162,18 @@ func toolCall(tb testing.TB, tool, header string) []byte {
 	return body
 }
 
-// BenchmarkToolPaid is BenchmarkPaidDNS by a call of the tool.
-func BenchmarkToolPaid(b *testing.B) {
-	l := newLab(b)
-	controls := newControls(b)
-	controls.log.Discard = true
-	p := wire(b, l.setup(), "https://bench.example.com", controls, controls.memory)
-	h := p.Seller.MCP(operations.All(p))
-	wallet, payer := l.wallet(b)
-	post := func(w http.ResponseWriter, header string) {
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(toolCall(b, catalog.DNS().Tool, header))))
-	}
-	challenge := httptest.NewRecorder()
-	post(challenge, "")
-	var answer struct{ Result x402test.ToolResult }
-	if err := json.Unmarshal(challenge.Body.Bytes(), &answer); err != nil {
-		b.Fatal(err)
-	}
-	required, err := answer.Result.Required()
-	if err != nil {
-		b.Fatal(err)
-	}
-	n := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		header, err := wallet.Pay(required, time.Now())
-		if err != nil {
-			b.Fatal(err)
-		}
-		w := httptest.NewRecorder()
-		b.StartTimer()
-		post(w, header)
-		if n++; bytes.Contains(w.Body.Bytes(), []byte(`"isError"`)) {
-			b.Fatalf("%s", w.Body)
-		}
-	}
-	if err := l.books(payer, catalog.DNS().Amount, n, n); err != nil {
-		b.Fatal(err)
-	}
-}
-
 // BenchmarkColdStart is from starting the deployed binary of each function until
 // its first answer, a 402 of what is sold, and the memory that it holds then.
 func BenchmarkColdStart(b *testing.B) {
 	l := newLab(b)
-	config := lambdaConfig(b, l.setup(), "bench", "http://"+testbed.FreeAddr(b))
+	s := l.setup()
+	s.table, s.endpoint = "bench", "http://"+testbed.FreeAddr(b)
+	d := s.functions(b, nil)
+	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), d.Functions, d.Parameters, d.Environment)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d.Configure(&config)
 	for _, f := range firstRequests() {
 		b.Run(f.slug, func(b *testing.B) { f.coldStart(b, config) })
 	}
@@ -260,6 +248,60 @@ func (f firstRequest) coldStart(b *testing.B, config lambdahost.Config) {
 	b.ReportMetric(float64(size.Size())/1e6, "MB/binary")
 }
 
+// BenchmarkMemory is the resident memory of the deployed dns function after
+// 1,000 paid requests, each for another name (design §12).
+func BenchmarkMemory(b *testing.B) {
+	const requests = 1000
+	if runtime.GOOS != "linux" {
+		b.Skip("needs /proc to read the memory of a process")
+	}
+	for b.Loop() {
+		l := newLab(b)
+		db := dynamotest.Start(b)
+		s, pid := l.setup(), 0
+		s.table, s.endpoint = db.Table(b), db.URL
+		d := openFunctions(b, l, s, func(c *lambdahost.Config) { c.OnSpawn = func(p lambdahost.Process) { pid = p.PID } })
+		basket := newBasket(b, l, fleetOf(d), requests, modeHealthy)
+		first := 0
+		for i, p := range basket.payments {
+			if e := d.get(b, basket.client, p.path, p.header); e.status != 200 || e.header.Get(x402.HeaderResponse) == "" {
+				b.Fatalf("payment %d: %s", i, e)
+			}
+			if i == 0 {
+				first = resident(b, pid, "VmRSS")
+			}
+		}
+		if err := l.books(basket.payer, catalog.DNS().Amount, requests, requests); err != nil {
+			b.Fatal(err)
+		}
+		if n := d.host.Stats(dnsFunction).Spawned; n != 1 {
+			b.Fatalf("%d processes, want one", n)
+		}
+		b.ReportMetric(0, "ns/op") // it would count the suite's own work
+		b.ReportMetric(float64(first)/1024, "MB/first")
+		b.ReportMetric(float64(resident(b, pid, "VmRSS"))/1024, "MB/1000th")
+		b.ReportMetric(float64(resident(b, pid, "VmHWM"))/1024, "MB/peak")
+	}
+}
+
+// resident reads a line of a process's status, in kB.
+func resident(tb testing.TB, pid int, name string) int {
+	tb.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == name+":" && fields[2] == "kB" {
+			if n, err := strconv.Atoi(fields[1]); err == nil {
+				return n
+			}
+		}
+	}
+	tb.Fatalf("the status of process %d has no %s", pid, name)
+	return 0
+}
+
 // sink takes an answer and keeps the status.
 type sink struct {
 	header http.Header
@@ -269,38 +311,3 @@ type sink struct {
 func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) WriteHeader(status int)      { s.status = status }
 func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
-
-// network is everything that a handler could ask, and counts that it does.
-type network struct{ calls atomic.Int64 }
-
-var errNetwork = errors.New("the network was asked")
-
-func (n *network) Create(context.Context, ledger.Record) (*ledger.Record, error) {
-	n.calls.Add(1)
-	return nil, errNetwork
-}
-
-func (n *network) Replace(context.Context, ledger.Record) error {
-	n.calls.Add(1)
-	return errNetwork
-}
-
-func (n *network) Fetch(context.Context, string) (*ledger.Record, error) {
-	n.calls.Add(1)
-	return nil, errNetwork
-}
-
-func (n *network) Settle(context.Context, x402.Payload, x402.Requirements) x402.Settlement {
-	n.calls.Add(1)
-	return x402.Settlement{Cause: errNetwork}
-}
-
-func (n *network) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
-	n.calls.Add(1)
-	return x402.Verification{}
-}
-
-func (n *network) Lookup(context.Context, dns.Query) (dns.Result, error) {
-	n.calls.Add(1)
-	return dns.Result{}, errNetwork
-}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -67,12 +66,20 @@ type run struct {
 
 var caseIDs atomic.Int64
 
+// newRun is somebody with a wallet of his own, whose settlements go as the script
+// says.
+func newRun(tb testing.TB, l *lab, d *deployment, client *http.Client, script ...x402test.Behaviour) *run {
+	tb.Helper()
+	tb.Cleanup(client.CloseIdleConnections)
+	r := &run{TB: tb, lab: l, d: d, client: client, id: fmt.Sprintf("case%d", caseIDs.Add(1))}
+	r.wallet, r.payer = l.wallet(tb, script...)
+	return r
+}
+
 // play runs a case against a deployment.
 func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
 	t.Helper()
-	r := &run{TB: t, lab: l, d: d, client: p.client(), id: fmt.Sprintf("case%d", caseIDs.Add(1))}
-	defer r.client.CloseIdleConnections()
-	r.wallet, r.payer = l.wallet(t, s.settle...)
+	r := newRun(t, l, d, p.client(), s.settle...)
 	var end want
 	for _, st := range s.steps {
 		r.step(st)
@@ -152,11 +159,23 @@ func (r *run) check(e exchange, w want) {
 // send sends the payment along.
 func (r *run) send(path string) exchange {
 	r.Helper()
-	e, err := r.d.send(r.Context(), r.client, http.MethodGet, path, http.Header{x402.HeaderSignature: {r.header}})
+	e, err := r.d.send(r.Context(), r.client, http.MethodGet, path, paidBy(r.header))
 	if err != nil {
 		r.Fatalf("GET %.200s: %v", path, err)
 	}
 	return e
+}
+
+// begin sends the payment along, and returns what waits for the answer.
+func (r *run) begin(path string) (wait func() (exchange, error)) {
+	d, signature, ended := r.d, r.header, make(chan struct{})
+	var e exchange
+	var err error
+	go func() {
+		defer close(ended)
+		e, err = d.send(r.Context(), r.client, http.MethodGet, path, paidBy(signature))
+	}()
+	return func() (exchange, error) { <-ended; return e, err }
 }
 
 // sign signs the offer of a path. edit may change it before it is signed,
@@ -301,23 +320,15 @@ func inBackground(path string, w want, at func(*run) *gate) step {
 	return step{path: path, want: &w, do: func(r *run, s step) {
 		r.sign(s.path, nil, nil)
 		g := at(r)
-		type answer struct {
-			exchange
-			err error
-		}
-		got := make(chan answer, 1)
-		go func() {
-			e, err := r.d.send(r.Context(), r.client, http.MethodGet, s.path, http.Header{x402.HeaderSignature: {r.header}})
-			got <- answer{e, err}
-		}()
+		wait := r.begin(s.path)
 		g.await(r, "settle or to look up")
 		r.after = append(r.after, func() {
 			g.open()
-			a := <-got
-			if a.err != nil {
-				r.Fatal(a.err)
+			e, err := wait()
+			if err != nil {
+				r.Fatal(err)
 			}
-			r.check(a.exchange, *s.want)
+			r.check(e, *s.want)
 		})
 	}}
 }
@@ -344,8 +355,7 @@ func happens(f func(*run)) step { return step{do: func(r *run, _ step) { f(r) }}
 // payments come to something.
 func another(paid int, steps ...step) step {
 	s := happens(func(r *run) {
-		other := &run{TB: r.TB, lab: r.lab, d: r.d, client: r.client, id: r.id + "b"}
-		other.wallet, other.payer = r.lab.wallet(r)
+		other := newRun(r.TB, r.lab, r.d, r.client)
 		for _, st := range steps {
 			other.step(st)
 		}
@@ -371,12 +381,7 @@ func later(d time.Duration) step { return happens(func(r *run) { r.d.skip(d) }) 
 // corrupt plants a record that cannot be one under the payment's key.
 func corrupt() step {
 	return happens(func(r *run) {
-		p, err := x402.DecodePayment(r.header)
-		if err != nil {
-			r.Fatal(err)
-		}
-		key := ledger.Key(r.lab.terms.Network, strings.ToLower(r.lab.terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
-		if err := r.d.plant(r.Context(), key); err != nil {
+		if err := r.d.plant(r.Context(), keyOf(r, r.lab, r.header)); err != nil {
 			r.Fatal(err)
 		}
 	})

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +24,30 @@ type exchange struct {
 
 func (e exchange) String() string {
 	return fmt.Sprintf("%s %.200s: %d %.1000s", e.method, e.path, e.status, e.body)
+}
+
+// codeOf is the error code of an answer, empty for none.
+func codeOf(e exchange) string {
+	var body struct{ Error struct{ Code string } }
+	_ = json.Unmarshal(e.body, &body) // a result has no error
+	return body.Error.Code
+}
+
+// paidBy is the header of a paid request.
+func paidBy(signature string) http.Header {
+	return http.Header{x402.HeaderSignature: {signature}}
+}
+
+// rest waits as long as an answer asks for.
+func rest(ctx context.Context, e exchange) error {
+	t := time.NewTimer((x402test.Reply{Header: e.header}).RetryAfter())
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // header is a request header in short.
@@ -59,12 +84,8 @@ func (d *deployment) send(ctx context.Context, c *http.Client, method, path stri
 		default:
 			return e, nil
 		}
-		wait := time.NewTimer((x402test.Reply{Header: e.header}).RetryAfter())
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return e, ctx.Err()
+		if err := rest(ctx, e); err != nil {
+			return e, err
 		}
 	}
 }
@@ -94,7 +115,7 @@ func (d *deployment) get(tb testing.TB, c *http.Client, path, signature string) 
 	tb.Helper()
 	h := http.Header{}
 	if signature != "" {
-		h.Set(x402.HeaderSignature, signature)
+		h = paidBy(signature)
 	}
 	e, err := d.send(tb.Context(), c, http.MethodGet, path, h)
 	if err != nil {

@@ -1,99 +1,54 @@
 package e2e
 
 import (
-	"fmt"
-	"net/http/httptest"
+	"encoding/hex"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+// idleLimit is longer than any connection may idle (design §5).
+const idleLimit = 5200 * time.Millisecond
+
 // freezer is one warm dns function behind the gateway. What it keeps
-// connections to is reached over lines.
+// connections to is reached over proxies.
 type freezer struct {
 	lab               *lab
 	d                 *deployment
-	host              *lambdahost.Host
-	table, settlement *line
+	table, settlement *proxy
 	frozen            chan lambdahost.Process
 }
 
-func newFreezer(tb testing.TB) *freezer {
-	tb.Helper()
-	return newFreezerOn(tb, "none")
-}
-
-// newFreezerOn is newFreezer with a view of a chain.
-func newFreezerOn(tb testing.TB, rpc string) *freezer {
+// newFreezer starts one with a view of a chain, or "none".
+func newFreezer(tb testing.TB, rpc string) *freezer {
 	tb.Helper()
 	db := dynamotest.Start(tb)
 	f := &freezer{lab: newLab(tb), frozen: make(chan lambdahost.Process, 100)}
-	f.table, f.settlement = newLine(tb, db.URL), newLine(tb, f.lab.url)
+	f.table, f.settlement = newProxy(tb, db.URL), newProxy(tb, f.lab.url)
 	s := f.lab.setup()
-	s.facilitator = "http://" + f.settlement.addr
-	config := lambdaConfig(tb, s, db.Table(tb), "http://"+f.table.addr)
-	log := new(testbed.Output)
-	config.Logs = log
-	for i := range config.Functions {
-		config.Functions[i].Env["RPC_URL"] = rpc
-	}
-	config.OnIdle = func(p lambdahost.Process) { f.frozen <- p }
-	var err error
-	if f.host, err = lambdahost.New(config); err != nil {
-		tb.Fatal(err)
-	}
-	server := httptest.NewServer(f.host)
-	f.d = &deployment{base: server.URL, origin: "https://" + gatewayDomain}
-	tb.Cleanup(func() {
-		server.Close()
-		f.host.Close()
-		f.lab.checkLog(tb, log.String())
+	s.facilitator, s.table, s.endpoint = "http://"+f.settlement.addr, db.Table(tb), "http://"+f.table.addr
+	f.d = openFunctions(tb, f.lab, s, func(c *lambdahost.Config) {
+		for i := range c.Functions {
+			c.Functions[i].Env["RPC_URL"] = rpc
+		}
+		c.OnIdle = func(p lambdahost.Process) { f.frozen <- p }
 	})
 	return f
 }
 
 // quiet forgets what a play that failed has left behind.
 func (f *freezer) quiet() {
-	for {
-		select {
-		case <-f.frozen:
-		default:
-			return
-		}
+	for len(f.frozen) > 0 {
+		<-f.frozen
 	}
-}
-
-// signed is a payment that is signed and not sent. The function is frozen when
-// it returns.
-func (f *freezer) signed(t testing.TB, name string) *run {
-	t.Helper()
-	r := &run{TB: t, lab: f.lab, d: f.d, client: newClient(), id: fmt.Sprint("frozen", caseIDs.Add(1), strings.ReplaceAll(name, " ", ""))}
-	t.Cleanup(r.client.CloseIdleConnections)
-	r.wallet, r.payer = f.lab.wallet(t)
-	r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)
-	f.await(t)
-	return r
-}
-
-// buy sends a payment: it is answered at once, by the same process. It returns
-// how long that took.
-func (f *freezer) buy(t testing.TB, r *run) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	e := r.send(r.path)
-	took := time.Since(begun)
-	r.check(e, result(r.fill(healthy().body)))
-	if err := f.lab.books(r.payer, "5000", 1, 1); err != nil {
-		t.Error(err)
-	}
-	is(t, "lookups", f.lab.dns.lookups(r.name), 1)
-	f.await(t)
-	is(t, "processes", f.host.Stats("DnsFunction").Spawned, 1)
-	return took
 }
 
 // await waits until the function is frozen again.
@@ -106,57 +61,163 @@ func (f *freezer) await(t testing.TB) {
 	}
 }
 
+// signed is a payment that is signed and not sent. The function is frozen when
+// it returns.
+func (f *freezer) signed(t testing.TB, script ...x402test.Behaviour) *run {
+	t.Helper()
+	r := newRun(t, f.lab, f.d, newClient(), script...)
+	r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)
+	f.await(t)
+	return r
+}
+
+// bought holds a payment to one lookup by the one process, which is frozen when it
+// returns.
+func (f *freezer) bought(t testing.TB, r *run) {
+	t.Helper()
+	is(t, "lookups", f.lab.dns.lookups(r.name), 1)
+	f.await(t)
+	is(t, "processes", f.d.host.Stats(dnsFunction).Spawned, 1)
+}
+
+// buy sends a payment: it is answered at once, by the same process.
+func (f *freezer) buy(t testing.TB, r *run) {
+	t.Helper()
+	r.check(r.send(r.path), result(r.fill(healthy().body)))
+	if err := f.lab.books(r.payer, "5000", 1, 1); err != nil {
+		t.Error(err)
+	}
+	f.bought(t, r)
+}
+
+// nap is what happens to the open connections while a function is frozen.
+type nap struct {
+	name  string
+	sleep time.Duration
+	spoil func(*strand)
+	// unnoticed: a connection that is dead and does not look it costs one
+	// attempt's time.
+	unnoticed bool
+}
+
+func naps() []nap {
+	return []nap{
+		{name: "nothing happens", spoil: func(*strand) {}},
+		{name: "peers close", spoil: (*strand).close},
+		{name: "peers reset", spoil: (*strand).reset},
+		{name: "peers vanish", spoil: (*strand).vanish, unnoticed: true},
+		{name: "peers vanish during a long sleep", sleep: idleLimit, spoil: (*strand).vanish},
+	}
+}
+
+// through plays a nap for the connections through a proxy. wake is the next
+// request; connections that idled for too long are not used for it.
+func (c nap) through(t testing.TB, over *proxy, r *run, wake func()) {
+	t.Helper()
+	idle, before := over.open(), over.dials()
+	if len(idle) == 0 {
+		t.Error("no connection is kept")
+	}
+	for _, w := range idle {
+		c.spoil(w)
+	}
+	if c.sleep > 0 {
+		r.pause(c.sleep)
+	}
+	begun := time.Now()
+	wake()
+	bytes, used := swallowed(idle)
+	switch {
+	case c.unnoticed && used != 1:
+		t.Errorf("%d of %d vanished connections were tried, want one", used, len(idle))
+	case !c.unnoticed && used != 0:
+		t.Errorf("%d bytes were sent into %d connections that had idled for too long", bytes, used)
+	}
+	t.Logf("answered in %s; %d connections were idle, %d of them tried in vain, %d new ones",
+		time.Since(begun).Round(time.Millisecond), len(idle), used, over.dials()-before)
+}
+
 // TestFreeze freezes a warm function, as Lambda does between invocations, and
 // spoils its connections meanwhile. The next paid request is answered at once:
 // none gets a 503 because its function has slept.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
-	f := newFreezer(t)
-	for _, c := range []struct {
-		name  string
-		sleep time.Duration
-		spoil func(*strand)
-		// unnoticed: a connection that is dead and does not look it costs one
-		// attempt's time.
-		unnoticed bool
-	}{
-		{"nothing happens", 0, func(*strand) {}, false},
-		{"peers close", 0, func(w *strand) { w.end(false) }, false},
-		{"peers reset", 0, func(w *strand) { w.end(true) }, false},
-		{"peers vanish", 0, (*strand).vanish, true},
-		{"peers vanish during a long sleep", idleLimit, (*strand).vanish, false},
-	} {
+	f := newFreezer(t, "none")
+	for _, c := range naps() {
 		t.Run(c.name, func(t *testing.T) {
 			fairly(t, func(tb testing.TB, p *pace) {
 				f.quiet()
 				begun := time.Now()
 				defer func() { p.took(time.Since(begun) - c.sleep) }()
-				f.buy(tb, f.signed(tb, c.name+" warm"))
-				r := f.signed(tb, c.name)
-				idle := f.table.open()
-				if len(idle) == 0 {
-					tb.Error("no connection to the table is kept")
-				}
+				f.buy(tb, f.signed(tb)) // warm
+				r := f.signed(tb)
 				poll(tb, "the connection to the facilitator to end", func() bool { return len(f.settlement.open()) == 0 })
-				before := f.table.dials()
-				for _, w := range idle {
-					c.spoil(w)
-				}
-				if c.sleep > 0 {
-					r.pause(c.sleep)
-				}
-				took := f.buy(tb, r)
-				bytes, used := swallowed(idle)
-				switch {
-				case c.unnoticed && used != 1:
-					tb.Errorf("%d of %d vanished connections were tried, want one", used, len(idle))
-				case !c.unnoticed && used != 0:
-					tb.Errorf("%d bytes were sent into %d connections that had idled for too long", bytes, used)
-				}
-				tb.Logf("answered in %s; %d connections were idle, %d of them tried in vain, %d new ones",
-					took.Round(time.Millisecond), len(idle), used, f.table.dials()-before)
+				c.through(tb, f.table, r, func() { f.buy(tb, r) })
 			})
 		})
 	}
+}
+
+// TestFreezeWithEvidence freezes a warm function that keeps a connection to its
+// Ethereum node, and spoils the connection meanwhile. The next request needs
+// the chain's word on a payment in doubt, and gets it at once.
+func TestFreezeWithEvidence(t *testing.T) {
+	t.Parallel()
+	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
+	node := chaintest.Start(t)
+	rpc := newProxy(t, node.URL)
+	f := newFreezer(t, "http://"+rpc.addr)
+	for _, c := range naps() {
+		if c.unnoticed {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			fairly(t, func(tb testing.TB, p *pace) {
+				f.quiet()
+				begun := time.Now()
+				defer func() { p.took(time.Since(begun) - c.sleep) }()
+				f.proved(tb, c, node, rpc)
+			})
+		})
+	}
+}
+
+// proved plays a nap before a payment in doubt. The facilitator fails twice
+// without doing anything: what happens, happens on the chain.
+func (f *freezer) proved(t testing.TB, c nap, node *chaintest.Node, rpc *proxy) {
+	t.Helper()
+	r := f.signed(t, x402test.FailBefore, x402test.FailBefore)
+	node.Mint(t, r.wallet.Address(), dnsPrice(t))
+	r.check(r.send(r.path), fails(fault.SettlementUncertain))
+	f.await(t)
+	dialed := rpc.dials()
+	c.through(t, rpc, r, func() {
+		receipt := node.Transfer(t, signedBy(t, r.header)) // by somebody else
+		s := subject{
+			op: catalog.DNS(), origin: f.d.origin, terms: f.lab.terms,
+			payer: r.wallet.Address().Checksum(), hash: receipt.Hash,
+		}
+		check(t, r.send(r.path), result(r.fill(healthy().body)), s)
+	})
+	if c.name != naps()[0].name && rpc.dials() == dialed {
+		t.Error("no new connection to the node")
+	}
+	is(t, "settlements", f.lab.settles(r.payer), 2)
+	is(t, "transfers in play money", len(f.lab.facilitator.Moved(r.payer)), 0)
+	f.bought(t, r)
+}
+
+// signedBy is the authorization that a PAYMENT-SIGNATURE carries.
+func signedBy(t testing.TB, header string) chaintest.Signed {
+	t.Helper()
+	var p x402.Payload
+	if err := decodeHeader(header, &p); err != nil {
+		t.Fatal(err)
+	}
+	signature, err := hex.DecodeString(strings.TrimPrefix(p.Payload.Signature, "0x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chaintest.Signed{Authorization: p.Payload.Authorization, Signature: signature}
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 )
@@ -48,13 +46,12 @@ func TestKilledAtRandom(t *testing.T) {
 		tally[c.state]++
 	}
 	t.Logf("%d payments when their process was killed: %v", len(all), tally)
-	revived := map[string]*deployment{}
+	revived := map[*deployment]*deployment{}
 	for _, c := range all {
-		if revived[c.file] == nil {
-			p := startLocal(t, l, c.set, c.file)
-			revived[c.file] = &deployment{base: p.URL, origin: p.URL}
+		if revived[c.d] == nil {
+			revived[c.d] = c.d.revive()
 		}
-		c.d = revived[c.file]
+		c.d = revived[c.d]
 	}
 	if err := crowd(len(all), len(all), func(i int) error { return all[i].resume() }); err != nil {
 		t.Error(err)
@@ -64,7 +61,6 @@ func TestKilledAtRandom(t *testing.T) {
 // casualty is a payment whose process was killed.
 type casualty struct {
 	*run
-	set  setup
 	file string // the ledger
 	// seen is the answer, when it came before the kill.
 	seen *exchange
@@ -82,14 +78,12 @@ func killOnce(t *testing.T, l *lab, n int) []*casualty {
 	set.crowd = true
 	set.facilitator = l.heard(t, n%3 == 1, n%3 == 2, moment.open)
 	file := filepath.Join(t.TempDir(), "ledger.db")
-	p := startLocal(t, l, set, file)
+	d := openLocalOver(t, l, set, file)
 	victims := make([]*casualty, killEach)
 	for i := range victims {
-		r := &run{TB: t, lab: l, client: newClient(), id: fmt.Sprintf("random%d-%d", n, i), d: &deployment{base: p.URL, origin: p.URL}}
-		t.Cleanup(r.client.CloseIdleConnections)
-		r.wallet, r.payer = l.wallet(t)
+		r := newRun(t, l, d, newClient())
 		r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)
-		victims[i] = &casualty{run: r, set: set, file: file}
+		victims[i] = &casualty{run: r, file: file}
 	}
 	if n%3 == 0 {
 		moment.open()
@@ -97,8 +91,7 @@ func killOnce(t *testing.T, l *lab, n int) []*casualty {
 	var sent sync.WaitGroup
 	for _, c := range victims {
 		sent.Go(func() {
-			e, err := c.d.send(t.Context(), c.client, http.MethodGet, c.path, http.Header{x402.HeaderSignature: {c.header}})
-			if err == nil {
+			if e, err := c.begin(c.path)(); err == nil {
 				c.seen = &e
 			}
 		})
@@ -109,7 +102,7 @@ func killOnce(t *testing.T, l *lab, n int) []*casualty {
 		t.Error("the facilitator was never asked")
 	}
 	<-time.After(time.Duration(random.Int64N(int64(killSpread))))
-	p.Kill()
+	d.kill()
 	sent.Wait()
 	return victims
 }
@@ -148,7 +141,8 @@ func (c *casualty) examine(t *testing.T, l *lab) {
 	moved := l.facilitator.Moved(c.payer)
 	if record == nil {
 		if len(moved) > 0 || l.settles(c.payer) > 0 || c.seen != nil {
-			t.Errorf("%s: the ledger knows nothing of a payment that was sent %d times and answered %v", c.name, l.settles(c.payer), c.seen)
+			t.Errorf("%s: the ledger knows nothing of a payment that was settled %d times and answered %v",
+				c.name, l.settles(c.payer), c.seen)
 		}
 		return
 	}
@@ -171,35 +165,30 @@ func (c *casualty) examine(t *testing.T, l *lab) {
 // the answer to what the killed one had done.
 func (c *casualty) resume() error {
 	for lost := 0; ; {
-		e, err := c.d.send(c.Context(), c.client, http.MethodGet, c.path, http.Header{x402.HeaderSignature: {c.header}})
-		// On a busy machine the service gives up a connection on which no request
-		// comes in time; a client sends it again.
-		if errors.Is(err, io.EOF) && lost < 3 {
+		e, err := c.begin(c.path)()
+		switch {
+		case errors.Is(err, io.EOF) && lost < 3:
+			// On a busy machine the service gives up a connection on which no request
+			// comes in time; a client sends it again.
 			lost++
 			c.owed++
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return err
-		}
-		if e.header.Get("Retry-After") == "" {
+		case e.header.Get("Retry-After") == "":
 			c.hold(e)
 			return nil
-		}
-		if e.status != http.StatusConflict { // a lookup that took too long on a busy machine
+		case e.status != http.StatusConflict: // a lookup that took too long on a busy machine
 			c.owed++
-			if err := rest(c.Context(), e); err != nil {
-				return err
+		default:
+			w := fails(fault.PaymentInProgress)
+			if c.state == ledger.Settled || c.owed > 0 {
+				w = w.charge(moved)
 			}
-			continue
-		}
-		w := fails(fault.PaymentInProgress)
-		if c.state == ledger.Settled || c.owed > 0 {
-			w = w.charge(moved)
-		}
-		c.run.check(e, w)
-		if c.state == "" || c.state == ledger.Redeemed {
-			c.Errorf("%s is told to wait although nobody had it in hand", c.name)
+			c.run.check(e, w)
+			if c.state == "" || c.state == ledger.Redeemed {
+				c.Errorf("%s is told to wait although nobody had it in hand", c.name)
+			}
 		}
 		if err := rest(c.Context(), e); err != nil {
 			return err
@@ -224,7 +213,8 @@ func (c *casualty) hold(e exchange) {
 	if c.state == ledger.Redeemed || c.state == "" {
 		most--
 	}
-	if n := len(c.lab.facilitator.Moved(c.payer)); n != 1 || lookups < 1 || lookups > most || calls < 1 || calls > 2 || calls == 2 && c.state != ledger.Settling {
+	n := len(c.lab.facilitator.Moved(c.payer))
+	if n != 1 || lookups < 1 || lookups > most || calls < 1 || calls > 2 || calls == 2 && c.state != ledger.Settling {
 		c.Errorf("%s was %s: %d transfers, %d calls to /settle, %d lookups", c.name, c.state, n, calls, lookups)
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"crypto/rand"
-
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -50,6 +50,18 @@ func (g *gate) await(tb testing.TB, what string) {
 
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
+
+// poll waits until something is so.
+func poll(tb testing.TB, what string, so func() bool) {
+	tb.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !so(); <-tick.C {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited %s in vain for %s", patience, what)
+		}
+	}
+}
 
 // lab is the outside world of a deployment: the facilitator and the resolver.
 type lab struct {
@@ -184,6 +196,19 @@ func (l *lab) settles(payer string) int {
 	return l.calls[payer]
 }
 
+// asked is how many calls and questions of anybody came.
+func (l *lab) asked() int {
+	l.dns.mu.Lock()
+	n := len(l.dns.asked)
+	l.dns.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, calls := range l.told {
+		n += len(calls)
+	}
+	return n
+}
+
 // secret remembers a signature: no log may show it.
 func (l *lab) secret(header string) {
 	l.mu.Lock()
@@ -227,4 +252,14 @@ func (l *lab) books(payer, amount string, settles, transfers int) error {
 		}
 	}
 	return nil
+}
+
+// keyOf is the ledger's key of a payment.
+func keyOf(tb testing.TB, l *lab, header string) string {
+	tb.Helper()
+	p, err := x402.DecodePayment(header)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ledger.Key(l.terms.Network, strings.ToLower(l.terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
 }

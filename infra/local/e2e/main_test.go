@@ -37,10 +37,11 @@ func plainBinary(tb testing.TB) string {
 // payBinary is the paying client of make pay, watched if the suite is.
 func payBinary(tb testing.TB) string {
 	tb.Helper()
+	const pkg = "./infra/local/pay"
 	if watched {
-		return testbed.Watched(tb, "./infra/local/pay")
+		return testbed.Watched(tb, pkg)
 	}
-	return testbed.Program(tb, "./infra/local/pay")
+	return testbed.Program(tb, pkg)
 }
 
 // operateBinary is the operator's commands.

@@ -23,6 +23,9 @@ type resolver struct {
 	asked  map[string]map[string]bool // name -> questions, a datagram sent again counted once
 	healed map[string]bool
 	gates  map[string]*gate
+	// inside is how many held names are looked up at this moment, and peak how
+	// many were at most.
+	inside, peak int
 }
 
 // The modes of lab names. A name that is healed answers like healthy.
@@ -51,29 +54,34 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if !ok {
 		return
 	}
-	r.note(name, q)
+	first := r.note(name, q)
 	m := testbed.Reply(q)
 	if !strings.HasSuffix(name, labDomain) {
 		r.zone.Answer(m, name, qtype)
-	} else if !r.lab(name, q, m) {
+	} else if !r.lab(name, q, m, first) {
 		return
 	}
 	testbed.Send(w, q, m)
 }
 
-// note counts a question. When the client fears a loss, it sends the same question
-// again, over TCP as well: with the same id, and the same letter case of the name.
-func (r *resolver) note(name string, q *dns.Msg) {
+// note counts a question, and says whether it is new. When the client fears a loss,
+// it sends the same question again, over TCP as well: with the same id, and the same
+// letter case of the name.
+func (r *resolver) note(name string, q *dns.Msg) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.asked[name] == nil {
 		r.asked[name] = map[string]bool{}
 	}
-	r.asked[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
+	question := fmt.Sprint(q.Id, q.Question[0].Name)
+	again := r.asked[name][question]
+	r.asked[name][question] = true
+	return !again
 }
 
-// lab fills in the answer for a lab name, or says that there is none.
-func (r *resolver) lab(name string, q, m *dns.Msg) bool {
+// lab fills in the answer for a lab name, or says that there is none. first is
+// whether the question is new.
+func (r *resolver) lab(name string, q, m *dns.Msg, first bool) bool {
 	labels := dns.SplitDomainName(name)
 	mode := labels[len(labels)-4]
 	r.mu.Lock()
@@ -99,7 +107,9 @@ func (r *resolver) lab(name string, q, m *dns.Msg) bool {
 			return true
 		}
 	case modeHeld:
+		r.count(first, 1)
 		r.gate(name).pass(nil)
+		r.count(first, -1)
 	}
 	if q.Question[0].Qtype == dns.TypeA {
 		m.Answer = []dns.RR{&dns.A{
@@ -115,6 +125,23 @@ func (r *resolver) lookups(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.asked[dns.Fqdn(name)])
+}
+
+// count notes that a held name begins or ends to be looked up.
+func (r *resolver) count(first bool, change int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if first {
+		r.inside += change
+		r.peak = max(r.peak, r.inside)
+	}
+}
+
+// held is how many held names are looked up, at this moment and at most.
+func (r *resolver) held() (inside, peak int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.inside, r.peak
 }
 
 // heal makes a lab name answer from now on.

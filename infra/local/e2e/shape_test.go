@@ -45,48 +45,39 @@ func object(v any, fields []catalog.Field) error {
 }
 
 func field(v any, f catalog.Field) error {
-	if v == nil {
-		if f.Nullable {
-			return nil
+	ok := true
+	switch x := v.(type) {
+	case nil:
+		ok = f.Nullable
+	case string:
+		ok = f.Type == "string" && (len(f.Enum) == 0 || slices.Contains(f.Enum, x))
+	case float64:
+		ok = f.Type == "integer" && x == math.Trunc(x)
+	case bool:
+		ok = f.Type == "boolean"
+	case []any:
+		if f.Type == "array" {
+			return array(x, f.Items)
 		}
-		return errors.New("is null")
+		ok = false
+	case map[string]any:
+		switch {
+		case f.Type != "object":
+			ok = false
+		case len(f.Items) > 0: // a child of a bundle: one of several shapes
+			return array([]any{x}, f.Items)
+		default:
+			return object(x, f.Fields)
+		}
 	}
-	switch f.Type {
-	case "string":
-		s, ok := v.(string)
-		if !ok {
-			return fmt.Errorf("%T is not a string", v)
-		}
-		if len(f.Enum) > 0 && !slices.Contains(f.Enum, s) {
-			return fmt.Errorf("%q is not one of %s", s, strings.Join(f.Enum, ", "))
-		}
-	case "integer":
-		if n, ok := v.(float64); !ok || n != math.Trunc(n) {
-			return fmt.Errorf("%v is not an integer", v)
-		}
-	case "boolean":
-		if _, ok := v.(bool); !ok {
-			return fmt.Errorf("%T is not a boolean", v)
-		}
-	case "object":
-		if len(f.Items) > 0 { // a child of a bundle: one of several shapes
-			return array([]any{v}, f.Items)
-		}
-		return object(v, f.Fields)
-	case "array":
-		return array(v, f.Items)
-	default:
-		return fmt.Errorf("the catalog says %q", f.Type)
+	if !ok {
+		return fmt.Errorf("%v is no %s", v, f.Type)
 	}
 	return nil
 }
 
 // array takes items of one of the shapes, the same for all of them.
-func array(v any, shapes []catalog.Field) error {
-	items, ok := v.([]any)
-	if !ok {
-		return fmt.Errorf("%T is not an array", v)
-	}
+func array(items []any, shapes []catalog.Field) error {
 	var faults []error
 	for _, shape := range shapes {
 		var err error

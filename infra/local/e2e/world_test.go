@@ -2,21 +2,16 @@ package e2e
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/operations"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // capability is something that can be done to a world, or that a world does.
@@ -32,6 +27,9 @@ const (
 	anything     capability = 0
 )
 
+// has says whether a world has every capability of a set.
+func (c capability) has(needs capability) bool { return c&needs == needs }
+
 // world is one way to run the service.
 type world struct {
 	name string
@@ -46,16 +44,25 @@ type opener func(testing.TB, setup) *deployment
 
 func worlds() []world {
 	return []world{
-		{"handlers", cutLedger | plantRecord | skipTime | noURL | largeHeaders, startHandlers},
+		{"handlers", cutLedger | plantRecord | skipTime | noURL | largeHeaders, func(_ testing.TB, l *lab) opener {
+			return func(tb testing.TB, s setup) *deployment { return openHandlers(tb, l, s) }
+		}},
 		local(),
-		{"lambda", cutLedger | plantRecord | noURL | gateway, startLambda},
+		{"lambda", cutLedger | plantRecord | noURL | gateway, func(tb testing.TB, l *lab) opener {
+			verifyOnly(tb, "needs the built functions, and Node for the DynamoDB server")
+			db := dynamotest.Start(tb)
+			testbed.Functions(tb)
+			return func(tb testing.TB, s setup) *deployment { return openLambda(tb, l, db, s) }
+		}},
 	}
 }
 
-func local() world { return world{"local", largeHeaders, startRunner} }
-
-// has says whether a world has every capability of a set.
-func (c capability) has(needs capability) bool { return c&needs == needs }
+func local() world {
+	return world{"local", largeHeaders, func(tb testing.TB, l *lab) opener {
+		localBinary(tb)
+		return func(tb testing.TB, s setup) *deployment { return openLocal(tb, l, s) }
+	}}
+}
 
 // setup is the configuration of a deployment that a case may change.
 type setup struct {
@@ -65,9 +72,14 @@ type setup struct {
 	rate        string // requests a minute and client; empty is no limit
 	single      string // paid lookups of one tool at once; empty is the default
 	crowd       bool   // a local runner without the race detector: see plainBinary
+	// table is what the built functions have, and endpoint the URL that they reach
+	// its server at.
+	table, endpoint string
 	// more are other variables, or other values of the same.
 	more map[string]string
 }
+
+func (l *lab) setup() setup { return setup{facilitator: l.url, resolvers: l.dns.addr} }
 
 // isolated are the variables that every world has: no view of a real chain, no
 // registry, and no rate limit unless a case wants one, because all cases share
@@ -93,8 +105,6 @@ func (s setup) environment() map[string]string {
 	return env
 }
 
-func (l *lab) setup() setup { return setup{facilitator: l.url, resolvers: l.dns.addr} }
-
 // deployment is a running service. The functions are nil where the world lacks
 // the capability.
 type deployment struct {
@@ -111,96 +121,19 @@ type deployment struct {
 	seen requestIDs
 	// log is what the service has said so far.
 	log func() string
+
+	host *lambdahost.Host // of the built functions
+	// kill ends the process that has a request, and returns when it is gone;
+	// revive is the service afterwards. dead is what the client of a killed
+	// process gets: nil is no answer.
+	kill   func()
+	revive func() *deployment
+	dead   *want
 }
 
-func startHandlers(_ testing.TB, l *lab) opener {
-	return func(tb testing.TB, s setup) *deployment { return openHandlers(tb, l, s) }
-}
-
-// openHandlers runs the handlers in this process over a store in memory.
-func openHandlers(tb testing.TB, l *lab, s setup) *deployment {
-	tb.Helper()
-	server := httptest.NewUnstartedServer(nil)
-	controls := newControls(tb)
-	server.Config.Handler = whole(tb, wire(tb, s, "http://"+server.Listener.Addr().String(), controls, controls.store))
-	server.Start()
-	var d *deployment
-	tb.Cleanup(func() {
-		server.Close()
-		l.checkLog(tb, controls.log.String())
-		d.seen.check(tb, controls.log.String())
-	})
-	d = &deployment{
-		base: server.URL, origin: server.URL, log: controls.log.String,
-		cut: func() { controls.down.Store(true) }, mend: func() { controls.down.Store(false) },
-		plant: func(ctx context.Context, key string) error {
-			return controls.memory.Plant(ctx, key, []byte(`{"key":"`+key+`","state":"paid twice"}`))
-		},
-		skip: func(d time.Duration) { controls.ahead.Add(int64(d)) },
-		stop: func() { now := time.Now(); controls.stopped.Store(&now) },
-	}
-	return d
-}
-
-// controls are the handles of an in-process service.
-type controls struct {
-	memory *ledgertest.Memory
-	store  *ledgertest.Faulty
-	down   atomic.Bool
-	ahead  atomic.Int64 // of the service's clock, nanoseconds
-	log    testbed.Output
-	// stopped is where the service's clock stands; nil when it goes.
-	stopped atomic.Pointer[time.Time]
-}
-
-// newControls makes the store of an in-process service, and what breaks it.
-func newControls(tb testing.TB) *controls {
-	tb.Helper()
-	c := &controls{memory: &ledgertest.Memory{}}
-	c.store = ledgertest.NewFaulty(tb, c.memory, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
-		if c.down.Load() {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	})
-	return c
-}
-
-// now is the service's clock.
-func (c *controls) now() time.Time {
-	now := time.Now()
-	if at := c.stopped.Load(); at != nil {
-		now = *at
-	}
-	return now.Add(time.Duration(c.ahead.Load()))
-}
-
-// wire makes the parts of an in-process service, as package boot makes them, over
-// a store and a clock that can be played with.
-func wire(tb testing.TB, s setup, origin string, c *controls, store ledger.Store) boot.Parts {
-	tb.Helper()
-	env := s.environment()
-	env["BASE_URL"] = origin
-	config, err := boot.ReadLocal(func(name string) string { return env[name] })
-	if err != nil {
-		tb.Fatal(err)
-	}
-	log := slog.New(slog.NewJSONHandler(&c.log, &slog.HandlerOptions{Level: config.LogLevel}))
-	parts, err := config.Parts(boot.Stores{Ledger: store, Limits: &limit.Memory{}}, log, c.now)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return parts
-}
-
-// whole is every function on one mux.
-func whole(tb testing.TB, p boot.Parts) http.Handler {
-	tb.Helper()
-	h, err := operations.Handler(p)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return h
+// tableStore is a ledger on a table of the server, with the patience of a test.
+func tableStore(db dynamotest.Server, table string) *dynamo.Store {
+	return dynamo.New(dynamo.Config{API: dynamotable.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
 }
 
 // closedPort is an address of 127.0.0.1 where nobody listens. A client of this

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"net"
 	"net/http"
 	"strconv"
@@ -11,85 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
-
-// codeOf is the error code of an answer, empty for none.
-func codeOf(e exchange) string {
-	var body struct{ Error struct{ Code string } }
-	_ = json.Unmarshal(e.body, &body) // a result has no error
-	return body.Error.Code
-}
-
-// meter is a resolver that lets every question wait at a door and counts those
-// inside: the lookups that are under way.
-type meter struct {
-	inner *resolver
-	addr  string
-
-	mu           sync.Mutex
-	inside, peak int
-	asked        map[string]bool // questions; one that is sent again, over TCP as well, is the same one
-	door         chan struct{}   // closed: everybody may go
-}
-
-func newMeter(tb testing.TB, inner *resolver) *meter {
-	tb.Helper()
-	m := &meter{inner: inner, asked: map[string]bool{}, door: make(chan struct{})}
-	m.addr = testbed.Resolver(tb, m)
-	tb.Cleanup(m.open)
-	return m
-}
-
-func (m *meter) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	if len(q.Question) != 1 {
-		return
-	}
-	if !m.enter(q.Question[0].Name + " " + strconv.Itoa(int(q.Id))) {
-		return // the first one is answered
-	}
-	<-m.door
-	m.inner.ServeDNS(w, q)
-	m.leave()
-}
-
-func (m *meter) enter(question string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.asked[question] {
-		return false
-	}
-	m.asked[question] = true
-	m.inside++
-	m.peak = max(m.peak, m.inside)
-	return true
-}
-
-func (m *meter) leave() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.inside--
-}
-
-func (m *meter) open() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	select {
-	case <-m.door:
-	default:
-		close(m.door)
-	}
-}
-
-func (m *meter) read() (inside, peak int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.inside, m.peak
-}
 
 // TestLoadConcurrency: with a cap of ten on the tool, eight processes never look
 // up more than five names at once for one client, who may have half. Who finds no
@@ -105,15 +28,13 @@ func fillPlaces(t testing.TB, p *pace) {
 	t.Helper()
 	const places, payers = 5, 25
 	l := newLab(t)
-	m := newMeter(t, l.dns)
 	s := l.setup()
-	s.single, s.resolvers = strconv.Itoa(2*places), m.addr
+	s.single = strconv.Itoa(2 * places)
 	f := newFleet(t, l, s)
-	b := newBasket(t, l, f, payers, modeHealthy)
+	b := newBasket(t, l, f, payers, modeHeld)
 
 	// Nobody who is looking up comes out before everybody else has been told
 	// that all places are taken.
-	r := &run{TB: t, lab: l, d: f.members[0], wallet: b.wallet, payer: b.payer}
 	full := fails(fault.Overloaded) // charged false, retryable
 	var turned sync.Map             // payment -> the first answer that no place is free
 	var n atomic.Int64
@@ -122,10 +43,8 @@ func fillPlaces(t testing.TB, p *pace) {
 	ended := make(chan error, 1)
 	begun := time.Now()
 	go func() {
-		ended <- crowd(payers, payers, func(i int) (err error) {
-			paid := &b.payments[i]
-			paid.answer, err = f.persist(ctx, paid.path, paid.header, func(e exchange) {
-				b.note(paid, e)
+		ended <- crowd(payers, payers, func(i int) error {
+			return b.persist(ctx, &b.payments[i], func(e exchange) {
 				if codeOf(e) != string(fault.Overloaded) {
 					return
 				}
@@ -133,16 +52,17 @@ func fillPlaces(t testing.TB, p *pace) {
 					n.Add(1)
 				}
 			})
-			return err
 		})
 	}()
 	poll(t, "every place to be taken and everybody else to be told", func() bool {
-		inside, _ := m.read()
+		inside, _ := l.dns.held()
 		return inside == places && n.Load() >= payers-places
-	}, f.logs...)
+	})
 	all, _ := l.facilitator.Settles()
 	is(t, "settlements while all places are taken", all, places)
-	m.open()
+	for _, p := range b.payments {
+		l.dns.gate(p.name).open()
+	}
 	if waited := time.Since(begun); waited > crowdTime {
 		p.took(waited)
 	}
@@ -150,11 +70,14 @@ func fillPlaces(t testing.TB, p *pace) {
 		t.Fatalf("not everybody was answered: %v", err)
 	}
 	turned.Range(func(_, e any) bool {
-		r.check(e.(exchange), full)
+		b.check(e.(exchange), full)
 		return true
 	})
-	b.audit(t, f)
-	if _, peak := m.read(); peak != places {
+	b.audit(t)
+	if unused := len(b.unused(t)); unused > f.said("answer not recorded") {
+		t.Errorf("%d records are not redeemed", unused)
+	}
+	if _, peak := l.dns.held(); peak != places {
 		t.Errorf("%d lookups at once, a client may have %d", peak, places)
 	}
 	t.Logf("%d payers, %d places over %d processes: %s", payers, places, fleetSize, b.waits())
@@ -189,7 +112,7 @@ func stormAgainst(t *testing.T, limit int) (valid bool) {
 		failed := f.said("rate limit store failed")
 		(&run{TB: t}).step(earlyInTheMinute())
 		begun := time.Now()
-		passed := storm(t, f, client, limit)
+		passed := storm(t, l, f, client, limit)
 		if !time.Now().Truncate(time.Minute).Equal(begun.Truncate(time.Minute)) || f.said("rate limit store failed") > failed {
 			t.Logf("%s: void: the store was late, or the minute was over", client)
 			continue
@@ -207,7 +130,7 @@ func stormAgainst(t *testing.T, limit int) (valid bool) {
 
 // storm asks every process at once, each of them one request after the other,
 // and returns how many requests passed.
-func storm(t *testing.T, f *fleet, from string, each int) int {
+func storm(t *testing.T, l *lab, f *fleet, from string, each int) int {
 	t.Helper()
 	client := newClient()
 	client.Transport.(*http.Transport).DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext
@@ -224,7 +147,7 @@ func storm(t *testing.T, f *fleet, from string, each int) int {
 		t.Fatal(err)
 	}
 	passed := 0
-	s := subject{op: catalog.DNS(), origin: fleetOrigin, terms: f.terms}
+	s := subject{op: catalog.DNS(), origin: fleetOrigin, terms: l.terms}
 	for _, e := range answers {
 		w := fails(fault.RateLimited)
 		if e.status == http.StatusPaymentRequired {
