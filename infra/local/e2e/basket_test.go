@@ -15,7 +15,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // loadAtOnce is how many of those are under way at any moment who come again.
@@ -49,14 +48,11 @@ func emptyBasket(tb testing.TB, l *lab, f *fleet) *basket {
 func newBasket(tb testing.TB, l *lab, f *fleet, n int, mode string) *basket {
 	tb.Helper()
 	b := emptyBasket(tb, l, f)
-	e := b.d.get(tb, b.client, lookup("example.com", "A"), "")
-	required, err := x402test.Reply{Status: e.status, Header: e.header, Body: e.body}.Required()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	required := b.d.get(tb, b.client, lookup("example.com", "A"), "").offer(tb)
 	for i := range n {
 		p := purchase{name: fmt.Sprintf("%s-%d.%s%s", b.id, i, mode, strings.TrimSuffix(labDomain, "."))}
 		p.path = lookup(p.name, "A")
+		var err error
 		if p.header, err = b.wallet.Pay(required, time.Now()); err != nil {
 			tb.Fatal(err)
 		}
@@ -83,7 +79,7 @@ func (b *basket) insist(ctx context.Context, p *purchase, send func() (exchange,
 		}
 		b.note(p)
 		if b.d.skip != nil { // its clock may stand still
-			b.d.skip((x402test.Reply{Header: p.answer.header}).RetryAfter())
+			b.d.skip(p.answer.retryAfter())
 		}
 		if err = rest(ctx, p.answer); err != nil {
 			return err

@@ -271,9 +271,7 @@ func BenchmarkMemory(b *testing.B) {
 				first = resident(b, pid, "VmRSS")
 			}
 		}
-		if err := l.books(basket.payer, catalog.DNS().Amount, requests, requests); err != nil {
-			b.Fatal(err)
-		}
+		basket.booked(catalog.DNS(), requests, requests)
 		if n := d.host.Stats(dnsFunction).Spawned; n != 1 {
 			b.Fatalf("%d processes, want one", n)
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,23 +102,24 @@ type trial struct {
 // run returns when do has, or has given up, and what was put off until its end
 // is done.
 func (t *trial) run(do func()) {
-	guarded(do)
-	for len(t.cleanups) > 0 {
-		last := len(t.cleanups) - 1
-		f := t.cleanups[last]
-		t.cleanups = t.cleanups[:last]
-		guarded(f)
+	for f := do; f != nil; f = t.last() {
+		ended := make(chan struct{})
+		go func() { // which may give up
+			defer close(ended)
+			f()
+		}()
+		<-ended
 	}
 }
 
-// guarded calls a function that may give up.
-func guarded(f func()) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f()
-	}()
-	<-ended
+// last takes what was put off last, nil when nothing is left.
+func (t *trial) last() (f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.cleanups); n > 0 {
+		f, t.cleanups = t.cleanups[n-1], t.cleanups[:n-1]
+	}
+	return f
 }
 
 // Cleanup belongs to the play: what it finds fault with counts.
@@ -136,7 +138,7 @@ func (t *trial) note(text string) {
 // callers are the lines of this package that led to a fault.
 func callers() string {
 	at := make([]uintptr, 32)
-	frames := runtime.CallersFrames(at[:runtime.Callers(4, at)])
+	frames := runtime.CallersFrames(at[:runtime.Callers(1, at)])
 	var lines []string
 	for {
 		f, more := frames.Next()
@@ -156,33 +158,17 @@ type grave string
 func (g grave) Error() string { return string(g) }
 
 func (t *trial) Error(args ...any) {
-	for _, a := range args {
-		if _, ok := a.(grave); ok {
-			t.mu.Lock()
-			t.grave = true
-			t.mu.Unlock()
-		}
-	}
+	t.mu.Lock()
+	t.grave = t.grave || slices.ContainsFunc(args, func(a any) bool { _, is := a.(grave); return is })
+	t.mu.Unlock()
 	t.note(fmt.Sprint(args...))
 }
 
 func (t *trial) Errorf(format string, args ...any) { t.note(fmt.Sprintf(format, args...)) }
 func (t *trial) Fail()                             { t.note("failed") }
-
-func (t *trial) Fatal(args ...any) {
-	t.note(fmt.Sprint(args...))
-	runtime.Goexit()
-}
-
-func (t *trial) Fatalf(format string, args ...any) {
-	t.note(fmt.Sprintf(format, args...))
-	runtime.Goexit()
-}
-
-func (t *trial) FailNow() {
-	t.note("failed")
-	runtime.Goexit()
-}
+func (t *trial) Fatal(args ...any)                 { t.Error(args...); runtime.Goexit() }
+func (t *trial) Fatalf(format string, args ...any) { t.Errorf(format, args...); runtime.Goexit() }
+func (t *trial) FailNow()                          { t.Fail(); runtime.Goexit() }
 
 func (t *trial) Failed() bool {
 	t.mu.Lock()

@@ -98,12 +98,18 @@ func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
 	if calls == 0 && transfers == 0 && end.charged == moved {
 		calls, transfers = 1, 1
 	}
-	if err := l.books(r.payer, op.Amount, calls, transfers); err != nil {
-		t.Error(err)
-	}
+	r.booked(op, calls, transfers)
 	r.checkTold(calls)
 	if s.lookups != 0 {
 		is(t, "lookups of "+r.name, l.dns.lookups(r.name), max(s.lookups, 0))
+	}
+}
+
+// booked holds the facilitator's books to calls and transfers of the payer.
+func (r *run) booked(op catalog.Operation, calls, moved int) {
+	r.Helper()
+	if err := r.lab.books(r.payer, op.Amount, calls, moved); err != nil {
+		r.Error(err)
 	}
 }
 
@@ -184,11 +190,7 @@ func (r *run) sign(path string, edit func(*x402test.Draft), spoil func(string) s
 	r.Helper()
 	e := r.d.get(r, r.client, path, "")
 	r.check(e, unpaid())
-	required, err := x402test.Reply{Status: e.status, Header: e.header, Body: e.body}.Required()
-	if err != nil {
-		r.Fatal(err)
-	}
-	draft, err := r.wallet.Draft(required, time.Now())
+	draft, err := r.wallet.Draft(e.offer(r), time.Now())
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -207,9 +209,7 @@ func (r *run) sign(path string, edit func(*x402test.Draft), spoil func(string) s
 		r.offers = map[string]x402.PaymentRequired{}
 	}
 	// The draft shares the offer's parts, and was edited: this is another copy.
-	if r.offers[r.header], err = (x402test.Reply{Status: e.status, Header: e.header}).Required(); err != nil {
-		r.Fatal(err)
-	}
+	r.offers[r.header] = e.offer(r)
 }
 
 // ask asks for a path without paying, with request headers if any.
@@ -292,7 +292,7 @@ func eventually(w want) step {
 	return step{want: &w, do: func(r *run, s step) {
 		for deadline := time.Now().Add(patience); ; {
 			e := r.send(r.path)
-			wait := (x402test.Reply{Header: e.header}).RetryAfter()
+			wait := e.retryAfter()
 			if e.status == s.want.of() || wait == 0 || time.Now().After(deadline) {
 				r.check(e, *s.want)
 				return
@@ -360,9 +360,7 @@ func another(paid int, steps ...step) step {
 			other.step(st)
 		}
 		op, _ := opOf(other.path)
-		if err := r.lab.books(other.payer, op.Amount, paid, paid); err != nil {
-			r.Error(err)
-		}
+		other.booked(op, paid, paid)
 		other.checkTold(paid)
 	})
 	s.inner = steps

@@ -10,4 +10,9 @@
 // To add a case, add a line to one of the table_*_test.go files. Every answer
 // of every case is held, by one function (check), to what package fault and
 // the design say about its code; a line says only what is special about it.
+//
+// Processes that are killed, functions that are frozen, writes whose replies are
+// lost, and crowds are tables of their own over the same worlds. A tap stands
+// before the servers of a service and harms one kind of request; a proxy spoils
+// the connections to them.
 package e2e

@@ -40,7 +40,7 @@ func paidBy(signature string) http.Header {
 
 // rest waits as long as an answer asks for.
 func rest(ctx context.Context, e exchange) error {
-	t := time.NewTimer((x402test.Reply{Header: e.header}).RetryAfter())
+	t := time.NewTimer(e.retryAfter())
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -48,6 +48,19 @@ func rest(ctx context.Context, e exchange) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// retryAfter is how long an answer asks its client to wait; 0 for one that does not.
+func (e exchange) retryAfter() time.Duration { return x402test.Reply{Header: e.header}.RetryAfter() }
+
+// offer is what a 402 asks for.
+func (e exchange) offer(tb testing.TB) x402.PaymentRequired {
+	tb.Helper()
+	required, err := x402test.Reply{Status: e.status, Header: e.header, Body: e.body}.Required()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return required
 }
 
 // header is a request header in short.

@@ -84,9 +84,7 @@ func (f *freezer) bought(t testing.TB, r *run) {
 func (f *freezer) buy(t testing.TB, r *run) {
 	t.Helper()
 	r.check(r.send(r.path), result(r.fill(healthy().body)))
-	if err := f.lab.books(r.payer, "5000", 1, 1); err != nil {
-		t.Error(err)
-	}
+	r.booked(catalog.DNS(), 1, 1)
 	f.bought(t, r)
 }
 

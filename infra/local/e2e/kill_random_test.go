@@ -5,7 +5,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -73,10 +72,10 @@ type casualty struct {
 func killOnce(t *testing.T, l *lab, n int) []*casualty {
 	t.Helper()
 	random := rand.New(rand.NewPCG(killSeed, uint64(n)))
-	moment := newGate() // opened when it has come
-	set := l.setup()
-	set.crowd = true
-	set.facilitator = l.heard(t, n%3 == 1, n%3 == 2, moment.open)
+	moment, at, set := newGate(), newTap(t), l.setup()
+	at.kill = moment.open
+	at.arm(callSettle, []mishap{unharmed, noticedBefore, noticedAfter}[n%3])
+	set.crowd, set.facilitator = true, at.facilitator(l)
 	file := filepath.Join(t.TempDir(), "ledger.db")
 	d := openLocalOver(t, l, set, file)
 	victims := make([]*casualty, killEach)
@@ -105,25 +104,6 @@ func killOnce(t *testing.T, l *lab, n int) []*casualty {
 	d.kill()
 	sent.Wait()
 	return victims
-}
-
-// heard is the lab's facilitator, which says when it was asked to settle, or
-// when it has answered.
-func (l *lab) heard(tb testing.TB, before, after bool, say func()) string {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if before {
-			say()
-		}
-		l.serveFacilitator(w, r)
-		if after {
-			say()
-		}
-	}))
-	tb.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	return server.URL
 }
 
 // examine holds what a killed process has left in its ledger to the books.

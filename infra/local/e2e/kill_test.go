@@ -8,9 +8,9 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // death is the moment at which the process of a payment is killed, what is true
@@ -129,7 +129,7 @@ func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
 	begun := time.Now()
 	answered := result(r.fill(healthy().body))
 	answered.blind, answered.replay = c.blind, c.answered
-	waits := r.persist(c, answered)
+	waits := r.awaitAnswer(c, answered)
 	if leased := waits > 0; leased != c.leased {
 		t.Errorf("told to wait %d times; the killed attempt had the lease: %t", waits, c.leased)
 	}
@@ -141,9 +141,7 @@ func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
 	if c.blind {
 		calls = 2
 	}
-	if err := l.books(r.payer, "5000", calls, 1); err != nil {
-		t.Error(err)
-	}
+	r.booked(catalog.DNS(), calls, 1)
 	if n := l.dns.lookups(r.name); n < c.lookups[0] || n > c.lookups[1] {
 		t.Errorf("%d lookups of %s, want %d to %d", n, r.name, c.lookups[0], c.lookups[1])
 	}
@@ -196,9 +194,9 @@ func (r *run) killDuringLookup() {
 	r.lab.dns.heal(r.name)
 }
 
-// persist sends the payment as often as it is told to, until there is an
+// awaitAnswer sends the payment as often as it is told to, until there is an
 // answer, and holds that to w. It returns how often it was told to wait.
-func (r *run) persist(c death, w want) (waits int) {
+func (r *run) awaitAnswer(c death, w want) (waits int) {
 	r.Helper()
 	busy := fails(fault.PaymentInProgress)
 	if c.settled {
@@ -214,7 +212,7 @@ func (r *run) persist(c death, w want) (waits int) {
 			return waits
 		}
 		r.check(e, busy)
-		r.pause(x402test.Reply{Header: e.header}.RetryAfter())
+		r.pause(e.retryAfter())
 	}
 	r.Fatal("no answer although the lease has run out")
 	return 0

@@ -48,6 +48,23 @@ func (g *gate) await(tb testing.TB, what string) {
 	}
 }
 
+// gates are those of some names.
+type gates map[string]*gate
+
+// at is the gate of a name.
+func (g gates) at(name string) *gate {
+	if g[name] == nil {
+		g[name] = newGate()
+	}
+	return g[name]
+}
+
+func (g gates) open() {
+	for _, one := range g {
+		one.open()
+	}
+}
+
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
 
@@ -75,7 +92,7 @@ type lab struct {
 	// strangers is the script of payers whom no test has made.
 	strangers []x402test.Behaviour
 	calls     map[string]int    // payer -> settlements begun
-	gates     map[string]*gate  // payer -> where its settlements wait
+	gates     gates             // payer -> where its settlements wait
 	bearer    map[string]string // payer -> Authorization of the last call
 	parrots   map[string]bool   // payers whose payments are quoted
 	told      map[string][]told // payer -> what the facilitator was told
@@ -87,14 +104,16 @@ func newLab(tb testing.TB) *lab {
 	l := &lab{
 		terms: testbed.Terms(tb), dns: newResolver(tb),
 		scripts: map[string][]x402test.Behaviour{}, calls: map[string]int{},
-		gates: map[string]*gate{}, bearer: map[string]string{},
+		gates: gates{}, bearer: map[string]string{},
 		parrots: map[string]bool{}, told: map[string][]told{},
 	}
 	l.facilitator = testbed.NewFacilitator(tb, x402test.FacilitatorConfig{Behave: l.behave, Contract: isContractSignature})
 	server := httptest.NewServer(http.HandlerFunc(l.serveFacilitator))
 	l.url = server.URL
 	tb.Cleanup(func() {
-		l.openAll()
+		l.mu.Lock()
+		l.gates.open()
+		l.mu.Unlock()
 		server.CloseClientConnections()
 		server.Close()
 	})
@@ -179,14 +198,6 @@ func (l *lab) hold(payer string) *gate {
 	defer l.mu.Unlock()
 	l.gates[payer] = newGate()
 	return l.gates[payer]
-}
-
-func (l *lab) openAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, g := range l.gates {
-		g.open()
-	}
 }
 
 // settles is how often /settle was asked for a payer.

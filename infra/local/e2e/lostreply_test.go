@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // accident is a way in which one write can go wrong.
@@ -92,9 +92,7 @@ func loseReply(t testing.TB, pc *pace, l *lab, d *deployment, p *tap, write stri
 	if again > 0 && !a.lasting {
 		t.Errorf("the stored answer had to be waited for %d times", again)
 	}
-	if err := l.books(r.payer, "5000", 1, 1); err != nil {
-		t.Error(err)
-	}
+	r.booked(catalog.DNS(), 1, 1)
 	lookups := 1
 	if again > 0 {
 		lookups = 2 // the first answer was served and never written down
@@ -129,7 +127,7 @@ func persistAlone(r *run, a accident) (told []string) {
 		if !a.lasting && len(told) > 1 {
 			r.Errorf("the client was told to come back %v", told)
 		}
-		r.d.skip((x402test.Reply{Header: e.header}).RetryAfter())
+		r.d.skip(e.retryAfter())
 	}
 	r.Fatalf("no answer: %v", told)
 	return nil
@@ -151,7 +149,7 @@ func untilReplayed(r *run) (busy int) {
 		case e.status == http.StatusConflict:
 			busy++
 			r.check(e, fails(fault.PaymentInProgress).charge(moved))
-			r.d.skip((x402test.Reply{Header: e.header}).RetryAfter())
+			r.d.skip(e.retryAfter())
 		default:
 			r.Fatalf("an answered payment gets %s", e)
 		}

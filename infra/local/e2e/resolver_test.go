@@ -22,7 +22,7 @@ type resolver struct {
 	mu     sync.Mutex
 	asked  map[string]map[string]bool // name -> questions, a datagram sent again counted once
 	healed map[string]bool
-	gates  map[string]*gate
+	gates  gates
 	// inside is how many held names are looked up at this moment, and peak how
 	// many were at most.
 	inside, peak int
@@ -43,9 +43,13 @@ const (
 const labDomain = ".lab.example.com."
 
 func newResolver(tb testing.TB) *resolver {
-	r := &resolver{zone: readZone(tb), asked: map[string]map[string]bool{}, healed: map[string]bool{}, gates: map[string]*gate{}}
+	r := &resolver{zone: readZone(tb), asked: map[string]map[string]bool{}, healed: map[string]bool{}, gates: gates{}}
 	r.addr = testbed.Resolver(tb, r)
-	tb.Cleanup(r.openAll)
+	tb.Cleanup(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.gates.open()
+	})
 	return r
 }
 
@@ -92,14 +96,10 @@ func (r *resolver) lab(name string, q, m *dns.Msg, first bool) bool {
 	switch mode {
 	case modeSilent:
 		return false
-	case modeRefused:
-		m.Rcode = dns.RcodeRefused
-		return true
-	case modeNotImp:
-		m.Rcode = dns.RcodeNotImplemented
-		return true
-	case modeServfail:
-		m.Rcode = dns.RcodeServerFailure
+	case modeRefused, modeNotImp, modeServfail:
+		m.Rcode = map[string]int{
+			modeRefused: dns.RcodeRefused, modeNotImp: dns.RcodeNotImplemented, modeServfail: dns.RcodeServerFailure,
+		}[mode]
 		return true
 	case modeFormerr:
 		if q.IsEdns0() != nil {
@@ -156,17 +156,5 @@ func (r *resolver) heal(name string) {
 func (r *resolver) gate(name string) *gate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name = dns.Fqdn(name)
-	if r.gates[name] == nil {
-		r.gates[name] = newGate()
-	}
-	return r.gates[name]
-}
-
-func (r *resolver) openAll() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, g := range r.gates {
-		g.open()
-	}
+	return r.gates.at(dns.Fqdn(name))
 }

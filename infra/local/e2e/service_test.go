@@ -21,7 +21,7 @@ func table(tb testing.TB) []scenario {
 		}
 	}
 	for prefix, cases := range map[string][]scenario{
-		"ping": append(pingCases(), refusalCases()...), "dns": dnsCases(tb), "free": freeCases(),
+		"ping": append(pingCases(), refusalCases()...), "dns": dnsCases(), "free": freeCases(),
 	} {
 		for _, s := range cases {
 			s.name = prefix + ": " + s.name

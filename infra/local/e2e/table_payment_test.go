@@ -162,12 +162,6 @@ func withOnePlace(_ testing.TB, _ *lab, s *setup)        { s.single = "1" }
 func withoutURL(_ testing.TB, _ *lab, s *setup)          { s.facilitator = "" }
 func withoutFacilitator(tb testing.TB, _ *lab, s *setup) { s.facilitator = "http://" + closedPort(tb) }
 func withoutResolver(tb testing.TB, _ *lab, s *setup)    { s.resolvers = closedPort(tb) }
-func (r *run) booked(op catalog.Operation, calls, moved int) {
-	r.Helper()
-	if err := r.lab.books(r.payer, op.Amount, calls, moved); err != nil {
-		r.Error(err)
-	}
-}
 
 // named gives the payment a name of the payer's own.
 func named(d *x402test.Draft) {

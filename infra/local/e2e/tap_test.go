@@ -18,13 +18,15 @@ import (
 type mishap int
 
 const (
-	unharmed     mishap = iota
-	dropped             // the server has done it, and the connection closes
-	late                // the server has done it, and the client gives up waiting
-	reset               // the connection is reset before the server has it whole
-	forgotten           // the client gives up waiting, and the server never sees it
-	killedBefore        // its process is killed, and the server never sees it
-	killedAfter         // the server has done it, and its process is killed
+	unharmed      mishap = iota
+	dropped              // the server has done it, and the connection closes
+	late                 // the server has done it, and the client gives up waiting
+	reset                // the connection is reset before the server has it whole
+	forgotten            // the client gives up waiting, and the server never sees it
+	killedBefore         // its process is killed, and the server never sees it
+	killedAfter          // the server has done it, and its process is killed
+	noticedBefore        // none: its process is killed some time later
+	noticedAfter         // the same, when the server has done it
 )
 
 // The requests of a paid request, as a tap names them.
@@ -50,7 +52,7 @@ type tap struct {
 	mu       sync.Mutex
 	kind     string
 	mishaps  []mishap
-	kill     func()        // ends the process that sends
+	kill     func()        // ends the process that sends, or has it ended
 	struck   chan struct{} // closed when it has ended
 	chosen   bool
 	victim   string // SDK invocation that meets with the mishaps
@@ -123,7 +125,9 @@ func (p *tap) front(kindOf func(*http.Request, []byte) string, carry forward) st
 			return
 		case killedBefore:
 			p.strike()
-		case unharmed, dropped, late, killedAfter:
+		case noticedBefore:
+			p.kill()
+		case unharmed, dropped, late, killedAfter, noticedAfter:
 		}
 		status, header, reply := carry(r, body)
 		switch what {
@@ -134,7 +138,9 @@ func (p *tap) front(kindOf func(*http.Request, []byte) string, carry forward) st
 			return
 		case killedAfter:
 			p.strike()
-		case unharmed, reset, forgotten, killedBefore:
+		case noticedAfter:
+			p.kill()
+		case unharmed, reset, forgotten, killedBefore, noticedBefore:
 		}
 		maps.Copy(w.Header(), header)
 		w.WriteHeader(status)
