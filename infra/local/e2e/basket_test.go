@@ -72,7 +72,9 @@ func (b *basket) persist(ctx context.Context, p *purchase, each func(exchange)) 
 }
 
 // insist sends a payment until its answer is for good, or enough.
-func (b *basket) insist(ctx context.Context, p *purchase, send func() (exchange, error), enough func(exchange) bool) (err error) {
+func (b *basket) insist(
+	ctx context.Context, p *purchase, send func() (exchange, error), enough func(exchange) bool,
+) (err error) {
 	for {
 		if p.answer, err = send(); err != nil || p.answer.header.Get("Retry-After") == "" || enough(p.answer) {
 			return err
@@ -139,7 +141,8 @@ func (b *basket) comeAgain(t *testing.T, who []int) {
 		p := &b.payments[who[n]]
 		before := p.answer
 		err := b.persist(ctx, p, func(exchange) {})
-		if err == nil && before.status == http.StatusOK && (p.answer.status != http.StatusOK || string(p.answer.body) != string(before.body)) {
+		same := p.answer.status == http.StatusOK && string(p.answer.body) == string(before.body)
+		if err == nil && before.status == http.StatusOK && !same {
 			t.Errorf("%s was answered %s, and then %s", p.name, before, p.answer)
 		}
 		return err

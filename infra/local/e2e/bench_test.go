@@ -93,7 +93,8 @@ func BenchmarkPaidDNS(b *testing.B) {
 // BenchmarkToolPaid is BenchmarkPaidDNS by a call of the tool.
 func BenchmarkToolPaid(b *testing.B) {
 	request := func(header string) *http.Request {
-		return httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(toolCall(b, catalog.DNS().Tool, header)))
+		body := bytes.NewReader(toolCall(b, catalog.DNS().Tool, header))
+		return httptest.NewRequest(http.MethodPost, catalog.PathMCP, body)
 	}
 	askPaid(b, request, tools, func(w *httptest.ResponseRecorder) (x402.PaymentRequired, error) {
 		var answer struct{ Result x402test.ToolResult }

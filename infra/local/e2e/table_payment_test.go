@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"math/big"
 	"net/http"
 	"slices"
@@ -163,22 +162,6 @@ func withoutURL(_ testing.TB, _ *lab, s *setup)          { s.facilitator = "" }
 func withoutFacilitator(tb testing.TB, _ *lab, s *setup) { s.facilitator = "http://" + closedPort(tb) }
 func withoutResolver(tb testing.TB, _ *lab, s *setup)    { s.resolvers = closedPort(tb) }
 
-// named gives the payment a name of the payer's own.
-func named(d *x402test.Draft) {
-	d.Payload.Extensions["payment-identifier"] = json.RawMessage(`{"info":{"required":false,"id":"e2e_identifier-1"},"schema":` + identifierSchema(d) + `}`)
-}
-
-// identifierSchema is the schema that was offered; the echo repeats it.
-func identifierSchema(d *x402test.Draft) string {
-	var offered struct {
-		Schema json.RawMessage `json:"schema"`
-	}
-	if err := json.Unmarshal(d.Payload.Extensions["payment-identifier"], &offered); err != nil {
-		panic(err)
-	}
-	return string(offered.Schema)
-}
-
 // earlyInTheMinute waits, when a minute is about to end, for the next one: the
 // limit's windows are the minutes of the clock.
 func earlyInTheMinute() step {
@@ -290,7 +273,7 @@ func mismatchCases() []scenario {
 		}),
 		odd("under another token's domain", "invalid_exact_evm_signature", func(d *x402test.Draft) { d.Terms.Name = "USDC" }),
 		odd("under another chain's domain", "invalid_exact_evm_signature", func(d *x402test.Draft) { d.Terms.Network = "eip155:84532" }),
-		odd("an altered echo", "extension_echo_mismatch", func(d *x402test.Draft) { d.Payload.Extensions["bazaar"] = json.RawMessage(`{"info":{}}`) }),
+		odd("an altered echo", "extension_echo_mismatch", echoed(`{"info":{}}`)),
 	}
 }
 
