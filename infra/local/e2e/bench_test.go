@@ -58,7 +58,9 @@ func askUnpaid(b *testing.B, request func() *http.Request, open func(boot.Parts)
 	b.Helper()
 	l, c := newLab(b), newControls(b)
 	c.log.Discard = true
-	h := open(c.wire(b, l.setup(), benchOrigin, c.inMemory()))
+	s := l.setup()
+	s.more = map[string]string{"LOG_LEVEL": "info"}
+	h := open(c.wire(b, s, benchOrigin, c.inMemory()))
 	w := &sink{header: http.Header{}}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,21 @@ func (c nap) through(t testing.TB, over *proxy, r *run, wake func()) {
 		time.Since(begun).Round(time.Millisecond), len(idle), used, over.dials()-before)
 }
 
+// each plays naps, one after the other: the function is one.
+func (f *freezer) each(t *testing.T, list []nap, play func(testing.TB, nap)) {
+	t.Helper()
+	for _, c := range list {
+		t.Run(c.name, func(t *testing.T) {
+			fairly(t, func(tb testing.TB, p *pace) {
+				f.quiet()
+				begun := time.Now()
+				defer func() { p.took(time.Since(begun) - c.sleep) }()
+				play(tb, c)
+			})
+		})
+	}
+}
+
 // TestFreeze freezes a warm function, as Lambda does between invocations, and
 // spoils its connections meanwhile. The next paid request is answered at once:
 // none gets a 503 because its function has slept.
@@ -142,19 +158,12 @@ func TestFreeze(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
 	f := newFreezer(t, "none")
-	for _, c := range naps() {
-		t.Run(c.name, func(t *testing.T) {
-			fairly(t, func(tb testing.TB, p *pace) {
-				f.quiet()
-				begun := time.Now()
-				defer func() { p.took(time.Since(begun) - c.sleep) }()
-				f.buy(tb, f.signed(tb)) // warm
-				r := f.signed(tb)
-				poll(tb, "the connection to the facilitator to end", func() bool { return len(f.settlement.open()) == 0 })
-				c.through(tb, f.table, r, func() { f.buy(tb, r) })
-			})
-		})
-	}
+	f.each(t, naps(), func(tb testing.TB, c nap) {
+		f.buy(tb, f.signed(tb)) // warm
+		r := f.signed(tb)
+		poll(tb, "the connection to the facilitator to end", func() bool { return len(f.settlement.open()) == 0 })
+		c.through(tb, f.table, r, func() { f.buy(tb, r) })
+	})
 }
 
 // TestFreezeWithEvidence freezes a warm function that keeps a connection to its
@@ -166,19 +175,8 @@ func TestFreezeWithEvidence(t *testing.T) {
 	node := chaintest.Start(t)
 	rpc := newProxy(t, node.URL)
 	f := newFreezer(t, "http://"+rpc.addr)
-	for _, c := range naps() {
-		if c.unnoticed {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			fairly(t, func(tb testing.TB, p *pace) {
-				f.quiet()
-				begun := time.Now()
-				defer func() { p.took(time.Since(begun) - c.sleep) }()
-				f.proved(tb, c, node, rpc)
-			})
-		})
-	}
+	noticed := slices.DeleteFunc(naps(), func(c nap) bool { return c.unnoticed })
+	f.each(t, noticed, func(tb testing.TB, c nap) { f.proved(tb, c, node, rpc) })
 }
 
 // proved plays a nap before a payment in doubt. The facilitator fails twice

@@ -27,9 +27,7 @@ func TestCheckSeesFaults(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := openHandlers(t, l, l.setup())
-	r := &run{TB: t, lab: l, d: d, client: newClient(), id: "measured"}
-	defer r.client.CloseIdleConnections()
-	r.wallet, r.payer = l.wallet(t)
+	r := newRun(t, l, d, newClient())
 	path := lookup("example.com", "A")
 	unsigned := d.get(t, r.client, path, "")
 	r.sign(path, nil, nil)

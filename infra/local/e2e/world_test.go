@@ -24,7 +24,6 @@ const (
 	noURL                               // it can run without a FACILITATOR_URL
 	largeHeaders                        // requests with large headers reach the code
 	gateway                             // a gateway in front: its limits, repeated headers joined
-	anything     capability = 0
 )
 
 // has says whether a world has every capability of a set.
