@@ -172,16 +172,27 @@ func (r *run) send(path string) exchange {
 	return e
 }
 
-// begin sends the payment along, and returns what waits for the answer.
-func (r *run) begin(path string) (wait func() (exchange, error)) {
-	d, signature, ended := r.d, r.header, make(chan struct{})
-	var e exchange
-	var err error
+// sending is a request that is under way.
+type sending struct {
+	ended chan struct{}
+	e     exchange
+	err   error
+}
+
+// begin sends the payment along, and does not wait for the answer.
+func (r *run) begin(path string) *sending {
+	d, signature, s := r.d, r.header, &sending{ended: make(chan struct{})}
 	go func() {
-		defer close(ended)
-		e, err = d.send(r.Context(), r.client, http.MethodGet, path, paidBy(signature))
+		defer close(s.ended)
+		s.e, s.err = d.send(r.Context(), r.client, http.MethodGet, path, paidBy(signature))
 	}()
-	return func() (exchange, error) { <-ended; return e, err }
+	return s
+}
+
+// wait returns when the request is answered.
+func (s *sending) wait() (exchange, error) {
+	<-s.ended
+	return s.e, s.err
 }
 
 // sign signs the offer of a path. edit may change it before it is signed,
@@ -320,11 +331,11 @@ func inBackground(path string, w want, at func(*run) *gate) step {
 	return step{path: path, want: &w, do: func(r *run, s step) {
 		r.sign(s.path, nil, nil)
 		g := at(r)
-		wait := r.begin(s.path)
+		sent := r.begin(s.path)
 		g.await(r, "settle or to look up")
 		r.after = append(r.after, func() {
 			g.open()
-			e, err := wait()
+			e, err := sent.wait()
 			if err != nil {
 				r.Fatal(err)
 			}

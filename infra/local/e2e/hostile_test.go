@@ -25,7 +25,9 @@ func TestHostilePayments(t *testing.T) {
 			t.Errorf("two cases are called %q", s.name)
 		}
 		names[s.name] = true
-		t.Run(s.name, func(t *testing.T) { play(t, &pace{}, l, d, s) })
+		t.Run(s.name, func(t *testing.T) {
+			fairly(t, func(tb testing.TB, p *pace) { play(tb, p, l, d, s) })
+		})
 	}
 	if all, _ := l.facilitator.Settles(); all != 0 {
 		t.Errorf("the facilitator was asked to settle %d times", all)

@@ -90,7 +90,7 @@ func killOnce(t *testing.T, l *lab, n int) []*casualty {
 	var sent sync.WaitGroup
 	for _, c := range victims {
 		sent.Go(func() {
-			if e, err := c.begin(c.path)(); err == nil {
+			if e, err := c.begin(c.path).wait(); err == nil {
 				c.seen = &e
 			}
 		})
@@ -145,7 +145,7 @@ func (c *casualty) examine(t *testing.T, l *lab) {
 // the answer to what the killed one had done.
 func (c *casualty) resume() error {
 	for lost := 0; ; {
-		e, err := c.begin(c.path)()
+		e, err := c.begin(c.path).wait()
 		switch {
 		case errors.Is(err, io.EOF) && lost < 3:
 			// On a busy machine the service gives up a connection on which no request

@@ -154,17 +154,17 @@ func (r *run) killedAt(at *tap, c death) {
 	if c.kind != "" {
 		at.arm(c.kind, c.how)
 	}
-	wait := r.begin(r.path)
+	sent := r.begin(r.path)
 	if c.kind == "" {
 		r.killDuringLookup()
-	} else {
-		select {
-		case <-at.struck:
-		case <-time.After(patience):
-			r.Fatalf("nothing has happened %s", c.at)
-		}
 	}
-	e, err := wait()
+	e, err := sent.wait()
+	if suffered, _ := at.harm(); c.kind != "" && suffered == 0 {
+		r.Fatalf("nothing has happened %s, and the answer is %s, %v", c.at, e, err)
+	}
+	if c.kind != "" {
+		<-at.struck
+	}
 	switch dead := r.d.dead; {
 	case dead == nil && err == nil:
 		r.Fatalf("a process that was killed has answered: %s", e)
