@@ -60,8 +60,8 @@ func fillPlaces(t testing.TB, p *pace) {
 	})
 	all, _ := l.facilitator.Settles()
 	is(t, "settlements while all places are taken", all, places)
-	for _, p := range b.payments {
-		l.dns.gate(p.name).open()
+	for i := range b.payments {
+		l.dns.gate(b.payments[i].name).open()
 	}
 	if waited := time.Since(begun); waited > crowdTime {
 		p.took(waited)
