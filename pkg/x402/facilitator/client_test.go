@@ -2,19 +2,15 @@ package facilitator
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -47,37 +43,46 @@ func TestNewRefusesBadConfig(t *testing.T) {
 	}
 }
 
-func TestWithoutURLEveryCallIsMisconfigured(t *testing.T) {
+// What cannot be sent is not sent, and the answer says whose affair that is.
+func TestNothingIsSent(t *testing.T) {
 	t.Parallel()
-	f, err := New(Config{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
-		t.Error("something was sent")
-		return nil, errors.New("no")
-	})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := f.Settle(t.Context(), testPayload(), testRequirements())
-	if s.Class != x402.NotSent || s.Code != fault.FacilitatorMisconfigured {
-		t.Errorf("settle: %+v", s)
-	}
-	if v := f.Verify(t.Context(), testPayload(), testRequirements()); v.Valid || v.Fault == nil || v.Fault.Code != fault.FacilitatorMisconfigured {
-		t.Errorf("verify: %+v", v)
-	}
-	if err := f.Supported(t.Context(), network); fault.From(err).Code != fault.FacilitatorMisconfigured {
-		t.Errorf("supported: %v", err)
-	}
-}
-
-func TestPayloadThatCannotBeEncodedIsNotSent(t *testing.T) {
-	t.Parallel()
-	f := newClient(t, Config{URL: "http://127.0.0.1:1"})
-	p := testPayload()
-	p.Accepted = json.RawMessage(`{`)
-	if s := f.Settle(t.Context(), p, testRequirements()); s.Class != x402.NotSent || s.Code != fault.PaymentUnavailable || s.Cause == nil {
-		t.Errorf("settle: %+v", s)
-	}
-	if v := f.Verify(t.Context(), p, testRequirements()); v.Valid || v.Fault == nil || v.Fault.Code != fault.PaymentUnavailable {
-		t.Errorf("verify: %+v", v)
+	broken := errors.New("access denied")
+	unreadable := Lazy(func(context.Context) (Credentials, error) { return nil, broken })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	ending, cancel := context.WithCancel(t.Context())
+	slow := Lazy(func(context.Context) (Credentials, error) { cancel(); return nil, broken })
+	good, bad := testPayload(), testPayload()
+	bad.Accepted = json.RawMessage(`{`) // cannot be encoded
+	for name, c := range map[string]struct {
+		ctx     context.Context
+		payload x402.Payload
+		config  Config
+		code    fault.Code
+		reason  string
+	}{
+		"no URL":            {t.Context(), good, Config{}, fault.FacilitatorMisconfigured, "no_facilitator"},
+		"bad payload":       {t.Context(), bad, Config{URL: origin}, fault.PaymentUnavailable, "not_encodable"},
+		"ended context":     {ended, good, Config{URL: origin}, fault.FacilitatorUnavailable, "timeout"},
+		"no secret":         {t.Context(), good, Config{URL: origin, Credentials: unreadable}, fault.FacilitatorMisconfigured, "credentials_unreadable"},
+		"no secret in time": {ending, good, Config{URL: origin, Credentials: slow}, fault.FacilitatorUnavailable, "timeout"},
+		"no randomness": {t.Context(), good, Config{URL: origin, Credentials: mustCDP(t), Random: strings.NewReader("short")},
+			fault.FacilitatorMisconfigured, "credentials_unreadable"},
+	} {
+		c.config.Transport = never(t)
+		f := newClient(t, c.config)
+		s := f.Settle(c.ctx, c.payload, testRequirements())
+		if s.Class != x402.NotSent || s.Code != c.code || s.Reason != c.reason || s.Cause == nil {
+			t.Errorf("%s: settle: %+v", name, s)
+		}
+		if v := f.Verify(c.ctx, c.payload, testRequirements()); v.Valid || v.Fault == nil || v.Fault.Code != c.code {
+			t.Errorf("%s: verify: %+v", name, v)
+		}
+		if name != "bad payload" {
+			if err := f.Supported(c.ctx, network); fault.From(err).Code != c.code {
+				t.Errorf("%s: supported: %v", name, err)
+			}
+		}
 	}
 }
 
@@ -105,6 +110,7 @@ func (s *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Idempotency: r.Header.Get("Idempotency-Key") + r.Header.Get("X-Idempotency-Key"),
 		Length:      r.ContentLength, Body: string(b),
 	})
+	w.Header().Set("EXTENSION-RESPONSES", note(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
 	body := s.script[min(len(s.seen), len(s.script))-1]
 	if strings.HasPrefix(body, "500 ") {
 		w.WriteHeader(500)
@@ -116,17 +122,13 @@ func (s *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel()
 	rec := &recorder{script: []string{"500 " + pendingA, settled, `{"isValid":true}`, `{"kinds":[]}`}}
-	srv := httptest.NewServer(rec)
-	defer srv.Close()
-	token, err := Bearer("s3cret")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newClient(t, Config{URL: srv.URL + "/platform/v2/x402/", Credentials: token, UserAgent: "Hostfacts/1 (+https://example.com)"})
+	f := newClient(t, Config{URL: serve(t, rec.ServeHTTP) + "/platform/v2/x402/", Credentials: mustBearer(t, "s3cret"), UserAgent: "Hostfacts/1 (+https://example.com)"})
 	ctx := within(t, 5*time.Second)
-	if s := f.Settle(ctx, testPayload(), testRequirements()); s.Class != x402.Moved || s.Transaction != hash {
-		t.Fatalf("settle: %+v", s)
+	settlement := x402.Settlement{
+		Class: x402.Moved, Transaction: hash, Payer: payer, Network: network,
+		ExtensionResponses: map[string]string{"bazaar.status": "rejected", "bazaar.rejectedReason": "invalid_info"},
 	}
+	equal(t, "settlement", settlement, f.Settle(ctx, testPayload(), testRequirements()))
 	if v := f.Verify(ctx, testPayload(), testRequirements()); !v.Valid {
 		t.Fatalf("verify: %+v", v)
 	}
@@ -141,27 +143,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 	verify, get := post, post
 	verify.Line = "POST /platform/v2/x402/verify"
 	get.Line, get.Type, get.Body, get.Length = "GET /platform/v2/x402/supported", "", "", 0
-	if diff := cmp.Diff([]seen{post, post, verify, get}, rec.seen); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-}
-
-func TestExtensionResponsesReachTheSettlement(t *testing.T) {
-	t.Parallel()
-	note := base64.StdEncoding.EncodeToString([]byte(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("EXTENSION-RESPONSES", note)
-		_, _ = io.WriteString(w, settled)
-	}))
-	defer srv.Close()
-	s := newClient(t, Config{URL: srv.URL}).Settle(within(t, 5*time.Second), testPayload(), testRequirements())
-	want := x402.Settlement{
-		Class: x402.Moved, Transaction: hash, Payer: payer, Network: network,
-		ExtensionResponses: map[string]string{"bazaar.status": "rejected", "bazaar.rejectedReason": "invalid_info"},
-	}
-	if diff := cmp.Diff(want, s); diff != "" {
-		t.Errorf("settlement (-want +got):\n%s", diff)
-	}
+	equal(t, "requests", []seen{post, post, verify, get}, rec.seen)
 }
 
 // TestResendBudget runs on a fake clock: what happens when, to the second.
@@ -172,30 +154,29 @@ func TestResendBudget(t *testing.T) {
 		budget time.Duration // 0: the caller sets no deadline
 		at     []time.Duration
 		class  x402.Class
+		second string // answer; a third is never asked for
 	}{
-		{"default pause", 0, 10 * time.Second, []time.Duration{0, time.Second}, x402.Moved},
-		{"no deadline", 0, 0, []time.Duration{0, time.Second}, x402.Moved},
-		{"longer pause", 3 * time.Second, 10 * time.Second, []time.Duration{0, 3 * time.Second}, x402.Moved},
-		{"no pause", -1, 10 * time.Second, []time.Duration{0, 0}, x402.Moved},
-		{"just enough", 0, 2 * time.Second, []time.Duration{0, time.Second}, x402.Moved},
-		{"too little", 0, 2*time.Second - 1, []time.Duration{0}, x402.Unknown},
-		{"too little without a pause", -1, time.Second - 1, []time.Duration{0}, x402.Unknown},
+		{"default pause", 0, 10 * time.Second, []time.Duration{0, time.Second}, x402.Moved, settled},
+		{"no deadline", 0, 0, []time.Duration{0, time.Second}, x402.Moved, settled},
+		{"longer pause", 3 * time.Second, 10 * time.Second, []time.Duration{0, 3 * time.Second}, x402.Moved, settled},
+		{"no pause", -1, 10 * time.Second, []time.Duration{0, 0}, x402.Moved, settled},
+		{"still pending", -1, 10 * time.Second, []time.Duration{0, 0}, x402.Unknown, pendingA},
+		{"just enough", 0, 2 * time.Second, []time.Duration{0, time.Second}, x402.Moved, settled},
+		{"too little", 0, 2*time.Second - 1, []time.Duration{0}, x402.Unknown, ""},
+		{"too little without a pause", -1, time.Second - 1, []time.Duration{0}, x402.Unknown, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				var at []time.Duration
-				f, err := New(Config{URL: "https://facilitator.example", ResendWait: row.wait,
+				f := mustNew(t, Config{URL: origin, ResendWait: row.wait,
 					Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 						hooks(r, true)
 						if at = append(at, time.Since(start)); len(at) == 1 {
 							return respond(500, pendingA), nil
 						}
-						return respond(200, settled), nil
+						return respond(200, row.second), nil
 					})})
-				if err != nil {
-					t.Fatal(err)
-				}
 				ctx := t.Context()
 				if row.budget > 0 {
 					var cancel context.CancelFunc
@@ -203,28 +184,12 @@ func TestResendBudget(t *testing.T) {
 					defer cancel()
 				}
 				s := f.Settle(ctx, testPayload(), testRequirements())
-				if s.Class != row.class || s.Transaction != hash {
+				if s.Class != row.class || s.Transaction != hash || (s.Reason == "settlement_pending") != (row.class == x402.Unknown) {
 					t.Errorf("got %+v", s)
 				}
-				if diff := cmp.Diff(row.at, at); diff != "" {
-					t.Errorf("requests at (-want +got):\n%s", diff)
-				}
+				equal(t, "requests at", row.at, at)
 			})
 		})
-	}
-}
-
-func TestPendingTwiceIsNotAskedAThirdTime(t *testing.T) {
-	t.Parallel()
-	rec := &recorder{script: []string{"500 " + pendingA}}
-	srv := httptest.NewServer(rec)
-	defer srv.Close()
-	s := newClient(t, Config{URL: srv.URL}).Settle(within(t, 5*time.Second), testPayload(), testRequirements())
-	if s.Class != x402.Unknown || s.Transaction != hash || s.Reason != "settlement_pending" {
-		t.Errorf("got %+v", s)
-	}
-	if len(rec.seen) != 2 || rec.seen[0].Body != rec.seen[1].Body {
-		t.Errorf("%d requests, want two with the same body", len(rec.seen))
 	}
 }
 
@@ -232,15 +197,12 @@ func TestCancelDuringThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		ctx, cancel := context.WithCancel(t.Context())
-		f, err := New(Config{URL: "https://facilitator.example", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		f := mustNew(t, Config{URL: origin, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			hooks(r, true)
 			calls++
 			time.AfterFunc(defaultResendWait/2, cancel)
 			return respond(500, pendingA), nil
 		})})
-		if err != nil {
-			t.Fatal(err)
-		}
 		s := f.Settle(ctx, testPayload(), testRequirements())
 		if s.Class != x402.Unknown || s.Transaction != hash || calls != 1 {
 			t.Errorf("%d calls, got %+v", calls, s)
@@ -251,14 +213,11 @@ func TestCancelDuringThePause(t *testing.T) {
 func TestCeilingEndsACallWithoutDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		f, err := New(Config{URL: "https://facilitator.example", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		f := mustNew(t, Config{URL: origin, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			hooks(r, true)
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})})
-		if err != nil {
-			t.Fatal(err)
-		}
 		s := f.Settle(t.Context(), testPayload(), testRequirements())
 		if s.Class != x402.Unknown || s.Reason != "timeout" || time.Since(start) != ceiling {
 			t.Errorf("after %s: %+v", time.Since(start), s)
@@ -285,23 +244,9 @@ func TestProofOfNotSent(t *testing.T) {
 			return nil, broken
 		}, x402.Unknown},
 	} {
-		f := newClient(t, Config{URL: "https://facilitator.example", Transport: row.transport})
+		f := newClient(t, Config{URL: origin, Transport: row.transport})
 		if s := f.Settle(t.Context(), testPayload(), testRequirements()); s.Class != row.class || !errors.Is(s.Cause, broken) {
 			t.Errorf("%s: got %+v", row.name, s)
 		}
-	}
-}
-
-func TestEndedContextSendsNothing(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	f := newClient(t, Config{URL: "https://facilitator.example", Transport: roundTrip(func(*http.Request) (*http.Response, error) {
-		t.Error("something was sent")
-		return nil, errors.New("no")
-	})})
-	s := f.Settle(ctx, testPayload(), testRequirements())
-	if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != "timeout" {
-		t.Errorf("got %+v", s)
 	}
 }

@@ -14,13 +14,11 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -33,9 +31,7 @@ func edSecret() string { return base64.StdEncoding.EncodeToString(ed25519.NewKey
 func ecSecret(t *testing.T, curve elliptic.Curve, form string) (string, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	der, err := x509.MarshalECPrivateKey(key)
 	if form == "PRIVATE KEY" {
 		der, err = x509.MarshalPKCS8PrivateKey(key)
@@ -61,41 +57,30 @@ func TestCDPToken(t *testing.T) {
 		{"SEC 1 on one line", strings.ReplaceAll(sec1, "\n", `\n`), "ES256", key1.Public()},
 		{"PKCS 8", pkcs8, "ES256", key8.Public()},
 	} {
-		creds, err := CDP("organizations/1/apiKeys/2", row.secret)
-		if err != nil {
-			t.Errorf("%s: %v", row.name, err)
-			continue
-		}
-		header, err := creds.Authorization(t.Context(), Call{
-			Method: "POST", Host: "api.cdp.coinbase.com", Path: "/platform/v2/x402/settle",
-			Now: now, Random: bytes.NewReader([]byte("0123456789abcdef")),
+		t.Run(row.name, func(t *testing.T) {
+			creds, err := CDP("organizations/1/apiKeys/2", row.secret)
+			must(t, err)
+			header, err := creds.Authorization(t.Context(), Call{
+				Method: "POST", Host: "api.cdp.coinbase.com", Path: "/platform/v2/x402/settle",
+				Now: now, Random: strings.NewReader("0123456789abcdef"),
+			})
+			must(t, err)
+			raw, ok := strings.CutPrefix(header, "Bearer ")
+			if !ok {
+				t.Errorf("header %q", header)
+			}
+			token, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return row.public, nil },
+				jwt.WithValidMethods([]string{row.alg}), jwt.WithTimeFunc(func() time.Time { return now }))
+			must(t, err) // the public key verifies it
+			equal(t, "header", map[string]any{
+				"alg": row.alg, "typ": "JWT", "kid": "organizations/1/apiKeys/2", "nonce": "30313233343536373839616263646566",
+			}, token.Header)
+			equal(t, "claims", jwt.MapClaims{
+				"sub": "organizations/1/apiKeys/2", "iss": "cdp",
+				"uris": []any{"POST api.cdp.coinbase.com/platform/v2/x402/settle"},
+				"iat":  1_795_213_521.0, "nbf": 1_795_213_521.0, "exp": 1_795_213_641.0,
+			}, token.Claims)
 		})
-		if err != nil {
-			t.Errorf("%s: %v", row.name, err)
-			continue
-		}
-		raw, ok := strings.CutPrefix(header, "Bearer ")
-		if !ok {
-			t.Errorf("%s: header %q", row.name, header)
-		}
-		token, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return row.public, nil },
-			jwt.WithValidMethods([]string{row.alg}), jwt.WithTimeFunc(func() time.Time { return now }))
-		if err != nil {
-			t.Errorf("%s: the public key does not verify it: %v", row.name, err)
-			continue
-		}
-		wantHeader := map[string]any{"alg": row.alg, "typ": "JWT", "kid": "organizations/1/apiKeys/2", "nonce": "30313233343536373839616263646566"}
-		wantClaims := jwt.MapClaims{
-			"sub": "organizations/1/apiKeys/2", "iss": "cdp",
-			"uris": []any{"POST api.cdp.coinbase.com/platform/v2/x402/settle"},
-			"iat":  1_795_213_521.0, "nbf": 1_795_213_521.0, "exp": 1_795_213_641.0,
-		}
-		if diff := cmp.Diff(wantHeader, token.Header); diff != "" {
-			t.Errorf("%s: header (-want +got):\n%s", row.name, diff)
-		}
-		if diff := cmp.Diff(wantClaims, token.Claims); diff != "" {
-			t.Errorf("%s: claims (-want +got):\n%s", row.name, diff)
-		}
 	}
 }
 
@@ -104,13 +89,8 @@ func TestCDPToken(t *testing.T) {
 func TestCDPThroughTheClient(t *testing.T) {
 	t.Parallel()
 	rec := &recorder{script: []string{"500 " + pendingA, settled, `{"kinds":[]}`}}
-	srv := httptest.NewServer(rec)
-	defer srv.Close()
-	creds, err := CDP("key", edSecret())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newClient(t, Config{URL: srv.URL + "/v2", Credentials: creds})
+	url := serve(t, rec.ServeHTTP)
+	f := newClient(t, Config{URL: url + "/v2", Credentials: mustCDP(t)})
 	ctx := within(t, 5*time.Second)
 	if s := f.Settle(ctx, testPayload(), testRequirements()); s.Class != x402.Moved {
 		t.Fatalf("settle: %+v", s)
@@ -127,10 +107,8 @@ func TestCDPThroughTheClient(t *testing.T) {
 		uris = append(uris, token.Claims.(jwt.MapClaims)["uris"].([]any)[0].(string))
 		nonces = append(nonces, token.Header["nonce"].(string))
 	}
-	host := strings.TrimPrefix(srv.URL, "http://")
-	if diff := cmp.Diff([]string{"POST " + host + "/v2/settle", "POST " + host + "/v2/settle", "GET " + host + "/v2/supported"}, uris); diff != "" {
-		t.Errorf("uris (-want +got):\n%s", diff)
-	}
+	host := strings.TrimPrefix(url, "http://")
+	equal(t, "uris", []string{"POST " + host + "/v2/settle", "POST " + host + "/v2/settle", "GET " + host + "/v2/supported"}, uris)
 	if nonces[0] == nonces[1] || len(nonces[0]) != 32 {
 		t.Errorf("nonces %q", nonces)
 	}
@@ -191,54 +169,38 @@ func TestBadCredentialsAreRefusedWithoutQuotingThem(t *testing.T) {
 
 func TestParseCredentials(t *testing.T) {
 	t.Parallel()
-	call := Call{Method: "GET", Host: "h", Path: "/p", Now: time.Unix(1, 0), Random: rand.Reader}
-	creds, err := ParseCredentials([]byte(`{"token":"abc"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if h, err := creds.Authorization(t.Context(), call); err != nil || h != "Bearer abc" {
-		t.Errorf("token: %q, %v", h, err)
-	}
-	doc, err := json.Marshal(map[string]string{"key_id": "key", "key_secret": edSecret()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if creds, err = ParseCredentials(doc); err != nil {
-		t.Fatal(err)
-	}
-	if h, err := creds.Authorization(t.Context(), call); err != nil || strings.Count(h, ".") != 2 {
-		t.Errorf("key: %q, %v", h, err)
-	}
-	if creds, err = ParseCredentials([]byte(`{"rpc_urls":["https://n"]}`), "rpc_urls", "receipt_key"); err != nil {
-		t.Fatal(err)
-	}
-	if h, err := creds.Authorization(t.Context(), call); err != nil || h != "" {
-		t.Errorf("nothing for the facilitator: %q, %v", h, err)
+	for name, c := range map[string]struct {
+		doc  string
+		dots int    // in the header's value, as a token has
+		want string // before them
+	}{
+		"token":                       {`{"token":"abc"}`, 0, "Bearer abc"},
+		"key":                         {`{"key_id":"key","key_secret":"` + edSecret() + `"}`, 2, "Bearer "},
+		"nothing for the facilitator": {`{"rpc_urls":["https://n"]}`, 0, ""},
+	} {
+		creds, err := ParseCredentials([]byte(c.doc), "rpc_urls", "receipt_key")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		h, err := creds.Authorization(t.Context(), Call{Method: "GET", Host: "h", Path: "/p", Now: time.Unix(1, 0), Random: rand.Reader})
+		if err != nil || strings.Count(h, ".") != c.dots || c.dots == 0 && h != c.want || !strings.HasPrefix(h, c.want) {
+			t.Errorf("%s: %q, %v", name, h, err)
+		}
 	}
 }
 
 func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 	t.Parallel()
 	const token = "hunter2-hunter2-hunter2"
-	b, err := Bearer(token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := CDP("key", edSecret())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, c := mustBearer(t, token), mustCDP(t)
 	l := Lazy(func(context.Context) (Credentials, error) { return b, nil })
 	if _, err := l.Authorization(t.Context(), Call{Now: time.Unix(1, 0)}); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	for _, creds := range []Credentials{None(), b, c, l} {
-		conf := Config{URL: "https://facilitator.example", Credentials: creds}
-		client, err := New(conf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conf := Config{URL: origin, Credentials: creds}
+		client := mustNew(t, conf)
 		for _, v := range []any{creds, conf, &conf, client, *client, []Credentials{creds}, map[string]any{"c": creds}} {
 			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 				fmt.Fprintf(&out, verb+"\n", v)

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"sync"
@@ -14,12 +16,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 const (
 	payer    = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
 	other    = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+	origin   = "https://facilitator.example"
 	network  = "eip155:8453"
 	hash     = "0x7c07e16e912e49c7e7613b44cc8a198ca856112064bfa97a8b0d1427c188ab99"
 	hash2    = "0x78f688b424be9b66be748dbf787483c6d879efc76a910bf8efa4ef8baa903c8b"
@@ -44,17 +49,71 @@ func testRequirements() x402.Requirements {
 	return x402.Terms{Network: network, Asset: "0x5f", PayTo: other, Name: "USD Coin", Version: "2"}.Requirements("1000")
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal compares what there is with what there must be.
+func equal(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func mustNew(t *testing.T, c Config) *Client {
+	t.Helper()
+	f, err := New(c)
+	must(t, err)
+	return f
+}
+
 // newClient returns a client without a pause before a resend.
 func newClient(t *testing.T, c Config) *Client {
 	t.Helper()
 	if c.ResendWait == 0 {
 		c.ResendWait = -1
 	}
-	f, err := New(c)
-	if err != nil {
-		t.Fatal(err)
+	return mustNew(t, c)
+}
+
+// settle is a call that is expected to end by itself.
+func settle(t *testing.T, f *Client) x402.Settlement {
+	t.Helper()
+	return f.Settle(within(t, 8*time.Second), testPayload(), testRequirements())
+}
+
+// serve is the origin of a facilitator of one test.
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// never is a transport that must not be used.
+func never(t *testing.T) roundTrip {
+	return func(*http.Request) (*http.Response, error) {
+		t.Error("something was sent")
+		return nil, errors.New("no")
 	}
-	return f
+}
+
+func mustBearer(t *testing.T, token string) Credentials {
+	t.Helper()
+	b, err := Bearer(token)
+	must(t, err)
+	return b
+}
+
+func mustCDP(t *testing.T) Credentials {
+	t.Helper()
+	c, err := CDP("key", edSecret())
+	must(t, err)
+	return c
 }
 
 // within is a context for calls that are expected to end by themselves.
@@ -76,9 +135,7 @@ type peer struct {
 func newPeer(t *testing.T, handle func(n int64, c net.Conn)) *peer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &peer{addr: l.Addr().String(), url: "http://" + l.Addr().String()}
 	var open sync.WaitGroup
 	open.Go(func() {

@@ -1,12 +1,10 @@
 package facilitator
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -31,13 +29,13 @@ func (v *vault) load(context.Context) (Credentials, error) {
 	return v.creds, v.err
 }
 
-func mustBearer(t *testing.T, token string) Credentials {
+// expect asks for the header at a time; an empty one is an error.
+func (v *vault) expect(t *testing.T, l Credentials, what string, now time.Time, header string, reads int) {
 	t.Helper()
-	b, err := Bearer(token)
-	if err != nil {
-		t.Fatal(err)
+	h, err := l.Authorization(t.Context(), Call{Now: now})
+	if (header == "") != (err != nil) || h != header || v.reads != reads {
+		t.Errorf("%s: got %q, %v after %d reads; want %q after %d", what, h, err, v.reads, header, reads)
 	}
-	return b
 }
 
 func TestLazyCredentials(t *testing.T) {
@@ -48,10 +46,7 @@ func TestLazyCredentials(t *testing.T) {
 	step := func(what string, wait time.Duration, want string, reads int) {
 		t.Helper()
 		now = now.Add(wait)
-		h, err := l.Authorization(t.Context(), Call{Now: now})
-		if (want == "") != (err != nil) || h != want || v.reads != reads {
-			t.Errorf("%s: got %q, %v after %d reads; want %q after %d", what, h, err, v.reads, want, reads)
-		}
+		v.expect(t, l, what, now, want, reads)
 	}
 	step("the first reading fails", 0, "", 1)
 	v.creds, v.err = mustBearer(t, "one"), nil
@@ -136,56 +131,26 @@ func TestLazyIsSafeForConcurrentUse(t *testing.T) {
 // new secret, without a restart.
 func TestRotatedSecret(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer new" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
 		_, _ = io.WriteString(w, settled)
-	}))
-	defer srv.Close()
+	})
 	v := &vault{creds: mustBearer(t, "old")}
 	now := time.Unix(1000, 0)
-	f := newClient(t, Config{URL: srv.URL, Credentials: Lazy(v.load), Now: func() time.Time { return now }})
-	settle := func() x402.Settlement { return f.Settle(within(t, 5*time.Second), testPayload(), testRequirements()) }
-	if s := settle(); s.Class != x402.TurnedAway || s.Code != fault.FacilitatorUnauthorized {
+	f := newClient(t, Config{URL: url, Credentials: Lazy(v.load), Now: func() time.Time { return now }})
+	if s := settle(t, f); s.Class != x402.TurnedAway || s.Code != fault.FacilitatorUnauthorized {
 		t.Fatalf("old secret: %+v", s)
 	}
 	v.creds = mustBearer(t, "new")
-	if s := settle(); s.Class != x402.TurnedAway || v.reads != 1 {
+	if s := settle(t, f); s.Class != x402.TurnedAway || v.reads != 1 {
 		t.Fatalf("within a minute, %d reads: %+v", v.reads, s)
 	}
 	now = now.Add(time.Minute)
-	if s := settle(); s.Class != x402.Moved || v.reads != 2 {
+	if s := settle(t, f); s.Class != x402.Moved || v.reads != 2 {
 		t.Fatalf("new secret, %d reads: %+v", v.reads, s)
-	}
-}
-
-func TestUnreadableCredentialsSendNothing(t *testing.T) {
-	t.Parallel()
-	sent := false
-	never := roundTrip(func(*http.Request) (*http.Response, error) { sent = true; return respond(200, settled), nil })
-	cdpKey, err := CDP("key", edSecret())
-	if err != nil {
-		t.Fatal(err)
-	}
-	broken := errors.New("access denied")
-	for name, c := range map[string]Config{
-		"secret store": {Credentials: Lazy(func(context.Context) (Credentials, error) { return nil, broken })},
-		"randomness":   {Credentials: cdpKey, Random: bytes.NewReader([]byte("short"))},
-	} {
-		c.URL, c.Transport = "https://facilitator.example", never
-		f := newClient(t, c)
-		s := f.Settle(t.Context(), testPayload(), testRequirements())
-		if s.Class != x402.NotSent || s.Code != fault.FacilitatorMisconfigured || s.Reason != "credentials_unreadable" || sent {
-			t.Errorf("%s: %+v (sent: %v)", name, s, sent)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	slow := newClient(t, Config{URL: "https://facilitator.example", Transport: never,
-		Credentials: Lazy(func(context.Context) (Credentials, error) { cancel(); return nil, broken })})
-	if s := slow.Settle(ctx, testPayload(), testRequirements()); s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || sent {
-		t.Errorf("time up while reading: %+v (sent: %v)", s, sent)
 	}
 }
 
@@ -212,22 +177,13 @@ func TestLazyGoesByTheWall(t *testing.T) {
 	v := &vault{err: errors.New("throttled")}
 	l := Lazy(v.load)
 	now := time.Now()
-	if _, err := l.Authorization(t.Context(), Call{Now: now}); err == nil || v.reads != 1 {
-		t.Fatalf("the first reading: %v, %d readings", err, v.reads)
-	}
+	v.expect(t, l, "the first reading fails", now, "", 1)
 	v.creds, v.err = mustBearer(t, "one"), nil
 	now = thawed(t, now, 59*time.Second)
-	if _, err := l.Authorization(t.Context(), Call{Now: now}); err == nil || v.reads != 1 {
-		t.Errorf("within a minute: %v, %d readings", err, v.reads)
-	}
+	v.expect(t, l, "within a minute", now, "", 1)
 	now = thawed(t, now, time.Second)
-	if h, err := l.Authorization(t.Context(), Call{Now: now}); err != nil || h != "Bearer one" || v.reads != 2 {
-		t.Errorf("after a minute on the wall: %q, %v, %d readings", h, err, v.reads)
-	}
+	v.expect(t, l, "after a minute on the wall", now, "Bearer one", 2)
 	l.Rejected()
 	v.creds = mustBearer(t, "two")
-	now = thawed(t, now, time.Minute)
-	if h, err := l.Authorization(t.Context(), Call{Now: now}); err != nil || h != "Bearer two" {
-		t.Errorf("a rejected secret: %q, %v", h, err)
-	}
+	v.expect(t, l, "a rejected secret", thawed(t, now, time.Minute), "Bearer two", 3)
 }

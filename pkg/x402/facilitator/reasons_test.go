@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -97,7 +95,7 @@ func unlisted() []string {
 		"invalid_exact_evm_valid_before", "expired", "confirmation_timed_out", "settlement_pending_review",
 		"SETTLEMENT_PENDING", "pending", "rate_limited_after_send", "unauthorized_transfer", "forbidden_nonce",
 		"blacklisted", "not_supported", "denied", "execution reverted", "wallet is not allowed", "kyt", "preflight",
-		"simulation_failed", "transaction_simulation_failed",
+		"simulation_failed", "transaction_simulation_failed", "slow_down", "UNKNOWN_ERROR", "connection to node lost",
 	}
 }
 
@@ -183,36 +181,33 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 		for _, code := range e.codes {
 			for _, status := range []int{200, 400, 402, 409, 422, 500, 502, 503, 401, 403, 404, 405, 429} {
 				settle, verify := e.at(status)
-				if got := settlesAs(credentialed(answered(status, refusal(code)))); got != settle {
-					t.Errorf("%s: settle %d %q: %s, want %s", name, status, code, got, settle)
+				in, listed := fmt.Sprintf("%s: %d %q", name, status, code), name != "unlisted"
+				plain := credentialed(answered(status, refusal(code)))
+				if got := settlesAs(plain); got != settle {
+					t.Errorf("%s: settle: %s, want %s", in, got, settle)
 				}
-				if got := settlesAs(credentialed(answered(status, refusalWith(code, hash)))); name != "pending" && got != "unknown" {
-					t.Errorf("%s: settle %d %q with a transaction: %s, want unknown", name, status, code, got)
+				s, _ := classify(plain, wanted())
+				if listed && s.Reason != code || s.Transaction != "" || s.Class == x402.TurnedAway && s.Cause == nil {
+					t.Errorf("%s: settle: %+v", in, s)
 				}
-				body := fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%q}`, code, payer)
-				if got := verifiesAs(credentialed(answered(status, body))); got != verify {
-					t.Errorf("%s: verify %d %q: %s, want %s", name, status, code, got, verify)
+				after := credentialed(answered(status, refusalWith(code, hash)))
+				doubt := map[bool]string{true: "unknown pending", false: "unknown"}[name == "pending"]
+				s, _ = classify(after, wanted())
+				if settlesAs(after) != doubt || listed && s.Reason != code || s.Transaction != hash {
+					t.Errorf("%s: settle with a transaction: %s, %+v, want %s", in, settlesAs(after), s, doubt)
+				}
+				judged := credentialed(answered(status, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%q}`, code, payer)))
+				if got := verifiesAs(judged); got != verify {
+					t.Errorf("%s: verify: %s, want %s", in, got, verify)
+				}
+				if v := judge(judged, wanted()); v.Fault == nil && v.Reason != code {
+					t.Errorf("%s: verify: %+v", in, v)
 				}
 			}
 		}
 	}
 	if n := len(unlisted()); n < 40 {
 		t.Errorf("%d words that are on no list", n)
-	}
-}
-
-// Without credentials, being asked for them is a fault of the
-// configuration.
-func TestTurnedAwayWithoutCredentials(t *testing.T) {
-	t.Parallel()
-	const want = "turned_away facilitator_misconfigured"
-	for _, re := range []reply{
-		answered(401, ""), answered(403, "<html>"), answered(200, refusal("unauthorized")), answered(403, refusal("forbidden")),
-		answered(401, refusal("insufficient_funds")), answered(400, `{"errorType":"unauthorized"}`),
-	} {
-		if got := settlesAs(re); got != want {
-			t.Errorf("%d %s: %s, want %s", re.status, re.body, got, want)
-		}
 	}
 }
 
@@ -268,9 +263,7 @@ func TestTableOfReasons(t *testing.T) {
 	}
 	slices.Sort(want)
 	slices.Sort(have)
-	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("codes (-tested +table):\n%s", diff)
-	}
+	equal(t, "codes of the table", want, have)
 	if len(slices.Compact(have)) != len(Reasons()) {
 		t.Error("a code has two rows")
 	}
@@ -308,10 +301,7 @@ func TestAboutPayerAndNoVerdict(t *testing.T) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, c.body)
 		}))
-		client, err := New(Config{URL: server.URL + "/base/", Credentials: mustBearer(t, "token"), ResendWait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := newClient(t, Config{URL: server.URL + "/base/", Credentials: mustBearer(t, "token")})
 		s := client.Settle(t.Context(), x402.Payload{}, x402.Requirements{})
 		if s.Class != c.class || s.AboutPayer != c.about || s.NoVerdict != c.noVerdict {
 			t.Errorf("%s: %s, about the payer %t, no verdict %t (%s)", name, s.Class, s.AboutPayer, s.NoVerdict, s.Reason)

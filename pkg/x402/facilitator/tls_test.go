@@ -47,7 +47,7 @@ func TestTLSResumesItsSession(t *testing.T) {
 	defer srv.Close()
 	f := newClient(t, Config{URL: srv.URL, Transport: newTransport(nil, trusting(srv))})
 	for range 3 {
-		if s := f.Settle(within(t, 5*time.Second), testPayload(), testRequirements()); s.Class != x402.Moved {
+		if s := settle(t, f); s.Class != x402.Moved {
 			t.Fatalf("got %+v", s)
 		}
 	}

@@ -31,9 +31,7 @@ func gzipped(t *testing.T, plain []byte) string {
 	if _, err := w.Write(plain); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.String()
 }
 
@@ -126,7 +124,7 @@ func TestCloseBeforeReading(t *testing.T) {
 	f := newClient(t, Config{URL: p.url})
 	const calls = 20
 	for range calls {
-		s := f.Settle(within(t, 5*time.Second), testPayload(), testRequirements())
+		s := settle(t, f)
 		if s.Class != x402.Unknown && s.Class != x402.NotSent {
 			t.Fatalf("got %+v", s)
 		}
@@ -177,9 +175,7 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refused := "http://" + l.Addr().String()
 	l.Close()
 	nxdomain := func(context.Context, string, string) (net.Conn, error) {
@@ -189,6 +185,8 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	broken := errors.New("no route")
+	noRoute := func(context.Context, string, string) (net.Conn, error) { return nil, broken }
 	for _, row := range []struct {
 		name   string
 		url    string
@@ -196,16 +194,25 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		limit  time.Duration
 		reason string
 	}{
+		{"no route", origin, noRoute, 2 * time.Minute, "connect_failed"},
 		{"certificate not trusted", untrusted.URL, nil, 2 * time.Minute, "connect_failed"},
 		{"no TLS at the other end", "https://" + plain.addr, nil, 2 * time.Minute, "connect_failed"},
 		{"port refused", refused, nil, 2 * time.Minute, "connect_failed"},
-		{"name not found", "https://facilitator.example", nxdomain, 2 * time.Minute, "connect_failed"},
-		{"dial hangs", "https://facilitator.example", hang, 100 * time.Millisecond, "timeout"},
+		{"name not found", origin, nxdomain, 2 * time.Minute, "connect_failed"},
+		{"dial hangs", origin, hang, 100 * time.Millisecond, "timeout"},
 	} {
 		f := newClient(t, Config{URL: row.url, Transport: newTransport(row.dial, nil)})
 		s := f.Settle(within(t, row.limit), testPayload(), testRequirements())
 		if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != row.reason || s.Cause == nil {
 			t.Errorf("%s: got %+v", row.name, s)
+		}
+		if row.name != "no route" {
+			continue
+		}
+		// The cause is kept for the log.
+		err := f.Supported(t.Context(), network)
+		if !errors.Is(err, broken) || !errors.Is(s.Cause, broken) || fault.From(err).Code != fault.FacilitatorUnavailable {
+			t.Errorf("supported: %v; settle: %v", err, s.Cause)
 		}
 	}
 }
@@ -231,7 +238,7 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 	f := newClient(t, Config{URL: p.url})
 	const calls = 50
 	for i := range calls {
-		if s := f.Settle(within(t, 5*time.Second), testPayload(), testRequirements()); s.Class != x402.Moved {
+		if s := settle(t, f); s.Class != x402.Moved {
 			t.Fatalf("call %d: %+v", i, s)
 		}
 		<-gone
@@ -264,10 +271,10 @@ func TestStaleConnection(t *testing.T) {
 	keeping := &http.Transport{}
 	defer keeping.CloseIdleConnections()
 	f := newClient(t, Config{URL: p.url, Transport: keeping})
-	if s := f.Settle(within(t, 5*time.Second), testPayload(), testRequirements()); s.Class != x402.Moved {
+	if s := settle(t, f); s.Class != x402.Moved {
 		t.Fatalf("first: %+v", s)
 	}
-	s := f.Settle(within(t, 5*time.Second), testPayload(), testRequirements())
+	s := settle(t, f)
 	if s.Class != x402.Unknown || s.Reason != "connection_lost" {
 		t.Errorf("second: %+v", s)
 	}
@@ -295,7 +302,7 @@ func TestStaleConnectionRace(t *testing.T) {
 	classes := map[x402.Class]int{}
 	for range 200 {
 		before := settles.Load()
-		s := f.Settle(within(t, 5*time.Second), testPayload(), testRequirements())
+		s := settle(t, f)
 		read := settles.Load() - before
 		classes[s.Class]++
 		switch {
@@ -308,18 +315,5 @@ func TestStaleConnectionRace(t *testing.T) {
 	}
 	if classes[x402.Moved] == 0 {
 		t.Errorf("nothing was settled: %v", classes)
-	}
-}
-
-func TestDialErrorIsKeptForTheLog(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("no route")
-	f := newClient(t, Config{URL: "http://127.0.0.1:1", Transport: newTransport(
-		func(context.Context, string, string) (net.Conn, error) { return nil, broken }, nil)})
-	if s := f.Settle(t.Context(), testPayload(), testRequirements()); !errors.Is(s.Cause, broken) {
-		t.Errorf("cause %v", s.Cause)
-	}
-	if err := f.Supported(t.Context(), network); !errors.Is(err, broken) || fault.From(err).Code != fault.FacilitatorUnavailable {
-		t.Errorf("supported: %v", err)
 	}
 }

@@ -46,6 +46,17 @@ func newTestLedger(t *testing.T, decide ledgertest.Decide) testLedger {
 	return testLedger{ledger.New(s, c.now, func() string { return fmt.Sprint("w", ids.Add(1)) }), c, s}
 }
 
+// newArmed is a ledger whose store fails as decided while it is armed.
+func newArmed(t *testing.T, decide ledgertest.Decide) (d testLedger, armed *bool) {
+	armed = new(bool)
+	return newTestLedger(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
+		if !*armed {
+			return ledgertest.None
+		}
+		return decide(op, n, r)
+	}), armed
+}
+
 func (d testLedger) payment() ledger.Payment {
 	return ledger.Payment{
 		Key: ledger.Key("eip155:8453", "0xa", "0xb", "0xc"), AuthDigest: "auth", SigDigest: "sig",
@@ -63,6 +74,36 @@ func (d testLedger) claim(t *testing.T, want ledger.Standing) ledger.Claim {
 		t.Fatalf("claim: standing %d, %v; want %d (record %+v)", c.Standing, err, want, c.Record)
 	}
 	return c
+}
+
+// hold is a payment in hand.
+func (d testLedger) hold(t *testing.T) *ledger.Hold {
+	t.Helper()
+	return d.claim(t, ledger.Held).Hold
+}
+
+// settled is a payment in hand that has been made, and whose lookup begins.
+func (d testLedger) settled(t *testing.T) *ledger.Hold {
+	t.Helper()
+	h := d.hold(t)
+	must(t, h.Settled(t.Context(), receipt(), true))
+	return h
+}
+
+// overtaken is a hold whose lease ran out, and that of the claim that came next.
+func (d testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
+	t.Helper()
+	old = d.hold(t)
+	d.clock.pass(lease)
+	return old, d.hold(t)
+}
+
+// wants compares an error with the one that it must be; nil is none.
+func wants(t *testing.T, want, err error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("error %v, want %v", err, want)
+	}
 }
 
 func receipt() ledger.Receipt {
@@ -95,7 +136,7 @@ func answer(t *testing.T, body string) ledger.Answer {
 func TestHappyPath(t *testing.T) {
 	d := newTestLedger(t, nil)
 	c := d.claim(t, ledger.Held)
-	if c.Record.State != ledger.Settling || c.Record.Attempt != 1 {
+	if c.Record.State != ledger.Settling || c.Record.Attempt != 1 || ledger.Spent(c.Record, d.clock.now()) {
 		t.Fatalf("claimed %+v", c.Record)
 	}
 	must(t, c.Hold.Settled(t.Context(), receipt(), true))
@@ -152,7 +193,7 @@ func TestMismatches(t *testing.T) {
 
 func TestLease(t *testing.T) {
 	d := newTestLedger(t, nil)
-	old := d.claim(t, ledger.Held)
+	old := d.hold(t)
 	if c := d.claim(t, ledger.InFlight); c.Wait <= 0 || c.Wait > lease {
 		t.Errorf("wait %s", c.Wait)
 	}
@@ -162,15 +203,9 @@ func TestLease(t *testing.T) {
 		t.Errorf("takeover without doubt: %+v", taken.Record)
 	}
 	// The old holder comes back: every verdict but a receipt is lost.
-	for name, verdict := range map[string]func(context.Context) error{
-		"refused":   func(ctx context.Context) error { return old.Hold.Refused(ctx, "no") },
-		"not sent":  func(ctx context.Context) error { return old.Hold.NotSent(ctx, "no") },
-		"uncertain": func(ctx context.Context) error { return old.Hold.Uncertain(ctx, "?", "") },
-	} {
-		if err := verdict(t.Context()); !errors.Is(err, ledger.ErrLost) {
-			t.Errorf("%s after the lease: %v", name, err)
-		}
-	}
+	wants(t, ledger.ErrLost, old.Refused(t.Context(), "no"))
+	wants(t, ledger.ErrLost, old.NotSent(t.Context(), "no"))
+	wants(t, ledger.ErrLost, old.Uncertain(t.Context(), "?", ""))
 	if s := d.state(t); s.State != ledger.Settling || s.Attempt != 2 {
 		t.Errorf("the new holder was overwritten: %+v", s)
 	}
@@ -188,13 +223,9 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newTestLedger(t, nil)
-			old := d.claim(t, ledger.Held)
-			d.clock.pass(lease)
-			taken := d.claim(t, ledger.Held)
-			must(t, c.other(t, taken.Hold))
-			if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledger.ErrLost) {
-				t.Errorf("settled after the lease: %v, want ErrLost", err)
-			}
+			old, taken := d.overtaken(t)
+			must(t, c.other(t, taken))
+			wants(t, ledger.ErrLost, old.Settled(t.Context(), receipt(), true))
 			s := d.state(t)
 			if s.State != ledger.Settled || s.Receipt == nil {
 				t.Fatalf("the receipt is not on record: %+v", s)
@@ -206,9 +237,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 				// The live attempt keeps its lease, nobody runs beside it, and
 				// a refusal of its own does not overwrite the receipt.
 				d.claim(t, ledger.InFlight)
-				if err := taken.Hold.Refused(t.Context(), "no"); !errors.Is(err, ledger.ErrLost) {
-					t.Errorf("a refusal overwrote a receipt: %v", err)
-				}
+				wants(t, ledger.ErrLost, taken.Refused(t.Context(), "no"))
 				d.clock.pass(lease)
 				d.claim(t, ledger.Held)
 				return
@@ -223,37 +252,15 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	}
 }
 
-// An attempt that finds its own receipt on record already goes on: the lookup
-// that it began counts, and nobody runs beside it.
-func TestAdoptsEvidence(t *testing.T) {
-	d := newTestLedger(t, nil)
-	old := d.claim(t, ledger.Held)
-	d.clock.pass(lease)
-	taken := d.claim(t, ledger.Held)
-	if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledger.ErrLost) {
-		t.Fatal(err)
-	}
-	must(t, taken.Hold.Settled(t.Context(), receipt(), true))
-	d.claim(t, ledger.InFlight)
-	must(t, taken.Hold.Redeem(t.Context(), answer(t, "x")))
-	if r := d.claim(t, ledger.Answered).Record; r.Lookups != 1 {
-		t.Errorf("%d lookups", r.Lookups)
-	}
-}
-
 // A receipt whose first write failed and came too late is recorded all the
 // same when its holder goes on.
 func TestLateReceiptIsEvidence(t *testing.T) {
 	d := newTestLedger(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, 1))
-	old := d.claim(t, ledger.Held)
-	if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledgertest.ErrInjected) {
-		t.Fatal(err)
-	}
+	old := d.hold(t)
+	wants(t, ledgertest.ErrInjected, old.Settled(t.Context(), receipt(), true))
 	d.clock.pass(lease)
-	d.claim(t, ledger.Held)
-	if err := old.Hold.Redeem(t.Context(), answer(t, "x")); !errors.Is(err, ledger.ErrLost) {
-		t.Errorf("redeem after the lease: %v", err)
-	}
+	d.hold(t)
+	wants(t, ledger.ErrLost, old.Redeem(t.Context(), answer(t, "x")))
 	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
 		t.Errorf("the receipt is not on record: %+v", s)
 	}
@@ -261,19 +268,19 @@ func TestLateReceiptIsEvidence(t *testing.T) {
 
 func TestDoubtTurnsRefusalsIntoUncertainty(t *testing.T) {
 	d := newTestLedger(t, nil)
-	must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "timeout", "0x02"))
+	must(t, d.hold(t).Uncertain(t.Context(), "timeout", "0x02"))
 	if s := d.state(t); s.State != ledger.Uncertain || s.Transaction != "0x02" {
 		t.Fatalf("%+v", s)
 	}
-	must(t, d.claim(t, ledger.Held).Hold.Refused(t.Context(), "no"))
+	must(t, d.hold(t).Refused(t.Context(), "no"))
 	if s := d.state(t); s.State != ledger.Uncertain || !s.Doubt || s.Transaction != "0x02" {
 		t.Fatalf("a refusal cleared doubt: %+v", s)
 	}
-	must(t, d.claim(t, ledger.Held).Hold.NotSent(t.Context(), "no"))
+	must(t, d.hold(t).NotSent(t.Context(), "no"))
 	if s := d.state(t); s.State != ledger.Uncertain {
 		t.Fatalf("not sent cleared doubt: %+v", s)
 	}
-	must(t, d.claim(t, ledger.Held).Hold.Disproved(t.Context(), "cancelled"))
+	must(t, d.hold(t).Disproved(t.Context(), "cancelled"))
 	if s := d.state(t); s.State != ledger.Refused || s.Doubt {
 		t.Fatalf("proof did not clear doubt: %+v", s)
 	}
@@ -286,7 +293,7 @@ func TestWritesThatFail(t *testing.T) {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("replace %d, fault %d", n, fault), func(t *testing.T) {
 				d := newTestLedger(t, ledgertest.Failing(ledgertest.Replace, fault, n))
-				h := d.claim(t, ledger.Held).Hold
+				h := d.hold(t)
 				first := h.Settled(t.Context(), receipt(), true)
 				second := h.Redeem(t.Context(), answer(t, "x"))
 				if failed := map[int]error{1: first, 2: second}[n]; !errors.Is(failed, ledgertest.ErrInjected) {
@@ -311,9 +318,8 @@ func TestWritesThatFail(t *testing.T) {
 func TestClaimThatFails(t *testing.T) {
 	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
 		d := newTestLedger(t, ledgertest.Failing(ledgertest.Create, fault, 1))
-		if _, err := d.Claim(t.Context(), d.payment(), d.clock.now().Add(lease)); !errors.Is(err, ledgertest.ErrInjected) {
-			t.Fatal(err)
-		}
+		_, err := d.Claim(t.Context(), d.payment(), d.clock.now().Add(lease))
+		wants(t, ledgertest.ErrInjected, err)
 		if fault == ledgertest.FailBefore {
 			d.claim(t, ledger.Held)
 			continue

@@ -12,26 +12,28 @@ import (
 // Five lookups in all, spaced, within a day of the settlement.
 func TestOwedLookups(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
+	h := d.settled(t)
 	fail := ledger.Failure{Code: "dns_timeout", Message: "timed out"}
 	for i, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
 		d.clock.pass(2 * time.Second) // the lookup
 		must(t, h.Release(t.Context(), fail))
-		if got := ledger.NextLookup(h.Record()); got != wait {
-			t.Fatalf("after %d lookups: wait %s, want %s", i+1, got, wait)
+		if got := ledger.NextLookup(h.Record()); got != wait || ledger.Spent(h.Record(), d.clock.now()) {
+			t.Fatalf("after %d lookups: wait %s, want %s; spent %+v", i+1, got, wait, h.Record())
 		}
 		d.clock.pass(wait - time.Millisecond)
 		if c := d.claim(t, ledger.Waiting); c.Wait != time.Millisecond || *c.Record.LastFault != fail {
 			t.Fatalf("too early by 1 ms: %+v", c)
 		}
 		d.clock.pass(time.Millisecond)
-		h = d.claim(t, ledger.Held).Hold
+		h = d.hold(t)
 		if h.Record().State != ledger.Settled || h.Record().Lookups != i+2 {
 			t.Fatalf("lookup %d: %+v", i+2, h.Record())
 		}
 	}
 	must(t, h.Release(t.Context(), fail))
+	if !ledger.Spent(h.Record(), d.clock.now()) {
+		t.Errorf("after the last lookup: %+v", h.Record())
+	}
 	d.clock.pass(time.Hour)
 	if c := d.claim(t, ledger.Exhausted); !ledger.Spent(c.Record, d.clock.now()) || *c.Record.LastFault != fail {
 		t.Errorf("%+v", c)
@@ -40,11 +42,10 @@ func TestOwedLookups(t *testing.T) {
 
 func TestOwedForADay(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
+	h := d.settled(t)
 	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
 	d.clock.pass(24 * time.Hour)
-	back := d.claim(t, ledger.Held).Hold
+	back := d.hold(t)
 	must(t, back.Return(t.Context()))
 	d.clock.pass(time.Second)
 	d.claim(t, ledger.Exhausted)
@@ -53,12 +54,11 @@ func TestOwedForADay(t *testing.T) {
 // A lookup that never began uses none up and does not move the spacing.
 func TestReturn(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
+	h := d.settled(t)
 	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
 	for range 20 {
 		d.clock.pass(time.Second)
-		must(t, d.claim(t, ledger.Held).Hold.Return(t.Context()))
+		must(t, d.hold(t).Return(t.Context()))
 	}
 	if s := d.state(t); s.Lookups != 1 || s.LastFault == nil {
 		t.Errorf("%+v", s)
@@ -68,7 +68,7 @@ func TestReturn(t *testing.T) {
 // A settlement whose lookup did not begin leaves no lease and no lookup.
 func TestSettledWithoutLookup(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
+	h := d.hold(t)
 	must(t, h.Settled(t.Context(), receipt(), false))
 	if s := d.state(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() {
 		t.Errorf("%+v", s)
@@ -80,8 +80,7 @@ func TestSettledWithoutLookup(t *testing.T) {
 
 func TestAnswerWithoutBody(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
+	h := d.settled(t)
 	noise := make([]byte, 400<<10)
 	rand.Read(noise)
 	a, err := ledger.NewAnswer(200, noise)
@@ -125,7 +124,7 @@ func TestAnswerRoundTrip(t *testing.T) {
 // A row that outlived its retention is treated as absent: stores delete late.
 func TestExpired(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
+	h := d.hold(t)
 	must(t, h.Refused(t.Context(), "no"))
 	key := d.payment().Key
 	d.clock.pass(35*24*time.Hour + 10*time.Minute)

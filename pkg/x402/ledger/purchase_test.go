@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -66,7 +65,7 @@ func TestHoldOfAPurchase(t *testing.T) {
 		"not sent":    {func(t *testing.T, h *ledger.Hold) error { return h.NotSent(t.Context(), "full") }, ledger.Refused, ledger.Held, false, ""},
 	} {
 		d := newTestLedger(t, nil)
-		h := d.claim(t, ledger.Held).Hold
+		h := d.hold(t)
 		if err := c.write(t, h); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -77,8 +76,8 @@ func TestHoldOfAPurchase(t *testing.T) {
 	}
 	// In doubt it stays in doubt, and says who has answered.
 	d := newTestLedger(t, nil)
-	must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "timeout", ""))
-	must(t, d.claim(t, ledger.Held).Hold.Supersede(t.Context(), owner))
+	must(t, d.hold(t).Uncertain(t.Context(), "timeout", ""))
+	must(t, d.hold(t).Supersede(t.Context(), owner))
 	if r := d.state(t); r.State != ledger.Uncertain || r.Owner != owner || r.Reason != "timeout" {
 		t.Errorf("in doubt: %+v", r)
 	}
@@ -88,8 +87,7 @@ func TestHoldOfAPurchase(t *testing.T) {
 // meanwhile; an attempt that brought nothing better leaves the answer.
 func TestPartsOwed(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
+	h := d.settled(t)
 	owes := answer(t, "one")
 	owes.Owed = []string{"whois"}
 	must(t, h.RedeemUnused(t.Context(), owes))
@@ -98,13 +96,13 @@ func TestPartsOwed(t *testing.T) {
 	}
 	d.claim(t, ledger.Answered)
 	d.clock.pass(10 * time.Second)
-	h = d.claim(t, ledger.Held).Hold
+	h = d.hold(t)
 	d.claim(t, ledger.Answered) // beside the one that looks up
 	must(t, h.Keep(t.Context(), false))
 	d.clock.pass(10*time.Second - 1)
 	d.claim(t, ledger.Answered)
 	d.clock.pass(1)
-	h = d.claim(t, ledger.Held).Hold
+	h = d.hold(t)
 	must(t, h.Redeem(t.Context(), answer(t, "two")))
 	d.clock.pass(time.Hour)
 	if c := d.claim(t, ledger.Answered); c.Record.Lookups != 2 || len(c.Record.Answer.Owed) != 0 {
@@ -115,15 +113,13 @@ func TestPartsOwed(t *testing.T) {
 // A purchase's key cannot be one of a payment, and the other way round.
 func TestNotAPurchase(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	if _, err := d.Purchase(t.Context(), h.Record().Key); !errors.Is(err, ledger.ErrCorrupt) {
-		t.Errorf("a payment read as a purchase: %v", err)
-	}
+	h := d.hold(t)
+	_, err := d.Purchase(t.Context(), h.Record().Key)
+	wants(t, ledger.ErrCorrupt, err)
 	p := d.payment()
 	p.Key, p.Purchase = "other", h.Record().Key
 	c, err := d.Claim(t.Context(), p, d.clock.now().Add(lease))
 	must(t, err)
-	if _, err := d.Open(t.Context(), c.Hold); !errors.Is(err, ledger.ErrCorrupt) {
-		t.Errorf("a payment opened as a purchase: %v", err)
-	}
+	_, err = d.Open(t.Context(), c.Hold)
+	wants(t, ledger.ErrCorrupt, err)
 }

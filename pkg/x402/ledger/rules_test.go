@@ -9,8 +9,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// An attempt whose lease ran out goes on from nobody's evidence: the next
-// claim may have begun.
+// An attempt that finds its own receipt on record already goes on, within its lease:
+// the lookup that it began counts, and nobody runs beside it. Afterwards it goes on from
+// nobody's evidence: the next claim may have begun.
 func TestAdoptsWithinTheLeaseOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		late   time.Duration
@@ -21,17 +22,21 @@ func TestAdoptsWithinTheLeaseOnly(t *testing.T) {
 		"in time, not beginning": {0, false, ledger.ErrLost},
 		"too late":               {lease, true, ledger.ErrLost},
 	} {
-		d := newTestLedger(t, nil)
-		old := d.claim(t, ledger.Held)
-		d.clock.pass(lease)
-		taken := d.claim(t, ledger.Held)
-		if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledger.ErrLost) {
-			t.Fatal(err)
-		}
-		d.clock.pass(c.late)
-		if err := taken.Hold.Settled(t.Context(), receipt(), c.begins); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			d := newTestLedger(t, nil)
+			old, taken := d.overtaken(t)
+			wants(t, ledger.ErrLost, old.Settled(t.Context(), receipt(), true))
+			d.clock.pass(c.late)
+			wants(t, c.want, taken.Settled(t.Context(), receipt(), c.begins))
+			if c.want != nil {
+				return
+			}
+			d.claim(t, ledger.InFlight)
+			must(t, taken.Redeem(t.Context(), answer(t, "x")))
+			if r := d.claim(t, ledger.Answered).Record; r.Lookups != 1 {
+				t.Errorf("%d lookups", r.Lookups)
+			}
+		})
 	}
 }
 
@@ -39,15 +44,9 @@ func TestAdoptsWithinTheLeaseOnly(t *testing.T) {
 // began goes on.
 func TestAdoptsAfterAFailedWrite(t *testing.T) {
 	d := newTestLedger(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, 2))
-	old := d.claim(t, ledger.Held)
-	d.clock.pass(lease)
-	taken := d.claim(t, ledger.Held).Hold
-	if err := taken.Settled(t.Context(), receipt(), true); !errors.Is(err, ledgertest.ErrInjected) {
-		t.Fatal(err)
-	}
-	if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledger.ErrLost) {
-		t.Fatal(err)
-	}
+	old, taken := d.overtaken(t)
+	wants(t, ledgertest.ErrInjected, taken.Settled(t.Context(), receipt(), true))
+	wants(t, ledger.ErrLost, old.Settled(t.Context(), receipt(), true))
 	must(t, taken.Redeem(t.Context(), answer(t, "x")))
 	if r := d.claim(t, ledger.Answered).Record; r.Lookups != 1 {
 		t.Errorf("%d lookups", r.Lookups)
@@ -57,34 +56,24 @@ func TestAdoptsAfterAFailedWrite(t *testing.T) {
 // Nor from evidence that a third attempt has gone on from already.
 func TestAdoptsItsOwnAttemptOnly(t *testing.T) {
 	d := newTestLedger(t, nil)
-	first := d.claim(t, ledger.Held)
+	first, second := d.overtaken(t)
+	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.clock.pass(lease)
-	second := d.claim(t, ledger.Held)
-	if err := first.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledger.ErrLost) {
-		t.Fatal(err)
-	}
-	d.clock.pass(lease)
-	third := d.claim(t, ledger.Held)
-	if err := second.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, ledger.ErrLost) {
-		t.Errorf("the second goes on beside the third: %v", err)
-	}
-	must(t, third.Hold.Redeem(t.Context(), answer(t, "x")))
+	third := d.hold(t)
+	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // it would go on beside the third
+	must(t, third.Redeem(t.Context(), answer(t, "x")))
 }
 
 // A receipt that comes when the answer is there already changes nothing.
 func TestEvidenceAfterTheAnswer(t *testing.T) {
 	d := newTestLedger(t, nil)
-	old := d.claim(t, ledger.Held)
-	d.clock.pass(lease)
-	taken := d.claim(t, ledger.Held).Hold
+	old, taken := d.overtaken(t)
 	must(t, taken.Settled(t.Context(), receipt(), true))
 	must(t, taken.Redeem(t.Context(), answer(t, "x")))
 	before := d.state(t)
 	late := receipt()
 	late.Transaction = "0x02"
-	if err := old.Hold.Settled(t.Context(), late, true); !errors.Is(err, ledger.ErrLost) {
-		t.Errorf("%v, want ErrLost", err)
-	}
+	wants(t, ledger.ErrLost, old.Settled(t.Context(), late, true))
 	if r := d.state(t); r.State != ledger.Redeemed || r.Version != before.Version || r.Receipt.Transaction != "0x01" {
 		t.Errorf("%+v", r)
 	}
@@ -102,19 +91,16 @@ func TestEvidenceAgainstWriters(t *testing.T) {
 			}
 			n++
 			armed = false
-			must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", "")) // it comes first
+			must(t, d.hold(t).Uncertain(t.Context(), "?", "")) // it comes first
 			armed = true
 			return ledgertest.None
 		})
-		old := d.claim(t, ledger.Held)
-		d.clock.pass(lease)
-		must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", ""))
+		old, taken := d.overtaken(t)
+		must(t, taken.Uncertain(t.Context(), "?", ""))
 		// The first write of the old holder is on a version that is gone.
-		if err := old.Hold.Refused(t.Context(), "no"); !errors.Is(err, ledger.ErrLost) {
-			t.Fatal(err)
-		}
+		wants(t, ledger.ErrLost, old.Refused(t.Context(), "no"))
 		armed = others > 0
-		if err := old.Hold.Settled(t.Context(), receipt(), true); !errors.Is(err, want) {
+		if err := old.Settled(t.Context(), receipt(), true); !errors.Is(err, want) {
 			t.Errorf("%d other writers: %v, want %v", others, err, want)
 		}
 		if r := d.state(t); (r.State == ledger.Settled) != errors.Is(want, ledger.ErrLost) {
@@ -126,7 +112,7 @@ func TestEvidenceAgainstWriters(t *testing.T) {
 // A lease that was given back already is not given back again.
 func TestReturnAfterRelease(t *testing.T) {
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
+	h := d.hold(t)
 	must(t, h.Settled(t.Context(), receipt(), false))
 	before := d.state(t)
 	must(t, h.Return(t.Context()))
@@ -149,7 +135,7 @@ func TestKept(t *testing.T) {
 		"uncertain once more": {func(d testLedger, h *ledger.Hold) {
 			must(t, h.Uncertain(t.Context(), "?", ""))
 			d.clock.pass(time.Hour)
-			must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", ""))
+			must(t, d.hold(t).Uncertain(t.Context(), "?", ""))
 			d.clock.pass(-time.Hour)
 		}, 0},
 		"refused": {func(_ testLedger, h *ledger.Hold) { must(t, h.Refused(t.Context(), "no")) }, 35 * day},
@@ -160,7 +146,7 @@ func TestKept(t *testing.T) {
 	} {
 		d := newTestLedger(t, nil)
 		p := d.payment()
-		c.make(d, d.claim(t, ledger.Held).Hold)
+		c.make(d, d.hold(t))
 		if c.keep == 0 {
 			d.clock.pass(1000 * day)
 			d.state(t)
@@ -177,53 +163,18 @@ func TestKept(t *testing.T) {
 	}
 	// A decided one is kept from its last write on.
 	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
+	h := d.settled(t)
 	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
 	d.clock.pass(23 * time.Hour)
-	must(t, d.claim(t, ledger.Held).Hold.Redeem(t.Context(), answer(t, "x")))
+	must(t, d.hold(t).Redeem(t.Context(), answer(t, "x")))
 	d.clock.pass(35*day - time.Nanosecond)
 	d.state(t)
 }
 
-// Every lookup that a payment buys: counted from the outside.
-func TestFiveLookups(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	must(t, h.Settled(t.Context(), receipt(), true))
-	for n := 1; ; n++ {
-		must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
-		if spent := ledger.Spent(h.Record(), d.clock.now()); spent != (n == 5) {
-			t.Fatalf("after %d lookups: spent %t", n, spent)
-		}
-		if n == 5 {
-			break
-		}
-		d.clock.pass(10 * time.Minute)
-		h = d.claim(t, ledger.Held).Hold
-	}
-	d.claim(t, ledger.Exhausted)
-}
-
-// A payment that is not known to be on record has every lookup left.
-func TestSpentBeforeItIsRecorded(t *testing.T) {
-	d := newTestLedger(t, nil)
-	if r := d.claim(t, ledger.Held).Record; ledger.Spent(r, d.clock.now()) {
-		t.Errorf("spent: %+v", r)
-	}
-}
-
 // The reconciler's lease is a write like any other.
 func TestReclaimFaults(t *testing.T) {
-	armed := false
-	d := newTestLedger(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-		if armed && op == ledgertest.Replace {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	})
-	must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", ""))
-	armed = true
+	d := newTestLedger(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, 2))
+	must(t, d.hold(t).Uncertain(t.Context(), "?", ""))
 	if h, err := d.Reclaim(t.Context(), d.state(t), d.clock.now().Add(lease)); h != nil || !errors.Is(err, ledgertest.ErrInjected) {
 		t.Errorf("%v, %v", h, err)
 	}

@@ -156,14 +156,6 @@ func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 	}
 }
 
-func TestTakeOverDoubts(t *testing.T) {
-	r := situations()["settling, past"]
-	next, err := step(r, EventClaim, change{now: epoch, lease: epoch.Add(time.Minute)})
-	if err != nil || !next.Doubt || next.Attempt != r.Attempt+1 {
-		t.Errorf("takeover: %+v, %v", next, err)
-	}
-}
-
 // Doubt survives any sequence of events that brings no evidence.
 func TestDoubtIsSticky(t *testing.T) {
 	var walk func(r Record, path string, depth int)

@@ -23,7 +23,6 @@ func witness(key string) ledger.Witness {
 // Money that is seen on the chain ends owed or as a refund, whatever was written
 // about its payment before.
 func TestTestify(t *testing.T) {
-	hold := func(t *testing.T, d testLedger) *ledger.Hold { return d.claim(t, ledger.Held).Hold }
 	for name, c := range map[string]struct {
 		before  func(t *testing.T, d testLedger)
 		want    ledger.Testimony
@@ -32,18 +31,16 @@ func TestTestify(t *testing.T) {
 	}{
 		"no record": {func(*testing.T, testLedger) {}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
 		"expired": {func(t *testing.T, d testLedger) {
-			must(t, hold(t, d).Refused(t.Context(), "no"))
+			must(t, d.hold(t).Refused(t.Context(), "no"))
 			d.clock.pass(40 * 24 * time.Hour)
 		}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"refused":   {func(t *testing.T, d testLedger) { must(t, hold(t, d).Refused(t.Context(), "no")) }, ledger.Found, ledger.Settled, 0},
-		"disproved": {func(t *testing.T, d testLedger) { must(t, hold(t, d).Disproved(t.Context(), "no")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"uncertain": {func(t *testing.T, d testLedger) { must(t, hold(t, d).Uncertain(t.Context(), "?", "")) }, ledger.Found, ledger.Settled, 0},
-		"in flight": {func(t *testing.T, d testLedger) { hold(t, d) }, ledger.Found, ledger.Settled, 0},
-		"settled":   {func(t *testing.T, d testLedger) { must(t, hold(t, d).Settled(t.Context(), receipt(), true)) }, ledger.Known, ledger.Settled, 1},
+		"refused":   {func(t *testing.T, d testLedger) { must(t, d.hold(t).Refused(t.Context(), "no")) }, ledger.Found, ledger.Settled, 0},
+		"disproved": {func(t *testing.T, d testLedger) { must(t, d.hold(t).Disproved(t.Context(), "no")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
+		"uncertain": {func(t *testing.T, d testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }, ledger.Found, ledger.Settled, 0},
+		"in flight": {func(t *testing.T, d testLedger) { d.hold(t) }, ledger.Found, ledger.Settled, 0},
+		"settled":   {func(t *testing.T, d testLedger) { d.settled(t) }, ledger.Known, ledger.Settled, 1},
 		"redeemed": {func(t *testing.T, d testLedger) {
-			h := hold(t, d)
-			must(t, h.Settled(t.Context(), receipt(), true))
-			must(t, h.Redeem(t.Context(), answer(t, "x")))
+			must(t, d.settled(t).Redeem(t.Context(), answer(t, "x")))
 		}, ledger.Known, ledger.Redeemed, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,11 +94,8 @@ func TestTestifyAgainstFaults(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
 			for at := 1; at <= 3; at++ {
-				n, armed := 0, false
-				d := newTestLedger(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
-					if !armed {
-						return ledgertest.None
-					}
+				n := 0
+				d, armed := newArmed(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 					if n++; n == at {
 						return fault
 					}
@@ -110,10 +104,10 @@ func TestTestifyAgainstFaults(t *testing.T) {
 				if refused {
 					must(t, d.claim(t, ledger.Held).Hold.Refused(t.Context(), "no"))
 				}
-				armed = true
+				*armed = true
 				w := witness(d.payment().Key)
 				_, first := d.Testify(t.Context(), w)
-				armed = false
+				*armed = false
 				if _, err := d.Testify(t.Context(), w); err != nil {
 					t.Errorf("refused %v, %v at call %d: %v, then %v", refused, fault, at, first, err)
 				}
@@ -128,77 +122,43 @@ func TestTestifyAgainstFaults(t *testing.T) {
 // Other writers may come between a witness's reading and its writing. Then it
 // has no say, and the next time it has.
 func TestTestifyMeetsOthers(t *testing.T) {
-	uncertain := func(t *testing.T, d testLedger) {
-		must(t, d.claim(t, ledger.Held).Hold.Uncertain(t.Context(), "?", ""))
-	}
+	uncertain := func(t *testing.T, d testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }
 	for name, c := range map[string]struct {
 		before func(t *testing.T, d testLedger)
-		// meets is what happens at a call, while it returns true.
-		meets func(t *testing.T, d testLedger, op ledgertest.Op, r ledger.Record) bool
-		fault ledgertest.Fault
-		want  ledger.Testimony // the next time
+		op     ledgertest.Op // of the witness's write that another writer comes before
 	}{
-		"claimed meanwhile": {
-			func(*testing.T, testLedger) {},
-			func(t *testing.T, d testLedger, op ledgertest.Op, r ledger.Record) bool {
-				if op == ledgertest.Create && r.State == ledger.Settled {
-					uncertain(t, d)
-				}
-				return false
-			}, ledgertest.None, ledger.Found,
-		},
-		"claimed instead of the expired one": {
-			func(t *testing.T, d testLedger) {
-				must(t, d.claim(t, ledger.Held).Hold.Refused(t.Context(), "no"))
-				d.clock.pass(40 * 24 * time.Hour)
-			},
-			func(t *testing.T, d testLedger, op ledgertest.Op, r ledger.Record) bool {
-				if op == ledgertest.Replace && r.State == ledger.Settled {
-					uncertain(t, d)
-				}
-				return false
-			}, ledgertest.None, ledger.Found,
-		},
-		"others write whenever it does": {
-			uncertain,
-			func(t *testing.T, d testLedger, op ledgertest.Op, r ledger.Record) bool {
-				if op == ledgertest.Replace && r.State == ledger.Settled {
-					uncertain(t, d)
-				}
-				return false
-			}, ledgertest.None, ledger.Found,
-		},
-		"deleted meanwhile": {
-			func(t *testing.T, d testLedger) { d.claim(t, ledger.Held) },
-			func() func(*testing.T, testLedger, ledgertest.Op, ledger.Record) bool {
-				fetches := 0
-				return func(_ *testing.T, _ testLedger, op ledgertest.Op, _ ledger.Record) bool {
-					if op == ledgertest.Fetch {
-						fetches++
-					}
-					return op == ledgertest.Fetch && fetches == 2
-				}
-			}(), ledgertest.Stale, ledger.Found,
-		},
+		"claimed meanwhile": {func(*testing.T, testLedger) {}, ledgertest.Create},
+		"claimed instead of the expired one": {func(t *testing.T, d testLedger) {
+			must(t, d.hold(t).Refused(t.Context(), "no"))
+			d.clock.pass(40 * 24 * time.Hour)
+		}, ledgertest.Replace},
+		"others write whenever it does": {uncertain, ledgertest.Replace},
+		"deleted meanwhile":             {func(t *testing.T, d testLedger) { d.hold(t) }, ledgertest.Fetch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			armed := false
+			fetches := 0
 			var d testLedger
-			d = newTestLedger(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-				if armed && c.meets(t, d, op, r) {
-					return c.fault
+			var armed *bool
+			d, armed = newArmed(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+				switch {
+				case op != c.op:
+				case op == ledgertest.Fetch:
+					if fetches++; fetches == 2 {
+						return ledgertest.Stale
+					}
+				case r.State == ledger.Settled:
+					uncertain(t, d)
 				}
 				return ledgertest.None
 			})
 			c.before(t, d)
 			w := witness(d.payment().Key)
 			w.At = w.At.Add(100 * 24 * time.Hour)
-			armed = true
-			if got, err := d.Testify(t.Context(), w); !errors.Is(err, ledger.ErrConflict) {
-				t.Errorf("%v, %v, want a conflict", got, err)
-			}
-			armed = false
-			if got, err := d.Testify(t.Context(), w); got != c.want || err != nil || d.state(t).State != ledger.Settled {
+			*armed = true
+			_, err := d.Testify(t.Context(), w)
+			wants(t, ledger.ErrConflict, err)
+			*armed = false
+			if got, err := d.Testify(t.Context(), w); got != ledger.Found || err != nil || d.state(t).State != ledger.Settled {
 				t.Errorf("the next time: %v, %v, %+v", got, err, d.state(t))
 			}
 		})
@@ -209,22 +169,20 @@ func TestTestifyMeetsOthers(t *testing.T) {
 func TestRefundAgainstFaults(t *testing.T) {
 	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
 		for _, at := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
-			armed := false
-			d := newTestLedger(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-				if armed && op == at {
+			d, armed := newArmed(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+				if op == at {
 					return fault
 				}
 				return ledgertest.None
 			})
 			key := d.payment().Key
-			if _, err := d.Testify(t.Context(), witness(key)); err != nil {
-				t.Fatal(err)
-			}
-			armed = true
+			_, err := d.Testify(t.Context(), witness(key))
+			must(t, err)
+			*armed = true
 			if r, err := d.Refund(t.Context(), key, "0xback"); r != nil || !errors.Is(err, ledgertest.ErrInjected) {
 				t.Errorf("%v at %s: %+v, %v", fault, at, r, err)
 			}
-			armed = false
+			*armed = false
 			if r, err := d.Refund(t.Context(), key, "0xback"); err != nil || r.State != ledger.Refunded || d.state(t).Refund != "0xback" {
 				t.Errorf("%v at %s, repeated: %+v, %v", fault, at, r, err)
 			}

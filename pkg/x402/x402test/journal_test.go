@@ -15,13 +15,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // books opens a facilitator that keeps a journal; it is closed by the caller.
 func books(t *testing.T, journal string) *x402test.Facilitator {
 	t.Helper()
 	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms(), Now: time.Now, Journal: journal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
@@ -36,22 +41,14 @@ func closeBooks(t *testing.T, f *x402test.Facilitator) {
 func settlement(t *testing.T) []byte {
 	t.Helper()
 	w, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	offer := terms().Requirements("5000")
 	header, err := w.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{offer}}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var payload x402.Payload
-	if err := json.Unmarshal(unbase64(t, header), &payload); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(unbase64(t, header), &payload))
 	body, err := json.Marshal(map[string]any{"x402Version": 2, "paymentPayload": payload, "paymentRequirements": offer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return body
 }
 
@@ -70,8 +67,9 @@ func settles(t *testing.T, f *x402test.Facilitator, body []byte) bool {
 	return r.Success
 }
 
-// A crash can cut the last line anywhere. What was whole is kept, and what is
-// written after it too.
+// Every authorization executes at most once, also after a restart, for which a crash
+// can have cut the last line anywhere. What was whole is kept, and what is written after
+// it too.
 func TestCutJournal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -79,21 +77,17 @@ func TestCutJournal(t *testing.T) {
 	first, second, third := settlement(t), settlement(t), settlement(t)
 	f := books(t, path)
 	for _, body := range [][]byte{first, second} {
-		if !settles(t, f, body) {
-			t.Fatal("the first settlement failed")
+		if !settles(t, f, body) || settles(t, f, body) {
+			t.Fatal("a payment was not settled, or twice")
 		}
 	}
 	closeBooks(t, f)
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	begin := bytes.IndexByte(whole, '\n') + 1 // of the last line
 	for cut := begin; cut <= len(whole); cut++ {
 		path := filepath.Join(dir, "cut")
-		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, whole[:cut], 0o600))
 		moved := 2
 		if cut >= len(whole)-1 { // all of the line, or all but its end
 			moved = 3
@@ -115,8 +109,8 @@ func TestCutJournal(t *testing.T) {
 		}
 		closeBooks(t, f)
 		f = books(t, path)
-		if n := len(f.Transfers()); n != 3 {
-			t.Errorf("cut at %d: %d transfers in the end, want 3", cut, n)
+		if list := f.Transfers(); len(list) != 3 || list[0].Value != "5000" {
+			t.Errorf("cut at %d: %+v in the end, want 3 transfers", cut, list)
 		}
 		closeBooks(t, f)
 	}
@@ -133,18 +127,14 @@ func TestUnreadableJournal(t *testing.T) {
 	}
 	closeBooks(t, f)
 	line, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct{ text, says string }{
 		"two lines in one":    {string(line[:40]) + string(line) + string(line), "line 1 is no transfer"},
 		"a line of something": {string(line) + "{}\n", "line 2 is no transfer"},
 		"a line without end":  {string(line) + strings.Repeat("x", 1<<20), "line 2: "},
 	} {
 		path := filepath.Join(t.TempDir(), "spoiled")
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(c.text), 0o600))
 		f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms(), Now: time.Now, Journal: path})
 		if err == nil {
 			t.Errorf("%s: it was opened, with %d transfers", name, len(f.Transfers()))

@@ -18,22 +18,16 @@ func TestSecrets(t *testing.T) {
 	t.Parallel()
 	var s x402test.Secrets
 	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var header string
 	for range 3 {
 		header, err = wallet.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("1000")}}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.Add(header)
 	}
 	s.Add("garbage")
 	p, err := x402.DecodePayment(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sig := hex.EncodeToString(p.Signature)
 	for name, text := range map[string]string{
 		"the header":               `{"header":"` + header + `"}`,

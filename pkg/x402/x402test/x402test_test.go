@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"path/filepath"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -22,9 +21,7 @@ func terms() x402.Terms {
 // well-known key 0 of the development chains.
 func TestWalletVector(t *testing.T) {
 	w, err := x402test.WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := w.Address().Checksum(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"; got != want {
 		t.Errorf("address %s, want %s", got, want)
 	}
@@ -44,30 +41,6 @@ func TestWalletVector(t *testing.T) {
 func unbase64(t *testing.T, text string) []byte {
 	t.Helper()
 	b, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
-}
-
-// Every authorization executes at most once, also after a restart.
-func TestBooksAreKept(t *testing.T) {
-	journal := filepath.Join(t.TempDir(), "books")
-	body := settlement(t)
-	first := books(t, journal)
-	if !settles(t, first, body) {
-		t.Fatal("the first settlement failed")
-	}
-	if settles(t, first, body) {
-		t.Error("settled twice")
-	}
-	closeBooks(t, first)
-	second := books(t, journal)
-	defer second.Close()
-	if settles(t, second, body) {
-		t.Error("settled again after a restart")
-	}
-	if list := second.Transfers(); len(list) != 1 || list[0].Value != "5000" {
-		t.Errorf("books %+v", list)
-	}
 }

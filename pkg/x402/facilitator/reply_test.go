@@ -1,7 +1,10 @@
 package facilitator
 
 import (
+	"encoding/base64"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -29,13 +32,9 @@ func TestJudge(t *testing.T) {
 		{"yes for another payer", answered(200, `{"isValid":true,"payer":"`+other+`"}`), false, "", fault.FacilitatorUnavailable},
 		{"yes and a reason", answered(200, `{"isValid":true,"invalidReason":"insufficient_funds"}`), false, "", fault.FacilitatorUnavailable},
 		{"no for another payer", answered(200, `{"isValid":false,"invalidReason":"insufficient_funds","payer":"`+other+`"}`), false, "", fault.FacilitatorUnavailable},
-		{"no in a 401", credentialed(answered(401, no)), false, "", fault.FacilitatorUnauthorized},
-		{"no in a 429", answered(429, no), false, "", fault.FacilitatorUnavailable},
-		{"no, without a look", answered(200, `{"isValid":false,"invalidReason":"unexpected_verify_error"}`), false, "", fault.FacilitatorUnavailable},
 		{"yes in a 400", answered(400, yes), false, "", fault.FacilitatorUnavailable},
 		{"yes in a 401", answered(401, yes), false, "", fault.FacilitatorMisconfigured},
 		{"no in a 200", answered(200, no), false, "invalid_exact_evm_signature", ""},
-		{"no in a 400", answered(400, no), false, "invalid_exact_evm_signature", ""},
 		{"no without reason", answered(200, `{"isValid":false}`), false, "", fault.FacilitatorUnavailable},
 		{"isValid is a string", answered(200, `{"isValid":"true"}`), false, "", fault.FacilitatorUnavailable},
 		{"isValid is null", answered(200, `{"isValid":null}`), false, "", fault.FacilitatorUnavailable},
@@ -97,5 +96,51 @@ func TestSupports(t *testing.T) {
 		if code != row.code {
 			t.Errorf("%s: got %q, want %q", row.name, code, row.code)
 		}
+	}
+}
+
+func note(doc string) string { return base64.StdEncoding.EncodeToString([]byte(doc)) }
+
+func TestExtensionResponses(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 20)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"e%02d":{"status":"success"}`, i)
+	}
+	kept := map[string]string{}
+	for i := range maxExtensions {
+		kept[fmt.Sprintf("e%02d.status", i)] = "success"
+	}
+	for _, row := range []struct {
+		name   string
+		values []string
+		want   map[string]string
+	}{
+		{"success", []string{note(`{"bazaar":{"status":"success"}}`)}, map[string]string{"bazaar.status": "success"}},
+		{"all fields", []string{note(`{"bazaar":{"status":"rejected","rejectedReason":"a","reason":"b","code":7,"trace":"secret"},"other":{"code":"c"}}`)},
+			map[string]string{"bazaar.status": "rejected", "bazaar.rejectedReason": "a", "bazaar.reason": "b", "bazaar.code": "7", "other.code": "c"}},
+		{"no padding", []string{strings.TrimRight(note(`{"bazaar":{"status":"processing"}}`), "=")}, map[string]string{"bazaar.status": "processing"}},
+		{"not printable", []string{note(`{"bazaar":{"reason":"a\r\nbü"}}`)}, map[string]string{"bazaar.reason": "a  bü"}},
+		{"long value", []string{note(`{"bazaar":{"reason":"` + strings.Repeat("z ", 500) + `"}}`)}, map[string]string{"bazaar.reason": strings.Repeat("z ", maxReason)[:maxReason-3] + "…"}},
+		{"a signature", []string{note(`{"bazaar":{"reason":"bad 0x` + strings.Repeat("Ab1", 30) + `"}}`)}, map[string]string{"bazaar.reason": "bad 0xAb1Ab1..."}},
+		{"too many", []string{note("{" + strings.Join(many, ",") + "}")}, kept},
+		{"values of other types", []string{note(`{"bazaar":{"status":{"a":1},"reason":["x"],"code":true,"rejectedReason":null}}`)}, nil},
+		{"name that is a signature", []string{note(`{"` + strings.Repeat("ab", 30) + `":{"status":"success"}}`)}, nil},
+		{"name with a line break", []string{note(`{"ba\nzaar":{"status":"success"}}`)}, nil},
+		{"long name", []string{note(`{"` + strings.Repeat("a", 100) + `":{"status":"success"}}`)}, nil},
+		{"extension is not an object", []string{note(`{"bazaar":"success","x":{"status":"success"}}`)}, map[string]string{"x.status": "success"}},
+		{"not base64", []string{"{}"}, nil},
+		{"not JSON", []string{note("success")}, nil},
+		{"an array", []string{note(`[{"status":"success"}]`)}, nil},
+		{"name twice", []string{note(`{"bazaar":{"status":"success"},"bazaar":{"status":"rejected"}}`)}, nil},
+		{"two headers", []string{note(`{"a":{"status":"x"}}`), note(`{"b":{"status":"y"}}`)}, nil},
+		{"too long", []string{note(`{"bazaar":{"status":"success"},"x":"` + strings.Repeat("a", maxExtensionHeader) + `"}`)}, nil},
+		{"none", nil, nil},
+	} {
+		h := http.Header{}
+		for _, v := range row.values {
+			h.Add("Extension-Responses", v)
+		}
+		equal(t, row.name, row.want, extensionResponses(h))
 	}
 }
