@@ -2,11 +2,12 @@ package chain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,36 +21,32 @@ import (
 func TestStaleHead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	done, cancelled, elsewhere, unused := w.authorize(t), w.authorize(t), w.authorize(t), w.authorize(t)
-	q := map[string]x402.Question{
-		"done": w.question(t, done), "cancelled": w.question(t, cancelled),
-		"elsewhere": w.question(t, elsewhere), "unused": w.question(t, unused),
-	}
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, done))
-	hints := map[string]string{
-		"cancelled": w.Cancel(t, w.payer, cancelled.Nonce).Hash,
-		"elsewhere": w.Transfer(t, chaintest.Sign(t, w.payer, again(elsewhere, w.other, "5000"))).Hash,
+	_, qDone, tx := w.settled(t)
+	cancelled, qCancelled := w.claimed(t)
+	elsewhere, qElsewhere := w.claimed(t)
+	_, qUnused := w.claimed(t)
+	hints := map[string]x402.Question{
+		w.Cancel(t, w.payer, cancelled.Nonce).Hash:       qCancelled,
+		w.pay(t, again(elsewhere, w.other, "5000")).Hash: qElsewhere,
 	}
 	for _, ahead := range []time.Duration{defaultHeadAge + time.Second, -defaultHeadAge - time.Second} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			w.ahead = ahead
-			w.expect(t, q["done"], paid(tx.Hash), callsSearch)
-			for _, name := range []string{"cancelled", "elsewhere", "unused"} {
-				w.expectNothing(t, q[name], "latest block is")
-			}
-			for name, hash := range hints {
-				hinted := q[name]
-				hinted.Transaction = hash
-				w.expectNothing(t, hinted, "latest block is")
+			w.expect(t, qDone, paid(tx.Hash), callsSearch)
+			w.expectNothing(t, qUnused, "latest block is")
+			for hash, q := range hints {
+				w.expectNothing(t, q, "latest block is")
+				q.Transaction = hash
+				w.expectNothing(t, q, "latest block is")
 			}
 		})
 	}
 	w.IncreaseTime(t, window)
 	w.Mine(t, 33)
 	w.ahead = defaultHeadAge + time.Second
-	w.expectNothing(t, q["unused"], "latest block is")
+	w.expectNothing(t, qUnused, "latest block is")
 	w.ahead = defaultHeadAge
-	w.expect(t, q["unused"], never(reasonExpired), callsExpired)
+	w.expect(t, qUnused, never(reasonExpired), callsExpired)
 }
 
 // Behind a load balancer stand nodes that are behind each other.
@@ -57,27 +54,17 @@ func TestLaggingState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Mine(t, 1)
-	a := w.authorize(t)
-	q := w.question(t, a)
+	a, q := w.claimed(t)
 	before, _ := w.Block(t, "latest")
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
-	lag := func(rw http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-		if c.Method != "eth_call" || !c.at("latest") {
-			return false
-		}
-		_, _ = rw.Write(node([]byte(strings.Replace(string(c.body), `"latest"`, `"`+hexQuantity(before)+`"`, 1))))
-		return true
-	}
-	w.proxy.reset(lag)
+	tx := w.pay(t, a)
+	w.proxy.reset(on("eth_call", instead("latest", hexQuantity(before))))
 	w.expect(t, q, open(reasonOpen), callsOpen)
-	q.Transaction = tx.Hash
-	w.expect(t, q, paid(tx.Hash), callsHint)
+	w.expectHinted(t, q, tx.Hash, paid(tx.Hash))
 
 	// Expired by then, and used at the safe block: two answers that cannot
 	// both be.
 	w.IncreaseTime(t, window)
 	w.Mine(t, 33)
-	q.Transaction = ""
 	w.expectNothing(t, q, "used at an older one")
 }
 
@@ -85,41 +72,30 @@ func TestLaggingState(t *testing.T) {
 func TestSafeBlock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	q := w.question(t, w.authorize(t))
+	_, q := w.claimed(t)
 	w.IncreaseTime(t, window)
 	w.Mine(t, 40) // the end is safe, and not finalized
-	unknown := func(null bool, tags ...string) rule {
-		return func(rw http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
-			for _, tag := range tags {
-				if c.at(tag) && null {
-					return result(rw, c, "null")
-				}
-				if c.at(tag) {
-					return refusal(rw, c, http.StatusOK, `{"code":-39001,"message":"Unknown block"}`)
-				}
-			}
-			return false
-		}
-	}
 	block := callsOpen[1:]
-	for _, null := range []bool{false, true} {
-		t.Run(fmt.Sprintf("null %t", null), func(t *testing.T) {
-			w.proxy.reset(unknown(null, "safe", "finalized"))
-			w.expect(t, q, open(reasonNotSafe), join(callsNotSafe, block))
+	for name, unknown := range map[string]rule{
+		"null": result("null"), "an error": refusal(http.StatusOK, `{"code":-39001,"message":"Unknown block"}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.proxy.reset(either(about("safe", unknown), about("finalized", unknown)))
+			w.expect(t, q, open(reasonNotSafe), slices.Concat(callsNotSafe, block))
 			w.client.confirmations = 10
-			w.expect(t, q, never(reasonExpired), join(callsNotSafe, block, block, callsExpired[3:]))
+			w.expect(t, q, never(reasonExpired), slices.Concat(callsNotSafe, block, block, callsExpired[3:]))
 			w.client.confirmations = 41
-			w.expect(t, q, open(reasonNotSafe), join(callsNotSafe, block, block))
+			w.expect(t, q, open(reasonNotSafe), slices.Concat(callsNotSafe, block, block))
 			w.client.confirmations = 1 << 60
-			w.expect(t, q, open(reasonNotSafe), join(callsNotSafe, block))
+			w.expect(t, q, open(reasonNotSafe), slices.Concat(callsNotSafe, block))
 			w.client.confirmations = 0
-			w.proxy.reset(unknown(null, "safe"))
-			w.expect(t, q, open(reasonNotSafe), join(callsNotSafe, block))
+			w.proxy.reset(about("safe", unknown))
+			w.expect(t, q, open(reasonNotSafe), slices.Concat(callsNotSafe, block))
 		})
 	}
 	w.Mine(t, 40)
-	w.proxy.reset(unknown(true, "safe"))
-	w.expect(t, q, never(reasonExpired), join(callsNotSafe, block, callsExpired[3:]))
+	w.proxy.reset(about("safe", result("null")))
+	w.expect(t, q, never(reasonExpired), slices.Concat(callsNotSafe, block, callsExpired[3:]))
 }
 
 // Whatever is wrong with a reply, at whichever call, there is no verdict.
@@ -127,43 +103,34 @@ func TestGarbage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, q, tx := w.settled(t)
-	var elsewhere http.HandlerFunc = func(rw http.ResponseWriter, r *http.Request) { w.proxy.ServeHTTP(rw, r) }
-	honest := httptest.NewServer(elsewhere)
+	honest := httptest.NewServer(http.HandlerFunc(w.proxy.ServeHTTP))
 	t.Cleanup(honest.Close)
-	text := func(format string, args ...any) rule {
-		return func(rw http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
-			_, _ = fmt.Fprintf(rw, strings.ReplaceAll(format, "ID", string(c.ID)), args...)
-			return true
-		}
+	// In what follows ID stands for the call's own.
+	says := func(text string) rule {
+		return func(c *call) bool { return bare(http.StatusOK, strings.ReplaceAll(text, "ID", string(c.ID)))(c) }
 	}
 	inside := func(prefix, suffix string) rule {
-		return func(rw http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-			_, _ = io.WriteString(rw, prefix+string(node(c.body))+suffix)
-			return true
-		}
+		return changed(func(answer string) string { return prefix + answer + suffix })
 	}
 	swap := func(from, to string) rule {
-		return func(rw http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-			return rewrite(c.Method, strings.ReplaceAll(from, "ID", string(c.ID)), strings.ReplaceAll(to, "ID", string(c.ID)))(rw, c, node)
+		return func(c *call) bool {
+			id := strings.NewReplacer("ID", string(c.ID))
+			return rewrite(c.Method, id.Replace(from), id.Replace(to))(c)
 		}
 	}
-	status := func(code int, header ...string) rule {
-		return func(rw http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-			if len(header) == 2 {
-				rw.Header().Set(header[0], header[1])
-			}
-			rw.WriteHeader(code)
-			_, _ = rw.Write(node(c.body))
-			return true
+	status := func(code int, location string) rule {
+		return func(c *call) bool {
+			c.Header().Set("Location", location)
+			return bare(code, c.node(c.body))(c)
 		}
 	}
 	for name, r := range map[string]rule{
-		"nothing":          text(""),
-		"a page":           text("<html>"),
-		"a string":         text(`"0x1"`),
+		"nothing":          says(""),
+		"a page":           says("<html>"),
+		"a string":         says(`"0x1"`),
 		"a batch":          inside("[", "]"),
 		"two replies":      inside("", `{"jsonrpc":"2.0","id":1,"result":null}`),
-		"cut short":        text(`{"jsonrpc":"2.0","id":ID,"result":`),
+		"cut short":        says(`{"jsonrpc":"2.0","id":ID,"result":`),
 		"other id":         swap(`"id":ID`, `"id":123456`),
 		"null id":          swap(`"id":ID`, `"id":null`),
 		"id as text":       swap(`"id":ID`, `"id":"ID"`),
@@ -172,23 +139,23 @@ func TestGarbage(t *testing.T) {
 		"version 1":        swap(`"jsonrpc":"2.0"`, `"jsonrpc":"1.0"`),
 		"no version":       swap(`"jsonrpc":"2.0",`, ``),
 		"other case":       swap(`"result"`, `"Result"`),
-		"neither":          text(`{"jsonrpc":"2.0","id":ID}`),
+		"neither":          says(`{"jsonrpc":"2.0","id":ID}`),
 		"both":             swap(`"id":ID`, `"id":ID,"error":{"code":-32000,"message":"no"}`),
-		"result of a list": text(`{"jsonrpc":"2.0","id":ID,"result":[[]]}`),
-		"result of no hex": text(`{"jsonrpc":"2.0","id":ID,"result":"0xzz"}`),
-		"too short a word": text(`{"jsonrpc":"2.0","id":ID,"result":"0x1"}`),
-		"result 0x":        text(`{"jsonrpc":"2.0","id":ID,"result":"0x"}`),
-		"two":              text(`{"jsonrpc":"2.0","id":ID,"result":"0x%064d"}`, 2),
-		"result null":      text(`{"jsonrpc":"2.0","id":ID,"result":null}`),
-		"an error":         text(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"no"}}`),
-		"error as text":    text(`{"jsonrpc":"2.0","id":ID,"error":"no"}`),
-		"error of nothing": text(`{"jsonrpc":"2.0","id":ID,"error":null}`),
-		"HTTP 500":         status(http.StatusInternalServerError),
-		"HTTP 201":         status(http.StatusCreated),
-		"redirect":         status(http.StatusTemporaryRedirect, "Location", honest.URL),
+		"result of a list": result(`[[]]`),
+		"result of no hex": result(`"0xzz"`),
+		"too short a word": result(`"0x1"`),
+		"result 0x":        result(`"0x"`),
+		"two":              result(fmt.Sprintf(`"0x%064d"`, 2)),
+		"result null":      result(`null`),
+		"an error":         refusal(http.StatusOK, `{"code":-32000,"message":"no"}`),
+		"error as text":    refusal(http.StatusOK, `"no"`),
+		"error of nothing": refusal(http.StatusOK, `null`),
+		"HTTP 500":         status(http.StatusInternalServerError, ""),
+		"HTTP 201":         status(http.StatusCreated, ""),
+		"redirect":         status(http.StatusTemporaryRedirect, honest.URL),
 	} {
 		for at, method := range callsSearch {
-			if name == "an error" && method == "eth_getLogs" {
+			if name == "an error" && method == methodLogs {
 				continue // it is tried again over fewer blocks: TestCappedRanges
 			}
 			t.Run(fmt.Sprintf("%s at %d %s", name, at, method), func(t *testing.T) {
@@ -200,23 +167,17 @@ func TestGarbage(t *testing.T) {
 			})
 		}
 	}
-	w.proxy.reset(nil)
-	w.expect(t, q, paid(tx.Hash), callsSearch)
-}
-
-// A reply without an end is not read to it.
-func TestEndlessBody(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	q := w.question(t, w.authorize(t))
-	w.proxy.reset(func(rw http.ResponseWriter, _ rpcCall, _ func([]byte) []byte) bool {
-		for chunk := strings.Repeat(" ", 1<<16); ; {
-			if _, err := io.WriteString(rw, chunk); err != nil {
+	// A reply without an end is not read to it.
+	w.proxy.reset(func(c *call) bool {
+		for chunk := []byte(strings.Repeat(" ", 1<<16)); ; {
+			if _, err := c.Write(chunk); err != nil {
 				return true
 			}
 		}
 	})
 	w.expectNothing(t, q, errTooLong.Error())
+	w.proxy.reset(nil)
+	w.expect(t, q, paid(tx.Hash), callsSearch)
 }
 
 // The caller's time bounds a Find wherever the node hangs: before its answer,
@@ -231,10 +192,10 @@ func TestHanging(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				out := errors.New("time is up")
-				w.proxy.reset(atCall(at, func(rw http.ResponseWriter, _ rpcCall, _ func([]byte) []byte) bool {
+				w.proxy.reset(atCall(at, func(c *call) bool {
 					if begun {
-						_, _ = io.WriteString(rw, `{"jsonrpc":`)
-						rw.(http.Flusher).Flush()
+						c.say(`{"jsonrpc":`)
+						c.ResponseWriter.(http.Flusher).Flush()
 					}
 					cancel(out)
 					<-t.Context().Done()
@@ -249,10 +210,7 @@ func TestHanging(t *testing.T) {
 		}
 	}
 	t.Run("deadline", func(t *testing.T) {
-		w.proxy.reset(func(_ http.ResponseWriter, _ rpcCall, _ func([]byte) []byte) bool {
-			<-t.Context().Done()
-			return true
-		})
+		w.proxy.reset(func(*call) bool { <-t.Context().Done(); return true })
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if f := w.client.Find(ctx, q); !errors.Is(f.Cause, context.DeadlineExceeded) {
@@ -268,7 +226,7 @@ func TestVanishing(t *testing.T) {
 	_, q, tx := w.settled(t)
 	for at, method := range callsSearch {
 		t.Run(method, func(t *testing.T) {
-			w.proxy.reset(func(rw http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
+			w.proxy.reset(func(c *call) bool {
 				if c.nth < at {
 					return false
 				}
@@ -300,7 +258,74 @@ func TestReorganisation(t *testing.T) {
 	q.Transaction = tx.Hash
 	w.expect(t, q, paid(tx.Hash), callsHint)
 	w.Call(t, "anvil_rollback", 1)
-	w.expect(t, q, open(reasonOpen), join(callsHint[:1], callsOpen))
+	w.expect(t, q, open(reasonOpen), slices.Concat(callsHint[:1], callsOpen))
 	w.Cancel(t, w.payer, a.Nonce)
-	w.expect(t, q, never(reasonCancelled), join(callsHint[:1], callsCancelled))
+	w.expect(t, q, never(reasonCancelled), slices.Concat(callsHint[:1], callsCancelled))
+}
+
+// A clock that ran ahead at the claim makes our own transfer look older than
+// it. That must not turn away a payer who has paid.
+func TestClockAhead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Mine(t, 200)
+	for _, c := range []struct {
+		ahead        time.Duration
+		unsent, sent x402.Verdict
+	}{
+		{0, x402.Paid, x402.Paid},
+		{50 * time.Second, x402.Paid, x402.Paid},
+		{2 * time.Minute, x402.CannotTell, x402.Paid},
+		{4 * time.Minute, x402.CannotTell, x402.Paid},
+	} {
+		w.ahead = c.ahead
+		a, q := w.claimed(t)
+		q.Since = w.Now(t).Add(c.ahead) // as that clock has it
+		tx := w.pay(t, a)
+		for _, hint := range []string{"", tx.Hash} {
+			for sent, want := range map[bool]x402.Verdict{false: c.unsent, true: c.sent} {
+				q.Transaction, q.Sent = hint, sent
+				if f := w.find(t, q); f.Verdict != want {
+					t.Errorf("%s ahead, hint %t, sent %t: %s %s, want %s", c.ahead, hint != "", sent, f.Verdict, f.Reason, want)
+				}
+			}
+		}
+	}
+	// Another environment asks, and its clock is right.
+	a, q := w.claimed(t)
+	q.Since, q.Sent = w.Now(t).Add(4*time.Minute), true
+	tx := w.pay(t, a)
+	w.ahead = 0
+	if f := w.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx.Hash {
+		t.Errorf("asked by a right clock: %+v", f)
+	}
+	// Older than any clock's error is somebody else's, sent or not.
+	w.Mine(t, 320)
+	q.Since = w.Now(t)
+	if f := w.find(t, q); f.Verdict != x402.NeverPaid {
+		t.Errorf("long before the claim: %+v", f)
+	}
+}
+
+// A transaction that the facilitator named stands in the way of nothing, also
+// when its receipt is longer than we read.
+func TestUselessHint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, q := w.claimed(t)
+	raw := w.Call(t, "eth_sendTransactionSync", map[string]string{
+		"from": chaintest.Account(8), "gas": "0xffffff", "data": "0x620a00006000a000", // one log of 640 KiB
+	})
+	var huge struct{ TransactionHash, Status string }
+	if err := json.Unmarshal(raw, &huge); err != nil || huge.Status != "0x1" || len(raw) < 1<<20 {
+		t.Fatalf("%d bytes: %v", len(raw), err)
+	}
+	q.Transaction = huge.TransactionHash
+	if f := w.find(t, q); f.Verdict != x402.StillOpen {
+		t.Errorf("not paid yet: %+v", f)
+	}
+	tx := w.pay(t, a)
+	if f := w.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx.Hash {
+		t.Errorf("paid: %+v", f)
+	}
 }

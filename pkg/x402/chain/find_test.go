@@ -1,10 +1,10 @@
 package chain
 
 import (
-	"crypto/rand"
 	"fmt"
 	"math/big"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 func TestConstants(t *testing.T) {
@@ -35,16 +34,12 @@ func TestConstants(t *testing.T) {
 func TestUnused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
+	a, q := w.claimed(t)
 	w.expect(t, q, open(reasonOpen), callsOpen)
 
 	// Somebody else's use of the same nonce, and the payer's own in another
 	// token, are none of ours.
-	other, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := wallet(t)
 	w.Mint(t, other.Address(), price)
 	theirs := a
 	theirs.From = other.Address().Checksum()
@@ -56,7 +51,7 @@ func TestUnused(t *testing.T) {
 	w.expect(t, q, open(reasonOpen), callsOpen)
 	w.IncreaseTime(t, time.Second)
 	w.expect(t, q, open(reasonNotSafe), callsNotSafe)
-	if r := w.TryTransfer(t, chaintest.Sign(t, w.payer, a)); r.Success {
+	if r := w.tryPay(t, a); r.Success {
 		t.Error("the token took an authorization at its end")
 	}
 
@@ -82,23 +77,18 @@ func TestPaid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := w.authorize(t)
-			q := w.question(t, a)
+			a, q := w.claimed(t)
 			before := w.Balance(t, w.payee)
 			tx := submit(t, chaintest.Sign(t, w.payer, a))
 			if got := before.Sub(w.Balance(t, w.payee), before); got.Int64() != price {
 				t.Fatalf("%d moved, want %d", got, price)
 			}
-			w.expect(t, q, paid(tx.Hash), callsSearch)
-			q.Transaction = tx.Hash
-			w.expect(t, q, paid(tx.Hash), callsHint)
+			w.expectBoth(t, q, tx.Hash, paid(tx.Hash), callsSearch)
 
 			// The value and the payee are exact.
 			less := q
 			less.Value = big.NewInt(price - 1)
-			w.expect(t, less, never(reasonElse), join(callsHint, callsHint[1:]))
-			less.Transaction = ""
-			w.expect(t, less, never(reasonElse), callsSearch)
+			w.expectBoth(t, less, tx.Hash, never(reasonElse), callsSearch)
 			elsewhere := w.question(t, a)
 			elsewhere.Payee = w.other
 			w.expect(t, elsewhere, never(reasonElse), callsSearch)
@@ -110,11 +100,10 @@ func TestPaid(t *testing.T) {
 func TestHint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	unrelated := w.Transfer(t, chaintest.Sign(t, w.payer, w.authorize(t)))
-	a := w.authorize(t)
-	q := w.question(t, a)
+	unrelated := w.pay(t, w.authorize(t))
+	a, q := w.claimed(t)
 	w.Pause(t, true)
-	failed := w.TryTransfer(t, chaintest.Sign(t, w.payer, a))
+	failed := w.tryPay(t, a)
 	if failed.Success {
 		t.Fatal("a paused token moved money")
 	}
@@ -131,31 +120,25 @@ func TestHint(t *testing.T) {
 		"too long":   {unrelated.Hash + "00", false},
 		"upper case": {"0X" + unrelated.Hash[2:], false},
 	}
-	prefix := func(asked bool) []string {
-		if asked {
-			return callsHint[:1]
+	harmless := func(want x402.Finding, calls []string) {
+		for name, h := range hints {
+			q.Transaction = h.hash
+			t.Run(want.Verdict.String()+", "+name, func(t *testing.T) {
+				if h.asked {
+					w.expect(t, q, want, slices.Concat(callsHint[:1], calls))
+				} else {
+					w.expect(t, q, want, calls)
+				}
+			})
 		}
-		return nil
 	}
-	for name, h := range hints {
-		q.Transaction = h.hash
-		t.Run("open, "+name, func(t *testing.T) {
-			w.expect(t, q, open(reasonOpen), join(prefix(h.asked), callsOpen))
-		})
-	}
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
-	for name, h := range hints {
-		q.Transaction = h.hash
-		t.Run("paid, "+name, func(t *testing.T) {
-			w.expect(t, q, paid(tx.Hash), join(prefix(h.asked), callsSearch))
-		})
-	}
+	harmless(open(reasonOpen), callsOpen)
+	tx := w.pay(t, a)
+	harmless(paid(tx.Hash), callsSearch)
 	t.Run("paid, not to be asked", func(t *testing.T) {
 		q.Transaction = tx.Hash
-		w.proxy.reset(atCall(0, func(rw http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
-			return refusal(rw, c, http.StatusOK, `{"code":-32000,"message":"transaction indexing is in progress"}`)
-		}))
-		w.expect(t, q, paid(tx.Hash), join(callsHint[:1], callsSearch))
+		w.proxy.reset(atCall(0, refusal(http.StatusOK, `{"code":-32000,"message":"transaction indexing is in progress"}`)))
+		w.expect(t, q, paid(tx.Hash), slices.Concat(callsHint[:1], callsSearch))
 	})
 }
 
@@ -164,20 +147,17 @@ func TestHint(t *testing.T) {
 func TestSpentOtherwise(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for name, second := range map[string]func(x402.Authorization) x402.Authorization{
-		"less":      func(a x402.Authorization) x402.Authorization { return again(a, w.payee, "4999") },
-		"more":      func(a x402.Authorization) x402.Authorization { return again(a, w.payee, "5001") },
-		"nothing":   func(a x402.Authorization) x402.Authorization { return again(a, w.payee, "0") },
-		"elsewhere": func(a x402.Authorization) x402.Authorization { return again(a, w.other, "5000") },
-		"to itself": func(a x402.Authorization) x402.Authorization { return again(a, w.payer.Address(), "5000") },
+	for name, second := range map[string]struct {
+		to    x402.Address
+		value string
+	}{
+		"less": {w.payee, "4999"}, "more": {w.payee, "5001"}, "nothing": {w.payee, "0"},
+		"elsewhere": {w.other, "5000"}, "to itself": {w.payer.Address(), "5000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := w.authorize(t)
-			q := w.question(t, a)
-			tx := w.Transfer(t, chaintest.Sign(t, w.payer, second(a)))
-			w.expect(t, q, never(reasonElse), callsSearch)
-			q.Transaction = tx.Hash
-			w.expect(t, q, never(reasonElse), join(callsHint, callsHint[1:]))
+			a, q := w.claimed(t)
+			tx := w.pay(t, again(a, second.to, second.value))
+			w.expectBoth(t, q, tx.Hash, never(reasonElse), callsSearch)
 		})
 	}
 }
@@ -185,13 +165,10 @@ func TestSpentOtherwise(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
+	a, q := w.claimed(t)
 	tx := w.Cancel(t, w.payer, a.Nonce)
-	w.expect(t, q, never(reasonCancelled), callsCancelled)
-	q.Transaction = tx.Hash
-	w.expect(t, q, never(reasonCancelled), join(callsHint, callsHint[1:]))
-	if r := w.TryTransfer(t, chaintest.Sign(t, w.payer, a)); r.Success {
+	w.expectBoth(t, q, tx.Hash, never(reasonCancelled), callsCancelled)
+	if r := w.tryPay(t, a); r.Success {
 		t.Error("a cancelled authorization moved money")
 	}
 }
@@ -200,54 +177,36 @@ func TestCancelled(t *testing.T) {
 func TestReceived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
+	a, q := w.claimed(t)
 	tx := w.Receive(t, chaintest.SignReceive(t, w.payer, a))
 	w.expect(t, q, paid(tx.Hash), callsSearch)
 
-	a = w.authorize(t)
-	q = w.question(t, a)
+	a, q = w.claimed(t)
 	w.Receive(t, chaintest.SignReceive(t, w.payer, again(a, w.other, a.Value)))
 	w.expect(t, q, never(reasonElse), callsSearch)
 }
 
-// One transaction holds several payments: each is read by itself.
+// One transaction holds several payments: each is read by itself. To the payee and
+// of the right value is one transfer only, but it is in the receipt of all four.
 func TestSeveralInOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, noisy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("noisy %t", noisy), func(t *testing.T) {
-			ours, less, theirs, gone := w.authorize(t), w.authorize(t), w.authorize(t), w.authorize(t)
-			q := map[string]x402.Question{
-				"ours": w.question(t, ours), "less": w.question(t, less),
-				"theirs": w.question(t, theirs), "gone": w.question(t, gone),
-			}
-			call := func(a x402.Authorization) []byte {
-				return chaintest.TransferCall(t, chaintest.Sign(t, w.payer, a))
-			}
+			ours, aboutOurs := w.claimed(t)
+			less, aboutLess := w.claimed(t)
+			theirs, aboutTheirs := w.claimed(t)
+			gone, aboutGone := w.claimed(t)
 			tx := w.Batch(t, noisy,
-				call(again(less, w.payee, "1")), // a payment for another request
+				w.payCall(t, again(less, w.payee, "1")), // a payment for another request
 				chaintest.CancelCall(t, w.payer, gone.Nonce),
-				call(ours),
-				call(again(theirs, w.other, "5000")),
+				w.payCall(t, ours),
+				w.payCall(t, again(theirs, w.other, "5000")),
 			)
-			// To the payee and of the right value is one transfer only, but it
-			// is in the receipt of all four.
-			w.expect(t, q["ours"], paid(tx.Hash), callsSearch)
-			w.expect(t, q["less"], never(reasonElse), callsSearch)
-			w.expect(t, q["theirs"], never(reasonElse), callsSearch)
-			w.expect(t, q["gone"], never(reasonCancelled), callsCancelled)
-			for name, want := range map[string]x402.Finding{
-				"ours": paid(tx.Hash), "less": never(reasonElse), "theirs": never(reasonElse), "gone": never(reasonCancelled),
-			} {
-				hinted := q[name]
-				hinted.Transaction = tx.Hash
-				calls := callsHint
-				if want.Verdict == x402.NeverPaid {
-					calls = join(callsHint, callsHint[1:])
-				}
-				w.expect(t, hinted, want, calls)
-			}
+			w.expectBoth(t, aboutOurs, tx.Hash, paid(tx.Hash), callsSearch)
+			w.expectBoth(t, aboutLess, tx.Hash, never(reasonElse), callsSearch)
+			w.expectBoth(t, aboutTheirs, tx.Hash, never(reasonElse), callsSearch)
+			w.expectBoth(t, aboutGone, tx.Hash, never(reasonCancelled), callsCancelled)
 		})
 	}
 }
@@ -256,16 +215,15 @@ func TestSeveralInOne(t *testing.T) {
 func TestPending(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
+	a, q := w.claimed(t)
 	w.SetAutomine(t, false)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	tx := w.pay(t, a)
 	if !w.Receipt(t, tx.Hash).Pending {
 		t.Fatal("the transaction is in a block")
 	}
 	w.expect(t, q, open(reasonOpen), callsOpen)
 	q.Transaction = tx.Hash
-	w.expect(t, q, open(reasonOpen), join(callsHint[:1], callsOpen))
+	w.expect(t, q, open(reasonOpen), slices.Concat(callsHint[:1], callsOpen))
 	w.Mine(t, 1)
 	w.expect(t, q, paid(tx.Hash), callsHint)
 }
@@ -274,14 +232,13 @@ func TestPending(t *testing.T) {
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
-	q := w.question(t, a)
+	a, q := w.claimed(t)
 	w.Pause(t, true)
-	q.Transaction = w.TryTransfer(t, chaintest.Sign(t, w.payer, a)).Hash
-	w.expect(t, q, open(reasonOpen), join(callsHint[:1], callsOpen))
+	q.Transaction = w.tryPay(t, a).Hash
+	w.expect(t, q, open(reasonOpen), slices.Concat(callsHint[:1], callsOpen))
 	w.IncreaseTime(t, window)
 	w.Mine(t, 33)
-	w.expect(t, q, never(reasonExpired), join(callsHint[:1], callsExpired))
+	w.expect(t, q, never(reasonExpired), slices.Concat(callsHint[:1], callsExpired))
 }
 
 // A payment older than the first claim by more than a minute was for somebody
@@ -290,7 +247,7 @@ func TestUsedEarlier(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.authorize(t)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	tx := w.pay(t, a)
 	at := w.Now(t)
 	b := w.authorize(t)
 	w.Cancel(t, w.payer, b.Nonce)
@@ -311,12 +268,7 @@ func TestUsedEarlier(t *testing.T) {
 			q := q
 			q.Since = at.Add(c.age)
 			w.expect(t, q, c.searched, c.calls)
-			q.Transaction = tx.Hash
-			calls := callsHint
-			if c.hinted.Verdict == x402.NeverPaid {
-				calls = join(callsHint, callsHint[1:])
-			}
-			w.expect(t, q, c.hinted, calls)
+			w.expectHinted(t, q, tx.Hash, c.hinted)
 		})
 	}
 	t.Run("cancelled long ago", func(t *testing.T) {
@@ -333,9 +285,9 @@ func TestConcurrent(t *testing.T) {
 	w.client = w.coldClient(t, Config{})
 	now := w.Now(t)
 	w.client.now = func() time.Time { return now }
-	a, b := w.authorize(t), w.authorize(t)
-	qa, qb := w.question(t, a), w.question(t, b)
-	tx := w.Transfer(t, chaintest.Sign(t, w.payer, a))
+	a, qa := w.claimed(t)
+	_, qb := w.claimed(t)
+	tx := w.pay(t, a)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

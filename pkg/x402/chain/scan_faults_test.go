@@ -13,41 +13,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// on applies a rule to the calls of one method.
-func on(method string, r rule) rule {
-	return func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-		return c.Method == method && r(w, c, node)
-	}
-}
-
-// about applies a rule to calls that mention a text, such as a block.
-func about(what string, r rule) rule {
-	return func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-		return strings.Contains(string(c.body), `"`+what+`"`) && r(w, c, node)
-	}
-}
-
-// instead answers about a block with another one.
-func instead(tag string, number uint64) rule {
-	return about(tag, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-		_, _ = w.Write(node([]byte(strings.Replace(string(c.body), `"`+tag+`"`, `"`+hexQuantity(number)+`"`, 1))))
-		return true
-	})
-}
-
-func nothing(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
-	return result(w, c, "null")
-}
-
 // A reply that no honest node gives is an error, and no transfer.
 func TestLyingTransfers(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
 	b.Mint(t, b.other, 1_000_000)
 	b.Mine(t, 3)
-	a := b.pay(t)
+	a := b.payment(t)
 	first := b.sent[0]
-	b.pay(t)
+	b.payment(t)
 	b.enter(t, b.Deposit(t, chaintest.Account(4), b.payee, 77), without(b.other, 77))
 	safe := b.finish(t)
 	const logs, receipt, header = "eth_getLogs", "eth_getTransactionReceipt", "eth_getBlockByNumber"
@@ -56,12 +30,6 @@ func TestLyingTransfers(t *testing.T) {
 	number, last := hexQuantity(first.Block), hexQuantity(safe)
 	lastHash, _ := b.blockHash(t, safe)
 	token := `"address":"` + strings.ToLower(chaintest.USDC) + `"`
-	list := func(change func(list string) string) rule {
-		return on(logs, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-			_, rest, _ := strings.Cut(string(node(c.body)), `"result":[`)
-			return result(w, c, "["+change(rest[:strings.LastIndex(rest, "]")])+"]")
-		})
-	}
 	entries := func(list string) []string { return strings.SplitAfter(list, "},") }
 	for name, c := range map[string]struct {
 		rule rule
@@ -88,9 +56,9 @@ func TestLyingTransfers(t *testing.T) {
 		"two blocks of one hash":    {rewrite(logs, second.BlockHash, first.BlockHash), "about a block's hash"},
 		"one transaction, 2 blocks": {rewrite(logs, second.Transaction, first.Transaction), "in two places"},
 		"another transaction's":     {rewrite(logs, first.Transaction, "0x"+strings.Repeat("1", 64)), "no receipt"},
-		"logs of no list":           {on(logs, nothing), "logs are missing"},
+		"logs of no list":           {on(logs, result("null")), "logs are missing"},
 
-		"no receipt":                   {on(receipt, nothing), "no receipt"},
+		"no receipt":                   {on(receipt, result("null")), "no receipt"},
 		"receipt of another":           {rewrite(receipt, first.Transaction, second.Transaction), "another transaction"},
 		"receipt of another block":     {rewrite(receipt, first.BlockHash, second.BlockHash), "different blocks"},
 		"receipt of another number":    {rewrite(receipt, `"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "different blocks"},
@@ -103,18 +71,16 @@ func TestLyingTransfers(t *testing.T) {
 		"receipt of another index":     {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
 		"used by another":              {rewrite(receipt, topicUsed+`","`+payer, topicUsed+`","`+payee), "another payer's"},
 
-		"no header":                      {about(number, on(header, nothing)), "no block"},
+		"no header":                      {about(number, on(header, result("null"))), "no block"},
 		"another block than asked":       {about(number, rewrite(header, `"number":"`+number+`"`, `"number":"0x1"`)), "gave block 1"},
 		"block is not on the chain":      {about(number, rewrite(header, first.BlockHash, second.BlockHash)), "not on the chain"},
 		"a time after the latest":        {about(number, on(header, timestamp("0xfffffffff"))), "order of their times"},
 		"a time out of all reason":       {about(number, on(header, timestamp("0xffffffffffffffff"))), "timestamp"},
-		"last block of the range absent": {about(last, on(header, nothing)), "no block"},
+		"last block of the range absent": {about(last, on(header, result("null"))), "no block"},
 		"two safe blocks":                {about(last, rewrite(header, lastHash, first.BlockHash)), "two safe blocks"},
 		"safe after latest":              {about("safe", on(header, timestamp("0xfffffffff"))), "younger than its latest"},
-		"no safe block": {func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-			return (c.at("safe") || c.at("finalized")) && nothing(w, c, node)
-		}, errNoSafe.Error()},
-		"safe is garbage": {about("safe", rewrite(header, `"number"`, `"nummer"`)), "number"},
+		"no safe block":                  {noSafe(), errNoSafe.Error()},
+		"safe is garbage":                {about("safe", rewrite(header, `"number"`, `"nummer"`)), "number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, batch := range []int{0, 1} {
@@ -126,9 +92,7 @@ func TestLyingTransfers(t *testing.T) {
 	}
 	b.proxy.reset(nil)
 	got, err := b.next(t, first.Block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.same(t, got.Transfers)
 }
 
@@ -137,29 +101,25 @@ func TestLyingBlock(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
 	a1, a2 := b.authorize(t), b.authorize(t)
-	b.enter(t, b.Batch(t, false, chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a1)),
-		chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a2))), by(t, a1), by(t, a2))
+	b.enter(t, b.Batch(t, false, b.payCall(t, a1), b.payCall(t, a2)), by(t, a1), by(t, a2))
 	b.finish(t)
 	at := b.sent[0].Block
-	const logs, receipt = "eth_getLogs", "eth_getTransactionReceipt"
-	once := func(method, from, to string) rule {
-		return on(method, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-			_, _ = w.Write([]byte(strings.Replace(string(node(c.body)), from, to, 1)))
-			return true
-		})
+	const logs, receipt = methodLogs, "eth_getTransactionReceipt"
+	otherBlock := func(answer string) string {
+		return strings.Replace(answer, b.sent[0].BlockHash, "0x"+strings.Repeat("3", 64), 1)
+	}
+	firstOnly := func(logs string) string {
+		first, _, _ := strings.Cut(logs, "},")
+		return first + "}"
 	}
 	for name, c := range map[string]struct {
 		rule rule
 		why  string
 	}{
 		"one authorization twice":  {rewrite(receipt, hexNonce(a2), hexNonce(a1)), "spent twice"},
-		"two blocks of one number": {once(logs, b.sent[0].BlockHash, "0x"+strings.Repeat("3", 64)), "about a block's hash"},
-		"less than in the receipt": {on(logs, func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-			_, rest, _ := strings.Cut(string(node(c.body)), `"result":[`)
-			first, _, _ := strings.Cut(rest, "},")
-			return result(w, c, "["+first+"}]")
-		}), "different transfers"},
-		"two uses in a row": {rewrite(receipt, topicTransfer, topicUsed), "right after"},
+		"two blocks of one number": {on(logs, changed(otherBlock)), "about a block's hash"},
+		"less than in the receipt": {list(firstOnly), "different transfers"},
+		"two uses in a row":        {rewrite(receipt, topicTransfer, topicUsed), "right after"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.proxy.reset(c.rule)
@@ -167,8 +127,7 @@ func TestLyingBlock(t *testing.T) {
 		})
 	}
 	b.proxy.reset(nil)
-	got, _ := b.everything(t, at)
-	b.same(t, got)
+	b.readsAll(t, at)
 }
 
 func hexNonce(a x402.Authorization) string { return strings.ToLower(a.Nonce) }
@@ -178,20 +137,16 @@ func TestTransfersBeforeError(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
 	for range 4 {
-		b.pay(t)
+		b.payment(t)
 	}
 	b.finish(t)
 	bad := b.sent[2]
 	for name, r := range map[string]rule{
-		"no receipt": about(bad.Transaction, nothing),
-		"refused": about(bad.Transaction, func(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
-			return refusal(w, c, http.StatusOK, `{"code":-32000,"message":"no"}`)
-		}),
-		"rate limited": about(bad.Transaction, func(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
-			return refusal(w, c, http.StatusOK, `{"code":429,"message":"no"}`)
-		}),
+		"no receipt":     about(bad.Transaction, result("null")),
+		"refused":        about(bad.Transaction, refusal(http.StatusOK, `{"code":-32000,"message":"no"}`)),
+		"rate limited":   about(bad.Transaction, refusal(http.StatusOK, `{"code":429,"message":"no"}`)),
 		"wrong receipt":  about(bad.Transaction, rewrite("eth_getTransactionReceipt", bad.BlockHash, b.sent[0].BlockHash)),
-		"no such header": about(hexQuantity(bad.Block), on("eth_getBlockByNumber", nothing)),
+		"no such header": about(hexQuantity(bad.Block), on("eth_getBlockByNumber", result("null"))),
 	} {
 		for _, batch := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s, batches of %d", name, batch), func(t *testing.T) {
@@ -208,8 +163,7 @@ func TestTransfersBeforeError(t *testing.T) {
 					b.refuses(t, bad.Block, "")
 				}
 				b.proxy.reset(nil)
-				all, _ := b.everything(t, b.sent[0].Block)
-				b.same(t, all)
+				b.readsAll(t, b.sent[0].Block)
 			})
 		}
 	}
@@ -220,12 +174,12 @@ func TestTransfersOutOfTime(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
 	for range 3 {
-		b.pay(t)
+		b.payment(t)
 	}
 	b.finish(t)
 	for i, x := range b.sent {
 		ctx, cancel := context.WithCancel(t.Context())
-		b.proxy.reset(about(x.Transaction, func(http.ResponseWriter, rpcCall, func([]byte) []byte) bool {
+		b.proxy.reset(about(x.Transaction, func(*call) bool {
 			cancel()
 			<-t.Context().Done()
 			return true
@@ -246,16 +200,11 @@ func TestTransfersReorganised(t *testing.T) {
 	b := &books{world: newWorld(t)}
 	b.Mine(t, 2)
 	start, _ := b.Block(t, "latest")
-	a := b.pay(t)
-	b.pay(t)
+	a := b.payment(t)
+	b.payment(t)
 	safe := b.finish(t)
 	for _, at := range []string{"eth_getTransactionReceipt", "eth_getLogs"} {
-		b.proxy.reset(on(at, func(http.ResponseWriter, rpcCall, func([]byte) []byte) bool {
-			if n, _ := b.Block(t, "latest"); n > start {
-				b.Call(t, "anvil_rollback", n-start)
-			}
-			return false
-		}))
+		b.proxy.reset(on(at, b.rollback(t, start)))
 		got, err := b.next(t, start+1)
 		if err == nil || len(got.Transfers) > 0 {
 			t.Errorf("reorganised at %s: %+v, want an error", at, got)
@@ -263,14 +212,13 @@ func TestTransfersReorganised(t *testing.T) {
 		// The first payment comes again, in another block, and the second not.
 		b.Mine(t, 5)
 		b.sent = nil
-		b.enter(t, b.Transfer(t, chaintest.Sign(t, b.payer, a)), by(t, a))
+		b.move(t, a)
 		b.finish(t)
 		b.proxy.reset(nil)
-		all, _ := b.everything(t, start+1)
-		b.same(t, all)
+		b.readsAll(t, start+1)
 	}
 	// What is not safe can go away, and is not read while it can.
-	b.pay(t)
+	b.payment(t)
 	got, err := b.next(t, safe)
 	if err != nil || got.Next != got.Safe+1 {
 		t.Errorf("read up to %d of %d: %v", got.Next, got.Safe, err)
@@ -287,23 +235,18 @@ func TestTransfersLagging(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
 	b.Mine(t, 10)
-	b.pay(t)
+	b.payment(t)
 	safe := b.finish(t)
 	for _, from := range []uint64{6, 7, safe, safe + 1, 1 << 40, 1<<64 - 1} {
-		b.proxy.reset(instead("safe", 5))
+		b.proxy.reset(instead("safe", "0x5"))
 		if got, err := b.next(t, from); err != nil || got.Next != from || got.Safe != 5 || len(got.Transfers) > 0 || !got.Done() {
 			t.Errorf("from %d: %+v, %v", from, got, err)
 		}
 	}
 	// It takes part of the range for all of it.
-	b.proxy.reset(func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-		if c.Method == methodLogs {
-			return result(w, c, "[]")
-		}
-		return c.at(hexQuantity(safe)) && nothing(w, c, node)
-	})
+	b.proxy.reset(either(on(methodLogs, result("[]")), about(hexQuantity(safe), result("null"))))
 	b.refuses(t, 1, "node has no block")
-	b.proxy.reset(instead("latest", 5))
+	b.proxy.reset(instead("latest", "0x5"))
 	b.refuses(t, 1, "younger than its latest")
 	for _, ahead := range []time.Duration{defaultHeadAge + time.Second, -defaultHeadAge - time.Second} {
 		b.ahead = ahead
@@ -312,9 +255,7 @@ func TestTransfersLagging(t *testing.T) {
 	}
 	b.ahead = 0
 	got, err := b.next(t, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.same(t, got.Transfers)
 }
 
@@ -322,12 +263,10 @@ func TestTransfersLagging(t *testing.T) {
 func TestTransfersConfirmations(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
-	b.pay(t)
+	b.payment(t)
 	at := b.sent[0].Block
 	b.Mine(t, 3)
-	b.proxy.reset(func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-		return (c.at("safe") || c.at("finalized")) && nothing(w, c, node)
-	})
+	b.proxy.reset(noSafe())
 	b.refuses(t, at, errNoSafe.Error())
 	b.client.confirmations = 4
 	if got, err := b.next(t, at); err != nil || got.Next != at || got.Safe != at-1 {
@@ -353,7 +292,7 @@ func TestScanAsks(t *testing.T) {
 	}
 	for name, ask := range ways {
 		t.Run(name, func(t *testing.T) {
-			w.proxy.reset(on("eth_chainId", func(rw http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool { return result(rw, c, `"0x1"`) }))
+			w.proxy.reset(on("eth_chainId", result(`"0x1"`)))
 			var wrong *wrongChainError
 			if err := ask(w.coldClient(t, Config{})); !errors.As(err, &wrong) {
 				t.Errorf("another chain: %v", err)
@@ -368,10 +307,7 @@ func TestScanAsks(t *testing.T) {
 				t.Errorf("an old head: %v", err)
 			}
 			w.ahead = 0
-			w.proxy.reset(func(rw http.ResponseWriter, _ rpcCall, _ func([]byte) []byte) bool {
-				http.Error(rw, "slow down", http.StatusTooManyRequests)
-				return true
-			})
+			w.proxy.reset(slowDown())
 			if err := ask(w.client); err == nil || w.proxy.trips != 1 {
 				t.Errorf("rate limited: %v after %d messages", err, w.proxy.trips)
 			}

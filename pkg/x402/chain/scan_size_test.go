@@ -1,8 +1,8 @@
 package chain
 
 import (
+	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,37 +32,34 @@ func TestTransfersCrowd(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
 	start, _ := b.Block(t, "latest")
-	b.pay(t)
+	b.payment(t)
 	for range 10 {
 		b.crowd(t, b.other, 1000)
 	}
-	b.pay(t)
+	b.payment(t)
 	b.finish(t)
 	b.proxy.reset(nil)
-	got, runs := b.everything(t, start+1)
-	b.same(t, got)
+	runs := b.readsAll(t, start+1)
 	if runs != 1 || b.proxy.trips != 4 {
 		t.Errorf("%d runs and %d messages for two payments among foreign transfers", runs, b.proxy.trips)
 	}
 
 	for range 3 {
 		b.crowd(t, b.payee, 900)
-		b.pay(t)
+		b.payment(t)
 	}
 	b.finish(t)
 	b.proxy.reset(nil)
-	got, runs = b.everything(t, start+1)
-	b.same(t, got)
+	runs = b.readsAll(t, start+1)
 	if runs != 2 || b.proxy.trips > 4*runs {
-		t.Errorf("%d runs and %d messages for %d transfers: a run ends in the block that makes it %d", runs, b.proxy.trips, len(got), maxTransfers)
+		t.Errorf("%d runs and %d messages for %d transfers: a run ends in the block that makes it %d", runs, b.proxy.trips, len(b.sent), maxTransfers)
 	}
 
 	// The same with replies so short that no range holds two crowds: one
 	// block's transfers are read, and the search is made wider again.
 	b.client.maxScan = 700 << 10
 	b.proxy.reset(nil)
-	got, runs = b.everything(t, start+1)
-	b.same(t, got)
+	runs = b.readsAll(t, start+1)
 	t.Logf("short replies: %d runs, %d messages", runs, b.proxy.trips)
 }
 
@@ -74,31 +71,22 @@ func TestTransfersManyInBlock(t *testing.T) {
 	for _, n := range []int{manyTransactions, manyTransactions + 1} {
 		b.sent = nil
 		b.SetAutomine(t, false)
-		type pending struct {
-			hash     string
-			transfer x402.Transfer
-		}
-		var waiting []pending
+		waiting := map[string]x402.Transfer{} // by their transactions
 		for i := range n {
-			var p pending
-			switch i % 3 {
-			case 0, 1:
+			if i%3 == 2 {
+				waiting[b.Deposit(t, chaintest.Account(4), b.payee, price).Hash] = without(b.other, price)
+			} else {
 				a := b.authorize(t)
-				p = pending{b.Transfer(t, chaintest.Sign(t, b.payer, a)).Hash, by(t, a)}
-			case 2:
-				p = pending{b.Deposit(t, chaintest.Account(4), b.payee, price).Hash, without(b.other, price)}
+				waiting[b.pay(t, a).Hash] = by(t, a)
 			}
-			waiting = append(waiting, p)
 			// Money for others, with an authorization.
-			b.Transfer(t, chaintest.Sign(t, b.payer, again(b.authorize(t), b.other, "1")))
+			b.pay(t, again(b.authorize(t), b.other, "1"))
 		}
 		b.Mine(t, 1)
 		b.SetAutomine(t, true)
 		for _, hash := range b.transactions(t) {
-			for _, p := range waiting {
-				if p.hash == hash {
-					b.enter(t, b.Receipt(t, hash), p.transfer)
-				}
+			if x, ok := waiting[hash]; ok {
+				b.enter(t, b.Receipt(t, hash), x)
 			}
 		}
 		b.finish(t)
@@ -107,9 +95,8 @@ func TestTransfersManyInBlock(t *testing.T) {
 			t.Run(fmt.Sprintf("%d transactions, batches of %d", n, batch), func(t *testing.T) {
 				b.proxy.reset(nil)
 				b.proxy.batch = batch
-				got, runs := b.everything(t, at)
-				b.same(t, got)
-				receipts := count(b.proxy.methods(), "eth_getTransactionReceipt")
+				runs := b.readsAll(t, at)
+				receipts := b.proxy.count("eth_getTransactionReceipt")
 				if runs != 1 || (receipts == 0) != (n > manyTransactions) {
 					t.Errorf("%d runs, %d receipts", runs, receipts)
 				}
@@ -119,23 +106,20 @@ func TestTransfersManyInBlock(t *testing.T) {
 			continue
 		}
 		b.proxy.batch = 0
-		second := func(r rule) rule { return about(topicUsed, r) }
 		for name, c := range map[string]struct {
 			rule rule
 			why  string
 		}{
-			"refused": {second(func(w http.ResponseWriter, c rpcCall, _ func([]byte) []byte) bool {
-				return refusal(w, c, http.StatusOK, `{"code":-32005,"message":"too many"}`)
-			}), "too many"},
-			"another event":    {second(rewrite(methodLogs, topicUsed, topicCanceled)), "not asked for"},
-			"another block":    {second(rewrite(methodLogs, b.sent[0].BlockHash, "0x"+strings.Repeat("1", 64))), "not asked for"},
-			"another payer's":  {second(rewrite(methodLogs, topicOf(b.payer.Address()), topicOf(b.other))), "another payer's"},
-			"of no account":    {second(rewrite(methodLogs, topicOf(b.payer.Address()), topicUsed)), "not asked for"},
-			"a transaction's":  {second(rewrite(methodLogs, b.sent[0].Transaction, "0x"+strings.Repeat("1", 64))), "different transactions"},
-			"two of one index": {second(rewrite(methodLogs, `"logIndex":"0x0"`, `"logIndex":"0x1"`)), ""},
+			"refused":          {refusal(http.StatusOK, `{"code":-32005,"message":"too many"}`), "too many"},
+			"another event":    {rewrite(methodLogs, topicUsed, topicCanceled), "not asked for"},
+			"another block":    {rewrite(methodLogs, b.sent[0].BlockHash, "0x"+strings.Repeat("1", 64)), "not asked for"},
+			"another payer's":  {rewrite(methodLogs, topicOf(b.payer.Address()), topicOf(b.other)), "another payer's"},
+			"of no account":    {rewrite(methodLogs, topicOf(b.payer.Address()), topicUsed), "not asked for"},
+			"a transaction's":  {rewrite(methodLogs, b.sent[0].Transaction, "0x"+strings.Repeat("1", 64)), "different transactions"},
+			"two of one index": {rewrite(methodLogs, `"logIndex":"0x0"`, `"logIndex":"0x1"`), ""},
 		} {
 			t.Run(name, func(t *testing.T) {
-				b.proxy.reset(c.rule)
+				b.proxy.reset(about(topicUsed, c.rule)) // the second search
 				b.refuses(t, at, c.why)
 			})
 		}
@@ -145,10 +129,9 @@ func TestTransfersManyInBlock(t *testing.T) {
 // transactions are those of the latest block, in order.
 func (w *world) transactions(t testing.TB) []string {
 	t.Helper()
-	raw := string(w.Call(t, "eth_getBlockByNumber", "latest", false))
-	_, list, _ := strings.Cut(raw, `"transactions":[`)
-	list, _, _ = strings.Cut(list, "]")
-	return strings.Split(strings.ReplaceAll(list, `"`, ""), ",")
+	var block struct{ Transactions []string }
+	must(t, json.Unmarshal(w.Call(t, "eth_getBlockByNumber", "latest", false), &block))
+	return block.Transactions
 }
 
 // A transaction that logs a lot beside its transfer hides neither its own nor
@@ -157,35 +140,31 @@ func TestTransfersLongReceipt(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
 	start, _ := b.Block(t, "latest")
-	b.pay(t)
+	b.payment(t)
 	a := b.authorize(t)
-	calls := [][]byte{chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a))}
+	calls := [][]byte{b.payCall(t, a)}
 	for range 200 {
 		calls = append(calls, chaintest.MintCall(b.other, 1))
 	}
 	b.enter(t, b.Batch(t, true, calls...), by(t, a))
-	b.pay(t)
+	b.payment(t)
 	b.finish(t)
 	b.client.maxScan = 64 << 10
 	for _, batch := range []int{0, 1} {
 		b.proxy.reset(nil)
 		b.proxy.batch = batch
-		got, runs := b.everything(t, start+1)
-		b.same(t, got)
+		runs := b.readsAll(t, start+1)
 		if runs != 1 {
 			t.Errorf("%d runs", runs)
 		}
 	}
 	// The real limit.
 	b.client.maxScan = maxScanBody
-	b.proxy.reset(about(b.sent[1].Transaction, on("eth_getTransactionReceipt", func(w http.ResponseWriter, c rpcCall, node func([]byte) []byte) bool {
-		_, _ = io.WriteString(w, strings.Repeat(" ", maxScanBody))
-		_, _ = w.Write(node(c.body))
-		return true
-	})))
+	b.proxy.reset(about(b.sent[1].Transaction, on("eth_getTransactionReceipt", changed(func(answer string) string {
+		return strings.Repeat(" ", maxScanBody) + answer
+	}))))
 	b.proxy.batch = 1 // a batch's spaces would be lost on the way
-	got, _ := b.everything(t, start+1)
-	b.same(t, got)
+	b.readsAll(t, start+1)
 }
 
 // What cannot be read stops the cursor before it, and is named.
@@ -194,9 +173,9 @@ func TestTransfersTooLarge(t *testing.T) {
 	b := &books{world: newWorld(t)}
 	b.Mine(t, 2)
 	start, _ := b.Block(t, "latest")
-	b.pay(t)
+	b.payment(t)
 	b.crowd(t, b.payee, 300)
-	b.pay(t)
+	b.payment(t)
 	b.finish(t)
 	at := b.sent[1].Block
 	b.client.maxScan = 64 << 10

@@ -1,9 +1,7 @@
 package chain
 
 import (
-	"crypto/rand"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -17,10 +15,7 @@ import (
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
-	second, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := wallet(t)
 	b.Mint(t, second.Address(), 1_000_000)
 	b.Mint(t, b.other, 1_000_000)
 	theirs := func() x402.Authorization {
@@ -31,22 +26,22 @@ func TestTransfers(t *testing.T) {
 	}
 	zero := x402.Address{}
 
-	b.pay(t)
+	b.payment(t)
 	a := b.authorize(t)
 	b.enter(t, b.TransferSplit(t, chaintest.Sign(t, b.payer, a)), by(t, a))
 	a = b.authorize(t)
 	b.enter(t, b.Receive(t, chaintest.SignReceive(t, b.payer, a)), by(t, a))
 	a = again(b.authorize(t), b.payee, "0")
-	b.enter(t, b.Transfer(t, chaintest.Sign(t, b.payer, a)), by(t, a))
+	b.move(t, a)
 	b.enter(t, b.Deposit(t, chaintest.Account(4), b.payee, 77), without(b.other, 77))
 	b.enter(t, b.Deposit(t, chaintest.Account(4), b.payee, price), without(b.other, price))
 	b.enter(t, b.Deposit(t, chaintest.Account(3), b.payee, 5), without(b.payee, 5)) // to itself
 	b.Mint(t, b.other, 1)
 	b.Deposit(t, chaintest.Account(3), b.other, 3) // going out
-	b.Transfer(t, chaintest.Sign(t, b.payer, again(b.authorize(t), b.other, "9")))
+	b.pay(t, again(b.authorize(t), b.other, "9"))
 	b.Cancel(t, b.payer, b.authorize(t).Nonce)
 	b.Pause(t, true)
-	b.TryTransfer(t, chaintest.Sign(t, b.payer, b.authorize(t)))
+	b.tryPay(t, b.authorize(t))
 	b.Pause(t, false)
 
 	// Several in one transaction, with the same values, other people's beside
@@ -63,7 +58,7 @@ func TestTransfers(t *testing.T) {
 		), without(zero, price), by(t, b1), by(t, a1), without(zero, price), by(t, a2), by(t, b2), without(zero, 1))
 	}
 	safe := b.finish(t)
-	b.pay(t) // not safe yet
+	b.payment(t) // not safe yet
 	b.sent = b.sent[:len(b.sent)-1]
 
 	safe++
@@ -92,23 +87,19 @@ func TestTransfersRestart(t *testing.T) {
 	for i := range 24 {
 		switch i % 4 {
 		case 0:
-			b.pay(t)
+			b.payment(t)
 		case 1:
 			b.enter(t, b.Deposit(t, chaintest.Account(4), b.payee, int64(i)), without(b.other, int64(i)))
-			b.pay(t)
+			b.payment(t)
 		case 2:
 			a1, a2 := b.authorize(t), b.authorize(t)
-			b.enter(t, b.Batch(t, true, chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a1)),
-				chaintest.TransferCall(t, chaintest.Sign(t, b.payer, a2))), by(t, a1), by(t, a2))
+			b.enter(t, b.Batch(t, true, b.payCall(t, a1), b.payCall(t, a2)), by(t, a1), by(t, a2))
 		case 3:
 			b.Mint(t, b.other, 1)
 			b.Mine(t, i)
 		}
 	}
 	b.finish(t)
-	refuse := func(w http.ResponseWriter, c rpcCall) {
-		refusal(w, c, http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
-	}
 	for _, c := range []struct {
 		calls, batch int
 		most         uint64
@@ -119,11 +110,10 @@ func TestTransfersRestart(t *testing.T) {
 		{12, 0, 99, true}, {22, 0, 10, true}, {30, 1, 10, true}, {48, 3, 1, true},
 	} {
 		t.Run(fmt.Sprintf("%d calls, batches of %d, %d blocks", c.calls, c.batch, c.most), func(t *testing.T) {
-			b.proxy.reset(capped(t, c.most, refuse))
+			b.proxy.reset(capped(t, c.most, tooWide()))
 			b.proxy.batch = c.batch
 			b.client.maxCalls = c.calls
-			got, runs := b.everything(t, start+1)
-			b.same(t, got)
+			runs := b.readsAll(t, start+1)
 			if c.several && runs == 1 {
 				t.Error("one run was enough: nothing was interrupted")
 			}
@@ -138,22 +128,20 @@ func TestTransfersRefused(t *testing.T) {
 	t.Parallel()
 	b := &books{world: newWorld(t)}
 	for range 8 {
-		b.pay(t)
+		b.payment(t)
 	}
 	b.finish(t)
-	b.proxy.reset(capped(t, 10, func(w http.ResponseWriter, c rpcCall) {
-		refusal(w, c, http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
-	}))
+	b.proxy.reset(capped(t, 10, tooWide()))
 	got, err := b.next(t, b.sent[0].Block)
 	if err != nil || len(got.Transfers) != 8 {
 		t.Errorf("%d transfers, %v", len(got.Transfers), err)
 	}
-	trips, receipts := b.proxy.trips, count(b.proxy.methods(), "eth_getTransactionReceipt")
-	searches := count(b.proxy.methods(), methodLogs)
+	trips, receipts := b.proxy.trips, b.proxy.count("eth_getTransactionReceipt")
+	searches := b.proxy.count(methodLogs)
 	if most := 2 + searches + 1; receipts != 8 || trips > most { // latest, safe, and one for all receipts
 		t.Errorf("%d messages for %d searches and %d receipts, want %d at most", trips, searches, receipts, most)
 	}
-	b.proxy.reset(capped(t, 0, func(w http.ResponseWriter, _ rpcCall) { http.Error(w, "slow down", http.StatusTooManyRequests) }))
+	b.proxy.reset(capped(t, 0, slowDown()))
 	b.refuses(t, b.sent[0].Block, "429")
 	if b.proxy.trips != 3 {
 		t.Errorf("%d messages, want 3: latest, safe, and the search that was refused", b.proxy.trips)

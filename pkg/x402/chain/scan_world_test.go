@@ -28,9 +28,7 @@ type books struct {
 func by(t testing.TB, a x402.Authorization) x402.Transfer {
 	t.Helper()
 	from, err := x402.ParseAddress(a.From)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	value, ok := new(big.Int).SetString(a.Value, 10)
 	if !ok {
 		t.Fatalf("value %q", a.Value)
@@ -59,20 +57,35 @@ func (b *books) enter(t testing.TB, tx chaintest.Receipt, transfers ...x402.Tran
 func (w *world) blockHash(t testing.TB, number uint64) (string, time.Time) {
 	t.Helper()
 	var h struct{ Hash string }
-	raw := w.Call(t, "eth_getBlockByNumber", hexQuantity(number), false)
-	if err := json.Unmarshal(raw, &h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(w.Call(t, "eth_getBlockByNumber", hexQuantity(number), false), &h))
 	_, at := w.Block(t, hexQuantity(number))
 	return h.Hash, at
 }
 
-// pay sends one authorization's transfer and enters it.
-func (b *books) pay(t testing.TB) x402.Authorization {
+// move has an authorization's transfer made, and enters it.
+func (b *books) move(t testing.TB, a x402.Authorization) chaintest.Receipt {
+	t.Helper()
+	r := b.pay(t, a)
+	b.enter(t, r, by(t, a))
+	return r
+}
+
+// payment is one of the price, made and entered.
+func (b *books) payment(t testing.TB) x402.Authorization {
 	t.Helper()
 	a := b.authorize(t)
-	b.enter(t, b.Transfer(t, chaintest.Sign(t, b.payer, a)), by(t, a))
+	b.move(t, a)
 	return a
+}
+
+// rollback takes away what came after a block, and lets the call pass.
+func (w *world) rollback(t testing.TB, to uint64) rule {
+	return func(*call) bool {
+		if n, _ := w.Block(t, "latest"); n > to {
+			w.Call(t, "anvil_rollback", n-to)
+		}
+		return false
+	}
 }
 
 // finish makes everything safe that was sent, and returns the safe block.
@@ -155,6 +168,15 @@ func (w *world) everything(t testing.TB, from uint64) ([]x402.Transfer, int) {
 			return all, runs
 		}
 	}
+}
+
+// readsAll reads from a block on, compares that with what was sent, and returns the
+// number of runs.
+func (b *books) readsAll(t testing.TB, from uint64) int {
+	t.Helper()
+	got, runs := b.everything(t, from)
+	b.same(t, got)
+	return runs
 }
 
 // refuses makes one run and wants an error that says why.

@@ -1,0 +1,292 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// proxy stands before a real node, counts, and lies as told.
+type proxy struct {
+	server *httptest.Server
+	target string
+	mu     sync.Mutex
+	rule   rule
+	calls  []call
+	trips  int // messages, of which a batch is one
+	batch  int // requests that a batch may hold; 0 means any number
+}
+
+func startProxy(t testing.TB, target string) *proxy {
+	p := &proxy{target: target}
+	p.server = httptest.NewServer(p)
+	t.Cleanup(func() {
+		p.server.CloseClientConnections() // some are hung on purpose
+		p.server.Close()
+	})
+	return p
+}
+
+// url holds a secret in every part that can hold one.
+func (p *proxy) url() string {
+	return strings.Replace(p.server.URL, "http://", "http://user:"+secret+"@", 1) + "/v2/" + secret + "?key=" + secret
+}
+
+// reset forgets the calls and sets the rule; nil passes everything.
+func (p *proxy) reset(r rule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rule, p.calls, p.trips = r, nil, 0
+}
+
+// methods are those of the calls since the last reset.
+func (p *proxy) methods() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for _, c := range p.calls {
+		names = append(names, c.Method)
+	}
+	return names
+}
+
+// count is how many of the calls since the last reset were of one method.
+func (p *proxy) count(method string) (n int) {
+	for _, m := range p.methods() {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	user, password, ok := r.BasicAuth()
+	switch {
+	case err != nil, !strings.HasSuffix(r.URL.String(), "/v2/"+secret+"?key="+secret):
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	case !ok, user != "user", password != secret:
+		http.Error(w, "who are you", http.StatusUnauthorized)
+		return
+	}
+	p.mu.Lock()
+	p.trips++
+	most := p.batch
+	p.mu.Unlock()
+	var list []json.RawMessage
+	switch {
+	case json.Unmarshal(body, &list) != nil:
+		p.serve(w, r, body)
+	case most > 0 && len(list) > most:
+		http.Error(w, "batch too large", http.StatusBadRequest)
+	default:
+		p.serveBatch(w, r, list)
+	}
+}
+
+// serveBatch answers each request of a batch by itself. An answer that is no
+// reply is the answer to all.
+func (p *proxy) serveBatch(w http.ResponseWriter, r *http.Request, list []json.RawMessage) {
+	replies := make([]json.RawMessage, len(list))
+	for i, body := range list {
+		one := httptest.NewRecorder()
+		p.serve(one, r, body)
+		replies[i] = one.Body.Bytes()
+		if !json.Valid(replies[i]) {
+			w.WriteHeader(one.Code)
+			_, _ = w.Write(replies[i])
+			return
+		}
+	}
+	_ = json.NewEncoder(w).Encode(replies)
+}
+
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request, body []byte) {
+	c := call{ResponseWriter: w, body: string(body)}
+	c.node = func(body string) string { return p.ask(r.Context(), body) }
+	if json.Unmarshal(body, &c) != nil {
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	p.mu.Lock()
+	c.nth = len(p.calls)
+	p.calls = append(p.calls, c)
+	rule := p.rule
+	p.mu.Unlock()
+	if rule == nil || !rule(&c) {
+		c.say(c.node(c.body))
+	}
+}
+
+// ask asks the real node; what cannot be had is an empty answer.
+func (p *proxy) ask(ctx context.Context, body string) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.target, strings.NewReader(body))
+	if err != nil {
+		return ""
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	var answer bytes.Buffer
+	if _, err := answer.ReadFrom(resp.Body); err != nil {
+		return ""
+	}
+	return answer.String()
+}
+
+// call is one call on its way through the proxy.
+type call struct {
+	http.ResponseWriter `json:"-"`
+
+	ID     json.RawMessage   `json:"id"`
+	Method string            `json:"method"`
+	Params []json.RawMessage `json:"params"`
+
+	body string
+	nth  int                      // among the calls since the last reset, from 0
+	node func(body string) string // asks the real node
+}
+
+// say writes an answer, or a part of it.
+func (c *call) say(text string) { _, _ = io.WriteString(c, text) }
+
+// mentions says whether a call is about something that stands in quotes in it, such
+// as a block or a transaction.
+func (c *call) mentions(what string) bool { return strings.Contains(c.body, `"`+what+`"`) }
+
+// span is the range of blocks that a search for logs covers.
+func (c *call) span(t testing.TB) (from, to uint64) {
+	var filter struct{ FromBlock, ToBlock string }
+	err := json.Unmarshal(c.Params[0], &filter)
+	from, err1 := strconv.ParseUint(filter.FromBlock, 0, 64)
+	to, err2 := strconv.ParseUint(filter.ToBlock, 0, 64)
+	if err := errors.Join(err, err1, err2); err != nil || to < from {
+		t.Errorf("a search for %s: %v", c.Params[0], err)
+	}
+	return from, to
+}
+
+// rule may answer a call in the node's place; false lets it pass.
+type rule func(c *call) bool
+
+// on applies a rule to the calls of one method.
+func on(method string, r rule) rule {
+	return func(c *call) bool { return c.Method == method && r(c) }
+}
+
+// about applies a rule to the calls that mention something.
+func about(what string, r rule) rule {
+	return func(c *call) bool { return c.mentions(what) && r(c) }
+}
+
+// atCall applies a rule to the nth call only.
+func atCall(n int, r rule) rule {
+	return func(c *call) bool { return c.nth == n && r(c) }
+}
+
+// either applies the first of several rules that answers.
+func either(rules ...rule) rule {
+	return func(c *call) bool {
+		for _, r := range rules {
+			if r(c) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// capped refuses to search more than most blocks.
+func capped(t testing.TB, most uint64, refuse rule) rule {
+	return on(methodLogs, func(c *call) bool {
+		from, to := c.span(t)
+		return to-from+1 > most && refuse(c)
+	})
+}
+
+// reply answers with one member of a JSON-RPC reply.
+func reply(status int, member string) rule {
+	return func(c *call) bool {
+		c.WriteHeader(status)
+		c.say(`{"jsonrpc":"2.0","id":` + string(c.ID) + `,` + member + `}`)
+		return true
+	}
+}
+
+// result answers with this result.
+func result(raw string) rule { return reply(http.StatusOK, `"result":`+raw) }
+
+// refusal answers with a JSON-RPC error.
+func refusal(status int, object string) rule { return reply(status, `"error":`+object) }
+
+// tooWide refuses a range of blocks in the words of one provider.
+func tooWide() rule {
+	return refusal(http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
+}
+
+// bare answers without JSON-RPC.
+func bare(status int, body string) rule {
+	return func(c *call) bool {
+		c.WriteHeader(status)
+		c.say(body)
+		return true
+	}
+}
+
+// slowDown is an answer to who asks too often.
+func slowDown() rule { return bare(http.StatusTooManyRequests, "slow down") }
+
+// changed changes the text of the node's own answers.
+func changed(change func(answer string) string) rule {
+	return func(c *call) bool {
+		c.say(change(c.node(c.body)))
+		return true
+	}
+}
+
+// rewrite replaces texts in the node's answers to one method.
+func rewrite(method string, pairs ...string) rule {
+	return on(method, changed(strings.NewReplacer(pairs...).Replace))
+}
+
+// list changes the logs that a search finds, as the text between the brackets.
+func list(change func(logs string) string) rule {
+	return on(methodLogs, changed(func(answer string) string {
+		before, rest, _ := strings.Cut(answer, `"result":[`)
+		end := strings.LastIndex(rest, "]")
+		return before + `"result":[` + change(rest[:end]) + rest[end:]
+	}))
+}
+
+// timestamp replaces a block's time.
+func timestamp(at string) rule {
+	return changed(func(answer string) string {
+		before, rest, _ := strings.Cut(answer, `"timestamp":"`)
+		_, after, _ := strings.Cut(rest, `"`)
+		return before + `"timestamp":"` + at + `"` + after
+	})
+}
+
+// instead answers about a block, or what else a call mentions, with another one.
+func instead(what, other string) rule {
+	return about(what, func(c *call) bool {
+		c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1)))
+		return true
+	})
+}
+
+// noSafe answers null for a block that will not be undone.
+func noSafe() rule { return either(about("safe", result("null")), about("finalized", result("null"))) }
