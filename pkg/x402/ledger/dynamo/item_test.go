@@ -39,19 +39,45 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// An item of another key is not the record that was asked for.
-func TestDecodeAnotherKey(t *testing.T) {
+// An item whose attributes and record disagree is corrupt, whatever reads it. So is
+// one of another key: it is not the record that was asked for.
+func TestDecodeCorrupt(t *testing.T) {
 	t.Parallel()
-	r := ledgertest.First("k")
-	for what, spoil := range map[string]func(item){
-		"item":      func(it item) { it[AttrKey] = &types.AttributeValueMemberS{Value: "l"} },
-		"attribute": func(it item) { it[AttrKey] = &types.AttributeValueMemberN{Value: "1"} },
-		"no key":    func(it item) { delete(it, AttrKey) },
-	} {
+	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+	numeric := func(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
+	r := ledgertest.Full("k")
+	other := r
+	other.Key = "l"
+	whole := func(r ledger.Record) item {
 		it, err := newPacker().encode(r)
 		if err != nil {
 			t.Fatal(err)
 		}
+		return it
+	}
+	if got, err := decode("k", whole(r)); got == nil || err != nil {
+		t.Fatalf("decode of a sound item = %v, %v", got, err)
+	}
+	for what, spoil := range map[string]func(item){
+		"another key":         func(it item) { it[AttrKey] = text("l") },
+		"key as a number":     func(it item) { it[AttrKey] = numeric("1") },
+		"no key":              func(it item) { delete(it, AttrKey) },
+		"another version":     func(it item) { it[AttrVersion] = numeric("2") },
+		"half a version":      func(it item) { it[AttrVersion] = numeric("1.5") },
+		"a huge version":      func(it item) { it[AttrVersion] = numeric("1e30") },
+		"version as text":     func(it item) { it[AttrVersion] = text("1") },
+		"no version":          func(it item) { delete(it, AttrVersion) },
+		"another write id":    func(it item) { it[AttrWriteID] = text("v") },
+		"no write id":         func(it item) { delete(it, AttrWriteID) },
+		"another state":       func(it item) { it[AttrState] = text("settled") },
+		"no state":            func(it item) { delete(it, AttrState) },
+		"no record":           func(it item) { delete(it, AttrRecord) },
+		"record as bytes":     func(it item) { it[AttrRecord] = binary([]byte("{}")...) },
+		"record of another":   func(it item) { it[AttrRecord] = whole(other)[AttrRecord] },
+		"answer as text":      func(it item) { it[AttrAnswer] = text("x") },
+		"answer that is null": func(it item) { it[AttrAnswer] = &types.AttributeValueMemberNULL{Value: true} },
+	} {
+		it := whole(r)
 		spoil(it)
 		if got, err := decode("k", it); got != nil || !errors.Is(err, ledger.ErrCorrupt) {
 			t.Errorf("%s: decode = %v, %v; want ErrCorrupt", what, got, err)

@@ -46,6 +46,14 @@ func (p *proxy) count() map[string]int {
 	return calls
 }
 
+// check ends a call on an error of the proxy's own.
+func (p *proxy) check(err error) {
+	if err != nil {
+		p.t.Errorf("proxy: %v", err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
 func (p *proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, op, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
 	p.mu.Lock()
@@ -53,10 +61,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	n := p.calls[op]
 	p.mu.Unlock()
 	body, err := io.ReadAll(req.Body)
-	if err != nil {
-		p.t.Errorf("proxy: %v", err)
-		return
-	}
+	p.check(err)
 	status, header, reply := p.forward(req, op, body)
 	if p.withItem && op == "PutItem" && bytes.Contains(reply, []byte("ConditionalCheckFailedException")) {
 		reply = p.addItem(req, body, reply)
@@ -73,22 +78,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 func (p *proxy) forward(req *http.Request, op string, body []byte) (int, http.Header, []byte) {
 	out, err := http.NewRequest(http.MethodPost, p.target, bytes.NewReader(body))
-	if err != nil {
-		p.t.Errorf("proxy: %v", err)
-		panic(http.ErrAbortHandler)
-	}
+	p.check(err)
 	out.Header = req.Header.Clone()
 	out.Header.Set("X-Amz-Target", "DynamoDB_20120810."+op)
 	res, err := http.DefaultClient.Do(out)
-	if err != nil {
-		p.t.Errorf("proxy: %v", err)
-		panic(http.ErrAbortHandler)
-	}
+	p.check(err)
 	defer func() { _ = res.Body.Close() }()
 	reply, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Errorf("proxy: %v", err)
-	}
+	p.check(err)
 	return res.StatusCode, res.Header, reply
 }
 
@@ -106,26 +103,17 @@ func (p *proxy) addItem(req *http.Request, body, reply []byte) []byte {
 	get, err := json.Marshal(map[string]any{
 		"TableName": put.TableName, "ConsistentRead": true, "Key": map[string]any{"pk": put.Item["pk"]},
 	})
-	if err != nil {
-		p.t.Errorf("proxy: %v", err)
-		return reply
-	}
+	p.check(err)
 	_, _, got := p.forward(req, "GetItem", get)
 	var failure map[string]json.RawMessage
 	var found struct{ Item json.RawMessage }
-	if err := json.Unmarshal(reply, &failure); err != nil {
-		p.t.Errorf("proxy: %v", err)
-	}
-	if err := json.Unmarshal(got, &found); err != nil {
-		p.t.Errorf("proxy: %v", err)
-	}
+	p.check(json.Unmarshal(reply, &failure))
+	p.check(json.Unmarshal(got, &found))
 	if found.Item == nil {
 		return reply // nothing was there
 	}
 	failure["Item"] = found.Item
 	full, err := json.Marshal(failure)
-	if err != nil {
-		p.t.Errorf("proxy: %v", err)
-	}
+	p.check(err)
 	return full
 }

@@ -134,20 +134,3 @@ func TestScanFails(t *testing.T) {
 		})
 	}
 }
-
-func TestNewScanPanics(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]dynamo.ScanConfig{
-		"no API":   {Table: "t"},
-		"no table": {API: &counting{}},
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			dynamo.NewScan(c)
-		}()
-	}
-}

@@ -2,7 +2,6 @@ package dynamo_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"reflect"
 	"testing"
@@ -27,6 +26,13 @@ func server(t testing.TB) dynamotest.Server {
 		return dynamotest.Server{URL: *endpoint}
 	}
 	return dynamotest.Start(t)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // strict is an API that fails the test on a call that a Store must not make.
@@ -86,69 +92,37 @@ func attributes(key, doc string) map[string]types.AttributeValue {
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 func num(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
 
+// whole is a planter with the views of its store, which read pages of one size; 0 is
+// the usual one.
+type whole struct {
+	planter
+	*dynamo.Index
+	*dynamo.Scan
+}
+
+func newWhole(t *testing.T, s dynamotest.Server, page int32) ledgertest.Whole {
+	p := newPlanter(t, s)
+	return whole{
+		planter: p,
+		Index:   dynamo.NewIndex(dynamo.IndexConfig{API: querier{p.client, page}, Table: p.table, Timeout: time.Minute}),
+		Scan:    dynamo.NewScan(dynamo.ScanConfig{API: p.client, Table: p.table, Page: page}),
+	}
+}
+
 // The server returns no old items; the proxy adds them, as DynamoDB does.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	t.Run("without the old item", func(t *testing.T) {
+	t.Run("without the old item, in one page", func(t *testing.T) {
 		t.Parallel()
-		ledgertest.Exercise(t, func(t *testing.T) ledger.Store { return newPlanter(t, s) })
+		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Whole { return newWhole(t, s, 0) })
 	})
-	t.Run("purchases", func(t *testing.T) {
+	t.Run("with the old item, in pages of 3", func(t *testing.T) {
 		t.Parallel()
-		ledgertest.ExercisePurchases(t, func(t *testing.T) ledger.Store { return newPlanter(t, s) })
-	})
-	t.Run("with the old item", func(t *testing.T) {
-		t.Parallel()
-		ledgertest.Exercise(t, func(t *testing.T) ledger.Store {
-			return newPlanter(t, (&proxy{withItem: true}).start(t, s))
+		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Whole {
+			return newWhole(t, (&proxy{withItem: true}).start(t, s), 3)
 		})
 	})
-}
-
-func TestIndexConformance(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	for name, pages := range map[string]int32{"in one page": 0, "in pages of 3": 3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ledgertest.ExerciseIndex(t, func(t *testing.T) (ledger.Store, ledger.Index) {
-				client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
-				api := &querier{QueryAPI: client, page: pages}
-				return dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute}),
-					dynamo.NewIndex(dynamo.IndexConfig{API: api, Table: table, Timeout: time.Minute})
-			})
-		})
-	}
-}
-
-func TestPayersConformance(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	for name, page := range map[string]int32{"in one page": 0, "in pages of 3": 3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ledgertest.ExercisePayers(t, func(t *testing.T) (ledger.Store, ledger.Payers) {
-				client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
-				return dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute}),
-					dynamo.NewScan(dynamo.ScanConfig{API: client, Table: table, Page: page})
-			})
-		})
-	}
-}
-
-func TestRowsConformance(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	for name, page := range map[string]int32{"in one page": 0, "in pages of 3": 3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ledgertest.ExerciseRows(t, func(t *testing.T) (ledger.Store, ledger.Rows) {
-				p := newPlanter(t, s)
-				return p, dynamo.NewScan(dynamo.ScanConfig{API: p.client, Table: p.table, Page: page})
-			})
-		})
-	}
 }
 
 func TestItem(t *testing.T) {
@@ -159,13 +133,9 @@ func TestItem(t *testing.T) {
 	owed := ledgertest.First("owed")
 	owed.State, owed.LeaseUntil, owed.ExpiresAt = ledger.Settled, owed.LeaseUntil.Add(time.Nanosecond), time.Time{}
 	for _, r := range []ledger.Record{full, bare, owed} {
-		if existing, err := p.Create(t.Context(), r); existing != nil || err != nil {
-			t.Fatalf("Create = %v, %v", existing, err)
-		}
+		ledgertest.MustCreate(t, p, r)
 		doc, body, err := r.Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := map[string]types.AttributeValue{
 			"pk": str(r.Key), "version": num("1"), "write_id": str(r.WriteID),
 			"state": str(string(r.State)),
@@ -197,77 +167,26 @@ func TestItem(t *testing.T) {
 	}
 }
 
-// An item whose attributes and record disagree is corrupt, whatever reads it.
-func TestCorruptItem(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	direct := newPlanter(t, s)
-	withItem := dynamo.New(dynamo.Config{
-		API: dynamotable.NewClient((&proxy{withItem: true}).start(t, s).ClientConfig()), Table: direct.table, Timeout: time.Minute,
-	})
-	for name, spoil := range map[string]func(item map[string]types.AttributeValue){
-		"another version":  func(it map[string]types.AttributeValue) { it["version"] = num("2") },
-		"half a version":   func(it map[string]types.AttributeValue) { it["version"] = num("1.5") },
-		"a huge version":   func(it map[string]types.AttributeValue) { it["version"] = num("1e30") },
-		"version as text":  func(it map[string]types.AttributeValue) { it["version"] = str("1") },
-		"no version":       func(it map[string]types.AttributeValue) { delete(it, "version") },
-		"another write id": func(it map[string]types.AttributeValue) { it["write_id"] = str("v") },
-		"no write id":      func(it map[string]types.AttributeValue) { delete(it, "write_id") },
-		"another state":    func(it map[string]types.AttributeValue) { it["state"] = str("redeemed") },
-		"no state":         func(it map[string]types.AttributeValue) { delete(it, "state") },
-		"no record":        func(it map[string]types.AttributeValue) { delete(it, "record") },
-		"record as bytes": func(it map[string]types.AttributeValue) {
-			it["record"] = &types.AttributeValueMemberB{Value: []byte("{}")}
-		},
-		"record of another":   func(it map[string]types.AttributeValue) { it["record"] = str(sound("x")) },
-		"answer as text":      func(it map[string]types.AttributeValue) { it["answer"] = str("x") },
-		"answer that is null": func(it map[string]types.AttributeValue) { it["answer"] = &types.AttributeValueMemberNULL{Value: true} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			item := attributes(name, sound(name))
-			if err := direct.put(t.Context(), item); err != nil {
-				t.Fatal(err)
-			}
-			if r, err := direct.Fetch(t.Context(), name); err != nil || r == nil {
-				t.Fatalf("Fetch of the sound item = %v, %v", r, err)
-			}
-			spoil(item)
-			if err := direct.put(t.Context(), item); err != nil {
-				t.Fatal(err)
-			}
-			for _, store := range []*dynamo.Store{direct.Store, withItem} {
-				if r, err := store.Fetch(t.Context(), name); r != nil || !errors.Is(err, ledger.ErrCorrupt) {
-					t.Errorf("Fetch = %v, %v; want ErrCorrupt", r, err)
-				}
-				if r, err := store.Create(t.Context(), ledgertest.First(name)); r != nil || !errors.Is(err, ledger.ErrCorrupt) {
-					t.Errorf("Create = %v, %v; want ErrCorrupt", r, err)
-				}
-				late := ledgertest.First(name)
-				late.Version = 9
-				if err := store.Replace(t.Context(), late); !errors.Is(err, ledger.ErrCorrupt) {
-					t.Errorf("Replace = %v, want ErrCorrupt", err)
-				}
-			}
-		})
-	}
-}
-
 // sound is the record that attributes describes.
 func sound(key string) string {
 	return `{"key":"` + key + `","version":1,"write_id":"w","state":"settled"}`
 }
 
-func holds(t *testing.T, s ledger.Store, want ledger.Record) {
-	t.Helper()
-	got, err := s.Fetch(t.Context(), want.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(&want, got); diff != "" {
-		t.Errorf("stored (-want +got):\n%s", diff)
-	}
-}
-
 func BenchmarkCreate(b *testing.B)  { ledgertest.BenchCreate(b, server(b).Store(b)) }
 func BenchmarkReplace(b *testing.B) { ledgertest.BenchReplace(b, server(b).Store(b)) }
+
+// TestOnDynamoDBLocal: the suites that every store passes, on DynamoDB Local, which
+// shares its code with the service: it returns the old item with a failed condition
+// as DynamoDB does, and charges for the index.
+func TestOnDynamoDBLocal(t *testing.T) {
+	t.Parallel()
+	s := dynamotest.StartLocal(t)
+	t.Run("conformance", func(t *testing.T) {
+		t.Parallel()
+		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Whole { return newWhole(t, s, 0) })
+	})
+	t.Run("write units", func(t *testing.T) {
+		t.Parallel()
+		checkWriteUnits(t, s)
+	})
+}

@@ -24,9 +24,7 @@ func TestEnsureTable(t *testing.T) {
 	client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
 	store := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
 	r := ledgertest.First("k")
-	if existing, err := store.Create(t.Context(), r); existing != nil || err != nil {
-		t.Fatalf("Create = %v, %v", existing, err)
-	}
+	ledgertest.MustCreate(t, store, r)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -36,11 +34,9 @@ func TestEnsureTable(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	holds(t, store, r) // nothing was made anew
+	ledgertest.Holds(t, store, r) // nothing was made anew
 	out, err := client.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: &table})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if mode := out.Table.BillingModeSummary; mode == nil || mode.BillingMode != types.BillingModePayPerRequest {
 		t.Errorf("billing is %+v, want on demand", mode)
 	}

@@ -71,62 +71,44 @@ func TestLargestItem(t *testing.T) {
 		}
 	}
 	r.Answer.Body = make([]byte, lo)
-	if existing, err := store.Create(t.Context(), r); existing != nil || err != nil {
-		t.Fatalf("Create with a body of %d bytes = %v, %v", lo, existing, err)
-	}
-	holds(t, store, r)
+	ledgertest.MustCreate(t, store, r)
+	ledgertest.Holds(t, store, r)
 }
 
-// TTL may delete the row between the failed condition and the read.
-func TestRowGoneBeforeRead(t *testing.T) {
+// What a store says of a write by the error that it met and by what it read then.
+// TTL may delete the row between the two. A write whose condition failed and whose read
+// failed is not a conflict yet: it may be our own. A write that failed otherwise and is
+// not there may still be on its way: its error stands, whatever is there instead.
+func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
-	store := dynamo.New(dynamo.Config{Table: "t", API: fake{
-		put: func(context.Context, *dynamodb.PutItemInput) error { return &types.ConditionalCheckFailedException{} },
-		get: func(context.Context) (map[string]types.AttributeValue, error) { return nil, nil },
-	}})
-	r := ledgertest.First("k")
-	if existing, err := store.Create(t.Context(), r); existing != nil || err == nil {
-		t.Errorf("Create = %v, %v; want an error", existing, err)
-	}
-	if err := store.Replace(t.Context(), ledgertest.Next(r)); !errors.Is(err, ledger.ErrConflict) {
-		t.Errorf("Replace = %v, want ErrConflict", err)
-	}
-}
-
-// A write whose condition failed and whose read failed is not a conflict yet:
-// it may be our own.
-func TestReadAfterConditionFails(t *testing.T) {
-	t.Parallel()
-	cause := errors.New("no route")
-	store := dynamo.New(dynamo.Config{Table: "t", API: fake{
-		put: func(context.Context, *dynamodb.PutItemInput) error { return &types.ConditionalCheckFailedException{} },
-		get: func(context.Context) (map[string]types.AttributeValue, error) { return nil, cause },
-	}})
-	if err := store.Replace(t.Context(), ledgertest.Next(ledgertest.First("k"))); !errors.Is(err, cause) || errors.Is(err, ledger.ErrConflict) {
-		t.Errorf("Replace = %v, want %v", err, cause)
-	}
-}
-
-// A write that failed and is not there may still be on its way: its error
-// stands, whatever the read finds instead.
-func TestReadAfterFailure(t *testing.T) {
-	t.Parallel()
-	cause := errors.New("no reply")
-	for name, get := range map[string]func(context.Context) (map[string]types.AttributeValue, error){
-		"nothing there": func(context.Context) (map[string]types.AttributeValue, error) { return nil, nil },
-		"another record": func(context.Context) (map[string]types.AttributeValue, error) {
-			return attributes("k", sound("k")), nil
-		},
-		"no read": func(context.Context) (map[string]types.AttributeValue, error) { return nil, errors.ErrUnsupported },
+	lost, noRoute := errors.New("no reply"), errors.New("no route")
+	inTheWay := &types.ConditionalCheckFailedException{}
+	other := attributes("k", sound("k"))
+	for name, c := range map[string]struct {
+		put             error
+		item            map[string]types.AttributeValue
+		get             error
+		create, replace error // nil is any error but a conflict
+	}{
+		"in the way, and gone":     {inTheWay, nil, nil, nil, ledger.ErrConflict},
+		"in the way, and not read": {inTheWay, nil, noRoute, noRoute, noRoute},
+		"lost, and not there":      {lost, nil, nil, lost, lost},
+		"lost, and another there":  {lost, other, nil, lost, lost},
+		"lost, and not read":       {lost, nil, errors.ErrUnsupported, lost, lost},
 	} {
 		store := dynamo.New(dynamo.Config{Table: "t", API: fake{
-			put: func(context.Context, *dynamodb.PutItemInput) error { return cause }, get: get,
+			put: func(context.Context, *dynamodb.PutItemInput) error { return c.put },
+			get: func(context.Context) (map[string]types.AttributeValue, error) { return c.item, c.get },
 		}})
-		if existing, err := store.Create(t.Context(), ledgertest.First("k")); existing != nil || !errors.Is(err, cause) {
-			t.Errorf("%s: Create = %v, %v; want %v", name, existing, err, cause)
+		as := func(err, want error) bool {
+			conflict := errors.Is(err, ledger.ErrConflict)
+			return err != nil && conflict == errors.Is(want, ledger.ErrConflict) && (want == nil || errors.Is(err, want))
 		}
-		if err := store.Replace(t.Context(), ledgertest.Next(ledgertest.First("k"))); !errors.Is(err, cause) {
-			t.Errorf("%s: Replace = %v, want %v", name, err, cause)
+		if existing, err := store.Create(t.Context(), ledgertest.First("k")); existing != nil || !as(err, c.create) {
+			t.Errorf("%s: Create = %v, %v; want %v", name, existing, err, c.create)
+		}
+		if err := store.Replace(t.Context(), ledgertest.Next(ledgertest.First("k"))); !as(err, c.replace) {
+			t.Errorf("%s: Replace = %v, want %v", name, err, c.replace)
 		}
 	}
 }
@@ -165,8 +147,12 @@ func TestTimeout(t *testing.T) {
 func TestNewPanics(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(){
-		"no API":   func() { dynamo.New(dynamo.Config{Table: "t"}) },
-		"no table": func() { dynamo.New(dynamo.Config{API: fake{}}) },
+		"no API":          func() { dynamo.New(dynamo.Config{Table: "t"}) },
+		"no table":        func() { dynamo.New(dynamo.Config{API: fake{}}) },
+		"index, no API":   func() { dynamo.NewIndex(dynamo.IndexConfig{Table: "t"}) },
+		"index, no table": func() { dynamo.NewIndex(dynamo.IndexConfig{API: partitions(nil)}) },
+		"scan, no API":    func() { dynamo.NewScan(dynamo.ScanConfig{Table: "t"}) },
+		"scan, no table":  func() { dynamo.NewScan(dynamo.ScanConfig{API: &counting{}}) },
 		"no region": func() {
 			dynamotable.NewClient(dynamotable.ClientConfig{Credentials: dynamotest.Server{}.ClientConfig().Credentials})
 		},

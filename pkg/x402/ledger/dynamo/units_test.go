@@ -103,9 +103,7 @@ func checkWriteUnits(t *testing.T, s dynamotest.Server) {
 		return c.Hold
 	}
 	answer, err := ledger.NewAnswer(200, bytes.Repeat([]byte(rand.Text()+rand.Text()), 20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer.Encoding, answer.Body = "", []byte(strings.Repeat("x", 1024))
 	first := pay(nonce)
 	total := 0.0
@@ -121,9 +119,7 @@ func checkWriteUnits(t *testing.T, s dynamotest.Server) {
 		}},
 		{"redeemed, 1 KB", 2, 1, func() error { return first.Redeem(t.Context(), answer) }},
 	} {
-		if err := step.do(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, step.do())
 		units, index, calls := m.since()
 		total += units + index
 		t.Logf("%-18s %2.0f write units, %.0f of the index, %d call", step.name, units, index, calls)
@@ -139,9 +135,7 @@ func checkWriteUnits(t *testing.T, s dynamotest.Server) {
 			t.Fatal(err)
 		}
 		err := h.Settled(t.Context(), ledger.Receipt{Transaction: "0x" + digits(32), Payer: payer, Network: network}, true)
-		if err := errors.Join(err, h.Redeem(t.Context(), answer)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, h.Redeem(t.Context(), answer)))
 	}
 	scanned := scanUnits(t, dynamo.NewScan(dynamo.ScanConfig{API: m, Table: table}), m) / (1 + more)
 	t.Logf("%-18s %.2f read units of a payment", "a scan by pages", scanned)

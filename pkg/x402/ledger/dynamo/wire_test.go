@@ -3,6 +3,8 @@ package dynamo_test
 import (
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,19 +44,13 @@ func TestReadsOnlyWithoutOldItem(t *testing.T) {
 				}
 			}
 			p.count() // those that made the table
-			if existing, err := store.Create(t.Context(), first); existing != nil || err != nil {
-				t.Fatalf("Create = %v, %v", existing, err)
-			}
+			ledgertest.MustCreate(t, store, first)
 			calls("a create", map[string]int{"PutItem": 1})
 			second := ledgertest.Next(first)
-			if err := store.Replace(t.Context(), second); err != nil {
-				t.Fatal(err)
-			}
+			ledgertest.MustReplace(t, store, second)
 			calls("a replace", map[string]int{"PutItem": 1})
 			existing, err := store.Create(t.Context(), ledgertest.First("k"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(&second, existing); diff != "" {
 				t.Errorf("existing (-want +got):\n%s", diff)
 			}
@@ -71,35 +67,50 @@ func TestReadsOnlyWithoutOldItem(t *testing.T) {
 	}
 }
 
-// The reply to a write is lost, the SDK sends it again, and the failed
-// condition of the second is known for the success of the first.
+// lossy is a store on a table of a server that loses replies, and one on the same
+// table that loses none.
+func lossy(t *testing.T, s dynamotest.Server, p *proxy) (store, direct *dynamo.Store) {
+	t.Helper()
+	table := s.Table(t)
+	on := func(at dynamotest.Server) *dynamo.Store {
+		return dynamo.New(dynamo.Config{API: dynamotable.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
+	}
+	return on(p.start(t, s)), on(s)
+}
+
+// The reply to a write is lost, the SDK sends it again, and the failed condition of the
+// second is known for the success of the first. When both replies are lost a read finds
+// the write; when that is lost too, the caller learns that it knows nothing.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	for _, withItem := range []bool{true, false} {
-		t.Run(map[bool]string{true: "with the old item", false: "without the old item"}[withItem], func(t *testing.T) {
+	first := func(op string, n int) bool { return op == "PutItem" && n == 1 }
+	for name, c := range map[string]struct {
+		withItem bool
+		lost     func(op string, n int) bool
+		ok       bool
+	}{
+		"with the old item":    {true, first, true},
+		"without the old item": {false, first, true},
+		"of both attempts":     {false, func(op string, _ int) bool { return op == "PutItem" }, true},
+		"of the read too":      {false, func(string, int) bool { return true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &proxy{withItem: withItem}
-			p.lost = func(op string, n int) bool { return op == "PutItem" && n == 1 }
-			store := p.start(t, s).Store(t)
+			p := &proxy{withItem: c.withItem, lost: c.lost}
+			store, direct := lossy(t, s, p)
 			r := ledgertest.Full("k")
-			p.count()
-			if existing, err := store.Create(t.Context(), r); existing != nil || err != nil {
-				t.Fatalf("Create = %+v, %v; want success", existing, err)
+			existing, err := store.Create(t.Context(), r)
+			if n := p.count()["PutItem"]; existing != nil || (err == nil) != c.ok || errors.Is(err, ledger.ErrConflict) || n != 2 {
+				t.Errorf("Create sent %d times = %v, %v; want success: %v, and no named error", n, existing, err, c.ok)
 			}
-			if n := p.count()["PutItem"]; n != 2 {
-				t.Errorf("the create was sent %d times, want 2", n)
-			}
-			holds(t, store, r)
+			ledgertest.Holds(t, direct, r)
 			r = ledgertest.Next(r)
-			p.count()
-			if err := store.Replace(t.Context(), r); err != nil {
-				t.Fatalf("Replace = %v, want success", err)
+			err = store.Replace(t.Context(), r)
+			if n := p.count()["PutItem"]; (err == nil) != c.ok || errors.Is(err, ledger.ErrConflict) || n != 2 {
+				t.Errorf("Replace sent %d times = %v; want success: %v, and no named error", n, err, c.ok)
 			}
-			if n := p.count()["PutItem"]; n != 2 {
-				t.Errorf("the replace was sent %d times, want 2", n)
-			}
-			holds(t, store, r)
+			ledgertest.Holds(t, direct, r)
 		})
 	}
 }
@@ -107,18 +118,10 @@ func TestLostReply(t *testing.T) {
 // The limit that the package comment names: another writer came between.
 func TestLostReplyAndAnotherWriter(t *testing.T) {
 	t.Parallel()
-	s := server(t)
 	p := &proxy{withItem: true}
-	front := p.start(t, s)
-	table := s.Table(t)
-	open := func(at dynamotest.Server) *dynamo.Store {
-		return dynamo.New(dynamo.Config{API: dynamotable.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
-	}
-	direct, store := open(s), open(front)
+	store, direct := lossy(t, server(t), p)
 	first := ledgertest.First("k")
-	if _, err := direct.Create(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
+	ledgertest.MustCreate(t, direct, first)
 	second := ledgertest.Next(first)
 	third := ledgertest.Next(second)
 	p.lost = func(op string, n int) bool {
@@ -133,39 +136,29 @@ func TestLostReplyAndAnotherWriter(t *testing.T) {
 	if err := store.Replace(t.Context(), second); !errors.Is(err, ledger.ErrConflict) {
 		t.Errorf("Replace = %v, want ErrConflict", err)
 	}
-	holds(t, store, third)
+	ledgertest.Holds(t, store, third)
 }
 
-// When both replies are lost a read finds the write; when that is lost too, the
-// caller learns that it knows nothing.
-func TestLostReplies(t *testing.T) {
+// Calls in one warm period share a connection, against a real server.
+func TestConnectionReuse(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	for name, c := range map[string]struct {
-		lost func(op string, n int) bool
-		ok   bool
-	}{
-		"of both attempts": {func(op string, _ int) bool { return op == "PutItem" }, true},
-		"of the read too":  {func(string, int) bool { return true }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := &proxy{lost: c.lost}
-			front, table := p.start(t, s), s.Table(t)
-			open := func(at dynamotest.Server) *dynamo.Store {
-				return dynamo.New(dynamo.Config{API: dynamotable.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
-			}
-			direct, store := open(s), open(front)
-			r := ledgertest.First("k")
-			if existing, err := store.Create(t.Context(), r); existing != nil || (err == nil) != c.ok || errors.Is(err, ledger.ErrConflict) {
-				t.Errorf("Create = %v, %v; want success: %v, and no named error", existing, err, c.ok)
-			}
-			holds(t, direct, r)
-			next := ledgertest.Next(r)
-			if err := store.Replace(t.Context(), next); (err == nil) != c.ok || errors.Is(err, ledger.ErrConflict) {
-				t.Errorf("Replace = %v; want success: %v, and no named error", err, c.ok)
-			}
-			holds(t, direct, next)
-		})
+	conf := s.ClientConfig()
+	var dials atomic.Int64
+	conf.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(conf), Table: s.Table(t), Timeout: time.Minute})
+	r := ledgertest.Full("k")
+	for range 10 {
+		ledgertest.MustCreate(t, store, r)
+		if _, err := store.Create(t.Context(), ledgertest.First("k")); err != nil { // a failed condition
+			t.Fatal(err)
+		}
+		ledgertest.Holds(t, store, r)
+	}
+	if n := dials.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
 	}
 }

@@ -99,9 +99,7 @@ func TestKill(t *testing.T) {
 		if ahead > 1 {
 			t.Errorf("round %d: %d writes beyond the acknowledged ones, at most the last can be", round, ahead)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 	}
 }
 
@@ -110,20 +108,14 @@ func TestKill(t *testing.T) {
 func killAfter(t *testing.T, path string, n int) map[string]acknowledged {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(os.Environ(), crashFile+"="+path)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	got := map[string]acknowledged{}
 	lines := 0
 	for in := bufio.NewScanner(out); in.Scan(); lines++ {

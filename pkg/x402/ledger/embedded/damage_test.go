@@ -33,18 +33,12 @@ func sound(t testing.TB, n int) (contents []byte, want map[string]ledger.Record,
 		if i == n/3 {
 			r.Answer.Body = bytes.Repeat([]byte{1}, 20<<10)
 		}
-		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
-			t.Fatalf("Create = %v, %v", existing, err)
-		}
+		ledgertest.MustCreate(t, s, r)
 		want[r.Key], last = r, r.Key
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	contents, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return contents, want, last
 }
 
@@ -79,9 +73,7 @@ func answers(t *testing.T, what string, s *Store, want map[string]ledger.Record)
 func tryOpen(t *testing.T, what string, contents []byte) *Store {
 	t.Helper()
 	path := file(t)
-	if err := os.WriteFile(path, contents, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, contents, 0o600))
 	s, err := Open(path, Options{Now: early, LockTimeout: patience})
 	if err == nil {
 		return s
@@ -116,6 +108,23 @@ func TestOpenCutFile(t *testing.T) {
 	}
 }
 
+// openSound is tryOpen for a file that has no damage yet.
+func openSound(t *testing.T, what string, contents []byte) *Store {
+	t.Helper()
+	s := tryOpen(t, what, contents)
+	if s == nil {
+		t.Fatal("a sound file was refused")
+	}
+	return s
+}
+
+func closes(t *testing.T, what string, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Errorf("%s: Close = %v", what, err)
+	}
+}
+
 // pageBytes is bbolt's default.
 var pageBytes = os.Getpagesize()
 
@@ -126,13 +135,9 @@ const pageHeader = 16
 func used(t testing.TB, contents []byte) int {
 	t.Helper()
 	path := file(t)
-	if err := os.WriteFile(path, contents, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, contents, 0o600))
 	db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, PreLoadFreelist: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	err = db.View(func(tx *bolt.Tx) error {
 		for ; ; n++ {
@@ -141,9 +146,7 @@ func used(t testing.TB, contents []byte) int {
 			}
 		}
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 	return n * pageBytes
 }
 
@@ -184,9 +187,7 @@ func TestOpenDamagedPage(t *testing.T) {
 				if len(gone) > 0 && (at/pageBytes > 1 || !slices.Equal(gone, []string{last})) {
 					t.Errorf("%s: %d records are gone without a word: %.3q", what, len(gone), gone)
 				}
-				if err := s.Close(); err != nil {
-					t.Errorf("%s: Close = %v", what, err)
-				}
+				closes(t, what, s)
 			}
 			if served == 0 || refused == 0 && name != "second half" {
 				t.Errorf("%d files were refused and %d served, want some of both", refused, served)
@@ -227,9 +228,7 @@ func TestOpenNoise(t *testing.T) {
 				t.Errorf("%s: Fetch = %v, %v", what, got, err)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Errorf("%s: Close = %v", what, err)
-		}
+		closes(t, what, s)
 	}
 	if refused == 0 || refused == rounds {
 		t.Errorf("%d of %d files were refused", refused, rounds)
@@ -240,13 +239,9 @@ func TestOpenNoise(t *testing.T) {
 func spoil(t *testing.T, path string, b []byte, at int) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = f.WriteAt(b, int64(at))
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 }
 
 // use calls everything a store has. Each call returns, and what it cannot do
@@ -283,10 +278,7 @@ func TestDamageLater(t *testing.T) {
 	corrupt := 0
 	for at := 0; at < used(t, contents); at += pageBytes {
 		what := fmt.Sprintf("page %d", at/pageBytes)
-		s := tryOpen(t, what, contents)
-		if s == nil {
-			t.Fatal("a sound file was refused")
-		}
+		s := openSound(t, what, contents)
 		spoil(t, s.path, bytes.Repeat([]byte{0xff}, pageBytes), at)
 		use(t, what, s, want)
 		if err := s.trouble.errIf(); err != nil {
@@ -295,9 +287,7 @@ func TestDamageLater(t *testing.T) {
 				t.Errorf("%s: %v; want one line with the path", what, err)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Errorf("%s: Close = %v", what, err)
-		}
+		closes(t, what, s)
 	}
 	if corrupt == 0 {
 		t.Error("no damage was noticed")
@@ -311,13 +301,8 @@ func TestCutLater(t *testing.T) {
 	contents, want, _ := sound(t, 60)
 	for _, n := range []int{0, pageBytes, 4 * pageBytes, used(t, contents) / 2} {
 		what := fmt.Sprintf("cut to %d bytes", n)
-		s := tryOpen(t, what, contents)
-		if s == nil {
-			t.Fatal("a sound file was refused")
-		}
-		if err := os.Truncate(s.path, int64(n)); err != nil {
-			t.Fatal(err)
-		}
+		s := openSound(t, what, contents)
+		must(t, os.Truncate(s.path, int64(n)))
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() { use(t, what, s, want) })
@@ -326,9 +311,7 @@ func TestCutLater(t *testing.T) {
 		if _, err := s.Fetch(t.Context(), slices.Sorted(maps.Keys(want))[0]); !errors.Is(err, ledger.ErrCorrupt) {
 			t.Errorf("%s: Fetch = %v, want ErrCorrupt", what, err)
 		}
-		if err := s.Close(); err != nil {
-			t.Errorf("%s: Close = %v", what, err)
-		}
+		closes(t, what, s)
 	}
 }
 
@@ -345,17 +328,13 @@ func TestExamineSound(t *testing.T) {
 			r.Answer.Body = make([]byte, random.IntN(30)<<random.IntN(10))
 			if old, ok := held[r.Key]; ok {
 				r.Version = old.Version + 1
-				if err := s.Replace(t.Context(), r); err != nil {
-					t.Fatal(err)
-				}
+				ledgertest.MustReplace(t, s, r)
 			} else if _, err := s.Create(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 			held[r.Key] = r
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 		if err := examine(path, patience); err != nil {
 			t.Fatalf("after %d records: %v", len(held), err)
 		}

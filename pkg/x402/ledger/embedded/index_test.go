@@ -42,13 +42,9 @@ func TestIndexPassesCorruptRows(t *testing.T) {
 	t.Parallel()
 	s := planter{open(t, file(t), Options{})}
 	for key, row := range map[string][]byte{"a": {1}, "c": pack([]byte("{"), nil)} {
-		if err := s.put(key, row); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.put(key, row))
 	}
-	if _, err := s.Create(t.Context(), ledgertest.First("b")); err != nil {
-		t.Fatal(err)
-	}
+	ledgertest.MustCreate(t, s, ledgertest.First("b"))
 	got, err := s.Open(t.Context(), time.Now().AddDate(100, 0, 0), 10)
 	if err != nil || !slices.Equal(got, []string{"b"}) {
 		t.Errorf("Open = %q, %v", got, err)

@@ -24,9 +24,7 @@ func TestOpenCreatesPrivately(t *testing.T) {
 		path: 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700,
 	} {
 		info, err := os.Stat(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := info.Mode().Perm(); got != want {
 			t.Errorf("%s has mode %o, want %o", filepath.Base(at), got, want)
 		}
@@ -41,18 +39,14 @@ func TestOpenTwice(t *testing.T) {
 	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "another process") || !strings.Contains(err.Error(), path) {
 		t.Errorf("second Open = %v, want ErrLocked with the path", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	open(t, path, Options{LockTimeout: patience})
 }
 
 func TestOpenWhatIsNoLedger(t *testing.T) {
 	t.Parallel()
 	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, bytes.Repeat([]byte("not a ledger\n"), 1000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(text, bytes.Repeat([]byte("not a ledger\n"), 1000), 0o600))
 	for name, path := range map[string]string{
 		"text": text, "folder": t.TempDir(), "below a file": filepath.Join(text, "ledger.db"),
 	} {
@@ -71,12 +65,8 @@ func TestReopen(t *testing.T) {
 	path := file(t)
 	r := ledgertest.Full("k")
 	s := open(t, path, Options{})
-	if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
-		t.Fatalf("Create = %v, %v", existing, err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ledgertest.MustCreate(t, s, r)
+	must(t, s.Close())
 	if _, err := s.Fetch(t.Context(), "k"); err == nil {
 		t.Error("Fetch from a closed store")
 	}
@@ -86,13 +76,7 @@ func TestReopen(t *testing.T) {
 	if err := s.Replace(t.Context(), ledgertest.Next(r)); err == nil || errors.Is(err, ledger.ErrConflict) {
 		t.Errorf("Replace in a closed store = %v", err)
 	}
-	got, err := open(t, path, Options{}).Fetch(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(&r, got); diff != "" {
-		t.Errorf("after reopening (-want +got):\n%s", diff)
-	}
+	ledgertest.Holds(t, open(t, path, Options{}), r)
 }
 
 func TestOpenRemovesExpired(t *testing.T) {
@@ -105,39 +89,27 @@ func TestOpenRemovesExpired(t *testing.T) {
 	} {
 		r := ledgertest.First(key)
 		r.State, r.ExpiresAt = ledger.Refused, expires
-		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
-			t.Fatalf("Create = %v, %v", existing, err)
-		}
+		ledgertest.MustCreate(t, s, r)
 	}
 	for i := range 300 { // more than one page
 		r := ledgertest.First("old" + strings.Repeat("|", i))
 		r.State, r.ExpiresAt = ledger.Redeemed, at.Add(-time.Hour)
-		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
-			t.Fatalf("Create = %v, %v", existing, err)
-		}
+		ledgertest.MustCreate(t, s, r)
 	}
 	for _, state := range []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled} { // with the end of an earlier version
 		r := ledgertest.First(string(state))
 		r.State, r.ExpiresAt = state, at.Add(-time.Hour)
-		if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
-			t.Fatalf("Create = %v, %v", existing, err)
-		}
+		ledgertest.MustCreate(t, s, r)
 	}
-	if err := s.Plant(t.Context(), "corrupt", []byte(`{"expires_at":"2000-01-01T00:00:00Z"}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Plant(t.Context(), "corrupt", []byte(`{"expires_at":"2000-01-01T00:00:00Z"}`)))
 	all := keys(t, s.Store)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 
 	s2 := open(t, path, Options{}) // no clock: nothing is removed
 	if diff := cmp.Diff(all, keys(t, s2)); diff != "" {
 		t.Errorf("without a clock (-want +got):\n%s", diff)
 	}
-	if err := s2.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s2.Close())
 	s3 := open(t, path, Options{Now: func() time.Time { return at }})
 	if diff := cmp.Diff([]string{"corrupt", "later", "never", "now", "settled", "settling", "uncertain"}, keys(t, s3)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)

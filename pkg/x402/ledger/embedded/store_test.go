@@ -33,12 +33,17 @@ func (p planter) put(key string, row []byte) error {
 	return p.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(records).Put([]byte(key), row) })
 }
 
-func open(t testing.TB, path string, o Options) *Store {
+func must(t testing.TB, err error) {
 	t.Helper()
-	s, err := Open(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func open(t testing.TB, path string, o Options) *Store {
+	t.Helper()
+	s, err := Open(path, o)
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -51,35 +56,7 @@ func file(t testing.TB) string { return filepath.Join(t.TempDir(), "ledger.db") 
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	ledgertest.Exercise(t, func(t *testing.T) ledger.Store { return planter{open(t, file(t), Options{})} })
-}
-
-func TestPurchaseConformance(t *testing.T) {
-	ledgertest.ExercisePurchases(t, func(t *testing.T) ledger.Store { return open(t, file(t), Options{}) })
-}
-
-func TestIndexConformance(t *testing.T) {
-	t.Parallel()
-	ledgertest.ExerciseIndex(t, func(t *testing.T) (ledger.Store, ledger.Index) {
-		s := open(t, file(t), Options{})
-		return s, s
-	})
-}
-
-func TestPayersConformance(t *testing.T) {
-	t.Parallel()
-	ledgertest.ExercisePayers(t, func(t *testing.T) (ledger.Store, ledger.Payers) {
-		s := open(t, file(t), Options{})
-		return s, s
-	})
-}
-
-func TestRowsConformance(t *testing.T) {
-	t.Parallel()
-	ledgertest.ExerciseRows(t, func(t *testing.T) (ledger.Store, ledger.Rows) {
-		s := open(t, file(t), Options{})
-		return planter{s}, s
-	})
+	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Whole { return planter{open(t, file(t), Options{})} })
 }
 
 // Any changed bit of a row is noticed, in the answer too.
@@ -88,9 +65,7 @@ func TestDamagedRow(t *testing.T) {
 	s := planter{open(t, file(t), Options{})}
 	r := ledgertest.Full("k")
 	row, err := encode(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	check := func(what string, row []byte) {
 		t.Helper()
 		if got, err := decode("k", row); got != nil || !errors.Is(err, ledger.ErrCorrupt) {
@@ -106,9 +81,7 @@ func TestDamagedRow(t *testing.T) {
 	check("longer", append(bytes.Clone(row), 0))
 
 	row[len(row)-1] ^= 1
-	if err := s.put("k", row); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.put("k", row))
 	if _, err := s.Fetch(t.Context(), "k"); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("Fetch = %v, want ErrCorrupt", err)
 	}
@@ -155,6 +128,12 @@ func commits(t testing.TB, s *Store) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
 }
 
 // Writes that come while another one is going to disk share one transaction:
@@ -216,9 +195,7 @@ func TestTransactions(t *testing.T) {
 		func() error { _, err := s.Create(t.Context(), r); return err }, // the same write again
 	} {
 		before := commits(t, s)
-		if err := write(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, write())
 		if n := commits(t, s) - before; n != 1-want {
 			t.Errorf("write %d took %d transactions", want, n)
 		}

@@ -15,21 +15,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ExerciseIndex runs the contract of ledger.Index against the index of a
-// store. open returns an empty store, once for every case, with an index that
-// is up to date when a write returns; the cases run in parallel.
-func ExerciseIndex(t *testing.T, open func(t *testing.T) (ledger.Store, ledger.Index)) {
-	exerciseView(t, open, []viewCase[ledger.Index]{
-		{"empty", indexEmpty},
-		{"states", indexStates},
-		{"a record moves", indexMoves},
-		{"longest untouched first", indexOrder},
-		{"none whose lease ends later", indexBefore},
-		{"limit", indexLimit},
-		{"a write moves to the end", indexRewrite},
-		{"odd keys", indexOddKeys},
-		{"ended context", indexEndedContext},
-	})
+func indexCases() cases {
+	return cases{
+		"empty": indexEmpty, "states": indexStates, "a record moves": indexMoves,
+		"longest untouched first": indexOrder, "none whose lease ends later": indexBefore,
+		"limit": indexLimit, "a write moves to the end": indexRewrite, "odd keys": indexOddKeys,
+		"ended context": indexEndedContext,
+	}
 }
 
 // never is later than any lease of this suite.
@@ -44,31 +36,31 @@ func sleeping(key string, state ledger.State, at time.Time) ledger.Record {
 
 func noon() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
 
-func indexEmpty(t *testing.T, _ ledger.Store, x ledger.Index) {
-	lists(t, x, nil, nil)
+func indexEmpty(t *testing.T, s Whole) {
+	lists(t, s, nil, nil)
 }
 
-func indexStates(t *testing.T, s ledger.Store, x ledger.Index) {
+func indexStates(t *testing.T, s Whole) {
 	for i, state := range ledger.States() {
-		mustCreate(t, s, sleeping("exercise|"+string(state), state, noon().Add(time.Duration(i)*time.Second)))
+		MustCreate(t, s, sleeping("exercise|"+string(state), state, noon().Add(time.Duration(i)*time.Second)))
 	}
-	lists(t, x, []string{"exercise|settling", "exercise|uncertain"}, []string{"exercise|settled"})
+	lists(t, s, []string{"exercise|settling", "exercise|uncertain"}, []string{"exercise|settled"})
 	for i, state := range ledger.States() {
 		r := sleeping("exercise|leased "+string(state), state, noon().Add(time.Hour+time.Duration(i)*time.Second))
 		r.LeaseUntil = r.UpdatedAt.Add(time.Second)
-		mustCreate(t, s, r)
+		MustCreate(t, s, r)
 	}
-	lists(t, x, []string{
+	lists(t, s, []string{
 		"exercise|settling", "exercise|uncertain",
 		"exercise|leased settling", "exercise|leased uncertain", "exercise|leased settled",
 	}, []string{"exercise|settled"})
 }
 
-func indexMoves(t *testing.T, s ledger.Store, x ledger.Index) {
+func indexMoves(t *testing.T, s Whole) {
 	r := First("exercise|moves")
 	key := []string{r.Key}
-	mustCreate(t, s, r)
-	lists(t, x, key, nil)
+	MustCreate(t, s, r)
+	lists(t, s, key, nil)
 	for _, step := range []struct {
 		to         ledger.State
 		leased     bool
@@ -89,12 +81,12 @@ func indexMoves(t *testing.T, s ledger.Store, x ledger.Index) {
 		if step.leased {
 			r.LeaseUntil = r.UpdatedAt.Add(time.Minute)
 		}
-		mustReplace(t, s, r)
-		lists(t, x, step.open, step.owed)
+		MustReplace(t, s, r)
+		lists(t, s, step.open, step.owed)
 	}
 }
 
-func indexOrder(t *testing.T, s ledger.Store, x ledger.Index) {
+func indexOrder(t *testing.T, s Whole) {
 	const n = 60 // enough for every partition of a store that has some
 	var open, owed []string
 	for i := range n {
@@ -109,13 +101,13 @@ func indexOrder(t *testing.T, s ledger.Store, x ledger.Index) {
 		case 2:
 			doubt.State, doubt.UpdatedAt, doubt.LeaseUntil = ledger.Settled, at.Add(-time.Hour), at
 		}
-		mustCreate(t, s, doubt)
-		mustCreate(t, s, sleeping(owed[i], ledger.Settled, at))
+		MustCreate(t, s, doubt)
+		MustCreate(t, s, sleeping(owed[i], ledger.Settled, at))
 	}
-	lists(t, x, open, owed)
+	lists(t, s, open, owed)
 }
 
-func indexBefore(t *testing.T, s ledger.Store, x ledger.Index) {
+func indexBefore(t *testing.T, s Whole) {
 	at := noon()
 	leased := sleeping("exercise|leased", ledger.Settling, at.Add(-time.Minute))
 	leased.LeaseUntil = at
@@ -124,7 +116,7 @@ func indexBefore(t *testing.T, s ledger.Store, x ledger.Index) {
 	stale := sleeping("exercise|written", ledger.Uncertain, at.Add(time.Minute))
 	stale.LeaseUntil = at.Add(-time.Hour) // over, and then somebody wrote
 	for _, r := range []ledger.Record{leased, fine, stale} {
-		mustCreate(t, s, r)
+		MustCreate(t, s, r)
 	}
 	for before, want := range map[time.Time][]string{
 		at.Add(-time.Nanosecond):               nil,
@@ -136,29 +128,29 @@ func indexBefore(t *testing.T, s ledger.Store, x ledger.Index) {
 		at.Add(time.Minute):                    {leased.Key, fine.Key, stale.Key},
 		at.Add(time.Minute).In(time.FixedZone("", 3600)): {leased.Key, fine.Key, stale.Key},
 	} {
-		got, err := x.Open(t.Context(), before, 10)
+		got, err := s.Open(t.Context(), before, 10)
 		checkKeys(t, fmt.Sprintf("Open before noon%+v", before.Sub(at)), want, got, err)
 	}
 }
 
-func indexLimit(t *testing.T, s ledger.Store, x ledger.Index) {
+func indexLimit(t *testing.T, s Whole) {
 	const n = 40
 	var open, owed []string
 	for i := range n {
 		at := noon().Add(time.Duration(i) * time.Second)
 		a := sleeping(fmt.Sprintf("exercise|open|%d", i), ledger.Uncertain, at)
 		b := sleeping(fmt.Sprintf("exercise|owed|%d", i), ledger.Settled, at)
-		mustCreate(t, s, a)
-		mustCreate(t, s, b)
+		MustCreate(t, s, a)
+		MustCreate(t, s, b)
 		open, owed = append(open, a.Key), append(owed, b.Key)
 	}
 	for _, limit := range []int{-1, 0, 1, 7, n - 1, n, n + 1, 1 << 20} {
 		k := max(min(limit, n), 0)
-		got, err := x.Open(t.Context(), never(), limit)
+		got, err := s.Open(t.Context(), never(), limit)
 		if !slices.Equal(got, open[:k]) || err != nil {
 			t.Errorf("Open with limit %d = %q, %v; want the first %d of %q", limit, got, err, k, open)
 		}
-		got, err = x.Owed(t.Context(), limit)
+		got, err = s.Owed(t.Context(), limit)
 		if !slices.Equal(got, owed[:k]) || err != nil {
 			t.Errorf("Owed with limit %d = %q, %v; want the first %d of %q", limit, got, err, k, owed)
 		}
@@ -166,39 +158,39 @@ func indexLimit(t *testing.T, s ledger.Store, x ledger.Index) {
 }
 
 // indexRewrite: whoever is looked at in vain makes room for the others.
-func indexRewrite(t *testing.T, s ledger.Store, x ledger.Index) {
+func indexRewrite(t *testing.T, s Whole) {
 	var all []ledger.Record
 	for i := range 5 {
 		r := sleeping(fmt.Sprintf("exercise|%d", i), ledger.Uncertain, noon().Add(time.Duration(i)*time.Second))
-		mustCreate(t, s, r)
+		MustCreate(t, s, r)
 		all = append(all, r)
 	}
 	for i := range all {
 		r := Next(all[i])
 		r.UpdatedAt = noon().Add(time.Hour + time.Duration(i)*time.Second)
-		mustReplace(t, s, r)
+		MustReplace(t, s, r)
 		var want []string
 		for j := range all {
 			want = append(want, all[(i+1+j)%len(all)].Key)
 		}
-		lists(t, x, want, nil)
+		lists(t, s, want, nil)
 	}
 }
 
-func indexOddKeys(t *testing.T, s ledger.Store, x ledger.Index) {
+func indexOddKeys(t *testing.T, s Whole) {
 	var want []string
 	for i, k := range []string{"", " ", "\x00", `"`, `\`, "é", "\u2028", "\U0001f4b8", strings.Repeat("k", maxKey-len("exercise|"))} {
 		r := sleeping("exercise|"+k, ledger.Uncertain, noon().Add(time.Duration(i)*time.Second))
-		mustCreate(t, s, r)
+		MustCreate(t, s, r)
 		want = append(want, r.Key)
 	}
-	lists(t, x, want, nil)
+	lists(t, s, want, nil)
 }
 
-func indexEndedContext(t *testing.T, s ledger.Store, x ledger.Index) {
-	mustCreate(t, s, First("exercise|context"))
-	checkEnded(t, "Open", func(ctx context.Context) ([]string, error) { return x.Open(ctx, never(), 10) })
-	checkEnded(t, "Owed", func(ctx context.Context) ([]string, error) { return x.Owed(ctx, 10) })
+func indexEndedContext(t *testing.T, s Whole) {
+	MustCreate(t, s, First("exercise|context"))
+	checkEnded(t, "Open", func(ctx context.Context) ([]string, error) { return s.Open(ctx, never(), 10) })
+	checkEnded(t, "Owed", func(ctx context.Context) ([]string, error) { return s.Owed(ctx, 10) })
 }
 
 // lists checks both lists of an index.
@@ -210,57 +202,51 @@ func lists(t *testing.T, x ledger.Index, open, owed []string) {
 	checkKeys(t, "Owed", owed, got, err)
 }
 
-// ExercisePayers runs the contract of ledger.Payers against that of a store. open
-// returns an empty store, once for every case; the cases run in parallel.
-func ExercisePayers(t *testing.T, open func(t *testing.T) (ledger.Store, ledger.Payers)) {
-	exerciseView(t, open, []viewCase[ledger.Payers]{
-		{"empty", payersEmpty},
-		{"every state", payersStates},
-		{"nobody else's", payersOthers},
-		{"limit", payersLimit},
-		{"sees every write", payersFresh},
-		{"ended context", payersEndedContext},
-	})
+func payersCases() cases {
+	return cases{
+		"empty": payersEmpty, "every state": payersStates, "nobody else's": payersOthers,
+		"limit": payersLimit, "sees every write": payersFresh, "ended context": payersEndedContext,
+	}
 }
 
-func payersEmpty(t *testing.T, _ ledger.Store, p ledger.Payers) {
-	paidBy(t, p, "exercise|", nil)
+func payersEmpty(t *testing.T, s Whole) {
+	paidBy(t, s, "exercise|", nil)
 }
 
-func payersStates(t *testing.T, s ledger.Store, p ledger.Payers) {
+func payersStates(t *testing.T, s Whole) {
 	var want []string
 	for _, state := range ledger.States() {
 		r := sleeping("exercise|a|"+string(state), state, noon())
-		mustCreate(t, s, r)
+		MustCreate(t, s, r)
 		want = append(want, r.Key)
 	}
 	slices.Sort(want)
-	paidBy(t, p, "exercise|a|", want)
+	paidBy(t, s, "exercise|a|", want)
 }
 
 // payersOthers: a prefix is bytes, whatever they mean elsewhere.
-func payersOthers(t *testing.T, s ledger.Store, p ledger.Payers) {
+func payersOthers(t *testing.T, s Whole) {
 	for _, key := range []string{
 		"exercise|a", "exercise|a|", "exercise|a|1", "exercise|a|1|0xtx", "exercise|a|\U0001f4b8", "exercise|aa|1", "exercise|A|1", "exercise|b|1",
 		"exercise|%|1", "exercise|_|1", "exercise|*|1", "cursor|exercise|a|1", "id|exercise|a|1", "x exercise|a|1",
 	} {
-		mustCreate(t, s, First(key))
+		MustCreate(t, s, First(key))
 	}
-	paidBy(t, p, "exercise|a|", []string{"exercise|a|", "exercise|a|1", "exercise|a|1|0xtx", "exercise|a|\U0001f4b8"})
-	paidBy(t, p, "exercise|%|", []string{"exercise|%|1"})
-	paidBy(t, p, "exercise|_|", []string{"exercise|_|1"})
-	paidBy(t, p, "exercise|*|", []string{"exercise|*|1"})
-	paidBy(t, p, "exercise|c|", nil)
+	paidBy(t, s, "exercise|a|", []string{"exercise|a|", "exercise|a|1", "exercise|a|1|0xtx", "exercise|a|\U0001f4b8"})
+	paidBy(t, s, "exercise|%|", []string{"exercise|%|1"})
+	paidBy(t, s, "exercise|_|", []string{"exercise|_|1"})
+	paidBy(t, s, "exercise|*|", []string{"exercise|*|1"})
+	paidBy(t, s, "exercise|c|", nil)
 }
 
-func payersLimit(t *testing.T, s ledger.Store, p ledger.Payers) {
+func payersLimit(t *testing.T, s Whole) {
 	const n = 25
 	for _, i := range rand.Perm(n) {
-		mustCreate(t, s, First(fmt.Sprintf("exercise|a|%02d", i)))
-		mustCreate(t, s, First(fmt.Sprintf("exercise|b|%02d", i)))
+		MustCreate(t, s, First(fmt.Sprintf("exercise|a|%02d", i)))
+		MustCreate(t, s, First(fmt.Sprintf("exercise|b|%02d", i)))
 	}
 	for _, limit := range []int{-1, 0, 1, 7, n - 1, n, n + 1, 1 << 20} {
-		got, err := p.ByPayer(t.Context(), "exercise|a|", limit)
+		got, err := s.ByPayer(t.Context(), "exercise|a|", limit)
 		foreign := slices.ContainsFunc(got, func(k string) bool { return !strings.HasPrefix(k, "exercise|a|") })
 		if err != nil || len(got) != max(min(limit, n), 0) || foreign || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
 			t.Errorf("ByPayer with limit %d = %q, %v", limit, got, err)
@@ -268,45 +254,27 @@ func payersLimit(t *testing.T, s ledger.Store, p ledger.Payers) {
 	}
 }
 
-func payersFresh(t *testing.T, s ledger.Store, p ledger.Payers) {
+func payersFresh(t *testing.T, s Whole) {
 	var want []string
 	for i := range 10 {
 		r := First(fmt.Sprintf("exercise|a|%d", i))
-		mustCreate(t, s, r)
+		MustCreate(t, s, r)
 		want = append(want, r.Key)
-		paidBy(t, p, "exercise|a|", want)
-		mustReplace(t, s, Next(r))
-		paidBy(t, p, "exercise|a|", want)
+		paidBy(t, s, "exercise|a|", want)
+		MustReplace(t, s, Next(r))
+		paidBy(t, s, "exercise|a|", want)
 	}
 }
 
-func payersEndedContext(t *testing.T, s ledger.Store, p ledger.Payers) {
-	mustCreate(t, s, First("exercise|a|1"))
-	checkEnded(t, "ByPayer", func(ctx context.Context) ([]string, error) { return p.ByPayer(ctx, "exercise|a|", 10) })
+func payersEndedContext(t *testing.T, s Whole) {
+	MustCreate(t, s, First("exercise|a|1"))
+	checkEnded(t, "ByPayer", func(ctx context.Context) ([]string, error) { return s.ByPayer(ctx, "exercise|a|", 10) })
 }
 
 func paidBy(t *testing.T, p ledger.Payers, prefix string, want []string) {
 	t.Helper()
 	got, err := p.ByPayer(t.Context(), prefix, 1000)
 	checkKeys(t, fmt.Sprintf("ByPayer %q", prefix), want, got, err)
-}
-
-// viewCase is a case of the contract of a view V of a store, which lists keys.
-type viewCase[V any] struct {
-	name string
-	run  func(*testing.T, ledger.Store, V)
-}
-
-// exerciseView runs cases in parallel, each on a store and a view of its own that
-// open returns.
-func exerciseView[V any](t *testing.T, open func(*testing.T) (ledger.Store, V), cases []viewCase[V]) {
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s, v := open(t)
-			c.run(t, s, v)
-		})
-	}
 }
 
 // checkKeys compares a list of keys, of the call that what names, with the one that

@@ -12,41 +12,36 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ExerciseRows runs the contract of ledger.Rows against that of a store. open
-// returns an empty store, once for every case; the cases run in parallel.
-func ExerciseRows(t *testing.T, open func(t *testing.T) (ledger.Store, ledger.Rows)) {
-	exerciseView(t, open, []viewCase[ledger.Rows]{
-		{"empty", rowsEmpty},
-		{"every record", rowsAll},
-		{"no bodies", rowsBodies},
-		{"a corrupt row", rowsCorrupt},
-		{"ended context", rowsEndedContext},
-	})
+func rowsCases() cases {
+	return cases{
+		"empty": rowsEmpty, "every record": rowsAll, "no bodies": rowsBodies, "a corrupt row": rowsCorrupt,
+		"ended context": rowsEndedContext,
+	}
 }
 
-func rowsEmpty(t *testing.T, _ ledger.Store, v ledger.Rows) {
-	if p, err := v.Page(t.Context(), "", 10); err != nil || len(p.Records)+len(p.Corrupt) > 0 || p.Next != "" {
+func rowsEmpty(t *testing.T, s Whole) {
+	if p, err := s.Page(t.Context(), "", 10); err != nil || len(p.Records)+len(p.Corrupt) > 0 || p.Next != "" {
 		t.Errorf("Page = %+v, %v", p, err)
 	}
 }
 
 // rowsAll: every record is in one page, whatever the size of the pages, and as it
 // was written last.
-func rowsAll(t *testing.T, s ledger.Store, v ledger.Rows) {
+func rowsAll(t *testing.T, s Whole) {
 	want := map[string]string{}
 	for _, i := range rand.Perm(23) {
 		r := First(fmt.Sprintf("exercise|%02d", i))
 		r.State = ledger.States()[i%len(ledger.States())]
-		mustCreate(t, s, r)
+		MustCreate(t, s, r)
 		if i%3 == 0 {
 			r = Next(r)
-			mustReplace(t, s, r)
+			MustReplace(t, s, r)
 		}
 		want[r.Key] = r.WriteID
 	}
 	for _, limit := range []int{1, 7, 22, 23, 24, 1 << 20} {
 		got := map[string]string{}
-		for _, p := range pages(t, v, limit) {
+		for _, p := range pages(t, s, limit) {
 			if len(p.Records) > limit || len(p.Corrupt) > 0 {
 				t.Errorf("a page of %d: %d records, corrupt %q", limit, len(p.Records), p.Corrupt)
 			}
@@ -61,7 +56,7 @@ func rowsAll(t *testing.T, s ledger.Store, v ledger.Rows) {
 			t.Errorf("pages of %d (-want +got):\n%s", limit, diff)
 		}
 	}
-	if p, err := v.Page(t.Context(), "", 0); err != nil || len(p.Records) > 0 {
+	if p, err := s.Page(t.Context(), "", 0); err != nil || len(p.Records) > 0 {
 		t.Errorf("a page of nothing = %+v, %v", p, err)
 	}
 }
@@ -71,9 +66,7 @@ func pages(t *testing.T, v ledger.Rows, limit int) (list []ledger.Page) {
 	t.Helper()
 	for after := ""; len(list) < 1000; {
 		p, err := v.Page(t.Context(), after, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list = append(list, p)
 		if after = p.Next; after == "" {
 			return list
@@ -84,14 +77,12 @@ func pages(t *testing.T, v ledger.Rows, limit int) (list []ledger.Page) {
 }
 
 // rowsBodies: all of a record is there but the body of its answer.
-func rowsBodies(t *testing.T, s ledger.Store, v ledger.Rows) {
+func rowsBodies(t *testing.T, s Whole) {
 	r := Full("exercise|full")
-	mustCreate(t, s, r)
+	MustCreate(t, s, r)
 	want, err := s.Fetch(t.Context(), r.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := pages(t, v, 10)
+	must(t, err)
+	list := pages(t, s, 10)
 	if len(list) != 1 || len(list[0].Records) != 1 {
 		t.Fatalf("pages %+v", list)
 	}
@@ -101,20 +92,18 @@ func rowsBodies(t *testing.T, s ledger.Store, v ledger.Rows) {
 }
 
 // rowsCorrupt: what cannot be read is named, and hides no other record.
-func rowsCorrupt(t *testing.T, s ledger.Store, v ledger.Rows) {
+func rowsCorrupt(t *testing.T, s Whole) {
 	p, ok := s.(Planter)
 	if !ok {
 		t.Skip("nothing can be planted in this store")
 	}
 	for i := range 3 {
-		mustCreate(t, s, First(fmt.Sprintf("exercise|%d", i)))
+		MustCreate(t, s, First(fmt.Sprintf("exercise|%d", i)))
 	}
-	if err := p.Plant(t.Context(), "exercise|1", []byte(`{"key":`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Plant(t.Context(), "exercise|1", []byte(`{"key":`)))
 	for _, limit := range []int{1, 2, 10} {
 		var keys, corrupt []string
-		for _, p := range pages(t, v, limit) {
+		for _, p := range pages(t, s, limit) {
 			corrupt = append(corrupt, p.Corrupt...)
 			for _, r := range p.Records {
 				keys = append(keys, r.Key)
@@ -127,10 +116,10 @@ func rowsCorrupt(t *testing.T, s ledger.Store, v ledger.Rows) {
 	}
 }
 
-func rowsEndedContext(t *testing.T, s ledger.Store, v ledger.Rows) {
-	mustCreate(t, s, First("exercise|1"))
+func rowsEndedContext(t *testing.T, s Whole) {
+	MustCreate(t, s, First("exercise|1"))
 	checkEnded(t, "Page", func(ctx context.Context) ([]string, error) {
-		p, err := v.Page(ctx, "", 10)
+		p, err := s.Page(ctx, "", 10)
 		var keys []string
 		for _, r := range p.Records {
 			keys = append(keys, r.Key)

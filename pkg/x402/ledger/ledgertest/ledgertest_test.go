@@ -17,31 +17,7 @@ import (
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	Exercise(t, func(*testing.T) ledger.Store { return new(Memory) })
-}
-
-func TestMemoryIndex(t *testing.T) {
-	t.Parallel()
-	ExerciseIndex(t, func(*testing.T) (ledger.Store, ledger.Index) {
-		m := new(Memory)
-		return m, m
-	})
-}
-
-func TestMemoryPayers(t *testing.T) {
-	t.Parallel()
-	ExercisePayers(t, func(*testing.T) (ledger.Store, ledger.Payers) {
-		m := new(Memory)
-		return m, m
-	})
-}
-
-func TestMemoryRows(t *testing.T) {
-	t.Parallel()
-	ExerciseRows(t, func(*testing.T) (ledger.Store, ledger.Rows) {
-		m := new(Memory)
-		return m, m
-	})
+	Exercise(t, func(*testing.T) Whole { return new(Memory) })
 }
 
 // Keys are all keys, those of corrupt records too, which no list can place.
@@ -52,11 +28,9 @@ func TestMemoryKeys(t *testing.T) {
 		t.Errorf("an empty store has keys %q", keys)
 	}
 	for _, r := range []ledger.Record{Full("b"), First("a")} {
-		mustCreate(t, m, r)
+		MustCreate(t, m, r)
 	}
-	if err := m.Plant(t.Context(), "c", []byte("{")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Plant(t.Context(), "c", []byte("{")))
 	if keys := m.Keys(); !slices.Equal(keys, []string{"a", "b", "c"}) {
 		t.Errorf("Keys = %q", keys)
 	}
@@ -100,16 +74,6 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.got = append(r.got, fmt.Sprintf(format, args...))
 }
 
-// on decides by verb and number of the call.
-func on(op Op, n int, fault Fault) Decide {
-	return func(o Op, m int, _ ledger.Record) Fault {
-		if o == op && m == n {
-			return fault
-		}
-		return None
-	}
-}
-
 func TestFaultyFails(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{FailBefore, FailAfter} {
@@ -133,7 +97,7 @@ func TestFaultyFails(t *testing.T) {
 			if got := m.Len() == 1; got != done {
 				t.Errorf("written: %v, want %v", got, done)
 			}
-			mustCreate(t, f, first) // the same write again
+			MustCreate(t, f, first) // the same write again
 			second := Next(first)
 			if err := f.Replace(t.Context(), second); !errors.Is(err, ErrInjected) {
 				t.Fatalf("Replace = %v", err)
@@ -142,12 +106,12 @@ func TestFaultyFails(t *testing.T) {
 			if done {
 				want = second
 			}
-			holds(t, m, want)
-			mustReplace(t, f, second)
+			Holds(t, m, want)
+			MustReplace(t, f, second)
 			if r, err := f.Fetch(t.Context(), "k"); r != nil || !errors.Is(err, ErrInjected) {
 				t.Errorf("Fetch = %v, %v", r, err)
 			}
-			holds(t, f, second)
+			Holds(t, f, second)
 			for _, op := range []Op{Create, Replace, Fetch} {
 				if n := f.Calls(op); n != 2 {
 					t.Errorf("%d calls of %s, want 2", n, op)
@@ -166,10 +130,10 @@ func TestFaultyStale(t *testing.T) {
 		return None
 	})
 	first := Full("k")
-	mustCreate(t, f, first)
+	MustCreate(t, f, first)
 	holdsNothing(t, f, "k")
-	mustReplace(t, f, Next(first))
-	holds(t, f, first)
+	MustReplace(t, f, Next(first))
+	Holds(t, f, first)
 }
 
 func TestFaultyBlock(t *testing.T) {
@@ -227,7 +191,7 @@ func TestFaultyComplains(t *testing.T) {
 			_, _ = f.Create(ctx, r)
 			_ = f.Replace(ctx, Next(Next(r)))
 		}, "nobody has seen version 2"},
-		"version of an unacknowledged write": {on(Create, 1, FailAfter), func(ctx context.Context, f *Faulty) {
+		"version of an unacknowledged write": {Failing(Create, FailAfter, 1), func(ctx context.Context, f *Faulty) {
 			r := First("k")
 			_, _ = f.Create(ctx, r)
 			_ = f.Replace(ctx, Next(r))
@@ -248,10 +212,10 @@ func TestFaultyComplains(t *testing.T) {
 			r.Answer.Body = []byte("other")
 			_, _ = f.Create(ctx, r)
 		}, "two different writes"},
-		"stale write": {on(Create, 1, Stale), func(ctx context.Context, f *Faulty) {
+		"stale write": {Failing(Create, Stale, 1), func(ctx context.Context, f *Faulty) {
 			_, _ = f.Create(ctx, First("k"))
 		}, "Stale is a fault of fetch"},
-		"block for ever": {on(Fetch, 1, Block), func(_ context.Context, f *Faulty) {
+		"block for ever": {Failing(Fetch, Block, 1), func(_ context.Context, f *Faulty) {
 			_, _ = f.Fetch(context.Background(), "k")
 		}, "never ends"},
 	} {
@@ -286,6 +250,3 @@ func TestFaultyCountsConcurrentCalls(t *testing.T) {
 		t.Errorf("%d calls, want 100", n)
 	}
 }
-
-func BenchmarkMemoryCreate(b *testing.B)  { BenchCreate(b, new(Memory)) }
-func BenchmarkMemoryReplace(b *testing.B) { BenchReplace(b, new(Memory)) }

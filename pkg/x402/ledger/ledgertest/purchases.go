@@ -13,7 +13,7 @@ import (
 )
 
 // ExercisePurchases runs the rules of purchases over a store. open is as with
-// Exercise.
+// Exercise, which runs them too.
 func ExercisePurchases(t *testing.T, open func(t *testing.T) ledger.Store) {
 	for name, run := range map[string]func(*testing.T, ledger.Store){
 		"open": openPurchase, "take over": takeOver, "take over, half": halfTakeOver,
@@ -82,9 +82,7 @@ func (m *market) opens(t *testing.T, h *ledger.Hold, owner *ledger.Hold) *ledger
 func (m *market) owner(t *testing.T, p *ledger.Purchase) *ledger.Record {
 	t.Helper()
 	r, err := m.Owner(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -275,7 +273,7 @@ func keepPurchase(t *testing.T, s ledger.Store) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // raceCreate: of 50 creates at once one wins, and the others learn who.
-func raceCreate(t *testing.T, s ledger.Store) {
+func raceCreate(t *testing.T, s Whole) {
 	const n = 50
 	type outcome struct {
 		existing *ledger.Record
@@ -47,15 +47,15 @@ func raceCreate(t *testing.T, s ledger.Store) {
 				t.Errorf("writer %d learnt nothing", i)
 			}
 		}
-		holds(t, s, sent[winner])
+		Holds(t, s, sent[winner])
 	}
 }
 
 // raceReplace: of several replaces from one version one wins, round after round.
-func raceReplace(t *testing.T, s ledger.Store) {
+func raceReplace(t *testing.T, s Whole) {
 	const n, rounds = 12, 8
 	current := First("exercise|race replace")
-	mustCreate(t, s, current)
+	MustCreate(t, s, current)
 	for round := range rounds {
 		sent := make([]ledger.Record, n)
 		errs := make([]error, n)
@@ -77,17 +77,17 @@ func raceReplace(t *testing.T, s ledger.Store) {
 			t.Fatalf("round %d: writers %v won, want exactly one", round, winners)
 		}
 		current = sent[winners[0]]
-		holds(t, s, current)
+		Holds(t, s, current)
 	}
 }
 
 // raceCount: writers that read, add one and try again on a conflict add up to
 // their number.
-func raceCount(t *testing.T, s ledger.Store) {
+func raceCount(t *testing.T, s Whole) {
 	const n, each = 6, 8
 	first := First("exercise|race count")
 	first.Lookups = 0
-	mustCreate(t, s, first)
+	MustCreate(t, s, first)
 	errs := make([]error, n)
 	atOnce(n, func(i int) {
 		for range each {
@@ -96,13 +96,9 @@ func raceCount(t *testing.T, s ledger.Store) {
 			}
 		}
 	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errs...))
 	got, err := s.Fetch(t.Context(), first.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got.Lookups != n*each || got.Version != n*each+1 {
 		t.Errorf("counted %d in version %d, want %d in version %d", got.Lookups, got.Version, n*each, n*each+1)
 	}

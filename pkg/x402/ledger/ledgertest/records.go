@@ -4,9 +4,15 @@
 package ledgertest
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"strconv"
+	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -55,4 +61,97 @@ func Full(key string) ledger.Record {
 	r.SettledAt, r.ExpiresAt = at.Add(6*time.Second), at.Add(7*time.Second)
 	r.AnsweredAt = at.Add(8 * time.Second)
 	return r
+}
+
+// BenchCreate measures creates of new keys, one after the other.
+func BenchCreate(b *testing.B, s ledger.Store) {
+	r := Full("")
+	run := r.WriteID // keys of another run of the same store are taken
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		n++
+		r.Key = "bench|" + run + "|" + strconv.Itoa(n)
+		if existing, err := s.Create(b.Context(), r); existing != nil || err != nil {
+			b.Fatalf("Create = %v, %v", existing, err)
+		}
+	}
+}
+
+// BenchReplace measures replaces of one record, one after the other.
+func BenchReplace(b *testing.B, s ledger.Store) {
+	r := Full("bench|replace")
+	r.Key += r.WriteID
+	if existing, err := s.Create(b.Context(), r); existing != nil || err != nil {
+		b.Fatalf("Create = %v, %v", existing, err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		r = Next(r)
+		if err := s.Replace(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// MustCreate writes a record under a key that is free.
+func MustCreate(t testing.TB, s ledger.Store, r ledger.Record) {
+	t.Helper()
+	if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
+		t.Fatalf("Create of %q = %+v, %v; want success", r.Key, existing, err)
+	}
+}
+
+// inTheWay creates a record over one that is there, and returns what is given for it.
+func inTheWay(t *testing.T, s ledger.Store, r, there ledger.Record) *ledger.Record {
+	t.Helper()
+	existing, err := s.Create(t.Context(), r)
+	if err != nil || existing == nil {
+		t.Fatalf("Create over %q = %+v, %v; want the record that is there", r.Key, existing, err)
+	}
+	same(t, there, *existing)
+	return existing
+}
+
+// MustReplace writes a record over the version before it.
+func MustReplace(t testing.TB, s ledger.Store, r ledger.Record) {
+	t.Helper()
+	if err := s.Replace(t.Context(), r); err != nil {
+		t.Fatalf("Replace of %q with version %d: %v", r.Key, r.Version, err)
+	}
+}
+
+// Holds checks that a store has a record as it was written.
+func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
+	t.Helper()
+	got, err := s.Fetch(t.Context(), want.Key)
+	if err != nil || got == nil {
+		t.Fatalf("Fetch of %q = %v, %v", want.Key, got, err)
+	}
+	same(t, want, *got)
+}
+
+func holdsNothing(t *testing.T, s ledger.Store, key string) {
+	t.Helper()
+	if r, err := s.Fetch(t.Context(), key); r != nil || err != nil {
+		t.Errorf("Fetch of %q = %+v, %v; want nothing", key, r, err)
+	}
+}
+
+// same compares all but the difference between no bytes and none.
+func same(t testing.TB, want, got ledger.Record) {
+	t.Helper()
+	if want.Answer != nil && got.Answer != nil && !bytes.Equal(want.Answer.Body, got.Answer.Body) {
+		t.Errorf("answer of %q: got %d bytes, want other %d bytes", want.Key, len(got.Answer.Body), len(want.Answer.Body))
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Answer{}, "Body")); diff != "" {
+		t.Errorf("record %q (-want +got):\n%s", want.Key, diff)
+	}
+}
+
+// noise returns n bytes that do not compress.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return b
 }
