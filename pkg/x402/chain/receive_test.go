@@ -33,7 +33,7 @@ type office struct {
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	o := &office{books: &books{world: newWorld(t)}, memory: new(ledgertest.Memory), ends: map[string]string{}}
+	o := &office{books: newBooks(t, 0), memory: new(ledgertest.Memory), ends: map[string]string{}}
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same faults each time
 	o.store = ledgertest.NewFaulty(t, o.memory, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 		if !o.faulty || rng.IntN(10) > 0 {

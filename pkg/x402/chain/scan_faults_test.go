@@ -16,7 +16,7 @@ import (
 // A reply that no honest node gives is an error, and no transfer.
 func TestLyingTransfers(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	b.Mint(t, b.other, 1_000_000)
 	b.Mine(t, 3)
 	a := b.payment(t)
@@ -99,7 +99,7 @@ func TestLyingTransfers(t *testing.T) {
 // Two transfers of one block that contradict each other.
 func TestLyingBlock(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	a1, a2 := b.authorize(t), b.authorize(t)
 	b.enter(t, b.Batch(t, false, b.payCall(t, a1), b.payCall(t, a2)), by(t, a1), by(t, a2))
 	b.finish(t)
@@ -135,10 +135,7 @@ func hexNonce(a x402.Authorization) string { return strings.ToLower(a.Nonce) }
 // What was read before an error is kept, and the error is met by the next run.
 func TestTransfersBeforeError(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
-	for range 4 {
-		b.payment(t)
-	}
+	b := newBooks(t, 4)
 	b.finish(t)
 	bad := b.sent[2]
 	for name, r := range map[string]rule{
@@ -172,10 +169,7 @@ func TestTransfersBeforeError(t *testing.T) {
 // A run whose time is up keeps what it has read.
 func TestTransfersOutOfTime(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
-	for range 3 {
-		b.payment(t)
-	}
+	b := newBooks(t, 3)
 	b.finish(t)
 	for i, x := range b.sent {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -197,7 +191,7 @@ func TestTransfersOutOfTime(t *testing.T) {
 // safe, gives an error, and afterwards only what is on the chain.
 func TestTransfersReorganised(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	b.Mine(t, 2)
 	start, _ := b.Block(t, "latest")
 	a := b.payment(t)
@@ -233,7 +227,7 @@ func TestTransfersReorganised(t *testing.T) {
 // A node that is behind moves no cursor, and hides nothing.
 func TestTransfersLagging(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	b.Mine(t, 10)
 	b.payment(t)
 	safe := b.finish(t)
@@ -262,8 +256,7 @@ func TestTransfersLagging(t *testing.T) {
 // Only a configured number of confirmations replaces the node's own word.
 func TestTransfersConfirmations(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
-	b.payment(t)
+	b := newBooks(t, 1)
 	at := b.sent[0].Block
 	b.Mine(t, 3)
 	b.proxy.reset(noSafe())

@@ -30,7 +30,7 @@ func (b *books) crowd(t *testing.T, to x402.Address, n int) {
 // read in bounded runs, with the payments between them.
 func TestTransfersCrowd(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	start, _ := b.Block(t, "latest")
 	b.payment(t)
 	for range 10 {
@@ -66,7 +66,7 @@ func TestTransfersCrowd(t *testing.T) {
 // Many transactions in one block are not asked for one by one.
 func TestTransfersManyInBlock(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	b.Mint(t, b.other, 1_000_000)
 	for _, n := range []int{manyTransactions, manyTransactions + 1} {
 		b.sent = nil
@@ -138,7 +138,7 @@ func (w *world) transactions(t testing.TB) []string {
 // its neighbours', and stops nothing.
 func TestTransfersLongReceipt(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	start, _ := b.Block(t, "latest")
 	b.payment(t)
 	a := b.authorize(t)
@@ -170,7 +170,7 @@ func TestTransfersLongReceipt(t *testing.T) {
 // What cannot be read stops the cursor before it, and is named.
 func TestTransfersTooLarge(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	b.Mine(t, 2)
 	start, _ := b.Block(t, "latest")
 	b.payment(t)

@@ -14,7 +14,7 @@ import (
 // not.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	second := wallet(t)
 	b.Mint(t, second.Address(), 1_000_000)
 	b.Mint(t, b.other, 1_000_000)
@@ -81,7 +81,7 @@ func TestTransfers(t *testing.T) {
 // have read what was sent: for any budget, cap and size of batches.
 func TestTransfersRestart(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
+	b := newBooks(t, 0)
 	b.Mint(t, b.other, 1_000_000)
 	start, _ := b.Block(t, "latest")
 	for i := range 24 {
@@ -126,10 +126,7 @@ func TestTransfersRestart(t *testing.T) {
 // not asked again at once.
 func TestTransfersRefused(t *testing.T) {
 	t.Parallel()
-	b := &books{world: newWorld(t)}
-	for range 8 {
-		b.payment(t)
-	}
+	b := newBooks(t, 8)
 	b.finish(t)
 	b.proxy.reset(capped(t, 10, tooWide()))
 	got, err := b.next(t, b.sent[0].Block)

@@ -24,6 +24,16 @@ type books struct {
 	sent []x402.Transfer
 }
 
+// newBooks are those of a new world, in which some payments were made.
+func newBooks(t testing.TB, payments int) *books {
+	t.Helper()
+	b := &books{world: newWorld(t)}
+	for range payments {
+		b.payment(t)
+	}
+	return b
+}
+
 // by is an authorization's transfer, as it is expected.
 func by(t testing.TB, a x402.Authorization) x402.Transfer {
 	t.Helper()
