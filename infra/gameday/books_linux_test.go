@@ -2,23 +2,20 @@ package gameday
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -40,19 +37,13 @@ type dayBooks struct {
 	Answered    tally `json:"answered"`
 	AnswerOwed  tally `json:"answer_owed"`
 	RefundDue   tally `json:"refund_due"`
-	Refunded    tally `json:"refunded"`
-	Differing   tally `json:"differing"`
 	InDoubt     tally `json:"in_doubt"`
-	Deposits    tally `json:"deposits"`
 	Unchecked   int   `json:"unchecked"`
 	Count       int   `json:"difference_count"`
 	Differences []struct{ Kind, Key string }
 }
 
 type tally struct{ Count int }
-
-// differs is the exit status of make books where the ledger and the chain differ.
-const differs = 3
 
 // audit is make books over the world's table, for every day since the world was
 // opened, and past the door of the node. Its blocks are safe at once, and its clock
@@ -64,53 +55,17 @@ func (w *world) audit() dayBooks {
 	var all dayBooks
 	now := time.Now().UTC()
 	for day := w.opened.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
-		b := w.auditDay(day, node.URL)
-		for _, s := range []struct{ sum, of *tally }{
-			{&all.Received, &b.Received}, {&all.Answered, &b.Answered}, {&all.AnswerOwed, &b.AnswerOwed}, {&all.RefundDue, &b.RefundDue},
-			{&all.Refunded, &b.Refunded}, {&all.Differing, &b.Differing}, {&all.InDoubt, &b.InDoubt}, {&all.Deposits, &b.Deposits},
-		} {
-			s.sum.Count += s.of.Count
-		}
+		var b dayBooks
+		w.operate(&b, []string{"RPC_URL=" + node.URL, "PAY_TO=" + boot.LocalPayTo}, "-books", day.Format(time.DateOnly))
+		all.Received.Count += b.Received.Count
+		all.Answered.Count += b.Answered.Count
+		all.AnswerOwed.Count += b.AnswerOwed.Count
+		all.RefundDue.Count += b.RefundDue.Count
+		all.InDoubt.Count += b.InDoubt.Count
 		all.Unchecked, all.Count = all.Unchecked+b.Unchecked, all.Count+b.Count
 		all.Differences = append(all.Differences, b.Differences...)
 	}
 	return all
-}
-
-func (w *world) auditDay(day time.Time, node string) dayBooks {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
-	defer cancel()
-	for {
-		cmd := exec.CommandContext(ctx, operateCommand(builtIn()), "reconcile", "-books", day.Format(time.DateOnly), "-json")
-		cmd.Env = append(w.operator(), "RPC_URL="+node, "PAY_TO="+boot.LocalPayTo)
-		var notes bytes.Buffer
-		cmd.Stderr = &notes
-		out, err := cmd.Output()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == differs {
-			err = nil
-		}
-		var b dayBooks
-		if err == nil {
-			err = json.Unmarshal(out, &b)
-		}
-		if err == nil {
-			return b
-		}
-		// A machine so busy that nothing answers in time is not what this is about.
-		if ctx.Err() != nil {
-			w.Fatalf("make books: %v\n%s", err, notes.String())
-		}
-	}
-}
-
-// operator is the environment of the operator's commands, past the table's door.
-func (w *world) operator() []string {
-	return []string{
-		"LEDGER_TABLE=" + w.name, "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + w.db.URL,
-		"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,
-	}
 }
 
 // audited holds make books to what the scenario has come to: no differences, every
@@ -151,9 +106,8 @@ func (w *world) disturb(op catalog.Operation) map[string]string {
 	}
 	store := func(r ledger.Record, state ledger.State) string {
 		r.State = state
-		if _, err := w.store().Create(w.Context(), r); err != nil {
-			w.Fatal(err)
-		}
+		_, err := w.store().Create(w.Context(), r)
+		must(w, err)
 		return r.Key
 	}
 	move := func() ledger.Record {
@@ -162,8 +116,9 @@ func (w *world) disturb(op catalog.Operation) map[string]string {
 		w.facilitator.pay(w, p)
 		return w.drafted(p)
 	}
+	hash := func() string { return fmt.Sprintf("0x%064x", rand.Uint64()) } //nolint:gosec // no secret
 	paid := func(r ledger.Record) ledger.Record {
-		r.SettledAt, r.Receipt = r.CreatedAt, &ledger.Receipt{Transaction: fmt.Sprintf("0x%064x", rand.Uint64()), Network: w.terms().Network} //nolint:gosec // no secret
+		r.SettledAt, r.Receipt = r.CreatedAt, &ledger.Receipt{Transaction: hash(), Network: testbed.Terms(w).Network}
 		return r
 	}
 	less := func(r ledger.Record) ledger.Record {
@@ -171,7 +126,7 @@ func (w *world) disturb(op catalog.Operation) map[string]string {
 		return r
 	}
 	refunded := paid(move())
-	refunded.Refund, refunded.Lookups = fmt.Sprintf("0x%064x", rand.Uint64()), ledger.MaxLookups //nolint:gosec // no secret
+	refunded.Refund, refunded.Lookups = hash(), ledger.MaxLookups
 	return map[string]string{
 		move().Key:                                 "transfer_without_record",
 		store(move(), ledger.Refused):              "transfer_not_recorded",
@@ -183,21 +138,11 @@ func (w *world) disturb(op catalog.Operation) map[string]string {
 	}
 }
 
-func (w *world) terms() x402.Terms {
-	w.Helper()
-	config, err := boot.ReadLocal(func(string) string { return "" })
-	if err != nil {
-		w.Fatal(err)
-	}
-	return config.Terms
-}
-
+// requirements are what a payment of an amount has to meet.
 func (w *world) requirements(amount string) json.RawMessage {
 	w.Helper()
-	raw, err := json.Marshal(w.terms().Requirements(amount))
-	if err != nil {
-		w.Fatal(err)
-	}
+	raw, err := json.Marshal(testbed.Terms(w).Requirements(amount))
+	must(w, err)
 	return raw
 }
 
@@ -205,10 +150,8 @@ func (w *world) requirements(amount string) json.RawMessage {
 func (w *world) drafted(p *payer) ledger.Record {
 	w.Helper()
 	payment, err := x402.DecodePayment(p.signature)
-	if err != nil {
-		w.Fatal(err)
-	}
-	t := w.terms()
+	must(w, err)
+	t := testbed.Terms(w)
 	r := ledgertest.First(ledger.Key(t.Network, strings.ToLower(t.Asset), p.address, "0x"+hex.EncodeToString(payment.Nonce[:])))
 	now := time.Now().UTC()
 	r.Terms, r.Request = w.requirements(p.op.Amount), catalog.Method+" "+p.op.Path
@@ -220,17 +163,11 @@ func (w *world) drafted(p *payer) ledger.Record {
 func (f *facilitator) pay(w *world, p *payer) {
 	w.Helper()
 	raw, err := base64.StdEncoding.DecodeString(p.signature)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	var payload struct{ Accepted json.RawMessage }
-	if err := json.Unmarshal(raw, &payload); err != nil {
-		w.Fatal(err)
-	}
+	must(w, json.Unmarshal(raw, &payload))
 	body, err := json.Marshal(map[string]json.RawMessage{"paymentPayload": raw, "paymentRequirements": payload.Accepted})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	q := httptest.NewRequestWithContext(w.Context(), http.MethodPost, "/settle", bytes.NewReader(body))
 	answer := httptest.NewRecorder()
 	f.books.ServeHTTP(answer, q)

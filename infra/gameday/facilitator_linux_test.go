@@ -3,9 +3,9 @@ package gameday
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,30 +32,19 @@ type facilitatorFault struct {
 // facilitator is the play-money facilitator behind a door.
 type facilitator struct {
 	*door
+	faulty[facilitatorFault]
 	books *testbed.Facilitator
-
-	mu    sync.Mutex
-	fault facilitatorFault
 }
 
 func newFacilitator(t *testing.T, addr string) *facilitator {
 	t.Helper()
 	f := &facilitator{books: testbed.NewFacilitator(t, x402test.FacilitatorConfig{})}
-	f.door = openDoor(t, addr, f)
+	f.door = serve(t, addr, f, nil)
 	return f
 }
 
-// breaks gives it a fault; the zero value mends it.
-func (f *facilitator) breaks(fault facilitatorFault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fault = fault
-}
-
 func (f *facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	fault := f.fault
-	f.mu.Unlock()
+	fault := f.fault()
 	if fault.status != 0 {
 		w.WriteHeader(fault.status)
 		return
@@ -78,29 +67,16 @@ func (f *facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault.after != nil && !fault.after(testbed.CallPayer(body)) {
 		panic(http.ErrAbortHandler)
 	}
-	if !fault.wait(r) {
-		panic(http.ErrAbortHandler)
-	}
-	for name, values := range answer.Header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes()) // the function may be gone
-}
-
-// wait is what a slow answer waits; it reports false when the caller has gone.
-func (f facilitatorFault) wait(r *http.Request) bool {
-	if f.mute {
-		<-r.Context().Done()
-		return false
-	}
-	if f.late == 0 {
-		return true
+	var due <-chan time.Time // never
+	if !fault.mute {
+		due = time.After(fault.late)
 	}
 	select {
 	case <-r.Context().Done():
-		return false
-	case <-time.After(f.late):
-		return true
+		panic(http.ErrAbortHandler)
+	case <-due:
 	}
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes()) // the function may be gone
 }

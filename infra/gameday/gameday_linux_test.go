@@ -19,12 +19,6 @@ import (
 // printReport prints what came of every scenario.
 var printReport = flag.Bool("gameday.print", false, "print the report of the game day")
 
-// scenarios are all but the calm one.
-func scenarios() []scenario {
-	// Those that take longest come first.
-	return slices.Concat(processScenarios(), lookupScenarios(), facilitatorScenarios(), doubtScenarios(), tableScenarios(), debtScenarios(), customerScenarios())
-}
-
 // network gives every address of IPv4 to this machine.
 const network = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
@@ -33,14 +27,17 @@ route add local 0.0.0.0/0 dev lo table local
 // TestGameDay plays every scenario. Every alarm of the deployment goes off in
 // one of them at least, and none on the day before, on which nothing breaks.
 func TestGameDay(t *testing.T) {
-	if noNamespace != "" {
-		t.Skip(noNamespace)
+	if err := testbed.NoNamespaces(); err != nil {
+		t.Skip(err)
 	}
 	if err := testbed.IP(network); err != nil {
 		t.Fatal(err)
 	}
 	all := alarms(t)
-	s := &stage{db: dynamotest.Start(t), ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Game Day CA"}), turnstile: newTurnstile(2 * runtime.GOMAXPROCS(0)), gateway: readGatewayLog(t)}
+	s := &stage{
+		db: dynamotest.Start(t), ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Game Day CA"}),
+		turnstile: newTurnstile(2 * runtime.GOMAXPROCS(0)), gateway: readGatewayLog(t),
+	}
 	var mu sync.Mutex
 	outcomes := map[string]*outcome{}
 	run := func(t *testing.T, c scenario) {

@@ -1,6 +1,7 @@
 package gameday
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -36,11 +37,17 @@ func (o *outcome) print(to io.Writer) {
 	for _, text := range slices.Sorted(maps.Keys(last)) {
 		line("in the end", text+"  "+names(last[text]))
 	}
-	line("alarms", fold(o.fired))
+	line("alarms", cmp.Or(strings.Join(o.fired, ", "), "none"))
 	if len(o.ending) > 0 {
-		line("still on", fold(o.ending))
+		line("still on", strings.Join(o.ending, ", "))
 	}
-	line("owed", fmt.Sprintf("%d while it was broken, %d in the end%s", len(o.owed), len(o.left), refunds(o.left)))
+	refunds := 0
+	for _, d := range o.left {
+		if d.RefundDue {
+			refunds++
+		}
+	}
+	line("owed", fmt.Sprintf("%d while it was broken, %d in the end, refunds due: %d", len(o.owed), len(o.left), refunds))
 	verdict := "nothing is lost"
 	if o.failed {
 		verdict = "FAILED"
@@ -49,19 +56,6 @@ func (o *outcome) print(to io.Writer) {
 		verdict += fmt.Sprintf(": %d payments, money moved %d times, %d answered, %d owed", len(o.payers), o.transfers, answered, len(o.left))
 	}
 	line("verdict", verdict)
-}
-
-func refunds(debts map[string]debt) string {
-	n := 0
-	for _, d := range debts {
-		if d.RefundDue {
-			n++
-		}
-	}
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", refunds due: %d", n)
 }
 
 // names counts slugs.
@@ -77,12 +71,4 @@ func names(slugs []string) string {
 		}
 	}
 	return "(" + strings.Join(out, ", ") + ")"
-}
-
-// fold names alarms.
-func fold(alarms []string) string {
-	if len(alarms) == 0 {
-		return "none"
-	}
-	return strings.Join(alarms, ", ")
 }

@@ -25,10 +25,9 @@ type scenario struct {
 	blind    bool // reconcile fails meanwhile
 	stable   bool // the table is not what is broken
 
-	breaks func(w *world, payers []*payer) error
+	breakage
 	// meanwhile is done once the payers have got their first answers.
-	meanwhile func(w *world, payers []*payer) error
-	mends     func(w *world) error
+	meanwhile func(w *world, payers []*payer)
 
 	// sees is what the payers of an operation see first, and ends what they see
 	// last; nil is an answer.
@@ -66,37 +65,33 @@ func (c scenario) play(t *testing.T, s *stage, alarms []cloudwatch.Alarm) *outco
 	out := &outcome{name: c.name}
 	w.series.begin()
 	out.strays = c.calm(w)
-	var payers []*payer
-	for _, op := range c.operations(t) {
-		for n := range c.payers {
-			payers = append(payers, w.newcomer(op, n+1))
-		}
-	}
-	out.payers = payers
+	payers := c.newcomers(w, 0)
 	w.series.begin()
 	if c.breaks != nil {
-		must(w, c.breaks(w, payers))
+		c.breaks(w)
 	}
 	out.strays = append(out.strays, c.first(w, payers)...)
 	if c.ready != 0 {
 		out.ready = c.readiness(w)
 	}
 	if c.meanwhile != nil {
-		must(w, c.meanwhile(w, payers))
+		c.meanwhile(w, payers)
 	}
 	c.run(w, !c.blind)
 	for n := 1; n < c.rounds; n++ {
 		w.series.begin()
 		if c.steady {
-			payers = append(payers, c.others(w, n, out)...)
+			others := c.newcomers(w, n)
+			out.strays = append(out.strays, c.first(w, others)...)
+			payers = append(payers, others...)
 		}
 		c.run(w, !c.blind)
 	}
-	out.owed = w.owed()
+	out.payers, out.owed = payers, w.owed()
 	w.series.begin()
 	out.mended = w.series.now()
 	if c.mends != nil {
-		must(w, c.mends(w))
+		c.mends(w)
 	}
 	c.silent, c.blind = false, false
 	c.back(w, payers)
@@ -116,17 +111,15 @@ func (c scenario) play(t *testing.T, s *stage, alarms []cloudwatch.Alarm) *outco
 	return out
 }
 
-// others are new payers, who pay while it stays broken.
-func (c scenario) others(w *world, round int, out *outcome) []*payer {
+// newcomers are those who pay in a round while it is broken.
+func (c scenario) newcomers(w *world, round int) []*payer {
 	w.Helper()
 	var payers []*payer
 	for _, op := range c.operations(w.T) {
 		for n := range c.payers {
-			payers = append(payers, w.newcomer(op, 1000*round+n))
+			payers = append(payers, w.newcomer(op, 1000*round+n+1))
 		}
 	}
-	out.strays = append(out.strays, c.first(w, payers)...)
-	out.payers = append(out.payers, payers...)
 	return payers
 }
 
@@ -140,9 +133,8 @@ func must(w *world, err error) {
 // operations are those that are paid for.
 func (c scenario) operations(t *testing.T) []catalog.Operation {
 	t.Helper()
-	all := catalog.All()
 	if c.ops == nil {
-		return all
+		return catalog.All()
 	}
 	var out []catalog.Operation
 	for _, slug := range c.ops {

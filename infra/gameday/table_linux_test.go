@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,29 +40,20 @@ type tableFault struct {
 // table is a DynamoDB-compatible server behind a door.
 type table struct {
 	*door
+	faulty[tableFault]
 	target string
 	client *http.Client
 	passed func(payer string) // called when a payment has been written
 	phases *phases
-
-	mu    sync.Mutex
-	fault tableFault
-	turn  int // calls turned away
+	away   atomic.Int64 // calls turned away
 }
 
 func newTable(t *testing.T, addr, target string, passed func(string)) *table {
 	t.Helper()
 	b := &table{target: target, passed: passed, phases: newPhases(), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
-	b.door = openDoor(t, addr, b)
+	b.door = serve(t, addr, b, nil)
 	t.Cleanup(b.client.CloseIdleConnections)
 	return b
-}
-
-// breaks gives it a fault; the zero value mends it.
-func (b *table) breaks(fault tableFault) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fault = fault
 }
 
 func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,16 +63,11 @@ func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := callOf(r, body)
 	b.phases.arrives(c, time.Now())
-	b.mu.Lock()
-	fault := b.fault
+	fault := b.fault()
 	if fault.throttles != nil && fault.throttles(c) {
-		b.turn++
-		n := b.turn
-		b.mu.Unlock()
-		turnAway(w, n)
+		turnAway(w, b.away.Add(1))
 		return
 	}
-	b.mu.Unlock()
 	status, header, reply := b.forward(r, body)
 	if status == http.StatusOK {
 		b.phases.written(c, time.Now())
@@ -91,9 +78,7 @@ func (b *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault.wrote != nil {
 		fault.wrote(c)
 	}
-	for name, values := range header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), header)
 	w.WriteHeader(status)
 	_, _ = w.Write(reply) // the function may be gone
 }
@@ -120,7 +105,7 @@ func (b *table) forward(r *http.Request, body []byte) (int, http.Header, []byte)
 }
 
 // turnAway answers as DynamoDB does, with each of its two ways to say so.
-func turnAway(w http.ResponseWriter, n int) {
+func turnAway(w http.ResponseWriter, n int64) {
 	name, message := "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
 		"The level of configured provisioned throughput for the table was exceeded. Consider increasing your provisioning level with the UpdateTable API."
 	if n%2 == 0 {

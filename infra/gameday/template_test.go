@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -24,9 +25,7 @@ const (
 // alarms are those of the synthesized template.
 func alarms(t *testing.T) []cloudwatch.Alarm {
 	t.Helper()
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("needs Node for the CDK: node is not in PATH")
-	}
+	testbed.Find(t, "Node for the CDK", "node")
 	doc, err := synthesized()
 	if err != nil {
 		t.Fatal(err)
@@ -52,11 +51,11 @@ var synthesized = sync.OnceValues(func() ([]byte, error) {
 			return nil, err
 		}
 	}
-	out, err := os.MkdirTemp(builtIn(), "cdk.out")
+	out, err := os.MkdirTemp(testbed.Built(), "cdk.out")
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(cdkApp(builtIn()), "-out", out)
+	cmd := exec.Command(builtIn("cdk"), "-out", out)
 	cmd.Dir = ".."
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)

@@ -42,12 +42,9 @@ func (a Alarm) History(src Source, periods int) ([]State, error) {
 // Evaluate is the state of the alarm at the end of a period, when it has been
 // in a state before.
 func (a Alarm) Evaluate(src Source, period int, before State) (State, error) {
-	points, few, err := a.points(src, period)
+	points, err := a.points(src, period)
 	if err != nil {
 		return "", fmt.Errorf("alarm %s: %w", a.ID, err)
-	}
-	if few {
-		return before, nil
 	}
 	there, breaching, oldest := 0, 0, 0
 	for i := len(points) - 1; i >= 0 && there < a.Periods; i-- {
@@ -84,19 +81,15 @@ func (a Alarm) judge(there, breaching, oldest int, before State) State {
 	return OK
 }
 
-// points is the compared series up to a period, oldest first. few says that a
-// percentile rests on too few samples and the alarm wants to ignore that.
-func (a Alarm) points(src Source, period int) (out series, few bool, err error) {
+// points is the compared series up to a period, oldest first.
+func (a Alarm) points(src Source, period int) (series, error) {
 	n := a.Periods + lookBack
-	c := &calculator{queries: a.Queries, known: map[string]series{}, periods: n}
+	c := calculator{known: map[string]series{}, periods: n}
 	for _, q := range a.Queries {
 		if q.expression != nil {
-			v, err := c.eval(q.expression)
-			if err != nil {
-				return nil, false, fmt.Errorf("query %s: %w", q.ID, err)
-			}
-			if c.known[q.ID], err = c.series(v); err != nil {
-				return nil, false, fmt.Errorf("query %s: %w", q.ID, err)
+			var err error
+			if c.known[q.ID], err = c.eval(q.expression); err != nil {
+				return nil, fmt.Errorf("query %s: %w", q.ID, err)
 			}
 			continue
 		}
@@ -107,18 +100,10 @@ func (a Alarm) points(src Source, period int) (out series, few bool, err error) 
 				values = src.Values(q.Metric, q.unit, at)
 			}
 			s[i] = statistic(q.Statistic, values)
-			few = few || i == n-1 && a.skipFew && tooFew(q.Statistic, len(values))
 		}
 		c.known[q.ID] = s
 	}
-	return c.known[a.returns], few, nil
-}
-
-// tooFew says that a percentile is not significant: below 10/(1-p) samples,
-// for p from the middle up.
-func tooFew(statistic string, samples int) bool {
-	p, ok := percentile(statistic)
-	return ok && samples > 0 && p >= 50 && float64(samples)*(100-p) < 1000
+	return c.known[a.returns], nil
 }
 
 // breaches compares a value with a threshold.

@@ -137,26 +137,3 @@ func TestStatistic(t *testing.T) {
 		}
 	}
 }
-
-// TestFewSamples: an alarm that ignores percentiles of few samples keeps its
-// state, and one that does not goes off.
-func TestFewSamples(t *testing.T) {
-	t.Parallel()
-	m := NewMetric("N", "M", nil)
-	many := make([]float64, 200)
-	for i := range many {
-		many[i] = 9
-	}
-	src := recorded{m: {0: {9, 9}, 1: many}}
-	a := Alarm{
-		ID: "A", Queries: []Query{{ID: "m", Metric: m, Statistic: "p95"}}, returns: "m", Comparison: "GreaterThanThreshold",
-		Threshold: 1, Period: 60, Periods: 1, Datapoints: 1, Missing: "notBreaching", skipFew: true,
-	}
-	for skip, want := range map[bool][]State{true: {Insufficient, Firing}, false: {Firing, Firing}} {
-		a.skipFew = skip
-		got, err := a.History(src, 2)
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("ignore %t: %v\n%s", skip, err, diff)
-		}
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +35,6 @@ type Alarm struct {
 	// Of the last Periods data points, Datapoints have to breach.
 	Periods, Datapoints int
 	Missing             string // TreatMissingData
-	skipFew             bool   // percentiles of few samples leave the state as it is
 	// Tells are the logical ids of the topics that are told when it begins, and
 	// Resolves of those that are told when it ends.
 	Tells, Resolves []string
@@ -47,7 +47,7 @@ type Query struct {
 	Statistic  string
 	Expression string // as it is written, empty for a metric
 	unit       string
-	expression node
+	expression ast.Expr
 }
 
 // template is what is read of a CloudFormation template.
@@ -71,7 +71,6 @@ type properties struct {
 	Threshold                          *float64
 	ComparisonOperator                 string
 	TreatMissingData                   string
-	EvaluateLowSampleCountPercentile   string
 
 	ActionsEnabled                                   *bool
 	AlarmActions, OKActions, InsufficientDataActions []json.RawMessage
@@ -176,7 +175,7 @@ func readAlarm(id string, raw json.RawMessage) (Alarm, error) {
 	a := Alarm{
 		ID: id, Name: say(p.AlarmName), Description: say(p.AlarmDescription),
 		Comparison: p.ComparisonOperator, Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
-		Missing: p.TreatMissingData, skipFew: p.EvaluateLowSampleCountPercentile == "ignore",
+		Missing: p.TreatMissingData,
 	}
 	a.Tells, a.Resolves = topics(p.AlarmActions), topics(p.OKActions)
 	if a.Datapoints == 0 {

@@ -1,0 +1,185 @@
+package gameday
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// patience is how long a scenario waits for what must happen.
+const patience = 60 * time.Second
+
+// door is something at an address, or at several, that can be shut, so that the
+// machine refuses whoever calls there, and opened again. Addresses of the namespace
+// below the ephemeral ports are nobody else's.
+type door struct {
+	addr   string
+	listen func() (end func(), err error)
+
+	mu  sync.Mutex
+	end func() // nil when it is shut
+}
+
+// openDoor listens until the test ends.
+func openDoor(t *testing.T, addr string, listen func() (end func(), err error)) *door {
+	t.Helper()
+	d := &door{addr: addr, listen: listen}
+	if err := d.open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.shut)
+	return d
+}
+
+func (d *door) open() (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.end == nil {
+		d.end, err = d.listen()
+	}
+	return err
+}
+
+// shut ends every connection too.
+func (d *door) shut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.end != nil {
+		d.end()
+		d.end = nil
+	}
+}
+
+// serve is an HTTP server behind a door, with TLS where there is a configuration.
+func serve(t *testing.T, addr string, h http.Handler, secure *tls.Config) *door {
+	t.Helper()
+	return openDoor(t, addr, func() (func(), error) {
+		listener, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		if secure != nil {
+			listener = tls.NewListener(listener, secure)
+		}
+		server := &http.Server{Handler: h, ReadHeaderTimeout: patience}
+		go func() { _ = server.Serve(listener) }() // ends with an error when it is shut
+		return func() { _ = server.Close() }, nil
+	})
+}
+
+// faulty is a fault that can be changed at any time. Its zero value is none.
+type faulty[F any] struct{ now atomic.Pointer[F] }
+
+func (f *faulty[F]) breaks(fault F) { f.now.Store(&fault) }
+
+func (f *faulty[F]) fault() (fault F) {
+	if now := f.now.Load(); now != nil {
+		fault = *now
+	}
+	return fault
+}
+
+// resolvers are the public recursive resolvers of one world. Every name exists,
+// and those of hosts are at their address.
+type resolvers struct {
+	*door
+	origin net.IP // of every name but the following
+	hosts  map[string]net.IP
+	mute   atomic.Bool // they hear and say nothing
+	// silent: nobody answers for the names that payers ask about, as for domains
+	// whose own name servers are dead.
+	silent atomic.Bool
+}
+
+func newResolvers(t *testing.T, addrs []string, origin net.IP, hosts map[string]net.IP) *resolvers {
+	t.Helper()
+	r := &resolvers{origin: origin, hosts: hosts}
+	r.door = openDoor(t, strings.Join(addrs, ","), func() (func(), error) {
+		var servers []*testbed.DNSServer
+		end := func() {
+			for _, s := range servers {
+				_ = s.Close() // it has started
+			}
+		}
+		for _, a := range addrs {
+			s, err := testbed.ListenDNS(a, r)
+			if err != nil {
+				end()
+				return nil, err
+			}
+			servers = append(servers, s)
+		}
+		return end, nil
+	})
+	return r
+}
+
+// ServeDNS answers a question about an address, and that of /ready; other types
+// have no records.
+func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	name, qtype, ok := testbed.Question(q)
+	if !ok || r.mute.Load() || r.silent.Load() && strings.HasSuffix(name, payersNames+".") {
+		return
+	}
+	m := testbed.Reply(q)
+	head := dns.RR_Header{Name: q.Question[0].Name, Rrtype: qtype, Class: dns.ClassINET, Ttl: 30}
+	switch {
+	case qtype == dns.TypeNS && name == "com.":
+		m.Answer = []dns.RR{&dns.NS{Hdr: head, Ns: "a.gtld-servers.net."}}
+	case qtype == dns.TypeA:
+		at, special := r.hosts[name]
+		if !special {
+			at = r.origin
+		}
+		m.Answer = []dns.RR{&dns.A{Hdr: head, A: at}}
+	}
+	testbed.Send(w, q, m)
+}
+
+// registryName is the name of the RDAP registry of every world.
+const registryName = "rdap.registry.net"
+
+// registry is an RDAP registry that has every domain of the top-level domain
+// com. It turns away who asks too often, when it is limited.
+type registry struct{ limited atomic.Bool }
+
+func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if r.limited.Load() {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	name, ok := strings.CutPrefix(q.URL.Path, "/v1/domain/")
+	if !ok {
+		http.NotFound(w, q)
+		return
+	}
+	w.Header().Set("Content-Type", "application/rdap+json")
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the function may be gone
+		"objectClassName": "domain", "ldhName": name, "handle": "1_DOMAIN_COM", "status": []string{"active"},
+		"events": []map[string]string{{"eventAction": "registration", "eventDate": "2001-02-03T04:05:06Z"}},
+	})
+}
+
+// bootstrap is IANA's file of registries.
+func bootstrap(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"version":"1.0","publication":"2026-11-01T00:00:00Z","services":[[["com"],["https://%s/v1/"]]]}`, registryName)
+}
+
+// origin is the web server of every other name.
+func origin(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Server", "gameday")
+}

@@ -1,0 +1,333 @@
+package gameday
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// scenarios are all but the calm one. Those that take longest come first.
+func scenarios() []scenario {
+	return slices.Concat(processScenarios(), lookupScenarios(), facilitatorScenarios(), doubtScenarios(), tableScenarios(),
+		debtScenarios(), customerScenarios())
+}
+
+// breakage is what breaks in a world, and how it is mended. The zero value is
+// nothing.
+type breakage struct{ breaks, mends func(w *world) }
+
+// shut leaves nobody behind a door.
+func shut(behind func(w *world) *door) breakage {
+	return breakage{
+		breaks: func(w *world) { behind(w).shut() },
+		mends:  func(w *world) { must(w, behind(w).open()) },
+	}
+}
+
+func theResolvers(w *world) *door   { return w.resolvers.door }
+func theFacilitator(w *world) *door { return w.facilitator.door }
+func theTable(w *world) *door       { return w.table.door }
+func theChain(w *world) *door       { return w.chain }
+
+// turned turns a switch on, and off again.
+func turned(which func(w *world) *atomic.Bool) breakage {
+	return breakage{
+		breaks: func(w *world) { which(w).Store(true) },
+		mends:  func(w *world) { which(w).Store(false) },
+	}
+}
+
+func saysNothing(w *world) *atomic.Bool { return &w.resolvers.mute }
+
+// crashing has functions crash at every event.
+func crashing(functions ...string) breakage {
+	return breakage{
+		breaks: func(w *world) { w.crash(true, functions...) },
+		mends:  func(w *world) { w.crash(false, functions...) },
+	}
+}
+
+// facilitated has the facilitator do something.
+func facilitated(f facilitatorFault) breakage {
+	return breakage{
+		breaks: func(w *world) { w.facilitator.breaks(f) },
+		mends:  func(w *world) { w.facilitator.breaks(facilitatorFault{}) },
+	}
+}
+
+// tabled has the table do something.
+func tabled(fault func(w *world) tableFault) breakage {
+	return breakage{
+		breaks: func(w *world) { w.table.breaks(fault(w)) },
+		mends:  func(w *world) { w.table.breaks(tableFault{}) },
+	}
+}
+
+// throttled turns calls to the table away.
+func throttled(which func(call) bool) breakage {
+	return tabled(func(*world) tableFault { return tableFault{throttles: which} })
+}
+
+// and is two breakages at once.
+func (b breakage) and(c breakage) breakage {
+	return breakage{
+		breaks: func(w *world) { b.breaks(w); c.breaks(w) },
+		mends:  func(w *world) { b.mends(w); c.mends(w) },
+	}
+}
+
+// everybody sees the same.
+func everybody(s sight) func(string) sight { return func(string) sight { return s } }
+
+func refusal(code fault.Code, charged, retryable string) sight {
+	info, _ := fault.Of(code)
+	return sight{status: info.Status, code: string(code), charged: charged, retryable: retryable}
+}
+
+// owedWith is what payers see who are owed: each operation's code, an answer
+// where there is none.
+func owedWith(codes map[string]fault.Code) func(string) sight {
+	return func(op string) sight {
+		if code, ok := codes[op]; ok {
+			return refusal(code, "true", "true")
+		}
+		return sight{status: http.StatusOK}
+	}
+}
+
+// timeouts are what each operation says of time that has run out.
+func timeouts() map[string]fault.Code {
+	return map[string]fault.Code{
+		"dns": fault.DNSTimeout, "ssl-check": fault.SSLTimeout, "whois": fault.WhoisTimeout, "headers": fault.HeadersTimeout,
+		"resolve-redirect": fault.RedirectTimeout, "host-intel": fault.HostIntelTimeout, "uptime-check": fault.UptimeCheckTimeout,
+	}
+}
+
+// several is how many pay where an alarm wants more than the few that happen
+// now and then.
+const several = 3
+
+// looks are the operations that look something up.
+func looks() []string {
+	return []string{"dns", "ssl-check", "whois", "headers", "resolve-redirect", "host-intel", "uptime-check"}
+}
+
+// processScenarios are those in which a function dies.
+func processScenarios() []scenario {
+	// The process of each payment ends when the facilitator has moved the money,
+	// before the process hears of it.
+	killed := facilitated(facilitatorFault{})
+	killed.breaks = func(w *world) {
+		w.facilitator.breaks(facilitatorFault{after: func(address string) bool {
+			if p := w.payer(address); p != nil {
+				w.process(p.signature).Kill()
+			}
+			return false
+		}})
+	}
+	// Here it ends when the settlement has been written, and the lookup runs.
+	killedLater := tabled(func(w *world) tableFault {
+		return tableFault{wrote: func(c call) {
+			if p := w.payer(c.payer); p != nil && c.state == ledger.Settled {
+				w.process(p.signature).Kill()
+			}
+		}}
+	})
+	crashed := func(paths ...string) func(*world, []*payer) {
+		return func(w *world, _ []*payer) {
+			for _, path := range paths {
+				if code, body := w.get(path); code != http.StatusInternalServerError {
+					w.Errorf("%s of a function that crashes is %d: %s", path, code, body)
+				}
+			}
+		}
+	}
+	return []scenario{{
+		name: "a function is killed when the money has moved", payers: 1, stable: true, breakage: killed,
+		sees: everybody(sight{status: http.StatusInternalServerError}), fires: []string{"errors"},
+	}, {
+		name: "a function is killed in the middle of a lookup", ops: []string{"dns", "host-intel"}, payers: 1, stable: true,
+		breakage: killedLater,
+		sees:     everybody(sight{status: http.StatusInternalServerError}), fires: []string{"errors"},
+	}, {
+		name: "the free functions crash", stable: true, breakage: crashing("HealthFunction", "DiscoveryFunction"),
+		meanwhile: crashed(catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathDocs),
+		fires:     []string{"errors"},
+	}, {
+		name: "the tools crash", stable: true, breakage: crashing("McpFunction"),
+		meanwhile: crashed(catalog.PathMCP), fires: []string{"errors"},
+	}, {
+		name: "reconcile crashes", rounds: 6, blind: true, stable: true, breakage: crashing(reconcileFunction),
+		fires: []string{"reconcile-silent"},
+	}, {
+		name: "nothing calls reconcile", rounds: 6, silent: true, stable: true, fires: []string{"reconcile-silent"},
+	}}
+}
+
+// lookupScenarios are those in which money is taken and there is no answer.
+func lookupScenarios() []scenario {
+	unreachable, silent := timeouts(), timeouts()
+	unreachable["dns"] = fault.UpstreamUnavailable
+	for _, codes := range []map[string]fault.Code{unreachable, silent} {
+		delete(codes, "host-intel") // what fails is in its fields
+		delete(codes, "uptime-check")
+	}
+	return []scenario{{
+		name: "the resolvers cannot be reached", ops: looks(), payers: several, together: true, rounds: 4, stable: true,
+		breakage: shut(theResolvers),
+		ready:    http.StatusServiceUnavailable, sees: owedWith(unreachable), fires: []string{"resolvers", "owed"},
+	}, {
+		name: "the resolvers say nothing", ops: looks(), payers: several, together: true, rounds: 2, stable: true,
+		breakage: turned(saysNothing),
+		ready:    http.StatusServiceUnavailable, sees: owedWith(silent), fires: []string{"resolvers", "owed", "latency"},
+	}, {
+		name: "the registry turns us away (429)", ops: []string{"whois", "host-intel"}, payers: several, stable: true,
+		breakage: turned(func(w *world) *atomic.Bool { return &w.registry.limited }),
+		sees:     owedWith(map[string]fault.Code{"whois": fault.RDAPUpstream}), fires: []string{"owed"},
+	}, {
+		name: "functions are frozen in the middle of a lookup", ops: looks(), payers: several, together: true,
+		breakage: turned(saysNothing).and(tabled(freezing)), sees: owedWith(timeouts()), fires: []string{"owed", "latency"},
+		// The table's answer and the end of the time for it wait side by side
+		// for a process that goes on, and which one it sees first is open.
+		may: []string{"ledger-faults"},
+	}}
+}
+
+// frozenFor is longer than any lookup may take, and leaves the invocation time
+// to end well.
+const frozenFor = 12500 * time.Millisecond
+
+// freezing stops the process of each payment as soon as the settlement is on
+// record, while its lookup waits for resolvers that say nothing, and lets it go
+// on much later.
+func freezing(w *world) tableFault {
+	var frozen sync.Map
+	return tableFault{wrote: func(c call) {
+		p := w.payer(c.payer)
+		if p == nil || c.state != ledger.Settled {
+			return
+		}
+		if _, twice := frozen.LoadOrStore(c.payer, true); twice {
+			return
+		}
+		group := -w.process(p.signature).PID
+		if err := syscall.Kill(group, syscall.SIGSTOP); err != nil {
+			w.Errorf("freeze %s: %v", p.op.Slug, err)
+		}
+		time.AfterFunc(frozenFor, func() { _ = syscall.Kill(group, syscall.SIGCONT) }) // it may be gone
+	}}
+}
+
+// slow is how late a slow facilitator answers: later than the alarms allow, and
+// as long as can be before settlements are given up.
+const slow = 8250 * time.Millisecond
+
+// facilitatorScenarios are those in which nobody can pay, or not at once.
+func facilitatorScenarios() []scenario {
+	return []scenario{{
+		name: "the facilitator is down", payers: 1, rounds: 2, stable: true, breakage: shut(theFacilitator),
+		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.FacilitatorUnavailable, "false", "true")),
+		fires: []string{"facilitator-faults"},
+	}, {
+		name: "the facilitator refuses our credentials", payers: 1, rounds: 2, stable: true,
+		breakage: facilitated(facilitatorFault{status: http.StatusUnauthorized}),
+		ready:    http.StatusServiceUnavailable, sees: everybody(refusal(fault.FacilitatorUnauthorized, "false", "true")),
+		fires: []string{"facilitator-faults"},
+	}, {
+		name: "the facilitator turns us away (429)", payers: 1, rounds: 2, stable: true,
+		breakage: facilitated(facilitatorFault{status: http.StatusTooManyRequests}),
+		sees:     everybody(refusal(fault.FacilitatorUnavailable, "false", "true")), fires: []string{"facilitator-faults"},
+	}, {
+		name: "the facilitator is slow", payers: several, together: true, stable: true,
+		breakage: facilitated(facilitatorFault{late: slow}),
+		fires:    []string{"facilitator-slow"},
+	}}
+}
+
+// doubtScenarios are those in which nobody knows whether somebody has paid.
+func doubtScenarios() []scenario {
+	mute, inDoubt := facilitated(facilitatorFault{mute: true}), refusal(fault.SettlementUncertain, "null", "true")
+	return []scenario{{
+		name: "the facilitator takes the money and says nothing", ops: []string{"ping", "host-intel", "uptime-check"}, payers: several, together: true, stable: true,
+		breakage: mute, fires: []string{"uncertain"},
+		sees: func(op string) sight { // who has time left asks the chain: ping has, and bundles have not
+			if op == "ping" {
+				return sight{status: http.StatusOK}
+			}
+			return inDoubt
+		},
+	}, {
+		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4, stable: true,
+		breakage: mute.and(shut(theChain)), sees: everybody(inDoubt), fires: []string{"uncertain", "facilitator-slow", "chain"},
+		// The first of each operation never comes back: reconcile finds that
+		// they have paid.
+		absent: 1, owed: 8,
+	}, {
+		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4, stable: true,
+		breakage: facilitated(facilitatorFault{hangs: true}), sees: everybody(inDoubt),
+		fires: []string{"uncertain", "reconcile-open"},
+	}, {
+		name: "no node of the chain answers", ops: []string{"ping"}, payers: 1, rounds: 4, stable: true, breakage: shut(theChain),
+		ready: http.StatusOK, fires: []string{"chain"},
+	}}
+}
+
+// tableScenarios are those in which the ledger does not answer.
+func tableScenarios() []scenario {
+	all := func(call) bool { return true }
+	// What comes after the claim of a payment: it is sold and cannot be noted.
+	later := func(c call) bool { return c.state == ledger.Settled || c.state == ledger.Redeemed }
+	unknown := everybody(refusal(fault.LedgerUnavailable, "null", "true"))
+	return []scenario{{
+		name: "DynamoDB throttles", payers: 1, rounds: 3, blind: true, breakage: throttled(all),
+		ready: http.StatusServiceUnavailable, sees: unknown, fires: []string{"ledger-faults"},
+	}, {
+		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(theTable),
+		ready: http.StatusServiceUnavailable, sees: unknown, fires: []string{"ledger-faults"},
+	}, {
+		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2, stable: true,
+		breakage: throttled(later),
+		fires:    []string{"ledger-faults"},
+	}}
+}
+
+// debtScenarios are those in which somebody is owed something for long.
+func debtScenarios() []scenario {
+	unreachable := owedWith(map[string]fault.Code{"dns": fault.UpstreamUnavailable, "ssl-check": fault.SSLTimeout})
+	return []scenario{{
+		// Each is owed the answer; nothing more happens for a day.
+		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1, stable: true,
+		breakage: shut(theResolvers),
+		sees:     unreachable, owed: 2,
+	}, {
+		name: "every lookup that was paid for has failed", ops: []string{"dns"}, payers: 2, stable: true,
+		breakage: shut(theResolvers),
+		sees:     unreachable, meanwhile: exhaust, ends: everybody(refusal(fault.UpstreamUnavailable, "true", "false")), owed: 2,
+		fires: []string{"reconcile-refund"}, lingers: []string{"reconcile-refund"},
+	}}
+}
+
+// customerScenarios are those that customers can cause, or a single record: nobody
+// is woken.
+func customerScenarios() []scenario {
+	return []scenario{{
+		name: "customers ask about domains that say nothing", ops: []string{"dns"}, payers: several, together: true, stable: true,
+		breakage: turned(func(w *world) *atomic.Bool { return &w.resolvers.silent }), sees: owedWith(timeouts()),
+		fires: []string{"owed"},
+	}, {
+		name: "all places of an operation are taken", ops: []string{"host-intel"}, payers: several, stable: true,
+		breakage: placesTaken("host-intel", bundlePlaces),
+		sees:     everybody(refusal(fault.Overloaded, "false", "true")), fires: []string{"overloaded"},
+	}, {
+		name: "a record cannot be dealt with", ops: []string{"ping"}, payers: 1, rounds: 2, stable: true,
+		breakage: strangeRecord(),
+		fires:    []string{"reconcile-failing"},
+	}}
+}
