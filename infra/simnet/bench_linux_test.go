@@ -1,31 +1,27 @@
 package simnet
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"regexp"
-	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// runs asks TestDelay for the table of lookup times instead of the tests
-// (make bench).
-var runs = flag.Int("runs", 1, "measure each lookup that many times and print the table of times; wants -rtt")
-
-// rowsPath is where the table is also written for make bench, a line of JSON for
-// each operation.
-var rowsPath = flag.String("rows", "", "write the table of times to this file, too")
+// What asks TestDelay for lookup times instead of the tests, for make bench.
+var (
+	runs      = flag.Int("runs", 1, "measure each lookup that many times and write the times; wants -rtt, -peers and -rows")
+	rowsPath  = flag.String("rows", "", "where the times are written, a line of JSON for each lookup")
+	peersPath = flag.String("peers", "", "the built program of infra/bench, which does the same lookups with the libraries and tools of others")
+)
 
 // target is design §12's: lookup time over its round trips.
 const target = 1.10
@@ -56,6 +52,7 @@ func trips() []trip {
 // would have kept an answer or a connection of an earlier call. How much longer
 // it lasts is the table's to say, not a test's.
 func takesItsTrips(t *testing.T, r *runner) {
+	t.Helper()
 	for _, c := range trips() {
 		for range 2 {
 			took := lookupTime(t, r, c)
@@ -89,117 +86,96 @@ func lookupTime(t *testing.T, r *runner, c trip) time.Duration {
 	}
 }
 
-// printSpeed measures every lookup, and beside it the same one by others, turn
+// timing is how long one of others took, or why there is no time.
+type timing struct {
+	Peer  string  `json:"peer"`
+	MS    float64 `json:"ms"`
+	Error string  `json:"error"`
+}
+
+// writeTimes measures every lookup, and beside it the same one by others, turn
 // by turn, after one turn that does not count.
-func printSpeed(t *testing.T, n *internet, out io.Writer) {
+func writeTimes(t *testing.T, n *internet) {
 	t.Helper()
 	if err := useResolvers(t.TempDir()); err != nil {
 		t.Fatalf("resolv.conf: %v", err)
 	}
 	r := startRunner(t, n)
-	others := startPeers(t, n)
-	fmt.Fprintf(out, "\nLookups with a round trip of %s, warm: medians of %d in ms.\nOther work on this machine adds to them: its load is %s on %d CPUs.\n\n",
-		*rtt, *runs, load(), runtime.NumCPU())
-	rows := &bytes.Buffer{}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "operation\ttrips\tours\tover trips\ttarget %.2f\tquickest\tthe same by\ttheirs\tours/theirs\n", target)
+	ask := startPeers(t, n)
+	file, err := os.Create(*rowsPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
 	for _, c := range trips() {
 		var ours []time.Duration
 		theirs := map[string][]time.Duration{}
 		var peers []timing // of the last turn, in their order
 		for turn := range *runs + 1 {
 			took := lookupTime(t, r, c)
-			peers = others.ask(t, c)
+			peers = ask(t, c)
 			if turn == 0 {
 				continue
 			}
 			ours = append(ours, took)
 			for _, p := range peers {
 				if p.Error == "" {
-					theirs[p.Peer] = append(theirs[p.Peer], p.took())
+					theirs[p.Peer] = append(theirs[p.Peer], time.Duration(p.MS*float64(time.Millisecond)))
 				}
 			}
 		}
-		c.print(w, ours, peers, theirs)
-		c.row(t, rows, ours, peers, theirs)
-	}
-	w.Flush()
-	fmt.Fprintln(out)
-	if *rowsPath != "" {
-		if err := os.WriteFile(*rowsPath, rows.Bytes(), 0o600); err != nil {
+		var beside []string
+		for _, p := range peers {
+			if p.Error == "" {
+				beside = append(beside, fmt.Sprintf("%s: %s", p.Peer, ms(median(theirs[p.Peer]))))
+			}
+		}
+		over := median(ours).Seconds() / (float64(c.trips) * rtt.Seconds())
+		if err := json.NewEncoder(file).Encode(map[string]any{
+			"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.trips, *rtt, c.why),
+			"ours": ms(median(ours)), "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", over),
+			"target": fmt.Sprintf("≤ %.2f of the round trips", target), "met": over <= target,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// load is how many processes wanted a CPU in the last minute, on average.
-func load() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	minute, _, _ := strings.Cut(string(b), " ")
-	return minute
-}
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
 
-// over is a duration in the round trips that a lookup needs.
-func (c trip) over(d time.Duration) float64 {
-	return d.Seconds() / (float64(c.trips) * rtt.Seconds())
-}
-
-// row writes one operation for make bench: its time over its round trips, and the
-// same by others.
-func (c trip) row(t *testing.T, w io.Writer, all []time.Duration, peers []timing, theirs map[string][]time.Duration) {
+// startPeers starts the program of others where the service is. It takes a line
+// "operation domain" and gives one with an array of answers.
+func startPeers(t *testing.T, n *internet) func(*testing.T, trip) []timing {
 	t.Helper()
-	ours := median(all)
-	var beside []string
-	for _, p := range peers {
-		if p.Error == "" {
-			beside = append(beside, fmt.Sprintf("%s: %s ms", p.Peer, ms(median(theirs[p.Peer]))))
-		}
-	}
-	err := json.NewEncoder(w).Encode(map[string]any{
-		"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.trips, *rtt, c.why),
-		"ours": ms(ours) + " ms", "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", c.over(ours)),
-		"target": fmt.Sprintf("≤ %.2f of the round trips", target), "met": c.over(ours) <= target,
-	})
+	cmd := exec.Command(*peersPath, "peers", "-bootstrap", n.bootstrap, "-resolver", resolverAddrs()[0])
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)
+	cmd.Stderr = os.Stderr
+	questions, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// print is one operation's lines of the table.
-func (c trip) print(w io.Writer, all []time.Duration, peers []timing, theirs map[string][]time.Duration) {
-	ours := median(all)
-	verdict := "OK"
-	if c.over(ours) > target {
-		verdict = "over"
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	lines := []string{
-		fmt.Sprintf("%s\t%d\t%s\t%.3f\t%s\t%.3f\t", c.op.Slug, c.trips, ms(ours), c.over(ours), verdict, c.over(slices.Min(all))),
-		"  " + c.why + "\t\t\t\t\t\t",
+	if err := n.far.start(cmd); err != nil {
+		t.Fatal(err)
 	}
-	for i := range max(len(lines), len(peers)) {
-		line := "\t\t\t\t\t\t"
-		if i < len(lines) {
-			line = lines[i]
+	t.Cleanup(func() {
+		questions.Close() // at which it ends
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", *peersPath, err)
 		}
-		if i < len(peers) {
-			line += beside(ours, peers[i], theirs[peers[i].Peer])
-		} else {
-			line += "\t\t"
+	})
+	lines := json.NewDecoder(bufio.NewReader(answers))
+	return func(t *testing.T, c trip) (all []timing) {
+		t.Helper()
+		if _, err := fmt.Fprintln(questions, c.op.Slug, c.domain); err != nil {
+			t.Fatalf("%s: %s: %v", *peersPath, c.op.Slug, err)
 		}
-		fmt.Fprintln(w, line)
+		if err := lines.Decode(&all); err != nil {
+			t.Fatalf("%s: %s: %v", *peersPath, c.op.Slug, err)
+		}
+		return all
 	}
 }
-
-// beside is a peer's part of a line.
-func beside(ours time.Duration, p timing, took []time.Duration) string {
-	if p.Error != "" {
-		return p.Peer + "\t" + p.Error + "\t"
-	}
-	them := median(took)
-	return fmt.Sprintf("%s\t%s\t%.2f", p.Peer, ms(them), ours.Seconds()/them.Seconds())
-}
-
-func ms(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()*1000) }

@@ -87,25 +87,21 @@ func sleepUntil(due time.Time) {
 
 // note remembers what a packet is about, if it opens something.
 func (l *line) note(b []byte) {
-	to, ok := destination(b)
+	s, ok := segmentOf(b)
 	if !ok {
 		return
 	}
-	head, protocol := 40, b[6]
-	if b[0]>>4 == 4 {
-		head, protocol = int(b[0]&0xf)*4, b[9]
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch body := b[head:]; {
-	case protocol == syscall.IPPROTO_UDP && to.Port() == 53 && len(body) > 8:
+	switch {
+	case s.protocol == syscall.IPPROTO_UDP && s.to.Port() == 53 && len(s.body) > 8:
 		q := new(dns.Msg)
-		if q.Unpack(body[8:]) == nil && len(q.Question) == 1 {
+		if q.Unpack(s.body[8:]) == nil && len(q.Question) == 1 {
 			ask := q.Question[0]
-			l.sent[flow{to, strings.ToLower(ask.Name) + " " + dns.TypeToString[ask.Qtype], fmt.Sprint(q.Id, ask.Name)}] = true
+			l.sent[flow{s.to, strings.ToLower(ask.Name) + " " + dns.TypeToString[ask.Qtype], fmt.Sprint(q.Id, ask.Name)}] = true
 		}
-	case protocol == syscall.IPPROTO_TCP && len(body) > 13 && body[13]&0x12 == 0x02: // SYN without ACK
-		l.sent[flow{to: to, id: fmt.Sprint(binary.BigEndian.Uint16(body))}] = true
+	case s.protocol == syscall.IPPROTO_TCP && len(s.body) > 13 && s.body[13]&0x12 == 0x02: // SYN without ACK
+		l.sent[flow{to: s.to, id: fmt.Sprint(binary.BigEndian.Uint16(s.body))}] = true
 	}
 }
 

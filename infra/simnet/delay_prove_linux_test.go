@@ -3,7 +3,6 @@ package simnet
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -24,31 +23,26 @@ const testRTT = 20 * time.Millisecond
 // TestDelay is about the service a round trip away from everybody else. Without
 // -rtt it runs in a namespace of its own, beside TestSimnet's.
 func TestDelay(t *testing.T) {
-	if noNamespace != "" {
-		sayWhy(noNamespace)
-		t.Skip(noNamespace)
+	reason := testbed.NoNamespaces()
+	if reason == nil {
+		reason = noTun()
 	}
-	if err := noTun(); err != nil {
-		sayWhy(err)
-		t.Skip(err)
-	}
-	if *rtt == 0 {
+	switch {
+	case reason != nil && *runs > 1:
+		t.Fatal(reason) // somebody waits for the times
+	case reason != nil:
+		t.Skip(reason)
+	case *rtt == 0:
 		t.Parallel()
 		cmd := testbed.Namespaced(os.Args[0], "-test.run=^TestDelay$", "-test.v", "-rtt="+testRTT.String())
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS: TestDelay ") {
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestDelay ") {
 			t.Fatalf("%v\n%s", err, out)
-		}
-		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, "median") {
-				t.Log(strings.TrimSpace(line))
-			}
 		}
 		return
 	}
 	n := newInternet(t)
 	if *runs > 1 {
-		printSpeed(t, n, os.Stdout) // and nothing else beside it
+		writeTimes(t, n) // and nothing else beside it
 		return
 	}
 	for _, a := range n.hosts["both.example.com"].addrs {
@@ -58,22 +52,12 @@ func TestDelay(t *testing.T) {
 	t.Run("each question once", func(t *testing.T) { asksOnce(t, n.far, r) })
 	t.Run("round trips", func(t *testing.T) { takesItsTrips(t, r) })
 	// What cannot be connected to cannot be from there either.
-	for _, name := range []string{"closed", "wall", "hole"} {
-		t.Run(name, func(t *testing.T) {
+	seen := &observed{facts: map[string]bool{}, api: r.description(t)}
+	for _, c := range alike("ssl-check", fails(fault.ConnectFailed), "closed", "wall", "hole") {
+		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			reply, err := r.buy(t.Context(), catalog.SSLCheck().Path+"?domain="+name+".example.com")
-			if err != nil || !strings.Contains(string(reply.Body), string(fault.ConnectFailed)) {
-				t.Errorf("%d %v %.300s, want %s", reply.Status, err, reply.Body, fault.ConnectFailed)
-			}
+			seen.play(t, r, c)
 		})
-	}
-}
-
-// sayWhy tells who waits for the table why there is none: a skipped test says
-// nothing.
-func sayWhy(reason any) {
-	if *runs > 1 {
-		fmt.Println("no lookup times:", reason)
 	}
 }
 
@@ -81,48 +65,35 @@ func sayWhy(reason any) {
 // before a round trip, and the datagrams come back in their order.
 func proveDelay(t *testing.T, f *far, host netip.Addr) {
 	t.Helper()
-	const times = 9
-	var connects, echoes []time.Duration
-	for range times {
-		// In the namespace's own thread, so that waiting for it does not count.
-		f.do(func() {
-			begun := time.Now()
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", netip.AddrPortFrom(host, 443).String())
-			connects = append(connects, time.Since(begun))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			conn.Close()
-		})
+	early := func(what string, begun time.Time) {
+		if took := time.Since(begun); took < *rtt {
+			t.Errorf("%s %s took %s, want a round trip of %s at least", what, host, took, *rtt)
+		}
+	}
+	for range 9 {
+		begun := time.Now()
+		conn, err := f.dial(t.Context(), "tcp", netip.AddrPortFrom(host, 443).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		early("a connection to", begun)
+		conn.Close()
 	}
 	conn := echo(t, f, host)
-	b := make([]byte, 8)
-	for range times {
-		begun := time.Now()
-		if _, err := conn.Write(b); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Read(b); err != nil {
-			t.Fatal(err)
-		}
-		echoes = append(echoes, time.Since(begun))
-	}
-	for what, took := range map[string][]time.Duration{"a connection to": connects, "an echo from": echoes} {
-		if quickest := slices.Min(took); quickest < *rtt {
-			t.Errorf("%s %s took %s, want a round trip of %s at least", what, host, quickest, *rtt)
-		}
-		t.Logf("%s %s: median %s of %d", what, host, median(took), len(took))
-	}
 	const burst = 50 // fits into any socket's buffer
+	begun := time.Now()
 	for i := range burst {
 		if _, err := conn.Write(binary.BigEndian.AppendUint64(nil, uint64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
+	b := make([]byte, 8)
 	for i := range burst {
 		if _, err := conn.Read(b); err != nil {
 			t.Fatalf("datagram %d of %d is lost: %v", i, burst, err)
+		}
+		if i == 0 {
+			early("an echo from", begun)
 		}
 		if got := binary.BigEndian.Uint64(b); got != uint64(i) {
 			t.Fatalf("datagram %d came where %d was due", got, i)

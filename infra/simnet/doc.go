@@ -13,7 +13,7 @@
 // namespace. A TUN device in each and a forwarder in this process join the two:
 // it hands every packet on in its order, half a round trip after it came. make
 // simnet RTT=50ms opens a shell there, TestDelay holds the delay and what
-// lookups send out to their numbers, and make bench prints the time of each
+// lookups send out to their numbers, and make bench has it write the time of each
 // lookup over its round trips, beside the same lookup by well-known tools and
 // libraries (infra/bench).
 //
@@ -21,10 +21,10 @@
 // answer the same table in it, behind a gateway and a Lambda Runtime API of our
 // own and over a DynamoDB-compatible server.
 //
-// To add a case, add a line to one of the table_*_test.go files, and where it
-// needs a host of its own, one to a hosts_*_test.go; a registry's quirk is one
-// line of registry_quirks_test.go. Every answer is held to the
-// shape that the catalog gives and to what package fault says about its code;
+// To add a case, add a line to one of the sites_*_linux_test.go files: a row asks
+// about a host of the tables, a site is a host with what is answered about it, and
+// a registry's quirk is one line of registry_quirks_linux_test.go. Every answer is
+// held to the OpenAPI description and to what package fault says about its code;
 // a line says what is special about it. A tap on the namespace's packets sees
 // every address that anybody tries to connect to, and no connection to one
 // that is not public may be among them. testdata/corpora holds names, addresses
@@ -32,7 +32,7 @@
 // with more, for collections that are not ours to hand on.
 //
 // In the end dig, openssl, curl and the openrdap command are asked about the
-// same hosts. Where they say something else, differences_test.go says why.
+// same hosts. Where they say something else, differences_linux_test.go says why.
 //
 // Machines without the ip command, and those that do not permit unprivileged
 // namespaces, skip the tests with the reason.

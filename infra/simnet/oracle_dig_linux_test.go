@@ -16,44 +16,34 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// dnsAnswer is the result of spec §2.1 with records of any type.
-type dnsAnswer struct {
-	Rcode   string
-	TTL     *int64
-	Records []map[string]any
-}
-
-// agreesWithDig asks for all seven types where the answer is honest, and for A
-// where it is not.
-func agreesWithDig(t *testing.T, _ *internet, r *runner, a *agreement) {
-	tricks := map[string]bool{}
-	for _, part := range []map[string]trick{forgedAnswers(), cutAnswers(), quarrels()} {
-		for name := range part {
-			tricks[name+".example.com"] = true
-		}
-	}
-	var questions []string
-	for _, h := range slices.Concat(nameHosts(), trickHosts(), privateHosts()) {
+// digOracle asks the first resolver for all seven types where the answer is honest,
+// and for A where it is not.
+func digOracle(n *internet) oracle {
+	questions := []string{"gone.example.com A", "longtext.example.com TXT"}
+	for _, h := range n.comparedWith("dig") {
 		types := []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}
-		if tricks[h.name] || h.silent {
+		if h.dishonest || h.silent {
 			types = types[:1]
 		}
 		for _, typ := range types {
 			questions = append(questions, h.name+" "+typ)
 		}
 	}
-	questions = append(questions, "gone.example.com A", "many.example.com A", "longtext.example.com TXT")
-	sideBySide(t, slices.Compact(slices.Sorted(slices.Values(questions))), func(t *testing.T, question string) {
+	return oracle{"dig", questions, func(t *testing.T, question string, a *agreement) {
 		name, typ, _ := strings.Cut(question, " ")
-		var got dnsAnswer
-		code := lookUp(t, r, catalog.DNS(), name+"&type="+typ, &got)
+		var got struct { // the result of spec §2.1 with records of any type
+			Rcode   string
+			TTL     *int64
+			Records []map[string]any
+		}
+		code := a.lookUp(t, catalog.DNS(), name, "&type="+typ, &got)
 		rcode, ttl, records := dig(t, name, typ)
 		// A datagram can be lost on a machine that is busy. One who lies or is
 		// silent does so again.
 		for tries := 1; rcode == noAnswer && code != string(fault.DNSTimeout) && tries < 3; tries++ {
 			rcode, ttl, records = dig(t, name, typ)
 		}
-		host := strings.TrimSuffix(name, ".example.com") + "/" + typ
+		host := short(name) + "/" + typ
 		a.compare(host, "rcode", outcome(code, got.Rcode), rcode)
 		if code != "" || rcode != "NOERROR" {
 			return
@@ -65,14 +55,10 @@ func agreesWithDig(t *testing.T, _ *internet, r *runner, a *agreement) {
 		a.compare(host, "ttl", ours, ttl)
 		texts := make([]string, len(got.Records))
 		for i, r := range got.Records {
-			b, err := json.Marshal(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts[i] = string(b)
+			texts[i] = string(must(json.Marshal(r)))
 		}
 		a.compare(host, "records", strings.Join(texts, "\n"), strings.Join(records, "\n"))
-	})
+	}}
 }
 
 const noAnswer = "no answer"
@@ -91,7 +77,7 @@ func outcome(code, rcode string) string {
 // dig asks the first resolver, and writes what it says as the service would.
 func dig(t *testing.T, name, typ string) (rcode, ttl string, records []string) {
 	t.Helper()
-	out, _ := run(t, patience, nil, "", "dig", "@"+resolverAddrs()[0], name, typ, "+noall", "+answer", "+comments", "+time=5", "+tries=1")
+	out := run(t, patience, nil, "", "dig", "@"+resolverAddrs()[0], name, typ, "+noall", "+answer", "+comments", "+time=5", "+tries=1").out
 	_, after, answered := strings.Cut(out, "status: ")
 	if !answered {
 		return noAnswer, "", nil
@@ -160,11 +146,7 @@ func fields(t *testing.T, rr dns.RR) string {
 	default:
 		t.Fatalf("what is %T?", rr)
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return string(must(json.Marshal(v)))
 }
 
 // plainBytes undoes the escapes of the zone file form.

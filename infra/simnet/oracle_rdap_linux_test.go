@@ -1,43 +1,41 @@
 package simnet
 
 import (
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
-// agreesWithRDAP compares every answer of a registry. The openrdap command is
-// given the bootstrap file and the name, and nothing else.
-func agreesWithRDAP(t *testing.T, n *internet, r *runner, a *agreement) {
+// rdapOracle is the openrdap command, which is given the bootstrap file and the
+// name, and nothing else.
+func rdapOracle(t *testing.T, n *internet) oracle {
+	t.Helper()
+	const mapped = "abcdefghijklmnopqrstuvwxyz0123456789-." // the command maps no others
 	var names []string
-	for _, row := range slices.Concat(whoisRows(), registryRows(), quirkRows()) {
-		if isPlain(row.domain) && strings.Count(row.domain, ".") == 1 {
+	for _, row := range whoisRows() {
+		if strings.Trim(row.domain, mapped) == "" && strings.Count(row.domain, ".") == 1 {
 			names = append(names, row.domain)
 		}
 	}
 	base := strings.TrimSuffix(n.bootstrap, "/dns.json")
 	env := []string{"SSL_CERT_FILE=" + n.ca.File, "HOME=" + t.TempDir()}
-	sideBySide(t, names, func(t *testing.T, name string) {
+	return oracle{builtIn("rdap"), names, func(t *testing.T, name string, a *agreement) {
 		var got whois.Result
-		code := lookUp(t, r, catalog.Whois(), name, &got)
-		ask := func(seconds string) (string, int) {
-			return run(t, patience, env, "", builtRDAP(), "--cache-dir=", "--bs-url="+base, "-T", seconds, "-t", "domain", "--text", "-w", name)
-		}
-		printed, status := ask("6")
-		if status != 0 && code != string(fault.WhoisTimeout) { // perhaps this machine is slow, and not the registry
-			printed, status = ask("40")
-		}
+		code := a.lookUp(t, catalog.Whois(), name, "", &got)
+		failed := func(status int) bool { return status != 0 }
+		printed := patiently(code, failed, func(seconds string) ran {
+			return run(t, patience, env, "", builtIn("rdap"), "--cache-dir=", "--bs-url="+base, "-T", seconds, "-t", "domain", "--text", "-w", name)
+		})
 		ours, theirs := "an answer", "an answer"
 		if code != "" {
 			ours = "none"
 		}
-		says := whoisFields(printed)
-		if status != 0 || len(says) == 0 { // it prints nothing of what is no domain
+		says := whoisFields(printed.out)
+		if printed.status != 0 || len(says) == 0 { // it prints nothing of what is no domain
 			theirs = "none"
 		}
 		a.compare(name, "answer", ours, theirs)
@@ -48,21 +46,23 @@ func agreesWithRDAP(t *testing.T, n *internet, r *runner, a *agreement) {
 		if got.Registrar != nil {
 			registrar, id = got.Registrar.Name, got.Registrar.IANAID
 		}
-		for field, pair := range map[string][2]string{
-			"handle": {orEmpty(got.Handle), leading(says["Handle"])}, "status": {strings.Join(got.Status, ", "), strings.Join(says["Domain Status"], ", ")},
-			"registrar": {registrar, leading(says["Registrar"])}, "iana_id": {id, leading(says["Registrar IANA ID"])},
-			"created_at": {orEmpty(got.CreatedAt), utc(leading(says["Creation Date"]))}, "updated_at": {orEmpty(got.UpdatedAt), utc(leading(says["Updated Date"]))},
-			"expires_at": {orEmpty(got.ExpiresAt), utc(leading(says["Expiration Date"]))}, "nameservers": {strings.Join(got.Nameservers, ", "), strings.Join(says["Name Server"], ", ")},
-			"dnssec": {map[bool]string{true: "true", false: "false"}[got.DNSSEC], signedIn(printed)},
+		first := func(key string) string { return append(says[key], "")[0] }
+		list := func(key string) string { return strings.Join(says[key], ", ") }
+		signed := strings.Contains(printed.out, "Delegation Signed: true\n")
+		for _, c := range []struct{ field, ours, theirs string }{
+			{"handle", orEmpty(got.Handle), first("Handle")},
+			{"status", strings.Join(got.Status, ", "), list("Domain Status")},
+			{"registrar", registrar, first("Registrar")},
+			{"iana_id", id, first("Registrar IANA ID")},
+			{"created_at", orEmpty(got.CreatedAt), utc(first("Creation Date"))},
+			{"updated_at", orEmpty(got.UpdatedAt), utc(first("Updated Date"))},
+			{"expires_at", orEmpty(got.ExpiresAt), utc(first("Expiration Date"))},
+			{"nameservers", strings.Join(got.Nameservers, ", "), list("Name Server")},
+			{"dnssec", strconv.FormatBool(got.DNSSEC), strconv.FormatBool(signed)},
 		} {
-			a.compare(name, field, pair[0], pair[1])
+			a.compare(name, c.field, c.ours, c.theirs)
 		}
-	})
-}
-
-// isPlain leaves out names that the command does not map.
-func isPlain(name string) bool {
-	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
+	}}
 }
 
 func orEmpty(s *string) string {
@@ -70,13 +70,6 @@ func orEmpty(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-func leading(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
 }
 
 // whoisFields are the lines of the command's WHOIS form.
@@ -96,9 +89,4 @@ func utc(date string) string {
 		return at.UTC().Format("2006-01-02T15:04:05Z")
 	}
 	return date
-}
-
-// signedIn reads delegationSigned in the command's text form.
-func signedIn(printed string) string {
-	return map[bool]string{true: "true", false: "false"}[strings.Contains(printed, "Delegation Signed: true\n")]
 }

@@ -2,6 +2,7 @@ package simnet
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
@@ -10,7 +11,15 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
+
+// authority issues the certificates of this internet.
+type authority = testbed.Authority
+
+// edit changes a certificate before it is signed.
+type edit = func(*x509.Certificate)
 
 // server makes what talks to everybody who connects to port 443 of a host.
 type server func(ca *authority, name string) func(net.Conn)
@@ -35,6 +44,8 @@ func status(code int, lines ...string) string {
 	return fmt.Sprintf("HTTP/1.1 %d X\r\n%s\r\n", code, strings.Join(append(lines, ""), "\r\n"))
 }
 
+func ok() page { return says(status(200, "Server: simnet", "Content-Type: text/html")) }
+
 // to redirects to a location.
 func to(location string) page { return says(status(302, "Location: "+location)) }
 
@@ -48,26 +59,59 @@ func paths(pages map[string]string) page {
 	}
 }
 
+// root answers / and every other path.
+func root(first, other string) page {
+	return func(_, path string) string {
+		if path == "/" {
+			return first
+		}
+		return other
+	}
+}
+
+// methods answers HEAD and every other method.
+func methods(head string, other page) page {
+	return func(method, path string) string {
+		if method == "HEAD" {
+			return head
+		}
+		return other(method, path)
+	}
+}
+
+// chain redirects n times and then answers.
+func chain(n int) page {
+	return func(_, path string) string {
+		if len(path) <= n {
+			return status(302, "Location: "+path+"x")
+		}
+		return status(200)
+	}
+}
+
 // web is an HTTPS origin.
-func web(p page, edits ...edit) server { return webTLS(func(*tls.Config) {}, p, edits...) }
+func web(p page, edits ...edit) server { return webTLS(asIs, p, edits...) }
 
 // webTLS is an HTTPS origin with a TLS configuration of its own.
 func webTLS(change func(*tls.Config), p page, edits ...edit) server {
+	return secured(change, func(secure *tls.Conn, _ net.Conn) { answer(secure, p) }, edits...)
+}
+
+// secured has talk have each connection over which a handshake has succeeded.
+func secured(change func(*tls.Config), talk func(secure *tls.Conn, under net.Conn), edits ...edit) server {
 	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{
-			Certificates: []tls.Certificate{ca.Leaf(name, edits...)},
-			MinVersion:   tls.VersionTLS10,
-		}
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
 		change(config)
 		return func(conn net.Conn) {
-			secure := tls.Server(conn, config)
-			if secure.Handshake() != nil {
-				return
+			if secure := tls.Server(conn, config); secure.Handshake() == nil {
+				talk(secure, conn)
 			}
-			answer(secure, p)
 		}
 	}
 }
+
+// asIs is a configuration of TLS without a change.
+func asIs(*tls.Config) {}
 
 // answer serves requests on a connection until the client is done with it.
 func answer(conn net.Conn, p page) {
@@ -83,10 +127,7 @@ func answer(conn net.Conn, p page) {
 			}
 		}
 		fields := strings.Fields(line)
-		if len(fields) != 3 {
-			return
-		}
-		if !reply(conn, p(fields[0], fields[1])) {
+		if len(fields) != 3 || !reply(conn, p(fields[0], fields[1])) {
 			return
 		}
 	}
@@ -105,11 +146,9 @@ func reply(conn net.Conn, a string) bool {
 	if _, err := io.WriteString(conn, a); err != nil || ends || a == "" && !hangs {
 		return false
 	}
-	chunk := "400\r\n" + strings.Repeat(" ", 0x400) + "\r\n"
-	for endless {
-		if _, err := io.WriteString(conn, chunk); err != nil {
-			return false
-		}
+	if endless {
+		repeat(conn, "400\r\n"+strings.Repeat(" ", 0x400)+"\r\n")
+		return false
 	}
 	if hangs {
 		swallow(conn)
@@ -129,99 +168,82 @@ func dripOut(conn net.Conn, text string) {
 	}
 }
 
-// versions and client certificates.
+// repeat sends a text until the client leaves.
+func repeat(conn net.Conn, text string) {
+	for {
+		if _, err := io.WriteString(conn, text); err != nil {
+			return
+		}
+	}
+}
 
 func only(version uint16) func(*tls.Config) {
 	return func(c *tls.Config) { c.MinVersion, c.MaxVersion = version, version }
 }
 
-func wantsCertificate(c *tls.Config) {
-	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+// wantsCertificate wants one of the client, over some version.
+func wantsCertificate(version uint16) func(*tls.Config) {
+	return func(c *tls.Config) {
+		only(version)(c)
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	}
+}
+
+// refusesHello ends every handshake with an alert.
+func refusesHello(c *tls.Config) {
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, io.ErrUnexpectedEOF }
 }
 
 // raw is a host that speaks no TLS of the library's.
-func raw(talk func(ca *authority, name string, conn net.Conn)) server {
-	return func(ca *authority, name string) func(net.Conn) {
-		return func(conn net.Conn) { talk(ca, name, conn) }
-	}
+func raw(talk func(conn net.Conn)) server {
+	return func(*authority, string) func(net.Conn) { return talk }
 }
 
 // swallow reads until the client hangs up.
 func swallow(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// mute accepts and says nothing.
-func mute() server { return raw(func(_ *authority, _ string, conn net.Conn) { swallow(conn) }) }
+// hear reads what the client says first.
+func hear(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<14)) }
 
-// plain speaks HTTP without TLS.
-func plain() server {
-	return raw(func(_ *authority, _ string, conn net.Conn) {
-		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+// resets has a connection end with a reset when it is closed.
+func resets(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+}
+
+// sends answers the first bytes with bytes, and waits for the client to leave.
+func sends(out ...[]byte) server {
+	return raw(func(conn net.Conn) {
+		hear(conn)
+		_, _ = conn.Write(bytes.Join(out, nil))
 		swallow(conn)
 	})
 }
 
-// resets answers the first bytes with a reset.
-func resets() server {
-	return raw(func(_ *authority, _ string, conn net.Conn) {
-		_, _ = conn.Read(make([]byte, 1))
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0)
-		}
-	})
-}
-
-// alerts refuses every handshake.
-func alerts() server {
-	return webTLS(func(c *tls.Config) {
-		c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, io.ErrUnexpectedEOF }
-	}, says(status(200)))
-}
-
-// endless sends header after header and never ends them.
-func endless() server {
+// showsThen greets with a version and a cipher suite, shows its certificate
+// (RFC 5246 §7.4), and then does something else than going on.
+func showsThen(version, suite uint16, then func(net.Conn)) server {
 	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name)}}
 		return func(conn net.Conn) {
-			secure := tls.Server(conn, config)
-			if secure.Handshake() != nil {
-				return
-			}
-			_, err := io.WriteString(secure, "HTTP/1.1 200 OK\r\n")
-			for err == nil {
-				_, err = io.WriteString(secure, "X-Filler: "+strings.Repeat("x", 1000)+"\r\n")
-			}
+			hear(conn)
+			_, _ = conn.Write(append(serverHello(version, suite), leafRecord(ca.Leaf(name).Certificate[0])...))
+			then(conn)
 		}
 	}
 }
 
-// drips sends the head of an answer slowly, asked or not.
-func drips() server {
-	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name)}}
-		return func(conn net.Conn) {
-			secure := tls.Server(conn, config)
-			if secure.Handshake() == nil {
-				dripOut(secure, status(200, "Server: "+strings.Repeat("x", 1000)))
-			}
-		}
-	}
+func serverHello(version, suite uint16) []byte {
+	hello := binary.BigEndian.AppendUint16(nil, version)
+	hello = append(hello, make([]byte, 32+1)...) // random, no session
+	hello = binary.BigEndian.AppendUint16(hello, suite)
+	return handshakeRecord(2, append(hello, 0)) // no compression
 }
 
-// chooses greets with a version and a cipher suite that the client has not
-// offered, and shows its certificate (RFC 5246 §7.4).
-func chooses(version, suite uint16) server {
-	return raw(func(ca *authority, name string, conn net.Conn) {
-		hello := binary.BigEndian.AppendUint16(nil, version)
-		hello = append(hello, make([]byte, 32+1)...) // random, no session
-		hello = binary.BigEndian.AppendUint16(hello, suite)
-		hello = append(hello, 0) // no compression
-		leaf := ca.Leaf(name).Certificate[0]
-		chain := append(length24(len(leaf)), leaf...)
-		chain = append(length24(len(chain)), chain...)
-		_, _ = conn.Read(make([]byte, 1<<14))
-		_, _ = conn.Write(append(handshakeRecord(2, hello), handshakeRecord(11, chain)...))
-		swallow(conn)
-	})
+// leafRecord is the Certificate message of TLS 1.2 with one certificate.
+func leafRecord(leaf []byte) []byte {
+	chain := append(length24(len(leaf)), leaf...)
+	return handshakeRecord(11, append(length24(len(chain)), chain...))
 }
 
 func handshakeRecord(kind byte, body []byte) []byte {
@@ -231,10 +253,3 @@ func handshakeRecord(kind byte, body []byte) []byte {
 }
 
 func length24(n int) []byte { return []byte{byte(n >> 16), byte(n >> 8), byte(n)} }
-
-// bareHTTP is an origin without TLS.
-func bareHTTP(p page) server {
-	return raw(func(_ *authority, _ string, conn net.Conn) {
-		answer(conn, p)
-	})
-}

@@ -3,6 +3,7 @@ package simnet
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,17 +17,26 @@ import (
 // resolverAddrs are the service's default resolvers.
 func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// resolvers starts them, each on UDP and TCP.
-func (n *internet) resolvers(t *testing.T) {
+// openResolvers starts them, each on UDP and TCP.
+func (n *internet) openResolvers(t *testing.T) {
 	t.Helper()
 	for _, a := range resolverAddrs() {
 		r := &resolver{at: a, hosts: n.hosts, asked: map[dns.Question]int{}, six: map[string]chan struct{}{}}
-		n.asked = append(n.asked, r)
+		n.resolvers = append(n.resolvers, r)
 		s, err := testbed.ListenDNS(net.JoinHostPort(a, "53"), r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
+	}
+}
+
+// forget lets answers that change begin anew.
+func (n *internet) forget() {
+	for _, r := range n.resolvers {
+		r.mu.Lock()
+		clear(r.asked)
+		r.mu.Unlock()
 	}
 }
 
@@ -45,7 +55,7 @@ type resolver struct {
 // who asks for IPv4 only is answered a little later.
 func (r *resolver) inStep(qtype uint16, name string, h host, send func()) {
 	const alone = time.Second
-	if h.serve != nil || !h.bothFamilies() || qtype != dns.TypeA && qtype != dns.TypeAAAA {
+	if h.serve != nil || !h.has(netip.Addr.Is4) || !h.has(netip.Addr.Is6) || qtype != dns.TypeA && qtype != dns.TypeAAAA {
 		send()
 		return
 	}
@@ -70,28 +80,20 @@ func (r *resolver) inStep(qtype uint16, name string, h host, send func()) {
 	}
 }
 
-// bothFamilies says whether a host has IPv4 and IPv6 addresses.
-func (h host) bothFamilies() bool {
-	four, six := false, false
-	for _, a := range h.addrs {
-		ip := netip.MustParseAddr(a)
-		four, six = four || ip.Is4(), six || ip.Is6()
-	}
-	return four && six
+// has says that a host has an address of a kind.
+func (h host) has(kind func(netip.Addr) bool) bool {
+	return slices.ContainsFunc(h.addrs, func(a string) bool { return kind(netip.MustParseAddr(a)) })
 }
 
 // ServeDNS answers from the table of hosts.
 func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	if len(q.Question) != 1 {
+	name, qtype, ok := testbed.Question(q)
+	name = strings.TrimSuffix(name, ".")
+	h, known := r.hosts[name]
+	if !ok || h.silent {
 		return
 	}
 	_, overUDP := w.RemoteAddr().(*net.UDPAddr)
-	question := q.Question[0]
-	name := strings.ToLower(strings.TrimSuffix(question.Name, "."))
-	h, known := r.hosts[name]
-	if h.silent {
-		return
-	}
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
 	switch {
@@ -102,27 +104,16 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	case h.overTCP && overUDP:
 		m.Truncated = true
 	default:
-		m.Answer = r.answer(question, name, h)
-		if h.alias != "" {
-			if _, there := r.hosts[h.alias]; !there {
-				m.Rcode = dns.RcodeNameError // of the last name, RFC 6604
-			}
+		m.Answer = r.answer(q.Question[0], name, h)
+		if _, there := r.hosts[h.alias]; h.alias != "" && !there {
+			m.Rcode = dns.RcodeNameError // of the last name, RFC 6604
 		}
 	}
 	if h.trick != nil {
 		h.trick(asked{w: w, query: q, honest: m, udp: overUDP, at: r.at})
 		return
 	}
-	r.inStep(question.Qtype, name, h, func() { _ = w.WriteMsg(m) }) // the client may be gone
-}
-
-// forget lets answers that change begin anew.
-func (n *internet) forget() {
-	for _, r := range n.asked {
-		r.mu.Lock()
-		clear(r.asked)
-		r.mu.Unlock()
-	}
+	r.inStep(qtype, name, h, func() { _ = w.WriteMsg(m) }) // the client may be gone
 }
 
 func (r *resolver) answer(q dns.Question, name string, h host) []dns.RR {
@@ -144,11 +135,9 @@ func (r *resolver) answer(q dns.Question, name string, h host) []dns.RR {
 		switch {
 		case q.Qtype == dns.TypeA && ip.Is4():
 			out = append(out, record(q.Name, "300 IN A "+a))
-		case q.Qtype == dns.TypeAAAA && ip.Is6():
-			out = append(out, &dns.AAAA{
-				Hdr:  dns.RR_Header{Name: q.Name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: 300},
-				AAAA: net.IP(ip.AsSlice()), // the zone file parser has no mapped ones
-			})
+		case q.Qtype == dns.TypeAAAA && ip.Is6(): // the zone file parser has no mapped ones
+			head := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: 300}
+			out = append(out, &dns.AAAA{Hdr: head, AAAA: net.IP(ip.AsSlice())})
 		}
 	}
 	for _, text := range h.records {
@@ -168,10 +157,4 @@ func (r *resolver) again(q dns.Question) bool {
 }
 
 // record is a record in zone file form, without its owner.
-func record(owner, text string) dns.RR {
-	rr, err := dns.NewRR(owner + " " + text)
-	if err != nil {
-		panic(err) // a mistake in the table of hosts
-	}
-	return rr
-}
+func record(owner, text string) dns.RR { return must(dns.NewRR(owner + " " + text)) }

@@ -3,6 +3,7 @@ package simnet
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -107,38 +108,43 @@ func (p *tap) read(stop <-chan struct{}) {
 			}
 			return
 		}
-		if to, ok := destination(b[:n]); ok {
+		if s, ok := segmentOf(b[:n]); ok {
 			p.mu.Lock()
-			p.seen[to]++
+			p.seen[s.to]++
 			p.mu.Unlock()
 		}
 	}
 }
 
-// destination reads where a packet goes to.
-func destination(b []byte) (netip.AddrPort, bool) {
+// segment is what a packet carries, and where it goes to.
+type segment struct {
+	to       netip.AddrPort
+	protocol byte
+	body     []byte // from the port numbers on
+}
+
+func segmentOf(b []byte) (s segment, ok bool) {
+	var to netip.Addr
+	head := 40
 	switch {
 	case len(b) >= 20 && b[0]>>4 == 4:
-		head := int(b[0]&0xf) * 4
-		if len(b) < head+4 {
-			return netip.AddrPort{}, false
-		}
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[16:20])), binary.BigEndian.Uint16(b[head+2:])), true
-	case len(b) >= 44 && b[0]>>4 == 6:
-		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[24:40])), binary.BigEndian.Uint16(b[42:])), true
+		head, s.protocol, to = int(b[0]&0xf)*4, b[9], netip.AddrFrom4([4]byte(b[16:20]))
+	case len(b) >= 40 && b[0]>>4 == 6:
+		s.protocol, to = b[6], netip.AddrFrom16([16]byte(b[24:40]))
 	}
-	return netip.AddrPort{}, false
+	if !to.IsValid() || len(b) < head+4 {
+		return segment{}, false
+	}
+	s.body = b[head:]
+	s.to = netip.AddrPortFrom(to, binary.BigEndian.Uint16(s.body[2:]))
+	return s, true
 }
 
 // all are the places that were called so far.
 func (p *tap) all() map[netip.AddrPort]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := map[netip.AddrPort]int{}
-	for a, n := range p.seen {
-		out[a] = n
-	}
-	return out
+	return maps.Clone(p.seen)
 }
 
 // dropped is how many packets the kernel could not give to the tap since it

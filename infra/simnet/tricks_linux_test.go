@@ -227,10 +227,7 @@ func many(n int, last string) trick {
 	})
 }
 
-// six plays a trick with queries for AAAA only, four with the others.
-func six(t trick) trick  { return families(honestly, t) }
-func four(t trick) trick { return families(t, honestly) }
-
+// families has a trick for queries for AAAA, and one for the others.
 func families(v4, v6 trick) trick {
 	return func(a asked) {
 		if a.query.Question[0].Qtype == dns.TypeAAAA {
