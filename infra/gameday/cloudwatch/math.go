@@ -126,22 +126,22 @@ func operate(op token.Token, x, y float64) float64 {
 
 func apply(op token.Token, x, y float64) (v float64, known bool) {
 	truth := map[bool]float64{true: 1}
-	switch op {
-	case token.ADD:
+	switch op.String() {
+	case "+":
 		return x + y, true
-	case token.SUB:
+	case "-":
 		return x - y, true
-	case token.MUL:
+	case "*":
 		return x * y, true
-	case token.QUO:
+	case "/":
 		return x / y, true
-	case token.LSS:
+	case "<":
 		return truth[x < y], true
-	case token.GTR:
+	case ">":
 		return truth[x > y], true
-	case token.LEQ:
+	case "<=":
 		return truth[x <= y], true
-	case token.GEQ:
+	case ">=":
 		return truth[x >= y], true
 	}
 	return 0, false
