@@ -7,10 +7,12 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +124,15 @@ func newFleet(environments int, operation func(parts) service.Operation) *fleet 
 	return newFleetOn(platform(), environments, operation, 50)
 }
 
+// leaseIDs numbers leases, in the length that production uses. Two leases of one
+// client with the same id are one lease, so that one more of its requests would be
+// let in; of random ids with the 25 bits that rand.Text has in that length, some
+// of the thousands that these tests draw are the same now and then.
+func leaseIDs() func() string {
+	var n atomic.Int64
+	return func() string { return fmt.Sprintf("%0*d", limit.IDLength, n.Add(1)) }
+}
+
 // newFleetOn caps how many lookups run at once.
 func newFleetOn(where service.Platform, environments int, operation func(parts) service.Operation, most int) *fleet {
 	f := &fleet{peers: &peers{
@@ -137,13 +148,14 @@ func newFleetOn(where service.Platform, environments int, operation func(parts) 
 		panic(err)
 	}
 	receipts := signer{must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
+	newID := leaseIDs()
 	for range environments {
 		p := parts{
 			Platform: where, Offering: service.Offering{Terms: testTerms(), Receipts: receipts},
 			Ledger: ledger.New(store, time.Now, rand.Text), Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
 			Limits: service.Limits{
 				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
-				Leases: limits, Single: most, Bundle: 20, NewID: func() string { return rand.Text()[:limit.IDLength] },
+				Leases: limits, Single: most, Bundle: 20, NewID: newID,
 			},
 		}
 		f.parts = p
