@@ -1,6 +1,7 @@
 package x402_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -110,3 +111,29 @@ func TestCorruptRecords(t *testing.T) {
 }
 
 var _ ledger.Store = (*ledgertest.Faulty)(nil)
+
+// The slot is held while the work runs, on the way from a settlement and on that of
+// an owed answer: what it caps is the work, too.
+func TestSlotIsHeldWhileItLooksUp(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		r := &countedSlots{}
+		b.withParts(r, nil)
+		b.work = func(_ context.Context, n int) ([]byte, error) {
+			time.Sleep(time.Second)
+			if r.taken-r.released != 1 {
+				t.Errorf("lookup %d runs with %d slots", n, r.taken-r.released)
+			}
+			if n == 1 {
+				return nil, fault.New(fault.DNSTimeout, nil)
+			}
+			return []byte("{}"), nil
+		}
+		h := b.sign(nil)
+		b.expect("owed", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+		time.Sleep(time.Second)
+		b.expect("answered", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		if r.taken != 2 || r.released != 2 {
+			t.Errorf("%d slots taken, %d released", r.taken, r.released)
+		}
+	})
+}

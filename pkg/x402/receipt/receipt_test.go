@@ -188,3 +188,16 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// A host speaks for itself only, and not for one whose name its own begins with.
+func TestAuthorizesWholeHosts(t *testing.T) {
+	t.Parallel()
+	s := receipt.Statement{ResourceURL: "https://api.example.com/v1/tools/ping"}
+	for host, want := range map[string]bool{
+		"api.example.com": true, "api.example.com.evil.example": false, "api.example.community": false, "api.example.com:8443": false,
+	} {
+		if got := receipt.Authorizes(receipt.DID(host)+"#receipt-1", s); got != want {
+			t.Errorf("the key of %s speaks for %s: %v", host, s.ResourceURL, got)
+		}
+	}
+}
