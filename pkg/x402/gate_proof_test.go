@@ -198,3 +198,23 @@ func TestLateSettlementNotRecorded(t *testing.T) {
 		})
 	}
 }
+
+// What a facilitator refuses with the end of the window near says nothing about
+// what has moved, whatever reason it gives: it looks at the window first.
+func TestRefusedAtTheEndForAnotherReason(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		seen := &fakeEvidence{}
+		b.withParts(nil, seen)
+		b.settle = func(context.Context, int) x402.Settlement {
+			time.Sleep(2*time.Second + time.Nanosecond)
+			return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
+		}
+		h := b.sign(func(d *x402test.Draft) {
+			d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 8)
+		})
+		b.expect("refused", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		if len(seen.asked) != 1 {
+			t.Errorf("the chain was asked %d times", len(seen.asked))
+		}
+	})
+}
