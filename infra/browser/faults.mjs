@@ -26,7 +26,10 @@ export async function sameSignature(stage, { says, look = "", alone = false, los
   if (still) await thaw(page, { early: alone });
   if (lost === "reload") await page.reload();
   if (!alone) {
-    await page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" }).click();
+    const retry = page.locator("#actions button:not([aria-disabled])").filter({ hasText: "Send the same signature" });
+    await retry.waitFor();
+    if (look) await stage.look("", "top", false); // once the wait is over
+    await retry.click();
   }
   await answered(stage);
   assert.equal(wallet.signed.length, 1, "signatures");

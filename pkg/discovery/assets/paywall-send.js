@@ -246,7 +246,9 @@ function again(problem, wait, alone = false) {
     retry.removeAttribute("aria-disabled");
     clock.textContent = "";
     if (alone) press(retry, send);
-    else if (wait > 0) say("The wait is over.");
+    // In the place of the countdown: a line of its own would move the button down
+    // at the moment in which it can be pressed.
+    else if (wait > 0) part("said").textContent = clock.textContent = "The wait is over. ";
   };
   tick();
 }
