@@ -185,3 +185,21 @@ func TestInvalidKeys(t *testing.T) {
 		b.expect("charged before", b.ask(h, "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
 	})
 }
+
+// A key proves its sender from sixteen characters on: with one less, an
+// authorization that was paid is not answered again.
+func TestShortestSecretKey(t *testing.T) {
+	for key, secret := range map[string]bool{"0123456789abcdef": true, "0123456789abcde": false} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			b.keys = []string{key}
+			h := b.sign(func(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") })
+			first := b.ask(h, "GET /a")
+			b.expect(key, first, 200, "", "true", false, true)
+			if again := b.ask(h, "GET /a"); secret {
+				b.expectReplay(key, first, again)
+			} else {
+				b.expect(key, again, 402, fault.PaymentRequired, "true", false, false)
+			}
+		})
+	}
+}
