@@ -9,50 +9,25 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"crypto/rand"
-
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // runner is run in this process, until it is stopped.
 type runner struct {
-	out   output
+	out   testbed.Output
 	stop  context.CancelFunc
 	ended chan error
-}
-
-// output is what the runner prints, line by line.
-type output struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	ready chan struct{} // closed once the welcome is whole
-	once  sync.Once
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.text.Write(b)
-	if strings.Contains(o.text.String(), "Ctrl-C stops it.") {
-		o.once.Do(func() { close(o.ready) })
-	}
-	return len(b), nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // quiet keeps tests away from every network but this machine's.
@@ -67,14 +42,14 @@ func quiet(env map[string]string) func(string) string {
 func start(t *testing.T, env map[string]string) *runner {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &runner{stop: cancel, ended: make(chan error, 1), out: output{ready: make(chan struct{})}}
+	r := &runner{stop: cancel, ended: make(chan error, 1)}
 	go func() { r.ended <- run(ctx, quiet(env), &r.out) }()
 	t.Cleanup(func() {
 		cancel()
 		r.ended <- <-r.ended // for a test that waits for it itself, too
 	})
 	select {
-	case <-r.out.ready:
+	case <-r.out.Ready():
 	case err := <-r.ended:
 		t.Fatalf("it ended: %v\n%s", err, r.out.String())
 	case <-time.After(time.Minute):
@@ -103,12 +78,7 @@ func (r *runner) line(t *testing.T, what string) string {
 
 func buyPing(t *testing.T, r *runner) {
 	t.Helper()
-	w, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x402test.Client{HTTP: &http.Client{Timeout: time.Minute}, Wallet: w, Now: time.Now}
-	reply, _, err := c.Buy(t.Context(), r.line(t, "is ready on")+catalog.Ping().Path)
+	reply, _, err := testbed.NewClient(t, &http.Client{Timeout: time.Minute}).Buy(t.Context(), r.line(t, "is ready on")+catalog.Ping().Path)
 	if err != nil || reply.Status != http.StatusOK {
 		t.Fatalf("paid ping: %d %s, %v\n%s", reply.Status, reply.Body, err, r.out.String())
 	}
@@ -121,12 +91,8 @@ func transfers(t *testing.T, facilitator string) int {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
 	var list []x402test.Transfer
-	if err == nil {
-		err = json.Unmarshal(b, &list)
-	}
-	if err != nil {
+	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
 		t.Fatal(err)
 	}
 	return len(list)
@@ -146,10 +112,7 @@ func TestRunWithPlayMoney(t *testing.T) {
 	}
 
 	// One process at a time has the ledger.
-	err := run(t.Context(), quiet(env), io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "LEDGER_FILE") {
-		t.Errorf("a second runner on the same ledger: %v", err)
-	}
+	says(t, run(t.Context(), quiet(env), io.Discard), "LEDGER_FILE")
 	if err := first.end(); err != nil {
 		t.Errorf("stopped: %v", err)
 	}
@@ -180,14 +143,22 @@ func TestRunAsConfigured(t *testing.T) {
 		"AWS_REGION": dynamotest.Region, "AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
 		"BASE_URL": "http://localhost:1",
 	})
-	if got := r.line(t, "facilitator"); got != play.line(t, "facilitator") {
-		t.Errorf("facilitator %s", got)
+	for what, want := range map[string]string{
+		"facilitator": play.line(t, "facilitator"), "ledger": "DynamoDB table made-here", "is ready on": "http://localhost:1",
+	} {
+		if got := r.line(t, what); got != want {
+			t.Errorf("%s %s, want %s", what, got, want)
+		}
 	}
-	if got := r.line(t, "ledger"); got != "DynamoDB table made-here" {
-		t.Errorf("ledger %s", got)
-	}
-	if got := r.line(t, "is ready on"); got != "http://localhost:1" {
-		t.Errorf("it calls itself %s", got)
+}
+
+// says holds an error to parts of its text.
+func says(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error %v, want one with %q", err, part)
+		}
 	}
 }
 
@@ -217,12 +188,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			err := run(ctx, quiet(c.env), io.Discard)
-			for _, part := range c.wants {
-				if err == nil || !strings.Contains(err.Error(), part) {
-					t.Errorf("error %v, want one with %s", err, part)
-				}
-			}
+			says(t, run(ctx, quiet(c.env), io.Discard), c.wants...)
 		})
 	}
 }
@@ -304,18 +270,13 @@ func pair(t *testing.T) (service string) {
 // The port of the play-money facilitator is taken: it says how to go on.
 func TestRunFacilitatorPortTaken(t *testing.T) {
 	t.Parallel()
-	const says = "the play-money facilitator, on the port after the service's"
 	for range 20 {
 		env := map[string]string{"LOCAL_ADDR": pair(t), "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}
 		err := run(t.Context(), quiet(env), io.Discard)
 		if err != nil && strings.Contains(err.Error(), "running already") {
 			continue // another test took the service's port meanwhile
 		}
-		for _, part := range []string{says, "address already in use", "LOCAL_ADDR", "FACILITATOR_URL"} {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("error %v, want one with %q", err, part)
-			}
-		}
+		says(t, err, "the play-money facilitator, on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
 		return
 	}
 	t.Fatal("the service's port was always taken")
@@ -340,12 +301,7 @@ func TestRunDamagedLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = run(t.Context(), quiet(env), io.Discard)
-	for _, part := range []string{env["LEDGER_FILE"], "is damaged", "Move it away", "LEDGER_FILE", "owed"} {
-		if err == nil || strings.Count(err.Error(), part) < 1 {
-			t.Errorf("error %v, want one with %q", err, part)
-		}
-	}
+	says(t, run(t.Context(), quiet(env), io.Discard), env["LEDGER_FILE"], "is damaged", "Move it away", "LEDGER_FILE", "owed")
 	if err := os.Rename(env["LEDGER_FILE"], env["LEDGER_FILE"]+".damaged"); err != nil {
 		t.Fatal(err)
 	}
@@ -369,5 +325,64 @@ func TestLineLog(t *testing.T) {
 		if !regexp.MustCompile(want).MatchString(lines[i]) {
 			t.Errorf("line %q, want %s", lines[i], want)
 		}
+	}
+}
+
+// A page that had its own name resolve to this machine gets no tools.
+func TestAtHome(t *testing.T) {
+	here, everywhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8402}, &net.TCPAddr{IP: net.IPv4zero, Port: 8402}
+	for _, c := range []struct {
+		listening    net.Addr
+		base, path   string
+		host, origin string
+		status       int
+	}{
+		{here, "http://127.0.0.1:8402", "/mcp", "127.0.0.1:8402", "", 200},
+		{here, "http://127.0.0.1:8402", "/mcp", "localhost:8402", "http://localhost:6274", 200},
+		{here, "http://127.0.0.1:8402", "/mcp", "[::1]:8402", "http://[::1]:1", 200},
+		{here, "http://127.0.0.1:8402", "/mcp", "LOCALHOST", "", 200},
+		{here, "http://127.0.0.1:8402", "/mcp", "evil.example.com", "", 403},
+		{here, "http://127.0.0.1:8402", "/mcp", "evil.example.com:8402", "http://evil.example.com:8402", 403},
+		{here, "http://127.0.0.1:8402", "/mcp", "127.0.0.1:8402", "https://evil.example.com", 403},
+		{here, "http://127.0.0.1:8402", "/mcp", "127.0.0.1:8402", "null", 403},
+		{here, "http://127.0.0.1:8402", "/mcp", "127.0.0.1.evil.example.com", "", 403},
+		{here, "http://127.0.0.1:8402", "/docs", "evil.example.com", "https://evil.example.com", 200},
+		{here, "https://api.example.com", "/mcp", "api.example.com", "https://api.example.com", 200}, // behind a proxy here
+		{everywhere, "http://127.0.0.1:8402", "/mcp", "my-machine.example.com", "https://evil.example.com", 200},
+	} {
+		h := atHome(c.listening, c.base, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		r := httptest.NewRequest(http.MethodPost, c.path, nil)
+		r.Host = c.host
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != c.status {
+			t.Errorf("%+v: %d", c, w.Code)
+		}
+	}
+}
+
+// The key is made once, for its owner alone, and a file that holds none is left.
+func TestReceiptKey(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "local")
+	first, err := receiptKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := receiptKey(dir)
+	if err != nil || !again.Equal(first) {
+		t.Errorf("another key after a restart, %v", err)
+	}
+	path := filepath.Join(dir, receiptFile)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if err := os.WriteFile(path, []byte("not a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if key, err := receiptKey(dir); key != nil || err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a broken file: %v", err)
 	}
 }

@@ -1,11 +1,11 @@
 package e2e
 
 import (
-	"crypto/rand"
+	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"math/big"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/sha3"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -23,7 +24,7 @@ import (
 // payer is somebody with an account on the node who pays for one lookup.
 type payer struct {
 	*chainWorld
-	client  x402test.Client
+	client  *x402test.Client
 	account x402.Address // of the key, or of a contract
 	funds   int64        // what was minted for the account
 	name    string       // the lab name that is looked up
@@ -31,6 +32,7 @@ type payer struct {
 	signed  chaintest.Signed
 	header  string // PAYMENT-SIGNATURE
 	first   exchange
+	answers int    // that were not replays
 	earlier int    // transfers before this payment was signed
 	prefix  []byte // of a contract wallet's signatures
 }
@@ -55,14 +57,34 @@ func (w *chainWorld) payer() *payer {
 // pauper is a payer without money.
 func (w *chainWorld) pauper() *payer {
 	w.Helper()
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		w.Fatal(err)
-	}
-	p := &payer{chainWorld: w, client: x402test.Client{HTTP: w.pace.client(), Wallet: wallet, Now: time.Now}, account: wallet.Address()}
-	p.name = w.id + "-" + wallet.Address().String()[2:10] + "." + modeHealthy + strings.TrimSuffix(labDomain, ".")
+	p := &payer{chainWorld: w, client: testbed.NewClient(w, w.pace.client())}
+	p.account = p.client.Wallet.Address()
+	p.name = w.id + "-" + p.account.String()[2:10] + "." + modeHealthy + strings.TrimSuffix(labDomain, ".")
 	p.path = lookup(p.name, "A")
 	w.Cleanup(p.client.HTTP.CloseIdleConnections)
+	return p
+}
+
+// contract is a payer whose account is a contract that is owned by the key. The
+// contract is deployed.
+func (w *chainWorld) contract() *payer {
+	w.Helper()
+	p := w.pauper()
+	var code struct{ Creation string }
+	if err := testbed.ReadJSON(filepath.Join("testdata", "contracts", "wallet.json"), &code); err != nil {
+		w.Fatal(err)
+	}
+	owner := p.account
+	var receipt struct{ ContractAddress, Status string }
+	w.ask(&receipt, "eth_sendTransactionSync", map[string]string{
+		"from": chaintest.Account(8), "gas": "0x100000",
+		"data": code.Creation + strings.Repeat("0", 24) + hex.EncodeToString(owner[:]),
+	})
+	if receipt.Status != "0x1" {
+		w.Fatalf("deploy the wallet: %+v", receipt)
+	}
+	p.account, p.prefix = parseAddress(w, receipt.ContractAddress), []byte{1}
+	p.mint(10 * dnsPrice(w))
 	return p
 }
 
@@ -103,6 +125,21 @@ func (p *payer) sign(window time.Duration) {
 	p.first, p.earlier = exchange{}, len(p.transfers())
 }
 
+// signAnew signs the offer again, for an answer that an earlier payment has bought.
+func (p *payer) signAnew() {
+	p.Helper()
+	first, earlier := p.first, p.earlier
+	p.sign(0)
+	p.first, p.earlier = first, earlier
+}
+
+// buy signs the offer, and gets the answer at once.
+func (p *payer) buy() {
+	p.Helper()
+	p.sign(0)
+	p.send(p.answer())
+}
+
 // get sends the payment. It may be called from any goroutine.
 func (p *payer) get() (exchange, error) {
 	r, err := p.client.Get(p.Context(), p.d.base+p.path, p.header)
@@ -118,6 +155,29 @@ func (p *payer) send(w want) exchange {
 	}
 	p.check(e, w)
 	return e
+}
+
+// sends sends the payment a number of times at once, and returns what waits for the
+// next answer.
+func (p *payer) sends(copies int) (next func() exchange) {
+	type reply struct {
+		exchange
+		err error
+	}
+	replies := make(chan reply, copies)
+	for range copies {
+		go func() {
+			e, err := p.get()
+			replies <- reply{e, err}
+		}()
+	}
+	return func() exchange {
+		r := <-replies
+		if r.err != nil {
+			p.Fatal(r.err)
+		}
+		return r.exchange
+	}
 }
 
 // sendUntil sends the payment until an answer is what is waited for, and holds
@@ -146,35 +206,39 @@ func (p *payer) check(e exchange, w want) {
 	check(p, e, w, s)
 	if w.kind == aResult && !w.replay {
 		p.first = e
+		p.answers++
 	}
 }
 
 // answer is the lookup's result.
 func (p *payer) answer() want { return result(strings.ReplaceAll(healthy().body, "{name}", p.name)) }
 
-// sendDisproved sends the payment and wants a 402 whose reason comes from the
-// chain, and whose PAYMENT-RESPONSE has the facilitator's own.
-func (p *payer) sendDisproved(reason, facilitators string) {
+// sendTwice sends the payment and wants a 402 whose reason comes from the chain, and
+// whose PAYMENT-RESPONSE has the facilitator's own. Sent again it is refused from the
+// record, and nobody is asked.
+func (p *payer) sendTwice(reason, facilitators string) {
 	p.Helper()
-	e, err := p.get()
-	if err != nil {
-		p.Fatal(err)
-	}
-	w := refused(reason)
-	s := subject{op: catalog.DNS(), origin: p.d.origin, terms: p.lab.terms}
-	if e.status != http.StatusPaymentRequired {
-		p.Errorf("status %d, want 402 (%s)\n%s", e.status, reason, e)
-		return
-	}
-	checkEveryAnswer(p, e, w)
-	checkOffer(p, e, w, s)
-	var got x402.SettleResponse
-	if err := decodeHeader(e.header.Get(x402.HeaderResponse), &got); err != nil {
-		p.Errorf("PAYMENT-RESPONSE: %v", err)
-	}
-	want := x402.SettleResponse{ErrorReason: facilitators, Network: chaintest.Network, Payer: p.account.Checksum()}
-	if d := cmp.Diff(want, got); d != "" {
-		p.Errorf("PAYMENT-RESPONSE: %s", d)
+	for _, said := range []string{facilitators, reason} {
+		e, err := p.get()
+		if err != nil {
+			p.Fatal(err)
+		}
+		w := refused(reason)
+		s := subject{op: catalog.DNS(), origin: p.d.origin, terms: p.lab.terms}
+		if e.status != http.StatusPaymentRequired {
+			p.Errorf("status %d, want 402 (%s)\n%s", e.status, reason, e)
+			return
+		}
+		checkEveryAnswer(p, e, w)
+		checkOffer(p, e, w, s)
+		var got x402.SettleResponse
+		if err := decodeHeader(e.header.Get(x402.HeaderResponse), &got); err != nil {
+			p.Errorf("PAYMENT-RESPONSE: %v", err)
+		}
+		want := x402.SettleResponse{ErrorReason: said, Network: chaintest.Network, Payer: p.account.Checksum()}
+		if d := cmp.Diff(want, got); d != "" {
+			p.Errorf("PAYMENT-RESPONSE: %s", d)
+		}
 	}
 }
 
@@ -236,13 +300,10 @@ func (p *payer) transfers() []string {
 	h := sha3.NewLegacyKeccak256()
 	h.Write([]byte("Transfer(address,address,uint256)"))
 	var logs []struct{ TransactionHash string }
-	raw := p.node.Call(p, "eth_getLogs", map[string]any{
+	p.ask(&logs, "eth_getLogs", map[string]any{
 		"fromBlock": "0x0", "toBlock": "latest", "address": chaintest.USDC,
 		"topics": []string{"0x" + hex.EncodeToString(h.Sum(nil)), topic(p.account), topic(p.payee)},
 	})
-	if err := json.Unmarshal(raw, &logs); err != nil {
-		p.Fatal(err)
-	}
 	hashes := make([]string, len(logs))
 	for i, l := range logs {
 		hashes[i] = l.TransactionHash
@@ -250,8 +311,14 @@ func (p *payer) transfers() []string {
 	return hashes
 }
 
-// lookups checks how often the payer's name was looked up.
-func (p *payer) lookups(n int) {
+// paidByBytes holds the transaction that paid to the call that takes the signature
+// as bytes.
+func (p *payer) paidByBytes() {
 	p.Helper()
-	is(p, "lookups of "+p.name, p.lab.dns.lookups(p.name), n)
+	var tx struct{ Input string }
+	p.ask(&tx, "eth_getTransactionByHash", p.transfer())
+	call, err := hex.DecodeString(strings.TrimPrefix(tx.Input, "0x"))
+	if err != nil || !bytes.Equal(call, chaintest.TransferCall(p, p.signed)) {
+		p.Errorf("the transaction's call (%v) is not the payment by bytes: %s", err, tx.Input)
+	}
 }

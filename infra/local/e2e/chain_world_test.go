@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,51 +103,59 @@ func (w *chainWorld) startFacilitator(port string) {
 		"PATH=" + os.Getenv("PATH"), "RPC=" + rpc, "NETWORK=" + chaintest.Network, "PORT=" + port,
 		"CONFIRM_MS=" + strconv.FormatInt(w.confirm.Milliseconds(), 10),
 	}
-	w.facilitator = launch(w, cmd)
+	p, err := testbed.Launch(cmd, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.facilitator = p
+	w.Cleanup(p.Kill)
+	if err := p.Ready(); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// restartFacilitator runs another one where the last one was.
+func (w *chainWorld) restartFacilitator() {
+	w.Helper()
+	u, err := url.Parse(w.facilitator.URL)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.startFacilitator(u.Port())
 }
 
 // startService runs the local runner over the world's ledger.
 func (w *chainWorld) startService(facilitator string) {
 	w.Helper()
 	s := w.lab.setup()
-	s.facilitator = facilitator
-	cmd := exec.Command(localBinary(w))
-	cmd.Dir = filepath.Dir(w.ledger)
-	cmd.Env = w.environment(s)
-	p := launch(w, cmd)
+	s.facilitator, s.more = facilitator, w.settings()
+	w.service = startLocal(w, w.lab, s, w.ledger)
 	w.Cleanup(func() {
-		p.End(w)
-		w.lab.checkLog(w, p.Log.String())
 		if w.Failed() {
-			w.Logf("the service's log:\n%s", p.Log.String())
+			w.Logf("the service's log:\n%s", w.service.Log.String())
 		}
 	})
-	w.service, w.d = p, &deployment{base: p.URL, origin: p.URL}
+	w.d = &deployment{base: w.service.URL, origin: w.service.URL}
 }
 
-// environment is the configuration of the service, and of the commands that
-// look at its ledger.
-func (w *chainWorld) environment(s setup) []string {
-	vars := s.environment()
-	vars["RPC_URL"] = "http://" + w.rpc.addr
-	vars["NETWORK"], vars["LEDGER_FILE"], vars["LOCAL_ADDR"] = chaintest.Network, w.ledger, "127.0.0.1:0"
+// settings are the variables of the service, and of the commands that look at its
+// ledger.
+func (w *chainWorld) settings() map[string]string {
+	vars := map[string]string{"RPC_URL": "http://" + w.rpc.addr, "NETWORK": chaintest.Network, "LEDGER_FILE": w.ledger}
 	if w.fallback != "" {
 		vars["FACILITATOR_FALLBACK_URL"], vars["DUPLICATE_WINDOW_SECONDS"] = w.fallback, "0"
 	}
-	return testbed.Environment(vars)
+	return vars
 }
 
-// reconcile runs the command of make reconcile over the ledger of a service
-// that was stopped, and returns what it prints.
-func (w *chainWorld) reconcile() string {
+// operate is a command of the operator's, over the world's ledger.
+func (w *chainWorld) operate(args ...string) *exec.Cmd {
 	w.Helper()
-	cmd := exec.CommandContext(w.Context(), operateBinary(w), "reconcile")
-	cmd.Env = w.environment(w.lab.setup())
-	out, err := cmd.Output()
-	if err != nil {
-		w.Fatalf("reconcile: %v\n%s", err, out)
-	}
-	return string(out)
+	cmd := exec.CommandContext(w.Context(), operateBinary(w), args...)
+	s := w.lab.setup()
+	s.more = w.settings()
+	cmd.Env = testbed.Environment(s.environment())
+	return cmd
 }
 
 // balanced holds make books, beside the service, to no differences and to what they
@@ -158,27 +168,36 @@ func (w *chainWorld) balanced(total string) {
 	if now.Add(-5*time.Minute).Day() != now.Day() {
 		return // it may have been paid on the day before
 	}
-	cmd := exec.CommandContext(w.Context(), operateBinary(w), "reconcile", "-books", now.Format(time.DateOnly))
-	cmd.Env = w.environment(w.lab.setup())
-	out, err := cmd.CombinedOutput()
+	out, err := w.operate("reconcile", "-books", now.Format(time.DateOnly)).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\ntotal   "+total+"\n") {
 		w.Errorf("books: %v\n%s", err, out)
 	}
 }
 
-// launch starts a program that says " is ready on <url>" and returns when it
-// has. The program is killed at the end of the test, unless it was stopped.
-func launch(tb testing.TB, cmd *exec.Cmd) *testbed.Process {
-	tb.Helper()
-	p, err := testbed.Launch(cmd, nil)
-	if err != nil {
-		tb.Fatal(err)
+// ask calls the node, and reads its answer into v.
+func (w *chainWorld) ask(v any, method string, params ...any) {
+	w.Helper()
+	if raw := w.node.Call(w, method, params...); json.Unmarshal(raw, v) != nil {
+		w.Fatalf("%s: %s", method, raw)
 	}
-	tb.Cleanup(p.Kill)
-	if err := p.Ready(); err != nil {
-		tb.Fatal(err)
-	}
-	return p
+}
+
+// sender is the account that sent a transaction.
+func (w *chainWorld) sender(hash string) string {
+	w.Helper()
+	var tx struct{ From string }
+	w.ask(&tx, "eth_getTransactionByHash", hash)
+	return tx.From
+}
+
+// awaitPool waits until that many transactions wait for a block.
+func (w *chainWorld) awaitPool(n int) {
+	w.Helper()
+	poll(w, fmt.Sprintf("%d transactions on their way", n), func() bool {
+		var pool struct{ Pending string }
+		w.ask(&pool, "txpool_status")
+		return pool.Pending == fmt.Sprintf("0x%x", n)
+	})
 }
 
 func parseAddress(tb testing.TB, s string) x402.Address {

@@ -2,12 +2,9 @@ package e2e
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,97 +16,87 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// printIncidents prints what the operator of each incident typed and read.
-var printIncidents = flag.Bool("incidents.print", false, "print the transcripts of the incidents")
-
 // incident is a running service with everything that can go wrong beside it, and an
-// operator who has the runbook and nothing else.
+// operator who has the runbook and nothing else. go test -v prints what the operator
+// typed and read.
 type incident struct {
 	*testing.T
-	lab     *lab
-	service *testbed.Process
-	file    string // of the ledger
-	node    *playNode
-	broken  *httptest.Server // a node that does not answer
-	typed   strings.Builder
-}
+	lab    *lab
+	d      *deployment
+	file   string // of the ledger
+	chain  *httptest.Server
+	broken string // a node that does not answer
 
-// playNode is a node of the chain that the lab's money moves on, with transfers that
-// others have made beside it.
-type playNode struct {
-	*httptest.Server
 	mu    sync.Mutex
-	extra []x402test.Transfer
+	extra []x402test.Transfer // on the chain, made by others than the lab's payers
 }
 
-func (n *playNode) add(t x402test.Transfer) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.extra = append(n.extra, t)
-}
-
+// newIncident starts the service. The lab's money moves on a chain whose clock is
+// some seconds ahead, so that nothing is too young for the books.
 func newIncident(t *testing.T, more func(*incident) map[string]string) *incident {
 	t.Helper()
 	verifyOnly(t, "runs make")
 	if now := time.Now().UTC(); now.Add(5*time.Minute).Day() != now.Day() {
 		t.Skip("the books are of one day, and this one is about to end")
 	}
-	i := &incident{T: t, lab: newLab(t), file: filepath.Join(t.TempDir(), "ledger.db"), node: &playNode{}}
-	// The node's clock is some seconds ahead, so that nothing is too young for the books.
-	i.node.Server = httptest.NewServer(chaintest.PlayNode{
-		Moved: func() []x402test.Transfer {
-			i.node.mu.Lock()
-			defer i.node.mu.Unlock()
-			return append(i.lab.facilitator.Transfers(), i.node.extra...)
-		}, ChainID: 8453, Now: func() time.Time { return time.Now().Add(5 * time.Second) },
-	})
-	t.Cleanup(i.node.Close)
-	i.broken = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
-	t.Cleanup(i.broken.Close)
+	i := &incident{T: t, lab: newLab(t), file: filepath.Join(t.TempDir(), "ledger.db")}
+	i.chain = i.serves(chaintest.PlayNode{
+		Moved: i.transfers, ChainID: 8453, Now: func() time.Time { return time.Now().Add(5 * time.Second) },
+	}.ServeHTTP)
+	i.broken = i.serves(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }).URL
 	s := i.lab.setup()
 	s.more = more(i)
-	i.service = startLocal(t, i.lab, s, i.file)
-	t.Cleanup(func() {
-		if *printIncidents {
-			fmt.Printf("\n== %s\n%s", t.Name(), i.typed.String())
-		}
-	})
+	service := startLocal(t, i.lab, s, i.file)
+	i.d = &deployment{base: service.URL, origin: service.URL}
 	return i
 }
 
-// runs has the operator run a command of the runbook, and returns what it prints.
-// want is the exit status.
-func (i *incident) runs(want int, env []string, command string) string {
+// serves runs a server until the end of the test.
+func (i *incident) serves(h http.HandlerFunc) *httptest.Server {
+	server := httptest.NewServer(h)
+	i.Cleanup(server.Close)
+	return server
+}
+
+// transfers are all that is on the chain.
+func (i *incident) transfers() []x402test.Transfer {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return append(i.lab.facilitator.Transfers(), i.extra...)
+}
+
+func (i *incident) transferred(t x402test.Transfer) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.extra = append(i.extra, t)
+}
+
+// runs has the operator run a command of the runbook, which succeeds and says some
+// things.
+func (i *incident) runs(env []string, command string, says ...string) {
 	i.Helper()
 	i.inRunbook(command)
 	cmd := exec.CommandContext(i.Context(), "bash", "-c", strings.Replace(command, "make ", "make -s ", 1))
 	cmd.Dir = root
-	cmd.Env = append(newcomer("LEDGER_FILE="+i.file, "RPC_URL="+i.node.URL), env...)
+	cmd.Env = append(newcomer("LEDGER_FILE="+i.file, "RPC_URL="+i.chain.URL), env...)
 	out, err := cmd.CombinedOutput()
-	if got := cmd.ProcessState.ExitCode(); got != want {
-		i.Errorf("%s: exit status %d, want %d: %v\n%s", command, got, want, err, out)
+	if err != nil {
+		i.Errorf("%s: %v\n%s", command, err, out)
 	}
-	i.say("$ %s%s\n%s", strings.Join(append(shown(env), ""), " "), command, out)
-	return string(out)
-}
-
-// shown are the variables of a command line, without this test's addresses.
-func shown(env []string) (list []string) {
-	for _, v := range env {
-		name, _, _ := strings.Cut(v, "=")
-		list = append(list, name+"=…")
+	for _, want := range says {
+		if !strings.Contains(string(out), want) {
+			i.Errorf("%s does not say %q:\n%s", command, want, out)
+		}
 	}
-	return list
+	i.Logf("$ %s\n%s", strings.Join(append(env, command), " "), out)
 }
-
-func (i *incident) say(format string, args ...any) { fmt.Fprintf(&i.typed, format, args...) }
 
 // placeholders turn what an operator types into what the runbook prints.
 var placeholders = []struct {
@@ -140,86 +127,56 @@ func (i *incident) inRunbook(command string) {
 	}
 }
 
-// reads has what was printed say something.
-func (i *incident) reads(out, want string) {
-	i.Helper()
-	if !strings.Contains(out, want) {
-		i.Errorf("it does not say %q:\n%s", want, out)
-	}
-}
-
 // ready asks /ready, and waits until it has a status: it remembers for some seconds
 // what it was told.
 func (i *incident) ready(want int) {
 	i.Helper()
-	for begun := time.Now(); ; {
-		res, err := newClient().Get(i.service.URL + catalog.PathReady)
-		if err != nil {
-			i.Fatal(err)
+	client := newClient()
+	defer client.CloseIdleConnections()
+	poll(i.T, fmt.Sprintf("/ready to be %d", want), func() bool {
+		e := i.d.get(i.T, client, catalog.PathReady, "")
+		if e.status != want {
+			<-time.After(time.Second)
+			return false
 		}
-		body, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		if res.StatusCode == want {
-			i.say("$ curl …/ready\n%s\n", body)
-			return
-		}
-		if time.Since(begun) > patience {
-			i.Fatalf("/ready is %d, want %d: %s", res.StatusCode, want, body)
-		}
-		<-time.After(time.Second)
-	}
+		i.Logf("$ curl …/ready\n%s", e.body)
+		return true
+	})
 }
 
 // balanced holds the books of today to no differences, and to what they come to.
 func (i *incident) balanced(total string) {
 	i.Helper()
-	day := time.Now().UTC().Format(time.DateOnly)
-	i.reads(i.runs(0, nil, "make books DAY="+day), total)
+	i.runs(nil, "make books DAY="+time.Now().UTC().Format(time.DateOnly), total)
 }
 
-// customer pays for a lookup.
-type customer struct {
-	*incident
-	client    *x402test.Client
-	wallet    string
-	url       string
-	signature string
-}
+// customer is somebody who has signed the offer of a lookup.
+type customer struct{ *run }
 
-func (i *incident) customer(name string, script ...x402test.Behaviour) *customer {
+func (i *incident) customer(name string, script ...x402test.Behaviour) customer {
 	i.Helper()
-	wallet, payer := i.lab.wallet(i.T, script...)
-	c := &customer{incident: i, client: &x402test.Client{HTTP: newClient(), Wallet: wallet, Now: time.Now}, wallet: payer}
-	c.url = i.service.URL + catalog.DNS().Path + "?" + url.Values{"domain": {name}}.Encode()
-	var err error
-	if c.signature, err = c.client.Sign(i.Context(), c.url); err != nil {
-		i.Fatal(err)
-	}
-	i.lab.secret(c.signature)
-	return c
+	r := &run{TB: i.T, lab: i.lab, d: i.d, client: newClient(), id: fmt.Sprintf("customer%d", caseIDs.Add(1))}
+	i.Cleanup(r.client.CloseIdleConnections)
+	r.wallet, r.payer = i.lab.wallet(i.T, script...)
+	r.sign(lookup(name, "A"), nil, nil)
+	return customer{r}
 }
 
-// sends the payment, as often as it is told to come back, until it has an outcome:
+// sends the payment, as often as he is told to come back, until it has an outcome:
 // an error code, or empty for an answer.
-func (c *customer) sends(want string) {
+func (c customer) sends(want fault.Code) {
 	c.Helper()
 	got := ""
 	for begun := time.Now(); time.Since(begun) < 2*patience; {
-		reply, err := c.client.Get(c.Context(), c.url, c.signature)
-		if err != nil {
-			c.Fatal(err)
+		e := c.send(c.path)
+		if got = codeOf(e); e.status == http.StatusOK {
+			got = ""
 		}
-		var body struct{ Error struct{ Code string } }
-		got = ""
-		if reply.Status != http.StatusOK {
-			_ = json.Unmarshal(reply.Body, &body) // the code is what counts
-			got = body.Error.Code
-		}
-		if got == want {
-			c.say("(the payer gets %s)\n", map[bool]string{true: "the answer", false: got}[got == ""])
+		if got == string(want) {
+			c.Logf("(the payer gets %q)", got)
 			return
 		}
-		<-time.After(max(reply.RetryAfter(), time.Second))
+		c.pause(max((x402test.Reply{Header: e.header}).RetryAfter(), time.Second))
 	}
 	c.Fatalf("the payer got %q, want %q", got, want)
 }
@@ -230,34 +187,31 @@ func (c *customer) sends(want string) {
 func TestIncidentCredentials(t *testing.T) {
 	t.Parallel()
 	v := &safe{token: "old"}
-	secrets := httptest.NewServer(v)
-	t.Cleanup(secrets.Close)
 	i := newIncident(t, func(i *incident) map[string]string {
-		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		front := i.serves(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer "+v.accepted() {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
 			}
 			i.lab.serveFacilitator(w, r)
-		}))
-		t.Cleanup(front.Close)
+		})
 		return map[string]string{
-			"FACILITATOR_URL": front.URL, "FACILITATOR_TOKEN": "", "AWS_ENDPOINT_URL_SECRETS_MANAGER": secrets.URL, "AWS_REGION": "eu-central-1",
-			"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s",
+			"FACILITATOR_URL": front.URL, "FACILITATOR_TOKEN": "", "AWS_REGION": "eu-central-1",
+			"AWS_ENDPOINT_URL_SECRETS_MANAGER": i.serves(v.ServeHTTP).URL, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s",
 			"FACILITATOR_SECRET_ARN": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:facilitator-AbCdEf",
 		}
 	})
 	i.customer("healthy.lab.example.com").sends("")
 	v.revoke("new")
 	turned := i.customer("ok.healthy.lab.example.com")
-	turned.sends("facilitator_unauthorized")
+	turned.sends(fault.FacilitatorUnauthorized)
 	i.ready(http.StatusServiceUnavailable)
-	i.reads(i.runs(0, nil, "make owed"), "nothing is owed, and nothing in doubt")
-	i.say("(the new value is written into the secret)\n")
+	i.runs(nil, "make owed", "nothing is owed, and nothing in doubt")
+	i.Log("(the new value is written into the secret)")
 	v.write("new")
 	turned.sends("")
 	i.ready(http.StatusOK)
-	i.reads(i.runs(0, nil, "make owed"), "nothing is owed, and nothing in doubt")
+	i.runs(nil, "make owed", "nothing is owed, and nothing in doubt")
 	i.balanced("2 answers sold for $0.01, $0.01 received in 2 payments; no differences")
 }
 
@@ -291,18 +245,16 @@ func (v *safe) write(token string) { v.mu.Lock(); defer v.mu.Unlock(); v.token =
 // another node it is found paid, and its payer gets the answer.
 func TestIncidentDoubt(t *testing.T) {
 	t.Parallel()
-	i := newIncident(t, func(i *incident) map[string]string { return map[string]string{"RPC_URL": i.broken.URL} })
+	i := newIncident(t, func(i *incident) map[string]string { return map[string]string{"RPC_URL": i.broken} })
 	// Every resend is told that the nonce was used, which proves nothing.
 	c := i.customer("healthy.lab.example.com", x402test.DropAfter)
-	c.sends("settlement_uncertain")
-	i.reads(i.runs(0, nil, "make owed"), "IN DOUBT")
-	out := i.runs(0, []string{"RPC_URL=" + i.broken.URL}, "make reconcile")
-	i.reads(out, "1 no evidence")
-	i.reads(out, "node answered HTTP 502")
-	i.reads(i.runs(0, nil, "make reconcile"), "1 found paid")
-	i.reads(i.runs(0, nil, "make payer WALLET="+c.wallet), "is owed 1: GET /v1/tools/dns?domain=healthy.lab.example.com&type=A; the same signature, sent again, gets the answer until")
+	c.sends(fault.SettlementUncertain)
+	i.runs(nil, "make owed", "IN DOUBT")
+	i.runs([]string{"RPC_URL=" + i.broken}, "make reconcile", "1 no evidence", "node answered HTTP 502")
+	i.runs(nil, "make reconcile", "1 found paid")
+	i.runs(nil, "make payer WALLET="+c.payer, "is owed 1: GET /v1/tools/dns?domain=healthy.lab.example.com&type=A; the same signature, sent again, gets the answer until")
 	c.sends("")
-	i.reads(i.runs(0, nil, "make owed"), "nothing is owed, and nothing in doubt")
+	i.runs(nil, "make owed", "nothing is owed, and nothing in doubt")
 	i.balanced("1 answer sold for $0.005, $0.005 received in 1 payment; no differences")
 }
 
@@ -310,26 +262,26 @@ func TestIncidentDoubt(t *testing.T) {
 // have the answer, and the other is refunded.
 func TestIncidentNoAnswer(t *testing.T) {
 	t.Parallel()
-	i := newIncident(t, func(i *incident) map[string]string { return map[string]string{"RPC_URL": i.node.URL} })
+	i := newIncident(t, func(i *incident) map[string]string { return map[string]string{"RPC_URL": i.chain.URL} })
 	const name = "refused.lab.example.com" // the resolver refuses to answer
 	c := i.customer(name)
-	c.sends("upstream_unavailable")
-	i.reads(i.runs(0, nil, "make payer WALLET="+c.wallet), "the same signature, sent again, gets the answer until")
+	c.sends(fault.UpstreamUnavailable)
+	i.runs(nil, "make payer WALLET="+c.payer, "the same signature, sent again, gets the answer until")
 	i.lab.dns.heal(name)
 	c.sends("")
-	i.reads(i.runs(0, nil, "make payer WALLET="+c.wallet), "got 1 answer, and is owed nothing.")
+	i.runs(nil, "make payer WALLET="+c.payer, "got 1 answer, and is owed nothing.")
 
 	lost, key := i.unanswered()
-	i.reads(i.runs(0, nil, "make payer WALLET="+lost), "a refund of $0.005 is due")
-	i.reads(i.runs(0, nil, "make refund KEY='"+key+"'"), "amount   0.005 USDC (5000 atomic units)")
+	i.runs(nil, "make payer WALLET="+lost, "a refund of $0.005 is due")
+	i.runs(nil, "make refund KEY='"+key+"'", "amount   0.005 USDC (5000 atomic units)")
 	back := "0x" + strings.Repeat("ab", 32)
-	i.node.add(x402test.Transfer{
+	i.transferred(x402test.Transfer{
 		Key: ledger.Key(i.lab.terms.Network, strings.ToLower(i.lab.terms.Asset), "0x"+strings.Repeat("99", 20), ""), Transaction: back,
 		Payee: lost, Value: "5000", At: time.Now(),
 	})
-	i.say("(the transfer is made)\n")
-	i.reads(i.runs(0, nil, "make refund KEY='"+key+"' TRANSACTION="+back), "closed: $0.005 went back")
-	i.reads(i.runs(0, nil, "make payer WALLET="+lost), "was refunded 1 time ($0.005), and is owed nothing.")
+	i.Log("(the transfer is made)")
+	i.runs(nil, "make refund KEY='"+key+"' TRANSACTION="+back, "closed: $0.005 went back")
+	i.runs(nil, "make payer WALLET="+lost, "was refunded 1 time ($0.005), and is owed nothing.")
 	i.balanced("1 answer sold for $0.005, $0.01 received in 2 payments; no differences")
 }
 
@@ -341,7 +293,7 @@ func (i *incident) unanswered() (wallet, key string) {
 	t := i.lab.terms
 	key = ledger.Key(t.Network, strings.ToLower(t.Asset), strings.ToLower(payer), fmt.Sprintf("0x%064x", 7))
 	moved := x402test.Transfer{Key: key, Transaction: fmt.Sprintf("0x%064x", 7), Payee: t.PayTo, Value: "5000", At: now}
-	i.node.add(moved)
+	i.transferred(moved)
 	terms, err := json.Marshal(t.Requirements(moved.Value))
 	if err != nil {
 		i.Fatal(err)

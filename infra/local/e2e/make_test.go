@@ -3,9 +3,8 @@
 package e2e
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -46,58 +45,24 @@ func newcomer(more ...string) []string {
 	return append(env, more...)
 }
 
-// group is a command with all that it starts.
-type group struct {
-	cmd        *exec.Cmd
-	out, notes testbed.Output
-	ended      chan error // what Wait said
-}
+// inGroup has a command start a process group of its own, so that a signal reaches
+// all that it starts, as one from a terminal does.
+func inGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// startGroup starts a command in a process group of its own, which is killed at
-// the end of the test at the latest.
-func startGroup(t *testing.T, env []string, name string, args ...string) *group {
-	t.Helper()
-	g := &group{cmd: exec.Command(name, args...), ended: make(chan error, 1)}
-	g.cmd.Env, g.cmd.Stdout, g.cmd.Stderr = env, &g.out, &g.notes
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := g.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { g.ended <- g.cmd.Wait() }()
-	t.Cleanup(func() {
-		g.signal(syscall.SIGKILL)
-		g.ended <- <-g.ended // for a test that waits for it itself, too
-	})
-	return g
-}
-
-// signal sends a signal to the whole group, as a terminal does.
-func (g *group) signal(s syscall.Signal) { _ = syscall.Kill(-g.cmd.Process.Pid, s) }
-
-// wait returns the exit status.
-func (g *group) wait(t *testing.T) int {
-	t.Helper()
-	select {
-	case err := <-g.ended:
-		g.ended <- err
-		var exit *exec.ExitError
-		if err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
-		return g.cmd.ProcessState.ExitCode()
-	case <-time.After(compiling):
-		t.Fatalf("%s did not end\n%s%s", g.cmd, &g.out, &g.notes)
-		return 0
-	}
-}
+// signalGroup sends a signal to a command and all that it has started.
+func signalGroup(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-cmd.Process.Pid, s) }
 
 // runMake runs make in the checkout until it ends. Its -s leaves out the
 // "Entering directory" that goes with -C.
 func runMake(t *testing.T, env []string, args ...string) (out, notes string, code int) {
 	t.Helper()
-	g := startGroup(t, env, "make", append([]string{"-s", "-C", root}, args...)...)
-	code = g.wait(t)
-	return g.out.String(), g.notes.String(), code
+	ctx, cancel := context.WithTimeout(t.Context(), compiling)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "make", append([]string{"-s", "-C", root}, args...)...)
+	cmd.Env = env
+	inGroup(cmd)
+	cmd.Cancel = func() error { return signalGroup(cmd, syscall.SIGKILL) }
+	return runToEnd(t, cmd)
 }
 
 // fakeService asks for payment and then answers anything, and keeps what it was sent.
@@ -108,17 +73,13 @@ type fakeService struct {
 	signatures []string
 }
 
-func newFakeService(t *testing.T) *fakeService {
-	t.Helper()
-	return newFakeServiceFor(t, "5000")
-}
-
-// newFakeServiceFor asks for an amount, in atomic units.
-func newFakeServiceFor(t *testing.T, amount string) *fakeService {
+// newFakeService asks for an amount, in atomic units.
+func newFakeService(t *testing.T, amount string) *fakeService {
 	t.Helper()
 	l := &fakeService{}
-	terms := newLab(t).terms
-	required, err := x402.EncodeHeader(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{terms.Requirements(amount)}})
+	required, err := x402.EncodeHeader(x402.PaymentRequired{
+		X402Version: x402.Version, Accepts: []x402.Requirements{testbed.Terms(t).Requirements(amount)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +110,25 @@ func (l *fakeService) took() (queries, signatures []string) {
 
 const paidAnswer = "{\n  \"ok\": true\n}\n"
 
-// TestMakePay: what a person types after URL= arrives as it is. Nothing of it
-// is run by make or by a shell, and stdout is the answer and nothing else.
+// TestMakePay: what a person types after URL= and AGAIN=, and what is in a kept
+// payment, arrives as it is. Nothing of it is run by make or by a shell, and stdout is
+// the answer and nothing else.
 func TestMakePay(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
-	l := newFakeService(t)
+	l := newFakeService(t, "5000")
 	mark := filepath.Join(t.TempDir(), "ran")
+	pays := func(env []string, args ...string) (queries, signatures []string) {
+		t.Helper()
+		out, notes, code := runMake(t, env, append([]string{"pay"}, args...)...)
+		if out != paidAnswer || code != 0 {
+			t.Errorf("%q: exit status %d, stdout %q, stderr:\n%s", args, code, out, notes)
+		}
+		if _, err := os.Stat(mark); err == nil {
+			t.Fatalf("what was typed was run: %q", args)
+		}
+		return l.took()
+	}
 	for _, query := range []string{
 		"domain=example.com&type=MX",
 		"a=`touch MARK`",
@@ -171,30 +144,15 @@ func TestMakePay(t *testing.T) {
 		query = strings.ReplaceAll(query, "MARK", mark)
 		want, _, _ := strings.Cut(query, "#") // a fragment is not sent
 		want = strings.ReplaceAll(want, " ", "%20")
-		for how, c := range map[string]struct{ env, args []string }{
-			"argument":    {newcomer(), []string{"pay", "URL=" + l.URL + "/v1?" + query}},
-			"environment": {newcomer("URL=" + l.URL + "/v1?" + query), []string{"pay"}},
-		} {
-			out, notes, code := runMake(t, c.env, c.args...)
-			if out != paidAnswer || code != 0 {
-				t.Errorf("%s %q: exit status %d, stdout %q, stderr:\n%s", how, query, code, out, notes)
+		typed := "URL=" + l.URL + "/v1?" + query
+		argument, _ := pays(newcomer(), typed)
+		environment, _ := pays(newcomer(typed))
+		for _, got := range [][]string{argument, environment} {
+			if !slices.Equal(got, []string{want, want}) {
+				t.Errorf("queries %q arrived, want %q twice", got, want)
 			}
-			if got, _ := l.took(); len(got) != 2 || got[0] != want || got[1] != want {
-				t.Errorf("%s: queries %q arrived, want %q twice", how, got, want)
-			}
-		}
-		if _, err := os.Stat(mark); err == nil {
-			t.Fatalf("%q was run", query)
 		}
 	}
-}
-
-// TestMakePayAgain: the same for AGAIN=, and for a signature that is kept.
-func TestMakePayAgain(t *testing.T) {
-	t.Parallel()
-	verifyOnly(t, "needs make")
-	l := newFakeService(t)
-	mark := filepath.Join(t.TempDir(), "ran")
 	hostile := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
 	file := filepath.Join(t.TempDir(), strings.ReplaceAll(hostile, "/", "_"))
 	raw, err := json.Marshal(kept{URL: l.URL + "/v1?a=1", Signature: hostile})
@@ -204,15 +162,8 @@ func TestMakePayAgain(t *testing.T) {
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, notes, code := runMake(t, newcomer(), "pay", "AGAIN="+file)
-	if out != paidAnswer || code != 0 {
-		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
-	}
-	if _, got := l.took(); len(got) != 1 || got[0] != hostile {
+	if _, got := pays(newcomer(), "AGAIN="+file); !slices.Equal(got, []string{hostile}) {
 		t.Errorf("signatures %q arrived, want %q", got, hostile)
-	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("what was typed was run")
 	}
 }
 
@@ -221,7 +172,7 @@ func TestMakePayAgain(t *testing.T) {
 func TestMakeSmoke(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
-	l := newFakeServiceFor(t, catalog.Ping().Amount)
+	l := newFakeService(t, catalog.Ping().Amount)
 	status := make(chan int, 1)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ready" {
@@ -286,16 +237,6 @@ func TestMakeRunsNothingTyped(t *testing.T) {
 	}
 }
 
-// TestMakePayUsage: what cannot be right is said, with what could be.
-func TestMakePayUsage(t *testing.T) {
-	t.Parallel()
-	verifyOnly(t, "needs make")
-	out, notes, code := runMake(t, newcomer(), "pay", "URL=127.0.0.1:8402/v1/tools/ping")
-	if code == 0 || out != "" || !strings.Contains(notes, "\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping'\n") {
-		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
-	}
-}
-
 // TestMakeHelp: every target is in one of three groups, and every variable that a
 // person types into a recipe is there.
 func TestMakeHelp(t *testing.T) {
@@ -347,7 +288,82 @@ func TestMakeBuildSizes(t *testing.T) {
 	if m := regexp.MustCompile(`(?m)^  discovery +\S+ +(\d+\.\d\d) MB$`).FindStringSubmatch(out); code != 0 || m == nil || m[1] == "0.00" {
 		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
 	}
-	if bytes.Contains([]byte(notes), []byte("not found")) {
+	if strings.Contains(notes, "not found") {
 		t.Errorf("stderr:\n%s", notes)
+	}
+}
+
+// TestReadme goes the README's way: make run, make pay, make pay AGAIN=1, Ctrl-C,
+// make run again, and the same signature once more.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	verifyOnly(t, "needs make")
+	resolver := newResolver(t)
+	env := newcomer("LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE="+filepath.Join(t.TempDir(), "ledger.db"), "DNS_RESOLVERS="+resolver.addr)
+
+	first := makeRun(t, env)
+	const question = "/v1/tools/dns?domain=example.com&type=MX"
+	out, notes, code := runMake(t, newcomer(), "pay", "URL="+first.URL+question)
+	if code != 0 {
+		t.Fatalf("make pay: exit status %d\n%s%s", code, out, notes)
+	}
+	is(t, "lines on stderr", strings.Count(notes, "\n"), 5)
+	t.Logf("make pay URL='%s%s' printed\n%s", first.URL, question, out)
+	if err := shaped([]byte(out), catalog.DNS().Fields); err != nil {
+		t.Errorf("stdout is not the DNS result: %v\n%s", err, out)
+	}
+	var answer struct {
+		Records []struct{ Exchange string } `json:"records"`
+	}
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || len(answer.Records) != 2 || answer.Records[0].Exchange != "mx1.example.com" {
+		t.Errorf("%+v, %v", answer, err)
+	}
+
+	file := regexp.MustCompile(`(?m)^kept: +(\S+) \(make pay AGAIN=1 sends it again`).FindStringSubmatch(notes)
+	if file == nil {
+		t.Fatalf("no way to send it again:\n%s", notes)
+	}
+	t.Cleanup(func() { os.Remove(filepath.Join(root, file[1])) })
+	again, notes, code := runMake(t, newcomer(), "pay", "AGAIN="+file[1])
+	replayed(t, "again", code, again, notes, out)
+
+	interrupt(t, first)
+	second := makeRun(t, env)
+	again, notes, code = runMake(t, newcomer(), "pay", "URL="+second.URL+question, "AGAIN="+file[1])
+	replayed(t, "after a restart", code, again, notes, out)
+	if n := resolver.lookups("example.com"); n != 1 {
+		t.Errorf("%d lookups, want 1", n)
+	}
+	interrupt(t, second)
+}
+
+// makeRun starts the service as a newcomer does.
+func makeRun(t *testing.T, env []string) *testbed.Process {
+	t.Helper()
+	cmd := exec.Command("make", "-C", root, "run")
+	cmd.Env = env
+	p, err := testbed.Launch(cmd, func(cmd *exec.Cmd) error {
+		inGroup(cmd)
+		return cmd.Start()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = signalGroup(cmd, syscall.SIGKILL) }) // it may be gone
+	if err := p.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// interrupt is Ctrl-C in the terminal of make run.
+func interrupt(t *testing.T, p *testbed.Process) {
+	t.Helper()
+	if err := signalGroup(p.Cmd, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Gone()
+	if all := p.Log.String(); strings.Contains(all, "panic") || strings.Contains(all, "goroutine ") {
+		t.Errorf("it did not end well:\n%s", all)
 	}
 }

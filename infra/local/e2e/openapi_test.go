@@ -80,18 +80,14 @@ func TestDescriptionIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range worlds() {
-		t.Run(w.name, func(t *testing.T) {
-			t.Parallel()
-			d := w.start(t, l)(t, l.setup())
-			client := newClient()
-			defer client.CloseIdleConnections()
-			got := d.get(t, client, catalog.PathOpenAPI, "")
-			if diff := cmp.Diff(string(want), strings.ReplaceAll(string(got.body), d.origin, describedOrigin)); diff != "" {
-				t.Errorf("the description of this world (-judge +served):\n%s", diff)
-			}
-		})
-	}
+	everywhere(t, l, func(t *testing.T, d *deployment) {
+		client := newClient()
+		defer client.CloseIdleConnections()
+		got := d.get(t, client, catalog.PathOpenAPI, "")
+		if diff := cmp.Diff(string(want), strings.ReplaceAll(string(got.body), d.origin, describedOrigin)); diff != "" {
+			t.Errorf("the description of this world (-judge +served):\n%s", diff)
+		}
+	})
 }
 
 // TestCheckDescribedSeesFaults: the hook itself must be able to fail.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,49 +16,76 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestPay runs the client of make pay against the local runner.
+// keyOfOne is the private key 1, and accountOfOne its account.
+const (
+	keyOfOne     = "0x0000000000000000000000000000000000000000000000000000000000000001"
+	accountOfOne = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"
+)
+
+func keyFile(tb testing.TB, key string) string {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return file
+}
+
+// TestPay runs the client of make pay against the local runner, or against nobody.
 func TestPay(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := openLocal(t, l, l.setup())
+	url, file, nobody := d.base+lookup("example.com", "A"), keyFile(t, keyOfOne), closedPort(t)
+	paid := 0
 	for _, c := range []struct {
-		name, path string
-		code       int
-		says       string // on stderr
-		body       string // on stdout, a part of it
+		name string
+		args []string
+		code int
+		says string // on stderr
+		body string // on stdout, a part of it
 	}{
-		{"paid", lookup("example.com", "MX"), 0, "status:  200 OK, transaction 0x", `"exchange": "mx1.example.com"`},
-		{"ping", catalog.Ping().Path, 0, "price:   0.001 USDC on Base to 0x", `"ok": true`},
-		{"bad parameters", lookup("localhost", "A"), 1, "status:  400 Bad Request, invalid_domain: ", `"invalid_domain"`},
-		{"no such name", lookup("nope.example.com", "A"), 1, "status:  404 Not Found, transaction 0x", `"nxdomain"`},
-		{"a free path", catalog.PathHealth, 1, "expected 402 Payment Required, got 200.\nIt is free.", ""},
-		{"an unknown path", "/nope", 1, "expected 402 Payment Required, got 404:\nunknown_path: ", ""},
+		{"paid", []string{d.base + lookup("example.com", "MX")}, 0, "status:  200 OK, transaction 0x", `"exchange": "mx1.example.com"`},
+		{"ping", []string{d.base + catalog.Ping().Path}, 0, "price:   0.001 USDC on Base to 0x", `"ok": true`},
+		{"bad parameters", []string{d.base + lookup("localhost", "A")}, 1, "status:  400 Bad Request, invalid_domain: ", `"invalid_domain"`},
+		{"no such name", []string{d.base + lookup("nope.example.com", "A")}, 1, "status:  404 Not Found, transaction 0x", `"nxdomain"`},
+		{"a free path", []string{d.base + catalog.PathHealth}, 1, "expected 402 Payment Required, got 200.\nIt is free.", ""},
+		{"an unknown path", []string{d.base + "/nope"}, 1, "expected 402 Payment Required, got 404:\nunknown_path: ", ""},
+		{"no address", []string{"127.0.0.1:8402/v1/tools/ping"}, 2, "\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping'\n", ""},
+		{"nobody there", []string{"http://" + nobody + "/v1"}, 1, "make run", ""},
+		{"no URL, and nobody there", nil, 1, "nobody answers on " + nobody + ". Is the service running? Start it with: make run", ""},
+		{"no payment to repeat", []string{"-again", "1"}, 1, "there is no payment in ", ""},
+		{"nobody to ask", []string{"-key-file", file, url}, 1, "YES=1", ""},
+		{"too dear", []string{"-key-file", file, "-yes", "-max", "0.004999", url}, 1, "the price of 0.005 USDC on Base is above MAX=0.004999", ""},
+		{"agreed to", []string{"-key-file", file, "-yes", "-max", "0.005", url}, 0, "payer:   " + accountOfOne + " (the key in ", `"records": [`},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			out, notes, code := runPay(t, d.base+c.path)
-			is(t, "exit status", code, c.code)
-			if !strings.Contains(notes, c.says) {
-				t.Errorf("stderr lacks %q:\n%s", c.says, notes)
-			}
-			checkPayOutput(t, out, c.body)
-			checkPayReceipt(t, notes, strings.Contains(notes, ", transaction 0x"))
-			if n := strings.Count(notes, "\n"); n > 8 {
-				t.Errorf("%d lines on stderr, want 8 at most:\n%s", n, notes)
-			}
-		})
+		out, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + nobody}, append([]string{"-dir", t.TempDir()}, c.args...)...)
+		if code != c.code || !strings.Contains(notes, c.says) {
+			t.Errorf("%s: exit status %d, want %d; stderr without %q:\n%s", c.name, code, c.code, c.says, notes)
+		}
+		checkPayOutput(t, out, c.body)
+		moved := strings.Contains(notes, ", transaction 0x")
+		checkPayReceipt(t, notes, moved)
+		if moved {
+			paid++
+		}
+		if n := strings.Count(notes, "\n"); n > 8 {
+			t.Errorf("%s: %d lines on stderr, want 8 at most:\n%s", c.name, n, notes)
+		}
 	}
+	is(t, "payments", paid, 4)
+	is(t, "transfers", len(l.facilitator.Transfers()), paid)
+	is(t, "transfers of the key's account", len(l.facilitator.Moved(strings.ToLower(accountOfOne))), 1)
 }
 
-// TestPayPings: without a URL it pays for the ping of the local runner, shows the
-// handshake when it is asked to, and sends the same again.
-func TestPayPings(t *testing.T) {
+// TestPayAgain: without a URL it pays for the ping of the local runner, shows the
+// handshake when it is asked to, and sends the same again, under its key and without.
+func TestPayAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := openLocal(t, l, l.setup())
 	dir := t.TempDir()
-	addr := strings.TrimPrefix(d.base, "http://")
-	first, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + addr}, "-dir", dir)
+	first, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + strings.TrimPrefix(d.base, "http://")}, "-dir", dir)
 	is(t, "exit status", code, 0)
 	is(t, "lines on stderr", strings.Count(notes, "\n"), 5)
 	checkPayOutput(t, first, `"ok": true`)
@@ -65,122 +93,34 @@ func TestPayPings(t *testing.T) {
 	if !strings.Contains(notes, "for "+d.base+catalog.Ping().Path+"\n") {
 		t.Errorf("it did not ping:\n%s", notes)
 	}
-	l.secret(keptBy(t, dir).Signature)
-
-	again, notes, code := runPayIn(t, nil, "-dir", dir, "-again", "1", "-v")
-	is(t, "exit status", code, 0)
-	is(t, "the stored answer", again, first)
-	for _, want := range []string{"Idempotent-Replayed: true", "PAYMENT-SIGNATURE, decoded:", "PAYMENT-RESPONSE, decoded:", `"bazaar": {`} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("stderr lacks %q:\n%s", want, notes)
-		}
-	}
-	if strings.Contains(notes, `"$schema"`) || strings.Contains(notes, `"schema"`) {
-		t.Errorf("stderr has a schema:\n%s", notes)
-	}
-	if n := len(l.facilitator.Transfers()); n != 1 {
-		t.Errorf("money moved %d times", n)
-	}
-}
-
-// TestPayRepeats sends the signature of an earlier payment, under its key and
-// without one.
-func TestPayRepeats(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	d := openLocal(t, l, l.setup())
-	dir := t.TempDir()
-	first, notes, code := runPayIn(t, nil, "-dir", dir, d.base+lookup("www.example.com", "A"))
-	if code != 0 {
-		t.Fatalf("exit status %d:\n%s", code, notes)
-	}
 	kept := keptBy(t, dir)
 	l.secret(kept.Signature)
 	if len(kept.Key) < 16 {
 		t.Fatalf("the key %q was drawn", kept.Key)
 	}
-	for _, key := range []string{kept.Key, ""} {
-		kept.Key = key
-		raw, err := json.Marshal(kept)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(t.TempDir(), "kept")
-		if err := os.WriteFile(file, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		second, notes, code := runPayIn(t, nil, "-again", file)
-		is(t, "exit status", code, 0)
-		is(t, "the stored answer", second, first)
-		checkPayReceipt(t, notes, true)
-		if !strings.Contains(notes, "Idempotent-Replayed: true") {
-			t.Errorf("stderr does not show the replay:\n%s", notes)
-		}
-	}
-}
-
-// TestPayWithKey pays with a key from a file, of an account that is known.
-func TestPayWithKey(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	d := openLocal(t, l, l.setup())
-	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte("0x"+strings.Repeat("0", 63)+"1\n"), 0o600); err != nil {
+	kept.Key = ""
+	raw, err := json.Marshal(kept)
+	if err != nil {
 		t.Fatal(err)
 	}
-	const account = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf" // of the key 1
-	url := d.base + lookup("example.com", "A")
-	for _, c := range []struct {
-		name string
-		args []string
-		says string
-		paid bool
-	}{
-		{"nobody to ask", nil, "YES=1", false},
-		{"too dear", []string{"-yes", "-max", "0.004999"}, "the price of 0.005 USDC on Base is above MAX=0.004999", false},
-		{"agreed to", []string{"-yes", "-max", "0.005"}, "payer:   " + account + " (the key in ", true},
-	} {
-		out, notes, code := runPay(t, append(append([]string{"-key-file", file}, c.args...), url)...)
-		if !strings.Contains(notes, c.says) || (code == 0) != c.paid || (out != "") != c.paid {
-			t.Errorf("%s: exit status %d\n%s", c.name, code, notes)
-		}
-		checkPayReceipt(t, notes, c.paid)
+	keyless := filepath.Join(t.TempDir(), "kept")
+	if err := os.WriteFile(keyless, raw, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	is(t, "transfers of the key's account", len(l.facilitator.Moved(strings.ToLower(account))), 1)
+	for _, which := range []string{"1", keyless} {
+		again, notes, code := runPayIn(t, nil, "-dir", dir, "-again", which, "-v")
+		replayed(t, which, code, again, notes, first)
+		checkPayReceipt(t, notes, true)
+		for _, want := range []string{"PAYMENT-SIGNATURE, decoded:", "PAYMENT-RESPONSE, decoded:", `"bazaar": {`} {
+			if !strings.Contains(notes, want) {
+				t.Errorf("stderr lacks %q:\n%s", want, notes)
+			}
+		}
+		if strings.Contains(notes, `"$schema"`) || strings.Contains(notes, `"schema"`) {
+			t.Errorf("stderr has a schema:\n%s", notes)
+		}
+	}
 	is(t, "transfers", len(l.facilitator.Transfers()), 1)
-}
-
-// TestPayWithoutService: whoever reads stderr learns what to do.
-func TestPayWithoutService(t *testing.T) {
-	t.Parallel()
-	t.Run("nobody there", func(t *testing.T) {
-		t.Parallel()
-		out, notes, code := runPay(t, "http://"+closedPort(t)+catalog.Ping().Path)
-		is(t, "exit status", code, 1)
-		is(t, "stdout", out, "")
-		if !strings.Contains(notes, "make run") {
-			t.Errorf("stderr: %s", notes)
-		}
-	})
-	t.Run("no URL", func(t *testing.T) {
-		t.Parallel()
-		addr := closedPort(t)
-		out, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + addr})
-		is(t, "exit status", code, 1)
-		is(t, "stdout", out, "")
-		if !strings.Contains(notes, "nobody answers on "+addr+". Is the service running? Start it with: make run") {
-			t.Errorf("stderr: %s", notes)
-		}
-	})
-	t.Run("no payment", func(t *testing.T) {
-		t.Parallel()
-		out, notes, code := runPay(t, "-again", "1")
-		is(t, "exit status", code, 1)
-		is(t, "stdout", out, "")
-		if !strings.Contains(notes, "there is no payment in ") {
-			t.Errorf("stderr: %s", notes)
-		}
-	})
 }
 
 // TestPayAsksAgain: an uncertain settlement is not an answer; the same
@@ -197,8 +137,51 @@ func TestPayAsksAgain(t *testing.T) {
 	if !strings.Contains(notes, "status:  503") || !strings.Contains(notes, "the same signature again in") {
 		t.Errorf("stderr:\n%s", notes)
 	}
-	if n := len(l.facilitator.Transfers()); n != 1 {
-		t.Errorf("money moved %d times", n)
+	is(t, "transfers", len(l.facilitator.Transfers()), 1)
+}
+
+// TestPayOnChain pays with a key from a file: USDC on an Ethereum node, settled by
+// the reference facilitator. A key without money is refused.
+func TestPayOnChain(t *testing.T) {
+	t.Parallel()
+	verifyOnly(t, "needs Node and an Ethereum node")
+	l := newLab(t)
+	fairly(t, func(tb testing.TB, p *pace) {
+		w := openChain(tb, p, l, chainOptions{direct: true})
+		account, price := parseAddress(tb, accountOfOne), dnsPrice(tb)
+		dir := filepath.Join(tb.TempDir(), "payments")
+		pay := []string{"-dir", dir, "-key-file", keyFile(tb, keyOfOne), "-yes", w.d.base + lookup("example.com", "A")}
+		_, notes, code := runPayIn(tb, nil, pay...)
+		if code != 1 || !strings.Contains(notes, "status:  402 Payment Required, ") {
+			tb.Errorf("without money: exit status %d\n%s", code, notes)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Fatal(err)
+		}
+		w.node.Mint(tb, account, 10*price)
+		first, notes, code := runPayIn(tb, nil, pay...)
+		is(tb, "exit status", code, 0)
+		for _, want := range []string{"price:   0.005 USDC on Base to " + w.payee.Checksum(), "status:  200 OK, transaction 0x", "\nreceipt: holds: "} {
+			if !strings.Contains(notes, want) {
+				tb.Errorf("stderr lacks %q:\n%s", want, notes)
+			}
+		}
+		l.secret(keptBy(tb, dir).Signature)
+		again, notes, code := runPayIn(tb, nil, "-dir", dir, "-again", "1")
+		replayed(tb, "again", code, again, notes, first)
+		if got := w.node.Balance(tb, account); got.Cmp(big.NewInt(9*price)) != 0 {
+			tb.Errorf("the payer has %s, want %d", got, 9*price)
+		}
+	})
+}
+
+// replayed holds an answer of make pay to the one that was stored.
+func replayed(t testing.TB, what string, code int, out, notes, stored string) {
+	t.Helper()
+	is(t, what+": exit status", code, 0)
+	is(t, what+": the stored answer", out, stored)
+	if !strings.Contains(notes, "Idempotent-Replayed: true") {
+		t.Errorf("%s: stderr does not show the replay:\n%s", what, notes)
 	}
 }
 
@@ -262,6 +245,12 @@ func runPayIn(t testing.TB, env []string, args ...string) (out, notes string, co
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), payBinary(t), args...)
 	cmd.Env = append(os.Environ(), env...)
+	return runToEnd(t, cmd)
+}
+
+// runToEnd runs a program to its end.
+func runToEnd(t testing.TB, cmd *exec.Cmd) (out, notes string, code int) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -49,38 +48,6 @@ func (e *endings) kinds(t *testing.T) []string {
 		out = append(out, kind)
 	}
 	return out
-}
-
-// TestOnEnd: every invocation ends once, known to the hook before its caller
-// goes on, with the time that it took.
-func TestOnEnd(t *testing.T) {
-	t.Parallel()
-	e := &endings{}
-	h := newHost(t, func(c *lambdahost.Config) {
-		c.OnEnd = e.add
-	})
-	wants := []string{"answered", "errorString", lambdahost.ErrorExit, lambdahost.ErrorTooLarge, "answered"}
-	for i, do := range []string{"pid", "fail", "exit", "big", "pid"} {
-		_, _ = h.Invoke(t.Context(), "E", []byte(`{"do":"`+do+`"}`)) // as the hook says
-		if diff := cmp.Diff(wants[:i+1], e.kinds(t)); diff != "" {
-			t.Fatalf("after %s (-want +got):\n%s", do, diff)
-		}
-	}
-}
-
-// TestOnEndOfTimeout: an invocation that is cut off has taken its time-out.
-func TestOnEndOfTimeout(t *testing.T) {
-	t.Parallel()
-	const timeout = 300 * time.Millisecond
-	e := &endings{}
-	h := newHost(t, func(c *lambdahost.Config) {
-		c.OnEnd = e.add
-		c.Functions[0].Timeout = timeout
-	})
-	get(h, "/hang")
-	if diff := cmp.Diff([]string{lambdahost.ErrorTimedOut}, e.kinds(t)); diff != "" || e.all[0].Result.Duration < timeout {
-		t.Errorf("a function that hangs ends after %v (-want +got):\n%s", e.all[0].Result.Duration, diff)
-	}
 }
 
 // TestConcurrency: what is above the reserved concurrency is refused without a

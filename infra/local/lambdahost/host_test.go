@@ -152,21 +152,6 @@ func TestProcessesAreReusedAndNeverShared(t *testing.T) {
 	}
 }
 
-func TestOneAfterTheOtherNeedsOneProcess(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, nil)
-	for range 50 {
-		if w := get(h, "/echo"); w.Code != 200 {
-			t.Fatalf("status %d: %s", w.Code, w.Body)
-		}
-	}
-	s := h.Stats("E")
-	if s.Spawned != 1 || s.Invocations != 50 {
-		t.Errorf("stats = %+v", s)
-	}
-	t.Logf("cold start: init %v, first answer %v", s.Cold[0].Init, s.Cold[0].First)
-}
-
 func TestEnvironmentIsLambdasAndNothingElse(t *testing.T) {
 	t.Setenv("LEAKED", "from the host")
 	h := newHost(t, func(c *lambdahost.Config) {
@@ -221,12 +206,17 @@ func TestInvocationContext(t *testing.T) {
 	}
 }
 
+// TestTimeoutKills: an invocation that is cut off has taken its time-out, and its
+// process is gone.
 func TestTimeoutKills(t *testing.T) {
 	t.Parallel()
+	const timeout = 300 * time.Millisecond
 	var pid int
+	e := &endings{}
 	h := newHost(t, func(c *lambdahost.Config) {
-		c.Functions[0].Timeout = 300 * time.Millisecond
+		c.Functions[0].Timeout = timeout
 		c.OnSpawn = func(p lambdahost.Process) { pid = p.PID }
+		c.OnEnd = e.add
 	})
 	wantAnswer(t, get(h, "/hang"), 500, internal)
 	if alive(pid) {
@@ -234,6 +224,9 @@ func TestTimeoutKills(t *testing.T) {
 	}
 	if s := h.Stats("E"); s.TimedOut != 1 || s.Errors != 1 || s.Live != 0 {
 		t.Errorf("stats = %+v", s)
+	}
+	if diff := cmp.Diff([]string{lambdahost.ErrorTimedOut}, e.kinds(t)); diff != "" || e.all[0].Result.Duration < timeout {
+		t.Errorf("a function that hangs ends after %v (-want +got):\n%s", e.all[0].Result.Duration, diff)
 	}
 	// On a busy machine the next event may take as long as the time-out, too.
 	if !eventually(func() bool { return get(h, "/echo").Code == 200 }) {

@@ -79,6 +79,7 @@ func (p planted) Plant(ctx context.Context, key string, doc []byte) error {
 	return p.store.Plant(ctx, key, doc)
 }
 
+// TestConformance: a store behind the socket is one in every way.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Whole {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -12,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -41,15 +43,6 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-func termsOf(t *testing.T, payTo, amount string) json.RawMessage {
-	t.Helper()
-	terms, err := json.Marshal(x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payTo, Name: "USD Coin", Version: "2"}.Requirements(amount))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return terms
-}
-
 func txOf(n int) string { return fmt.Sprintf("0x%064x", 0x7700+n) }
 
 // move lets payment n move an amount at the shop's time.
@@ -60,28 +53,37 @@ func (s *shop) move(n int, value string) {
 // settled is a payment that the ledger knows to be made.
 func (s *shop) settled(n int) *ledger.Hold {
 	s.t.Helper()
-	h := s.claim(keyOf(n))
-	s.must(h.Settled(s.t.Context(), ledger.Receipt{Transaction: txOf(n), Payer: payer, Network: "eip155:8453"}, true))
-	return h
+	return s.buyer.settled(n, txOf(n))
 }
 
-func (s *shop) answer(h *ledger.Hold) {
+// answered is a payment that was answered.
+func (s *shop) answered(n int) {
 	s.t.Helper()
-	s.must(h.Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true, Encoding: "gzip", Body: []byte("x")}))
+	s.must(s.settled(n).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true, Encoding: "gzip", Body: []byte("x")}))
+}
+
+// owed is a payment whose lookup has failed once.
+func (s *shop) owed(n int) {
+	s.t.Helper()
+	s.must(s.settled(n).Release(s.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
 }
 
 // exhausted uses up a payment's lookups.
 func (s *shop) exhausted(n int) {
 	s.t.Helper()
-	at, h := s.now, s.settled(n)
-	for i := range ledger.MaxLookups {
-		if i > 0 {
-			s.now = s.now.Add(15 * time.Minute)
-			h = s.claim(keyOf(n))
-		}
-		s.must(h.Release(s.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
-	}
+	at := s.now
+	s.buyer.exhausted(n, txOf(n), "dns_timeout")
 	s.now = at
+}
+
+func (s *shop) refused(n int) {
+	s.t.Helper()
+	s.must(s.claim(keyOf(n)).Refused(s.t.Context(), "insufficient_funds"))
+}
+
+func (s *shop) inDoubt(n int) {
+	s.t.Helper()
+	s.must(s.claim(keyOf(n)).Uncertain(s.t.Context(), "timeout", ""))
 }
 
 func (s *shop) refund(n int, value string) {
@@ -101,47 +103,47 @@ func (s *shop) honest() {
 	s.t.Helper()
 	for n := 1; n <= 3; n++ {
 		s.move(n, "5000")
-		s.answer(s.settled(n))
+		s.answered(n)
 	}
 	s.move(4, "5000")
-	s.must(s.settled(4).Release(s.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
+	s.owed(4)
 	s.move(5, "5000")
 	s.exhausted(5)
 	s.move(6, "5000")
 	s.exhausted(6)
 	s.refund(6, "5000")
-	s.must(s.claim(keyOf(7)).Uncertain(s.t.Context(), "timeout", ""))
-	s.must(s.claim(keyOf(8)).Refused(s.t.Context(), "insufficient_funds"))
+	s.inDoubt(7)
+	s.refused(8)
 	s.moved = append(s.moved, x402test.Transfer{Key: ledger.Key("eip155:8453", asset, sender, ""), Transaction: txOf(9), Payee: payee, Value: "77", At: s.now})
 	// The last second of the day, recorded on the next; and the first, which the
 	// service's clock recorded on the day before.
 	s.now = s.day.Add(24*time.Hour - time.Second)
 	s.move(10, "5000")
 	s.now = s.now.Add(2 * time.Second)
-	s.answer(s.settled(10))
+	s.answered(10)
 	s.now = s.day
 	s.move(11, "5000")
 	s.now = s.day.Add(-time.Second)
-	s.answer(s.settled(11))
+	s.answered(11)
 	// The days before and after.
 	s.move(12, "5000")
-	s.answer(s.settled(12))
+	s.answered(12)
 	s.now = s.day.Add(24 * time.Hour)
 	s.move(13, "5000")
-	s.answer(s.settled(13))
+	s.answered(13)
 	// Found by reconcile on this day, moved two days before; and another payee's.
 	s.now = s.day.Add(-48 * time.Hour)
 	h := s.claim(keyOf(14))
 	s.move(14, "5000")
 	s.now = s.day.Add(12 * time.Hour)
-	s.must(h.Settled(s.t.Context(), ledger.Receipt{Transaction: txOf(14), Payer: payer, Network: "eip155:8453"}, false))
+	s.must(h.Settled(s.t.Context(), receiptOf(txOf(14)), false))
 	ours := s.terms
 	s.terms = termsOf(s.t, sender, "5000")
-	s.answer(s.settled(15))
+	s.answered(15)
 	// Money with the nonce of a payment that was refused, which has a record of its
 	// own.
 	s.terms = ours
-	s.must(s.claim(keyOf(16)).Refused(s.t.Context(), "insufficient_funds"))
+	s.refused(16)
 	s.move(16, "6000")
 	s.testify(16, "6000")
 }
@@ -150,24 +152,43 @@ func (s *shop) honest() {
 func (s *shop) testify(n int, value string) {
 	s.t.Helper()
 	_, err := s.Testify(s.t.Context(), ledger.Witness{
-		Key: keyOf(n), Terms: termsOf(s.t, payee, value), At: s.now, Receipt: ledger.Receipt{Transaction: txOf(n), Payer: payer, Network: "eip155:8453"},
+		Key: keyOf(n), Terms: termsOf(s.t, payee, value), At: s.now, Receipt: receiptOf(txOf(n)),
 		Of: func(r ledger.Record) bool { return strings.Contains(string(r.Terms), value) },
 	})
 	s.must(err)
 }
 
-// node serves the shop's chain.
-func (s *shop) node() string {
+// node serves the shop's chain, but for the calls that are refused with a status.
+func (s *shop) node(refuse func(call []byte) (status int)) string {
 	s.t.Helper()
-	n := httptest.NewServer(chaintest.PlayNode{
-		Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now, Safe: time.Minute,
-	})
+	chain := chaintest.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now, Safe: time.Minute}
+	n := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		call, err := io.ReadAll(r.Body)
+		if err != nil {
+			s.t.Error(err)
+		}
+		if status := refuse(call); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(call))
+		chain.ServeHTTP(w, r)
+	}))
 	s.t.Cleanup(n.Close)
 	return n.URL
 }
 
+// willing refuses no call.
+func willing([]byte) int { return 0 }
+
 func (s *shop) env() map[string]string {
-	return map[string]string{"LEDGER_FILE": s.path, "RPC_URL": s.node(), "PAY_TO": payee}
+	return map[string]string{"LEDGER_FILE": s.path, "RPC_URL": s.node(willing), "PAY_TO": payee}
+}
+
+// books runs the command for a day.
+func (s *shop) books(code int, env map[string]string, day time.Time, args ...string) (out, notes string) {
+	s.t.Helper()
+	return command(s.t, code, env, append([]string{"-books", day.Format(time.DateOnly)}, args...)...)
 }
 
 // closed ends the shop's use of its file.
@@ -177,15 +198,21 @@ func (s *shop) closed() *shop {
 	return s
 }
 
+// honestDay is a shop that is closed after an honest day.
+func honestDay(t *testing.T) *shop {
+	t.Helper()
+	s := newShop(t)
+	s.honest()
+	return s.closed()
+}
+
 // An honest day has no differences: every payment is counted once, on the day on
 // which its money moved.
 func TestBooks(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.honest()
-	s.closed()
+	s := honestDay(t)
 	day := s.day.Format(time.DateOnly)
-	out, notes := command(t, 0, s.env(), "-books", day)
+	out, notes := s.books(0, s.env(), s.day)
 	out = regexp.MustCompile(`(?m)^chain   127\.0\.0\.1:\d+$`).ReplaceAllString(out, "chain   N")
 	want := `books   ` + day + `, UTC, the whole day
 ledger  ` + s.path + `, 16 records
@@ -212,10 +239,8 @@ total   5 answers sold for $0.025, $0.046 received in 9 payments; no differences
 		t.Errorf("printed (-want +got):\n%s\n%s", diff, notes)
 	}
 	for _, offset := range []int{-1, 1} {
-		out, _ := command(t, 0, s.env(), "-books", s.day.AddDate(0, 0, offset).Format(time.DateOnly))
-		if !strings.Contains(out, "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences\n") {
-			t.Errorf("the books of day %+d:\n%s", offset, out)
-		}
+		out, _ := s.books(0, s.env(), s.day.AddDate(0, 0, offset))
+		prints(t, out, "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences\n")
 	}
 }
 
@@ -240,39 +265,34 @@ func named(t *testing.T, out string) (list []string) {
 // else is.
 func TestBooksDifferences(t *testing.T) {
 	t.Parallel()
+	const unpaid = " answered_unpaid answered received  recorded 5000"
 	cases := map[string]struct {
 		make func(*shop)
 		want string
 	}{
-		"nobody has a record of it": {func(s *shop) { s.move(0x101, "5000") },
-			"101 transfer_without_record  received 5000 recorded"},
+		"nobody has a record of it": {func(s *shop) { s.move(0x101, "5000") }, "101 transfer_without_record  received 5000 recorded"},
 		"it was refused": {func(s *shop) {
-			s.must(s.claim(keyOf(0x102)).Refused(s.t.Context(), "insufficient_funds"))
+			s.refused(0x102)
 			s.move(0x102, "5000")
 		}, "102 transfer_not_recorded refused received 5000 recorded 5000"},
 		"it is in doubt": {func(s *shop) {
-			s.must(s.claim(keyOf(0x103)).Uncertain(s.t.Context(), "timeout", ""))
+			s.inDoubt(0x103)
 			s.move(0x103, "5000")
 		}, "103 transfer_not_recorded in_doubt received 5000 recorded 5000"},
-		"it was answered for nothing": {func(s *shop) { s.answer(s.settled(0x104)) },
-			"104 answered_unpaid answered received  recorded 5000"},
-		"it is owed for nothing": {func(s *shop) {
-			s.must(s.settled(0x105).Release(s.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
-		}, "105 settled_without_transfer refund_due received  recorded 5000"},
+		"it was answered for nothing": {func(s *shop) { s.answered(0x104) }, "104" + unpaid},
+		"it is owed for nothing":      {func(s *shop) { s.owed(0x105) }, "105 settled_without_transfer refund_due received  recorded 5000"},
 		"too little came": {func(s *shop) {
 			s.move(0x106, "4999")
-			s.answer(s.settled(0x106))
+			s.answered(0x106)
 		}, "106 amounts_differ answered received 4999 recorded 5000"},
 		"its nonce paid something else": {func(s *shop) {
-			s.answer(s.settled(0x107))
+			s.answered(0x107)
 			s.move(0x107, "6000")
 			s.testify(0x107, "6000")
-		}, "107 answered_unpaid answered received  recorded 5000"},
+		}, "107" + unpaid},
 		"it names another's transaction": {func(s *shop) {
-			h := s.claim(keyOf(0x108))
-			s.must(h.Settled(s.t.Context(), ledger.Receipt{Transaction: txOf(1), Payer: payer, Network: "eip155:8453"}, true))
-			s.answer(h)
-		}, "108 answered_unpaid answered received  recorded 5000"},
+			s.must(s.buyer.settled(0x108, txOf(1)).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true}))
+		}, "108" + unpaid},
 		"its refund was never sent": {func(s *shop) {
 			s.move(0x109, "5000")
 			s.exhausted(0x109)
@@ -298,8 +318,7 @@ func TestBooksDifferences(t *testing.T) {
 			s.honest()
 			s.now = s.day.Add(13 * time.Hour)
 			c.make(s)
-			s.closed()
-			out, notes := command(t, exitDiffers, s.env(), "-books", s.day.Format(time.DateOnly), "-json")
+			out, notes := s.closed().books(exitDiffers, s.env(), s.day, "-json")
 			if diff := cmp.Diff([]string{c.want}, named(t, out)); diff != "" || notes != errDifferences.Error()+"\n" {
 				t.Errorf("differences (-want +got):\n%s\n%s", diff, notes)
 			}
@@ -308,8 +327,7 @@ func TestBooksDifferences(t *testing.T) {
 		c.make(all)
 		want[c.want] = true
 	}
-	all.closed()
-	out, _ := command(t, exitDiffers, all.env(), "-books", all.day.Format(time.DateOnly), "-json")
+	out, _ := all.closed().books(exitDiffers, all.env(), all.day, "-json")
 	got := map[string]bool{}
 	for _, d := range named(t, out) {
 		got[d] = true
@@ -324,7 +342,6 @@ func TestBooksDifferences(t *testing.T) {
 	if n := b.Answered.Count + b.AnswerOwed.Count + b.RefundDue.Count + b.Refunded.Count + b.Differing.Count; n != b.Received.Count {
 		t.Errorf("%d received, and %d of them accounted for:\n%s", b.Received.Count, n, out)
 	}
-	if text, _ := command(t, exitDiffers, all.env(), "-books", all.day.Format(time.DateOnly)); !strings.Contains(text, "; 11 differences\n") || !strings.Contains(text, "answered unpaid") {
-		t.Errorf("printed:\n%s", text)
-	}
+	text, _ := all.books(exitDiffers, all.env(), all.day)
+	prints(t, text, "; 11 differences\n", "answered unpaid")
 }

@@ -7,87 +7,83 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // Without the chain the books are the ledger's, and are no books yet.
 func TestBooksIncomplete(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.honest()
-	s.closed()
-	day := s.day.Format(time.DateOnly)
-	out, notes := command(t, exitFailed, map[string]string{"LEDGER_FILE": s.path, "PAY_TO": payee}, "-books", day)
-	if !strings.Contains(out, "; nothing was compared\n") || !strings.Contains(notes, "RPC_URL names no node") {
-		t.Errorf("printed\n%snoted %q", out, notes)
-	}
-	down := startNode(t, node{down: true})
-	out, notes = command(t, exitFailed, map[string]string{"LEDGER_FILE": s.path, "PAY_TO": payee, "RPC_URL": down.URL + "/s3cr3t"}, "-books", day)
-	if out != "" || !strings.Contains(notes, "the books of "+day) || strings.Contains(notes, "s3cr3t") {
+	s := honestDay(t)
+	env := map[string]string{"LEDGER_FILE": s.path, "PAY_TO": payee}
+	out, notes := s.books(exitFailed, env, s.day)
+	prints(t, out, "; nothing was compared\n")
+	prints(t, notes, "RPC_URL names no node")
+	env["RPC_URL"] = startNode(t, node{down: true}).URL + "/s3cr3t"
+	out, notes = s.books(exitFailed, env, s.day)
+	if prints(t, notes, "the books of "+s.day.Format(time.DateOnly)); out != "" || strings.Contains(notes, "s3cr3t") {
 		t.Errorf("printed %q, noted %q", out, notes)
 	}
+}
+
+// inMemory is a ledger in memory, looked at with a node.
+func inMemory(t *testing.T, memory *ledgertest.Memory, payers ledger.Payers, rpc string, notes io.Writer) opened {
+	t.Helper()
+	config, err := boot.ReadLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := opened{name: "memory", node: "N", rows: memory, payers: payers, notes: notes}
+	if o.parts, err = config.Reconciling(memory, memory, slog.New(slog.DiscardHandler), time.Now); err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 // A row that cannot be read is a difference on the day of its transfer, and what
 // the node cannot say makes the books incomplete. Neither hides anything else.
 func TestBooksUnreadable(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.closed()
+	s := newShop(t).closed()
 	memory := new(ledgertest.Memory)
 	s.Ledger = ledger.New(memory, func() time.Time { return s.now }, rand.Text)
 	s.move(1, "5000")
-	s.answer(s.settled(1))
+	s.answered(1)
 	s.move(2, "5000")
 	s.must(memory.Plant(t.Context(), keyOf(2), []byte(`{"key":`)))
 	s.must(memory.Plant(t.Context(), keyOf(3), []byte(`{"key":`))) // no transfer: of whatever day
-	s.answer(s.settled(4))
+	s.answered(4)
 	mute := false
-	chain := chaintest.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now}
-	n := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if mute && bytes.Contains(body, []byte("eth_call")) {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
+	node := s.node(func(call []byte) int {
+		if mute && bytes.Contains(call, []byte("eth_call")) {
+			return http.StatusInternalServerError
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		chain.ServeHTTP(w, r)
-	}))
-	t.Cleanup(n.Close)
-	config, err := boot.ReadLocal(func(name string) string { return map[string]string{"RPC_URL": n.URL, "PAY_TO": payee}[name] })
-	s.must(err)
+		return 0
+	})
 	var out, notes bytes.Buffer
-	o := opened{name: "memory", node: "N", rows: memory, payers: memory, notes: &notes}
-	o.parts, err = config.Reconciling(memory, memory, slog.New(slog.DiscardHandler), time.Now)
-	s.must(err)
+	o := inMemory(t, memory, memory, node, &notes)
 	if err := o.listBooks(t.Context(), &out, s.day, true); !errors.Is(err, errDifferences) {
 		t.Errorf("error %v", err)
 	}
-	if diff := cmp.Diff([]string{"004 answered_unpaid answered received  recorded 5000", "002 record_unreadable  received 5000 recorded"}, named(t, out.String())); diff != "" {
+	want := []string{"004 answered_unpaid answered received  recorded 5000", "002 record_unreadable  received 5000 recorded"}
+	if diff := cmp.Diff(want, named(t, out.String())); diff != "" {
 		t.Errorf("differences (-want +got):\n%s", diff)
 	}
 	mute = true
 	out.Reset()
-	if err := o.listBooks(t.Context(), &out, s.day, false); !errors.Is(err, errIncomplete) || !strings.Contains(notes.String(), keyOf(4)+": ask the chain") {
-		t.Errorf("error %v, noted %s", err, &notes)
+	if err := o.listBooks(t.Context(), &out, s.day, false); !errors.Is(err, errIncomplete) {
+		t.Errorf("error %v", err)
 	}
-	for _, want := range []string{"2 records of the whole ledger cannot be read\n", "1 record could not be compared", "record unreadable", "; 1 difference\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("printed, without %q:\n%s", want, &out)
-		}
-	}
+	prints(t, notes.String(), keyOf(4)+": ask the chain")
+	prints(t, out.String(), "2 records of the whole ledger cannot be read\n", "1 record could not be compared", "record unreadable", "; 1 difference\n")
 }
 
 // The books are the same through the socket of a service that runs.
@@ -95,13 +91,12 @@ func TestBooksBesideService(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.honest()
-	env, day := s.env(), s.day.Format(time.DateOnly)
+	env := s.env()
 	end, err := ledgersock.Serve(t.Context(), s.path, s.store)
 	s.must(err)
-	beside, _ := command(t, 0, env, "-books", day)
+	beside, _ := s.books(0, env, s.day)
 	s.must(end())
-	s.closed()
-	if alone, _ := command(t, 0, env, "-books", day); alone != beside {
+	if alone, _ := s.closed().books(0, env, s.day); alone != beside {
 		t.Errorf("books beside the service (-alone +beside):\n%s", cmp.Diff(alone, beside))
 	}
 }
@@ -109,25 +104,18 @@ func TestBooksBesideService(t *testing.T) {
 // A node that turns a question away is asked again.
 func TestBooksAgain(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.honest()
-	s.closed()
-	chain := chaintest.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now}
+	s := honestDay(t)
 	refused := false
-	n := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if !refused && bytes.Contains(body, []byte("eth_getLogs")) {
-			refused = true
-			w.WriteHeader(http.StatusTooManyRequests)
-			return
+	env := map[string]string{"LEDGER_FILE": s.path, "PAY_TO": payee, "RPC_URL": s.node(func(call []byte) int {
+		if refused || !bytes.Contains(call, []byte("eth_getLogs")) {
+			return 0
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		chain.ServeHTTP(w, r)
-	}))
-	t.Cleanup(n.Close)
-	out, notes := command(t, 0, map[string]string{"LEDGER_FILE": s.path, "PAY_TO": payee, "RPC_URL": n.URL}, "-books", s.day.Format(time.DateOnly))
-	if !refused || !strings.Contains(out, "; no differences\n") || !strings.HasSuffix(notes, ": asking again\n") {
-		t.Errorf("printed\n%snoted %q", out, notes)
+		refused = true
+		return http.StatusTooManyRequests
+	})}
+	out, notes := s.books(0, env, s.day)
+	if prints(t, out, "; no differences\n"); !refused || !strings.HasSuffix(notes, ": asking again\n") {
+		t.Errorf("refused: %v, noted %q", refused, notes)
 	}
 }
 
@@ -143,13 +131,10 @@ func TestBooksToday(t *testing.T) {
 	for n, at := range []time.Time{early, late} {
 		s.now = at
 		s.move(n+1, "5000")
-		s.answer(s.settled(n + 1))
+		s.answered(n + 1)
 	}
-	s.closed()
-	out, _ := command(t, 0, s.env(), "-books", now.Format(time.DateOnly))
-	if !strings.Contains(out, "what is later is not safe on the chain yet") || !strings.Contains(out, "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences\n") {
-		t.Errorf("printed:\n%s", out)
-	}
+	out, _ := s.closed().books(0, s.env(), now)
+	prints(t, out, "what is later is not safe on the chain yet", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences\n")
 }
 
 func TestReadDay(t *testing.T) {

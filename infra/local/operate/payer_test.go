@@ -2,106 +2,17 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
-
-const (
-	back  = "0x00000000000000000000000000000000000000000000000000000000000000bb" // a refund
-	block = "0x000000000000000000000000000000000000000000000000000000000000b10c"
-	// sender is where refunds come from.
-	sender = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
-)
-
-// node is a chain on which nothing was ever paid, but for what refunds hold:
-// atomic units to the payer, by the transaction back.
-type node struct {
-	*httptest.Server
-	from    string
-	sent    []int
-	failed  bool
-	unknown bool
-	down    bool
-}
-
-func startNode(t *testing.T, n node) *node {
-	t.Helper()
-	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var c struct {
-			ID     int
-			Method string
-		}
-		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
-			t.Error(err)
-		}
-		result := map[string]string{
-			"eth_chainId": `"0x2105"`, "eth_call": fmt.Sprintf(`"0x%064x"`, 0), "eth_getTransactionReceipt": n.receipt(),
-			"eth_getBlockByNumber": fmt.Sprintf(`{"number":"0x10","hash":%q,"timestamp":"0x%x"}`, block, time.Now().Unix()),
-		}[c.Method]
-		if n.down {
-			result = "!"
-		}
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%d,"result":%s}`, c.ID, result)
-	}))
-	t.Cleanup(n.Close)
-	return &n
-}
-
-func (n node) receipt() string {
-	if n.unknown {
-		return "null"
-	}
-	if n.failed {
-		return fmt.Sprintf(`{"transactionHash":%q,"blockHash":%q,"blockNumber":"0x10","status":"0x0","logs":[]}`, back, block)
-	}
-	logs := make([]string, len(n.sent))
-	for i, value := range n.sent {
-		logs[i] = fmt.Sprintf(`{"address":%q,"topics":["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef",%q,%q],"data":"0x%064x",
-			"logIndex":"0x%x","blockNumber":"0x10","blockHash":%q,"transactionHash":%q,"removed":false}`,
-			asset, padded(n.from), padded(payer), value, i, block, back)
-	}
-	return fmt.Sprintf(`{"transactionHash":%q,"blockHash":%q,"blockNumber":"0x10","status":"0x1","logs":[%s]}`, back, block, strings.Join(logs, ","))
-}
-
-func padded(address string) string {
-	return "0x" + strings.Repeat("0", 24) + strings.ToLower(strings.TrimPrefix(address, "0x"))
-}
-
-// whole is a ledger with payments of one payer in every state, and one of somebody
-// else.
-func whole(t *testing.T) (path string, paid time.Time) {
-	t.Helper()
-	return stored(t, fill, complete)
-}
-
-// complete adds to fill's payments one refused, one of which no request is known
-// and which was paid back, and one of another payer.
-func complete(t *testing.T, store ledger.Store, paid time.Time) {
-	t.Helper()
-	b := newBuyer(t, store, paid.Add(time.Minute))
-	b.must(b.claim(keyOf(5)).Refused(t.Context(), "insufficient_funds"))
-	b.must(b.claim(ledger.Key("eip155:8453", asset, sender, "0x05")).Settled(t.Context(), ledger.Receipt{Transaction: "0x55"}, false))
-	b.now = b.now.Add(time.Minute)
-	_, err := b.Testify(t.Context(), ledger.Witness{
-		Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: ledger.Receipt{Transaction: "0x06", Payer: payer, Network: "eip155:8453"},
-	})
-	b.must(err)
-	_, err = b.Refund(t.Context(), keyOf(6), back)
-	b.must(err)
-}
 
 // The whole account, in any letter case of the wallet, with what the chain says
 // about what is in doubt.
 func TestPayer(t *testing.T) {
 	t.Parallel()
-	path, paid := whole(t)
+	path, paid := stored(t, fill, complete)
 	env := map[string]string{"LEDGER_FILE": path, "RPC_URL": startNode(t, node{}).URL + "/s3cr3t"}
 	at := func(d time.Duration) string { return paid.Add(d).Format("2006-01-02 15:04Z") }
 	want := []string{
@@ -136,7 +47,7 @@ func TestPayer(t *testing.T) {
 // For a program; without a node nothing is known of what is in doubt.
 func TestPayerJSON(t *testing.T) {
 	t.Parallel()
-	path, _ := whole(t)
+	path, _ := stored(t, fill, complete)
 	out, notes := command(t, 0, map[string]string{"LEDGER_FILE": path}, "-payer", payer, "-json")
 	var got account
 	if err := json.Unmarshal([]byte(out), &got); err != nil || notes != "" {
@@ -155,18 +66,17 @@ func TestPayerJSON(t *testing.T) {
 	}
 }
 
+// A wallet without payments, and a node that is down: it says nothing, and hides
+// nothing.
 func TestPayerUnknown(t *testing.T) {
 	t.Parallel()
-	path, _ := whole(t)
-	out, _ := command(t, 0, map[string]string{"LEDGER_FILE": path}, "-payer", asset)
-	if !strings.HasSuffix(out, "\n0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 is not in this ledger: no payment from it on eip155:8453 is known here (what is answered is kept for 35 days).\n") {
-		t.Errorf("printed:\n%s", out)
-	}
-	// A node that is down says nothing, and hides nothing.
-	out, _ = command(t, 0, map[string]string{"LEDGER_FILE": path, "RPC_URL": startNode(t, node{down: true}).URL}, "-payer", payer)
-	if !strings.Contains(out, "the chain: cannot tell, ") || !strings.Contains(out, "it is not known whether 1 payment") {
-		t.Errorf("printed:\n%s", out)
-	}
+	path, _ := stored(t, fill, complete)
+	env := map[string]string{"LEDGER_FILE": path}
+	out, _ := command(t, 0, env, "-payer", asset)
+	prints(t, out, "\n0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 is not in this ledger: no payment from it on eip155:8453 is known here (what is answered is kept for 35 days).\n")
+	env["RPC_URL"] = startNode(t, node{down: true}).URL
+	out, _ = command(t, 0, env, "-payer", payer)
+	prints(t, out, "the chain: cannot tell, ", "it is not known whether 1 payment")
 }
 
 func TestVerdict(t *testing.T) {

@@ -3,15 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
@@ -45,24 +45,10 @@ Transfer exactly that, from any account of yours. Then close the record:
 	}
 }
 
-func record(t *testing.T, path, key string) *ledger.Record {
-	t.Helper()
-	s, err := embedded.Open(path, embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	r, err := s.Fetch(t.Context(), key)
-	if err != nil || r == nil {
-		t.Fatalf("Fetch = %v, %v", r, err)
-	}
-	return r
-}
-
 // Rows with nothing due say what is so, and what to do.
 func TestRefundNotDue(t *testing.T) {
 	t.Parallel()
-	path, paid := whole(t)
+	path, paid := stored(t, fill, complete)
 	env := map[string]string{"LEDGER_FILE": path}
 	for n, says := range map[int]string{
 		1: "it is not known whether this was paid", 2: "until " + minute(paid.Add(24*time.Hour)) + " (1 of 5 lookups are used)",
@@ -76,52 +62,65 @@ func TestRefundNotDue(t *testing.T) {
 		}
 	}
 	out, _ := command(t, 0, env, "-refund", keyOf(6), "-transaction", strings.ToUpper(back))
-	if !strings.Contains(out, "closed on that transaction") {
-		t.Errorf("printed %q", out)
-	}
+	prints(t, out, "closed on that transaction")
 }
 
 // A record is closed on a transaction that has sent exactly the amount to the
-// payer, once for each transfer in it, and on no other.
+// payer, once for each transfer in it, and on no other. A transfer that another
+// record has reserved closes none but that one, also when its tool was stopped before
+// it closed the record.
 func TestRefundCloses(t *testing.T) {
 	t.Parallel()
+	// reserved is a tool that was stopped on behalf of a record.
+	reserved := func(owner int) filling {
+		return func(b *buyer) {
+			mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, 0), keyOf(owner))
+			if b.must(err); !mine {
+				b.t.Error("it is reserved already")
+			}
+		}
+	}
+	const once = "holds 1 transfer of $0.005 to " + payer + ", and "
 	for name, c := range map[string]struct {
-		node   *node // nil: no RPC_URL
+		also   filling // beside fill
+		node   *node   // nil: no RPC_URL
 		env    map[string]string
 		force  bool
 		closed bool
 		says   string
 	}{
-		"as it should be":        {&node{sent: []int{5000}}, nil, false, true, "checked on the chain, block 16"},
-		"one of several":         {&node{sent: []int{1, 5000}}, nil, false, true, "checked on the chain"},
-		"too little":             {&node{sent: []int{4999}}, nil, true, false, "who got $0.004999 from 0x90F79bf6EB2c4f870365E785982E1f101E93b906 in it"},
-		"too much":               {&node{sent: []int{5001}}, nil, true, false, "who got $0.005001"},
-		"in two halves":          {&node{sent: []int{2500, 2500}}, nil, true, false, "who got $0.0025 from"},
-		"nothing":                {&node{}, nil, true, false, "who got nothing in it"},
-		"from the payer himself": {&node{from: payer, sent: []int{5000}}, nil, true, false, "is not a transfer of exactly $0.005"},
-		"failed":                 {&node{failed: true}, nil, true, false, "has moved nothing"},
-		"not there":              {&node{unknown: true}, nil, true, false, "in no block"},
-		"no node":                {nil, nil, false, false, "RPC_URL names no node.\nThe record stays open. FORCE=1 closes it"},
-		"no node, forced":        {nil, nil, true, true, "the chain was not asked"},
-		"a node that is down":    {&node{down: true}, nil, false, false, "FORCE=1"},
-		"the same, forced":       {&node{down: true}, nil, true, true, "the chain was not asked"},
-		"another token":          {&node{sent: []int{5000}}, map[string]string{"USDC_ASSET": sender}, false, false, "NETWORK and USDC_ASSET are eip155:8453 and " + sender},
-		"another chain":          {&node{sent: []int{5000}}, map[string]string{"NETWORK": "eip155:84532"}, false, false, "NETWORK and USDC_ASSET are eip155:84532"},
+		"as it should be":        {node: &node{sent: []int{5000}}, closed: true, says: "checked on the chain, block 16"},
+		"one of several":         {node: &node{sent: []int{1, 5000}}, closed: true, says: "checked on the chain"},
+		"too little":             {node: &node{sent: []int{4999}}, force: true, says: "who got $0.004999 from 0x90F79bf6EB2c4f870365E785982E1f101E93b906 in it"},
+		"too much":               {node: &node{sent: []int{5001}}, force: true, says: "who got $0.005001"},
+		"in two halves":          {node: &node{sent: []int{2500, 2500}}, force: true, says: "who got $0.0025 from"},
+		"nothing":                {node: &node{}, force: true, says: "who got nothing in it"},
+		"from the payer himself": {node: &node{from: payer, sent: []int{5000}}, force: true, says: "is not a transfer of exactly $0.005"},
+		"failed":                 {node: &node{failed: true}, force: true, says: "has moved nothing"},
+		"not there":              {node: &node{unknown: true}, force: true, says: "in no block"},
+		"no node":                {says: "RPC_URL names no node.\nThe record stays open. FORCE=1 closes it"},
+		"no node, forced":        {force: true, closed: true, says: "the chain was not asked"},
+		"a node that is down":    {node: &node{down: true}, says: "FORCE=1"},
+		"the same, forced":       {node: &node{down: true}, force: true, closed: true, says: "the chain was not asked"},
+		"another token":          {node: &node{sent: []int{5000}}, env: map[string]string{"USDC_ASSET": sender}, says: "NETWORK and USDC_ASSET are eip155:8453 and " + sender},
+		"another chain":          {node: &node{sent: []int{5000}}, env: map[string]string{"NETWORK": "eip155:84532"}, says: "NETWORK and USDC_ASSET are eip155:84532"},
+		"another's transfer":     {also: complete, node: &node{sent: []int{5000}}, says: once + "1 record is closed on it already"},
+		"another's and its own":  {also: complete, node: &node{sent: []int{5000, 5000}}, closed: true, says: "closed: $0.005 went back"},
+		"reserved for another":   {also: reserved(4), node: &node{sent: []int{5000}}, says: once + "another record is being closed on it, or was"},
+		"reserved for it":        {also: reserved(3), node: &node{sent: []int{5000}}, closed: true, says: "closed: $0.005 went back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path, _ := stored(t, fill)
+			fillings := []filling{fill}
+			if c.also != nil {
+				fillings = append(fillings, c.also)
+			}
+			path, _ := stored(t, fillings...)
 			env := map[string]string{"LEDGER_FILE": path}
 			if c.node != nil {
-				n := *c.node
-				if n.from == "" {
-					n.from = sender
-				}
-				env["RPC_URL"] = startNode(t, n).URL + "/s3cr3t"
+				env["RPC_URL"] = startNode(t, *c.node).URL + "/s3cr3t"
 			}
-			for name, value := range c.env {
-				env[name] = value
-			}
+			maps.Copy(env, c.env)
 			args, code := []string{"-refund", keyOf(3), "-transaction", strings.ToUpper(back)}, exitFailed
 			if c.force {
 				args = append(args, "-force")
@@ -130,8 +129,8 @@ func TestRefundCloses(t *testing.T) {
 				code = 0
 			}
 			out, notes := command(t, code, env, args...)
-			if !strings.Contains(out+notes, c.says) || strings.Contains(out+notes, "s3cr3t") {
-				t.Errorf("said %q, want %q", out+notes, c.says)
+			if prints(t, out+notes, c.says); strings.Contains(out+notes, "s3cr3t") {
+				t.Errorf("it says the node's key: %q", out+notes)
 			}
 			r := record(t, path, keyOf(3))
 			if c.closed != (r.State == ledger.Refunded && r.Refund == back) {
@@ -141,33 +140,11 @@ func TestRefundCloses(t *testing.T) {
 				return
 			}
 			// Sent again it is done, and nothing is due any more.
-			if out, _ := command(t, 0, env, args...); !strings.Contains(out, "closed on that transaction") {
-				t.Errorf("again: %q", out)
-			}
-			if out, _ := command(t, 0, env, "-owed"); !strings.Contains(out, "refunds due: 0") {
-				t.Errorf("owed:\n%s", out)
-			}
+			out, _ = command(t, 0, env, args...)
+			prints(t, out, "closed on that transaction")
+			out, _ = command(t, 0, env, "-owed")
+			prints(t, out, "refunds due: 0")
 		})
-	}
-}
-
-// One transfer closes one record.
-func TestRefundOnce(t *testing.T) {
-	t.Parallel()
-	for transfers, says := range map[int]string{
-		1: "holds 1 transfer of $0.005 to " + payer + ", and 1 record is closed on it already",
-		2: "closed: $0.005 went back",
-	} {
-		path, _ := whole(t) // record 6 is closed on it
-		code := exitFailed
-		if transfers > 1 {
-			code = 0
-		}
-		n := startNode(t, node{from: sender, sent: []int{5000, 5000}[:transfers]})
-		out, notes := command(t, code, map[string]string{"LEDGER_FILE": path, "RPC_URL": n.URL}, "-refund", keyOf(3), "-transaction", back)
-		if !strings.Contains(out+notes, says) {
-			t.Errorf("%d transfers: %q, want %q", transfers, out+notes, says)
-		}
 	}
 }
 
@@ -192,16 +169,12 @@ func TestRefundAtOnce(t *testing.T) {
 		memory := new(ledgertest.Memory)
 		b := newBuyer(t, memory, time.Now().Add(-48*time.Hour))
 		for n := range 2 {
-			b.must(b.claim(keyOf(n)).Settled(t.Context(), ledger.Receipt{Transaction: "0x01", Payer: payer, Network: "eip155:8453"}, false))
+			b.must(b.claim(keyOf(n)).Settled(t.Context(), receiptOf("0x01"), false))
 		}
-		n := startNode(t, node{from: sender, sent: []int{5000, 5000}[:transfers]})
-		config, err := boot.ReadLocal(func(name string) string { return map[string]string{"RPC_URL": n.URL}[name] })
-		b.must(err)
+		n := startNode(t, node{sent: []int{5000, 5000}[:transfers]})
 		at := &meeting{Payers: memory}
 		at.both.Add(2)
-		o := opened{name: "memory", payers: at, rows: memory, notes: io.Discard}
-		o.parts, err = config.Reconciling(memory, memory, slog.New(slog.DiscardHandler), time.Now)
-		b.must(err)
+		o := inMemory(t, memory, at, n.URL, io.Discard)
 		var errs [2]error
 		var both sync.WaitGroup
 		for i := range errs {
@@ -227,32 +200,6 @@ func TestRefundAtOnce(t *testing.T) {
 		}
 		if closed != want {
 			t.Errorf("%d transfers closed %d records, want %d", transfers, closed, want)
-		}
-	}
-}
-
-// A transfer that another record has reserved closes none but that one, also when its
-// tool was stopped before it closed the record.
-func TestRefundReserved(t *testing.T) {
-	t.Parallel()
-	for owner, c := range map[int]struct {
-		code int
-		says string
-	}{
-		4: {exitFailed, "holds 1 transfer of $0.005 to " + payer + ", and another record is being closed on it, or was"},
-		3: {0, "closed: $0.005 went back"},
-	} {
-		path, _ := stored(t, fill, func(t *testing.T, s ledger.Store, now time.Time) {
-			b := newBuyer(t, s, now)
-			mine, err := b.Reserve(t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, 0), keyOf(owner))
-			if b.must(err); !mine {
-				t.Error("it is reserved already")
-			}
-		})
-		n := startNode(t, node{from: sender, sent: []int{5000}})
-		out, notes := command(t, c.code, map[string]string{"LEDGER_FILE": path, "RPC_URL": n.URL}, "-refund", keyOf(3), "-transaction", back)
-		if !strings.Contains(out+notes, c.says) {
-			t.Errorf("reserved for %d: %q, want %q", owner, out+notes, c.says)
 		}
 	}
 }
@@ -285,11 +232,15 @@ func TestRefundCorrupt(t *testing.T) {
 			if r.Terms, err = json.Marshal(terms); err != nil {
 				t.Fatal(err)
 			}
-			path, _ := stored(t, func(t *testing.T, s ledger.Store, _ time.Time) {
-				if _, err := s.Create(t.Context(), r); err != nil {
-					t.Fatal(err)
-				}
-			})
+			path, _ := stored(t)
+			s, err := embedded.Open(path, embedded.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Create(t.Context(), r)
+			if err := errors.Join(err, s.Close()); err != nil {
+				t.Fatal(err)
+			}
 			out, notes := command(t, exitFailed, map[string]string{"LEDGER_FILE": path}, "-refund", keyOf(8), "-transaction", back, "-force")
 			if out != "" || !strings.Contains(notes, c.says) {
 				t.Errorf("printed %q, noted %q; want %q", out, notes, c.says)

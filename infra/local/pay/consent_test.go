@@ -26,7 +26,7 @@ const (
 // wayOf is the way to pay of an offer like the tests' other ones, changed.
 func wayOf(t *testing.T, change func(*x402.PaymentRequired)) way {
 	t.Helper()
-	o, err := readOffer(hostileOffer(t, change))
+	o, err := readOffer(offerOf(t, change))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,14 +1,18 @@
+//go:build unix
+
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
-	"time"
 )
 
 // asCommand makes this test binary the command.
@@ -34,29 +38,28 @@ func TestInterrupt(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), self, "-dir", dir, s.URL)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	var out bytes.Buffer
-	notes := &until{text: "again in 59s", reached: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = &out, notes
+	cmd.Stdout = &out
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-notes.reached:
-	case err := <-ended:
-		t.Fatalf("it ended: %v\n%s", err, notes.b.String())
-	case <-time.After(time.Minute):
-		_ = cmd.Process.Kill()
-		t.Fatal("it never waited")
-	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
+	var notes strings.Builder
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		fmt.Fprintln(&notes, lines.Text())
+		if strings.Contains(lines.Text(), "again in 59s") {
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	var exit *exec.ExitError
-	if err := <-ended; !errors.As(err, &exit) || exit.ExitCode() != 1 {
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("it ended with %v, want exit status 1", err)
 	}
-	says(t, "stderr", notes.b.String(), "again in 59s", "stopped before there was an answer\nmake pay AGAIN=1 goes on with this payment\n")
+	says(t, "stderr", notes.String(), "again in 59s", "stopped before there was an answer\nmake pay AGAIN=1 goes on with this payment\n")
 	path, err := folder(dir).last()
 	if err != nil {
 		t.Fatal(err)
@@ -71,18 +74,14 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// until collects what is written, and says when a text was.
-type until struct {
-	b       bytes.Buffer
-	text    string
-	reached chan struct{}
-	once    sync.Once
-}
-
-func (u *until) Write(p []byte) (int, error) {
-	n, err := u.b.Write(p)
-	if strings.Contains(u.b.String(), u.text) {
-		u.once.Do(func() { close(u.reached) })
+// A pipe is no file with a key, and nobody waits for its writer.
+func TestKeyFromPipe(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	return n, err
+	if _, err := readKey(pipe); !errors.Is(err, errTyped) || !strings.Contains(err.Error(), "not a regular file") {
+		t.Error(err)
+	}
 }

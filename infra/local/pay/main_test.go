@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -41,13 +40,15 @@ func (a answer) write(w http.ResponseWriter) {
 	fmt.Fprint(w, a.body)
 }
 
+// give answers any request.
+func (a answer) give(w http.ResponseWriter, _ *http.Request) { a.write(w) }
+
 // failing is the body of an error.
 func failing(code string) string {
 	return `{"error":{"code":"` + code + `","message":"It did not work.","charged":true,"retryable":true},"request_id":"r"}`
 }
 
-// service is a server that asks for payment and then answers by a script, the
-// last line of it for ever.
+// service is a server that asks for payment, and notes what is sent to it.
 type service struct {
 	*httptest.Server
 	mu         sync.Mutex
@@ -70,28 +71,27 @@ func (s *service) sent() []string {
 	return slices.Clone(s.signatures)
 }
 
-func serve(t *testing.T, script ...answer) *service {
+// sell serves an offer, and answers what is signed; n counts from 0.
+func sell(t *testing.T, offer string, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
 	s := &service{}
-	offer := x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{x402.Terms{
-		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
-	}.Requirements("5000")}}
-	required, err := x402.EncodeHeader(offer)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signature := r.Header.Get(x402.HeaderSignature)
 		if signature == "" {
-			w.Header().Set(x402.HeaderRequired, required)
+			w.Header().Set(x402.HeaderRequired, offer)
 			w.WriteHeader(http.StatusPaymentRequired)
 			return
 		}
-		script[min(s.note(signature, r.Header.Get(x402.HeaderKey)), len(script)-1)].write(w)
+		answer(w, s.note(signature, r.Header.Get(x402.HeaderKey)))
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// serve is sell with answers by a script, the last line of it for ever.
+func serve(t *testing.T, script ...answer) *service {
+	t.Helper()
+	return sell(t, offerOf(t, nil), func(w http.ResponseWriter, n int) { script[min(n, len(script)-1)].write(w) })
 }
 
 // outcome is what a payer did.
@@ -165,28 +165,26 @@ func (b *buyer) buy(t *testing.T) (o outcome) {
 	return o
 }
 
-// buy pays for a URL. Waiting takes no time; stopAt stops the payer in that
-// wait, from 1.
-func buy(t *testing.T, url string, stopAt int) outcome {
+// buy pays for a URL. Waiting takes no time.
+func buy(t *testing.T, url string) outcome {
 	t.Helper()
-	return buyAs(t, url, "", stopAt)
+	return newBuyer(t, url, "").buy(t)
 }
 
-// buyAs is buy with an Idempotency-Key.
-func buyAs(t *testing.T, url, key string, stopAt int) outcome {
-	t.Helper()
-	b := newBuyer(t, url, key)
-	b.stopAt = stopAt
-	return b.buy(t)
-}
-
-// isKept fails unless what was sent is kept, with its address and key.
+// isKept fails unless what was sent is one signature under one key, which are kept
+// with their address.
 func isKept(t *testing.T, o outcome, s *service, url string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(o.kept) != 1 || o.kept[0].URL != url || o.kept[0].Signature != s.signatures[0] || o.kept[0].Key != s.keys[0] {
-		t.Errorf("kept: %+v\nsent to %s: %q with %q", o.kept, url, s.signatures, s.keys)
+	if n := len(s.signatures); n == 0 || len(o.kept) != 1 {
+		t.Fatalf("%d signatures sent, %d kept", n, len(o.kept))
+	}
+	got := o.kept[0]
+	for i := range s.signatures {
+		if got.URL != url || got.Signature != s.signatures[i] || got.Key != s.keys[i] {
+			t.Errorf("kept: %+v\nsent to %s: %q with %q", got, url, s.signatures, s.keys)
+		}
 	}
 }
 
@@ -203,151 +201,104 @@ func says(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// An answer takes five lines.
-func TestFiveLines(t *testing.T) {
+// TestPay: what a payer does with what a service answers. Whatever it is, one
+// signature is sent under one key, and is kept with its address.
+func TestPay(t *testing.T) {
 	t.Parallel()
-	s := serve(t, answer{200, "", `{"ok":true}`})
-	o := buy(t, s.URL, 0)
-	var names []string
-	for line := range strings.Lines(o.notes) {
-		name, _, _ := strings.Cut(line, ":")
-		names = append(names, name)
+	const whole = "{\n  \"ok\": true\n}\n"
+	ok, timeout := answer{200, "", `{"ok":true}`}, failing("dns_timeout")
+	type purchase struct {
+		path, key string
+		script    []answer
+		stopAt    int             // the wait in which the payer is stopped, from 1
+		waits     []time.Duration // between the tries
+		tries     int             // 0 is any: net/http may ask again
+		says      string          // the error's end; empty is none
+		notes     []string        // on stderr, one after the other
+		out       string          // its beginning
+		hints     int             // how often it says what helps where DNS cannot get out
 	}
-	if want := []string{"price", "payer", "kept", "status", "receipt"}; o.err != nil || !slices.Equal(names, want) {
-		t.Errorf("%v, lines %q, want %q:\n%s", o.err, names, want, o.notes)
-	}
-	says(t, "stderr", o.notes, "price:   0.005 USDC on Base to 0x209693Bc6afc0C5328bA36FaF03C514EF312287C, for "+s.URL+"\n",
-		"payer:   0x", " (a throw-away key)\n", "kept:    ", "make pay AGAIN=1 sends it again", "status:  200 OK\n")
-	isKept(t, o, s, s.URL)
-}
-
-// A wait that is short is waited for; where the signature is kept stands before
-// the first one.
-func TestWaits(t *testing.T) {
-	t.Parallel()
-	s := serve(t, answer{503, "1", failing("settlement_uncertain")}, answer{409, "60", failing("payment_in_progress")}, answer{200, "", `{"ok":true}`})
-	url := s.URL + "/v1/tools/ping"
-	o := buy(t, url, 0)
-	if o.err != nil || !slices.Equal(o.waits, []time.Duration{time.Second, time.Minute}) {
-		t.Fatalf("%v after %v", o.err, o.waits)
-	}
-	if o.out != "{\n  \"ok\": true\n}\n" {
-		t.Errorf("stdout %q", o.out)
-	}
-	says(t, "stderr", o.notes, "kept: ", "status:  503 Service Unavailable, settlement_uncertain: It did not work.", "again in 1s", "status:  409", "again in 1m0s", "status:  200")
-	isKept(t, o, s, url)
-	if got := s.sent(); len(got) != 3 || len(slices.Compact(got)) != 1 {
-		t.Errorf("signatures %q, not the same three times", got)
-	}
-}
-
-// One key names every attempt of a run, and is kept.
-func TestKey(t *testing.T) {
-	t.Parallel()
-	for _, key := range []string{"", "a run's key"} {
-		s := serve(t, answer{503, "1", failing("settlement_uncertain")}, answer{200, "", `{"ok":true}`})
-		o := buyAs(t, s.URL, key, 0)
-		if o.err != nil || !slices.Equal(s.keys, []string{key, key}) {
-			t.Errorf("%q: %v, keys %q", key, o.err, s.keys)
-		}
-		isKept(t, o, s, s.URL)
-	}
-}
-
-// Nobody sits through ten minutes: it says when and how to go on.
-func TestLongWait(t *testing.T) {
-	t.Parallel()
-	for retry, when := range map[string]string{"61": "12:01:01, which is in 1m1s", "600": "12:10:00, which is in 10m0s", "99999999999999": "which is in "} {
-		s := serve(t, answer{504, "10", failing("dns_timeout")}, answer{504, retry, failing("dns_timeout")})
-		url := s.URL + "/v1/tools/dns?domain=example.com"
-		o := buy(t, url, 0)
-		if !slices.Equal(o.waits, []time.Duration{10 * time.Second}) || len(s.sent()) != 2 {
-			t.Errorf("Retry-After %s: waits %v", retry, o.waits)
-		}
-		if !errors.Is(o.err, errAnswered) {
-			t.Errorf("Retry-After %s: %v", retry, o.err)
-		}
-		says(t, "stderr", o.notes, "status:  504 Gateway Timeout", "again in 10s", "status:  504 Gateway Timeout", "Not before ", when, ": make pay AGAIN=1\n")
-		says(t, "stdout", o.out, "{\n  \"error\": {\n    \"code\": \"dns_timeout\"")
-		isKept(t, o, s, url)
-	}
-}
-
-// It gives up in the end, and says how to go on.
-func TestTriesEnd(t *testing.T) {
-	t.Parallel()
-	s := serve(t, answer{503, "1", failing("overloaded")})
-	o := buy(t, s.URL, 0)
-	if o.err == nil || len(s.sent()) != maxTries || len(o.waits) != maxTries-1 {
-		t.Errorf("%v after %d tries and %d waits", o.err, len(s.sent()), len(o.waits))
-	}
-	if !strings.HasSuffix(o.notes, "Later: make pay AGAIN=1\n") {
-		t.Errorf("stderr does not end with the command:\n%s", o.notes)
-	}
-	isKept(t, o, s, s.URL)
-}
-
-// Whoever is stopped after signing has the signature.
-func TestStoppedWaiting(t *testing.T) {
-	t.Parallel()
-	s := serve(t, answer{503, "5", failing("settlement_uncertain")})
-	o := buy(t, s.URL, 2)
-	if o.err == nil || o.err.Error() != "stopped before there was an answer\nmake pay AGAIN=1 goes on with this payment" || o.out != "" {
-		t.Errorf("%v, stdout %q", o.err, o.out)
-	}
-	isKept(t, o, s, s.URL)
-}
-
-// The network goes away while the payment may be made.
-func TestLostAnswer(t *testing.T) {
-	t.Parallel()
-	s := serve(t, answer{status: lost})
-	o := buy(t, s.URL+"/it's", 0)
-	sent := s.sent() // more than once, perhaps: net/http asks again
-	if o.err == nil || o.out != "" || len(sent) == 0 {
-		t.Fatalf("%v, stdout %q, %d signatures", o.err, o.out, len(sent))
-	}
-	says(t, "the error", o.err.Error(), "the payment may have been made. make pay AGAIN=1")
-	isKept(t, o, s, s.URL+"/it's")
-}
-
-// Where DNS cannot get out, it says what helps, once.
-func TestHint(t *testing.T) {
-	t.Parallel()
-	for code, want := range map[string]int{"dns_timeout": 1, "upstream_unavailable": 1, "whois_timeout": 0} {
-		s := serve(t, answer{503, "1", failing(code)}, answer{504, "1", failing(code)}, answer{504, "600", failing(code)})
-		if o := buy(t, s.URL, 0); strings.Count(o.notes, "DNS_RESOLVERS=") != want {
-			t.Errorf("%s: want %d hint(s):\n%s", code, want, o.notes)
+	// later has to be asked for again after a time: nobody sits through ten minutes.
+	later := func(seconds, when string) purchase {
+		return purchase{
+			path: "/v1/tools/dns?domain=example.com", script: []answer{{504, "10", timeout}, {504, seconds, timeout}},
+			waits: []time.Duration{10 * time.Second}, tries: 2, says: errAnswered.Error(), hints: 1, out: "{\n  \"error\": {\n    \"code\": \"dns_timeout\"",
+			notes: []string{"status:  504 Gateway Timeout", "again in 10s", "status:  504 Gateway Timeout", "Not before ", when, ": make pay AGAIN=1\n"},
 		}
 	}
-}
-
-// What a server says of an error is shown formatted, and steers no terminal.
-func TestServerErrors(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ body, wants string }{
-		"JSON":       {`{"error":{"code":"unknown_path","message":"No such path."}}` + "\n", "got 404:\nunknown_path: No such path.\nWhat is sold there, and for how much: http://127.0.0.1:"},
-		"a terminal": {"\x1b[2J\x9bgone\x07", "got 404:\n?[2J�gone?"},
-		"nothing":    {"", "got 404.\nIs the port in URL right?"},
+	helped := func(code string, hints int) purchase {
+		return purchase{
+			script: []answer{{503, "1", failing(code)}, {504, "1", failing(code)}, {504, "600", failing(code)}},
+			waits:  []time.Duration{time.Second, time.Second}, tries: 3, says: errAnswered.Error(), hints: hints, out: "{",
+		}
+	}
+	for name, c := range map[string]purchase{
+		"answered": {
+			script: []answer{ok}, tries: 1, out: whole,
+			notes: []string{
+				"price:   0.005 USDC on Base to 0x209693Bc6afc0C5328bA36FaF03C514EF312287C, for http://127.0.0.1:", "payer:   0x", " (a throw-away key)\n",
+				"kept:    ", "make pay AGAIN=1 sends it again", "status:  200 OK\n", "receipt: none came with this answer\n",
+			},
+		},
+		"short waits": {
+			path: "/v1/tools/ping", script: []answer{{503, "1", failing("settlement_uncertain")}, {409, "60", failing("payment_in_progress")}, ok},
+			waits: []time.Duration{time.Second, time.Minute}, tries: 3, out: whole,
+			notes: []string{"kept: ", "status:  503 Service Unavailable, settlement_uncertain: It did not work.", "again in 1s", "status:  409", "again in 1m0s", "status:  200"},
+		},
+		"under a key": {
+			key: "a run's key", script: []answer{{503, "1", failing("settlement_uncertain")}, ok}, waits: []time.Duration{time.Second}, tries: 2, out: whole,
+		},
+		"a wait of a minute and a second": later("61", "12:01:01, which is in 1m1s"),
+		"a wait of ten minutes":           later("600", "12:10:00, which is in 10m0s"),
+		"an endless wait":                 later("99999999999999", "which is in "),
+		"one try too many": {
+			script: []answer{{503, "1", failing("overloaded")}}, waits: slices.Repeat([]time.Duration{time.Second}, maxTries-1), tries: maxTries,
+			says: errAnswered.Error(), notes: []string{"status:  503", "Later: make pay AGAIN=1\n"}, out: "{",
+		},
+		"stopped": {
+			script: []answer{{503, "5", failing("settlement_uncertain")}}, stopAt: 2, waits: []time.Duration{5 * time.Second, 5 * time.Second}, tries: 2,
+			says: "stopped before there was an answer\nmake pay AGAIN=1 goes on with this payment",
+		},
+		"lost": {
+			path: "/it's", script: []answer{{status: lost}}, notes: []string{"kept: "},
+			says: "the payment may have been made. make pay AGAIN=1 goes on with it",
+		},
+		"no DNS":      helped("dns_timeout", 1),
+		"no resolver": helped("upstream_unavailable", 1),
+		"no WHOIS":    helped("whois_timeout", 0),
+		"refused": {
+			script: []answer{{400, "", failing("invalid_domain")}}, tries: 1, says: errAnswered.Error(), out: "{\n  \"error\"",
+			notes: []string{"status:  400 Bad Request, invalid_domain: It did not work. (charged: true, retryable: true)\n"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer{404, "", c.body}.write(w) }))
-			t.Cleanup(server.Close)
-			o := buy(t, server.URL, 0)
-			if o.err == nil || !strings.Contains(o.err.Error(), c.wants) || o.out != "" {
-				t.Errorf("%q, stdout %q; want %q", o.err, o.out, c.wants)
+			s := serve(t, c.script...)
+			b := newBuyer(t, s.URL+c.path, c.key)
+			b.stopAt = c.stopAt
+			o := b.buy(t)
+			isKept(t, o, s, s.URL+c.path)
+			if n := len(s.signatures); c.tries > 0 && n != c.tries || s.keys[0] != c.key {
+				t.Errorf("%d signatures under the keys %q, want %d", n, s.keys, c.tries)
 			}
-			if strings.ContainsAny(o.notes, "\x1b\x07") {
-				t.Errorf("stderr %q", o.notes)
+			if !slices.Equal(o.waits, c.waits) {
+				t.Errorf("waits %v, want %v", o.waits, c.waits)
+			}
+			if (o.err == nil) != (c.says == "") || o.err != nil && !strings.HasSuffix(o.err.Error(), c.says) {
+				t.Errorf("%v, want %q", o.err, c.says)
+			}
+			says(t, "stderr", o.notes, c.notes...)
+			for what, n := range map[string]int{"DNS_RESOLVERS=": c.hints, "\nreceipt: ": strings.Count(c.out, whole)} {
+				if got := strings.Count(o.notes, what); got != n {
+					t.Errorf("%d times %q, want %d:\n%s", got, what, n, o.notes)
+				}
+			}
+			if !strings.HasPrefix(o.out, c.out) || (c.out == "") != (o.out == "") || o.out != "" && !json.Valid([]byte(o.out)) {
+				t.Errorf("stdout %q, want %q", o.out, c.out)
+			}
+			if name == "answered" && strings.Count(o.notes, "\n") != 5 {
+				t.Errorf("an answer takes five lines:\n%s", o.notes)
 			}
 		})
-	}
-	s := serve(t, answer{400, "", failing("invalid_domain")})
-	o := buy(t, s.URL, 0)
-	says(t, "stderr", o.notes, "status:  400 Bad Request, invalid_domain: It did not work. (charged: true, retryable: true)\n")
-	var body map[string]any
-	if err := json.Unmarshal([]byte(o.out), &body); err != nil || o.err == nil || !strings.Contains(o.out, "\n  ") {
-		t.Errorf("%v, stdout %q", err, o.out)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -15,13 +14,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
-
-// seller is a server whose answer has a receipt.
-type seller struct {
-	*httptest.Server
-	body string
-	keys func(w http.ResponseWriter, doc []byte)
-}
 
 // sold are the parts of an answer that a test may change.
 type sold struct {
@@ -47,35 +39,32 @@ const (
 	hashOf   = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
 )
 
-// sell serves one answer, as change makes it.
-func sell(t *testing.T, change func(*sold)) *seller {
+// sellSigned sells one answer with a receipt, as change makes it.
+func sellSigned(t *testing.T, change func(*sold)) *service {
 	t.Helper()
-	s := &seller{}
-	offer := hostileOffer(t, func(*x402.PaymentRequired) {})
+	public := []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))}
+	var a sold
 	header := ""
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == receipt.Path:
-			doc, err := receipt.Document(r.Host, []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))})
-			if err != nil {
-				t.Error(err)
-			}
-			if r.Header.Get(x402.HeaderKey)+r.Header.Get(x402.HeaderSignature) != "" {
-				t.Errorf("the keys were asked for with %v", r.Header)
-			}
-			s.keys(w, doc)
-		case r.Header.Get(x402.HeaderSignature) == "":
-			w.Header().Set(x402.HeaderRequired, offer)
-			w.WriteHeader(http.StatusPaymentRequired)
-		default:
-			if header != "" {
-				w.Header().Set(x402.HeaderResponse, header)
-			}
-			fmt.Fprint(w, s.body)
+	s := sell(t, offerOf(t, nil), func(w http.ResponseWriter, _ int) {
+		w.Header().Set(x402.HeaderResponse, header)
+		fmt.Fprint(w, a.body)
+	})
+	paid := s.Config.Handler
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != receipt.Path {
+			paid.ServeHTTP(w, r)
+			return
 		}
-	}))
-	t.Cleanup(s.Close)
-	a := sold{
+		if r.Header.Get(x402.HeaderKey)+r.Header.Get(x402.HeaderSignature) != "" {
+			t.Errorf("the keys were asked for with %v", r.Header)
+		}
+		doc, err := receipt.Document(r.Host, public)
+		if err != nil {
+			t.Error(err)
+		}
+		a.keys(w, doc)
+	})
+	a = sold{
 		delivery: receipt.Delivery{At: time.Unix(1795219500, 0), Network: "eip155:8453", Payer: payerOf, ResourceURL: s.URL + soldPath, Transaction: hashOf, Body: []byte(`{"ok":true}` + "\n")},
 		settled:  x402.SettleResponse{Success: true, Network: "eip155:8453", Payer: strings.ToLower(payerOf), Transaction: hashOf},
 		body:     `{"ok":true}` + "\n",
@@ -84,7 +73,7 @@ func sell(t *testing.T, change func(*sold)) *seller {
 		keys:     func(w http.ResponseWriter, doc []byte) { _, _ = w.Write(doc) },
 	}
 	change(&a)
-	signer, err := receipt.NewSigner(sellerKey(1), []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))})
+	signer, err := receipt.NewSigner(sellerKey(1), public)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +87,6 @@ func sell(t *testing.T, change func(*sold)) *seller {
 	if header, err = x402.EncodeHeader(a.settled); err != nil {
 		t.Fatal(err)
 	}
-	s.body, s.keys = a.body, a.keys
 	return s
 }
 
@@ -166,9 +154,9 @@ func TestReceipt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := sell(t, c.change)
+			s := sellSigned(t, c.change)
 			u := s.URL + soldPath + "?domain=example.com"
-			o := buyAs(t, u, "a key", 0)
+			o := newBuyer(t, u, "a key").buy(t)
 			host, _ := strings.CutPrefix(s.URL, "http://")
 			want := strings.ReplaceAll(c.says, "did:web:HOST", receipt.DID(host))
 			want = strings.ReplaceAll(want, "HOST", host)
@@ -198,19 +186,5 @@ func TestReceiptOverHTTP(t *testing.T) {
 		if _, err := p.keyOf(t.Context(), u, receipt.DID(u.Host)+"#receipt-1"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", where, err)
 		}
-	}
-}
-
-// Where nothing was paid there is nothing to confirm, and a receipt of another
-// kind is called so.
-func TestNoReceipt(t *testing.T) {
-	t.Parallel()
-	s := serve(t, answer{400, "", failing("invalid_domain")})
-	if o := buy(t, s.URL, 0); strings.Contains(o.notes, "receipt: ") {
-		t.Errorf("unpaid:\n%s", o.notes)
-	}
-	s = serve(t, answer{200, "", `{}`})
-	if o := buy(t, s.URL, 0); !strings.Contains(o.notes, "receipt: none came with this answer\n") {
-		t.Errorf("without a PAYMENT-RESPONSE:\n%s", o.notes)
 	}
 }

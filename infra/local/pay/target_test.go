@@ -97,11 +97,14 @@ func TestNotForSale(t *testing.T) {
 		"a redirect":     {gives(http.RedirectHandler("https://example.com/"+"a\u202eb", http.StatusFound).ServeHTTP), `got 302.` + "\n" + `It redirects to "https://example.com/a`},
 		"version 1":      {gives(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(402) }), "not by x402 version 2: its 402 has no PAYMENT-REQUIRED header"},
 		"busy":           {gives(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-After", "7"); w.WriteHeader(429) }), "Nothing was signed. Again in 7s"},
+		"an error":       {gives(answer{404, "", `{"error":{"code":"unknown_path","message":"No such path."}}` + "\n"}.give), "got 404:\nunknown_path: No such path.\nWhat is sold there, and for how much: http://127.0.0.1:"},
+		"a terminal":     {gives(answer{404, "", "\x1b[2J\x9bgone\x07"}.give), "got 404:\n?[2J\ufffdgone?"},
+		"an empty error": {gives(answer{404, "", ""}.give), "got 404.\nIs the port in URL right?"},
 		"no HTTP at all": {"http://" + speaks(t, "SSH-2.0-x\r\n") + "/", "a service that speaks HTTP? make run starts one on http://127.0.0.1:8402"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := buy(t, c.url, 0)
+			o := buy(t, c.url)
 			if o.err == nil || !strings.Contains(strings.ReplaceAll(o.err.Error(), "not found\n\n", "not found \n"), c.says) || o.out+o.notes != "" || len(o.kept) > 0 {
 				t.Errorf("%v, want %q; stdout %q, stderr %q", o.err, c.says, o.out, o.notes)
 			}
@@ -143,7 +146,7 @@ func TestRedirectedSignature(t *testing.T) {
 		w.Header().Set("Location", other.URL)
 		redirecting.ServeHTTP(w, r)
 	})
-	o := buy(t, s.URL, 0)
+	o := buy(t, s.URL)
 	if !errors.Is(o.err, errAnswered) || len(other.sent()) > 0 {
 		t.Errorf("%v, %d signatures at the other service", o.err, len(other.sent()))
 	}

@@ -4,8 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"unicode"
@@ -29,14 +29,16 @@ func steers(text string) (where string, found bool) {
 	return fmt.Sprintf("%+q", text[i:min(i+40, len(text))]), true
 }
 
-// hostileOffer is an offer with a member that steers.
-func hostileOffer(t *testing.T, change func(*x402.PaymentRequired)) string {
+// offerOf is an offer that costs 5000 atomic units of USDC on Base; change may be nil.
+func offerOf(t *testing.T, change func(*x402.PaymentRequired)) string {
 	t.Helper()
 	offer := x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{x402.Terms{
 		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
 	}.Requirements("5000")}}
-	change(&offer)
+	if change != nil {
+		change(&offer)
+	}
 	raw, err := json.Marshal(offer)
 	if err != nil {
 		t.Fatal(err)
@@ -96,53 +98,38 @@ func TestTerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c.offer == nil {
-				c.offer = func(*x402.PaymentRequired) {}
-			}
-			offer := hostileOffer(t, c.offer)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if c.raw != "" {
+			server := sell(t, offerOf(t, c.offer), func(w http.ResponseWriter, _ int) {
+				maps.Copy(w.Header(), c.header)
+				answer{status: c.status, body: c.body}.write(w)
+			})
+			if c.raw != "" {
+				server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					conn, _, err := w.(http.Hijacker).Hijack()
 					if err == nil {
 						_, _ = conn.Write([]byte(c.raw)) // the client may have seen enough
 						conn.Close()
 					}
-					return
-				}
-				if r.Header.Get(x402.HeaderSignature) == "" {
-					w.Header().Set(x402.HeaderRequired, offer)
-					w.WriteHeader(http.StatusPaymentRequired)
-					return
-				}
-				for name, values := range c.header {
-					w.Header()[name] = values
-				}
-				answer{status: c.status, body: c.body}.write(w)
-			}))
-			t.Cleanup(server.Close)
-			short := buy(t, server.URL, 0)
-			if where, found := steers(short.said()); found {
-				t.Errorf("on the terminal: %s", where)
+				})
 			}
-			for line := range strings.Lines(short.notes) {
-				if len(line) > 3000 {
-					t.Errorf("a line of %d bytes: %.200s", len(line), line)
+			for _, verbose := range []bool{false, true} {
+				b := newBuyer(t, server.URL, "")
+				b.verbose = verbose
+				o := b.buy(t)
+				if where, found := steers(o.said()); found {
+					t.Errorf("on the terminal: %s", where)
 				}
-			}
-			b := newBuyer(t, server.URL, "")
-			b.verbose = true
-			o := b.buy(t)
-			said := o.said()
-			if o.err != nil {
-				if n := len(o.err.Error()); n > 2048 {
-					t.Errorf("an error of %d bytes", n)
+				if o.err != nil && len(o.err.Error()) > 2048 {
+					t.Errorf("an error of %d bytes", len(o.err.Error()))
 				}
-			}
-			if where, found := steers(said); found {
-				t.Errorf("on the terminal: %s", where)
-			}
-			if !strings.Contains(said, c.shows) {
-				t.Errorf("%.3000s\ndoes not show %q", said, c.shows)
+				if verbose {
+					says(t, "what is shown", o.said(), c.shows)
+					continue
+				}
+				for line := range strings.Lines(o.notes) {
+					if len(line) > 3000 {
+						t.Errorf("a line of %d bytes: %.200s", len(line), line)
+					}
+				}
 			}
 		})
 	}

@@ -1,0 +1,278 @@
+package e2e
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+)
+
+// What the reference facilitator says.
+const (
+	saysPending   = "settlement_pending"
+	saysUsed      = "invalid_exact_evm_nonce_already_used"
+	saysFailed    = "invalid_exact_evm_transaction_failed"
+	saysBalance   = "invalid_exact_evm_insufficient_balance"
+	saysSignature = "invalid_exact_evm_signature"
+	saysExpired   = "invalid_exact_evm_payload_authorization_valid_before"
+	saysSettled   = "settled"
+)
+
+// brief makes a facilitator give up on a receipt early, so that a settlement in an
+// unmined block is pending.
+var brief = chainOptions{confirm: 700 * time.Millisecond}
+
+// chainCase is one payer's story on a real chain. However it goes, the price has
+// moved once for each answer that he got, and not at all when he was refused; each
+// answer is looked up once, and the last one is replayed at the end.
+type chainCase struct {
+	name    string
+	options chainOptions
+	play    func(*payer)
+	said    []string                 // what the calls to /settle came to, in order; unknown without a relay
+	judged  int                      // calls to /verify
+	who     func(*chainWorld) *payer // nil is a payer with money
+	own     int                      // transfers that the payer made for nothing
+	books   string                   // the total of make books at the end; empty does not ask
+	dead    bool                     // the node is gone at the end, and with it all evidence
+}
+
+// TestChain settles with the reference facilitator on a real Ethereum node, whatever
+// happens between the three. The longest case, which waits for a minute to pass, is
+// the first.
+func TestChain(t *testing.T) {
+	t.Parallel()
+	verifyOnly(t, "needs Node and an Ethereum node")
+	testbed.Node(t, facilitatorDir)
+	l := newLab(t)
+	for _, c := range slices.Concat(chainAnswers(), chainRefusals(), chainOutages()) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			fairly(t, func(tb testing.TB, p *pace) { c.run(tb, p, l) })
+		})
+	}
+}
+
+func (c chainCase) run(t testing.TB, tempo *pace, l *lab) {
+	t.Helper()
+	w := openChain(t, tempo, l, c.options)
+	who := c.who
+	if who == nil {
+		who = (*chainWorld).payer
+	}
+	p := who(w)
+	c.play(p)
+	if p.first.status == http.StatusOK && !c.dead {
+		p.send(p.answer().replayed())
+	}
+	if w.relay != nil {
+		said, judged := w.relay.heard()
+		if d := cmp.Diff(c.said, said); d != "" {
+			t.Errorf("the facilitator's verdicts (-want +got): %s", d)
+		}
+		is(t, "calls to /verify", judged, c.judged)
+	}
+	if !c.dead {
+		p.books(p.answers + c.own)
+	}
+	is(t, "lookups of "+p.name, l.dns.lookups(p.name), p.answers)
+	if c.books != "" {
+		w.balanced(c.books)
+	}
+}
+
+// chainAnswers are the cases in which everything works, or looks to the payer as if
+// it did.
+func chainAnswers() []chainCase {
+	return []chainCase{
+		{
+			// A transfer from before the minute that clocks may differ by has paid
+			// for something else.
+			name: "somebody else submitted the payment long before it came", own: 1, said: []string{saysUsed, saysSettled},
+			play: func(p *payer) {
+				p.sign(0)
+				p.node.Transfer(p, p.signed)
+				p.pass(62 * time.Second) // block times are whole seconds
+				p.node.Mine(p, 1)        // the chain goes on
+				p.sendTwice("authorization was used before it reached us", saysUsed)
+				p.buy()
+			},
+		},
+		{
+			name: "paid", said: []string{saysSettled}, play: (*payer).buy,
+			books: "1 answer sold for $0.005, $0.005 received in 1 payment; no differences",
+		},
+		{name: "the same payment many times at once", said: []string{saysSettled}, play: playAtOnce},
+		{
+			// A transaction waits for its block. The service asks once more by
+			// itself, in the same bytes, and then has the payer come back.
+			name: "the block is late", options: brief,
+			said: []string{saysPending, saysPending, saysPending, saysPending, saysSettled},
+			play: func(p *payer) {
+				p.node.SetAutomine(p, false)
+				p.sign(0)
+				p.wait(p.send(fails(fault.SettlementUncertain)))
+				p.wait(p.send(fails(fault.SettlementUncertain)))
+				p.books(0)
+				p.awaitPool(1)
+				p.node.Mine(p, 1)
+				p.send(p.answer())
+				p.relay.identical(p)
+				p.node.SetAutomine(p, true)
+			},
+		},
+		{
+			name: "the facilitator is killed after the broadcast, and stays dead", options: chainOptions{direct: true},
+			play: func(p *payer) { playDeadFacilitator(p, func() {}) },
+		},
+		{
+			// New process, new account, no memory of the transaction.
+			name: "the facilitator is killed after the broadcast, and comes back", options: chainOptions{direct: true},
+			play: func(p *payer) { playDeadFacilitator(p, p.restartFacilitator) },
+		},
+		{
+			// The chain knows, so the payer does not even notice.
+			name: "the facilitator's answer is lost", said: []string{saysSettled},
+			play: func(p *payer) {
+				p.relay.lose(true)
+				p.buy()
+			},
+		},
+		{
+			// Whoever sees the signature may submit it. The payer has paid all the same.
+			name: "somebody else submits the payment before the facilitator does", said: []string{saysUsed},
+			play: func(p *payer) {
+				g := newGate()
+				p.relay.hold(g)
+				p.sign(0)
+				next := p.sends(1)
+				g.await(p, "settle")
+				p.node.Transfer(p, p.signed)
+				g.open()
+				p.check(next(), p.answer())
+			},
+		},
+		{
+			name: "somebody else submitted the payment just before it came", said: []string{saysUsed},
+			play: func(p *payer) {
+				p.sign(0)
+				p.node.Transfer(p, p.signed)
+				p.send(p.answer())
+			},
+		},
+		{
+			// Nobody but the chain can judge the signature, so the facilitator is
+			// asked before anything is claimed.
+			name: "a contract pays", who: (*chainWorld).contract, said: []string{saysSettled}, judged: 2,
+			play: func(p *payer) {
+				p.buy()
+				p.send(p.answer().replayed()) // nobody is asked
+				p.prefix = []byte{2}          // of somebody who does not own the account
+				p.sign(0)
+				p.send(refused("signature is not the payer's"))
+			},
+		},
+		{
+			// Its doubt is cleared like any other, by the overload of the token's
+			// function that takes bytes.
+			name: "a contract pays, and the answer is lost", who: (*chainWorld).contract,
+			said: []string{saysSettled, saysUsed}, judged: 1,
+			play: func(p *payer) {
+				p.blind()
+				p.rpc.mend()
+				p.send(p.answer())
+				p.paidByBytes()
+			},
+		},
+		{
+			// While the first is down every payment is settled by the second, also
+			// when the breaker of the first is open.
+			name: "one of two facilitators is down", options: chainOptions{direct: true, fallback: true},
+			play: func(p *payer) {
+				p.facilitator.Kill()
+				for range 8 {
+					p.buy()
+				}
+			},
+		},
+		{
+			name:    "one of two facilitators is killed at every point of a settlement",
+			options: chainOptions{direct: true, fallback: true}, play: playKilledEverywhere,
+		},
+	}
+}
+
+// playAtOnce: the copies that come while one is being settled are told to wait,
+// and everybody gets the same answer.
+func playAtOnce(p *payer) {
+	p.sign(0)
+	g := newGate()
+	p.relay.hold(g)
+	const copies = 8
+	next := p.sends(copies)
+	g.await(p, "settle")
+	for range copies - 1 { // all but the one at the gate
+		p.check(next(), fails(fault.PaymentInProgress))
+	}
+	g.open()
+	p.check(next(), p.answer())
+}
+
+// playDeadFacilitator ends the facilitator with kill -9 when its transaction is on
+// its way and it waits for the receipt. The chain alone proves the payment, whether
+// the facilitator answers again or not.
+func playDeadFacilitator(p *payer, then func()) {
+	p.node.SetAutomine(p, false)
+	p.sign(0)
+	next := p.sends(1)
+	p.awaitPool(1)
+	p.facilitator.Kill()
+	e := next()
+	p.check(e, fails(fault.SettlementUncertain))
+	p.books(0)
+	then()
+	p.wait(e)
+	p.node.Mine(p, 1)
+	p.node.SetAutomine(p, true)
+	p.send(p.answer())
+}
+
+// playKilledEverywhere ends the first facilitator before and after each of the
+// calls to the node that one settlement makes. Whatever it has done by then, the
+// payer gets one answer, at once, for one transfer: what was broadcast is found on
+// the chain, and what was not is settled by the second.
+func playKilledEverywhere(p *payer) {
+	p.mint(100 * dnsPrice(p))
+	points, senders := 0, map[string]int{}
+	buy := func() {
+		p.buy()
+		senders[p.sender(p.transfer())]++
+		p.send(p.answer().replayed())
+		p.books(p.answers)
+	}
+	for _, after := range []bool{false, true} {
+		for point := 1; ; point++ {
+			p.killer.arm(point, after, p.facilitator.Kill)
+			buy()
+			if !p.killer.struck() {
+				break // the settlement makes fewer calls
+			}
+			points++
+			p.killer.arm(0, false, nil)
+			p.restartFacilitator()
+			buy() // the first one is asked again, and its breaker stays closed
+		}
+	}
+	// Every process of the first one has an account of its own.
+	byFallback := slices.Max(slices.Collect(maps.Values(senders)))
+	if points < 6 || byFallback < 3 || len(senders) < 3 {
+		p.Errorf("killed at %d points, settled by %v", points, senders)
+	}
+	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.answers, byFallback)
+}

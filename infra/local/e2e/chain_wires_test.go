@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// wireTo passes requests on to a server, and ends the connection where that gives no
+// answer.
+func wireTo(tb testing.TB, to string) http.Handler {
+	tb.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	wire := httputil.NewSingleHostReverseProxy(u)
+	wire.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	return wire
+}
+
+// listen serves one end of a wire until the end of the test.
+func listen(tb testing.TB, h http.Handler) (base string) {
+	server := httptest.NewServer(h)
+	tb.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}
+
+// relay is the service's way to the facilitator. It remembers what was said, can
+// hold a settlement back, and can lose its answer.
+type relay struct {
+	url         string
+	facilitator http.Handler
+
+	mu       sync.Mutex
+	settles  [][]byte // bodies
+	verdicts []string // what each came to: a reason, or "settled"
+	verifies int
+	deaf     bool  // answers to /settle are lost
+	before   *gate // where a settlement waits before it is passed on
+}
+
+func newRelay(tb testing.TB, to string) *relay {
+	tb.Helper()
+	r := &relay{facilitator: wireTo(tb, to)}
+	r.url = listen(tb, r)
+	tb.Cleanup(func() { r.hold(nil) })
+	return r
+}
+
+func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.URL.Path != "/settle" {
+		r.mu.Lock()
+		if req.URL.Path == "/verify" {
+			r.verifies++
+		}
+		r.mu.Unlock()
+		r.facilitator.ServeHTTP(w, req)
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	if g := r.settling(body); g != nil {
+		g.pass(req.Context().Done())
+	}
+	answer := httptest.NewRecorder()
+	r.facilitator.ServeHTTP(answer, req)
+	if lost := r.settled(answer.Body.Bytes()); lost {
+		panic(http.ErrAbortHandler) // closes the connection
+	}
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes()) // the service may be gone
+}
+
+func (r *relay) settling(body []byte) *gate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settles = append(r.settles, body)
+	return r.before
+}
+
+func (r *relay) settled(answer []byte) (lost bool) {
+	verdict := "settled"
+	var v x402.SettleResponse
+	if err := json.Unmarshal(answer, &v); err != nil {
+		verdict = fmt.Sprintf("unreadable: %.100s", answer)
+	} else if !v.Success {
+		verdict = v.ErrorReason
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.verdicts = append(r.verdicts, verdict)
+	return r.deaf
+}
+
+// lose says whether the answers to /settle get lost from now on.
+func (r *relay) lose(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deaf = on
+}
+
+// hold has settlements wait at g from now on; nil lets them pass.
+func (r *relay) hold(g *gate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.before != nil {
+		r.before.open()
+	}
+	r.before = g
+}
+
+// heard is what every settlement came to so far, in order, and how many signatures
+// the facilitator was asked to judge.
+func (r *relay) heard() (said []string, judged int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.verdicts), r.verifies
+}
+
+// identical checks that every request to /settle was the same, byte for byte.
+func (r *relay) identical(tb testing.TB) {
+	tb.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, body := range r.settles {
+		if !bytes.Equal(body, r.settles[0]) {
+			tb.Errorf("request %d to /settle differs from the first:\n%s\n%s", i+1, body, r.settles[0])
+		}
+	}
+}
+
+// killer is a facilitator's way to the node. It can end the facilitator with
+// kill -9 at one of its calls: before the node has it, or before the facilitator
+// has the answer.
+type killer struct {
+	url  string
+	node http.Handler
+
+	mu     sync.Mutex
+	left   int // calls until the one at which it is killed; 0 is never
+	after  bool
+	kill   func()
+	killed bool
+}
+
+func newKiller(tb testing.TB, to string) *killer {
+	tb.Helper()
+	k := &killer{node: wireTo(tb, to)}
+	k.url = listen(tb, k)
+	return k
+}
+
+// arm has the nth call from now on end the facilitator; 0 lets all pass.
+func (k *killer) arm(n int, after bool, kill func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.left, k.after, k.kill, k.killed = n, after, kill, false
+}
+
+// struck says whether it has ended the facilitator since it was armed.
+func (k *killer) struck() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.killed
+}
+
+// strikes counts a call. It returns what ends the facilitator if this is the call
+// at which it ends, and whether that is after the node has answered.
+func (k *killer) strikes() (kill func(), after bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.left == 0 {
+		return nil, false
+	}
+	k.left--
+	if k.killed = k.left == 0; k.killed {
+		kill = k.kill
+	}
+	return kill, k.after
+}
+
+func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kill, after := k.strikes()
+	switch {
+	case kill == nil:
+		k.node.ServeHTTP(w, r)
+		return
+	case after:
+		k.node.ServeHTTP(httptest.NewRecorder(), r)
+	default:
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+	kill()
+	panic(http.ErrAbortHandler)
+}

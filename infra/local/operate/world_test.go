@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+)
+
+const (
+	payer  = "0x857b06519E91e3A54538791bDbb0E22373e36b66"
+	asset  = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
+	lookup = "GET /v1/tools/dns?domain=example.com&type=A"
+	// back is a refund, in block, from sender.
+	back   = "0x00000000000000000000000000000000000000000000000000000000000000bb"
+	block  = "0x000000000000000000000000000000000000000000000000000000000000b10c"
+	sender = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
+)
+
+func keyOf(n int) string {
+	return ledger.Key("eip155:8453", asset, strings.ToLower(payer), fmt.Sprintf("0x%064x", n))
+}
+
+func termsOf(t *testing.T, payTo, amount string) json.RawMessage {
+	t.Helper()
+	terms, err := json.Marshal(x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payTo, Name: "USD Coin", Version: "2"}.Requirements(amount))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return terms
+}
+
+func receiptOf(transaction string) ledger.Receipt {
+	return ledger.Receipt{Transaction: transaction, Payer: payer, Network: "eip155:8453"}
+}
+
+// buyer makes the payments of a test in a ledger, by a clock that the test moves.
+type buyer struct {
+	*ledger.Ledger
+	t     *testing.T
+	now   time.Time
+	terms json.RawMessage
+}
+
+func newBuyer(t *testing.T, store ledger.Store, now time.Time) *buyer {
+	t.Helper()
+	b := &buyer{t: t, now: now, terms: termsOf(t, payer, "5000")}
+	b.Ledger = ledger.New(store, func() time.Time { return b.now }, rand.Text)
+	return b
+}
+
+func (b *buyer) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *buyer) claim(key string) *ledger.Hold {
+	b.t.Helper()
+	c, err := b.Claim(b.t.Context(), ledger.Payment{
+		Key: key, AuthDigest: key, SigDigest: "s", Proof: ledger.Proof{Token: "t"}, Request: lookup, Terms: b.terms, ValidBefore: b.now.Add(5 * time.Minute),
+	}, b.now.Add(30*time.Second))
+	if err != nil || c.Standing != ledger.Held {
+		b.t.Fatalf("claim %s: %+v, %v", key, c, err)
+	}
+	return c.Hold
+}
+
+// settled is a payment that the ledger knows to be made, in a transaction.
+func (b *buyer) settled(n int, transaction string) *ledger.Hold {
+	b.t.Helper()
+	h := b.claim(keyOf(n))
+	b.must(h.Settled(b.t.Context(), receiptOf(transaction), true))
+	return h
+}
+
+// exhausted uses up a payment's lookups, the last of them an hour after the first.
+func (b *buyer) exhausted(n int, transaction, code string) {
+	b.t.Helper()
+	h := b.settled(n, transaction)
+	for i := range ledger.MaxLookups {
+		if i > 0 {
+			b.now = b.now.Add(15 * time.Minute)
+			h = b.claim(keyOf(n))
+		}
+		b.must(h.Release(b.t.Context(), ledger.Failure{Code: code, Message: "m"}))
+	}
+}
+
+// filling puts records into a ledger that begin at a time.
+type filling func(b *buyer)
+
+// fill is one payment in doubt, one answer that can still be asked for, one refund,
+// and one that is answered.
+func fill(b *buyer) {
+	b.must(b.claim(keyOf(1)).Uncertain(b.t.Context(), "timeout", ""))
+	b.must(b.settled(2, "0x02").Release(b.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
+	b.must(b.settled(4, "0x04").Redeem(b.t.Context(), ledger.Answer{Status: 200, Stored: true}))
+	b.exhausted(3, "0x03", "upstream\x1b[31m")
+}
+
+// complete adds to fill's payments one refused, one of which no request is known
+// and which was paid back, and one of another payer: then there is one in every
+// state.
+func complete(b *buyer) {
+	b.now = b.now.Add(time.Minute)
+	b.must(b.claim(keyOf(5)).Refused(b.t.Context(), "insufficient_funds"))
+	b.must(b.claim(ledger.Key("eip155:8453", asset, sender, "0x05")).Settled(b.t.Context(), ledger.Receipt{Transaction: "0x55"}, false))
+	b.now = b.now.Add(time.Minute)
+	_, err := b.Testify(b.t.Context(), ledger.Witness{Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: receiptOf("0x06")})
+	b.must(err)
+	_, err = b.Refund(b.t.Context(), keyOf(6), back)
+	b.must(err)
+}
+
+// stored is a ledger file with the records of fillings, each begun at the same time,
+// some hours ago.
+func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
+	t.Helper()
+	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()
+	path = filepath.Join(t.TempDir(), "ledger.db")
+	s, err := embedded.Open(path, embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fillings {
+		f(newBuyer(t, s, paid))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path, paid
+}
+
+func record(t *testing.T, path, key string) *ledger.Record {
+	t.Helper()
+	s, err := embedded.Open(path, embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r, err := s.Fetch(t.Context(), key)
+	if err != nil || r == nil {
+		t.Fatalf("Fetch = %v, %v", r, err)
+	}
+	return r
+}
+
+// node is a chain on which nothing was ever paid, but for what refunds hold:
+// atomic units to the payer, by the transaction back.
+type node struct {
+	*httptest.Server
+	from    string // empty is sender
+	sent    []int
+	failed  bool
+	unknown bool
+	down    bool
+}
+
+func startNode(t *testing.T, n node) *node {
+	t.Helper()
+	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var c struct {
+			ID     int
+			Method string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+			t.Error(err)
+		}
+		result := map[string]string{
+			"eth_chainId": `"0x2105"`, "eth_call": fmt.Sprintf(`"0x%064x"`, 0), "eth_getTransactionReceipt": n.receipt(),
+			"eth_getBlockByNumber": fmt.Sprintf(`{"number":"0x10","hash":%q,"timestamp":"0x%x"}`, block, time.Now().Unix()),
+		}[c.Method]
+		if n.down {
+			result = "!"
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%d,"result":%s}`, c.ID, result)
+	}))
+	t.Cleanup(n.Close)
+	return &n
+}
+
+func (n node) receipt() string {
+	if n.unknown {
+		return "null"
+	}
+	from, status := n.from, "0x1"
+	if from == "" {
+		from = sender
+	}
+	if n.failed {
+		status = "0x0"
+	}
+	logs := make([]string, len(n.sent))
+	for i, value := range n.sent {
+		logs[i] = fmt.Sprintf(`{"address":%q,"topics":["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef",%q,%q],"data":"0x%064x",
+			"logIndex":"0x%x","blockNumber":"0x10","blockHash":%q,"transactionHash":%q,"removed":false}`,
+			asset, padded(from), padded(payer), value, i, block, back)
+	}
+	return fmt.Sprintf(`{"transactionHash":%q,"blockHash":%q,"blockNumber":"0x10","status":%q,"logs":[%s]}`, back, block, status, strings.Join(logs, ","))
+}
+
+func padded(address string) string {
+	return "0x" + strings.Repeat("0", 24) + strings.ToLower(strings.TrimPrefix(address, "0x"))
+}
+
+// operate runs a command line, and holds its exit status.
+func operate(t *testing.T, code int, env map[string]string, args ...string) (out, notes string) {
+	t.Helper()
+	var o, n bytes.Buffer
+	if got := run(t.Context(), args, func(name string) string { return env[name] }, &o, &n); got != code {
+		t.Errorf("%q: exit status %d, want %d\n%s%s", args, got, code, &o, &n)
+	}
+	return o.String(), n.String()
+}
+
+// command runs operate reconcile, and holds its exit status.
+func command(t *testing.T, code int, env map[string]string, args ...string) (out, notes string) {
+	t.Helper()
+	return operate(t, code, env, append([]string{"reconcile"}, args...)...)
+}
+
+// prints holds what was printed to parts.
+func prints(t *testing.T, out string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(out, part) {
+			t.Errorf("it does not say %q:\n%s", part, out)
+		}
+	}
+}
+
+// verifyOnly skips what a quick run leaves out: go test -short needs Go alone.
+func verifyOnly(t *testing.T, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in make verify: " + why)
+	}
+}
