@@ -36,30 +36,32 @@ func TestPay(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := openLocal(t, l, l.setup())
-	url, file, nobody := d.base+lookup("example.com", "A"), keyFile(t, keyOfOne), closedPort(t)
+	nobody := closedPort(t)
+	withKey := "-key-file " + keyFile(t, keyOfOne) + " "
+	url := d.base + lookup("example.com", "A")
 	paid := 0
 	for _, c := range []struct {
 		name string
-		args []string
+		line string
 		code int
 		says string // on stderr
 		body string // on stdout, a part of it
 	}{
-		{"paid", []string{d.base + lookup("example.com", "MX")}, 0, "status:  200 OK, transaction 0x", `"exchange": "mx1.example.com"`},
-		{"ping", []string{d.base + catalog.Ping().Path}, 0, "price:   0.001 USDC on Base to 0x", `"ok": true`},
-		{"bad parameters", []string{d.base + lookup("localhost", "A")}, 1, "status:  400 Bad Request, invalid_domain: ", `"invalid_domain"`},
-		{"no such name", []string{d.base + lookup("nope.example.com", "A")}, 1, "status:  404 Not Found, transaction 0x", `"nxdomain"`},
-		{"a free path", []string{d.base + catalog.PathHealth}, 1, "expected 402 Payment Required, got 200.\nIt is free.", ""},
-		{"an unknown path", []string{d.base + "/nope"}, 1, "expected 402 Payment Required, got 404:\nunknown_path: ", ""},
-		{"no address", []string{"127.0.0.1:8402/v1/tools/ping"}, 2, "\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping'\n", ""},
-		{"nobody there", []string{"http://" + nobody + "/v1"}, 1, "make run", ""},
-		{"no URL, and nobody there", nil, 1, "nobody answers on " + nobody + ". Is the service running? Start it with: make run", ""},
-		{"no payment to repeat", []string{"-again", "1"}, 1, "there is no payment in ", ""},
-		{"nobody to ask", []string{"-key-file", file, url}, 1, "YES=1", ""},
-		{"too dear", []string{"-key-file", file, "-yes", "-max", "0.004999", url}, 1, "the price of 0.005 USDC on Base is above MAX=0.004999", ""},
-		{"agreed to", []string{"-key-file", file, "-yes", "-max", "0.005", url}, 0, "payer:   " + accountOfOne + " (the key in ", `"records": [`},
+		{"paid", d.base + lookup("example.com", "MX"), 0, "status:  200 OK, transaction 0x", `"exchange": "mx1.example.com"`},
+		{"ping", d.base + catalog.Ping().Path, 0, "price:   0.001 USDC on Base to 0x", `"ok": true`},
+		{"bad parameters", d.base + lookup("localhost", "A"), 1, "status:  400 Bad Request, invalid_domain: ", `"invalid_domain"`},
+		{"no such name", d.base + lookup("nope.example.com", "A"), 1, "status:  404 Not Found, transaction 0x", `"nxdomain"`},
+		{"a free path", d.base + catalog.PathHealth, 1, "expected 402 Payment Required, got 200.\nIt is free.", ""},
+		{"an unknown path", d.base + "/nope", 1, "expected 402 Payment Required, got 404:\nunknown_path: ", ""},
+		{"no address", "127.0.0.1:8402/v1/tools/ping", 2, "\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping'\n", ""},
+		{"nobody there", "http://" + nobody + "/v1", 1, "make run", ""},
+		{"no URL, and nobody there", "", 1, "nobody answers on " + nobody + ". Is the service running? Start it with: make run", ""},
+		{"no payment to repeat", "-again 1", 1, "there is no payment in ", ""},
+		{"nobody to ask", withKey + url, 1, "YES=1", ""},
+		{"too dear", withKey + "-yes -max 0.004999 " + url, 1, "the price of 0.005 USDC on Base is above MAX=0.004999", ""},
+		{"agreed to", withKey + "-yes -max 0.005 " + url, 0, "payer:   " + accountOfOne + " (the key in ", `"records": [`},
 	} {
-		out, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + nobody}, append([]string{"-dir", t.TempDir()}, c.args...)...)
+		out, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + nobody}, append([]string{"-dir", t.TempDir()}, strings.Fields(c.line)...)...)
 		if code != c.code || !strings.Contains(notes, c.says) {
 			t.Errorf("%s: exit status %d, want %d; stderr without %q:\n%s", c.name, code, c.code, c.says, notes)
 		}
