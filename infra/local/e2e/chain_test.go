@@ -258,13 +258,11 @@ func playKilledEverywhere(p *payer) {
 	}
 	for _, after := range []bool{false, true} {
 		for point := 1; ; point++ {
-			p.killer.arm(point, after, p.facilitator.Kill)
-			buy()
-			if !p.killer.struck() {
+			s := p.killer.arm(point, after, p.facilitator.Kill)
+			if buy(); s.left.Load() > 0 {
 				break // the settlement makes fewer calls
 			}
 			points++
-			p.killer.arm(0, false, nil)
 			p.restartFacilitator()
 			buy() // the first one is asked again, and its breaker stays closed
 		}

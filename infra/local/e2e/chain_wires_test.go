@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -149,17 +150,19 @@ func (r *relay) identical(tb testing.TB) {
 }
 
 // killer is a facilitator's way to the node. It can end the facilitator with
-// kill -9 at one of its calls: before the node has it, or before the facilitator
-// has the answer.
+// kill -9 at one of its calls.
 type killer struct {
-	url  string
-	node http.Handler
+	url   string
+	node  http.Handler
+	armed atomic.Pointer[strike]
+}
 
-	mu     sync.Mutex
-	left   int // calls until the one at which it is killed; 0 is never
-	after  bool
-	kill   func()
-	killed bool
+// strike ends a facilitator when left calls are made: before the node has the last
+// one, or before the facilitator has its answer.
+type strike struct {
+	left  atomic.Int64
+	after bool
+	kill  func()
 }
 
 func newKiller(tb testing.TB, to string) *killer {
@@ -169,46 +172,25 @@ func newKiller(tb testing.TB, to string) *killer {
 	return k
 }
 
-// arm has the nth call from now on end the facilitator; 0 lets all pass.
-func (k *killer) arm(n int, after bool, kill func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.left, k.after, k.kill, k.killed = n, after, kill, false
-}
-
-// struck says whether it has ended the facilitator since it was armed.
-func (k *killer) struck() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.killed
-}
-
-// strikes counts a call. It returns what ends the facilitator if this is the call
-// at which it ends, and whether that is after the node has answered.
-func (k *killer) strikes() (kill func(), after bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.left == 0 {
-		return nil, false
-	}
-	k.left--
-	if k.killed = k.left == 0; k.killed {
-		kill = k.kill
-	}
-	return kill, k.after
+// arm has the nth call from now on end the facilitator.
+func (k *killer) arm(n int, after bool, kill func()) *strike {
+	s := &strike{after: after, kill: kill}
+	s.left.Store(int64(n))
+	k.armed.Store(s)
+	return s
 }
 
 func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	kill, after := k.strikes()
-	switch {
-	case kill == nil:
+	s := k.armed.Load()
+	if s == nil || s.left.Add(-1) != 0 {
 		k.node.ServeHTTP(w, r)
 		return
-	case after:
+	}
+	if s.after {
 		k.node.ServeHTTP(httptest.NewRecorder(), r)
-	default:
+	} else {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}
-	kill()
+	s.kill()
 	panic(http.ErrAbortHandler)
 }

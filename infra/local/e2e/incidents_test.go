@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,60 +187,40 @@ func (c customer) sends(want fault.Code) {
 // once.
 func TestIncidentCredentials(t *testing.T) {
 	t.Parallel()
-	v := &safe{token: "old"}
+	var secret, accepted atomic.Value // tokens
+	secret.Store("old")
+	accepted.Store("old")
 	i := newIncident(t, func(i *incident) map[string]string {
 		front := i.serves(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "Bearer "+v.accepted() {
+			if r.Header.Get("Authorization") != fmt.Sprint("Bearer ", accepted.Load()) {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
 			}
 			i.lab.serveFacilitator(w, r)
 		})
+		manager := i.serves(func(w http.ResponseWriter, _ *http.Request) {
+			text := fmt.Sprintf(`{"token":%q}`, secret.Load())
+			_ = json.NewEncoder(w).Encode(map[string]string{"SecretString": text}) // the service may be gone
+		})
 		return map[string]string{
 			"FACILITATOR_URL": front.URL, "FACILITATOR_TOKEN": "", "AWS_REGION": "eu-central-1",
-			"AWS_ENDPOINT_URL_SECRETS_MANAGER": i.serves(v.ServeHTTP).URL, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s",
+			"AWS_ENDPOINT_URL_SECRETS_MANAGER": manager.URL, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s",
 			"FACILITATOR_SECRET_ARN": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:facilitator-AbCdEf",
 		}
 	})
 	i.customer("healthy.lab.example.com").sends("")
-	v.revoke("new")
+	accepted.Store("new")
 	turned := i.customer("ok.healthy.lab.example.com")
 	turned.sends(fault.FacilitatorUnauthorized)
 	i.ready(http.StatusServiceUnavailable)
 	i.runs(nil, "make owed", "nothing is owed, and nothing in doubt")
 	i.Log("(the new value is written into the secret)")
-	v.write("new")
+	secret.Store("new")
 	turned.sends("")
 	i.ready(http.StatusOK)
 	i.runs(nil, "make owed", "nothing is owed, and nothing in doubt")
 	i.balanced("2 answers sold for $0.01, $0.01 received in 2 payments; no differences")
 }
-
-// safe is a Secrets Manager with one secret, and the token that the facilitator
-// takes.
-type safe struct {
-	mu          sync.Mutex
-	token, want string
-}
-
-func (v *safe) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	doc, _ := json.Marshal(map[string]string{"token": v.token}) // a map of texts
-	_ = json.NewEncoder(w).Encode(map[string]string{"SecretString": string(doc)})
-}
-
-func (v *safe) accepted() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.want == "" {
-		return v.token
-	}
-	return v.want
-}
-
-func (v *safe) revoke(next string) { v.mu.Lock(); defer v.mu.Unlock(); v.want = next }
-func (v *safe) write(token string) { v.mu.Lock(); defer v.mu.Unlock(); v.token = token }
 
 // TestIncidentDoubt: a payment stays in doubt, because the node cannot be asked. With
 // another node it is found paid, and its payer gets the answer.
