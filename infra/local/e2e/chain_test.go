@@ -36,7 +36,7 @@ type chainCase struct {
 	options chainOptions
 	play    func(*payer)
 	said    []string                 // what the calls to /settle came to, in order; unknown without a relay
-	judged  int                      // calls to /verify
+	judged  int64                    // calls to /verify
 	who     func(*chainWorld) *payer // nil is a payer with money
 	own     int                      // transfers that the payer made for nothing
 	books   string                   // the total of make books at the end; empty does not ask
@@ -72,11 +72,10 @@ func (c chainCase) run(t testing.TB, tempo *pace, l *lab) {
 		p.send(p.answer().replayed())
 	}
 	if w.relay != nil {
-		said, judged := w.relay.heard()
-		if d := cmp.Diff(c.said, said); d != "" {
+		if d := cmp.Diff(c.said, w.relay.heard()); d != "" {
 			t.Errorf("the facilitator's verdicts (-want +got): %s", d)
 		}
-		is(t, "calls to /verify", judged, c.judged)
+		is(t, "calls to /verify", w.relay.judged.Load(), c.judged)
 	}
 	if !c.dead {
 		p.books(p.answers + c.own)
@@ -140,7 +139,7 @@ func chainAnswers() []chainCase {
 			// The chain knows, so the payer does not even notice.
 			name: "the facilitator's answer is lost", said: []string{saysSettled},
 			play: func(p *payer) {
-				p.relay.lose(true)
+				p.relay.deaf.Store(true)
 				p.buy()
 			},
 		},
@@ -148,8 +147,7 @@ func chainAnswers() []chainCase {
 			// Whoever sees the signature may submit it. The payer has paid all the same.
 			name: "somebody else submits the payment before the facilitator does", said: []string{saysUsed},
 			play: func(p *payer) {
-				g := newGate()
-				p.relay.hold(g)
+				g := p.relay.hold(p)
 				p.sign(0)
 				next := p.sends(1)
 				g.await(p, "settle")
@@ -212,8 +210,7 @@ func chainAnswers() []chainCase {
 // and everybody gets the same answer.
 func playAtOnce(p *payer) {
 	p.sign(0)
-	g := newGate()
-	p.relay.hold(g)
+	g := p.relay.hold(p)
 	const copies = 8
 	next := p.sends(copies)
 	g.await(p, "settle")

@@ -42,34 +42,39 @@ func listen(tb testing.TB, h http.Handler) (base string) {
 }
 
 // relay is the service's way to the facilitator. It remembers what was said, can
-// hold a settlement back, and can lose its answer.
+// hold settlements back, and can lose their answers.
 type relay struct {
 	url         string
 	facilitator http.Handler
+	deaf        atomic.Bool          // answers to /settle are lost
+	before      atomic.Pointer[gate] // where settlements wait before they are passed on; nil is nowhere
+	judged      atomic.Int64         // calls to /verify
 
-	mu       sync.Mutex
-	settles  [][]byte // bodies
-	verdicts []string // what each came to: a reason, or "settled"
-	verifies int
-	deaf     bool  // answers to /settle are lost
-	before   *gate // where a settlement waits before it is passed on
+	mu      sync.Mutex
+	settles [][]byte // bodies of the calls to /settle
+	said    []string // what each came to: a reason, or "settled"
 }
 
 func newRelay(tb testing.TB, to string) *relay {
 	tb.Helper()
 	r := &relay{facilitator: wireTo(tb, to)}
 	r.url = listen(tb, r)
-	tb.Cleanup(func() { r.hold(nil) })
 	return r
+}
+
+// hold has settlements wait from now on, until the end of the test at the latest.
+func (r *relay) hold(tb testing.TB) *gate {
+	g := newGate()
+	tb.Cleanup(g.open)
+	r.before.Store(g)
+	return g
 }
 
 func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Path != "/settle" {
-		r.mu.Lock()
 		if req.URL.Path == "/verify" {
-			r.verifies++
+			r.judged.Add(1)
 		}
-		r.mu.Unlock()
 		r.facilitator.ServeHTTP(w, req)
 		return
 	}
@@ -78,12 +83,14 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	if g := r.settling(body); g != nil {
+	r.note(func() { r.settles = append(r.settles, body) })
+	if g := r.before.Load(); g != nil {
 		g.pass(req.Context().Done())
 	}
 	answer := httptest.NewRecorder()
 	r.facilitator.ServeHTTP(answer, req)
-	if lost := r.settled(answer.Body.Bytes()); lost {
+	r.note(func() { r.said = append(r.said, verdictOf(answer.Body.Bytes())) })
+	if r.deaf.Load() {
 		panic(http.ErrAbortHandler) // closes the connection
 	}
 	maps.Copy(w.Header(), answer.Header())
@@ -91,50 +98,28 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(answer.Body.Bytes()) // the service may be gone
 }
 
-func (r *relay) settling(body []byte) *gate {
+func (r *relay) note(what func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settles = append(r.settles, body)
-	return r.before
+	what()
 }
 
-func (r *relay) settled(answer []byte) (lost bool) {
-	verdict := "settled"
+func verdictOf(answer []byte) string {
 	var v x402.SettleResponse
-	if err := json.Unmarshal(answer, &v); err != nil {
-		verdict = fmt.Sprintf("unreadable: %.100s", answer)
-	} else if !v.Success {
-		verdict = v.ErrorReason
+	switch err := json.Unmarshal(answer, &v); {
+	case err != nil:
+		return fmt.Sprintf("unreadable: %.100s", answer)
+	case v.Success:
+		return "settled"
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.verdicts = append(r.verdicts, verdict)
-	return r.deaf
+	return v.ErrorReason
 }
 
-// lose says whether the answers to /settle get lost from now on.
-func (r *relay) lose(on bool) {
+// heard is what every settlement came to so far, in order.
+func (r *relay) heard() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.deaf = on
-}
-
-// hold has settlements wait at g from now on; nil lets them pass.
-func (r *relay) hold(g *gate) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.before != nil {
-		r.before.open()
-	}
-	r.before = g
-}
-
-// heard is what every settlement came to so far, in order, and how many signatures
-// the facilitator was asked to judge.
-func (r *relay) heard() (said []string, judged int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.verdicts), r.verifies
+	return slices.Clone(r.said)
 }
 
 // identical checks that every request to /settle was the same, byte for byte.

@@ -73,6 +73,16 @@ func is[T comparable](tb testing.TB, what string, got, want T) {
 	}
 }
 
+// mentions holds a text to parts of it.
+func mentions(tb testing.TB, what, text string, parts ...string) {
+	tb.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			tb.Errorf("%s lacks %q:\n%.2000s", what, part, text)
+		}
+	}
+}
+
 // checkEveryAnswer is about headers: CORS, caching, waiting, and none that
 // does not belong.
 func checkEveryAnswer(tb testing.TB, e exchange, w want) {
@@ -107,11 +117,7 @@ func checkEveryAnswer(tb testing.TB, e exchange, w want) {
 	for name, value := range w.header {
 		is(tb, name, h.Get(name), value)
 	}
-	for _, part := range w.contains {
-		if !bytes.Contains(e.body, []byte(part)) {
-			tb.Errorf("the body lacks %q: %.300s", part, e.body)
-		}
-	}
+	mentions(tb, "the body", string(e.body), w.contains...)
 }
 
 // listed says whether a comma-separated list has an element, in any case.

@@ -91,11 +91,7 @@ func (i *incident) runs(env []string, command string, says ...string) {
 	if err != nil {
 		i.Errorf("%s: %v\n%s", command, err, out)
 	}
-	for _, want := range says {
-		if !strings.Contains(string(out), want) {
-			i.Errorf("%s does not say %q:\n%s", command, want, out)
-		}
-	}
+	mentions(i.T, command, string(out), says...)
 	i.Logf("$ %s\n%s", strings.Join(append(env, command), " "), out)
 }
 
@@ -123,9 +119,7 @@ func (i *incident) inRunbook(command string) {
 			break
 		}
 	}
-	if !strings.Contains(string(text), command) {
-		i.Errorf("the runbook has no %q", command)
-	}
+	mentions(i.T, "the runbook", string(text), command)
 }
 
 // ready asks /ready, and waits until it has a status: it remembers for some seconds

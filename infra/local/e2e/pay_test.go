@@ -92,9 +92,7 @@ func TestPayAgain(t *testing.T) {
 	is(t, "lines on stderr", strings.Count(notes, "\n"), 5)
 	checkPayOutput(t, first, `"ok": true`)
 	checkPayReceipt(t, notes, true)
-	if !strings.Contains(notes, "for "+d.base+catalog.Ping().Path+"\n") {
-		t.Errorf("it did not ping:\n%s", notes)
-	}
+	mentions(t, "stderr", notes, "for "+d.base+catalog.Ping().Path+"\n")
 	kept := keptBy(t, dir)
 	l.secret(kept.Signature)
 	if len(kept.Key) < 16 {
@@ -113,11 +111,7 @@ func TestPayAgain(t *testing.T) {
 		again, notes, code := runPayIn(t, nil, "-dir", dir, "-again", which, "-v")
 		replayed(t, which, code, again, notes, first)
 		checkPayReceipt(t, notes, true)
-		for _, want := range []string{"PAYMENT-SIGNATURE, decoded:", "PAYMENT-RESPONSE, decoded:", `"bazaar": {`} {
-			if !strings.Contains(notes, want) {
-				t.Errorf("stderr lacks %q:\n%s", want, notes)
-			}
-		}
+		mentions(t, "stderr", notes, "PAYMENT-SIGNATURE, decoded:", "PAYMENT-RESPONSE, decoded:", `"bazaar": {`)
 		if strings.Contains(notes, `"$schema"`) || strings.Contains(notes, `"schema"`) {
 			t.Errorf("stderr has a schema:\n%s", notes)
 		}
@@ -136,9 +130,7 @@ func TestPayAsksAgain(t *testing.T) {
 	out, notes, code := runPay(t, d.base+catalog.Ping().Path)
 	is(t, "exit status", code, 0)
 	checkPayOutput(t, out, `"ok": true`)
-	if !strings.Contains(notes, "status:  503") || !strings.Contains(notes, "the same signature again in") {
-		t.Errorf("stderr:\n%s", notes)
-	}
+	mentions(t, "stderr", notes, "status:  503", "the same signature again in")
 	is(t, "transfers", len(l.facilitator.Transfers()), 1)
 }
 
@@ -154,20 +146,15 @@ func TestPayOnChain(t *testing.T) {
 		dir := filepath.Join(tb.TempDir(), "payments")
 		pay := []string{"-dir", dir, "-key-file", keyFile(tb, keyOfOne), "-yes", w.d.base + lookup("example.com", "A")}
 		_, notes, code := runPayIn(tb, nil, pay...)
-		if code != 1 || !strings.Contains(notes, "status:  402 Payment Required, ") {
-			tb.Errorf("without money: exit status %d\n%s", code, notes)
-		}
+		is(tb, "exit status without money", code, 1)
+		mentions(tb, "stderr", notes, "status:  402 Payment Required, ")
 		if err := os.RemoveAll(dir); err != nil {
 			tb.Fatal(err)
 		}
 		w.node.Mint(tb, account, 10*price)
 		first, notes, code := runPayIn(tb, nil, pay...)
 		is(tb, "exit status", code, 0)
-		for _, want := range []string{"price:   0.005 USDC on Base to " + w.payee.Checksum(), "status:  200 OK, transaction 0x", "\nreceipt: holds: "} {
-			if !strings.Contains(notes, want) {
-				tb.Errorf("stderr lacks %q:\n%s", want, notes)
-			}
-		}
+		mentions(tb, "stderr", notes, "price:   0.005 USDC on Base to "+w.payee.Checksum(), "status:  200 OK, transaction 0x", "\nreceipt: holds: ")
 		l.secret(keptBy(tb, dir).Signature)
 		again, notes, code := runPayIn(tb, nil, "-dir", dir, "-again", "1")
 		replayed(tb, "again", code, again, notes, first)
@@ -182,9 +169,7 @@ func replayed(t testing.TB, what string, code int, out, notes, stored string) {
 	t.Helper()
 	is(t, what+": exit status", code, 0)
 	is(t, what+": the stored answer", out, stored)
-	if !strings.Contains(notes, "Idempotent-Replayed: true") {
-		t.Errorf("%s: stderr does not show the replay:\n%s", what, notes)
-	}
+	mentions(t, what+": stderr", notes, "Idempotent-Replayed: true")
 }
 
 // checkPayReceipt: every answer that was paid for has a receipt that holds.
@@ -207,9 +192,7 @@ func checkPayOutput(t *testing.T, out, part string) {
 	if err := d.Decode(&v); err != nil || d.More() {
 		t.Errorf("stdout is not one JSON object (%v): %s", err, out)
 	}
-	if !strings.Contains(out, part) {
-		t.Errorf("stdout lacks %s: %s", part, out)
-	}
+	mentions(t, "stdout", out, part)
 }
 
 // kept is a payment as make pay keeps it.
