@@ -1,13 +1,13 @@
 package headers_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -36,30 +36,10 @@ func client(c guard.Connector) *headers.Client {
 	return headers.New(origin.New(origin.Config{Connector: c, UserAgent: "hostfacts (test)"}))
 }
 
-func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// raw answers each request of a connection with bytes.
-func raw(answers ...string) func(*tls.Conn) {
-	return func(conn *tls.Conn) {
-		r := bufio.NewReader(conn)
-		for _, a := range answers {
-			if _, err := http.ReadRequest(r); err != nil {
-				return
-			}
-			io.WriteString(conn, a)
-		}
-	}
-}
-
 func nothing(net.Conn) {}
 
 // TestResult holds results to spec §2.4 byte by byte.
 func TestResult(t *testing.T) {
-	t.Parallel()
 	none := map[string]any{}
 	for _, k := range []string{
 		"access-control-allow-origin", "cache-control", "content-security-policy", "content-security-policy-report-only",
@@ -69,63 +49,58 @@ func TestResult(t *testing.T) {
 	} {
 		none[k] = nil
 	}
-	for _, c := range []struct {
-		what, wire string
-		status     int
-		set        map[string]string
-	}{
-		{"nothing sent", "", 200, nil},
-		{"cookies and others stay out", "Set-Cookie: a=b\r\nConnection: x\r\nETag: y\r\nAge: 1\r\n", 200, nil},
-		{"letter case", "SERVER: a\r\ncontent-TYPE: text/html\r\n", 200, map[string]string{"server": "a", "content-type": "text/html"}},
-		{"redirect", "Location: http://b/\r\n", 301, map[string]string{"location": "http://b/"}},
-		{"empty is not null", "Server:\r\n", 200, map[string]string{"server": ""}},
-		{"lists are joined", "Cache-Control: no-store\r\nCache-Control: private\r\nContent-Security-Policy: a\r\nContent-Security-Policy: b\r\n" +
+	type row struct {
+		wire   string
+		status int
+		set    map[string]string
+	}
+	origintest.Each(t, map[string]row{
+		"nothing sent":                {"", 200, nil},
+		"cookies and others stay out": {"Set-Cookie: a=b\r\nConnection: x\r\nETag: y\r\nAge: 1\r\n", 200, nil},
+		"letter case":                 {"SERVER: a\r\ncontent-TYPE: text/html\r\n", 200, map[string]string{"server": "a", "content-type": "text/html"}},
+		"redirect":                    {"Location: http://b/\r\n", 301, map[string]string{"location": "http://b/"}},
+		"empty is not null":           {"Server:\r\n", 200, map[string]string{"server": ""}},
+		"lists are joined": {"Cache-Control: no-store\r\nCache-Control: private\r\nContent-Security-Policy: a\r\nContent-Security-Policy: b\r\n" +
 			"Content-Security-Policy-Report-Only: c\r\nContent-Security-Policy-Report-Only: d\r\nPermissions-Policy: e=()\r\nPermissions-Policy: f=()\r\n" +
 			"Referrer-Policy: g\r\nReferrer-Policy: h\r\nWWW-Authenticate: Basic\r\nWWW-Authenticate: Bearer\r\nX-Powered-By: i\r\nX-Powered-By: j\r\n" +
 			"X-Frame-Options: DENY\r\nX-Frame-Options: SAMEORIGIN\r\nX-Content-Type-Options: nosniff\r\nX-Content-Type-Options: x\r\n", 401,
 			map[string]string{"cache-control": "no-store, private", "content-security-policy": "a, b", "content-security-policy-report-only": "c, d",
 				"permissions-policy": "e=(), f=()", "referrer-policy": "g, h", "www-authenticate": "Basic, Bearer", "x-powered-by": "i, j",
 				"x-frame-options": "DENY, SAMEORIGIN", "x-content-type-options": "nosniff, x"}},
-		{"of others the first counts", "Strict-Transport-Security: max-age=1\r\nStrict-Transport-Security: max-age=2\r\nLocation: /a\r\nLocation: /b\r\n" +
+		"of others the first counts": {"Strict-Transport-Security: max-age=1\r\nStrict-Transport-Security: max-age=2\r\nLocation: /a\r\nLocation: /b\r\n" +
 			"Content-Type: a/b\r\nContent-Type: c/d\r\nServer: e\r\nServer: f\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Origin: g\r\n" +
 			"Cross-Origin-Opener-Policy: h\r\nCross-Origin-Opener-Policy: i\r\nCross-Origin-Resource-Policy: j\r\nCross-Origin-Resource-Policy: k\r\n", 200,
 			map[string]string{"strict-transport-security": "max-age=1", "location": "/a", "content-type": "a/b", "server": "e",
 				"access-control-allow-origin": "*", "cross-origin-opener-policy": "h", "cross-origin-resource-policy": "j"}},
-		{"not UTF-8", "Server: caf\xe9\r\nX-Powered-By: \xff\r\nX-Powered-By: café\r\n", 500, map[string]string{"server": "café", "x-powered-by": "ÿ, café"}},
-		{"nothing is made of Pragma", "Pragma: no-cache\r\n", 200, nil},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			t.Parallel()
-			w := origintest.New(t)
-			w.Serve(name, addr, raw(fmt.Sprintf("HTTP/1.1 %d x\r\n%s\r\n", c.status, c.wire)))
-			r, err := client(w.Dialer()).Lookup(soon(t), query)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := json.Marshal(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got map[string]any
-			if err := json.Unmarshal(b, &got); err != nil {
-				t.Fatal(err)
-			}
-			values := map[string]any{}
-			for k, v := range none {
-				values[k] = v
-			}
-			for k, v := range c.set {
-				values[k] = v
-			}
-			want := map[string]any{
-				"domain": name, "url": "https://a.test.com/", "method": "HEAD", "status": float64(c.status),
-				"peer_ip": addr, "headers": values,
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("result (-want +got):\n%s", diff)
-			}
-		})
-	}
+		"not UTF-8":                 {"Server: caf\xe9\r\nX-Powered-By: \xff\r\nX-Powered-By: café\r\n", 500, map[string]string{"server": "café", "x-powered-by": "ÿ, café"}},
+		"nothing is made of Pragma": {"Pragma: no-cache\r\n", 200, nil},
+	}, func(t *testing.T, c row) {
+		w := origintest.New(t)
+		w.Serve(name, addr, origintest.Answers(fmt.Sprintf("HTTP/1.1 %d x\r\n%s\r\n", c.status, c.wire)))
+		r, err := client(w.Dialer()).Lookup(origintest.Soon(t), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(b, &got); err != nil {
+			t.Fatal(err)
+		}
+		values := maps.Clone(none)
+		for k, v := range c.set {
+			values[k] = v
+		}
+		want := map[string]any{
+			"domain": name, "url": "https://a.test.com/", "method": "HEAD", "status": float64(c.status),
+			"peer_ip": addr, "headers": values,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("result (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // A real server of net/http that takes no HEAD, over IPv6.
@@ -139,7 +114,7 @@ func TestGet(t *testing.T) {
 		}
 		rw.Write(make([]byte, 1<<20))
 	}))
-	r, err := client(w.Dialer()).Lookup(soon(t), query)
+	r, err := client(w.Dialer()).Lookup(origintest.Soon(t), query)
 	if err != nil || r.Method != "GET" || r.Status != 200 || *r.Headers.Server != "GET a.test.com" || r.PeerIP != "2606:4700::1" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -149,38 +124,37 @@ func TestGet(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	t.Parallel()
-	for what, c := range map[string]struct {
+	type row struct {
 		set  func(*origintest.World)
 		want fault.Code
-	}{
-		"no such name": {func(*origintest.World) {}, fault.NXDomain},
-		"private":      {func(w *origintest.World) { w.Resolve(name, origintest.Name{Addrs: []string{"127.0.0.1"}}) }, fault.BlockedAddress},
-		"metadata":     {func(w *origintest.World) { w.Resolve(name, origintest.Name{Addrs: []string{"169.254.169.254"}}) }, fault.BlockedAddress},
-		"mixed":        {func(w *origintest.World) { w.Resolve(name, origintest.Name{Addrs: []string{addr, "10.0.0.1"}}) }, fault.BlockedAddress},
-		"mapped": {func(w *origintest.World) {
-			w.Resolve(name, origintest.Name{Addrs: []string{addr, "::ffff:93.184.216.34"}})
-		}, fault.BlockedAddress},
-		"no address": {func(w *origintest.World) { w.Resolve(name, origintest.Name{}) }, fault.ConnectFailed},
-		"refused":    {func(w *origintest.World) { w.Resolve(name, origintest.Name{Addrs: []string{addr}}) }, fault.ConnectFailed},
-		"resolvers": {func(w *origintest.World) {
-			w.Resolve(name, origintest.Name{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})
-		}, fault.HeadersTimeout},
-		"handshake":       {func(w *origintest.World) { w.Accept(name, addr, nothing) }, fault.HandshakeFailed},
-		"no answer":       {func(w *origintest.World) { w.Serve(name, addr, raw("")) }, fault.HTTPFailed},
-		"odd status":      {func(w *origintest.World) { w.Serve(name, addr, raw("HTTP/1.1 999 x\r\n\r\n")) }, fault.HTTPFailed},
-		"resolver is bad": {func(w *origintest.World) { w.Resolve(name, origintest.Name{Err: errors.New("a bug")}) }, fault.InternalError},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			w := origintest.New(t)
-			c.set(w)
-			_, err := client(w.Dialer()).Lookup(soon(t), query)
-			if got := fault.From(err).Code; got != c.want {
-				t.Errorf("%v, want %s", err, c.want)
-			}
-		})
 	}
+	at := func(addrs ...string) func(*origintest.World) {
+		return func(w *origintest.World) { w.Resolve(name, origintest.Name{Addrs: addrs}) }
+	}
+	fails := func(err error) func(*origintest.World) {
+		return func(w *origintest.World) { w.Resolve(name, origintest.Name{Err: err}) }
+	}
+	origintest.Each(t, map[string]row{
+		"no such name":    {func(*origintest.World) {}, fault.NXDomain},
+		"private":         {at("127.0.0.1"), fault.BlockedAddress},
+		"metadata":        {at("169.254.169.254"), fault.BlockedAddress},
+		"mixed":           {at(addr, "10.0.0.1"), fault.BlockedAddress},
+		"mapped":          {at(addr, "::ffff:93.184.216.34"), fault.BlockedAddress},
+		"no address":      {at(), fault.ConnectFailed},
+		"refused":         {at(addr), fault.ConnectFailed},
+		"resolvers":       {fails(fmt.Errorf("x: %w", guard.ErrResolvers)), fault.HeadersTimeout},
+		"handshake":       {func(w *origintest.World) { w.Accept(name, addr, nothing) }, fault.HandshakeFailed},
+		"no answer":       {func(w *origintest.World) { w.Serve(name, addr, origintest.Answers("")) }, fault.HTTPFailed},
+		"odd status":      {func(w *origintest.World) { w.Serve(name, addr, origintest.Answers("HTTP/1.1 999 x\r\n\r\n")) }, fault.HTTPFailed},
+		"resolver is bad": {fails(errors.New("a bug")), fault.InternalError},
+	}, func(t *testing.T, c row) {
+		w := origintest.New(t)
+		c.set(w)
+		_, err := client(w.Dialer()).Lookup(origintest.Soon(t), query)
+		if got := fault.From(err).Code; got != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	})
 }
 
 func TestNoRoute(t *testing.T) {
@@ -188,7 +162,7 @@ func TestNoRoute(t *testing.T) {
 	w := origintest.New(t)
 	w.Resolve(name, origintest.Name{Addrs: []string{"2606:4700::1"}})
 	d := guard.NewDialer(guard.DialerConfig{Resolver: w, HasRoute: func(context.Context, netip.Addr) bool { return false }})
-	if _, err := client(d).Lookup(soon(t), query); fault.From(err).Code != fault.HeadersTimeout {
+	if _, err := client(d).Lookup(origintest.Soon(t), query); fault.From(err).Code != fault.HeadersTimeout {
 		t.Errorf("%v, want headers_timeout", err)
 	}
 }
@@ -201,7 +175,7 @@ func TestTimeouts(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		w.Serve(name, addr, func(conn *tls.Conn) {
-			raw("HTTP/1.1 200 OK\r\nSer")(conn)
+			origintest.Answers("HTTP/1.1 200 OK\r\nSer")(conn)
 			cancel()
 			io.Copy(io.Discard, conn)
 		})
@@ -224,48 +198,44 @@ func TestTimeouts(t *testing.T) {
 
 // TestLookupOn is what uptime-check does: one resolution and one handshake.
 func TestLookupOn(t *testing.T) {
-	t.Parallel()
-	for what, answers := range map[string][]string{
+	origintest.Each(t, map[string][]string{
 		"the connection serves": {"HTTP/1.1 200 OK\r\n\r\n"},
 		"it is dead":            nil,
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			w := origintest.New(t)
-			var n atomic.Int32
-			w.Serve(name, addr, func(conn *tls.Conn) {
-				if n.Add(1) == 1 {
-					raw(answers...)(conn)
-					return
-				}
-				raw("HTTP/1.1 200 OK\r\n\r\n")(conn)
-			})
-			d, ctx := w.Dialer(), soon(t)
-			target, err := d.Resolve(ctx, name)
-			if err != nil {
-				t.Fatal(err)
+	}, func(t *testing.T, answers []string) {
+		w := origintest.New(t)
+		var n atomic.Int32
+		w.Serve(name, addr, func(conn *tls.Conn) {
+			if n.Add(1) == 1 {
+				origintest.Answers(answers...)(conn)
+				return
 			}
-			conn, peer, err := d.Dial(ctx, target, 443)
-			if err != nil {
-				t.Fatal(err)
-			}
-			secure := tls.Client(conn, origin.TLSConfig(name))
-			if err := secure.HandshakeContext(ctx); err != nil {
-				t.Fatal(err)
-			}
-			r, err := client(d).LookupOn(ctx, query, target, secure, peer)
-			if err != nil || r.Status != 200 || r.PeerIP != addr {
-				t.Errorf("%+v, %v", r, err)
-			}
-			want := 1
-			if answers == nil {
-				want = 2
-			}
-			if len(w.Dials()) != want || len(w.Asked()) != 1 {
-				t.Errorf("dialled %v, resolved %v", w.Dials(), w.Asked())
-			}
+			origintest.Answers("HTTP/1.1 200 OK\r\n\r\n")(conn)
 		})
-	}
+		d, ctx := w.Dialer(), origintest.Soon(t)
+		target, err := d.Resolve(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, peer, err := d.Dial(ctx, target, 443)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secure := tls.Client(conn, origin.TLSConfig(name))
+		if err := secure.HandshakeContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		r, err := client(d).LookupOn(ctx, query, target, secure, peer)
+		if err != nil || r.Status != 200 || r.PeerIP != addr {
+			t.Errorf("%+v, %v", r, err)
+		}
+		want := 1
+		if answers == nil {
+			want = 2
+		}
+		if len(w.Dials()) != want || len(w.Asked()) != 1 {
+			t.Errorf("dialled %v, resolved %v", w.Dials(), w.Asked())
+		}
+	})
 }
 
 func TestParseQuery(t *testing.T) {

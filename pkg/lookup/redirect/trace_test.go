@@ -35,12 +35,6 @@ func lookup(ctx context.Context, w *origintest.World) (redirect.Result, error) {
 	return c.Lookup(ctx, redirect.Query{Domain: a})
 }
 
-func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // site serves a name by a table from path to "status location" or a status
 // alone.
 func site(w *origintest.World, name, addr string, pages map[string]string) {
@@ -78,87 +72,70 @@ func short(r redirect.Result) string {
 }
 
 func TestTrace(t *testing.T) {
-	t.Parallel()
 	chain := func(last string) map[string]string {
 		return map[string]string{"/": "301 /1", "/1": "302 /2", "/2": "303 /3", "/3": "307 /4", "/4": last}
 	}
 	const five = "301 a.test.com/, 302 a.test.com/1, 303 a.test.com/2, 307 a.test.com/3, "
-	for _, c := range []struct {
-		what  string
+	type row struct {
 		a, b  map[string]string
 		want  string
 		dials int
-	}{
-		{"no redirect", map[string]string{"/": "200"}, nil, "200 a.test.com/: null", 1},
-		{"an error is no redirect", map[string]string{"/": "503"}, nil, "503 a.test.com/: null", 1},
-		{"300, 304 and 305 end", map[string]string{"/": "300 /x"}, nil, "300 a.test.com/: null", 1},
-		{"304", map[string]string{"/": "304 /x"}, nil, "304 a.test.com/: null", 1},
-		{"305", map[string]string{"/": "305 /x"}, nil, "305 a.test.com/: null", 1},
-		{"201 has a Location", map[string]string{"/": "201 /x"}, nil, "201 a.test.com/: null", 1},
-		{"five hops, the end", chain("200"), nil, five + "200 a.test.com/4: null", 1},
-		{"five hops, more", chain("308 /5"), nil, five + "308 a.test.com/4: max_hops truncated", 1},
-		{"five hops, a loop", chain("308 /2"), nil, five + "308 a.test.com/4: loop", 1},
-		{"five hops, no Location", chain("308"), nil, five + "308 a.test.com/4: missing_location", 1},
-		{"five hops, to http", chain("308 http://b.test.com/"), nil, five + "308 a.test.com/4: insecure_redirect", 1},
-		{"other host", map[string]string{"/": "301 https://b.test.com/x"}, map[string]string{"/x": "200"}, "301 a.test.com/, 200 b.test.com/x: null", 2},
-		{"there and back", map[string]string{"/": "301 https://b.test.com/", "/x": "200"}, map[string]string{"/": "302 //a.test.com/x"},
+	}
+	origintest.Each(t, map[string]row{
+		"no redirect":             {map[string]string{"/": "200"}, nil, "200 a.test.com/: null", 1},
+		"an error is no redirect": {map[string]string{"/": "503"}, nil, "503 a.test.com/: null", 1},
+		"300, 304 and 305 end":    {map[string]string{"/": "300 /x"}, nil, "300 a.test.com/: null", 1},
+		"304":                     {map[string]string{"/": "304 /x"}, nil, "304 a.test.com/: null", 1},
+		"305":                     {map[string]string{"/": "305 /x"}, nil, "305 a.test.com/: null", 1},
+		"201 has a Location":      {map[string]string{"/": "201 /x"}, nil, "201 a.test.com/: null", 1},
+		"five hops, the end":      {chain("200"), nil, five + "200 a.test.com/4: null", 1},
+		"five hops, more":         {chain("308 /5"), nil, five + "308 a.test.com/4: max_hops truncated", 1},
+		"five hops, a loop":       {chain("308 /2"), nil, five + "308 a.test.com/4: loop", 1},
+		"five hops, no Location":  {chain("308"), nil, five + "308 a.test.com/4: missing_location", 1},
+		"five hops, to http":      {chain("308 http://b.test.com/"), nil, five + "308 a.test.com/4: insecure_redirect", 1},
+		"other host":              {map[string]string{"/": "301 https://b.test.com/x"}, map[string]string{"/x": "200"}, "301 a.test.com/, 200 b.test.com/x: null", 2},
+		"there and back": {map[string]string{"/": "301 https://b.test.com/", "/x": "200"}, map[string]string{"/": "302 //a.test.com/x"},
 			"301 a.test.com/, 302 b.test.com/, 200 a.test.com/x: null", 2},
-		{"loop to itself", map[string]string{"/": "301 /"}, nil, "301 a.test.com/: loop", 1},
-		{"loop in other words", map[string]string{"/": "301 https://A.test.com:443#x"}, nil, "301 a.test.com/: loop", 1},
-		{"loop over two hosts", map[string]string{"/": "301 https://b.test.com/"}, map[string]string{"/": "301 https://a.test.com/"},
+		"loop to itself":      {map[string]string{"/": "301 /"}, nil, "301 a.test.com/: loop", 1},
+		"loop in other words": {map[string]string{"/": "301 https://A.test.com:443#x"}, nil, "301 a.test.com/: loop", 1},
+		"loop over two hosts": {map[string]string{"/": "301 https://b.test.com/"}, map[string]string{"/": "301 https://a.test.com/"},
 			"301 a.test.com/, 301 b.test.com/: loop", 2},
-		{"the query makes a difference", map[string]string{"/": "301 /?x", "/?x": "200"}, nil, "301 a.test.com/, 200 a.test.com/?x: null", 1},
-		{"missing_location", map[string]string{"/": "301"}, nil, "301 a.test.com/: missing_location", 1},
-		{"invalid_location", map[string]string{"/": "301 https:b.test.com"}, nil, "301 a.test.com/: invalid_location", 1},
-		{"insecure_redirect", map[string]string{"/": "301 http://a.test.com/"}, nil, "301 a.test.com/: insecure_redirect", 1},
-		{"blocked_port", map[string]string{"/": "301 https://a.test.com:8443/"}, nil, "301 a.test.com/: blocked_port", 1},
-		{"blocked_host", map[string]string{"/": "301 https://169.254.169.254/latest"}, nil, "301 a.test.com/: blocked_host", 1},
-		{"nxdomain", map[string]string{"/": "301 https://none.test.com/"}, nil, "301 a.test.com/: nxdomain", 1},
-		{"blocked_address", map[string]string{"/": "301 https://private.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
-		{"blocked_address among good ones", map[string]string{"/": "301 https://mixed.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
-		{"connect_failed", map[string]string{"/": "301 https://dead.test.com/"}, nil, "301 a.test.com/: connect_failed", 2},
-		{"handshake_failed", map[string]string{"/": "301 https://plain.test.com/"}, nil, "301 a.test.com/: handshake_failed", 2},
-		{"http_failed", map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 2},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			t.Parallel()
-			w := origintest.New(t)
-			site(w, a, aAddr, c.a)
-			site(w, b, bAddr, c.b)
-			w.Resolve("private.test.com", origintest.Name{Addrs: []string{"10.0.0.1"}})
-			w.Resolve("mixed.test.com", origintest.Name{Addrs: []string{bAddr, "fd00::1"}})
-			w.Resolve("dead.test.com", origintest.Name{Addrs: []string{"93.184.216.9"}})
-			w.Accept("plain.test.com", "93.184.216.10", func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 400 x\r\n\r\n"); io.Copy(io.Discard, conn) })
-			w.Serve("garbage.test.com", "93.184.216.11", raw("?\r\n\r\n"))
-			r, err := lookup(soon(t), w)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := short(r); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-			if n := len(w.Dials()); n != c.dials {
-				t.Errorf("%d connections, want %d: one per host", n, c.dials)
-			}
-			asked := w.Asked()
-			if slices.Sort(asked); len(slices.Compact(slices.Clone(asked))) != len(asked) {
-				t.Errorf("resolved %v: each host once", asked)
-			}
-		})
-	}
-}
-
-// raw answers each request of a connection with bytes.
-func raw(answers ...string) func(*tls.Conn) {
-	return func(conn *tls.Conn) {
-		r := bufio.NewReader(conn)
-		for _, x := range answers {
-			if _, err := http.ReadRequest(r); err != nil {
-				return
-			}
-			io.WriteString(conn, x)
+		"the query makes a difference":    {map[string]string{"/": "301 /?x", "/?x": "200"}, nil, "301 a.test.com/, 200 a.test.com/?x: null", 1},
+		"missing_location":                {map[string]string{"/": "301"}, nil, "301 a.test.com/: missing_location", 1},
+		"invalid_location":                {map[string]string{"/": "301 https:b.test.com"}, nil, "301 a.test.com/: invalid_location", 1},
+		"insecure_redirect":               {map[string]string{"/": "301 http://a.test.com/"}, nil, "301 a.test.com/: insecure_redirect", 1},
+		"blocked_port":                    {map[string]string{"/": "301 https://a.test.com:8443/"}, nil, "301 a.test.com/: blocked_port", 1},
+		"blocked_host":                    {map[string]string{"/": "301 https://169.254.169.254/latest"}, nil, "301 a.test.com/: blocked_host", 1},
+		"nxdomain":                        {map[string]string{"/": "301 https://none.test.com/"}, nil, "301 a.test.com/: nxdomain", 1},
+		"blocked_address":                 {map[string]string{"/": "301 https://private.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
+		"blocked_address among good ones": {map[string]string{"/": "301 https://mixed.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
+		"connect_failed":                  {map[string]string{"/": "301 https://dead.test.com/"}, nil, "301 a.test.com/: connect_failed", 2},
+		"handshake_failed":                {map[string]string{"/": "301 https://plain.test.com/"}, nil, "301 a.test.com/: handshake_failed", 2},
+		"http_failed":                     {map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 2},
+	}, func(t *testing.T, c row) {
+		w := origintest.New(t)
+		site(w, a, aAddr, c.a)
+		site(w, b, bAddr, c.b)
+		w.Resolve("private.test.com", origintest.Name{Addrs: []string{"10.0.0.1"}})
+		w.Resolve("mixed.test.com", origintest.Name{Addrs: []string{bAddr, "fd00::1"}})
+		w.Resolve("dead.test.com", origintest.Name{Addrs: []string{"93.184.216.9"}})
+		w.Accept("plain.test.com", "93.184.216.10", func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 400 x\r\n\r\n"); io.Copy(io.Discard, conn) })
+		w.Serve("garbage.test.com", "93.184.216.11", origintest.Answers("?\r\n\r\n"))
+		r, err := lookup(origintest.Soon(t), w)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		if got := short(r); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+		if n := len(w.Dials()); n != c.dials {
+			t.Errorf("%d connections, want %d: one per host", n, c.dials)
+		}
+		asked := w.Asked()
+		if slices.Sort(asked); len(slices.Compact(slices.Clone(asked))) != len(asked) {
+			t.Errorf("resolved %v: each host once", asked)
+		}
+	})
 }
 
 // TestJSON holds a result to spec §2.5 byte by byte: a HEAD that falls back, a
@@ -166,9 +143,9 @@ func raw(answers ...string) func(*tls.Conn) {
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	w := origintest.New(t)
-	w.Serve(a, aAddr, raw("HTTP/1.1 405 x\r\n\r\n", "HTTP/1.1 302 x\r\nLocation: /caf\xe9#y\r\nLocation: /z\r\nContent-Length: 0\r\n\r\n",
+	w.Serve(a, aAddr, origintest.Answers("HTTP/1.1 405 x\r\n\r\n", "HTTP/1.1 302 x\r\nLocation: /caf\xe9#y\r\nLocation: /z\r\nContent-Length: 0\r\n\r\n",
 		"HTTP/1.1 201 x\r\nLocation: http://x\r\n\r\n"))
-	r, err := lookup(soon(t), w)
+	r, err := lookup(origintest.Soon(t), w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +169,8 @@ func TestHugeLocation(t *testing.T) {
 	t.Parallel()
 	w := origintest.New(t)
 	huge := "/" + strings.Repeat("x", 60_000)
-	w.Serve(a, aAddr, raw("HTTP/1.1 302 x\r\nLocation: "+huge+"\r\n\r\n"))
-	r, err := lookup(soon(t), w)
+	w.Serve(a, aAddr, origintest.Answers("HTTP/1.1 302 x\r\nLocation: "+huge+"\r\n\r\n"))
+	r, err := lookup(origintest.Soon(t), w)
 	if err != nil || short(r) != "302 a.test.com/: invalid_location" || *r.Hops[0].Location != huge {
 		t.Errorf("%d hops, %v", r.HopCount, err)
 	}
@@ -202,7 +179,6 @@ func TestHugeLocation(t *testing.T) {
 // What fails on the first hop is the call's error; our own trouble and the end
 // of the time are it on any hop.
 func TestErrors(t *testing.T) {
-	t.Parallel()
 	to := func(location string) func(*origintest.World) {
 		return func(w *origintest.World) { site(w, a, aAddr, map[string]string{"/": "301 " + location}) }
 	}
@@ -210,32 +186,30 @@ func TestErrors(t *testing.T) {
 		return func(w *origintest.World) { w.Resolve(a, n) }
 	}
 	silent := fmt.Errorf("x: %w", guard.ErrResolvers)
-	for what, c := range map[string]struct {
+	type row struct {
 		set  func(*origintest.World)
 		want fault.Code
-	}{
+	}
+	origintest.Each(t, map[string]row{
 		"nxdomain":               {func(*origintest.World) {}, fault.NXDomain},
 		"private":                {name(origintest.Name{Addrs: []string{"192.168.0.1"}}), fault.BlockedAddress},
 		"dead":                   {name(origintest.Name{Addrs: []string{aAddr}}), fault.ConnectFailed},
 		"handshake":              {func(w *origintest.World) { w.Accept(a, aAddr, func(net.Conn) {}) }, fault.HandshakeFailed},
-		"garbage":                {func(w *origintest.World) { w.Serve(a, aAddr, raw("?\r\n\r\n")) }, fault.HTTPFailed},
+		"garbage":                {func(w *origintest.World) { w.Serve(a, aAddr, origintest.Answers("?\r\n\r\n")) }, fault.HTTPFailed},
 		"resolvers":              {name(origintest.Name{Err: silent}), fault.RedirectTimeout},
 		"resolvers, second hop":  {to("https://silent.test.com/"), fault.RedirectTimeout},
 		"a bug, second hop":      {to("https://bug.test.com/"), fault.InternalError},
-		"odd status, second hop": {func(w *origintest.World) { w.Serve(a, aAddr, raw("HTTP/1.1 700 x\r\n\r\n")) }, fault.HTTPFailed},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			w := origintest.New(t)
-			w.Resolve("silent.test.com", origintest.Name{Err: silent})
-			w.Resolve("bug.test.com", origintest.Name{Err: errors.New("a bug")})
-			c.set(w)
-			_, err := lookup(soon(t), w)
-			if got := fault.From(err).Code; err == nil || got != c.want {
-				t.Errorf("%v, want %s", err, c.want)
-			}
-		})
-	}
+		"odd status, second hop": {func(w *origintest.World) { w.Serve(a, aAddr, origintest.Answers("HTTP/1.1 700 x\r\n\r\n")) }, fault.HTTPFailed},
+	}, func(t *testing.T, c row) {
+		w := origintest.New(t)
+		w.Resolve("silent.test.com", origintest.Name{Err: silent})
+		w.Resolve("bug.test.com", origintest.Name{Err: errors.New("a bug")})
+		c.set(w)
+		_, err := lookup(origintest.Soon(t), w)
+		if got := fault.From(err).Code; err == nil || got != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	})
 }
 
 func TestTimeouts(t *testing.T) {

@@ -1,9 +1,10 @@
 // Package origintest has TLS origins on loopback for tests, which the real guard
 // reaches under public addresses. Their certificates are self-signed, expired and
-// for another name.
+// for another name. It also runs the tables of cases of the lookups.
 package origintest
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,6 +21,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,7 +41,7 @@ type World struct {
 	peers map[string]string // public ip:port to loopback ip:port, or Hole
 	dials []string          // ip:port in order
 	asked []string          // names in order
-	open  int
+	open  atomic.Int64
 }
 
 // Name is what the resolvers know about a name: addresses or an error.
@@ -56,10 +58,8 @@ func New(t testing.TB) *World {
 	t.Helper()
 	w := &World{t: t, cert: certificate(t), names: map[string]Name{}, peers: map[string]string{}}
 	t.Cleanup(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.open != 0 {
-			t.Errorf("%d connections were left open", w.open)
+		if n := w.open.Load(); n != 0 {
+			t.Errorf("%d connections were left open", n)
 		}
 	})
 	return w
@@ -139,6 +139,40 @@ func (w *World) Accept(name, addr string, each func(net.Conn)) {
 	})
 }
 
+// Answers is what serves a connection with bytes, one answer to each request, and
+// then closes it.
+func Answers(answers ...string) func(*tls.Conn) {
+	return func(conn *tls.Conn) {
+		r := bufio.NewReader(conn)
+		for _, a := range answers {
+			if _, err := http.ReadRequest(r); err != nil {
+				return
+			}
+			io.WriteString(conn, a)
+		}
+	}
+}
+
+// Soon is a context that ends long after an answer must have come.
+func Soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Each runs the cases of a table side by side, each as a test with its name.
+func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, c)
+		})
+	}
+}
+
 // TLS is the servers' configuration.
 func (w *World) TLS() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{w.cert}, MinVersion: tls.VersionTLS10}
@@ -209,25 +243,24 @@ func (w *World) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, fmt.Errorf("loopback: %w", err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.open++
-	return &counted{Conn: conn, world: w}, nil
+	return Count(conn, &w.open), nil
 }
 
-// counted takes itself off the count when it is closed for the first time.
+// Count adds a connection to a count, and takes it off when it is closed for the
+// first time.
+func Count(conn net.Conn, open *atomic.Int64) net.Conn {
+	open.Add(1)
+	return &counted{Conn: conn, open: open}
+}
+
 type counted struct {
 	net.Conn
-	world *World
-	once  sync.Once
+	open *atomic.Int64
+	once sync.Once
 }
 
 func (c *counted) Close() error {
-	c.once.Do(func() {
-		c.world.mu.Lock()
-		defer c.world.mu.Unlock()
-		c.world.open--
-	})
+	c.once.Do(func() { c.open.Add(-1) })
 	return c.Conn.Close()
 }
 
