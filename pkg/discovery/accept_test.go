@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 func TestWantsGzip(t *testing.T) {
@@ -52,76 +55,85 @@ func ask(d *Documents, method, path string, header map[string]string) *httptest.
 	return w
 }
 
-func unzip(t testing.TB, b []byte) []byte {
-	t.Helper()
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plain
+func unzip(b []byte) []byte {
+	return must(io.ReadAll(must(gzip.NewReader(bytes.NewReader(b)))))
 }
 
 // Every document comes as it is and compressed: the same text, each with an
 // ETag of its own, and HEAD and 304 say what GET says.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
-	d := mustRender(t)
+	d := rendered()
+	types := map[string]string{
+		catalog.PathCatalog: "application/json", catalog.PathManifest: "application/json", catalog.PathOpenAPI: "application/json",
+		catalog.PathServer: "application/json", receipt.Path: "application/json",
+		catalog.PathLLMs: "text/plain; charset=utf-8", catalog.PathLLMsFull: "text/plain; charset=utf-8", pathRobots: "text/plain; charset=utf-8",
+		catalog.PathDocs: "text/html; charset=utf-8", pathFavicon: "image/svg+xml",
+	}
 	for _, doc := range d.list {
 		if doc.Location != "" {
 			continue
 		}
 		t.Run(doc.Path, func(t *testing.T) {
 			t.Parallel()
-			tags := map[string]string{}
-			for _, accept := range []string{"", "gzip", "br;q=1, gzip;q=0.5, *;q=0", "gzip;q=0"} {
-				zipped := strings.Contains(accept, "gzip") && accept != "gzip;q=0"
-				get := ask(d, http.MethodGet, doc.Path, map[string]string{"Accept-Encoding": accept})
-				h, text, encoding := get.Header(), get.Body.Bytes(), ""
-				if zipped {
-					text, encoding = unzip(t, text), "gzip"
-				}
-				if get.Code != http.StatusOK || !bytes.Equal(text, doc.Body) {
-					t.Fatalf("%q: %d, another text", accept, get.Code)
-				}
-				for name, want := range map[string]string{
-					"Content-Encoding": encoding, "Content-Type": doc.ContentType, "Vary": "Accept-Encoding",
-					"Content-Length": strconv.Itoa(get.Body.Len()), "Accept-Ranges": "",
-				} {
-					if got := strings.Join(h.Values(name), ", "); got != want {
-						t.Errorf("%q: %s is %q, want %q", accept, name, got, want)
-					}
-				}
-				head := ask(d, http.MethodHead, doc.Path, map[string]string{"Accept-Encoding": accept})
-				if diff := cmp.Diff(h, head.Header()); diff != "" || head.Code != http.StatusOK || head.Body.Len() > 0 {
-					t.Errorf("%q: HEAD is %d with %d bytes (-GET +HEAD):\n%s", accept, head.Code, head.Body.Len(), diff)
-				}
-				tags[encoding] = h.Get("ETag")
-				for _, match := range []string{tags[encoding], "W/" + tags[encoding], `"other", ` + tags[encoding], "*"} {
-					for _, method := range []string{http.MethodGet, http.MethodHead} {
-						w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
-						want := http.Header{"Cache-Control": h["Cache-Control"], "Etag": h["Etag"], "Vary": h["Vary"], "X-Content-Type-Options": {"nosniff"}}
-						if doc.CSP != "" {
-							want["Content-Security-Policy"], want["Referrer-Policy"] = h["Content-Security-Policy"], h["Referrer-Policy"]
-						}
-						if diff := cmp.Diff(want, w.Header()); diff != "" || w.Code != http.StatusNotModified || w.Body.Len() > 0 {
-							t.Errorf("%q, %s %s: %d with %d bytes (-want +got):\n%s", accept, method, match, w.Code, w.Body.Len(), diff)
-						}
-					}
-				}
+			plain, zipped := served(t, d, doc, types[doc.Path], ""), served(t, d, doc, types[doc.Path], "gzip")
+			if other := served(t, d, doc, types[doc.Path], "br;q=1, gzip;q=0.5, *;q=0"); other != zipped {
+				t.Errorf("the ETag %s, and %s", zipped, other)
 			}
-			if tags[""] == tags["gzip"] {
-				t.Errorf("both have the ETag %s", tags[""])
+			if other := served(t, d, doc, types[doc.Path], "gzip;q=0"); other != plain || plain == zipped {
+				t.Errorf("the ETags %s and %s, compressed %s", plain, other, zipped)
 			}
-			w := ask(d, http.MethodGet, doc.Path, map[string]string{"Accept-Encoding": "gzip", "If-None-Match": tags[""], "Range": "bytes=0-0", "If-Match": `"x"`})
+			w := ask(d, http.MethodGet, doc.Path, map[string]string{
+				"Accept-Encoding": "gzip", "If-None-Match": plain, "Range": "bytes=0-0", "If-Match": `"x"`,
+			})
 			if w.Code != http.StatusOK || w.Body.Len() != len(doc.Gzip) {
 				t.Errorf("with the plain text's ETag: %d with %d bytes", w.Code, w.Body.Len())
 			}
 		})
 	}
+}
+
+// served asks for a document in every way, with one Accept-Encoding, and returns
+// its ETag.
+func served(t *testing.T, d *Documents, doc Document, contentType, accept string) string {
+	t.Helper()
+	get := ask(d, http.MethodGet, doc.Path, map[string]string{"Accept-Encoding": accept})
+	h, text, encoding := get.Header(), get.Body.Bytes(), ""
+	if strings.Contains(accept, "gzip") && accept != "gzip;q=0" {
+		text, encoding = unzip(text), "gzip"
+	}
+	if get.Code != http.StatusOK || !bytes.Equal(text, doc.Body) || len(text) == 0 {
+		t.Fatalf("%q: %d, another text", accept, get.Code)
+	}
+	for name, want := range map[string]string{
+		"Content-Encoding": encoding, "Content-Type": contentType, "Vary": "Accept-Encoding", "Cache-Control": "public, max-age=300",
+		"X-Content-Type-Options": "nosniff", "Content-Length": strconv.Itoa(get.Body.Len()), "Accept-Ranges": "",
+	} {
+		if got := strings.Join(h.Values(name), ", "); got != want {
+			t.Errorf("%q: %s is %q, want %q", accept, name, got, want)
+		}
+	}
+	etag := h.Get("ETag")
+	if !strings.HasPrefix(etag, `"`) || len(etag) < 18 {
+		t.Errorf("ETag %q is not a strong one", etag)
+	}
+	head := ask(d, http.MethodHead, doc.Path, map[string]string{"Accept-Encoding": accept})
+	if diff := cmp.Diff(h, head.Header()); diff != "" || head.Code != http.StatusOK || head.Body.Len() > 0 {
+		t.Errorf("%q: HEAD is %d with %d bytes (-GET +HEAD):\n%s", accept, head.Code, head.Body.Len(), diff)
+	}
+	want := http.Header{"Cache-Control": h["Cache-Control"], "Etag": h["Etag"], "Vary": h["Vary"], "X-Content-Type-Options": {"nosniff"}}
+	if doc.CSP != "" {
+		want["Content-Security-Policy"], want["Referrer-Policy"] = h["Content-Security-Policy"], h["Referrer-Policy"]
+	}
+	for _, match := range []string{etag, "W/" + etag, `"other", ` + etag, "*"} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
+			if diff := cmp.Diff(want, w.Header()); diff != "" || w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+				t.Errorf("%q, %s %s: %d with %d bytes (-want +got):\n%s", accept, method, match, w.Code, w.Body.Len(), diff)
+			}
+		}
+	}
+	return etag
 }
 
 func FuzzAcceptEncoding(f *testing.F) {
@@ -150,7 +162,7 @@ func BenchmarkRender(b *testing.B) {
 }
 
 func TestWantsHTML(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		accept string
 		want   bool
 	}{
@@ -217,8 +229,7 @@ func TestWantsHTML(t *testing.T) {
 		{"text/html, \x00/\x00", false},
 		{"text/html, " + strings.Repeat("a/b,", 250), true},
 		{"text/html, " + strings.Repeat("a/b,", 300), false},
-	}
-	for _, tt := range tests {
+	} {
 		if got := WantsHTML(tt.accept); got != tt.want {
 			t.Errorf("%q: %v", tt.accept, got)
 		}

@@ -14,10 +14,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// sectionOf is the section with a heading of that id.
+// sectionOf is the section or article with a heading of that id.
 func sectionOf(t *testing.T, root *html.Node, id string) *html.Node {
 	t.Helper()
-	for _, n := range elements(root, "section") {
+	for _, n := range elements(root, "section", "article") {
 		if by, _ := attr(n, "aria-labelledby"); by == id {
 			return n
 		}
@@ -35,7 +35,7 @@ func TestDocsPage(t *testing.T) {
 			root := checkPage(t, doc.Body, doc.CSP)
 			anchors := ids(root)
 			for i := range ops {
-				docsURL := at(t, tree(t, body(t, d, catalog.PathCatalog)), "tools", i, "docs_url").(string)
+				docsURL := at(t, described(t, d, catalog.PathCatalog), "tools", i, "docs_url").(string)
 				if anchor := strings.TrimPrefix(docsURL, s.Origin+"/docs#"); !anchors[anchor] {
 					t.Errorf("no anchor for %s", docsURL)
 				}
@@ -55,45 +55,24 @@ func TestDocsPage(t *testing.T) {
 // TestDocsPageSaysEverything reads the article of each operation.
 func TestDocsPageSaysEverything(t *testing.T) {
 	s := testSite()
-	root := parse(t, body(t, mustRenderWide(t), catalog.PathDocs))
-	articles := map[string]*html.Node{}
-	for _, n := range elements(root, "article") {
-		slug, _ := attr(n, "aria-labelledby")
-		articles[slug] = n
-	}
-	if len(articles) != len(wideOps()) {
-		t.Fatalf("%d articles", len(articles))
+	root := docsRoot(t, renderedWide())
+	if n := len(elements(root, "article")); n != len(wideOps()) {
+		t.Errorf("%d articles", n)
 	}
 	for _, op := range wideOps() {
-		article := articles[op.Slug]
-		if article == nil {
-			t.Errorf("no article on %s", op.Slug)
-			continue
-		}
+		article := sectionOf(t, root, op.Slug)
 		checkArticle(t, article, op)
-		text := textOf(article)
-		for _, want := range []string{op.Title, op.Price() + " per call", op.Path, op.Description, op.ExampleURL(s.Origin)} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s does not say %q", op.Slug, want)
-			}
-		}
+		says(t, op.Slug, textOf(article), op.Title, op.Price()+" per call", op.Path, op.Description, op.ExampleURL(s.Origin))
 	}
 }
 
 // checkArticle reads the tables and the example answer of an operation.
 func checkArticle(t *testing.T, article *html.Node, op catalog.Operation) {
 	t.Helper()
-	var cells [][]string
-	for _, tr := range elements(article, "tr") {
-		var row []string
-		for _, c := range elements(tr, "th", "td") {
-			row = append(row, textOf(c))
-		}
-		cells = append(cells, row)
-	}
+	table := cells(article)
 	has := func(want ...string) {
 		t.Helper()
-		if !slices.ContainsFunc(cells, func(row []string) bool { return slices.Equal(row, want) }) {
+		if !slices.ContainsFunc(table, func(row []string) bool { return slices.Equal(row, want) }) {
 			t.Errorf("%s: no row %q", op.Slug, want)
 		}
 	}
@@ -105,53 +84,27 @@ func checkArticle(t *testing.T, article *html.Node, op catalog.Operation) {
 	}
 	for _, p := range op.Params {
 		needed := map[bool]string{true: "required", false: "optional"}[p.Required]
-		if !slices.ContainsFunc(cells, func(row []string) bool { return row[0] == p.Name+" "+needed && row[1] == p.Type }) {
+		if !slices.ContainsFunc(table, func(row []string) bool { return row[0] == p.Name+" "+needed && row[1] == p.Type }) {
 			t.Errorf("%s: no row for the parameter %s", op.Slug, p.Name)
 		}
 	}
-	for _, n := range elements(article, "pre") {
-		if label, _ := attr(n.Parent, "aria-label"); label != "Example answer of "+op.Title {
-			continue
-		}
-		head, example, _ := strings.Cut(textOf(n), "\n\n")
-		if !strings.HasPrefix(head, "HTTP/1.1 200 OK\n") || !strings.Contains(head, "\nPAYMENT-RESPONSE: ") {
-			t.Errorf("%s: the example answer starts with %q", op.Slug, head)
-		}
-		if diff := cmp.Diff(tree(t, []byte(op.Response)), tree(t, []byte(example))); diff != "" {
-			t.Errorf("%s: the example on the page: %s", op.Slug, diff)
-		}
-		return
+	answers := codeByLabel(article)["Example answer of "+op.Title]
+	if len(answers) != 1 {
+		t.Fatalf("%s has %d example answers", op.Slug, len(answers))
 	}
-	t.Errorf("%s has no example answer", op.Slug)
-}
-
-func TestDocsSayLimitsAndCaveats(t *testing.T) {
-	text := textOf(parse(t, body(t, mustRender(t), catalog.PathDocs)))
-	for _, n := range append(catalog.Limits(testSite().Caps), catalog.Caveats()...) {
-		if !strings.Contains(text, n.Title) || !strings.Contains(text, n.Text) {
-			t.Errorf("%q is missing", n.Title)
-		}
+	head, example, _ := strings.Cut(answers[0], "\n\n")
+	if !strings.HasPrefix(head, "HTTP/1.1 200 OK\n") || !strings.Contains(head, "\nPAYMENT-RESPONSE: ") {
+		t.Errorf("%s: the example answer starts with %q", op.Slug, head)
 	}
+	same(t, op.Slug+": the example on the page", tree(t, []byte(op.Response)), tree(t, []byte(example)))
 }
 
 // TestDocsOrder is the way of a reader: what it is and costs, a first call,
 // the handshake, each operation, then the small print.
 func TestDocsOrder(t *testing.T) {
-	root := parse(t, body(t, mustRender(t), catalog.PathDocs))
-	var order []string
-	for _, n := range elements(root, "h2") {
-		id, _ := attr(n, "id")
-		order = append(order, id)
-	}
+	root := docsRoot(t, rendered())
 	want := []string{"prices", "try", "paying", "mcp", "operations", "bundles", "limits", "caveats", "money", "errors", "refunds", "receipts", "documents", "smoke-test"}
-	if diff := cmp.Diff(want, order); diff != "" {
-		t.Error(diff)
-	}
-	var contents []string
-	for _, n := range elements(elements(root, "nav")[0], "a") {
-		href, _ := attr(n, "href")
-		contents = append(contents, strings.TrimPrefix(href, "#"))
-	}
+	same(t, "the order", want, attrs(elements(root, "h2"), "id"))
 	for _, op := range catalog.All() {
 		if op.Kind != catalog.SmokeTest {
 			want = append(want, op.Slug)
@@ -160,76 +113,33 @@ func TestDocsOrder(t *testing.T) {
 	for _, l := range languages(snippetList()) {
 		want = append(want, l.First.ID)
 	}
-	if diff := cmp.Diff(want, contents, unordered); diff != "" {
+	for i := range want {
+		want[i] = "#" + want[i]
+	}
+	if diff := cmp.Diff(want, attrs(elements(elements(root, "nav")[0], "a"), "href"), unordered); diff != "" {
 		t.Errorf("the contents: %s", diff)
-	}
-}
-
-func TestDocsHead(t *testing.T) {
-	s := testSite()
-	root := parse(t, body(t, mustRender(t), catalog.PathDocs))
-	found := map[string]string{}
-	for _, n := range elements(root, "meta", "link") {
-		for _, key := range []string{"name", "property", "rel"} {
-			if name, ok := attr(n, key); ok {
-				content, _ := attr(n, "content")
-				href, _ := attr(n, "href")
-				kind, _ := attr(n, "type")
-				found[strings.TrimSpace(name+" "+kind)] = content + href
-			}
-		}
-	}
-	for name, want := range map[string]string{
-		"description": catalog.Tagline + " Operations, prices, payment, fields and errors.", "og:title": catalog.Service,
-		"og:description": catalog.Tagline, "og:type": "website", "og:url": s.Origin + "/docs", "og:image": s.Origin + "/favicon.svg",
-		"icon image/svg+xml": "/favicon.svg", "alternate application/json": "/openapi.json", "alternate text/plain": "/llms.txt",
-		"canonical": s.Origin + "/docs", "viewport": "width=device-width, initial-scale=1",
-	} {
-		if found[name] != want {
-			t.Errorf("%s is %q, want %q", name, found[name], want)
-		}
-	}
-	skip := elements(elements(root, "body")[0], "a")[0]
-	if href, _ := attr(skip, "href"); href != "#content" {
-		t.Errorf("the first link goes to %s, not to the content", href)
 	}
 }
 
 // TestDocsPrices compares the price list with the catalog.
 func TestDocsPrices(t *testing.T) {
-	list := sectionOf(t, parse(t, body(t, mustRenderWide(t), catalog.PathDocs)), "prices")
-	var got [][]string
-	for _, tr := range elements(list, "tr")[1:] {
-		var row []string
-		for _, c := range elements(tr, "th", "td") {
-			row = append(row, strings.TrimSuffix(textOf(c), " not a product"))
-		}
-		got = append(got, row)
-	}
+	list := sectionOf(t, docsRoot(t, renderedWide()), "prices")
 	var want [][]string
 	for _, op := range wideOps() {
-		want = append(want, []string{op.Title, op.Price(), op.Amount, op.Path})
+		title := op.Title
+		if op.Kind == catalog.SmokeTest {
+			title += " not a product"
+		}
+		want = append(want, []string{title, op.Price(), op.Amount, op.Path})
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if !strings.Contains(textOf(list), "Payment smoke test not a product") {
-		t.Error("the price list does not say that the smoke test is not a product")
-	}
+	same(t, t.Name(), want, cells(list)[1:])
 }
 
 // TestEveryCodeIsDocumented finds every error code of the service, with what it
 // means for the payment, on the page and in both texts.
 func TestEveryCodeIsDocumented(t *testing.T) {
-	d := mustRender(t)
-	var pageRows [][]string
-	for _, tr := range elements(parse(t, body(t, d, catalog.PathDocs)), "tr") {
-		var row []string
-		for _, c := range elements(tr, "th", "td") {
-			row = append(row, textOf(c))
-		}
-		pageRows = append(pageRows, row)
-	}
+	d := rendered()
+	pageRows := cells(docsRoot(t, d))
 	short, full := string(body(t, d, catalog.PathLLMs)), string(body(t, d, catalog.PathLLMsFull))
 	for _, info := range fault.All() {
 		o := outcomeOf(info.Code)
@@ -253,12 +163,12 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 // TestPlaybooksEverywhere finds the call sequences of spec §4.10 where they
 // are read.
 func TestPlaybooksEverywhere(t *testing.T) {
-	d := mustRender(t)
+	d := rendered()
 	for name, text := range map[string]string{
-		"docs":      textOf(sectionOf(t, parse(t, body(t, d, catalog.PathDocs)), "bundles")),
+		"docs":      textOf(sectionOf(t, docsRoot(t, d), "bundles")),
 		"llms":      string(body(t, d, catalog.PathLLMs)),
 		"llms-full": string(body(t, d, catalog.PathLLMsFull)),
-		"guidance":  at(t, tree(t, body(t, d, catalog.PathOpenAPI)), "info", "x-guidance").(string),
+		"guidance":  at(t, described(t, d, catalog.PathOpenAPI), "info", "x-guidance").(string),
 	} {
 		for _, sequence := range [][]string{
 			{"Host intelligence", "/v1/tools/dns", "/v1/tools/ssl-check", "/v1/tools/whois", "/v1/bundles/host-intel"},
@@ -296,33 +206,17 @@ func inOrder(text string, words []string) bool {
 	return true
 }
 
-func TestRefundsAreExplained(t *testing.T) {
-	d := mustRender(t)
-	text := textOf(sectionOf(t, parse(t, body(t, d, catalog.PathDocs)), "refunds"))
-	for _, line := range refunds() {
-		if !strings.Contains(text, strings.ReplaceAll(line, "`", "")) {
-			t.Errorf("the page lacks %q", line)
-		}
-		if !strings.Contains(string(body(t, d, catalog.PathLLMsFull)), line) {
-			t.Errorf("llms-full.txt lacks %q", line)
-		}
-	}
-}
-
 func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	s := testSite()
 	s.Terms.Network, s.Terms.Asset = "eip155:10", "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"
 	d := must(Render(s))
 	shown := map[string]string{}
-	for _, n := range elements(parse(t, body(t, d, catalog.PathDocs)), "pre") {
+	for _, n := range elements(docsRoot(t, d), "pre") {
 		if id, ok := attr(n, "id"); ok {
 			shown[id] = textOf(n)
 		}
 	}
-	list, err := programs(s, append(snippetList(), receiptProgram()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must(programs(s, append(snippetList(), receiptProgram())))
 	for _, sn := range list {
 		text := shown["code-"+sn.ID]
 		if text != sn.Code || text == "" {
@@ -350,7 +244,7 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 // TestDocsCellsNameTheirColumn: where a table is shown as a list, which has no
 // heads of columns, a yes or a no says what it is about.
 func TestDocsCellsNameTheirColumn(t *testing.T) {
-	root := parse(t, body(t, mustRender(t), catalog.PathDocs))
+	root := docsRoot(t, rendered())
 	seen := 0
 	for _, table := range elements(root, "table") {
 		heads := elements(elements(table, "thead")[0], "th")

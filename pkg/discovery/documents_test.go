@@ -3,10 +3,7 @@ package discovery
 import (
 	"crypto/ed25519"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,43 +12,32 @@ import (
 )
 
 func TestDocumentsAgainstGoldenFiles(t *testing.T) {
-	d := mustRender(t)
+	d := rendered()
 	names := map[string]string{
 		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
 		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html", receipt.Path: "did.txt",
 	}
-	icon, err := assets.ReadFile("assets/favicon.svg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	icon := must(assets.ReadFile("assets/favicon.svg"))
 	whole := map[string]string{pathRoot: "See /docs\n", pathRobots: "User-agent: *\nAllow: /\n", pathFavicon: string(icon)}
 	for _, path := range d.Paths() {
-		name, ok := names[path]
-		text, short := whole[path]
-		switch {
-		case ok:
-			t.Run(name, func(t *testing.T) { golden(t, name, body(t, d, path)) })
-		case !short:
-			t.Errorf("%s has no golden file", path)
-		default:
-			if got := string(body(t, d, path)); got != text {
-				t.Errorf("%s: %q", path, got)
-			}
+		got := body(t, d, path)
+		if name, ok := names[path]; ok {
+			t.Run(name, func(t *testing.T) { golden(t, name, got) })
+		} else if want, ok := whole[path]; !ok || string(got) != want {
+			t.Errorf("%s has no golden file, or is listed twice, or is %q", path, got)
 		}
+		delete(names, path)
+		delete(whole, path)
 	}
-	if len(d.Paths()) != len(names)+len(whole) {
-		t.Errorf("paths %v, want those of %v and %v", d.Paths(), names, whole)
+	if len(names)+len(whole) > 0 {
+		t.Errorf("no paths of %v and %v", names, whole)
 	}
 }
 
-// The keys of receipts are published with their names, and where there are none
-// there is no document.
+// The keys of receipts are published with their names.
 func TestReceiptKeysDocument(t *testing.T) {
 	site := testSite()
-	old, err := receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik")
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must(receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"))
 	newer := make(ed25519.PublicKey, ed25519.PublicKeySize)
 	site.ReceiptKeys = []ed25519.PublicKey{newer, old}
 	d := must(Render(site))
@@ -61,17 +47,10 @@ func TestReceiptKeysDocument(t *testing.T) {
 			t.Errorf("%s: %v, %v", kid, got, err)
 		}
 	}
-	site.ReceiptKeys = nil
-	if d, err = Render(site); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := d.Find(receipt.Path); ok {
-		t.Error("a document of no keys")
-	}
 }
 
 func TestEveryFreePathOfTheSpecIsADocumentButTheProbes(t *testing.T) {
-	d := mustRender(t)
+	d := rendered()
 	for _, path := range catalog.FreePaths() {
 		_, ok := d.Find(path)
 		if probe := path == catalog.PathHealth || path == catalog.PathReady; ok == probe {
@@ -81,7 +60,7 @@ func TestEveryFreePathOfTheSpecIsADocumentButTheProbes(t *testing.T) {
 }
 
 func TestTwoRendersAreEqual(t *testing.T) {
-	a, b := mustRenderWide(t), mustRenderWide(t)
+	a, b := renderedWide(), renderedWide()
 	for i, d := range a.list {
 		if !reflect.DeepEqual(d, b.list[i]) {
 			t.Errorf("%s differs in a second rendering", d.Path)
@@ -97,7 +76,7 @@ func TestETagFollowsTheContent(t *testing.T) {
 	other.Terms.PayTo = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
 	d := must(Render(other))
 	for _, path := range []string{catalog.PathManifest, catalog.PathDocs, catalog.PathLLMsFull} {
-		was, _ := mustRender(t).Find(path)
+		was, _ := rendered().Find(path)
 		is, _ := d.Find(path)
 		if was.ETag == is.ETag {
 			t.Errorf("%s: another payee, the same ETag", path)
@@ -105,80 +84,32 @@ func TestETagFollowsTheContent(t *testing.T) {
 	}
 }
 
-func TestServe(t *testing.T) {
-	d := mustRender(t)
-	types := map[string]string{
-		catalog.PathCatalog: "application/json", catalog.PathManifest: "application/json", catalog.PathOpenAPI: "application/json",
-		catalog.PathLLMs: "text/plain; charset=utf-8", catalog.PathLLMsFull: "text/plain; charset=utf-8",
-		catalog.PathDocs: "text/html; charset=utf-8", pathFavicon: "image/svg+xml", pathRobots: "text/plain; charset=utf-8",
-	}
-	for path, contentType := range types {
-		t.Run(path, func(t *testing.T) {
-			w := serve(d, http.MethodGet, path, "")
-			if w.Code != 200 || w.Body.Len() == 0 {
-				t.Fatalf("GET: %d with %d bytes", w.Code, w.Body.Len())
-			}
-			h := w.Header()
-			for name, want := range map[string]string{
-				"Content-Type": contentType, "Cache-Control": "public, max-age=300", "X-Content-Type-Options": "nosniff",
-				"Content-Length": strconv.Itoa(w.Body.Len()),
-			} {
-				if got := h.Get(name); got != want {
-					t.Errorf("%s: %q, want %q", name, got, want)
-				}
-			}
-			etag := h.Get("ETag")
-			if !strings.HasPrefix(etag, `"`) || len(etag) < 18 {
-				t.Errorf("ETag %q is not a strong one", etag)
-			}
-			head := serve(d, http.MethodHead, path, "")
-			if head.Code != 200 || head.Body.Len() != 0 || head.Header().Get("Content-Length") != h.Get("Content-Length") {
-				t.Errorf("HEAD: %d, %d bytes, %v", head.Code, head.Body.Len(), head.Header())
-			}
-			for _, match := range []string{etag, `"other", W/` + etag, "*"} {
-				if w := serve(d, http.MethodGet, path, match); w.Code != http.StatusNotModified || w.Body.Len() != 0 || w.Header().Get("ETag") != etag {
-					t.Errorf("If-None-Match %s: %d, %d bytes", match, w.Code, w.Body.Len())
-				}
-			}
-			if w := serve(d, http.MethodGet, path, `"other"`); w.Code != 200 {
-				t.Errorf("another ETag: %d", w.Code)
-			}
-		})
-	}
-}
-
+// TestServeRedirectAndRefusals asks for what is no document; TestEncodings for
+// those that are.
 func TestServeRedirectAndRefusals(t *testing.T) {
-	d := mustRender(t)
-	w := serve(d, http.MethodGet, "/", "")
-	if w.Code != http.StatusFound || w.Header().Get("Location") != "/docs" || w.Body.Len() == 0 {
-		t.Errorf("GET /: %d to %q", w.Code, w.Header().Get("Location"))
-	}
-	if w := serve(d, http.MethodHead, "/", ""); w.Code != http.StatusFound || w.Body.Len() != 0 {
-		t.Errorf("HEAD /: %d with %d bytes", w.Code, w.Body.Len())
-	}
-	for _, path := range []string{"/docs/", "/v1/tools/dns", "/nothing", "//docs"} {
-		if w := serve(d, http.MethodGet, path, ""); w.Code != http.StatusNotFound {
-			t.Errorf("%s: %d", path, w.Code)
+	d := rendered()
+	for _, c := range []struct {
+		method, path, location, allow string
+		status                        int
+		body                          bool
+	}{
+		{http.MethodGet, "/", "/docs", "", http.StatusFound, true},
+		{http.MethodHead, "/", "/docs", "", http.StatusFound, false},
+		{http.MethodGet, "/docs/", "", "", http.StatusNotFound, true},
+		{http.MethodGet, "/v1/tools/dns", "", "", http.StatusNotFound, true},
+		{http.MethodGet, "/nothing", "", "", http.StatusNotFound, true},
+		{http.MethodGet, "//docs", "", "", http.StatusNotFound, true},
+		{http.MethodPost, catalog.PathDocs, "", "GET, HEAD", http.StatusMethodNotAllowed, false},
+	} {
+		w := ask(d, c.method, c.path, nil)
+		if w.Code != c.status || w.Header().Get("Location") != c.location || w.Header().Get("Allow") != c.allow || (w.Body.Len() > 0) != c.body {
+			t.Errorf("%s %s: %d with %v and %d bytes", c.method, c.path, w.Code, w.Header(), w.Body.Len())
 		}
 	}
-	w = serve(d, http.MethodPost, catalog.PathDocs, "")
-	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
-		t.Errorf("POST: %d, Allow %q", w.Code, w.Header().Get("Allow"))
-	}
-}
-
-func serve(d *Documents, method, path, ifNoneMatch string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, "http://any"+path, nil)
-	if ifNoneMatch != "" {
-		r.Header.Set("If-None-Match", ifNoneMatch)
-	}
-	w := httptest.NewRecorder()
-	d.ServeHTTP(w, r)
-	return w
 }
 
 func TestRenderRefusesAnIncompleteSite(t *testing.T) {
-	tests := map[string]struct {
+	for name, c := range map[string]struct {
 		change func(*Site)
 		want   string
 	}{
@@ -195,41 +126,35 @@ func TestRenderRefusesAnIncompleteSite(t *testing.T) {
 		"no token name":  {func(s *Site) { s.Terms.Name = "" }, "token name is empty"},
 		"all at once":    {func(s *Site) { *s = Site{} }, "token version is empty"},
 		"http is enough": {func(s *Site) { s.Origin = "http://127.0.0.1:8402" }, ""},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := testSite()
-			tt.change(&s)
-			_, err := Render(s)
-			if got := ""; err != nil {
-				got = err.Error()
-				if tt.want == "" || !strings.Contains(got, tt.want) {
-					t.Errorf("error %q, want one with %q", got, tt.want)
-				}
-			} else if tt.want != "" {
-				t.Errorf("no error, want one with %q", tt.want)
-			}
-		})
+	} {
+		s := testSite()
+		c.change(&s)
+		_, err := Render(s)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
 	}
 }
 
-func TestRenderRefusesAnOperationWithoutAReadableExample(t *testing.T) {
+func TestAnOperationWithoutAReadableExampleIsRefused(t *testing.T) {
+	op := catalog.DNS()
 	for _, response := range []string{"", "{", `{"a":1}{"b":2}`} {
-		op := catalog.DNS()
 		op.Response = response
 		if _, err := render(testSite(), []catalog.Operation{op}, nil); err == nil {
 			t.Errorf("example %q was rendered", response)
+		}
+		if _, _, err := Paywall(op, testSite(), visit(catalog.DNS(), "example.com")); err == nil {
+			t.Errorf("example %q is on a page", response)
 		}
 	}
 	if _, err := render(testSite(), nil, nil); err == nil {
 		t.Error("documents without operations")
 	}
-}
-
-func TestPathsAreUnique(t *testing.T) {
-	paths := mustRender(t).Paths()
-	sorted := slices.Sorted(slices.Values(paths))
-	if len(slices.Compact(sorted)) != len(paths) {
-		t.Errorf("%v", paths)
-	}
+	op.Response = "{"
+	defer func() {
+		if recover() == nil {
+			t.Error("Extensions did not panic")
+		}
+	}()
+	Extensions(op)
 }

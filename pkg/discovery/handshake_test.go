@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -43,10 +42,7 @@ type playMoney struct {
 }
 
 func (p playMoney) Settle(_ context.Context, payload x402.Payload, r x402.Requirements) x402.Settlement {
-	body, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": r})
-	if err != nil {
-		p.t.Error(err)
-	}
+	body := must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": r}))
 	w := httptest.NewRecorder()
 	p.handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/settle", bytes.NewReader(body)))
 	var s x402.SettleResponse
@@ -64,14 +60,8 @@ func (p playMoney) Verify(context.Context, x402.Payload, x402.Requirements) x402
 // pay takes a signature through a real Gate at the recorded time.
 func pay(t *testing.T, s Site, signature string) x402.Outcome {
 	t.Helper()
-	offer, err := x402.NewOffer(Offer(catalog.All()[0], s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	books, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: s.Terms, Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must(x402.NewOffer(Offer(catalog.All()[0], s)))
+	books := must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: s.Terms, Now: time.Now}))
 	gate := x402.NewGate(x402.GateConfig{
 		Ledger:      ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "write" }),
 		Facilitator: playMoney{t, books}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -94,21 +84,21 @@ func pay(t *testing.T, s Site, signature string) x402.Outcome {
 func recordHandshake(t *testing.T) recording {
 	t.Helper()
 	nonce := sha256.Sum256([]byte("the nonce of the documented example"))
-	wallet, err := x402test.WalletFromHex(strings.TrimPrefix(publishedKey, "0x"), bytes.NewReader(nonce[:]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wallet := must(x402test.WalletFromHex(strings.TrimPrefix(publishedKey, "0x"), bytes.NewReader(nonce[:])))
 	s := recordedSite()
-	var r recording
-	if r.Signature, err = wallet.Pay(Offer(catalog.All()[0], s).WithToken(shownToken), recordedAt()); err != nil {
-		t.Fatal(err)
-	}
-	out := pay(t, s, r.Signature)
+	signature := must(wallet.Pay(Offer(catalog.All()[0], s).WithToken(shownToken), recordedAt()))
+	out := pay(t, s, signature)
 	if out.Status != http.StatusOK || out.Receipt == nil || !out.Receipt.Success {
 		t.Fatalf("the Gate answered %d %v, receipt %+v", out.Status, out.Fault, out.Receipt)
 	}
-	if r.Response, err = x402.EncodeHeader(out.Receipt); err != nil {
-		t.Fatal(err)
+	return recording{Signature: signature, Response: must(x402.EncodeHeader(out.Receipt))}
+}
+
+// recorded is the handshake that the documents show.
+func recorded() recording {
+	var r recording
+	if err := json.Unmarshal(recordedJSON, &r); err != nil {
+		panic(err)
 	}
 	return r
 }
@@ -119,11 +109,7 @@ func recordHandshake(t *testing.T) recording {
 func TestRecordedHandshakeIsReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(recordedAt())) // in the bubble's time
-		want, err := json.MarshalIndent(recordHandshake(t), "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, '\n')
+		want := append(must(json.MarshalIndent(recordHandshake(t), "", "  ")), '\n')
 		if *update {
 			if err := os.WriteFile("assets/handshake.json", want, 0o644); err != nil {
 				t.Fatal(err)
@@ -139,18 +125,8 @@ func TestRecordedHandshakeIsReal(t *testing.T) {
 // TestRecordedSignatureVerifies reads the recorded header as the service does,
 // and spoils it.
 func TestRecordedSignatureVerifies(t *testing.T) {
-	var r recording
-	if err := json.Unmarshal(recordedJSON, &r); err != nil {
-		t.Fatal(err)
-	}
-	p, err := x402.DecodePayment(r.Signature)
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := recordedSite().Terms.TokenDomain()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(x402.DecodePayment(recorded().Signature))
+	domain := must(recordedSite().Terms.TokenDomain())
 	if err := p.Check(p.Digest(domain)); err != nil {
 		t.Errorf("the signature is not the payer's: %v", err)
 	}
@@ -168,16 +144,8 @@ func TestRecordedSignatureVerifies(t *testing.T) {
 func TestDocsShowTheRealHandshake(t *testing.T) {
 	s := testSite()
 	offer := must(x402.EncodeHeader(Offer(catalog.All()[0], s).WithToken(shownToken)))
-	var r recording
-	if err := json.Unmarshal(recordedJSON, &r); err != nil {
-		t.Fatal(err)
-	}
-	root := parse(t, body(t, mustRender(t), catalog.PathDocs))
-	shown := map[string][]string{}
-	for _, n := range elements(root, "pre") {
-		label, _ := attr(n.Parent, "aria-label")
-		shown[label] = append(shown[label], textOf(n))
-	}
+	r, root := recorded(), docsRoot(t, rendered())
+	shown := codeByLabel(root)
 	for name, sent := range map[string]string{"PAYMENT-REQUIRED": offer, "PAYMENT-SIGNATURE": r.Signature, "PAYMENT-RESPONSE": r.Response} {
 		if diff := cmp.Diff([]string{sent}, shown[name+" as sent"]); diff != "" {
 			t.Errorf("%s as sent: %s", name, diff)
@@ -190,9 +158,7 @@ func TestDocsShowTheRealHandshake(t *testing.T) {
 		if len(shown[label]) != 1 {
 			t.Fatalf("%s is shown %d times", label, len(shown[label]))
 		}
-		if diff := cmp.Diff(tree(t, []byte(h.Decoded)), tree(t, []byte(shown[label][0]))); diff != "" {
-			t.Errorf("%s: %s", label, diff)
-		}
+		same(t, label, tree(t, []byte(h.Decoded)), tree(t, []byte(shown[label][0])))
 	}
 	answer := tree(t, []byte(shown["Body of the 402"][0]))
 	if answer["code"] != string(fault.PaymentRequired) || answer["message"] == "" || at(t, answer, "accepts", 0, "payTo") != s.Terms.PayTo {
@@ -201,14 +167,8 @@ func TestDocsShowTheRealHandshake(t *testing.T) {
 	if at(t, answer, "idempotency", "header") != x402.HeaderKey {
 		t.Errorf("the body of the 402 says %v of idempotency", answer["idempotency"])
 	}
-	text := textOf(root)
-	for _, want := range []string{
-		publishedKey, recordedSite().Terms.PayTo, documentedOrigin + catalog.All()[0].Path, fmt.Sprint(recordedAt().Format("2006-01-02 15:04:05"), " UTC"),
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page does not say that the example was made with %s", want)
-		}
-	}
+	says(t, "the page on the example", textOf(root), publishedKey, recordedSite().Terms.PayTo, documentedOrigin+catalog.All()[0].Path,
+		recordedAt().Format("2006-01-02 15:04:05")+" UTC")
 }
 
 func TestUnreadableRecordingIsRefused(t *testing.T) {

@@ -5,8 +5,10 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,17 +89,9 @@ func wideBooks() []catalog.Playbook {
 	}}
 }
 
-func mustRender(t *testing.T) *Documents {
-	t.Helper()
-	d := must(Render(testSite()))
-	return d
-}
+func rendered() *Documents { return must(Render(testSite())) }
 
-func mustRenderWide(t *testing.T) *Documents {
-	t.Helper()
-	d := must(render(testSite(), wideOps(), wideBooks()))
-	return d
-}
+func renderedWide() *Documents { return must(render(testSite(), wideOps(), wideBooks())) }
 
 func body(t *testing.T, d *Documents, path string) []byte {
 	t.Helper()
@@ -142,77 +136,78 @@ func at(t *testing.T, v any, path ...any) any {
 	return v
 }
 
-func keys(v any) []string {
-	var names []string
-	for k := range v.(map[string]any) {
-		names = append(names, k)
-	}
-	return names
+// described is a document of JSON as at reads it.
+func described(t *testing.T, d *Documents, path string) map[string]any {
+	t.Helper()
+	return tree(t, body(t, d, path))
 }
 
-// golden compares with a file below testdata/golden. JSON files are indented
-// for the reader; the document is the file without the white space.
+func keys(v any) []string { return slices.Collect(maps.Keys(v.(map[string]any))) }
+
+// text is a document as it is read: the page, or the section with the heading
+// that the path ends in, without its markup, and nothing with the marks of code.
+func text(t *testing.T, d *Documents, path string) string {
+	t.Helper()
+	path, section, _ := strings.Cut(path, "#")
+	all := string(body(t, d, path))
+	switch {
+	case section != "":
+		all = textOf(sectionOf(t, docsRoot(t, d), section))
+	case path == catalog.PathDocs:
+		all = textOf(docsRoot(t, d))
+	}
+	return strings.ReplaceAll(all, "`", "")
+}
+
+// says holds a text to all parts.
+func says(t *testing.T, where, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s does not say %q", where, part)
+		}
+	}
+}
+
+// golden compares with a file below testdata/golden. JSON is indented there for
+// the reader.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", "golden", name)
-	isJSON := strings.HasSuffix(name, ".json")
-	if *update {
-		out := got
-		if isJSON {
-			var b bytes.Buffer
-			if err := json.Indent(&b, got, "", "  "); err != nil {
-				t.Fatal(err)
-			}
-			b.WriteByte('\n')
-			out = b.Bytes()
-		}
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, out, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := must(os.ReadFile(file))
-	if isJSON {
+	if strings.HasSuffix(name, ".json") {
 		var b bytes.Buffer
-		if err := json.Compact(&b, want); err != nil {
+		if err := json.Indent(&b, got, "", "  "); err != nil {
 			t.Fatal(err)
 		}
-		want = b.Bytes()
+		got = append(b.Bytes(), '\n')
 	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(must(os.ReadFile(file))), string(got)); diff != "" {
 		t.Errorf("%s (-golden +rendered; run with -update to accept):\n%s", name, diff)
 	}
 }
 
 // validator compiles a JSON Schema of the 2020-12 draft.
-func validator(t *testing.T, v any) *jsonschema.Schema {
-	t.Helper()
-	raw, err := encode(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+func validator(v any) *jsonschema.Schema { return schemaAt(must(encode(v)), "") }
+
+// schemaAt compiles the schema at a place in a document.
+func schemaAt(document []byte, pointer string) *jsonschema.Schema {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("test:///schema.json", doc); err != nil {
-		t.Fatal(err)
+	c.AssertFormat()
+	if err := c.AddResource("test:///schema.json", must(jsonschema.UnmarshalJSON(bytes.NewReader(document)))); err != nil {
+		panic(err)
 	}
-	s := must(c.Compile("test:///schema.json"))
-	return s
+	return must(c.Compile("test:///schema.json#" + pointer))
 }
 
-func instance(t *testing.T, raw []byte) any {
-	t.Helper()
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+// fits says why a JSON text does not fit a schema.
+func fits(s *jsonschema.Schema, raw []byte) error {
+	return s.Validate(must(jsonschema.UnmarshalJSON(bytes.NewReader(raw))))
 }
 
 // must is for set-up that cannot fail unless the test is wrong: an error panics.

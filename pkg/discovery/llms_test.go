@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
 var listLink = regexp.MustCompile(`^- \[([^\]]+)\]\(([^) ]+)\): (.+)$`)
@@ -55,7 +54,7 @@ func checkLLMs(t *testing.T, text string) []string {
 
 func TestLLMsGrammarAndLinks(t *testing.T) {
 	s := testSite()
-	for name, d := range map[string]*Documents{"catalog": mustRender(t), "wide": mustRenderWide(t)} {
+	for name, d := range map[string]*Documents{"catalog": rendered(), "wide": renderedWide()} {
 		for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
 			t.Run(name+path, func(t *testing.T) {
 				for _, link := range checkLLMs(t, string(body(t, d, path))) {
@@ -77,28 +76,8 @@ func TestLLMsGrammarAndLinks(t *testing.T) {
 	}
 }
 
-func TestLLMsSayHowToPayAndWhatIsCharged(t *testing.T) {
-	d := mustRenderWide(t)
-	said := map[string][2]string{
-		catalog.PathLLMs:     {"- charged yes, retryable no: ", "- charged yes, answer owed, retryable yes: "},
-		catalog.PathLLMsFull: {"uses up the payment: 200, and also ", "not an answer: "},
-	}
-	status := regexp.MustCompile("` [0-9]{3}")
-	for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
-		text := status.ReplaceAllString(string(body(t, d, path)), "`")
-		for _, want := range []string{
-			"PAYMENT-REQUIRED", "PAYMENT-SIGNATURE", "PAYMENT-RESPONSE", "Base (eip155:8453)", "untrusted data",
-			said[path][0] + listOf(fault.Answer), said[path][1] + listOf(fault.Owed),
-		} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s does not say %q", path, want)
-			}
-		}
-	}
-}
-
 func TestLLMsFullSaysEverything(t *testing.T) {
-	s, text := testSite(), string(body(t, mustRenderWide(t), catalog.PathLLMsFull))
+	s, text := testSite(), string(body(t, renderedWide(), catalog.PathLLMsFull))
 	lines := strings.Split(text, "\n")
 	starts := func(prefix string) bool {
 		return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) })
@@ -144,15 +123,4 @@ func TestRowsNameEveryPart(t *testing.T) {
 			t.Errorf("%+v does not say for which type", r)
 		}
 	}
-}
-
-// listOf are the codes of a class that operations answer, in the spec's order.
-func listOf(class fault.Class) string {
-	var codes []string
-	for _, i := range fault.All() {
-		if i.Class == class && i.Code != fault.InternalError {
-			codes = append(codes, "`"+string(i.Code)+"`")
-		}
-	}
-	return strings.Join(codes, ", ")
 }

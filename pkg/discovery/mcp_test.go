@@ -14,23 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 )
 
-// accepts says whether a schema has a JSON text.
-func accepts(t *testing.T, s *jsonschema.Schema, raw []byte) bool {
-	t.Helper()
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatalf("%v in %s", err, raw)
-	}
-	return s.Validate(v) == nil
-}
-
-func TestToolsAgainstGoldenFile(t *testing.T) {
-	raw, err := Tools(testSite())
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "tools.json", raw)
-}
+func TestToolsAgainstGoldenFile(t *testing.T) { golden(t, "tools.json", must(Tools(testSite()))) }
 
 // Clients hold what they send and get to the schemas of a tool: its example fits,
 // and so does its price, and nothing else does.
@@ -46,32 +30,24 @@ func TestToolSchemas(t *testing.T) {
 		if got, ok := catalog.ByTool(tool.Name); !ok || got.Slug != op.Slug {
 			t.Errorf("%s: the tool %s is %s", op.Slug, tool.Name, got.Slug)
 		}
-		in, out := validator(t, tool.InputSchema), validator(t, tool.OutputSchema)
-		example, err := encode(exampleQuery(op))
-		if err != nil {
-			t.Fatal(err)
-		}
-		price, err := encode(ToolOffer(op, testSite()).WithToken(shownToken))
-		if err != nil {
-			t.Fatal(err)
-		}
+		in, out := validator(tool.InputSchema), validator(tool.OutputSchema)
 		for _, c := range []struct {
 			what string
 			s    *jsonschema.Schema
 			raw  []byte
 			want bool
 		}{
-			{"the example's arguments", in, example, true},
+			{"the example's arguments", in, must(encode(exampleQuery(op))), true},
 			{"an argument that is not there", in, []byte(`{"domain":"example.com","hostname":"example.com"}`), false},
 			{"no arguments", in, []byte(`{}`), op.Kind == catalog.SmokeTest},
 			{"the example", out, []byte(op.Response), true},
-			{"the price", out, price, true},
+			{"the price", out, must(encode(ToolOffer(op, testSite()).WithToken(shownToken))), true},
 			{"an error", out, []byte(`{"error":{"code":"nxdomain","message":""}}`), false},
 			{"a price without a way to pay", out, []byte(`{"x402Version":2,"accepts":[]}`), false},
 			{"an empty object", out, []byte(`{}`), false},
 		} {
-			if got := accepts(t, c.s, c.raw); got != c.want {
-				t.Errorf("%s: %s fits: %v", op.Slug, c.what, got)
+			if err := fits(c.s, c.raw); (err == nil) != c.want {
+				t.Errorf("%s: %s: %v", op.Slug, c.what, err)
 			}
 		}
 		if !strings.Contains(tool.Description, op.PriceUSD()+" USDC") || !strings.Contains(tool.Description, "same x402/payment") {
@@ -84,18 +60,18 @@ func TestToolSchemas(t *testing.T) {
 func TestToolOffer(t *testing.T) {
 	for _, op := range append(wideOps(), largeOp(40, 40)) {
 		offer := ToolOffer(op, testSite())
-		if n := len(headerOf(t, offer.WithToken(shownToken))); n >= maxHeader {
+		if n := len(headerOf(offer.WithToken(shownToken))); n >= maxHeader {
 			t.Errorf("%s: an offer of %d bytes in base64", op.Slug, n)
 		}
 		var e struct{ Info, Schema json.RawMessage }
 		if err := json.Unmarshal(offer.Extensions["bazaar"], &e); err != nil {
 			t.Fatal(err)
 		}
-		s := validator(t, e.Schema)
-		if !accepts(t, s, e.Info) {
-			t.Errorf("%s: %s does not fit its schema", op.Slug, e.Info)
+		s := validator(e.Schema)
+		if err := fits(s, e.Info); err != nil {
+			t.Errorf("%s: %v", op.Slug, err)
 		}
-		if accepts(t, s, bytes.Replace(e.Info, []byte(`"type":"mcp"`), []byte(`"type":"http"`), 1)) {
+		if fits(s, bytes.Replace(e.Info, []byte(`"type":"mcp"`), []byte(`"type":"http"`), 1)) == nil {
 			t.Errorf("%s: the schema takes another type", op.Slug)
 		}
 		http := Offer(op, testSite())
@@ -118,7 +94,7 @@ const serverRules = `{"type":"object","required":["name","description","version"
 		"properties":{"type":{"const":"streamable-http"},"url":{"type":"string","format":"uri"}}}}}}`
 
 func TestServerEntry(t *testing.T) {
-	s := validator(t, json.RawMessage(serverRules))
+	s := validator(json.RawMessage(serverRules))
 	for origin, name := range map[string]string{
 		"https://api.example.com":      "com.example.api/hostfacts",
 		"https://api.example.com:8443": "com.example.api/hostfacts",
@@ -128,12 +104,8 @@ func TestServerEntry(t *testing.T) {
 		site := testSite()
 		site.Origin = origin
 		entry := serverEntryOf(site)
-		raw, err := encode(entry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !accepts(t, s, raw) || entry.Name != name || entry.Remotes[0].URL != origin+"/mcp" {
-			t.Errorf("%s: %s", origin, raw)
+		if err := fits(s, must(encode(entry))); err != nil || entry.Name != name || entry.Remotes[0].URL != origin+"/mcp" {
+			t.Errorf("%s: %+v, %v", origin, entry, err)
 		}
 	}
 }

@@ -45,6 +45,16 @@ func attr(n *html.Node, name string) (string, bool) {
 	return "", false
 }
 
+// attrs are an attribute of each of the nodes.
+func attrs(nodes []*html.Node, name string) []string {
+	var all []string
+	for _, n := range nodes {
+		value, _ := attr(n, name)
+		all = append(all, value)
+	}
+	return all
+}
+
 func textOf(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -53,6 +63,36 @@ func textOf(n *html.Node) string {
 		}
 	}
 	return b.String()
+}
+
+// docsRoot is the documentation, parsed.
+func docsRoot(t *testing.T, d *Documents) *html.Node { return parse(t, body(t, d, catalog.PathDocs)) }
+
+// cells are the texts of the rows of the tables below a node.
+func cells(root *html.Node) [][]string {
+	var all [][]string
+	for _, tr := range elements(root, "tr") {
+		all = append(all, texts(elements(tr, "th", "td")))
+	}
+	return all
+}
+
+func texts(nodes []*html.Node) []string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, textOf(n))
+	}
+	return all
+}
+
+// codeByLabel are the blocks of code below a node by their labels.
+func codeByLabel(root *html.Node) map[string][]string {
+	all := map[string][]string{}
+	for _, n := range elements(root, "pre") {
+		label, _ := attr(n.Parent, "aria-label")
+		all[label] = append(all[label], textOf(n))
+	}
+	return all
 }
 
 func ids(root *html.Node) map[string]bool {
@@ -294,15 +334,14 @@ func TestHighlightKeepsTheText(t *testing.T) {
 
 func TestPretty(t *testing.T) {
 	long := strings.Repeat("x", 80)
-	tests := map[string]string{
+	for in, want := range map[string]string{
 		`{"a":1,"b":[true,null]}`:               `{"a": 1, "b": [true, null]}`,
 		`[]`:                                    `[]`,
 		`{"z":{},"a":"` + long + `"}`:           "{\n  \"z\": {},\n  \"a\": \"" + long + "\"\n}",
 		`[{"k":1},"` + long + `"]`:              "[\n  {\"k\": 1},\n  \"" + long + "\"\n]",
 		`{"n":12345678901234567890,"e":1.50}`:   `{"n": 12345678901234567890, "e": 1.50}`,
 		`{"o":{"list":["` + long + `","<&>"]}}`: "{\n  \"o\": {\n    \"list\": [\n      \"" + long + "\",\n      \"<&>\"\n    ]\n  }\n}",
-	}
-	for in, want := range tests {
+	} {
 		got, err := pretty([]byte(in))
 		if err != nil || got != want {
 			t.Errorf("%s: %s, %v", in, got, err)
@@ -318,7 +357,7 @@ func TestPretty(t *testing.T) {
 // TestMissing reads the page for unknown paths: every operation and document is
 // one link away.
 func TestMissing(t *testing.T) {
-	d := mustRender(t)
+	d := rendered()
 	page := d.Missing()
 	root := parse(t, page.Body)
 	checkBalanced(t, page.Body)
@@ -334,7 +373,7 @@ func TestMissing(t *testing.T) {
 		}
 		links[href] = true
 	}
-	anchors := ids(parse(t, body(t, d, catalog.PathDocs)))
+	anchors := ids(docsRoot(t, d))
 	for _, op := range catalog.All() {
 		if !links["/docs#"+op.Slug] || !anchors[op.Slug] {
 			t.Errorf("no link to %s", op.Slug)
