@@ -2,7 +2,6 @@ package dns_test
 
 import (
 	"context"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -18,32 +17,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
-// oracle is a resolver behind pipes, in a synctest bubble, that notes its
-// questions. Time stands still there while anybody computes, so that neither a
-// grace nor a resent question depends on the machine.
+// oracle is a resolver in a synctest bubble that notes its questions. Time stands
+// still there while anybody computes, so that neither a grace nor a resent
+// question depends on the machine.
 type oracle struct {
 	t     *testing.T
-	says  func(qtype uint16) (rcode int, records []string)
+	says  change
 	mu    sync.Mutex
 	asked []string
 }
 
 func (o *oracle) client() *dns.Client {
-	f := &fakeNet{t: o.t, begin: time.Now(), scripts: map[string]script{"1.1.1.1:53": o.script}}
-	return dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: f.dial})
+	return newFakeNet(o.t, map[string]script{first: o.script}).client(first)
 }
 
 func (o *oracle) script(_ int, query []byte) (time.Duration, []byte) {
-	q := new(miekg.Msg)
-	if err := q.Unpack(query); err != nil {
-		o.t.Errorf("query: %v", err)
-		return 0, nil
-	}
+	q := unpacked(query).Question[0]
 	o.mu.Lock()
-	o.asked = append(o.asked, strings.ToLower(q.Question[0].Name)+" "+miekg.TypeToString[q.Question[0].Qtype])
-	o.mu.Unlock()
-	code, records := o.says(q.Question[0].Qtype)
-	return ms, reply(o.t, query, func(m *miekg.Msg) { m.Rcode = code }, records...)
+	defer o.mu.Unlock()
+	o.asked = append(o.asked, strings.ToLower(q.Name)+" "+miekg.TypeToString[q.Qtype])
+	return ms, reply(query, o.says)
 }
 
 // questions are those since the last call, sorted.
@@ -55,73 +48,52 @@ func (o *oracle) questions() []string {
 	return out
 }
 
-// zone answers with records by type.
-func zone(code int, records map[uint16]string) func(uint16) (int, []string) {
-	return func(qtype uint16) (int, []string) {
-		if r, ok := records[qtype]; ok {
-			return code, []string{r}
-		}
-		return code, nil
-	}
-}
-
-// outcome is what a lookup came to.
-type outcome struct {
+// conclusion is what a lookup came to.
+type conclusion struct {
 	Result  dns.Result
 	Code    fault.Code
 	Message string
 }
 
-func outcomeOf(r dns.Result, err error) outcome {
+func conclusionOf(r dns.Result, err error) conclusion {
 	if err == nil {
-		return outcome{Result: r}
+		return conclusion{Result: r}
 	}
-	return outcome{Code: fault.From(err).Code, Message: fault.From(err).Public()}
+	return conclusion{Code: fault.From(err).Code, Message: fault.From(err).Public()}
 }
 
 // Whatever the resolvers say, lookups that share ask each question once, and
 // answer what they would have answered alone.
 func TestShare(t *testing.T) {
-	t.Parallel()
 	const aaaa, mx = "example.com. 60 IN AAAA 2606:4700::1", "example.com. 60 IN MX 10 mx.example.com."
-	for name, says := range map[string]func(uint16) (int, []string){
-		"both families": zone(miekg.RcodeSuccess, map[uint16]string{miekg.TypeA: good, miekg.TypeAAAA: aaaa, miekg.TypeMX: mx}),
-		"IPv6 only":     zone(miekg.RcodeSuccess, map[uint16]string{miekg.TypeAAAA: aaaa}),
-		"no data":       zone(miekg.RcodeSuccess, nil),
-		"nxdomain":      zone(miekg.RcodeNameError, nil),
-		"behind alias":  zone(miekg.RcodeNameError, map[uint16]string{miekg.TypeA: "example.com. 60 IN CNAME b.test."}),
-		"SERVFAIL":      zone(miekg.RcodeServerFailure, nil),
-		"REFUSED":       zone(miekg.RcodeRefused, nil),
-		"IPv6 fails": func(qtype uint16) (int, []string) {
-			if qtype == miekg.TypeAAAA {
-				return miekg.RcodeServerFailure, nil
-			}
-			return miekg.RcodeSuccess, []string{good}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { sharesAsAlone(t, &oracle{t: t, says: says}) })
-		})
-	}
+	eachInBubble(t, map[string]change{
+		"both families": answer(good, aaaa, mx),
+		"IPv6 only":     answer(aaaa),
+		"no data":       answer(),
+		"nxdomain":      rcode(miekg.RcodeNameError),
+		"behind alias":  both(rcode(miekg.RcodeNameError), families(answer("example.com. 60 IN CNAME b.test."), answer())),
+		"SERVFAIL":      rcode(miekg.RcodeServerFailure),
+		"REFUSED":       rcode(miekg.RcodeRefused),
+		"IPv6 fails":    families(answer(good), rcode(miekg.RcodeServerFailure)),
+	}, func(t *testing.T, says change) { sharesAsAlone(t, &oracle{t: t, says: says}) })
 }
 
 func sharesAsAlone(t *testing.T, o *oracle) {
 	cl := o.client()
 	types := []string{"A", "AAAA", "MX"}
-	alone := make([]outcome, len(types))
+	alone := make([]conclusion, len(types))
 	for i, typ := range types {
-		alone[i] = outcomeOf(lookup(t, cl, typ))
+		alone[i] = conclusionOf(lookup(t, cl, typ))
 	}
 	addrs, aloneErr := cl.Addresses(t.Context(), "example.com")
 	o.questions()
 
 	ctx, end := dns.Share(t.Context())
-	var got [4][3]outcome
+	var got [4][3]conclusion
 	var all sync.WaitGroup
 	for i := range got {
 		for j, typ := range types {
-			all.Go(func() { got[i][j] = outcomeOf(cl.Lookup(ctx, dns.Query{Domain: "example.com", Type: typ})) })
+			all.Go(func() { got[i][j] = conclusionOf(cl.Lookup(ctx, query(typ))) })
 		}
 		all.Go(func() {
 			same, err := cl.Addresses(ctx, "example.com")
@@ -146,7 +118,7 @@ func sharesAsAlone(t *testing.T, o *oracle) {
 	// without a question.
 	ctx, end = dns.Share(t.Context())
 	defer end()
-	cl.Lookup(ctx, dns.Query{Domain: "example.com", Type: "A"}) // the questions count
+	cl.Lookup(ctx, query("A")) // the questions count
 	lookup(t, cl, "A")
 	if asked, want := o.questions(), []string{"example.com. A", "example.com. A"}; !slices.Equal(asked, want) {
 		t.Errorf("then asked %v, want %v", asked, want)
@@ -157,7 +129,7 @@ func sharesAsAlone(t *testing.T, o *oracle) {
 func TestShareKeepsApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &oracle{t: t, says: zone(miekg.RcodeSuccess, nil)}
+		o := &oracle{t: t, says: answer()}
 		ctx, end := dns.Share(t.Context())
 		defer end()
 		for range 2 {
@@ -180,46 +152,37 @@ func TestShareKeepsApart(t *testing.T) {
 func TestShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeNet{t: t, begin: time.Now()}
-		f.scripts = map[string]script{
-			"1.1.1.1:53": f.says(10*ms, miekg.RcodeServerFailure),
-			"8.8.8.8:53": f.says(3*time.Second, miekg.RcodeSuccess, good),
-			"9.9.9.9:53": mute,
-		}
-		cl := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53", "8.8.8.8:53", "9.9.9.9:53"}, Dial: f.dial})
+		f := newFakeNet(t, map[string]script{
+			first: after(10*ms, rcode(miekg.RcodeServerFailure)), second: ok(3 * time.Second), third: mute,
+		})
+		cl := f.client(first, second, third)
 		ctx, end := dns.Share(t.Context())
-		ask := func(budget time.Duration) (dns.Result, time.Duration, error) {
-			ctx, cancel := context.WithTimeout(ctx, budget)
-			defer cancel()
-			r, err := cl.Lookup(ctx, dns.Query{Domain: "example.com", Type: "A"})
-			return r, time.Since(f.begin), err
-		}
 		var all sync.WaitGroup
-		all.Go(func() {
-			if r, at, err := ask(5 * ms); fault.From(err).Code != fault.DNSTimeout || at != 4500*time.Microsecond {
-				t.Errorf("before anybody answered: %+v, %v after %s; want dns_timeout", r, err, at)
-			}
-		})
-		all.Go(func() {
-			if r, at, err := ask(time.Second); err != nil || r.Rcode != "SERVFAIL" || at != 950*ms {
-				t.Errorf("with a second: %+v, %v after %s; want SERVFAIL", r, err, at)
-			}
-		})
-		all.Go(func() {
-			if r, at, err := ask(time.Minute); err != nil || len(r.Records) != 1 || r.Resolver != "8.8.8.8" || at != 3010*ms {
-				t.Errorf("with a minute: %+v, %v after %s; want a record", r, err, at)
-			}
-		})
+		for _, c := range []struct {
+			budget time.Duration
+			want   outcome
+		}{
+			{5 * ms, failed(fault.DNSTimeout, 4500*time.Microsecond)},
+			{time.Second, servfail("1.1.1.1", 950*ms)},
+			{time.Minute, noerror("8.8.8.8", 3010*ms)},
+		} {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, c.budget)
+				defer cancel()
+				r, err := cl.Lookup(ctx, query("A"))
+				f.at(c.want.at)
+				if code(err) != c.want.code || r.Rcode != c.want.rcode || r.Resolver != c.want.resolver {
+					t.Errorf("with %s: %+v, %v; want %+v", c.budget, r, err, c.want)
+				}
+				if r.Rcode == "NOERROR" {
+					wantGood(t, r, err)
+				}
+			})
+		}
 		all.Wait()
 		end()
-		synctest.Wait()
-		if n := f.near.Load(); n != 0 {
-			t.Errorf("%d connections were left open", n)
-		}
-		want := []string{"1.1.1.1:53 at 0s", "8.8.8.8:53 at 10ms", "9.9.9.9:53 at 410ms", "tcp 8.8.8.8:53 at 2.01s", "tcp 9.9.9.9:53 at 2.41s"}
-		if !slices.Equal(f.dials, want) {
-			t.Errorf("dialled %q, want each resolver once by each transport: %q", f.dials, want)
-		}
+		// Each resolver once by each transport.
+		f.check(first+" at 0s", second+" at 10ms", third+" at 410ms", "tcp "+second+" at 2.01s", "tcp "+third+" at 2.41s")
 	})
 }
 
@@ -227,17 +190,14 @@ func TestShareDeadlines(t *testing.T) {
 func TestShareEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeNet{t: t, begin: time.Now(), scripts: map[string]script{"1.1.1.1:53": mute}}
+		f := newFakeNet(t, map[string]script{first: mute})
 		var open atomic.Int64
-		cl := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := f.dial(ctx, network, address)
-			open.Add(1)
-			return &reluctant{Conn: conn, open: &open}, err
-		}})
+		f.wrap = reluctantly(&open)
+		cl := f.client(first)
 		ctx, end := dns.Share(t.Context())
 		hurried, cancel := context.WithTimeout(ctx, 20*ms)
 		defer cancel()
-		if _, err := cl.Lookup(hurried, dns.Query{Domain: "example.com", Type: "A"}); fault.From(err).Code != fault.DNSTimeout {
+		if _, err := cl.Lookup(hurried, query("A")); code(err) != fault.DNSTimeout {
 			t.Errorf("%v, want dns_timeout", err)
 		}
 		if open.Load() != 1 {
@@ -251,24 +211,8 @@ func TestShareEnds(t *testing.T) {
 		if open.Load() != 0 {
 			t.Error("a connection was open after the end")
 		}
-		if _, err := cl.Lookup(ctx, dns.Query{Domain: "example.com", Type: "A"}); fault.From(err).Code != fault.DNSTimeout {
+		if _, err := cl.Lookup(ctx, query("A")); code(err) != fault.DNSTimeout {
 			t.Errorf("after the end: %v, want dns_timeout", err)
 		}
 	})
-}
-
-// reluctant takes a second to close, though nobody can read from it any more.
-type reluctant struct {
-	net.Conn
-	open *atomic.Int64
-	once sync.Once
-}
-
-func (c *reluctant) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() {
-		time.Sleep(time.Second) // in the bubble
-		c.open.Add(-1)
-	})
-	return err
 }
