@@ -23,10 +23,10 @@ import (
 // FuzzCertificate takes bytes as a leaf all the way to JSON, and holds the
 // reading against that of crypto/x509 where that reads them.
 func FuzzCertificate(f *testing.F) {
-	der, _ := ordinary(f)
+	der, _ := ordinary()
 	f.Add(der)
 	f.Add(der[:len(der)-1])
-	for _, seed := range kept(f, "certificates.hex") {
+	for _, seed := range kept("certificates.hex") {
 		f.Add(seed[0])
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -51,12 +51,8 @@ func FuzzCertificate(f *testing.F) {
 
 // kept are the seeds in a file of testdata: on each line the arguments of one in
 // hex ("-" is none), after a comment that says what makes it worth keeping.
-func kept(f *testing.F, file string) [][][]byte {
-	f.Helper()
-	text, err := os.ReadFile("testdata/" + file)
-	if err != nil {
-		f.Fatal(err)
-	}
+func kept(file string) [][][]byte {
+	text := must(os.ReadFile("testdata/" + file))
 	var seeds [][][]byte
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") {
@@ -64,11 +60,7 @@ func kept(f *testing.F, file string) [][][]byte {
 		}
 		var seed [][]byte
 		for _, arg := range strings.Fields(line) {
-			b, err := hex.DecodeString(strings.TrimPrefix(arg, "-"))
-			if err != nil {
-				f.Fatalf("%s: %v", file, err)
-			}
-			seed = append(seed, b)
+			seed = append(seed, must(hex.DecodeString(strings.TrimPrefix(arg, "-"))))
 		}
 		seeds = append(seeds, seed)
 	}
@@ -216,7 +208,7 @@ func FuzzFlight(f *testing.F) {
 	}
 	rec, _ := local(f, tls.VersionTLS13, tls.CurveP384)
 	f.Add(rec.read, rec.secret)
-	for _, seed := range kept(f, "flights.hex") {
+	for _, seed := range kept("flights.hex") {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, raw, secret []byte) {

@@ -18,6 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 // cutConn lets a server's first n bytes through and then runs end in place of
@@ -97,7 +98,6 @@ func script(t *testing.T, out ...[]byte) *connector {
 
 // TestNoLeaf: peers that answer and show no certificate.
 func TestNoLeaf(t *testing.T) {
-	t.Parallel()
 	hangUp := func(out string) *connector {
 		return peer(t, func(c net.Conn) {
 			c.Read(make([]byte, 1<<16))
@@ -105,11 +105,12 @@ func TestNoLeaf(t *testing.T) {
 		})
 	}
 	const noTLS = "The host does not speak TLS on port 443."
-	for name, c := range map[string]struct {
+	type row struct {
 		peer    *connector
 		message string
 		dials   int32
-	}{
+	}
+	origintest.Each(t, map[string]row{
 		"HTTP":                {hangUp("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), noTLS, 1},
 		"SSH":                 {script(t, []byte("SSH-2.0-OpenSSH_9.9\r\n")), noTLS, 1},
 		"SMTP":                {script(t, []byte("220 mail.example.com ESMTP\r\n")), noTLS, 1},
@@ -122,18 +123,15 @@ func TestNoLeaf(t *testing.T) {
 		"empty records":       {script(t, bytes.Repeat([]byte{22, 3, 3, 0, 0}, 1000)), "The TLS handshake failed before the host sent a certificate.", 2},
 		"no TLS certificate":  {tlsPeer(t, [][]byte{{0x30, 3, 1, 1, 0xff}}, ecKey(), nil), "The host sent a certificate that cannot be read.", 1},
 		"message too large":   {script(t, []byte{22, 3, 3, 0, 4, 2, 0xff, 0xff, 0xff}), "The TLS handshake failed before the host sent a certificate.", 2},
-		"nothing in common":   {tlsPeer(t, [][]byte{with(t, nil)}, ecKey(), atMost(tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256)), "The host refused the TLS handshake with alert 40 before it sent a certificate.", 2},
+		"nothing in common":   {tlsPeer(t, [][]byte{with(nil)}, ecKey(), atMost(tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256)), "The host refused the TLS handshake with alert 40 before it sent a certificate.", 2},
 		"empty list, TLS 1.2": {script(t, helloTLS12(), []byte{22, 3, 3, 0, 7, 11, 0, 0, 3, 0, 0, 0}), "The TLS handshake failed before the host sent a certificate.", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := lookup(t, c.peer)
-			f := fault.From(err)
-			if f.Code != fault.HandshakeFailed || f.Public() != c.message || c.peer.dials.Load() != c.dials {
-				t.Errorf("%s %q after %d dials: %v", f.Code, f.Public(), c.peer.dials.Load(), err)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		_, err := lookup(t, c.peer)
+		f := fault.From(err)
+		if f.Code != fault.HandshakeFailed || f.Public() != c.message || c.peer.dials.Load() != c.dials {
+			t.Errorf("%s %q after %d dials: %v", f.Code, f.Public(), c.peer.dials.Load(), err)
+		}
+	})
 }
 
 // helloTLS12 is the record of a ServerHello for TLS 1.2.
@@ -146,7 +144,6 @@ func helloTLS12() []byte {
 
 // TestSlow: peers that do not get to a certificate in time.
 func TestSlow(t *testing.T) {
-	t.Parallel()
 	drip := func(b []byte) *connector {
 		return peer(t, func(c net.Conn) {
 			tick := time.NewTicker(20 * time.Millisecond)
@@ -159,20 +156,17 @@ func TestSlow(t *testing.T) {
 			}
 		})
 	}
-	for name, p := range map[string]*connector{
+	origintest.Each(t, map[string]*connector{
 		"silence":             script(t),
 		"half a record":       script(t, []byte{22, 3, 3}),
 		"hello, then silence": script(t, helloTLS12()),
-		"half a certificate":  cutFlight(t, [][]byte{with(t, nil)}, tls.VersionTLS12, 400, func(c net.Conn) { io.Copy(io.Discard, c) }),
+		"half a certificate":  cutFlight(t, [][]byte{with(nil)}, tls.VersionTLS12, 400, func(c net.Conn) { io.Copy(io.Discard, c) }),
 		"drip":                drip(append([]byte{22, 3, 3, 0x40, 0}, make([]byte, 0x4000)...)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if r, err := brief(t, p); code(err) != fault.SSLTimeout {
-				t.Errorf("%+v, %v", r, err)
-			}
-		})
-	}
+	}, func(t *testing.T, p *connector) {
+		if r, err := brief(t, p); code(err) != fault.SSLTimeout {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
 }
 
 // TestEndless: a peer that never stops sending ends by its bytes, not by the
@@ -297,7 +291,7 @@ func TestNewWithoutConnector(t *testing.T) {
 // and time out. It is not parallel, so that nothing else runs.
 func TestNoLeak(t *testing.T) {
 	peers := []*connector{
-		tlsPeer(t, [][]byte{with(t, nil)}, ecKey(), nil),
+		tlsPeer(t, [][]byte{with(nil)}, ecKey(), nil),
 		tlsPeer(t, [][]byte{{1}}, ecKey(), nil),
 		script(t), script(t, []byte{21, 3, 1, 0, 2, 2, 40}),
 	}

@@ -25,24 +25,24 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 )
 
-// ordinary is a certificate with a bit of everything, and its key.
-func ordinary(t testing.TB) ([]byte, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// must is for set-up that cannot fail unless the test is wrong.
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
+	return v
+}
+
+// ordinary is a certificate with a bit of everything, and its key.
+func ordinary() ([]byte, *ecdsa.PrivateKey) {
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(0xff), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(4e9, 0),
 		Subject:        pkix.Name{CommonName: "www.example.com", Organization: []string{"a+b, c"}, StreetAddress: []string{" x "}},
 		DNSNames:       []string{"www.example.com", "*.example.com"},
 		EmailAddresses: []string{"a@example.com"}, IPAddresses: []net.IP{net.IPv6loopback},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der, key
+	return must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)), key
 }
 
 // recording is what a client reads in a real handshake with a server, whose
@@ -62,11 +62,8 @@ func recording(t testing.TB, conn net.Conn, highest uint16) (*recorder, tls.Conn
 // local is a recording with crypto/tls as the server.
 func local(t testing.TB, highest uint16, curves ...tls.CurveID) (*recorder, tls.ConnectionState) {
 	t.Helper()
-	der, key := ordinary(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	der, key := ordinary()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
 	done := make(chan struct{})
 	go func() {
@@ -84,10 +81,7 @@ func local(t testing.TB, highest uint16, curves ...tls.CurveID) (*recorder, tls.
 			s.Read(make([]byte, 1))
 		}
 	}()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", l.Addr().String()))
 	rec, state := recording(t, conn, highest)
 	conn.Close()
 	<-done
@@ -133,11 +127,8 @@ func TestFlightSuites(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("needs the openssl command")
 	}
-	der, key := ordinary(t)
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der, key := ordinary()
+	raw := must(x509.MarshalPKCS8PrivateKey(key))
 	file := filepath.Join(t.TempDir(), "pem")
 	both := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})...)
 	if err := os.WriteFile(file, both, 0o600); err != nil {
@@ -153,13 +144,8 @@ func TestFlightSuites(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cmd := exec.CommandContext(ctx, "openssl", "s_server", "-accept", "127.0.0.1:0", "-naccept", "1",
 				"-cert", file, "-key", file, "-ciphersuites", suite)
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := cmd.StdinPipe(); err != nil { // it ends with its input
-				t.Fatal(err)
-			}
+			out := must(cmd.StdoutPipe())
+			must(cmd.StdinPipe()) // it ends with its input
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -175,10 +161,7 @@ func TestFlightSuites(t *testing.T) {
 				seen = append(seen, b[:n]...)
 			}
 			go io.Copy(io.Discard, out)
-			conn, err := net.Dial("tcp", "127.0.0.1:"+string(port.FindSubmatch(seen)[1]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must(net.Dial("tcp", "127.0.0.1:"+string(port.FindSubmatch(seen)[1])))
 			defer conn.Close()
 			rec, state := recording(t, conn, tls.VersionTLS13)
 			if state.CipherSuite != id {
@@ -219,11 +202,7 @@ func TestFirstCertificate(t *testing.T) {
 		{tls.VersionTLS13, "02aaaa" + "000007" + "000002dead" + "0000", "dead"},
 		{tls.VersionTLS13, "ff" + "000007" + "000002dead" + "0000", ""},
 	} {
-		body, err := hex.DecodeString(c.body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := hex.EncodeToString(firstCertificate(body, c.version)); got != c.want {
+		if got := hex.EncodeToString(firstCertificate(must(hex.DecodeString(c.body)), c.version)); got != c.want {
 			t.Errorf("%x %s: %s, want %s", c.version, c.body, got, c.want)
 		}
 	}
@@ -234,8 +213,7 @@ func TestSerialText(t *testing.T) {
 	for in, want := range map[string]string{
 		"00": "00", "0000": "00", "01": "01", "7f": "7f", "0080": "80", "80": "-80", "ff": "-01", "ff00": "-0100", "ffff01": "-ff", "8000": "-8000", "0102": "0102",
 	} {
-		b, _ := hex.DecodeString(in)
-		if got := serialText(b); got != want {
+		if got := serialText(must(hex.DecodeString(in))); got != want {
 			t.Errorf("%s is %s, want %s", in, got, want)
 		}
 	}

@@ -9,34 +9,34 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 // refused are certificates that crypto/x509 does not parse, or that crypto/tls
 // does not go on with. The leaf is a result all the same.
-func refused(t testing.TB) map[string][]byte {
-	t.Helper()
+func refused() map[string][]byte {
 	return map[string][]byte{
-		"duplicate extension": with(t, func(p *parts) { p.rest = extensions(san(dnsName(domain)), san(dnsName("b.example"))) }),
-		"UTF-8 in a dNSName":  with(t, func(p *parts) { p.rest = extensions(san(dnsName("bücher.example"))) }),
-		"bad IP SAN":          with(t, func(p *parts) { p.rest = extensions(san(dnsName(domain), tlv(0x87, []byte{1, 2, 3}))) }),
-		"bad URI SAN":         with(t, func(p *parts) { p.rest = extensions(san(tlv(0x86, []byte("http://[::1")))) }),
-		"printable with @":    with(t, func(p *parts) { p.subject = name(rdn(attr("2.5.4.3", printable("a_b@c")))) }),
-		"UniversalString":     with(t, func(p *parts) { p.subject = name(rdn(attr("2.5.4.3", tlv(0x1c, []byte{0, 0, 0, 'a'})))) }),
-		"broken UTF-8":        with(t, func(p *parts) { p.subject = name(rdn(attr("2.5.4.3", utf8s("a\xff")))) }),
-		"fraction of seconds": with(t, func(p *parts) { p.validity = validity(generalized("20260101000000.5Z"), utc("270101000000Z")) }),
-		"inner is not outer":  with(t, func(p *parts) { p.outer = tlv(0x30, oid("1.2.840.10045.4.3.4")) }),
-		"version 4":           with(t, func(p *parts) { p.version = unhex("a003020103") }),
-		"padded serial":       with(t, func(p *parts) { p.serial = unhex("020300007f") }),
-		"trailing data":       append(with(t, nil), 1, 2, 3),
-		"unknown key":         with(t, func(p *parts) { p.spki = tlv(0x30, tlv(0x30, oid("1.2.3.4")), unhex("030100")) }),
-		"explicit curve":      with(t, func(p *parts) { p.spki = tlv(0x30, tlv(0x30, oid("1.2.840.10045.2.1"), tlv(0x30)), unhex("030100")) }),
-		"RSA of 9216 bits":    with(t, func(p *parts) { p.spki = hugeRSA(t) }),
+		"duplicate extension": with(func(p *parts) { p.rest = extensions(san(dnsName(domain)), san(dnsName("b.example"))) }),
+		"UTF-8 in a dNSName":  with(func(p *parts) { p.rest = extensions(san(dnsName("bücher.example"))) }),
+		"bad IP SAN":          with(func(p *parts) { p.rest = extensions(san(dnsName(domain), tlv(0x87, []byte{1, 2, 3}))) }),
+		"bad URI SAN":         with(func(p *parts) { p.rest = extensions(san(tlv(0x86, []byte("http://[::1")))) }),
+		"printable with @":    with(func(p *parts) { p.subject = name(rdn(attr("2.5.4.3", printable("a_b@c")))) }),
+		"UniversalString":     with(func(p *parts) { p.subject = name(rdn(attr("2.5.4.3", tlv(0x1c, []byte{0, 0, 0, 'a'})))) }),
+		"broken UTF-8":        with(func(p *parts) { p.subject = name(rdn(attr("2.5.4.3", utf8s("a\xff")))) }),
+		"fraction of seconds": with(func(p *parts) { p.validity = validity(generalized("20260101000000.5Z"), utc("270101000000Z")) }),
+		"inner is not outer":  with(func(p *parts) { p.outer = tlv(0x30, oid("1.2.840.10045.4.3.4")) }),
+		"version 4":           with(func(p *parts) { p.version = unhex("a003020103") }),
+		"padded serial":       with(func(p *parts) { p.serial = unhex("020300007f") }),
+		"trailing data":       append(with(nil), 1, 2, 3),
+		"unknown key":         with(func(p *parts) { p.spki = tlv(0x30, tlv(0x30, oid("1.2.3.4")), unhex("030100")) }),
+		"explicit curve":      with(func(p *parts) { p.spki = tlv(0x30, tlv(0x30, oid("1.2.840.10045.2.1"), tlv(0x30)), unhex("030100")) }),
+		"RSA of 9216 bits":    with(func(p *parts) { p.spki = hugeRSA() }),
 	}
 }
 
 // hugeRSA is a key of more bits than crypto/tls takes.
-func hugeRSA(t testing.TB) []byte {
-	t.Helper()
+func hugeRSA() []byte {
 	n := append([]byte{0, 0xff}, bytes.Repeat([]byte{0xff}, 9216/8-1)...)
 	key := tlv(0x30, tlv(0x02, n), unhex("0203010001"))
 	return tlv(0x30, tlv(0x30, oid("1.2.840.113549.1.1.1"), unhex("0500")), tlv(0x03, []byte{0}, key))
@@ -45,7 +45,7 @@ func hugeRSA(t testing.TB) []byte {
 func TestLookupRefusedByTheStandardLibrary(t *testing.T) {
 	t.Parallel()
 	retry := func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{tls.CurveP521} } // a HelloRetryRequest first
-	for name, der := range refused(t) {
+	for name, der := range refused() {
 		for version, change := range map[string]func(*tls.Config){"tlsv1.2": atMost(tls.VersionTLS12), "tlsv1.3": nil, "tlsv1.3 retry": retry} {
 			t.Run(name+" "+version, func(t *testing.T) {
 				t.Parallel()
@@ -70,7 +70,7 @@ func TestLookupRefusedByTheStandardLibrary(t *testing.T) {
 // One broken certificate above the leaf is enough for crypto/tls to give up.
 func TestLookupBrokenChain(t *testing.T) {
 	t.Parallel()
-	der := with(t, nil)
+	der := with(nil)
 	for _, max := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		r, err := lookup(t, tlsPeer(t, [][]byte{der, {1, 2, 3}}, ecKey(), atMost(max)))
 		if err != nil || r.Subject != "CN="+domain || !r.HostnameMatch {
@@ -83,7 +83,7 @@ func TestLookupBrokenChain(t *testing.T) {
 // handshake; without it the leaf is still a result, but without a connection.
 func TestLookupNegativeSerial(t *testing.T) {
 	t.Parallel()
-	der := with(t, func(p *parts) { p.serial = unhex("0202ff00") })
+	der := with(func(p *parts) { p.serial = unhex("0202ff00") })
 	r, conn, err := inspect(t, tlsPeer(t, [][]byte{der}, ecKey(), nil))
 	if err != nil || r.Serial != "-0100" {
 		t.Fatalf("serial %q, %v", r.Serial, err)
@@ -95,17 +95,17 @@ func TestLookupNegativeSerial(t *testing.T) {
 
 // TestLookupFailsLater: the certificate came, and then the handshake failed.
 func TestLookupFailsLater(t *testing.T) {
-	t.Parallel()
-	der := [][]byte{with(t, nil)}
+	der := [][]byte{with(nil)}
 	other := curveKey(elliptic.P256())
 	demand := func(highest uint16) func(*tls.Config) {
 		return func(c *tls.Config) { c.MaxVersion, c.ClientAuth = highest, tls.RequireAnyClientCert }
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		peer    *connector
 		version string
 		conn    bool
-	}{
+	}
+	origintest.Each(t, map[string]row{
 		"client certificate, TLS 1.2": {tlsPeer(t, der, ecKey(), demand(tls.VersionTLS12)), "tlsv1.2", false},
 		// Our side is done before the server says no.
 		"client certificate, TLS 1.3": {tlsPeer(t, der, ecKey(), demand(tls.VersionTLS13)), "tlsv1.3", true},
@@ -115,39 +115,32 @@ func TestLookupFailsLater(t *testing.T) {
 		"close":                       {firstFlight(t, der, func(net.Conn) {}), "tlsv1.2", false},
 		"reset":                       {firstFlight(t, der, func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }), "tlsv1.2", false},
 		"garbage":                     {firstFlight(t, der, func(c net.Conn) { c.Write(bytes.Repeat([]byte{0xff}, 1<<16)) }), "tlsv1.2", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, conn, err := inspect(t, c.peer)
-			if err != nil || r.Subject != "CN="+domain || text(r.TLSVersion) != c.version || text(r.Cipher) == "null" {
-				t.Errorf("%+v, %v", r, err)
-			}
-			if (conn != nil) != c.conn || c.peer.dials.Load() != 1 {
-				t.Errorf("connection %v after %d dials", conn, c.peer.dials.Load())
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		r, conn, err := inspect(t, c.peer)
+		if err != nil || r.Subject != "CN="+domain || text(r.TLSVersion) != c.version || text(r.Cipher) == "null" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if (conn != nil) != c.conn || c.peer.dials.Load() != 1 {
+			t.Errorf("connection %v after %d dials", conn, c.peer.dials.Load())
+		}
+	})
 }
 
 // TestLookupHangsLater: the certificate came, in part of its message or before
 // the rest of the handshake, and then nothing. The result comes in time.
 func TestLookupHangsLater(t *testing.T) {
-	t.Parallel()
-	leaf := with(t, nil)
+	leaf := with(nil)
 	hang := func(c net.Conn) { io.Copy(io.Discard, c) }
-	long := [][]byte{leaf, with(t, func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
-	for name, p := range map[string]*connector{
+	long := [][]byte{leaf, with(func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
+	origintest.Each(t, map[string]*connector{
 		"after the flight":        firstFlight(t, [][]byte{leaf}, hang),
 		"inside the message":      cutFlight(t, long, tls.VersionTLS12, 20<<10, hang),
 		"inside the message, 1.3": cutFlight(t, long, tls.VersionTLS13, 20<<10, hang),
 		"refused and then silent": firstFlight(t, [][]byte{append(leaf, 0)}, hang),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, err := brief(t, p)
-			if err != nil || r.Subject != "CN="+domain || text(r.TLSVersion) == "null" {
-				t.Errorf("%+v, %v", r, err)
-			}
-		})
-	}
+	}, func(t *testing.T, p *connector) {
+		r, err := brief(t, p)
+		if err != nil || r.Subject != "CN="+domain || text(r.TLSVersion) == "null" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +21,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 // TestLookupJSON holds the shape of spec §2.2, byte for byte.
 func TestLookupJSON(t *testing.T) {
 	t.Parallel()
-	der := with(t, nil)
+	der := with(nil)
 	sum := sha256.Sum256(der)
 	got, err := lookup(t, tlsPeer(t, [][]byte{der}, ecKey(), nil))
 	if err != nil {
@@ -48,56 +51,57 @@ func TestLookupJSON(t *testing.T) {
 
 // TestLookupFlags varies what the three flags depend on.
 func TestLookupFlags(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name                  string
-		change                func(*x509.Certificate)
+	type row struct {
+		from, to              time.Duration // the validity, seen from now
+		names                 []string
 		expired, early, match bool
-		sans                  []string
-	}{
-		{"valid", nil, false, false, true, []string{domain, "*.example.com"}},
-		{"expired", func(c *x509.Certificate) { c.NotAfter = now().Add(-time.Second) }, true, false, true, []string{domain, "*.example.com"}},
-		{"last second", func(c *x509.Certificate) { c.NotAfter = now() }, false, false, true, []string{domain, "*.example.com"}},
-		{"first second", func(c *x509.Certificate) { c.NotBefore = now() }, false, false, true, []string{domain, "*.example.com"}},
-		{"not yet valid", func(c *x509.Certificate) { c.NotBefore = now().Add(time.Second) }, false, true, true, []string{domain, "*.example.com"}},
-		{"never valid", func(c *x509.Certificate) {
-			c.NotBefore, c.NotAfter = now().Add(time.Hour), now().Add(-time.Hour)
-		}, true, true, true, []string{domain, "*.example.com"}},
-		{"wildcard", func(c *x509.Certificate) { c.DNSNames = []string{"*.example.com"} }, false, false, true, []string{"*.example.com"}},
-		{"letter case", func(c *x509.Certificate) { c.DNSNames = []string{"WWW.Example.com"} }, false, false, true, []string{"WWW.Example.com"}},
-		{"wildcard too high", func(c *x509.Certificate) { c.DNSNames = []string{"*.com", "example.com"} }, false, false, false, []string{"*.com", "example.com"}},
-		{"wildcard too deep", func(c *x509.Certificate) { c.DNSNames = []string{"*.www.example.com"} }, false, false, false, []string{"*.www.example.com"}},
-		{"partial wildcard", func(c *x509.Certificate) { c.DNSNames = []string{"w*.example.com"} }, false, false, false, []string{"w*.example.com"}},
-		{"wrong host", func(c *x509.Certificate) { c.DNSNames = []string{"www.example.net"} }, false, false, false, []string{"www.example.net"}},
-		{"trailing dot", func(c *x509.Certificate) { c.DNSNames = []string{domain + "."} }, false, false, false, []string{domain + "."}},
-		{"NUL in a name", func(c *x509.Certificate) { c.DNSNames = []string{domain + "\x00.evil.example"} }, false, false, false, []string{domain + "\x00.evil.example"}},
-		{"CN only", func(c *x509.Certificate) { c.DNSNames = nil }, false, false, false, []string{}},
-		{"IP SAN only", func(c *x509.Certificate) {
-			c.DNSNames, c.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)}
-		}, false, false, false, []string{}},
-		{"e-mail beside", func(c *x509.Certificate) { c.EmailAddresses = []string{"a@example.com"} }, false, false, true, []string{domain, "*.example.com"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			got, err := lookup(t, tlsPeer(t, [][]byte{issue(t, ecKey(), c.change)}, ecKey(), nil))
+	}
+	const day = 24 * time.Hour
+	usual := []string{domain, "*.example.com"}
+	origintest.Each(t, map[string]row{
+		"valid":             {-day, day, usual, false, false, true},
+		"expired":           {-day, -time.Second, usual, true, false, true},
+		"last second":       {-day, 0, usual, false, false, true},
+		"first second":      {0, day, usual, false, false, true},
+		"not yet valid":     {time.Second, day, usual, false, true, true},
+		"never valid":       {time.Hour, -time.Hour, usual, true, true, true},
+		"wildcard":          {-day, day, []string{"*.example.com"}, false, false, true},
+		"letter case":       {-day, day, []string{"WWW.Example.com"}, false, false, true},
+		"wildcard too high": {-day, day, []string{"*.com", "example.com"}, false, false, false},
+		"wildcard too deep": {-day, day, []string{"*.www.example.com"}, false, false, false},
+		"partial wildcard":  {-day, day, []string{"w*.example.com"}, false, false, false},
+		"wrong host":        {-day, day, []string{"www.example.net"}, false, false, false},
+		"trailing dot":      {-day, day, []string{domain + "."}, false, false, false},
+		"NUL in a name":     {-day, day, []string{domain + "\x00.evil.example"}, false, false, false},
+		"CN only":           {-day, day, []string{}, false, false, false},
+	}, func(t *testing.T, c row) {
+		// Names of other kinds are beside the point.
+		for _, others := range []bool{false, true} {
+			der := issue(ecKey(), func(x *x509.Certificate) {
+				x.NotBefore, x.NotAfter, x.DNSNames = now().Add(c.from), now().Add(c.to), c.names
+				if others {
+					x.EmailAddresses, x.IPAddresses = []string{"a@example.com"}, []net.IP{net.IPv4(127, 0, 0, 1)}
+				}
+			})
+			got, err := lookup(t, tlsPeer(t, [][]byte{der}, ecKey(), nil))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got.Expired != c.expired || got.NotYetValid != c.early || got.HostnameMatch != c.match {
 				t.Errorf("expired %v, not yet valid %v, match %v", got.Expired, got.NotYetValid, got.HostnameMatch)
 			}
-			if d := cmp.Diff(c.sans, got.SANs); d != "" {
+			if d := cmp.Diff(c.names, got.SANs); d != "" {
 				t.Error(d)
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestLookupVersions takes the leaf under every version and kind of suite that
 // crypto/tls has.
 func TestLookupVersions(t *testing.T) {
 	t.Parallel()
-	rsaLeaf, ecLeaf := [][]byte{issue(t, rsaKey(), nil)}, [][]byte{issue(t, ecKey(), nil)}
+	rsaLeaf, ecLeaf := [][]byte{issue(rsaKey(), nil)}, [][]byte{issue(ecKey(), nil)}
 	for _, c := range []struct {
 		chain           [][]byte
 		key             crypto.PrivateKey
@@ -145,7 +149,7 @@ func TestLookupAlgorithms(t *testing.T) {
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			t.Parallel()
-			der := issue(t, c.key, func(x *x509.Certificate) { x.SignatureAlgorithm = c.alg })
+			der := issue(c.key, func(x *x509.Certificate) { x.SignatureAlgorithm = c.alg })
 			got, err := lookup(t, tlsPeer(t, [][]byte{der}, c.key, nil))
 			if err != nil || got.SignatureAlgorithm != c.want {
 				t.Errorf("%q, %v", got.SignatureAlgorithm, err)
@@ -157,7 +161,7 @@ func TestLookupAlgorithms(t *testing.T) {
 // A server that fails on a TLS 1.3 hello is asked once more without.
 func TestLookupIntolerant(t *testing.T) {
 	t.Parallel()
-	der := [][]byte{with(t, nil)}
+	der := [][]byte{with(nil)}
 	for name, serve := range map[string]func(net.Conn){
 		"alert": func(c net.Conn) { c.Write([]byte{21, 3, 3, 0, 2, 2, 70}) },
 		"close": func(net.Conn) {},
@@ -185,7 +189,7 @@ func TestLookupIntolerant(t *testing.T) {
 func TestLookupHello(t *testing.T) {
 	t.Parallel()
 	hellos := make(chan *tls.ClientHelloInfo, 1)
-	p := tlsPeer(t, [][]byte{with(t, nil)}, ecKey(), func(c *tls.Config) {
+	p := tlsPeer(t, [][]byte{with(nil)}, ecKey(), func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) { hellos <- h; return nil, nil }
 	})
 	if _, err := lookup(t, p); err != nil {
@@ -212,7 +216,7 @@ func TestLookupHello(t *testing.T) {
 // the call and any bound of the handshake.
 func TestInspectConnection(t *testing.T) {
 	t.Parallel()
-	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{with(t, nil)}, PrivateKey: ecKey()}}}
+	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{with(nil)}, PrivateKey: ecKey()}}}
 	body := strings.Repeat("x", 1<<20)
 	p := peer(t, func(c net.Conn) {
 		s := tls.Server(c, cfg)
@@ -267,7 +271,7 @@ func TestLookupLarge(t *testing.T) {
 	}
 	names[len(names)-1] = domain
 	huge := new(big.Int).Lsh(big.NewInt(0xab), 29*8)
-	der := issue(t, ecKey(), func(c *x509.Certificate) {
+	der := issue(ecKey(), func(c *x509.Certificate) {
 		c.DNSNames, c.SerialNumber, c.Subject = names, huge, pkix.Name{}
 	})
 	got, err := lookup(t, tlsPeer(t, [][]byte{der}, ecKey(), nil))
@@ -283,7 +287,7 @@ func TestLookupLarge(t *testing.T) {
 	if _, err := lookup(t, tlsPeer(t, [][]byte{der, rest}, ecKey(), nil)); code(err) != fault.HandshakeFailed {
 		t.Errorf("a large leaf above the limit: %v", err)
 	}
-	got, err = lookup(t, tlsPeer(t, [][]byte{with(t, nil), rest}, ecKey(), nil))
+	got, err = lookup(t, tlsPeer(t, [][]byte{with(nil), rest}, ecKey(), nil))
 	if err != nil || got.Subject != "CN="+domain {
 		t.Errorf("a small leaf above the limit: %+v, %v", got, err)
 	}
@@ -293,7 +297,7 @@ func TestLookupLarge(t *testing.T) {
 // takes, one that has to be decrypted from the recording, and for comparison
 // the bare handshake.
 func BenchmarkLookup(b *testing.B) {
-	for name, der := range map[string][]byte{"ordinary": with(b, nil), "refused": with(b, func(p *parts) { p.version = unhex("a003020103") })} {
+	for name, der := range map[string][]byte{"ordinary": with(nil), "refused": with(func(p *parts) { p.version = unhex("a003020103") })} {
 		b.Run(name, func(b *testing.B) {
 			p := tlsPeer(b, [][]byte{der}, ecKey(), nil)
 			c := client(p)
@@ -305,9 +309,9 @@ func BenchmarkLookup(b *testing.B) {
 		})
 	}
 	b.Run("bare handshake", func(b *testing.B) {
-		p := tlsPeer(b, [][]byte{with(b, nil)}, ecKey(), nil)
+		p := tlsPeer(b, [][]byte{with(nil)}, ecKey(), nil)
 		for b.Loop() {
-			conn, err := net.Dial("tcp", p.addr)
+			conn, _, err := p.Dial(b.Context(), guard.Target{Name: domain, Addrs: []netip.Addr{netip.MustParseAddr(address)}}, 443)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -22,9 +22,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 // parts are the elements of a certificate in DER. Each can be replaced by
@@ -39,35 +39,33 @@ type parts struct {
 func (p parts) der(key crypto.Signer) []byte {
 	tbs := tlv(0x30, p.version, p.serial, p.inner, p.issuer, p.validity, p.subject, p.spki, p.rest)
 	sum := sha256.Sum256(tbs)
-	sig, err := key.Sign(rand.Reader, sum[:], crypto.SHA256)
+	return tlv(0x30, tbs, p.outer, tlv(0x03, []byte{0}, must(key.Sign(rand.Reader, sum[:], crypto.SHA256))))
+}
+
+// must is for set-up that cannot fail unless the test is wrong.
+func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return tlv(0x30, tbs, p.outer, tlv(0x03, []byte{0}, sig))
+	return v
 }
 
 // plain are the parts of an ordinary certificate for domain.
-func plain(t testing.TB, key crypto.Signer) parts {
-	t.Helper()
-	spki, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+func plain(key crypto.Signer) parts {
 	alg := tlv(0x30, oid("1.2.840.10045.4.3.2"))
 	return parts{
 		version: unhex("a003020102"), serial: unhex("02020102"), inner: alg, outer: alg,
 		issuer:   name(rdn(attr("2.5.4.10", utf8s("Example CA")))),
 		validity: validity(utc("260101000000Z"), utc("270101000000Z")),
 		subject:  name(rdn(attr("2.5.4.3", utf8s(domain)))),
-		spki:     spki,
+		spki:     must(x509.MarshalPKIXPublicKey(key.Public())),
 		rest:     extensions(san(dnsName(domain))),
 	}
 }
 
 // with returns the DER of plain after a change.
-func with(t testing.TB, change func(*parts)) []byte {
-	t.Helper()
-	p := plain(t, ecKey())
+func with(change func(*parts)) []byte {
+	p := plain(ecKey())
 	if change != nil {
 		change(&p)
 	}
@@ -91,25 +89,9 @@ func tlv(tag byte, content ...[]byte) []byte {
 	return append(out, body...)
 }
 
-func oid(dotted string) []byte {
-	o, err := x509.ParseOID(dotted)
-	if err != nil {
-		panic(err)
-	}
-	raw, err := o.MarshalBinary()
-	if err != nil {
-		panic(err)
-	}
-	return tlv(0x06, raw)
-}
+func oid(dotted string) []byte { return tlv(0x06, must(must(x509.ParseOID(dotted)).MarshalBinary())) }
 
-func unhex(s string) []byte {
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
+func unhex(s string) []byte { return must(hex.DecodeString(s)) }
 
 func name(rdns ...[]byte) []byte          { return tlv(0x30, rdns...) }
 func rdn(attrs ...[]byte) []byte          { return tlv(0x31, attrs...) }
@@ -127,33 +109,14 @@ func ext(typ string, value []byte) []byte { return tlv(0x30, oid(typ), tlv(0x04,
 // Keys are made once: the tests are about certificates.
 var (
 	ecKey  = sync.OnceValue(func() *ecdsa.PrivateKey { return curveKey(elliptic.P256()) })
-	rsaKey = sync.OnceValue(func() *rsa.PrivateKey {
-		k, err := rsa.GenerateKey(rand.Reader, 2048)
-		if err != nil {
-			panic(err)
-		}
-		return k
-	})
-	edKey = sync.OnceValue(func() ed25519.PrivateKey {
-		_, k, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			panic(err)
-		}
-		return k
-	})
+	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	edKey  = sync.OnceValue(func() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) })
 )
 
-func curveKey(c elliptic.Curve) *ecdsa.PrivateKey {
-	k, err := ecdsa.GenerateKey(c, rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	return k
-}
+func curveKey(c elliptic.Curve) *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(c, rand.Reader)) }
 
 // issue has the standard library make a certificate.
-func issue(t testing.TB, key crypto.Signer, change func(*x509.Certificate)) []byte {
-	t.Helper()
+func issue(key crypto.Signer, change func(*x509.Certificate)) []byte {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(0x0123456789),
 		Subject:      pkix.Name{CommonName: domain},
@@ -164,11 +127,7 @@ func issue(t testing.TB, key crypto.Signer, change func(*x509.Certificate)) []by
 	if change != nil {
 		change(template)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
+	return must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 }
 
 const domain = "www.example.com"
@@ -176,21 +135,20 @@ const domain = "www.example.com"
 // now is the middle of the validity that certificates of these tests have.
 func now() time.Time { return time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) }
 
-// connector reaches one loopback address, whatever the name is.
+// connector reaches a server of a World, whatever the name is.
 type connector struct {
 	t                   testing.TB
-	addr                string
+	world               *origintest.World
 	resolveErr, dialErr error
 	dials               atomic.Int32
 }
 
 var _ guard.Connector = (*connector)(nil)
 
+const address = "93.184.216.34"
+
 func (c *connector) Resolve(_ context.Context, name string) (guard.Target, error) {
-	if c.resolveErr != nil {
-		return guard.Target{}, c.resolveErr
-	}
-	return guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}, nil
+	return guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr(address)}}, c.resolveErr
 }
 
 func (c *connector) Dial(ctx context.Context, target guard.Target, port uint16) (net.Conn, netip.Addr, error) {
@@ -201,48 +159,16 @@ func (c *connector) Dial(ctx context.Context, target guard.Target, port uint16) 
 	if c.dialErr != nil {
 		return nil, netip.Addr{}, c.dialErr
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.addr)
-	if err != nil {
-		return nil, netip.Addr{}, fault.New(fault.ConnectFailed, err)
-	}
-	return conn, netip.MustParseAddr("::ffff:127.0.0.1"), nil
+	conn, _, err := c.world.Dialer().Dial(ctx, target, port)
+	return conn, netip.MustParseAddr("::ffff:127.0.0.1"), err
 }
 
-// peer serves connections on loopback until the test ends.
+// peer serves connections until the test ends.
 func peer(t testing.TB, serve func(net.Conn)) *connector {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	open := map[net.Conn]bool{}
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		running.Wait()
-	})
-	running.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open[c] = true
-			mu.Unlock()
-			running.Go(func() {
-				defer c.Close()
-				serve(c)
-			})
-		}
-	})
-	return &connector{t: t, addr: l.Addr().String()}
+	w := origintest.New(t)
+	w.Accept(domain, address, serve)
+	return &connector{t: t, world: w}
 }
 
 // tlsPeer serves handshakes and keeps each connection until the client leaves.
@@ -277,9 +203,7 @@ func query() ssl.Query { return ssl.Query{Domain: domain} }
 // lookup asks with a deadline that only a hang reaches.
 func lookup(t *testing.T, c *connector) (ssl.Result, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	return client(c).Lookup(ctx, query())
+	return client(c).Lookup(origintest.Soon(t), query())
 }
 
 // brief asks with a deadline that is meant to be reached. A lookup that did not

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -54,11 +55,7 @@ func TestFixtures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := json.MarshalIndent(got, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
-			b = append(b, '\n')
+			b := append(must(json.MarshalIndent(got, "", "  ")), '\n')
 			if *update {
 				want.Data = b
 			}
@@ -70,18 +67,20 @@ func TestFixtures(t *testing.T) {
 }
 
 // domain is a domain object with more members.
-func domain(members ...string) string {
-	return `{"objectClassName":"domain","ldhName":"example.com"` + strings.Join(append([]string{""}, members...), ",") + `}`
+func domain(members ...string) string { return domainOf("example.com", members...) }
+
+func domainOf(name string, members ...string) string {
+	return `{"objectClassName":"domain","ldhName":"` + name + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
 }
 
 func TestOutcomes(t *testing.T) {
-	t.Parallel()
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
-	for name, tt := range map[string]struct {
+	type row struct {
 		serve   http.HandlerFunc
 		code    fault.Code // empty for a result
 		message string     // part of the public message
-	}{
+	}
+	origintest.Each(t, map[string]row{
 		"domain":                {text(domain()), "", ""},
 		"domain with 203":       {status(203, domain()), "", ""},
 		"domain after a BOM":    {text("\xef\xbb\xbf" + domain()), "", ""},
@@ -114,31 +113,28 @@ func TestOutcomes(t *testing.T) {
 		"trailing text":                {text(domain() + "x"), fault.RDAPUpstream, ""},
 		"cut short":                    {text(domain()[:20]), fault.RDAPUpstream, ""},
 		"HTML":                         {text("<html>"), fault.RDAPUpstream, ""},
-		"parent's name":                {text(`{"objectClassName":"domain","ldhName":"com"}`), fault.RDAPUpstream, "another name"},
-		"another name":                 {text(`{"objectClassName":"domain","ldhName":"example.org"}`), fault.RDAPUpstream, "another name"},
+		"parent's name":                {text(domainOf("com")), fault.RDAPUpstream, "another name"},
+		"another name":                 {text(domainOf("example.org")), fault.RDAPUpstream, "another name"},
 		"no name":                      {text(`{"objectClassName":"domain"}`), fault.RDAPUpstream, "another name"},
 		"nested too deep":              {text(domain(`"x":` + deep)), fault.RDAPUpstream, ""},
 		"nested as deep as allowed":    {text(domain(`"x":` + deep[7:len(deep)-7])), "", ""},
 		"too many values":              {text(domain(`"entities":[{}` + strings.Repeat(",{}", 30_000) + `]`)), fault.RDAPUpstream, ""},
 		"brackets in a string":         {text(domain(`"x":"\"` + deep + strings.Repeat(",", 30_000) + `"`)), "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t)
-			n.https("rdap.registry.com", tt.serve)
-			got, err := lookup(t, client(t, n), "example.com")
-			if tt.code == "" {
-				if err != nil || got.RDAPServer != "https://rdap.registry.com/v1/" {
-					t.Errorf("got %+v, %v", got, err)
-				}
-				return
+	}, func(t *testing.T, tt row) {
+		n := newNetwork(t)
+		n.https("rdap.registry.com", tt.serve)
+		got, err := lookup(t, client(t, n), "example.com")
+		if tt.code == "" {
+			if err != nil || got.RDAPServer != "https://rdap.registry.com/v1/" {
+				t.Errorf("got %+v, %v", got, err)
 			}
-			wantCode(t, err, tt.code)
-			if m := fault.From(err).Public(); !strings.Contains(m, tt.message) || strings.Contains(m, "json") || strings.Contains(m, "registry.com") {
-				t.Errorf("message %q, want %q in it and nothing of the cause", m, tt.message)
-			}
-		})
-	}
+			return
+		}
+		wantCode(t, err, tt.code)
+		if m := fault.From(err).Public(); !strings.Contains(m, tt.message) || strings.Contains(m, "json") || strings.Contains(m, "registry.com") {
+			t.Errorf("message %q, want %q in it and nothing of the cause", m, tt.message)
+		}
+	})
 }
 
 // Every member with a value of every type it should not have: never an error,
@@ -197,7 +193,7 @@ func TestResultNamesTheQuestion(t *testing.T) {
 		if r.URL.Path != "/uk/domain/example.co.uk" {
 			t.Errorf("asked for %s", r.URL.Path)
 		}
-		text(`{"objectClassName":"domain","ldhName":"EXAMPLE.CO.UK."}`)(w, r)
+		text(domainOf("EXAMPLE.CO.UK."))(w, r)
 	})
 	got, err := lookup(t, client(t, n), "a.b.example.co.uk")
 	want := registry.Result{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 const (
@@ -21,9 +22,7 @@ const (
 
 func TestFirstLoad(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.slowerThan(1, 1)
-	s.want(oldServer, 1, 1)
+	s := loadedStage(t)
 	if string(s.cache.doc) != standard() || !s.cache.fetched.Equal(noon) {
 		t.Errorf("cached %q of %v", s.cache.doc, s.cache.fetched)
 	}
@@ -43,7 +42,7 @@ func TestUnknownTLD(t *testing.T) {
 	// The file of tomorrow has it: an answer that costs nothing to delay waits
 	// for the newer file.
 	s.iana.set(text(file("io https://rdap.nic.io/")))
-	s.network.https("rdap.nic.io", text(`{"objectClassName":"domain","ldhName":"example.io"}`))
+	s.network.https("rdap.nic.io", text(domainOf("example.io")))
 	s.clock.advance(25 * time.Hour)
 	got, err := lookup(t, s.Client, "example.io")
 	if err != nil || got.RDAPServer != "https://rdap.nic.io/" {
@@ -54,13 +53,10 @@ func TestUnknownTLD(t *testing.T) {
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.slowerThan(1, 1)
-	s.want(oldServer, 1, 1)
+	s := loadedStage(t)
 	s.iana.set(text(file("com " + newServer)))
 	s.clock.advance(24 * time.Hour)
-	s.slowerThan(2, 2)
-	s.want(oldServer, 2, 2) // the old file, while the new one is fetched
+	s.fetches(oldServer, 2, 2) // the old file, while the new one is fetched
 	s.want(newServer, 2, 2)
 	if !s.cache.fetched.Equal(noon.Add(24 * time.Hour)) {
 		t.Errorf("cached %v", s.cache.fetched)
@@ -70,9 +66,7 @@ func TestRefresh(t *testing.T) {
 // The file that another process fetched saves the question to IANA.
 func TestRefreshFromCache(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.slowerThan(1, 1)
-	s.want(oldServer, 1, 1)
+	s := loadedStage(t)
 	s.clock.advance(25 * time.Hour)
 	s.cache.set(func(m *memory) {
 		m.doc, m.fetched, m.gets = []byte(file("com "+newServer)), noon.Add(time.Hour*24), 0
@@ -87,8 +81,7 @@ func TestRefreshFromCache(t *testing.T) {
 }
 
 func TestStale(t *testing.T) {
-	t.Parallel()
-	for name, serve := range map[string]http.HandlerFunc{
+	origintest.Each(t, map[string]http.HandlerFunc{
 		"down":       status(503, ""),
 		"hangs up":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"corrupt":    text(`{"version":"1.0","services":[]}`),
@@ -101,53 +94,44 @@ func TestStale(t *testing.T) {
 		},
 		"not found":   status(404, standard()),
 		"not content": status(203, standard()),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.slowerThan(1, 1)
-			s.want(oldServer, 1, 1)
-			s.iana.set(serve)
-			s.clock.advance(8 * 24 * time.Hour) // overdue: lookups wait for the refresh
-			s.wait(nil)
-			s.want(oldServer, 2, 1)
-			s.want(oldServer, 2, 1) // backs off
-			s.clock.advance(10*time.Minute - time.Second)
-			s.want(oldServer, 2, 1)
-			s.clock.advance(time.Second)
-			s.want(oldServer, 3, 1)
-			if !strings.Contains(s.log.String(), "not refreshed") {
-				t.Errorf("log: %s", s.log)
-			}
-			s.iana.set(text(file("com " + newServer)))
-			s.clock.advance(10 * time.Minute)
-			s.want(oldServer, 4, 2)
-			s.want(newServer, 4, 2)
-		})
-	}
+	}, func(t *testing.T, serve http.HandlerFunc) {
+		s := loadedStage(t)
+		s.iana.set(serve)
+		s.clock.advance(8 * 24 * time.Hour) // overdue: lookups wait for the refresh
+		s.wait(nil)
+		s.want(oldServer, 2, 1)
+		s.want(oldServer, 2, 1) // backs off
+		s.clock.advance(10*time.Minute - time.Second)
+		s.want(oldServer, 2, 1)
+		s.clock.advance(time.Second)
+		s.want(oldServer, 3, 1)
+		if !strings.Contains(s.log.String(), "not refreshed") {
+			t.Errorf("log: %s", s.log)
+		}
+		s.iana.set(text(file("com " + newServer)))
+		s.clock.advance(10 * time.Minute)
+		s.want(oldServer, 4, 2)
+		s.want(newServer, 4, 2)
+	})
 }
 
 // A refresh ends with the lookup that it went beside, and the next one is not
 // at once.
 func TestRefreshIsCutShort(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.slowerThan(1, 1)
-	s.want(oldServer, 1, 1)
+	s := loadedStage(t)
 	ended := make(chan struct{}, 1)
 	s.iana.set(func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		ended <- struct{}{}
 	})
 	s.clock.advance(25 * time.Hour)
-	s.slowerThan(2, 1)
-	s.want(oldServer, 2, 1)
+	s.fetches(oldServer, 2, 1)
 	<-ended
 	s.want(oldServer, 2, 1)
 	s.clock.advance(time.Minute)
 	s.iana.set(text(file("com " + newServer)))
-	s.slowerThan(3, 2)
-	s.want(oldServer, 3, 2)
+	s.fetches(oldServer, 3, 2)
 	s.want(newServer, 3, 2)
 }
 
@@ -171,8 +155,7 @@ func TestNeverLoaded(t *testing.T) {
 	}
 	s.clock.advance(10 * time.Minute)
 	s.iana.set(text(standard()))
-	s.slowerThan(2, 1)
-	s.want(oldServer, 2, 1)
+	s.fetches(oldServer, 2, 1)
 }
 
 // What another process put into the Cache ends the wait for IANA.
@@ -196,8 +179,7 @@ func TestCacheFaults(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			s.cache.set(change)
-			s.slowerThan(1, 1)
-			s.want(oldServer, 1, 1)
+			s.fetches(oldServer, 1, 1)
 			s.want(oldServer, 1, 1)
 			if !strings.Contains(s.log.String(), "bootstrap file") {
 				t.Errorf("log: %s", s.log)
@@ -217,8 +199,7 @@ func TestCacheFaults(t *testing.T) {
 		t.Parallel()
 		s := newStage(t)
 		s.cache.set(func(m *memory) { m.doc, m.fetched = []byte(standard()), noon.Add(1000*time.Hour) })
-		s.slowerThan(1, 1)
-		s.want(oldServer, 1, 1)
+		s.fetches(oldServer, 1, 1)
 		if !s.cache.fetched.Equal(noon) {
 			t.Errorf("cached %v", s.cache.fetched)
 		}
@@ -280,17 +261,17 @@ func TestConfig(t *testing.T) {
 
 // The bootstrap URL is the operator's; where it redirects to need not be.
 func TestBootstrapRedirects(t *testing.T) {
-	t.Parallel()
 	var inside atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		inside.Add(1)
 		text(standard())(w, r)
 	}))
 	t.Cleanup(other.Close)
-	for name, c := range map[string]struct {
+	type row struct {
 		to string // {iana} is the host and port of the bootstrap URL
 		ok bool
-	}{
+	}
+	origintest.Each(t, map[string]row{
 		"same host":           {"https://{iana}/end", true},
 		"relative":            {"/end", true},
 		"three":               {"/1", true},
@@ -304,35 +285,32 @@ func TestBootstrapRedirects(t *testing.T) {
 		"with a user":         {"https://u:p@{iana}/end", false},
 		"another scheme":      {"file:///etc/passwd", false},
 		"a port that is none": {"https://127.0.0.1:99999/end", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t)
-			n.https("rdap.registry.com", text(domain()))
-			var to string
-			s := n.local(func(w http.ResponseWriter, r *http.Request) {
-				switch r.URL.Path {
-				case "/end":
-					text(standard())(w, r)
-				case "/0", "/1", "/2":
-					redirect(map[string]string{"/0": "/1", "/1": "/2", "/2": "/end"}[r.URL.Path])(w, r)
-				default:
-					redirect(to)(w, r)
-				}
-			})
-			_, port, _ := strings.Cut(s.Listener.Addr().String(), ":")
-			to = strings.NewReplacer("{iana}", s.Listener.Addr().String(), "{port}", port).Replace(c.to)
-			_, err := lookup(t, registry.New(registry.Config{
-				Connector: n, RootCAs: n.pool, BootstrapURL: s.URL + "/rdap/dns.json",
-			}), "example.com")
-			if c.ok != (err == nil) {
-				t.Errorf("%v, want success %v", err, c.ok)
-			}
-			if !c.ok {
-				wantCode(t, err, fault.BootstrapUnavailable)
+	}, func(t *testing.T, c row) {
+		n := newNetwork(t)
+		n.https("rdap.registry.com", text(domain()))
+		var to string
+		s := n.local(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/end":
+				text(standard())(w, r)
+			case "/0", "/1", "/2":
+				redirect(map[string]string{"/0": "/1", "/1": "/2", "/2": "/end"}[r.URL.Path])(w, r)
+			default:
+				redirect(to)(w, r)
 			}
 		})
-	}
+		_, port, _ := strings.Cut(s.Listener.Addr().String(), ":")
+		to = strings.NewReplacer("{iana}", s.Listener.Addr().String(), "{port}", port).Replace(c.to)
+		_, err := lookup(t, registry.New(registry.Config{
+			Connector: n, RootCAs: n.pool, BootstrapURL: s.URL + "/rdap/dns.json",
+		}), "example.com")
+		if c.ok != (err == nil) {
+			t.Errorf("%v, want success %v", err, c.ok)
+		}
+		if !c.ok {
+			wantCode(t, err, fault.BootstrapUnavailable)
+		}
+	})
 	t.Cleanup(func() {
 		if inside.Load() > 0 {
 			t.Error("a redirect to another server of this machine was followed")

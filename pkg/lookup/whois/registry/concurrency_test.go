@@ -177,9 +177,9 @@ func ours() []string {
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	var found []string
 	for g := range strings.SplitSeq(string(stacks), "\n\n") {
-		for _, mark := range []string{"lookup/registry.(", "lookup/registry.oneShot", "lookup/registry.fetch", "openrdap", "persistConn", "crypto/tls.(*Conn).handshakeContext.func", "net.(*Dialer)"} {
+		for _, mark := range []string{"whois/registry.(", "whois/registry.oneShot", "whois/registry.fetch", "openrdap", "persistConn", "crypto/tls.(*Conn).handshakeContext.func", "net.(*Dialer)"} {
 			// The servers of the test run in this process, too.
-			if strings.Contains(g, mark) && !strings.Contains(g, "net/http.(*conn).serve") && !strings.Contains(g, "serveRaw") {
+			if strings.Contains(g, mark) && !strings.Contains(g, "net/http.(*conn).serve") && !strings.Contains(g, ".(*network).tcp") {
 				found = append(found, g)
 				break
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 // network is a small internet on loopback: it maps host:port to listeners, and
@@ -48,17 +49,13 @@ var _ guard.Connector = (*network)(nil)
 
 func newNetwork(t testing.TB) *network {
 	t.Helper()
-	n := &network{t: t, hosts: map[string]string{}, resolve: map[string]error{}, dial: map[string]error{}}
-	var err error
-	if n.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
+	n := &network{
+		t: t, hosts: map[string]string{}, resolve: map[string]error{}, dial: map[string]error{}, pool: x509.NewCertPool(),
+		key: must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
 	}
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	n.ca = n.sign(ca, ca)
-	n.pool = x509.NewCertPool()
+	ca := x509.Certificate{Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	n.ca = &ca
+	n.ca = n.sign(ca)
 	n.pool.AddCert(n.ca)
 	t.Cleanup(func() {
 		if left := n.open.Load(); left != 0 {
@@ -68,96 +65,87 @@ func newNetwork(t testing.TB) *network {
 	return n
 }
 
-func (n *network) sign(c, issuer *x509.Certificate) *x509.Certificate {
-	n.t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, c, issuer, &n.key.PublicKey, n.key)
+// must is for set-up that cannot fail unless the test is wrong.
+func must[T any](v T, err error) T {
 	if err != nil {
-		n.t.Fatal(err)
+		panic(err)
 	}
-	out, err := x509.ParseCertificate(der)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return out
+	return v
 }
 
-// tls is the configuration of a server with a certificate for a name.
-func (n *network) tls(name string) *tls.Config {
-	leaf := n.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(2), DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}, n.ca)
+// sign makes a certificate for an hour before and after now.
+func (n *network) sign(c x509.Certificate) *x509.Certificate {
+	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	return must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, &c, n.ca, &n.key.PublicKey, n.key))))
+}
+
+// tls is the configuration of a server with a certificate.
+func (n *network) tls(c x509.Certificate) *tls.Config {
 	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw}, PrivateKey: n.key}},
+		Certificates: []tls.Certificate{{Certificate: [][]byte{n.sign(c).Raw}, PrivateKey: n.key}},
 		NextProtos:   []string{"h2", "http/1.1"},
 	}
 }
 
-func (n *network) place(hostport, address string) {
+func (n *network) place(hostport string, l net.Listener) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.hosts[hostport] = address
-}
-
-// https starts a server for a name; port 443 unless the name has one.
-func (n *network) https(name string, h http.HandlerFunc) *httptest.Server {
-	n.t.Helper()
-	host, port, found := strings.Cut(name, ":")
-	if !found {
-		port = "443"
-	}
-	s := httptest.NewUnstartedServer(h)
-	s.TLS = n.tls(host)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	n.t.Cleanup(s.Close)
-	n.place(host+":"+port, s.Listener.Addr().String())
-	return s
+	n.hosts[hostport] = l.Addr().String()
 }
 
 // local starts a server that has a certificate for its address on loopback.
 func (n *network) local(h http.HandlerFunc) *httptest.Server {
-	n.t.Helper()
-	leaf := n.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(3), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2)}, DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}, n.ca)
-	s := httptest.NewUnstartedServer(h)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw}, PrivateKey: n.key}}}
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	n.t.Cleanup(s.Close)
+	cfg := n.tls(x509.Certificate{
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2)}, DNSNames: []string{"localhost"},
+	})
+	cfg.NextProtos = nil
+	return n.serve(h, cfg)
+}
+
+// https starts a server for a name on port 443.
+func (n *network) https(name string, h http.HandlerFunc) *httptest.Server {
+	s := n.serve(h, n.tls(x509.Certificate{DNSNames: []string{name}}))
+	n.place(name+":443", s.Listener)
 	return s
 }
 
 // http starts a plain server for a name on port 80.
-func (n *network) http(name string, h http.HandlerFunc) {
-	n.t.Helper()
-	s := httptest.NewServer(h)
+func (n *network) http(name string, h http.HandlerFunc) *httptest.Server {
+	s := n.serve(h, nil)
+	n.place(name+":80", s.Listener)
+	return s
+}
+
+func (n *network) serve(h http.HandlerFunc, cfg *tls.Config) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if s.TLS = cfg; cfg != nil {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
 	n.t.Cleanup(s.Close)
-	n.place(name+":80", s.Listener.Addr().String())
+	return s
 }
 
 // raw starts a server that has the connection after the TLS handshake to
 // itself, request read.
 func (n *network) raw(name string, serve func(net.Conn)) {
-	n.t.Helper()
-	l, err := tls.Listen("tcp", "127.0.0.1:0", n.tls(name))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	serveRaw(n.t, l, func(c net.Conn) {
-		buf := make([]byte, 4096)
-		if _, err := c.Read(buf); err == nil {
-			serve(c)
+	cfg := n.tls(x509.Certificate{DNSNames: []string{name}})
+	n.tcp(name, func(c net.Conn) {
+		secure := tls.Server(c, cfg)
+		defer secure.Close()
+		if _, err := secure.Read(make([]byte, 4096)); err == nil {
+			serve(secure)
 		}
 	})
-	n.place(name+":443", l.Addr().String())
 }
 
-func serveRaw(t testing.TB, l net.Listener, serve func(net.Conn)) {
+// tcp starts a server that has the connection to itself.
+func (n *network) tcp(name string, serveRaw func(net.Conn)) {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	var running sync.WaitGroup
-	t.Cleanup(func() { l.Close(); running.Wait() })
+	n.t.Cleanup(func() { l.Close(); running.Wait() })
 	running.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -166,10 +154,11 @@ func serveRaw(t testing.TB, l net.Listener, serve func(net.Conn)) {
 			}
 			running.Go(func() {
 				defer conn.Close()
-				serve(conn)
+				serveRaw(conn)
 			})
 		}
 	})
+	n.place(name+":443", l)
 }
 
 // silence reads until the client hangs up.
@@ -208,22 +197,7 @@ func (n *network) Dial(ctx context.Context, t guard.Target, port uint16) (net.Co
 	if err != nil {
 		return nil, netip.Addr{}, fault.New(fault.ConnectFailed, err)
 	}
-	n.open.Add(1)
-	return &counted{Conn: conn, open: &n.open}, t.Addrs[0], nil
-}
-
-// counted takes itself off the count when it is closed for the first time.
-type counted struct {
-	net.Conn
-	open   *atomic.Int64
-	closed atomic.Bool
-}
-
-func (c *counted) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		c.open.Add(-1)
-	}
-	return c.Conn.Close()
+	return origintest.Count(conn, &n.open), t.Addrs[0], nil
 }
 
 // file is a bootstrap file; each service is "suffix suffix... url url...".
@@ -274,9 +248,7 @@ func (i *iana) set(h http.HandlerFunc) {
 	i.serve = h
 }
 
-func text(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
-}
+func text(body string) http.HandlerFunc { return status(http.StatusOK, body) }
 
 func status(code int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -150,14 +150,24 @@ func (s *stage) wait(until func() bool) {
 	s.until = until
 }
 
-// slowerThan makes the registry wait until IANA was asked n times and the Cache
+// loadedStage has a client that has fetched the bootstrap file.
+func loadedStage(t *testing.T) *stage {
+	t.Helper()
+	s := newStage(t)
+	s.fetches(oldServer, 1, 1)
+	return s
+}
+
+// fetches is want with a registry that waits until IANA was asked and the Cache
 // filled so many times in all.
-func (s *stage) slowerThan(n int64, puts int) {
+func (s *stage) fetches(server string, hits int64, puts int) {
+	s.t.Helper()
 	s.wait(func() bool {
 		s.cache.mu.Lock()
 		defer s.cache.mu.Unlock()
-		return s.iana.hits.Load() >= n && s.cache.puts >= puts
+		return s.iana.hits.Load() >= hits && s.cache.puts >= puts
 	})
+	s.want(server, hits, puts)
 }
 
 // want looks example.com up, and says how often IANA and the Cache were called

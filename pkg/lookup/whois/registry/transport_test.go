@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 func redirect(to string) http.HandlerFunc {
@@ -29,12 +29,12 @@ func redirect(to string) http.HandlerFunc {
 }
 
 func TestRedirects(t *testing.T) {
-	t.Parallel()
 	const blocked = "blocked.registry.com"
-	for name, tt := range map[string]struct {
-		to   string
+	type row struct {
+		to   string // empty: no redirect
 		code fault.Code
-	}{
+	}
+	origintest.Each(t, map[string]row{
 		"to another host":        {"https://end.registry.com/x", ""},
 		"relative":               {"/end", ""},
 		"three":                  {"https://two.registry.com/", ""},
@@ -59,87 +59,70 @@ func TestRedirects(t *testing.T) {
 		"long":                   {"https://nxdomain.registry.com/sid=SECRET" + strings.Repeat("%80", 20000), fault.RDAPUpstream},
 		"names what was asked":   {"https://nxdomain.registry.com/domain/example.com", fault.RDAPUpstream},
 		"to a wrong certificate": {"https://alias.registry.com/", fault.RDAPUpstream},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t)
-			n.https("rdap.registry.com", func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/end" {
-					text(domain())(w, r)
-					return
-				}
-				redirect(tt.to)(w, r)
-			})
-			end := n.https("end.registry.com", text(domain()))
-			n.place("alias.registry.com:443", end.Listener.Addr().String())
-			n.place("end.registry.com:6379", end.Listener.Addr().String())
-			n.place("localhost:443", end.Listener.Addr().String())
-			n.place("127.0.0.1:443", end.Listener.Addr().String())
-			n.http("end.registry.com", text(domain()))
-			n.https("gone.registry.com", status(404, ""))
-			n.https("one.registry.com", redirect("https://end.registry.com/"))
-			n.https("two.registry.com", redirect("https://one.registry.com/"))
-			n.https("three.registry.com", redirect("https://two.registry.com/"))
-			n.resolve[blocked] = fault.New(fault.BlockedAddress, errors.New("10.0.0.1"))
-			got, err := lookup(t, client(t, n), "example.com")
-			for _, host := range n.asked {
-				if !strings.HasSuffix(host, ".registry.com") {
-					t.Errorf("%s was resolved", host)
-				}
-			}
-			if tt.code != "" {
-				wantCode(t, err, tt.code)
-				tellsNothing(t, err)
-				return
-			}
-			if err != nil || got.RDAPServer != "https://rdap.registry.com/v1/" {
-				t.Errorf("got %+v, %v", got, err)
-			}
-		})
-	}
-}
 
-// A server that is listed with http only is asked over http, and may redirect
-// to http or https, but not back.
-func TestPlainServer(t *testing.T) {
-	t.Parallel()
-	const object = `{"objectClassName":"domain","ldhName":"example.kg"}`
-	for to, ok := range map[string]bool{
-		"":                              true,
-		"http://plain.cctld.kg/":        true,
-		"https://secure.cctld.kg/":      true,
-		"https://back.cctld.kg/":        false,
-		"http://plain.cctld.kg:11211/":  false,
-		"https://secure.cctld.kg:6379/": false,
-	} {
+		// The server of .kg, which is listed with http only, is asked over http, and may
+		// redirect to http or https, but not back.
+		"http, no redirect":     {"", ""},
+		"http to http":          {"http://plain.cctld.kg/", ""},
+		"http to https":         {"https://secure.cctld.kg/", ""},
+		"http to https to http": {"https://back.cctld.kg/", fault.RDAPUpstream},
+		"http to a port":        {"http://plain.cctld.kg:11211/", fault.RDAPUpstream},
+		"http to https, a port": {"https://secure.cctld.kg:6379/", fault.RDAPUpstream},
+	}, func(t *testing.T, c row) {
 		n := newNetwork(t)
-		n.http("rdap.cctld.kg", func(w http.ResponseWriter, r *http.Request) {
-			if to == "" {
-				text(object)(w, r)
+		asked, answering := "example.com", "https://rdap.registry.com/v1/"
+		if c.to == "" || strings.Contains(c.to, ".cctld.kg") {
+			asked, answering = "example.kg", "http://rdap.cctld.kg/"
+		}
+		object := text(domainOf(asked))
+		start := func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/end" || c.to == "" {
+				object(w, r)
 				return
 			}
-			redirect(to)(w, r)
-		})
-		n.http("plain.cctld.kg", text(object))
-		n.https("secure.cctld.kg", text(object))
-		n.https("back.cctld.kg", redirect("http://plain.cctld.kg/"))
-		got, err := lookup(t, client(t, n), "example.kg")
-		if ok && (err != nil || got.RDAPServer != "http://rdap.cctld.kg/") {
-			t.Errorf("%q: %+v, %v", to, got, err)
+			redirect(c.to)(w, r)
 		}
-		if !ok {
-			wantCode(t, err, fault.RDAPUpstream)
+		n.http("rdap.cctld.kg", start)
+		plain := n.http("plain.cctld.kg", object)
+		n.place("end.registry.com:80", plain.Listener)
+		n.place("plain.cctld.kg:11211", plain.Listener)
+		for name, h := range map[string]http.HandlerFunc{
+			"rdap.registry.com": start, "back.cctld.kg": redirect("http://plain.cctld.kg/"),
+			"gone.registry.com": status(404, ""), "one.registry.com": redirect("https://end.registry.com/"),
+			"two.registry.com": redirect("https://one.registry.com/"), "three.registry.com": redirect("https://two.registry.com/"),
+		} {
+			n.https(name, h)
 		}
-	}
+		n.place("secure.cctld.kg:6379", n.https("secure.cctld.kg", object).Listener)
+		end := n.https("end.registry.com", object)
+		for _, at := range []string{"alias.registry.com:443", "end.registry.com:6379", "localhost:443", "127.0.0.1:443"} {
+			n.place(at, end.Listener)
+		}
+		n.resolve[blocked] = fault.New(fault.BlockedAddress, errors.New("10.0.0.1"))
+		got, err := lookup(t, client(t, n), asked)
+		for _, host := range n.asked {
+			if !strings.HasSuffix(host, ".registry.com") && !strings.HasSuffix(host, ".cctld.kg") {
+				t.Errorf("%s was resolved", host)
+			}
+		}
+		if c.code != "" {
+			wantCode(t, err, c.code)
+			tellsNothing(t, err)
+			return
+		}
+		if err != nil || got.RDAPServer != answering {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
 }
 
 func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		set     func(*network)
 		code    fault.Code
 		message string
-	}{
+	}
+	origintest.Each(t, map[string]row{
 		"not public":          {func(n *network) { n.resolve["rdap.registry.com"] = fault.New(fault.BlockedAddress, nil) }, fault.RDAPUpstream, "public"},
 		"not public, dialled": {func(n *network) { n.dial["rdap.registry.com"] = fault.New(fault.BlockedAddress, nil) }, fault.RDAPUpstream, "public"},
 		"no such host":        {func(*network) {}, fault.RDAPUpstream, "reached"},
@@ -148,68 +131,51 @@ func TestUnreachable(t *testing.T) {
 		"no route":            {func(n *network) { n.dial["rdap.registry.com"] = fmt.Errorf("x: %w", guard.ErrNoRoute) }, fault.WhoisTimeout, ""},
 		"another error":       {func(n *network) { n.dial["rdap.registry.com"] = errors.New("x") }, fault.RDAPUpstream, ""},
 		"not TLS": {func(n *network) {
-			s := httptest.NewServer(text(domain()))
-			n.t.Cleanup(s.Close)
-			n.place("rdap.registry.com:443", s.Listener.Addr().String())
+			n.place("rdap.registry.com:443", n.http("rdap.registry.com", text(domain())).Listener)
 		}, fault.RDAPUpstream, ""},
 		"certificate for another name": {func(n *network) {
-			s := n.https("other.registry.com", text(domain()))
-			n.place("rdap.registry.com:443", s.Listener.Addr().String())
+			n.place("rdap.registry.com:443", n.https("other.registry.com", text(domain())).Listener)
 		}, fault.RDAPUpstream, ""},
 		"unknown authority": {func(n *network) {
-			s := newNetwork(n.t).https("rdap.registry.com", text(domain()))
-			n.place("rdap.registry.com:443", s.Listener.Addr().String())
+			n.place("rdap.registry.com:443", newNetwork(n.t).https("rdap.registry.com", text(domain())).Listener)
 		}, fault.RDAPUpstream, ""},
-		"hangs up in the handshake": {func(n *network) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				n.t.Fatal(err)
-			}
-			serveRaw(n.t, l, func(net.Conn) {})
-			n.place("rdap.registry.com:443", l.Addr().String())
-		}, fault.RDAPUpstream, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t)
-			tt.set(n)
-			_, err := lookup(t, client(t, n), "example.com")
-			wantCode(t, err, tt.code)
-			if m := fault.From(err).Public(); !strings.Contains(m, tt.message) {
-				t.Errorf("message %q", m)
-			}
-		})
-	}
+		"hangs up in the handshake": {func(n *network) { n.tcp("rdap.registry.com", func(net.Conn) {}) }, fault.RDAPUpstream, ""},
+	}, func(t *testing.T, tt row) {
+		n := newNetwork(t)
+		tt.set(n)
+		_, err := lookup(t, client(t, n), "example.com")
+		wantCode(t, err, tt.code)
+		if m := fault.From(err).Public(); !strings.Contains(m, tt.message) {
+			t.Errorf("message %q", m)
+		}
+	})
 }
 
-func zipped(t testing.TB, s string) string {
-	t.Helper()
+func zipped(s string) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	io.WriteString(z, s)
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	z.Close()
 	return b.String()
 }
 
 // TestPeers are servers that write to the connection themselves. None of them
 // may hold a call longer than it takes to see through it.
 func TestPeers(t *testing.T) {
-	t.Parallel()
 	good := domain()
 	head := "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n"
-	bomb := zipped(t, `{"x":"`+strings.Repeat("x", 50<<20)+`"}`)
-	for name, tt := range map[string]struct {
+	bomb := zipped(`{"x":"` + strings.Repeat("x", 50<<20) + `"}`)
+	type row struct {
 		write string
 		ok    bool
-	}{
+	}
+	origintest.Each(t, map[string]row{
 		"honest":                  {fmt.Sprintf(head+"\r\n%s", len(good), good), true},
 		"no length, closes":       {"HTTP/1.0 200 OK\r\n\r\n" + good, true},
 		"early hints":             {strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 5) + fmt.Sprintf(head+"\r\n%s", len(good), good), true},
 		"early hints for ever":    {strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 500), false},
 		"switching protocols":     {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + good, false},
-		"gzip unasked":            {fmt.Sprintf(head+"Content-Encoding: gzip\r\n\r\n%s", len(zipped(t, good)), zipped(t, good)), true},
+		"gzip unasked":            {fmt.Sprintf(head+"Content-Encoding: gzip\r\n\r\n%s", len(zipped(good)), zipped(good)), true},
 		"gzip bomb":               {fmt.Sprintf(head+"Content-Encoding: gzip\r\n\r\n%s", len(bomb), bomb), false},
 		"not gzip":                {fmt.Sprintf(head+"Content-Encoding: gzip\r\n\r\n%s", len(good), good), false},
 		"unknown encoding":        {fmt.Sprintf(head+"Content-Encoding: br\r\n\r\n%s", len(good), good), false},
@@ -227,8 +193,8 @@ func TestPeers(t *testing.T) {
 		"too many headers":        {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Y: zzzzzzzzzzzzzzzz\r\n", 1<<13) + "\r\n" + good, false},
 		"many headers":            {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Y: zzzzzzzzzzzzzzzz\r\n", 1<<10) + "\r\n" + good, true},
 		"too long a header":       {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("z", 1<<17) + "\r\n\r\n" + good, false},
-		"gzip of nothing, often":  {"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + strings.Repeat(zipped(t, ""), 1<<17) + zipped(t, good), false},
-		"gzip in some members":    {"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + strings.Repeat(zipped(t, ""), 9) + zipped(t, good), true},
+		"gzip of nothing, often":  {"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + strings.Repeat(zipped(""), 1<<17) + zipped(good), false},
+		"gzip in some members":    {"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + strings.Repeat(zipped(""), 9) + zipped(good), true},
 		"status line for ever":    {strings.Repeat("z", 1<<20), false},
 		"not HTTP":                {"220 smtp.example.com ESMTP\r\n", false},
 		"nothing":                 {"", false},
@@ -241,21 +207,18 @@ func TestPeers(t *testing.T) {
 		"long length":             {"HTTP/1.1 200 OK\r\nContent-Length: sid=SECRET" + strings.Repeat("\x80", 60000) + "\r\n\r\n", false},
 		"status 999":              {"HTTP/1.1 999 X\r\nContent-Length: 0\r\n\r\n", false},
 		"error with endless body": {"HTTP/1.1 500 X\r\n\r\n" + strings.Repeat("x", 4<<20), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t)
-			n.raw("rdap.registry.com", func(c net.Conn) { io.WriteString(c, tt.write) })
-			got, err := lookup(t, client(t, n), "example.com")
-			if tt.ok && (err != nil || got.Domain != "example.com") {
-				t.Errorf("got %+v, %v", got, err)
-			}
-			if !tt.ok {
-				wantCode(t, err, fault.RDAPUpstream)
-				tellsNothing(t, err)
-			}
-		})
-	}
+	}, func(t *testing.T, tt row) {
+		n := newNetwork(t)
+		n.raw("rdap.registry.com", func(c net.Conn) { io.WriteString(c, tt.write) })
+		got, err := lookup(t, client(t, n), "example.com")
+		if tt.ok && (err != nil || got.Domain != "example.com") {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if !tt.ok {
+			wantCode(t, err, fault.RDAPUpstream)
+			tellsNothing(t, err)
+		}
+	})
 }
 
 // tellsNothing holds an error, which is logged, to a line's length, and to
@@ -287,19 +250,11 @@ func drip(start string) func(net.Conn) {
 }
 
 func TestSlowPeers(t *testing.T) {
-	t.Parallel()
-	for name, set := range map[string]func(*network){
+	origintest.Each(t, map[string]func(*network){
 		"silent after the handshake": func(n *network) { n.raw("rdap.registry.com", silence) },
-		"silent in the handshake": func(n *network) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				n.t.Fatal(err)
-			}
-			serveRaw(n.t, l, silence)
-			n.place("rdap.registry.com:443", l.Addr().String())
-		},
-		"drips headers": func(n *network) { n.raw("rdap.registry.com", drip("HTTP/1.1 200 OK\r\nX: ")) },
-		"drips a body":  func(n *network) { n.raw("rdap.registry.com", drip("HTTP/1.1 200 OK\r\n\r\n")) },
+		"silent in the handshake":    func(n *network) { n.tcp("rdap.registry.com", silence) },
+		"drips headers":              func(n *network) { n.raw("rdap.registry.com", drip("HTTP/1.1 200 OK\r\nX: ")) },
+		"drips a body":               func(n *network) { n.raw("rdap.registry.com", drip("HTTP/1.1 200 OK\r\n\r\n")) },
 		"stops in the body": func(n *network) {
 			n.raw("rdap.registry.com", func(c net.Conn) {
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
@@ -310,30 +265,27 @@ func TestSlowPeers(t *testing.T) {
 			n.https("rdap.registry.com", redirect("https://slow.registry.com/"))
 			n.raw("slow.registry.com", silence)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t)
-			set(n)
-			c := client(t, n)
-			_, err := lookup(t, c, "example.io") // loads the bootstrap file
-			wantCode(t, err, fault.RDAPUnavailable)
-			for _, cancelled := range []bool{false, true} {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				if cancelled {
-					ctx, cancel = context.WithCancel(t.Context())
-					time.AfterFunc(500*time.Millisecond, cancel)
-				}
-				start := time.Now()
-				_, err := c.Lookup(ctx, registry.Query{Domain: "example.com"})
-				cancel()
-				wantCode(t, err, fault.WhoisTimeout)
-				if d := time.Since(start); d > 30*time.Second {
-					t.Errorf("took %v", d)
-				}
+	}, func(t *testing.T, set func(*network)) {
+		n := newNetwork(t)
+		set(n)
+		c := client(t, n)
+		_, err := lookup(t, c, "example.io") // loads the bootstrap file
+		wantCode(t, err, fault.RDAPUnavailable)
+		for _, cancelled := range []bool{false, true} {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			if cancelled {
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(500*time.Millisecond, cancel)
 			}
-		})
-	}
+			start := time.Now()
+			_, err := c.Lookup(ctx, registry.Query{Domain: "example.com"})
+			cancel()
+			wantCode(t, err, fault.WhoisTimeout)
+			if d := time.Since(start); d > 30*time.Second {
+				t.Errorf("took %v", d)
+			}
+		}
+	})
 }
 
 // The body of an answer that is used for its status alone is not waited for.
@@ -358,7 +310,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	n.https("secure.registry.dev", func(w http.ResponseWriter, r *http.Request) {
 		seen <- r
 		protocol <- r.TLS
-		text(`{"objectClassName":"domain","ldhName":"example.dev"}`)(w, r)
+		text(domainOf("example.dev"))(w, r)
 	})
 	if _, err := lookup(t, client(t, n), "www.example.dev"); err != nil {
 		t.Fatal(err)
