@@ -60,7 +60,7 @@ func TestEveryFreePathOfTheSpecIsADocumentButTheProbes(t *testing.T) {
 }
 
 func TestTwoRendersAreEqual(t *testing.T) {
-	a, b := renderedWide(), renderedWide()
+	a, b := renderedWide(), must(render(testSite(), wideOps(), wideBooks()))
 	for i, d := range a.list {
 		if !reflect.DeepEqual(d, b.list[i]) {
 			t.Errorf("%s differs in a second rendering", d.Path)

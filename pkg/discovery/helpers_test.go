@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,9 +90,12 @@ func wideBooks() []catalog.Playbook {
 	}}
 }
 
-func rendered() *Documents { return must(Render(testSite())) }
-
-func renderedWide() *Documents { return must(render(testSite(), wideOps(), wideBooks())) }
+// Documents of testSite are rendered once, which takes a while: of the catalog,
+// and of wideOps.
+var (
+	rendered     = sync.OnceValue(func() *Documents { return must(Render(testSite())) })
+	renderedWide = sync.OnceValue(func() *Documents { return must(render(testSite(), wideOps(), wideBooks())) })
+)
 
 func body(t *testing.T, d *Documents, path string) []byte {
 	t.Helper()

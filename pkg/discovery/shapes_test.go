@@ -66,7 +66,7 @@ func TestToolCatalogShape(t *testing.T) {
 		tools = append(tools, map[string]any{
 			"scheme": "exact", "path": op.Path, "description": op.Description, "amount": op.Amount, "method": "GET",
 			"display_price": op.Price(), "network": s.Terms.Network, "asset": s.Terms.Asset, "x402Version": 2.0,
-			"example_url": op.ExampleURL(s.Origin), "docs_url": op.DocsURL(s.Origin), "example_response": any(tree(t, []byte(op.Response))),
+			"example_url": op.ExampleURL(s.Origin), "docs_url": op.DocsURL(s.Origin), "example_response": tree(t, []byte(op.Response)),
 			"parameters": parameters(op), "errors": explained(op, said),
 			"response_fields": responseFields(t, op, at(t, c, "tools", i, "response_fields").([]any)),
 		})
