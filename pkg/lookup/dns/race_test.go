@@ -340,9 +340,15 @@ func TestNoLeak(t *testing.T) {
 
 // ways to ask a resolver.
 var ways = map[string]func(ctx context.Context, c *dns.Client) error{
-	"lookup":    func(ctx context.Context, c *dns.Client) error { _, err := c.Lookup(ctx, query("A")); return err },
-	"addresses": func(ctx context.Context, c *dns.Client) error { _, err := c.Addresses(ctx, "example.com"); return err },
-	"probe":     func(ctx context.Context, c *dns.Client) error { return c.Probe(ctx) },
+	"lookup": func(ctx context.Context, c *dns.Client) error {
+		_, err := c.Lookup(ctx, query("A"))
+		return err
+	},
+	"addresses": func(ctx context.Context, c *dns.Client) error {
+		_, err := c.Addresses(ctx, "example.com")
+		return err
+	},
+	"probe": func(ctx context.Context, c *dns.Client) error { return c.Probe(ctx) },
 }
 
 // TestReturnsAfterClose: a lookup returns when all that it opened is closed,

@@ -55,7 +55,12 @@ func noQuestion(m *miekg.Msg) { m.Question = nil }
 func otherID(m *miekg.Msg)    { m.Id++ }
 
 // both is two changes in one.
-func both(a, b change) change { return func(m *miekg.Msg) { a(m); b(m) } }
+func both(a, b change) change {
+	return func(m *miekg.Msg) {
+		a(m)
+		b(m)
+	}
+}
 
 // families replies to questions for A by one change, to others by another.
 func families(v4, v6 change) change {
