@@ -78,6 +78,14 @@ func bare(code int) func(q []byte) []byte {
 	return func(q []byte) []byte { return reply(q, rcode(code))[:12] }
 }
 
+// padded fills a reply up (RFC 7830).
+func padded(n int) change {
+	return func(m *miekg.Msg) {
+		withEDNS(m)
+		m.IsEdns0().Option = []miekg.EDNS0{&miekg.EDNS0_PADDING{Padding: make([]byte, n)}}
+	}
+}
+
 // less is a message without its last bytes.
 func less(n int, b []byte) []byte { return b[:len(b)-n] }
 
@@ -120,8 +128,11 @@ func TestTCP(t *testing.T) {
 		"one byte more":       func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) },
 		// And so NOERROR, with the upper half of the rcode gone.
 		"cut before the OPT": func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) },
-		// It parses, and whatever follows is lost.
-		"cut by the buffer": func(q []byte) []byte { return append(reply(q, answer(evil)), make([]byte, 5000)...)[:5000] },
+		// The first 4,096 bytes are whole, and whatever follows is lost.
+		"cut by the buffer": func(q []byte) []byte {
+			room := 4096 - len(reply(q, answer(evil), padded(0)))
+			return append(reply(q, answer(evil), padded(room)), 0)
+		},
 	}, func(t *testing.T, cut func(q []byte) []byte) {
 		whole := saysOverTCP(answer(good))
 		wantGoodFrom(t, server(t, sends(cut), whole), dead(t))
@@ -136,11 +147,8 @@ func TestTCP(t *testing.T) {
 // damage.
 func TestWhole(t *testing.T) {
 	origintest.Each(t, map[string]change{
-		"EDNS": withEDNS,
-		"padding": func(m *miekg.Msg) {
-			withEDNS(m)
-			m.IsEdns0().Option = []miekg.EDNS0{&miekg.EDNS0_PADDING{Padding: make([]byte, 400)}}
-		},
+		"EDNS":          withEDNS,
+		"padding":       padded(400),
 		"TSIG":          func(m *miekg.Msg) { withEDNS(m); m.SetTsig("key.", miekg.HmacSHA256, 300, 1) },
 		"unknown types": authority(`example.com. 60 IN TYPE65400 \# 4 01020304`, `example.com. 60 IN TYPE65401 \# 0`),
 		"all sections": func(m *miekg.Msg) {
