@@ -75,12 +75,13 @@ func TestLookupFlags(t *testing.T) {
 		"NUL in a name":     {-day, day, []string{domain + "\x00.evil.example"}, false, false, false},
 		"CN only":           {-day, day, []string{}, false, false, false},
 	}, func(t *testing.T, c row) {
-		// Names of other kinds are beside the point.
+		// Names of other kinds, and of the issuer, are beside the point.
 		for _, others := range []bool{false, true} {
 			der := issue(ecKey(), func(x *x509.Certificate) {
 				x.NotBefore, x.NotAfter, x.DNSNames = now().Add(c.from), now().Add(c.to), c.names
 				if others {
 					x.EmailAddresses, x.IPAddresses = []string{"a@example.com"}, []net.IP{net.IPv4(127, 0, 0, 1)}
+					x.ExtraExtensions = []pkix.Extension{{Id: []int{2, 5, 29, 18}, Value: tlv(0x30, dnsName(domain))}}
 				}
 			})
 			got, err := lookup(t, tlsPeer(t, [][]byte{der}, ecKey(), nil))
