@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -14,6 +14,6 @@ import (
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		return p.Seller.Handler(service.HostIntel(hostintel.New(p.Resolver, certificates, registry.New(p.Registries()))))
+		return p.Seller.Handler(service.HostIntel(bundle.NewHostIntel(p.Resolver, certificates, registry.New(p.Registries()))))
 	})
 }

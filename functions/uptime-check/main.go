@@ -5,15 +5,15 @@ import (
 	"net/http"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		return p.Seller.Handler(service.UptimeCheck(uptime.New(p.Connector, p.Resolver, certificates, headers.New(p.Origins()))))
+		return p.Seller.Handler(service.UptimeCheck(bundle.NewUptime(p.Connector, p.Resolver, certificates, headers.New(p.Origins()))))
 	})
 }

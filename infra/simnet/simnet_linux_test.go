@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
-	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
 )
 
 // TestSimnet plays the tables to the local runner and to the functions as they
@@ -153,7 +153,7 @@ func covered(t *testing.T, seen *observed) {
 			t.Errorf("no trace stopped with %s", s)
 		}
 	}
-	for _, v := range []uptime.Verdict{uptime.Up, uptime.Degraded, uptime.Down} {
+	for _, v := range []bundle.Verdict{bundle.Up, bundle.Degraded, bundle.Down} {
 		if !seen.saw("verdict %s", v) {
 			t.Errorf("no verdict was %s", v)
 		}

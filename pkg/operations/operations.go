@@ -7,11 +7,10 @@ import (
 	"net/http"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
-	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -27,8 +26,8 @@ func All(p boot.Parts) []service.Operation {
 		service.Whois(registries),
 		service.Headers(fetched),
 		service.ResolveRedirect(redirect.New(p.Origins())),
-		service.HostIntel(hostintel.New(p.Resolver, certificates, registries)),
-		service.UptimeCheck(uptime.New(p.Connector, p.Resolver, certificates, fetched)),
+		service.HostIntel(bundle.NewHostIntel(p.Resolver, certificates, registries)),
+		service.UptimeCheck(bundle.NewUptime(p.Connector, p.Resolver, certificates, fetched)),
 		service.Ping(),
 	}
 }

@@ -9,12 +9,11 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
-	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -63,13 +62,13 @@ func ResolveRedirect(c Looker[redirect.Query, redirect.Result]) Operation {
 }
 
 // HostIntel is /v1/bundles/host-intel (spec §4.7).
-func HostIntel(c Looker[hostintel.Query, hostintel.Result]) Operation {
-	return lookup(catalog.HostIntel(), fault.HostIntelTimeout, hostintel.ParseQuery, c)
+func HostIntel(c Looker[bundle.HostIntelQuery, bundle.HostIntelResult]) Operation {
+	return lookup(catalog.HostIntel(), fault.HostIntelTimeout, bundle.ParseHostIntel, c)
 }
 
 // UptimeCheck is /v1/bundles/uptime-check (spec §4.8).
-func UptimeCheck(c Looker[uptime.Query, uptime.Result]) Operation {
-	return lookup(catalog.UptimeCheck(), fault.UptimeCheckTimeout, uptime.ParseQuery, c)
+func UptimeCheck(c Looker[bundle.UptimeQuery, bundle.UptimeResult]) Operation {
+	return lookup(catalog.UptimeCheck(), fault.UptimeCheckTimeout, bundle.ParseUptime, c)
 }
 
 // lookup is the operation of a lookup: how its parameters are read, and who
@@ -138,7 +137,7 @@ type debtor interface {
 	Owed() (fields []string, prevented bool)
 }
 
-var _, _ debtor = hostintel.Result{}, uptime.Result{}
+var _, _ debtor = bundle.HostIntelResult{}, bundle.UptimeResult{}
 
 // reply is what the Gate is told of a result.
 func reply(result any) (x402.Reply, error) {

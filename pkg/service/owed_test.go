@@ -14,11 +14,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
-	"github.com/hostfacts/hostfacts/pkg/lookup/hostintel"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -154,7 +153,7 @@ func replyOf(t *testing.T, op Operation) (x402.Reply, error) {
 func TestUptimeCheckOwes(t *testing.T) {
 	everyCombination([3]string{"dns", "ssl", "headers"}, func(c children) {
 		d, s, h := c.ends[0], c.ends[1], c.ends[2]
-		got, err := replyOf(t, UptimeCheck(uptime.New(
+		got, err := replyOf(t, UptimeCheck(bundle.NewUptime(
 			site{}, ending[dns.Query, dns.Result](d), site{ssl: s}, site{headers: h},
 		)))
 		if s != answered {
@@ -166,7 +165,7 @@ func TestUptimeCheckOwes(t *testing.T) {
 
 func TestHostIntelOwes(t *testing.T) {
 	everyCombination([3]string{"dns", "ssl", "whois"}, func(c children) {
-		got, err := replyOf(t, HostIntel(hostintel.New(
+		got, err := replyOf(t, HostIntel(bundle.NewHostIntel(
 			ending[dns.Query, dns.Result](c.ends[0]), ending[ssl.Query, ssl.Result](c.ends[1]),
 			ending[whois.Query, whois.Result](c.ends[2]),
 		)))

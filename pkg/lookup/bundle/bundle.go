@@ -1,5 +1,6 @@
-// Package bundle is what the bundles share: a child lookup with a budget of
-// its own, whose failure is a value and not an error (spec §2.8).
+// Package bundle has the lookups that are several single lookups for one payment:
+// HostIntel and Uptime. Each child has a budget of its own, and its failure is a
+// value and not an error (spec §2.8).
 package bundle
 
 import (

@@ -13,6 +13,9 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 type fact struct {
@@ -151,5 +154,42 @@ func TestOver(t *testing.T) {
 		if err := bundle.Over(c.ctx); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
+	}
+}
+
+// A bundle whose time is up says so, whatever its children say: where one of them
+// does not heed its context, and where the process was frozen past the deadline and
+// the context does not know it yet.
+func TestBundlesOutOfTime(t *testing.T) {
+	stubborn := look[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
+		time.Sleep(2 * time.Second)
+		return dns.Result{}, nil
+	})
+	h := good()
+	for name, c := range map[string]struct {
+		look func(context.Context) error
+		want fault.Code
+	}{
+		"host-intel": {func(ctx context.Context) error {
+			b := bundle.NewHostIntel(stubborn, takes[ssl.Query](0, ssl.Result{}, nil), takes[whois.Query](0, whois.Result{}, nil))
+			_, err := b.Lookup(ctx, bundle.HostIntelQuery{Domain: "example.com", DNSType: "A"})
+			return err
+		}, fault.HostIntelTimeout},
+		"uptime-check": {func(ctx context.Context) error {
+			_, err := bundle.NewUptime(h, stubborn, h, h).Lookup(ctx, bundle.UptimeQuery{Domain: "example.com"})
+			return err
+		}, fault.UptimeCheckTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				for what, ctx := range map[string]context.Context{"stubborn": ctx, "thawed": late{t.Context()}} {
+					if err := c.look(ctx); fault.From(err).Code != c.want {
+						t.Errorf("%s: %v, want %s", what, err, c.want)
+					}
+				}
+			})
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package uptime_test
+package bundle_test
 
 import (
 	"context"
@@ -9,15 +9,13 @@ import (
 	"net/url"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
 )
 
 // host is a host as the lookups see it.
@@ -57,9 +55,9 @@ func good() *host {
 	return &host{certificate: ssl.Result{HostnameMatch: true, PeerIP: "93.184.216.34"}, status: 200, conn: &tls.Conn{}}
 }
 
-func check(t *testing.T, h *host) uptime.Result {
+func check(t *testing.T, h *host) bundle.UptimeResult {
 	t.Helper()
-	r, err := uptime.New(h, h, h, h).Lookup(t.Context(), uptime.Query{Domain: "example.com"})
+	r, err := bundle.NewUptime(h, h, h, h).Lookup(t.Context(), bundle.UptimeQuery{Domain: "example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,21 +69,21 @@ func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(h *host)
-		want   uptime.Verdict
+		want   bundle.Verdict
 	}{
-		{"all well", func(*host) {}, uptime.Up},
-		{"redirect", func(h *host) { h.status = 301 }, uptime.Up},
-		{"not found", func(h *host) { h.status = 404 }, uptime.Up},
-		{"499", func(h *host) { h.status = 499 }, uptime.Up},
-		{"500", func(h *host) { h.status = 500 }, uptime.Degraded},
-		{"expired", func(h *host) { h.certificate.Expired = true }, uptime.Degraded},
-		{"not yet valid", func(h *host) { h.certificate.NotYetValid = true }, uptime.Degraded},
-		{"mismatch", func(h *host) { h.certificate.HostnameMatch = false }, uptime.Degraded},
-		{"dns fails", func(h *host) { h.dns = fault.New(fault.DNSTimeout, nil) }, uptime.Down},
-		{"ssl fails", func(h *host) { h.ssl = fault.New(fault.HandshakeFailed, nil) }, uptime.Down},
-		{"headers fail", func(h *host) { h.headers = fault.New(fault.HTTPFailed, nil) }, uptime.Down},
-		{"expired and headers fail", func(h *host) { h.certificate.Expired = true; h.headers = fault.New(fault.HTTPFailed, nil) }, uptime.Down},
-		{"blocked", func(h *host) { h.resolve = fault.New(fault.BlockedAddress, nil) }, uptime.Down},
+		{"all well", func(*host) {}, bundle.Up},
+		{"redirect", func(h *host) { h.status = 301 }, bundle.Up},
+		{"not found", func(h *host) { h.status = 404 }, bundle.Up},
+		{"499", func(h *host) { h.status = 499 }, bundle.Up},
+		{"500", func(h *host) { h.status = 500 }, bundle.Degraded},
+		{"expired", func(h *host) { h.certificate.Expired = true }, bundle.Degraded},
+		{"not yet valid", func(h *host) { h.certificate.NotYetValid = true }, bundle.Degraded},
+		{"mismatch", func(h *host) { h.certificate.HostnameMatch = false }, bundle.Degraded},
+		{"dns fails", func(h *host) { h.dns = fault.New(fault.DNSTimeout, nil) }, bundle.Down},
+		{"ssl fails", func(h *host) { h.ssl = fault.New(fault.HandshakeFailed, nil) }, bundle.Down},
+		{"headers fail", func(h *host) { h.headers = fault.New(fault.HTTPFailed, nil) }, bundle.Down},
+		{"expired and headers fail", func(h *host) { h.certificate.Expired = true; h.headers = fault.New(fault.HTTPFailed, nil) }, bundle.Down},
+		{"blocked", func(h *host) { h.resolve = fault.New(fault.BlockedAddress, nil) }, bundle.Down},
 	} {
 		h := good()
 		c.change(h)
@@ -97,7 +95,7 @@ func TestVerdict(t *testing.T) {
 
 // One resolution and one connection serve both, and what keeps the one away
 // keeps the other away.
-func TestSharing(t *testing.T) {
+func TestUptimeShares(t *testing.T) {
 	h := good()
 	check(t, h)
 	if h.resolves != 1 || h.got != h.conn || h.peer.String() != "93.184.216.34" || len(h.target.Addrs) != 1 {
@@ -137,7 +135,7 @@ func TestSharing(t *testing.T) {
 // Every child is owed under the name of its field, and the verdict is down all
 // the same. What keeps the certificate away keeps the headers away, so both are
 // owed.
-func TestOwed(t *testing.T) {
+func TestUptimeOwed(t *testing.T) {
 	ours, target := fault.New(fault.InternalError, nil), fault.New(fault.ConnectFailed, nil)
 	for _, c := range []struct {
 		name      string
@@ -161,50 +159,17 @@ func TestOwed(t *testing.T) {
 		if got, prevented := r.Owed(); !slices.Equal(got, c.want) || prevented != c.prevented {
 			t.Errorf("%s: %q, prevented %v; want %q, %v", c.name, got, prevented, c.want, c.prevented)
 		}
-		if len(c.want) > 0 && r.Verdict != uptime.Down {
+		if len(c.want) > 0 && r.Verdict != bundle.Down {
 			t.Errorf("%s: %s", c.name, r.Verdict)
 		}
 	}
 }
 
-func TestBundleTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		h := good()
-		c := uptime.New(h, stubborn{}, h, h)
-		if _, err := c.Lookup(ctx, uptime.Query{Domain: "example.com"}); fault.From(err).Code != fault.UptimeCheckTimeout {
-			t.Errorf("%v", err)
-		}
-	})
-}
-
-// A process that was frozen past the deadline owes the answer, even if what its
-// children say is there before the context knows.
-func TestThawedTooLate(t *testing.T) {
-	h := good()
-	c := uptime.New(h, h, h, h)
-	if r, err := c.Lookup(thawed{t.Context()}, uptime.Query{Domain: "example.com"}); fault.From(err).Code != fault.UptimeCheckTimeout {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-type thawed struct{ context.Context }
-
-func (thawed) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
-
-type stubborn struct{}
-
-func (stubborn) Lookup(context.Context, dns.Query) (dns.Result, error) {
-	time.Sleep(2 * time.Second) // does not heed its context
-	return dns.Result{}, nil
-}
-
-func TestParseQuery(t *testing.T) {
-	if q, err := uptime.ParseQuery(url.Values{"domain": {"WWW.Example.com."}}); err != nil || q.Values().Encode() != "domain=www.example.com" {
+func TestParseUptime(t *testing.T) {
+	if q, err := bundle.ParseUptime(url.Values{"domain": {"WWW.Example.com."}}); err != nil || q.Values().Encode() != "domain=www.example.com" {
 		t.Errorf("%v, %v", q, err)
 	}
-	if _, err := uptime.ParseQuery(url.Values{"domain": {"10.0.0.1"}}); fault.From(err).Code != fault.InvalidDomain {
+	if _, err := bundle.ParseUptime(url.Values{"domain": {"10.0.0.1"}}); fault.From(err).Code != fault.InvalidDomain {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package uptime_test
+package bundle_test
 
 import (
 	"context"
@@ -18,15 +18,17 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/lookup/uptime"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 // names is a resolver behind pipes that notes its questions. In a synctest
 // bubble no grace and no resent question depends on the machine.
 type names struct {
 	t       *testing.T
-	records map[string]string // by type, in zone file form
+	records map[string]string // data by type, of every name
 	rcode   int
 	mu      sync.Mutex
 	asked   []string
@@ -58,15 +60,15 @@ func (n *names) answer(query []byte) []byte {
 		n.t.Errorf("query: %v", err)
 		return nil
 	}
-	kind := miekg.TypeToString[q.Question[0].Qtype]
+	name, kind := q.Question[0].Name, miekg.TypeToString[q.Question[0].Qtype]
 	n.mu.Lock()
-	n.asked = append(n.asked, strings.ToLower(q.Question[0].Name)+" "+kind)
+	n.asked = append(n.asked, strings.ToLower(name)+" "+kind)
 	n.mu.Unlock()
 	m := new(miekg.Msg).SetRcode(q, n.rcode)
-	if r := n.records[kind]; r != "" {
-		rr, err := miekg.NewRR(r)
+	if data := n.records[kind]; data != "" {
+		rr, err := miekg.NewRR(name + " 60 IN " + kind + " " + data)
 		if err != nil {
-			n.t.Errorf("%s: %v", r, err)
+			n.t.Errorf("%s %s: %v", kind, data, err)
 			return nil
 		}
 		m.Answer = append(m.Answer, rr)
@@ -89,7 +91,7 @@ func (n *names) questions() []string {
 
 // The dns child, the certificate and the headers are of one resolution, the
 // child is what the dns tool says by itself, and all addresses are judged.
-func TestOneResolution(t *testing.T) {
+func TestUptimeResolvesOnce(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		records   map[string]string
@@ -97,12 +99,9 @@ func TestOneResolution(t *testing.T) {
 		ssl, http fault.Code
 		addrs     string
 	}{
-		{name: "both families", records: map[string]string{
-			"A": "example.com. 60 IN A 93.184.216.34", "AAAA": "example.com. 60 IN AAAA 2606:4700::1",
-		}, addrs: "93.184.216.34 2606:4700::1"},
-		{name: "a private address beside a public one", records: map[string]string{
-			"A": "example.com. 60 IN A 93.184.216.34", "AAAA": "example.com. 60 IN AAAA fd00::1",
-		}, ssl: fault.BlockedAddress, http: fault.BlockedAddress},
+		{name: "both families", records: map[string]string{"A": "93.184.216.34", "AAAA": "2606:4700::1"}, addrs: "93.184.216.34 2606:4700::1"},
+		{name: "a private address beside a public one", records: map[string]string{"A": "93.184.216.34", "AAAA": "fd00::1"},
+			ssl: fault.BlockedAddress, http: fault.BlockedAddress},
 		{name: "no address", ssl: fault.ConnectFailed, http: fault.ConnectFailed},
 		{name: "nxdomain", rcode: miekg.RcodeNameError, ssl: fault.NXDomain, http: fault.NXDomain},
 		{name: "SERVFAIL", rcode: miekg.RcodeServerFailure, ssl: fault.ConnectFailed, http: fault.ConnectFailed},
@@ -139,16 +138,66 @@ func TestOneResolution(t *testing.T) {
 	}
 }
 
+// The dns child shares the certificate's resolution where it asks for
+// addresses, and is what the dns tool says by itself for every type.
+func TestHostIntelResolvesOnce(t *testing.T) {
+	addresses := []string{"example.com. A", "example.com. AAAA", "rdap.example.net. A", "rdap.example.net. AAAA"}
+	for kind, want := range map[string][]string{
+		"A": addresses, "AAAA": addresses,
+		"MX": slices.Insert(slices.Clone(addresses), 2, "example.com. MX"),
+	} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &names{t: t, records: map[string]string{"A": "93.184.216.34", "AAAA": "2606:4700::1", "MX": "10 mx.example.com."}}
+				resolvers := n.client()
+				alone, err := resolvers.Lookup(t.Context(), dns.Query{Domain: "example.com", Type: kind})
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.questions()
+				dialer := guard.NewDialer(guard.DialerConfig{
+					Resolver: resolvers, HasRoute: func(context.Context, netip.Addr) bool { return false },
+					Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
+						return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
+					},
+				})
+				c := bundle.NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
+				r, err := c.Lookup(t.Context(), bundle.HostIntelQuery{Domain: "example.com", DNSType: kind})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(alone, r.DNS.Result); diff != "" || r.DNS.Failed() || len(alone.Records) != 1 {
+					t.Errorf("the dns child is not what the tool answers: %v %s", r.DNS.Fault, diff)
+				}
+				if !r.SSL.Failed() || r.SSL.Fault.Code != fault.ConnectFailed || r.Whois.Failed() {
+					t.Errorf("ssl %v, whois %v", r.SSL.Fault, r.Whois.Fault)
+				}
+				if asked := n.questions(); !slices.Equal(asked, want) {
+					t.Errorf("asked %v, want %v", asked, want)
+				}
+			})
+		})
+	}
+}
+
+// registry resolves a registry's host, as the registry lookup does.
+func registry(d *guard.Dialer) look[whois.Query, whois.Result] {
+	return func(ctx context.Context, _ whois.Query) (whois.Result, error) {
+		_, err := d.Resolve(ctx, "rdap.example.net")
+		return whois.Result{}, err
+	}
+}
+
 // The next call asks anew, also at the same time as this one.
 func TestNothingIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &names{t: t, records: map[string]string{"A": "example.com. 60 IN A 93.184.216.34"}}
+		n := &names{t: t, records: map[string]string{"A": "93.184.216.34"}}
 		resolvers := n.client()
 		var all sync.WaitGroup
 		const calls = 4
 		for range calls {
 			all.Go(func() {
-				if r, _ := checkBy(t, resolvers); r.Verdict != uptime.Up {
+				if r, _ := checkBy(t, resolvers); r.Verdict != bundle.Up {
 					t.Errorf("%+v", r)
 				}
 			})
@@ -163,15 +212,31 @@ func TestNothingIsKept(t *testing.T) {
 // A question that nobody waits for any more ends before the answer is given:
 // nothing of a call outlives it.
 func TestNothingIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		resolvers, open := mute()
-		if r, _ := checkBy(t, resolvers); r.Verdict != uptime.Down {
-			t.Errorf("%+v", r)
-		}
-		if n := open.Load(); n != 0 {
-			t.Errorf("%d questions are under way after the answer", n)
-		}
-	})
+	for name, look := range map[string]func(*testing.T, *dns.Client){
+		"host-intel": func(t *testing.T, resolvers *dns.Client) {
+			dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolvers})
+			c := bundle.NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
+			r, err := c.Lookup(t.Context(), bundle.HostIntelQuery{Domain: "example.com", DNSType: "MX"})
+			if err != nil || code(r.DNS.Fault) != fault.DNSTimeout || code(r.SSL.Fault) != fault.SSLTimeout {
+				t.Errorf("%+v, %v", r, err)
+			}
+		},
+		"uptime-check": func(t *testing.T, resolvers *dns.Client) {
+			if r, _ := checkBy(t, resolvers); r.Verdict != bundle.Down {
+				t.Errorf("%+v", r)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				resolvers, open := mute()
+				look(t, resolvers)
+				if n := open.Load(); n != 0 {
+					t.Errorf("%d questions are under way after the answer", n)
+				}
+			})
+		})
+	}
 }
 
 // mute is a resolver that never answers, whose connections take a second to
@@ -201,11 +266,11 @@ func (c *slow) Close() error {
 }
 
 // checkBy checks a good host whose name these resolvers know.
-func checkBy(t *testing.T, resolvers *dns.Client) (uptime.Result, *host) {
+func checkBy(t *testing.T, resolvers *dns.Client) (bundle.UptimeResult, *host) {
 	t.Helper()
 	h := good()
-	c := uptime.New(guard.NewDialer(guard.DialerConfig{Resolver: resolvers}), resolvers, h, h)
-	r, err := c.Lookup(t.Context(), uptime.Query{Domain: "example.com"})
+	c := bundle.NewUptime(guard.NewDialer(guard.DialerConfig{Resolver: resolvers}), resolvers, h, h)
+	r, err := c.Lookup(t.Context(), bundle.UptimeQuery{Domain: "example.com"})
 	if err != nil {
 		t.Error(err)
 	}

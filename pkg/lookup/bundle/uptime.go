@@ -1,8 +1,4 @@
-// Package uptime is the uptime check bundle: DNS, certificate and HTTPS answer
-// of https://{domain}/ with one verdict, for one payment (spec §2.7, §3.1,
-// §4.8). One resolution serves all three, and the certificate and the answer
-// come over one connection.
-package uptime
+package bundle
 
 import (
 	"context"
@@ -14,26 +10,25 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
-// Query is a normalised question.
-type Query struct {
+// UptimeQuery is a normalised question to Uptime.
+type UptimeQuery struct {
 	Domain string // as guard.Domain returns it
 }
 
-// ParseQuery reads domain. It returns invalid_domain.
-func ParseQuery(q url.Values) (Query, error) {
+// ParseUptime reads domain. It returns invalid_domain.
+func ParseUptime(q url.Values) (UptimeQuery, error) {
 	domain, err := guard.DomainParam(q, guard.Hostname)
-	return Query{Domain: domain}, err
+	return UptimeQuery{Domain: domain}, err
 }
 
 // Values are the parameters as understood.
-func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
+func (q UptimeQuery) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
 // Verdict says how the host is (spec §3.1).
 type Verdict string
@@ -49,23 +44,26 @@ const (
 	Down Verdict = "down"
 )
 
-// Result is spec §2.7.
-type Result struct {
-	Domain  string                       `json:"domain"`
-	Verdict Verdict                      `json:"verdict"`
-	DNS     bundle.Child[dns.Result]     `json:"dns"`
-	SSL     bundle.Child[ssl.Result]     `json:"ssl"`
-	Headers bundle.Child[headers.Result] `json:"headers"`
+// UptimeResult is spec §2.7.
+type UptimeResult struct {
+	Domain  string                `json:"domain"`
+	Verdict Verdict               `json:"verdict"`
+	DNS     Child[dns.Result]     `json:"dns"`
+	SSL     Child[ssl.Result]     `json:"ssl"`
+	Headers Child[headers.Result] `json:"headers"`
 }
 
 // Owed names the fields, in the order of the JSON, whose child failed for a
-// reason that is ours; prevented says that none of those was tried (bundle.Owed).
-func (r Result) Owed() (fields []string, prevented bool) {
-	return bundle.Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Headers.As("headers"))
+// reason that is ours; prevented says that none of those was tried (Owed).
+func (r UptimeResult) Owed() (fields []string, prevented bool) {
+	return Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Headers.As("headers"))
 }
 
-// Client runs the lookups.
-type Client struct {
+// Uptime is the uptime check bundle: DNS, certificate and HTTPS answer of
+// https://{domain}/ with one verdict, for one payment (spec §2.7, §3.1, §4.8). One
+// resolution serves all three, and the certificate and the answer come over one
+// connection.
+type Uptime struct {
 	connector guard.Connector
 	dns       resolver
 	ssl       inspector
@@ -84,31 +82,31 @@ type fetcher interface {
 	LookupOn(ctx context.Context, q headers.Query, t guard.Target, c *tls.Conn, from netip.Addr) (headers.Result, error)
 }
 
-// New returns a Client of the lookups. The connector finds the host once, for
+// NewUptime returns the bundle of the lookups. The connector finds the host once, for
 // its certificate and for its answer.
-func New(c guard.Connector, d resolver, s inspector, h fetcher) Client {
-	return Client{connector: c, dns: d, ssl: s, headers: h}
+func NewUptime(c guard.Connector, d resolver, s inspector, h fetcher) Uptime {
+	return Uptime{connector: c, dns: d, ssl: s, headers: h}
 }
 
 // Lookup answers a query. A child that fails is in its field; the only error
 // is uptime_check_timeout, when ctx ends first.
-func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
-	r := Result{Domain: q.Domain}
+func (c Uptime) Lookup(ctx context.Context, q UptimeQuery) (UptimeResult, error) {
+	r := UptimeResult{Domain: q.Domain}
 	whole := ctx
-	ctx, cancel := bundle.Children(ctx)
+	ctx, cancel := Children(ctx)
 	defer cancel()
 	ctx, end := dns.Share(ctx) // of the addresses, with the Connector
 	defer end()
 	var all sync.WaitGroup
 	all.Go(func() {
-		r.DNS = bundle.Run(ctx, func(ctx context.Context) (dns.Result, error) {
+		r.DNS = Run(ctx, func(ctx context.Context) (dns.Result, error) {
 			return c.dns.Lookup(ctx, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
 		})
 	})
 	all.Go(func() { r.SSL, r.Headers = c.web(ctx, q) })
 	all.Wait()
-	if err := bundle.Over(whole); err != nil {
-		return Result{}, fault.New(fault.UptimeCheckTimeout, err)
+	if err := Over(whole); err != nil {
+		return UptimeResult{}, fault.New(fault.UptimeCheckTimeout, err)
 	}
 	r.Verdict = verdict(r)
 	return r, nil
@@ -116,10 +114,10 @@ func (c Client) Lookup(ctx context.Context, q Query) (Result, error) {
 
 // web resolves once, takes the certificate, and asks for the headers over the
 // same connection.
-func (c Client) web(ctx context.Context, q Query) (bundle.Child[ssl.Result], bundle.Child[headers.Result]) {
+func (c Uptime) web(ctx context.Context, q UptimeQuery) (Child[ssl.Result], Child[headers.Result]) {
 	var target guard.Target
 	var conn *tls.Conn
-	certificate := bundle.Run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
+	certificate := Run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
 		if target, err = c.connector.Resolve(ctx, q.Domain); err != nil {
 			return r, origin.Fault(err, fault.SSLTimeout)
 		}
@@ -127,14 +125,14 @@ func (c Client) web(ctx context.Context, q Query) (bundle.Child[ssl.Result], bun
 		return r, err
 	})
 	if certificate.Failed() {
-		return certificate, bundle.Child[headers.Result]{Fault: sameFault(certificate.Fault)}
+		return certificate, Child[headers.Result]{Fault: sameFault(certificate.Fault)}
 	}
 	peer, err := netip.ParseAddr(certificate.Result.PeerIP)
 	if err != nil && conn != nil {
 		conn.Close()
 		conn = nil
 	}
-	return certificate, bundle.Run(ctx, func(ctx context.Context) (headers.Result, error) {
+	return certificate, Run(ctx, func(ctx context.Context) (headers.Result, error) {
 		return c.headers.LookupOn(ctx, headers.Query{Domain: q.Domain}, target, conn, peer)
 	})
 }
@@ -148,7 +146,7 @@ func sameFault(f *fault.Error) *fault.Error {
 	return f
 }
 
-func verdict(r Result) Verdict {
+func verdict(r UptimeResult) Verdict {
 	switch s := r.SSL.Result; {
 	case r.DNS.Failed() || r.SSL.Failed() || r.Headers.Failed():
 		return Down

@@ -1,0 +1,103 @@
+package bundle
+
+import (
+	"context"
+	"net/url"
+	"sync"
+
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+)
+
+// HostIntelQuery is a normalised question to HostIntel.
+type HostIntelQuery struct {
+	Domain  string // as guard.Domain returns it
+	DNSType string // of the DNS lookup only
+}
+
+// ParseHostIntel reads domain and dns_type. It returns invalid_domain or
+// invalid_type. Underscore labels are refused: two of the three lookups want a
+// host name.
+func ParseHostIntel(q url.Values) (HostIntelQuery, error) {
+	domain, err := guard.DomainParam(q, guard.Hostname)
+	if err != nil {
+		return HostIntelQuery{}, err
+	}
+	kind, err := dns.TypeParam(q, "dns_type")
+	if err != nil {
+		return HostIntelQuery{}, err
+	}
+	return HostIntelQuery{Domain: domain, DNSType: kind}, nil
+}
+
+// Values are the parameters as understood, defaults filled in.
+func (q HostIntelQuery) Values() url.Values {
+	return url.Values{"domain": {q.Domain}, "dns_type": {q.DNSType}}
+}
+
+// HostIntelResult is spec §2.6.
+type HostIntelResult struct {
+	Domain string              `json:"domain"`
+	DNS    Child[dns.Result]   `json:"dns"`
+	SSL    Child[ssl.Result]   `json:"ssl"`
+	Whois  Child[whois.Result] `json:"whois"`
+}
+
+// Owed names the fields, in the order of the JSON, whose child failed for a
+// reason that is ours; prevented says that none of those was tried (Owed).
+func (r HostIntelResult) Owed() (fields []string, prevented bool) {
+	return Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Whois.As("whois"))
+}
+
+// HostIntel is the host intelligence bundle: DNS, certificate and registry data of
+// a name, looked up side by side for one payment (spec §2.6, §4.7). Where they want
+// the same records, one resolution serves them.
+type HostIntel struct {
+	dns   lookup[dns.Query, dns.Result]
+	ssl   lookup[ssl.Query, ssl.Result]
+	whois lookup[whois.Query, whois.Result]
+}
+
+type lookup[Q, R any] interface {
+	Lookup(ctx context.Context, q Q) (R, error)
+}
+
+// NewHostIntel returns the bundle of the three lookups.
+func NewHostIntel(d lookup[dns.Query, dns.Result], s lookup[ssl.Query, ssl.Result], w lookup[whois.Query, whois.Result]) HostIntel {
+	return HostIntel{dns: d, ssl: s, whois: w}
+}
+
+// Lookup answers a query. A child that fails is in its field; the only error
+// is host_intel_timeout, when ctx ends first.
+func (c HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResult, error) {
+	r := HostIntelResult{Domain: q.Domain}
+	whole := ctx
+	ctx, cancel := Children(ctx)
+	defer cancel()
+	ctx, end := dns.Share(ctx) // of the addresses, with the certificate's lookup
+	defer end()
+	var all sync.WaitGroup
+	all.Go(func() {
+		r.DNS = Run(ctx, func(ctx context.Context) (dns.Result, error) {
+			return c.dns.Lookup(ctx, dns.Query{Domain: q.Domain, Type: q.DNSType})
+		})
+	})
+	all.Go(func() {
+		r.SSL = Run(ctx, func(ctx context.Context) (ssl.Result, error) {
+			return c.ssl.Lookup(ctx, ssl.Query{Domain: q.Domain})
+		})
+	})
+	all.Go(func() {
+		r.Whois = Run(ctx, func(ctx context.Context) (whois.Result, error) {
+			return c.whois.Lookup(ctx, whois.Query{Domain: q.Domain})
+		})
+	})
+	all.Wait()
+	if err := Over(whole); err != nil {
+		return HostIntelResult{}, fault.New(fault.HostIntelTimeout, err)
+	}
+	return r, nil
+}
