@@ -62,7 +62,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 QUICK := ./pkg/... ./infra/local/... ./infra/openapicheck ./infra/gameday/cloudwatch
 VERIFY := ./infra ./infra/agents ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamotest ./infra/local \
 	./infra/local/operate ./infra/testbed ./infra/validators \
-	./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/lookup/whois/dynamo ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/...
+	./pkg/dynamotable ./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/...
 # These start servers and browsers of their own: one package at a time, so that they
 # compete for the processors with nothing but each other.
 LARGE := ./infra/browser ./infra/gameday ./infra/local/e2e ./infra/samcheck ./infra/simnet ./infra/snippets

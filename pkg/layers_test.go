@@ -35,7 +35,7 @@ func layers() []layer {
 		{"pkg/catalog", []string{"pkg/fault"}, "the catalog is facts, not behaviour"},
 		{"pkg/awshttp", nil, "HTTP below the AWS SDK; what is asked is its clients' business"},
 		{"pkg/exchange", nil, "an exchange is bytes on a connection; who is asked what is a lookup's business"},
-		{"pkg/dynamotable", []string{"pkg/awshttp"}, "the table, whatever is kept in it"},
+		{"pkg/dynamotable", []string{"pkg/awshttp"}, "the table and a file in it, whatever they keep"},
 		{"pkg/guard", []string{"pkg/fault"}, "the guard decides by name and address alone"},
 		{"pkg/origin", []string{"pkg/exchange", "pkg/fault", "pkg/guard", "pkg/printable"}, "an origin is asked; what its answer means is a lookup's business"},
 		{"pkg/origin/origintest", []string{"pkg/fault", "pkg/guard"}, "the other side of a request sees the wire only"},
@@ -44,7 +44,6 @@ func layers() []layer {
 		{"pkg/lookup/bundle", []string{"pkg/fault", "pkg/guard", "pkg/lookup/dns", "pkg/lookup/headers", "pkg/lookup/ssl", "pkg/lookup/whois", "pkg/origin"}, "a bundle knows its children"},
 		{"pkg/lookup/*", []string{"pkg/fault", "pkg/guard"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/whois/registry", []string{"pkg/exchange", "pkg/fault", "pkg/guard", "pkg/lookup/whois", "pkg/strictjson"}, "the RDAP library is heavy: only the functions that ask a registry link it"},
-		{"pkg/lookup/whois/dynamo", []string{"pkg/dynamotable", "pkg/lookup/whois"}, "a cache keeps one file, nothing else"},
 		{"pkg/x402", []string{"pkg/fault", "pkg/header", "pkg/printable", "pkg/strictjson", "pkg/x402/ledger", "pkg/x402/receipt"}, "the payment layer knows nothing of lookups and is given its offer"},
 		{"pkg/x402/ledger", nil, "the ledger's rules depend on nothing that could change them"},
 		{"pkg/x402/receipt", nil, "a receipt is words and a signature; when to give one is the Gate's"},
@@ -60,7 +59,7 @@ func layers() []layer {
 		{"pkg/limit/limittest", []string{"pkg/fault", "pkg/limit"}, "one suite for every store"},
 		{"pkg/lambdahttp", []string{"pkg/fault", "pkg/printable"}, "the adapter knows API Gateway and net/http"},
 		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/header", "pkg/limit", "pkg/lookup/*", "pkg/mcp", "pkg/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "service joins lookups and payments, and runs anywhere"},
-		{"pkg/boot", []string{"pkg/*", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/lookup/whois/dynamo", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/receipt"}, "boot wires what is deployed, and no test package"},
+		{"pkg/boot", []string{"pkg/*", "pkg/limit/dynamo", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/receipt"}, "boot wires what is deployed, and no test package"},
 		{"pkg/operations", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
 		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
@@ -93,7 +92,7 @@ func layers() []layer {
 // foreign are modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
-		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamotable", "pkg/x402/ledger/dynamo", "infra/dynamotest", "pkg/limit/dynamo", "pkg/lookup/whois/dynamo", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamotable", "pkg/x402/ledger/dynamo", "infra/dynamotest", "pkg/limit/dynamo", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/lambdahttp", "pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot and the adapter know Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},

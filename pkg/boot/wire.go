@@ -26,7 +26,6 @@ import (
 	limitdynamo "github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	whoisdynamo "github.com/hostfacts/hostfacts/pkg/lookup/whois/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/origin"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -93,6 +92,10 @@ func (p Parts) Origins() *origin.Client {
 	return origin.New(origin.Config{Connector: p.Connector, UserAgent: UserAgent})
 }
 
+// bootstrapKey is the key of the RDAP bootstrap file in the ledger's table. The keys
+// of payments begin with a CAIP-2 network.
+const bootstrapKey = "rdap|bootstrap"
+
 // Registries says how the domain registries are reached. The bootstrap file is
 // kept in the ledger's table where there is one, so that a new process need not
 // ask IANA.
@@ -101,7 +104,7 @@ func (p Parts) Registries() whois.Config {
 		Connector: p.Connector, BootstrapURL: p.config.BootstrapURL, Now: p.Platform.Now, UserAgent: UserAgent, Log: p.Platform.Log,
 	}
 	if t := p.config.Ledger; t.Name != "" {
-		c.Cache = whoisdynamo.New(whoisdynamo.Config{API: t.Client(), Table: t.Name})
+		c.Cache = dynamotable.OpenFile(dynamotable.Config[dynamotable.FileAPI]{API: t.Client(), Table: t.Name}, bootstrapKey)
 	}
 	return c
 }

@@ -1,4 +1,4 @@
-package dynamo_test
+package dynamotable_test
 
 import (
 	"bytes"
@@ -14,20 +14,24 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois/dynamo"
 )
 
 var noon = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
 
-type attributes = map[string]types.AttributeValue
+type (
+	attributes = dynamotable.Item
+	files      = dynamotable.Config[dynamotable.FileAPI]
+)
 
-func TestCache(t *testing.T) {
+const fileKey = "rdap|bootstrap"
+
+func TestFile(t *testing.T) {
 	t.Parallel()
 	server := dynamotest.Start(t)
 	client, table := dynamotable.NewClient(server.ClientConfig()), server.Table(t)
-	// Two caches: what one process puts, another gets.
-	one := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
-	other := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
+	// What one process puts, another gets.
+	config := files{API: client, Table: table, Timeout: time.Minute}
+	one, other := dynamotable.OpenFile(config, fileKey), dynamotable.OpenFile(config, fileKey)
 
 	if doc, fetched, err := one.Get(t.Context()); doc != nil || !fetched.IsZero() || err != nil {
 		t.Fatalf("Get of nothing = %q, %v, %v", doc, fetched, err)
@@ -44,7 +48,7 @@ func TestCache(t *testing.T) {
 	}
 	noise := make([]byte, 500<<10)
 	rand.Read(noise)
-	if err := one.Put(t.Context(), noise, noon); !errors.Is(err, dynamo.ErrTooLarge) {
+	if err := one.Put(t.Context(), noise, noon); !errors.Is(err, dynamotable.ErrTooLarge) {
 		t.Errorf("Put of noise = %v", err)
 	}
 	if got, _, err := other.Get(t.Context()); len(got) != 400_000 || err != nil {
@@ -53,20 +57,22 @@ func TestCache(t *testing.T) {
 
 	broken := zipped(t, "x")
 	for name, change := range map[string]func(attributes){
-		"no file":   func(a attributes) { delete(a, dynamo.AttrFile) },
-		"no time":   func(a attributes) { delete(a, dynamo.AttrFetched) },
-		"odd time":  func(a attributes) { a[dynamo.AttrFetched] = &types.AttributeValueMemberN{Value: "1.5"} },
-		"not gzip":  func(a attributes) { a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: []byte("x")} },
-		"cut short": func(a attributes) { a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: broken[:len(broken)-3]} },
-		"text":      func(a attributes) { a[dynamo.AttrFile] = &types.AttributeValueMemberS{Value: "x"} },
+		"no file":  func(a attributes) { delete(a, dynamotable.AttrFile) },
+		"no time":  func(a attributes) { delete(a, dynamotable.AttrFetched) },
+		"odd time": func(a attributes) { a[dynamotable.AttrFetched] = &types.AttributeValueMemberN{Value: "1.5"} },
+		"not gzip": func(a attributes) { a[dynamotable.AttrFile] = &types.AttributeValueMemberB{Value: []byte("x")} },
+		"cut short": func(a attributes) {
+			a[dynamotable.AttrFile] = &types.AttributeValueMemberB{Value: broken[:len(broken)-3]}
+		},
+		"text": func(a attributes) { a[dynamotable.AttrFile] = &types.AttributeValueMemberS{Value: "x"} },
 		"expands a lot": func(a attributes) {
-			a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: zipped(t, strings.Repeat("x", 5<<20))}
+			a[dynamotable.AttrFile] = &types.AttributeValueMemberB{Value: zipped(t, strings.Repeat("x", 5<<20))}
 		},
 	} {
 		a := attributes{
-			dynamotable.AttrKey: &types.AttributeValueMemberS{Value: dynamo.Key},
-			dynamo.AttrFile:     &types.AttributeValueMemberB{Value: broken},
-			dynamo.AttrFetched:  &types.AttributeValueMemberN{Value: "1"},
+			dynamotable.AttrKey:     &types.AttributeValueMemberS{Value: fileKey},
+			dynamotable.AttrFile:    &types.AttributeValueMemberB{Value: broken},
+			dynamotable.AttrFetched: &types.AttributeValueMemberN{Value: "1"},
 		}
 		change(a)
 		if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: a}); err != nil {
@@ -91,29 +97,14 @@ func zipped(t *testing.T, s string) []byte {
 	return b.Bytes()
 }
 
-func TestUnreachable(t *testing.T) {
+func TestFileUnreachable(t *testing.T) {
 	t.Parallel()
 	config := dynamotest.Server{URL: "http://127.0.0.1:1"}.ClientConfig()
-	c := dynamo.New(dynamo.Config{API: dynamotable.NewClient(config), Table: "t"})
+	c := dynamotable.OpenFile(files{API: dynamotable.NewClient(config), Table: "t"}, fileKey)
 	if doc, _, err := c.Get(t.Context()); err == nil || doc != nil {
 		t.Errorf("Get = %q, %v", doc, err)
 	}
 	if err := c.Put(t.Context(), []byte("x"), noon); err == nil {
 		t.Error("Put without a server succeeded")
-	}
-}
-
-func TestNewPanics(t *testing.T) {
-	t.Parallel()
-	client := dynamotable.NewClient(dynamotest.Server{URL: "http://127.0.0.1:1"}.ClientConfig())
-	for _, c := range []dynamo.Config{{Table: "t"}, {API: client}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("New(%+v) did not panic", c)
-				}
-			}()
-			dynamo.New(c)
-		}()
 	}
 }
