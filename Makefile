@@ -65,7 +65,7 @@ VERIFY := ./infra ./infra/agents ./infra/bench ./infra/built ./infra/chaintest .
 	./pkg/dynamotable ./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/...
 # These start servers and browsers of their own: one package at a time, so that they
 # compete for the processors with nothing but each other.
-LARGE := ./infra/browser ./infra/gameday ./infra/local/e2e ./infra/samcheck ./infra/simnet ./infra/snippets
+LARGE := ./infra/browser ./infra/gameday ./infra/local/e2e ./infra/simnet ./infra/snippets
 
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes

@@ -13,7 +13,7 @@ import (
 // exception is a rule of cdk-nag that the stack does not keep in one respect, and why.
 type exception struct{ rule, of, reason string }
 
-// exceptions are all of them. infra/samcheck fails on one that is not needed, and on
+// exceptions are all of them. TestCDKNag fails on one that is not needed, and on
 // whatever else cdk-nag finds.
 func exceptions() []exception {
 	return []exception{{

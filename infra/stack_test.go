@@ -141,7 +141,7 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// TestDomain: the mapping waits for the stage, which SAM makes; infra/samcheck
+// TestDomain: the mapping waits for the stage, which SAM makes; TestTransform
 // holds that it makes one of this name.
 func TestDomain(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ import (
 
 // TestMain removes what the tests share.
 func TestMain(m *testing.M) {
+	testbed.Parallel(4) // most tests wait for programs of one thread
 	code := testbed.Main(m)
 	if shared.dir != "" {
 		_ = os.RemoveAll(shared.dir)

@@ -82,7 +82,6 @@ func layers() []layer {
 		{"infra/browser", nil, "the browser suite is tests and nothing else"},
 		{"infra/snippets", nil, "programs that pay, those of the docs page and loops around stock clients, are run from outside"},
 		{"infra/agents", nil, "the suite of MCP clients is tests and nothing else"},
-		{"infra/samcheck", nil, "the suite of the deployment's tools is tests and nothing else"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 		{"infra/gameday", nil, "the game day is tests and nothing else"},
 		{"infra/gameday/cloudwatch", nil, "alarms are judged by their definition alone; it knows no service"},

@@ -16,7 +16,7 @@ import (
 )
 
 // TestCannot: what cannot be done is said before anything is done, and prints
-// nothing. infra/samcheck runs the drill of restore on a server that can restore.
+// nothing. infra runs the drill of restore on a server that can restore.
 func TestCannot(t *testing.T) {
 	t.Parallel()
 	busy := filepath.Join(t.TempDir(), "ledger.db")

@@ -1,17 +1,16 @@
-package samcheck
+package main
 
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -26,19 +25,16 @@ func TestRestoreDrill(t *testing.T) {
 	if err := dynamo.EnsureTable(t.Context(), api, "ledger"); err != nil {
 		t.Fatal(err)
 	}
-	yes := true
+	table, yes := "ledger", true
 	if _, err := api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
-		TableName: ptr("ledger"), PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
+		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	key := pays(t, e.ledger("ledger"), "0x02")
-	program := filepath.Join(t.TempDir(), "operate")
-	if err := built.Command(t.Context(), root, "./infra/local/operate", program); err != nil {
-		t.Fatal(err)
-	}
+	operate := testbed.Program(t, "./infra/local/operate")
 	restore := func(arguments ...string) (string, error) {
-		cmd := exec.Command(program, append([]string{"restore"}, arguments...)...)
+		cmd := exec.Command(operate, append([]string{"restore"}, arguments...)...)
 		cmd.Env = []string{
 			"LEDGER_TABLE=ledger", "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + e.url,
 			"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,
@@ -88,5 +84,3 @@ func checkProtected(t *testing.T, api *dynamodb.Client, table string) {
 		t.Errorf("protection from deletion %+v, %v", d, err)
 	}
 }
-
-func ptr(s string) *string { return &s }

@@ -1,12 +1,16 @@
-package samcheck
+package main
 
 import (
 	"debug/elf"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // maxBinary bounds what is deployed: the functions that ask a registry link
@@ -23,7 +27,7 @@ const (
 // looks at what would be deployed. It writes nothing into the tree.
 func TestBuild(t *testing.T) {
 	t.Parallel()
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	makefile, err := os.ReadFile(filepath.Join("..", "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +37,10 @@ func TestBuild(t *testing.T) {
 	}
 	out := t.TempDir()
 	cmd := python(t, "-m", "samcli", "build", "--build-dir", out)
-	cmd.Dir = root
+	cmd.Dir = ".."
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), "CGO_ENABLED=0", "GOFLAGS="+strings.ReplaceAll(string(recipe[1]), "$$(date +%s)", "1800000000"))
-	run(t, cmd)
-	for slug := range bySlug() {
+	testbed.Run(t, cmd)
+	for _, slug := range slugs() {
 		path := filepath.Join(out, logicalID(slug), "bootstrap")
 		info, err := os.Stat(path)
 		if err != nil {
@@ -49,10 +53,10 @@ func TestBuild(t *testing.T) {
 			continue
 		}
 		limit := int64(maxBinary)
-		if slug == "discovery" {
+		if slug == slugDiscovery {
 			limit = maxDocuments
 		}
-		if slug == "whois" || slug == "host-intel" || slug == "mcp" {
+		if slug == "whois" || slug == "host-intel" || slug == slugMCP {
 			limit = maxRegistry
 		}
 		libraries, err := binary.ImportedLibraries()
@@ -65,7 +69,19 @@ func TestBuild(t *testing.T) {
 	}
 	// What was built is what sam deploy takes.
 	built, err := os.ReadFile(filepath.Join(out, "template.yaml"))
-	if err != nil || strings.Count(string(built), "CodeUri: ") != len(bySlug()) || strings.Contains(string(built), "CodeUri: functions/") {
-		t.Errorf("the built template names %d folders, want %d of its own: %v", strings.Count(string(built), "CodeUri: "), len(bySlug()), err)
+	if err != nil || strings.Count(string(built), "CodeUri: ") != len(slugs()) || strings.Contains(string(built), "CodeUri: functions/") {
+		t.Errorf("the built template names %d folders, want %d of its own: %v", strings.Count(string(built), "CodeUri: "), len(slugs()), err)
 	}
+}
+
+// goEnv are variables of the Go tool that it would look for at HOME.
+func goEnv(t *testing.T) []string {
+	t.Helper()
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH"}
+	values := slices.Collect(strings.Lines(string(testbed.Run(t, exec.Command("go", append([]string{"env"}, names...)...)))))
+	var env []string
+	for i, name := range names {
+		env = append(env, name+"="+strings.TrimSpace(values[i]))
+	}
+	return env
 }

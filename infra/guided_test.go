@@ -1,4 +1,4 @@
-package samcheck
+package main
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // TestGuided: sam deploy --guided takes no empty answer for a hidden parameter,
@@ -15,19 +16,16 @@ import (
 // the payee has a default that is taken.
 func TestGuided(t *testing.T) {
 	t.Parallel()
-	out, err := python(t, "guided.py", template, "", payTo).CombinedOutput()
+	out, err := program(t, "guided.py", templatePath, "", payTo).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "click.exceptions.Abort") {
 		t.Errorf("an empty answer does, or something else is wrong: %v\n%s", err, out)
 	}
 	values := map[string]string{}
-	given := run(t, python(t, "guided.py", template, " ", payTo))
-	if err := json.Unmarshal([]byte(given), &values); err != nil {
+	given := testbed.Run(t, program(t, "guided.py", templatePath, " ", payTo))
+	if err := json.Unmarshal(given, &values); err != nil {
 		t.Fatalf("%v\n%s", err, given)
 	}
-	tpl, err := lambdahost.ReadTemplate(template)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tpl := template(t)
 	if got, want := slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(tpl.Parameters)); !slices.Equal(got, want) {
 		t.Errorf("it asks for %v, the template has %v", got, want)
 	}
@@ -41,7 +39,7 @@ func TestGuided(t *testing.T) {
 	}
 	values["Ledger"] = "ledger"
 	// CloudFormation takes the values, and the functions read a blank as none.
-	config, err := lambdahost.FromTemplate(template, "build", values, nil)
+	config, err := lambdahost.FromTemplate(templatePath, "build", values, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

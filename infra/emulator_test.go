@@ -1,4 +1,4 @@
-package samcheck
+package main
 
 import (
 	"bytes"
@@ -8,9 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,16 +16,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// patience is for a server that starts, or carries out a call, on a busy machine.
-const patience = time.Minute
+// emulatorPatience is for a server that starts, or carries out a call, on a busy machine.
+const emulatorPatience = time.Minute
 
 // emulator is a running moto: CloudFormation, Lambda, DynamoDB and what else the
 // templates need, in memory.
@@ -36,9 +33,6 @@ type emulator struct{ url string }
 
 func startEmulator(t *testing.T) emulator {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs in make verify: needs Python for an emulator of AWS")
-	}
 	for range 5 { // somebody else may take the port first
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -74,7 +68,7 @@ func startEmulator(t *testing.T) emulator {
 // answers waits until the emulator does, or has ended.
 func (e emulator) answers(t *testing.T, ended <-chan struct{}) bool {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < patience; {
+	for begun := time.Now(); time.Since(begun) < emulatorPatience; {
 		if res, err := http.Get(e.url + "/moto-api/"); err == nil {
 			_ = res.Body.Close()
 			return res.StatusCode == http.StatusOK
@@ -99,8 +93,8 @@ type account struct {
 func (e emulator) stack(t *testing.T, arguments ...string) account {
 	t.Helper()
 	var a account
-	out := run(t, python(t, append([]string{"stack.py", e.url}, arguments...)...))
-	if err := json.Unmarshal([]byte(out), &a); err != nil {
+	out := testbed.Run(t, program(t, "stack.py", append([]string{e.url}, arguments...)...))
+	if err := json.Unmarshal(out, &a); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return a
@@ -127,7 +121,7 @@ func (e emulator) client() dynamotable.ClientConfig {
 
 // ledger is the ledger in a table of the emulator.
 func (e emulator) ledger(table string) *ledger.Ledger {
-	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(e.client()), Table: table, Timeout: patience})
+	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(e.client()), Table: table, Timeout: emulatorPatience})
 	return ledger.New(store, time.Now, rand.Text)
 }
 
@@ -136,58 +130,37 @@ func (e emulator) ledger(table string) *ledger.Ledger {
 // API Gateway and alarms it leaves out by itself, with a line in its log.
 func forEmulator(t *testing.T, path string, params ...string) string {
 	t.Helper()
-	out := run(t, python(t, append(append([]string{"transform.py"}, params...), path)...))
-	var doc map[string]any
-	if err := json.Unmarshal([]byte(out), &doc); err != nil {
-		t.Fatal(err)
+	d := transformed(t, path, params...)
+	for _, id := range ofType(d, "AWS::Lambda::Alias") {
+		delete(section(d, "Resources"), id)
 	}
-	resources := doc["Resources"].(m)
-	for id, r := range resources {
-		if r.(m)["Type"] == "AWS::Lambda::Alias" {
-			delete(resources, id)
-		}
-		if p, _ := r.(m)["Properties"].(m); r.(m)["Type"] == "AWS::Lambda::Permission" {
-			ref, _ := p["FunctionName"].(m)["Ref"].(string)
-			p["FunctionName"] = m{"Ref": strings.TrimSuffix(ref, "Alias"+alias)}
-		}
+	for _, id := range ofType(d, "AWS::Lambda::Permission") {
+		ref := fmt.Sprint(section(properties(d, id), "FunctionName")["Ref"])
+		properties(d, id)["FunctionName"] = document{"Ref": strings.TrimSuffix(ref, "Alias"+alias)}
 	}
-	text, err := json.Marshal(doc)
+	text, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text = regexp.MustCompile(`\{"Ref":"(\w+)Alias`+alias+`"\}`).ReplaceAll(text, []byte(`{"Fn::GetAtt":["$1","Arn"]}`))
 	text = regexp.MustCompile(`\$\{(\w+)Alias`+alias+`\}`).ReplaceAll(text, []byte(`$${$1.Arn}`))
 	text = regexp.MustCompile(`\{"Fn::GetAtt":"(\w+)\.(\w+)"\}`).ReplaceAll(text, []byte(`{"Fn::GetAtt":["$1","$2"]}`)) // as the CDK does not write it
-	file := filepath.Join(t.TempDir(), "template.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return stored(t, string(text))
 }
 
 // synthesizedWith is the path of the CDK app's template with a context.
 func synthesizedWith(t *testing.T, context map[string]any) string {
 	t.Helper()
-	dir := t.TempDir()
-	app := filepath.Join(dir, "app")
-	if err := built.Command(t.Context(), root, "./infra", app); err != nil {
-		t.Fatal(err)
-	}
 	text, err := json.Marshal(context)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(app)
-	cmd.Dir = filepath.Join(root, "infra")
-	cmd.Env = append(os.Environ(), "CDK_OUTDIR="+dir, "CDK_CONTEXT_JSON="+string(text))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("synthesize: %v\n%s", err, out)
+	out := t.TempDir()
+	made, err := synth(".", out, []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(text)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "*.template.json"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%v, %v", found, err)
-	}
-	return found[0]
+	return stored(t, string(made))
 }
 
 // pays leaves a payment in a ledger whose answer is owed, and returns its key.
@@ -228,12 +201,12 @@ const ownNode = "RpcUrl=https://node.example"
 func TestFromSAMToCDK(t *testing.T) {
 	t.Parallel()
 	e := startEmulator(t)
-	first := e.stack(t, "create", "hostfacts-sam", forEmulator(t, template, payTo), payTo)
+	first := e.stack(t, "create", "hostfacts-sam", forEmulator(t, templatePath, payTo), payTo)
 	if len(first.Tables) != 1 || !strings.HasSuffix(first.Stacks["hostfacts-sam"], "COMPLETE") {
 		t.Fatalf("%+v", first)
 	}
 	table := first.Tables[0]
-	all := fmt.Sprint(len(bySlug()))
+	all := fmt.Sprint(len(slugs()))
 	if d := cmp.Diff([]string{table, all}, first.tablesOf("hostfacts-sam")); d != "" {
 		t.Errorf("tables and functions of the first stack (-want +got):\n%s", d)
 	}
@@ -269,7 +242,7 @@ func TestCDKMakesItsOwnTable(t *testing.T) {
 	if len(a.Tables) != 1 {
 		t.Fatalf("%+v", a)
 	}
-	if d := cmp.Diff([]string{a.Tables[0], fmt.Sprint(len(bySlug()))}, a.tablesOf("hostfacts-cdk")); d != "" {
+	if d := cmp.Diff([]string{a.Tables[0], fmt.Sprint(len(slugs()))}, a.tablesOf("hostfacts-cdk")); d != "" {
 		t.Errorf("tables and functions (-want +got):\n%s", d)
 	}
 }

@@ -1,4 +1,4 @@
-package samcheck
+package main
 
 import (
 	"encoding/csv"
@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // finding is a line of cdk-nag's report: a rule on a resource.
@@ -22,14 +20,12 @@ func nag(t *testing.T, path string) []finding {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("needs Node for the CDK: node is not in PATH")
 	}
-	dir := t.TempDir()
-	app := filepath.Join(dir, "app")
-	if err := built.Command(t.Context(), root, "./infra", app); err != nil {
+	app, err := apps()
+	if err != nil {
 		t.Fatal(err)
 	}
-	out := filepath.Join(dir, "out")
+	out := t.TempDir()
 	cmd := exec.Command(app, "-lint", path, "-out", out)
-	cmd.Dir = filepath.Join(root, "infra")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("cdk-nag: %v\n%s", err, said)
 	}
@@ -57,10 +53,10 @@ func nag(t *testing.T, path string) []finding {
 }
 
 // TestCDKNag: the stack keeps the AwsSolutions rules of cdk-nag, but for the
-// exceptions that infra/lint.go names with their reasons, each of which is needed.
+// exceptions that lint.go names with their reasons, each of which is needed.
 func TestCDKNag(t *testing.T) {
 	t.Parallel()
-	all := nag(t, transformedFile(t, synthesized(t)))
+	all := nag(t, saved(t, transformed(t, saved(t, synthesized(t)))))
 	used := map[string]int{}
 	for _, f := range all {
 		switch f.compliance {
@@ -71,7 +67,7 @@ func TestCDKNag(t *testing.T) {
 			t.Errorf("%s is %s: %s", f.resource, f.compliance, f.rule)
 		}
 	}
-	if functions, release := len(bySlug()), 1; len(used) != 2 || !slices.Equal(slices.Sorted(maps.Values(used)), []int{release, functions}) {
+	if functions, release := len(slugs()), 1; len(used) != 2 || !slices.Equal(slices.Sorted(maps.Values(used)), []int{release, functions}) {
 		t.Errorf("exceptions %v, want one for each function and one for CodeDeploy", used)
 	}
 }
@@ -80,29 +76,16 @@ func TestCDKNag(t *testing.T) {
 // of the three broken without them.
 func TestCDKNagFinds(t *testing.T) {
 	t.Parallel()
-	path := transformedFile(t, synthesized(t))
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	changes := map[string][2]string{
 		"AwsSolutions-DDB3": {`"PointInTimeRecoveryEnabled":true`, `"PointInTimeRecoveryEnabled":false`},
 		"AwsSolutions-IAM5": {`"dynamodb:UpdateItem"`, `"dynamodb:*"`},
 		"AwsSolutions-SNS3": {`"aws:SecureTransport":"false"`, `"aws:SecureTransport":"true"`},
 	}
-	broken := string(text)
+	path := saved(t, transformed(t, saved(t, synthesized(t))))
 	for _, change := range changes {
-		before := broken
-		broken = strings.ReplaceAll(before, change[0], change[1])
-		if broken == before {
-			t.Fatalf("the template has no %s", change[0])
-		}
+		path = changed(t, path, change[0], change[1])
 	}
-	file := filepath.Join(t.TempDir(), "template.json")
-	if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	all := nag(t, file)
+	all := nag(t, path)
 	for what, change := range changes {
 		if !slices.ContainsFunc(all, func(f finding) bool { return f.rule == what && f.compliance == "Non-Compliant" }) {
 			t.Errorf("%s is not found with %s", what, change[1])
