@@ -60,12 +60,12 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # LARGE: the packages with tests that -short skips, and all others. .ci/run fails
 # when a test or a package is in none of the three.
 QUICK := ./pkg/... ./infra/local/... ./infra/openapicheck ./infra/gameday/cloudwatch
-VERIFY := ./infra ./infra/agents ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamotest ./infra/local \
+VERIFY := ./infra ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamotest ./infra/local \
 	./infra/local/operate ./infra/testbed ./infra/validators \
 	./pkg/dynamotable ./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/...
 # These start servers and browsers of their own: one package at a time, so that they
 # compete for the processors with nothing but each other.
-LARGE := ./infra/browser ./infra/gameday ./infra/local/e2e ./infra/simnet ./infra/snippets
+LARGE := ./infra/browser ./infra/clients ./infra/gameday ./infra/local/e2e ./infra/simnet
 
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
@@ -86,7 +86,7 @@ check: ## Formatting, vet, lint and module tidiness
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 	go mod tidy -diff
-	cd infra/agents/testdata/go && go vet ./... && go mod tidy -diff
+	cd infra/clients/testdata/mcp/go && go vet ./... && go mod tidy -diff
 	go run $(GOLANGCI) run ./...
 
 .PHONY: build

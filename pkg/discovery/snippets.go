@@ -11,7 +11,7 @@ import (
 
 // snippet is a program that calls the first operation of the catalog. What is
 // shown is a file of assets/snippets with this deployment's values in place of
-// the documented ones, and infra/snippets runs it as shown.
+// the documented ones, and infra/clients runs it as shown.
 type snippet struct {
 	ID      string // anchor on the page
 	Title   string

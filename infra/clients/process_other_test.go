@@ -1,6 +1,6 @@
 //go:build !linux
 
-package snippets
+package clients
 
 import (
 	"os/exec"

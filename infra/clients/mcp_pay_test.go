@@ -1,4 +1,4 @@
-package agents
+package clients
 
 import (
 	"bufio"
@@ -17,14 +17,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// result is a result of a call as clients show it. x402test has the same.
-type result = x402test.ToolResult
-
 // arguments are those that every agent asks with.
 const arguments = `{"domain":"example.com"}`
 
-// names are the tools in their order.
-func names() []string {
+// toolNames are the tools in their order.
+func toolNames() []string {
 	var all []string
 	for _, op := range catalog.All() {
 		all = append(all, op.Tool)
@@ -33,16 +30,16 @@ func names() []string {
 }
 
 // moved are the transactions of an account in the books.
-func (w world) moved(payer string) []string {
+func (s service) moved(payer string) []string {
 	var all []string
-	for _, transfer := range w.books.Moved(payer) {
+	for _, transfer := range s.books.Moved(payer) {
 		all = append(all, transfer.Transaction)
 	}
 	return all
 }
 
 // bought holds results to be those of one purchase.
-func (w world) bought(t *testing.T, paid ...result) {
+func (s service) bought(t *testing.T, paid ...x402test.ToolResult) {
 	t.Helper()
 	for i, r := range paid {
 		if r.IsError || !strings.Contains(r.Text(), `"192.0.2.77"`) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || r.Meta.Replayed != (i > 0) {
@@ -51,16 +48,16 @@ func (w world) bought(t *testing.T, paid ...result) {
 		if r.Text() != paid[0].Text() || *r.Meta.Receipt != *paid[0].Meta.Receipt {
 			t.Errorf("another answer to the same payment: %+v", r)
 		}
-		if tx := w.moved(r.Meta.Receipt.Payer); !slices.Equal(tx, []string{r.Meta.Receipt.Transaction}) {
+		if tx := s.moved(r.Meta.Receipt.Payer); !slices.Equal(tx, []string{r.Meta.Receipt.Transaction}) {
 			t.Errorf("transfers %q, the receipt says %s", tx, r.Meta.Receipt.Transaction)
 		}
 	}
 }
 
 // everywhere runs a test in every world.
-func everywhere(t *testing.T, run func(t *testing.T, w world)) {
+func everywhere(t *testing.T, run func(t *testing.T, s service)) {
 	t.Helper()
-	for name, start := range worlds() {
+	for name, start := range toolWorlds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t, start(t))
@@ -75,22 +72,22 @@ func everywhere(t *testing.T, run func(t *testing.T, w world)) {
 func TestTypeScriptClientsPay(t *testing.T) {
 	t.Parallel()
 	node := bin(t, "node")
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(t *testing.T, s service) {
 		for name, c := range map[string]struct{ program, era string }{
 			"1.x": {"legacy.mjs", ""}, "2.x": {"modern.mjs", "legacy"}, "2.x, negotiated": {"modern.mjs", "auto"}, "2.x, 2026-07-28": {"modern.mjs", "modern"},
 		} {
-			cmd := command(t, node, c.program, w.tools, catalog.DNS().Tool, arguments)
-			cmd.Env = append(cmd.Env, "PRIVATE_KEY="+privateKey(), "ERA="+c.era)
+			cmd := mcpCommand(t, node, c.program, s.tools(), catalog.DNS().Tool, arguments)
+			cmd.Env = append(cmd.Env, "ERA="+c.era)
 			var got struct {
 				Tools                      []string
-				Unpaid, Paid, Again, Wrong result
+				Unpaid, Paid, Again, Wrong x402test.ToolResult
 				Listing                    struct {
 					Valid bool
 					Entry map[string]any
 				}
 			}
-			line(t, testbed.Run(t, cmd), 0, &got)
-			if !slices.Equal(got.Tools, names()) {
+			printed(t, cmd, &got)
+			if !slices.Equal(got.Tools, toolNames()) {
 				t.Errorf("%s: tools %q", name, got.Tools)
 			}
 			if _, err := got.Unpaid.Required(); err != nil || !got.Unpaid.IsError {
@@ -99,7 +96,7 @@ func TestTypeScriptClientsPay(t *testing.T) {
 			if e := got.Listing.Entry; !got.Listing.Valid || e["toolName"] != catalog.DNS().Tool || !strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP) {
 				t.Errorf("%s: a facilitator would list %+v", name, got.Listing)
 			}
-			w.bought(t, got.Paid, got.Again)
+			s.bought(t, got.Paid, got.Again)
 			if !got.Wrong.IsError || got.Wrong.Structured != nil || !strings.Contains(got.Wrong.Text(), "invalid_arguments") {
 				t.Errorf("%s: %+v", name, got.Wrong)
 			}
@@ -111,10 +108,9 @@ func TestTypeScriptClientsPay(t *testing.T) {
 // reads the settlement by itself.
 func TestPythonSessionPays(t *testing.T) {
 	t.Parallel()
-	interpreter := testbed.Python(t, "testdata/python/requirements.txt")
-	everywhere(t, func(t *testing.T, w world) {
-		cmd := command(t, interpreter, "session.py", w.tools, catalog.DNS().Tool, arguments)
-		cmd.Env = append(cmd.Env, "PRIVATE_KEY="+privateKey())
+	interpreter := testbed.Python(t, "testdata/mcp/requirements.txt")
+	everywhere(t, func(t *testing.T, s service) {
+		cmd := mcpCommand(t, interpreter, "session.py", s.tools(), catalog.DNS().Tool, arguments)
 		var got struct {
 			Tools       []string
 			Made, Error bool
@@ -122,14 +118,14 @@ func TestPythonSessionPays(t *testing.T) {
 			Receipt     x402.SettleResponse
 			WrongMade   bool `json:"wrong_made"`
 		}
-		line(t, testbed.Run(t, cmd), 0, &got)
-		if !slices.Equal(got.Tools, names()) || !got.Made || got.Error || !strings.Contains(got.Text, `"192.0.2.77"`) || !got.Receipt.Success {
+		printed(t, cmd, &got)
+		if !slices.Equal(got.Tools, toolNames()) || !got.Made || got.Error || !strings.Contains(got.Text, `"192.0.2.77"`) || !got.Receipt.Success {
 			t.Errorf("%+v", got)
 		}
 		if got.WrongMade || !strings.Contains(got.Wrong, "invalid_arguments") {
 			t.Errorf("wrong arguments: paid %v, %s", got.WrongMade, got.Wrong)
 		}
-		if tx := w.moved(got.Receipt.Payer); !slices.Equal(tx, []string{got.Receipt.Transaction}) {
+		if tx := s.moved(got.Receipt.Payer); !slices.Equal(tx, []string{got.Receipt.Transaction}) {
 			t.Errorf("transfers %q, the receipt says %s", tx, got.Receipt.Transaction)
 		}
 	})
@@ -139,18 +135,18 @@ func TestPythonSessionPays(t *testing.T) {
 func TestGoClientPays(t *testing.T) {
 	t.Parallel()
 	program := t.TempDir() + "/client"
-	build := command(t, "go", "build", "-mod=readonly", "-o", program, ".")
-	build.Dir = "testdata/go"
+	build := mcpCommand(t, "go", "build", "-mod=readonly", "-o", program, ".")
+	build.Dir = "testdata/mcp/go"
 	build.Env = append(build.Env, "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(t *testing.T, s service) {
 		wallet, err := x402test.NewWallet(rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := command(t, program, w.tools, catalog.DNS().Tool, arguments)
+		cmd := mcpCommand(t, program, s.tools(), catalog.DNS().Tool, arguments)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -165,13 +161,13 @@ func TestGoClientPays(t *testing.T) {
 		lines := json.NewDecoder(bufio.NewReader(out))
 		var unpaid, paid struct {
 			Tools  int
-			Result result
+			Result x402test.ToolResult
 		}
 		if err := lines.Decode(&unpaid); err != nil {
 			t.Fatal(err)
 		}
 		required, err := unpaid.Result.Required()
-		if err != nil || unpaid.Tools != len(names()) {
+		if err != nil || unpaid.Tools != len(toolNames()) {
 			t.Fatal(unpaid.Tools, err)
 		}
 		header, err := wallet.Pay(required, time.Now())
@@ -192,7 +188,7 @@ func TestGoClientPays(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		w.bought(t, paid.Result)
+		s.bought(t, paid.Result)
 	})
 }
 
@@ -203,16 +199,15 @@ func TestGoClientPays(t *testing.T) {
 func TestStrictClientTakesEveryTool(t *testing.T) {
 	t.Parallel()
 	node := bin(t, "node")
-	w := localWorld(t)
+	s := localTools(t)
 	for _, op := range catalog.All() {
 		args := arguments
 		if op.Kind == catalog.SmokeTest {
 			args = `{}`
 		}
-		cmd := command(t, node, "legacy.mjs", w.tools, op.Tool, args)
-		cmd.Env = append(cmd.Env, "PRIVATE_KEY="+privateKey())
-		var got struct{ Unpaid, Paid result }
-		line(t, testbed.Run(t, cmd), 0, &got)
+		cmd := mcpCommand(t, node, "legacy.mjs", s.tools(), op.Tool, args)
+		var got struct{ Unpaid, Paid x402test.ToolResult }
+		printed(t, cmd, &got)
 		if offer, err := got.Unpaid.Required(); err != nil || offer.Accepts[0].Amount != op.Amount {
 			t.Errorf("%s: %+v: %v", op.Tool, got.Unpaid, err)
 		}

@@ -1,4 +1,4 @@
-package agents
+package clients
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // scenario is one of the official conformance suite, with the checks of it that
@@ -46,26 +47,26 @@ func scenarios() []scenario {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	node, suite := bin(t, "node"), bin(t, "conformance")
-	for name, start := range worlds() {
+	for name, start := range toolWorlds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := start(t)
+			s := start(t)
 			all := scenarios()
 			if name == "local" { // elsewhere every origin is welcome
 				all = append(all, scenario{name: "dns-rebinding-protection"})
 			}
-			for _, s := range all {
+			for _, c := range all {
 				to := t.TempDir()
-				cmd := command(t, node, suite, "server", "--url", w.tools, "--scenario", s.name, "-o", to)
-				if s.revision != "" {
-					cmd.Args = append(cmd.Args, "--spec-version", s.revision)
+				cmd := mcpCommand(t, node, suite, "server", "--url", s.tools(), "--scenario", c.name, "-o", to)
+				if c.revision != "" {
+					cmd.Args = append(cmd.Args, "--spec-version", c.revision)
 				}
 				said, err := cmd.CombinedOutput()
 				passed, failed := verdicts(t, to)
-				if passed == 0 || !slices.Equal(failed, slices.Sorted(slices.Values(s.fail))) || (err != nil) != (s.fail != nil) {
-					t.Errorf("%s: %d checks pass, %q fail, want %q (%s): %v\n%.6000s", s.name, passed, failed, s.fail, s.why, err, said)
+				if passed == 0 || !slices.Equal(failed, slices.Sorted(slices.Values(c.fail))) || (err != nil) != (c.fail != nil) {
+					t.Errorf("%s: %d checks pass, %q fail, want %q (%s): %v\n%.6000s", c.name, passed, failed, c.fail, c.why, err, said)
 				}
-				t.Logf("%s: %d checks pass, %d fail as they should", s.name, passed, len(failed))
+				t.Logf("%s: %d checks pass, %d fail as they should", c.name, passed, len(failed))
 			}
 		})
 	}
@@ -99,10 +100,10 @@ func verdicts(t *testing.T, dir string) (passed int, failed []string) {
 func TestInspector(t *testing.T) {
 	t.Parallel()
 	node, inspector := bin(t, "node"), bin(t, "mcp-inspector")
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(t *testing.T, s service) {
 		ask := func(v any, args ...string) {
 			t.Helper()
-			cmd := command(t, node, append([]string{inspector, "--cli", w.tools, "--transport", "http"}, args...)...)
+			cmd := mcpCommand(t, node, append([]string{inspector, "--cli", s.tools(), "--transport", "http"}, args...)...)
 			cmd.Env = append(cmd.Env, "HOME="+t.TempDir(), "PATH="+filepath.Dir(node)+string(os.PathListSeparator)+os.Getenv("PATH"))
 			out, err := cmd.Output() // an error result ends it with a code
 			if json.Unmarshal(out, v) != nil {
@@ -115,10 +116,10 @@ func TestInspector(t *testing.T) {
 		for _, tool := range list.Tools {
 			got = append(got, tool.Name)
 		}
-		if !slices.Equal(got, names()) {
+		if !slices.Equal(got, toolNames()) {
 			t.Errorf("tools %q", got)
 		}
-		var price result
+		var price x402test.ToolResult
 		ask(&price, "--method", "tools/call", "--tool-name", catalog.DNS().Tool, "--tool-arg", "domain=example.com")
 		if offer, err := price.Required(); err != nil || offer.Accepts[0].Amount != catalog.DNS().Amount {
 			t.Errorf("%+v: %v", price, err)

@@ -1,4 +1,4 @@
-package snippets
+package clients
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,7 +23,7 @@ func receiptProgram() program {
 
 func receiptInstall(t *testing.T) string {
 	t.Helper()
-	v, err := testbed.PackageVersions(filepath.Join("testdata", "typescript"))
+	v, err := testbed.PackageVersions(".")
 	if err != nil {
 		t.Fatal(err)
 	}

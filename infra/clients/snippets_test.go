@@ -1,4 +1,4 @@
-package snippets
+package clients
 
 import (
 	"bytes"
@@ -261,7 +261,7 @@ func failsLoudly(t *testing.T, p program, w workshop, s service) {
 // npmInstall is the page's command for the versions that are tested here.
 func npmInstall(t *testing.T) string {
 	t.Helper()
-	v, err := testbed.PackageVersions(filepath.Join("testdata", "typescript"))
+	v, err := testbed.PackageVersions(".")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package snippets
+package clients
 
 import (
 	"context"
@@ -19,15 +19,13 @@ type workshop struct {
 	payer string   // private key of whoever runs programs here
 }
 
-// nodeWorkshop has the npm packages of testdata/typescript, installed as their
-// lock file says.
+// nodeWorkshop has the npm packages of package.json, installed as its lock file says.
 func nodeWorkshop(t *testing.T) workshop {
 	t.Helper()
-	packages := filepath.Join("testdata", "typescript")
 	testbed.Find(t, "Node for the TypeScript program", "npx")
-	testbed.Node(t, packages)
+	testbed.Node(t, ".")
 	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"npm_config_offline=true", "npm_config_update_notifier=false"}}
-	modules, err := filepath.Abs(filepath.Join(packages, "node_modules"))
+	modules, err := filepath.Abs("node_modules")
 	if err != nil {
 		t.Fatal(err)
 	}
