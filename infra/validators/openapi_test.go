@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/openapicheck"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -164,14 +163,14 @@ func TestOpenAPI(t *testing.T) {
 // the description in infra/simnet and infra/local/e2e.
 func TestLiveAnswersAsDescribed(t *testing.T) {
 	t.Parallel()
-	api, err := openapicheck.Parse(document(t, catalog.PathOpenAPI), document(t, catalog.PathDocs))
+	api, err := ParseOpenAPI(document(t, catalog.PathOpenAPI), document(t, catalog.PathDocs))
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(method, path, accept string) {
 		t.Helper()
 		a := ask(t, method, origin+path, accept)
-		if err := api.Check(openapicheck.Answer{Method: method, Path: path, Status: a.status, Header: a.header, Body: a.body}); err != nil {
+		if err := api.Check(Answer{Method: method, Path: path, Status: a.status, Header: a.header, Body: a.body}); err != nil {
 			t.Error(err)
 		}
 	}

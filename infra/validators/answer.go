@@ -1,4 +1,4 @@
-package openapicheck
+package validators
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ type Answer struct {
 // shared body, on a path and for a method that are not described as well; a
 // browser's 404 of a path that is not described can be a page. HEAD is GET
 // without a body. Preflights and 304 are HTTP's own; they are empty.
-func (d *Document) Check(a Answer) error {
+func (d *OpenAPI) Check(a Answer) error {
 	err := d.check(a)
 	if err == nil {
 		return nil
@@ -41,7 +41,7 @@ func (d *Document) Check(a Answer) error {
 	return fmt.Errorf("%s %.200s answered %d, and that is not what the OpenAPI description says:\n%w\n%.700s", a.Method, a.Path, a.Status, err, a.Body)
 }
 
-func (d *Document) check(a Answer) error {
+func (d *OpenAPI) check(a Answer) error {
 	if a.Method == http.MethodOptions && a.Status == http.StatusNoContent || a.Status == http.StatusNotModified {
 		return empty(a.Body)
 	}
@@ -107,7 +107,7 @@ func (h header) check(text string) error {
 }
 
 // checkDeclared is about the body of a status that is declared.
-func (d *Document) checkDeclared(a Answer, op operation, r response) error {
+func (d *OpenAPI) checkDeclared(a Answer, op operation, r response) error {
 	mediaType, err := mediaTypeOf(a.Header)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (d *Document) checkDeclared(a Answer, op operation, r response) error {
 }
 
 // checkUndeclared wants the shared error.
-func (d *Document) checkUndeclared(a Answer, op operation) error {
+func (d *OpenAPI) checkUndeclared(a Answer, op operation) error {
 	mediaType, err := mediaTypeOf(a.Header)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func decode(mediaType string, body []byte) (any, error) {
 // checkCode holds an error to the operation's list. What the list does not say
 // (charged is null there) the body may; and an answer that is owed is in the
 // end no longer retryable.
-func (d *Document) checkCode(a Answer, op operation) error {
+func (d *OpenAPI) checkCode(a Answer, op operation) error {
 	var body struct {
 		Error struct {
 			Code      string
@@ -214,7 +214,7 @@ func (d *Document) checkCode(a Answer, op operation) error {
 
 // checkLink wants docs_url to lead to the place of the documentation that is about
 // the code.
-func (d *Document) checkLink(link, code string) error {
+func (d *OpenAPI) checkLink(link, code string) error {
 	u, err := url.Parse(link)
 	switch {
 	case err != nil:

@@ -1,4 +1,4 @@
-package openapicheck
+package validators
 
 import (
 	"encoding/base64"
@@ -40,9 +40,9 @@ func served(t *testing.T, path string) []byte {
 	return doc.Body
 }
 
-func parsed(t *testing.T) *Document {
+func parsed(t *testing.T) *OpenAPI {
 	t.Helper()
-	d, err := Parse(description(t), served(t, catalog.PathDocs))
+	d, err := ParseOpenAPI(description(t), served(t, catalog.PathDocs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +163,8 @@ func withChild(name, child string) Answer {
 	return a
 }
 
-// spoilt is an answer that is not as described, and a part of what Check says.
-type spoilt struct {
+// violation is an answer that is not as described, and a part of what Check says.
+type violation struct {
 	answer Answer
 	says   string
 }
@@ -172,7 +172,7 @@ type spoilt struct {
 func TestSpoiltAnswersAreSeen(t *testing.T) {
 	t.Parallel()
 	d := parsed(t)
-	for _, cases := range []map[string]spoilt{spoiltResults(), spoiltHeaders(t), spoiltErrors(t)} {
+	for _, cases := range []map[string]violation{spoiltResults(), spoiltHeaders(t), spoiltErrors(t)} {
 		for name, c := range cases {
 			err := d.Check(c.answer)
 			if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -182,9 +182,9 @@ func TestSpoiltAnswersAreSeen(t *testing.T) {
 	}
 }
 
-func spoiltResults() map[string]spoilt {
+func spoiltResults() map[string]violation {
 	dns, ssl, whois, head := catalog.DNS(), catalog.SSLCheck(), catalog.Whois(), catalog.Headers()
-	return map[string]spoilt{
+	return map[string]violation{
 		"field missing":              {paid(ssl).replacing(`"port":443,`, ``), "missing property 'port'"},
 		"field too many":             {paid(ssl).replacing(`"port":443,`, `"port":443,"ports":[443],`), "'ports' not allowed"},
 		"field too many inside":      {paid(whois).replacing(`"iana_id":"376"`, `"iana_id":"376","url":"x"`), "'url' not allowed"},
@@ -207,10 +207,10 @@ func spoiltResults() map[string]spoilt {
 	}
 }
 
-func spoiltHeaders(t *testing.T) map[string]spoilt {
+func spoiltHeaders(t *testing.T) map[string]violation {
 	t.Helper()
 	dns := catalog.DNS()
-	return map[string]spoilt{
+	return map[string]violation{
 		"no receipt":                {paid(dns).with("PAYMENT-RESPONSE", ""), "PAYMENT-RESPONSE is missing"},
 		"a receipt that is not one": {paid(dns).with("PAYMENT-RESPONSE", encoded(`{"success":true}`)), "PAYMENT-RESPONSE"},
 		"a receipt not in base64":   {paid(dns).with("PAYMENT-RESPONSE", receipt), "base64"},
@@ -224,10 +224,10 @@ func spoiltHeaders(t *testing.T) map[string]spoilt {
 	}
 }
 
-func spoiltErrors(t *testing.T) map[string]spoilt {
+func spoiltErrors(t *testing.T) map[string]violation {
 	t.Helper()
 	dns, whois := catalog.DNS(), catalog.Whois()
-	return map[string]spoilt{
+	return map[string]violation{
 		"402 without its code":     {unpaid(t, dns).replacing(`,"code":"payment_required"`, ``), "missing property 'code'"},
 		"402 without a key's name": {unpaid(t, dns).replacing(`,"idempotency":{`, `,"was":{`), "missing property 'idempotency'"},
 		"402 with a window of -1":  {unpaid(t, dns).replacing(`"duplicate_window_seconds":0`, `"duplicate_window_seconds":-1`), "/idempotency/duplicate_window_seconds"},
@@ -288,7 +288,7 @@ func TestDescribes(t *testing.T) {
 }
 
 // A description that is not understood is refused, not passed over.
-func TestParseRefuses(t *testing.T) {
+func TestParseOpenAPIRefuses(t *testing.T) {
 	t.Parallel()
 	whole := string(description(t))
 	for name, c := range map[string]struct{ old, other, says string }{
@@ -306,14 +306,14 @@ func TestParseRefuses(t *testing.T) {
 		if !strings.Contains(whole, c.old) {
 			t.Errorf("%s: the description has no %s", name, c.old)
 		}
-		_, err := Parse([]byte(strings.Replace(whole, c.old, c.other, 1)), nil)
+		_, err := ParseOpenAPI([]byte(strings.Replace(whole, c.old, c.other, 1)), nil)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
 }
 
-func TestFetch(t *testing.T) {
+func TestFetchOpenAPI(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, ok := strings.CutPrefix(r.URL.Path, "/good")
@@ -324,13 +324,13 @@ func TestFetch(t *testing.T) {
 		_, _ = w.Write(served(t, path))
 	}))
 	t.Cleanup(server.Close)
-	if d, err := Fetch(t.Context(), server.Client(), server.URL+"/good"); err != nil || !d.Describes("/docs") {
+	if d, err := FetchOpenAPI(t.Context(), server.Client(), server.URL+"/good"); err != nil || !d.Describes("/docs") {
 		t.Errorf("%v, %v", d, err)
 	}
-	if _, err := Fetch(t.Context(), server.Client(), server.URL); err == nil || !strings.Contains(err.Error(), "404") {
+	if _, err := FetchOpenAPI(t.Context(), server.Client(), server.URL); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("not found: %v", err)
 	}
-	if _, err := Fetch(t.Context(), server.Client(), "http://127.0.0.1:0"); err == nil {
+	if _, err := FetchOpenAPI(t.Context(), server.Client(), "http://127.0.0.1:0"); err == nil {
 		t.Error("nobody there, and no error")
 	}
 }

@@ -1,10 +1,4 @@
-// Package openapicheck holds live answers to an OpenAPI 3.1 description: the
-// status, the headers, the content type and every byte of the body, and the
-// error code against the list of the operation.
-//
-// It reads the part of OpenAPI that the service's own description uses, and
-// refuses a description with anything else rather than pass over it.
-package openapicheck
+package validators
 
 import (
 	"bytes"
@@ -30,8 +24,10 @@ const resource = "test:///openapi.json"
 // sharedError is the body of every error that a response does not declare.
 const sharedError = "#/components/schemas/ErrorBody"
 
-// Document is a description, compiled.
-type Document struct {
+// OpenAPI is a description of OpenAPI 3.1, compiled. It is the part of OpenAPI that
+// the service's own description uses: a description with anything else is refused
+// rather than passed over.
+type OpenAPI struct {
 	operations map[string]operation // by path; all are GET
 	shared     *jsonschema.Schema
 	outside    map[string]int  // status of the codes that no operation lists
@@ -99,11 +95,11 @@ type (
 	}
 )
 
-// maxDocument bounds what Fetch reads.
+// maxDocument bounds what FetchOpenAPI reads.
 const maxDocument = 4 << 20
 
-// Fetch reads the description of a running service, and its documentation.
-func Fetch(ctx context.Context, c *http.Client, origin string) (*Document, error) {
+// FetchOpenAPI reads the description of a running service, and its documentation.
+func FetchOpenAPI(ctx context.Context, c *http.Client, origin string) (*OpenAPI, error) {
 	raw, err := fetch(ctx, c, origin+catalog.PathOpenAPI)
 	if err != nil {
 		return nil, err
@@ -112,7 +108,7 @@ func Fetch(ctx context.Context, c *http.Client, origin string) (*Document, error
 	if err != nil {
 		return nil, err
 	}
-	return Parse(raw, page)
+	return ParseOpenAPI(raw, page)
 }
 
 func fetch(ctx context.Context, c *http.Client, url string) ([]byte, error) {
@@ -144,10 +140,10 @@ func anchorsOf(page []byte) map[string]bool {
 	return all
 }
 
-// Parse compiles a description, whole: a reference that leads nowhere is an
+// ParseOpenAPI compiles a description, whole: a reference that leads nowhere is an
 // error here and not at the first answer that needs it. page is the documentation,
 // to which the errors point.
-func Parse(raw, page []byte) (*Document, error) {
+func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	var written rawDocument
 	if err := json.Unmarshal(raw, &written); err != nil {
 		return nil, fmt.Errorf("the description: %w", err)
@@ -169,7 +165,7 @@ func Parse(raw, page []byte) (*Document, error) {
 	if err := c.AddResource(resource, tree); err != nil {
 		return nil, err
 	}
-	d := &Document{operations: map[string]operation{}, outside: map[string]int{}, anchors: anchorsOf(page)}
+	d := &OpenAPI{operations: map[string]operation{}, outside: map[string]int{}, anchors: anchorsOf(page)}
 	if d.shared, err = c.Compile(resource + sharedError); err != nil {
 		return nil, err
 	}
@@ -191,7 +187,7 @@ func Parse(raw, page []byte) (*Document, error) {
 }
 
 // lists says whether any operation lists a code.
-func (d *Document) lists(name string) bool {
+func (d *OpenAPI) lists(name string) bool {
 	for _, op := range d.operations {
 		if _, ok := op.codes[name]; ok {
 			return true
@@ -201,7 +197,7 @@ func (d *Document) lists(name string) bool {
 }
 
 // Describes says whether a path is in the description.
-func (d *Document) Describes(path string) bool {
+func (d *OpenAPI) Describes(path string) bool {
 	_, ok := d.operations[withoutQuery(path)]
 	return ok
 }
