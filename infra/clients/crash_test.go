@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -76,17 +77,11 @@ func TestServiceCrashes(t *testing.T) {
 func awaitReceipt(t *testing.T, s service, signature string) {
 	t.Helper()
 	client := &x402test.Client{HTTP: &http.Client{Timeout: patience}}
-	pace := time.NewTicker(250 * time.Millisecond)
-	defer pace.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	eventually(t, "the settlement is written down", func() error {
 		reply, err := client.Get(t.Context(), catalog.DNS().ExampleURL(s.url), signature)
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && reply.Header.Get("PAYMENT-RESPONSE") == "" {
+			err = fmt.Errorf("%d %s", reply.Status, reply.Body)
 		}
-		if reply.Header.Get("PAYMENT-RESPONSE") != "" {
-			return
-		}
-		<-pace.C // below the rate limit
-	}
-	t.Fatal("the settlement was never written down")
+		return err
+	})
 }

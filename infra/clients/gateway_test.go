@@ -3,7 +3,6 @@ package clients
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -39,12 +38,7 @@ func newGateway(t *testing.T, s service, mishaps ...mishap) *gateway {
 	t.Helper()
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
 	g := &gateway{service: s.url, mishaps: mishaps, client: &http.Client{Transport: transport, Timeout: patience}}
-	server := httptest.NewServer(g)
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	g.url = server.URL
+	g.url = listen(t, g.ServeHTTP)
 	return g
 }
 

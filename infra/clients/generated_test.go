@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -64,11 +65,7 @@ func TestGeneratedClients(t *testing.T) {
 			w := g.tools(t)
 			s := start(t, x402test.Honest)
 			w.save(t, "openapi.json", textAt(t, s.url+catalog.PathOpenAPI))
-			program, err := os.ReadFile(filepath.Join("testdata", "generated", g.program))
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.save(t, g.program, string(program))
+			w.fill(t, "generated")
 			for _, line := range []string{g.generate, g.compile} {
 				if out, err := w.shell(t, line).CombinedOutput(); err != nil {
 					t.Fatalf("%s: %v\n%.3000s", line, err, out)
@@ -89,13 +86,7 @@ func TestGeneratedClients(t *testing.T) {
 // read has the client pay for an answer and read it.
 func (g generator) read(t *testing.T, w workshop, s service) {
 	t.Helper()
-	cmd := w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer)
-	var notes strings.Builder
-	cmd.Stderr = &notes
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s\n%s", g.run, err, out, notes.String())
-	}
+	out := testbed.Run(t, w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer))
 	var got struct {
 		Result    map[string]any
 		Exchanges []string

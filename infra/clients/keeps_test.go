@@ -18,9 +18,7 @@ func behind(t *testing.T, p program, w workshop, mishaps ...mishap) (outcome, se
 	t.Helper()
 	s := start(t, x402test.Honest)
 	g := newGateway(t, s, mishaps...)
-	r := prepare(t, p, w, s, g.url)
-	r.start(t)
-	return r.wait(), s, g
+	return runAt(t, p, w, s, g.url), s, g
 }
 
 // TestAnswerIsLostOnTheWay loses the answer that the service has stored in
@@ -115,9 +113,7 @@ func runsAgain(t *testing.T, p program, w workshop, s service, g *gateway, notes
 		t.Errorf("it says to run %q, the page %q", line[2], command)
 	}
 	w.env = append(slices.Clone(w.env), line[1])
-	r := prepare(t, p, w, s, g.url)
-	r.start(t)
-	r.wait().checkAnswer(t)
+	runAt(t, p, w, s, g.url).checkAnswer(t)
 	s.checkPaidOnce(t)
 	g.one(t, p)
 }

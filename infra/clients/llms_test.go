@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -145,13 +146,7 @@ func runWritten(t *testing.T, w workshop, s service, o onboarding, p written, a 
 	if !strings.HasPrefix(p.run, placeholder+" ") {
 		t.Fatalf("the command %q has no place for the key", p.run)
 	}
-	cmd := w.shell(t, strings.Replace(p.run, placeholder, "PRIVATE_KEY="+w.payer, 1))
-	var notes strings.Builder
-	cmd.Stderr = &notes
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, notes.String())
-	}
+	out := testbed.Run(t, w.shell(t, strings.Replace(p.run, placeholder, "PRIVATE_KEY="+w.payer, 1)))
 	status, body, ok := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if !ok {
 		t.Fatalf("it prints %q", out)

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"bufio"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -146,19 +145,8 @@ func TestGoClientPays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := mcpCommand(t, program, s.tools(), catalog.DNS().Tool, arguments)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := json.NewDecoder(bufio.NewReader(out))
+		client := begin(t, mcpCommand(t, program, s.tools(), catalog.DNS().Tool, arguments))
+		lines := json.NewDecoder(client.out)
 		var unpaid, paid struct {
 			Tools  int
 			Result x402test.ToolResult
@@ -178,15 +166,15 @@ func TestGoClientPays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := in.Write(payment); err != nil {
+		if _, err := client.in.Write(payment); err != nil {
 			t.Fatal(err)
 		}
-		in.Close()
+		client.in.Close()
 		if err := lines.Decode(&paid); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); err != nil {
-			t.Fatal(err)
+		if err := client.wait(); err != nil {
+			t.Fatalf("%v\n%s", err, client.notes)
 		}
 		s.bought(t, paid.Result)
 	})

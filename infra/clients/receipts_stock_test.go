@@ -1,14 +1,12 @@
 package clients
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,41 +24,20 @@ import (
 )
 
 // checker is the unmodified package, which is asked by lines.
-type checker struct {
-	in   io.WriteCloser
-	out  *bufio.Reader
-	wait func() error
-}
+type checker struct{ *dialogue }
 
 func newChecker(t *testing.T) checker {
 	t.Helper()
 	w := nodeWorkshop(t)
-	program, err := os.ReadFile(filepath.Join("testdata", "receipts.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.save(t, "receipts.mjs", string(program))
-	cmd := w.shell(t, "exec node receipts.mjs")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return checker{in, bufio.NewReader(out), cmd.Wait}
+	w.fill(t, "stock")
+	return checker{begin(t, w.shell(t, "exec node receipts.mjs"))}
 }
 
 // end ends it, before the context of the test does.
 func (c checker) end(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(c.in.Close(), c.wait()); err != nil {
-		t.Error(err)
+		t.Errorf("%v\n%s", err, c.notes)
 	}
 }
 

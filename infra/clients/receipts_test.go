@@ -38,15 +38,7 @@ func TestReceiptProgram(t *testing.T) {
 	w := p.tools(t)
 	t.Run("holds", func(t *testing.T) {
 		s := start(t, x402test.Honest)
-		shown := readPage(t, s)
-		install, _ := shown.commands(t, p.title)
-		if want := p.install(t); install != want {
-			t.Errorf("the page says %q, and what is tested here is %q", install, want)
-		}
-		w.save(t, shown.names[p.id], shown.programs[p.id])
-		if out, err := w.shell(t, p.check).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", p.check, err, out)
-		}
+		p.asShown(t, w, s)
 		if notes := paysOnce(t, p, w, s, 1); !strings.Contains(notes, "The receipt holds: did:web:127.0.0.1%3A") {
 			t.Errorf("stderr: %s", notes)
 		}

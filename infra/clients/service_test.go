@@ -17,9 +17,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// root is the module, seen from this package.
-const root = "../.."
-
 // patience is how long a test waits for another process.
 const patience = testbed.Patience
 

@@ -58,13 +58,8 @@ func TestShortPrograms(t *testing.T) {
 			t.Parallel()
 			w := p.tools(t)
 			s := start(t, x402test.Honest)
-			shown := readPage(t, s)
-			if n := strings.Count(strings.TrimSpace(shown.programs[p.id]), "\n") + 1; n > maxShort {
+			if n := strings.Count(strings.TrimSpace(p.asShown(t, w, s)), "\n") + 1; n > maxShort {
 				t.Errorf("%d lines", n)
-			}
-			w.save(t, shown.names[p.id], shown.programs[p.id])
-			if out, err := w.shell(t, p.check).CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s", p.check, err, out)
 			}
 			o := runShown(t, p, w, s)
 			status, body, _ := strings.Cut(o.out, " ")
@@ -76,6 +71,22 @@ func TestShortPrograms(t *testing.T) {
 			s.checkPaidOnce(t)
 		})
 	}
+}
+
+// asShown saves a program as the page shows it, and returns it. What the page says
+// to install must be what is tested here, and the program's check find nothing.
+func (p program) asShown(t *testing.T, w workshop, s service) string {
+	t.Helper()
+	shown := readPage(t, s)
+	install, _ := shown.commands(t, p.title)
+	if want := p.install(t); install != want {
+		t.Errorf("the page says %q, and what is tested here is %q", install, want)
+	}
+	w.save(t, shown.names[p.id], shown.programs[p.id])
+	if out, err := w.shell(t, p.check).CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", p.check, err, out)
+	}
+	return shown.programs[p.id]
 }
 
 const typeCheck = "npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck --types node "
@@ -102,15 +113,7 @@ func TestPayingPrograms(t *testing.T) {
 			t.Parallel()
 			w := p.tools(t)
 			s := start(t, x402test.Honest)
-			shown := readPage(t, s)
-			install, _ := shown.commands(t, p.title)
-			if want := p.install(t); install != want {
-				t.Errorf("the page says %q, and what is tested here is %q", install, want)
-			}
-			w.save(t, shown.names[p.id], shown.programs[p.id])
-			if out, err := w.shell(t, p.check).CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s", p.check, err, out)
-			}
+			p.asShown(t, w, s)
 			t.Run("pays", func(t *testing.T) {
 				notes := paysOnce(t, p, w, s, 1)
 				if hash := s.books.Transfers()[0].Transaction; !strings.Contains(notes, hash) {
@@ -195,7 +198,13 @@ func withKey(t *testing.T, p program, w workshop, s service, url string) *exec.C
 // runShown runs a program to its end.
 func runShown(t *testing.T, p program, w workshop, s service) outcome {
 	t.Helper()
-	r := prepare(t, p, w, s, s.url)
+	return runAt(t, p, w, s, s.url)
+}
+
+// runAt is runShown for an address that leads to the service.
+func runAt(t *testing.T, p program, w workshop, s service, url string) outcome {
+	t.Helper()
+	r := prepare(t, p, w, s, url)
 	r.start(t)
 	return r.wait()
 }

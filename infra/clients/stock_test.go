@@ -1,11 +1,9 @@
 package clients
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -24,18 +23,17 @@ import (
 type stockClient struct {
 	title   string
 	command string
-	files   []string
 	tools   func(*testing.T) workshop
 	keyed   bool // the loop sends one Idempotency-Key
 }
 
 func stockClients() []stockClient {
 	return []stockClient{
-		{"`@x402/fetch`", "node fetch.mjs", []string{"fetch.mjs", "loop.mjs"}, nodeWorkshop, false},
-		{"`@x402/axios`", "node axios.mjs", []string{"axios.mjs", "loop.mjs"}, nodeWorkshop, false},
-		{"Python `httpx`", "python use_httpx.py", []string{"use_httpx.py"}, pythonWorkshop, false},
-		{"Python `requests`", "python use_requests.py", []string{"use_requests.py"}, pythonWorkshop, false},
-		{"fetch, with a key", "node fetch.mjs", []string{"fetch.mjs", "loop.mjs"}, nodeWorkshop, true},
+		{"`@x402/fetch`", "node fetch.mjs", nodeWorkshop, false},
+		{"`@x402/axios`", "node axios.mjs", nodeWorkshop, false},
+		{"Python `httpx`", "python use_httpx.py", pythonWorkshop, false},
+		{"Python `requests`", "python use_requests.py", pythonWorkshop, false},
+		{"fetch, with a key", "node fetch.mjs", nodeWorkshop, true},
 	}
 }
 
@@ -94,7 +92,7 @@ func TestStockClients(t *testing.T) {
 		}
 	}
 	t.Logf("settlements of one purchase\n\n%s", table)
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	readme, err := os.ReadFile(filepath.Join(testbed.Root(t), "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,43 +151,18 @@ func runLoops(t *testing.T, clients []stockClient, tools []workshop, trials []*t
 
 // loopProgram is a client's program at work.
 type loopProgram struct {
+	*dialogue
 	name   string
-	in     io.WriteCloser
-	out    *bufio.Reader
-	notes  *strings.Builder
-	wait   func() error
 	orders []purchase
 }
 
 // startLoops starts a program and returns when it is ready.
 func startLoops(t *testing.T, c stockClient, w workshop) *loopProgram {
 	t.Helper()
-	for _, file := range c.files {
-		b, err := os.ReadFile(filepath.Join("testdata", "stock", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(w.dir, file), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := w.shellFor(t, loopsLimit, "exec "+c.command)
-	p := &loopProgram{name: c.title, notes: &strings.Builder{}, wait: cmd.Wait}
-	cmd.Stderr = p.notes
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.in, p.out = in, bufio.NewReader(out)
+	w.fill(t, "stock")
+	p := &loopProgram{dialogue: begin(t, w.shellFor(t, loopsLimit, "exec "+c.command)), name: c.title}
 	if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
-		_ = cmd.Wait()
+		_ = p.wait()
 		t.Fatalf("%s says %q: %v\n%s", c.title, line, err, p.notes)
 	}
 	return p

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -217,7 +216,7 @@ func (t *trial) launch(tb *testing.T) {
 	t.logs = append(t.logs, t.service.log)
 }
 
-// eventually tries until there is no error.
+// eventually tries until there is no error, slowly enough for the rate limit.
 func eventually(tb *testing.T, what string, try func() error) {
 	tb.Helper()
 	pace := time.NewTicker(250 * time.Millisecond)
@@ -250,9 +249,8 @@ func (t *trial) restart(tb *testing.T) {
 // buy adds a buyer.
 func (t *trial) buy(tb *testing.T, column int, keyed bool) *buyer {
 	tb.Helper()
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails
-	w, err := x402test.WalletFromHex(hex.EncodeToString(secret), rand.Reader)
+	key := newPayer()
+	w, err := x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -260,7 +258,7 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) *buyer {
 		trial: t, column: column, payer: strings.ToLower(w.Address().String()),
 		order: purchase{
 			ID: rand.Text(), URL: catalog.DNS().ExampleURL(t.proxy), Network: "eip155:8453",
-			Key: "0x" + hex.EncodeToString(secret), Headers: map[string]string{},
+			Key: key, Headers: map[string]string{},
 		},
 		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},
 	}

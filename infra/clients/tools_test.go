@@ -1,7 +1,9 @@
 package clients
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,16 +54,16 @@ const requirements = "testdata/python/requirements.txt"
 func goWorkshop(t *testing.T) workshop {
 	t.Helper()
 	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"GOFLAGS=-mod=readonly", "GOWORK=off"}}
-	for _, file := range []string{"go.mod", "go.sum"} {
-		b, err := os.ReadFile(filepath.Join("testdata", "go", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(w.dir, file), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.fill(t, "go")
 	return w
+}
+
+// fill copies what there is in a folder of testdata.
+func (w workshop) fill(t *testing.T, folder string) {
+	t.Helper()
+	if err := os.CopyFS(w.dir, os.DirFS(filepath.Join("testdata", folder))); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // shell prepares a command line in a workshop. Nothing on this machine is
@@ -93,4 +95,32 @@ func (w workshop) save(t *testing.T, name, program string) {
 	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(program+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// dialogue is a program that is spoken to by lines.
+type dialogue struct {
+	in    io.WriteCloser
+	out   *bufio.Reader
+	notes *strings.Builder // stderr; complete after wait
+	wait  func() error
+}
+
+// begin starts a program to speak to.
+func begin(t *testing.T, cmd *exec.Cmd) *dialogue {
+	t.Helper()
+	d := &dialogue{notes: &strings.Builder{}, wait: cmd.Wait}
+	cmd.Stderr = d.notes
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d.in, d.out = in, bufio.NewReader(out)
+	return d
 }
