@@ -22,6 +22,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // What the node pretends to be: Base, with its USDC.
@@ -83,7 +85,7 @@ func (n *Node) launch(t testing.TB, anvil string) (int, error) {
 	cmd := exec.CommandContext(context.Background(), anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(ChainID))
 	home := t.TempDir() // it keeps old states in files
 	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
-	dieWithParent(cmd)
+	cmd.SysProcAttr = built.DieWithUs()
 	out := &output{port: make(chan int, 1)}
 	cmd.Stdout, cmd.Stderr = out, out
 	ended := make(chan struct{})
@@ -107,7 +109,7 @@ func (n *Node) launch(t testing.TB, anvil string) (int, error) {
 }
 
 // start starts a process, and closes ended when it is gone. The thread that
-// starts it lives as long as it does and does nothing else: dieWithParent is
+// starts it lives as long as it does and does nothing else: built.DieWithUs is
 // about the thread, and threads of a test end, as those of its other processes
 // do.
 func start(cmd *exec.Cmd, ended chan<- struct{}) error {

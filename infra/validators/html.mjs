@@ -4,8 +4,10 @@
 import { readFile } from "node:fs/promises";
 import { HtmlValidate } from "html-validate";
 
-const config = JSON.parse(await readFile(new URL("htmlvalidate.json", import.meta.url), "utf8"));
-const validate = new HtmlValidate(config);
+const validate = new HtmlValidate({
+  root: true,
+  extends: ["html-validate:recommended", "html-validate:document", "html-validate:a11y"],
+});
 const pages = {};
 for (const name of process.argv.slice(2)) {
   const report = await validate.validateString(await readFile(name, "utf8"), name);
