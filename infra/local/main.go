@@ -21,7 +21,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/limit"
@@ -137,7 +136,7 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 // share serves the open ledger to the operator's tools. The service can do
 // without that.
 func share(ctx context.Context, file string, s *embedded.Store) (done func()) {
-	end, err := ledgersock.Serve(ctx, file, s)
+	end, err := embedded.Serve(ctx, file, s)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "make payer, owed, refund, books and reconcile need this service stopped: %v\n", err)
 		return func() {}

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -62,7 +62,7 @@ func TestToolsBesideService(t *testing.T) {
 	says("amount   0.005 USDC (5000 atomic units)", "-refund", key)
 
 	p.Kill() // its socket stays
-	if _, err := os.Lstat(ledgersock.Path(file)); err != nil {
+	if _, err := os.Lstat(embedded.SocketPath(file)); err != nil {
 		t.Error(err)
 	}
 	says("a refund of $0.005 is due", "-payer", payer)
@@ -73,7 +73,7 @@ func TestToolsBesideService(t *testing.T) {
 	says("has paid 3 times ($0.007), got 2 answers, was refunded 1 time ($0.005), and is owed nothing.", "-payer", payer)
 
 	p.End(t)
-	if _, err := os.Lstat(filepath.Dir(ledgersock.Path(file))); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Dir(embedded.SocketPath(file))); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket's folder is left behind: %v", err)
 	}
 	says("got 2 answers, was refunded 1 time", "-payer", payer)
@@ -83,7 +83,7 @@ func TestToolsBesideService(t *testing.T) {
 // that runs.
 func plantDebt(t *testing.T, l *lab, file, payer string) (key string) {
 	t.Helper()
-	c, err := ledgersock.Dial(t.Context(), file)
+	c, err := embedded.Dial(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
-	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -278,7 +278,7 @@ func (i *incident) unanswered() (wallet, key string) {
 	r.Lookups, r.CreatedAt, r.SettledAt, r.UpdatedAt, r.LeaseUntil, r.ExpiresAt = ledger.MaxLookups, now, now, now, time.Time{}, time.Time{}
 	r.LastFault = &ledger.Failure{Code: "upstream_unavailable", Message: "No resolver answered."}
 	r.Receipt = &ledger.Receipt{Transaction: moved.Transaction, Payer: payer, Network: t.Network}
-	c, err := ledgersock.Dial(i.Context(), i.file)
+	c, err := embedded.Dial(i.Context(), i.file)
 	if err != nil {
 		i.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -92,7 +92,7 @@ func TestBooksBesideService(t *testing.T) {
 	s := newShop(t)
 	s.honest()
 	env := s.env()
-	end, err := ledgersock.Serve(t.Context(), s.path, s.store)
+	end, err := embedded.Serve(t.Context(), s.path, s.store)
 	s.must(err)
 	beside, _ := s.books(0, env, s.day)
 	s.must(end())

@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/local/ledgersock"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
@@ -71,7 +70,7 @@ func progress(notes io.Writer) func(read, found int) {
 
 // fileStore is the embedded ledger, or that of a service that has it open.
 type fileStore interface {
-	ledgersock.Store
+	embedded.Served
 	Close() error
 }
 
@@ -90,7 +89,7 @@ func openFile(ctx context.Context, path string) (fileStore, error) {
 	if !errors.Is(err, embedded.ErrLocked) {
 		return nil, err
 	}
-	c, refused := ledgersock.Dial(ctx, path)
+	c, refused := embedded.Dial(ctx, path)
 	if refused != nil {
 		return nil, fmt.Errorf("%w\nIt cannot be reached through that process either: %w\n"+
 			"If it is another of these tools, try again when that has ended. If it is the service (make run), stop it first: "+

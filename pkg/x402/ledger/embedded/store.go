@@ -1,6 +1,8 @@
 // Package embedded keeps the payment ledger in one file on this machine, for
-// the local runner. One process at a time has it open; each write is on disk
-// (fsync) before it is acknowledged, so a crash loses nothing that was.
+// the local runner. One process at a time has it open, and Serves it to the
+// operator's tools, which Dial it, over a Unix socket that only its own user can
+// reach; each write is on disk (fsync) before it is acknowledged, so a crash loses
+// nothing that was.
 //
 // The file is bbolt's: maintained, one file, crash safe, no cgo.
 package embedded

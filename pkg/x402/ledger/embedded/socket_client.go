@@ -1,4 +1,4 @@
-package ledgersock
+package embedded
 
 import (
 	"bytes"
@@ -20,12 +20,12 @@ var ErrNobody = errors.New("no service answers at the socket")
 // Client is the ledger of a service that runs on this machine.
 type Client struct{ http *http.Client }
 
-var _ Store = (*Client)(nil)
+var _ Served = (*Client)(nil)
 
 // Dial returns a client of the service that serves a ledger file's store.
 // ErrNobody says that there is none.
 func Dial(ctx context.Context, ledgerFile string) (*Client, error) {
-	path, err := short(Path(ledgerFile))
+	path, err := short(SocketPath(ledgerFile))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (c *Client) Replace(ctx context.Context, r ledger.Record) error {
 }
 
 func (c *Client) write(ctx context.Context, verb string, r ledger.Record) (*ledger.Record, error) {
-	m, err := pack(r)
+	m, err := messageOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (c *Client) Page(ctx context.Context, after string, limit int) (ledger.Page
 	for _, m := range p.Page {
 		r, err := m.unpack()
 		if err != nil || r == nil {
-			return ledger.Page{}, fmt.Errorf("ledgersock: page: what is no record: %w", err)
+			return ledger.Page{}, fmt.Errorf("embedded: page: what is no record: %w", err)
 		}
 		page.Records = append(page.Records, *r)
 	}
@@ -147,12 +147,12 @@ func (c *Client) call(ctx context.Context, most time.Duration, q request) (reply
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return reply{}, fmt.Errorf("ledgersock: %s: %w", q.Verb, err)
+		return reply{}, fmt.Errorf("embedded: %s: %w", q.Verb, err)
 	}
 	defer res.Body.Close()
 	var p reply
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxReply)).Decode(&p); err != nil {
-		return reply{}, fmt.Errorf("ledgersock: %s: the service answered with status %d and no reply: %w", q.Verb, res.StatusCode, err)
+		return reply{}, fmt.Errorf("embedded: %s: the service answered with status %d and no reply: %w", q.Verb, res.StatusCode, err)
 	}
 	return p, p.err()
 }

@@ -1,4 +1,4 @@
-package ledgersock
+package embedded
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 // Serve serves the store of an open ledger file until close is called, to this
 // user alone. What a service that was killed has left behind is replaced: whoever
 // has the file open is the only one that serves it.
-func Serve(ctx context.Context, ledgerFile string, s Store) (closeAll func() error, err error) {
-	l, err := listen(ctx, Path(ledgerFile))
+func Serve(ctx context.Context, ledgerFile string, s Served) (closeAll func() error, err error) {
+	l, err := listen(ctx, SocketPath(ledgerFile))
 	if err != nil {
-		return nil, fmt.Errorf("ledgersock: %w", err)
+		return nil, fmt.Errorf("embedded: %w", err)
 	}
 	const (
 		most  = 10 * time.Second // to send a request
@@ -38,7 +38,7 @@ func Serve(ctx context.Context, ledgerFile string, s Store) (closeAll func() err
 			server.Close()
 		}
 		err := <-ended
-		_ = os.Remove(filepath.Dir(Path(ledgerFile))) // stays if somebody has put something into it
+		_ = os.Remove(filepath.Dir(SocketPath(ledgerFile))) // stays if somebody has put something into it
 		if errors.Is(err, http.ErrServerClosed) {
 			return nil
 		}
@@ -106,10 +106,10 @@ func short(path string) (string, error) {
 			return relative, nil
 		}
 	}
-	return "", fmt.Errorf("ledgersock: %s is longer than the %d bytes that a socket's path may have: a shorter LEDGER_FILE helps", path, maxPath)
+	return "", fmt.Errorf("embedded: %s is longer than the %d bytes that a socket's path may have: a shorter LEDGER_FILE helps", path, maxPath)
 }
 
-func handler(s Store) http.Handler {
+func handler(s Served) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q request
 		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))

@@ -1,4 +1,4 @@
-package ledgersock
+package embedded
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// folder is a short one: a socket's path may not be long.
-func folder(t *testing.T) string {
+// shortFolder is one: a socket's path may not be long.
+func shortFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sock") //nolint:usetesting // t.TempDir has the test's name in it
 	if err != nil {
@@ -30,14 +30,14 @@ func folder(t *testing.T) string {
 }
 
 // served is a client of a store that is served until the end of the test.
-func served(t *testing.T, s Store) *Client {
+func served(t *testing.T, s Served) *Client {
 	t.Helper()
-	file := filepath.Join(folder(t), "ledger.db")
+	file := filepath.Join(shortFolder(t), "ledger.db")
 	serve(t, file, s)
 	return dial(t, file)
 }
 
-func serve(t *testing.T, file string, s Store) (end func()) {
+func serve(t *testing.T, file string, s Served) (end func()) {
 	t.Helper()
 	closeAll, err := Serve(t.Context(), file, s)
 	if err != nil {
@@ -79,8 +79,8 @@ func (p planted) Plant(ctx context.Context, key string, doc []byte) error {
 	return p.store.Plant(ctx, key, doc)
 }
 
-// TestConformance: a store behind the socket is one in every way.
-func TestConformance(t *testing.T) {
+// TestSocketConformance: a store behind the socket is one in every way.
+func TestSocketConformance(t *testing.T) {
 	t.Parallel()
 	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Whole {
 		m := new(ledgertest.Memory)
@@ -88,7 +88,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func mode(t *testing.T, path string) fs.FileMode {
+func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func mode(t *testing.T, path string) fs.FileMode {
 
 // Only its own user gets at it, also where the folder was there and open to all;
 // at the end nothing is left.
-func TestPrivate(t *testing.T) {
+func TestSocketIsPrivate(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(string) error{
 		"no folder":      func(string) error { return nil },
@@ -107,16 +107,16 @@ func TestPrivate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join(folder(t), "ledger.db")
-			dir := filepath.Dir(Path(file))
+			file := filepath.Join(shortFolder(t), "ledger.db")
+			dir := filepath.Dir(SocketPath(file))
 			if err := prepare(dir); err != nil {
 				t.Fatal(err)
 			}
 			end := serve(t, file, new(ledgertest.Memory))
-			if got := mode(t, dir); got != fs.ModeDir|0o700 {
+			if got := modeOf(t, dir); got != fs.ModeDir|0o700 {
 				t.Errorf("the folder's mode is %v", got)
 			}
-			if got := mode(t, Path(file)); got != fs.ModeSocket|0o600 {
+			if got := modeOf(t, SocketPath(file)); got != fs.ModeSocket|0o600 {
 				t.Errorf("the socket's mode is %v", got)
 			}
 			end()
@@ -128,13 +128,13 @@ func TestPrivate(t *testing.T) {
 }
 
 // What a killed service has left is replaced.
-func TestStale(t *testing.T) {
+func TestSocketIsStale(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(folder(t), "ledger.db")
-	if err := os.Mkdir(filepath.Dir(Path(file)), 0o700); err != nil {
+	file := filepath.Join(shortFolder(t), "ledger.db")
+	if err := os.Mkdir(filepath.Dir(SocketPath(file)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: Path(file), Net: "unix"})
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: SocketPath(file), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,9 +151,9 @@ func TestStale(t *testing.T) {
 }
 
 // Nothing that is no socket is removed, and nobody is led elsewhere.
-func TestInTheWay(t *testing.T) {
+func TestSocketInTheWay(t *testing.T) {
 	t.Parallel()
-	elsewhere := folder(t)
+	elsewhere := shortFolder(t)
 	for name, prepare := range map[string]func(dir, path string) error{
 		"a file as folder":  func(dir, _ string) error { return os.WriteFile(dir, nil, 0o600) },
 		"a link as folder":  func(dir, _ string) error { return os.Symlink(elsewhere, dir) },
@@ -163,8 +163,8 @@ func TestInTheWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join(folder(t), "ledger.db")
-			if err := prepare(filepath.Dir(Path(file)), Path(file)); err != nil {
+			file := filepath.Join(shortFolder(t), "ledger.db")
+			if err := prepare(filepath.Dir(SocketPath(file)), SocketPath(file)); err != nil {
 				t.Fatal(err)
 			}
 			closeAll, err := Serve(t.Context(), file, new(ledgertest.Memory))
@@ -178,13 +178,13 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-func TestNobody(t *testing.T) {
+func TestDialNobody(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(folder(t), "ledger.db")
+	file := filepath.Join(shortFolder(t), "ledger.db")
 	if _, err := Dial(t.Context(), file); !errors.Is(err, ErrNobody) {
 		t.Errorf("Dial = %v", err)
 	}
-	long := filepath.Join(folder(t), strings.Repeat("x", 100), "ledger.db")
+	long := filepath.Join(shortFolder(t), strings.Repeat("x", 100), "ledger.db")
 	if err := os.Mkdir(filepath.Dir(long), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -197,9 +197,9 @@ func TestNobody(t *testing.T) {
 }
 
 // A service that has ended, and one that does not answer, are errors.
-func TestServiceEnds(t *testing.T) {
+func TestServedStoreEnds(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(folder(t), "ledger.db")
+	file := filepath.Join(shortFolder(t), "ledger.db")
 	end := serve(t, file, new(ledgertest.Memory))
 	c := dial(t, file)
 	if r, err := c.Fetch(t.Context(), "k"); r != nil || err != nil {
@@ -212,7 +212,7 @@ func TestServiceEnds(t *testing.T) {
 }
 
 // What is no request changes nothing, and gets an answer that says so.
-func TestHostile(t *testing.T) {
+func TestSocketHostile(t *testing.T) {
 	t.Parallel()
 	m := new(ledgertest.Memory)
 	c := served(t, m)
@@ -257,13 +257,13 @@ func post(t *testing.T, c *Client, body string) (string, error) {
 	return string(b), err
 }
 
-func encode(w http.ResponseWriter, p reply) { _ = json.NewEncoder(w).Encode(p) }
+func replies(w http.ResponseWriter, p reply) { _ = json.NewEncoder(w).Encode(p) }
 
 // A reply that is not the one asked for is not taken for it.
-func TestHostileService(t *testing.T) {
+func TestDialHostileService(t *testing.T) {
 	t.Parallel()
 	other := ledgertest.First("other")
-	doc, err := pack(other)
+	doc, err := messageOf(other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,17 +271,17 @@ func TestHostileService(t *testing.T) {
 		answer func(http.ResponseWriter)
 		want   error
 	}{
-		"another record": {func(w http.ResponseWriter) { encode(w, reply{Record: doc}) }, ledger.ErrCorrupt},
-		"no record":      {func(w http.ResponseWriter) { encode(w, reply{Record: &message{Doc: []byte("{")}}) }, ledger.ErrCorrupt},
-		"corrupt":        {func(w http.ResponseWriter) { encode(w, reply{Fault: "f", Kind: kindCorrupt}) }, ledger.ErrCorrupt},
-		"conflict":       {func(w http.ResponseWriter) { encode(w, reply{Fault: "f", Kind: kindConflict}) }, ledger.ErrConflict},
-		"a fault":        {func(w http.ResponseWriter) { encode(w, reply{Fault: "f"}) }, nil},
+		"another record": {func(w http.ResponseWriter) { replies(w, reply{Record: doc}) }, ledger.ErrCorrupt},
+		"no record":      {func(w http.ResponseWriter) { replies(w, reply{Record: &message{Doc: []byte("{")}}) }, ledger.ErrCorrupt},
+		"corrupt":        {func(w http.ResponseWriter) { replies(w, reply{Fault: "f", Kind: kindCorrupt}) }, ledger.ErrCorrupt},
+		"conflict":       {func(w http.ResponseWriter) { replies(w, reply{Fault: "f", Kind: kindConflict}) }, ledger.ErrConflict},
+		"a fault":        {func(w http.ResponseWriter) { replies(w, reply{Fault: "f"}) }, nil},
 		"no JSON":        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusTeapot) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join(folder(t), "ledger.db")
-			l, err := listen(t.Context(), Path(file))
+			file := filepath.Join(shortFolder(t), "ledger.db")
+			l, err := listen(t.Context(), SocketPath(file))
 			if err != nil {
 				t.Fatal(err)
 			}

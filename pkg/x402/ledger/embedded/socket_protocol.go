@@ -1,14 +1,4 @@
-// Package ledgersock gives the operator's tools access to the embedded ledger of a
-// running service. One process at a time can have the file open, so that process
-// serves its store to the others, over a Unix socket which only its own user can
-// reach.
-//
-// The protocol is one POST of JSON for each call of ledger.Store, ledger.Index,
-// ledger.Payers and ledger.Rows. Records travel in the form that the stores keep, so that whoever
-// reads one checks it as it checks what a store gives. Every rule is on the
-// client's side, in ledger.Ledger, as it is with DynamoDB; the versions keep it and
-// the service apart.
-package ledgersock
+package embedded
 
 import (
 	"context"
@@ -20,8 +10,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Store is what is served, and what a Client is.
-type Store interface {
+// The protocol is one POST of JSON for each call of ledger.Store, ledger.Index,
+// ledger.Payers and ledger.Rows. Records travel in the form that the stores keep, so
+// that whoever reads one checks it as it checks what a store gives. Every rule is on
+// the client's side, in ledger.Ledger, as it is with DynamoDB; the versions keep it
+// and the service apart.
+
+// Served is what is served, and what a Client is.
+type Served interface {
 	ledger.Store
 	ledger.Index
 	ledger.Payers
@@ -46,8 +42,8 @@ const (
 	listTime = time.Minute
 )
 
-// Path is where the ledger in a file is served: in a folder of its own beside it.
-func Path(ledgerFile string) string { return filepath.Join(ledgerFile+".run", "socket") }
+// SocketPath is where the ledger in a file is served: in a folder of its own beside it.
+func SocketPath(ledgerFile string) string { return filepath.Join(ledgerFile+".run", "socket") }
 
 // request is a call. Bytes, also keys, travel in base64: JSON would change what is
 // no UTF-8, and a key that was changed is another payment's.
@@ -93,15 +89,15 @@ type message struct {
 	Body []byte `json:"body,omitempty"`
 }
 
-// pack refuses what could not be read back, as every store does.
-func pack(r ledger.Record) (*message, error) {
+// messageOf refuses what could not be read back, as every store does.
+func messageOf(r ledger.Record) (*message, error) {
 	doc, body, err := r.Marshal()
 	if err != nil {
 		return nil, err
 	}
 	if back, err := ledger.Unmarshal(doc, body); err != nil || back.Key != r.Key {
 		// Not %w: nothing that is stored is corrupt.
-		return nil, fmt.Errorf("ledgersock: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
+		return nil, fmt.Errorf("embedded: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
 	}
 	return &message{Doc: doc, Body: body}, nil
 }
@@ -134,11 +130,11 @@ func (r reply) err() error {
 	case r.Kind == kindCorrupt:
 		return fmt.Errorf("%w (%s)", ledger.ErrCorrupt, r.Fault)
 	}
-	return errors.New("ledgersock: " + r.Fault)
+	return errors.New("embedded: " + r.Fault)
 }
 
 // answer is one call on the server's side.
-func (q request) answer(ctx context.Context, s Store) (reply, error) {
+func (q request) answer(ctx context.Context, s Served) (reply, error) {
 	switch limit := min(q.Limit, maxListed); q.Verb {
 	case verbCreate, verbReplace:
 		return q.write(ctx, s)
@@ -157,7 +153,7 @@ func (q request) answer(ctx context.Context, s Store) (reply, error) {
 	return reply{}, fmt.Errorf("unknown verb %q", q.Verb)
 }
 
-func (q request) write(ctx context.Context, s Store) (reply, error) {
+func (q request) write(ctx context.Context, s Served) (reply, error) {
 	if q.Record == nil {
 		return reply{}, errors.New("there is no record")
 	}
@@ -176,7 +172,7 @@ func found(r *ledger.Record, err error) (reply, error) {
 	if err != nil || r == nil {
 		return reply{}, err
 	}
-	m, err := pack(*r)
+	m, err := messageOf(*r)
 	return reply{Record: m}, err
 }
 
@@ -195,7 +191,7 @@ func paged(p ledger.Page, err error) (reply, error) {
 	r, err := listed(p.Corrupt, nil)
 	r.Next = []byte(p.Next)
 	for _, record := range p.Records {
-		m, failed := pack(record.Bodiless())
+		m, failed := messageOf(record.Bodiless())
 		if failed != nil {
 			return reply{}, failed
 		}
