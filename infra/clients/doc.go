@@ -17,6 +17,6 @@
 // x402 project's MCP session, the inspector and the official conformance suite, in
 // testdata/mcp, meet the local runner, and the built functions behind the Lambda host.
 //
-// It needs Node, Python and the packages that package.json and the lists in testdata
+// It needs Node, Python and the packages that package.json and testdata/requirements.txt
 // pin. A test that lacks one is skipped by name.
 package clients

@@ -38,9 +38,7 @@ func generators() map[string]generator {
 			},
 		},
 		"openapi-python-client": {
-			tools: func(t *testing.T) workshop {
-				return pythonWorkshopWith(t, filepath.Join("testdata", "generated", "requirements.txt"))
-			},
+			tools:    pythonWorkshop,
 			generate: "python -m openapi_python_client generate --path openapi.json --output-path generated --meta none --fail-on-warning",
 			program:  "read.py", compile: "python -m compileall -q generated && python -m mypy --follow-imports=skip --disallow-untyped-defs generated read.py", run: "python read.py",
 			defines: func(_ workshop, name string) (string, string) {

@@ -107,7 +107,7 @@ func TestTypeScriptClientsPay(t *testing.T) {
 // reads the settlement by itself.
 func TestPythonSessionPays(t *testing.T) {
 	t.Parallel()
-	interpreter := testbed.Python(t, "testdata/mcp/requirements.txt")
+	interpreter := testbed.Python(t, requirements)
 	everywhere(t, func(t *testing.T, s service) {
 		cmd := mcpCommand(t, interpreter, "session.py", s.tools(), catalog.DNS().Tool, arguments)
 		var got struct {

@@ -37,18 +37,14 @@ func nodeWorkshop(t *testing.T) workshop {
 	return w
 }
 
-// pythonWorkshop has a virtual environment with the packages of
-// testdata/python/requirements.txt, pythonWorkshopWith one with those of another
-// list.
-func pythonWorkshop(t *testing.T) workshop { return pythonWorkshopWith(t, requirements) }
-
-func pythonWorkshopWith(t *testing.T, requirements string) workshop {
+// pythonWorkshop has a virtual environment with the packages of requirements.
+func pythonWorkshop(t *testing.T) workshop {
 	t.Helper()
 	bin := filepath.Dir(testbed.Python(t, requirements))
 	return workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "VIRTUAL_ENV=" + filepath.Dir(bin)}}
 }
 
-const requirements = "testdata/python/requirements.txt"
+const requirements = "testdata/requirements.txt"
 
 // goWorkshop has the module file of testdata/go.
 func goWorkshop(t *testing.T) workshop {
