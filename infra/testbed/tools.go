@@ -114,10 +114,11 @@ func makeVenv(tb testing.TB, python, requirements, kept string) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(fresh) })
-	if out, err := Command(tb, python, "-m", "venv", fresh).CombinedOutput(); err != nil {
+	// No deadline but the test's: a busy machine takes long for a long list.
+	if out, err := exec.CommandContext(tb.Context(), python, "-m", "venv", fresh).CombinedOutput(); err != nil {
 		tb.Skipf("needs a virtual environment (Debian: python3-venv): %v: %.400s", err, out)
 	}
-	pip := Command(tb, filepath.Join(fresh, "bin", "python"), "-m", "pip", "install",
+	pip := exec.CommandContext(tb.Context(), filepath.Join(fresh, "bin", "python"), "-m", "pip", "install",
 		"--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", requirements)
 	if out, err := pip.CombinedOutput(); err != nil {
 		tb.Skipf("needs PyPI packages, and pip fails: %v: %.800s", err, out)
