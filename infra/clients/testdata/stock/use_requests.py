@@ -35,7 +35,9 @@ def loop(purchase, calls, pause):
 
     answer = until_200()
     again = until_200() if answer["status"] == 200 else answer
-    print(json.dumps({"id": purchase["id"], "told": told, "answer": answer, "again": again}), flush=True)
+    # print writes a line and its end apart, and another thread may come between.
+    line = json.dumps({"id": purchase["id"], "told": told, "answer": answer, "again": again}) + "\n"
+    print(line, end="", flush=True)
 
 
 def loops(calls, pause, purchases):
