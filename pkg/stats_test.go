@@ -26,7 +26,7 @@ type size struct {
 // sizes are the limits. One that is met is held from then on.
 func sizes() []size {
 	return []size{
-		{"files", func(r *tree) float64 { return float64(len(r.files)) }, 900, false},
+		{"files", func(r *tree) float64 { return float64(len(r.files)) }, 900, true},
 		{"packages", func(r *tree) float64 { return float64(len(r.packages)) }, 55, false},
 		{"Go files above 400 lines", func(r *tree) float64 { return float64(len(r.long())) }, 0, true},
 		{"test lines per production line", func(r *tree) float64 { return r.ratio("") }, 1.5, false},
