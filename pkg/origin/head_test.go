@@ -2,10 +2,13 @@ package origin
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/hostfacts/hostfacts/pkg/exchange"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
 func TestText(t *testing.T) {
@@ -15,6 +18,24 @@ func TestText(t *testing.T) {
 	} {
 		if got := Text(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestEnded: a verdict about the target is no time-out, also when the time ends with it.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	blocked, reset := fault.New(fault.BlockedAddress, nil), errors.New("reset")
+	for _, c := range []struct {
+		ctx     context.Context
+		err     error
+		timeout bool
+	}{{over, blocked, false}, {over, reset, true}, {t.Context(), blocked, false}, {t.Context(), reset, false}} {
+		got := ended(c.ctx, c.err)
+		if !errors.Is(got, c.err) || errors.Is(got, ErrTimeout) != c.timeout {
+			t.Errorf("%v with the time over (%v) is %v", c.err, c.ctx.Err(), got)
 		}
 	}
 }

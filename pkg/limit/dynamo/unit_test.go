@@ -127,6 +127,19 @@ func TestRoomAfterRefusal(t *testing.T) {
 	}
 }
 
+// A lease is there because its request was sent again only if it is this one: a
+// client's two leases may draw the same id.
+func TestLeaseOfTheSameName(t *testing.T) {
+	t.Parallel()
+	for until, ours := range map[int64]bool{lease("a").Until.UnixMilli(): true, lease("a").Until.UnixMilli() + 1: false} {
+		store := over(fake{update: refuse, get: func(context.Context) (map[string]types.AttributeValue, error) {
+			held := map[string]types.AttributeValue{"a": num(fmt.Sprint(until))}
+			return map[string]types.AttributeValue{"leases": leasesOf(held)}, nil
+		}})
+		acquires(t, store, "dns", "a", 1, ours)
+	}
+}
+
 func TestAddReadsTheReply(t *testing.T) {
 	t.Parallel()
 	for name, attributes := range map[string]map[string]types.AttributeValue{

@@ -305,6 +305,11 @@ func TestClockAhead(t *testing.T) {
 	if f := w.find(t, q); f.Verdict != x402.NeverPaid {
 		t.Errorf("long before the claim: %+v", f)
 	}
+	// The times of a node that is ahead of us say nothing about what was earlier.
+	w.ahead, q.Sent = -slack-time.Second, false
+	if f := w.find(t, q); f.Verdict != x402.CannotTell {
+		t.Errorf("a node from the future: %+v", f)
+	}
 }
 
 // A transaction that the facilitator named stands in the way of nothing, also

@@ -104,6 +104,9 @@ func TestPartsOwed(t *testing.T) {
 	d.clock.pass(1)
 	h = d.hold(t)
 	must(t, h.Redeem(t.Context(), answer(t, "two")))
+	if r := d.state(t); !r.AnsweredAt.Equal(d.clock.now()) {
+		t.Errorf("the complete answer is kept from %v on, and is of %v", r.AnsweredAt, d.clock.now())
+	}
 	d.clock.pass(time.Hour)
 	if c := d.claim(t, ledger.Answered); c.Record.Lookups != 2 || len(c.Record.Answer.Owed) != 0 {
 		t.Errorf("%+v", c.Record)
