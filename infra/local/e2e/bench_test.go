@@ -264,17 +264,17 @@ func BenchmarkMemory(b *testing.B) {
 		s, pid := l.setup(), 0
 		s.table, s.endpoint = db.Table(b), db.URL
 		d := openFunctions(b, l, s, func(c *lambdahost.Config) { c.OnSpawn = func(p lambdahost.Process) { pid = p.PID } })
-		basket := newBasket(b, l, fleetOf(d), requests, modeHealthy)
+		batch := newBatch(b, l, fleetOf(d), requests, modeHealthy)
 		first := 0
-		for i, p := range basket.payments {
-			if e := d.get(b, basket.client, p.path, p.header); e.status != 200 || e.header.Get(x402.HeaderResponse) == "" {
+		for i, p := range batch.payments {
+			if e := d.get(b, batch.client, p.path, p.header); e.status != 200 || e.header.Get(x402.HeaderResponse) == "" {
 				b.Fatalf("payment %d: %s", i, e)
 			}
 			if i == 0 {
 				first = resident(b, pid, "VmRSS")
 			}
 		}
-		basket.booked(catalog.DNS(), requests, requests)
+		batch.booked(catalog.DNS(), requests, requests)
 		if n := d.host.Stats(dnsFunction).Spawned; n != 1 {
 			b.Fatalf("%d processes, want one", n)
 		}

@@ -89,8 +89,8 @@ func (f *freezer) buy(t testing.TB, r *run) {
 	f.bought(t, r)
 }
 
-// nap is what happens to the open connections while a function is frozen.
-type nap struct {
+// freeze is what happens to the open connections while a function is frozen.
+type freeze struct {
 	name  string
 	sleep time.Duration
 	spoil func(*strand)
@@ -99,8 +99,8 @@ type nap struct {
 	unnoticed bool
 }
 
-func naps() []nap {
-	return []nap{
+func freezes() []freeze {
+	return []freeze{
 		{name: "nothing happens", spoil: func(*strand) {}},
 		{name: "peers close", spoil: (*strand).close},
 		{name: "peers reset", spoil: (*strand).reset},
@@ -109,9 +109,9 @@ func naps() []nap {
 	}
 }
 
-// through plays a nap for the connections through a proxy. wake is the next
+// through plays a freeze for the connections through a proxy. wake is the next
 // request; connections that idled for too long are not used for it.
-func (c nap) through(t testing.TB, over *proxy, r *run, wake func()) {
+func (c freeze) through(t testing.TB, over *proxy, r *run, wake func()) {
 	t.Helper()
 	idle, before := over.open(), over.dials()
 	if len(idle) == 0 {
@@ -136,8 +136,8 @@ func (c nap) through(t testing.TB, over *proxy, r *run, wake func()) {
 		time.Since(begun).Round(time.Millisecond), len(idle), used, over.dials()-before)
 }
 
-// each plays naps, one after the other: the function is one.
-func (f *freezer) each(t *testing.T, list []nap, play func(testing.TB, nap)) {
+// each plays freezes, one after the other: the function is one.
+func (f *freezer) each(t *testing.T, list []freeze, play func(testing.TB, freeze)) {
 	t.Helper()
 	for _, c := range list {
 		t.Run(c.name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestFreeze(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
 	f := newFreezer(t, "none")
-	f.each(t, naps(), func(tb testing.TB, c nap) {
+	f.each(t, freezes(), func(tb testing.TB, c freeze) {
 		f.buy(tb, f.signed(tb)) // warm
 		r := f.signed(tb)
 		poll(tb, "the connection to the facilitator to end", func() bool { return len(f.settlement.open()) == 0 })
@@ -175,13 +175,13 @@ func TestFreezeWithEvidence(t *testing.T) {
 	node := chaintest.Start(t)
 	rpc := newProxy(t, node.URL)
 	f := newFreezer(t, "http://"+rpc.addr)
-	noticed := slices.DeleteFunc(naps(), func(c nap) bool { return c.unnoticed })
-	f.each(t, noticed, func(tb testing.TB, c nap) { f.proved(tb, c, node, rpc) })
+	noticed := slices.DeleteFunc(freezes(), func(c freeze) bool { return c.unnoticed })
+	f.each(t, noticed, func(tb testing.TB, c freeze) { f.proved(tb, c, node, rpc) })
 }
 
-// proved plays a nap before a payment in doubt. The facilitator fails twice
+// proved plays a freeze before a payment in doubt. The facilitator fails twice
 // without doing anything: what happens, happens on the chain.
-func (f *freezer) proved(t testing.TB, c nap, node *chaintest.Node, rpc *proxy) {
+func (f *freezer) proved(t testing.TB, c freeze, node *chaintest.Node, rpc *proxy) {
 	t.Helper()
 	r := f.signed(t, x402test.FailBefore, x402test.FailBefore)
 	node.Mint(t, r.wallet.Address(), dnsPrice(t))
@@ -196,7 +196,7 @@ func (f *freezer) proved(t testing.TB, c nap, node *chaintest.Node, rpc *proxy) 
 		}
 		check(t, r.send(r.path), result(r.fill(healthy().body)), s)
 	})
-	if c.name != naps()[0].name && rpc.dials() == dialed {
+	if c.name != freezes()[0].name && rpc.dials() == dialed {
 		t.Error("no new connection to the node")
 	}
 	is(t, "settlements", f.lab.settles(r.payer), 2)

@@ -31,7 +31,7 @@ func fillPlaces(t testing.TB, p *pace) {
 	s := l.setup()
 	s.single = strconv.Itoa(2 * places)
 	f := newFleet(t, l, s)
-	b := newBasket(t, l, f, payers, modeHeld)
+	b := newBatch(t, l, f, payers, modeHeld)
 
 	// Nobody who is looking up comes out before everybody else has been told
 	// that all places are taken.

@@ -32,7 +32,7 @@ const (
 func crowdSize(tb testing.TB, l *lab, f *fleet) int {
 	tb.Helper()
 	const samples, atOnce = 24, 8
-	b := newBasket(tb, l, f, samples, modeHealthy)
+	b := newBatch(tb, l, f, samples, modeHealthy)
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*patience)
 	defer cancel()
 	begun := time.Now()
@@ -123,7 +123,7 @@ func TestLoad(t *testing.T) {
 // settlement, and one lookup.
 func copies(t *testing.T, l *lab, f *fleet, n int) {
 	t.Helper()
-	b := emptyBasket(t, l, f)
+	b := emptyBatch(t, l, f)
 	b.sign(b.fill(lookup("{healthy}", "A")), nil, nil)
 	for range n {
 		b.payments = append(b.payments, purchase{name: b.name, path: b.path, header: b.header})
@@ -144,7 +144,7 @@ func copies(t *testing.T, l *lab, f *fleet, n int) {
 func signatures(t *testing.T, l *lab, f *fleet) {
 	t.Helper()
 	const signed = 200
-	b := emptyBasket(t, l, f)
+	b := emptyBatch(t, l, f)
 	path := b.fill(lookup("{healthy}", "A"))
 	for range signed {
 		b.sign(path, nil, nil)
@@ -159,7 +159,7 @@ func signatures(t *testing.T, l *lab, f *fleet) {
 // sendOne sends many payments for one purchase at one moment, over the first
 // processes of the fleet. Each gets the answer, or is told to come back by a 409,
 // and then gets it. It returns how many answers were looked up.
-func (b *basket) sendOne(t *testing.T, over int) (first int) {
+func (b *batch) sendOne(t *testing.T, over int) (first int) {
 	t.Helper()
 	// The one that settles is held up until a tenth of the others is answered:
 	// they did arrive while it was under way. On a busy machine all of them take
@@ -191,7 +191,7 @@ func (b *basket) sendOne(t *testing.T, over int) (first int) {
 
 // tally holds all answers to being one answer, of which there is one receipt if it
 // was looked up once; or to saying that the payment is in progress.
-func (b *basket) tally(t *testing.T) (first, replayed int, waiting []int) {
+func (b *batch) tally(t *testing.T) (first, replayed int, waiting []int) {
 	t.Helper()
 	receipts := map[string]int{}
 	for i, p := range b.payments {
@@ -251,7 +251,7 @@ func openAfter(g *gate, d time.Duration) (end func()) {
 // charged once and looked up once, and each is used up in the ledger.
 func payments(t *testing.T, l *lab, f *fleet, n int) {
 	t.Helper()
-	b := newBasket(t, l, f, n, modeHealthy)
+	b := newBatch(t, l, f, n, modeHealthy)
 	took := b.rush(t, len(f.members), func(exchange) bool { return false }, func() {})
 	b.audit(t)
 	// A store that is too slow to take the answer does not keep it from the

@@ -21,8 +21,8 @@ import (
 // The first time all come at once.
 const loadAtOnce = 64
 
-// basket is many payments of one payer to a fleet.
-type basket struct {
+// batch is many payments of one payer to a fleet.
+type batch struct {
 	*run
 	f        *fleet
 	payments []purchase
@@ -38,16 +38,16 @@ type purchase struct {
 	doubts             int // answers that it may have been settled
 }
 
-func emptyBasket(tb testing.TB, l *lab, f *fleet) *basket {
+func emptyBatch(tb testing.TB, l *lab, f *fleet) *batch {
 	tb.Helper()
-	return &basket{run: newRun(tb, l, f.members[0], newClient()), f: f, told: map[string]int{}}
+	return &batch{run: newRun(tb, l, f.members[0], newClient()), f: f, told: map[string]int{}}
 }
 
-// newBasket signs one offer many times, each for a name of a mode that nobody else
+// newBatch signs one offer many times, each for a name of a mode that nobody else
 // asks about.
-func newBasket(tb testing.TB, l *lab, f *fleet, n int, mode string) *basket {
+func newBatch(tb testing.TB, l *lab, f *fleet, n int, mode string) *batch {
 	tb.Helper()
-	b := emptyBasket(tb, l, f)
+	b := emptyBatch(tb, l, f)
 	required := b.d.get(tb, b.client, lookup("example.com", "A"), "").offer(tb)
 	for i := range n {
 		p := purchase{name: fmt.Sprintf("%s-%d.%s%s", b.id, i, mode, strings.TrimSuffix(labDomain, "."))}
@@ -64,7 +64,7 @@ func newBasket(tb testing.TB, l *lab, f *fleet, n int, mode string) *basket {
 
 // persist sends a payment until it is answered for good, to another process each
 // time. It heeds Retry-After. each is called with every answer on the way.
-func (b *basket) persist(ctx context.Context, p *purchase, each func(exchange)) error {
+func (b *batch) persist(ctx context.Context, p *purchase, each func(exchange)) error {
 	return b.insist(ctx, p, func() (exchange, error) {
 		d := b.f.members[int(b.f.next.Add(1))%len(b.f.members)]
 		return d.send(ctx, b.client, http.MethodGet, p.path, paidBy(p.header))
@@ -72,7 +72,7 @@ func (b *basket) persist(ctx context.Context, p *purchase, each func(exchange)) 
 }
 
 // insist sends a payment until its answer is for good, or enough.
-func (b *basket) insist(
+func (b *batch) insist(
 	ctx context.Context, p *purchase, send func() (exchange, error), enough func(exchange) bool,
 ) (err error) {
 	for {
@@ -90,7 +90,7 @@ func (b *basket) insist(
 }
 
 // note remembers that a payer was told to come back.
-func (b *basket) note(p *purchase) {
+func (b *batch) note(p *purchase) {
 	code := codeOf(p.answer)
 	if code == string(fault.SettlementUncertain) {
 		p.doubts++
@@ -100,14 +100,14 @@ func (b *basket) note(p *purchase) {
 	b.told[code]++
 }
 
-func (b *basket) waits() string {
+func (b *batch) waits() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return fmt.Sprintf("told to come back: %v", b.told)
 }
 
 // doubts is how often somebody was told that his settlement is uncertain.
-func (b *basket) doubts() (n int) {
+func (b *batch) doubts() (n int) {
 	for _, p := range b.payments {
 		n += p.doubts
 	}
@@ -116,7 +116,7 @@ func (b *basket) doubts() (n int) {
 
 // rush sends all payments at one moment, over the first processes of the fleet. It
 // returns how long it took until all were answered for good, or enough.
-func (b *basket) rush(t *testing.T, over int, enough func(exchange) bool, done func()) time.Duration {
+func (b *batch) rush(t *testing.T, over int, enough func(exchange) bool, done func()) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -133,7 +133,7 @@ func (b *basket) rush(t *testing.T, over int, enough func(exchange) bool, done f
 
 // comeAgain has payers send their payments once more, all at the same time. Who has
 // had an answer gets the same, from the ledger or from another lookup.
-func (b *basket) comeAgain(t *testing.T, who []int) {
+func (b *batch) comeAgain(t *testing.T, who []int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -154,7 +154,7 @@ func (b *basket) comeAgain(t *testing.T, who []int) {
 // audit holds every answer, the facilitator's books and the resolver's to each
 // other. A payer who was told that his settlement is uncertain, as happens when it
 // takes longer than it may, has had it asked for again.
-func (b *basket) audit(t testing.TB) {
+func (b *batch) audit(t testing.TB) {
 	t.Helper()
 	hashes := map[string]string{} // ledger key -> transaction
 	for _, m := range b.lab.facilitator.Moved(b.payer) {
@@ -184,7 +184,7 @@ func (b *basket) audit(t testing.TB) {
 
 // unused are the payments that are not used up in the ledger of the fleet, if it
 // can be looked at.
-func (b *basket) unused(t testing.TB) (which []int) {
+func (b *batch) unused(t testing.TB) (which []int) {
 	t.Helper()
 	for i, p := range b.payments {
 		if b.f.store == nil {
@@ -230,7 +230,7 @@ func excuses(log string) map[string]int {
 // checkLookups holds the lookups of a name to the service's own log: one, and one
 // more for each request with one of the payments that leaves it to be looked up
 // again. The line about a request may come after its answer.
-func (b *basket) checkLookups(tb testing.TB, name string, headers ...string) {
+func (b *batch) checkLookups(tb testing.TB, name string, headers ...string) {
 	tb.Helper()
 	asked := b.lab.dns.lookups(name)
 	if asked < 1 {
