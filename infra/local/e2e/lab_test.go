@@ -28,6 +28,16 @@ func newGate() *gate { return &gate{opened: make(chan struct{}), arrived: make(c
 
 func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
 
+// shut says whether nobody gets through yet.
+func (g *gate) shut() bool {
+	select {
+	case <-g.opened:
+		return false
+	default:
+		return true
+	}
+}
+
 // pass waits until the gate is open, or the caller gives up. A nil done never
 // gives up.
 func (g *gate) pass(done <-chan struct{}) {
