@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -142,11 +141,10 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		}
 	}))
 	t.Cleanup(settler.Close)
-	var ids atomic.Int64
 	p := parts{
 		Platform: platform(), Offering: service.Offering{Terms: terms, DuplicateWindow: 45 * time.Second},
 		Facilitator: must(facilitator.New(facilitator.Config{URL: settler.URL})), DNS: s,
-		Limits: service.Limits{Leases: limits, NewID: func() string { return fmt.Sprint("id", ids.Add(1)) }},
+		Limits: service.Limits{Leases: limits, NewID: leaseIDs()},
 	}
 	p.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil)))
 	p.RequestID = func(*http.Request) string { return p.Limits.NewID() }

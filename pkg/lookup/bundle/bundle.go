@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// Budget is what a child may take. It is shorter than a bundle's own deadline,
+// budget is what a child may take. It is shorter than a bundle's own deadline,
 // so that a slow child is its own time-out and leaves the others standing.
-const Budget = 8 * time.Second
+const budget = 8 * time.Second
 
 // Child is a field of a bundle: a result, or why there is none.
 type Child[T any] struct {
@@ -25,20 +25,20 @@ type Child[T any] struct {
 // Failed says that there is no result.
 func (c Child[T]) Failed() bool { return c.Fault != nil }
 
-// As is the child under the name of its JSON field, for Owed.
-func (c Child[T]) As(field string) Part { return Part{field: field, fault: c.Fault} }
+// as is the child under the name of its JSON field, for owed.
+func (c Child[T]) as(field string) part { return part{field: field, fault: c.Fault} }
 
-// Part is a child without its result.
-type Part struct {
+// part is a child without its result.
+type part struct {
 	field string
 	fault *fault.Error // nil for one that has a result
 }
 
-// Owed names those of a bundle's children, in the order given, that failed with
+// owed names those of a bundle's children, in the order given, that failed with
 // a code of the class fault.Owed, which is a failure of ours and not a fact about
 // the target; nil when there are none. prevented says that there are some and
 // that not one of them was tried (fault.Error.IsPrevented).
-func Owed(parts ...Part) (fields []string, prevented bool) {
+func owed(parts ...part) (fields []string, prevented bool) {
 	tried := false
 	for _, p := range parts {
 		if p.fault == nil || p.fault.Info().Class != fault.Owed {
@@ -63,10 +63,10 @@ func (c Child[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]failure{"error": {c.Fault.Info().Code, c.Fault.Public()}})
 }
 
-// Run looks one child up within Budget. A panic or a foreign error is an
+// run looks one child up within budget. A panic or a foreign error is an
 // internal_error of this child alone.
-func Run[T any](ctx context.Context, look func(context.Context) (T, error)) (c Child[T]) {
-	ctx, cancel := context.WithTimeout(ctx, Budget)
+func run[T any](ctx context.Context, look func(context.Context) (T, error)) (c Child[T]) {
+	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -83,10 +83,10 @@ func Run[T any](ctx context.Context, look func(context.Context) (T, error)) (c C
 // margin is what a bundle keeps of its time to put its answer together.
 const margin = time.Second / 2
 
-// Children is the context that a bundle's lookups run under: it ends before
+// children is the context that a bundle's lookups run under: it ends before
 // the bundle's own, so that the last child to be slow is a time-out in its
 // field and not one of the bundle.
-func Children(ctx context.Context) (context.Context, context.CancelFunc) {
+func children(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
@@ -94,11 +94,11 @@ func Children(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-margin))
 }
 
-// Over is the error of a bundle whose time is up, also where the context does
+// over is the error of a bundle whose time is up, also where the context does
 // not know it yet: a process that was frozen meanwhile has children that ran out
 // of time through no fault of the host, and they may end before the context's
 // own timer fires.
-func Over(ctx context.Context) error {
+func over(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package bundle_test
+package bundle
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -32,7 +31,7 @@ func TestChild(t *testing.T) {
 		"foreign": {func(context.Context) (fact, error) { return fact{}, errors.New("secret") }, `"code":"internal_error"`},
 		"panic":   {func(context.Context) (fact, error) { panic("secret") }, `"code":"internal_error"`},
 	} {
-		b, err := json.Marshal(bundle.Run(t.Context(), c.look))
+		b, err := json.Marshal(run(t.Context(), c.look))
 		if err != nil || !strings.Contains(string(b), c.want) || strings.Contains(string(b), "secret") {
 			t.Errorf("%s: %s, %v", name, b, err)
 		}
@@ -40,25 +39,25 @@ func TestChild(t *testing.T) {
 }
 
 // child looks a fact up that ends with an error, or with a result when it is nil.
-func child(t *testing.T, err error) bundle.Child[fact] {
+func child(t *testing.T, err error) Child[fact] {
 	t.Helper()
-	return bundle.Run(t.Context(), func(context.Context) (fact, error) { return fact{7}, err })
+	return run(t.Context(), func(context.Context) (fact, error) { return fact{7}, err })
 }
 
 // A code is owed in a bundle exactly where it is owed by itself.
 func TestOwedIsTheClass(t *testing.T) {
-	owed := 0
+	codes := 0
 	for _, i := range fault.All() {
 		var want []string
 		if i.Class == fault.Owed {
-			want, owed = []string{"a"}, owed+1
+			want, codes = []string{"a"}, codes+1
 		}
-		got, prevented := bundle.Owed(child(t, fault.New(i.Code, nil)).As("a"))
+		got, prevented := owed(child(t, fault.New(i.Code, nil)).as("a"))
 		if !slices.Equal(got, want) || prevented {
 			t.Errorf("%s: %q, prevented %v; want %q", i.Code, got, prevented, want)
 		}
 	}
-	if owed == 0 {
+	if codes == 0 {
 		t.Error("no code is owed")
 	}
 }
@@ -86,16 +85,16 @@ func TestOwed(t *testing.T) {
 		{name: "wrapped", errs: []error{fmt.Errorf("whois: %w", prevented)}, want: []string{"a"}, prevented: true},
 		{name: "prevented by another code", errs: []error{fault.New(fault.WhoisTimeout, prevented)}, want: []string{"a"}},
 	} {
-		var parts []bundle.Part
+		var parts []part
 		for i, err := range c.errs {
-			parts = append(parts, child(t, err).As(string(rune('a'+i))))
+			parts = append(parts, child(t, err).as(string(rune('a'+i))))
 		}
-		if got, prevented := bundle.Owed(parts...); !slices.Equal(got, c.want) || prevented != c.prevented {
+		if got, prevented := owed(parts...); !slices.Equal(got, c.want) || prevented != c.prevented {
 			t.Errorf("%s: %q, prevented %v; want %q, %v", c.name, got, prevented, c.want, c.prevented)
 		}
 	}
-	panicked := bundle.Run(t.Context(), func(context.Context) (fact, error) { panic("secret") })
-	if got, prevented := bundle.Owed(panicked.As("a")); len(got) != 1 || prevented {
+	panicked := run(t.Context(), func(context.Context) (fact, error) { panic("secret") })
+	if got, prevented := owed(panicked.as("a")); len(got) != 1 || prevented {
 		t.Errorf("a panic: %q, prevented %v", got, prevented)
 	}
 }
@@ -119,14 +118,14 @@ func TestBudgets(t *testing.T) {
 			<-ctx.Done()
 			return fact{}, fault.New(fault.DNSTimeout, ctx.Err())
 		}
-		if c := bundle.Run(t.Context(), slow); !c.Failed() || time.Since(begun) != bundle.Budget {
+		if c := run(t.Context(), slow); !c.Failed() || time.Since(begun) != budget {
 			t.Errorf("%v after %s", c.Fault, time.Since(begun))
 		}
 		whole, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		ctx, end := bundle.Children(whole)
+		ctx, end := children(whole)
 		defer end()
-		bundle.Run(ctx, slow)
+		run(ctx, slow)
 		if whole.Err() != nil {
 			t.Error("a slow child took the bundle's own time")
 		}
@@ -151,7 +150,7 @@ func TestOver(t *testing.T) {
 		"no deadline": {t.Context(), nil}, "time left": {ahead, nil}, "cancelled": {ended, context.Canceled},
 		"thawed after the deadline": {late{t.Context()}, context.DeadlineExceeded},
 	} {
-		if err := bundle.Over(c.ctx); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		if err := over(c.ctx); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -171,12 +170,12 @@ func TestBundlesOutOfTime(t *testing.T) {
 		want fault.Code
 	}{
 		"host-intel": {func(ctx context.Context) error {
-			b := bundle.NewHostIntel(stubborn, takes[ssl.Query](0, ssl.Result{}, nil), takes[whois.Query](0, whois.Result{}, nil))
-			_, err := b.Lookup(ctx, bundle.HostIntelQuery{Domain: "example.com", DNSType: "A"})
+			b := NewHostIntel(stubborn, takes[ssl.Query](0, ssl.Result{}, nil), takes[whois.Query](0, whois.Result{}, nil))
+			_, err := b.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 			return err
 		}, fault.HostIntelTimeout},
 		"uptime-check": {func(ctx context.Context) error {
-			_, err := bundle.NewUptime(h, stubborn, h, h).Lookup(ctx, bundle.UptimeQuery{Domain: "example.com"})
+			_, err := NewUptime(h, stubborn, h, h).Lookup(ctx, UptimeQuery{Domain: "example.com"})
 			return err
 		}, fault.UptimeCheckTimeout},
 	} {

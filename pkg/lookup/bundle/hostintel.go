@@ -47,9 +47,9 @@ type HostIntelResult struct {
 }
 
 // Owed names the fields, in the order of the JSON, whose child failed for a
-// reason that is ours; prevented says that none of those was tried (Owed).
+// reason that is ours; prevented says that none of those was tried.
 func (r HostIntelResult) Owed() (fields []string, prevented bool) {
-	return Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Whois.As("whois"))
+	return owed(r.DNS.as("dns"), r.SSL.as("ssl"), r.Whois.as("whois"))
 }
 
 // HostIntel is the host intelligence bundle: DNS, certificate and registry data of
@@ -75,28 +75,28 @@ func NewHostIntel(d lookup[dns.Query, dns.Result], s lookup[ssl.Query, ssl.Resul
 func (c HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResult, error) {
 	r := HostIntelResult{Domain: q.Domain}
 	whole := ctx
-	ctx, cancel := Children(ctx)
+	ctx, cancel := children(ctx)
 	defer cancel()
 	ctx, end := dns.Share(ctx) // of the addresses, with the certificate's lookup
 	defer end()
 	var all sync.WaitGroup
 	all.Go(func() {
-		r.DNS = Run(ctx, func(ctx context.Context) (dns.Result, error) {
+		r.DNS = run(ctx, func(ctx context.Context) (dns.Result, error) {
 			return c.dns.Lookup(ctx, dns.Query{Domain: q.Domain, Type: q.DNSType})
 		})
 	})
 	all.Go(func() {
-		r.SSL = Run(ctx, func(ctx context.Context) (ssl.Result, error) {
+		r.SSL = run(ctx, func(ctx context.Context) (ssl.Result, error) {
 			return c.ssl.Lookup(ctx, ssl.Query{Domain: q.Domain})
 		})
 	})
 	all.Go(func() {
-		r.Whois = Run(ctx, func(ctx context.Context) (whois.Result, error) {
+		r.Whois = run(ctx, func(ctx context.Context) (whois.Result, error) {
 			return c.whois.Lookup(ctx, whois.Query{Domain: q.Domain})
 		})
 	})
 	all.Wait()
-	if err := Over(whole); err != nil {
+	if err := over(whole); err != nil {
 		return HostIntelResult{}, fault.New(fault.HostIntelTimeout, err)
 	}
 	return r, nil

@@ -1,4 +1,4 @@
-package bundle_test
+package bundle
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -34,8 +33,8 @@ func takes[Q, R any](d time.Duration, r R, err error) look[Q, R] {
 	}
 }
 
-func hostIntel(d, s, w time.Duration, err error) bundle.HostIntel {
-	return bundle.NewHostIntel(
+func hostIntel(d, s, w time.Duration, err error) HostIntel {
+	return NewHostIntel(
 		takes[dns.Query](d, dns.Result{Rcode: "NOERROR", Records: []dns.Record{}}, err),
 		takes[ssl.Query](s, ssl.Result{Subject: "CN=x"}, err),
 		takes[whois.Query](w, whois.Result{Source: "rdap"}, err),
@@ -45,7 +44,7 @@ func hostIntel(d, s, w time.Duration, err error) bundle.HostIntel {
 func TestSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		r, err := hostIntel(2*time.Second, 3*time.Second, time.Second, nil).Lookup(t.Context(), bundle.HostIntelQuery{Domain: "example.com", DNSType: "A"})
+		r, err := hostIntel(2*time.Second, 3*time.Second, time.Second, nil).Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: "A"})
 		if err != nil || time.Since(begun) != 3*time.Second {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
@@ -60,7 +59,7 @@ func TestSlowChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()
-		r, err := hostIntel(time.Second, time.Hour, time.Second, nil).Lookup(ctx, bundle.HostIntelQuery{Domain: "example.com", DNSType: "A"})
+		r, err := hostIntel(time.Second, time.Hour, time.Second, nil).Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 		if err != nil || !r.SSL.Failed() || r.SSL.Fault.Code != fault.SSLTimeout || r.DNS.Failed() || r.Whois.Failed() {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -68,7 +67,7 @@ func TestSlowChild(t *testing.T) {
 }
 
 func TestEveryChildFails(t *testing.T) {
-	r, err := hostIntel(0, 0, 0, fault.New(fault.NXDomain, nil)).Lookup(t.Context(), bundle.HostIntelQuery{Domain: "example.com", DNSType: "A"})
+	r, err := hostIntel(0, 0, 0, fault.New(fault.NXDomain, nil)).Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: "A"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +95,9 @@ func TestHostIntelOwed(t *testing.T) {
 		{name: "whois prevented", whois: ours.Prevented(), want: []string{"whois"}, prevented: true},
 		{name: "whois prevented and dns tried", dns: ours, whois: ours.Prevented(), want: []string{"dns", "whois"}},
 	} {
-		r, err := bundle.NewHostIntel(
+		r, err := NewHostIntel(
 			takes[dns.Query](0, dns.Result{}, c.dns), takes[ssl.Query](0, ssl.Result{}, c.ssl), takes[whois.Query](0, whois.Result{}, c.whois),
-		).Lookup(t.Context(), bundle.HostIntelQuery{Domain: "example.com", DNSType: "A"})
+		).Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: "A"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +124,7 @@ func TestParseHostIntel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := bundle.ParseHostIntel(values)
+		q, err := ParseHostIntel(values)
 		got := q.Values().Encode()
 		if err != nil {
 			got = string(fault.From(err).Code)

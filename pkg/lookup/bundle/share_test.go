@@ -1,4 +1,4 @@
-package bundle_test
+package bundle
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -161,8 +160,8 @@ func TestHostIntelResolvesOnce(t *testing.T) {
 						return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
 					},
 				})
-				c := bundle.NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
-				r, err := c.Lookup(t.Context(), bundle.HostIntelQuery{Domain: "example.com", DNSType: kind})
+				c := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
+				r, err := c.Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: kind})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -197,7 +196,7 @@ func TestNothingIsKept(t *testing.T) {
 		const calls = 4
 		for range calls {
 			all.Go(func() {
-				if r, _ := checkBy(t, resolvers); r.Verdict != bundle.Up {
+				if r, _ := checkBy(t, resolvers); r.Verdict != Up {
 					t.Errorf("%+v", r)
 				}
 			})
@@ -215,14 +214,14 @@ func TestNothingIsLeft(t *testing.T) {
 	for name, look := range map[string]func(*testing.T, *dns.Client){
 		"host-intel": func(t *testing.T, resolvers *dns.Client) {
 			dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolvers})
-			c := bundle.NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
-			r, err := c.Lookup(t.Context(), bundle.HostIntelQuery{Domain: "example.com", DNSType: "MX"})
+			c := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
+			r, err := c.Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: "MX"})
 			if err != nil || code(r.DNS.Fault) != fault.DNSTimeout || code(r.SSL.Fault) != fault.SSLTimeout {
 				t.Errorf("%+v, %v", r, err)
 			}
 		},
 		"uptime-check": func(t *testing.T, resolvers *dns.Client) {
-			if r, _ := checkBy(t, resolvers); r.Verdict != bundle.Down {
+			if r, _ := checkBy(t, resolvers); r.Verdict != Down {
 				t.Errorf("%+v", r)
 			}
 		},
@@ -266,11 +265,11 @@ func (c *slow) Close() error {
 }
 
 // checkBy checks a good host whose name these resolvers know.
-func checkBy(t *testing.T, resolvers *dns.Client) (bundle.UptimeResult, *host) {
+func checkBy(t *testing.T, resolvers *dns.Client) (UptimeResult, *host) {
 	t.Helper()
 	h := good()
-	c := bundle.NewUptime(guard.NewDialer(guard.DialerConfig{Resolver: resolvers}), resolvers, h, h)
-	r, err := c.Lookup(t.Context(), bundle.UptimeQuery{Domain: "example.com"})
+	c := NewUptime(guard.NewDialer(guard.DialerConfig{Resolver: resolvers}), resolvers, h, h)
+	r, err := c.Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
 	if err != nil {
 		t.Error(err)
 	}

@@ -54,9 +54,9 @@ type UptimeResult struct {
 }
 
 // Owed names the fields, in the order of the JSON, whose child failed for a
-// reason that is ours; prevented says that none of those was tried (Owed).
+// reason that is ours; prevented says that none of those was tried.
 func (r UptimeResult) Owed() (fields []string, prevented bool) {
-	return Owed(r.DNS.As("dns"), r.SSL.As("ssl"), r.Headers.As("headers"))
+	return owed(r.DNS.as("dns"), r.SSL.as("ssl"), r.Headers.as("headers"))
 }
 
 // Uptime is the uptime check bundle: DNS, certificate and HTTPS answer of
@@ -93,19 +93,19 @@ func NewUptime(c guard.Connector, d resolver, s inspector, h fetcher) Uptime {
 func (c Uptime) Lookup(ctx context.Context, q UptimeQuery) (UptimeResult, error) {
 	r := UptimeResult{Domain: q.Domain}
 	whole := ctx
-	ctx, cancel := Children(ctx)
+	ctx, cancel := children(ctx)
 	defer cancel()
 	ctx, end := dns.Share(ctx) // of the addresses, with the Connector
 	defer end()
 	var all sync.WaitGroup
 	all.Go(func() {
-		r.DNS = Run(ctx, func(ctx context.Context) (dns.Result, error) {
+		r.DNS = run(ctx, func(ctx context.Context) (dns.Result, error) {
 			return c.dns.Lookup(ctx, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
 		})
 	})
 	all.Go(func() { r.SSL, r.Headers = c.web(ctx, q) })
 	all.Wait()
-	if err := Over(whole); err != nil {
+	if err := over(whole); err != nil {
 		return UptimeResult{}, fault.New(fault.UptimeCheckTimeout, err)
 	}
 	r.Verdict = verdict(r)
@@ -117,7 +117,7 @@ func (c Uptime) Lookup(ctx context.Context, q UptimeQuery) (UptimeResult, error)
 func (c Uptime) web(ctx context.Context, q UptimeQuery) (Child[ssl.Result], Child[headers.Result]) {
 	var target guard.Target
 	var conn *tls.Conn
-	certificate := Run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
+	certificate := run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
 		if target, err = c.connector.Resolve(ctx, q.Domain); err != nil {
 			return r, origin.Fault(err, fault.SSLTimeout)
 		}
@@ -132,7 +132,7 @@ func (c Uptime) web(ctx context.Context, q UptimeQuery) (Child[ssl.Result], Chil
 		conn.Close()
 		conn = nil
 	}
-	return certificate, Run(ctx, func(ctx context.Context) (headers.Result, error) {
+	return certificate, run(ctx, func(ctx context.Context) (headers.Result, error) {
 		return c.headers.LookupOn(ctx, headers.Query{Domain: q.Domain}, target, conn, peer)
 	})
 }

@@ -1,4 +1,4 @@
-package bundle_test
+package bundle
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
@@ -55,9 +54,9 @@ func good() *host {
 	return &host{certificate: ssl.Result{HostnameMatch: true, PeerIP: "93.184.216.34"}, status: 200, conn: &tls.Conn{}}
 }
 
-func check(t *testing.T, h *host) bundle.UptimeResult {
+func check(t *testing.T, h *host) UptimeResult {
 	t.Helper()
-	r, err := bundle.NewUptime(h, h, h, h).Lookup(t.Context(), bundle.UptimeQuery{Domain: "example.com"})
+	r, err := NewUptime(h, h, h, h).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,21 +68,21 @@ func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(h *host)
-		want   bundle.Verdict
+		want   Verdict
 	}{
-		{"all well", func(*host) {}, bundle.Up},
-		{"redirect", func(h *host) { h.status = 301 }, bundle.Up},
-		{"not found", func(h *host) { h.status = 404 }, bundle.Up},
-		{"499", func(h *host) { h.status = 499 }, bundle.Up},
-		{"500", func(h *host) { h.status = 500 }, bundle.Degraded},
-		{"expired", func(h *host) { h.certificate.Expired = true }, bundle.Degraded},
-		{"not yet valid", func(h *host) { h.certificate.NotYetValid = true }, bundle.Degraded},
-		{"mismatch", func(h *host) { h.certificate.HostnameMatch = false }, bundle.Degraded},
-		{"dns fails", func(h *host) { h.dns = fault.New(fault.DNSTimeout, nil) }, bundle.Down},
-		{"ssl fails", func(h *host) { h.ssl = fault.New(fault.HandshakeFailed, nil) }, bundle.Down},
-		{"headers fail", func(h *host) { h.headers = fault.New(fault.HTTPFailed, nil) }, bundle.Down},
-		{"expired and headers fail", func(h *host) { h.certificate.Expired = true; h.headers = fault.New(fault.HTTPFailed, nil) }, bundle.Down},
-		{"blocked", func(h *host) { h.resolve = fault.New(fault.BlockedAddress, nil) }, bundle.Down},
+		{"all well", func(*host) {}, Up},
+		{"redirect", func(h *host) { h.status = 301 }, Up},
+		{"not found", func(h *host) { h.status = 404 }, Up},
+		{"499", func(h *host) { h.status = 499 }, Up},
+		{"500", func(h *host) { h.status = 500 }, Degraded},
+		{"expired", func(h *host) { h.certificate.Expired = true }, Degraded},
+		{"not yet valid", func(h *host) { h.certificate.NotYetValid = true }, Degraded},
+		{"mismatch", func(h *host) { h.certificate.HostnameMatch = false }, Degraded},
+		{"dns fails", func(h *host) { h.dns = fault.New(fault.DNSTimeout, nil) }, Down},
+		{"ssl fails", func(h *host) { h.ssl = fault.New(fault.HandshakeFailed, nil) }, Down},
+		{"headers fail", func(h *host) { h.headers = fault.New(fault.HTTPFailed, nil) }, Down},
+		{"expired and headers fail", func(h *host) { h.certificate.Expired = true; h.headers = fault.New(fault.HTTPFailed, nil) }, Down},
+		{"blocked", func(h *host) { h.resolve = fault.New(fault.BlockedAddress, nil) }, Down},
 	} {
 		h := good()
 		c.change(h)
@@ -159,17 +158,17 @@ func TestUptimeOwed(t *testing.T) {
 		if got, prevented := r.Owed(); !slices.Equal(got, c.want) || prevented != c.prevented {
 			t.Errorf("%s: %q, prevented %v; want %q, %v", c.name, got, prevented, c.want, c.prevented)
 		}
-		if len(c.want) > 0 && r.Verdict != bundle.Down {
+		if len(c.want) > 0 && r.Verdict != Down {
 			t.Errorf("%s: %s", c.name, r.Verdict)
 		}
 	}
 }
 
 func TestParseUptime(t *testing.T) {
-	if q, err := bundle.ParseUptime(url.Values{"domain": {"WWW.Example.com."}}); err != nil || q.Values().Encode() != "domain=www.example.com" {
+	if q, err := ParseUptime(url.Values{"domain": {"WWW.Example.com."}}); err != nil || q.Values().Encode() != "domain=www.example.com" {
 		t.Errorf("%v, %v", q, err)
 	}
-	if _, err := bundle.ParseUptime(url.Values{"domain": {"10.0.0.1"}}); fault.From(err).Code != fault.InvalidDomain {
+	if _, err := ParseUptime(url.Values{"domain": {"10.0.0.1"}}); fault.From(err).Code != fault.InvalidDomain {
 		t.Errorf("%v", err)
 	}
 }
