@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -267,14 +268,16 @@ func TestTimeouts(t *testing.T) {
 	})
 	t.Run("in the dial", func(t *testing.T) {
 		t.Parallel()
-		w := origintest.New(t)
-		w.Resolve(name, origintest.Name{Addrs: []string{addr}})
-		w.Peer(addr, origintest.Hole)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		defer cancel()
-		if _, err := fetch(ctx, t, w); fault.From(err).Code != fault.ConnectFailed || ctx.Err() != nil {
-			t.Errorf("%v, want connect_failed before the time is up", err)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			w := origintest.New(t)
+			w.Resolve(name, origintest.Name{Addrs: []string{addr}})
+			w.Peer(addr, origintest.Hole)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			if _, err := fetch(ctx, t, w); fault.From(err).Code != fault.ConnectFailed || ctx.Err() != nil {
+				t.Errorf("%v, want connect_failed before the time is up", err)
+			}
+		})
 	})
 }
 

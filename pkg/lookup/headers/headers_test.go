@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -185,14 +186,16 @@ func TestTimeouts(t *testing.T) {
 	})
 	t.Run("dial", func(t *testing.T) {
 		t.Parallel()
-		w := origintest.New(t)
-		w.Resolve(name, origintest.Name{Addrs: []string{addr}})
-		w.Peer(addr, origintest.Hole)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		if _, err := client(w.Dialer()).Lookup(ctx, query); fault.From(err).Code != fault.ConnectFailed {
-			t.Errorf("%v, want connect_failed", err)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			w := origintest.New(t)
+			w.Resolve(name, origintest.Name{Addrs: []string{addr}})
+			w.Peer(addr, origintest.Hole)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if _, err := client(w.Dialer()).Lookup(ctx, query); fault.From(err).Code != fault.ConnectFailed {
+				t.Errorf("%v, want connect_failed", err)
+			}
+		})
 	})
 }
 

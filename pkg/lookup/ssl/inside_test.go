@@ -51,7 +51,7 @@ func recording(t testing.TB, conn net.Conn, highest uint16) (*recorder, tls.Conn
 	t.Helper()
 	rec := &recorder{Conn: conn}
 	c := tls.Client(rec, config("www.example.com", highest, rec, new(seen)))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := c.HandshakeContext(ctx); err != nil {
 		t.Fatal(err)

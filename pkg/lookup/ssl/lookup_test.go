@@ -225,7 +225,7 @@ func TestInspectConnection(t *testing.T) {
 		io.WriteString(s, body)
 		s.Close()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	target, _ := p.Resolve(ctx, domain)
 	_, conn, err := client(p).Inspect(ctx, query(), target)
 	cancel()
@@ -243,7 +243,7 @@ func TestInspectConnection(t *testing.T) {
 // inspect is Inspect with the connection closed at the end of the test.
 func inspect(t *testing.T, p *connector) (ssl.Result, *tls.Conn, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	target, err := p.Resolve(ctx, domain)
 	if err != nil {

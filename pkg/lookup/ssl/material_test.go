@@ -205,12 +205,3 @@ func lookup(t *testing.T, c *connector) (ssl.Result, error) {
 	t.Helper()
 	return client(c).Lookup(origintest.Soon(t), query())
 }
-
-// brief asks with a deadline that is meant to be reached. A lookup that did not
-// heed it would hang: its peer never lets go.
-func brief(t *testing.T, c *connector) (ssl.Result, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	return client(c).Lookup(ctx, query())
-}

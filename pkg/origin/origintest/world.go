@@ -156,9 +156,29 @@ func Answers(answers ...string) func(*tls.Conn) {
 // Soon is a context that ends long after an answer must have come.
 func Soon(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Enough calls ask with ever more time, from first on, until it is satisfied or had
+// a minute at once. It is for what must come before the end of a time that runs out:
+// a busy machine may stop for longer than a short one.
+func Enough(t testing.TB, first time.Duration, ask func(ctx context.Context) bool) {
+	t.Helper()
+	for limit := first; ; limit *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		enough := ask(ctx)
+		cancel()
+		if enough {
+			return
+		}
+		if limit >= time.Minute {
+			t.Errorf("not within %s", limit)
+			return
+		}
+		t.Logf("not within %s", limit)
+	}
 }
 
 // Each runs the cases of a table side by side, each as a test with its name.

@@ -123,7 +123,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel()
 	rec := &recorder{script: []string{"500 " + pendingA, settled, `{"isValid":true}`, `{"kinds":[]}`}}
 	f := newClient(t, Config{URL: serve(t, rec.ServeHTTP) + "/platform/v2/x402/", Credentials: mustBearer(t, "s3cret"), UserAgent: "Hostfacts/1 (+https://example.com)"})
-	ctx := within(t, 5*time.Second)
+	ctx := within(t, patience)
 	settlement := x402.Settlement{
 		Class: x402.Moved, Transaction: hash, Payer: payer, Network: network,
 		ExtensionResponses: map[string]string{"bazaar.status": "rejected", "bazaar.rejectedReason": "invalid_info"},

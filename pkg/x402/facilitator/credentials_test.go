@@ -91,7 +91,7 @@ func TestCDPThroughTheClient(t *testing.T) {
 	rec := &recorder{script: []string{"500 " + pendingA, settled, `{"kinds":[]}`}}
 	url := serve(t, rec.ServeHTTP)
 	f := newClient(t, Config{URL: url + "/v2", Credentials: mustCDP(t)})
-	ctx := within(t, 5*time.Second)
+	ctx := within(t, patience)
 	if s := f.Settle(ctx, testPayload(), testRequirements()); s.Class != x402.Moved {
 		t.Fatalf("settle: %+v", s)
 	}

@@ -83,7 +83,7 @@ func newClient(t *testing.T, c Config) *Client {
 // settle is a call that is expected to end by itself.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
-	return f.Settle(within(t, 8*time.Second), testPayload(), testRequirements())
+	return f.Settle(within(t, patience), testPayload(), testRequirements())
 }
 
 // serve is the origin of a facilitator of one test.
@@ -115,6 +115,9 @@ func mustCDP(t *testing.T) Credentials {
 	must(t, err)
 	return c
 }
+
+// patience is far more than a call over loopback takes on any machine.
+const patience = 2 * time.Minute
 
 // within is a context for calls that are expected to end by themselves.
 func within(t *testing.T, d time.Duration) context.Context {
@@ -148,7 +151,7 @@ func newPeer(t *testing.T, handle func(n int64, c net.Conn)) *peer {
 			open.Go(func() {
 				defer c.Close()
 				// No peer of a failed test may hang the suite.
-				_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+				_ = c.SetDeadline(time.Now().Add(patience))
 				handle(n, c)
 			})
 		}

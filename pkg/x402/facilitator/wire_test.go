@@ -43,69 +43,66 @@ func gzipAnswer(body string) string {
 // misbehave after they have the request.
 func TestSettleAgainstBadPeers(t *testing.T) {
 	t.Parallel()
-	const patience = 300 * time.Millisecond // where the peer never finishes
 	for _, row := range []struct {
 		name   string
 		handle func(int64, net.Conn)
-		limit  time.Duration // 0: the call ends by itself
+		hangs  bool // after that, and the time of the call is up
 		class  x402.Class
 		reason string
 	}{
-		{"good", answerWith(http200(settled)), 0, x402.Moved, ""},
-		{"close after reading", answerWith(""), 0, x402.Unknown, "connection_lost"},
-		{"half a status line", answerWith("HTTP/1.1 2"), 0, x402.Unknown, "connection_lost"},
-		{"half a body", answerWith(http200(settled)[:len(http200(settled))-20]), 0, x402.Unknown, "connection_lost"},
-		{"whole JSON, short of its length", answerWith("HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n" + settled), 0, x402.Unknown, "connection_lost"},
-		{"bad chunk", answerWith("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + settled), 0, x402.Unknown, "connection_lost"},
-		{"not HTTP", answerWith("220 mail.example.com ESMTP\r\n"), 0, x402.Unknown, "connection_lost"},
-		{"no answer", func(_ int64, c net.Conn) {
-			_, _, _ = readRequest(c)
-			untilGone(c)
-		}, patience, x402.Unknown, "timeout"},
-		{"half an answer, then nothing", func(_ int64, c net.Conn) {
-			answerWith(http200(settled)[:90])(0, c)
-			untilGone(c)
-		}, patience, x402.Unknown, "timeout"},
+		{"good", answerWith(http200(settled)), false, x402.Moved, ""},
+		{"close after reading", answerWith(""), false, x402.Unknown, "connection_lost"},
+		{"half a status line", answerWith("HTTP/1.1 2"), false, x402.Unknown, "connection_lost"},
+		{"half a body", answerWith(http200(settled)[:len(http200(settled))-20]), false, x402.Unknown, "connection_lost"},
+		{"whole JSON, short of its length", answerWith("HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n" + settled), false, x402.Unknown, "connection_lost"},
+		{"bad chunk", answerWith("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + settled), false, x402.Unknown, "connection_lost"},
+		{"not HTTP", answerWith("220 mail.example.com ESMTP\r\n"), false, x402.Unknown, "connection_lost"},
+		{"no answer", answerWith(""), true, x402.Unknown, "timeout"},
+		{"half an answer, then nothing", answerWith(http200(settled)[:90]), true, x402.Unknown, "timeout"},
 		{"endless body", func(_ int64, c net.Conn) {
 			answerWith("HTTP/1.1 200 OK\r\n\r\n{\"x\":\"")(0, c)
 			for _, err := c.Write(bytes.Repeat([]byte("a"), 4096)); err == nil; {
 				_, err = c.Write(bytes.Repeat([]byte("a"), 4096))
 			}
-		}, 0, x402.Unknown, "answer_too_large"},
+		}, false, x402.Unknown, "answer_too_large"},
 		{"endless header", func(_ int64, c net.Conn) {
 			answerWith("HTTP/1.1 200 OK\r\n")(0, c)
 			for _, err := io.WriteString(c, "X: y\r\n"); err == nil; {
 				_, err = io.WriteString(c, "X: "+strings.Repeat("y", 1000)+"\r\n")
 			}
-		}, 0, x402.Unknown, "connection_lost"},
-		{"one huge header", answerWith("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 2*maxHeader) + "\r\n\r\n" + settled), 0, x402.Unknown, "connection_lost"},
+		}, false, x402.Unknown, "connection_lost"},
+		{"one huge header", answerWith("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 2*maxHeader) + "\r\n\r\n" + settled), false, x402.Unknown, "connection_lost"},
 		{"drip", func(_ int64, c net.Conn) {
 			_, _, _ = readRequest(c)
 			for _, b := range []byte(http200(settled)) {
 				_, _ = c.Write([]byte{b})
 			}
-		}, 0, x402.Moved, ""},
-		{"early hints first", answerWith("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + http200(settled)), 0, x402.Moved, ""},
-		{"HTTP/1.0, ended by the close", answerWith("HTTP/1.0 200 OK\r\n\r\n" + settled), 0, x402.Moved, ""},
-		{"wrong content type", answerWith(strings.Replace(http200(settled), "application/json", "text/html", 1)), 0, x402.Moved, ""},
-		{"gzip that nobody asked for", answerWith(gzipAnswer(gzipped(t, []byte(settled)))), 0, x402.Unknown, "http_200"},
-		{"gzip bomb", answerWith(gzipAnswer(gzipped(t, make([]byte, 8<<20)))), 0, x402.Unknown, "http_200"},
-		{"long answer", answerWith(http200(settled + strings.Repeat(" ", maxBody))), 0, x402.Unknown, "answer_too_large"},
-		{"longest answer", answerWith(http200(settled + strings.Repeat(" ", maxBody-len(settled)))), 0, x402.Moved, ""},
+		}, false, x402.Moved, ""},
+		{"early hints first", answerWith("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + http200(settled)), false, x402.Moved, ""},
+		{"HTTP/1.0, ended by the close", answerWith("HTTP/1.0 200 OK\r\n\r\n" + settled), false, x402.Moved, ""},
+		{"wrong content type", answerWith(strings.Replace(http200(settled), "application/json", "text/html", 1)), false, x402.Moved, ""},
+		{"gzip that nobody asked for", answerWith(gzipAnswer(gzipped(t, []byte(settled)))), false, x402.Unknown, "http_200"},
+		{"gzip bomb", answerWith(gzipAnswer(gzipped(t, make([]byte, 8<<20)))), false, x402.Unknown, "http_200"},
+		{"long answer", answerWith(http200(settled + strings.Repeat(" ", maxBody))), false, x402.Unknown, "answer_too_large"},
+		{"longest answer", answerWith(http200(settled + strings.Repeat(" ", maxBody-len(settled)))), false, x402.Moved, ""},
 		{"answer without reading the body", func(_ int64, c net.Conn) {
 			_, _ = io.ReadFull(c, make([]byte, 16))
 			_, _ = io.WriteString(c, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
 			untilGone(c)
-		}, 0, x402.Unknown, "http_503"},
+		}, false, x402.Unknown, "http_503"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPeer(t, row.handle)
-			limit := row.limit
-			if limit == 0 {
-				limit = 8 * time.Second
-			}
-			s := newClient(t, Config{URL: p.url}).Settle(within(t, limit), testPayload(), testRequirements())
+			ctx, end := context.WithCancel(within(t, patience))
+			defer end()
+			p := newPeer(t, func(n int64, c net.Conn) {
+				row.handle(n, c)
+				if row.hangs {
+					end()
+					untilGone(c)
+				}
+			})
+			s := newClient(t, Config{URL: p.url}).Settle(ctx, testPayload(), testRequirements())
 			if s.Class != row.class || s.Reason != row.reason {
 				t.Errorf("got %s %q, want %s %q (cause %v)", s.Class, s.Reason, row.class, row.reason, s.Cause)
 			}
@@ -145,7 +142,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		srv := httptest.NewServer(http.RedirectHandler(target.URL, status))
 		f := newClient(t, Config{URL: srv.URL})
-		ctx := within(t, 5*time.Second)
+		ctx := within(t, patience)
 		s := f.Settle(ctx, testPayload(), testRequirements())
 		if s.Class != x402.Unknown || s.Reason != fmt.Sprintf("http_%d", status) {
 			t.Errorf("%d: settle %+v", status, s)

@@ -160,7 +160,7 @@ func TestNoLeak(t *testing.T) {
 		cancel()
 		left := ours()
 		// One that has made its last call may still have to return from it.
-		for end := time.Now().Add(time.Second); len(left) != 0 && time.Now().Before(end); left = ours() {
+		for end := time.Now().Add(time.Minute); len(left) != 0 && time.Now().Before(end); left = ours() {
 			runtime.Gosched()
 		}
 		if len(left) != 0 {

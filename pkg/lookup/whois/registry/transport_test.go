@@ -277,13 +277,9 @@ func TestSlowPeers(t *testing.T) {
 				ctx, cancel = context.WithCancel(t.Context())
 				time.AfterFunc(500*time.Millisecond, cancel)
 			}
-			start := time.Now()
 			_, err := c.Lookup(ctx, registry.Query{Domain: "example.com"})
 			cancel()
 			wantCode(t, err, fault.WhoisTimeout)
-			if d := time.Since(start); d > 30*time.Second {
-				t.Errorf("took %v", d)
-			}
 		}
 	})
 }
