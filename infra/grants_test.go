@@ -24,10 +24,14 @@ func keyForms() []string {
 		"ready",          // a key that nothing has, for /ready
 	}
 	for _, o := range catalog.All() {
-		forms = append(forms, "slots|"+o.Slug) // leases of an operation
+		forms = append(forms, slotForms(o.Slug)...)
 	}
 	return forms
 }
+
+// slotForms are the forms of the items with an operation's leases: the first, and
+// those that a cap of more than 50 takes.
+func slotForms(slug string) []string { return []string{"slots|" + slug, "slots|" + slug + "#*"} }
 
 // on are actions on the table's items of a form.
 func on(form string, actions ...string) (all []string) {
@@ -58,7 +62,9 @@ func TestPermissions(t *testing.T) {
 			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), secrets)
 			for _, o := range catalog.All() {
 				if o.Kind != catalog.SmokeTest && (slug == o.Slug || slug == slugMCP) {
-					want = append(want, on("slots|"+o.Slug, "GetItem", "UpdateItem")...)
+					for _, form := range slotForms(o.Slug) {
+						want = append(want, on(form, "GetItem", "UpdateItem")...)
+					}
 				}
 			}
 			if slug == "whois" || slug == "host-intel" || slug == slugMCP {

@@ -101,6 +101,28 @@ func (r *recorder) forget(t *testing.T, key string) {
 	}
 }
 
+// spreads buys one answer of an operation after the other, until a function has
+// taken slots in both of the items that hold the leases of a hundred. A slot's item
+// is drawn at random, and its first lease makes it.
+func (r *recorder) spreads(t *testing.T, slug string, o catalog.Operation, buy func(key string)) {
+	t.Helper()
+	want := on("slots|"+o.Slug, "GetItem")
+	want = append(want, on("slots|"+o.Slug+"#*", "GetItem")...)
+	for n := 0; o.Kind != catalog.SmokeTest; n++ {
+		used := r.used(slug)
+		if !slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(used, s) }) {
+			return
+		}
+		if n == 100 {
+			t.Fatalf("%s: all leases of %s are in one item: %q", slug, o.Slug, used)
+		}
+		for _, item := range []string{"", "#1"} {
+			r.forget(t, "slots|"+o.Slug+item)
+		}
+		buy(fmt.Sprintf("lease-%d-of-%s-by-%s", n, o.Slug, slug))
+	}
+}
+
 // formOf is the form of a key, or the key itself where it has none.
 func formOf(key string) string {
 	for _, form := range keyForms() {
@@ -189,6 +211,7 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 		"Ledger": watch.table, "FacilitatorUrl": facilitator, "FacilitatorSecretArn": testSecret, "RpcUrl": "none",
 		"FacilitatorFallbackUrl": fallback, "FacilitatorFallbackSecretArn": fallbackSecret,
 		"DnsResolvers": nothingExists(t), "RdapBootstrapUrl": bootstrap, "RateLimitPerMinute": "10",
+		"ConcurrencySingle": "100", "ConcurrencyBundle": "100",
 	})
 	logs := new(testbed.Output)
 	configure := func(c *lambdahost.Config) {
@@ -221,11 +244,12 @@ func (k *keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // usesTools buys every operation as a tool, sends the payment again, and signs
-// anew. next is called before each.
-func usesTools(t *testing.T, client *x402test.Client, keyed *keyed, url string, next func(slug string)) {
+// anew. next is called before each new purchase.
+func usesTools(t *testing.T, client *x402test.Client, keyed *keyed, url string, watch *recorder, next func()) {
 	t.Helper()
 	for _, o := range catalog.All() {
-		next(o.Slug)
+		next()
+		watch.forget(t, "rdap|bootstrap")
 		keyed.key = "the-tool-call-of-" + o.Slug
 		args := map[string]any{}
 		for _, v := range o.Example {
@@ -248,6 +272,13 @@ func usesTools(t *testing.T, client *x402test.Client, keyed *keyed, url string, 
 				t.Errorf("%s: %v, replayed %v: %s", o.Tool, err, replayed, r.Raw)
 			}
 		}
+		watch.spreads(t, slugMCP, o, func(key string) {
+			next()
+			keyed.key = key
+			if r, err := client.Call(t.Context(), url, o.Tool, args, sign(), ""); err != nil || r.Meta.Receipt == nil {
+				t.Fatalf("%s: %v: %s", key, err, r.Raw)
+			}
+		})
 	}
 }
 
@@ -297,12 +328,15 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		if anew, _, err := client.Buy(t.Context(), base+path); err != nil || anew.Status != first.Status || anew.Header.Get("Idempotent-Replayed") != "true" {
 			t.Errorf("%s: status %d, %v, signed anew: %s", o.Slug, anew.Status, err, anew.Body)
 		}
+		watch.spreads(t, o.Slug, o, func(key string) {
+			clients.Add(1)
+			keyed.key = key
+			if r, _, err := client.Buy(t.Context(), base+path); err != nil || r.Status != first.Status {
+				t.Fatalf("%s: status %d, %v: %s", key, r.Status, err, r.Body)
+			}
+		})
 	}
-	usesTools(t, client, keyed, base+catalog.PathMCP, func(slug string) {
-		clients.Add(1)
-		watch.forget(t, "rdap|bootstrap")
-		watch.forget(t, "slots|"+slug) // its first lease makes the item
-	})
+	usesTools(t, client, keyed, base+catalog.PathMCP, watch, func() { clients.Add(1) })
 	if r := get(catalog.PathReady, ""); r.Status != http.StatusOK && r.Status != http.StatusServiceUnavailable {
 		t.Errorf("/ready: status %d: %s", r.Status, r.Body)
 	}

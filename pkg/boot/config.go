@@ -88,6 +88,7 @@ type Local struct {
 	Config
 	LedgerFile string // of the embedded ledger
 	Addr       string // listening address
+	OwnPayee   bool   // PAY_TO is set; without, the payee is LocalPayTo
 }
 
 // Defaults of the local runner (design §10, §11).
@@ -146,7 +147,7 @@ func readPriced(get func(string) string) (Config, error) {
 // ReadLocal reads what the local runner needs. Everything has a default.
 func ReadLocal(get func(string) string) (Local, error) {
 	e := &environment{get: get}
-	l := Local{Config: e.shared(e.text(varPayTo, LocalPayTo))}
+	l := Local{Config: e.shared(e.text(varPayTo, LocalPayTo)), OwnPayee: e.text(varPayTo, "") != ""}
 	l.Addr = e.text(varLocalAddr, LocalAddr)
 	l.LedgerFile = e.text(varLedgerFile, LocalLedgerFile)
 	if l.BaseURL == "" {

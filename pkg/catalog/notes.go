@@ -22,7 +22,8 @@ func Limits(c Caps) []Note {
 		{Title: "Time", Text: lookupTimes()},
 		{Title: "DNS records", Text: "records holds at most 1,000 records and 512 KiB of names and text, in the order received; what is beyond is left out, and nothing in the answer says so.", Slugs: []string{"dns", "host-intel", "uptime-check"}},
 		{Title: "TLS port", Text: "443 only.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "uptime-check"}},
-		{Title: "Path", Text: "Always https://{domain}/; no other path is requested.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
+		{Title: "Path", Text: "Always https://{domain}/; no other path is requested.", Slugs: []string{"headers", "uptime-check"}},
+		{Title: "First URL of a trace", Text: "Always https://{domain}/; after it, what each Location names.", Slugs: []string{"resolve-redirect"}},
 		{Title: "Redirect hops", Text: "A trace has at most 5, each an answered request, the first included; so at most 4 redirects are followed.", Slugs: []string{"resolve-redirect"}},
 		{Title: "Redirect scheme", Text: "HTTPS only; a redirect to anything else stops the trace (insecure_redirect).", Slugs: []string{"resolve-redirect"}},
 	})

@@ -28,7 +28,7 @@ func brief(s Site, ops []catalog.Operation) []string {
 // briefPurchase is purchase in short.
 func briefPurchase(s Site, ops []catalog.Operation) string {
 	text := "After a lost connection, or an error that is `retryable`, repeat the request; clients sign anew by themselves, and that is one purchase and at most one charge. With your own header `" +
-		x402.HeaderKey + "` (1 to 255 visible ASCII characters) a purchase is the payer and the key, for " + keptFor() + "; without, the payer and the URL while undecided or owed"
+		x402.HeaderKey + "` (1 to 255 visible ASCII characters) a purchase is the payer and the key, for " + keptFor() + " (do not use the key for another URL); without, the payer and the URL while undecided or owed"
 	if w := seconds(s.DuplicateWindow); w > 0 {
 		text += fmt.Sprintf(" and for %d seconds after the answer", w)
 	}

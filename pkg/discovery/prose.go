@@ -93,8 +93,9 @@ func purchase(s Site, ops []catalog.Operation) string {
 // details are about keys, bundles, contract wallets and what is public.
 func details(ops []catalog.Operation) []string {
 	list := []string{
-		"An answer of more than " + kilobytes(ledger.MaxStored) + " when compressed is not stored: a repeat looks it up again, without a charge.",
-		"A key is 1 to 255 visible ASCII characters, such as a UUID. One that was used for another URL is refused with 409 `" + string(fault.IdempotencyConflict) +
+		"An answer of more than " + kilobytes(ledger.MaxStored) + " when compressed is not stored: a repeat looks it up again, without a charge, and is answered 409 `" + string(fault.PaymentInProgress) +
+			"` when it comes sooner than the spacing of owed lookups.",
+		"A key is 1 to 255 visible ASCII characters, such as a UUID. One that was used for another URL, also longer ago, is refused with 409 `" + string(fault.IdempotencyConflict) +
 			"`, a malformed one with 400 `" + string(fault.InvalidIdempotencyKey) + "`, and neither moves money. A key opens nothing; the signature does.",
 		"Where that header is missing, the `id` of the extension `" + x402.ExtensionIdentifier + "` is the key, 16 to 128 letters, digits, `_` and `-`. Its helper makes a fresh id for each signature by default, and a fresh id is a fresh purchase, which is charged.",
 		"The offer carries a `" + x402.ExtensionToken + "` that is new each time. Clients echo it with the other extensions by themselves, and it makes the same signature recognisable as its payer's retry. " +

@@ -44,7 +44,7 @@ func TestDocumentsSay(t *testing.T) {
 
 		// What a purchase is, what a second signature costs and how to ask anew.
 		{"purchases, briefly", wide, []string{manifest, llms}, []string{"one purchase and at most one charge"}, nil},
-		{"asking anew", wide, []string{manifest}, []string{"a new one asks anew"}, nil},
+		{"asking anew", wide, []string{manifest}, []string{"A new key asks anew"}, nil},
 		{"asking anew, with a key", wide, []string{llms}, []string{"A new key asks anew"}, nil},
 		{"purchases", wide, []string{llms, full, docs, openAPI}, []string{
 			"the payer and the key, for 24 hours", "for 45 seconds after the answer", "idempotency_conflict", "invalid_idempotency_key",

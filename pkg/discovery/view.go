@@ -33,6 +33,7 @@ type view struct {
 	Rules        []string
 	Essentials   []string // the first of the rules
 	Brief        []string // the rules in short
+	Purchase     string   // the one of them about what is charged once
 	Short        shortPrograms
 	Refunds      []string
 	ReceiptNote  string   // on receipts, in short; empty without a key
@@ -86,7 +87,7 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	}
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
-		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Brief: brief(s, ops),
+		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Brief: brief(s, ops), Purchase: briefPurchase(s, ops),
 		Refunds: refunds(), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: receiptRows(),
 		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
 		Payment: outcomes(catalog.PaymentErrors()),

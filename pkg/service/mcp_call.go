@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -205,9 +206,18 @@ func scalar(v any) (text string, ok bool) {
 	case string:
 		return x, true
 	case json.Number:
-		return x.String(), true
+		return whole(x), true
 	case bool:
 		return strconv.FormatBool(x), true
 	}
 	return "", false
+}
+
+// whole writes a number without a fraction as an integer: 443.0 and 4.43e2 are
+// integers in JSON Schema.
+func whole(n json.Number) string {
+	if f, err := n.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return n.String()
 }

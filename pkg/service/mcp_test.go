@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -119,6 +120,19 @@ func TestToolArguments(t *testing.T) {
 	}
 	s.settled(0)
 	w.expect(w.result(s.call(map[string]any{"domain": "example.com", "type": nil}, paid, "")), 200, "", "")
+}
+
+// An integer of JSON Schema is one in whatever notation.
+func TestScalar(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[json.Number]string{
+		"443": "443", "443.0": "443", "4.43e2": "443", "-1": "-1", "443.5": "443.5", "1e400": "1e400",
+		"12345678901234567890": "12345678901234567890",
+	} {
+		if got, ok := service.Scalar(number); got != want || !ok {
+			t.Errorf("%s is written %q, %v; want %q", number, got, ok, want)
+		}
+	}
 }
 
 // What a payment must be: another try is offered the price, with the reason.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -231,7 +232,7 @@ func TestLargeAnswers(t *testing.T) {
 		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
 		h := b.sign(nil)
 		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
-		b.expect("at once", b.ask(h, "GET /a"), 500, fault.InternalError, "true", true, true)
+		b.expect("at once", b.ask(h, "GET /a"), 409, fault.PaymentInProgress, "true", true, true)
 		for range 2 * ledger.MaxLookups {
 			time.Sleep(11 * time.Minute)
 			out := b.ask(h, "GET /a")
@@ -293,6 +294,28 @@ func TestRefusedIsSpaced(t *testing.T) {
 		b.settle = settles(moved())
 		b.expect("not sent, and again at once", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
+}
+
+// After the last lookup every error says that a refund is due, and none asks for
+// another try.
+func TestLastErrorNamesTheRefund(t *testing.T) {
+	for _, code := range []fault.Code{fault.DNSTimeout, fault.InternalError} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			b.work = looksUp(code)
+			h := b.sign(nil)
+			for n := 1; n <= ledger.MaxLookups+1; n++ {
+				out := b.ask(h, "GET /a")
+				if out.Fault.Code != code || out.Standing.Retryable != (n < ledger.MaxLookups) {
+					t.Errorf("%s, request %d: %v, retryable %v", code, n, out.Fault, out.Standing.Retryable)
+				}
+				said := out.Fault.Public()
+				if refund := strings.HasSuffix(said, "a refund is due."); refund != (n >= ledger.MaxLookups) || refund && strings.Contains(said, "retry") {
+					t.Errorf("%s, request %d: %q", code, n, said)
+				}
+				time.Sleep(11 * time.Minute)
+			}
+		})
+	}
 }
 
 // A last lookup that had no time to begin, and whose return to the ledger may have

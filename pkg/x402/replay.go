@@ -34,23 +34,38 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 }
 
 // owedAgain answers a payment whose lookup may not run now with the fault of the
-// last lookup. wait is 0 when no lookup is left.
+// last lookup. wait is 0 when no lookup is left. An answer that was too large to
+// store is looked up again, and has no fault.
 func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
-	if wait == 0 {
-		f = fault.Newf(f.Code, f.Unwrap(), "No lookup is left for this payment, and none gave an answer. A refund is due.")
-	}
-	if l := r.LastFault; l != nil {
+	switch l := r.LastFault; {
+	case r.State == ledger.Redeemed:
+		f = fault.Newf(fault.PaymentInProgress, nil,
+			"The answer was too large to be stored, and was given once. It is looked up again, without a charge, after Retry-After.")
+	case l != nil:
 		f = fault.Newf(fault.Code(l.Code), nil, "%s", l.Message)
 	}
-	if f = f.Final(); wait > 0 {
+	if wait > 0 {
 		f = f.After(wait)
+	} else {
+		f = beyondRetrying(f)
 	}
 	out := a.fail(f, charged(true))
 	out.Standing.Retryable = wait > 0
 	out.Body = a.request.Error(f, out.Standing)
 	out.Receipt = responseOf(r)
 	return out
+}
+
+// beyondRetrying is the fault of a lookup after which none is left. It takes the
+// place of a message that asks for a retry.
+func beyondRetrying(f *fault.Error) *fault.Error {
+	last := *f
+	last.Message = "No lookup is left for this payment, and none gave an answer: a refund is due."
+	if f.Code != fault.InternalError {
+		last.Message = f.Public() + " " + last.Message
+	}
+	return last.Final()
 }
 
 // otherNonce answers a payment whose nonce is on record for another authorization,

@@ -311,7 +311,7 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 func (a *attempt) owed(f *fault.Error, r ledger.Record) Outcome {
 	last := ledger.Spent(r, a.gate.now())
 	if wait := ledger.NextLookup(r); last {
-		f = f.Final()
+		f = beyondRetrying(f)
 	} else if wait > 0 {
 		f = f.After(wait)
 	}

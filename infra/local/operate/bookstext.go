@@ -22,13 +22,15 @@ func (s sum) MarshalJSON() ([]byte, error) {
 func (s *sum) text() string { return fmt.Sprintf("%s\t(%s)", dollars(s.amount.String()), &s.amount) }
 
 func (o opened) printBooks(out io.Writer, b *books) error {
-	until := "the whole day"
-	if b.Until.Before(b.From.AddDate(0, 0, 1)) {
+	until, node := "the whole day", o.node
+	switch {
+	case !b.Compared:
+		node = "not asked (RPC_URL): what follows is what the ledger says"
+		if now := o.parts.Platform.Now(); now.Before(b.Until) {
+			until = "up to " + minute(now)
+		}
+	case b.Until.Before(b.From.AddDate(0, 0, 1)):
 		until = "up to " + minute(b.Until) + ", what is later is not safe on the chain yet"
-	}
-	node := o.node
-	if !b.Compared {
-		node, until = "not asked (RPC_URL): what follows is what the ledger says", "the whole day"
 	}
 	fmt.Fprintf(out, "books   %s, UTC, %s\nledger  %s, %d records\nchain   %s\ntoken   %s on %s\npayee   %s\n\n",
 		b.Day, until, b.Ledger, b.Records, node, b.Asset, b.Network, b.Payee)

@@ -45,6 +45,8 @@ func TestCannot(t *testing.T) {
 		"there is no ledger":  {exitFailed, env{"LEDGER_FILE": none}, "reconcile -owed", "there is no ledger"},
 		"a damaged ledger":    {exitFailed, env{"LEDGER_FILE": spoiled}, "reconcile -owed", "the ledger file is damaged: " + spoiled},
 		"a bad variable":      {exitFailed, env{"PAY_TO": "0x1", "RPC_URL": "x"}, "reconcile", "2 fault(s)"},
+		"no payee":            {exitFailed, table, "reconcile", "PAY_TO is not set"},
+		"books of no payee":   {exitFailed, table, "reconcile -books 2026-11-20", "PAY_TO is not set"},
 		"an argument":         {exitUsage, nil, "reconcile owed", usage},
 		"a strange flag":      {exitUsage, nil, "reconcile -all", usage},
 		"JSON of what":        {exitUsage, nil, "reconcile -json", usage},

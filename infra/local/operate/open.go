@@ -26,10 +26,20 @@ type opened struct {
 	close  func()
 }
 
-func open(ctx context.Context, getenv func(string) string, notes io.Writer) (opened, error) {
+// errNoPayee keeps what others paid to the published test address, which stands for
+// a payee that is not given, out of the ledger of a deployment.
+var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
+	"Set PAY_TO to the address that the deployment has as PayTo")
+
+// open opens the ledger that the environment names. byPayee says that transfers to
+// the payee will be looked for.
+func open(ctx context.Context, getenv func(string) string, notes io.Writer, byPayee bool) (opened, error) {
 	c, err := boot.ReadLocal(getenv)
 	if err != nil {
 		return opened{}, err
+	}
+	if byPayee && c.Ledger.Name != "" && !c.OwnPayee {
+		return opened{}, errNoPayee
 	}
 	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.RPCURL), notes: notes, close: func() {}}
 	var store ledger.Store

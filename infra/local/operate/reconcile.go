@@ -100,7 +100,8 @@ func (o ledgerOrder) do(ctx context.Context, getenv func(string) string, out, no
 	if err != nil {
 		return err
 	}
-	l, err := open(ctx, getenv, notes)
+	looks := o.owed || o.given["payer"] || o.given["refund"]
+	l, err := open(ctx, getenv, notes, !looks)
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func TestTable(t *testing.T) {
 	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
 	fill(newBuyer(t, store, time.Now().Add(-3*time.Hour)))
 	env := map[string]string{
-		"LEDGER_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": dynamotest.Region,
+		"LEDGER_TABLE": table, "PAY_TO": payee, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": dynamotest.Region,
 		"AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
 	}
 	out, _ := command(t, 0, env)

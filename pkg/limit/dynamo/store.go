@@ -3,14 +3,14 @@
 //
 // Their keys begin with "rate|" and "slots|", a record's begins with a CAIP-2
 // network, and their items have none of a record's attributes: whoever reads one
-// as a record finds it corrupt. Rate items leave by TTL. There is one slots item
-// per operation, and it stays.
+// as a record finds it corrupt. Rate items leave by TTL. Slots items stay: an
+// operation has one for 50 leases of its cap, "slots|dns", "slots|dns#1" and so on.
 //
-// A slots item is written twice by each paid call, so one operation carries what
-// one item carries. DynamoDB allows 1,000 write units a second on it. An item
-// with 50 leases has fewer than 1,024 bytes, so that each of these writes takes
-// one unit, a refused one too: that is 500 paid calls a second. Beyond it the
-// store fails, and the call is answered ledger_unavailable.
+// A slots item is written twice by each paid call that takes its slot there.
+// DynamoDB allows 1,000 write units a second on it. An item with 50 leases has
+// fewer than 1,024 bytes, so that each of these writes takes one unit, a refused
+// one too: that is 500 paid calls a second. Beyond it the store fails, and the
+// call is answered ledger_unavailable.
 package dynamo
 
 import (

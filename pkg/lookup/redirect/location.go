@@ -30,7 +30,7 @@ func follow(from httpsURL, location []string) (httpsURL, StopReason) {
 		return httpsURL{}, MissingLocation
 	}
 	raw := location[0]
-	if len(raw) > maxURL {
+	if len(raw) > maxURL || emptyAuthority(raw) {
 		return httpsURL{}, InvalidLocation
 	}
 	base, err := url.Parse(from.url())
@@ -57,6 +57,14 @@ func follow(from httpsURL, location []string) (httpsURL, StopReason) {
 		return httpsURL{}, InvalidLocation
 	}
 	return next, ""
+}
+
+// emptyAuthority says that a reference names no host where it must name one:
+// "//", and the same with a query or a fragment. url.Parse reads it as a reference
+// without an authority (RFC 3986 §4.2), which leads back to where it came from.
+func emptyAuthority(raw string) bool {
+	rest, ok := strings.CutPrefix(raw, "//")
+	return ok && (rest == "" || rest[0] == '?' || rest[0] == '#')
 }
 
 // isPort443 takes no port, an empty one and leading zeros, as URL parsers do.

@@ -37,6 +37,9 @@ func locations() map[string]string {
 		"/a\tb":                            "invalid_location",
 		"https://[::1/":                    "invalid_location",
 		":":                                "invalid_location",
+		"//":                               "invalid_location",
+		"//?a":                             "invalid_location",
+		"//#a":                             "invalid_location",
 		long:                               "invalid_location",
 		"/" + strings.Repeat("é", 6000):    "invalid_location", // too long once escaped
 
