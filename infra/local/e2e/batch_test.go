@@ -114,14 +114,14 @@ func (b *batch) doubts() (n int) {
 	return n
 }
 
-// rush sends all payments at one moment, over the first processes of the fleet. It
+// rush sends all payments at one moment, over all processes of the fleet. It
 // returns how long it took until all were answered for good, or enough.
-func (b *batch) rush(t *testing.T, over int, enough func(exchange) bool, done func()) time.Duration {
+func (b *batch) rush(t *testing.T, enough func(exchange) bool, done func()) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	begun := time.Now()
-	if err := b.f.rush(t, over, len(b.payments), func(i int, v visitor) error {
+	if err := b.f.rush(t, len(b.payments), func(i int, v visitor) error {
 		defer done()
 		p := &b.payments[i]
 		return b.insist(ctx, p, func() (exchange, error) { return v.visit(ctx, p.path, p.header) }, enough)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/hex"
 	"math/big"
 	"net/http"
@@ -125,14 +124,6 @@ func (p *payer) sign(window time.Duration) {
 	p.first, p.earlier = exchange{}, len(p.transfers())
 }
 
-// signAnew signs the offer again, for an answer that an earlier payment has bought.
-func (p *payer) signAnew() {
-	p.Helper()
-	first, earlier := p.first, p.earlier
-	p.sign(0)
-	p.first, p.earlier = first, earlier
-}
-
 // buy signs the offer, and gets the answer at once.
 func (p *payer) buy() {
 	p.Helper()
@@ -157,42 +148,14 @@ func (p *payer) send(w want) exchange {
 	return e
 }
 
-// sends sends the payment a number of times at once, and returns what waits for the
-// next answer.
-func (p *payer) sends(copies int) (next func() exchange) {
-	type reply struct {
-		exchange
-		err error
-	}
-	replies := make(chan reply, copies)
-	for range copies {
-		go func() {
-			e, err := p.get()
-			replies <- reply{e, err}
-		}()
-	}
-	return func() exchange {
-		r := <-replies
-		if r.err != nil {
-			p.Fatal(r.err)
-		}
-		return r.exchange
-	}
-}
-
-// sendUntil sends the payment until an answer is what is waited for, and holds
-// that one to w.
-func (p *payer) sendUntil(w want, so func(exchange) bool) {
-	p.Helper()
-	var e exchange
-	poll(p, "another answer", func() bool {
-		var err error
-		if e, err = p.get(); err != nil {
-			p.Fatalf("GET %s: %v", p.path, err)
-		}
-		return so(e)
-	})
-	p.check(e, w)
+// begin sends the payment, and does not wait for the answer.
+func (p *payer) begin() *sending {
+	s := &sending{ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		s.e, s.err = p.get()
+	}()
+	return s
 }
 
 // check holds an answer to w: code, what it says was charged, Retry-After,
@@ -246,22 +209,12 @@ func (p *payer) sendTwice(reason, facilitators string) {
 // would.
 func (p *payer) wait(e exchange) {
 	p.Helper()
-	after := x402test.Reply{Header: e.header}.RetryAfter()
+	after := e.retryAfter()
 	if after < time.Second || after > 10*time.Second {
 		p.Fatalf("Retry-After is %s", after)
 	}
-	p.pass(after)
-}
-
-// pass lets time go by on the wall.
-func (w *chainWorld) pass(d time.Duration) {
-	w.Helper()
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.Context().Done():
-		w.Fatal("the test is over")
+	if err := rest(p.Context(), e); err != nil {
+		p.Fatal(err)
 	}
 }
 
@@ -309,16 +262,4 @@ func (p *payer) transfers() []string {
 		hashes[i] = l.TransactionHash
 	}
 	return hashes
-}
-
-// paidByBytes holds the transaction that paid to the call that takes the signature
-// as bytes.
-func (p *payer) paidByBytes() {
-	p.Helper()
-	var tx struct{ Input string }
-	p.ask(&tx, "eth_getTransactionByHash", p.transfer())
-	call, err := hex.DecodeString(strings.TrimPrefix(tx.Input, "0x"))
-	if err != nil || !bytes.Equal(call, chaintest.TransferCall(p, p.signed)) {
-		p.Errorf("the transaction's call (%v) is not the payment by bytes: %s", err, tx.Input)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,16 +28,15 @@ type chainWorld struct {
 	rpc         *proxy
 	facilitator *testbed.Process
 	relay       *relay // the service's way to the facilitator
-	service     *testbed.Process
 	d           *deployment
-	ledger      string // the file
 
 	pace    *pace
 	payee   x402.Address
 	confirm time.Duration
 
-	fallback string  // URL of the second facilitator, empty without one
-	killer   *killer // the first one's way to the node, if it can be killed there
+	fallback string // URL of the second facilitator, empty without one
+	toNode   *tap   // the first one's way to the node, if it can be killed there
+	nodeURL  string // what a facilitator calls the node by
 }
 
 // chainOptions is what a scenario changes about its world.
@@ -65,13 +63,13 @@ func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 		w.confirm = longConfirm
 	}
 	w.payee = parseAddress(t, l.terms.PayTo)
-	w.ledger = filepath.Join(t.TempDir(), "ledger.db")
 	w.node = chaintest.Start(t)
-	w.rpc = newProxy(t, w.node.URL)
+	w.rpc, w.nodeURL = newProxy(t, w.node.URL), w.node.URL
 	if o.fallback {
 		w.startFacilitator("0")
 		w.fallback = w.facilitator.URL
-		w.killer = newKiller(t, w.node.URL)
+		w.toNode = newTap(t)
+		w.nodeURL = w.toNode.server(callNode, w.node.URL)
 	}
 	w.startFacilitator("0")
 	url := w.facilitator.URL
@@ -93,14 +91,10 @@ func (w *chainWorld) startFacilitator(port string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	rpc := w.node.URL
-	if w.killer != nil {
-		rpc = w.killer.url
-	}
 	cmd := exec.Command(node, "facilitator.mjs")
 	cmd.Dir = facilitatorDir
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "RPC=" + rpc, "NETWORK=" + chaintest.Network, "PORT=" + port,
+		"PATH=" + os.Getenv("PATH"), "RPC=" + w.nodeURL, "NETWORK=" + chaintest.Network, "PORT=" + port,
 		"CONFIRM_MS=" + strconv.FormatInt(w.confirm.Milliseconds(), 10),
 	}
 	p, err := testbed.Launch(cmd, nil)
@@ -124,54 +118,22 @@ func (w *chainWorld) restartFacilitator() {
 	w.startFacilitator(u.Port())
 }
 
-// startService runs the local runner over the world's ledger.
+// startService runs the local runner over a ledger of its own.
 func (w *chainWorld) startService(facilitator string) {
 	w.Helper()
 	s := w.lab.setup()
-	s.facilitator, s.more = facilitator, w.settings()
-	w.service = startLocal(w, w.lab, s, w.ledger)
+	s.facilitator = facilitator
+	s.more = map[string]string{"RPC_URL": "http://" + w.rpc.addr, "NETWORK": chaintest.Network}
+	if w.fallback != "" {
+		s.more["FACILITATOR_FALLBACK_URL"], s.more["DUPLICATE_WINDOW_SECONDS"] = w.fallback, "0"
+	}
+	service := startLocal(w, w.lab, s, filepath.Join(w.TempDir(), "ledger.db"))
 	w.Cleanup(func() {
 		if w.Failed() {
-			w.Logf("the service's log:\n%s", w.service.Log.String())
+			w.Logf("the service's log:\n%s", service.Log.String())
 		}
 	})
-	w.d = &deployment{base: w.service.URL, origin: w.service.URL}
-}
-
-// settings are the variables of the service, and of the commands that look at its
-// ledger.
-func (w *chainWorld) settings() map[string]string {
-	vars := map[string]string{"RPC_URL": "http://" + w.rpc.addr, "NETWORK": chaintest.Network, "LEDGER_FILE": w.ledger}
-	if w.fallback != "" {
-		vars["FACILITATOR_FALLBACK_URL"], vars["DUPLICATE_WINDOW_SECONDS"] = w.fallback, "0"
-	}
-	return vars
-}
-
-// operate is a command of the operator's, over the world's ledger.
-func (w *chainWorld) operate(args ...string) *exec.Cmd {
-	w.Helper()
-	cmd := exec.CommandContext(w.Context(), operateBinary(w), args...)
-	s := w.lab.setup()
-	s.more = w.settings()
-	cmd.Env = testbed.Environment(s.environment())
-	return cmd
-}
-
-// balanced holds make books, beside the service, to no differences and to what they
-// come to. It makes blocks until all that was paid is safe.
-func (w *chainWorld) balanced(total string) {
-	w.Helper()
-	const settled = 40 // more than the node wants behind a safe block
-	w.node.Mine(w, settled)
-	now := time.Now().UTC()
-	if now.Add(-5*time.Minute).Day() != now.Day() {
-		return // it may have been paid on the day before
-	}
-	out, err := w.operate("reconcile", "-books", now.Format(time.DateOnly)).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "\ntotal   "+total+"\n") {
-		w.Errorf("books: %v\n%s", err, out)
-	}
+	w.d = &deployment{base: service.URL, origin: service.URL}
 }
 
 // ask calls the node, and reads its answer into v.

@@ -53,7 +53,7 @@ func check(tb testing.TB, e exchange, w want, s subject) {
 	case aFault:
 		checkFault(tb, e, w, s)
 	case aResult:
-		checkResult(tb, e, w, s)
+		checkResult(tb, e, w)
 	case aPreflight, aNotModified:
 		is(tb, "body", string(e.body), "")
 	case aDocument, fromGateway:
@@ -131,17 +131,10 @@ func listed(list, element string) bool {
 }
 
 // checkWait: Retry-After on every 429 and 503 and on whatever else may be asked
-// for again, a 409 that will pass included, in whole seconds, and nowhere else:
-// not after the last lookup of a payment.
+// for again, a 409 that will pass included, in whole seconds, and nowhere else.
 func checkWait(tb testing.TB, value string, w want) {
 	tb.Helper()
-	var due bool
-	switch {
-	case w.of() == http.StatusTooManyRequests, w.of() == http.StatusServiceUnavailable && !w.final:
-		due = true
-	default:
-		due = w.kind == aFault && w.retryable()
-	}
+	due := w.of() == http.StatusTooManyRequests || w.of() == http.StatusServiceUnavailable || w.kind == aFault && w.retryable()
 	seconds, err := strconv.Atoi(value)
 	switch {
 	case !due && value != "":
@@ -305,11 +298,8 @@ func checkOffer(tb testing.TB, e exchange, w want, s subject) {
 		if csp := e.header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
 			tb.Errorf("Content-Security-Policy %q", csp)
 		}
-		if body := string(e.body); !w.bodiless && (!strings.HasPrefix(body, "<!DOCTYPE html>") || !strings.Contains(body, s.op.Price())) {
+		if body := string(e.body); !strings.HasPrefix(body, "<!DOCTYPE html>") || !strings.Contains(body, s.op.Price()) {
 			tb.Errorf("the page does not show the price %s: %.300s", s.op.Price(), body)
-		}
-		if strings.Contains(string(e.body), "<script>alert") {
-			tb.Error("the page shows the query as it was written")
 		}
 		return
 	}
@@ -342,13 +332,10 @@ func checkOffer(tb testing.TB, e exchange, w want, s subject) {
 	}
 }
 
-// checkResult: the catalog's fields, and the expected values.
-func checkResult(tb testing.TB, e exchange, w want, s subject) {
+// checkResult: the expected values. The fields are the description's.
+func checkResult(tb testing.TB, e exchange, w want) {
 	tb.Helper()
 	is(tb, "Content-Type", e.header.Get("Content-Type"), jsonType)
-	if err := shaped(e.body, s.op.Fields); err != nil {
-		tb.Errorf("the answer of %s is not what the catalog says: %v\n%s", s.op.Slug, err, e.body)
-	}
 	if w.body != "" {
 		is(tb, "body", string(e.body), w.body)
 	}

@@ -117,7 +117,6 @@ func (d *deployment) sendOnce(ctx context.Context, c *http.Client, method, path 
 		return exchange{}, err
 	}
 	defer res.Body.Close()
-	d.seen.add(res.Header.Get("X-Request-Id"))
 	body, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
 	return exchange{method: method, path: path, status: res.StatusCode, header: res.Header, body: body}, err
 }

@@ -113,15 +113,15 @@ func (v visitor) visit(ctx context.Context, path, signature string) (exchange, e
 	return v.d.send(ctx, v.client, http.MethodGet, path, h)
 }
 
-// rush has n visitors come to the first processes of a fleet in turn. Each has his
+// rush has n visitors come to the processes of a fleet in turn. Each has his
 // connection open before all of them are let go at one moment. It returns when they
 // are through, with the first error.
-func (f *fleet) rush(tb testing.TB, over, n int, do func(i int, v visitor) error) error {
+func (f *fleet) rush(tb testing.TB, n int, do func(i int, v visitor) error) error {
 	tb.Helper()
 	const doors = 64 // who opens a connection at the same time
 	visitors, fresh := make([]visitor, n), new(atomic.Int64)
 	for i := range visitors {
-		visitors[i] = visitor{d: f.members[i%over], fresh: fresh, client: &http.Client{
+		visitors[i] = visitor{d: f.members[i%len(f.members)], fresh: fresh, client: &http.Client{
 			Timeout: 2 * patience,
 			Transport: &http.Transport{
 				DialContext: (&net.Dialer{Timeout: patience}).DialContext, MaxIdleConnsPerHost: 1, DisableCompression: true,

@@ -13,9 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// The tests of this file and of limits_test.go run by themselves, before the
-// parallel tests: a thousand requests would take the time budgets of everybody
-// else.
+// The tests of this file run by themselves, before the parallel tests: a thousand
+// requests would take the time budgets of everybody else.
 
 // The sizes of crowds: what a machine gets through within a part of the
 // service's own deadlines, but never fewer than meet each other, and no more
@@ -47,67 +46,23 @@ func crowdSize(tb testing.TB, l *lab, f *fleet) int {
 	return n
 }
 
-// processes is how many execution environments may start at once: as many as
-// this machine starts in half of the time that each of them has for it.
-func processes(tb testing.TB, d *deployment) int {
-	tb.Helper()
-	const samples, least, most = 4, 16, 40
-	client := newClient()
-	defer client.CloseIdleConnections()
-	begun := time.Now()
-	if err := crowd(samples, samples, func(int) error {
-		_, err := d.send(tb.Context(), client, http.MethodGet, lookup("example.com", "A"), nil)
-		return err
-	}); err != nil {
-		tb.Fatal(err)
-	}
-	n := int(5 * time.Second * samples / time.Since(begun))
-	tb.Logf("%d processes might start at once", n)
-	return max(least, min(most, n))
-}
-
-// TestCopies sends one paid request many times at once, in each world. What opens
-// the connections has every execution environment started that the copies need, so
-// that they meet each other and not a queue of cold starts.
-func TestCopies(t *testing.T) {
-	verifyOnly(t, "sends a crowd of copies")
-	l := newLab(t)
-	for _, w := range worlds() {
-		t.Run(w.name, func(t *testing.T) {
-			set := l.setup()
-			set.crowd = true
-			d := w.start(t, l)(t, set)
-			f := fleetOf(d)
-			if w.can.has(gateway) {
-				copies(t, l, f, processes(t, d))
-				return
-			}
-			n := crowdSize(t, l, f)
-			if d.stop != nil {
-				// This process has the race detector, and copies that wait for
-				// the processor until their time is up are told 503: no time
-				// passes.
-				d.stop()
-			}
-			copies(t, l, f, n)
-		})
-	}
-}
-
 // TestThousandPayments has many payments arrive at one service at the same
-// moment, a thousand on a machine that can. On a machine that is busy with
-// something else somebody may be told to come back, and be looked up again.
+// moment, a thousand on a machine that can, and then as many copies of one. On a
+// machine that is busy with something else somebody may be told to come back, and
+// be looked up again.
 func TestThousandPayments(t *testing.T) {
 	verifyOnly(t, "sends a crowd of payments")
 	l := newLab(t)
 	s := l.setup()
 	s.single, s.crowd = "0", true
 	f := fleetOf(openLocal(t, l, s))
-	payments(t, l, f, crowdSize(t, l, f))
+	n := crowdSize(t, l, f)
+	payments(t, l, f, n)
+	copies(t, l, f, n)
 }
 
 // TestLoad has one fleet serve the crowds, one after the other. The tool has no
-// cap: TestLoadConcurrency is about that.
+// cap.
 func TestLoad(t *testing.T) {
 	verifyOnly(t, "needs Node for the DynamoDB server")
 	l := newLab(t)
@@ -115,7 +70,6 @@ func TestLoad(t *testing.T) {
 	s.single, s.crowd = "0", true
 	f := newFleet(t, l, s)
 	t.Run("copies", func(t *testing.T) { copies(t, l, f, crowdSize(t, l, f)) })
-	t.Run("signatures", func(t *testing.T) { signatures(t, l, f) })
 	t.Run("payments", func(t *testing.T) { payments(t, l, f, crowdSize(t, l, f)) })
 }
 
@@ -128,7 +82,7 @@ func copies(t *testing.T, l *lab, f *fleet, n int) {
 	for range n {
 		b.payments = append(b.payments, purchase{name: b.name, path: b.path, header: b.header})
 	}
-	b.sendOne(t, len(f.members))
+	b.sendOne(t)
 	calls := l.settles(b.payer)
 	b.booked(catalog.DNS(), calls, 1)
 	if calls > 1+b.doubts() {
@@ -137,29 +91,9 @@ func copies(t *testing.T, l *lab, f *fleet, n int) {
 	b.checkLookups(t, b.name, b.header)
 }
 
-// signatures spreads authorizations over two processes of a fleet that one payer
-// has signed for one question, all sent at once, as clients do that sign anew
-// whenever they hear nothing: one of them is settled and looked up. None of the
-// others is used up, and none is asked to pay once more.
-func signatures(t *testing.T, l *lab, f *fleet) {
-	t.Helper()
-	const signed = 200
-	b := emptyBatch(t, l, f)
-	path := b.fill(lookup("{healthy}", "A"))
-	for range signed {
-		b.sign(path, nil, nil)
-		b.payments = append(b.payments, purchase{name: b.name, path: b.path, header: b.header})
-	}
-	if first := b.sendOne(t, 2); first != 1 {
-		t.Errorf("%d answers were looked up, want one", first)
-	}
-	b.booked(catalog.DNS(), l.settles(b.payer), 1)
-}
-
-// sendOne sends many payments for one purchase at one moment, over the first
-// processes of the fleet. Each gets the answer, or is told to come back by a 409,
-// and then gets it. It returns how many answers were looked up.
-func (b *batch) sendOne(t *testing.T, over int) (first int) {
+// sendOne sends many payments for one purchase at one moment, over all processes of
+// the fleet. Each gets the answer, or is told to come back by a 409, and then gets it.
+func (b *batch) sendOne(t *testing.T) {
 	t.Helper()
 	// The one that settles is held up until a tenth of the others is answered:
 	// they did arrive while it was under way. On a busy machine all of them take
@@ -172,7 +106,7 @@ func (b *batch) sendOne(t *testing.T, over int) (first int) {
 	// A store that is too slow for a moment says nothing about the others, and
 	// neither does a lookup: they say when to come again.
 	busy := func(e exchange) bool { return e.status == http.StatusConflict }
-	took := b.rush(t, over, busy, func() {
+	took := b.rush(t, busy, func() {
 		if answered.Add(1) == int64(n/10) {
 			during.Store(g.shut())
 			g.open()
@@ -187,8 +121,7 @@ func (b *batch) sendOne(t *testing.T, over int) (first int) {
 		t.Errorf("%d answers were looked up and then %d, %d are still in progress", first, again, len(left))
 	}
 	t.Logf("%d payments of one purchase over %d processes in %s: %d looked up, %d answered by that, %d times 409, %s",
-		n, over, took.Round(time.Millisecond), first, replayed, len(waiting), b.waits())
-	return first
+		n, len(b.f.members), took.Round(time.Millisecond), first, replayed, len(waiting), b.waits())
 }
 
 // tally holds all answers to being one answer, of which there is one receipt if it
@@ -254,7 +187,7 @@ func openAfter(g *gate, d time.Duration) (end func()) {
 func payments(t *testing.T, l *lab, f *fleet, n int) {
 	t.Helper()
 	b := newBatch(t, l, f, n, modeHealthy)
-	took := b.rush(t, len(f.members), func(exchange) bool { return false }, func() {})
+	took := b.rush(t, func(exchange) bool { return false }, func() {})
 	b.audit(t)
 	// A store that is too slow to take the answer does not keep it from the
 	// payer: the record may then be behind, and the log says so. It is made good

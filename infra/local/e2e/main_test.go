@@ -43,9 +43,3 @@ func payBinary(tb testing.TB) string {
 	}
 	return testbed.Program(tb, pkg)
 }
-
-// operateBinary is the operator's commands.
-func operateBinary(tb testing.TB) string {
-	tb.Helper()
-	return testbed.Program(tb, "./infra/local/operate")
-}

@@ -89,29 +89,3 @@ func TestDescriptionIsServed(t *testing.T) {
 		}
 	})
 }
-
-// TestCheckDescribedSeesFaults: the hook itself must be able to fail.
-func TestCheckDescribedSeesFaults(t *testing.T) {
-	t.Parallel()
-	op := catalog.Ping()
-	h := http.Header{}
-	h.Set("Content-Type", jsonType)
-	h.Set("PAYMENT-RESPONSE", "eyJzdWNjZXNzIjp0cnVlLCJ0cmFuc2FjdGlvbiI6IjB4IiwibmV0d29yayI6IngifQ==")
-	good := exchange{method: http.MethodGet, path: op.Path, status: http.StatusOK, header: h, body: []byte(op.Response)}
-	checkDescribed(t, good)
-	for name, spoil := range map[string]func(*exchange){
-		"field too many": func(e *exchange) { e.body = []byte(strings.Replace(op.Response, "{", `{"more":1,`, 1)) },
-		"no receipt":     func(e *exchange) { e.header = http.Header{"Content-Type": {jsonType}} },
-		"another status": func(e *exchange) { e.status = http.StatusCreated },
-		"another path":   func(e *exchange) { e.path = "/v1/tools/pong" },
-		"not the root":   func(e *exchange) { e.path, e.status = "/index.html", http.StatusFound },
-	} {
-		spoilt := good
-		spoil(&spoilt)
-		seen := &counting{TB: t}
-		checkDescribed(seen, spoilt)
-		if seen.faults == 0 {
-			t.Errorf("%s is not noticed", name)
-		}
-	}
-}

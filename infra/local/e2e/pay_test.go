@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // keyOfOne is the private key 1, and accountOfOne its account.
@@ -51,12 +48,8 @@ func TestPay(t *testing.T) {
 		{"ping", d.base + catalog.Ping().Path, 0, "price:   0.001 USDC on Base to 0x", `"ok": true`},
 		{"bad parameters", d.base + lookup("localhost", "A"), 1, "status:  400 Bad Request, invalid_domain: ", `"invalid_domain"`},
 		{"no such name", d.base + lookup("nope.example.com", "A"), 1, "status:  404 Not Found, transaction 0x", `"nxdomain"`},
-		{"a free path", d.base + catalog.PathHealth, 1, "expected 402 Payment Required, got 200.\nIt is free.", ""},
-		{"an unknown path", d.base + "/nope", 1, "expected 402 Payment Required, got 404:\nunknown_path: ", ""},
 		{"no address", "127.0.0.1:8402/v1/tools/ping", 2, "\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping'\n", ""},
-		{"nobody there", "http://" + nobody + "/v1", 1, "make run", ""},
 		{"no URL, and nobody there", "", 1, "nobody answers on " + nobody + ". Is the service running? Start it with: make run", ""},
-		{"no payment to repeat", "-again 1", 1, "there is no payment in ", ""},
 		{"nobody to ask", withKey + url, 1, "YES=1", ""},
 		{"too dear", withKey + "-yes -max 0.004999 " + url, 1, "the price of 0.005 USDC on Base is above MAX=0.004999", ""},
 		{"agreed to", withKey + "-yes -max 0.005 " + url, 0, "payer:   " + accountOfOne + " (the key in ", `"records": [`},
@@ -78,90 +71,6 @@ func TestPay(t *testing.T) {
 	is(t, "payments", paid, 4)
 	is(t, "transfers", len(l.facilitator.Transfers()), paid)
 	is(t, "transfers of the key's account", len(l.facilitator.Moved(strings.ToLower(accountOfOne))), 1)
-}
-
-// TestPayAgain: without a URL it pays for the ping of the local runner, shows the
-// handshake when it is asked to, and sends the same again, under its key and without.
-func TestPayAgain(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	d := openLocal(t, l, l.setup())
-	dir := t.TempDir()
-	first, notes, code := runPayIn(t, []string{"LOCAL_ADDR=" + strings.TrimPrefix(d.base, "http://")}, "-dir", dir)
-	is(t, "exit status", code, 0)
-	is(t, "lines on stderr", strings.Count(notes, "\n"), 5)
-	checkPayOutput(t, first, `"ok": true`)
-	checkPayReceipt(t, notes, true)
-	mentions(t, "stderr", notes, "for "+d.base+catalog.Ping().Path+"\n")
-	kept := keptBy(t, dir)
-	l.secret(kept.Signature)
-	if len(kept.Key) < 16 {
-		t.Fatalf("the key %q was drawn", kept.Key)
-	}
-	kept.Key = ""
-	raw, err := json.Marshal(kept)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyless := filepath.Join(t.TempDir(), "kept")
-	if err := os.WriteFile(keyless, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, which := range []string{"1", keyless} {
-		again, notes, code := runPayIn(t, nil, "-dir", dir, "-again", which, "-v")
-		replayed(t, which, code, again, notes, first)
-		checkPayReceipt(t, notes, true)
-		mentions(t, "stderr", notes, "PAYMENT-SIGNATURE, decoded:", "PAYMENT-RESPONSE, decoded:", `"bazaar": {`)
-		if strings.Contains(notes, `"$schema"`) || strings.Contains(notes, `"schema"`) {
-			t.Errorf("stderr has a schema:\n%s", notes)
-		}
-	}
-	is(t, "transfers", len(l.facilitator.Transfers()), 1)
-}
-
-// TestPayAsksAgain: an uncertain settlement is not an answer; the same
-// signature is sent until there is one.
-func TestPayAsksAgain(t *testing.T) {
-	t.Parallel()
-	verifyOnly(t, "waits until a payment in doubt may be asked for again")
-	l := newLab(t)
-	l.anybody(x402test.FailAfter)
-	d := openLocal(t, l, l.setup())
-	out, notes, code := runPay(t, d.base+catalog.Ping().Path)
-	is(t, "exit status", code, 0)
-	checkPayOutput(t, out, `"ok": true`)
-	mentions(t, "stderr", notes, "status:  503", "the same signature again in")
-	is(t, "transfers", len(l.facilitator.Transfers()), 1)
-}
-
-// TestPayOnChain pays with a key from a file: USDC on an Ethereum node, settled by
-// the reference facilitator. A key without money is refused.
-func TestPayOnChain(t *testing.T) {
-	t.Parallel()
-	verifyOnly(t, "needs Node and an Ethereum node")
-	l := newLab(t)
-	fairly(t, func(tb testing.TB, p *pace) {
-		w := openChain(tb, p, l, chainOptions{direct: true})
-		account, price := parseAddress(tb, accountOfOne), dnsPrice(tb)
-		dir := filepath.Join(tb.TempDir(), "payments")
-		pay := []string{"-dir", dir, "-key-file", keyFile(tb, keyOfOne), "-yes", w.d.base + lookup("example.com", "A")}
-		_, notes, code := runPayIn(tb, nil, pay...)
-		is(tb, "exit status without money", code, 1)
-		mentions(tb, "stderr", notes, "status:  402 Payment Required, ")
-		if err := os.RemoveAll(dir); err != nil {
-			tb.Fatal(err)
-		}
-		w.node.Mint(tb, account, 10*price)
-		first, notes, code := runPayIn(tb, nil, pay...)
-		is(tb, "exit status", code, 0)
-		mentions(tb, "stderr", notes, "price:   0.005 USDC on Base to "+w.payee.Checksum(), "status:  200 OK, transaction 0x", "\nreceipt: holds: ")
-		l.secret(keptBy(tb, dir).Signature)
-		again, notes, code := runPayIn(tb, nil, "-dir", dir, "-again", "1")
-		replayed(tb, "again", code, again, notes, first)
-		if got := w.node.Balance(tb, account); got.Cmp(big.NewInt(9*price)) != 0 {
-			tb.Errorf("the payer has %s, want %d", got, 9*price)
-		}
-	})
 }
 
 // replayed holds an answer of make pay to the one that was stored.
@@ -200,30 +109,6 @@ type kept struct {
 	URL       string `json:"url"`
 	Key       string `json:"idempotency_key"`
 	Signature string `json:"payment_signature"`
-}
-
-// keptBy reads the only payment in a folder, which nobody else can read.
-func keptBy(t testing.TB, dir string) (k kept) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("kept: %q, %v", files, err)
-	}
-	for path, mode := range map[string]os.FileMode{dir: 0o700, files[0]: 0o600} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s: %v (%v), want %v", path, info.Mode().Perm(), err, mode)
-		}
-	}
-	if err := testbed.ReadJSON(files[0], &k); err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
-// runPay runs the client of make pay, which keeps its payments where nobody looks.
-func runPay(t testing.TB, args ...string) (out, notes string, code int) {
-	t.Helper()
-	return runPayIn(t, nil, append([]string{"-dir", t.TempDir()}, args...)...)
 }
 
 func runPayIn(t testing.TB, env []string, args ...string) (out, notes string, code int) {

@@ -21,7 +21,7 @@ func table(tb testing.TB) []scenario {
 		}
 	}
 	for prefix, cases := range map[string][]scenario{
-		"ping": append(pingCases(), refusalCases()...), "dns": dnsCases(), "free": freeCases(),
+		"ping": append(pingCases(), refusalCases()...), "dns": dnsCases(), "tool": toolCases(), "free": freeCases(),
 	} {
 		for _, s := range cases {
 			s.name = prefix + ": " + s.name
@@ -42,6 +42,16 @@ func table(tb testing.TB) []scenario {
 // interface. The others connect to the host that they are asked about, and the
 // guard lets nothing connect to this machine: they are bought in infra/simnet.
 func answeredHere(op catalog.Operation) bool { return op.Slug == "dns" || op.Slug == "ping" }
+
+// everywhere plays something in each world, in a deployment of its own.
+func everywhere(t *testing.T, l *lab, play func(*testing.T, *deployment)) {
+	for _, w := range worlds() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			play(t, w.start(t, l)(t, l.setup()))
+		})
+	}
+}
 
 // TestService plays the table in every world. A quick run plays it over the
 // local runner, and what that cannot do over the handlers.

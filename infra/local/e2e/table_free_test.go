@@ -43,7 +43,6 @@ func documentCases() []scenario {
 			ask(http.MethodGet, d.path, nil, w), conditional(d.path),
 			ask(http.MethodHead, d.path, nil, bare),
 			ask(http.MethodGet, d.path, header{"If-None-Match": `"another"`}, w),
-			ask(http.MethodGet, d.path, header{"PAYMENT-SIGNATURE": "garbage"}, w),
 			ask(http.MethodGet, d.path, header{"Range": "bytes=9999999-", "If-Range": `"x"`}, w),
 			ask(http.MethodGet, d.path, header{"Range": "bytes=0-0"}, w),
 			ask(http.MethodGet, d.path, header{"If-Match": `"another"`, "If-Unmodified-Since": "Mon, 02 Jan 2006 15:04:05 GMT"}, w),
@@ -66,8 +65,7 @@ func escaped(path string) string {
 func unknownCases() []scenario {
 	var cases []scenario
 	for _, path := range []string{
-		"/nope", "/v1", "/v1/tools", "/v1/tools/dns/", "/v1/tools/DNS", "/v1/tools/dns%2f", "/v1/tools/%64ns/x", "//v1/tools/dns", "/docs/", "/health/",
-		"/v1/tools/ssl", "/.env", "/%00", "/%ff", "/v1/tools/..%2fping",
+		"/nope", "/v1/tools/dns/", "/v1/tools/DNS", "/v1/tools/dns%2f", "//v1/tools/dns", "/%00", "/%ff", "/v1/tools/..%2fping",
 	} {
 		cases = append(cases, scenario{name: "unknown path " + fmt.Sprintf("%q", path), steps: []step{
 			ask(http.MethodGet, path, nil, fails(fault.UnknownPath)), ask(http.MethodHead, path, nil, fails(fault.UnknownPath).empty()),
@@ -140,9 +138,6 @@ func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
 	seen := map[string]map[fault.Code]bool{}
 	for _, s := range table(t) {
-		if !playable(s) {
-			t.Errorf("%s: no world has what it needs", s.name)
-		}
 		path := ""
 		for _, st := range flat(s.steps) {
 			if st.path != "" {
@@ -178,13 +173,4 @@ func flat(steps []step) []step {
 		all = append(append(all, s), flat(s.inner)...)
 	}
 	return all
-}
-
-func playable(s scenario) bool {
-	for _, w := range worlds() {
-		if w.can.has(s.needs) {
-			return true
-		}
-	}
-	return false
 }

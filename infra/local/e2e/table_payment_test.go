@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"encoding/base64"
-	"math/big"
+	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +17,7 @@ type behaviours = []x402test.Behaviour
 
 // paymentCases are played for every priced operation, at its example URL.
 func paymentCases(op catalog.Operation) []scenario {
-	return slices.Concat(unpaidCases(op), paidCases(op), toldCases(op), settlementCases(op), ledgerCases(op))
+	return slices.Concat(unpaidCases(op), paidCases(op), settlementCases(op), ledgerCases(op))
 }
 
 // unpaidCases ask without paying.
@@ -27,19 +25,14 @@ func unpaidCases(op catalog.Operation) []scenario {
 	u := op.ExampleURL("")
 	return []scenario{
 		{name: "unsigned", steps: []step{ask(http.MethodGet, u, nil, unpaid())}},
-		{name: "unsigned and bare", steps: []step{ask(http.MethodGet, op.Path, nil, unpaid())}},
 		{name: "unsigned with bad parameters", steps: []step{ask(http.MethodGet, op.Path+"?domain=127.0.0.1&type=PTR", nil, unpaid())}},
 		{name: "a browser", steps: []step{ask(http.MethodGet, u, header{"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}, unpaid().page())}},
-		{name: "a browser with a hostile query", steps: []step{ask(http.MethodGet, op.Path+"?domain=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", header{"Accept": "text/html"}, unpaid().page())}},
-		{name: "a browser's HEAD", steps: []step{ask(http.MethodHead, u, header{"Accept": "text/html"}, unpaid().page().empty())}},
-		{name: "anything goes", steps: []step{ask(http.MethodGet, u, header{"Accept": "*/*"}, unpaid())}},
 		{name: "HEAD", steps: []step{ask(http.MethodHead, u, nil, unpaid().empty())}},
 		{name: "HEAD with a payment settles nothing", steps: []step{signed(u), happens(func(r *run) {
 			r.step(ask(http.MethodHead, u, header{"PAYMENT-SIGNATURE": r.header}, unpaid().empty()))
 		})}},
 		{name: "preflight", steps: []step{ask(http.MethodOptions, u, header{"Origin": "https://page.example", "Access-Control-Request-Method": "GET"}, preflight())}},
 		{name: "POST", steps: []step{ask(http.MethodPost, u, nil, fails(fault.MethodNotAllowed).with("Allow", "GET, HEAD, OPTIONS"))}},
-		{name: "DELETE", steps: []step{ask(http.MethodDelete, u, nil, fails(fault.MethodNotAllowed).with("Allow", "GET, HEAD, OPTIONS"))}},
 	}
 }
 
@@ -47,8 +40,7 @@ func unpaidCases(op catalog.Operation) []scenario {
 func paidCases(op catalog.Operation) []scenario {
 	u := op.ExampleURL("")
 	return []scenario{
-		{name: "paid", steps: []step{pay(u, result(""))}},
-		{name: "paid and replayed", steps: []step{pay(u, result("")), again(result("").replayed()), again(result("").replayed())}},
+		{name: "paid and replayed", steps: []step{pay(u, result("")), again(result("").replayed())}},
 		{name: "paid by a contract wallet", steps: []step{payWith(u, nil, contractWallet, result("")), again(result("").replayed())}},
 		{name: "used for another URL", calls: 1, transfers: 1, steps: []step{pay(u, result("")), elsewhere(otherPath(op), spent("authorization already used for another request"))}},
 	}
@@ -65,26 +57,11 @@ func settlementCases(op catalog.Operation) []scenario {
 			afterSpacing(result("")),
 		}},
 		{name: "settlement pending, then confirmed", settle: behaviours{x402test.Pending, x402test.Pending}, calls: 2, transfers: 1, steps: []step{pay(u, result(""))}},
-		{name: "settlement pending for long", settle: behaviours{x402test.Unconfirmed, x402test.Unconfirmed}, calls: 3, transfers: 1, steps: []step{
-			pay(u, fails(fault.SettlementUncertain)), again(result("")), again(result("").replayed()),
-		}},
 		{name: "facilitator fails after the transfer", settle: behaviours{x402test.FailAfter}, calls: 2, transfers: 1, steps: []step{
 			pay(u, fails(fault.SettlementUncertain)), again(result("").withoutHash()), again(result("").withoutHash().replayed()),
 		}},
-		{name: "facilitator hangs up after the transfer", settle: behaviours{x402test.DropAfter}, calls: 2, transfers: 1, steps: []step{
-			pay(u, fails(fault.SettlementUncertain)), again(result("").withoutHash()),
-		}},
-		{name: "facilitator fails before the transfer", settle: behaviours{x402test.FailBefore}, calls: 2, transfers: 1, steps: []step{
-			pay(u, fails(fault.SettlementUncertain)), again(result("")),
-		}},
 		{name: "facilitator hangs up before the transfer", settle: behaviours{x402test.DropBefore}, calls: 2, transfers: 1, steps: []step{
 			pay(u, fails(fault.SettlementUncertain)), again(result("")),
-		}},
-		{name: "facilitator is silent", slow: "waits until a settlement has taken too long", settle: behaviours{x402test.Hang}, calls: 2, transfers: 1, steps: []step{
-			pay(u, fails(fault.SettlementUncertain)), again(result("")),
-		}},
-		{name: "refused while in doubt", settle: behaviours{x402test.FailBefore, x402test.Refuse}, calls: 3, transfers: 1, steps: []step{
-			pay(u, fails(fault.SettlementUncertain)), again(fails(fault.SettlementUncertain)), again(result("")),
 		}},
 		{name: "facilitator is busy", settle: behaviours{x402test.TooMany}, calls: 2, transfers: 1, steps: []step{
 			pay(u, fails(fault.FacilitatorUnavailable)), again(result("")),
@@ -93,7 +70,7 @@ func settlementCases(op catalog.Operation) []scenario {
 			pay(u, fails(fault.FacilitatorMisconfigured)), again(result("")),
 		}},
 		{name: "facilitator refuses the credentials", own: withToken, settle: behaviours{x402test.Unauthorized}, calls: 2, transfers: 1, steps: []step{
-			pay(u, fails(fault.FacilitatorUnauthorized)), happens(sentToken), again(result("")),
+			pay(u, fails(fault.FacilitatorUnauthorized)), again(result("")),
 		}},
 		{name: "facilitator is down", own: withoutFacilitator, steps: []step{
 			pay(u, fails(fault.FacilitatorUnavailable)), again(fails(fault.FacilitatorUnavailable)),
@@ -126,14 +103,7 @@ func ledgerCases(op catalog.Operation) []scenario {
 			inBackground(u, result(""), atTheFacilitator), cut(), finish(),
 			again(fails(fault.LedgerUnavailable).charge(unknown)), happens(func(r *run) { r.booked(op, 1, 1) }),
 		}, calls: 1, transfers: 1},
-		{name: "ledger broke after the settlement", needs: cutLedger | skipTime, own: alone, steps: []step{
-			inBackground(u, result(""), atTheFacilitator), cut(), finish(), mend(), again(fails(fault.PaymentInProgress)),
-			later(31 * time.Second), again(result("").withoutHash()), again(result("").withoutHash().replayed()),
-		}, calls: 2, transfers: 1},
 		{name: "record is corrupt", needs: plantRecord, steps: []step{signed(u), corrupt(), again(fails(fault.PaymentUnavailable).charge(unknown))}},
-		{name: "spent for a day", needs: skipTime, own: alone, calls: 1, transfers: 1, steps: []step{
-			pay(u, result("")), later(23 * time.Hour), again(result("").replayed()), later(2 * time.Hour), again(spent("authorization already used")),
-		}},
 	}
 }
 
@@ -188,17 +158,20 @@ func tooOften(path string) step {
 	}}
 }
 
-// sentToken: the configured token went to the facilitator.
-func sentToken(r *run) {
-	r.lab.mu.Lock()
-	defer r.lab.mu.Unlock()
-	is[string](r, "Authorization", r.lab.bearer[r.payer], "Bearer e2e-token")
-}
-
 // refusalCases are payments that are not in order: each is a 402 that names
-// the fault, and nothing is settled.
+// the fault, and nothing is settled. One for each of those who can refuse: the
+// decoder, the offer, the signature and the facilitator. Every reason of theirs
+// stands in the tests of pkg/x402.
 func refusalCases() []scenario {
-	return slices.Concat(malformedCases(), mismatchCases(), boundsCases())
+	return append([]scenario{
+		bad("base64 with stray bits", "not base64", strayBits),
+		bad("a high s", "upper half", highS),
+		bad("somebody else's", "invalid_exact_evm_signature", flipSignature),
+		odd("too little", "authorization.value is 999", func(d *x402test.Draft) { d.Payload.Payload.Authorization.Value = "999" }),
+		odd("an altered echo", "extension_echo_mismatch", func(d *x402test.Draft) {
+			d.Payload.Extensions["bazaar"] = json.RawMessage(`{"info":{}}`)
+		}),
+	}, boundsCases()...)
 }
 
 // bad is a header that was spoilt after signing.
@@ -214,83 +187,19 @@ func odd(name, reason string, edit func(*x402test.Draft)) scenario {
 // refusedPath is what is asked for with payments that are refused.
 const refusedPath = "/v1/tools/ping"
 
-func malformedCases() []scenario {
-	return []scenario{
-		bad("empty", "not acceptable JSON", constant("")),
-		bad("garbage", "not base64", constant("garbage!")),
-		bad("base64url", "not base64", constant("eyJ4IjoiPz8_In0")),
-		bad("base64 with stray bits", "not base64", strayBits),
-		bad("base64 of garbage", "not acceptable JSON", constant("Z2FyYmFnZQ==")),
-		bad("base64 of an array", "not acceptable JSON", inJSON(`[]`)),
-		bad("base64 of null", "not acceptable JSON", inJSON(`null`)),
-		bad("an empty object", "x402Version must be a number", inJSON(`{}`)),
-		bad("truncated", "PAYMENT-SIGNATURE is not", func(s string) string { return s[:len(s)/2] }),
-		bad("a byte short", "PAYMENT-SIGNATURE is not", func(s string) string { return strings.TrimRight(s, "=")[:len(strings.TrimRight(s, "="))-2] }),
-		bad("something follows", "not acceptable JSON", reencode(func(s string) string { return s + "{}" })),
-		bad("deep", "not acceptable JSON", inJSON(strings.Repeat(`{"a":`, 200)+"1"+strings.Repeat("}", 200))),
-		bad("not UTF-8", "not acceptable JSON", inJSON("{\"x402Version\":2,\"\xff\":1}")),
-		bad("duplicate members", "not acceptable JSON", reencode(func(s string) string { return strings.Replace(s, `{`, `{"x402Version":1,`, 1) })),
-		bad("version 1", `x402Version is "1", this server speaks 2`, replacing(`"x402Version":2`, `"x402Version":1`)),
-		bad("version as text", "x402Version must be a number", replacing(`"x402Version":2`, `"x402Version":"2"`)),
-		bad("version 2.0", `x402Version is "2.0"`, replacing(`"x402Version":2`, `"x402Version":2.0`)),
-		bad("no accepted", "accepted", dropping("accepted")),
-		bad("no payload", "payload", dropping("payload")),
-		bad("Permit2", "Permit2", replacing(`"payload":{`, `"payload":{"permit2Authorization":{},`)),
-		bad("a number for a string", "value", replacing(`"value":"1000"`, `"value":1000`)),
-		bad("a negative value", "decimal uint256", replacing(`"value":"1000"`, `"value":"-1000"`)),
-		bad("a value above 2^256", "uint256", replacing(`"value":"1000"`, `"value":"2`+strings.Repeat("0", 77)+`"`)),
-		bad("a leading zero", "leading zeros", replacing(`"value":"1000"`, `"value":"01000"`)),
-		bad("a short nonce", "nonce: must be 32 bytes of hex", replacing(`"nonce":"0x`, `"nonce":"0xzz`)),
-		bad("a signature that is no hex", "payload.signature", replacing(`"signature":"0x`, `"signature":"0xzz`)),
-		bad("v of 29", "v is 29", withV(29)),
-		bad("a high s", "upper half", highS),
-		bad("somebody else's", "invalid_exact_evm_signature", flipSignature),
-		bad("changed after signing", "invalid_exact_evm_signature", replacing(`"validAfter":"0"`, `"validAfter":"1"`)),
-	}
-}
-
-func mismatchCases() []scenario {
-	in := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).Unix(), 10) }
-	return []scenario{
-		odd("another scheme", `accepted.scheme is "upto"`, accepted("scheme", "upto")),
-		odd("another network", `accepted.network is "eip155:1"`, accepted("network", "eip155:1")),
-		odd("another token", "accepted.asset is", accepted("asset", "0x0000000000000000000000000000000000000001")),
-		odd("another letter case", "accepted.asset is", func(d *x402test.Draft) { acceptedText(d, strings.ToLower(d.Terms.Asset), d.Terms.Asset) }),
-		odd("another price accepted", `accepted.amount is "1"`, accepted("amount", "1")),
-		odd("another payee accepted", "accepted.payTo is", accepted("payTo", "0x0000000000000000000000000000000000000001")),
-		odd("another time-out", "accepted.maxTimeoutSeconds", func(d *x402test.Draft) { acceptedText(d, `"maxTimeoutSeconds":3000`, `"maxTimeoutSeconds":300`) }),
-		odd("another flow", "accepted.extra", func(d *x402test.Draft) { acceptedText(d, "after", "upfront") }),
-		odd("another payee", "authorization.to is", func(d *x402test.Draft) {
-			d.Payload.Payload.Authorization.To = "0x0000000000000000000000000000000000000001"
-		}),
-		odd("too little", "authorization.value is 999", func(d *x402test.Draft) { d.Payload.Payload.Authorization.Value = "999" }),
-		odd("too much", "authorization.value is 1001", func(d *x402test.Draft) { d.Payload.Payload.Authorization.Value = "1001" }),
-		odd("expired", "validBefore is past", func(d *x402test.Draft) { d.Payload.Payload.Authorization.ValidBefore = in(-time.Minute) }),
-		odd("about to expire", "validBefore is past", func(d *x402test.Draft) { d.Payload.Payload.Authorization.ValidBefore = in(4 * time.Second) }),
-		odd("not valid yet", "validAfter is in the future", func(d *x402test.Draft) { d.Payload.Payload.Authorization.ValidAfter = in(time.Hour) }),
-		odd("valid for ever", "more than 24 hours away", func(d *x402test.Draft) {
-			d.Payload.Payload.Authorization.ValidBefore = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)).String()
-		}),
-		odd("under another token's domain", "invalid_exact_evm_signature", func(d *x402test.Draft) { d.Terms.Name = "USDC" }),
-		odd("under another chain's domain", "invalid_exact_evm_signature", func(d *x402test.Draft) { d.Terms.Network = "eip155:84532" }),
-		odd("an altered echo", "extension_echo_mismatch", echoed(`{"info":{}}`)),
-	}
-}
-
 // boundsCases: the gateway takes 10,240 bytes of headers in all, the code
 // 16 KiB of signature, and both one signature.
 func boundsCases() []scenario {
 	over := func(n int) func(string) string { return constant(strings.Repeat("A", n)) }
 	fits := bad("8 KB of nothing", "not acceptable JSON", over(8<<10))
-	large := bad("oversized", "longer than 16384 bytes", over(16<<10+4))
 	huge := bad("200 KB", "longer than 16384 bytes", over(200<<10))
-	large.needs, huge.needs = largeHeaders, largeHeaders
+	huge.needs = largeHeaders
 	stopped := scenario{name: "signature: stopped by the gateway", needs: gateway, steps: []step{
 		payWith(refusedPath, nil, over(16<<10), want{kind: fromGateway, status: http.StatusRequestHeaderFieldsTooLarge}),
 	}}
 	twice := scenario{name: "signature: twice", needs: largeHeaders, steps: []step{signed(refusedPath), sendTwice(refused("PAYMENT-SIGNATURE was sent 2 times"))}}
 	joined := scenario{name: "signature: twice, joined by the gateway", needs: gateway, steps: []step{signed(refusedPath), sendTwice(refused("not base64"))}}
-	return []scenario{fits, large, huge, stopped, twice, joined}
+	return []scenario{fits, huge, stopped, twice, joined}
 }
 
 // sendTwice sends the payment in two header lines.
@@ -305,7 +214,3 @@ func sendTwice(w want) step {
 }
 
 func constant(s string) func(string) string { return func(string) string { return s } }
-
-func inJSON(s string) func(string) string {
-	return constant(base64.StdEncoding.EncodeToString([]byte(s)))
-}

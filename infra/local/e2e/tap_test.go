@@ -18,15 +18,13 @@ import (
 type mishap int
 
 const (
-	unharmed      mishap = iota
-	dropped              // the server has done it, and the connection closes
-	late                 // the server has done it, and the client gives up waiting
-	reset                // the connection is reset before the server has it whole
-	forgotten            // the client gives up waiting, and the server never sees it
-	killedBefore         // its process is killed, and the server never sees it
-	killedAfter          // the server has done it, and its process is killed
-	noticedBefore        // none: its process is killed some time later
-	noticedAfter         // the same, when the server has done it
+	unharmed     mishap = iota
+	dropped             // the server has done it, and the connection closes
+	late                // the server has done it, and the client gives up waiting
+	reset               // the connection is reset before the server has it whole
+	forgotten           // the client gives up waiting, and the server never sees it
+	killedBefore        // its process is killed, and the server never sees it
+	killedAfter         // the server has done it, and its process is killed
 )
 
 // The requests of a paid request, as a tap names them.
@@ -41,6 +39,7 @@ const (
 	writeRelease = "release" // the lease is given back
 	writeRedeem  = "redeem"  // the answer
 	sendAnswer   = "answer"  // the function gives its answer to Lambda
+	callNode     = "node"    // a facilitator asks its Ethereum node
 )
 
 // tap stands between a service and its servers. It lets one kind of request meet
@@ -125,9 +124,7 @@ func (p *tap) front(kindOf func(*http.Request, []byte) string, carry forward) st
 			return
 		case killedBefore:
 			p.strike()
-		case noticedBefore:
-			p.kill()
-		case unharmed, dropped, late, killedAfter, noticedAfter:
+		case unharmed, dropped, late, killedAfter:
 		}
 		status, header, reply := carry(r, body)
 		switch what {
@@ -138,9 +135,7 @@ func (p *tap) front(kindOf func(*http.Request, []byte) string, carry forward) st
 			return
 		case killedAfter:
 			p.strike()
-		case noticedAfter:
-			p.kill()
-		case unharmed, reset, forgotten, killedBefore, noticedBefore:
+		case unharmed, reset, forgotten, killedBefore:
 		}
 		maps.Copy(w.Header(), header)
 		w.WriteHeader(status)
@@ -180,10 +175,18 @@ func (p *tap) facilitator(l *lab) string {
 }
 
 // table is the URL of a DynamoDB server behind the tap.
-func (p *tap) table(db dynamotest.Server) string {
-	return p.front(writeOf, func(r *http.Request, body []byte) (int, http.Header, []byte) {
-		// The server finishes what it was sent, whether or not somebody listens.
-		out, err := http.NewRequest(http.MethodPost, db.URL, bytes.NewReader(body)) //nolint:noctx // deliberately
+func (p *tap) table(db dynamotest.Server) string { return p.front(writeOf, p.carryTo(db.URL)) }
+
+// server is the URL of a server behind the tap, all requests to which are of one kind.
+func (p *tap) server(kind, to string) string {
+	return p.front(func(*http.Request, []byte) string { return kind }, p.carryTo(to))
+}
+
+// carryTo brings requests to a server. It finishes what it was sent, whether or not
+// somebody listens.
+func (p *tap) carryTo(to string) forward {
+	return func(r *http.Request, body []byte) (int, http.Header, []byte) {
+		out, err := http.NewRequest(http.MethodPost, to, bytes.NewReader(body)) //nolint:noctx // deliberately
 		if err != nil {
 			p.tb.Errorf("tap: %v", err)
 			panic(http.ErrAbortHandler)
@@ -199,7 +202,7 @@ func (p *tap) table(db dynamotest.Server) string {
 			panic(http.ErrAbortHandler)
 		}
 		return res.StatusCode, res.Header, reply
-	})
+	}
 }
 
 // writeOf names a write; empty for a read.

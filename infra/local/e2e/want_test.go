@@ -37,8 +37,6 @@ type want struct {
 	status  int    // of what has no code
 	message string // part of it
 	charged money
-	// final: an owed answer of which no lookup is left.
-	final bool
 	// replay: the stored answer, byte for byte.
 	replay bool
 	// receipt: PAYMENT-RESPONSE is there. It says success, or, on a 402, why
@@ -97,8 +95,6 @@ func (w want) charge(m money) want {
 	return w
 }
 
-func (w want) exhausted() want { w.final = true; return w }
-
 // result is a 200 with exactly this body; empty stands for any that has the
 // catalog's shape.
 func result(body string) want {
@@ -141,5 +137,5 @@ func (w want) of() int {
 // retryable says whether the same signature may come again.
 func (w want) retryable() bool {
 	info, _ := fault.Of(w.code)
-	return info.Retry && !w.final
+	return info.Retry
 }

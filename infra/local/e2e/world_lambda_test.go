@@ -78,7 +78,6 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 		if d == nil {
 			return
 		}
-		d.seen.check(tb, d.log())
 		for _, name := range d.host.Names() {
 			if st := d.host.Stats(name); st.Errors != 0 {
 				tb.Errorf("%s: %d invocations failed, %d of them timed out", name, st.Errors, st.TimedOut)

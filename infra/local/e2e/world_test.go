@@ -20,7 +20,6 @@ type capability uint
 const (
 	cutLedger    capability = 1 << iota // the store can be made unreachable
 	plantRecord                         // a corrupt record can be put into the store
-	skipTime                            // the service's clock can be set forward
 	noURL                               // it can run without a FACILITATOR_URL
 	largeHeaders                        // requests with large headers reach the code
 	gateway                             // a gateway in front: its limits, repeated headers joined
@@ -43,7 +42,7 @@ type opener func(testing.TB, setup) *deployment
 
 func worlds() []world {
 	return []world{
-		{"handlers", cutLedger | plantRecord | skipTime | noURL | largeHeaders, func(_ testing.TB, l *lab) opener {
+		{"handlers", cutLedger | plantRecord | noURL | largeHeaders, func(_ testing.TB, l *lab) opener {
 			return func(tb testing.TB, s setup) *deployment { return openHandlers(tb, l, s) }
 		}},
 		local(),
@@ -112,12 +111,10 @@ type deployment struct {
 	cut    func()
 	mend   func()
 	plant  func(ctx context.Context, key string) error
-	skip   func(time.Duration)
-	// stop keeps the service's clock where it is.
-	stop func()
+	// skip sets the service's clock forward.
+	skip func(time.Duration)
 	// slow says of an answer that it blames a store that is only slow.
 	slow func(exchange) bool
-	seen requestIDs
 	// log is what the service has said so far.
 	log func() string
 
