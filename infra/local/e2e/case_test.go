@@ -304,12 +304,8 @@ func eventually(w want) step {
 
 // pause waits as long as an answer asked for.
 func (r *run) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-r.Context().Done():
-		r.Fatal("the test is over")
+	if err := pause(r.Context(), d); err != nil {
+		r.Fatal(err)
 	}
 }
 

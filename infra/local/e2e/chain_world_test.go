@@ -144,14 +144,6 @@ func (w *chainWorld) ask(v any, method string, params ...any) {
 	}
 }
 
-// sender is the account that sent a transaction.
-func (w *chainWorld) sender(hash string) string {
-	w.Helper()
-	var tx struct{ From string }
-	w.ask(&tx, "eth_getTransactionByHash", hash)
-	return tx.From
-}
-
 // awaitPool waits until that many transactions wait for a block.
 func (w *chainWorld) awaitPool(n int) {
 	w.Helper()

@@ -39,8 +39,10 @@ func paidBy(signature string) http.Header {
 }
 
 // rest waits as long as an answer asks for.
-func rest(ctx context.Context, e exchange) error {
-	t := time.NewTimer(e.retryAfter())
+func rest(ctx context.Context, e exchange) error { return pause(ctx, e.retryAfter()) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

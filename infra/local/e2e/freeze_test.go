@@ -45,13 +45,6 @@ func newFreezer(tb testing.TB, rpc string) *freezer {
 	return f
 }
 
-// quiet forgets what a play that failed has left behind.
-func (f *freezer) quiet() {
-	for len(f.frozen) > 0 {
-		<-f.frozen
-	}
-}
-
 // await waits until the function is frozen again.
 func (f *freezer) await(t testing.TB) {
 	t.Helper()
@@ -142,7 +135,9 @@ func (f *freezer) each(t *testing.T, list []freeze, play func(testing.TB, freeze
 	for _, c := range list {
 		t.Run(c.name, func(t *testing.T) {
 			fairly(t, func(tb testing.TB, p *pace) {
-				f.quiet()
+				for len(f.frozen) > 0 { // what a play that failed has left behind
+					<-f.frozen
+				}
 				begun := time.Now()
 				defer func() { p.took(time.Since(begun) - c.sleep) }()
 				play(tb, c)

@@ -58,23 +58,6 @@ func (g *gate) await(tb testing.TB, what string) {
 	}
 }
 
-// gates are those of some names.
-type gates map[string]*gate
-
-// at is the gate of a name.
-func (g gates) at(name string) *gate {
-	if g[name] == nil {
-		g[name] = newGate()
-	}
-	return g[name]
-}
-
-func (g gates) open() {
-	for _, one := range g {
-		one.open()
-	}
-}
-
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
 
@@ -100,7 +83,7 @@ type lab struct {
 	mu      sync.Mutex
 	scripts map[string][]x402test.Behaviour // payer -> how the settlements go
 	calls   map[string]int                  // payer -> settlements begun
-	gates   gates                           // payer -> where its settlements wait
+	gates   map[string]*gate                // payer -> where its settlements wait
 	told    int                             // calls of anybody
 	secrets x402test.Secrets                // payments that were sent
 }
@@ -110,14 +93,16 @@ func newLab(tb testing.TB) *lab {
 	l := &lab{
 		terms: testbed.Terms(tb), dns: newResolver(tb),
 		scripts: map[string][]x402test.Behaviour{}, calls: map[string]int{},
-		gates: gates{},
+		gates: map[string]*gate{},
 	}
 	l.facilitator = testbed.NewFacilitator(tb, x402test.FacilitatorConfig{Behave: l.behave, Contract: isContractSignature})
 	server := httptest.NewServer(http.HandlerFunc(l.serveFacilitator))
 	l.url = server.URL
 	tb.Cleanup(func() {
 		l.mu.Lock()
-		l.gates.open()
+		for _, g := range l.gates {
+			g.open()
+		}
 		l.mu.Unlock()
 		server.CloseClientConnections()
 		server.Close()

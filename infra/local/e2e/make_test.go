@@ -155,7 +155,7 @@ func TestMakePay(t *testing.T) {
 	}
 	hostile := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
 	file := filepath.Join(t.TempDir(), strings.ReplaceAll(hostile, "/", "_"))
-	raw, err := json.Marshal(kept{URL: l.URL + "/v1?a=1", Signature: hostile})
+	raw, err := json.Marshal(map[string]string{"url": l.URL + "/v1?a=1", "payment_signature": hostile})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ type resolver struct {
 	mu     sync.Mutex
 	asked  map[string]map[string]bool // name -> questions, a datagram sent again counted once
 	healed map[string]bool
-	gates  gates
+	gates  map[string]*gate // name -> where its questions wait
 }
 
 // The modes of lab names. A name that is healed answers like healthy.
@@ -37,12 +37,14 @@ const (
 const labDomain = ".lab.example.com."
 
 func newResolver(tb testing.TB) *resolver {
-	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}, healed: map[string]bool{}, gates: gates{}}
+	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}, healed: map[string]bool{}, gates: map[string]*gate{}}
 	r.addr = testbed.Resolver(tb, r)
 	tb.Cleanup(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.gates.open()
+		for _, g := range r.gates {
+			g.open()
+		}
 	})
 	return r
 }
@@ -120,7 +122,11 @@ func (r *resolver) heal(name string) {
 func (r *resolver) gate(name string) *gate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.gates.at(dns.Fqdn(name))
+	name = dns.Fqdn(name)
+	if r.gates[name] == nil {
+		r.gates[name] = newGate()
+	}
+	return r.gates[name]
 }
 
 // zoneText is what the resolver knows. The first record is the SOA of negative

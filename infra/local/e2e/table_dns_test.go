@@ -1,7 +1,8 @@
 package e2e
 
 import (
-	"net/http"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -23,7 +24,7 @@ func healthy() want { return result(answer("{name}", "A", "30", `{"address":"192
 
 // dnsCases are what /v1/tools/dns answers by itself.
 func dnsCases() []scenario {
-	return append(lookupCases(), owedCases()...)
+	return slices.Concat(lookupCases(), misspelt(), owedCases())
 }
 
 // lookupCases are lookups that end in an answer, or never begin.
@@ -31,9 +32,6 @@ func lookupCases() []scenario {
 	return []scenario{
 		{name: "answered in full", steps: []step{
 			pay(lookup("b%C3%BCcher.example.com", "mx"), result(answer("xn--bcher-kva.example.com", "MX", "300", `{"preference":5,"exchange":"mail.example.com"}`))),
-		}},
-		{name: "no domain name", steps: []step{
-			pay(catalog.DNS().Path+"?domain=exam+ple.com", fails(fault.InvalidDomain).saying("character")),
 		}},
 		{name: "no record type", steps: []step{
 			pay(lookup("example.com", "ANY"), fails(fault.InvalidType).saying("A, AAAA, MX, TXT, CNAME, NS, SOA")),
@@ -54,6 +52,30 @@ func lookupCases() []scenario {
 		}},
 		{name: "no such name", steps: []step{pay(lookup("nope.example.com", "A"), fails(fault.NXDomain)), again(fails(fault.NXDomain).replayed())}},
 	}
+}
+
+// misspelt are query strings that do not have one domain name. Every name that nobody
+// may ask about is in the tests of pkg/guard.
+func misspelt() []scenario {
+	var cases []scenario
+	for query, says := range map[string]string{
+		"":         "missing",
+		"?domain=": "empty",
+		"?domain=example.com&%64omain=example.net":           "repeated",
+		"?domain=example.com;type=A":                         "no domain name has",
+		"?domain=exa%zzmple.com":                             "no domain name has",
+		"?domain=example.com&x=" + strings.Repeat("x", 2048): "longer than 2048 bytes",
+		"?domain=exa%ff%femple.com":                          "UTF-8",
+		"?domain=exa\xff\xfemple.com":                        "domain",
+		"?domain=exam+ple.com":                               "character",
+		"?domain=example.com%0d%0aHost:%20x":                 "character",
+		"?domain=127.0.0.1":                                  "IP address",
+	} {
+		cases = append(cases, scenario{name: fmt.Sprintf("query %.40q", query), steps: []step{
+			pay(catalog.DNS().Path+query, fails(fault.InvalidDomain).saying(says)),
+		}})
+	}
+	return cases
 }
 
 // owedCases are lookups that fail on our side.
@@ -88,6 +110,5 @@ func pingCases() []scenario {
 			pay(path+"?probe=1&domain=127.0.0.1&probe=%ff", ok), elsewhere(path, ok.replayed()), elsewhere(path+"?%zz;", ok.replayed()),
 		}},
 		{name: "no resolver is needed", own: withoutResolver, steps: []step{pay(path, ok)}},
-		{name: "HEAD of a paid URL", calls: 1, transfers: 1, steps: []step{pay(path, ok), ask(http.MethodHead, path, nil, unpaid().empty())}},
 	}
 }

@@ -87,9 +87,6 @@ func healthCases() []scenario {
 		{name: "not ready: facilitator is down", own: withoutFacilitator, steps: []step{
 			ask(http.MethodGet, catalog.PathReady, nil, ready("facilitator", string(fault.FacilitatorUnavailable))), ask(http.MethodGet, catalog.PathHealth, nil, healthy),
 		}},
-		{name: "not ready: no facilitator", needs: noURL, own: withoutURL, steps: []step{
-			ask(http.MethodGet, catalog.PathReady, nil, ready("facilitator", string(fault.FacilitatorMisconfigured))),
-		}},
 		{name: "not ready: resolver is down", own: withoutResolver, steps: []step{
 			ask(http.MethodGet, catalog.PathReady, nil, ready("resolvers", string(fault.UpstreamUnavailable))),
 		}},

@@ -200,6 +200,15 @@ func TestSignatureIsNotKept(t *testing.T) {
 	if got := foreign("sig "+base64.StdEncoding.EncodeToString(raw), maxMessage); len(got) > 20 {
 		t.Errorf("base64 of a signature: %q", got)
 	}
+	quoted := func(member, text, said string) {
+		t.Helper()
+		said = strings.ToLower(said)
+		for at := 0; at+maxDigits < len(signature); at++ {
+			if part := strings.ToLower(signature[at : at+maxDigits+1]); strings.Contains(said, part) {
+				t.Fatalf("%s of %.20s...: %s", member, text, said)
+			}
+		}
+	}
 	for _, text := range []string{
 		"bad signature 0x" + signature, "args: (" + signature[:64] + ", " + signature[64:128] + ", 28)",
 		strings.Repeat("x", maxMessage-50) + signature, strings.ToUpper(signature),
@@ -209,13 +218,10 @@ func TestSignatureIsNotKept(t *testing.T) {
 			if member == "errorReason" {
 				s, _ = classify(answered(400, fmt.Sprintf(`{"success":false,%q:%q}`, member, text)), wanted())
 			}
-			said := strings.ToLower(fmt.Sprint(s.Reason, s.Cause, s.Payer, s.Network))
-			for at := 0; at+maxDigits < len(signature); at++ {
-				if part := strings.ToLower(signature[at : at+maxDigits+1]); strings.Contains(said, part) {
-					t.Fatalf("%s of %.20s...: %s", member, text, said)
-				}
-			}
+			quoted(member, text, fmt.Sprint(s.Reason, s.Cause, s.Payer, s.Network))
 		}
+		v := judge(answered(200, fmt.Sprintf(`{"isValid":false,"invalidReason":%q}`, text)), wanted())
+		quoted("invalidReason", text, fmt.Sprint(v.Reason, v.Fault))
 	}
 	if got := foreign("to 0x209693Bc6afc0C5328bA36FaF03C514EF312287C in block 12345678", 128); !strings.Contains(got, "0x209693Bc6afc0C5328bA36FaF03C514EF312287C in block 12345678") {
 		t.Errorf("an address is cut: %q", got)
