@@ -16,7 +16,6 @@ import (
 // facilitatorFault is what a facilitator does with a call before or after its
 // honest work. The zero value does nothing.
 type facilitatorFault struct {
-	status int // answered instead of doing anything
 	// late is how much later than it could a settlement is answered; the money
 	// moves at once.
 	late time.Duration
@@ -45,10 +44,6 @@ func newFacilitator(t *testing.T, addr string) *facilitator {
 
 func (f *facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault := f.fault()
-	if fault.status != 0 {
-		w.WriteHeader(fault.status)
-		return
-	}
 	if r.URL.Path != "/settle" {
 		f.books.ServeHTTP(w, r)
 		return

@@ -66,24 +66,7 @@ func TestRunbook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(raw)
-	for _, f := range runbookFaults(text, kinds) {
+	for _, f := range runbookFaults(string(raw), kinds) {
 		t.Error(f)
-	}
-	// The test can fail.
-	for what, change := range map[string]func(string) string{
-		"an entry is gone":     func(s string) string { return strings.Replace(s, `<a id="alarm-owed"></a>`, "", 1) },
-		"an entry is misnamed": func(s string) string { return strings.Replace(s, "\n**owed**: ", "\n**owned**: ", 1) },
-		"an entry is new": func(s string) string {
-			return strings.Replace(s, "\n## Payments", "\n<a id=\"alarm-new\"></a>\n**new**: it.\n\n## Payments", 1)
-		},
-		"an anchor is no entry": func(s string) string {
-			return strings.Replace(s, "\n## Payments", "\n<a id=\"alarm-lost\"></a>\n\n## Payments", 1)
-		},
-		"the section is gone": func(s string) string { return strings.Replace(s, "\n## Alarms\n", "\n## Operations\n", 1) },
-	} {
-		if len(runbookFaults(change(text), kinds)) == 0 {
-			t.Errorf("%s, and nobody notices", what)
-		}
 	}
 }

@@ -21,7 +21,6 @@ type scenario struct {
 	together bool
 	steady   bool // as many others pay in each further round
 	rounds   int  // that it stays broken
-	silent   bool // nothing calls reconcile meanwhile
 	blind    bool // reconcile fails meanwhile
 	stable   bool // the table is not what is broken
 
@@ -93,7 +92,7 @@ func (c scenario) play(t *testing.T, s *stage, alarms []cloudwatch.Alarm) *outco
 	if c.mends != nil {
 		c.mends(w)
 	}
-	c.silent, c.blind = false, false
+	c.blind = false
 	c.back(w, payers)
 	c.each(out.strays, (*payer).comeBack)
 	c.run(w, true)
@@ -154,7 +153,6 @@ const tries = 5
 // calm is a round without a fault: each operation is paid for and answered.
 func (c scenario) calm(w *world) (strays []*payer) {
 	w.Helper()
-	c.silent, c.blind = false, false
 	for _, op := range c.operations(w.T) {
 		for n := 1; ; n++ {
 			p := w.newPayer(op, -n)
@@ -209,9 +207,6 @@ func (c scenario) free(w *world) {
 // run is one run of reconcile in this round. A busy machine may need another.
 func (c scenario) run(w *world, well bool) {
 	w.Helper()
-	if c.silent {
-		return
-	}
 	var err error
 	for begun := time.Now(); time.Since(begun) < patience; {
 		if err = w.reconcile(); (err == nil) == well {

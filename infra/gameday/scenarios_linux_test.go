@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,15 +35,13 @@ func theFacilitator(w *world) *door { return w.facilitator.door }
 func theTable(w *world) *door       { return w.table.door }
 func theChain(w *world) *door       { return w.chain }
 
-// turned turns a switch on, and off again.
-func turned(which func(w *world) *atomic.Bool) breakage {
+// unheard is resolvers that hear and say nothing.
+func unheard() breakage {
 	return breakage{
-		breaks: func(w *world) { which(w).Store(true) },
-		mends:  func(w *world) { which(w).Store(false) },
+		breaks: func(w *world) { w.resolvers.mute.Store(true) },
+		mends:  func(w *world) { w.resolvers.mute.Store(false) },
 	}
 }
-
-func saysNothing(w *world) *atomic.Bool { return &w.resolvers.mute }
 
 // crashing has functions crash at every event.
 func crashing(functions ...string) breakage {
@@ -68,11 +65,6 @@ func tabled(fault func(w *world) tableFault) breakage {
 		breaks: func(w *world) { w.table.breaks(fault(w)) },
 		mends:  func(w *world) { w.table.breaks(tableFault{}) },
 	}
-}
-
-// throttled turns calls to the table away.
-func throttled(which func(call) bool) breakage {
-	return tabled(func(*world) tableFault { return tableFault{throttles: which} })
 }
 
 // and is two breakages at once.
@@ -132,14 +124,6 @@ func processScenarios() []scenario {
 			return false
 		}})
 	}
-	// Here it ends when the settlement has been written, and the lookup runs.
-	killedLater := tabled(func(w *world) tableFault {
-		return tableFault{wrote: func(c call) {
-			if p := w.payer(c.payer); p != nil && c.state == ledger.Settled {
-				w.process(p.signature).Kill()
-			}
-		}}
-	})
 	crashed := func(paths ...string) func(*world, []*payer) {
 		return func(w *world, _ []*payer) {
 			for _, path := range paths {
@@ -153,47 +137,28 @@ func processScenarios() []scenario {
 		name: "a function is killed when the money has moved", payers: 1, stable: true, breakage: killed,
 		sees: everybody(sight{status: http.StatusInternalServerError}), fires: []string{"errors"},
 	}, {
-		name: "a function is killed in the middle of a lookup", ops: []string{"dns", "host-intel"}, payers: 1, stable: true,
-		breakage: killedLater,
-		sees:     everybody(sight{status: http.StatusInternalServerError}), fires: []string{"errors"},
-	}, {
-		name: "the free functions crash", stable: true, breakage: crashing("HealthFunction", "DiscoveryFunction"),
-		meanwhile: crashed(catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathDocs),
+		name: "the free functions crash", stable: true, breakage: crashing("HealthFunction", "DiscoveryFunction", "McpFunction"),
+		meanwhile: crashed(catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathDocs, catalog.PathMCP),
 		fires:     []string{"errors"},
-	}, {
-		name: "the tools crash", stable: true, breakage: crashing("McpFunction"),
-		meanwhile: crashed(catalog.PathMCP), fires: []string{"errors"},
 	}, {
 		name: "reconcile crashes", rounds: 6, blind: true, stable: true, breakage: crashing(reconcileFunction),
 		fires: []string{"reconcile-silent"},
-	}, {
-		name: "nothing calls reconcile", rounds: 6, silent: true, stable: true, fires: []string{"reconcile-silent"},
 	}}
 }
 
 // lookupScenarios are those in which money is taken and there is no answer.
 func lookupScenarios() []scenario {
-	unreachable, silent := timeouts(), timeouts()
+	unreachable := timeouts()
 	unreachable["dns"] = fault.UpstreamUnavailable
-	for _, codes := range []map[string]fault.Code{unreachable, silent} {
-		delete(codes, "host-intel") // what fails is in its fields
-		delete(codes, "uptime-check")
-	}
+	delete(unreachable, "host-intel") // what fails is in its fields
+	delete(unreachable, "uptime-check")
 	return []scenario{{
 		name: "the resolvers cannot be reached", ops: looks(), payers: several, together: true, rounds: 4, stable: true,
 		breakage: shut(theResolvers),
 		ready:    http.StatusServiceUnavailable, sees: owedWith(unreachable), fires: []string{"resolvers", "owed"},
 	}, {
-		name: "the resolvers say nothing", ops: looks(), payers: several, together: true, rounds: 2, stable: true,
-		breakage: turned(saysNothing),
-		ready:    http.StatusServiceUnavailable, sees: owedWith(silent), fires: []string{"resolvers", "owed", "latency"},
-	}, {
-		name: "the registry turns us away (429)", ops: []string{"whois", "host-intel"}, payers: several, stable: true,
-		breakage: turned(func(w *world) *atomic.Bool { return &w.registry.limited }),
-		sees:     owedWith(map[string]fault.Code{"whois": fault.RDAPUpstream}), fires: []string{"owed"},
-	}, {
 		name: "functions are frozen in the middle of a lookup", ops: looks(), payers: several, together: true,
-		breakage: turned(saysNothing).and(tabled(freezing)), sees: owedWith(timeouts()), fires: []string{"owed", "latency"},
+		breakage: unheard().and(tabled(freezing)), sees: owedWith(timeouts()), fires: []string{"owed", "latency"},
 		// The table's answer and the end of the time for it wait side by side
 		// for a process that goes on, and which one it sees first is open.
 		may: []string{"ledger-faults"},
@@ -236,15 +201,6 @@ func facilitatorScenarios() []scenario {
 		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.FacilitatorUnavailable, "false", "true")),
 		fires: []string{"facilitator-faults"},
 	}, {
-		name: "the facilitator refuses our credentials", payers: 1, rounds: 2, stable: true,
-		breakage: facilitated(facilitatorFault{status: http.StatusUnauthorized}),
-		ready:    http.StatusServiceUnavailable, sees: everybody(refusal(fault.FacilitatorUnauthorized, "false", "true")),
-		fires: []string{"facilitator-faults"},
-	}, {
-		name: "the facilitator turns us away (429)", payers: 1, rounds: 2, stable: true,
-		breakage: facilitated(facilitatorFault{status: http.StatusTooManyRequests}),
-		sees:     everybody(refusal(fault.FacilitatorUnavailable, "false", "true")), fires: []string{"facilitator-faults"},
-	}, {
 		name: "the facilitator is slow", payers: several, together: true, stable: true,
 		breakage: facilitated(facilitatorFault{late: slow}),
 		fires:    []string{"facilitator-slow"},
@@ -255,17 +211,9 @@ func facilitatorScenarios() []scenario {
 func doubtScenarios() []scenario {
 	mute, inDoubt := facilitated(facilitatorFault{mute: true}), refusal(fault.SettlementUncertain, "null", "true")
 	return []scenario{{
-		name: "the facilitator takes the money and says nothing", ops: []string{"ping", "host-intel", "uptime-check"}, payers: several, together: true, stable: true,
-		breakage: mute, fires: []string{"uncertain"},
-		sees: func(op string) sight { // who has time left asks the chain: ping has, and bundles have not
-			if op == "ping" {
-				return sight{status: http.StatusOK}
-			}
-			return inDoubt
-		},
-	}, {
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4, stable: true,
-		breakage: mute.and(shut(theChain)), sees: everybody(inDoubt), fires: []string{"uncertain", "facilitator-slow", "chain"},
+		breakage: mute.and(shut(theChain)),
+		ready:    http.StatusOK, sees: everybody(inDoubt), fires: []string{"uncertain", "facilitator-slow", "chain"},
 		// The first of each operation never comes back: reconcile finds that
 		// they have paid.
 		absent: 1, owed: 8,
@@ -273,27 +221,20 @@ func doubtScenarios() []scenario {
 		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4, stable: true,
 		breakage: facilitated(facilitatorFault{hangs: true}), sees: everybody(inDoubt),
 		fires: []string{"uncertain", "reconcile-open"},
-	}, {
-		name: "no node of the chain answers", ops: []string{"ping"}, payers: 1, rounds: 4, stable: true, breakage: shut(theChain),
-		ready: http.StatusOK, fires: []string{"chain"},
 	}}
 }
 
 // tableScenarios are those in which the ledger does not answer.
 func tableScenarios() []scenario {
-	all := func(call) bool { return true }
 	// What comes after the claim of a payment: it is sold and cannot be noted.
 	later := func(c call) bool { return c.state == ledger.Settled || c.state == ledger.Redeemed }
 	unknown := everybody(refusal(fault.LedgerUnavailable, "null", "true"))
 	return []scenario{{
-		name: "DynamoDB throttles", payers: 1, rounds: 3, blind: true, breakage: throttled(all),
-		ready: http.StatusServiceUnavailable, sees: unknown, fires: []string{"ledger-faults"},
-	}, {
 		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(theTable),
 		ready: http.StatusServiceUnavailable, sees: unknown, fires: []string{"ledger-faults"},
 	}, {
 		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2, stable: true,
-		breakage: throttled(later),
+		breakage: tabled(func(*world) tableFault { return tableFault{throttles: later} }),
 		fires:    []string{"ledger-faults"},
 	}}
 }
@@ -318,10 +259,6 @@ func debtScenarios() []scenario {
 // is woken.
 func customerScenarios() []scenario {
 	return []scenario{{
-		name: "customers ask about domains that say nothing", ops: []string{"dns"}, payers: several, together: true, stable: true,
-		breakage: turned(func(w *world) *atomic.Bool { return &w.resolvers.silent }), sees: owedWith(timeouts()),
-		fires: []string{"owed"},
-	}, {
 		name: "all places of an operation are taken", ops: []string{"host-intel"}, payers: several, stable: true,
 		breakage: placesTaken("host-intel", bundlePlaces),
 		sees:     everybody(refusal(fault.Overloaded, "false", "true")), fires: []string{"overloaded"},

@@ -35,7 +35,6 @@ type world struct {
 	name        string // of the table
 	db          dynamotest.Server
 	resolvers   *resolvers
-	registry    *registry
 	host        *lambdahost.Host
 	url         string // of the gateway
 	opened      time.Time
@@ -68,7 +67,7 @@ func (s *stage) open(t *testing.T) *world {
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
-		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), registry: &registry{}, series: &series{gateway: s.gateway},
+		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &series{gateway: s.gateway},
 		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
@@ -78,7 +77,7 @@ func (s *stage) open(t *testing.T) *world {
 	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, map[string]net.IP{registryName + ".": rdap})
 	secure := &tls.Config{GetCertificate: s.ca.For}
 	serve(t, net.JoinHostPort(web.String(), "443"), http.HandlerFunc(origin), secure)
-	serve(t, net.JoinHostPort(rdap.String(), "443"), w.registry, secure)
+	serve(t, net.JoinHostPort(rdap.String(), "443"), http.HandlerFunc(registry), secure)
 	file := serve(t, own(7, 80), http.HandlerFunc(bootstrap), nil)
 	w.host, w.url = testbed.Deployment{
 		Functions: builtIn("functions"),
