@@ -187,27 +187,6 @@ func registry(d *guard.Dialer) look[whois.Query, whois.Result] {
 	}
 }
 
-// The next call asks anew, also at the same time as this one.
-func TestNothingIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := &names{t: t, records: map[string]string{"A": "93.184.216.34"}}
-		resolvers := n.client()
-		var all sync.WaitGroup
-		const calls = 4
-		for range calls {
-			all.Go(func() {
-				if r, _ := checkBy(t, resolvers); r.Verdict != Up {
-					t.Errorf("%+v", r)
-				}
-			})
-		}
-		all.Wait()
-		if asked := n.questions(); len(asked) != 2*calls {
-			t.Errorf("%d questions for %d calls, want two each", len(asked), calls)
-		}
-	})
-}
-
 // A question that nobody waits for any more ends before the answer is given:
 // nothing of a call outlives it.
 func TestNothingIsLeft(t *testing.T) {

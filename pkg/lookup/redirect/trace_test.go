@@ -192,10 +192,6 @@ func TestErrors(t *testing.T) {
 	}
 	origintest.Each(t, map[string]row{
 		"nxdomain":               {func(*origintest.World) {}, fault.NXDomain},
-		"private":                {name(origintest.Name{Addrs: []string{"192.168.0.1"}}), fault.BlockedAddress},
-		"dead":                   {name(origintest.Name{Addrs: []string{aAddr}}), fault.ConnectFailed},
-		"handshake":              {func(w *origintest.World) { w.Accept(a, aAddr, func(net.Conn) {}) }, fault.HandshakeFailed},
-		"garbage":                {func(w *origintest.World) { w.Serve(a, aAddr, origintest.Answers("?\r\n\r\n")) }, fault.HTTPFailed},
 		"resolvers":              {name(origintest.Name{Err: silent}), fault.RedirectTimeout},
 		"resolvers, second hop":  {to("https://silent.test.com/"), fault.RedirectTimeout},
 		"a bug, second hop":      {to("https://bug.test.com/"), fault.InternalError},
@@ -228,24 +224,6 @@ func TestTimeouts(t *testing.T) {
 		"second hop": func(w *origintest.World, cancel func()) {
 			site(w, a, aAddr, map[string]string{"/": "301 https://b.test.com/"})
 			w.Serve(b, bAddr, stalls(cancel))
-		},
-		"second hop, handshake": func(w *origintest.World, cancel func()) {
-			site(w, a, aAddr, map[string]string{"/": "301 https://b.test.com/"})
-			w.Accept(b, bAddr, func(conn net.Conn) {
-				conn.Read(make([]byte, 1))
-				cancel()
-				io.Copy(io.Discard, conn)
-			})
-		},
-		"second hop, same connection": func(w *origintest.World, cancel func()) {
-			w.Serve(a, aAddr, func(conn *tls.Conn) {
-				r := bufio.NewReader(conn)
-				http.ReadRequest(r)
-				io.WriteString(conn, "HTTP/1.1 301 x\r\nLocation: /x\r\n\r\n")
-				http.ReadRequest(r)
-				cancel()
-				io.Copy(io.Discard, conn)
-			})
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
