@@ -159,6 +159,16 @@ func TestLookupAlgorithms(t *testing.T) {
 	}
 }
 
+// What signs the certificate is said outside of what is signed.
+func TestLookupOuterAlgorithm(t *testing.T) {
+	t.Parallel()
+	der := with(func(p *parts) { p.outer = tlv(0x30, oid("1.2.840.10045.4.3.4")) })
+	got, err := lookup(t, tlsPeer(t, [][]byte{der}, ecKey(), nil))
+	if err != nil || got.SignatureAlgorithm != "ecdsa-with-SHA512" {
+		t.Errorf("%q, %v", got.SignatureAlgorithm, err)
+	}
+}
+
 // A server that fails on a TLS 1.3 hello is asked once more without.
 func TestLookupIntolerant(t *testing.T) {
 	t.Parallel()
