@@ -14,8 +14,7 @@
 // Afterwards every payer sends the same signature again until there is a final
 // answer. Then the facilitator has at most one transfer for each authorization, and
 // money has moved exactly for those payers who were answered or whom make owed
-// lists. make books finds no difference between the table and the chain; then one of
-// every kind is made, and it names those and no other.
+// lists. make books finds no difference between the table and the chain.
 //
 // Alarms are read from the template that the CDK app synthesizes, and judged by
 // package cloudwatch from what the functions printed and from what Lambda

@@ -1,7 +1,6 @@
 package simnet
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -76,48 +75,4 @@ func timesOut(domain string) bool {
 	return slices.ContainsFunc(tableRows(), func(r row) bool {
 		return r.domain == domain && strings.HasSuffix(string(r.code()), "_timeout")
 	})
-}
-
-// replies are the answers of a seller that has them ready.
-type replies struct {
-	all  []x402test.Reply
-	sold int
-}
-
-func (s *replies) buy(context.Context, string) (x402test.Reply, error) {
-	s.sold++
-	return s.all[min(s.sold, len(s.all))-1], nil
-}
-
-// TestBuyUntil: only an answer for which time ran out is bought again, and what
-// is wrong stays wrong.
-func TestBuyUntil(t *testing.T) {
-	reply := func(status int, body string) x402test.Reply {
-		return x402test.Reply{Status: status, Body: []byte(body)}
-	}
-	late := reply(504, `{"error":{"code":"ssl_timeout","charged":true}}`)
-	partly := reply(200, `{"ssl":{"error":{"code":"ssl_timeout"}}}`)
-	doubt := reply(400, `{"error":{"code":"blocked_address","message":"m","charged":null,"retryable":false}}`)
-	good := reply(400, `{"error":{"code":"blocked_address","message":"m","charged":true,"retryable":false}}`)
-	bad := reply(400, `{"error":{"code":"invalid_domain","message":"m","charged":false,"retryable":false}}`)
-	c := row{want: fails(fault.BlockedAddress)}
-	met := func(r x402test.Reply) bool { return len(c.faults(r)) == 0 }
-	for name, x := range map[string]struct {
-		all  []x402test.Reply
-		met  bool
-		sold int
-	}{
-		"at once":           {[]x402test.Reply{good, late}, true, 1},
-		"after time-outs":   {[]x402test.Reply{late, partly, good}, true, 3},
-		"charged or not":    {[]x402test.Reply{doubt, good}, true, 2},
-		"wrong":             {[]x402test.Reply{bad, good}, false, 1},
-		"wrong in the end":  {[]x402test.Reply{late, bad, good}, false, 2},
-		"always a time-out": {[]x402test.Reply{late}, false, tries},
-	} {
-		s := &replies{all: x.all}
-		got, err := buyUntil(t, s, "/", met)
-		if err != nil || met(got) != x.met || s.sold != x.sold {
-			t.Errorf("%s: bought %d times, the last answer is %s (%v), want %d", name, s.sold, got.Body, err, x.sold)
-		}
-	}
 }

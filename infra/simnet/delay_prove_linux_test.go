@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
 // testRTT is the round trip when none is asked for: long beside what a
@@ -51,14 +50,6 @@ func TestDelay(t *testing.T) {
 	r := startRunner(t, n)
 	t.Run("each question once", func(t *testing.T) { asksOnce(t, n.far, r) })
 	t.Run("round trips", func(t *testing.T) { takesItsTrips(t, r) })
-	// What cannot be connected to cannot be from there either.
-	seen := &observed{facts: map[string]bool{}, api: r.description(t)}
-	for _, c := range alike("ssl-check", fails(fault.ConnectFailed), "closed", "wall", "hole") {
-		t.Run(c.String(), func(t *testing.T) {
-			t.Parallel()
-			seen.play(t, r, c)
-		})
-	}
 }
 
 // proveDelay measures connections and datagrams to a host: none is there

@@ -25,7 +25,8 @@
 // about a host of the tables, a site is a host with what is answered about it, and
 // a registry's quirk is one line of registry_quirks_linux_test.go. Every answer is
 // held to the OpenAPI description and to what package fault says about its code;
-// a line says what is special about it. A tap on the namespace's packets sees
+// a line says what is special about it. What the package of a lookup proves of
+// peers on loopback has one row of its kind here. A tap on the namespace's packets sees
 // every address that anybody tries to connect to, and no connection to one
 // that is not public may be among them. testdata/corpora holds names, addresses
 // and redirects that try to lead there; HOSTFACTS_SIMNET_CORPORA names a folder

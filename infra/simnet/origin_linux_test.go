@@ -25,16 +25,19 @@ type edit = func(*x509.Certificate)
 type server func(ca *authority, name string) func(net.Conn)
 
 // page is what an origin answers to a request, byte for byte; "" closes the
-// connection. The markers are not sent.
+// connection. hang is not sent.
 type page func(method, path string) string
 
-// How an answer is sent or ends.
-const (
-	hang    = "\x00hang"    // at the end: nothing more comes
-	quit    = "\x00quit"    // at the end: the connection closes
-	forever = "\x00forever" // at the end: chunks without end
-	drip    = "\x00drip"    // at the start: one byte every tenth of a second
-)
+// hang ends an answer after which nothing more comes.
+const hang = "\x00hang"
+
+// must is for what only a mistake in the tables makes an error.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
 
 // says answers every request alike.
 func says(answer string) page { return func(string, string) string { return answer } }
@@ -135,19 +138,8 @@ func answer(conn net.Conn, p page) {
 
 // reply sends a page's answer and reports whether the connection goes on.
 func reply(conn net.Conn, a string) bool {
-	a, ends := strings.CutSuffix(a, quit)
 	a, hangs := strings.CutSuffix(a, hang)
-	a, endless := strings.CutSuffix(a, forever)
-	a, slow := strings.CutPrefix(a, drip)
-	if slow {
-		dripOut(conn, a)
-		return false
-	}
-	if _, err := io.WriteString(conn, a); err != nil || ends || a == "" && !hangs {
-		return false
-	}
-	if endless {
-		repeat(conn, "400\r\n"+strings.Repeat(" ", 0x400)+"\r\n")
+	if _, err := io.WriteString(conn, a); err != nil || a == "" && !hangs {
 		return false
 	}
 	if hangs {

@@ -110,7 +110,7 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		}
 	}
 	if h.trick != nil {
-		h.trick(asked{w: w, query: q, honest: m, udp: overUDP, at: r.at})
+		h.trick(asked{w: w, honest: m, udp: overUDP, at: r.at})
 		return
 	}
 	r.inStep(qtype, name, h, func() { _ = w.WriteMsg(m) }) // the client may be gone

@@ -44,13 +44,13 @@ type site struct {
 	rows []row
 }
 
-// sites are all of them, made once: some hold keys.
+// sites are all of them, made once.
 var sites = sync.OnceValue(func() []site {
 	dishonest := dishonestSites()
 	for i := range dishonest {
 		dishonest[i].dishonest = true
 	}
-	return slices.Concat(dishonest, oddAnswers(), oddText(), oddFamilies(), certificateSites(), answerSites(), locationSites())
+	return slices.Concat(dishonest, oddSites(), certificateSites(), answerSites(), locationSites())
 })
 
 // compared are hosts that other programs are asked about in the end.
@@ -139,9 +139,8 @@ type internet struct {
 	far       *far   // where the service is; nil for here
 	bootstrap string // URL
 	resolvers []*resolver
-	// public are the places that the service may connect to: port 443 of the
-	// addresses of a host with serve, and the servers on other ports that the
-	// bootstrap file may name.
+	// public are the places that the service may connect to: the ports 443 and 80
+	// of the addresses of a host that has servers there.
 	public map[netip.AddrPort]bool
 }
 
@@ -150,7 +149,7 @@ func newInternet(t *testing.T) *internet {
 	t.Helper()
 	subject := pkix.Name{CommonName: "Simnet CA", Organization: []string{"Simnet"}, Country: []string{"US"}}
 	n := &internet{ca: testbed.NewAuthority(t, subject), hosts: map[string]host{}, public: map[netip.AddrPort]bool{}}
-	for _, at := range []string{holeAddr + ":443", wallAddr + ":443", closedAddr + ":443", closedAddr + ":8443"} {
+	for _, at := range []string{holeAddr + ":443", wallAddr + ":443", closedAddr + ":443"} {
 		n.public[netip.MustParseAddrPort(at)] = true
 	}
 	batch := routes
