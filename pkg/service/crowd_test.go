@@ -9,42 +9,30 @@ import (
 	"time"
 )
 
-// TestBudgets: each call to facilitator, chain and lookup has its time limit, and each
-// limit that is reached has its own code. The clock is that of a bubble, so the time
-// is exact.
+// TestBudgets: a request ends in the time that its deadline and the lookup's leave;
+// which call gets how much is tested with the Gate. The clock is that of a bubble, so
+// the time is exact.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		hangs         func(*peers)
-		contract      bool // the payer is a contract
 		status        int
 		code, charged string
 		took          time.Duration
 	}{
-		"/verify": {func(p *peers) { p.verifyHangs = true }, true, 503, "facilitator_unavailable", "false", 3 * time.Second},
-		"/settle": {func(p *peers) { p.settleHangs = true }, false, 503, "settlement_uncertain", "null", 15 * time.Second},
-		"chain": {
-			func(p *peers) { p.lost, p.chainHangs = true, true }, false, 503, "settlement_uncertain", "null", 4 * time.Second,
-		},
 		// The lookup's 8 s and 2 s to write everything down are kept.
 		"/settle and chain": {
-			func(p *peers) { p.settleHangs, p.chainHangs = true, true }, false,
-			503, "settlement_uncertain", "null", 17 * time.Second,
+			func(p *peers) { p.settleHangs, p.chainHangs = true, true }, 503, "settlement_uncertain", "null", 17 * time.Second,
 		},
-		"lookup":              {func(p *peers) { p.lookupHangs = true }, false, 504, "dns_timeout", "true", 8 * time.Second},
-		"a contract's lookup": {func(p *peers) { p.lookupHangs = true }, true, 504, "dns_timeout", "true", 8 * time.Second},
+		"lookup": {func(p *peers) { p.lookupHangs = true }, 504, "dns_timeout", "true", 8 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(1, explorer)
 				c.hangs(f.peers)
-				f.contracts, f.settles = true, 0
-				offer := f.to(0, victim, "example.com", "")
-				header := f.sign(offer, true)
-				if c.contract {
-					header = f.contract(offer)
-				}
+				f.settles = 0
+				header := f.sign(f.to(0, victim, "example.com", ""), true)
 				begun := time.Now()
 				r := f.to(0, victim, "example.com", header)
 				same(t, "answered after", time.Since(begun), c.took)

@@ -32,11 +32,9 @@ import (
 type peers struct {
 	bill *usage
 	// Those that never answer: a request to them ends with its time limit.
-	verifyHangs, settleHangs, chainHangs, lookupHangs bool
-	settles, looks                                    time.Duration // what the others take
-	lost                                              bool          // a settlement that is answered says nothing
-	cancelled                                         bool          // what is settled was cancelled on the chain
-	contracts                                         bool          // every signature of a contract is valid
+	settleHangs, chainHangs, lookupHangs bool
+	settles, looks                       time.Duration // what the others take
+	cancelled                            bool          // what is settled was cancelled on the chain
 
 	mu   sync.Mutex
 	rich map[string]bool // payers with money
@@ -45,16 +43,9 @@ type peers struct {
 	settling, worst int
 }
 
-// Verify judges signatures that cannot be verified locally.
-func (p *peers) Verify(ctx context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
+// Verify finds no signature valid that cannot be verified locally.
+func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	p.bill.add(func(s *spent) { s.Verifies++ })
-	switch {
-	case p.verifyHangs:
-		<-ctx.Done()
-		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, ctx.Err())}
-	case p.contracts:
-		return x402.Verification{Valid: true}
-	}
 	time.Sleep(2 * time.Second)
 	return x402.Verification{Reason: "invalid_exact_evm_payload_signature", BadSignature: true}
 }
@@ -63,8 +54,6 @@ func (p *peers) Settle(ctx context.Context, payment x402.Payload, r x402.Require
 	p.bill.add(func(s *spent) { s.Settles++ })
 	if p.settleHangs {
 		<-ctx.Done()
-	}
-	if p.settleHangs || p.lost {
 		return x402.Settlement{Class: x402.Unknown, Reason: "timeout", Cause: ctx.Err()}
 	}
 	p.mu.Lock()
@@ -94,8 +83,6 @@ func (p *peers) Find(ctx context.Context, _ x402.Question) x402.Finding {
 	case p.chainHangs:
 		<-ctx.Done()
 		return x402.Finding{Cause: ctx.Err()}
-	case p.lost, p.settleHangs:
-		return x402.Finding{}
 	case p.cancelled:
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "the authorization was cancelled"}
 	}

@@ -1,16 +1,12 @@
 package service_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -20,9 +16,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// showsNothing checks that the log shows no secret part of a payment.
+// showsNothing checks that the log shows no secret part of a payment, and no retry
+// token, with which whoever copied the payment from the chain would get its answer.
 func (s *shop) showsNothing() {
 	s.Helper()
+	for _, token := range s.tokens {
+		if token == "" || strings.Contains(s.log.String(), token) {
+			s.Errorf("the log shows the retry token %q:\n%s", token, s.log.String())
+		}
+	}
 	if shown := s.signed.Shown(s.log.String()); shown != "" {
 		s.Errorf("the log shows a part of the payment: %s\n%s", shown, s.log.String())
 	}
@@ -50,6 +52,7 @@ func (s *shop) lineOf(id string) map[string]any {
 	s.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(time.Millisecond) {
 		if lines := s.lines()[id]; len(lines) > 0 {
+			same(s, "lines of request "+id, len(lines), 1)
 			return lines[0]
 		}
 	}
@@ -135,119 +138,6 @@ func TestStackInTheLog(t *testing.T) {
 	line := s.lineOfReply(s.get(dnsPath, s.sign(dnsPath)))
 	if line["stack"] != bug.stack || line["error"] != "internal_error: while looking: a bug" {
 		t.Errorf("error %v, stack %.100v", line["error"], line["stack"])
-	}
-}
-
-// Every request has exactly one line, under the id that its client was told,
-// with what it was answered. The first of these meets a bug.
-func TestOneLineARequest(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, bug)
-	answers := map[string]int{} // request id -> status
-	note := func(r x402test.Reply, status int) {
-		id := r.Header.Get("X-Request-Id")
-		if _, twice := answers[id]; twice || id == "" || r.Status != status {
-			t.Errorf("request %q is not the only one, or answered %d, want %d", id, r.Status, status)
-		}
-		answers[id] = r.Status
-		s.lineOf(id)
-	}
-	note(s.get(dnsPath, ""), http.StatusInternalServerError)
-	header, bad := s.sign(dnsPath), s.sign(pathOf("localhost"))
-	const signings = 2 // challenges whose answers are not noted
-	for _, c := range []struct {
-		path, header string
-		status       int
-	}{
-		{dnsPath, "", 402}, {dnsPath, header, 200}, {dnsPath, header, 200}, {dnsPath, "garbage", 402},
-		{"/v1/tools/ping", header, 402}, {"/nowhere", "", 404}, {"/health", "", 200}, {"/v1/catalog", "", 200}, {"/docs", "", 200},
-		{pathOf("localhost"), bad, 400},
-	} {
-		note(s.get(c.path, c.header), c.status)
-	}
-	for method, status := range map[string]int{http.MethodHead: 402, http.MethodOptions: 204, http.MethodPost: 405} {
-		note(s.send(method, dnsPath, ""), status)
-	}
-	all := s.lines()
-	same(t, "requests that have a line", len(all), len(answers)+signings)
-	got := map[string]int{}
-	for id, lines := range all {
-		line := lines[0]
-		same(t, "lines of request "+id, len(lines), 1)
-		// A line that names a payer says what the payment is of, and no other does.
-		if amount, paid := line["amount"], line["payer"] != nil; paid != (amount == "5000") || !paid && amount != nil {
-			t.Errorf("request %s: amount %v in %v", id, amount, line)
-		}
-		if _, ok := answers[id]; ok {
-			status, _ := line["status"].(float64)
-			got[id] = int(status)
-		}
-	}
-	if d := cmp.Diff(answers, got); d != "" {
-		t.Errorf("status by request (-answered +logged):\n%s", d)
-	}
-}
-
-// quotes is a facilitator that answers so, with the parts of the signature that it
-// was sent in place of SIGNATURE, R and S, and quotes it in its other fields.
-func quotes(status int, members string) func(w http.ResponseWriter, r *http.Request) bool {
-	return func(w http.ResponseWriter, r *http.Request) bool {
-		var body struct {
-			PaymentPayload x402.Payload `json:"paymentPayload"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-			panic(err)
-		}
-		bare := strings.TrimPrefix(body.PaymentPayload.Payload.Signature, "0x")
-		parts := strings.NewReplacer("SIGNATURE", "0x"+bare, "UPPER", strings.ToUpper(bare), "R64", bare[:64], "S64", bare[64:128])
-		note := `{"bazaar":{"status":"rejected","rejectedReason":"R64","reason":"UPPER","code":"SIGNATURE"},` +
-			`"other":{"reason":"quoting SIGNATURE"}}`
-		w.Header().Set("EXTENSION-RESPONSES", base64.StdEncoding.EncodeToString([]byte(parts.Replace(note))))
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, parts.Replace(`{"errorMessage":"call(UPPER) reverted: SIGNATURE r=0xR64",`+members+`}`))
-		return true
-	}
-}
-
-// What a facilitator quotes of the payment is not logged, kept or passed on.
-func TestQuotedSignature(t *testing.T) {
-	t.Parallel()
-	const failed, settled = `"network":"eip155:8453","success":false,`, `"network":"eip155:8453","success":true,`
-	for how, front := range map[string]func(http.ResponseWriter, *http.Request) bool{
-		"refusal":           quotes(200, failed+`"errorReason":"invalid_signature_R64"`),
-		"sentence":          quotes(400, failed+`"errorReason":"invalid signature SIGNATURE"`),
-		"failure":           quotes(500, failed+`"errorReason":"SIGNATURE"`),
-		"pending":           quotes(200, failed+`"errorReason":"settlement_pending","transaction":"SIGNATURE"`),
-		"contradiction":     quotes(200, settled+`"errorReason":"S64"`),
-		"other payer":       quotes(200, failed+`"payer":"SIGNATURE"`),
-		"other network":     quotes(200, `"success":false,"network":"R64S64"`),
-		"other transaction": quotes(200, settled+`"transaction":"R64S64"`),
-	} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			s.front = front
-			r := s.get(dnsPath, s.sign(dnsPath))
-			if r.Status != http.StatusPaymentRequired && r.Status != http.StatusServiceUnavailable {
-				t.Errorf("status %d: %s", r.Status, r.Body)
-			}
-			line := s.lineOfReply(r)
-			if line["settlement"] == nil || line["extension_responses"] == nil {
-				t.Errorf("the answer was not read: %v", line)
-			}
-			s.showsNothing()
-			told := string(r.Body)
-			for _, values := range r.Header {
-				text := values[0]
-				if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
-					text = string(raw) // the offer's base64 has a part in common with the payment's
-				}
-				told += "\n" + text
-			}
-			if shown := s.signed.Shown(told); shown != "" {
-				t.Errorf("the client is told %s", shown)
-			}
-		})
 	}
 }
 

@@ -7,35 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
-
-func TestToolPaid(t *testing.T) {
-	s := newShop(t, perMinute(300), slots(50))
-	unpaid := s.call(domain("example.com"), "", "")
-	offer, err := unpaid.Required()
-	if err != nil || offer.Accepts[0].Amount != "5000" || offer.Resource.URL != "https://api.example.com/mcp" ||
-		offer.Extensions[x402.ExtensionToken] == nil || !unpaid.IsError || unpaid.Meta.Receipt != nil {
-		t.Errorf("%s %v", unpaid.Raw, err)
-	}
-	header := s.pay(offer)
-	first, again := s.call(domain("example.com"), header, ""), s.call(domain("example.com"), header, "")
-	w := way{s, true}
-	w.expect(w.result(first), 200, "", "")
-	w.expect(w.result(again), 200, "", "")
-	var result dns.Result
-	if err := json.Unmarshal(first.Structured, &result); err != nil || result.Domain != "example.com" || first.Meta.Replayed {
-		t.Errorf("%s: %v", first.Raw, err)
-	}
-	if !again.Meta.Replayed || again.Meta.Age == nil || again.Text() != first.Text() || *again.Meta.Receipt != *first.Meta.Receipt {
-		t.Errorf("%s", again.Raw)
-	}
-	if all, once := s.books.Settles(); all != 1 || once != 1 || s.lookups.Load() != 1 {
-		t.Errorf("%d settles, %d lookups", all, s.lookups.Load())
-	}
-}
 
 // A payment whose answer was lost on one transport gets it on the other, and is
 // settled once. So does one whose request was lost: the echo of one offer is good

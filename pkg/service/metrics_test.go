@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // TestRequests holds each kind of request to its answer over HTTP and over MCP, and
@@ -52,7 +53,15 @@ func (c request) run(w way) {
 		w.Errorf("replayed %v: %s", a.replayed, a.text)
 	}
 	w.settled(c.settles)
+	// What a bug ends has no other headers than those that it had by then.
+	varies := "Accept, " + x402.HeaderSignature + ", " + x402.HeaderKey
+	if !w.tool && c.code != "internal_error" && a.vary != varies {
+		w.Errorf("a cache may give one client the answer of another: Vary %q, want %q", a.vary, varies)
+	}
 	line := w.lineOf(a.id)
+	if amount, paid := line["amount"], line["payer"] != nil; paid != (amount == "5000") || !paid && amount != nil {
+		w.Errorf("amount %v in %v", amount, line)
+	}
 	want := map[string]any{"msg": "request", "operation": "dns", "status": float64(c.status), "tool": nil, "transport": nil}
 	dimensions := [][]string{{}, {"operation"}}
 	if w.tool {

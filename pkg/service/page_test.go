@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
-
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // Pages have the headers that browsers heed for pages, and data does not.
@@ -39,31 +37,6 @@ func TestPageHeaders(t *testing.T) {
 				t.Errorf("%s %s as %q: policy %q", method, c.path, c.accept, csp)
 			}
 		}
-	}
-}
-
-// Every answer of a priced path depends on the same headers, so that no cache
-// gives one client another's: an error on the way included.
-func TestVaryOfAPricedPath(t *testing.T) {
-	t.Parallel()
-	const want = "Accept, " + x402.HeaderSignature + ", " + x402.HeaderKey
-	s := newShop(t, perMinute(8))
-	header := s.sign(dnsPath)
-	statuses := map[int]bool{}
-	see := func(path, header string) {
-		r := s.get(path, header)
-		statuses[r.Status] = true
-		if got := r.Header.Values("Vary"); len(got) != 1 || got[0] != want {
-			t.Errorf("%d: Vary %q, want %q", r.Status, got, want)
-		}
-	}
-	see(dnsPath, header)
-	see(pathOf("localhost"), "garbage")
-	for range 8 {
-		see(dnsPath, "")
-	}
-	if !statuses[200] || !statuses[402] || !statuses[429] {
-		t.Errorf("not all of 200, 402 and 429: %v", statuses)
 	}
 }
 

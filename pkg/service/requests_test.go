@@ -111,6 +111,23 @@ func twice(w way) answer {
 	return w.ask("example.com", header)
 }
 
+// forAnother pays, and sends the same payment for another lookup.
+func forAnother(w way) answer {
+	header := w.sign("example.com")
+	w.ask("example.com", header)
+	return w.ask("none.example.com", header)
+}
+
+// badlyNamed pays for a purchase with a key that is none.
+func badlyNamed(w way) answer {
+	const key = "with space"
+	header := w.sign("example.com")
+	if w.tool {
+		return w.result(w.call(domain("example.com"), header, key))
+	}
+	return w.reply(w.send(http.MethodGet, dnsPath, "", x402.HeaderSignature, header, x402.HeaderKey, key))
+}
+
 // whileAnotherRuns pays while the lookup of another payment is running.
 func whileAnotherRuns(w way) answer {
 	end := w.lookupRuns(w.sign("one.example.com"))
@@ -188,6 +205,7 @@ func quietRequests() []request {
 			ask: func(w way) answer { return w.ask("example.com", "garbage!") }},
 		{name: "bad parameters", status: 400, code: "invalid_domain", charged: "false", want: asked(),
 			ask: func(w way) answer { return w.ask("localhost", w.sign("example.com")) }},
+		{name: "a bad key", ask: badlyNamed, status: 400, code: "invalid_idempotency_key", charged: "false", want: asked()},
 		{name: "rate limited", change: perMinute(20), ask: untilLimited,
 			status: 429, code: "rate_limited", charged: "false", want: asked().and("RateLimited")},
 		{name: "overloaded", change: slots(1), ask: whileAnotherRuns, settles: 1,
@@ -239,6 +257,8 @@ func settledRequests() []request {
 			}}, "ExtensionsRejected"),
 		{name: "an answer that is an error", before: looksUp(fault.NXDomain), settles: 1,
 			status: 404, code: "nxdomain", charged: "true", want: paid.and("Answers")},
+		{name: "spent on another question", ask: forAnother, status: 402, code: "payment_required", charged: "true", settles: 1,
+			want: asked()},
 		{name: "replayed", ask: twice, status: 200, replayed: true, settles: 1,
 			want: asked().and("Replayed"), line: map[string]any{"states": "redeemed", "settlement": nil}},
 		owes("a time-out", 504, "dns_timeout", looksUp(fault.DNSTimeout)),

@@ -2,7 +2,6 @@ package service_test
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -53,53 +52,11 @@ func TestWhatARequestCosts(t *testing.T) {
 	}
 }
 
-// While a lookup is running, its payment is in progress on both transports, and
-// another lookup gets no slot, before any money moves. Neither is answered with a
-// challenge, and the same signatures work once there is room.
-func TestInProgressAndOverloaded(t *testing.T) {
-	for _, tool := range []bool{false, true} {
-		s := newShop(t, slots(1))
-		first := way{s, tool}
-		header := first.sign("one.example.com")
-		end := first.lookupRuns(header)
-		others := map[string]string{}
-		for _, w := range s.ways() {
-			a := w.ask("one.example.com", header)
-			a.charged, a.receipted = "null", false // or true, once the settlement is on record
-			w.expect(a, 409, "payment_in_progress", "null")
-			name := fmt.Sprint(w, ".example.com")
-			others[name] = w.sign(name)
-			w.expect(w.ask(name, others[name]), 503, "overloaded", "false")
-		}
-		s.settled(1)
-		end()
-		for _, w := range s.ways() {
-			for name, header := range others {
-				w.expect(w.ask(name, header), 200, "", "")
-			}
-		}
-		if all, once := s.books.Settles(); all != 3 || once != 1 {
-			t.Errorf("%d settles, %d of one payment", all, once)
-		}
-	}
-}
-
-// A client over its rate gets 429, with a payment or without, and nothing is
-// settled. Both transports share the limit, and each reports it in its own form.
+// A client over its rate gets 429 from the documents and from every message to the
+// tools, and health has no limit. The priced paths and the tools are in TestRequests.
 func TestRateLimited(t *testing.T) {
-	const most = 20
-	s := newShop(t, perMinute(most))
-	header := s.sign(dnsPath)
-	for i := range most - 1 {
-		r := s.get(dnsPath, "")
-		if r.Status != http.StatusPaymentRequired || r.Header.Get("RateLimit-Policy") == "" || r.Header.Get("Vary") == "" {
-			t.Fatalf("request %d: %d, policy %q", i, r.Status, r.Header.Get("RateLimit-Policy"))
-		}
-	}
-	for _, w := range s.ways() {
-		w.expect(w.ask("example.com", ""), 429, "rate_limited", "false")
-		w.expect(w.ask("example.com", header), 429, "rate_limited", "null")
-	}
+	s := newShop(t, perMinute(20))
+	untilLimited(way{shop: s})
 	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere"} {
 		r := s.get(path, "")
 		way{shop: s}.expect(way{shop: s}.reply(r), 429, "rate_limited", "false")
@@ -120,24 +77,6 @@ func TestRateLimited(t *testing.T) {
 	if r := s.get("/health", ""); r.Status != http.StatusOK {
 		t.Errorf("health is limited: %d", r.Status)
 	}
-	s.settled(0)
-	same(t, "a limited request reached the ledger", s.store.Calls(ledgertest.Create), 0)
-}
-
-// When the limits' store is down, signed requests are rejected, and no others.
-func TestRateLimitStoreDown(t *testing.T) {
-	s := newShop(t, perMinute(300))
-	w := way{shop: s}
-	header := w.sign("example.com")
-	s.uncounts.Store(true)
-	w.expect(w.ask("example.com", header), 503, "ledger_unavailable", "null")
-	s.settled(0)
-	same(t, "it reached the ledger", s.store.Calls(ledgertest.Create), 0)
-	for range 100 { // some of them ask the store
-		w.expect(unpaid(w), 402, "payment_required", "")
-	}
-	s.uncounts.Store(false)
-	w.expect(w.ask("example.com", header), 200, "", "")
 }
 
 // A failed correction of a client's count is logged, and does not change the answer.

@@ -140,36 +140,6 @@ func jsonType(k reflect.Kind) string {
 	return k.String()
 }
 
-// The comparison itself must be able to fail.
-func TestSameFieldsSeesDifferences(t *testing.T) {
-	t.Parallel()
-	field := func(name, typ string) []catalog.Field { return []catalog.Field{{Name: name, Type: typ}} }
-	text, records := reflect.TypeFor[string](), reflect.TypeFor[[]dns.Record]()
-	type member = reflect.StructField
-	for _, c := range []struct {
-		members []member
-		fields  []catalog.Field
-	}{
-		{[]member{{Name: "A", Type: text, Tag: `json:"a"`}}, field("b", "string")},
-		{[]member{{Name: "A", Type: text, Tag: `json:"a"`}}, field("a", "integer")},
-		{[]member{{Name: "A", Type: reflect.PointerTo(text), Tag: `json:"a"`}}, field("a", "string")},
-		{[]member{{Name: "A", Type: text, Tag: `json:"a,omitempty"`}}, field("a", "string")},
-		{[]member{{Name: "A", Type: text}}, field("A", "string")},
-		{[]member{{Name: "A", Type: text, Tag: `json:"a"`}, {Name: "B", Type: text, Tag: `json:"b"`}}, field("a", "string")},
-		{nil, field("a", "string")},
-		{[]member{{Name: "A", Type: records, Tag: `json:"a"`}},
-			[]catalog.Field{{Name: "a", Type: "array", Items: field("address", "object")}}},
-		{[]member{{Name: "A", Type: reflect.TypeFor[map[string]string](), Tag: `json:"a"`}}, field("a", "object")},
-	} {
-		if sameFields(reflect.StructOf(c.members), c.fields) == nil {
-			t.Errorf("%+v passes as %+v", c.members, c.fields)
-		}
-	}
-	if sameFields(text, nil) == nil {
-		t.Error("a text passes as an object")
-	}
-}
-
 // The README says what the ledger does.
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	t.Parallel()

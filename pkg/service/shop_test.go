@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -46,6 +47,7 @@ type shop struct {
 	books  *x402test.Facilitator
 	log    lockedBuffer
 	signed x402test.Secrets // every payment of the client
+	tokens []string         // of the offers that it signed
 
 	updates atomic.Int32  // of slots
 	counts  atomic.Int32  // of clients' requests
@@ -224,6 +226,7 @@ func (s *shop) offer(path string) x402.PaymentRequired {
 func (s *shop) pay(offer x402.PaymentRequired) (header string) {
 	header = must(s.client.Wallet.Pay(offer, time.Now()))
 	s.signed.Add(header)
+	s.tokens = append(s.tokens, tokenOf(must(json.Marshal(offer))))
 	return header
 }
 

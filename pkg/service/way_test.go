@@ -81,6 +81,7 @@ type answer struct {
 	wait     int    // seconds
 	text     string // the result, or the error
 	all      string // whatever was sent
+	vary     string // of HTTP
 }
 
 // sign asks for the price of a lookup, and signs it.
@@ -114,7 +115,7 @@ func (w way) reply(r x402test.Reply) answer {
 	a := answer{
 		said: said{status: r.Status, receipted: paid.Success}, id: r.Header.Get("X-Request-Id"),
 		replayed: r.Header.Get(x402.HeaderReplayed) == "true", wait: int(r.RetryAfter().Seconds()),
-		text: string(r.Body), all: fmt.Sprint(r.Header) + string(r.Body),
+		text: string(r.Body), all: fmt.Sprint(r.Header) + string(r.Body), vary: strings.Join(r.Header.Values("Vary"), " and "),
 	}
 	if r.Status == http.StatusOK {
 		return a
@@ -149,7 +150,7 @@ func (w way) result(r x402test.ToolResult) answer {
 		id:       message.Result.Meta.ID,
 		replayed: r.Meta.Replayed, wait: r.Meta.RetryAfter, text: r.Text(), all: string(r.Raw),
 	}
-	_, err := r.Required()
+	offer, err := r.Required()
 	switch {
 	case !r.IsError:
 		if string(r.Structured) != a.text || !a.receipted || r.Meta.Receipt.Transaction == "" {
@@ -157,7 +158,7 @@ func (w way) result(r x402test.ToolResult) answer {
 		}
 	case err == nil:
 		a.offers(string(fault.PaymentRequired))
-		if string(r.Structured) != a.text || strings.Contains(a.all, "PAYMENT-") {
+		if string(r.Structured) != a.text || offer.Error == "" || tokenOf(r.Structured) == "" || strings.Contains(a.all, "PAYMENT-") {
 			w.Errorf("no challenge: %s", a.all)
 		}
 	default:
