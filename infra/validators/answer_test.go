@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -310,27 +309,5 @@ func TestParseOpenAPIRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
-	}
-}
-
-func TestFetchOpenAPI(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path, ok := strings.CutPrefix(r.URL.Path, "/good")
-		if !ok {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = w.Write(served(t, path))
-	}))
-	t.Cleanup(server.Close)
-	if d, err := FetchOpenAPI(t.Context(), server.Client(), server.URL+"/good"); err != nil || !d.Describes("/docs") {
-		t.Errorf("%v, %v", d, err)
-	}
-	if _, err := FetchOpenAPI(t.Context(), server.Client(), server.URL); err == nil || !strings.Contains(err.Error(), "404") {
-		t.Errorf("not found: %v", err)
-	}
-	if _, err := FetchOpenAPI(t.Context(), server.Client(), "http://127.0.0.1:0"); err == nil {
-		t.Error("nobody there, and no error")
 	}
 }

@@ -12,12 +12,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-func parse[T any](raw []byte) (T, error) {
-	var v T
-	err := json.Unmarshal(raw, &v)
-	return v, err
-}
-
 // validator is one of OpenAPI descriptions. It is given all documents at once
 // and says what it has to say about each.
 type validator func(t *testing.T, docs map[string][]byte) map[string][]string

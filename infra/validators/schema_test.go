@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -88,40 +87,6 @@ func TestExtensions(t *testing.T) {
 		wantOne(t, fits(t, s, broken(t, e.Info, `"queryParams":{`, `"body":{},"queryParams":{`)), "'body' not allowed")
 		if op.Kind != catalog.SmokeTest { // its one parameter is optional
 			wantOne(t, fits(t, s, broken(t, e.Info, `"domain":`, `"host":`)), "missing property 'domain'")
-		}
-	}
-}
-
-// TestExampleResponses holds every example of the live catalog to the live
-// description, and the schema to an example with a field too few or too many.
-func TestExampleResponses(t *testing.T) {
-	t.Parallel()
-	description := document(t, catalog.PathOpenAPI)
-	live := decoded[struct {
-		Tools []struct {
-			Path    string
-			Example json.RawMessage         `json:"example_response"`
-			Fields  []struct{ Name string } `json:"response_fields"`
-		}
-	}](t, document(t, catalog.PathCatalog))
-	if len(live.Tools) != len(catalog.All()) {
-		t.Errorf("%d tools, want %d", len(live.Tools), len(catalog.All()))
-	}
-	for _, tool := range live.Tools {
-		s := compiled(t, description, "/paths/"+strings.ReplaceAll(tool.Path, "/", "~1")+"/get/responses/200/content/application~1json/schema")
-		wantNone(t, fits(t, s, tool.Example))
-		wantOne(t, fits(t, s, bytes.Replace(tool.Example, []byte("{"), []byte(`{"more":1,`), 1)), "'more' not allowed")
-		for _, f := range tool.Fields {
-			example := decoded[map[string]json.RawMessage](t, tool.Example)
-			if _, ok := example[f.Name]; !ok {
-				t.Errorf("%s: the example lacks %s", tool.Path, f.Name)
-			}
-			delete(example, f.Name)
-			raw, err := json.Marshal(example)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantOne(t, fits(t, s, raw), "missing property '"+f.Name+"'")
 		}
 	}
 }
