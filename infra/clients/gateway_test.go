@@ -94,13 +94,6 @@ func (g *gateway) ask(r *http.Request, service string) (status int, header http.
 	return res.StatusCode, res.Header, body
 }
 
-// moveTo sends what comes from now on to another service.
-func (g *gateway) moveTo(s service) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.service = s.url
-}
-
 // one holds a program to what makes its requests one purchase: the same
 // signature, or the same key with a signature of each attempt. It returns the
 // first signature.

@@ -21,9 +21,10 @@ func behind(t *testing.T, p program, w workshop, mishaps ...mishap) (outcome, se
 	return runAt(t, p, w, s, g.url), s, g
 }
 
-// TestAnswerIsLostOnTheWay loses the answer that the service has stored in
-// every way a gateway can: its own errors, which say nothing of Retry-After, a
-// connection that ends, a body that is cut. The program ends with the answer.
+// TestAnswerIsLostOnTheWay loses the answer that the service has stored in every way a
+// gateway can: its own errors, which say nothing of Retry-After, a connection that
+// ends, a body that is cut. It is told, too, what a service tells that was killed and
+// has come back: the payment is in progress. The program ends with the answer.
 func TestAnswerIsLostOnTheWay(t *testing.T) {
 	t.Parallel()
 	for _, p := range persistent() {
@@ -32,12 +33,12 @@ func TestAnswerIsLostOnTheWay(t *testing.T) {
 			o, s, g := behind(t, p, p.tools(t),
 				says(http.StatusInternalServerError, "", `{"message":"Internal Server Error"}`),
 				says(http.StatusServiceUnavailable, "", `{"message":"Service Unavailable"}`),
-				lost, cut)
+				lost, says(http.StatusConflict, "1", busy), cut)
 			o.checkAnswer(t)
 			s.checkPaidOnce(t)
 			g.one(t, p)
-			if n := g.requests(); n != 5 {
-				t.Errorf("%d paid requests, want 5", n)
+			if n := g.requests(); n != 6 {
+				t.Errorf("%d paid requests, want 6", n)
 			}
 		})
 	}
@@ -45,6 +46,7 @@ func TestAnswerIsLostOnTheWay(t *testing.T) {
 
 // Errors as the service writes them.
 const (
+	busy  = `{"error":{"code":"payment_in_progress","message":"It is settling.","charged":null,"retryable":true}}`
 	gone  = `{"error":{"code":"unknown_path","message":"No such path.","charged":null,"retryable":false}}`
 	owed  = `{"error":{"code":"dns_timeout","message":"DNS resolution timed out.","charged":true,"retryable":true}}`
 	final = `{"error":{"code":"dns_timeout","message":"DNS resolution timed out.","charged":true,"retryable":false}}`
