@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -72,9 +75,10 @@ func samePort(t *testing.T) (net.Listener, net.PacketConn) {
 	return nil, nil
 }
 
-// TestColdStartAsksNobody: a process that has just been started answers its
-// event, an offer or a free document, without asking the table, the
-// facilitator, the secret, the chain, a resolver or a registry.
+// TestColdStartAsksNobody builds every function as it is deployed, configures it by the
+// template, and sends it its event. A priced one answers its offer and a free one its
+// document, and neither asks the table, the facilitator, the secret, the chain, a
+// resolver or a registry.
 func TestColdStartAsksNobody(t *testing.T) {
 	t.Parallel()
 	wire := newTripwire(t)
@@ -110,9 +114,21 @@ func TestColdStartAsksNobody(t *testing.T) {
 			continue
 		}
 		var resp events.APIGatewayV2HTTPResponse
-		if err := json.Unmarshal(result.Payload, &resp); err != nil || (resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPaymentRequired) {
-			t.Errorf("%s: status %d, %v", slug, resp.StatusCode, err)
+		if err := json.Unmarshal(result.Payload, &resp); err != nil {
+			t.Errorf("%s: %v", slug, err)
+			continue
 		}
+		want := http.StatusOK
+		if _, priced := catalog.BySlug(slug); priced {
+			want = http.StatusPaymentRequired
+			if resp.Headers["payment-required"] == "" {
+				t.Errorf("%s: no PAYMENT-REQUIRED", slug)
+			}
+		}
+		if body := plainBody(t, resp); resp.StatusCode != want || !json.Valid(body) {
+			t.Errorf("%s: status %d, want %d: %.200s", slug, resp.StatusCode, want, body)
+		}
+		t.Logf("%s: init %v, first answer %v", slug, result.Init, result.First)
 		if n := wire.touched.Swap(0); n != 0 {
 			t.Errorf("%s asked somebody %d times before its first answer", slug, n)
 		}
@@ -130,4 +146,28 @@ func TestColdStartAsksNobody(t *testing.T) {
 	if t.Failed() {
 		t.Logf("the functions logged:\n%s", logs)
 	}
+}
+
+// plainBody is the body of an answer as a client of the gateway reads it.
+func plainBody(t *testing.T, r events.APIGatewayV2HTTPResponse) []byte {
+	t.Helper()
+	if !r.IsBase64Encoded {
+		return []byte(r.Body)
+	}
+	raw, err := base64.StdEncoding.DecodeString(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Headers["content-encoding"] != "gzip" {
+		return raw
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
 }

@@ -230,19 +230,3 @@ func TestFromSAMToCDK(t *testing.T) {
 		t.Error("what was owed is forgotten")
 	}
 }
-
-// TestCDKMakesItsOwnTable: without a table that is named the CDK app's stack makes
-// one.
-func TestCDKMakesItsOwnTable(t *testing.T) {
-	t.Parallel()
-	e := startEmulator(t)
-	// moto knows no domain names of an API.
-	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "assets": "none", "nodes": "parameter"})
-	a := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path), ownNode)
-	if len(a.Tables) != 1 {
-		t.Fatalf("%+v", a)
-	}
-	if d := cmp.Diff([]string{a.Tables[0], fmt.Sprint(len(slugs()))}, a.tablesOf("hostfacts-cdk")); d != "" {
-		t.Errorf("tables and functions (-want +got):\n%s", d)
-	}
-}

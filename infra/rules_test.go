@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -95,42 +94,6 @@ func walk(n *yaml.Node, visit func(*yaml.Node)) {
 	visit(n)
 	for _, child := range n.Content {
 		walk(child, visit)
-	}
-}
-
-func TestFunctionsAreBuiltAlike(t *testing.T) {
-	t.Parallel()
-	var doc struct {
-		Globals struct {
-			Function map[string]any `yaml:"Function"`
-		} `yaml:"Globals"`
-		Resources map[string]struct {
-			Type       string         `yaml:"Type"`
-			Metadata   map[string]any `yaml:"Metadata"`
-			Properties map[string]any `yaml:"Properties"`
-		} `yaml:"Resources"`
-	}
-	read(t, &doc)
-	g := doc.Globals.Function
-	if g["Runtime"] != "provided.al2023" || g["Handler"] != "bootstrap" || !slices.Equal(list(g["Architectures"]), []string{"arm64"}) {
-		t.Errorf("globals: %v", g)
-	}
-	logging, _ := g["LoggingConfig"].(map[string]any)
-	if logging["LogFormat"] != "JSON" || logging["ApplicationLogLevel"] != "DEBUG" {
-		t.Errorf("logging %v: Lambda would drop lines that LogLevel wants", logging)
-	}
-	for name, r := range doc.Resources {
-		if r.Type != "AWS::Serverless::Function" {
-			continue
-		}
-		if r.Metadata["BuildMethod"] != "go1.x" {
-			t.Errorf("%s: Metadata.BuildMethod = %v, want go1.x", name, r.Metadata["BuildMethod"])
-		}
-		for _, global := range []string{"Runtime", "Handler", "Architectures", "LoggingConfig"} {
-			if r.Properties[global] != nil {
-				t.Errorf("%s sets %s, which is the same for all", name, global)
-			}
-		}
 	}
 }
 

@@ -99,7 +99,7 @@ func TestLintFinds(t *testing.T) {
 
 // TestValidate: the SAM CLI reads template.yaml by samconfig.toml, which has it
 // lint too. sam local invoke needs Docker and is not run: make local-invoke runs the
-// same event through the same binary, and so does TestEventsThroughBuiltFunctions.
+// same event through the same binary, and so does TestColdStartAsksNobody.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	cmd := python(t, "-m", "samcli", "validate", "--lint")

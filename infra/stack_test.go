@@ -68,25 +68,6 @@ func TestIncludeRestatesNothing(t *testing.T) {
 	}
 }
 
-// TestLedgerIsProtected: the table survives a mistake, whichever way it is deployed.
-func TestLedgerIsProtected(t *testing.T) {
-	t.Parallel()
-	for name, d := range map[string]document{"template.yaml": written(t, nil), "synthesized": synthesized(t)} {
-		p := properties(d, "Ledger")
-		if recovery, _ := p["PointInTimeRecoverySpecification"].(map[string]any); p["DeletionProtectionEnabled"] != true || recovery["PointInTimeRecoveryEnabled"] != true {
-			t.Errorf("%s: the table can be deleted, or not be restored: %v", name, p)
-		}
-		r := section(d, "Resources")["Ledger"].(map[string]any)
-		if r["DeletionPolicy"] != "Retain" || r["UpdateReplacePolicy"] != "Retain" || r["Condition"] != "CreateLedger" {
-			t.Errorf("%s: %v, %v, %v: the table goes with the stack, or is made beside one that is there", name, r["DeletionPolicy"], r["UpdateReplacePolicy"], r["Condition"])
-		}
-		condition := section(d, "Conditions")["CreateLedger"]
-		if _, equals := condition.(map[string]any)["Fn::Equals"]; !equals {
-			t.Errorf("%s: a table is made on the condition %v", name, condition)
-		}
-	}
-}
-
 // TestLogsEnd: every log group has an end, and every function one of its own.
 func TestLogsEnd(t *testing.T) {
 	t.Parallel()

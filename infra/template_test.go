@@ -154,27 +154,6 @@ func children(t *testing.T, dir string, name func(os.DirEntry) string) []string 
 	return out
 }
 
-func TestRoutesAreTheCatalogs(t *testing.T) {
-	t.Parallel()
-	cfg, err := lambdahost.FromTemplate(templatePath, "build", testParams(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(map[string][]string)
-	for _, r := range cfg.Routes {
-		got[r.Function] = append(got[r.Function], r.Key)
-	}
-	want := make(map[string][]string)
-	for slug, routes := range routesBySlug() {
-		if len(routes) > 0 {
-			want[logicalID(slug)] = routes
-		}
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("routes of the template (-catalog +template):\n%s", d)
-	}
-}
-
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
@@ -270,7 +249,7 @@ func TestTimeAddsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id == logicalID(scheduled) {
-			continue // no gateway waits for it; see TestSchedule
+			continue // no gateway waits for it; see TestTransform
 		}
 		if timeout := time.Duration(p.Timeout) * time.Second; !(deadline < timeout && timeout < gateway) {
 			t.Errorf("%s: want deadline %v < function time-out %v < gateway %v", id, deadline, timeout, gateway)
@@ -295,6 +274,9 @@ func TestTableIsTheStores(t *testing.T) {
 			t.Errorf("%s = %v: a ledger that goes with its stack serves payments twice", policy, r[policy])
 		}
 	}
+	if r["Condition"] != "CreateLedger" {
+		t.Errorf("Condition = %v: a table is made beside one that is named", r["Condition"])
+	}
 	type m = map[string]any
 	want := m{
 		"BillingMode": "PAY_PER_REQUEST", "DeletionProtectionEnabled": true,
@@ -317,41 +299,6 @@ func TestTableIsTheStores(t *testing.T) {
 	}
 	if d := cmp.Diff(want, r["Properties"]); d != "" {
 		t.Errorf("table (-store +template):\n%s", d)
-	}
-}
-
-// TestDocumentsGetLess: the gateway lets far fewer requests through to the
-// documents than to the stage, and more than one client may ask for by the
-// service's own limit.
-func TestDocumentsGetLess(t *testing.T) {
-	t.Parallel()
-	type settings struct {
-		Rate  int `yaml:"ThrottlingRateLimit"`
-		Burst int `yaml:"ThrottlingBurstLimit"`
-	}
-	var doc struct {
-		Resources struct {
-			Api struct {
-				Properties struct {
-					Stage  settings            `yaml:"DefaultRouteSettings"`
-					Routes map[string]settings `yaml:"RouteSettings"`
-				} `yaml:"Properties"`
-			} `yaml:"Api"`
-		} `yaml:"Resources"`
-	}
-	read(t, &doc)
-	p := doc.Resources.Api.Properties
-	documents, ok := p.Routes["$default"]
-	if !ok || len(p.Routes) != 1 {
-		t.Fatalf("routes with settings of their own: %v", p.Routes)
-	}
-	if routes := otherFunctions()["discovery"]; len(routes) != 1 || routes[0] != "$default" {
-		t.Errorf("the documents have the routes %q", routes)
-	}
-	const clients = 10 // at their whole limit
-	least := clients * 300 / 60
-	if documents.Rate*10 > p.Stage.Rate || documents.Burst*10 > p.Stage.Burst || documents.Rate < least || documents.Burst < documents.Rate {
-		t.Errorf("documents %+v, stage %+v", documents, p.Stage)
 	}
 }
 

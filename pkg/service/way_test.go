@@ -60,6 +60,9 @@ type way struct {
 	tool bool // over MCP, not over HTTP
 }
 
+// ways are both ways into a shop.
+func (s *shop) ways() []way { return []way{{s, false}, {s, true}} }
+
 func (w way) String() string { return map[bool]string{false: "HTTP", true: "MCP"}[w.tool] }
 
 // said is what an answer says, in whichever form a client is told.
