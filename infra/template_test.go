@@ -65,12 +65,6 @@ func testParams() map[string]string {
 	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }
 
-// function is one function's resource as plain data.
-func function(t *testing.T, tpl *lambdahost.Template, slug string) map[string]any {
-	t.Helper()
-	return decode(t, tpl.Resources[logicalID(slug)].Properties)
-}
-
 func decode(t *testing.T, node yaml.Node) map[string]any {
 	t.Helper()
 	var m map[string]any
