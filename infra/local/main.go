@@ -43,11 +43,19 @@ func main() {
 	}
 }
 
+// errPlayInAWS keeps play money out of a deployment's ledger, where it would be sold
+// and owed like any other.
+var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service is paid with play money: " +
+	"unset LEDGER_TABLE for a ledger file, or set FACILITATOR_URL, or AWS_ENDPOINT_URL_DYNAMODB for a local DynamoDB")
+
 // run serves until ctx ends.
 func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	config, err := boot.ReadLocal(getenv)
 	if err != nil {
 		return err
+	}
+	if table := config.Ledger; table.Name != "" && table.Endpoint == "" && config.FacilitatorURL == "" {
+		return errPlayInAWS
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.Addr)
 	var wrong *net.AddrError
