@@ -57,8 +57,9 @@ func opens() []syscall.SockFilter {
 // newTap listens until the test ends.
 func newTap(t *testing.T) *tap {
 	t.Helper()
-	const all = 0x0300 // ETH_P_ALL in network order
-	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, all)
+	// Without a protocol the socket gets nothing, so that no packet comes in
+	// before the filter is there.
+	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatalf("tap: %v", err)
 	}
@@ -73,6 +74,10 @@ func newTap(t *testing.T) *tap {
 	const buffer = 16 << 20
 	if syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, buffer) != nil {
 		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, buffer)
+	}
+	const all = 0x0300 // ETH_P_ALL in network order
+	if err := syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all}); err != nil {
+		t.Fatalf("tap: %v", err)
 	}
 	// A read that ends now and then lets the tap be closed.
 	tick := syscall.NsecToTimeval(int64(100 * time.Millisecond))
