@@ -106,8 +106,10 @@ func (r *recorder) forget(t *testing.T, key string) {
 // is drawn at random, and its first lease makes it.
 func (r *recorder) spreads(t *testing.T, slug string, o catalog.Operation, buy func(key string)) {
 	t.Helper()
-	want := on("slots|"+o.Slug, "GetItem")
-	want = append(want, on("slots|"+o.Slug+"#*", "GetItem")...)
+	var want []string
+	for _, form := range slotForms(o.Slug) {
+		want = append(want, on(form, "GetItem")...)
+	}
 	for n := 0; o.Kind != catalog.SmokeTest; n++ {
 		used := r.used(slug)
 		if !slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(used, s) }) {

@@ -54,7 +54,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if table := config.Ledger; table.Name != "" && table.Endpoint == "" && config.FacilitatorURL == "" {
+	if config.Ledger.InAWS() && config.FacilitatorURL == "" {
 		return errPlayInAWS
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.Addr)

@@ -83,6 +83,10 @@ type Table struct {
 	Credentials            func(context.Context) (aws.Credentials, error)
 }
 
+// InAWS reports whether the table is in AWS, where payments are real. One behind
+// another endpoint is a trial.
+func (t Table) InAWS() bool { return t.Name != "" && t.Endpoint == "" }
+
 // Local is what the local runner reads on top.
 type Local struct {
 	Config
@@ -137,8 +141,7 @@ func readPriced(get func(string) string) (Config, error) {
 	c := e.shared(e.required(varPayTo, payToHelp))
 	e.money(&c)
 	e.deployed(&c)
-	// A ledger elsewhere than AWS is a trial; anywhere else the money is real.
-	if strings.EqualFold(c.Terms.PayTo, LocalPayTo) && c.Ledger.Endpoint == "" {
+	if strings.EqualFold(c.Terms.PayTo, LocalPayTo) && c.Ledger.InAWS() {
 		c.Warnings = map[string]string{"payee": "PAY_TO is the published test address: its key is public, and anybody can take what is paid to it"}
 	}
 	return c, e.err()

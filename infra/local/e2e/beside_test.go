@@ -93,10 +93,7 @@ func (o *operator) reads(says, target string, typed ...string) {
 func TestToolsBesideService(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
-	day := time.Now().UTC()
-	if day.Add(5*time.Minute).Day() != day.Day() {
-		t.Skip("the books are of one day, and this one is about to end")
-	}
+	day := time.Now().UTC().Format(time.DateOnly)
 	o := newOperator(t)
 	p := o.start()
 	wallet, payer := o.lab.wallet(t)
@@ -130,7 +127,9 @@ func TestToolsBesideService(t *testing.T) {
 	o.reads("closed: $0.005 went back", "refund", "KEY="+key, "TRANSACTION="+back)
 	buy()
 	o.reads("has paid 3 times ($0.007), got 2 answers, was refunded 1 time ($0.005), and is owed nothing.", "payer", "WALLET="+payer)
-	o.reads("$0.007 received in 3 payments; no differences", "books", "DAY="+day.Format(time.DateOnly))
+	if time.Now().UTC().Format(time.DateOnly) == day { // all payments are of one day
+		o.reads("$0.007 received in 3 payments; no differences", "books", "DAY="+day)
+	}
 
 	p.End(t)
 	if _, err := os.Lstat(filepath.Dir(embedded.SocketPath(o.file))); !errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,86 @@
+package origintest_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
+)
+
+// recorder is a testing.TB that collects complaints, and whose test ends when it is
+// told to.
+type recorder struct {
+	testing.TB
+	said     []string
+	cleanups []func()
+}
+
+func (r *recorder) Helper()             {}
+func (r *recorder) Logf(string, ...any) {}
+func (r *recorder) Cleanup(f func())    { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) end() {
+	for _, f := range slices.Backward(r.cleanups) {
+		f()
+	}
+}
+
+// A connection that is not closed by the side that made it is a fault of the test.
+func TestConnectionLeftOpen(t *testing.T) {
+	t.Parallel()
+	const name, addr = "a.test.com", "93.184.216.34"
+	for _, closes := range []bool{true, false} {
+		r := &recorder{TB: t}
+		w := origintest.New(r)
+		w.Serve(name, addr, origintest.Answers())
+		d := w.Dialer()
+		target, err := d.Resolve(origintest.Soon(t), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, _, err := d.Dial(origintest.Soon(t), target, 443)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if closes {
+			conn.Close()
+		}
+		r.end()
+		if complained := len(r.said) > 0; complained == closes {
+			t.Errorf("closed %v: %q", closes, r.said)
+		}
+		conn.Close()
+		if !slices.Equal(w.Dials(), []string{addr + ":443"}) || !slices.Equal(w.Asked(), []string{name}) {
+			t.Errorf("dialled %q, asked %q", w.Dials(), w.Asked())
+		}
+	}
+}
+
+// What is asked again has twice the time, until a minute was not enough.
+func TestEnough(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for needed, want := range map[time.Duration][]time.Duration{
+		s: {s}, 3 * s: {s, 2 * s, 4 * s}, time.Hour: {s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{TB: t}
+			var had []time.Duration
+			origintest.Enough(r, s, func(ctx context.Context) bool {
+				end, _ := ctx.Deadline()
+				had = append(had, time.Until(end))
+				return time.Until(end) >= needed
+			})
+			if failed := len(r.said) > 0; !slices.Equal(had, want) || failed != (needed == time.Hour) {
+				t.Errorf("%s: had %v, want %v; %q", needed, had, want, r.said)
+			}
+		})
+	}
+}
