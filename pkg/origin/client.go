@@ -7,10 +7,16 @@
 // happen, HEAD and GET share a connection, nothing is followed, retried on
 // another host or read beyond the head, nothing is added to what the origin
 // sent (net/http makes a Cache-Control out of a Pragma), and no goroutine
-// outlives a call.
+// outlives a call: an http.Transport leaves goroutines and half-made connections
+// behind when a call is given up, which Lambda then freezes. The head of an
+// answer is bounded in size, and its time by a context whose end closes the
+// connection. Errors never contain what the server sent, because they are logged.
 //
 // Certificates are not verified: an origin with an expired one must be seen to
-// answer. Bodies are never read.
+// answer. Bodies of origins are never read.
+//
+// Reader is that HTTP exchange by itself. The RDAP client uses it as well, for
+// answers whose bodies it reads.
 package origin
 
 import (

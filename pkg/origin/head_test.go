@@ -7,7 +7,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/hostfacts/hostfacts/pkg/exchange"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
@@ -73,8 +72,8 @@ func FuzzFailed(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		l := &line{in: exchange.NewReader(bytes.NewReader(wire))}
-		l.in.Allow(exchange.MaxHead)
+		l := &line{in: NewReader(bytes.NewReader(wire))}
+		l.in.Allow(MaxHead)
 		if _, err := l.in.Head(0); err != nil && l.failed("HEAD", err).Message == "" {
 			t.Errorf("%v has no message", err)
 		}

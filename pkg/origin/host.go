@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/exchange"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -136,13 +135,13 @@ func isAlert(err error) bool {
 type line struct {
 	conn *tls.Conn
 	peer netip.Addr
-	in   *exchange.Reader
+	in   *Reader
 	used bool // a request was put on it
 	keep bool // after an answer: it can take another request
 }
 
 func newLine(conn *tls.Conn, peer netip.Addr) *line {
-	return &line{conn: conn, peer: peer, in: exchange.NewReader(conn)}
+	return &line{conn: conn, peer: peer, in: NewReader(conn)}
 }
 
 // close drops the connection without a TLS farewell, which could block on a
@@ -152,7 +151,7 @@ func (l *line) close() { l.conn.NetConn().Close() }
 // ask puts a request and reads the head of its answer. When ctx ends, the
 // connection is closed, which ends any read or write at once.
 func (l *line) ask(ctx context.Context, method, path, host, userAgent string) (Answer, error) {
-	done := exchange.Until(ctx, l.close)
+	done := Until(ctx, l.close)
 	a, err := l.exchange(method, path, host, userAgent)
 	if done() && err == nil { // the answer came with the end of the time
 		l.keep = false
@@ -169,7 +168,7 @@ func (l *line) ask(ctx context.Context, method, path, host, userAgent string) (A
 
 func (l *line) exchange(method, path, host, userAgent string) (Answer, error) {
 	l.used, l.keep = true, false
-	l.in.Allow(exchange.MaxHead)
+	l.in.Allow(MaxHead)
 	request := method + " " + path + " HTTP/1.1\r\n" +
 		"Host: " + host + "\r\n" +
 		"User-Agent: " + userAgent + "\r\n" +
@@ -189,15 +188,15 @@ func (l *line) exchange(method, path, host, userAgent string) (Answer, error) {
 func (l *line) failed(method string, err error) *fault.Error {
 	cause := fmt.Errorf("%s to %s: %w", method, l.peer, err)
 	switch {
-	case errors.Is(err, exchange.ErrLong), l.in.Spent(): // the cut may look like a malformed line
+	case errors.Is(err, ErrLong), l.in.Spent(): // the cut may look like a malformed line
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response headers are longer than 64 KiB.")
-	case errors.Is(err, exchange.ErrStatus):
+	case errors.Is(err, ErrStatus):
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response status is outside 100 to 599.")
 	case isAlert(err) && !l.in.Got():
 		// TLS 1.3 servers refuse a client, for want of its certificate for
 		// instance, when the client has finished.
 		return handshakeFailed(l.peer, err)
-	case errors.Is(err, exchange.ErrHeader), errors.Is(err, exchange.ErrStatusLine):
+	case errors.Is(err, ErrHeader), errors.Is(err, ErrStatusLine):
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response is not HTTP/1.1.")
 	case !l.in.Got():
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the connection ended without a response.")

@@ -16,9 +16,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/exchange"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
 const (
@@ -92,7 +92,7 @@ func (o oneShot) exchange(ctx context.Context, req *http.Request) (*http.Respons
 	if err != nil {
 		return nil, err
 	}
-	done := exchange.Until(ctx, func() { conn.Close() })
+	done := origin.Until(ctx, func() { conn.Close() })
 	defer func() {
 		if !done() {
 			conn.Close()
@@ -128,8 +128,8 @@ func (o oneShot) talk(req *http.Request, stream net.Conn) (*http.Response, error
 	if err := w.Flush(); err != nil {
 		return nil, fmt.Errorf("whois: send: %w", err)
 	}
-	r := exchange.NewReader(stream)
-	r.Allow(exchange.MaxHead)
+	r := origin.NewReader(stream)
+	r.Allow(origin.MaxHead)
 	head, err := r.Head(maxInterim)
 	switch {
 	case err != nil:
@@ -157,7 +157,7 @@ func (o oneShot) talk(req *http.Request, stream net.Conn) (*http.Response, error
 }
 
 // read takes gzip from a server that sends it unasked.
-func (o oneShot) read(r *exchange.Reader, method string, head exchange.Head) ([]byte, error) {
+func (o oneShot) read(r *origin.Reader, method string, head origin.Head) ([]byte, error) {
 	body, err := r.Body(method, head)
 	if err != nil {
 		return nil, err

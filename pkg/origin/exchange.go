@@ -1,13 +1,4 @@
-// Package exchange is one HTTP/1.1 exchange with a stranger, over a connection
-// that somebody else has dialled, in the calling goroutine. The head of an
-// answer is bounded in size, its body by whoever reads it, and both in time by a
-// context whose end closes the connection.
-//
-// It is for lookups: an http.Transport leaves goroutines and half-made
-// connections behind when a call is given up, which Lambda then freezes, and
-// net/http changes what a server sent (it makes a Cache-Control out of a
-// Pragma). Errors never contain what the server sent, because they are logged.
-package exchange
+package origin
 
 import (
 	"bufio"

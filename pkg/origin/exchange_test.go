@@ -1,4 +1,4 @@
-package exchange_test
+package origin_test
 
 import (
 	"bytes"
@@ -9,20 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/exchange"
+	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
 func TestUntil(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	done := exchange.Until(ctx, func() { close(ended) })
+	done := origin.Until(ctx, func() { close(ended) })
 	cancel()
 	<-ended
 	if !done() {
 		t.Error("the end was not told")
 	}
-	if exchange.Until(t.Context(), func() { t.Error("ended") })() {
+	if origin.Until(t.Context(), func() { t.Error("ended") })() {
 		t.Error("an end was told")
 	}
 }
@@ -30,9 +30,9 @@ func TestUntil(t *testing.T) {
 const most = 1 << 20
 
 // answer reads an answer whole.
-func answer(wire string) (exchange.Head, string, error) {
-	r := exchange.NewReader(strings.NewReader(wire))
-	r.Allow(exchange.MaxHead)
+func answer(wire string) (origin.Head, string, error) {
+	r := origin.NewReader(strings.NewReader(wire))
+	r.Allow(origin.MaxHead)
 	h, err := r.Head(5)
 	if err != nil {
 		return h, "", err
@@ -61,18 +61,18 @@ func TestBody(t *testing.T) {
 		"after a hint":          {"HTTP/1.1 103 E\r\nContent-Length: 9\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", "a", nil},
 		"cut":                   {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", "abc", io.ErrUnexpectedEOF},
 		"chunk cut":             {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "abc", io.ErrUnexpectedEOF},
-		"two lengths":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc", "", exchange.ErrFraming},
-		"a sign":                {"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nabc", "", exchange.ErrFraming},
-		"below nothing":         {"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nabc", "", exchange.ErrFraming},
-		"another coding":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\nabc", "", exchange.ErrFraming},
-		"chunks in HTTP/1.0":    {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", "", exchange.ErrFraming},
-		"too long":              {"HTTP/1.0 200 OK\r\n\r\n" + strings.Repeat("a", 2*most), "", exchange.ErrLong},
-		"head too long":         {"HTTP/1.0 200 OK\r\nA: " + strings.Repeat("a", exchange.MaxHead), "", exchange.ErrLong},
+		"two lengths":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc", "", origin.ErrFraming},
+		"a sign":                {"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nabc", "", origin.ErrFraming},
+		"below nothing":         {"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nabc", "", origin.ErrFraming},
+		"another coding":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\nabc", "", origin.ErrFraming},
+		"chunks in HTTP/1.0":    {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", "", origin.ErrFraming},
+		"too long":              {"HTTP/1.0 200 OK\r\n\r\n" + strings.Repeat("a", 2*most), "", origin.ErrLong},
+		"head too long":         {"HTTP/1.0 200 OK\r\nA: " + strings.Repeat("a", origin.MaxHead), "", origin.ErrLong},
 		"five hints":            {strings.Repeat("HTTP/1.1 103 E\r\n\r\n", 5) + "HTTP/1.0 200 OK\r\n\r\na", "a", nil},
-		"six hints":             {strings.Repeat("HTTP/1.1 103 E\r\n\r\n", 6) + "HTTP/1.0 200 OK\r\n\r\na", "", exchange.ErrInterim},
-		"no HTTP":               {"220 smtp\r\n", "", exchange.ErrStatusLine},
-		"no colon":              {"HTTP/1.1 200 OK\r\nSet-Cookie sid=SECRET\r\n\r\n", "", exchange.ErrHeader},
-		"no status":             {"HTTP/1.1 999 OK\r\n\r\n", "", exchange.ErrStatus},
+		"six hints":             {strings.Repeat("HTTP/1.1 103 E\r\n\r\n", 6) + "HTTP/1.0 200 OK\r\n\r\na", "", origin.ErrInterim},
+		"no HTTP":               {"220 smtp\r\n", "", origin.ErrStatusLine},
+		"no colon":              {"HTTP/1.1 200 OK\r\nSet-Cookie sid=SECRET\r\n\r\n", "", origin.ErrHeader},
+		"no status":             {"HTTP/1.1 999 OK\r\n\r\n", "", origin.ErrStatus},
 	} {
 		_, got, err := answer(c.wire)
 		if !errors.Is(err, c.err) || c.err == nil && err != nil || c.want != "" && got != c.want {
@@ -99,9 +99,9 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		const body = 1 << 10
-		from := bytes.NewReader(append(wire, make([]byte, 2*exchange.MaxHead)...))
-		r := exchange.NewReader(from)
-		r.Allow(exchange.MaxHead)
+		from := bytes.NewReader(append(wire, make([]byte, 2*origin.MaxHead)...))
+		r := origin.NewReader(from)
+		r.Allow(origin.MaxHead)
 		h, err := r.Head(0)
 		if err != nil {
 			return
@@ -123,7 +123,7 @@ func FuzzAnswer(f *testing.F) {
 		if b, err := r.Body("GET", h); err == nil {
 			_, _ = io.Copy(io.Discard, b) // ends
 		}
-		if read := int(from.Size()) - from.Len(); read > exchange.MaxHead+body {
+		if read := int(from.Size()) - from.Len(); read > origin.MaxHead+body {
 			t.Errorf("read %d bytes", read)
 		}
 	})
