@@ -61,7 +61,7 @@ func headerComponents() object {
 		{"Receipt", apiHeader{Description: "The settlement, base64 of JSON.", Required: true, Schema: settled}},
 		{"PaymentResponse", apiHeader{Description: "What the settlement came to, base64 of JSON. On every answer after a settlement, errors included.", Schema: settled}},
 		{"IdempotentReplayed", apiHeader{Description: "true when this is the stored answer of a purchase that was made before.", Schema: schema{Type: "string", Const: "true"}}},
-		{"Age", apiHeader{Description: "Seconds since a stored answer was given.", Schema: schema{Type: "integer", Minimum: 0}}},
+		{x402.HeaderAge, apiHeader{Description: "Seconds since a stored answer was given.", Schema: schema{Type: "integer", Minimum: 0}}},
 		{"AnswerOwed", apiHeader{
 			Description: "The fields of the bundle that failed for a reason of ours, separated by commas. Repeat the request: they are looked up again without a charge.",
 			Schema:      schema{Type: "string", Pattern: "^[a-z]+(, [a-z]+)*$"},

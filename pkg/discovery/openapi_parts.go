@@ -7,7 +7,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -42,7 +41,7 @@ const (
 
 // replayedHeaders are the headers of an answer that can come from the ledger.
 func replayedHeaders() object {
-	return object{{x402.HeaderReplayed, apiRef{refReplayed}}, {header.Age, apiRef{refAge}}}
+	return object{{x402.HeaderReplayed, apiRef{refReplayed}}, {x402.HeaderAge, apiRef{refAge}}}
 }
 
 func paidResponse(op opView) apiResponse {
@@ -155,9 +154,9 @@ func errorResponse(status int, ops []catalog.Operation) apiResponse {
 	}
 	switch {
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		r.Headers = append(r.Headers, member{header.RetryAfter, apiRef{refWait}})
+		r.Headers = append(r.Headers, member{fault.HeaderRetryAfter, apiRef{refWait}})
 	case status == http.StatusConflict || status >= http.StatusInternalServerError:
-		r.Headers = append(r.Headers, member{header.RetryAfter, apiRef{refMayWait}})
+		r.Headers = append(r.Headers, member{fault.HeaderRetryAfter, apiRef{refMayWait}})
 	}
 	return r
 }
@@ -179,7 +178,7 @@ func readyResponses() object {
 		{"200", apiResponse{Description: "Ready for paid calls.", Content: content}},
 		{"503", apiResponse{
 			Description: "Not ready: paid calls would fail.", Content: content,
-			Headers: object{{header.RetryAfter, apiRef{refWait}}},
+			Headers: object{{fault.HeaderRetryAfter, apiRef{refWait}}},
 		}},
 	}
 }

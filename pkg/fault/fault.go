@@ -225,6 +225,9 @@ func From(err error) *Error {
 	return New(InternalError, err)
 }
 
+// HeaderRetryAfter has the seconds of Wait (RFC 9110 section 10.2.3).
+const HeaderRetryAfter = "Retry-After"
+
 // Body is the JSON of every error but a 402 (design §3).
 type Body struct {
 	Error     Detail `json:"error"`

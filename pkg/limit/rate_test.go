@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 )
@@ -264,7 +263,7 @@ func TestHeadersAreStructuredFields(t *testing.T) {
 				if parts[0] != `"default"` || len(parts) != 3 {
 					t.Errorf("%s: %s", name, value)
 				}
-				keys := map[string][]string{header.RateLimitPolicy: {"q", "w"}, header.RateLimit: {"r", "t"}}[name]
+				keys := map[string][]string{limit.HeaderPolicy: {"q", "w"}, limit.HeaderLimit: {"r", "t"}}[name]
 				for i, p := range parts[1:] {
 					key, number, _ := strings.Cut(p, "=")
 					n, err := strconv.Atoi(number)

@@ -23,7 +23,13 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
+)
+
+// The headers that say where a client stands
+// (draft-ietf-httpapi-ratelimit-headers-11).
+const (
+	HeaderPolicy = "RateLimit-Policy"
+	HeaderLimit  = "RateLimit"
 )
 
 // policyName ties the two headers together (draft §3, §4.1).
@@ -56,8 +62,8 @@ func (v Verdict) Headers() map[string]string {
 		return nil
 	}
 	return map[string]string{
-		header.RateLimitPolicy: v.Policy,
-		header.RateLimit:       policyName + ";r=" + strconv.Itoa(v.Remaining) + ";t=" + strconv.FormatInt(wholeSeconds(v.Reset), 10),
+		HeaderPolicy: v.Policy,
+		HeaderLimit:  policyName + ";r=" + strconv.Itoa(v.Remaining) + ";t=" + strconv.FormatInt(wholeSeconds(v.Reset), 10),
 	}
 }
 

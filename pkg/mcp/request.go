@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
@@ -35,6 +34,13 @@ func Legacy() []string { return []string{"2025-11-25", "2025-06-18", assumed} }
 func Versions() []string { return append([]string{Modern}, Legacy()...) }
 
 const rpcVersion = "2.0"
+
+// The protocol's headers, in the form in which net/http keeps them.
+const (
+	HeaderVersion = "Mcp-Protocol-Version"
+	HeaderMethod  = "Mcp-Method"
+	HeaderName    = "Mcp-Name"
+)
 
 // Keys of _meta in a request, of revision 2026-07-28.
 const (
@@ -147,7 +153,7 @@ func (q *Request) readParams(tree strictjson.Object) *Error {
 // readVersion decides by which revision the request is judged. What it says in
 // _meta counts; only where that is silent does the header alone.
 func (q *Request) readVersion(h http.Header) *Error {
-	named, more := single(h, header.MCPProtocolVersion)
+	named, more := single(h, HeaderVersion)
 	if more {
 		return invalid(CodeHeaderMismatch, "the header MCP-Protocol-Version was sent more than once")
 	}
@@ -187,7 +193,7 @@ func (q *Request) readHeaders(h http.Header) *Error {
 	if _, ok := q.meta[metaCapabilities].(strictjson.Object); !ok {
 		return invalid(CodeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
 	}
-	method, more := single(h, header.MCPMethod)
+	method, more := single(h, HeaderMethod)
 	if more || method != q.Method {
 		return invalid(CodeHeaderMismatch, "the header Mcp-Method must be the request's method")
 	}
@@ -204,7 +210,7 @@ func (q *Request) readHeaders(h http.Header) *Error {
 	if !ok {
 		return invalid(CodeInvalidParams, "params.%s must be a string", member)
 	}
-	named, more := single(h, header.MCPName)
+	named, more := single(h, HeaderName)
 	plain, ok := decodeName(named)
 	if named == "" || more || !ok || plain != name {
 		return invalid(CodeHeaderMismatch, "the header Mcp-Name must be params.%s", member)

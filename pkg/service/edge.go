@@ -15,7 +15,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -109,9 +108,9 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 		h[k] = v
 	}
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", strings.Join(header.Exposed(), ", "))
+	h.Set("Access-Control-Expose-Headers", strings.Join(exposedHeaders(), ", "))
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set(header.RequestID, id)
+	h.Set(headerRequestID, id)
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
 		protectPage(h)
 	}
@@ -254,24 +253,6 @@ func milliseconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key, float64(d.Microseconds())/1000)
 }
 
-// preflight answers OPTIONS.
-func preflight(methods []string) http.Header {
-	h := http.Header{}
-	h.Set("Access-Control-Allow-Methods", allow(methods))
-	allowed := header.Allowed()
-	if slices.Contains(methods, http.MethodPost) {
-		allowed = header.AllowedMCP()
-	}
-	h.Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
-	h.Set("Access-Control-Max-Age", "86400")
-	h.Set("Allow", allow(methods))
-	return h
-}
-
-func allow(methods []string) string {
-	return strings.Join(append(append([]string{}, methods...), http.MethodOptions), ", ")
-}
-
 func (p Platform) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
 	return mustJSON(fault.Body{
 		Error:     fault.Detail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
@@ -291,7 +272,7 @@ func errorHeader(f *fault.Error) http.Header {
 	h.Set("Content-Type", jsonType)
 	h.Set("Cache-Control", "no-store")
 	if wait := f.Wait(); wait > 0 {
-		h.Set(header.RetryAfter, strconv.Itoa(wholeSeconds(wait)))
+		h.Set(fault.HeaderRetryAfter, strconv.Itoa(wholeSeconds(wait)))
 	}
 	return h
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -156,7 +155,7 @@ func (h *health) serve(r *http.Request, id string) response {
 	case catalog.PathReady:
 		state := h.ready(r.Context(), h.platform.Origin(r))
 		if state.Status != "ready" {
-			head.Set(header.RetryAfter, "15")
+			head.Set(fault.HeaderRetryAfter, "15")
 			return response{status: http.StatusServiceUnavailable, header: head, body: mustJSON(state)}
 		}
 		return response{status: http.StatusOK, header: head, body: mustJSON(state)}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -175,9 +175,9 @@ func TestReasonOf402(t *testing.T) {
 func TestNameOfRateLimit(t *testing.T) {
 	t.Parallel()
 	for _, n := range catalog.Limits(catalog.Caps{PerMinute: 300}) {
-		if strings.Contains(n.Text, "header "+header.RateLimitPolicy+" ") {
+		if strings.Contains(n.Text, "header "+limit.HeaderPolicy+" ") {
 			return
 		}
 	}
-	t.Errorf("no note of the catalog names the header %s", header.RateLimitPolicy)
+	t.Errorf("no note of the catalog names the header %s", limit.HeaderPolicy)
 }

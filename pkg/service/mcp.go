@@ -115,7 +115,7 @@ func limitedRPC(q *mcp.Request, f *fault.Error) response {
 	}
 	wait := wholeSeconds(f.Wait())
 	res := rpc(q.Fail(f.Info().Status, mcp.CodeInternal, mcp.Words(f.Public()), map[string]any{"code": f.Code, "retry_after": wait}))
-	res.header.Set("Retry-After", errorHeader(f).Get("Retry-After"))
+	res.header.Set(fault.HeaderRetryAfter, errorHeader(f).Get(fault.HeaderRetryAfter))
 	res.fault = f
 	return res
 }

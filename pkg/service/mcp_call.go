@@ -13,7 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
@@ -145,7 +145,7 @@ func (v *visit) fail(f *fault.Error) response {
 
 func (v *visit) result(status int, result mcp.Result) response {
 	limits := v.meter.header()
-	result.Meta.RateLimit, result.Meta.RateLimitPolicy = limits.Get(header.RateLimit), limits.Get(header.RateLimitPolicy)
+	result.Meta.RateLimit, result.Meta.RateLimitPolicy = limits.Get(limit.HeaderLimit), limits.Get(limit.HeaderPolicy)
 	result.Meta.RequestID = v.id
 	res := rpc(v.counter().server.Answer(v.q, result))
 	res.status = status

@@ -11,7 +11,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -102,7 +101,7 @@ func (p *priced) paid(out x402.Outcome) response {
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
 		if !out.Answered.IsZero() {
-			h.Set(header.Age, strconv.Itoa(age(out.Answered, p.platform.Now())))
+			h.Set(x402.HeaderAge, strconv.Itoa(age(out.Answered, p.platform.Now())))
 		}
 	}
 	if len(out.Owed) > 0 {

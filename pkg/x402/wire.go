@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 
-	"github.com/hostfacts/hostfacts/pkg/header"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -29,16 +28,19 @@ const ExtensionToken = "retry-token"
 // any later payment with that key.
 const ReplayTime = ledger.KeptFor
 
-// The headers of a payment, as package header names them.
+// The headers of a payment (x402 version 2), and of the answer that it bought.
 const (
-	HeaderRequired  = header.PaymentRequired
-	HeaderSignature = header.PaymentSignature
-	HeaderResponse  = header.PaymentResponse
-	HeaderReplayed  = header.IdempotentReplayed
+	HeaderRequired  = "PAYMENT-REQUIRED"
+	HeaderSignature = "PAYMENT-SIGNATURE"
+	HeaderResponse  = "PAYMENT-RESPONSE"
 	// HeaderKey carries a purchase key (draft-ietf-httpapi-idempotency-key-header).
-	HeaderKey = header.IdempotencyKey
+	HeaderKey = "Idempotency-Key"
+	// HeaderReplayed is "true" on the stored answer of an earlier purchase.
+	HeaderReplayed = "Idempotent-Replayed"
+	// HeaderAge is the age of a stored answer in seconds (RFC 9111 section 5.1).
+	HeaderAge = "Age"
 	// HeaderOwed names the parts of a bundle that are owed still.
-	HeaderOwed = header.AnswerOwed
+	HeaderOwed = "Answer-Owed"
 )
 
 // PaymentRequired says what must be paid: the PAYMENT-REQUIRED header, and part of

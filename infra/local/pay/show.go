@@ -16,7 +16,7 @@ import (
 // status prints in a line what a signature was answered.
 func (p *payer) status(r x402test.Reply) {
 	parts := []string{strings.TrimSpace(fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status)))}
-	for _, name := range []string{x402.HeaderReplayed, "Age", x402.HeaderOwed} {
+	for _, name := range []string{x402.HeaderReplayed, x402.HeaderAge, x402.HeaderOwed} {
 		if v := r.Header.Get(name); v != "" {
 			parts = append(parts, name+": "+printable.Text(v))
 		}
@@ -64,7 +64,7 @@ func (p *payer) show(r x402test.Reply) {
 		return
 	}
 	fmt.Fprintf(p.notes, "← %d %s\n", r.Status, http.StatusText(r.Status))
-	for _, name := range []string{x402.HeaderReplayed, "Age", x402.HeaderOwed, "Retry-After", "X-Request-Id"} {
+	for _, name := range []string{x402.HeaderReplayed, x402.HeaderAge, x402.HeaderOwed, "Retry-After", "X-Request-Id"} {
 		if v := r.Header.Get(name); v != "" {
 			fmt.Fprintf(p.notes, "  %s: %s\n", name, printable.Text(v))
 		}
