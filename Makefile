@@ -59,7 +59,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # The packages that make test runs with -short. What it leaves out is in VERIFY and
 # LARGE: the packages with tests that -short skips, and all others. .ci/run fails
 # when a test or a package is in none of the three.
-QUICK := ./pkg/... ./infra/local/... ./infra/gameday/cloudwatch
+QUICK := ./pkg/... ./infra/local/... ./infra/gameday
 VERIFY := ./infra ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamotest ./infra/local \
 	./infra/local/operate ./infra/testbed ./infra/validators \
 	./pkg/dynamotable ./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/...

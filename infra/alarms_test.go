@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
+	"github.com/hostfacts/hostfacts/infra/gameday"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -56,16 +56,16 @@ func inStack(v any) any {
 }
 
 // readAlarms reads the alarms of a template.
-func readAlarms(d document) ([]cloudwatch.Alarm, error) {
+func readAlarms(d document) ([]gameday.Alarm, error) {
 	text, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
 	}
-	return cloudwatch.ReadAlarms(text, defaultStack)
+	return gameday.ReadAlarms(text, defaultStack)
 }
 
 // metrics are the metrics of an alarm, and expression what it makes of them.
-func metrics(a cloudwatch.Alarm) (list []cloudwatch.Query, expression string) {
+func metrics(a gameday.Alarm) (list []gameday.Query, expression string) {
 	for _, q := range a.Queries {
 		if q.Expression == "" {
 			list = append(list, q)
@@ -85,7 +85,7 @@ func alarmFaults(d document) []string {
 		fault("alarms", "%v", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(wantedAlarms())) {
-		if !slices.ContainsFunc(have, func(a cloudwatch.Alarm) bool { return a.ID == id }) {
+		if !slices.ContainsFunc(have, func(a gameday.Alarm) bool { return a.ID == id }) {
 			fault(id, "there is no such alarm")
 		}
 	}
@@ -107,7 +107,7 @@ func alarmFaults(d document) []string {
 }
 
 // checkAlarm looks at what every alarm has.
-func checkAlarm(a cloudwatch.Alarm, page bool, fault func(id, format string, args ...any)) {
+func checkAlarm(a gameday.Alarm, page bool, fault func(id, format string, args ...any)) {
 	id := a.ID
 	name, own := strings.CutPrefix(a.Name, defaultStack+"-")
 	if !own || pascal(name)+"Alarm" != id {
@@ -162,12 +162,12 @@ func writtenMetrics() []string {
 }
 
 // checkQuery looks at one metric: that somebody writes it.
-func checkQuery(d document, id string, q cloudwatch.Query, fault func(id, format string, args ...any)) {
+func checkQuery(d document, id string, q gameday.Query, fault func(id, format string, args ...any)) {
 	if !slices.Contains([]string{statSum, statMin, statMax, statCount, statP95}, q.Statistic) {
 		fault(id, "statistic %q", q.Statistic)
 	}
 	name := q.Metric.Name
-	if q.Metric != cloudwatch.NewMetric(service.Namespace(defaultStack), name, nil) {
+	if q.Metric != gameday.NewMetric(service.Namespace(defaultStack), name, nil) {
 		fault(id, "namespace and dimensions are those of %v", q.Metric)
 	}
 	if !slices.Contains(writtenMetrics(), name) {

@@ -78,8 +78,7 @@ func layers() []layer {
 		{"infra/browser", nil, "the browser suite is tests and nothing else"},
 		{"infra/clients", nil, "programs that pay, those of the docs page and the clients of others, are run from outside"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
-		{"infra/gameday", nil, "the game day is tests and nothing else"},
-		{"infra/gameday/cloudwatch", nil, "alarms are judged by their definition alone; it knows no service"},
+		{"infra/gameday", nil, "alarms are judged by their definition alone; only the tests know a service"},
 	}
 }
 

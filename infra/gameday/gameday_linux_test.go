@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
@@ -27,6 +26,7 @@ route add local 0.0.0.0/0 dev lo table local
 // TestGameDay plays every scenario. Every alarm of the deployment goes off in
 // one of them at least, and none on the day before, on which nothing breaks.
 func TestGameDay(t *testing.T) {
+	needsBuilt(t)
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skip(err)
 	}
@@ -73,7 +73,7 @@ func TestGameDay(t *testing.T) {
 
 // alarmFaults are the alarms that no scenario sets off, those that are anything but
 // OK on a calm day, and the causes that somebody is woken for twice.
-func alarmFaults(all []cloudwatch.Alarm, calm *outcome, list []scenario, outcomes map[string]*outcome) []string {
+func alarmFaults(all []Alarm, calm *outcome, list []scenario, outcomes map[string]*outcome) []string {
 	var faults []string
 	for _, a := range all {
 		fires := func(c scenario) bool { return slices.Contains(outcomes[c.name].fired, name(a)) }

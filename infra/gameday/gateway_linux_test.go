@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 )
 
@@ -16,7 +15,7 @@ import (
 // that are counted in it.
 type gatewayLog struct {
 	format  string
-	filters []cloudwatch.Filter
+	filters []Filter
 }
 
 // readGatewayLog reads it from the synthesized template.
@@ -45,7 +44,7 @@ func readGatewayLog(t *testing.T) gatewayLog {
 	}
 	settings := tpl.Resources.Api.Properties.AccessLogSettings
 	g := gatewayLog{format: settings.Format}
-	if g.filters, err = cloudwatch.ReadFilters(doc, stack); err != nil || len(g.filters) == 0 {
+	if g.filters, err = ReadFilters(doc, stack); err != nil || len(g.filters) == 0 {
 		t.Fatalf("%d metric filters: %v", len(g.filters), err)
 	}
 	for _, f := range g.filters {
@@ -82,12 +81,12 @@ func (g gatewayLog) line(e lambdahost.Ended) []byte {
 }
 
 // samples are what the filters count of an invocation.
-func (g gatewayLog) samples(e lambdahost.Ended) []cloudwatch.Sample {
+func (g gatewayLog) samples(e lambdahost.Ended) []Sample {
 	if e.Function == reconcileFunction {
 		return nil // the schedule calls it, not the gateway
 	}
 	line := g.line(e)
-	var all []cloudwatch.Sample
+	var all []Sample
 	for _, f := range g.filters {
 		if s, ok := f.Read(line); ok {
 			all = append(all, s)

@@ -3,14 +3,12 @@ package gameday
 import (
 	"slices"
 	"strings"
-
-	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 )
 
 // judge evaluates every alarm over the rounds. That one goes off which must is
 // judged by everything that was printed and measured, and that one is quiet
 // which must be, by what is left of it without what only the machine did.
-func (c scenario) judge(w *world, alarms []cloudwatch.Alarm, out *outcome) {
+func (c scenario) judge(w *world, alarms []Alarm, out *outcome) {
 	w.Helper()
 	late := w.series.lateLines("dynamo: ")
 	own := without{w.series, func(v dated) bool {
@@ -32,7 +30,7 @@ func (c scenario) judge(w *world, alarms []cloudwatch.Alarm, out *outcome) {
 		if !slices.Contains(c.fires, name(a)) {
 			whole = history
 		}
-		if slices.Contains(whole, cloudwatch.Firing) {
+		if slices.Contains(whole, Firing) {
 			out.fired = append(out.fired, name(a))
 		}
 		c.judgeOne(w, name(a), history, out)
@@ -51,23 +49,23 @@ func (c scenario) judge(w *world, alarms []cloudwatch.Alarm, out *outcome) {
 }
 
 // judgeOne looks at how one alarm was after each round.
-func (c scenario) judgeOne(w *world, alarm string, history []cloudwatch.State, out *outcome) {
+func (c scenario) judgeOne(w *world, alarm string, history []State, out *outcome) {
 	w.Helper()
 	expected := slices.Contains(c.fires, alarm) || slices.Contains(c.may, alarm)
-	if slices.Contains(history, cloudwatch.Firing) && !expected {
+	if slices.Contains(history, Firing) && !expected {
 		w.Errorf("alarm %s goes off, and nobody expects it: %v", alarm, history)
 	}
-	if history[0] == cloudwatch.Firing {
+	if history[0] == Firing {
 		w.Errorf("alarm %s goes off while it is calm: %v", alarm, history)
 	}
 	switch history[len(history)-1] {
-	case cloudwatch.Firing:
+	case Firing:
 		out.ending = append(out.ending, alarm)
 		if !slices.Contains(c.lingers, alarm) {
 			w.Errorf("alarm %s does not end after the mending", alarm)
 		}
-	case cloudwatch.OK:
+	case OK:
 		out.quiet = append(out.quiet, alarm)
-	case cloudwatch.Insufficient:
+	case Insufficient:
 	}
 }

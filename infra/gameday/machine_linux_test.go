@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -56,16 +55,16 @@ func (t *turnstile) passed(payer string) {
 var tooLate = regexp.MustCompile(`deadline exceeded|took too long|i/o timeout|Client\.Timeout`)
 
 // late says that the log has a call of a payer's payment that took too long.
-func (s *series) late(payer string) bool { return strings.Contains(s.lateLines(""), payer) }
+func (s *measured) late(payer string) bool { return strings.Contains(s.lateLines(""), payer) }
 
 // lateAtTable says that it has one to the table.
-func (s *series) lateAtTable(payer string) bool {
+func (s *measured) lateAtTable(payer string) bool {
 	return strings.Contains(s.lateLines("dynamo: "), payer)
 }
 
 // lateLines are the lines about calls that took too long, of those that contain
 // a text.
-func (s *series) lateLines(of string) string {
+func (s *measured) lateLines(of string) string {
 	var all strings.Builder
 	for line := range strings.Lines(s.log()) {
 		if strings.Contains(line, of) && tooLate.MatchString(line) {
@@ -139,12 +138,12 @@ func (p *phases) longest(payer string, state ledger.State) time.Duration {
 
 // without is a world's series without some of its values.
 type without struct {
-	*series
+	*measured
 	drop func(dated) bool
 }
 
-// Values implements cloudwatch.Source.
-func (s without) Values(m cloudwatch.Metric, unit string, round int) []float64 {
+// Values implements Source.
+func (s without) Values(m Metric, unit string, round int) []float64 {
 	return s.chosen(m, unit, round, func(v dated) bool { return !s.drop(v) })
 }
 

@@ -52,6 +52,7 @@ func runbookFaults(text string, kinds map[string]bool) []string {
 // TestRunbook: whoever is woken by an alarm finds its entry, by the link that
 // it carries, and no entry is about an alarm that there is not.
 func TestRunbook(t *testing.T) {
+	needsBuilt(t)
 	t.Parallel()
 	kinds := map[string]bool{}
 	for _, a := range alarms(t) {

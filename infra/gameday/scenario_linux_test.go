@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -59,7 +58,7 @@ type outcome struct {
 }
 
 // play plays one scenario in a world of its own.
-func (c scenario) play(t *testing.T, s *stage, alarms []cloudwatch.Alarm) *outcome {
+func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) *outcome {
 	w := s.open(t)
 	out := &outcome{name: c.name}
 	w.series.begin()

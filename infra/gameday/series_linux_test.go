@@ -10,14 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/gameday/cloudwatch"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// series are the metrics of a world: what its functions print and what Lambda
-// measures, by round. It is the log of the functions, and a cloudwatch.Source.
-type series struct {
+// measured are the metrics of a world: what its functions print and what Lambda
+// measures, by round. It is the log of the functions, and a Source.
+type measured struct {
 	gateway gatewayLog
 	mu      sync.Mutex
 	text    bytes.Buffer // everything that was printed
@@ -31,7 +30,7 @@ type series struct {
 
 // dated is a value with its time, unix milliseconds.
 type dated struct {
-	cloudwatch.Sample
+	Sample
 	at    int64
 	round int    // that it lies in
 	payer string // whose request it is about, else empty
@@ -40,7 +39,7 @@ type dated struct {
 
 // begin ends a round and begins the next one. Timestamps have milliseconds, so
 // it begins with one that no earlier line can have.
-func (s *series) begin() {
+func (s *measured) begin() {
 	now := time.Now().UnixMilli()
 	for time.Now().UnixMilli() == now {
 	}
@@ -50,12 +49,12 @@ func (s *series) begin() {
 }
 
 // Write takes whole lines of the functions' output.
-func (s *series) Write(p []byte) (int, error) {
+func (s *measured) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text.Write(p)
 	for line := range bytes.Lines(p) {
-		samples, at, err := cloudwatch.ReadEMF(line)
+		samples, at, err := ReadEMF(line)
 		if err != nil {
 			s.faults = append(s.faults, fmt.Errorf("%w: %.500s", err, line))
 		}
@@ -80,7 +79,7 @@ func (s *series) Write(p []byte) (int, error) {
 }
 
 // ended takes down what Lambda measures of an invocation.
-func (s *series) ended(e lambdahost.Ended) {
+func (s *measured) ended(e lambdahost.Ended) {
 	failed, throttled := 0.0, errors.Is(e.Err, lambdahost.ErrThrottled)
 	if e.Err != nil && !throttled {
 		failed = 1
@@ -93,8 +92,8 @@ func (s *series) ended(e lambdahost.Ended) {
 		s.values = append(s.values, dated{Sample: x, at: at, round: s.roundOf(at), late: late})
 	}
 	add := func(name, unit string, value float64) {
-		m := cloudwatch.NewMetric("AWS/Lambda", name, map[string]string{"FunctionName": e.Function})
-		s.values = append(s.values, dated{Sample: cloudwatch.Sample{Metric: m, Unit: unit, Value: value}, at: at, round: s.roundOf(at), late: late})
+		m := NewMetric("AWS/Lambda", name, map[string]string{"FunctionName": e.Function})
+		s.values = append(s.values, dated{Sample: Sample{Metric: m, Unit: unit, Value: value}, at: at, round: s.roundOf(at), late: late})
 	}
 	if throttled {
 		add("Throttles", "Count", 1)
@@ -106,13 +105,13 @@ func (s *series) ended(e lambdahost.Ended) {
 	add("Duration", "Milliseconds", float64(e.Result.Duration.Microseconds())/1000)
 }
 
-// Values implements cloudwatch.Source: a round is a period.
-func (s *series) Values(m cloudwatch.Metric, unit string, round int) []float64 {
+// Values implements Source: a round is a period.
+func (s *measured) Values(m Metric, unit string, round int) []float64 {
 	return s.chosen(m, unit, round, func(dated) bool { return true })
 }
 
 // chosen are those of the values that are chosen.
-func (s *series) chosen(m cloudwatch.Metric, unit string, round int, choose func(dated) bool) []float64 {
+func (s *measured) chosen(m Metric, unit string, round int, choose func(dated) bool) []float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []float64
@@ -125,7 +124,7 @@ func (s *series) chosen(m cloudwatch.Metric, unit string, round int, choose func
 }
 
 // roundOf is the round that a time lies in, -1 for none.
-func (s *series) roundOf(at int64) int {
+func (s *measured) roundOf(at int64) int {
 	for i := len(s.rounds) - 1; i >= 0; i-- {
 		if at >= s.rounds[i] {
 			return i
@@ -135,7 +134,7 @@ func (s *series) roundOf(at int64) int {
 }
 
 // now is the number of the current round.
-func (s *series) now() int {
+func (s *measured) now() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.rounds) - 1
@@ -143,7 +142,7 @@ func (s *series) now() int {
 
 // says waits until the log contains a text: what a function prints comes through
 // a pipe, and its answer may overtake it.
-func (s *series) says(ctx context.Context, text string) bool {
+func (s *measured) says(ctx context.Context, text string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for !strings.Contains(s.log(), text) {
@@ -156,7 +155,7 @@ func (s *series) says(ctx context.Context, text string) bool {
 	return true
 }
 
-func (s *series) log() string {
+func (s *measured) log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()

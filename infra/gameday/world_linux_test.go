@@ -38,7 +38,7 @@ type world struct {
 	host        *lambdahost.Host
 	url         string // of the gateway
 	opened      time.Time
-	series      *series
+	series      *measured
 	http        *http.Client
 
 	turnstile *turnstile
@@ -67,7 +67,7 @@ func (s *stage) open(t *testing.T) *world {
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
-		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &series{gateway: s.gateway},
+		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
 		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}

@@ -1,4 +1,4 @@
-package cloudwatch
+package gameday
 
 import (
 	"errors"
