@@ -62,7 +62,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 QUICK := ./pkg/... ./infra/local/... ./infra/gameday
 VERIFY := ./infra ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamotest ./infra/local \
 	./infra/local/operate ./infra/testbed ./infra/validators \
-	./pkg/dynamotable ./pkg/limit/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/... ./pkg/x402/ledger/dynamo/...
+	./pkg/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/...
 # These start servers and browsers of their own: one package at a time, so that they
 # compete for the processors with nothing but each other.
 LARGE := ./infra/browser ./infra/clients ./infra/gameday ./infra/local/e2e ./infra/simnet

@@ -19,9 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // emulatorPatience is for a server that starts, or carries out a call, on a busy machine.
@@ -115,13 +114,13 @@ func (a account) tablesOf(stack string) []string {
 	return append(slices.Sorted(maps.Keys(tables)), fmt.Sprint(n))
 }
 
-func (e emulator) client() dynamotable.ClientConfig {
+func (e emulator) client() dynamo.ClientConfig {
 	return dynamotest.Server{URL: e.url}.ClientConfig()
 }
 
 // ledger is the ledger in a table of the emulator.
 func (e emulator) ledger(table string) *ledger.Ledger {
-	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(e.client()), Table: table, Timeout: emulatorPatience})
+	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(e.client()), Table: table, Timeout: emulatorPatience})
 	return ledger.New(store, time.Now, rand.Text)
 }
 

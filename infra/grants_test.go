@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // keyForms are the forms of the keys in the table, as dynamodb:LeadingKeys has

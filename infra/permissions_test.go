@@ -24,8 +24,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -202,7 +201,7 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	t.Helper()
 	server := dynamotest.Start(t)
 	watch = newRecorder(t, server.Table(t))
-	watch.direct = dynamotable.NewClient(server.ClientConfig())
+	watch.direct = dynamo.NewClient(server.ClientConfig())
 	// The first facilitator has moved, so that everything is asked of both.
 	facilitator, fallback := holdsToken(t, testToken, http.NotFoundHandler()), holdsToken(t, fallbackToken, testbed.NewFacilitator(t, x402test.FacilitatorConfig{}))
 	bootstrap := serve(t, func(w http.ResponseWriter, _ *http.Request) {

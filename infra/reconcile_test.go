@@ -24,10 +24,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -187,7 +186,7 @@ func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	server, node := dynamotest.Start(t), chaintest.Start(t)
 	table := server.Table(t)
-	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
+	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
 	payer, err := x402test.NewWallet(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // TestRestoreDrill: on a server that can restore a table, make restore brings the
@@ -21,7 +20,7 @@ import (
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	e := startEmulator(t)
-	api := dynamotable.NewClient(e.client())
+	api := dynamo.NewClient(e.client())
 	if err := dynamo.EnsureTable(t.Context(), api, "ledger"); err != nil {
 		t.Fatal(err)
 	}

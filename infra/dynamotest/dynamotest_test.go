@@ -5,8 +5,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -24,7 +23,7 @@ func TestStart(t *testing.T) {
 	if got, err := store.Fetch(t.Context(), "k"); err != nil || got == nil || got.WriteID != r.WriteID {
 		t.Errorf("Fetch = %v, %v", got, err)
 	}
-	tables, err := dynamotable.NewClient(b.ClientConfig()).ListTables(t.Context(), &dynamodb.ListTablesInput{})
+	tables, err := dynamo.NewClient(b.ClientConfig()).ListTables(t.Context(), &dynamodb.ListTablesInput{})
 	if err != nil || len(tables.TableNames) != 0 {
 		t.Errorf("the other server has tables %v, %v; want none", tables, err)
 	}
@@ -38,7 +37,7 @@ func TestStartEnds(t *testing.T) {
 	if s.URL == "" {
 		t.Skip("the inner test was skipped")
 	}
-	if err := dynamo.EnsureTable(t.Context(), dynamotable.NewClient(s.ClientConfig()), "t"); err == nil {
+	if err := dynamo.EnsureTable(t.Context(), dynamo.NewClient(s.ClientConfig()), "t"); err == nil {
 		t.Error("the server is still there")
 	}
 }

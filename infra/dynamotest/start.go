@@ -19,8 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/hostfacts/hostfacts/infra/built"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // What the server takes: any region and credentials, so these.
@@ -69,9 +68,9 @@ func Start(t testing.TB) Server {
 	return Server{URL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 }
 
-// ClientConfig returns what dynamotable.NewClient needs to talk to the server.
-func (s Server) ClientConfig() dynamotable.ClientConfig {
-	return dynamotable.ClientConfig{
+// ClientConfig returns what dynamo.NewClient needs to talk to the server.
+func (s Server) ClientConfig() dynamo.ClientConfig {
+	return dynamo.ClientConfig{
 		Region:   Region,
 		Endpoint: s.URL,
 		Credentials: func(context.Context) (aws.Credentials, error) {
@@ -85,17 +84,17 @@ func (s Server) ClientConfig() dynamotable.ClientConfig {
 func (s Server) Table(t testing.TB) string {
 	t.Helper()
 	name := "ledger-" + rand.Text()
-	if err := dynamo.EnsureTable(t.Context(), dynamotable.NewClient(s.ClientConfig()), name); err != nil {
+	if err := dynamo.EnsureTable(t.Context(), dynamo.NewClient(s.ClientConfig()), name); err != nil {
 		t.Fatal(err)
 	}
 	return name
 }
 
 // Store returns a Store on an empty table of its own.
-func (s Server) Store(t testing.TB) *dynamo.Store {
+func (s Server) Store(t testing.TB) *dynamo.Ledger {
 	t.Helper()
-	return dynamo.New(dynamo.Config{
-		API: dynamotable.NewClient(s.ClientConfig()), Table: s.Table(t), Timeout: patience,
+	return dynamo.NewLedger(dynamo.Config{
+		API: dynamo.NewClient(s.ClientConfig()), Table: s.Table(t), Timeout: patience,
 	})
 }
 

@@ -9,17 +9,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	limitdynamo "github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // What scenarios do to the world's table, past its door.
 
-func (w *world) store() *dynamo.Store {
-	return dynamo.New(dynamo.Config{API: dynamotable.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
+func (w *world) store() *dynamo.Ledger {
+	return dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
 }
 
 // bundlePlaces are the places of a bundle, by the template's default.
@@ -31,8 +29,8 @@ func placesTaken(operation string, n int) breakage {
 	for i := range n {
 		leases = append(leases, limit.Lease{ID: fmt.Sprintf("%04d-elsewhere", i), Until: time.Unix(4_000_000_000, 0)})
 	}
-	limits := func(w *world) *limitdynamo.Store {
-		return limitdynamo.New(limitdynamo.Config{API: dynamotable.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
+	limits := func(w *world) *dynamo.Limits {
+		return dynamo.NewLimits(dynamo.Config{API: dynamo.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
 	}
 	return breakage{
 		breaks: func(w *world) {
@@ -61,7 +59,7 @@ func strangeRecord() breakage {
 			must(w, c.Hold.Uncertain(w.Context(), "timeout", ""))
 		},
 		mends: func(w *world) {
-			_, err := dynamotable.NewClient(w.db.ClientConfig()).DeleteItem(w.Context(), &dynamodb.DeleteItemInput{
+			_, err := dynamo.NewClient(w.db.ClientConfig()).DeleteItem(w.Context(), &dynamodb.DeleteItemInput{
 				TableName: &w.name, Key: map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: key}},
 			})
 			must(w, err)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // call is one request to DynamoDB.

@@ -7,12 +7,12 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // Reconcile runs the scheduled function. It does not return.
@@ -56,7 +56,7 @@ func (e *environment) ledgerTable(c *Config) {
 
 // Index opens the index of the ledger's table.
 func (t Table) Index() ledger.Index {
-	return dynamo.NewIndex(dynamo.IndexConfig{API: t.Client(), Table: t.Name})
+	return dynamo.NewIndex(dynamo.Config{API: t.Client(), Table: t.Name})
 }
 
 // Scan reads all of the ledger's table, for one payer or page by page; progress is

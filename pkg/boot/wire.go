@@ -19,11 +19,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	limitdynamo "github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/origin"
@@ -31,7 +30,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // UserAgent names the service to those it calls.
@@ -39,12 +37,12 @@ const UserAgent = catalog.Service + "/" + catalog.APIVersion + " (+" + catalog.H
 
 // Store opens the ledger's table.
 func (t Table) Store() ledger.Store {
-	return dynamo.New(dynamo.Config{API: t.Client(), Table: t.Name})
+	return dynamo.NewLedger(dynamo.Config{API: t.Client(), Table: t.Name})
 }
 
 // Client is a client for the table's region or endpoint.
 func (t Table) Client() *dynamodb.Client {
-	return dynamotable.NewClient(dynamotable.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
+	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
 }
 
 // Parts is what the functions of a deployment are made of. A function takes the
@@ -104,7 +102,7 @@ func (p Parts) Registries() whois.Config {
 		Connector: p.Connector, BootstrapURL: p.config.BootstrapURL, Now: p.Platform.Now, UserAgent: UserAgent, Log: p.Platform.Log,
 	}
 	if t := p.config.Ledger; t.Name != "" {
-		c.Cache = dynamotable.OpenFile(dynamotable.Config[dynamotable.FileAPI]{API: t.Client(), Table: t.Name}, bootstrapKey)
+		c.Cache = dynamo.NewFile(dynamo.Config{API: t.Client(), Table: t.Name}, bootstrapKey)
 	}
 	return c
 }
@@ -207,8 +205,8 @@ type Stores struct {
 func (t Table) Stores() Stores {
 	client := t.Client()
 	return Stores{
-		Ledger: dynamo.New(dynamo.Config{API: client, Table: t.Name}),
-		Limits: limitdynamo.New(limitdynamo.Config{API: client, Table: t.Name}),
+		Ledger: dynamo.NewLedger(dynamo.Config{API: client, Table: t.Name}),
+		Limits: dynamo.NewLimits(dynamo.Config{API: client, Table: t.Name}),
 	}
 }
 

@@ -105,7 +105,7 @@ func (l *tableLoad) record(s *itemSizes, r ledger.Record, was itemSize) error {
 }
 
 // leases writes the leases of an operation: one item, of 20 bytes a lease
-// (limit/dynamo's TestSlotUnits).
+// (pkg/dynamo's TestSlotUnits).
 func (l *tableLoad) leases(ctx context.Context, m *limit.Memory, item string) error {
 	if l == nil || item == "" {
 		return nil

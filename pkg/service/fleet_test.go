@@ -127,7 +127,7 @@ func newFleetOn(where service.Platform, environments int, operation func(parts) 
 	}}
 	store, limits := countingStore{&ledgertest.Memory{}, f.bill, newScale()}, &watchedLimits{}
 	limits.watch = func(ctx context.Context, operation string) error {
-		f.bill.wrote(1) // the items are below a kilobyte (see package limit/dynamo)
+		f.bill.wrote(1) // the items are below a kilobyte (see package pkg/dynamo)
 		return f.bill.load.leases(ctx, &limits.Memory, operation)
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)

@@ -9,9 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // spent is what a client's requests have cost.
@@ -116,14 +116,15 @@ func (w itemSize) units(old itemSize) int {
 
 // itemSizes measures records in the form in which a store sends them.
 type itemSizes struct {
+	dynamo.API
 	mu    sync.Mutex
-	store *dynamo.Store
+	store *dynamo.Ledger
 	sent  map[string]types.AttributeValue
 }
 
 func newScale() *itemSizes {
 	s := &itemSizes{}
-	s.store = dynamo.New(dynamo.Config{API: s, Table: "t"})
+	s.store = dynamo.NewLedger(dynamo.Config{API: s, Table: "t"})
 	return s
 }
 

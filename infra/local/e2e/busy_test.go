@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // verifyOnly skips what a quick run leaves out: go test -short needs Go alone,
@@ -41,7 +41,7 @@ func (p *pace) took(d time.Duration) {
 func (p *pace) overdue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.slowest >= dynamotable.DefaultAttemptTimeout
+	return p.slowest >= dynamo.DefaultAttemptTimeout
 }
 
 // client is newClient with its requests noted.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // fleetOrigin is what every process of a fleet calls itself: they stand behind
@@ -27,8 +27,8 @@ const fleetSize = 8
 // local runner on one ledger table.
 type fleet struct {
 	members []*deployment
-	next    atomic.Int64  // whose turn it is
-	store   *dynamo.Store // on the fleet's table; nil for one deployment
+	next    atomic.Int64   // whose turn it is
+	store   *dynamo.Ledger // on the fleet's table; nil for one deployment
 }
 
 // fleetOf is the service of one deployment.

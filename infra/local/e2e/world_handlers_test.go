@@ -11,12 +11,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	limitdynamo "github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -51,16 +49,16 @@ func (c *controls) inMemory() boot.Stores {
 // They are longer than those in use, of which a call whose first reply is late
 // has half a second left for all that follows: a machine that is busy with
 // something else takes that for nothing.
-const patientCall, patientAttempt = 4 * dynamotable.DefaultTimeout, 3 * dynamotable.DefaultAttemptTimeout
+const patientCall, patientAttempt = 4 * dynamo.DefaultTimeout, 3 * dynamo.DefaultAttemptTimeout
 
 // onTable are the stores of a service on a table.
 func onTable(db dynamotest.Server, table string) boot.Stores {
 	config := db.ClientConfig()
 	config.AttemptTimeout = patientAttempt
-	client := dynamotable.NewClient(config)
+	client := dynamo.NewClient(config)
 	return boot.Stores{
-		Ledger: dynamo.New(dynamo.Config{API: client, Table: table, Timeout: patientCall}),
-		Limits: limitdynamo.New(limitdynamo.Config{API: client, Table: table, Timeout: patientCall}),
+		Ledger: dynamo.NewLedger(dynamo.Config{API: client, Table: table, Timeout: patientCall}),
+		Limits: dynamo.NewLimits(dynamo.Config{API: client, Table: table, Timeout: patientCall}),
 	}
 }
 

@@ -13,9 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 const (
@@ -90,7 +89,7 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 		return e.status == http.StatusServiceUnavailable && !through.isCut() &&
 			bytes.Contains(e.body, []byte(fault.LedgerUnavailable))
 	}
-	client := dynamotable.NewClient(db.ClientConfig())
+	client := dynamo.NewClient(db.ClientConfig())
 	d.plant = func(ctx context.Context, key string) error {
 		_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.table, Item: map[string]types.AttributeValue{
 			dynamo.AttrKey:     &types.AttributeValueMemberS{Value: key},

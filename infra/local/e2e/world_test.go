@@ -10,8 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // capability is something that can be done to a world, or that a world does.
@@ -128,8 +127,8 @@ type deployment struct {
 }
 
 // tableStore is a ledger on a table of the server, with the patience of a test.
-func tableStore(db dynamotest.Server, table string) *dynamo.Store {
-	return dynamo.New(dynamo.Config{API: dynamotable.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
+func tableStore(db dynamotest.Server, table string) *dynamo.Ledger {
+	return dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
 }
 
 // closedPort is an address of 127.0.0.1 where nobody listens. A client of this

@@ -11,9 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 func TestReconcile(t *testing.T) {
@@ -145,7 +144,7 @@ func TestTable(t *testing.T) {
 	verifyOnly(t, "needs Node for the DynamoDB server")
 	server := dynamotest.Start(t)
 	table := server.Table(t)
-	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
+	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
 	fill(newBuyer(t, store, time.Now().Add(-3*time.Hour)))
 	env := map[string]string{
 		"LEDGER_TABLE": table, "PAY_TO": payee, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": dynamotest.Region,

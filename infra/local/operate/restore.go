@@ -13,8 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // pollEvery is how often a table that is being made is looked at: a restore takes
@@ -68,7 +67,7 @@ func runRestore(ctx context.Context, args []string, getenv func(string) string, 
 		return fmt.Errorf("%q is not expected", flags.Arg(0))
 	}
 	t := c.Ledger
-	return restore(ctx, dynamotable.NewClient(dynamotable.ClientConfig{
+	return restore(ctx, dynamo.NewClient(dynamo.ClientConfig{
 		Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint, AttemptTimeout: callTimeout,
 	}), o, out)
 }
@@ -153,7 +152,7 @@ func describeTable(ctx context.Context, api *dynamodb.Client, table string, out 
 		}
 		items += int(page.Count)
 	}
-	index := dynamo.NewIndex(dynamo.IndexConfig{API: api, Table: table})
+	index := dynamo.NewIndex(dynamo.Config{API: api, Table: table})
 	open, err := index.Open(ctx, time.Now(), mostOpen)
 	if err != nil {
 		return fmt.Errorf("%s: %w", table, err)

@@ -13,9 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -61,7 +60,7 @@ func (s strict) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...fun
 
 // planter is a Store on a table that can be written behind its back.
 type planter struct {
-	*dynamo.Store
+	*dynamo.Ledger
 	client *dynamodb.Client
 	table  string
 }
@@ -69,9 +68,9 @@ type planter struct {
 var _ ledgertest.Planter = planter{}
 
 func newPlanter(t *testing.T, s dynamotest.Server) planter {
-	client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
-	store := dynamo.New(dynamo.Config{API: strict{t, client}, Table: table, Timeout: time.Minute})
-	return planter{Store: store, client: client, table: table}
+	client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+	store := dynamo.NewLedger(dynamo.Config{API: strict{t, client}, Table: table, Timeout: time.Minute})
+	return planter{Ledger: store, client: client, table: table}
 }
 
 func (p planter) Plant(ctx context.Context, key string, doc []byte) error {
@@ -104,7 +103,7 @@ func newWhole(t *testing.T, s dynamotest.Server, page int32) ledgertest.Whole {
 	p := newPlanter(t, s)
 	return whole{
 		planter: p,
-		Index:   dynamo.NewIndex(dynamo.IndexConfig{API: querier{p.client, page}, Table: p.table, Timeout: time.Minute}),
+		Index:   dynamo.NewIndex(dynamo.Config{API: querier{p.client, page}, Table: p.table, Timeout: time.Minute}),
 		Scan:    dynamo.NewScan(dynamo.ScanConfig{API: p.client, Table: p.table, Page: page}),
 	}
 }

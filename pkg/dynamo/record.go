@@ -3,7 +3,6 @@ package dynamo
 import (
 	"bytes"
 	"compress/flate"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,36 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-)
-
-// The attributes of an item.
-const (
-	// AttrKey is the partition key (S), the record's key.
-	AttrKey = dynamotable.AttrKey
-	// AttrVersion is the record's version (N), the fencing token that the
-	// condition of Replace compares.
-	AttrVersion = "version"
-	// AttrWriteID names the write that left the item as it is (S).
-	AttrWriteID = "write_id"
-	// AttrState is the record's state (S), for operators. It is a reserved
-	// word: expressions need a placeholder for it.
-	AttrState = "state"
-	// AttrRecord is the record's JSON form, packed (B).
-	AttrRecord = "record"
-	// AttrAnswer is the body of the answer (B), absent when there is none.
-	AttrAnswer = "answer"
-	// AttrOpen is the partition key of the index (S), "open#<shard>" or
-	// "owed#<shard>"; absent in a record that is over, which is then not in the
-	// index. A reserved word too.
-	AttrOpen = "open"
-	// AttrLeaseUntil is the sort key of the index (N, unix milliseconds of the
-	// record's OpenedAt, rounded up), there when AttrOpen is.
-	AttrLeaseUntil = "lease_until"
-	// AttrExpiresAt is the TTL (N, unix seconds). DynamoDB deletes late, so
-	// the time in the record decides. Absent when the record has none.
-	AttrExpiresAt = dynamotable.AttrExpiresAt
 )
 
 const (
@@ -53,11 +23,6 @@ const (
 	// and the exponent).
 	numberSize = 21
 )
-
-// ErrTooLarge says that a record does not fit into one item. Nothing was sent.
-var ErrTooLarge = errors.New("dynamo: the item would be larger than 400 KB")
-
-type item = map[string]types.AttributeValue
 
 // encode turns a record into the whole item. It refuses what DynamoDB would
 // refuse, and what decode could not read back: a row that its own writer calls
@@ -78,10 +43,10 @@ func (p *packer) encode(r ledger.Record) (item, error) {
 		return nil, err
 	}
 	it := item{
-		AttrKey:     &types.AttributeValueMemberS{Value: r.Key},
+		AttrKey:     text(r.Key),
 		AttrVersion: number(r.Version),
-		AttrWriteID: &types.AttributeValueMemberS{Value: r.WriteID},
-		AttrState:   &types.AttributeValueMemberS{Value: string(r.State)},
+		AttrWriteID: text(r.WriteID),
+		AttrState:   text(string(r.State)),
 		AttrRecord:  packed,
 	}
 	if len(body) > 0 {
@@ -91,7 +56,7 @@ func (p *packer) encode(r ledger.Record) (item, error) {
 		it[AttrExpiresAt] = number(r.ExpiresAt.Unix())
 	}
 	if place, ok := placeOf(r); ok {
-		it[AttrOpen] = &types.AttributeValueMemberS{Value: place}
+		it[AttrOpen] = text(place)
 		it[AttrLeaseUntil] = number(ceilMilli(r.OpenedAt()))
 	}
 	if n := size(it); n > maxItem {
@@ -102,10 +67,6 @@ func (p *packer) encode(r ledger.Record) (item, error) {
 		return nil, fmt.Errorf("dynamo: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
 	}
 	return it, nil
-}
-
-func number(n int64) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
 // checkKey refuses what cannot be a key. Bytes that are not UTF-8 would become

@@ -26,15 +26,10 @@ const (
 // ErrTooMany says that a table has more items than a Scan reads.
 var ErrTooMany = fmt.Errorf("dynamo: the table has more than %d items", maxScanned)
 
-// ScanAPI is what a Scan calls. A *dynamodb.Client is one.
-type ScanAPI interface {
-	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
-}
-
 // ScanConfig is what a Scan is made of.
 type ScanConfig struct {
-	API   ScanAPI // required
-	Table string  // name or ARN, required
+	API   API    // required
+	Table string // name or ARN, required
 	// Page is how many items one reply may be about; 500 when 0.
 	Page int32
 	// Progress is told after every page how many items were read so far, and how
@@ -56,7 +51,6 @@ type Scan struct{ config ScanConfig }
 var (
 	_ ledger.Payers = (*Scan)(nil)
 	_ ledger.Rows   = (*Scan)(nil)
-	_ ScanAPI       = (*dynamodb.Client)(nil)
 )
 
 // NewScan returns a Scan. It panics without an API or a table.
@@ -81,7 +75,7 @@ func (s *Scan) ByPayer(ctx context.Context, prefix string, limit int) ([]string,
 	in := &dynamodb.ScanInput{
 		TableName: &s.config.Table, Limit: &s.config.Page, ConsistentRead: aws.Bool(true),
 		FilterExpression: aws.String("begins_with(" + AttrKey + ", :prefix)"), ProjectionExpression: aws.String(AttrKey),
-		ExpressionAttributeValues: item{":prefix": &types.AttributeValueMemberS{Value: prefix}},
+		ExpressionAttributeValues: item{":prefix": text(prefix)},
 	}
 	var keys []string
 	for read := 0; read < maxScanned; {
@@ -120,7 +114,7 @@ func (s *Scan) Page(ctx context.Context, after string, limit int) (ledger.Page, 
 		ExpressionAttributeNames: map[string]string{"#state": AttrState, "#record": AttrRecord},
 	}
 	if after != "" {
-		in.ExclusiveStartKey = item{AttrKey: &types.AttributeValueMemberS{Value: after}}
+		in.ExclusiveStartKey = keyed(after)
 	}
 	out, err := s.config.API.Scan(ctx, in)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // scanner is a ScanAPI of a function, which is given the number of the page.
@@ -22,6 +22,7 @@ func scanOn(f scanner, progress func(read, found int)) *dynamo.Scan {
 }
 
 type counting struct {
+	dynamo.API
 	scan scanner
 	n    int
 }

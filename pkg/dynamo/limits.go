@@ -1,16 +1,3 @@
-// Package dynamo keeps rate counts and concurrency leases in the table of the
-// payment ledger, beside its records.
-//
-// Their keys begin with "rate|" and "slots|", a record's begins with a CAIP-2
-// network, and their items have none of a record's attributes: whoever reads one
-// as a record finds it corrupt. Rate items leave by TTL. Slots items stay: an
-// operation has one for 50 leases of its cap, "slots|dns", "slots|dns#1" and so on.
-//
-// A slots item is written twice by each paid call that takes its slot there.
-// DynamoDB allows 1,000 write units a second on it. An item with 50 leases has
-// fewer than 1,024 bytes, so that each of these writes takes one unit, a refused
-// one too: that is 500 paid calls a second. Beyond it the store fails, and the
-// call is answered ledger_unavailable.
 package dynamo
 
 import (
@@ -23,19 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/limit"
-)
-
-// The attributes of an item.
-const (
-	// AttrLeases is the map of leases of an operation (M): end in milliseconds
-	// since 1970 (N) by lease id.
-	AttrLeases = "leases"
-	// AttrRequests is how many units a client has used in a window (N), and
-	// AttrUndecided how many of them may be given back still (N).
-	AttrRequests  = "requests"
-	AttrUndecided = "undecided"
 )
 
 // The kinds of key.
@@ -44,31 +19,19 @@ const (
 	ratePrefix  = "rate|"
 )
 
-// API is what a Store calls. A *dynamodb.Client is one.
-type API interface {
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
-	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-}
-
-// Config is what a Store is made of.
-type Config = dynamotable.Config[API]
-
-// Store is a limit.Leases and a limit.Counter on a DynamoDB table.
-type Store struct{ dynamotable.Table[API] }
+// Limits is a limit.Leases and a limit.Counter on a DynamoDB table.
+type Limits struct{ store }
 
 var (
-	_ limit.Leases  = (*Store)(nil)
-	_ limit.Counter = (*Store)(nil)
-	_ API           = (*dynamodb.Client)(nil)
+	_ limit.Leases  = (*Limits)(nil)
+	_ limit.Counter = (*Limits)(nil)
 )
 
-// New returns a Store. It panics without an API or a table.
-func New(c Config) *Store { return &Store{dynamotable.Open(c, dynamotable.DefaultTimeout)} }
-
-type item = dynamotable.Item
+// NewLimits returns a Limits. It panics without an API or a table.
+func NewLimits(c Config) *Limits { return &Limits{open(c, DefaultTimeout)} }
 
 const (
-	addUnits = "ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + dynamotable.AttrExpiresAt + " = :expires"
+	addUnits = "ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + AttrExpiresAt + " = :expires"
 	ifLeft   = AttrRequests + " <= :most"
 	ifUnused = "attribute_not_exists(" + AttrRequests + ") OR "
 	// keepCounts is how long a rate item stays after its window began: longer
@@ -79,12 +42,12 @@ const (
 
 // Add implements limit.Counter, with one update. It is not sent twice: an
 // addition whose reply was lost would count twice. The caller bounds its time.
-func (s *Store) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
+func (s *Limits) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
 	in, err := addition(client, window, n)
 	if err != nil {
 		return limit.Units{}, err
 	}
-	ctx, cancel := s.Bound(ctx)
+	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	now, _, err := s.update(ctx, in, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	if err != nil {
@@ -97,7 +60,7 @@ func (s *Store) Add(ctx context.Context, client string, window time.Time, n limi
 // refusal where the server does not return the old item with a failed condition.
 // It is sent again when a reply is lost, and can count twice then: better a
 // client with fewer units than a payer who is turned away.
-func (s *Store) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
+func (s *Limits) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	in, err := addition(client, window, n)
 	if err != nil {
 		return limit.Units{}, false, err
@@ -107,9 +70,9 @@ func (s *Store) Take(ctx context.Context, client string, window time.Time, n lim
 		condition = ifUnused + condition
 	}
 	in.ConditionExpression = &condition
-	in.ExpressionAttributeValues[":most"] = dynamotable.Number(int64(most - n.All))
+	in.ExpressionAttributeValues[":most"] = number(int64(most - n.All))
 	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
-	ctx, cancel := s.Bound(ctx)
+	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	now, failed, err := s.update(ctx, in)
 	if err == nil && failed != nil {
@@ -131,10 +94,10 @@ func addition(client string, window time.Time, n limit.Units) (*dynamodb.UpdateI
 		return nil, fmt.Errorf("dynamo: a client has 1 to %d bytes, not %d", maxClient, len(client))
 	}
 	return &dynamodb.UpdateItemInput{
-		Key:              dynamotable.Key(pkOf(client, window)),
+		Key:              keyed(pkOf(client, window)),
 		UpdateExpression: aws.String(addUnits),
 		ExpressionAttributeValues: item{
-			":n": dynamotable.Number(int64(n.All)), ":open": dynamotable.Number(int64(n.Open)), ":expires": dynamotable.Number(window.Add(keepCounts).Unix()),
+			":n": number(int64(n.All)), ":open": number(int64(n.Open)), ":expires": number(window.Add(keepCounts).Unix()),
 		},
 		ReturnValues: types.ReturnValueAllNew,
 	}, nil
@@ -157,7 +120,7 @@ func unitsOf(it item) (total limit.Units, err error) {
 }
 
 func count(it item, name string) (int, error) {
-	n, ok := dynamotable.NumberOf(it, name)
+	n, ok := numberOf(it, name)
 	if !ok {
 		return 0, fmt.Errorf("dynamo: the client's item has no number %s", name)
 	}

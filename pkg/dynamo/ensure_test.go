@@ -13,16 +13,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 func TestEnsureTable(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
-	store := dynamo.New(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
+	client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+	store := dynamo.NewLedger(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
 	r := ledgertest.First("k")
 	ledgertest.MustCreate(t, store, r)
 	var wg sync.WaitGroup

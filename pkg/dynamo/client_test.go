@@ -1,4 +1,4 @@
-package dynamotable_test
+package dynamo_test
 
 import (
 	"bufio"
@@ -19,18 +19,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // config is a client's configuration with the production time-outs.
-func config(url string) dynamotable.ClientConfig {
-	return dynamotable.ClientConfig{Region: "us-east-1", Endpoint: url, Credentials: func(context.Context) (aws.Credentials, error) {
+func config(url string) dynamo.ClientConfig {
+	return dynamo.ClientConfig{Region: "us-east-1", Endpoint: url, Credentials: func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "a", SecretAccessKey: "s"}, nil
 	}}
 }
 
 // patient is for tests on a real clock.
-func patient(c dynamotable.ClientConfig) dynamotable.ClientConfig {
+func patient(c dynamo.ClientConfig) dynamo.ClientConfig {
 	c.AttemptTimeout = time.Minute
 	return c
 }
@@ -38,7 +38,7 @@ func patient(c dynamotable.ClientConfig) dynamotable.ClientConfig {
 // fetch asks for an item.
 func fetch(t *testing.T, c *dynamodb.Client) error {
 	t.Helper()
-	_, err := c.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: dynamotable.Item{dynamotable.AttrKey: dynamotable.Text("k")}})
+	_, err := c.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: map[string]types.AttributeValue{"pk": str("k")}})
 	return err
 }
 
@@ -100,7 +100,7 @@ func TestAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var calls atomic.Int64
-			err := fetch(t, dynamotable.NewClient(patient(config(serve(t, &calls, c.handlers...)))))
+			err := fetch(t, dynamo.NewClient(patient(config(serve(t, &calls, c.handlers...)))))
 			if (err == nil) != c.ok {
 				t.Errorf("%v; want success: %v", err, c.ok)
 			}
@@ -123,7 +123,7 @@ func TestSigned(t *testing.T) {
 	conf.Credentials = func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "s", SessionToken: "tok"}, nil
 	}
-	if err := fetch(t, dynamotable.NewClient(patient(conf))); err != nil {
+	if err := fetch(t, dynamo.NewClient(patient(conf))); err != nil {
 		t.Fatal(err)
 	}
 	header := <-got
@@ -140,7 +140,7 @@ func TestCredentialsFail(t *testing.T) {
 	conf := config(serve(t, &calls, answer(200, "{}")))
 	cause := errors.New("no credentials")
 	conf.Credentials = func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, cause }
-	if err := fetch(t, dynamotable.NewClient(conf)); !errors.Is(err, cause) {
+	if err := fetch(t, dynamo.NewClient(conf)); !errors.Is(err, cause) {
 		t.Errorf("GetItem = %v, want %v", err, cause)
 	}
 	if calls.Load() != 0 {
@@ -157,7 +157,7 @@ func TestRegionalEndpoint(t *testing.T) {
 		dialed = append(dialed, network+" "+address)
 		return nil, errors.New("not in a test")
 	}
-	if err := fetch(t, dynamotable.NewClient(conf)); err == nil {
+	if err := fetch(t, dynamo.NewClient(conf)); err == nil {
 		t.Error("GetItem without an error")
 	}
 	want := "tcp dynamodb.us-east-1.amazonaws.com:443"
@@ -189,7 +189,7 @@ func piped(answers func(connection int64) bool) (client *dynamodb.Client, dials 
 		}()
 		return ours, nil
 	}
-	return dynamotable.NewClient(conf), dials
+	return dynamo.NewClient(conf), dials
 }
 
 // idle is longer than a client keeps a connection that it does not use.
@@ -278,44 +278,4 @@ func TestVanishedConnections(t *testing.T) {
 		}
 		<-time.After(idle) // the last connection ends
 	})
-}
-
-func TestNumberOf(t *testing.T) {
-	t.Parallel()
-	it := dynamotable.Item{
-		"n": dynamotable.Number(-7), "half": &types.AttributeValueMemberN{Value: "1.5"},
-		"huge": &types.AttributeValueMemberN{Value: "9223372036854775808"}, "text": dynamotable.Text("7"),
-	}
-	if n, ok := dynamotable.NumberOf(it, "n"); n != -7 || !ok {
-		t.Errorf("%d, %v", n, ok)
-	}
-	for _, name := range []string{"half", "huge", "text", "nothing"} {
-		if n, ok := dynamotable.NumberOf(it, name); ok {
-			t.Errorf("%s is %d", name, n)
-		}
-	}
-}
-
-// A store's own time for a call counts unless its configuration has another.
-func TestOpen(t *testing.T) {
-	t.Parallel()
-	for want, configured := range map[time.Duration]time.Duration{time.Minute: 0, time.Hour: time.Hour} {
-		table := dynamotable.Open(dynamotable.Config[any]{API: 1, Table: "t", Timeout: configured}, time.Minute)
-		ctx, cancel := table.Bound(t.Context())
-		end, ok := ctx.Deadline()
-		cancel()
-		if left := time.Until(end); !ok || left > want || left < want-30*time.Second {
-			t.Errorf("%v: %v is left", want, left)
-		}
-	}
-	for name, c := range map[string]dynamotable.Config[any]{"no API": {Table: "t"}, "no table": {API: 1}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			dynamotable.Open(c, time.Minute)
-		}()
-	}
 }

@@ -18,9 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // meter adds up the write units that a server says it has charged for the table, and
@@ -28,7 +27,6 @@ import (
 // the keys change that it lists a record by. Dynalite charges nothing for an index.
 type meter struct {
 	dynamo.API
-	scans        dynamo.ScanAPI
 	mu           sync.Mutex
 	units, index float64
 	calls        int
@@ -71,9 +69,9 @@ func TestWriteUnits(t *testing.T) {
 
 func checkWriteUnits(t *testing.T, s dynamotest.Server) {
 	t.Helper()
-	client, table := dynamotable.NewClient(s.ClientConfig()), s.Table(t)
-	m := &meter{API: client, scans: client}
-	l := ledger.New(dynamo.New(dynamo.Config{API: m, Table: table, Timeout: time.Minute}), time.Now, rand.Text)
+	client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
+	m := &meter{API: client}
+	l := ledger.New(dynamo.NewLedger(dynamo.Config{API: m, Table: table, Timeout: time.Minute}), time.Now, rand.Text)
 	const (
 		network, asset = "eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 		payer          = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
@@ -162,7 +160,7 @@ func scanUnits(t *testing.T, s *dynamo.Scan, m *meter) float64 {
 
 func (m *meter) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.scans.Scan(ctx, in, o...)
+	out, err := m.API.Scan(ctx, in, o...)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil && out.ConsumedCapacity != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -20,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// CheckSize tells whether a Store would send the record.
+// CheckSize tells whether a Ledger would send the record.
 func CheckSize(r ledger.Record) error {
 	_, err := newPacker().encode(r)
 	return err
@@ -43,7 +44,6 @@ func TestSize(t *testing.T) {
 // one of another key: it is not the record that was asked for.
 func TestDecodeCorrupt(t *testing.T) {
 	t.Parallel()
-	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 	numeric := func(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
 	r := ledgertest.Full("k")
 	other := r
@@ -253,4 +253,34 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("read, written and read (-first +second):\n%s", diff)
 		}
 	})
+}
+
+func TestNumberOf(t *testing.T) {
+	t.Parallel()
+	it := item{
+		"n": number(-7), "half": &types.AttributeValueMemberN{Value: "1.5"},
+		"huge": &types.AttributeValueMemberN{Value: "9223372036854775808"}, "text": text("7"),
+	}
+	if n, ok := numberOf(it, "n"); n != -7 || !ok {
+		t.Errorf("%d, %v", n, ok)
+	}
+	for _, name := range []string{"half", "huge", "text", "nothing"} {
+		if n, ok := numberOf(it, name); ok {
+			t.Errorf("%s is %d", name, n)
+		}
+	}
+}
+
+// A store's own time for a call counts unless its configuration has another.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	for want, configured := range map[time.Duration]time.Duration{time.Minute: 0, time.Hour: time.Hour} {
+		table := open(Config{API: new(dynamodb.Client), Table: "t", Timeout: configured}, time.Minute)
+		ctx, cancel := table.bound(t.Context())
+		end, ok := ctx.Deadline()
+		cancel()
+		if left := time.Until(end); !ok || left > want || left < want-30*time.Second {
+			t.Errorf("%v: %v is left", want, left)
+		}
+	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 // querier is a QueryAPI that asks for smaller pages.
 type querier struct {
-	dynamo.QueryAPI
+	dynamo.API
 	page int32
 }
 
@@ -32,19 +32,22 @@ func (q querier) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*
 		c.Limit = aws.Int32(min(q.page, aws.ToInt32(in.Limit)))
 		in = &c
 	}
-	return q.QueryAPI.Query(ctx, in, o...)
+	return q.API.Query(ctx, in, o...)
 }
 
-// partitions is a QueryAPI of a function.
-type partitions func(ctx context.Context, partition string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error)
+// partitions is an API of a function.
+type partitions struct {
+	dynamo.API
+	answer func(ctx context.Context, partition string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error)
+}
 
-func (f partitions) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+func (f *partitions) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	v, _ := in.ExpressionAttributeValues[":open"].(*types.AttributeValueMemberS)
-	return f(ctx, v.Value, in)
+	return f.answer(ctx, v.Value, in)
 }
 
-func indexOn(api dynamo.QueryAPI) *dynamo.Index {
-	return dynamo.NewIndex(dynamo.IndexConfig{API: api, Table: "t"})
+func indexOn(answer func(context.Context, string, *dynamodb.QueryInput) (*dynamodb.QueryOutput, error)) *dynamo.Index {
+	return dynamo.NewIndex(dynamo.Config{API: &partitions{answer: answer}, Table: "t"})
 }
 
 func indexItem(key, at string) map[string]types.AttributeValue {
@@ -61,7 +64,7 @@ func TestIndexQueries(t *testing.T) {
 	} {
 		var mu sync.Mutex
 		asked := map[string]int{}
-		keys, err := call(indexOn(partitions(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+		keys, err := call(indexOn(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			asked[p]++
@@ -79,7 +82,7 @@ func TestIndexQueries(t *testing.T) {
 				t.Errorf("query %+v", in)
 			}
 			return &dynamodb.QueryOutput{}, nil
-		})))
+		}))
 		if err != nil || keys != nil {
 			t.Errorf("%s: %q, %v", list, keys, err)
 		}
@@ -99,7 +102,7 @@ func TestIndexQueries(t *testing.T) {
 func TestIndexPages(t *testing.T) {
 	t.Parallel()
 	var pages atomic.Int64
-	x := indexOn(partitions(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+	x := indexOn(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 		if p != "owed#3" {
 			return &dynamodb.QueryOutput{}, nil
 		}
@@ -118,7 +121,7 @@ func TestIndexPages(t *testing.T) {
 			out.LastEvaluatedKey = nil
 		}
 		return out, nil
-	}))
+	})
 	got, err := x.Owed(t.Context(), 10)
 	if err != nil || !slices.Equal(got, []string{"a", "b", "c"}) || pages.Load() != 4 {
 		t.Errorf("Owed = %q, %v in %d pages", got, err, pages.Load())
@@ -149,13 +152,13 @@ func TestIndexFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var asked atomic.Int64
-			x := indexOn(partitions(func(ctx context.Context, _ string, _ *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+			x := indexOn(func(ctx context.Context, _ string, _ *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 				if asked.Add(1) == 3 {
 					return c.one(ctx)
 				}
 				<-ctx.Done() // the failure ends the others
 				return nil, ctx.Err()
-			}))
+			})
 			if keys, err := x.Open(t.Context(), time.Now(), 10); keys != nil || !errors.Is(err, c.want) {
 				t.Errorf("Open = %q, %v; want %v", keys, err, c.want)
 			}
@@ -167,12 +170,12 @@ func TestIndexFails(t *testing.T) {
 func TestIndexTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		hang := partitions(func(ctx context.Context, _ string, _ *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+		hang := &partitions{answer: func(ctx context.Context, _ string, _ *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		})
+		}}
 		for timeout, want := range map[time.Duration]time.Duration{0: dynamo.DefaultIndexTimeout, time.Second: time.Second} {
-			x := dynamo.NewIndex(dynamo.IndexConfig{API: hang, Table: "t", Timeout: timeout})
+			x := dynamo.NewIndex(dynamo.Config{API: hang, Table: "t", Timeout: timeout})
 			start := time.Now()
 			if keys, err := x.Owed(t.Context(), 10); keys != nil || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Owed = %q, %v; want the deadline", keys, err)
@@ -189,12 +192,12 @@ func TestIndexParallelism(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int64
-		x := indexOn(partitions(func(context.Context, string, *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+		x := indexOn(func(context.Context, string, *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 			most.Store(max(most.Load(), now.Add(1)))
 			<-time.After(time.Millisecond)
 			now.Add(-1)
 			return &dynamodb.QueryOutput{}, nil
-		}))
+		})
 		start := time.Now()
 		if _, err := x.Owed(t.Context(), 10); err != nil {
 			t.Fatal(err)
@@ -210,7 +213,7 @@ func TestIndexParallelism(t *testing.T) {
 func TestIndexAttributesAreHints(t *testing.T) {
 	t.Parallel()
 	p := newPlanter(t, server(t))
-	x := dynamo.NewIndex(dynamo.IndexConfig{API: p.client, Table: p.table, Timeout: time.Minute})
+	x := dynamo.NewIndex(dynamo.Config{API: p.client, Table: p.table, Timeout: time.Minute})
 	for name, spoil := range map[string]func(map[string]types.AttributeValue){
 		"absent":            func(map[string]types.AttributeValue) {},
 		"of another list":   func(it map[string]types.AttributeValue) { it["open"], it["lease_until"] = str("open#0"), num("1") },

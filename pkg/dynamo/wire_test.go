@@ -11,9 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -69,11 +68,11 @@ func TestReadsOnlyWithoutOldItem(t *testing.T) {
 
 // lossy is a store on a table of a server that loses replies, and one on the same
 // table that loses none.
-func lossy(t *testing.T, s dynamotest.Server, p *proxy) (store, direct *dynamo.Store) {
+func lossy(t *testing.T, s dynamotest.Server, p *proxy) (store, direct *dynamo.Ledger) {
 	t.Helper()
 	table := s.Table(t)
-	on := func(at dynamotest.Server) *dynamo.Store {
-		return dynamo.New(dynamo.Config{API: dynamotable.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
+	on := func(at dynamotest.Server) *dynamo.Ledger {
+		return dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(at.ClientConfig()), Table: table, Timeout: time.Minute})
 	}
 	return on(p.start(t, s)), on(s)
 }
@@ -149,7 +148,7 @@ func TestConnectionReuse(t *testing.T) {
 		dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
-	store := dynamo.New(dynamo.Config{API: dynamotable.NewClient(conf), Table: s.Table(t), Timeout: time.Minute})
+	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(conf), Table: s.Table(t), Timeout: time.Minute})
 	r := ledgertest.Full("k")
 	for range 10 {
 		ledgertest.MustCreate(t, store, r)

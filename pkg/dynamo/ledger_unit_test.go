@@ -12,14 +12,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 // fake is an API of functions; a nil one fails the test.
 type fake struct {
+	dynamo.API
 	t   *testing.T
 	put func(context.Context, *dynamodb.PutItemInput) error
 	get func(context.Context) (map[string]types.AttributeValue, error)
@@ -44,7 +44,7 @@ func (f fake) GetItem(ctx context.Context, _ *dynamodb.GetItemInput, _ ...func(*
 
 func TestRefusedBeforeSending(t *testing.T) {
 	t.Parallel()
-	store := dynamo.New(dynamo.Config{API: fake{t: t}, Table: "t"})
+	store := dynamo.NewLedger(dynamo.Config{API: fake{t: t}, Table: "t"})
 	big := ledgertest.Full("k")
 	big.Answer.Body = make([]byte, 400<<10)
 	if _, err := store.Create(t.Context(), big); !errors.Is(err, dynamo.ErrTooLarge) || !strings.Contains(err.Error(), "bytes") {
@@ -96,7 +96,7 @@ func TestReadAfterWrite(t *testing.T) {
 		"lost, and another there":  {lost, other, nil, lost, lost},
 		"lost, and not read":       {lost, nil, errors.ErrUnsupported, lost, lost},
 	} {
-		store := dynamo.New(dynamo.Config{Table: "t", API: fake{
+		store := dynamo.NewLedger(dynamo.Config{Table: "t", API: fake{
 			put: func(context.Context, *dynamodb.PutItemInput) error { return c.put },
 			get: func(context.Context) (map[string]types.AttributeValue, error) { return c.item, c.get },
 		}})
@@ -125,8 +125,8 @@ func TestTimeout(t *testing.T) {
 			},
 			get: func(ctx context.Context) (map[string]types.AttributeValue, error) { return nil, hang(ctx) },
 		}
-		for timeout, want := range map[time.Duration]time.Duration{0: dynamotable.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
-			store := dynamo.New(dynamo.Config{API: api, Table: "t", Timeout: timeout})
+		for timeout, want := range map[time.Duration]time.Duration{0: dynamo.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
+			store := dynamo.NewLedger(dynamo.Config{API: api, Table: "t", Timeout: timeout})
 			for verb, call := range map[string]func() error{
 				"create":  func() error { _, err := store.Create(t.Context(), ledgertest.First("k")); return err },
 				"replace": func() error { return store.Replace(t.Context(), ledgertest.First("k")) },
@@ -147,16 +147,16 @@ func TestTimeout(t *testing.T) {
 func TestNewPanics(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(){
-		"no API":          func() { dynamo.New(dynamo.Config{Table: "t"}) },
-		"no table":        func() { dynamo.New(dynamo.Config{API: fake{}}) },
-		"index, no API":   func() { dynamo.NewIndex(dynamo.IndexConfig{Table: "t"}) },
-		"index, no table": func() { dynamo.NewIndex(dynamo.IndexConfig{API: partitions(nil)}) },
+		"no API":          func() { dynamo.NewLedger(dynamo.Config{Table: "t"}) },
+		"no table":        func() { dynamo.NewLedger(dynamo.Config{API: fake{}}) },
+		"index, no API":   func() { dynamo.NewIndex(dynamo.Config{Table: "t"}) },
+		"index, no table": func() { dynamo.NewIndex(dynamo.Config{API: &partitions{}}) },
 		"scan, no API":    func() { dynamo.NewScan(dynamo.ScanConfig{Table: "t"}) },
 		"scan, no table":  func() { dynamo.NewScan(dynamo.ScanConfig{API: &counting{}}) },
 		"no region": func() {
-			dynamotable.NewClient(dynamotable.ClientConfig{Credentials: dynamotest.Server{}.ClientConfig().Credentials})
+			dynamo.NewClient(dynamo.ClientConfig{Credentials: dynamotest.Server{}.ClientConfig().Credentials})
 		},
-		"no credentials": func() { dynamotable.NewClient(dynamotable.ClientConfig{Region: "us-east-1"}) },
+		"no credentials": func() { dynamo.NewClient(dynamo.ClientConfig{Region: "us-east-1"}) },
 	} {
 		func() {
 			defer func() {

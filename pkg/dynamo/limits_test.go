@@ -3,7 +3,6 @@ package dynamo_test
 import (
 	"crypto/rand"
 	"errors"
-	"flag"
 	"fmt"
 	"reflect"
 	"testing"
@@ -12,25 +11,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	ledgerstore "github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-var endpoint = flag.String("endpoint", "", "run against the DynamoDB at this URL (DynamoDB Local, say) instead of a server of our own")
-
-func server(t testing.TB) dynamotest.Server {
-	if *endpoint != "" {
-		return dynamotest.Server{URL: *endpoint}
-	}
-	return dynamotest.Start(t)
-}
-
 var (
-	noon  = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
 	exact = cmp.Exporter(func(reflect.Type) bool { return true })
 )
 
@@ -38,7 +25,7 @@ func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Millisecond)}
 }
 
-func TestConformance(t *testing.T) {
+func TestLimitsConformance(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	t.Run("with the old item", func(t *testing.T) {
@@ -53,7 +40,7 @@ func TestConformance(t *testing.T) {
 
 // The items are those of the design, stand in the ledger's table, and never pass for
 // a record.
-func TestItems(t *testing.T) {
+func TestLimitsItems(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, server(t))
 	store := p.store(t)
@@ -63,7 +50,7 @@ func TestItems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	records := ledgerstore.New(ledgerstore.Config{API: p.client, Table: p.table, Timeout: patience})
+	records := dynamo.NewLedger(dynamo.Config{API: p.client, Table: p.table, Timeout: patience})
 	until := num("1793534401234")
 	for key, want := range map[string]map[string]types.AttributeValue{
 		"slots|host-intel": {"leases": leasesOf(map[string]types.AttributeValue{"a": until, "b": until})},
@@ -83,7 +70,7 @@ func TestItems(t *testing.T) {
 }
 
 // What a call costs: the happy path is two updates and no read.
-func TestCosts(t *testing.T) {
+func TestLimitsCosts(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	p := newPeer(t, s)
@@ -151,7 +138,7 @@ func TestCosts(t *testing.T) {
 // The old item that comes with a failed condition saves the read.
 func TestNoReadWithOldItem(t *testing.T) {
 	t.Parallel()
-	store := over(fake{t: t, update: func() (*out, error) {
+	store := over(fakeLimits{t: t, update: func() (*out, error) {
 		return nil, &types.ConditionalCheckFailedException{Item: map[string]types.AttributeValue{
 			"leases": leasesOf(map[string]types.AttributeValue{"a": num("1793534401234")}),
 		}}
@@ -164,7 +151,7 @@ func TestNoReadWithOldItem(t *testing.T) {
 
 // A reply is lost and the SDK sends the request again: one slot is taken, and
 // one is given back.
-func TestLostReply(t *testing.T) {
+func TestLimitsLostReply(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	for _, most := range []int{1, 2} {
@@ -206,7 +193,7 @@ func TestLostReply(t *testing.T) {
 }
 
 // acquires has a store add a lease, or refuse it, and returns what is held then.
-func acquires(t *testing.T, s *dynamo.Store, operation, id string, most int, want bool) []limit.Lease {
+func acquires(t *testing.T, s *dynamo.Limits, operation, id string, most int, want bool) []limit.Lease {
 	t.Helper()
 	held, ok, err := s.Acquire(t.Context(), operation, lease(id), most)
 	if ok != want || err != nil {
@@ -241,7 +228,7 @@ func TestLostReplyOfAdd(t *testing.T) {
 }
 
 // What is stored and is no map of leases lets nobody in.
-func TestCorrupt(t *testing.T) {
+func TestLimitsCorrupt(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, server(t))
 	for name, value := range map[string]types.AttributeValue{
@@ -253,7 +240,7 @@ func TestCorrupt(t *testing.T) {
 		"nested lease": leasesOf(map[string]types.AttributeValue{"a": leasesOf(nil)}),
 	} {
 		p.put(t, map[string]types.AttributeValue{"pk": str("slots|" + name), "leases": value})
-		for _, store := range []*dynamo.Store{p.store(t), p.plain(t)} {
+		for _, store := range []*dynamo.Limits{p.store(t), p.plain(t)} {
 			if _, ok, err := store.Acquire(t.Context(), name, lease("x"), 1); ok || err == nil {
 				t.Errorf("%s: Acquire = %v, %v", name, ok, err)
 			}

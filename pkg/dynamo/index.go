@@ -15,7 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -38,25 +37,14 @@ const (
 // DefaultIndexTimeout bounds one call of an Index, all its pages included.
 const DefaultIndexTimeout = 15 * time.Second
 
-// QueryAPI is what an Index calls. A *dynamodb.Client is one.
-type QueryAPI interface {
-	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
-}
-
-// IndexConfig is what an Index is made of.
-type IndexConfig = dynamotable.Config[QueryAPI]
-
 // Index is a ledger.Index on the table's index. DynamoDB brings it up to date
 // after the table, so it can be behind by some moments.
-type Index struct{ dynamotable.Table[QueryAPI] }
+type Index struct{ store }
 
-var (
-	_ ledger.Index = (*Index)(nil)
-	_ QueryAPI     = (*dynamodb.Client)(nil)
-)
+var _ ledger.Index = (*Index)(nil)
 
 // NewIndex returns an Index. It panics without an API or a table.
-func NewIndex(c IndexConfig) *Index { return &Index{dynamotable.Open(c, DefaultIndexTimeout)} }
+func NewIndex(c Config) *Index { return &Index{open(c, DefaultIndexTimeout)} }
 
 // Open implements ledger.Index.
 func (x *Index) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
@@ -77,7 +65,7 @@ type entry struct {
 // list asks every partition of a list for as much as is wanted in all, since
 // one of them may hold it all, and merges.
 func (x *Index) list(ctx context.Context, name string, before *int64, limit int) ([]string, error) {
-	ctx, cancel := x.Bound(ctx)
+	ctx, cancel := x.bound(ctx)
 	defer cancel()
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return nil, err
@@ -133,11 +121,11 @@ func first(errs []error) error {
 // partition reads one partition in order, page by page.
 func (x *Index) partition(ctx context.Context, partition string, before *int64, limit int) ([]entry, error) {
 	in := &dynamodb.QueryInput{
-		TableName:                 &x.Name,
+		TableName:                 &x.table,
 		IndexName:                 aws.String(IndexName),
 		KeyConditionExpression:    aws.String("#open = :open"),
 		ExpressionAttributeNames:  map[string]string{"#open": AttrOpen},
-		ExpressionAttributeValues: item{":open": &types.AttributeValueMemberS{Value: partition}},
+		ExpressionAttributeValues: item{":open": text(partition)},
 		ScanIndexForward:          aws.Bool(true),
 	}
 	if before != nil {
@@ -147,7 +135,7 @@ func (x *Index) partition(ctx context.Context, partition string, before *int64, 
 	var found []entry
 	for {
 		in.Limit = aws.Int32(int32(min(limit-len(found), pageSize)))
-		out, err := x.API.Query(ctx, in)
+		out, err := x.api.Query(ctx, in)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 )
 
@@ -37,11 +36,11 @@ const (
 // new item; a refusal costs a consistent read on top where the server does not
 // return the old item with a failed condition, and the first lease of an
 // operation ever costs two updates.
-func (s *Store) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
+func (s *Limits) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	if l.ID == "" || len(l.ID) > maxID {
 		return nil, false, fmt.Errorf("dynamo: a lease id has 1 to %d bytes, not %d", maxID, len(l.ID))
 	}
-	ctx, cancel := s.Bound(ctx)
+	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	pk := slotsPrefix + operation
 	held, ok, err := s.add(ctx, pk, l, most)
@@ -68,11 +67,11 @@ func (s *Store) Acquire(ctx context.Context, operation string, l limit.Lease, mo
 var errNone = errors.New("dynamo: no leases are stored")
 
 // add puts a lease among those of an item if there are fewer than most.
-func (s *Store) add(ctx context.Context, pk string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
+func (s *Limits) add(ctx context.Context, pk string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	now, failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
-		Key: dynamotable.Key(pk), UpdateExpression: aws.String(setLease), ConditionExpression: aws.String(ifRoom),
+		Key: keyed(pk), UpdateExpression: aws.String(setLease), ConditionExpression: aws.String(ifRoom),
 		ExpressionAttributeNames:            map[string]string{"#id": l.ID},
-		ExpressionAttributeValues:           item{":until": until(l), ":limit": dynamotable.Number(int64(most))},
+		ExpressionAttributeValues:           item{":until": until(l), ":limit": number(int64(most))},
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
@@ -84,7 +83,7 @@ func (s *Store) add(ctx context.Context, pk string, l limit.Lease, most int) ([]
 			return nil, false, err
 		}
 	}
-	held, err := decode(now)
+	held, err := leasesOf(now)
 	if err != nil {
 		return nil, false, err
 	}
@@ -96,21 +95,21 @@ func (s *Store) add(ctx context.Context, pk string, l limit.Lease, most int) ([]
 // first makes the map of an operation that has none, with one lease in it. A
 // client that sends it again after a lost reply goes on to add, which finds the
 // lease or sets it again.
-func (s *Store) first(ctx context.Context, pk string, l limit.Lease) (bool, error) {
+func (s *Limits) first(ctx context.Context, pk string, l limit.Lease) (bool, error) {
 	_, failed, err := s.update(ctx, &dynamodb.UpdateItemInput{
-		Key: dynamotable.Key(pk), UpdateExpression: aws.String(setFirst), ConditionExpression: aws.String(ifNoLease),
+		Key: keyed(pk), UpdateExpression: aws.String(setFirst), ConditionExpression: aws.String(ifNoLease),
 		ExpressionAttributeValues: item{":leases": &types.AttributeValueMemberM{Value: item{l.ID: until(l)}}},
 	})
 	return err == nil && failed == nil, err
 }
 
 // Remove implements limit.Leases, with one update. It takes away the first 50.
-func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
+func (s *Limits) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
 	if len(leases) == 0 {
 		return nil
 	}
 	leases = leases[:min(len(leases), maxRemoved)]
-	ctx, cancel := s.Bound(ctx)
+	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	names, values := map[string]string{}, item{}
 	paths, conditions := make([]string, len(leases)), []string{ifLeases}
@@ -123,7 +122,7 @@ func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Le
 	}
 	// When the condition fails, there is nothing to remove.
 	_, _, err := s.update(ctx, &dynamodb.UpdateItemInput{
-		Key:                      dynamotable.Key(slotsPrefix + operation),
+		Key:                      keyed(slotsPrefix + operation),
 		UpdateExpression:         aws.String("REMOVE " + strings.Join(paths, ", ")),
 		ConditionExpression:      aws.String(strings.Join(conditions, " AND ")),
 		ExpressionAttributeNames: names, ExpressionAttributeValues: values,
@@ -133,9 +132,9 @@ func (s *Store) Remove(ctx context.Context, operation string, leases ...limit.Le
 
 // update sends an update and returns what it was asked to return. failed is set
 // when its condition does not hold.
-func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, failed *types.ConditionalCheckFailedException, err error) {
-	in.TableName = &s.Name
-	out, err := s.API.UpdateItem(ctx, in, o...)
+func (s *Limits) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, failed *types.ConditionalCheckFailedException, err error) {
+	in.TableName = &s.table
+	out, err := s.api.UpdateItem(ctx, in, o...)
 	if errors.As(err, &failed) {
 		return nil, failed, nil
 	}
@@ -145,20 +144,11 @@ func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...f
 	return out.Attributes, nil, nil
 }
 
-// old is the item that failed a condition, or what is there a moment later.
-func (s *Store) old(ctx context.Context, pk string, failed *types.ConditionalCheckFailedException) (item, error) {
-	it, err := dynamotable.Old(ctx, s.API, s.Name, pk, failed)
-	if err != nil {
-		return nil, fmt.Errorf("dynamo: %w", err)
-	}
-	return it, nil
-}
-
 // errCorrupt says that what is stored cannot be read as leases. It fails closed.
 var errCorrupt = errors.New("dynamo: the stored leases are corrupt")
 
-// decode reads the leases of an item; errNone when it has none.
-func decode(it item) ([]limit.Lease, error) {
+// leasesOf reads the leases of an item; errNone when it has none.
+func leasesOf(it item) ([]limit.Lease, error) {
 	value, ok := it[AttrLeases]
 	if !ok {
 		return nil, errNone
@@ -182,4 +172,4 @@ func decode(it item) ([]limit.Lease, error) {
 	return leases, nil
 }
 
-func until(l limit.Lease) types.AttributeValue { return dynamotable.Number(l.Until.UnixMilli()) }
+func until(l limit.Lease) types.AttributeValue { return number(l.Until.UnixMilli()) }

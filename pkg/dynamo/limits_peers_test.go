@@ -18,8 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
-	"github.com/hostfacts/hostfacts/pkg/limit/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // patience replaces the production time-out, which is not what is tested.
@@ -43,7 +42,7 @@ var errLost = errors.New("lost on purpose")
 
 func newPeer(t testing.TB, s dynamotest.Server) *peer {
 	t.Helper()
-	p := &peer{client: dynamotable.NewClient(s.ClientConfig()), table: s.Table(t), calls: map[string]int{}}
+	p := &peer{client: dynamo.NewClient(s.ClientConfig()), table: s.Table(t), calls: map[string]int{}}
 	target, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +63,7 @@ func newPeer(t testing.TB, s dynamotest.Server) *peer {
 	}
 	front := httptest.NewServer(proxy)
 	t.Cleanup(front.Close)
-	p.front = dynamotable.NewClient(dynamotest.Server{URL: front.URL}.ClientConfig())
+	p.front = dynamo.NewClient(dynamotest.Server{URL: front.URL}.ClientConfig())
 	return p
 }
 
@@ -91,13 +90,13 @@ func (p *peer) taken() map[string]int {
 	return calls
 }
 
-func (p *peer) store(t testing.TB) *dynamo.Store {
-	return dynamo.New(dynamo.Config{API: withOldItem{strict{t, p.front}}, Table: p.table, Timeout: patience})
+func (p *peer) store(t testing.TB) *dynamo.Limits {
+	return dynamo.NewLimits(dynamo.Config{API: withOldItem{strictLimits{t, p.front}}, Table: p.table, Timeout: patience})
 }
 
 // plain is a Store that sees what the server answers, without old items.
-func (p *peer) plain(t testing.TB) *dynamo.Store {
-	return dynamo.New(dynamo.Config{API: strict{t, p.front}, Table: p.table, Timeout: patience})
+func (p *peer) plain(t testing.TB) *dynamo.Limits {
+	return dynamo.NewLimits(dynamo.Config{API: strictLimits{t, p.front}, Table: p.table, Timeout: patience})
 }
 
 func (p *peer) item(t *testing.T, pk string) map[string]types.AttributeValue {
@@ -118,8 +117,6 @@ func (p *peer) put(t *testing.T, item map[string]types.AttributeValue) {
 	}
 }
 
-func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
-func num(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
 func leasesOf(m map[string]types.AttributeValue) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: m}
 }
@@ -141,14 +138,14 @@ func (w withOldItem) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInpu
 	return out, err
 }
 
-// strict is an API that fails the test on what DynamoDB would refuse and the
+// strictLimits is an API that fails the test on what DynamoDB would refuse and the
 // server may not.
-type strict struct {
+type strictLimits struct {
 	t testing.TB
 	dynamo.API
 }
 
-func (s strict) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (s strictLimits) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	condition, update := aws.ToString(in.ConditionExpression), aws.ToString(in.UpdateExpression)
 	const most = 4096
 	if len(condition) > most || len(update) > most {
@@ -172,7 +169,7 @@ func (s strict) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o 
 	return s.API.UpdateItem(ctx, in, o...)
 }
 
-func (s strict) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+func (s strictLimits) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	if !aws.ToBool(in.ConsistentRead) {
 		s.t.Error("GetItem is not consistent")
 	}

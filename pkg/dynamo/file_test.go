@@ -1,4 +1,4 @@
-package dynamotable_test
+package dynamo_test
 
 import (
 	"bytes"
@@ -13,25 +13,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 var noon = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
-
-type (
-	attributes = dynamotable.Item
-	files      = dynamotable.Config[dynamotable.FileAPI]
-)
 
 const fileKey = "rdap|bootstrap"
 
 func TestFile(t *testing.T) {
 	t.Parallel()
 	server := dynamotest.Start(t)
-	client, table := dynamotable.NewClient(server.ClientConfig()), server.Table(t)
+	client, table := dynamo.NewClient(server.ClientConfig()), server.Table(t)
 	// What one process puts, another gets.
-	config := files{API: client, Table: table, Timeout: time.Minute}
-	one, other := dynamotable.OpenFile(config, fileKey), dynamotable.OpenFile(config, fileKey)
+	config := dynamo.Config{API: client, Table: table, Timeout: time.Minute}
+	one, other := dynamo.NewFile(config, fileKey), dynamo.NewFile(config, fileKey)
 
 	if doc, fetched, err := one.Get(t.Context()); doc != nil || !fetched.IsZero() || err != nil {
 		t.Fatalf("Get of nothing = %q, %v, %v", doc, fetched, err)
@@ -48,7 +43,7 @@ func TestFile(t *testing.T) {
 	}
 	noise := make([]byte, 500<<10)
 	rand.Read(noise)
-	if err := one.Put(t.Context(), noise, noon); !errors.Is(err, dynamotable.ErrTooLarge) {
+	if err := one.Put(t.Context(), noise, noon); !errors.Is(err, dynamo.ErrTooLarge) {
 		t.Errorf("Put of noise = %v", err)
 	}
 	if got, _, err := other.Get(t.Context()); len(got) != 400_000 || err != nil {
@@ -56,23 +51,27 @@ func TestFile(t *testing.T) {
 	}
 
 	broken := zipped(t, "x")
-	for name, change := range map[string]func(attributes){
-		"no file":  func(a attributes) { delete(a, dynamotable.AttrFile) },
-		"no time":  func(a attributes) { delete(a, dynamotable.AttrFetched) },
-		"odd time": func(a attributes) { a[dynamotable.AttrFetched] = &types.AttributeValueMemberN{Value: "1.5"} },
-		"not gzip": func(a attributes) { a[dynamotable.AttrFile] = &types.AttributeValueMemberB{Value: []byte("x")} },
-		"cut short": func(a attributes) {
-			a[dynamotable.AttrFile] = &types.AttributeValueMemberB{Value: broken[:len(broken)-3]}
+	for name, change := range map[string]func(map[string]types.AttributeValue){
+		"no file": func(a map[string]types.AttributeValue) { delete(a, dynamo.AttrFile) },
+		"no time": func(a map[string]types.AttributeValue) { delete(a, dynamo.AttrFetched) },
+		"odd time": func(a map[string]types.AttributeValue) {
+			a[dynamo.AttrFetched] = &types.AttributeValueMemberN{Value: "1.5"}
 		},
-		"text": func(a attributes) { a[dynamotable.AttrFile] = &types.AttributeValueMemberS{Value: "x"} },
-		"expands a lot": func(a attributes) {
-			a[dynamotable.AttrFile] = &types.AttributeValueMemberB{Value: zipped(t, strings.Repeat("x", 5<<20))}
+		"not gzip": func(a map[string]types.AttributeValue) {
+			a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: []byte("x")}
+		},
+		"cut short": func(a map[string]types.AttributeValue) {
+			a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: broken[:len(broken)-3]}
+		},
+		"text": func(a map[string]types.AttributeValue) { a[dynamo.AttrFile] = &types.AttributeValueMemberS{Value: "x"} },
+		"expands a lot": func(a map[string]types.AttributeValue) {
+			a[dynamo.AttrFile] = &types.AttributeValueMemberB{Value: zipped(t, strings.Repeat("x", 5<<20))}
 		},
 	} {
-		a := attributes{
-			dynamotable.AttrKey:     &types.AttributeValueMemberS{Value: fileKey},
-			dynamotable.AttrFile:    &types.AttributeValueMemberB{Value: broken},
-			dynamotable.AttrFetched: &types.AttributeValueMemberN{Value: "1"},
+		a := map[string]types.AttributeValue{
+			dynamo.AttrKey:     &types.AttributeValueMemberS{Value: fileKey},
+			dynamo.AttrFile:    &types.AttributeValueMemberB{Value: broken},
+			dynamo.AttrFetched: &types.AttributeValueMemberN{Value: "1"},
 		}
 		change(a)
 		if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: a}); err != nil {
@@ -100,7 +99,7 @@ func zipped(t *testing.T, s string) []byte {
 func TestFileUnreachable(t *testing.T) {
 	t.Parallel()
 	config := dynamotest.Server{URL: "http://127.0.0.1:1"}.ClientConfig()
-	c := dynamotable.OpenFile(files{API: dynamotable.NewClient(config), Table: "t"}, fileKey)
+	c := dynamo.NewFile(dynamo.Config{API: dynamo.NewClient(config), Table: "t"}, fileKey)
 	if doc, _, err := c.Get(t.Context()); err == nil || doc != nil {
 		t.Errorf("Get = %q, %v", doc, err)
 	}

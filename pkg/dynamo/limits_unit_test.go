@@ -15,21 +15,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamotable"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/limit/dynamo"
 )
 
 type out = dynamodb.UpdateItemOutput
 
 // fake is an API of functions; a nil one fails the test.
-type fake struct {
+type fakeLimits struct {
+	dynamo.API
 	t      *testing.T
 	update func() (*out, error)
 	get    func(context.Context) (map[string]types.AttributeValue, error)
 }
 
-func (f fake) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*out, error) {
+func (f fakeLimits) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*out, error) {
 	if f.update == nil {
 		f.t.Error("UpdateItem was called")
 		return nil, errors.ErrUnsupported
@@ -37,7 +37,7 @@ func (f fake) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dy
 	return f.update()
 }
 
-func (f fake) GetItem(ctx context.Context, _ *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+func (f fakeLimits) GetItem(ctx context.Context, _ *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	if f.get == nil {
 		f.t.Error("GetItem was called")
 		return nil, errors.ErrUnsupported
@@ -47,13 +47,15 @@ func (f fake) GetItem(ctx context.Context, _ *dynamodb.GetItemInput, _ ...func(*
 }
 
 // over is a store over functions.
-func over(api fake) *dynamo.Store { return dynamo.New(dynamo.Config{API: api, Table: "t"}) }
+func over(api fakeLimits) *dynamo.Limits {
+	return dynamo.NewLimits(dynamo.Config{API: api, Table: "t"})
+}
 
 func refuse() (*out, error) { return nil, &types.ConditionalCheckFailedException{} }
 
-func TestRefusedBeforeSending(t *testing.T) {
+func TestLimitsRefusedBeforeSending(t *testing.T) {
 	t.Parallel()
-	store := over(fake{t: t})
+	store := over(fakeLimits{t: t})
 	for _, long := range []string{"", strings.Repeat("x", 65)} {
 		if _, ok, err := store.Acquire(t.Context(), "dns", lease(long), 1); ok || err == nil {
 			t.Errorf("Acquire with an id of %d bytes = %v, %v", len(long), ok, err)
@@ -71,12 +73,12 @@ func TestRefusedBeforeSending(t *testing.T) {
 }
 
 // Whatever goes wrong on the way is an error with its cause, not a verdict.
-func TestErrors(t *testing.T) {
+func TestLimitsErrors(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no route")
 	type item = map[string]types.AttributeValue
 	fails := func() (*out, error) { return nil, cause }
-	for name, api := range map[string]fake{
+	for name, api := range map[string]fakeLimits{
 		"update": {update: fails},
 		"read":   {update: refuse, get: func(context.Context) (item, error) { return nil, cause }},
 	} {
@@ -85,7 +87,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: Acquire = %v, %v, %v", name, held, ok, err)
 		}
 	}
-	store := over(fake{update: fails})
+	store := over(fakeLimits{update: fails})
 	if err := store.Remove(t.Context(), "dns", lease("a")); !errors.Is(err, cause) {
 		t.Errorf("Remove = %v", err)
 	}
@@ -96,7 +98,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("Take = %v, %v", ok, err)
 	}
 	// An item that comes and goes does not make the store loop.
-	store = over(fake{update: refuse, get: func(context.Context) (item, error) { return nil, nil }})
+	store = over(fakeLimits{update: refuse, get: func(context.Context) (item, error) { return nil, nil }})
 	if _, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1); ok || err == nil {
 		t.Errorf("Acquire = %v, %v", ok, err)
 	}
@@ -104,14 +106,14 @@ func TestErrors(t *testing.T) {
 
 // What is read after a refusal may show room that was not there: then the store
 // tries again, once.
-func TestRoomAfterRefusal(t *testing.T) {
+func TestLimitsRoomAfterRefusal(t *testing.T) {
 	t.Parallel()
 	leases := func(id, until string) map[string]types.AttributeValue {
 		return map[string]types.AttributeValue{"leases": leasesOf(map[string]types.AttributeValue{id: num(until)})}
 	}
 	for _, frees := range []bool{true, false} {
 		updates := 0
-		store := over(fake{
+		store := over(fakeLimits{
 			update: func() (*out, error) {
 				if updates++; updates == 2 && frees {
 					return &out{Attributes: leases("b", "1793534401234")}, nil
@@ -132,7 +134,7 @@ func TestRoomAfterRefusal(t *testing.T) {
 func TestLeaseOfTheSameName(t *testing.T) {
 	t.Parallel()
 	for until, ours := range map[int64]bool{lease("a").Until.UnixMilli(): true, lease("a").Until.UnixMilli() + 1: false} {
-		store := over(fake{update: refuse, get: func(context.Context) (map[string]types.AttributeValue, error) {
+		store := over(fakeLimits{update: refuse, get: func(context.Context) (map[string]types.AttributeValue, error) {
 			held := map[string]types.AttributeValue{"a": num(fmt.Sprint(until))}
 			return map[string]types.AttributeValue{"leases": leasesOf(held)}, nil
 		}})
@@ -146,7 +148,7 @@ func TestAddReadsTheReply(t *testing.T) {
 		"nothing": nil, "text": {"requests": str("3")}, "half": {"requests": num("1.5")}, "another": {"request": num("3")},
 		"undecided as text": {"requests": num("3"), "undecided": str("1")},
 	} {
-		store := over(fake{update: func() (*out, error) { return &out{Attributes: attributes}, nil }})
+		store := over(fakeLimits{update: func() (*out, error) { return &out{Attributes: attributes}, nil }})
 		if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); err == nil {
 			t.Errorf("%s: Add = %+v", name, n)
 		}
@@ -157,10 +159,10 @@ func TestAddReadsTheReply(t *testing.T) {
 }
 
 // A call ends after its time, the read after a failed condition included.
-func TestTimeout(t *testing.T) {
+func TestLimitsTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		api := fake{
+		api := fakeLimits{
 			update: func() (*out, error) {
 				<-time.After(10 * time.Millisecond)
 				return refuse()
@@ -170,9 +172,9 @@ func TestTimeout(t *testing.T) {
 				return nil, ctx.Err()
 			},
 		}
-		for timeout, want := range map[time.Duration]time.Duration{0: dynamotable.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
+		for timeout, want := range map[time.Duration]time.Duration{0: dynamo.DefaultTimeout, 20 * time.Millisecond: 20 * time.Millisecond} {
 			begun := time.Now()
-			store := dynamo.New(dynamo.Config{API: api, Table: "t", Timeout: timeout})
+			store := dynamo.NewLimits(dynamo.Config{API: api, Table: "t", Timeout: timeout})
 			if _, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1); ok || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Acquire = %v, %v", ok, err)
 			}
@@ -184,14 +186,14 @@ func TestTimeout(t *testing.T) {
 }
 
 // meter adds up the write units that a server says it has charged.
-type meter struct {
+type limitsMeter struct {
 	dynamo.API
 	mu    sync.Mutex
 	calls int
 	most  float64 // of one call
 }
 
-func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (m *limitsMeter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.API.UpdateItem(ctx, in, o...)
 	m.mu.Lock()
@@ -234,8 +236,8 @@ func TestSlotUnits(t *testing.T) {
 	t.Parallel()
 	const most = 50
 	p := newPeer(t, server(t))
-	m := &meter{API: p.client}
-	store := dynamo.New(dynamo.Config{API: m, Table: p.table, Timeout: patience})
+	m := &limitsMeter{API: p.client}
+	store := dynamo.NewLimits(dynamo.Config{API: m, Table: p.table, Timeout: patience})
 	n := 0
 	slots := limit.NewSlots(limit.SlotsConfig{
 		Operation: longest, Cap: most, Leases: store, Now: func() time.Time { return noon },
