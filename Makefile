@@ -61,7 +61,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # when a test or a package is in none of the three.
 QUICK := ./pkg/... ./infra/local/... ./infra/gameday
 VERIFY := ./infra ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamotest ./infra/local \
-	./infra/local/operate ./infra/testbed ./infra/validators \
+	./infra/local/operate ./infra/testbed \
 	./pkg/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/...
 # These start servers and browsers of their own: one package at a time, so that they
 # compete for the processors with nothing but each other.

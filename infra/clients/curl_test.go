@@ -59,7 +59,7 @@ func TestOfferWithCurl(t *testing.T) {
 	if len(list) != 1 || list[0].StatusCode != http.StatusPaymentRequired {
 		t.Fatalf("%s", out)
 	}
-	if diff := cmp.Diff(tokenless(t, decoded(t, shown.byLabel["PAYMENT-REQUIRED as sent"][0])), tokenless(t, decoded(t, list[0].Header.Get("PAYMENT-REQUIRED")))); diff != "" {
+	if diff := cmp.Diff(tokenless(t, unwrapped(t, shown.byLabel["PAYMENT-REQUIRED as sent"][0])), tokenless(t, unwrapped(t, list[0].Header.Get("PAYMENT-REQUIRED")))); diff != "" {
 		t.Errorf("PAYMENT-REQUIRED on the page (-) and from the service (+): %s", diff)
 	}
 	if diff := cmp.Diff(tokenless(t, shown.byLabel["Body of the 402"][0]), tokenless(t, string(bodies[0]))); diff != "" {
@@ -70,7 +70,7 @@ func TestOfferWithCurl(t *testing.T) {
 	}
 }
 
-func decoded(t *testing.T, header string) string {
+func unwrapped(t *testing.T, header string) string {
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {

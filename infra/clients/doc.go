@@ -1,13 +1,19 @@
-// Package clients lets programs of others use the service and pay for it: the programs
-// of the documentation page, as they are shown, and unmodified clients of the x402
-// project and of the Model Context Protocol. It is tests and nothing else.
+// Package clients has the programs of others use the service, or judge what it
+// publishes: the unmodified clients of the x402 project and of the Model Context
+// Protocol, clients that generators make of the OpenAPI document, curl, and the
+// validators of each document.
 //
-// It starts the whole service, reads the page that it serves, saves each program
-// under the name that the page gives it, and runs the command that the page says. It
-// makes clients of llms.txt alone (TestLLMsProgramsPay) and, with two public
-// generators, of the OpenAPI description (TestGeneratedClients), and has them pay. The
-// unmodified @x402/extensions judges the receipts of live answers
-// (TestReceiptsByTheStockPackage).
+// OpenAPI holds live answers to the description: the status, the headers, the content
+// type and every byte of the body, and the error code against the list of the
+// operation. Other suites use it, too; the rest of the package is tests.
+//
+// They start the whole service, read the page that it serves, save each program under
+// the name that the page gives it, and run the command that the page says. They make
+// clients of llms.txt alone (TestLLMsProgramsPay) and, with two public generators, of
+// the OpenAPI description (TestGeneratedClients), and have them pay. The unmodified
+// @x402/extensions judges the receipts of live answers (TestReceiptsByTheStockPackage).
+// Public validators of OpenAPI, JSON Schema, HTML, robots.txt, and the reader that
+// x402scan is built on, judge the documents (TestDocuments, testdata/validators).
 //
 // Loops around the unmodified clients of the x402 project, in testdata/stock, run
 // against a facilitator that fails after it has settled, a proxy that loses answers,
@@ -17,6 +23,6 @@
 // x402 project's MCP session, the inspector and the official conformance suite, in
 // testdata/mcp, meet the local runner, and the built functions behind the Lambda host.
 //
-// It needs Node, Python and the packages that package.json and testdata/requirements.txt
-// pin. A test that lacks one is skipped by name.
+// They need Node, Python and the packages that package.json and
+// testdata/requirements.txt pin. A test that lacks one is skipped by name.
 package clients

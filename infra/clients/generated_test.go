@@ -62,7 +62,7 @@ func TestGeneratedClients(t *testing.T) {
 			t.Parallel()
 			w := g.tools(t)
 			s := start(t, x402test.Honest)
-			w.save(t, "openapi.json", textAt(t, s.url+catalog.PathOpenAPI))
+			w.save(t, "openapi.json", string(s.document(t, catalog.PathOpenAPI)))
 			w.fill(t, "generated")
 			for _, line := range []string{g.generate, g.compile} {
 				if out, err := w.shell(t, line).CombinedOutput(); err != nil {

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -109,7 +108,7 @@ func TestLLMsProgramsPay(t *testing.T) {
 			t.Parallel()
 			w := c.tools(t)
 			s := startWithRegistry(t)
-			text := textAt(t, s.url+catalog.PathLLMs)
+			text := string(s.document(t, catalog.PathLLMs))
 			o := readOnboarding(t, text)
 			p, ok := o.programs[language]
 			if !ok {
@@ -172,16 +171,6 @@ func startWithRegistry(t *testing.T) service {
 	}))
 	t.Cleanup(iana.Close)
 	world := newWorld(t, x402test.Honest, resolver(t, func() {}))
-	world.env = append(world.env, "RDAP_BOOTSTRAP_URL="+iana.URL)
+	world.env["RDAP_BOOTSTRAP_URL"] = iana.URL
 	return world.start(t)
-}
-
-func textAt(t *testing.T, address string) string {
-	t.Helper()
-	res := get(t, address)
-	text, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v", address, res.Status, err)
-	}
-	return string(text)
 }

@@ -34,9 +34,7 @@ func anyName(t *testing.T) string {
 // localTools runs the built local runner, which reaches nothing but its resolver.
 func localTools(t *testing.T) service {
 	t.Helper()
-	w := newWorld(t, x402test.Honest, anyName(t))
-	w.env = append(w.env, testbed.Environment(testbed.Alone())...)
-	s := w.start(t)
+	s := newWorld(t, x402test.Honest, anyName(t)).start(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the service said:\n%s", s.log())

@@ -1,7 +1,7 @@
 package clients
 
 import (
-	"net/http"
+	"bytes"
 	"strings"
 	"testing"
 
@@ -20,11 +20,7 @@ type page struct {
 
 func readPage(t *testing.T, s service) page {
 	t.Helper()
-	res := get(t, s.url+catalog.PathDocs)
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", catalog.PathDocs, res.Status)
-	}
-	root, err := html.Parse(res.Body)
+	root, err := html.Parse(bytes.NewReader(s.document(t, catalog.PathDocs)))
 	if err != nil {
 		t.Fatal(err)
 	}

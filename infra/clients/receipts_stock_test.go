@@ -185,8 +185,8 @@ func (w *world) rekey(t *testing.T, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.env = append(w.env, "LOCAL_ADDR="+addr, "RECEIPT_KEY="+receipt.FormatKey(private),
-		"RECEIPT_PUBLIC_KEYS="+receipt.FormatPublic(public)+","+receipt.FormatPublic(old.Public().(ed25519.PublicKey)))
+	w.env["LOCAL_ADDR"], w.env["RECEIPT_KEY"] = addr, receipt.FormatKey(private)
+	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public) + "," + receipt.FormatPublic(old.Public().(ed25519.PublicKey))
 }
 
 // TestReceiptVectors: the package and this module sign the same bytes.

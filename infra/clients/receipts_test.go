@@ -100,7 +100,7 @@ func behindStranger(t *testing.T, change func(http.Header, []byte) []byte) servi
 	addr := ""
 	s := w.startSoon(t, func() {
 		addr = testbed.FreeAddr(t)
-		w.env = append(w.env, "LOCAL_ADDR="+addr, "BASE_URL="+base)
+		w.env["LOCAL_ADDR"], w.env["BASE_URL"] = addr, base
 	})
 	stranger.Config.Handler = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: addr}) },

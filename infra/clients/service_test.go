@@ -3,10 +3,7 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,7 +26,7 @@ func TestMain(m *testing.M) {
 // and a ledger that outlives the process.
 type world struct {
 	books *testbed.Facilitator
-	env   []string
+	env   map[string]string
 	dir   string
 }
 
@@ -43,11 +40,7 @@ func newWorld(t *testing.T, first x402test.Behaviour, resolver string) world {
 		}
 		return x402test.Honest
 	})
-	dir := t.TempDir()
-	return world{books: books, dir: dir, env: []string{
-		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "RPC_URL=none",
-		"FACILITATOR_URL=" + books.URL, "DNS_RESOLVERS=" + resolver,
-	}}
+	return world{books: books, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": books.URL, "DNS_RESOLVERS": resolver}}
 }
 
 // service is the running service with the play-money facilitator's books.
@@ -78,9 +71,7 @@ func (w world) start(t *testing.T) service {
 // is stopped after the test, unless it was killed.
 func (w world) tryStart(t *testing.T) (service, error) {
 	t.Helper()
-	cmd := exec.Command(testbed.Program(t, testbed.LocalRunner))
-	cmd.Dir, cmd.Env = w.dir, w.env
-	p, err := testbed.Launch(cmd, nil)
+	p, err := testbed.Launch(testbed.Local(testbed.Program(t, testbed.LocalRunner), w.dir, w.env), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,19 +107,4 @@ func resolver(t *testing.T, asked func()) string {
 		asked()
 		zone.ServeDNS(w, q)
 	}))
-}
-
-// get is a plain request of this process.
-func get(t *testing.T, url string) *http.Response {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := (&http.Client{Timeout: patience}).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { res.Body.Close() })
-	return res
 }

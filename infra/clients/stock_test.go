@@ -47,7 +47,7 @@ const (
 	// wideWindow is DUPLICATE_WINDOW_SECONDS: on a machine that is busy with
 	// something else a loop may need longer than the default of 45 seconds to come
 	// back for the answer that was lost.
-	wideWindow = "DUPLICATE_WINDOW_SECONDS=600"
+	wideWindow = "600"
 )
 
 // TestStockClients: whatever the facilitator does, and whatever is lost on the
@@ -75,7 +75,7 @@ func TestStockClients(t *testing.T) {
 	}
 	// Without the window a new signature is a new purchase: the same loops must
 	// be seen to pay for each result that was lost.
-	control := newTrial(t, failureModes()[len(failureModes())-1], betweenCalls, nil, due, "DUPLICATE_WINDOW_SECONDS=0")
+	control := newTrial(t, failureModes()[len(failureModes())-1], betweenCalls, nil, due, "0")
 	control.name += ", no window"
 	all := append(slices.Clone(trials), control)
 	for _, r := range all {

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -121,7 +121,7 @@ func (t *trial) reached(b *buyer) {
 
 // newTrial prepares a trial; launch starts its service. table is empty for the
 // embedded ledger.
-func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.Server, due chan<- *trial, env ...string) *trial {
+func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.Server, due chan<- *trial, window string) *trial {
 	t.Helper()
 	books := testbed.NewFacilitator(t, x402test.FacilitatorConfig{})
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}, Timeout: patience}
@@ -134,24 +134,22 @@ func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.
 	t.Cleanup(r.free)
 	addr := fixedAddress(t)
 	r.url, r.proxy = "http://"+addr, listen(t, r.serveProxy)
-	dir := t.TempDir()
-	r.world = world{books: books, dir: dir, env: append(env,
-		"LOCAL_ADDR="+addr, "RPC_URL=none", "FACILITATOR_URL="+listen(t, r.serveFacilitator), "DNS_RESOLVERS="+dns, "RATE_LIMIT_PER_MINUTE=0",
-	)}
+	r.world = world{books: books, dir: t.TempDir(), env: map[string]string{
+		"LOCAL_ADDR": addr, "FACILITATOR_URL": listen(t, r.serveFacilitator), "DNS_RESOLVERS": dns, "DUPLICATE_WINDOW_SECONDS": window,
+	}}
 	if mode.chainFails {
 		dead := listen(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-		r.world.env = append(r.world.env, "RPC_URL="+dead)
+		r.world.env["RPC_URL"] = dead
 	}
 	if db == nil {
 		r.name += ", embedded ledger"
-		r.world.env = append(r.world.env, "LEDGER_FILE="+filepath.Join(dir, "ledger.db"))
 		return r
 	}
 	r.name += ", DynamoDB"
-	r.world.env = append(r.world.env,
-		"LEDGER_TABLE="+db.Table(t), "AWS_ENDPOINT_URL_DYNAMODB="+db.URL, "AWS_REGION="+dynamotest.Region,
-		"AWS_ACCESS_KEY_ID="+dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY="+dynamotest.SecretAccessKey,
-	)
+	maps.Copy(r.world.env, map[string]string{
+		"LEDGER_FILE": "", "LEDGER_TABLE": db.Table(t), "AWS_ENDPOINT_URL_DYNAMODB": db.URL, "AWS_REGION": dynamotest.Region,
+		"AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
+	})
 	return r
 }
 
@@ -305,7 +303,7 @@ func (t *trial) checkLedger(tb *testing.T) {
 	var list []struct{ Key, Standing, Payer string }
 	eventually(tb, t.name+": make owed", func() error {
 		cmd := exec.CommandContext(tb.Context(), program, "reconcile", "-owed", "-json")
-		cmd.Dir, cmd.Env = t.world.dir, t.world.env
+		cmd.Dir, cmd.Env = t.world.dir, testbed.Local("", t.world.dir, t.world.env).Env
 		out, err := cmd.Output()
 		return errors.Join(err, json.Unmarshal(out, &list))
 	})

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/validators"
+	"github.com/hostfacts/hostfacts/infra/clients"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -195,7 +195,7 @@ type observed struct {
 	// not, each as one text.
 	facts map[string]bool
 	// api is the description that every answer is held to.
-	api *validators.OpenAPI
+	api *clients.OpenAPI
 }
 
 func (o *observed) note(format string, args ...any) {
@@ -244,7 +244,7 @@ func (o *observed) play(t *testing.T, s seller, r row) {
 // described holds an answer to the OpenAPI description.
 func (o *observed) described(t *testing.T, op catalog.Operation, reply x402test.Reply) {
 	t.Helper()
-	answer := validators.Answer{Method: http.MethodGet, Path: op.Path, Status: reply.Status, Header: reply.Header, Body: reply.Body}
+	answer := clients.Answer{Method: http.MethodGet, Path: op.Path, Status: reply.Status, Header: reply.Header, Body: reply.Body}
 	if err := o.api.Check(answer); err != nil {
 		t.Error(err)
 	}

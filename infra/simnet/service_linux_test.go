@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/clients"
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/infra/validators"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -101,13 +101,13 @@ func (r *runner) buy(ctx context.Context, path string) (x402test.Reply, error) {
 }
 
 // description is the runner's own OpenAPI description, as it serves it.
-func (r *runner) description(t *testing.T) *validators.OpenAPI {
+func (r *runner) description(t *testing.T) *clients.OpenAPI {
 	t.Helper()
 	c, err := r.client()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := validators.FetchOpenAPI(t.Context(), c.HTTP, r.url)
+	d, err := clients.FetchOpenAPI(t.Context(), c.HTTP, r.url)
 	if err != nil {
 		t.Fatal(err)
 	}

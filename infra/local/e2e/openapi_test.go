@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/validators"
+	"github.com/hostfacts/hostfacts/infra/clients"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
@@ -35,7 +35,7 @@ func rendered(path string) ([]byte, error) {
 	return doc.Body, nil
 }
 
-var described = sync.OnceValues(func() (*validators.OpenAPI, error) {
+var described = sync.OnceValues(func() (*clients.OpenAPI, error) {
 	raw, err := description()
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ var described = sync.OnceValues(func() (*validators.OpenAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	return validators.ParseOpenAPI(raw, page)
+	return clients.ParseOpenAPI(raw, page)
 })
 
 // undescribed are the paths that browsers and crawlers ask for anyway. The
@@ -67,7 +67,7 @@ func checkDescribed(tb testing.TB, e exchange) {
 	if e.status < http.StatusBadRequest && undescribed(path) {
 		return
 	}
-	if err := api.Check(validators.Answer{Method: e.method, Path: path, Status: e.status, Header: e.header, Body: e.body}); err != nil {
+	if err := api.Check(clients.Answer{Method: e.method, Path: path, Status: e.status, Header: e.header, Body: e.body}); err != nil {
 		tb.Error(err)
 	}
 }

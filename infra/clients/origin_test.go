@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"fmt"
@@ -26,9 +26,9 @@ type reading struct {
 	Endpoints []endpoint
 }
 
-func read(t *testing.T, origin string) reading {
+func readOrigin(t *testing.T, origin string) reading {
 	t.Helper()
-	return decoded[reading](t, run(t, "agentcash.mjs", origin))
+	return decoded[reading](t, run(t, validators+"agentcash.mjs", origin))
 }
 
 func (r reading) complaints() []string {
@@ -39,11 +39,11 @@ func (r reading) complaints() []string {
 	return list
 }
 
-// TestAgentcash: the reader that x402scan is built on has no warning, and has
+// checkAgentcash: the reader that x402scan is built on has no warning, and has
 // understood what is for sale.
-func TestAgentcash(t *testing.T) {
-	t.Parallel()
-	got := read(t, origin)
+func checkAgentcash(t *testing.T, s service) {
+	t.Helper()
+	got := readOrigin(t, s.url)
 	wantNone(t, got.complaints())
 	if got.Trust != "origin_hosted" {
 		t.Errorf("it trusts the origin as %q", got.Trust)

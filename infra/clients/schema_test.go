@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"bytes"
@@ -47,12 +47,12 @@ func fits(t *testing.T, s *jsonschema.Schema, raw []byte) []string {
 }
 
 // offerOf is the offer of an operation as it comes over the wire.
-func offerOf(t *testing.T, op catalog.Operation) (raw []byte, offer x402.PaymentRequired) {
+func offerOf(t *testing.T, s service, op catalog.Operation) (raw []byte, offer x402.PaymentRequired) {
 	t.Helper()
-	a := ask(t, http.MethodGet, origin+op.Path, "application/json")
-	raw, err := base64.StdEncoding.DecodeString(a.header.Get(x402.HeaderRequired))
-	if err != nil || a.status != http.StatusPaymentRequired {
-		t.Fatalf("%s: %d, %v", op.Path, a.status, err)
+	a := s.ask(t, http.MethodGet, op.Path, "application/json")
+	raw, err := base64.StdEncoding.DecodeString(a.Header.Get(x402.HeaderRequired))
+	if err != nil || a.Status != http.StatusPaymentRequired {
+		t.Fatalf("%s: %d, %v", op.Path, a.Status, err)
 	}
 	return raw, decoded[x402.PaymentRequired](t, raw)
 }
@@ -61,12 +61,12 @@ func offerOf(t *testing.T, op catalog.Operation) (raw []byte, offer x402.Payment
 // Gateway bounds what they send (design 8).
 const maxEncoded = 4096
 
-// TestExtensions does what a facilitator does before it lists an offer: info
+// checkExtensions does what a facilitator does before it lists an offer: info
 // against schema, with a schema that needs no other document.
-func TestExtensions(t *testing.T) {
-	t.Parallel()
+func checkExtensions(t *testing.T, s service) {
+	t.Helper()
 	for _, op := range catalog.All() {
-		raw, offer := offerOf(t, op)
+		raw, offer := offerOf(t, s, op)
 		if n := base64.StdEncoding.EncodedLen(len(raw)); n >= maxEncoded {
 			t.Errorf("%s: PAYMENT-REQUIRED has %d bytes", op.Slug, n)
 		}

@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"bytes"
@@ -12,7 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// run runs a JavaScript program in this folder and returns what it prints. A
+// validators is the folder of what runs and configures them.
+const validators = "testdata/validators/"
+
+// run runs a JavaScript program and returns what it prints. A
 // validator that finds something may end with 1; any other failure is one of
 // the test.
 func run(t *testing.T, args ...string) []byte {
@@ -42,5 +45,3 @@ func file(t *testing.T, name string, doc []byte) string {
 	}
 	return path
 }
-
-func bin(name string) string { return filepath.Join("node_modules", ".bin", name) }

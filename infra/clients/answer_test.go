@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"encoding/base64"
@@ -48,7 +48,7 @@ func parsed(t *testing.T) *OpenAPI {
 	return d
 }
 
-const receipt = `{"success":true,"transaction":"0xab","network":"eip155:8453","payer":"0x1"}`
+const settlement = `{"success":true,"transaction":"0xab","network":"eip155:8453","payer":"0x1"}`
 
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
@@ -56,7 +56,7 @@ func encoded(text string) string { return base64.StdEncoding.EncodeToString([]by
 func paid(op catalog.Operation) Answer {
 	return Answer{
 		Method: http.MethodGet, Path: op.Path + "?domain=example.com", Status: http.StatusOK, Body: []byte(op.Response),
-		Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Payment-Response": {encoded(receipt)}},
+		Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Payment-Response": {encoded(settlement)}},
 	}
 }
 
@@ -212,8 +212,8 @@ func spoiltHeaders(t *testing.T) map[string]violation {
 	return map[string]violation{
 		"no receipt":                {paid(dns).with("PAYMENT-RESPONSE", ""), "PAYMENT-RESPONSE is missing"},
 		"a receipt that is not one": {paid(dns).with("PAYMENT-RESPONSE", encoded(`{"success":true}`)), "PAYMENT-RESPONSE"},
-		"a receipt not in base64":   {paid(dns).with("PAYMENT-RESPONSE", receipt), "base64"},
-		"a receipt that says more":  {paid(dns).with("PAYMENT-RESPONSE", encoded(strings.Replace(receipt, `{`, `{"amount":"5000",`, 1))), "'amount' not allowed"},
+		"a receipt not in base64":   {paid(dns).with("PAYMENT-RESPONSE", settlement), "base64"},
+		"a receipt that says more":  {paid(dns).with("PAYMENT-RESPONSE", encoded(strings.Replace(settlement, `{`, `{"amount":"5000",`, 1))), "'amount' not allowed"},
 		"two receipts":              {twice(paid(dns), "PAYMENT-RESPONSE"), "2 times"},
 		"replayed, it says":         {paid(dns).with("Idempotent-Replayed", "yes"), "Idempotent-Replayed"},
 		"no offer":                  {unpaid(t, dns).with("PAYMENT-REQUIRED", ""), "PAYMENT-REQUIRED is missing"},

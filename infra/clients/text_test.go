@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"fmt"
@@ -36,14 +36,14 @@ func robotsComplaints(text string) []string {
 	return complaints
 }
 
-func TestRobots(t *testing.T) {
-	t.Parallel()
-	a := ask(t, http.MethodGet, origin+"/robots.txt", "")
-	if got := a.header.Get("Content-Type"); a.status != http.StatusOK || !strings.HasPrefix(got, "text/plain") {
-		t.Errorf("%d %s", a.status, got)
+func checkRobots(t *testing.T, s service) {
+	t.Helper()
+	a := s.ask(t, http.MethodGet, "/robots.txt", "")
+	if got := a.Header.Get("Content-Type"); a.Status != http.StatusOK || !strings.HasPrefix(got, "text/plain") {
+		t.Errorf("%d %s", a.Status, got)
 	}
-	wantNone(t, robotsComplaints(string(a.body)))
-	wantOne(t, robotsComplaints(string(broken(t, a.body, "Allow: /", "Disallow: /v1"))), "keeps somebody away")
-	wantOne(t, robotsComplaints(string(broken(t, a.body, "User-agent: *", "User-agent: a"))), "everybody")
+	wantNone(t, robotsComplaints(string(a.Body)))
+	wantOne(t, robotsComplaints(string(broken(t, a.Body, "Allow: /", "Disallow: /v1"))), "keeps somebody away")
+	wantOne(t, robotsComplaints(string(broken(t, a.Body, "User-agent: *", "User-agent: a"))), "everybody")
 	wantOne(t, robotsComplaints("<html>"), "no record")
 }

@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -31,46 +32,42 @@ func priceList() map[string]price {
 // the document does not say.
 type price struct{ dollars, units string }
 
-// source is where prices are published: how to get the document, and what it
-// says by path. An entry may be said several times.
+// source is where prices are published: the document, and what it says by path. An
+// entry may be said several times.
 type source struct {
 	name    string
-	get     func(t *testing.T) []byte
-	read    func(t *testing.T, doc []byte) map[string][]price
+	doc     []byte
+	read    func(t *testing.T, s service, doc []byte) map[string][]price
 	partial bool // it is about one operation
 }
 
-func live(path string) func(*testing.T) []byte {
-	return func(t *testing.T) []byte { return document(t, path) }
-}
-
-func sources() []source {
+func sources(t *testing.T, s service) []source {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(testbed.Root(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := []source{
-		{"catalog", live(catalog.PathCatalog), catalogPrices, false},
-		{"manifest", live(catalog.PathManifest), manifestPrices, false},
-		{"OpenAPI", live(catalog.PathOpenAPI), openAPIPrices, false},
-		{"guidance", guidance, textPrices, false},
-		{"llms.txt", live(catalog.PathLLMs), textPrices, false},
-		{"llms-full.txt", live(catalog.PathLLMsFull), textPrices, false},
-		{"docs", live(catalog.PathDocs), tablePrices, false},
-		{"README", func(t *testing.T) []byte {
-			raw, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return raw
-		}, readmePrices, false},
+		{"catalog", s.document(t, catalog.PathCatalog), catalogPrices, false},
+		{"manifest", s.document(t, catalog.PathManifest), manifestPrices, false},
+		{"OpenAPI", s.document(t, catalog.PathOpenAPI), openAPIPrices, false},
+		{"guidance", guidance(t, s), textPrices, false},
+		{"llms.txt", s.document(t, catalog.PathLLMs), textPrices, false},
+		{"llms-full.txt", s.document(t, catalog.PathLLMsFull), textPrices, false},
+		{"docs", s.document(t, catalog.PathDocs), tablePrices, false},
+		{"README", readme, readmePrices, false},
 	}
 	for _, op := range catalog.All() {
-		one := func(read func([]byte) []price) func(*testing.T, []byte) map[string][]price {
-			return func(_ *testing.T, doc []byte) map[string][]price { return map[string][]price{op.Path: read(doc)} }
+		one := func(read func([]byte) []price) func(*testing.T, service, []byte) map[string][]price {
+			return func(_ *testing.T, _ service, doc []byte) map[string][]price {
+				return map[string][]price{op.Path: read(doc)}
+			}
 		}
+		header, _ := offerOf(t, s, op)
 		all = append(all,
-			source{"header of the 402 of " + op.Slug, func(t *testing.T) []byte { raw, _ := offerOf(t, op); return raw }, one(offerPrices), true},
-			source{"body of the 402 of " + op.Slug, func(t *testing.T) []byte {
-				return ask(t, http.MethodGet, origin+op.Path, "application/json").body
-			}, one(offerPrices), true},
-			source{"paywall of " + op.Slug, func(t *testing.T) []byte { return ask(t, http.MethodGet, origin+op.Path, "text/html").body }, one(pagePrices), true},
+			source{"header of the 402 of " + op.Slug, header, one(offerPrices), true},
+			source{"body of the 402 of " + op.Slug, s.ask(t, http.MethodGet, op.Path, "application/json").Body, one(offerPrices), true},
+			source{"paywall of " + op.Slug, s.ask(t, http.MethodGet, op.Path, "text/html").Body, one(pagePrices), true},
 		)
 	}
 	return all
@@ -78,59 +75,57 @@ func sources() []source {
 
 // complaints holds what a document says to the list: every operation, and
 // nothing else.
-func (s source) complaints(t *testing.T, doc []byte) []string {
+func (o source) complaints(t *testing.T, s service, doc []byte) []string {
 	t.Helper()
-	said, want := s.read(t, doc), priceList()
+	said, want := o.read(t, s, doc), priceList()
 	var list []string
 	for path, prices := range said {
 		if len(prices) == 0 {
-			list = append(list, s.name+" says no price of "+path)
+			list = append(list, o.name+" says no price of "+path)
 		}
 		for _, p := range prices {
 			w := want[path]
 			if p.dollars != "" && p.dollars != w.dollars || p.units != "" && p.units != w.units || p == (price{}) {
-				list = append(list, fmt.Sprintf("%s says that %s costs %v, want %v", s.name, path, p, w))
+				list = append(list, fmt.Sprintf("%s says that %s costs %v, want %v", o.name, path, p, w))
 			}
 		}
 	}
 	for path := range want {
-		if _, ok := said[path]; !ok && !s.partial {
-			list = append(list, s.name+" says no price of "+path)
+		if _, ok := said[path]; !ok && !o.partial {
+			list = append(list, o.name+" says no price of "+path)
 		}
 	}
 	return list
 }
 
-// TestOnePrice: no document says another price than the spec. Each is then
+// checkPrices: no document says another price than the spec. Each is then
 // read with one price changed, and that must be noticed.
-func TestOnePrice(t *testing.T) {
-	t.Parallel()
-	for _, s := range sources() {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			doc := s.get(t)
-			wantNone(t, s.complaints(t, doc))
+func checkPrices(t *testing.T, s service) {
+	t.Helper()
+	for _, o := range sources(t, s) {
+		t.Run(o.name, func(t *testing.T) {
+			wantNone(t, o.complaints(t, s, o.doc))
 			spoilt := 0
 			for _, p := range []price{{"0.005", "5000"}, {"0.015", "15000"}, {"0.001", "1000"}} {
 				for _, old := range []string{p.dollars, p.units} {
 					digits := regexp.MustCompile(`(^|[^0-9.])` + regexp.QuoteMeta(old) + `([^0-9]|$)`)
-					if !digits.Match(doc) {
+					if !digits.Match(o.doc) {
 						continue
 					}
-					other := digits.ReplaceAll(doc, []byte("${1}"+strings.Replace(old, "0", "7", 1)+"${2}"))
-					if len(s.complaints(t, other)) > 0 {
+					other := digits.ReplaceAll(o.doc, []byte("${1}"+strings.Replace(old, "0", "7", 1)+"${2}"))
+					if len(o.complaints(t, s, other)) > 0 {
 						spoilt++
 					}
 				}
 			}
-			if spoilt == 0 || !s.partial && spoilt < 3 {
+			if spoilt == 0 || !o.partial && spoilt < 3 {
 				t.Errorf("only %d changed prices were noticed", spoilt)
 			}
 		})
 	}
 }
 
-func catalogPrices(t *testing.T, doc []byte) map[string][]price {
+func catalogPrices(t *testing.T, _ service, doc []byte) map[string][]price {
 	said := map[string][]price{}
 	for _, tool := range decoded[struct {
 		Tools []struct {
@@ -143,12 +138,12 @@ func catalogPrices(t *testing.T, doc []byte) map[string][]price {
 	return said
 }
 
-func manifestPrices(t *testing.T, doc []byte) map[string][]price {
+func manifestPrices(t *testing.T, s service, doc []byte) map[string][]price {
 	said := map[string][]price{}
 	for _, e := range decoded[struct {
 		Endpoints []struct{ URL, Amount, Price string }
 	}](t, doc).Endpoints {
-		path := strings.TrimPrefix(e.URL, origin)
+		path := strings.TrimPrefix(e.URL, s.url)
 		said[path] = append(said[path], price{e.Price, e.Amount})
 	}
 	return said
@@ -156,7 +151,7 @@ func manifestPrices(t *testing.T, doc []byte) map[string][]price {
 
 var costs = regexp.MustCompile(`Costs (\$[0-9.]+) per call\.`)
 
-func openAPIPrices(t *testing.T, doc []byte) map[string][]price {
+func openAPIPrices(t *testing.T, _ service, doc []byte) map[string][]price {
 	said := map[string][]price{}
 	for path, item := range decoded[struct {
 		Paths map[string]struct {
@@ -180,18 +175,18 @@ func openAPIPrices(t *testing.T, doc []byte) map[string][]price {
 }
 
 // guidance is the text for agents inside the description.
-func guidance(t *testing.T) []byte {
+func guidance(t *testing.T, s service) []byte {
 	t.Helper()
 	return []byte(decoded[struct {
 		Info struct {
 			Guidance string `json:"x-guidance"`
 		}
-	}](t, document(t, catalog.PathOpenAPI)).Info.Guidance)
+	}](t, s.document(t, catalog.PathOpenAPI)).Info.Guidance)
 }
 
 var priceLine = regexp.MustCompile("(?m)^- .*: (\\$[0-9.]+) \\(([0-9]+) atomic units\\) for `GET (\\S+)`")
 
-func textPrices(_ *testing.T, doc []byte) map[string][]price {
+func textPrices(_ *testing.T, _ service, doc []byte) map[string][]price {
 	said := map[string][]price{}
 	for _, m := range priceLine.FindAllSubmatch(doc, -1) {
 		said[string(m[3])] = append(said[string(m[3])], price{string(m[1]), string(m[2])})
@@ -237,7 +232,7 @@ func visible(n *html.Node) string {
 }
 
 // tablePrices are the rows of all tables that name a path and a price.
-func tablePrices(t *testing.T, doc []byte) map[string][]price {
+func tablePrices(t *testing.T, _ service, doc []byte) map[string][]price {
 	t.Helper()
 	root, err := html.Parse(bytes.NewReader(doc))
 	if err != nil {
@@ -270,7 +265,7 @@ func tablePrices(t *testing.T, doc []byte) map[string][]price {
 
 var readmeRow = regexp.MustCompile("(?m)^\\| .* \\| `(/v1/\\S+)` \\| (\\$[0-9.]+) \\|$")
 
-func readmePrices(_ *testing.T, doc []byte) map[string][]price {
+func readmePrices(_ *testing.T, _ service, doc []byte) map[string][]price {
 	said := map[string][]price{}
 	for _, m := range readmeRow.FindAllSubmatch(doc, -1) {
 		said[string(m[1])] = append(said[string(m[1])], price{dollars: string(m[2])})
@@ -278,13 +273,13 @@ func readmePrices(_ *testing.T, doc []byte) map[string][]price {
 	return said
 }
 
-// TestSourcesAreAll: a free document that names a price is among the sources.
-func TestSourcesAreAll(t *testing.T) {
-	t.Parallel()
+// checkPriceSources: a free document that names a price is among the sources.
+func checkPriceSources(t *testing.T, s service) {
+	t.Helper()
 	known := []string{catalog.PathCatalog, catalog.PathManifest, catalog.PathOpenAPI, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathDocs}
 	for _, path := range catalog.FreePaths() {
-		a := ask(t, http.MethodGet, origin+path, "")
-		if bytes.Contains(a.body, []byte("0.005")) != slices.Contains(known, path) {
+		a := s.ask(t, http.MethodGet, path, "")
+		if bytes.Contains(a.Body, []byte("0.005")) != slices.Contains(known, path) {
 			t.Errorf("%s: it names prices: %v", path, !slices.Contains(known, path))
 		}
 	}

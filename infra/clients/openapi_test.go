@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 // and says what it has to say about each.
 type validator func(t *testing.T, docs map[string][]byte) map[string][]string
 
-// written are the documents as files, and their names by file.
-func written(t *testing.T, docs map[string][]byte) (paths []string, names map[string]string) {
+// asFiles are the documents as files, and their names by file.
+func asFiles(t *testing.T, docs map[string][]byte) (paths []string, names map[string]string) {
 	t.Helper()
 	names = map[string]string{}
 	for name, doc := range docs {
@@ -31,12 +31,12 @@ func written(t *testing.T, docs map[string][]byte) (paths []string, names map[st
 func schemaValidator(t *testing.T, docs map[string][]byte) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	paths, names := written(t, docs)
+	paths, names := asFiles(t, docs)
 	for _, path := range paths {
 		got := decoded[struct {
 			Valid  bool
 			Errors json.RawMessage
-		}](t, run(t, bin("validate-api"), path))
+		}](t, run(t, bin(t, "validate-api"), path))
 		if !got.Valid {
 			found[names[filepath.Base(path)]] = []string{string(got.Errors)}
 		}
@@ -47,9 +47,9 @@ func schemaValidator(t *testing.T, docs map[string][]byte) map[string][]string {
 // redocly is the lint of Redocly, warnings included.
 func redocly(t *testing.T, docs map[string][]byte) map[string][]string {
 	t.Helper()
-	paths, names := written(t, docs)
+	paths, names := asFiles(t, docs)
 	found := map[string][]string{}
-	out := run(t, append([]string{bin("redocly"), "lint", "--config", "redocly.yaml", "--format", "json", "--max-problems", "1000"}, paths...)...)
+	out := run(t, append([]string{bin(t, "redocly"), "lint", "--config", validators + "redocly.yaml", "--format", "json", "--max-problems", "1000"}, paths...)...)
 	reports := 0
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); reports++ { // one after the other
 		var report struct{ Problems []redoclyProblem }
@@ -81,8 +81,8 @@ type redoclyProblem struct {
 // spectral is spectral:oas and our own rules, warnings included.
 func spectral(t *testing.T, docs map[string][]byte) map[string][]string {
 	t.Helper()
-	paths, names := written(t, docs)
-	out := string(run(t, append([]string{bin("spectral"), "lint", "--ruleset", "spectral.yaml", "--format", "json"}, paths...)...))
+	paths, names := asFiles(t, docs)
+	out := string(run(t, append([]string{bin(t, "spectral"), "lint", "--ruleset", validators + "spectral.yaml", "--format", "json"}, paths...)...))
 	// It follows the JSON with a word for people when there is nothing to say.
 	out, _, _ = strings.Cut(out, "No results with")
 	found := map[string][]string{}
@@ -99,13 +99,13 @@ func spectral(t *testing.T, docs map[string][]byte) map[string][]string {
 // spoil breaks a description; the validator must complain about it.
 type spoil struct{ old, other, about string }
 
-// TestOpenAPI: every validator is content with the description as served. With
+// checkOpenAPI: every validator is content with the description as served. With
 // the broken ones it is not: each validator, and each rule of our own, sees
 // what it is there for. Spoils that leave each other alone share a document,
 // because a lint takes its time.
-func TestOpenAPI(t *testing.T) {
-	t.Parallel()
-	doc := document(t, catalog.PathOpenAPI)
+func checkOpenAPI(t *testing.T, s service) {
+	t.Helper()
+	doc := s.document(t, catalog.PathOpenAPI)
 	for name, c := range map[string]struct {
 		validate validator
 		spoils   [][]spoil
@@ -152,19 +152,19 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestLiveAnswersAsDescribed asks for what costs nothing: the free documents,
+// checkLiveAnswers asks for what costs nothing: the free documents,
 // every offer in each form, and what is refused. What is paid for is held to
 // the description in infra/simnet and infra/local/e2e.
-func TestLiveAnswersAsDescribed(t *testing.T) {
-	t.Parallel()
-	api, err := ParseOpenAPI(document(t, catalog.PathOpenAPI), document(t, catalog.PathDocs))
+func checkLiveAnswers(t *testing.T, s service) {
+	t.Helper()
+	api, err := ParseOpenAPI(s.document(t, catalog.PathOpenAPI), s.document(t, catalog.PathDocs))
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(method, path, accept string) {
 		t.Helper()
-		a := ask(t, method, origin+path, accept)
-		if err := api.Check(Answer{Method: method, Path: path, Status: a.status, Header: a.header, Body: a.body}); err != nil {
+		a := s.ask(t, method, path, accept)
+		if err := api.Check(Answer{Method: method, Path: path, Status: a.Status, Header: a.Header, Body: a.Body}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"fmt"
@@ -12,25 +12,25 @@ import (
 // htmlPages are the pages for people: the documentation, the paywall of every
 // operation, the last one with a query that is not a domain, and the page for
 // unknown paths.
-func htmlPages(t *testing.T) map[string][]byte {
+func htmlPages(t *testing.T, s service) map[string][]byte {
 	t.Helper()
-	pages := map[string][]byte{catalog.PathDocs: document(t, catalog.PathDocs)}
+	pages := map[string][]byte{catalog.PathDocs: s.document(t, catalog.PathDocs)}
 	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"
 	for _, op := range catalog.All() {
 		for _, path := range []string{op.ExampleURL(""), op.Path, op.Path + hostile} {
-			a := ask(t, http.MethodGet, origin+path, "text/html")
-			if a.status != http.StatusPaymentRequired || a.header.Get("Content-Type") != "text/html; charset=utf-8" {
-				t.Fatalf("%s: %d %s", path, a.status, a.header.Get("Content-Type"))
+			a := s.ask(t, http.MethodGet, path, "text/html")
+			if a.Status != http.StatusPaymentRequired || a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+				t.Fatalf("%s: %d %s", path, a.Status, a.Header.Get("Content-Type"))
 			}
-			pages[path] = a.body
+			pages[path] = a.Body
 		}
 	}
 	const nothing = "/nothing/here"
-	a := ask(t, http.MethodGet, origin+nothing, "text/html")
-	if a.status != http.StatusNotFound || a.header.Get("Content-Type") != "text/html; charset=utf-8" {
-		t.Fatalf("%s: %d %s", nothing, a.status, a.header.Get("Content-Type"))
+	a := s.ask(t, http.MethodGet, nothing, "text/html")
+	if a.Status != http.StatusNotFound || a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Fatalf("%s: %d %s", nothing, a.Status, a.Header.Get("Content-Type"))
 	}
-	pages[nothing] = a.body
+	pages[nothing] = a.Body
 	return pages
 }
 
@@ -38,7 +38,7 @@ func htmlPages(t *testing.T) map[string][]byte {
 // accessibility, warnings included.
 func validateHTML(t *testing.T, pages map[string][]byte) map[string][]string {
 	t.Helper()
-	args, names := []string{"html.mjs"}, map[string]string{}
+	args, names := []string{validators + "html.mjs"}, map[string]string{}
 	for name, page := range pages {
 		path := file(t, fmt.Sprintf("%d.html", len(names)), page)
 		args, names[path] = append(args, path), name
@@ -53,9 +53,9 @@ func validateHTML(t *testing.T, pages map[string][]byte) map[string][]string {
 	return found
 }
 
-func TestHTML(t *testing.T) {
-	t.Parallel()
-	pages := htmlPages(t)
+func checkHTML(t *testing.T, s service) {
+	t.Helper()
+	pages := htmlPages(t, s)
 	docs, paywall := pages[catalog.PathDocs], pages[catalog.Ping().Path]
 	pages["docs broken"] = broken(t, docs, "</h1>", "</h2>")
 	pages["paywall broken"] = broken(t, paywall, `<html lang="en"`, `<html`)

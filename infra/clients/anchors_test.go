@@ -1,4 +1,4 @@
-package validators
+package clients
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 
 // anchors are the places of the documentation that answers of the service
 // point to: of every document, every error, and every page.
-func anchors(t *testing.T) []string {
+func anchors(t *testing.T, s service) []string {
 	t.Helper()
-	link := regexp.MustCompile(regexp.QuoteMeta(origin+catalog.PathDocs) + `#([a-zA-Z0-9_-]+)`)
+	link := regexp.MustCompile(regexp.QuoteMeta(s.url+catalog.PathDocs) + `#([a-zA-Z0-9_-]+)`)
 	relative := regexp.MustCompile(`href="(?:` + catalog.PathDocs + `)?#([^"]+)"`)
 	seen := map[string]bool{}
 	collect := func(re *regexp.Regexp, doc []byte) (n int) {
@@ -27,19 +27,19 @@ func anchors(t *testing.T) []string {
 		}
 		return n
 	}
-	collect(link, document(t, catalog.PathLLMsFull)) // says everything itself, and may point nowhere
+	collect(link, s.document(t, catalog.PathLLMsFull)) // says everything itself, and may point nowhere
 	for _, path := range []string{catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathLLMs} {
-		if collect(link, document(t, path)) == 0 {
+		if collect(link, s.document(t, path)) == 0 {
 			t.Errorf("%s points to no place of the documentation", path)
 		}
 	}
-	if collect(relative, document(t, catalog.PathDocs)) == 0 {
+	if collect(relative, s.document(t, catalog.PathDocs)) == 0 {
 		t.Error("the documentation has no links inside")
 	}
 	for _, op := range catalog.All() {
-		collect(link, ask(t, http.MethodGet, origin+op.Path, "text/html").body)
-		collect(regexp.MustCompile(`href="`+catalog.PathDocs+`#([^"]+)"`), ask(t, http.MethodGet, origin+op.Path, "text/html").body)
-		if collect(link, ask(t, http.MethodPost, origin+op.Path, "").body) == 0 {
+		collect(link, s.ask(t, http.MethodGet, op.Path, "text/html").Body)
+		collect(regexp.MustCompile(`href="`+catalog.PathDocs+`#([^"]+)"`), s.ask(t, http.MethodGet, op.Path, "text/html").Body)
+		if collect(link, s.ask(t, http.MethodPost, op.Path, "").Body) == 0 {
 			t.Errorf("an error of %s points to no place of the documentation", op.Slug)
 		}
 		seen[op.Slug] = true
@@ -76,11 +76,11 @@ func anchorComplaints(t *testing.T, page []byte, wanted []string) []string {
 	return complaints
 }
 
-// TestDocsAnchors: whatever points into the documentation arrives. Every
+// checkAnchors: whatever points into the documentation arrives. Every
 // anchor taken away is noticed.
-func TestDocsAnchors(t *testing.T) {
-	t.Parallel()
-	wanted, page := anchors(t), document(t, catalog.PathDocs)
+func checkAnchors(t *testing.T, s service) {
+	t.Helper()
+	wanted, page := anchors(t, s), s.document(t, catalog.PathDocs)
 	wantNone(t, anchorComplaints(t, page, wanted))
 	if len(wanted) <= len(catalog.All()) || !slices.Contains(wanted, "errors") {
 		t.Errorf("only %q are pointed to", wanted)
