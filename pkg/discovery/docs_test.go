@@ -3,11 +3,9 @@ package discovery
 import (
 	"go/format"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -52,94 +50,12 @@ func TestDocsPage(t *testing.T) {
 	}
 }
 
-// TestDocsPageSaysEverything reads the article of each operation.
-func TestDocsPageSaysEverything(t *testing.T) {
-	s := testSite()
-	root := docsRoot(t, renderedWide())
-	if n := len(elements(root, "article")); n != len(wideOps()) {
-		t.Errorf("%d articles", n)
-	}
-	for _, op := range wideOps() {
-		article := sectionOf(t, root, op.Slug)
-		checkArticle(t, article, op)
-		says(t, op.Slug, textOf(article), op.Title, op.Price()+" per call", op.Path, op.Description, op.ExampleURL(s.Origin))
-	}
-}
-
-// checkArticle reads the tables and the example answer of an operation.
-func checkArticle(t *testing.T, article *html.Node, op catalog.Operation) {
-	t.Helper()
-	table := cells(article)
-	has := func(want ...string) {
-		t.Helper()
-		if !slices.ContainsFunc(table, func(row []string) bool { return slices.Equal(row, want) }) {
-			t.Errorf("%s: no row %q", op.Slug, want)
-		}
-	}
-	for _, r := range rows(op.Fields) {
-		has(r.Name, r.Type, r.Description)
-	}
-	for _, o := range outcomes(op.Errors) {
-		has(strconv.Itoa(o.Status), string(o.Code), o.Charged, o.Retryable, o.Message)
-	}
-	for _, p := range op.Params {
-		needed := map[bool]string{true: "required", false: "optional"}[p.Required]
-		if !slices.ContainsFunc(table, func(row []string) bool { return row[0] == p.Name+" "+needed && row[1] == p.Type }) {
-			t.Errorf("%s: no row for the parameter %s", op.Slug, p.Name)
-		}
-	}
-	answers := codeByLabel(article)["Example answer of "+op.Title]
-	if len(answers) != 1 {
-		t.Fatalf("%s has %d example answers", op.Slug, len(answers))
-	}
-	head, example, _ := strings.Cut(answers[0], "\n\n")
-	if !strings.HasPrefix(head, "HTTP/1.1 200 OK\n") || !strings.Contains(head, "\nPAYMENT-RESPONSE: ") {
-		t.Errorf("%s: the example answer starts with %q", op.Slug, head)
-	}
-	same(t, op.Slug+": the example on the page", tree(t, []byte(op.Response)), tree(t, []byte(example)))
-}
-
-// TestDocsOrder is the way of a reader: what it is and costs, a first call,
-// the handshake, each operation, then the small print.
-func TestDocsOrder(t *testing.T) {
-	root := docsRoot(t, rendered())
-	want := []string{"prices", "try", "paying", "mcp", "operations", "bundles", "limits", "caveats", "money", "errors", "refunds", "receipts", "documents", "smoke-test"}
-	same(t, "the order", want, attrs(elements(root, "h2"), "id"))
-	for _, op := range catalog.All() {
-		if op.Kind != catalog.SmokeTest {
-			want = append(want, op.Slug)
-		}
-	}
-	for _, l := range languages(snippetList()) {
-		want = append(want, l.First.ID)
-	}
-	for i := range want {
-		want[i] = "#" + want[i]
-	}
-	if diff := cmp.Diff(want, attrs(elements(elements(root, "nav")[0], "a"), "href"), unordered); diff != "" {
-		t.Errorf("the contents: %s", diff)
-	}
-}
-
-// TestDocsPrices compares the price list with the catalog.
-func TestDocsPrices(t *testing.T) {
-	list := sectionOf(t, docsRoot(t, renderedWide()), "prices")
-	var want [][]string
-	for _, op := range wideOps() {
-		title := op.Title
-		if op.Kind == catalog.SmokeTest {
-			title += " not a product"
-		}
-		want = append(want, []string{title, op.Price(), op.Amount, op.Path})
-	}
-	same(t, t.Name(), want, cells(list)[1:])
-}
-
 // TestEveryCodeIsDocumented finds every error code of the service, with what it
-// means for the payment, on the page and in both texts.
+// means for the payment, on the page, once with an anchor of its own, and in both
+// texts.
 func TestEveryCodeIsDocumented(t *testing.T) {
 	d := rendered()
-	pageRows := cells(docsRoot(t, d))
+	page, pageRows := string(body(t, d, catalog.PathDocs)), cells(docsRoot(t, d))
 	short, full := string(body(t, d, catalog.PathLLMs)), string(body(t, d, catalog.PathLLMsFull))
 	for _, info := range fault.All() {
 		o := outcomeOf(info.Code)
@@ -147,6 +63,9 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 			return len(r) == 5 && r[1] == string(o.Code) && r[2] == o.Charged && r[3] == o.Retryable
 		}) {
 			t.Errorf("the page does not list %s, charged %s, retryable %s", o.Code, o.Charged, o.Retryable)
+		}
+		if n := strings.Count(page, ` id="`+catalog.ErrorAnchor(info.Code)+`"`); n != 1 {
+			t.Errorf("%s has %d anchors", info.Code, n)
 		}
 		group := "- charged " + o.Charged + ", retryable " + o.Retryable + ": "
 		if !slices.ContainsFunc(strings.Split(short, "\n"), func(l string) bool {

@@ -5,10 +5,8 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"flag"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -145,8 +143,6 @@ func described(t *testing.T, d *Documents, path string) map[string]any {
 	t.Helper()
 	return tree(t, body(t, d, path))
 }
-
-func keys(v any) []string { return slices.Collect(maps.Keys(v.(map[string]any))) }
 
 // text is a document as it is read: the page, or the section with the heading
 // that the path ends in, without its markup, and nothing with the marks of code.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
 // TestOpenAPITop holds what the golden file does not explain.
@@ -26,117 +24,8 @@ func TestOpenAPITop(t *testing.T) {
 	}
 }
 
-func TestOpenAPIPathsAndDeclaredResponses(t *testing.T) {
-	o := described(t, renderedWide(), catalog.PathOpenAPI)
-	want := map[string][]string{
-		"/health": {"200"}, "/ready": {"200", "503"}, "/v1/catalog": {"200", "429"}, "/openapi.json": {"200", "429"}, "/.well-known/x402": {"200", "429"},
-		"/llms.txt": {"200", "429"}, "/llms-full.txt": {"200", "429"}, "/docs": {"200", "429"},
-		"/v1/tools/dns": {"200", "400", "402"}, "/v1/tools/ping": {"200", "402"},
-		"/v1/bundles/wide-check": {"200", "400", "402", "409", "429", "502", "503", "504"},
-	}
-	for _, op := range catalog.All() {
-		if _, ok := want[op.Path]; ok {
-			continue
-		}
-		statuses := []string{"200"}
-		for _, c := range op.AllErrors() {
-			info, _ := fault.Of(c)
-			statuses = append(statuses, strconv.Itoa(info.Status))
-		}
-		slices.Sort(statuses)
-		want[op.Path] = slices.Compact(statuses)
-	}
-	got := map[string][]string{}
-	for path, item := range o["paths"].(map[string]any) {
-		same(t, path, []string{"get"}, keys(item))
-		got[path] = keys(at(t, item, "get", "responses"))
-		slices.Sort(got[path])
-	}
-	same(t, "statuses", want, got)
-}
-
-func TestOpenAPIOperationsSayWhatCrawlersNeed(t *testing.T) {
-	o := described(t, renderedWide(), catalog.PathOpenAPI)
-	tags := map[string]bool{}
-	for _, tag := range o["tags"].([]any) {
-		tags[at(t, tag, "name").(string)] = true
-	}
-	ids := map[string]string{}
-	for path, item := range o["paths"].(map[string]any) {
-		get := at(t, item, "get").(map[string]any)
-		if list, ok := get["security"].([]any); !ok || len(list) != 0 {
-			t.Errorf("%s: security %v, want []", path, get["security"])
-		}
-		for _, key := range []string{"summary", "description", "operationId"} {
-			if text, _ := get[key].(string); text == "" {
-				t.Errorf("%s has no %s", path, key)
-			}
-		}
-		id := get["operationId"].(string)
-		if ids[id] != "" || strings.Contains(id, "-") {
-			t.Errorf("operationId %s of %s", id, path)
-		}
-		ids[id] = path
-		if tag := at(t, get, "tags", 0).(string); !tags[tag] {
-			t.Errorf("%s: tag %q is not declared", path, tag)
-		}
-		_, paid := get["x-payment-info"]
-		if free := slices.Contains(catalog.FreePaths(), path); paid == free {
-			t.Errorf("%s: x-payment-info: %v", path, paid)
-		}
-	}
-}
-
-func TestOpenAPIPricedOperation(t *testing.T) {
-	s := testSite()
-	o := described(t, renderedWide(), catalog.PathOpenAPI)
-	for _, op := range wideOps() {
-		get := at(t, o, "paths", op.Path, "get").(map[string]any)
-		payment := map[string]any{
-			"price":     map[string]any{"mode": "fixed", "currency": "USD", "amount": op.PriceUSD()},
-			"protocols": []any{map[string]any{"x402": map[string]any{}}},
-		}
-		same(t, op.Slug, payment, get["x-payment-info"])
-		same(t, op.Slug, op.DocsURL(s.Origin), at(t, get, "externalDocs", "url"))
-		for i, p := range op.Params {
-			param := at(t, get, "parameters", i).(map[string]any)
-			if param["name"] != p.Name || param["in"] != "query" || param["required"] != p.Required {
-				t.Errorf("%s: parameter %v", op.Slug, param)
-			}
-			same(t, op.Slug+"."+p.Name, decoded(p.Type, p.Example), at(t, param, "schema", "examples", 0))
-			if _, outside := param["example"]; outside {
-				t.Errorf("%s.%s: an example outside the schema", op.Slug, p.Name)
-			}
-		}
-		same(t, op.Slug, any(refSignature), at(t, get, "parameters", len(op.Params), "$ref"))
-		at(t, get, "responses", "200", "headers", "PAYMENT-RESPONSE", "$ref")
-		same(t, op.Slug, "#/components/responses/PaymentRequired", at(t, get, "responses", "402", "$ref"))
-		if op.Result != "" {
-			same(t, op.Slug, schemaRef(op.Result), at(t, get, "responses", "200", "content", "application/json", "schema", "$ref"))
-		}
-		checkErrorCodes(t, op, get["x-error-codes"].([]any), at(t, o, "x-error-codes").(map[string]any))
-	}
-	at(t, o, "components", "responses", "PaymentRequired", "headers", "PAYMENT-REQUIRED", "$ref")
-	if got := at(t, o, "components", "responses", "BadGateway", "headers").(map[string]any); got["PAYMENT-RESPONSE"] == nil || got["Retry-After"] == nil {
-		t.Errorf("headers of a 502: %v", got)
-	}
-	same(t, "description of a 502", "connect_failed, handshake_failed, http_failed and rdap_upstream.",
-		at(t, o, "components", "responses", "BadGateway", "description"))
-}
-
-// TestSchemasHaveTheNamesOfTheSpec: a generator names its types after these.
-func TestSchemasHaveTheNamesOfTheSpec(t *testing.T) {
-	schemas := at(t, described(t, rendered(), catalog.PathOpenAPI), "components", "schemas").(map[string]any)
-	for _, name := range []string{
-		"DnsResult", "SslResult", "WhoisResult", "HeadersResult", "RedirectTraceResult", "HostIntelligenceResult", "UptimeCheckResult", "SmokeTestResult",
-		"AddressRecord", "MxRecord", "TxtRecord", "TargetRecord", "SoaRecord", "Registrar", "ResponseHeaders", "Hop", "ChildFailure", "RecordType", "StopReason", "Verdict", "ProbeMethod",
-		"ErrorBody", "ErrorDetail", "PaymentRequired", "PaymentRequirements", "SettleResponse", "ToolCatalog", "PaymentManifest",
-	} {
-		if schemas[name] == nil {
-			t.Errorf("no schema is called %s", name)
-		}
-	}
-	// A name stands for one shape, wherever it is used.
+// TestASchemaHasOneShape: a name stands for one shape, wherever it is used.
+func TestASchemaHasOneShape(t *testing.T) {
 	shapes := map[string]string{}
 	var walk func(fields []catalog.Field)
 	walk = func(fields []catalog.Field) {
@@ -154,28 +43,6 @@ func TestSchemasHaveTheNamesOfTheSpec(t *testing.T) {
 	}
 	for _, op := range catalog.All() {
 		walk(op.Fields)
-	}
-}
-
-func checkErrorCodes(t *testing.T, op catalog.Operation, list []any, table map[string]any) {
-	t.Helper()
-	charged := map[fault.Class]any{fault.Standing: nil, fault.Answer: true, fault.Owed: true}
-	if len(list) != len(op.AllErrors()) {
-		t.Fatalf("%s: %d codes, want %d", op.Slug, len(list), len(op.AllErrors()))
-	}
-	for i, c := range op.AllErrors() {
-		info, _ := fault.Of(c)
-		if list[i] != string(c) {
-			t.Errorf("%s: code %v, want %s", op.Slug, list[i], c)
-		}
-		entry := table[string(c)].(map[string]any)
-		want := charged[info.Class]
-		if c == fault.PaymentRequired {
-			want = false
-		}
-		if entry["status"] != float64(info.Status) || entry["retryable"] != info.Retry || entry["charged"] != want {
-			t.Errorf("%s: %v, class %s", c, entry, info.Class)
-		}
 	}
 }
 

@@ -45,16 +45,6 @@ func attr(n *html.Node, name string) (string, bool) {
 	return "", false
 }
 
-// attrs are an attribute of each of the nodes.
-func attrs(nodes []*html.Node, name string) []string {
-	var all []string
-	for _, n := range nodes {
-		value, _ := attr(n, name)
-		all = append(all, value)
-	}
-	return all
-}
-
 func textOf(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {

@@ -178,14 +178,3 @@ func shared(sentence string) bool {
 	}
 	return n > 1
 }
-
-// TestErrorAnchors: the documentation has one place for every code there is, and
-// the error body that it shows points to its own.
-func TestErrorAnchors(t *testing.T) {
-	page := string(body(t, rendered(), catalog.PathDocs))
-	for _, info := range fault.All() {
-		if n := strings.Count(page, ` id="`+catalog.ErrorAnchor(info.Code)+`"`); n != 1 {
-			t.Errorf("%s has %d anchors", info.Code, n)
-		}
-	}
-}
