@@ -2,12 +2,10 @@ package chain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,20 +27,16 @@ func TestStaleHead(t *testing.T) {
 		w.Cancel(t, w.payer, cancelled.Nonce).Hash:       qCancelled,
 		w.pay(t, again(elsewhere, w.other, "5000")).Hash: qElsewhere,
 	}
-	for _, ahead := range []time.Duration{defaultHeadAge + time.Second, -defaultHeadAge - time.Second} {
-		t.Run(ahead.String(), func(t *testing.T) {
-			w.ahead = ahead
-			w.expect(t, qDone, paid(tx.Hash), callsSearch)
-			w.expectNothing(t, qUnused, "latest block is")
-			for hash, q := range hints {
-				w.expectNothing(t, q, "latest block is")
-				q.Transaction = hash
-				w.expectNothing(t, q, "latest block is")
-			}
-		})
+	for _, w.ahead = range []time.Duration{defaultHeadAge + time.Second, -defaultHeadAge - time.Second} {
+		w.expect(t, qDone, paid(tx.Hash), callsSearch)
+		w.expectNothing(t, qUnused, "latest block is")
+		for hash, q := range hints {
+			w.expectNothing(t, q, "latest block is")
+			q.Transaction = hash
+			w.expectNothing(t, q, "latest block is")
+		}
 	}
-	w.IncreaseTime(t, window)
-	w.Mine(t, 33)
+	w.expire(t)
 	w.ahead = defaultHeadAge + time.Second
 	w.expectNothing(t, qUnused, "latest block is")
 	w.ahead = defaultHeadAge
@@ -57,14 +51,13 @@ func TestLaggingState(t *testing.T) {
 	a, q := w.claimed(t)
 	before, _ := w.Block(t, "latest")
 	tx := w.pay(t, a)
-	w.proxy.reset(on("eth_call", instead("latest", hexQuantity(before))))
+	w.proxy.reset(on(methodState, instead("latest", hexQuantity(before))))
 	w.expect(t, q, open(reasonOpen), callsOpen)
 	w.expectHinted(t, q, tx.Hash, paid(tx.Hash))
 
 	// Expired by then, and used at the safe block: two answers that cannot
 	// both be.
-	w.IncreaseTime(t, window)
-	w.Mine(t, 33)
+	w.expire(t)
 	w.expectNothing(t, q, "used at an older one")
 }
 
@@ -75,84 +68,53 @@ func TestSafeBlock(t *testing.T) {
 	_, q := w.claimed(t)
 	w.IncreaseTime(t, window)
 	w.Mine(t, 40) // the end is safe, and not finalized
-	block := callsOpen[1:]
-	for name, unknown := range map[string]rule{
-		"null": result("null"), "an error": refusal(http.StatusOK, `{"code":-39001,"message":"Unknown block"}`),
-	} {
+	block, state := callsOpen[1:], callsOpen[:1]
+	for name, unknown := range map[string]rule{"null": result("null"), "an error": refused()} {
 		t.Run(name, func(t *testing.T) {
 			w.proxy.reset(either(about("safe", unknown), about("finalized", unknown)))
-			w.expect(t, q, open(reasonNotSafe), slices.Concat(callsNotSafe, block))
+			w.expect(t, q, open(reasonNotSafe), callsNotSafe, block)
 			w.client.confirmations = 10
-			w.expect(t, q, never(reasonExpired), slices.Concat(callsNotSafe, block, block, callsExpired[3:]))
+			w.expect(t, q, never(reasonExpired), callsNotSafe, block, block, state)
 			w.client.confirmations = 41
-			w.expect(t, q, open(reasonNotSafe), slices.Concat(callsNotSafe, block, block))
+			w.expect(t, q, open(reasonNotSafe), callsNotSafe, block, block)
 			w.client.confirmations = 1 << 60
-			w.expect(t, q, open(reasonNotSafe), slices.Concat(callsNotSafe, block))
+			w.expect(t, q, open(reasonNotSafe), callsNotSafe, block)
 			w.client.confirmations = 0
 			w.proxy.reset(about("safe", unknown))
-			w.expect(t, q, open(reasonNotSafe), slices.Concat(callsNotSafe, block))
+			w.expect(t, q, open(reasonNotSafe), callsNotSafe, block)
 		})
 	}
 	w.Mine(t, 40)
-	w.proxy.reset(about("safe", result("null")))
-	w.expect(t, q, never(reasonExpired), slices.Concat(callsNotSafe, block, callsExpired[3:]))
+	w.expect(t, q, never(reasonExpired), callsNotSafe, block, state)
 }
 
-// Whatever is wrong with a reply, at whichever call, there is no verdict.
+// Whatever is wrong with a reply, at whichever call, there is no verdict. What makes
+// a reply none by itself is in FuzzReply.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, q, tx := w.settled(t)
 	honest := httptest.NewServer(http.HandlerFunc(w.proxy.ServeHTTP))
 	t.Cleanup(honest.Close)
-	// In what follows ID stands for the call's own.
-	says := func(text string) rule {
-		return func(c *call) bool { return bare(http.StatusOK, strings.ReplaceAll(text, "ID", string(c.ID)))(c) }
-	}
-	inside := func(prefix, suffix string) rule {
-		return changed(func(answer string) string { return prefix + answer + suffix })
-	}
-	swap := func(from, to string) rule {
+	status := func(code int) rule {
 		return func(c *call) bool {
-			id := strings.NewReplacer("ID", string(c.ID))
-			return rewrite(c.Method, id.Replace(from), id.Replace(to))(c)
-		}
-	}
-	status := func(code int, location string) rule {
-		return func(c *call) bool {
-			c.Header().Set("Location", location)
+			c.Header().Set("Location", honest.URL)
 			return bare(code, c.node(c.body))(c)
 		}
 	}
 	for name, r := range map[string]rule{
-		"nothing":          says(""),
-		"a page":           says("<html>"),
-		"a string":         says(`"0x1"`),
-		"a batch":          inside("[", "]"),
-		"two replies":      inside("", `{"jsonrpc":"2.0","id":1,"result":null}`),
-		"cut short":        says(`{"jsonrpc":"2.0","id":ID,"result":`),
-		"other id":         swap(`"id":ID`, `"id":123456`),
-		"null id":          swap(`"id":ID`, `"id":null`),
-		"id as text":       swap(`"id":ID`, `"id":"ID"`),
-		"no id":            swap(`"id":ID,`, ``),
-		"two ids":          swap(`"id":ID`, `"id":1,"id":ID`),
-		"version 1":        swap(`"jsonrpc":"2.0"`, `"jsonrpc":"1.0"`),
-		"no version":       swap(`"jsonrpc":"2.0",`, ``),
-		"other case":       swap(`"result"`, `"Result"`),
-		"neither":          says(`{"jsonrpc":"2.0","id":ID}`),
-		"both":             swap(`"id":ID`, `"id":ID,"error":{"code":-32000,"message":"no"}`),
+		"a page":           bare(http.StatusOK, "<html>"),
+		"a batch":          changed(func(answer string) string { return "[" + answer + "]" }),
 		"result of a list": result(`[[]]`),
 		"result of no hex": result(`"0xzz"`),
 		"too short a word": result(`"0x1"`),
 		"result 0x":        result(`"0x"`),
 		"two":              result(fmt.Sprintf(`"0x%064d"`, 2)),
 		"result null":      result(`null`),
-		"an error":         refusal(http.StatusOK, `{"code":-32000,"message":"no"}`),
+		"an error":         refused(),
 		"error as text":    refusal(http.StatusOK, `"no"`),
-		"error of nothing": refusal(http.StatusOK, `null`),
-		"HTTP 500":         status(http.StatusInternalServerError, ""),
-		"HTTP 201":         status(http.StatusCreated, ""),
-		"redirect":         status(http.StatusTemporaryRedirect, honest.URL),
+		"HTTP 500":         status(http.StatusInternalServerError),
+		"redirect":         status(http.StatusTemporaryRedirect),
 	} {
 		for at, method := range callsSearch {
 			if name == "an error" && method == methodLogs {
@@ -180,73 +142,52 @@ func TestGarbage(t *testing.T) {
 	w.expect(t, q, paid(tx.Hash), callsSearch)
 }
 
-// The caller's time bounds a Find wherever the node hangs: before its answer,
-// or in the middle of it.
-func TestHanging(t *testing.T) {
+// Wherever the connection breaks, or the node hangs until the caller's time is up,
+// there is no verdict.
+func TestNoReply(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, q, _ := w.settled(t)
+	_, q, tx := w.settled(t)
+	timeUp := errors.New("time is up")
 	for at, method := range callsSearch {
-		for _, begun := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d %s, begun %t", at, method, begun), func(t *testing.T) {
+		for _, how := range []string{"breaks", "hangs", "hangs half-way"} {
+			t.Run(fmt.Sprintf("%d %s %s", at, method, how), func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				out := errors.New("time is up")
-				w.proxy.reset(atCall(at, func(c *call) bool {
-					if begun {
+				w.proxy.reset(func(c *call) bool {
+					switch {
+					case c.nth < at:
+						return false
+					case how == "breaks":
+						panic(http.ErrAbortHandler)
+					case how == "hangs half-way":
 						c.say(`{"jsonrpc":`)
 						c.ResponseWriter.(http.Flusher).Flush()
 					}
-					cancel(out)
+					cancel(timeUp)
 					<-t.Context().Done()
 					return true
-				}))
+				})
 				f := w.client.Find(ctx, q)
 				check(t, f)
-				if f.Verdict != x402.CannotTell || !errors.Is(f.Cause, context.Canceled) && !errors.Is(f.Cause, out) {
+				ended := errors.Is(f.Cause, context.Canceled) || errors.Is(f.Cause, timeUp)
+				if f.Verdict != x402.CannotTell || ended == (how == "breaks") || !strings.Contains(f.Cause.Error(), method) {
 					t.Errorf("finding = %+v", f)
 				}
 			})
 		}
 	}
-	t.Run("deadline", func(t *testing.T) {
-		w.proxy.reset(func(*call) bool { <-t.Context().Done(); return true })
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		if f := w.client.Find(ctx, q); !errors.Is(f.Cause, context.DeadlineExceeded) {
-			t.Errorf("finding = %+v", f)
-		}
-	})
-}
-
-// The connection breaks, or the node is gone.
-func TestVanishing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	_, q, tx := w.settled(t)
-	for at, method := range callsSearch {
-		t.Run(method, func(t *testing.T) {
-			w.proxy.reset(func(c *call) bool {
-				if c.nth < at {
-					return false
-				}
-				panic(http.ErrAbortHandler)
-			})
-			w.expectNothing(t, q, method)
-		})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	w.proxy.reset(func(*call) bool { <-t.Context().Done(); return true })
+	if f := w.client.Find(ctx, q); !errors.Is(f.Cause, context.DeadlineExceeded) {
+		t.Errorf("after the deadline: %+v", f)
 	}
 	// A kept connection that was closed meanwhile costs nothing.
 	w.proxy.reset(nil)
 	w.expect(t, q, paid(tx.Hash), callsSearch)
 	w.proxy.server.CloseClientConnections()
 	w.expect(t, q, paid(tx.Hash), callsSearch)
-
-	now := w.Now(t)
-	w.client.now = func() time.Time { return now }
-	w.Kill()
-	w.expectNothing(t, q, "eth_call")
-	w.proxy.server.Close()
-	w.expectNothing(t, q, "eth_call")
 }
 
 // A reorganisation takes a payment away, and the same authorization is used
@@ -258,9 +199,9 @@ func TestReorganisation(t *testing.T) {
 	q.Transaction = tx.Hash
 	w.expect(t, q, paid(tx.Hash), callsHint)
 	w.Call(t, "anvil_rollback", 1)
-	w.expect(t, q, open(reasonOpen), slices.Concat(callsHint[:1], callsOpen))
+	w.expect(t, q, open(reasonOpen), callsHint[:1], callsOpen)
 	w.Cancel(t, w.payer, a.Nonce)
-	w.expect(t, q, never(reasonCancelled), slices.Concat(callsHint[:1], callsCancelled))
+	w.expect(t, q, never(reasonCancelled), callsHint[:1], callsCancelled)
 }
 
 // A clock that ran ahead at the claim makes our own transfer look older than
@@ -269,47 +210,40 @@ func TestClockAhead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Mine(t, 200)
-	for _, c := range []struct {
-		ahead        time.Duration
-		unsent, sent x402.Verdict
-	}{
-		{0, x402.Paid, x402.Paid},
-		{50 * time.Second, x402.Paid, x402.Paid},
-		{2 * time.Minute, x402.CannotTell, x402.Paid},
-		{4 * time.Minute, x402.CannotTell, x402.Paid},
-	} {
-		w.ahead = c.ahead
-		a, q := w.claimed(t)
-		q.Since = w.Now(t).Add(c.ahead) // as that clock has it
-		tx := w.pay(t, a)
-		for _, hint := range []string{"", tx.Hash} {
-			for sent, want := range map[bool]x402.Verdict{false: c.unsent, true: c.sent} {
-				q.Transaction, q.Sent = hint, sent
-				if f := w.find(t, q); f.Verdict != want {
-					t.Errorf("%s ahead, hint %t, sent %t: %s %s, want %s", c.ahead, hint != "", sent, f.Verdict, f.Reason, want)
-				}
-			}
+	verdict := func(what string, q x402.Question, want x402.Verdict) {
+		t.Helper()
+		if f := w.find(t, q); f.Verdict != want {
+			t.Errorf("%s: %s %s, want %s", what, f.Verdict, f.Reason, want)
 		}
 	}
-	// Another environment asks, and its clock is right.
-	a, q := w.claimed(t)
-	q.Since, q.Sent = w.Now(t).Add(4*time.Minute), true
-	tx := w.pay(t, a)
-	w.ahead = 0
-	if f := w.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx.Hash {
-		t.Errorf("asked by a right clock: %+v", f)
+	ask := func(ahead time.Duration, unsent x402.Verdict) (q x402.Question) {
+		t.Helper()
+		a, q := w.claimed(t)
+		q.Since = w.Now(t).Add(ahead) // as that clock has it
+		tx := w.pay(t, a)
+		for _, q.Transaction = range []string{"", tx.Hash} {
+			for sent, want := range map[bool]x402.Verdict{false: unsent, true: x402.Paid} {
+				q.Sent = sent
+				verdict(fmt.Sprintf("%s ahead, hint %t, sent %t", ahead, q.Transaction != "", sent), q, want)
+			}
+		}
+		q.Transaction, q.Sent = "", true
+		return q
 	}
+	w.ahead = 50 * time.Second
+	ask(w.ahead, x402.Paid)
+	w.ahead = 4 * time.Minute
+	q := ask(w.ahead, x402.CannotTell)
+	// Another environment asks, and its clock is right.
+	w.ahead = 0
+	verdict("asked by a right clock", q, x402.Paid)
 	// Older than any clock's error is somebody else's, sent or not.
 	w.Mine(t, 320)
 	q.Since = w.Now(t)
-	if f := w.find(t, q); f.Verdict != x402.NeverPaid {
-		t.Errorf("long before the claim: %+v", f)
-	}
+	verdict("long before the claim", q, x402.NeverPaid)
 	// The times of a node that is ahead of us say nothing about what was earlier.
 	w.ahead, q.Sent = -slack-time.Second, false
-	if f := w.find(t, q); f.Verdict != x402.CannotTell {
-		t.Errorf("a node from the future: %+v", f)
-	}
+	verdict("a node from the future", q, x402.CannotTell)
 }
 
 // A transaction that the facilitator named stands in the way of nothing, also
@@ -321,11 +255,12 @@ func TestUselessHint(t *testing.T) {
 	raw := w.Call(t, "eth_sendTransactionSync", map[string]string{
 		"from": chaintest.Account(8), "gas": "0xffffff", "data": "0x620a00006000a000", // one log of 640 KiB
 	})
-	var huge struct{ TransactionHash, Status string }
-	if err := json.Unmarshal(raw, &huge); err != nil || huge.Status != "0x1" || len(raw) < 1<<20 {
+	huge, err := parseObject(raw)
+	if err != nil || len(raw) < maxBody {
 		t.Fatalf("%d bytes: %v", len(raw), err)
 	}
-	q.Transaction = huge.TransactionHash
+	q.Transaction, err = huge.bytes("transactionHash", 32)
+	must(t, err)
 	if f := w.find(t, q); f.Verdict != x402.StillOpen {
 		t.Errorf("not paid yet: %+v", f)
 	}

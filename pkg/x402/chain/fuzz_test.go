@@ -3,10 +3,12 @@ package chain
 import (
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -17,28 +19,48 @@ const (
 )
 
 var (
+	fuzzToken, fuzzPayee = x402.Address{9}, x402.Address{2}
+
 	wordForm    = regexp.MustCompile(`^0x[0-9a-f]{64}$`)
 	addressForm = regexp.MustCompile(`^0x[0-9a-f]{40}$`)
 	dataForm    = regexp.MustCompile(`^0x([0-9a-f]{2})*$`)
 )
 
+// fuzzScan is a scan that asks no node.
+func fuzzScan() *scan {
+	return &scan{
+		session: &session{client: &Client{token: fuzzToken.String()}, head: &header{number: 200, time: time.Unix(5000, 0)}},
+		to:      fuzzPayee, payee: topicOf(fuzzPayee), spent: map[spend]bool{},
+	}
+}
+
+// fuzzLog is a transfer of one atomic unit to the payee, as a node sends it.
+func fuzzLog(index int) string {
+	return fmt.Sprintf(`{"address":"%s","topics":["%s","%s","%s"],"data":"0x%064x","blockHash":"%s","blockNumber":"0xa","transactionHash":"%s","logIndex":"0x%x","removed":false}`,
+		fuzzToken, topicTransfer, topicOf(x402.Address{1}), topicOf(fuzzPayee), 1, fuzzHash, fuzzHash, index)
+}
+
 // FuzzReply reads any bytes as the reply to each of the calls. What is taken
 // must be in form and in its bounds, and must be what another reader of JSON
 // sees.
 func FuzzReply(f *testing.F) {
-	f.Add(200, []byte(`{"jsonrpc":"2.0","id":7,"result":"0x2105"}`))
-	f.Add(200, []byte(`{"jsonrpc":"2.0","id":7,"result":null}`))
-	f.Add(200, []byte(`{"jsonrpc":"2.0","id":7,"result":{"number":"0x10","hash":"`+fuzzHash+`","timestamp":"0x6b00f0a8"}}`))
-	f.Add(413, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32614,"message":"limited to a 10,000 range"}}`))
-	f.Add(200, []byte(`{"jsonrpc":"2.0","id":7,"result":[{"address":"0x833589fcd6edb6e08f4c7c32d4f71b54bda02913","topics":["`+topicUsed+`"],"data":"0x","blockHash":"`+fuzzHash+`","blockNumber":"0x1","transactionHash":"`+fuzzHash+`","logIndex":"0x0","removed":false}]}`))
-	f.Add(200, []byte(`{"jsonrpc":"2.0","id":7,"result":{"transactionHash":"`+fuzzHash+`","blockHash":"`+fuzzHash+`","blockNumber":"0x1","status":"0x1","logs":[{"address":"0x833589fcd6edb6e08f4c7c32d4f71b54bda02913","topics":["`+topicUsed+`"],"data":"0x","blockHash":"`+fuzzHash+`","blockNumber":"0x1","transactionHash":"`+fuzzHash+`","logIndex":"0x0"}]}}`))
-	for status, bodies := range map[int][]string{
-		200: {`{"a":{"b":[{"c":[]}]}}`},
-		502: {"", "\r\r", `"\b"`, "\"\xcb\"", `{"a":`, `{"a":{""`, `{"":"00","a":1}`},
+	receipt := `{"transactionHash":"` + fuzzHash + `","blockHash":"` + fuzzHash + `","blockNumber":"0xa","status":"0x1","logs":[` + fuzzLog(3) + `]}`
+	for _, result := range []string{
+		`"0x2105"`, `"0xA"`, `"0x0a"`, `"0x"`, `null`, `[[]]`, `[null]`, `{"number":"0x10","hash":"` + fuzzHash + `","timestamp":"0x6b00f0a8"}`,
+		`[` + fuzzLog(3) + `]`, `[` + fuzzLog(3) + `,` + fuzzLog(4) + `]`, `[` + fuzzLog(4) + `,` + fuzzLog(3) + `]`, receipt,
+		strings.Replace(receipt, `"0x1"`, `"0x0"`, 1), strings.Replace(receipt, `"0xa"`, `"0xb"`, 1),
 	} {
-		for _, body := range bodies {
-			f.Add(status, []byte(body))
-		}
+		f.Add(200, []byte(`{"jsonrpc":"2.0","id":7,"result":`+result+`}`))
+		f.Add(201, []byte(`{"jsonrpc":"2.0","id":7,"result":`+result+`}`))
+	}
+	for _, body := range []string{
+		``, `<html>`, `"0x1"`, `{"jsonrpc":"2.0","id":7,"result":`, `{"jsonrpc":"2.0","id":8,"result":"0x1"}`, `{"jsonrpc":"2.0","id":null,"result":"0x1"}`,
+		`{"jsonrpc":"2.0","id":"7","result":"0x1"}`, `{"jsonrpc":"2.0","result":"0x1"}`, `{"jsonrpc":"2.0","id":1,"id":7,"result":"0x1"}`,
+		`{"jsonrpc":"1.0","id":7,"result":"0x1"}`, `{"id":7,"result":"0x1"}`, `{"jsonrpc":"2.0","id":7,"Result":"0x1"}`, `{"jsonrpc":"2.0","id":7}`,
+		`{"jsonrpc":"2.0","id":7,"result":"0x1","error":{"code":1}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32614,"message":"limited"}}`,
+		`{"jsonrpc":"2.0","id":7,"result":"0x1"}{"jsonrpc":"2.0","id":7,"result":"0x1"}`,
+	} {
+		f.Add(200, []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		raw, err := decodeReply(status, body, fuzzID)
@@ -48,17 +70,10 @@ func FuzzReply(f *testing.F) {
 			}
 			return
 		}
-		var plain struct {
-			ID     int             `json:"id"`
-			Result json.RawMessage `json:"result"`
-			Error  json.RawMessage `json:"error"`
-		}
-		if status != 200 || !json.Valid(body) {
-			t.Fatalf("took HTTP %d %q", status, body)
-		}
-		// Letter case is the one thing in which the other reader is looser.
-		if err := json.Unmarshal(body, &plain); err == nil && !looseCase(body) && (plain.ID != fuzzID || plain.Error != nil || string(plain.Result) != string(raw)) {
-			t.Errorf("took %s, another reader sees %+v", raw, plain)
+		var plain map[string]json.RawMessage
+		if err := json.Unmarshal(body, &plain); err != nil || status != 200 || string(plain["jsonrpc"]) != `"2.0"` ||
+			string(plain["id"]) != strconv.Itoa(fuzzID) || plain["error"] != nil || plain["result"] == nil || string(plain["result"]) != string(raw) {
+			t.Fatalf("took %s from HTTP %d %q: %v", raw, status, body, err)
 		}
 		if h, err := decodeHeader(raw); err == nil && h != nil &&
 			(h.number > maxNumber || h.time.Unix() < 0 || h.time.Unix() > maxTime || !wordForm.MatchString(h.hash)) {
@@ -68,8 +83,12 @@ func FuzzReply(f *testing.F) {
 			!strings.ContainsAny(string(raw), `ABCDEF\`) {
 			t.Errorf("quantity of %s = %d", raw, n)
 		}
-		if logs, err := decodeLogs(raw); err == nil {
+		logs, err := decodeLogs(raw)
+		if err == nil {
 			wellFormed(t, logs)
+		}
+		if blocks, err := fuzzScan().decodeIncoming(raw, 10, 20); err == nil {
+			inOrder(t, blocks, logs)
 		}
 		if r, err := decodeReceipt(raw, fuzzHash); err == nil && r != nil {
 			wellFormed(t, r.logs)
@@ -83,23 +102,6 @@ func FuzzReply(f *testing.F) {
 			}
 		}
 	})
-}
-
-// looseCase says that a member's name would be taken for another by a reader
-// that ignores letter case.
-func looseCase(body []byte) bool {
-	o, err := parseObject(body)
-	if err != nil {
-		return true
-	}
-	for name := range o {
-		for _, known := range []string{"id", "result", "error"} {
-			if name != known && strings.EqualFold(name, known) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func wellFormed(t *testing.T, logs []entry) {
@@ -116,94 +118,65 @@ func wellFormed(t *testing.T, logs []entry) {
 	}
 }
 
-// FuzzPairing makes receipts of payments, cancellations and noise in any order
-// and compares what is read with a second, plainer reading.
-func FuzzPairing(f *testing.F) {
-	const used, canceled, transfer, noise = 0, 1, 2, 3
-	f.Add([]byte{used, transfer})
-	f.Add([]byte{used, noise, transfer})
-	f.Add([]byte{canceled})
-	f.Add([]byte{used | 1<<4, transfer, used, transfer | 1<<5})
-	f.Add([]byte{transfer, used, transfer | 1<<6})
-	f.Add([]byte{used, transfer | 1<<2})
-	f.Add([]byte{used, transfer, used, transfer})
-	f.Add([]byte{used, transfer | 1<<3}) // from another account
-	f.Add([]byte{used | 1<<4, transfer}) // of another nonce
-	payer, payee, other := x402.Address{1}, x402.Address{2}, x402.Address{3}
-	q := x402.Question{Payer: payer, Payee: payee, Value: big.NewInt(price)}
-	n := names{
-		token: x402.Address{9}.String(), payer: topicOf(payer), payee: topicOf(payee),
-		nonce: "0x" + strings.Repeat("0", 64),
-	}
-	// Each byte is a log: what it is, then what is odd about it.
-	build := func(plan []byte) *receipt {
-		r := &receipt{success: true}
-		index := uint64(0)
-		for _, b := range plan {
-			l := entry{address: n.token, index: index, data: "0x"}
-			who, second := n.payer, n.nonce
-			if b&(1<<3) != 0 {
-				who = topicOf(other)
-			}
-			switch b & 3 {
-			case transfer:
-				second = n.payee
-				l.data = fmt.Sprintf("0x%064x", price+int(b>>6&1))
-				if b&(1<<5) != 0 {
-					second = topicOf(other)
-				}
-			default:
-				if b&(1<<4) != 0 {
-					second = "0x" + strings.Repeat("1", 64)
-				}
-			}
-			l.topics = []string{[]string{topicUsed, topicCanceled, topicTransfer, topicOf(other)}[b&3], who, second}
-			if b&(1<<2) != 0 {
-				l.address = other.String()
-			}
-			index += 1 + uint64(b>>7)
-			r.logs = append(r.logs, l)
+// inOrder holds what is true of the transfers to the payee in blocks 10 to 20: they
+// are all of the logs, in order.
+func inOrder(t *testing.T, blocks []block, logs []entry) {
+	t.Helper()
+	n, last, at := 0, uint64(9), uint64(0)
+	for _, b := range blocks {
+		if b.number > 20 || b.number <= last || len(b.txs) == 0 || len(b.logs) < len(b.txs) {
+			t.Errorf("block %d with %d logs of %d transactions", b.number, len(b.logs), len(b.txs))
 		}
-		return r
+		last = b.number
+		for i, l := range b.logs {
+			x, err := transferOf(l)
+			if err != nil || x.Value.Sign() < 0 || x.Value.BitLen() > 256 || topicOf(x.From) != l.topics[1] {
+				t.Errorf("transfer = %+v, %v", x, err)
+			}
+			if !fuzzScan().reaches(l) || l.number != b.number || l.block != b.hash || i > 0 && l.index <= at || !slices.Contains(b.txs, l.tx) {
+				t.Errorf("log %d = %+v of %+v", i, l, b)
+			}
+			at = l.index
+			n++
+		}
 	}
-	f.Fuzz(func(t *testing.T, plan []byte) {
-		if len(plan) > 64 {
+	if n != len(logs) {
+		t.Errorf("%d of %d logs", n, len(logs))
+	}
+}
+
+// FuzzBatch reads any bytes as the answer to a batch. Each result that is taken
+// must be the one that its reply would have given by itself.
+func FuzzBatch(f *testing.F) {
+	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"},{"jsonrpc":"2.0","id":8,"result":null}]`))
+	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":8,"result":"0x1"},{"jsonrpc":"2.0","id":7,"result":{}}]`))
+	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"},{"jsonrpc":"2.0","id":7,"result":"0x1"}]`))
+	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"no"}},{"jsonrpc":"2.0","id":8,"result":"0x1"}]`))
+	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"}]`))
+	f.Add(400, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch"}}`))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		requests := []request{{ID: 7, Method: "a"}, {ID: 8, Method: "b"}}
+		results, err := decodeBatch(status, body, requests)
+		if err != nil {
+			if results != nil {
+				t.Errorf("results with the error %v", err)
+			}
 			return
 		}
-		r := build(plan)
-		got, err := n.read(r, q)
-
-		// The second reading: logs by their index, then the one that follows.
-		byIndex := map[uint64]entry{}
-		var spent []entry
-		for _, l := range r.logs {
-			byIndex[l.index] = l
-			ours := l.address == n.token && l.topics[1] == n.payer && l.topics[2] == n.nonce
-			if ours && (l.topics[0] == topicUsed || l.topics[0] == topicCanceled) {
-				spent = append(spent, l)
-			}
+		var list []json.RawMessage
+		if err := json.Unmarshal(body, &list); err != nil || status != 200 || len(list) != 2 || len(results) != 2 {
+			t.Fatalf("took HTTP %d %q", status, body)
 		}
-		want, certain := untouched, true
-		switch {
-		case len(spent) > 1:
-			certain = false
-		case len(spent) == 1 && spent[0].topics[0] == topicCanceled:
-			want = wasCanceled
-		case len(spent) == 1:
-			next, there := byIndex[spent[0].index+1]
-			certain = there && next.address == n.token && next.topics[0] == topicTransfer && next.topics[1] == n.payer
-			want = paidElse
-			if next.data == fmt.Sprintf("0x%064x", price) && next.topics[2] == n.payee {
-				want = paidUs
+		for i, r := range requests {
+			own := 0
+			for _, reply := range list {
+				if single, err := decodeReply(200, reply, r.ID); err == nil && string(single) == string(results[i]) {
+					own++
+				}
 			}
-		}
-		switch {
-		case certain != (err == nil):
-			t.Errorf("%v: error %v, certain %t", plan, err, certain)
-		case certain && got != want:
-			t.Errorf("%v: read %d, want %d", plan, got, want)
-		case !certain && got != untouched:
-			t.Errorf("%v: read %d with an error", plan, got)
+			if own != 1 {
+				t.Errorf("result %d = %s has %d replies in %q", i, results[i], own, body)
+			}
 		}
 	})
 }

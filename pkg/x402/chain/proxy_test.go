@@ -14,6 +14,9 @@ import (
 	"testing"
 )
 
+// secret stands for a provider's key; it must appear in no cause.
+const secret = "s3cr3tk3y"
+
 // proxy stands before a real node, counts, and lies as told.
 type proxy struct {
 	server *httptest.Server
@@ -25,8 +28,8 @@ type proxy struct {
 	batch  int // requests that a batch may hold; 0 means any number
 }
 
-func startProxy(t testing.TB, target string) *proxy {
-	p := &proxy{target: target}
+func startProxy(t testing.TB, target string, r rule) *proxy {
+	p := &proxy{target: target, rule: r}
 	p.server = httptest.NewServer(p)
 	t.Cleanup(func() {
 		p.server.CloseClientConnections() // some are hung on purpose
@@ -48,10 +51,9 @@ func (p *proxy) reset(r rule) {
 }
 
 // methods are those of the calls since the last reset.
-func (p *proxy) methods() []string {
+func (p *proxy) methods() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var names []string
 	for _, c := range p.calls {
 		names = append(names, c.Method)
 	}
@@ -70,13 +72,9 @@ func (p *proxy) count(method string) (n int) {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	user, password, ok := r.BasicAuth()
-	switch {
-	case err != nil, !strings.HasSuffix(r.URL.String(), "/v2/"+secret+"?key="+secret):
+	user, password, _ := r.BasicAuth()
+	if err != nil || user != "user" || password != secret || r.URL.String() != "/v2/"+secret+"?key="+secret {
 		http.Error(w, "bad request", http.StatusBadRequest)
-		return
-	case !ok, user != "user", password != secret:
-		http.Error(w, "who are you", http.StatusUnauthorized)
 		return
 	}
 	p.mu.Lock()
@@ -167,18 +165,6 @@ func (c *call) say(text string) { _, _ = io.WriteString(c, text) }
 // as a block or a transaction.
 func (c *call) mentions(what string) bool { return strings.Contains(c.body, `"`+what+`"`) }
 
-// span is the range of blocks that a search for logs covers.
-func (c *call) span(t testing.TB) (from, to uint64) {
-	var filter struct{ FromBlock, ToBlock string }
-	err := json.Unmarshal(c.Params[0], &filter)
-	from, err1 := strconv.ParseUint(filter.FromBlock, 0, 64)
-	to, err2 := strconv.ParseUint(filter.ToBlock, 0, 64)
-	if err := errors.Join(err, err1, err2); err != nil || to < from {
-		t.Errorf("a search for %s: %v", c.Params[0], err)
-	}
-	return from, to
-}
-
 // rule may answer a call in the node's place; false lets it pass.
 type rule func(c *call) bool
 
@@ -197,40 +183,37 @@ func atCall(n int, r rule) rule {
 	return func(c *call) bool { return c.nth == n && r(c) }
 }
 
-// either applies the first of several rules that answers.
-func either(rules ...rule) rule {
-	return func(c *call) bool {
-		for _, r := range rules {
-			if r(c) {
-				return true
-			}
-		}
-		return false
-	}
+// either applies the first of two rules that answers.
+func either(a, b rule) rule {
+	return func(c *call) bool { return a(c) || b(c) }
 }
 
 // capped refuses to search more than most blocks.
 func capped(t testing.TB, most uint64, refuse rule) rule {
 	return on(methodLogs, func(c *call) bool {
-		from, to := c.span(t)
+		var filter struct{ FromBlock, ToBlock string }
+		err := json.Unmarshal(c.Params[0], &filter)
+		from, err1 := strconv.ParseUint(filter.FromBlock, 0, 64)
+		to, err2 := strconv.ParseUint(filter.ToBlock, 0, 64)
+		if err := errors.Join(err, err1, err2); err != nil || to < from {
+			t.Errorf("a search for %s: %v", c.Params[0], err)
+		}
 		return to-from+1 > most && refuse(c)
 	})
 }
 
 // reply answers with one member of a JSON-RPC reply.
 func reply(status int, member string) rule {
-	return func(c *call) bool {
-		c.WriteHeader(status)
-		c.say(`{"jsonrpc":"2.0","id":` + string(c.ID) + `,` + member + `}`)
-		return true
-	}
+	return func(c *call) bool { return bare(status, `{"jsonrpc":"2.0","id":`+string(c.ID)+`,`+member+`}`)(c) }
 }
 
-// result answers with this result.
 func result(raw string) rule { return reply(http.StatusOK, `"result":`+raw) }
 
 // refusal answers with a JSON-RPC error.
 func refusal(status int, object string) rule { return reply(status, `"error":`+object) }
+
+// refused is a refusal that says nothing about why.
+func refused() rule { return refusal(http.StatusOK, `{"code":-32000,"message":"no"}`) }
 
 // tooWide refuses a range of blocks in the words of one provider.
 func tooWide() rule {
@@ -271,12 +254,12 @@ func list(change func(logs string) string) rule {
 	}))
 }
 
-// timestamp replaces a block's time.
-func timestamp(at string) rule {
+// member replaces a block's number or time.
+func member(name, value string) rule {
 	return changed(func(answer string) string {
-		before, rest, _ := strings.Cut(answer, `"timestamp":"`)
+		before, rest, _ := strings.Cut(answer, `"`+name+`":"`)
 		_, after, _ := strings.Cut(rest, `"`)
-		return before + `"timestamp":"` + at + `"` + after
+		return before + `"` + name + `":"` + value + `"` + after
 	})
 }
 

@@ -39,9 +39,9 @@ func TestTransfersCrowd(t *testing.T) {
 	b.payment(t)
 	b.finish(t)
 	b.proxy.reset(nil)
-	runs := b.readsAll(t, start+1)
-	if runs != 1 || b.proxy.trips != 4 {
-		t.Errorf("%d runs and %d messages for two payments among foreign transfers", runs, b.proxy.trips)
+	runs := b.readsOn(t, start+1)
+	if runs != 1 || b.messages() != 4 {
+		t.Errorf("%d runs and %d messages for two payments among foreign transfers", runs, b.messages())
 	}
 
 	for range 3 {
@@ -50,31 +50,29 @@ func TestTransfersCrowd(t *testing.T) {
 	}
 	b.finish(t)
 	b.proxy.reset(nil)
-	runs = b.readsAll(t, start+1)
-	if runs != 2 || b.proxy.trips > 4*runs {
-		t.Errorf("%d runs and %d messages for %d transfers: a run ends in the block that makes it %d", runs, b.proxy.trips, len(b.sent), maxTransfers)
+	runs = b.readsOn(t, start+1)
+	if runs != 2 || b.messages() > 4*runs {
+		t.Errorf("%d runs and %d messages for %d transfers: a run ends in the block that makes it %d", runs, b.messages(), len(b.sent), maxTransfers)
 	}
 
 	// The same with replies so short that no range holds two crowds: one
 	// block's transfers are read, and the search is made wider again.
 	b.client.maxScan = 700 << 10
 	b.proxy.reset(nil)
-	runs = b.readsAll(t, start+1)
-	t.Logf("short replies: %d runs, %d messages", runs, b.proxy.trips)
+	b.readsOn(t, start+1)
 }
 
 // Many transactions in one block are not asked for one by one.
 func TestTransfersManyInBlock(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t, 0)
-	b.Mint(t, b.other, 1_000_000)
 	for _, n := range []int{manyTransactions, manyTransactions + 1} {
 		b.sent = nil
 		b.SetAutomine(t, false)
 		waiting := map[string]x402.Transfer{} // by their transactions
 		for i := range n {
 			if i%3 == 2 {
-				waiting[b.Deposit(t, chaintest.Account(4), b.payee, price).Hash] = without(b.other, price)
+				waiting[b.Deposit(t, b.other.Checksum(), b.payee, price).Hash] = without(b.other, price)
 			} else {
 				a := b.authorize(t)
 				waiting[b.pay(t, a).Hash] = by(t, a)
@@ -91,16 +89,12 @@ func TestTransfersManyInBlock(t *testing.T) {
 		}
 		b.finish(t)
 		at := b.sent[0].Block
-		for _, batch := range []int{0, 10, 1} {
-			t.Run(fmt.Sprintf("%d transactions, batches of %d", n, batch), func(t *testing.T) {
-				b.proxy.reset(nil)
-				b.proxy.batch = batch
-				runs := b.readsAll(t, at)
-				receipts := b.proxy.count("eth_getTransactionReceipt")
-				if runs != 1 || (receipts == 0) != (n > manyTransactions) {
-					t.Errorf("%d runs, %d receipts", runs, receipts)
-				}
-			})
+		for _, b.proxy.batch = range []int{0, 10, 1} {
+			b.proxy.reset(nil)
+			runs, receipts := b.readsOn(t, at), b.proxy.count(methodReceipt)
+			if runs != 1 || (receipts == 0) != (n > manyTransactions) {
+				t.Errorf("%d transactions, batches of %d: %d runs, %d receipts", n, b.proxy.batch, runs, receipts)
+			}
 		}
 		if n <= manyTransactions {
 			continue
@@ -112,10 +106,10 @@ func TestTransfersManyInBlock(t *testing.T) {
 		}{
 			"refused":          {refusal(http.StatusOK, `{"code":-32005,"message":"too many"}`), "too many"},
 			"another event":    {rewrite(methodLogs, topicUsed, topicCanceled), "not asked for"},
-			"another block":    {rewrite(methodLogs, b.sent[0].BlockHash, "0x"+strings.Repeat("1", 64)), "not asked for"},
+			"another block":    {rewrite(methodLogs, b.sent[0].BlockHash, hash("11")), "not asked for"},
 			"another payer's":  {rewrite(methodLogs, topicOf(b.payer.Address()), topicOf(b.other)), "another payer's"},
 			"of no account":    {rewrite(methodLogs, topicOf(b.payer.Address()), topicUsed), "not asked for"},
-			"a transaction's":  {rewrite(methodLogs, b.sent[0].Transaction, "0x"+strings.Repeat("1", 64)), "different transactions"},
+			"a transaction's":  {rewrite(methodLogs, b.sent[0].Transaction, hash("11")), "different transactions"},
 			"two of one index": {rewrite(methodLogs, `"logIndex":"0x0"`, `"logIndex":"0x1"`), ""},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -150,21 +144,18 @@ func TestTransfersLongReceipt(t *testing.T) {
 	b.payment(t)
 	b.finish(t)
 	b.client.maxScan = 64 << 10
-	for _, batch := range []int{0, 1} {
-		b.proxy.reset(nil)
-		b.proxy.batch = batch
-		runs := b.readsAll(t, start+1)
-		if runs != 1 {
+	for _, b.proxy.batch = range []int{0, 1} {
+		if runs := b.readsOn(t, start+1); runs != 1 {
 			t.Errorf("%d runs", runs)
 		}
 	}
 	// The real limit.
 	b.client.maxScan = maxScanBody
-	b.proxy.reset(about(b.sent[1].Transaction, on("eth_getTransactionReceipt", changed(func(answer string) string {
+	b.proxy.reset(about(b.sent[1].Transaction, on(methodReceipt, changed(func(answer string) string {
 		return strings.Repeat(" ", maxScanBody) + answer
 	}))))
 	b.proxy.batch = 1 // a batch's spaces would be lost on the way
-	b.readsAll(t, start+1)
+	b.readsOn(t, start+1)
 }
 
 // What cannot be read stops the cursor before it, and is named.
@@ -185,8 +176,7 @@ func TestTransfersTooLarge(t *testing.T) {
 	}
 	b.refuses(t, at, fmt.Sprintf("blocks %d to %d: batch: %s", at, at, errTooLong))
 	b.client.maxScan = maxScanBody
-	rest, _ := b.everything(t, got.Next)
-	b.same(t, append(got.Transfers, rest...))
+	b.readsOn(t, got.Next, got.Transfers...)
 
 	// The same for calls: enough to look, and too few to read.
 	for calls := 1; calls < 4; calls++ {

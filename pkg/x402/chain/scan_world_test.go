@@ -1,15 +1,13 @@
 package chain
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -39,10 +37,7 @@ func by(t testing.TB, a x402.Authorization) x402.Transfer {
 	t.Helper()
 	from, err := x402.ParseAddress(a.From)
 	must(t, err)
-	value, ok := new(big.Int).SetString(a.Value, 10)
-	if !ok {
-		t.Fatalf("value %q", a.Value)
-	}
+	value, _ := new(big.Int).SetString(a.Value, 10)
 	return x402.Transfer{From: from, Value: value, Authorized: true, Nonce: chaintest.Nonce(t, a.Nonce)}
 }
 
@@ -66,10 +61,9 @@ func (b *books) enter(t testing.TB, tx chaintest.Receipt, transfers ...x402.Tran
 
 func (w *world) blockHash(t testing.TB, number uint64) (string, time.Time) {
 	t.Helper()
-	var h struct{ Hash string }
-	must(t, json.Unmarshal(w.Call(t, "eth_getBlockByNumber", hexQuantity(number), false), &h))
-	_, at := w.Block(t, hexQuantity(number))
-	return h.Hash, at
+	h, err := decodeHeader(w.Call(t, methodHeader, hexQuantity(number), false))
+	must(t, err)
+	return h.hash, h.time
 }
 
 // move has an authorization's transfer made, and enters it.
@@ -86,6 +80,12 @@ func (b *books) payment(t testing.TB) x402.Authorization {
 	a := b.authorize(t)
 	b.move(t, a)
 	return a
+}
+
+// deposit transfers what one of the node's accounts has, without an authorization.
+func (b *books) deposit(t testing.TB, from x402.Address, value int64) {
+	t.Helper()
+	b.enter(t, b.Deposit(t, from.Checksum(), b.payee, value), without(from, value))
 }
 
 // rollback takes away what came after a block, and lets the call pass.
@@ -110,14 +110,11 @@ func (b *books) finish(t testing.TB) uint64 {
 // are only looked at for their order.
 func (b *books) same(t testing.TB, got []x402.Transfer) {
 	t.Helper()
-	want, have := lines(b.sent), lines(got)
-	if !slices.Equal(want, have) {
-		t.Errorf("%d transfers, sent were %d (-sent +read):\n%.4000s", len(have), len(want), cmp.Diff(want, have))
-	}
-	for i := 1; i < len(got); i++ {
-		if a, b := got[i-1], got[i]; a.Block > b.Block || a.Block == b.Block && a.LogIndex >= b.LogIndex {
-			t.Errorf("transfers %d and %d are not in order: %+v, %+v", i-1, i, a, b)
-		}
+	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))
+	if !slices.IsSortedFunc(got, func(a, b x402.Transfer) int {
+		return cmp.Or(cmp.Compare(a.Block, b.Block), cmp.Compare(a.LogIndex, b.LogIndex))
+	}) {
+		t.Errorf("transfers are not in order: %+v", got)
 	}
 }
 
@@ -134,14 +131,9 @@ func lines(transfers []x402.Transfer) []string {
 // next makes one run, and holds what is true of every run.
 func (w *world) next(t testing.TB, from uint64) (x402.Batch, error) {
 	t.Helper()
-	w.proxy.mu.Lock()
-	before := w.proxy.trips
-	w.proxy.mu.Unlock()
+	before := w.messages()
 	got, err := w.client.Transfers(t.Context(), w.payee, from)
-	w.proxy.mu.Lock()
-	trips := w.proxy.trips - before
-	w.proxy.mu.Unlock()
-	switch {
+	switch trips := w.messages() - before; {
 	case trips > w.client.maxCalls:
 		t.Errorf("%d messages, permitted are %d", trips, w.client.maxCalls)
 	case got.Next < from:
@@ -163,30 +155,29 @@ func (w *world) next(t testing.TB, from uint64) (x402.Batch, error) {
 	return got, err
 }
 
-// everything reads from a block on until there is no more, each time as a
-// process that knows only the cursor, and returns the number of runs.
-func (w *world) everything(t testing.TB, from uint64) ([]x402.Transfer, int) {
-	t.Helper()
-	var all []x402.Transfer
-	for runs := 1; ; runs++ {
-		got, err := w.next(t, from)
-		if err != nil {
-			t.Fatalf("run %d: %v", runs, err)
-		}
-		all = append(all, got.Transfers...)
-		if from = got.Next; got.Done() {
-			return all, runs
-		}
-	}
+// messages are those since the last reset.
+func (w *world) messages() int {
+	w.proxy.mu.Lock()
+	defer w.proxy.mu.Unlock()
+	return w.proxy.trips
 }
 
-// readsAll reads from a block on, compares that with what was sent, and returns the
-// number of runs.
-func (b *books) readsAll(t testing.TB, from uint64) int {
+// readsOn reads from a block on until there is no more, each time as a process that
+// knows only the cursor, compares all of it with what was sent, and returns the number
+// of runs. before is what was read already.
+func (b *books) readsOn(t testing.TB, from uint64, before ...x402.Transfer) (runs int) {
 	t.Helper()
-	got, runs := b.everything(t, from)
-	b.same(t, got)
-	return runs
+	for all := before; ; {
+		got, err := b.next(t, from)
+		if err != nil {
+			t.Fatalf("run %d: %v", runs+1, err)
+		}
+		all, from, runs = append(all, got.Transfers...), got.Next, runs+1
+		if got.Done() {
+			b.same(t, all)
+			return runs
+		}
+	}
 }
 
 // refuses makes one run and wants an error that says why.

@@ -3,7 +3,6 @@ package chain
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +19,10 @@ func TestCappedRanges(t *testing.T) {
 	tx := w.pay(t, a)
 	w.Mine(t, 300)
 	for name, refuse := range map[string]rule{
-		"-32614 with 413": refusal(http.StatusRequestEntityTooLarge,
-			`{"code":-32614,"message":"eth_getLogs is limited to a 10,000 range"}`),
-		"-32600 with 400": refusal(http.StatusBadRequest,
-			`{"code":-32600,"message":"You can make eth_getLogs requests with up to a 500 block range."}`),
-		"-32602": tooWide(),
-		"-32005": refusal(http.StatusOK,
-			`{"code":-32005,"message":"query returned more than 10000 results","data":{"limit":10000}}`),
+		"-32614 with 413":     refusal(http.StatusRequestEntityTooLarge, `{"code":-32614,"message":"limited to a 10,000 range"}`),
+		"-32600 with 400":     refusal(http.StatusBadRequest, `{"code":-32600,"message":"requests with up to a 500 block range."}`),
+		"-32602":              tooWide(),
+		"-32005":              refusal(http.StatusOK, `{"code":-32005,"message":"more than 10000 results","data":{"limit":10000}}`),
 		"413 without a reply": bare(http.StatusRequestEntityTooLarge, "<html>too large</html>"),
 	} {
 		for _, most := range []uint64{500, 100, 99, 10} {
@@ -35,36 +31,28 @@ func TestCappedRanges(t *testing.T) {
 				if f := w.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx.Hash {
 					t.Errorf("finding = %+v", f)
 				}
-				t.Logf("%d searches", w.proxy.count(methodLogs))
 			})
 		}
 	}
-	t.Run("too narrow to finish", func(t *testing.T) {
-		w.proxy.reset(capped(t, 1, tooWide()))
-		w.expectNothing(t, q, errOutOfCalls.Error())
-		if n := len(w.proxy.methods()); n != defaultMaxCalls {
-			t.Errorf("%d calls, want %d", n, defaultMaxCalls)
-		}
-	})
-	t.Run("no search at all", func(t *testing.T) {
-		w.proxy.reset(capped(t, 0, tooWide()))
-		w.expectNothing(t, q, "query exceeds max block range")
-		if n := w.proxy.count(methodLogs); n > len(widths())+1 {
-			t.Errorf("%d searches", n)
-		}
-	})
-	// A node that has had enough of us is not asked again at once.
-	for name, refuse := range map[string]rule{
-		"HTTP 429":               slowDown(),
-		"HTTP 429 with an error": refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`),
-		"code 429":               refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`),
-		"HTTP 403":               refusal(http.StatusForbidden, `{"code":-32000,"message":"key disabled"}`),
+	for name, c := range map[string]struct {
+		most          uint64 // blocks of a range
+		refuse        rule
+		why           string
+		calls, search int // of each at most
+	}{
+		"too narrow to finish": {1, tooWide(), errOutOfCalls.Error(), defaultMaxCalls, defaultMaxCalls},
+		"no search at all":     {0, tooWide(), "query exceeds max block range", defaultMaxCalls, len(widths()) + 1},
+		// A node that has had enough of us is not asked again at once.
+		"HTTP 429":               {0, slowDown(), methodLogs, 3, 1},
+		"HTTP 429 with an error": {0, refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), methodLogs, 3, 1},
+		"code 429":               {0, refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), methodLogs, 3, 1},
+		"HTTP 403":               {0, refusal(http.StatusForbidden, `{"code":-32000,"message":"key disabled"}`), methodLogs, 3, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.proxy.reset(capped(t, 0, refuse))
-			w.expectNothing(t, q, methodLogs)
-			if n := w.proxy.count(methodLogs); n != 1 {
-				t.Errorf("%d searches, want 1", n)
+			w.proxy.reset(capped(t, c.most, c.refuse))
+			w.expectNothing(t, q, c.why)
+			if calls, search := len(w.proxy.methods()), w.proxy.count(methodLogs); calls > c.calls || search > c.search {
+				t.Errorf("%d calls and %d searches, want %d and %d at most", calls, search, c.calls, c.search)
 			}
 		})
 	}
@@ -87,13 +75,11 @@ func TestFastChain(t *testing.T) {
 	w.SetBlockInterval(t, time.Second)
 	_, q, tx := w.settled(t)
 	w.Mine(t, 280)
-	w.expect(t, q, paid(tx.Hash), slices.Concat(callsCancelled,
-		[]string{"eth_getBlockByNumber", "eth_getLogs", "eth_getTransactionReceipt", "eth_getBlockByNumber"}))
+	w.expect(t, q, paid(tx.Hash), callsCancelled, []string{methodHeader}, callsSearch[2:])
 
 	// Found only in what the repair adds, it is still too old.
 	q.Since = q.Since.Add(200 * time.Second)
-	w.expect(t, q, never(reasonSpent), slices.Concat(callsCancelled,
-		[]string{"eth_getBlockByNumber", "eth_getLogs", "eth_getBlockByNumber", "eth_call"}))
+	w.expect(t, q, never(reasonSpent), callsCancelled, []string{methodHeader}, callsEarlier[2:])
 }
 
 // A chain that stood still: the guess reaches further back than it must, and
@@ -104,7 +90,7 @@ func TestStalledChain(t *testing.T) {
 	w.Mine(t, 100)
 	_, q, tx := w.settled(t)
 	w.IncreaseTime(t, time.Hour)
-	w.expect(t, q, paid(tx.Hash), slices.Concat(callsCancelled, []string{"eth_call", "eth_getLogs"}, callsHint))
+	w.expect(t, q, paid(tx.Hash), callsCancelled, callsOpen[:1], callsSearch[2:])
 }
 
 // After its end an authorization can still be cancelled, long after it.
@@ -115,43 +101,34 @@ func TestCancelledAfterItsEnd(t *testing.T) {
 	a, q := w.claimed(t)
 	w.Mine(t, 250) // 500 s
 	w.Cancel(t, w.payer, a.Nonce)
-	w.expect(t, q, never(reasonCancelled), slices.Concat(callsEarlier, []string{"eth_getLogs"}))
+	w.expect(t, q, never(reasonCancelled), callsEarlier, []string{methodLogs})
 }
 
 // A node that keeps no old states is searched backwards instead.
 func TestPrunedNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.authorize(t)
+	a, b := w.authorize(t), w.authorize(t)
 	w.pay(t, a)
-	b := w.authorize(t)
 	w.Cancel(t, w.payer, b.Nonce)
 	w.Mine(t, 150) // 300 s
-	pruned := on("eth_call", func(c *call) bool {
+	pruned := on(methodState, func(c *call) bool {
 		return !c.mentions("latest") && refusal(http.StatusOK, `{"code":-32000,"message":"missing trie node"}`)(c)
 	})
 	for name, rule := range map[string]rule{"wide": pruned, "narrow": either(pruned, capped(t, 10, tooWide()))} {
 		w.proxy.reset(rule)
-		t.Run(name, func(t *testing.T) {
-			if f := w.find(t, w.question(t, a)); f.Verdict != x402.NeverPaid || f.Reason != reasonEarlier {
-				t.Errorf("finding = %+v", f)
+		for want, q := range map[string]x402.Question{reasonEarlier: w.question(t, a), reasonCancelled: w.question(t, b)} {
+			if f := w.find(t, q); f.Verdict != x402.NeverPaid || f.Reason != want {
+				t.Errorf("%s: finding = %+v, want %s", name, f, want)
 			}
-			if f := w.find(t, w.question(t, b)); f.Verdict != x402.NeverPaid || f.Reason != reasonCancelled {
-				t.Errorf("finding = %+v", f)
-			}
-		})
+		}
 	}
-	t.Run("and no logs", func(t *testing.T) {
-		w.proxy.reset(either(pruned, on(methodLogs, result("[]"))))
-		w.expectNothing(t, w.question(t, a), "there is no log of it")
-	})
-	t.Run("expired", func(t *testing.T) {
-		_, q := w.claimed(t)
-		w.IncreaseTime(t, window)
-		w.Mine(t, 33)
-		w.proxy.reset(pruned)
-		w.expectNothing(t, q, "missing trie node")
-	})
+	w.proxy.reset(either(pruned, on(methodLogs, result("[]"))))
+	w.expectNothing(t, w.question(t, a), "there is no log of it")
+	_, q := w.claimed(t)
+	w.expire(t)
+	w.proxy.reset(pruned)
+	w.expectNothing(t, q, "missing trie node")
 }
 
 // A node whose index of logs is behind contradicts itself, and a search of it ends.
@@ -166,22 +143,17 @@ func TestNoLog(t *testing.T) {
 	w.expectHinted(t, q, tx.Hash, paid(tx.Hash)) // which needs no index
 
 	// A head far above the chain, so that the search has no end in itself.
-	far := on("eth_getBlockByNumber", func(c *call) bool {
+	far := on(methodHeader, func(c *call) bool {
 		at := "0xfffffffffffff"
 		if !c.mentions("latest") {
 			at = strings.Trim(string(c.Params[0]), `"`)
 		}
-		answer := c.node(strings.Replace(c.body, string(c.Params[0]), `"latest"`, 1))
-		before, rest, _ := strings.Cut(answer, `"number":"`)
-		_, after, _ := strings.Cut(rest, `"`)
-		c.say(before + `"number":"` + at + `"` + after)
-		return true
+		c.body = strings.Replace(c.body, string(c.Params[0]), `"latest"`, 1)
+		return member("number", at)(c)
 	})
 	w.proxy.reset(either(noLogs, far))
 	q.Since = q.Since.Add(-time.Hour)
-	if f := w.find(t, q); f.Verdict != x402.CannotTell {
-		t.Errorf("finding = %+v", f)
-	}
+	w.expectNothing(t, q, "")
 	if n := len(w.proxy.methods()); n > defaultMaxCalls {
 		t.Errorf("%d calls", n)
 	}

@@ -16,9 +16,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// secret stands for a provider's key; it must appear in no cause.
-const secret = "s3cr3tk3y"
-
 // price is what the tests pay, and window what they have to pay in.
 const (
 	price  = 5000
@@ -29,6 +26,14 @@ const (
 // is below the client's own ceiling.
 const patience = 9 * time.Second
 
+// The methods that tests look at.
+const (
+	methodReceipt = "eth_getTransactionReceipt"
+	methodHeader  = "eth_getBlockByNumber"
+	methodState   = "eth_call"
+	methodChain   = "eth_chainId"
+)
+
 // world is a chain with Base's pace, a payer who has money, and a client that
 // asks through a proxy.
 type world struct {
@@ -36,19 +41,20 @@ type world struct {
 	proxy        *proxy
 	client       *Client
 	payer        *x402test.Wallet
-	payee, other x402.Address
+	payee, other x402.Address  // accounts 3 and 4 of the node
 	ahead        time.Duration // our clock before the node's
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{Node: chaintest.Start(t)}
+	w := &world{Node: chaintest.Start(t), payer: wallet(t), payee: account(t, 3), other: account(t, 4)}
 	w.SetBlockInterval(t, 2*time.Second)
-	w.payer = wallet(t)
-	w.payee, w.other = account(t, 3), account(t, 4)
 	w.Mint(t, w.payer.Address(), 1_000_000)
-	w.proxy = startProxy(t, w.URL)
-	w.client = w.newClient(t, Config{})
+	w.Mint(t, w.other, 1_000_000)
+	w.proxy = startProxy(t, w.URL, nil)
+	w.client = w.coldClient(t)
+	must(t, w.client.Probe(t.Context())) // the chain id is known from now on
+	w.proxy.reset(nil)
 	return w
 }
 
@@ -81,22 +87,27 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newClient returns a client that has asked for the chain id already.
-func (w *world) newClient(t testing.TB, c Config) *Client {
+// config is that of a client of the world's node, or of the proxy before it.
+func (w *world) config(t testing.TB, url string) Config {
+	return Config{
+		URL: url, Network: chaintest.Network, Asset: chaintest.USDC,
+		Now: func() time.Time { return w.Now(t).Add(w.ahead) },
+	}
+}
+
+// coldClient has not asked for the chain id.
+func (w *world) coldClient(t testing.TB) *Client {
 	t.Helper()
-	client := w.coldClient(t, c)
-	must(t, client.Probe(t.Context()))
-	w.proxy.reset(nil)
+	client, err := New(w.config(t, w.proxy.url()))
+	must(t, err)
 	return client
 }
 
-func (w *world) coldClient(t testing.TB, c Config) *Client {
+// stopClock lets the client's clock go on without the node.
+func (w *world) stopClock(t testing.TB) {
 	t.Helper()
-	c.URL, c.Network, c.Asset = w.proxy.url(), chaintest.Network, chaintest.USDC
-	c.Now = func() time.Time { return w.Now(t).Add(w.ahead) }
-	client, err := New(c)
-	must(t, err)
-	return client
+	now := w.Now(t)
+	w.client.now = func() time.Time { return now }
 }
 
 // authorize drafts a payment of the price to the payee.
@@ -123,10 +134,16 @@ func (w *world) payCall(t testing.TB, a x402.Authorization) []byte {
 	return chaintest.TransferCall(t, chaintest.Sign(t, w.payer, a))
 }
 
-// tryPay is pay for a transfer that may fail.
-func (w *world) tryPay(t testing.TB, a x402.Authorization) chaintest.Receipt {
+// failToPay is pay for a transfer that fails, because the token is paused meanwhile.
+func (w *world) failToPay(t testing.TB, a x402.Authorization) chaintest.Receipt {
 	t.Helper()
-	return w.TryTransfer(t, chaintest.Sign(t, w.payer, a))
+	w.Pause(t, true)
+	r := w.TryTransfer(t, chaintest.Sign(t, w.payer, a))
+	if r.Success {
+		t.Fatal("a paused token moved money")
+	}
+	w.Pause(t, false)
+	return r
 }
 
 // claimed is a payment that was first claimed now, and the question about it.
@@ -139,10 +156,7 @@ func (w *world) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 // question asks about an authorization that was first claimed now.
 func (w *world) question(t testing.TB, a x402.Authorization) x402.Question {
 	t.Helper()
-	until, ok := new(big.Int).SetString(a.ValidBefore, 10)
-	if !ok {
-		t.Fatalf("validBefore %q", a.ValidBefore)
-	}
+	until, _ := new(big.Int).SetString(a.ValidBefore, 10)
 	return x402.Question{
 		Payer: w.payer.Address(), Payee: w.payee, Value: big.NewInt(price),
 		Nonce: chaintest.Nonce(t, a.Nonce), ValidBefore: time.Unix(until.Int64(), 0), Since: w.Now(t),
@@ -157,6 +171,14 @@ func (w *world) settled(t testing.TB) (x402.Authorization, x402.Question, chaint
 	return a, q, w.pay(t, a)
 }
 
+// expire lets an authorization's time pass, and a block after it become safe.
+func (w *world) expire(t testing.TB) {
+	t.Helper()
+	w.IncreaseTime(t, window)
+	w.Mine(t, safeDepth+1)
+}
+
+// find asks, and holds what is true of every finding.
 func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -166,16 +188,11 @@ func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 	return f
 }
 
-// check holds what is true of every finding.
 func check(t testing.TB, f x402.Finding) {
 	t.Helper()
 	switch {
 	case (f.Verdict == x402.CannotTell) != (f.Cause != nil):
 		t.Errorf("verdict %s with cause %v", f.Verdict, f.Cause)
-	case (f.Verdict == x402.Paid) != (f.Transaction != ""):
-		t.Errorf("verdict %s with transaction %q", f.Verdict, f.Transaction)
-	case f.Verdict == x402.NeverPaid && f.Reason == "":
-		t.Error("a refusal without a reason")
 	case f.Cause != nil && strings.Contains(f.Cause.Error(), secret):
 		t.Errorf("the cause tells the URL's secret: %v", f.Cause)
 	}
@@ -183,17 +200,17 @@ func check(t testing.TB, f x402.Finding) {
 
 // The calls of each way to an answer, as the package comment lists them.
 var (
-	callsHint      = []string{"eth_getTransactionReceipt", "eth_getBlockByNumber"}
-	callsSearch    = []string{"eth_call", "eth_getBlockByNumber", "eth_getLogs", "eth_getTransactionReceipt", "eth_getBlockByNumber"}
-	callsCancelled = []string{"eth_call", "eth_getBlockByNumber", "eth_getLogs"}
-	callsEarlier   = []string{"eth_call", "eth_getBlockByNumber", "eth_getLogs", "eth_getBlockByNumber", "eth_call"}
-	callsOpen      = []string{"eth_call", "eth_getBlockByNumber"}
-	callsNotSafe   = []string{"eth_call", "eth_getBlockByNumber", "eth_getBlockByNumber"}
-	callsExpired   = []string{"eth_call", "eth_getBlockByNumber", "eth_getBlockByNumber", "eth_call"}
+	callsHint      = []string{methodReceipt, methodHeader}
+	callsSearch    = []string{methodState, methodHeader, methodLogs, methodReceipt, methodHeader}
+	callsCancelled = []string{methodState, methodHeader, methodLogs}
+	callsEarlier   = []string{methodState, methodHeader, methodLogs, methodHeader, methodState}
+	callsOpen      = []string{methodState, methodHeader}
+	callsNotSafe   = []string{methodState, methodHeader, methodHeader}
+	callsExpired   = []string{methodState, methodHeader, methodHeader, methodState}
 )
 
 // expect asks and compares the answer, and the calls that it took.
-func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls []string) {
+func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls ...[]string) {
 	t.Helper()
 	w.proxy.reset(w.proxy.rule)
 	got := w.find(t, q)
@@ -202,25 +219,19 @@ func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls [
 	}
 	got.Cause = nil
 	equal(t, "finding", want, got)
-	equal(t, "calls", calls, w.proxy.methods())
+	equal(t, "calls", slices.Concat(calls...), w.proxy.methods())
 }
 
-// expectBoth asks without the transaction and then with it, which takes its receipt,
-// its block and, for a refusal, the latest block.
-func (w *world) expectBoth(t *testing.T, q x402.Question, tx string, want x402.Finding, calls []string) {
-	t.Helper()
-	w.expect(t, q, want, calls)
-	w.expectHinted(t, q, tx, want)
-}
-
+// expectHinted asks with the transaction, which takes its receipt, its block and, for
+// a refusal, the latest block.
 func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402.Finding) {
 	t.Helper()
 	q.Transaction = tx
-	calls := callsHint
 	if want.Verdict == x402.NeverPaid {
-		calls = slices.Concat(callsHint, callsHint[1:])
+		w.expect(t, q, want, callsHint, callsHint[1:])
+	} else {
+		w.expect(t, q, want, callsHint)
 	}
-	w.expect(t, q, want, calls)
 }
 
 func paid(tx string) x402.Finding { return x402.Finding{Verdict: x402.Paid, Transaction: tx} }
