@@ -37,18 +37,15 @@ func Account(i int) string {
 // third is the account that sends what anybody may send.
 const third = 9
 
-// Plant puts the code of a test contract, Token or Batch, at an address.
-func (n *Node) Plant(t testing.TB, contract, address string) {
+// plant puts the code of the test contracts at their addresses.
+func (n *Node) plant(t testing.TB) {
 	t.Helper()
 	var artefact struct{ Code map[string]string }
 	if err := json.Unmarshal(contracts, &artefact); err != nil {
 		t.Fatalf("contracts.json: %v", err)
 	}
-	code, ok := artefact.Code[contract]
-	if !ok {
-		t.Fatalf("there is no contract %s", contract)
-	}
-	n.Call(t, "anvil_setCode", address, code)
+	n.Call(t, "anvil_setCode", USDC, artefact.Code["Token"])
+	n.Call(t, "anvil_setCode", batchAddress, artefact.Code["Batch"])
 }
 
 // Receipt is what became of a transaction.
@@ -59,13 +56,13 @@ type Receipt struct {
 	Block   uint64
 }
 
-// Send sends a transaction of one of the node's accounts, and waits for its
+// send sends a transaction of one of the node's accounts, and waits for its
 // block unless automining is off. A transaction that fails is in a block too.
-func (n *Node) Send(t testing.TB, from, to string, data []byte) Receipt {
+func (n *Node) send(t testing.TB, from, to string, data []byte) Receipt {
 	t.Helper()
 	tx := map[string]string{"from": from, "to": to, "data": hexBytes(data), "gas": gas}
 	if !n.automine {
-		return Receipt{Hash: text(t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
+		return Receipt{Hash: read[string](t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
 	}
 	return readReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
 }
@@ -82,17 +79,19 @@ func (n *Node) Receipt(t testing.TB, hash string) Receipt {
 
 func readReceipt(t testing.TB, raw json.RawMessage) Receipt {
 	t.Helper()
-	var r struct{ TransactionHash, Status, BlockNumber string }
-	if err := json.Unmarshal(raw, &r); err != nil {
-		t.Fatalf("receipt: %v", err)
-	}
+	r := read[struct{ TransactionHash, Status, BlockNumber string }](t, raw)
 	return Receipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(t, r.BlockNumber)}
 }
 
-// must sends a transaction to the token that has to succeed.
-func (n *Node) must(t testing.TB, from string, data []byte) Receipt {
+// must sends a transaction of anybody's to the token that has to succeed.
+func (n *Node) must(t testing.TB, data []byte) Receipt {
 	t.Helper()
-	r := n.Send(t, from, USDC, data)
+	return n.mustFrom(t, Account(third), USDC, data)
+}
+
+func (n *Node) mustFrom(t testing.TB, from, to string, data []byte) Receipt {
+	t.Helper()
+	r := n.send(t, from, to, data)
 	if !r.Pending && !r.Success {
 		t.Fatalf("transaction %s failed", r.Hash)
 	}
@@ -102,14 +101,14 @@ func (n *Node) must(t testing.TB, from string, data []byte) Receipt {
 // Mint makes value atomic units of the token for an account.
 func (n *Node) Mint(t testing.TB, to x402.Address, value int64) {
 	t.Helper()
-	n.must(t, Account(third), MintCall(to, value))
+	n.must(t, MintCall(to, value))
 }
 
 // Balance is what an account has of the token, in atomic units.
 func (n *Node) Balance(t testing.TB, of x402.Address) *big.Int {
 	t.Helper()
 	call := map[string]string{"to": USDC, "data": hexBytes(calldata("balanceOf(address)", of))}
-	b, ok := new(big.Int).SetString(text(t, n.Call(t, "eth_call", call, "latest")), 0)
+	b, ok := new(big.Int).SetString(read[string](t, n.Call(t, "eth_call", call, "latest")), 0)
 	if !ok {
 		t.Fatal("balance is not a number")
 	}
@@ -119,11 +118,7 @@ func (n *Node) Balance(t testing.TB, of x402.Address) *big.Int {
 // Pause stops the token, or lets it go on.
 func (n *Node) Pause(t testing.TB, on bool) {
 	t.Helper()
-	if on {
-		n.must(t, Account(third), calldata("pause()"))
-	} else {
-		n.must(t, Account(third), calldata("unpause()"))
-	}
+	n.must(t, calldata(map[bool]string{true: "pause()", false: "unpause()"}[on]))
 }
 
 // SetAutomine says whether every transaction gets a block at once, or waits for
@@ -145,7 +140,7 @@ func (n *Node) SetBlockInterval(t testing.TB, d time.Duration) {
 // Mine makes blocks, some 5 ms each.
 func (n *Node) Mine(t testing.TB, blocks int) {
 	t.Helper()
-	n.Call(t, "anvil_mine", "0x"+strconv.FormatInt(int64(blocks), 16))
+	n.Call(t, "anvil_mine", fmt.Sprintf("0x%x", blocks))
 }
 
 // IncreaseTime makes one block that is this much younger than the latest, so
@@ -167,11 +162,7 @@ func (n *Node) Now(t testing.TB) time.Time {
 // a number in hex. A block is safe when 32 have followed it.
 func (n *Node) Block(t testing.TB, which string) (uint64, time.Time) {
 	t.Helper()
-	var b *struct{ Number, Timestamp string }
-	raw := n.Call(t, "eth_getBlockByNumber", which, false)
-	if err := json.Unmarshal(raw, &b); err != nil || b == nil {
-		t.Fatalf("block %s is %.100s", which, raw)
-	}
+	b := read[struct{ Number, Timestamp string }](t, n.Call(t, "eth_getBlockByNumber", which, false))
 	return number(t, b.Number), time.Unix(int64(number(t, b.Timestamp)), 0)
 }
 
@@ -184,13 +175,12 @@ func number(t testing.TB, s string) uint64 {
 	return v
 }
 
-func text(t testing.TB, raw json.RawMessage) string {
+func read[T any](t testing.TB, raw json.RawMessage) (v T) {
 	t.Helper()
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		t.Fatal(err)
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%.200s: %v", raw, err)
 	}
-	return s
+	return v
 }
 
 func hexBytes(b []byte) string { return fmt.Sprintf("0x%x", b) }

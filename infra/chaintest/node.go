@@ -8,6 +8,7 @@
 package chaintest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -72,8 +73,7 @@ func Start(t testing.TB) *Node {
 		t.Fatalf("start the Ethereum node: %v", err)
 	}
 	n.URL = "http://127.0.0.1:" + strconv.Itoa(port)
-	n.Plant(t, "Token", USDC)
-	n.Plant(t, "Batch", batchAddress)
+	n.plant(t)
 	return n
 }
 
@@ -86,7 +86,7 @@ func (n *Node) launch(t testing.TB, anvil string) (int, error) {
 	home := t.TempDir() // it keeps old states in files
 	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
 	cmd.SysProcAttr = built.DieWithUs()
-	out := &output{port: make(chan int, 1)}
+	printed, out := io.Pipe()
 	cmd.Stdout, cmd.Stderr = out, out
 	ended := make(chan struct{})
 	if err := start(cmd, ended); err != nil {
@@ -98,14 +98,20 @@ func (n *Node) launch(t testing.TB, anvil string) (int, error) {
 		n.client.CloseIdleConnections()
 	})
 	t.Cleanup(n.kill)
-	select {
-	case port := <-out.port:
-		return port, nil
-	case <-ended:
-		return 0, fmt.Errorf("it ended: %s", out.head())
-	case <-time.After(startTimeout):
-		return 0, fmt.Errorf("it does not listen: %s", out.head())
+	late := time.AfterFunc(startTimeout, n.kill)
+	defer late.Stop()
+	go func() {
+		<-ended
+		out.Close()
+	}()
+	var seen []string
+	for lines := bufio.NewScanner(printed); lines.Scan(); seen = append(seen, lines.Text()) {
+		if _, port, ok := strings.Cut(lines.Text(), "Listening on 127.0.0.1:"); ok {
+			go func() { _, _ = io.Copy(io.Discard, printed) }() // it prints every call
+			return strconv.Atoi(port)
+		}
 	}
+	return 0, fmt.Errorf("it ended, or did not listen in time: %.400q", seen)
 }
 
 // start starts a process, and closes ended when it is gone. The thread that
@@ -126,54 +132,17 @@ func start(cmd *exec.Cmd, ended chan<- struct{}) error {
 	return <-started
 }
 
-// output reads the port from what the node prints, and drops the rest: it
-// prints every call.
-type output struct {
-	port chan int
-	mu   sync.Mutex
-	seen []byte
-	done bool
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.done || len(o.seen) > 1<<16 {
-		return len(p), nil
-	}
-	o.seen = append(o.seen, p...)
-	_, rest, ok := bytes.Cut(o.seen, []byte("Listening on 127.0.0.1:"))
-	line, _, whole := bytes.Cut(rest, []byte("\n"))
-	if ok && whole {
-		port, err := strconv.Atoi(strings.TrimSpace(string(line)))
-		if err == nil {
-			o.done = true
-			o.port <- port
-		}
-	}
-	return len(p), nil
-}
-
-func (o *output) head() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return fmt.Sprintf("%.400s", o.seen)
-}
-
 // Call makes one JSON-RPC call and returns its result.
 func (n *Node) Call(t testing.TB, method string, params ...any) json.RawMessage {
 	t.Helper()
-	result, err := n.call(t.Context(), method, params...)
+	result, err := n.call(t.Context(), method, append([]any{}, params...))
 	if err != nil {
 		t.Fatalf("%s: %v", method, err)
 	}
 	return result
 }
 
-func (n *Node) call(ctx context.Context, method string, params ...any) (json.RawMessage, error) {
-	if params == nil {
-		params = []any{}
-	}
+func (n *Node) call(ctx context.Context, method string, params []any) (json.RawMessage, error) {
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {
 		return nil, err
@@ -188,18 +157,12 @@ func (n *Node) call(ctx context.Context, method string, params ...any) (json.Raw
 		return nil, err
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
 	var reply struct {
-		Result json.RawMessage `json:"result"`
-		Error  *struct {
-			Message string `json:"message"`
-		} `json:"error"`
+		Result json.RawMessage
+		Error  *struct{ Message string }
 	}
-	if err := json.Unmarshal(raw, &reply); err != nil {
-		return nil, fmt.Errorf("%w: %.200s", err, raw)
+	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
+		return nil, err
 	}
 	if reply.Error != nil {
 		return nil, errors.New(reply.Error.Message)

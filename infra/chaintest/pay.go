@@ -73,59 +73,55 @@ func sign(t testing.TB, w *x402test.Wallet, typ string, members ...any) []byte {
 // Transfer has a third party submit a signed payment.
 func (n *Node) Transfer(t testing.TB, s Signed) Receipt {
 	t.Helper()
-	return n.must(t, Account(third), TransferCall(t, s))
+	return n.must(t, TransferCall(t, s))
 }
 
 // TryTransfer is Transfer for a payment that may fail.
 func (n *Node) TryTransfer(t testing.TB, s Signed) Receipt {
 	t.Helper()
-	return n.Send(t, Account(third), USDC, TransferCall(t, s))
+	return n.send(t, Account(third), USDC, TransferCall(t, s))
 }
 
 // TransferSplit is Transfer by the overload that takes v, r and s.
 func (n *Node) TransferSplit(t testing.TB, s Signed) Receipt {
 	t.Helper()
-	args := append(arguments(t, s.Authorization), split(s.Signature)...)
-	return n.must(t, Account(third), calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)", args...))
+	v, r, rest := big.NewInt(int64(s.Signature[64])), [32]byte(s.Signature[:32]), [32]byte(s.Signature[32:64])
+	args := append(arguments(t, s.Authorization), v, r, rest)
+	return n.must(t, calldata("transferWithAuthorization("+static+",uint8,bytes32,bytes32)", args...))
 }
 
 // Receive has the payee, which must be one of the node's accounts, submit a
 // payment that was signed with SignReceive.
 func (n *Node) Receive(t testing.TB, s Signed) Receipt {
 	t.Helper()
-	args := append(arguments(t, s.Authorization), s.Signature)
-	return n.must(t, s.Authorization.To, calldata("receiveWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...))
+	call := calldata("receiveWithAuthorization("+static+",bytes)", append(arguments(t, s.Authorization), s.Signature)...)
+	return n.mustFrom(t, s.Authorization.To, USDC, call)
 }
 
 // Cancel has a third party submit a wallet's cancellation of a nonce.
 func (n *Node) Cancel(t testing.TB, w *x402test.Wallet, nonce string) Receipt {
 	t.Helper()
-	return n.must(t, Account(third), CancelCall(t, w, nonce))
+	return n.must(t, CancelCall(t, w, nonce))
 }
 
 // Deposit has one of the node's accounts transfer value atomic units of its own
 // without an authorization.
 func (n *Node) Deposit(t testing.TB, from string, to x402.Address, value int64) Receipt {
 	t.Helper()
-	return n.must(t, from, calldata("transfer(address,uint256)", to, big.NewInt(value)))
+	return n.mustFrom(t, from, USDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
 // Batch makes several calls to the token in one transaction. A noisy one logs
 // something of its own after each call.
 func (n *Node) Batch(t testing.TB, noisy bool, calls ...[]byte) Receipt {
 	t.Helper()
-	r := n.Send(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", address(t, USDC), noisy, calls))
-	if !r.Pending && !r.Success {
-		t.Fatalf("batch %s failed", r.Hash)
-	}
-	return r
+	return n.mustFrom(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", address(t, USDC), noisy, calls))
 }
 
 // TransferCall is the call data of transferWithAuthorization.
 func TransferCall(t testing.TB, s Signed) []byte {
 	t.Helper()
-	args := append(arguments(t, s.Authorization), s.Signature)
-	return calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...)
+	return calldata("transferWithAuthorization("+static+",bytes)", append(arguments(t, s.Authorization), s.Signature)...)
 }
 
 // MintCall is the call data of Mint, the cheapest of transfers.
@@ -150,7 +146,10 @@ func Nonce(t testing.TB, nonce string) [32]byte {
 	return [32]byte(b)
 }
 
-// arguments are the six that both transfers take.
+// static are the types of the arguments that both transfers begin with.
+const static = "address,address,uint256,uint256,uint256,bytes32"
+
+// arguments are those of an authorization.
 func arguments(t testing.TB, a x402.Authorization) []any {
 	t.Helper()
 	args := []any{address(t, a.From), address(t, a.To)}
@@ -162,11 +161,6 @@ func arguments(t testing.TB, a x402.Authorization) []any {
 		args = append(args, n)
 	}
 	return append(args, Nonce(t, a.Nonce))
-}
-
-// split is a signature as v, r and s.
-func split(signature []byte) []any {
-	return []any{big.NewInt(int64(signature[64])), [32]byte(signature[:32]), [32]byte(signature[32:64])}
 }
 
 func address(t testing.TB, s string) x402.Address {
@@ -186,6 +180,7 @@ func calldata(signature string, args ...any) []byte {
 // encode is the ABI encoding of arguments: a head of one word each, and behind
 // it a tail for those without a fixed size.
 func encode(args ...any) []byte {
+	size := func(n int) []byte { return encode(big.NewInt(int64(n))) }
 	head, tail := make([]byte, 0, 32*len(args)), []byte(nil)
 	for _, a := range args {
 		switch v := a.(type) {
@@ -196,22 +191,18 @@ func encode(args ...any) []byte {
 		case [32]byte:
 			head = append(head, v[:]...)
 		case bool:
-			bit := int64(0)
-			if v {
-				bit = 1
-			}
-			head = append(head, encode(big.NewInt(bit))...)
+			head = append(head, encode(big.NewInt(map[bool]int64{true: 1}[v]))...)
 		case []byte:
-			head = append(head, encode(big.NewInt(int64(32*len(args)+len(tail))))...)
-			tail = append(append(tail, encode(big.NewInt(int64(len(v))))...), v...)
+			head = append(head, size(32*len(args)+len(tail))...)
+			tail = append(append(tail, size(len(v))...), v...)
 			tail = append(tail, make([]byte, (32-len(v)%32)%32)...)
 		case [][]byte:
-			head = append(head, encode(big.NewInt(int64(32*len(args)+len(tail))))...)
+			head = append(head, size(32*len(args)+len(tail))...)
 			items := make([]any, len(v))
 			for i := range v {
 				items[i] = v[i]
 			}
-			tail = append(append(tail, encode(big.NewInt(int64(len(v))))...), encode(items...)...)
+			tail = append(append(tail, size(len(v))...), encode(items...)...)
 		default:
 			panic(fmt.Sprintf("chaintest: cannot encode %T", a))
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// How the token's events and its one function that is called are named.
 const (
 	blockTime     = 2 // seconds
 	eventUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
@@ -54,39 +53,37 @@ type call struct {
 func (n PlayNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCall))
 	var calls []call
-	batch := err == nil && strings.HasPrefix(strings.TrimSpace(string(raw)), "[")
-	if batch {
-		err = json.Unmarshal(raw, &calls)
-	} else if err == nil {
+	single := json.Unmarshal(raw, &calls) != nil
+	if single {
 		calls = make([]call, 1)
-		err = json.Unmarshal(raw, &calls[0])
+		err = cmp.Or(err, json.Unmarshal(raw, &calls[0]))
 	}
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	replies := make([]map[string]any, len(calls))
+	replies := make([]any, len(calls))
 	for i, c := range calls {
-		replies[i] = map[string]any{"jsonrpc": "2.0", "id": c.ID}
+		reply := map[string]any{"jsonrpc": "2.0", "id": c.ID}
 		if result, err := n.answer(c.Method, c.Params); err == nil {
-			replies[i]["result"] = result
+			reply["result"] = result
 		} else {
-			replies[i]["error"] = map[string]any{"code": -32602, "message": err.Error()}
+			reply["error"] = map[string]any{"code": -32602, "message": err.Error()}
 		}
+		replies[i] = reply
+	}
+	var answer any = replies
+	if single {
+		answer = replies[0]
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if batch {
-		_ = json.NewEncoder(w).Encode(replies) // whoever asked may be gone
-		return
-	}
-	_ = json.NewEncoder(w).Encode(replies[0])
+	_ = json.NewEncoder(w).Encode(answer) // whoever asked may be gone
 }
 
 func (n PlayNode) answer(method string, params []json.RawMessage) (any, error) {
+	params = append(params, nil, nil) // so that there are two
 	text := func(i int) (s string) {
-		if i < len(params) {
-			_ = json.Unmarshal(params[i], &s) // what is no text is no tag either
-		}
+		_ = json.Unmarshal(params[i], &s) // what is no text is no tag either
 		return s
 	}
 	switch method {
@@ -96,14 +93,8 @@ func (n PlayNode) answer(method string, params []json.RawMessage) (any, error) {
 		at, err := n.number(text(0))
 		return map[string]string{"number": quantity(at), "timestamp": quantity(at * blockTime), "hash": blockHash(at)}, err
 	case "eth_call":
-		if len(params) == 0 {
-			break
-		}
 		return n.state(params[0], text(1))
 	case "eth_getLogs":
-		if len(params) == 0 {
-			break
-		}
 		return n.logs(params[0])
 	case "eth_getTransactionReceipt":
 		return n.receipt(text(0)), nil
@@ -155,18 +146,15 @@ func (n PlayNode) logs(raw json.RawMessage) (any, error) {
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return nil, fmt.Errorf("a filter %.200s", raw)
 	}
-	from, err := n.number(q.FromBlock)
-	if err != nil {
-		return nil, err
-	}
-	to, err := n.number(q.ToBlock)
+	from, err1 := n.number(q.FromBlock)
+	to, err2 := n.number(q.ToBlock)
 	found := []event{}
 	for _, e := range n.events() {
 		if from <= e.block && e.block <= to && e.passes(q.Topics) {
 			found = append(found, e)
 		}
 	}
-	return found, err
+	return found, cmp.Or(err1, err2)
 }
 
 // event is a log as a node writes it.
