@@ -2,15 +2,17 @@ package facilitator
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -86,64 +88,64 @@ func TestNothingIsSent(t *testing.T) {
 	}
 }
 
-// seen is one request as a server received it.
-type seen struct {
-	Line, Type, Agent, Auth, Encoding, Idempotency string
-	Length                                         int64
-	Body                                           string
-}
-
-// recorder is a facilitator that answers a script, one entry per request.
-type recorder struct {
-	mu     sync.Mutex
-	seen   []seen
-	script []string // "status body"
-}
-
-func (s *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b, _ := io.ReadAll(r.Body)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen = append(s.seen, seen{
-		Line: r.Method + " " + r.URL.Path, Type: r.Header.Get("Content-Type"), Agent: r.UserAgent(),
-		Auth: r.Header.Get("Authorization"), Encoding: r.Header.Get("Accept-Encoding"),
-		Idempotency: r.Header.Get("Idempotency-Key") + r.Header.Get("X-Idempotency-Key"),
-		Length:      r.ContentLength, Body: string(b),
-	})
-	w.Header().Set("EXTENSION-RESPONSES", note(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
-	body := s.script[min(len(s.seen), len(s.script))-1]
-	if strings.HasPrefix(body, "500 ") {
-		w.WriteHeader(500)
-		body = body[4:]
-	}
-	_, _ = io.WriteString(w, body)
-}
-
+// TestRequestsOnTheWire: the resend is the same bytes, and each request has a token of
+// its own.
 func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel()
-	rec := &recorder{script: []string{"500 " + pendingA, settled, `{"isValid":true}`, `{"kinds":[]}`}}
-	f := newClient(t, Config{URL: serve(t, rec.ServeHTTP) + "/platform/v2/x402/", Credentials: mustBearer(t, "s3cret"), UserAgent: "Hostfacts/1 (+https://example.com)"})
-	ctx := within(t, patience)
-	settlement := x402.Settlement{
+	script := []string{pendingA, settled, `{"isValid":true}`, `{"kinds":[]}`}
+	type seen struct{ Line, Type, Agent, Encoding, Idempotency, Body, URI string }
+	var requests []seen
+	nonces := map[any]bool{}
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		token, err := jwt.Parse(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), func(*jwt.Token) (any, error) {
+			return ed25519.NewKeyFromSeed(seed).Public(), nil
+		}, jwt.WithIssuedAt())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		nonces[token.Header["nonce"]] = true
+		requests = append(requests, seen{
+			Line: r.Method + " " + r.URL.Path, Type: r.Header.Get("Content-Type"), Agent: r.UserAgent(), Encoding: r.Header.Get("Accept-Encoding"),
+			Idempotency: r.Header.Get("Idempotency-Key") + r.Header.Get("X-Idempotency-Key"), Body: string(b),
+			URI: token.Claims.(jwt.MapClaims)["uris"].([]any)[0].(string),
+		})
+		if r.ContentLength != int64(len(b)) {
+			t.Errorf("%d bytes are announced, %d came", r.ContentLength, len(b))
+		}
+		w.Header().Set("EXTENSION-RESPONSES", note(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
+		_, _ = io.WriteString(w, script[len(requests)-1])
+	})
+	f := newClient(t, Config{URL: url + "/platform/v2/x402/", Credentials: mustCDP(t), UserAgent: "Hostfacts/1 (+https://example.com)"})
+	equal(t, "settlement", x402.Settlement{
 		Class: x402.Moved, Transaction: hash, Payer: payer, Network: network,
 		ExtensionResponses: map[string]string{"bazaar.status": "rejected", "bazaar.rejectedReason": "invalid_info"},
-	}
-	equal(t, "settlement", settlement, f.Settle(ctx, testPayload(), testRequirements()))
-	if v := f.Verify(ctx, testPayload(), testRequirements()); !v.Valid {
+	}, settle(t, f))
+	if v := f.Verify(t.Context(), testPayload(), testRequirements()); !v.Valid {
 		t.Fatalf("verify: %+v", v)
 	}
-	if err := f.Supported(ctx, network); fault.From(err).Code != fault.FacilitatorMisconfigured {
+	if err := f.Supported(t.Context(), network); fault.From(err).Code != fault.FacilitatorMisconfigured {
 		t.Fatalf("supported: %v", err)
 	}
 
 	const body = `{"x402Version":2,"paymentPayload":{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:8453","extra":{"name":"USD Coin","more":[1,2]}},` +
 		`"payload":{"signature":"0xa719","authorization":{"from":"` + payer + `","to":"` + other + `","value":"1000","validAfter":"0","validBefore":"1795213526","nonce":"0x56"}}},` +
 		`"paymentRequirements":{"scheme":"exact","network":"eip155:8453","asset":"0x5f","amount":"1000","payTo":"` + other + `","maxTimeoutSeconds":300,"extra":{"name":"USD Coin","version":"2","paymentFlow":"upfront"}}}`
-	post := seen{"POST /platform/v2/x402/settle", "application/json", "Hostfacts/1 (+https://example.com)", "Bearer s3cret", "identity", "", int64(len(body)), body}
-	verify, get := post, post
-	verify.Line = "POST /platform/v2/x402/verify"
-	get.Line, get.Type, get.Body, get.Length = "GET /platform/v2/x402/supported", "", "", 0
-	equal(t, "requests", []seen{post, post, verify, get}, rec.seen)
+	var want []seen
+	for _, line := range []string{"POST settle", "POST settle", "POST verify", "GET supported"} {
+		method, call, _ := strings.Cut(line, " ")
+		path := "/platform/v2/x402/" + call
+		r := seen{method + " " + path, "application/json", "Hostfacts/1 (+https://example.com)", "identity", "", body, method + " " + url[len("http://"):] + path}
+		if method == "GET" {
+			r.Type, r.Body = "", ""
+		}
+		want = append(want, r)
+	}
+	equal(t, "requests", want, requests)
+	if len(nonces) != len(want) {
+		t.Errorf("nonces %v", nonces)
+	}
 }
 
 // TestResendBudget runs on a fake clock: what happens when, to the second.
@@ -193,33 +195,26 @@ func TestResendBudget(t *testing.T) {
 	}
 }
 
-func TestCancelDuringThePause(t *testing.T) {
+// The caller gives up during the pause, and a call without a deadline has one.
+func TestTimeOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		ctx, cancel := context.WithCancel(t.Context())
-		f := mustNew(t, Config{URL: origin, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			hooks(r, true)
-			calls++
-			time.AfterFunc(defaultResendWait/2, cancel)
-			return respond(500, pendingA), nil
-		})})
-		s := f.Settle(ctx, testPayload(), testRequirements())
-		if s.Class != x402.Unknown || s.Transaction != hash || calls != 1 {
-			t.Errorf("%d calls, got %+v", calls, s)
-		}
-	})
-}
-
-func TestCeilingEndsACallWithoutDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		f := mustNew(t, Config{URL: origin, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			hooks(r, true)
+			if calls++; calls == 1 {
+				time.AfterFunc(defaultResendWait/2, cancel)
+				return respond(500, pendingA), nil
+			}
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})})
+		if s := f.Settle(ctx, testPayload(), testRequirements()); s.Class != x402.Unknown || s.Transaction != hash || calls != 1 {
+			t.Errorf("%d calls, got %+v", calls, s)
+		}
 		s := f.Settle(t.Context(), testPayload(), testRequirements())
-		if s.Class != x402.Unknown || s.Reason != "timeout" || time.Since(start) != ceiling {
+		if s.Class != x402.Unknown || s.Reason != "timeout" || time.Since(start) != ceiling+defaultResendWait/2 {
 			t.Errorf("after %s: %+v", time.Since(start), s)
 		}
 	})

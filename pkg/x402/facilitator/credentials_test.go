@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // seed is a throw-away key of this test.
@@ -36,9 +34,7 @@ func ecSecret(t *testing.T, curve elliptic.Curve, form string) (string, *ecdsa.P
 	if form == "PRIVATE KEY" {
 		der, err = x509.MarshalPKCS8PrivateKey(key)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: form, Bytes: der})), key
 }
 
@@ -84,75 +80,45 @@ func TestCDPToken(t *testing.T) {
 	}
 }
 
-// TestCDPThroughTheClient: a token of its own for each request, the resend
-// included, while the body stays the same.
-func TestCDPThroughTheClient(t *testing.T) {
-	t.Parallel()
-	rec := &recorder{script: []string{"500 " + pendingA, settled, `{"kinds":[]}`}}
-	url := serve(t, rec.ServeHTTP)
-	f := newClient(t, Config{URL: url + "/v2", Credentials: mustCDP(t)})
-	ctx := within(t, patience)
-	if s := f.Settle(ctx, testPayload(), testRequirements()); s.Class != x402.Moved {
-		t.Fatalf("settle: %+v", s)
-	}
-	_ = f.Supported(ctx, network)
-	var uris, nonces []string
-	for _, r := range rec.seen {
-		token, err := jwt.Parse(strings.TrimPrefix(r.Auth, "Bearer "), func(*jwt.Token) (any, error) {
-			return ed25519.NewKeyFromSeed(seed).Public(), nil
-		}, jwt.WithIssuedAt())
-		if err != nil {
-			t.Fatal(err)
-		}
-		uris = append(uris, token.Claims.(jwt.MapClaims)["uris"].([]any)[0].(string))
-		nonces = append(nonces, token.Header["nonce"].(string))
-	}
-	host := strings.TrimPrefix(url, "http://")
-	equal(t, "uris", []string{"POST " + host + "/v2/settle", "POST " + host + "/v2/settle", "GET " + host + "/v2/supported"}, uris)
-	if nonces[0] == nonces[1] || len(nonces[0]) != 32 {
-		t.Errorf("nonces %q", nonces)
-	}
-	if rec.seen[0].Body != rec.seen[1].Body {
-		t.Error("the resend has another body")
-	}
-}
-
 func TestBadCredentialsAreRefusedWithoutQuotingThem(t *testing.T) {
 	t.Parallel()
 	p384, _ := ecSecret(t, elliptic.P384(), "EC PRIVATE KEY")
 	torn := bytes.Clone(ed25519.NewKeyFromSeed(seed))
 	torn[40] ^= 1
+	parse := func(doc string) func() (Credentials, error) {
+		return func() (Credentials, error) { return ParseCredentials([]byte(doc), "rpc_urls") }
+	}
+	bearer := func(token string) func() (Credentials, error) {
+		return func() (Credentials, error) { return Bearer(token) }
+	}
+	cdp := func(id, secret string) func() (Credentials, error) {
+		return func() (Credentials, error) { return CDP(id, secret) }
+	}
 	for name, make := range map[string]func() (Credentials, error){
-		"empty token":          func() (Credentials, error) { return Bearer("") },
-		"token with a blank":   func() (Credentials, error) { return Bearer("hunter2 hunter2") },
-		"token with a newline": func() (Credentials, error) { return Bearer("hunter2\n") },
-		"token not ASCII":      func() (Credentials, error) { return Bearer("hunter2ü") },
-		"long token":           func() (Credentials, error) { return Bearer(strings.Repeat("hunter2", 1000)) },
-		"no key id":            func() (Credentials, error) { return CDP("", edSecret()) },
-		"no secret":            func() (Credentials, error) { return CDP("hunter2", "") },
-		"key id with newline":  func() (Credentials, error) { return CDP("hunter2\n", edSecret()) },
-		"not base64":           func() (Credentials, error) { return CDP("key", "hunter2!") },
-		"seed only":            func() (Credentials, error) { return CDP("key", base64.StdEncoding.EncodeToString(seed)) },
-		"halves do not match":  func() (Credentials, error) { return CDP("key", base64.StdEncoding.EncodeToString(torn)) },
-		"PEM of nothing":       func() (Credentials, error) { return CDP("key", "-----BEGIN EC PRIVATE KEY-----\nhunter2\n") },
-		"other curve":          func() (Credentials, error) { return CDP("key", p384) },
-		"long secret":          func() (Credentials, error) { return CDP("key", strings.Repeat("hunter2", 1000)) },
-		"document not JSON":    func() (Credentials, error) { return ParseCredentials([]byte("hunter2")) },
-		"document too long": func() (Credentials, error) {
-			return ParseCredentials([]byte(`{"token":"` + strings.Repeat("hunter2", 4000) + `"}`))
-		},
-		"document without": func() (Credentials, error) { return ParseCredentials([]byte(`{"password":"hunter2"}`)) },
-		"document misspelt": func() (Credentials, error) {
-			return ParseCredentials([]byte(`{"rpc_urls":["hunter2"],"tokn":"hunter2"}`), "rpc_urls")
-		},
-		"document, empty token": func() (Credentials, error) {
-			return ParseCredentials([]byte(`{"rpc_urls":["hunter2"],"token":""}`), "rpc_urls")
-		},
-		"document, empty":     func() (Credentials, error) { return ParseCredentials([]byte(`{}`), "rpc_urls") },
-		"document with both":  func() (Credentials, error) { return ParseCredentials([]byte(`{"token":"hunter2","key_id":"hunter2"}`)) },
-		"document, half":      func() (Credentials, error) { return ParseCredentials([]byte(`{"key_id":"hunter2"}`)) },
-		"document, bad type":  func() (Credentials, error) { return ParseCredentials([]byte(`{"token":["hunter2"]}`)) },
-		"document, bad token": func() (Credentials, error) { return ParseCredentials([]byte(`{"token":"hunter2 "}`)) },
+		"empty token":           bearer(""),
+		"token with a blank":    bearer("hunter2 hunter2"),
+		"token with a newline":  bearer("hunter2\n"),
+		"token not ASCII":       bearer("hunter2ü"),
+		"long token":            bearer(strings.Repeat("hunter2", 1000)),
+		"no key id":             cdp("", edSecret()),
+		"no secret":             cdp("hunter2", ""),
+		"key id with newline":   cdp("hunter2\n", edSecret()),
+		"not base64":            cdp("key", "hunter2!"),
+		"seed only":             cdp("key", base64.StdEncoding.EncodeToString(seed)),
+		"halves do not match":   cdp("key", base64.StdEncoding.EncodeToString(torn)),
+		"PEM of nothing":        cdp("key", "-----BEGIN EC PRIVATE KEY-----\nhunter2\n"),
+		"other curve":           cdp("key", p384),
+		"long secret":           cdp("key", strings.Repeat("hunter2", 1000)),
+		"document not JSON":     parse("hunter2"),
+		"document too long":     parse(`{"token":"hunter2"` + strings.Repeat(" ", maxDocument) + `}`),
+		"document without":      parse(`{"password":"hunter2"}`),
+		"document misspelt":     parse(`{"rpc_urls":["hunter2"],"tokn":"hunter2"}`),
+		"document, empty token": parse(`{"rpc_urls":["hunter2"],"token":""}`),
+		"empty document":        parse(`{}`),
+		"document with both":    parse(`{"token":"hunter2","key_id":"hunter2"}`),
+		"document, half":        parse(`{"key_id":"hunter2"}`),
+		"document, bad type":    parse(`{"token":["hunter2"]}`),
+		"document, bad token":   parse(`{"token":"hunter2 "}`),
 	} {
 		creds, err := make()
 		if err == nil || creds != nil {

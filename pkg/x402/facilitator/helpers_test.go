@@ -74,16 +74,16 @@ func mustNew(t *testing.T, c Config) *Client {
 // newClient returns a client without a pause before a resend.
 func newClient(t *testing.T, c Config) *Client {
 	t.Helper()
-	if c.ResendWait == 0 {
-		c.ResendWait = -1
-	}
+	c.ResendWait = -1
 	return mustNew(t, c)
 }
 
 // settle is a call that is expected to end by itself.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
-	return f.Settle(within(t, patience), testPayload(), testRequirements())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return f.Settle(ctx, testPayload(), testRequirements())
 }
 
 // serve is the origin of a facilitator of one test.
@@ -119,23 +119,14 @@ func mustCDP(t *testing.T) Credentials {
 // patience is far more than a call over loopback takes on any machine.
 const patience = 2 * time.Minute
 
-// within is a context for calls that are expected to end by themselves.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // peer is a TCP server of one test. handle owns each connection; it is closed
 // when handle returns.
 type peer struct {
-	url   string
-	addr  string
-	conns atomic.Int64
+	url, addr string
+	conns     atomic.Int64
 }
 
-func newPeer(t *testing.T, handle func(n int64, c net.Conn)) *peer {
+func newPeer(t *testing.T, handle func(c net.Conn)) *peer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -147,12 +138,12 @@ func newPeer(t *testing.T, handle func(n int64, c net.Conn)) *peer {
 			if err != nil {
 				return
 			}
-			n := p.conns.Add(1)
+			p.conns.Add(1)
 			open.Go(func() {
 				defer c.Close()
 				// No peer of a failed test may hang the suite.
 				_ = c.SetDeadline(time.Now().Add(patience))
-				handle(n, c)
+				handle(c)
 			})
 		}
 	})
@@ -161,19 +152,18 @@ func newPeer(t *testing.T, handle func(n int64, c net.Conn)) *peer {
 }
 
 // readRequest reads one whole HTTP request.
-func readRequest(c net.Conn) (*http.Request, []byte, error) {
+func readRequest(c net.Conn) (*http.Request, error) {
 	r, err := http.ReadRequest(bufio.NewReader(c))
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		_, err = io.Copy(io.Discard, r.Body)
 	}
-	b, err := io.ReadAll(r.Body)
-	return r, b, err
+	return r, err
 }
 
 // answerWith is a peer that reads a request and writes raw bytes.
-func answerWith(raw string) func(int64, net.Conn) {
-	return func(_ int64, c net.Conn) {
-		if _, _, err := readRequest(c); err == nil {
+func answerWith(raw string) func(net.Conn) {
+	return func(c net.Conn) {
+		if _, err := readRequest(c); err == nil {
 			_, _ = io.WriteString(c, raw)
 		}
 	}

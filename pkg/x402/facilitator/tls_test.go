@@ -24,7 +24,7 @@ func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	gone := make(chan error, 1)
-	p := newPeer(t, func(_ int64, c net.Conn) {
+	p := newPeer(t, func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 1)) // the handshake has begun
 		end()
 		_, err := io.Copy(io.Discard, c)
