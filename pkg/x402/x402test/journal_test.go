@@ -3,6 +3,7 @@ package x402test_test
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"net/http/httptest"
 	"os"
@@ -22,45 +23,53 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// books opens a facilitator that keeps a journal; it is closed by the caller.
-func books(t *testing.T, journal string) *x402test.Facilitator {
-	t.Helper()
-	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms(), Now: time.Now, Journal: journal})
-	must(t, err)
-	return f
-}
-
-func closeBooks(t *testing.T, f *x402test.Facilitator) {
-	t.Helper()
-	if err := f.Close(); err != nil {
-		t.Error(err)
+func terms() x402.Terms {
+	return x402.Terms{
+		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
 	}
 }
 
-// settlement is what a service sends to /settle: one new payment.
-func settlement(t *testing.T) []byte {
+// payment is the header of a payment of the first development account.
+func payment(t *testing.T) string {
 	t.Helper()
-	w, err := x402test.NewWallet(rand.Reader)
+	w, err := x402test.WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader)
 	must(t, err)
-	offer := terms().Requirements("5000")
-	header, err := w.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{offer}}, time.Now())
+	if got, want := w.Address().Checksum(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"; got != want {
+		t.Errorf("address %s, want %s", got, want)
+	}
+	header, err := w.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("5000")}}, time.Now())
 	must(t, err)
-	var payload x402.Payload
-	must(t, json.Unmarshal(unbase64(t, header), &payload))
-	body, err := json.Marshal(map[string]any{"x402Version": 2, "paymentPayload": payload, "paymentRequirements": offer})
+	return header
+}
+
+// open is a facilitator that keeps a journal.
+func open(journal string) (*x402test.Facilitator, error) {
+	return x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms(), Now: time.Now, Journal: journal})
+}
+
+// session is what one process does with the books.
+func session(t *testing.T, journal string, do func(f *x402test.Facilitator)) {
+	t.Helper()
+	f, err := open(journal)
 	must(t, err)
-	return body
+	do(f)
+	must(t, f.Close())
 }
 
 // settles says whether a payment executes.
-func settles(t *testing.T, f *x402test.Facilitator, body []byte) bool {
+func settles(t *testing.T, f *x402test.Facilitator, header string) bool {
 	t.Helper()
+	payload, err := base64.StdEncoding.DecodeString(header)
+	must(t, err)
+	body, err := json.Marshal(map[string]any{
+		"x402Version": 2, "paymentPayload": json.RawMessage(payload), "paymentRequirements": terms().Requirements("5000"),
+	})
+	must(t, err)
 	rec := httptest.NewRecorder()
 	f.ServeHTTP(rec, httptest.NewRequest("POST", "/settle", bytes.NewReader(body)))
 	var r x402.SettleResponse
-	if err := json.Unmarshal(rec.Body.Bytes(), &r); err != nil {
-		t.Fatalf("%d %s", rec.Code, rec.Body)
-	}
+	must(t, json.Unmarshal(rec.Body.Bytes(), &r))
 	if !r.Success && r.ErrorReason != x402.ReasonNonceUsed {
 		t.Errorf("refused for %s", r.ErrorReason)
 	}
@@ -72,47 +81,45 @@ func settles(t *testing.T, f *x402test.Facilitator, body []byte) bool {
 // it too.
 func TestCutJournal(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "books")
-	first, second, third := settlement(t), settlement(t), settlement(t)
-	f := books(t, path)
-	for _, body := range [][]byte{first, second} {
-		if !settles(t, f, body) || settles(t, f, body) {
-			t.Fatal("a payment was not settled, or twice")
+	path := filepath.Join(t.TempDir(), "books")
+	first, second, third := payment(t), payment(t), payment(t)
+	session(t, path, func(f *x402test.Facilitator) {
+		for _, header := range []string{first, second} {
+			if !settles(t, f, header) || settles(t, f, header) {
+				t.Fatal("a payment was not settled, or twice")
+			}
 		}
-	}
-	closeBooks(t, f)
+	})
 	whole, err := os.ReadFile(path)
 	must(t, err)
 	begin := bytes.IndexByte(whole, '\n') + 1 // of the last line
 	for cut := begin; cut <= len(whole); cut++ {
-		path := filepath.Join(dir, "cut")
 		must(t, os.WriteFile(path, whole[:cut], 0o600))
 		moved := 2
 		if cut >= len(whole)-1 { // all of the line, or all but its end
 			moved = 3
 		}
-		f := books(t, path)
-		if !settles(t, f, third) {
-			t.Fatalf("cut at %d: a new payment was refused", cut)
-		}
-		closeBooks(t, f)
-		f = books(t, path)
-		if n := len(f.Transfers()); n != moved {
-			t.Errorf("cut at %d: %d transfers after a restart, want %d", cut, n, moved)
-		}
-		if settles(t, f, first) || settles(t, f, third) {
-			t.Errorf("cut at %d: a payment executed twice", cut)
-		}
-		if got, want := settles(t, f, second), moved == 2; got != want {
-			t.Errorf("cut at %d: the cut payment executed: %v, want %v", cut, got, want)
-		}
-		closeBooks(t, f)
-		f = books(t, path)
-		if list := f.Transfers(); len(list) != 3 || list[0].Value != "5000" {
-			t.Errorf("cut at %d: %+v in the end, want 3 transfers", cut, list)
-		}
-		closeBooks(t, f)
+		session(t, path, func(f *x402test.Facilitator) {
+			if !settles(t, f, third) {
+				t.Fatalf("cut at %d: a new payment was refused", cut)
+			}
+		})
+		session(t, path, func(f *x402test.Facilitator) {
+			if n := len(f.Transfers()); n != moved {
+				t.Errorf("cut at %d: %d transfers after a restart, want %d", cut, n, moved)
+			}
+			if settles(t, f, first) || settles(t, f, third) {
+				t.Errorf("cut at %d: a payment executed twice", cut)
+			}
+			if got, want := settles(t, f, second), moved == 2; got != want {
+				t.Errorf("cut at %d: the cut payment executed: %v, want %v", cut, got, want)
+			}
+		})
+		session(t, path, func(f *x402test.Facilitator) {
+			if list := f.Transfers(); len(list) != 3 || list[0].Value != "5000" {
+				t.Errorf("cut at %d: %+v in the end, want 3 transfers", cut, list)
+			}
+		})
 	}
 }
 
@@ -121,31 +128,20 @@ func TestCutJournal(t *testing.T) {
 func TestUnreadableJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "books")
-	f := books(t, path)
-	if !settles(t, f, settlement(t)) {
-		t.Fatal("the first settlement failed")
-	}
-	closeBooks(t, f)
+	session(t, path, func(f *x402test.Facilitator) { settles(t, f, payment(t)) })
 	line, err := os.ReadFile(path)
 	must(t, err)
-	for name, c := range map[string]struct{ text, says string }{
-		"two lines in one":    {string(line[:40]) + string(line) + string(line), "line 1 is no transfer"},
-		"a line of something": {string(line) + "{}\n", "line 2 is no transfer"},
-		"a line without end":  {string(line) + strings.Repeat("x", 1<<20), "line 2: "},
+	for text, says := range map[string]string{
+		string(line[:40]) + string(line) + string(line): "line 1 is no transfer",
+		string(line) + "{}\n":                           "line 2 is no transfer",
+		string(line) + strings.Repeat("x", 1<<20):       "line 2: ",
 	} {
-		path := filepath.Join(t.TempDir(), "spoiled")
-		must(t, os.WriteFile(path, []byte(c.text), 0o600))
-		f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms(), Now: time.Now, Journal: path})
-		if err == nil {
-			t.Errorf("%s: it was opened, with %d transfers", name, len(f.Transfers()))
-			closeBooks(t, f)
-			continue
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		if _, err := open(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; want %q with the path", err, says)
 		}
-		if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v; want %q with the path", name, err, c.says)
-		}
-		if now, err := os.ReadFile(path); err != nil || string(now) != c.text {
-			t.Errorf("%s: the file was changed (%v)", name, err)
+		if now, err := os.ReadFile(path); err != nil || string(now) != text {
+			t.Errorf("%s: the file was changed (%v)", says, err)
 		}
 	}
 }

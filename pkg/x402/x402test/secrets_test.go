@@ -1,12 +1,10 @@
 package x402test_test
 
 import (
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -17,12 +15,9 @@ import (
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	var s x402test.Secrets
-	wallet, err := x402test.NewWallet(rand.Reader)
-	must(t, err)
 	var header string
 	for range 3 {
-		header, err = wallet.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("1000")}}, time.Now())
-		must(t, err)
+		header = payment(t)
 		s.Add(header)
 	}
 	s.Add("garbage")
