@@ -57,8 +57,8 @@
 // blocks of their own; more where a node caps ranges or batches.
 //
 // On loopback, with the node on the same two cores, that is 0.2 ms for a known
-// transaction and 0.5 ms for a searched one (BenchmarkFind); across a network
-// it is the round trips.
+// transaction and 0.5 ms for a searched one; across a network it is the round
+// trips.
 package chain
 
 import (

@@ -1,14 +1,12 @@
 package chain
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -61,13 +59,8 @@ func (p *proxy) methods() (names []string) {
 }
 
 // count is how many of the calls since the last reset were of one method.
-func (p *proxy) count(method string) (n int) {
-	for _, m := range p.methods() {
-		if m == method {
-			n++
-		}
-	}
-	return n
+func (p *proxy) count(method string) int {
+	return strings.Count(strings.Join(p.methods(), " "), method)
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -128,21 +121,15 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 
 // ask asks the real node; what cannot be had is an empty answer.
 func (p *proxy) ask(ctx context.Context, body string) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.target, strings.NewReader(body))
-	if err != nil {
-		return ""
-	}
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, p.target, strings.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return ""
 	}
 	defer resp.Body.Close()
-	var answer bytes.Buffer
-	if _, err := answer.ReadFrom(resp.Body); err != nil {
-		return ""
-	}
-	return answer.String()
+	answer, _ := io.ReadAll(resp.Body)
+	return string(answer)
 }
 
 // call is one call on its way through the proxy.
@@ -159,7 +146,10 @@ type call struct {
 }
 
 // say writes an answer, or a part of it.
-func (c *call) say(text string) { _, _ = io.WriteString(c, text) }
+func (c *call) say(text string) bool {
+	_, _ = io.WriteString(c, text) // whoever asked may be gone
+	return true
+}
 
 // mentions says whether a call is about something that stands in quotes in it, such
 // as a block or a transaction.
@@ -191,10 +181,9 @@ func either(a, b rule) rule {
 // capped refuses to search more than most blocks.
 func capped(t testing.TB, most uint64, refuse rule) rule {
 	return on(methodLogs, func(c *call) bool {
-		var filter struct{ FromBlock, ToBlock string }
-		err := json.Unmarshal(c.Params[0], &filter)
-		from, err1 := strconv.ParseUint(filter.FromBlock, 0, 64)
-		to, err2 := strconv.ParseUint(filter.ToBlock, 0, 64)
+		filter, err := parseObject(c.Params[0])
+		from, err1 := filter.quantity("fromBlock", maxNumber)
+		to, err2 := filter.quantity("toBlock", maxNumber)
 		if err := errors.Join(err, err1, err2); err != nil || to < from {
 			t.Errorf("a search for %s: %v", c.Params[0], err)
 		}
@@ -224,8 +213,7 @@ func tooWide() rule {
 func bare(status int, body string) rule {
 	return func(c *call) bool {
 		c.WriteHeader(status)
-		c.say(body)
-		return true
+		return c.say(body)
 	}
 }
 
@@ -234,10 +222,7 @@ func slowDown() rule { return bare(http.StatusTooManyRequests, "slow down") }
 
 // changed changes the text of the node's own answers.
 func changed(change func(answer string) string) rule {
-	return func(c *call) bool {
-		c.say(change(c.node(c.body)))
-		return true
-	}
+	return func(c *call) bool { return c.say(change(c.node(c.body))) }
 }
 
 // rewrite replaces texts in the node's answers to one method.
@@ -265,10 +250,7 @@ func member(name, value string) rule {
 
 // instead answers about a block, or what else a call mentions, with another one.
 func instead(what, other string) rule {
-	return about(what, func(c *call) bool {
-		c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1)))
-		return true
-	})
+	return about(what, func(c *call) bool { return c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1))) })
 }
 
 // noSafe answers null for a block that will not be undone.

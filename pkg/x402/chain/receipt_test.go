@@ -27,10 +27,7 @@ func TestLyingLogs(t *testing.T) {
 	}
 	usedLast := strings.NewReplacer(topicUsed, topicOf(w.other), topicTransfer+`","`+payer+`","`+payee, topicUsed+`","`+payer+`","`+a.Nonce).Replace
 	const logs, receipt, header = methodLogs, methodReceipt, methodHeader
-	for name, c := range map[string]struct {
-		rule rule
-		why  string
-	}{
+	for name, c := range map[string]lie{
 		"removed log":                 {rewrite(logs, `"removed":false`, `"removed":true`), "removed by a reorganisation"},
 		"removed is no boolean":       {rewrite(logs, `"removed":false`, `"removed":null`), "not a boolean"},
 		"another token's":             {rewrite(logs, token, w.other.String()), "not asked for"},

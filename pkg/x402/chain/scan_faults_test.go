@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -30,11 +29,9 @@ func TestLyingTransfers(t *testing.T) {
 	number, last := hexQuantity(first.Block), hexQuantity(safe)
 	lastHash, _ := b.blockHash(t, safe)
 	token := `"address":"` + strings.ToLower(chaintest.USDC) + `"`
+	transfer := topicTransfer + `","` + payer + `","` + payee
 	entries := func(list string) []string { return strings.SplitAfter(list, "},") }
-	for name, c := range map[string]struct {
-		rule rule
-		why  string
-	}{
+	b.refusesEach(t, first.Block, map[string]lie{
 		"another token's":           {rewrite(logs, token, `"address":"`+b.other.String()+`"`), "not asked for"},
 		"another event":             {rewrite(logs, topicTransfer, topicUsed), "not asked for"},
 		"another payee's":           {rewrite(logs, payee, topicOf(b.other)), "not asked for"},
@@ -44,7 +41,7 @@ func TestLyingTransfers(t *testing.T) {
 		"no value":                  {rewrite(logs, fmt.Sprintf(`"data":"0x%064x"`, price), `"data":"0x"`), "not asked for"},
 		"a value of 33 bytes":       {rewrite(logs, `"data":"0x`, `"data":"0x00`), "not asked for"},
 		"a block before the range":  {rewrite(logs, `"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "not asked for"},
-		"a block after the range":   {rewrite(logs, `"blockNumber":"`+hexQuantity(third.Block)+`"`, `"blockNumber":"`+hexQuantity(safe+1)+`"`), "not asked for"},
+		"a block after the range":   {rewrite(logs, `"`+hexQuantity(third.Block)+`"`, `"`+hexQuantity(safe+1)+`"`), "not asked for"},
 		"all twice":                 {list(func(l string) string { return l + "," + l }), "twice, or not in order"},
 		"one twice":                 {list(func(l string) string { return entries(l)[0] + l }), "twice, or not in order"},
 		"backwards":                 {list(func(l string) string { e := entries(l + ","); return e[1] + e[0] + strings.TrimSuffix(e[2], ",") }), "not in order"},
@@ -59,7 +56,7 @@ func TestLyingTransfers(t *testing.T) {
 		"receipt of another value":     {rewrite(receipt, fmt.Sprintf(`"data":"0x%064x"`, price), fmt.Sprintf(`"data":"0x%064x"`, price+1)), "different transfers"},
 		"receipt of another payer":     {rewrite(receipt, payer, topicOf(b.other)), "different transfers"},
 		"receipt of another payee":     {rewrite(receipt, payee, topicOf(b.other)), "not in its transaction's receipt"},
-		"receipt with one more":        {rewrite(receipt, topicUsed+`","`+payer+`","`+hexNonce(a), topicTransfer+`","`+payer+`","`+payee, `"data":"0x"`, fmt.Sprintf(`"data":"0x%064x"`, 1)), "different transfers"},
+		"receipt with one more":        {rewrite(receipt, topicUsed+`","`+payer+`","`+hexNonce(a), transfer, `"data":"0x"`, `"data":"`+hash("00")+`"`), "different transfers"},
 		"receipt of another index":     {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
 
 		"no header":                      {about(number, on(header, result("null"))), "no block"},
@@ -69,15 +66,7 @@ func TestLyingTransfers(t *testing.T) {
 		"two safe blocks":                {about(last, rewrite(header, lastHash, first.BlockHash)), "two safe blocks"},
 		"safe after latest":              {about("safe", on(header, member("timestamp", "0xfffffffff"))), "younger than its latest"},
 		"no safe block":                  {noSafe(), errNoSafe.Error()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, batch := range []int{0, 1} {
-				b.proxy.reset(c.rule)
-				b.proxy.batch = batch
-				b.refuses(t, first.Block, c.why)
-			}
-		})
-	}
+	})
 	b.proxy.reset(nil)
 	b.readsOn(t, first.Block)
 }
@@ -96,19 +85,18 @@ func TestLyingBlock(t *testing.T) {
 		first, _, _ := strings.Cut(logs, "},")
 		return first + "}"
 	}
-	for name, c := range map[string]struct {
-		rule rule
-		why  string
-	}{
+	b.refusesEach(t, at, map[string]lie{
 		"one authorization twice":  {rewrite(receipt, hexNonce(a2), hexNonce(a1)), "spent twice"},
 		"two blocks of one number": {on(logs, changed(otherBlock)), "about a block's hash"},
 		"less than in the receipt": {list(firstOnly), "different transfers"},
 		"two uses in a row":        {rewrite(receipt, topicTransfer, topicUsed), "right after"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b.proxy.reset(c.rule)
-			b.refuses(t, at, c.why)
-		})
+	})
+	// What another token says of an authorization makes no payment of a transfer.
+	token, other := strings.ToLower(chaintest.USDC), b.other.String()
+	b.proxy.reset(rewrite(receipt, token+`","topics":["`+topicUsed, other+`","topics":["`+topicUsed))
+	got, err := b.next(t, at)
+	if err != nil || len(got.Transfers) != 2 || got.Transfers[0].Authorized || got.Transfers[1].Authorized {
+		t.Errorf("by another token's authorizations: %+v, %v", got, err)
 	}
 	b.proxy.reset(nil)
 	b.readsOn(t, at)
@@ -121,49 +109,31 @@ func TestTransfersBeforeError(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t, 4)
 	b.finish(t)
-	bad := b.sent[2]
+	first, bad := b.sent[0].Block, b.sent[2]
 	for name, r := range map[string]rule{
-		"no receipt":     about(bad.Transaction, result("null")),
-		"refused":        about(bad.Transaction, refused()),
-		"rate limited":   about(bad.Transaction, refusal(http.StatusOK, `{"code":429,"message":"no"}`)),
-		"no such header": about(hexQuantity(bad.Block), on(methodHeader, result("null"))),
+		"receipt": about(bad.Transaction, refused()), "header": about(hexQuantity(bad.Block), on(methodHeader, result("null"))),
 	} {
 		for _, b.proxy.batch = range []int{0, 1} {
-			t.Run(fmt.Sprintf("%s, batches of %d", name, b.proxy.batch), func(t *testing.T) {
-				b.proxy.reset(r)
-				got, err := b.next(t, b.sent[0].Block)
-				for err == nil && got.Next < bad.Block && len(got.Transfers) > 0 {
-					got, err = b.next(t, got.Next)
-				}
-				if err == nil && got.Next != bad.Block {
-					t.Errorf("stopped before block %d, want %d", got.Next, bad.Block)
-				}
-				if name != "rate limited" { // a batch is refused as a whole then
-					b.refuses(t, bad.Block, "")
-				}
-			})
+			b.proxy.reset(r)
+			got, err := b.next(t, first)
+			for err == nil && got.Next < bad.Block && len(got.Transfers) > 0 {
+				got, err = b.next(t, got.Next)
+			}
+			if err == nil && got.Next != bad.Block {
+				t.Errorf("no %s, batches of %d: stopped before block %d, want %d", name, b.proxy.batch, got.Next, bad.Block)
+			}
+			b.refuses(t, bad.Block, "")
 		}
 	}
-}
-
-// A run whose time is up keeps what it has read.
-func TestTransfersOutOfTime(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, 3)
-	b.finish(t)
-	for i, x := range b.sent {
-		ctx, cancel := context.WithCancel(t.Context())
-		b.proxy.reset(about(x.Transaction, func(*call) bool {
-			cancel()
-			<-t.Context().Done()
-			return true
-		}))
-		b.proxy.batch = 1
-		got, err := b.client.Transfers(ctx, b.payee, b.sent[0].Block)
+	// The same where the time is up.
+	ctx, cancel := context.WithCancel(t.Context())
+	b.proxy.reset(about(bad.Transaction, func(*call) bool {
 		cancel()
-		if len(got.Transfers) != i || got.Next != x.Block || errors.Is(err, context.Canceled) != (i == 0) {
-			t.Errorf("ended at transfer %d: %d transfers up to block %d, %v", i, len(got.Transfers), got.Next, err)
-		}
+		<-t.Context().Done()
+		return true
+	}))
+	if got, err := b.client.Transfers(ctx, b.payee, first); err != nil || got.Next != bad.Block || len(got.Transfers) != 2 {
+		t.Errorf("out of time: %d transfers up to block %d, %v", len(got.Transfers), got.Next, err)
 	}
 }
 
@@ -176,7 +146,7 @@ func TestTransfersReorganised(t *testing.T) {
 	start, _ := b.Block(t, "latest")
 	a := b.payment(t)
 	b.payment(t)
-	safe := b.finish(t)
+	b.finish(t)
 	for _, at := range []string{methodReceipt, methodLogs} {
 		b.proxy.reset(on(at, b.rollback(t, start)))
 		b.refuses(t, start+1, "")
@@ -188,16 +158,6 @@ func TestTransfersReorganised(t *testing.T) {
 		b.proxy.reset(nil)
 		b.readsOn(t, start+1)
 	}
-	// What is not safe can go away, and is not read while it can.
-	b.payment(t)
-	got, err := b.next(t, safe)
-	if err != nil || got.Next != got.Safe+1 {
-		t.Errorf("read up to %d of %d: %v", got.Next, got.Safe, err)
-	}
-	b.Call(t, "anvil_rollback", 1)
-	b.sent = b.sent[:len(b.sent)-1]
-	b.finish(t)
-	b.readsOn(t, got.Next, got.Transfers...)
 }
 
 // A node that is behind moves no cursor, and hides nothing.
@@ -207,8 +167,8 @@ func TestTransfersLagging(t *testing.T) {
 	b.Mine(t, 10)
 	b.payment(t)
 	safe := b.finish(t)
+	b.proxy.reset(instead("safe", "0x5"))
 	for _, from := range []uint64{6, 7, safe, safe + 1, 1 << 40, 1<<64 - 1} {
-		b.proxy.reset(instead("safe", "0x5"))
 		if got, err := b.next(t, from); err != nil || got.Next != from || got.Safe != 5 || len(got.Transfers) > 0 || !got.Done() {
 			t.Errorf("from %d: %+v, %v", from, got, err)
 		}
@@ -218,9 +178,8 @@ func TestTransfersLagging(t *testing.T) {
 	b.refuses(t, 1, "node has no block")
 	b.proxy.reset(instead("latest", "0x5"))
 	b.refuses(t, 1, "younger than its latest")
-	for _, ahead := range []time.Duration{defaultHeadAge + time.Second, -defaultHeadAge - time.Second} {
-		b.ahead = ahead
-		b.proxy.reset(nil)
+	b.proxy.reset(nil)
+	for _, b.ahead = range []time.Duration{defaultHeadAge + time.Second, -defaultHeadAge - time.Second} {
 		b.refuses(t, 1, "latest block is")
 	}
 	b.ahead = 0
@@ -246,11 +205,7 @@ func TestTransfersConfirmations(t *testing.T) {
 		t.Errorf("one block too young: %+v, %v", got, err)
 	}
 	b.client.confirmations = 3
-	got, err := b.next(t, at)
-	if err != nil || got.Next != at+1 {
-		t.Errorf("read up to %d: %v", got.Next, err)
-	}
-	b.same(t, got.Transfers)
+	b.readsOn(t, at)
 }
 
 // Each way of asking checks the chain, and does not ask a node again that is asked too

@@ -99,24 +99,15 @@ func TestTransfersManyInBlock(t *testing.T) {
 		if n <= manyTransactions {
 			continue
 		}
-		b.proxy.batch = 0
-		for name, c := range map[string]struct {
-			rule rule
-			why  string
-		}{
-			"refused":          {refusal(http.StatusOK, `{"code":-32005,"message":"too many"}`), "too many"},
-			"another event":    {rewrite(methodLogs, topicUsed, topicCanceled), "not asked for"},
-			"another block":    {rewrite(methodLogs, b.sent[0].BlockHash, hash("11")), "not asked for"},
-			"another payer's":  {rewrite(methodLogs, topicOf(b.payer.Address()), topicOf(b.other)), "another payer's"},
-			"of no account":    {rewrite(methodLogs, topicOf(b.payer.Address()), topicUsed), "not asked for"},
-			"a transaction's":  {rewrite(methodLogs, b.sent[0].Transaction, hash("11")), "different transactions"},
-			"two of one index": {rewrite(methodLogs, `"logIndex":"0x0"`, `"logIndex":"0x1"`), ""},
-		} {
-			t.Run(name, func(t *testing.T) {
-				b.proxy.reset(about(topicUsed, c.rule)) // the second search
-				b.refuses(t, at, c.why)
-			})
-		}
+		b.refusesEach(t, at, map[string]lie{ // in the second search
+			"refused":          {about(topicUsed, refusal(http.StatusOK, `{"code":-32005,"message":"too many"}`)), "too many"},
+			"another event":    {about(topicUsed, rewrite(methodLogs, topicUsed, topicCanceled)), "not asked for"},
+			"another block":    {about(topicUsed, rewrite(methodLogs, b.sent[0].BlockHash, hash("11"))), "not asked for"},
+			"another payer's":  {about(topicUsed, rewrite(methodLogs, topicOf(b.payer.Address()), topicOf(b.other))), "another payer's"},
+			"of no account":    {about(topicUsed, rewrite(methodLogs, topicOf(b.payer.Address()), topicUsed)), "not asked for"},
+			"a transaction's":  {about(topicUsed, rewrite(methodLogs, b.sent[0].Transaction, hash("11"))), "different transactions"},
+			"two of one index": {about(topicUsed, rewrite(methodLogs, `"logIndex":"0x0"`, `"logIndex":"0x1"`)), ""},
+		})
 	}
 }
 
@@ -124,7 +115,7 @@ func TestTransfersManyInBlock(t *testing.T) {
 func (w *world) transactions(t testing.TB) []string {
 	t.Helper()
 	var block struct{ Transactions []string }
-	must(t, json.Unmarshal(w.Call(t, "eth_getBlockByNumber", "latest", false), &block))
+	must(t, json.Unmarshal(w.Call(t, methodHeader, "latest", false), &block))
 	return block.Transactions
 }
 

@@ -188,3 +188,23 @@ func (w *world) refuses(t testing.TB, from uint64, why string) {
 		t.Errorf("batch of %d up to %d, error %v; want an error that says %q", len(got.Transfers), got.Next, err, why)
 	}
 }
+
+// lie is a rule, and why what is read under it is refused.
+type lie struct {
+	rule rule
+	why  string
+}
+
+// refusesEach is refuses for each of several lies, with batches and without.
+func (w *world) refusesEach(t *testing.T, from uint64, lies map[string]lie) {
+	t.Helper()
+	for name, l := range lies {
+		t.Run(name, func(t *testing.T) {
+			for _, w.proxy.batch = range []int{0, 1} {
+				w.proxy.reset(l.rule)
+				w.refuses(t, from, l.why)
+			}
+		})
+	}
+	w.proxy.batch = 0
+}

@@ -112,7 +112,6 @@ func (w *world) stopClock(t testing.TB) {
 
 // authorize drafts a payment of the price to the payee.
 func (w *world) authorize(t testing.TB) x402.Authorization {
-	t.Helper()
 	return chaintest.Authorization(w.payer, w.payee, price, w.Now(t).Add(window))
 }
 
@@ -124,13 +123,11 @@ func again(a x402.Authorization, to x402.Address, value string) x402.Authorizati
 
 // pay has an authorization's transfer made.
 func (w *world) pay(t testing.TB, a x402.Authorization) chaintest.Receipt {
-	t.Helper()
 	return w.Transfer(t, chaintest.Sign(t, w.payer, a))
 }
 
 // payCall is the call with which a contract has the transfer made.
 func (w *world) payCall(t testing.TB, a x402.Authorization) []byte {
-	t.Helper()
 	return chaintest.TransferCall(t, chaintest.Sign(t, w.payer, a))
 }
 
@@ -148,7 +145,6 @@ func (w *world) failToPay(t testing.TB, a x402.Authorization) chaintest.Receipt 
 
 // claimed is a payment that was first claimed now, and the question about it.
 func (w *world) claimed(t testing.TB) (x402.Authorization, x402.Question) {
-	t.Helper()
 	a := w.authorize(t)
 	return a, w.question(t, a)
 }

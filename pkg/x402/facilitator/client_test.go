@@ -114,7 +114,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		if r.ContentLength != int64(len(b)) {
 			t.Errorf("%d bytes are announced, %d came", r.ContentLength, len(b))
 		}
-		w.Header().Set("EXTENSION-RESPONSES", note(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
+		w.Header().Set("EXTENSION-RESPONSES", encoded(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
 		_, _ = io.WriteString(w, script[len(requests)-1])
 	})
 	f := newClient(t, Config{URL: url + "/platform/v2/x402/", Credentials: mustCDP(t), UserAgent: "Hostfacts/1 (+https://example.com)"})

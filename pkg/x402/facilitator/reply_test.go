@@ -2,7 +2,6 @@ package facilitator
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,82 +12,49 @@ import (
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	const (
-		yes = `{"isValid":true,"payer":"` + payer + `"}`
-		no  = `{"isValid":false,"invalidReason":"invalid_exact_evm_signature","payer":"` + payer + `"}`
-	)
-	lost := errors.New("reset")
-	for _, row := range []struct {
-		name string
-		in   reply
-		want string
-	}{
-		{"yes", answered(200, yes), "valid"},
-		{"yes without payer", answered(200, `{"isValid":true}`), "valid"},
-		{"yes, payer in another case", answered(200, strings.ToLower(strings.ReplaceAll(yes, "isValid", "@"))), "facilitator_unavailable"},
-		{"yes, lower-case payer", answered(200, `{"isValid":true,"payer":"`+strings.ToLower(payer)+`"}`), "valid"},
-		{"yes for another payer", answered(200, `{"isValid":true,"payer":"`+other+`"}`), "facilitator_unavailable"},
-		{"yes and a reason", answered(200, `{"isValid":true,"invalidReason":"insufficient_funds"}`), "facilitator_unavailable"},
-		{"no for another payer", answered(200, `{"isValid":false,"invalidReason":"insufficient_funds","payer":"`+other+`"}`), "facilitator_unavailable"},
-		{"yes in a 400", answered(400, yes), "facilitator_unavailable"},
-		{"no in a 200", answered(200, no), "invalid signature"},
-		{"no without reason", answered(200, `{"isValid":false}`), "facilitator_unavailable"},
-		{"isValid is a string", answered(200, `{"isValid":"true"}`), "facilitator_unavailable"},
-		{"isValid missing", answered(200, `{"payer":"`+payer+`"}`), "facilitator_unavailable"},
-		{"isValid twice", answered(200, `{"isValid":false,"isValid":true}`), "facilitator_unavailable"},
-		{"reason of another type", answered(200, `{"isValid":false,"invalidReason":1}`), "facilitator_unavailable"},
-		{"payer of another type", answered(200, `{"isValid":true,"payer":1}`), "facilitator_unavailable"},
-		{"empty", answered(200, ``), "facilitator_unavailable"},
-		{"500", answered(500, `{"error":"x"}`), "facilitator_unavailable"},
-		{"401 without credentials", answered(401, ``), "facilitator_misconfigured"},
-		{"401 with credentials", credentialed(answered(401, ``)), "facilitator_unauthorized"},
-		{"404", answered(404, ``), "facilitator_misconfigured"},
-		{"302", answered(302, ``), "facilitator_misconfigured"},
-		{"no URL", reply{err: errNoURL}, "facilitator_misconfigured"},
-		{"credentials unreadable", reply{err: &credentialsError{lost}}, "facilitator_misconfigured"},
-		{"not connected", reply{err: lost}, "facilitator_unavailable"},
-		{"lost", reply{err: lost, sent: true}, "facilitator_unavailable"},
+	const yes = `{"isValid":true,"payer":"` + payer + `"}`
+	for want, bodies := range map[string][]string{
+		"valid":             {yes, `{"isValid":true}`, `{"isValid":true,"payer":"` + strings.ToLower(payer) + `"}`},
+		"invalid signature": {`{"isValid":false,"invalidReason":"invalid_exact_evm_signature","payer":"` + payer + `"}`},
+		"facilitator_unavailable": {
+			strings.ToLower(yes), `{"isValid":true,"payer":"` + other + `"}`, `{"isValid":true,"payer":1}`, `{"isValid":true,"invalidReason":"insufficient_funds"}`,
+			`{"isValid":"true"}`, `{"payer":"` + payer + `"}`, `{"isValid":false,"isValid":true}`, `{"isValid":false}`,
+			`{"isValid":false,"invalidReason":1}`, `{"isValid":false,"invalidReason":"insufficient_funds","payer":"` + other + `"}`,
+		},
 	} {
-		if got, v := verifies(row.in); got != row.want {
-			t.Errorf("%s: %s, %+v, want %s", row.name, got, v, row.want)
+		for _, body := range bodies {
+			if got, v := verifies(answered(200, body)); got != want {
+				t.Errorf("%s: %s, %+v, want %s", body, got, v, want)
+			}
 		}
+	}
+	if got, _ := verifies(answered(400, yes)); got != "facilitator_unavailable" {
+		t.Errorf("yes in a 400: %s", got)
 	}
 }
 
 func TestSupports(t *testing.T) {
 	t.Parallel()
 	const kind = `{"x402Version":2,"scheme":"exact","network":"eip155:8453"}`
-	for _, row := range []struct {
-		name string
-		in   reply
-		code fault.Code
-	}{
-		{"listed", answered(200, `{"kinds":[`+kind+`]}`), ""},
-		{"listed among others", answered(200, `{"kinds":[7,{"x402Version":"2"},{"x402Version":1,"scheme":"exact","network":"base"},`+kind+`],"extensions":[]}`), ""},
-		{"other version", answered(200, `{"kinds":[{"x402Version":1,"scheme":"exact","network":"eip155:8453"}]}`), fault.FacilitatorMisconfigured},
-		{"other network", answered(200, `{"kinds":[{"x402Version":2,"scheme":"exact","network":"eip155:1"}]}`), fault.FacilitatorMisconfigured},
-		{"other scheme", answered(200, `{"kinds":[{"x402Version":2,"scheme":"upto","network":"eip155:8453"}]}`), fault.FacilitatorMisconfigured},
-		{"empty list", answered(200, `{"kinds":[]}`), fault.FacilitatorMisconfigured},
-		{"no list", answered(200, `{}`), fault.FacilitatorUnavailable},
-		{"list of another type", answered(200, `{"kinds":"all"}`), fault.FacilitatorUnavailable},
-		{"not JSON", answered(200, `<html>`), fault.FacilitatorUnavailable},
-		{"404", answered(404, `{"kinds":[`+kind+`]}`), fault.FacilitatorMisconfigured},
-		{"503", answered(503, ``), fault.FacilitatorUnavailable},
-		{"401", credentialed(answered(401, ``)), fault.FacilitatorUnauthorized},
-		{"not connected", reply{err: errors.New("refused")}, fault.FacilitatorUnavailable},
-		{"too long", reply{err: errTooLarge, sent: true}, fault.FacilitatorUnavailable},
+	for kinds, want := range map[string]fault.Code{
+		`[` + kind + `]`: "",
+		`[7,{"x402Version":"2"},{"x402Version":1,"scheme":"exact","network":"base"},` + kind + `]`: "",
+		`[{"x402Version":1,"scheme":"exact","network":"eip155:8453"}]`:                             fault.FacilitatorMisconfigured,
+		`[{"x402Version":2,"scheme":"exact","network":"eip155:1"}]`:                                fault.FacilitatorMisconfigured,
+		`[{"x402Version":2,"scheme":"upto","network":"eip155:8453"}]`:                              fault.FacilitatorMisconfigured,
+		`[]`: fault.FacilitatorMisconfigured, `"all"`: fault.FacilitatorUnavailable,
 	} {
-		var code fault.Code
-		if f := supports(row.in, network); f != nil {
-			code = f.Code
+		f := supports(answered(200, `{"extensions":[],"kinds":`+kinds+`}`), network)
+		if (f == nil) != (want == "") || f != nil && f.Code != want {
+			t.Errorf("%s: %v, want %q", kinds, f, want)
 		}
-		if code != row.code {
-			t.Errorf("%s: got %q, want %q", row.name, code, row.code)
-		}
+	}
+	if f := supports(answered(404, `{"kinds":[`+kind+`]}`), network); f == nil || f.Code != fault.FacilitatorMisconfigured {
+		t.Errorf("listed in a 404: %v", f)
 	}
 }
 
-func note(doc string) string { return base64.StdEncoding.EncodeToString([]byte(doc)) }
+func encoded(note string) string { return base64.StdEncoding.EncodeToString([]byte(note)) }
 
 func TestExtensionResponses(t *testing.T) {
 	t.Parallel()
@@ -100,36 +66,29 @@ func TestExtensionResponses(t *testing.T) {
 	for i := range maxExtensions {
 		kept[fmt.Sprintf("e%02d.status", i)] = "success"
 	}
-	for _, row := range []struct {
-		name   string
-		values []string
-		want   map[string]string
-	}{
-		{"success", []string{note(`{"bazaar":{"status":"success"}}`)}, map[string]string{"bazaar.status": "success"}},
-		{"all fields", []string{note(`{"bazaar":{"status":"rejected","rejectedReason":"a","reason":"b","code":7,"trace":"secret"},"other":{"code":"c"}}`)},
-			map[string]string{"bazaar.status": "rejected", "bazaar.rejectedReason": "a", "bazaar.reason": "b", "bazaar.code": "7", "other.code": "c"}},
-		{"no padding", []string{strings.TrimRight(note(`{"bazaar":{"status":"processing"}}`), "=")}, map[string]string{"bazaar.status": "processing"}},
-		{"not printable", []string{note(`{"bazaar":{"reason":"a\r\nbü"}}`)}, map[string]string{"bazaar.reason": "a  bü"}},
-		{"long value", []string{note(`{"bazaar":{"reason":"` + strings.Repeat("z ", 500) + `"}}`)}, map[string]string{"bazaar.reason": strings.Repeat("z ", maxReason)[:maxReason-3] + "…"}},
-		{"a signature", []string{note(`{"bazaar":{"reason":"bad 0x` + strings.Repeat("Ab1", 30) + `"}}`)}, map[string]string{"bazaar.reason": "bad 0xAb1Ab1..."}},
-		{"too many", []string{note("{" + strings.Join(many, ",") + "}")}, kept},
-		{"values of other types", []string{note(`{"bazaar":{"status":{"a":1},"reason":["x"],"code":true,"rejectedReason":null}}`)}, nil},
-		{"name that is a signature", []string{note(`{"` + strings.Repeat("ab", 30) + `":{"status":"success"}}`)}, nil},
-		{"name with a line break", []string{note(`{"ba\nzaar":{"status":"success"}}`)}, nil},
-		{"long name", []string{note(`{"` + strings.Repeat("a", 100) + `":{"status":"success"}}`)}, nil},
-		{"extension is not an object", []string{note(`{"bazaar":"success","x":{"status":"success"}}`)}, map[string]string{"x.status": "success"}},
-		{"not base64", []string{"{}"}, nil},
-		{"not JSON", []string{note("success")}, nil},
-		{"an array", []string{note(`[{"status":"success"}]`)}, nil},
-		{"name twice", []string{note(`{"bazaar":{"status":"success"},"bazaar":{"status":"rejected"}}`)}, nil},
-		{"two headers", []string{note(`{"a":{"status":"x"}}`), note(`{"b":{"status":"y"}}`)}, nil},
-		{"too long", []string{note(`{"bazaar":{"status":"success"},"x":"` + strings.Repeat("a", maxExtensionHeader) + `"}`)}, nil},
-		{"none", nil, nil},
+	for note, want := range map[string]map[string]string{
+		`{"bazaar":{"status":"success"}}`: {"bazaar.status": "success"},
+		`{"bazaar":{"status":"rejected","rejectedReason":"a","reason":"b","code":7,"trace":"secret"},"other":{"code":"c"}}`: {
+			"bazaar.status": "rejected", "bazaar.rejectedReason": "a", "bazaar.reason": "b", "bazaar.code": "7", "other.code": "c"},
+		`{"bazaar":{"reason":"a\r\nbü"}}`:                                                       {"bazaar.reason": "a  bü"},
+		`{"bazaar":{"reason":"` + strings.Repeat("z ", 500) + `"}}`:                             {"bazaar.reason": strings.Repeat("z ", maxReason)[:maxReason-3] + "…"},
+		`{"bazaar":{"reason":"bad 0x` + strings.Repeat("Ab1", 30) + `"}}`:                       {"bazaar.reason": "bad 0xAb1Ab1..."},
+		"{" + strings.Join(many, ",") + "}":                                                     kept,
+		`{"bazaar":"success","x":{"status":"success"}}`:                                         {"x.status": "success"},
+		`{"bazaar":{"status":{"a":1},"reason":["x"],"code":true,"rejectedReason":null}}`:        nil,
+		`{"` + strings.Repeat("ab", 30) + `":{"status":"success"}}`:                             nil,
+		`{"ba\nzaar":{"status":"success"}}`:                                                     nil,
+		`{"` + strings.Repeat("a", 100) + `":{"status":"success"}}`:                             nil,
+		`{"bazaar":{"status":"success"},"bazaar":{"status":"rejected"}}`:                        nil,
+		`{"bazaar":{"status":"success"},"x":"` + strings.Repeat("a", maxExtensionHeader) + `"}`: nil,
+		"success": nil, `[{"status":"success"}]`: nil,
 	} {
-		h := http.Header{}
-		for _, v := range row.values {
-			h.Add("Extension-Responses", v)
+		for _, value := range []string{encoded(note), strings.TrimRight(encoded(note), "=")} {
+			equal(t, note, want, extensionResponses(http.Header{"Extension-Responses": {value}}))
 		}
-		equal(t, row.name, row.want, extensionResponses(h))
+	}
+	one := encoded(`{"a":{"status":"x"}}`)
+	for _, values := range [][]string{nil, {"{}"}, {one, one}} {
+		equal(t, "no note", map[string]string(nil), extensionResponses(http.Header{"Extension-Responses": values}))
 	}
 }

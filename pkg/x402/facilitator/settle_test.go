@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -28,136 +28,137 @@ func answered(status int, body string) reply {
 
 func credentialed(r reply) reply { r.authorized = true; return r }
 
-func TestClassify(t *testing.T) {
-	t.Parallel()
-	lost := errors.New("read: connection reset")
-	rows := []struct {
-		name string
-		in   reply
-		want string
-	}{
-		// Settled.
-		{"success", answered(200, settled), "settled"},
-		{"success, bare", answered(200, `{"success":true,"transaction":"`+hash+`"}`), "settled"},
-		{"success, nulls and unknown members", answered(200, `{"success":true,"transaction":"`+hash+`","network":null,"payer":null,"errorReason":null,"extra":{"success":false},"amount":"1"}`), "settled"},
-		{"success, empty errorReason", answered(200, `{"success":true,"transaction":"`+hash+`","errorReason":""}`), "settled"},
-		{"success, payer in another case", answered(200, `{"success":true,"transaction":"`+hash+`","payer":"`+strings.ToLower(payer)+`"}`), "settled"},
-		{"success, blanks around", answered(200, "\r\n "+settled+" \n"), "settled"},
-		{"success in a 500", answered(500, settled), "settled"},
-		{"success in a 402", answered(402, settled), "settled"},
-		{"success in a 401", answered(401, settled), "settled"},
-		{"success in a 302", answered(302, settled), "settled"},
-
-		// Success that is not believed.
-		{"no transaction", answered(200, `{"success":true}`), "unknown success_without_transaction"},
-		{"empty transaction", answered(200, `{"success":true,"transaction":""}`), "unknown success_without_transaction"},
-		{"short transaction", answered(200, `{"success":true,"transaction":"0x1234"}`), "unknown success_without_transaction"},
-		{"long transaction", answered(200, `{"success":true,"transaction":"`+hash+`0"}`), "unknown success_without_transaction"},
-		{"transaction without 0x", answered(200, `{"success":true,"transaction":"`+hash[2:]+`00"}`), "unknown success_without_transaction"},
-		{"transaction with 0X", answered(200, `{"success":true,"transaction":"0X`+hash[2:]+`"}`), "unknown success_without_transaction"},
-		{"transaction not hex", answered(200, `{"success":true,"transaction":"0xg`+hash[3:]+`"}`), "unknown success_without_transaction"},
-		{"zero transaction", answered(200, `{"success":true,"transaction":"0x`+strings.Repeat("0", 64)+`"}`), "unknown success_without_transaction"},
-		{"transaction of another type", answered(200, `{"success":true,"transaction":7}`), "unknown malformed_answer"},
-		{"other network", answered(200, `{"success":true,"transaction":"`+hash+`","network":"eip155:84532"}`), "unknown contradictory_answer"},
-		{"other payer", answered(200, `{"success":true,"transaction":"`+hash+`","payer":"`+other+`"}`), "unknown contradictory_answer"},
-		{"success and a reason", answered(200, `{"success":true,"transaction":"`+hash+`","errorReason":"settlement_pending"}`), "unknown contradictory_answer"},
-
-		// Verdicts that cannot be read.
-		{"success is a string", answered(200, `{"success":"true","transaction":"`+hash+`"}`), "unknown malformed_answer"},
-		{"success is null", answered(200, `{"success":null,"transaction":"`+hash+`"}`), "unknown malformed_answer"},
-		{"success missing", answered(200, `{"transaction":"`+hash+`"}`), "unknown malformed_answer"},
-		{"success missing beside a reason", answered(400, `{"errorReason":"invalid_payload"}`), "unknown malformed_answer"},
-		{"success in another case", answered(200, `{"Success":true,"transaction":"`+hash+`"}`), "unknown malformed_answer"},
-		{"success twice", answered(200, `{"success":false,"success":true,"transaction":"`+hash+`"}`), "unknown malformed_answer"},
-		{"transaction twice", answered(200, `{"success":true,"transaction":"`+hash2+`","transaction":"`+hash+`"}`), "unknown malformed_answer"},
-		{"a second value behind", answered(200, settled+`{}`), "unknown malformed_answer"},
-		{"cut short", answered(200, settled[:len(settled)-1]), "unknown malformed_answer"},
-		{"not UTF-8", answered(200, "{\"success\":true,\"transaction\":\""+hash+"\",\"x\":\"\xff\"}"), "unknown malformed_answer"},
-		{"byte order mark", answered(200, "\ufeff"+settled), "unknown malformed_answer"},
-		{"reason is a number", answered(200, `{"success":false,"errorReason":7}`), "unknown malformed_answer"},
-		{"payer is an object", answered(200, `{"success":false,"errorReason":"invalid_payload","payer":{}}`), "unknown malformed_answer"},
-		{"401 with a broken verdict", answered(401, `{"success":"no"}`), "unknown malformed_answer"},
-		{"429 with a reason only", answered(429, `{"errorReason":"slow_down"}`), "unknown malformed_answer"},
-
-		// No verdict: the status is all there is.
-		{"empty 200", answered(200, ``), "unknown http_200"},
-		{"204", answered(204, ``), "unknown http_204"},
-		{"200 HTML", answered(200, `<html>"success":true</html>`), "unknown http_200"},
-		{"200 other JSON", answered(200, `{"ok":true}`), "unknown http_200"},
-		{"200 array", answered(200, `[`+settled+`]`), "unknown http_200"},
-		{"200 verify answer", answered(200, `{"isValid":true,"payer":"`+payer+`"}`), "unknown http_200"},
-		{"302", answered(302, ``), "unknown http_302"},
-		{"400", answered(400, `{"errorType":"invalid_something"}`), "unknown http_400"},
-		{"400 of a schema", answered(400, `{"errorType":"invalid_request"}`), "turned_away facilitator_misconfigured invalid_request"},
-		{"400 with a word of another type", answered(400, `{"errorType":["unauthorized"]}`), "unknown http_400"},
-		{"400 with a word elsewhere", answered(400, `{"error":"unauthorized"}`), "unknown http_400"},
-		{"402", answered(402, ``), "unknown http_402"},
-		{"404", answered(404, `Not Found`), "turned_away facilitator_misconfigured http_404"},
-		{"409", answered(409, `{"errorType":"idempotency_error"}`), "unknown http_409"},
-		{"500", answered(500, `{"errorType":"internal_server_error"}`), "unknown http_500"},
-		{"502", answered(502, `<html>`), "unknown http_502"},
-		{"503 of an edge", answered(503, `upstream connect error`), "unknown http_503"},
-		{"504", answered(504, `{"errorType":"timed_out"}`), "unknown http_504"},
-
-		// Turned away by the status.
-		{"401, no credentials", answered(401, ``), "turned_away facilitator_misconfigured http_401"},
-		{"403, no credentials", answered(403, `<html>"success"</html>`), "turned_away facilitator_misconfigured http_403"},
-		{"401, credentials", credentialed(answered(401, `{"errorType":"unauthorized"}`)), "turned_away facilitator_unauthorized http_401"},
-		{"403, credentials", credentialed(answered(403, `{"errorType":"forbidden"}`)), "turned_away facilitator_unauthorized http_403"},
-		{"429", credentialed(answered(429, `{"errorType":"rate_limit_exceeded"}`)), "turned_away facilitator_unavailable http_429"},
-		{"403 with a refusal, no credentials", answered(403, refusal("kyt_risk_detected")), "turned_away facilitator_misconfigured kyt_risk_detected"},
-		{"401 with a refusal, no credentials", answered(401, refusal("insufficient_funds")), "turned_away facilitator_misconfigured insufficient_funds"},
-		{"unauthorized, no credentials", answered(200, refusal("unauthorized")), "turned_away facilitator_misconfigured unauthorized"},
-		{"forbidden, no credentials", answered(403, refusal("forbidden")), "turned_away facilitator_misconfigured forbidden"},
-		{"errorType unauthorized, no credentials", answered(400, `{"errorType":"unauthorized"}`), "turned_away facilitator_misconfigured unauthorized"},
-		{"401, body cut short", reply{sent: true, status: 401, err: lost}, "unknown connection_lost"},
-
-		// Refused. What every reason comes to is in TestEveryReasonAtEveryStatus.
-		{"refusal, null transaction", answered(200, `{"success":false,"errorReason":"insufficient_funds","transaction":null}`), "refused insufficient_funds"},
-		{"a reason nobody knows", answered(200, refusal("brand_new_reason")), "unknown brand_new_reason"},
-
-		// Refusals that prove nothing.
-		{"no reason", answered(200, `{"success":false}`), "unknown refusal_without_reason"},
-		{"empty reason", answered(200, refusal("")), "unknown refusal_without_reason"},
-		{"refusal with half a hash", answered(200, refusalWith("insufficient_funds", "0x12")), "unknown insufficient_funds"},
-		{"refusal of another payer's", answered(200, `{"success":false,"errorReason":"insufficient_funds","payer":"`+other+`"}`), "unknown contradictory_answer"},
-		{"refusal on another network", answered(200, `{"success":false,"errorReason":"insufficient_funds","network":"base"}`), "unknown contradictory_answer"},
-
-		// Pending.
-		{"pending", answered(200, pendingA), "unknown pending settlement_pending"},
-
-		// No complete answer.
-		{"no URL", reply{err: errNoURL}, "not_sent facilitator_misconfigured no_facilitator"},
-		{"credentials unreadable", reply{err: &credentialsError{lost}}, "not_sent facilitator_misconfigured credentials_unreadable"},
-		{"credentials unreachable", reply{err: &credentialsError{fmt.Errorf("read: %w", Unreachable(lost))}}, "not_sent facilitator_unavailable credentials_unreachable"},
-		{"not connected", reply{err: lost}, "not_sent facilitator_unavailable connect_failed"},
-		{"time up before writing", reply{err: lost, expired: true}, "not_sent facilitator_unavailable timeout"},
-		{"time up after writing", reply{err: lost, sent: true, expired: true}, "unknown timeout"},
-		{"lost after writing", reply{err: lost, sent: true}, "unknown connection_lost"},
-		{"answer too long", reply{err: errTooLarge, sent: true, status: 200}, "unknown answer_too_large"},
+// settlesAs is an outcome with its reason, and with what a log needs.
+func settlesAs(t *testing.T, re reply) string {
+	t.Helper()
+	outcome, s := settles(re)
+	if s.Class == x402.Moved && (s.Transaction != hash || !strings.EqualFold(s.Payer, payer) || s.Network != network) {
+		t.Errorf("%d %q: receipt %+v", re.status, re.body, s)
 	}
-	for _, row := range rows {
-		got, s := settles(row.in)
-		if got = strings.TrimSpace(got + " " + s.Reason); got != row.want {
-			t.Errorf("%s: %s, want %s", row.name, got, row.want)
-		}
-		if s.Class == x402.Moved && (s.Transaction != hash || !strings.EqualFold(s.Payer, payer) || s.Network != network) {
-			t.Errorf("%s: receipt %+v", row.name, s)
-		}
-		if (s.Class == x402.NotSent || s.Class == x402.TurnedAway) && s.Cause == nil {
-			t.Errorf("%s: %s without a cause for the log", row.name, s.Class)
+	if (s.Class == x402.NotSent || s.Class == x402.TurnedAway) && s.Cause == nil {
+		t.Errorf("%d %q: %s without a cause for the log", re.status, re.body, s.Class)
+	}
+	return strings.TrimSpace(outcome + " " + s.Reason)
+}
+
+// What these bodies say holds at every status.
+func TestClassifyByBody(t *testing.T) {
+	t.Parallel()
+	moved := func(transaction, more string) string {
+		return `{"success":true,"transaction":"` + transaction + `"` + more + `}`
+	}
+	for want, bodies := range map[string][]string{
+		"settled": {
+			settled, moved(hash, ""), moved(hash, `,"errorReason":""`), moved(hash, `,"payer":"`+strings.ToLower(payer)+`"`),
+			moved(hash, `,"network":null,"payer":null,"errorReason":null,"extra":{"success":false},"amount":"1"`), "\r\n " + settled + " \n",
+		},
+		"unknown success_without_transaction": {
+			`{"success":true}`, moved("", ""), moved("0x1234", ""), moved(hash+"0", ""), moved(hash[2:]+"00", ""), moved("0X"+hash[2:], ""),
+			moved("0xg"+hash[3:], ""), moved("0x"+strings.Repeat("0", 64), ""),
+		},
+		"unknown contradictory_answer": {
+			moved(hash, `,"network":"eip155:84532"`), moved(hash, `,"payer":"`+other+`"`), moved(hash, `,"errorReason":"settlement_pending"`),
+			`{"success":false,"errorReason":"insufficient_funds","payer":"` + other + `"}`,
+			`{"success":false,"errorReason":"insufficient_funds","network":"base"}`,
+		},
+		"unknown malformed_answer": {
+			`{"success":true,"transaction":7}`, `{"success":"true","transaction":"` + hash + `"}`, `{"success":null}`, `{"success":"no"}`,
+			`{"transaction":"` + hash + `"}`, `{"errorReason":"invalid_payload"}`, `{"Success":true,"transaction":"` + hash + `"}`,
+			`{"success":false,"success":true,"transaction":"` + hash + `"}`, moved(hash2, `,"transaction":"`+hash+`"`),
+			settled + `{}`, settled[:len(settled)-1], moved(hash, ",\"x\":\"\xff\""), "\ufeff" + settled,
+			`{"success":false,"errorReason":7}`, `{"success":false,"errorReason":"invalid_payload","payer":{}}`,
+		},
+	} {
+		for _, body := range bodies {
+			for _, status := range []int{200, 302, 400, 401, 402, 404, 429, 500} {
+				if got := settlesAs(t, answered(status, body)); got != want {
+					t.Errorf("%d %q: %s, want %s", status, body, got, want)
+				}
+			}
 		}
 	}
 }
 
-func TestReasonIsBoundedAndPrintable(t *testing.T) {
+// An answer without a verdict leaves its status, to each of the calls.
+func TestClassifyByStatus(t *testing.T) {
 	t.Parallel()
-	s, _ := classify(answered(200, `{"success":false,"errorReason":"evil\r\nSet-Cookie: x\u0000ü`+strings.Repeat("a", 1000)+`"}`), wanted())
-	if want := "evil  Set-Cookie: x?ü"; !strings.HasPrefix(s.Reason, want) || len(s.Reason) > maxReason {
-		t.Errorf("reason %q", s.Reason)
+	const denied, busy, wrong = string(fault.FacilitatorUnauthorized), string(fault.FacilitatorUnavailable), string(fault.FacilitatorMisconfigured)
+	for status := 100; status < 600; status++ {
+		settle, verify := "unknown", busy
+		switch column(status) {
+		case 1:
+			settle, verify = "turned_away "+denied, denied
+		case 2:
+			settle, verify = "turned_away "+wrong, wrong
+		case 3:
+			settle, verify = "turned_away "+busy, busy
+		default:
+			if status/100 == 3 {
+				verify = wrong
+			}
+		}
+		for _, body := range []string{
+			"", `<html>"success":true</html>`, `{"ok":true}`, `[` + settled + `]`, `"success"`, `{"error":"unauthorized"}`, `{"errorType":["unauthorized"]}`,
+		} {
+			for _, re := range []reply{answered(status, body), credentialed(answered(status, body))} {
+				settle, verify := settle, verify
+				if !re.authorized {
+					settle, verify = strings.ReplaceAll(settle, denied, wrong), strings.ReplaceAll(verify, denied, wrong)
+				}
+				if got, want := settlesAs(t, re), fmt.Sprintf("%s http_%d", settle, status); got != want {
+					t.Errorf("settle: %d %q: %s, want %s", status, body, got, want)
+				}
+				if got, _ := verifies(re); got != verify {
+					t.Errorf("verify: %d %q: %s, want %s", status, body, got, verify)
+				}
+				if f := supports(re, network); f == nil || string(f.Code) != verify {
+					t.Errorf("supported: %d %q: %v, want %s", status, body, f, verify)
+				}
+			}
+		}
 	}
-	if s.Class != x402.Unknown {
-		t.Errorf("class %s", s.Class)
+}
+
+// What every reason comes to is in TestEveryReasonAtEveryStatus.
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("read: connection reset")
+	for _, row := range []struct {
+		name         string
+		in           reply
+		settle, call string // what /settle comes to, and the others where there is no answer
+	}{
+		{"403 with a refusal, no credentials", answered(403, refusal("kyt_risk_detected")), "turned_away facilitator_misconfigured kyt_risk_detected", ""},
+		{"unauthorized, no credentials", answered(200, refusal("unauthorized")), "turned_away facilitator_misconfigured unauthorized", ""},
+		{"forbidden, no credentials", answered(403, refusal("forbidden")), "turned_away facilitator_misconfigured forbidden", ""},
+		{"a platform's unauthorized, no credentials", answered(400, `{"errorType":"unauthorized"}`), "turned_away facilitator_misconfigured unauthorized", ""},
+		{"null transaction", answered(200, `{"success":false,"errorReason":"insufficient_funds","transaction":null}`), "refused insufficient_funds", ""},
+		{"half a hash", answered(200, refusalWith("insufficient_funds", "0x12")), "unknown insufficient_funds", ""},
+		{"a reason nobody knows", answered(200, refusal("brand_new_reason")), "unknown brand_new_reason", ""},
+		{"no reason", answered(200, `{"success":false}`), "unknown refusal_without_reason", ""},
+		{"empty reason", answered(200, refusal("")), "unknown refusal_without_reason", ""},
+
+		{"no URL", reply{err: errNoURL}, "not_sent facilitator_misconfigured no_facilitator", "facilitator_misconfigured"},
+		{"credentials unreadable", reply{err: &credentialsError{lost}}, "not_sent facilitator_misconfigured credentials_unreadable", "facilitator_misconfigured"},
+		{"credentials unreachable", reply{err: &credentialsError{fmt.Errorf("read: %w", Unreachable(lost))}},
+			"not_sent facilitator_unavailable credentials_unreachable", "facilitator_unavailable"},
+		{"not connected", reply{err: lost}, "not_sent facilitator_unavailable connect_failed", "facilitator_unavailable"},
+		{"time up before writing", reply{err: lost, expired: true}, "not_sent facilitator_unavailable timeout", "facilitator_unavailable"},
+		{"time up after writing", reply{err: lost, sent: true, expired: true}, "unknown timeout", "facilitator_unavailable"},
+		{"lost after writing", reply{err: lost, sent: true}, "unknown connection_lost", "facilitator_unavailable"},
+		{"401, body cut short", reply{err: lost, sent: true, status: 401}, "unknown connection_lost", "facilitator_unavailable"},
+		{"answer too long", reply{err: errTooLarge, sent: true, status: 200}, "unknown answer_too_large", "facilitator_unavailable"},
+	} {
+		if got := settlesAs(t, row.in); got != row.settle {
+			t.Errorf("%s: settle: %s, want %s", row.name, got, row.settle)
+		}
+		if row.call == "" {
+			continue
+		}
+		got, _ := verifies(row.in)
+		if f := supports(row.in, network); f == nil || string(f.Code) != row.call || got != row.call {
+			t.Errorf("%s: verify: %s, supported: %v, want %s", row.name, got, f, row.call)
+		}
 	}
 }
 
@@ -168,6 +169,9 @@ func TestSignatureIsNotKept(t *testing.T) {
 	signature := strings.Repeat("0123456789abcdef", 8) + "1c"
 	raw, err := hex.DecodeString(signature)
 	must(t, err)
+	if got, want := foreign("evil\r\nSet-Cookie: x\u0000ü"+strings.Repeat("a ", maxReason), 27), "evil  Set-Cookie: x?üa …"; got != want {
+		t.Errorf("not printable, or bounded: %q", got)
+	}
 	if got := foreign("sig "+base64.StdEncoding.EncodeToString(raw), maxMessage); len(got) > 20 {
 		t.Errorf("base64 of a signature: %q", got)
 	}
@@ -272,28 +276,23 @@ func TestRecordedAnswers(t *testing.T) {
 func TestAfterResend(t *testing.T) {
 	t.Parallel()
 	first, _ := classify(answered(500, pendingA), wanted())
-	for _, row := range []struct {
-		name   string
-		second reply
-		class  x402.Class
-		tx     string
-	}{
-		{"settled under another hash", answered(200, strings.ReplaceAll(settled, hash, hash2)), x402.Moved, hash2},
-		{"still pending", answered(500, pendingA), x402.Unknown, hash},
-		{"refused", answered(200, refusal("insufficient_funds")), x402.Unknown, hash},
-		{"nonce used", answered(200, refusal(x402.ReasonNonceUsed)), x402.Unknown, hash},
-		{"unauthorized", answered(http.StatusUnauthorized, ""), x402.Unknown, hash},
-		{"not sent", reply{err: errors.New("refused")}, x402.Unknown, hash},
-		{"lost", reply{err: errors.New("reset"), sent: true}, x402.Unknown, hash},
+	for name, re := range map[string]reply{
+		"still pending": answered(500, pendingA),
+		"refused":       answered(200, refusal("insufficient_funds")),
+		"nonce used":    answered(200, refusal(x402.ReasonNonceUsed)),
+		"unauthorized":  answered(401, ""),
+		"not sent":      {err: errors.New("refused")},
+		"lost":          {err: errors.New("reset"), sent: true},
 	} {
-		second, _ := classify(row.second, wanted())
+		second, _ := classify(re, wanted())
 		out := afterResend(first, second)
-		if out.Class != row.class || out.Transaction != row.tx || out.NonceUsed || out.Code != "" {
-			t.Errorf("%s: got %+v", row.name, out)
+		if out.Class != x402.Unknown || out.Transaction != hash || out.NonceUsed || out.Code != "" || out.Reason != "settlement_pending" || out.Cause == nil {
+			t.Errorf("%s: got %+v", name, out)
 		}
-		if row.class == x402.Unknown && (out.Reason != "settlement_pending" || out.Cause == nil) {
-			t.Errorf("%s: reason %q, cause %v", row.name, out.Reason, out.Cause)
-		}
+	}
+	second, _ := classify(answered(200, strings.ReplaceAll(settled, hash, hash2)), wanted())
+	if out := afterResend(first, second); out.Class != x402.Moved || out.Transaction != hash2 {
+		t.Errorf("settled under another hash: %+v", out)
 	}
 	nameless, _ := classify(answered(500, refusal("settlement_pending")), wanted())
 	if out := afterResend(nameless, first); out.Transaction != hash {

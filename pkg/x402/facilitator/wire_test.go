@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -207,5 +209,51 @@ func TestStaleConnection(t *testing.T) {
 	}
 	if s := settle(t, f); s.Class != x402.Unknown || s.Reason != "connection_lost" || settles.Load() != 1 || p.conns.Load() != 1 {
 		t.Errorf("second: %+v, %d more settles over %d connections, want 1 over 1", s, settles.Load(), p.conns.Load())
+	}
+}
+
+// TestHandshakeThatHangsEndsWithTheCall: net/http would let the handshake go on
+// for its own time-out; nothing of ours may outlive the call.
+func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	gone := make(chan error, 1)
+	p := newPeer(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1)) // the handshake has begun
+		end()
+		_, err := io.Copy(io.Discard, c)
+		gone <- err
+	})
+	transport := newTransport(nil, nil)
+	transport.TLSHandshakeTimeout = time.Hour
+	s := newClient(t, Config{URL: "https://" + p.addr, Transport: transport}).Settle(ctx, testPayload(), testRequirements())
+	if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != "timeout" {
+		t.Errorf("got %+v", s)
+	}
+	if err := <-gone; errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection outlived the call")
+	}
+}
+
+func TestTLSResumesItsSession(t *testing.T) {
+	t.Parallel()
+	var resumed atomic.Int64
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS.DidResume {
+			resumed.Add(1)
+		}
+		_, _ = io.WriteString(w, settled)
+	}))
+	defer srv.Close()
+	roots := srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	f := newClient(t, Config{URL: srv.URL, Transport: newTransport(nil, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots})})
+	for range 3 {
+		if s := settle(t, f); s.Class != x402.Moved {
+			t.Fatalf("got %+v", s)
+		}
+	}
+	if n := resumed.Load(); n != 2 {
+		t.Errorf("%d of 3 handshakes were resumed, want 2", n)
 	}
 }
