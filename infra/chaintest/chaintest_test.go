@@ -3,7 +3,6 @@ package chaintest
 import (
 	"bytes"
 	"crypto/rand"
-	"math/big"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -44,56 +43,21 @@ func TestToken(t *testing.T) {
 	notYet, notMuch := fresh(), fresh()
 	notYet.ValidAfter = notYet.ValidBefore
 	notMuch.Value = "81"
-	highS := Sign(t, w, fresh())
-	highS.Signature = highHalf(highS.Signature)
 	for name, s := range map[string]Signed{
-		"used":              spent,
-		"cancelled":         cancelled,
-		"expired":           Sign(t, w, Authorization(w, payee, 10, n.Now(t))),
-		"not yet valid":     Sign(t, w, notYet),
-		"too little money":  Sign(t, w, notMuch),
-		"another payee":     {Authorization: fresh(), Signature: spent.Signature},
-		"signed to receive": SignReceive(t, w, fresh()),
-		"upper half of s":   highS,
+		"used":             spent,
+		"cancelled":        cancelled,
+		"expired":          Sign(t, w, Authorization(w, payee, 10, n.Now(t))),
+		"not yet valid":    Sign(t, w, notYet),
+		"too little money": Sign(t, w, notMuch),
+		"another payee":    {Authorization: fresh(), Signature: spent.Signature},
 	} {
 		if r := n.TryTransfer(t, s); r.Success || r.Pending {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	n.TransferSplit(t, Sign(t, w, fresh()))
-	n.Receive(t, SignReceive(t, w, fresh()))
 	n.Batch(t, true, TransferCall(t, Sign(t, w, fresh())), TransferCall(t, Sign(t, w, fresh())))
-	if payer, payee := n.Balance(t, w.Address()).Int64(), n.Balance(t, payee).Int64(); payer != 40 || payee != 60 {
-		t.Errorf("the payer has %d and the payee %d, want 40 and 60", payer, payee)
-	}
-}
-
-// highHalf is the other valid form of a signature, which USDC refuses.
-func highHalf(signature []byte) []byte {
-	order, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16)
-	out := bytes.Clone(signature)
-	order.Sub(order, new(big.Int).SetBytes(out[32:64])).FillBytes(out[32:64])
-	out[64] = 27 + 28 - out[64]
-	return out
-}
-
-// Time and blocks do as they are told.
-func TestTime(t *testing.T) {
-	t.Parallel()
-	n := Start(t)
-	if age := time.Since(n.Now(t)).Abs(); age > time.Minute {
-		t.Errorf("the first block is %s old", age)
-	}
-	n.IncreaseTime(t, time.Hour)
-	if ahead := time.Until(n.Now(t)); ahead < 59*time.Minute {
-		t.Errorf("an hour later is in %s", ahead)
-	}
-	n.SetBlockInterval(t, 2*time.Second)
-	first, at := n.Block(t, "latest")
-	n.Mine(t, 40)
-	last, now := n.Block(t, "latest")
-	if safe, _ := n.Block(t, "safe"); last-first != 40 || now.Sub(at) != 80*time.Second || safe != last-32 {
-		t.Errorf("40 blocks: %d in %s, and block %d is safe at %d", last-first, now.Sub(at), safe, last)
+	if payer, payee := n.Balance(t, w.Address()).Int64(), n.Balance(t, payee).Int64(); payer != 60 || payee != 40 {
+		t.Errorf("the payer has %d and the payee %d, want 60 and 40", payer, payee)
 	}
 }
 

@@ -49,27 +49,6 @@ func Sign(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed {
 	return Signed{Authorization: a, Signature: w.Sign(digest)}
 }
 
-// SignReceive signs an authorization for receiveWithAuthorization, which only
-// the payee may submit.
-func SignReceive(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed {
-	t.Helper()
-	return Signed{Authorization: a, Signature: sign(t, w,
-		"ReceiveWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)",
-		arguments(t, a)...)}
-}
-
-// sign signs a message of the token's EIP-712 domain whose members are all
-// static.
-func sign(t testing.TB, w *x402test.Wallet, typ string, members ...any) []byte {
-	t.Helper()
-	domain, err := Terms(w.Address()).TokenDomain()
-	if err != nil {
-		t.Fatal(err)
-	}
-	message := keccak(append(keccak([]byte(typ)), encode(members...)...))
-	return w.Sign([32]byte(keccak(append(append([]byte{0x19, 0x01}, domain[:]...), message...))))
-}
-
 // Transfer has a third party submit a signed payment.
 func (n *Node) Transfer(t testing.TB, s Signed) Receipt {
 	t.Helper()
@@ -80,22 +59,6 @@ func (n *Node) Transfer(t testing.TB, s Signed) Receipt {
 func (n *Node) TryTransfer(t testing.TB, s Signed) Receipt {
 	t.Helper()
 	return n.send(t, Account(third), USDC, TransferCall(t, s))
-}
-
-// TransferSplit is Transfer by the overload that takes v, r and s.
-func (n *Node) TransferSplit(t testing.TB, s Signed) Receipt {
-	t.Helper()
-	v, r, rest := big.NewInt(int64(s.Signature[64])), [32]byte(s.Signature[:32]), [32]byte(s.Signature[32:64])
-	args := append(arguments(t, s.Authorization), v, r, rest)
-	return n.must(t, calldata("transferWithAuthorization("+static+",uint8,bytes32,bytes32)", args...))
-}
-
-// Receive has the payee, which must be one of the node's accounts, submit a
-// payment that was signed with SignReceive.
-func (n *Node) Receive(t testing.TB, s Signed) Receipt {
-	t.Helper()
-	call := calldata("receiveWithAuthorization("+static+",bytes)", append(arguments(t, s.Authorization), s.Signature)...)
-	return n.mustFrom(t, s.Authorization.To, USDC, call)
 }
 
 // Cancel has a third party submit a wallet's cancellation of a nonce.
@@ -121,7 +84,17 @@ func (n *Node) Batch(t testing.TB, noisy bool, calls ...[]byte) Receipt {
 // TransferCall is the call data of transferWithAuthorization.
 func TransferCall(t testing.TB, s Signed) []byte {
 	t.Helper()
-	return calldata("transferWithAuthorization("+static+",bytes)", append(arguments(t, s.Authorization), s.Signature)...)
+	a := s.Authorization
+	args := []any{address(t, a.From), address(t, a.To)}
+	for _, s := range []string{a.Value, a.ValidAfter, a.ValidBefore} {
+		n, ok := new(big.Int).SetString(s, 10)
+		if !ok {
+			t.Fatalf("%q is not a number", s)
+		}
+		args = append(args, n)
+	}
+	args = append(args, Nonce(t, a.Nonce), s.Signature)
+	return calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...)
 }
 
 // MintCall is the call data of Mint, the cheapest of transfers.
@@ -132,7 +105,13 @@ func MintCall(to x402.Address, value int64) []byte {
 // CancelCall is the call data of a signed cancelAuthorization.
 func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
 	t.Helper()
-	signature := sign(t, w, "CancelAuthorization(address authorizer,bytes32 nonce)", w.Address(), Nonce(t, nonce))
+	domain, err := Terms(w.Address()).TokenDomain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	typ := keccak([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
+	message := keccak(append(typ, encode(w.Address(), Nonce(t, nonce))...))
+	signature := w.Sign([32]byte(keccak(append(append([]byte{0x19, 0x01}, domain[:]...), message...))))
 	return calldata("cancelAuthorization(address,bytes32,bytes)", w.Address(), Nonce(t, nonce), signature)
 }
 
@@ -144,23 +123,6 @@ func Nonce(t testing.TB, nonce string) [32]byte {
 		t.Fatalf("nonce %q is not 32 bytes of hex", nonce)
 	}
 	return [32]byte(b)
-}
-
-// static are the types of the arguments that both transfers begin with.
-const static = "address,address,uint256,uint256,uint256,bytes32"
-
-// arguments are those of an authorization.
-func arguments(t testing.TB, a x402.Authorization) []any {
-	t.Helper()
-	args := []any{address(t, a.From), address(t, a.To)}
-	for _, s := range []string{a.Value, a.ValidAfter, a.ValidBefore} {
-		n, ok := new(big.Int).SetString(s, 10)
-		if !ok {
-			t.Fatalf("%q is not a number", s)
-		}
-		args = append(args, n)
-	}
-	return append(args, Nonce(t, a.Nonce))
 }
 
 func address(t testing.TB, s string) x402.Address {

@@ -155,22 +155,14 @@ func TestNodes(t *testing.T) {
 		}
 		cancel()
 	}
-}
-
-// No node at all: every cause is there, and no key.
-func TestNodesDown(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+	// No node at all: every cause is there, and no key.
 	n := w.several(t, nil, startProxy(t, w.URL, down()).url(), startProxy(t, w.URL, on(methodChain, result(`"0x1"`))).url())
-	f := n.Find(t.Context(), w.question(t, w.authorize(t)))
+	f := n.Find(t.Context(), q)
 	check(t, f)
 	for _, says := range []string{"node 1", "502", "node 2", "chain 1"} {
 		if f.Verdict != x402.CannotTell || !strings.Contains(f.Cause.Error(), says) {
 			t.Errorf("%q is not said in %v", says, f.Cause)
 		}
-	}
-	if err := n.Probe(t.Context()); err == nil || strings.Contains(err.Error(), secret) {
-		t.Errorf("a list of dead nodes: %v", err)
 	}
 	if batch, err := n.Transfers(t.Context(), w.payee, 7); err == nil || batch.Next != 7 {
 		t.Errorf("transfers: %+v, %v", batch, err)

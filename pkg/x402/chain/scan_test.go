@@ -27,12 +27,7 @@ func TestTransfers(t *testing.T) {
 	zero := x402.Address{}
 
 	b.payment(t)
-	a := b.authorize(t)
-	b.enter(t, b.TransferSplit(t, chaintest.Sign(t, b.payer, a)), by(t, a))
-	a = b.authorize(t)
-	b.enter(t, b.Receive(t, chaintest.SignReceive(t, b.payer, a)), by(t, a))
-	a = again(b.authorize(t), b.payee, "0")
-	b.move(t, a)
+	b.move(t, again(b.authorize(t), b.payee, "0"))
 	b.deposit(t, b.other, 77)
 	b.deposit(t, b.other, price)
 	b.deposit(t, b.payee, 5) // to itself

@@ -143,6 +143,9 @@ func TestRequestsOnTheWire(t *testing.T) {
 		want = append(want, r)
 	}
 	equal(t, "requests", want, requests)
+	if want := url[len("http://"):] + "/platform/v2/x402"; f.Name() != want {
+		t.Errorf("it is called %q, want %q", f.Name(), want)
+	}
 	if len(nonces) != len(want) {
 		t.Errorf("nonces %v", nonces)
 	}

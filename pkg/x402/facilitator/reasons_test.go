@@ -1,10 +1,8 @@
 package facilitator
 
 import (
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -223,25 +221,18 @@ func TestAboutPayerAndNoVerdict(t *testing.T) {
 		"a gateway":                 {502, `<html>`, x402.Unknown, false, true},
 		"nonsense":                  {200, `{"success":"yes"}`, x402.Unknown, false, true},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			w.WriteHeader(c.status)
-			_, _ = io.WriteString(w, c.body)
-		}))
-		client := newClient(t, Config{URL: server.URL + "/base/", Credentials: mustBearer(t, "token")})
-		s := settle(t, client)
+		re := credentialed(answered(c.status, c.body))
+		s, _ := classify(re, wanted())
 		if s.Class != c.class || s.AboutPayer != c.about || s.NoVerdict != c.noVerdict {
 			t.Errorf("%s: %s, about the payer %t, no verdict %t (%s)", name, s.Class, s.AboutPayer, s.NoVerdict, s.Reason)
 		}
-		if v := client.Verify(t.Context(), testPayload(), testRequirements()); name == "by the platform" && (v.Fault == nil || !v.AboutPayer) {
-			t.Errorf("verify: %+v", v)
+		if v := judge(re, wanted()); v.AboutPayer != strings.HasPrefix(name, "by the platform") {
+			t.Errorf("%s: verify: %+v", name, v)
 		}
-		if want := server.Listener.Addr().String() + "/base"; client.Name() != want {
-			t.Errorf("it is called %q, want %q", client.Name(), want)
-		}
-		server.Close()
-		if s := settle(t, client); s.Class != x402.NotSent || s.NoVerdict {
-			t.Errorf("down: %+v", s)
+	}
+	for sent, class := range map[bool]x402.Class{true: x402.Unknown, false: x402.NotSent} {
+		if s, _ := classify(reply{err: errors.New("lost"), sent: sent}, wanted()); s.Class != class || s.NoVerdict != sent {
+			t.Errorf("lost, sent %t: %+v", sent, s)
 		}
 	}
 }
