@@ -67,14 +67,10 @@ func (n *Node) send(t testing.TB, from, to string, data []byte) Receipt {
 	return readReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
 }
 
-// Receipt asks what has become of a transaction.
+// Receipt asks what has become of a transaction that is in a block.
 func (n *Node) Receipt(t testing.TB, hash string) Receipt {
 	t.Helper()
-	raw := n.Call(t, "eth_getTransactionReceipt", hash)
-	if string(raw) == "null" {
-		return Receipt{Hash: hash, Pending: true}
-	}
-	return readReceipt(t, raw)
+	return readReceipt(t, n.Call(t, "eth_getTransactionReceipt", hash))
 }
 
 func readReceipt(t testing.TB, raw json.RawMessage) Receipt {

@@ -71,11 +71,8 @@ func TestContracts(t *testing.T) {
 	if err != nil {
 		t.Skip("needs Node for the Solidity compiler: node is not in PATH")
 	}
-	dir, err := folder()
+	dir, _, err := install(t.Context())
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := install(t.Context(), dir); err != nil {
 		t.Skipf("needs the Solidity compiler, which cannot be installed: %v", err)
 	}
 	cmd := exec.CommandContext(t.Context(), node, filepath.Join("..", "contracts", "compile.cjs"))

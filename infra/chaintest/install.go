@@ -14,24 +14,23 @@ import (
 // it out on others, so there an anvil in PATH is taken.
 const anvilPackage = "@foundry-rs/anvil-linux-amd64"
 
-// folder is where the node's package is installed.
-func folder() (string, error) {
-	root, err := built.Root()
-	return filepath.Join(root, "infra", "chaintest", "testdata", "node"), err
-}
-
 // install puts the pinned packages in place, unless they are there, and returns
-// the node's binary.
-func install(ctx context.Context, dir string) (anvil string, err error) {
-	if err := built.NodePackages(ctx, dir); err != nil {
-		return "", err
+// their folder and the node's binary.
+func install(ctx context.Context) (dir, anvil string, err error) {
+	root, err := built.Root()
+	if err != nil {
+		return "", "", err
 	}
-	at := filepath.Join(dir, "node_modules", filepath.FromSlash(anvilPackage))
-	if _, err := os.Stat(at); err == nil {
-		return filepath.Join(at, "bin", "anvil"), nil
+	dir = filepath.Join(root, "infra", "chaintest", "testdata", "node")
+	if err := built.NodePackages(ctx, dir); err != nil {
+		return "", "", err
+	}
+	anvil = filepath.Join(dir, "node_modules", filepath.FromSlash(anvilPackage), "bin", "anvil")
+	if _, err = os.Stat(anvil); err == nil {
+		return dir, anvil, nil
 	}
 	if anvil, err = exec.LookPath("anvil"); err != nil {
-		return "", errors.New("npm has no anvil for this platform, and there is none in PATH")
+		return "", "", errors.New("npm has no anvil for this platform, and there is none in PATH")
 	}
-	return anvil, nil
+	return dir, anvil, nil
 }

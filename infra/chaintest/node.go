@@ -12,7 +12,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -59,11 +58,7 @@ func Start(t testing.TB) *Node {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
 	}
-	dir, err := folder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	anvil, err := install(t.Context(), dir)
+	_, anvil, err := install(t.Context())
 	if err != nil {
 		t.Skipf("needs the Ethereum node anvil, which cannot be installed: %v", err)
 	}
@@ -135,37 +130,23 @@ func start(cmd *exec.Cmd, ended chan<- struct{}) error {
 // Call makes one JSON-RPC call and returns its result.
 func (n *Node) Call(t testing.TB, method string, params ...any) json.RawMessage {
 	t.Helper()
-	result, err := n.call(t.Context(), method, append([]any{}, params...))
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": append([]any{}, params...)})
 	if err != nil {
-		t.Fatalf("%s: %v", method, err)
+		t.Fatal(err)
 	}
-	return result
-}
-
-func (n *Node) call(ctx context.Context, method string, params []any) (json.RawMessage, error) {
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := n.client.Do(req)
 	if err != nil {
-		return nil, err
+		t.Fatalf("%s: %v", method, err)
 	}
 	defer resp.Body.Close()
-	var reply struct {
-		Result json.RawMessage
-		Error  *struct{ Message string }
+	var reply struct{ Result, Error json.RawMessage }
+	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil || reply.Error != nil {
+		t.Fatalf("%s: %v %s", method, err, reply.Error)
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
-		return nil, err
-	}
-	if reply.Error != nil {
-		return nil, errors.New(reply.Error.Message)
-	}
-	return reply.Result, nil
+	return reply.Result
 }

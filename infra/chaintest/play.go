@@ -104,12 +104,7 @@ func (n PlayNode) answer(method string, params []json.RawMessage) (any, error) {
 
 // receipt is null for a transaction that there is not.
 func (n PlayNode) receipt(hash string) any {
-	logs := []event{}
-	for _, e := range n.events() {
-		if e.TransactionHash == hash {
-			logs = append(logs, e)
-		}
-	}
+	logs := slices.DeleteFunc(n.events(), func(e event) bool { return e.TransactionHash != hash })
 	if len(logs) == 0 {
 		return nil
 	}
@@ -129,12 +124,10 @@ func (n PlayNode) state(raw json.RawMessage, tag string) (any, error) {
 		return nil, fmt.Errorf("a call with %q", q.Data)
 	}
 	payer, nonce := "0x"+q.Data[selectorSize:][:wordSize], "0x"+q.Data[selectorSize+wordSize:]
-	for _, e := range n.events() {
-		if e.Topics[0] == eventUsed && e.Topics[1] == payer && e.Topics[2] == nonce && e.block <= at {
-			return "0x" + strings.Repeat("0", wordSize-1) + "1", nil
-		}
-	}
-	return "0x" + strings.Repeat("0", wordSize), nil
+	used := slices.ContainsFunc(n.events(), func(e event) bool {
+		return e.Topics[0] == eventUsed && e.Topics[1] == payer && e.Topics[2] == nonce && e.block <= at
+	})
+	return fmt.Sprintf("0x%0*d", wordSize, map[bool]int{true: 1}[used]), nil
 }
 
 // logs are the events of a range of blocks that a filter lets through.
@@ -148,13 +141,9 @@ func (n PlayNode) logs(raw json.RawMessage) (any, error) {
 	}
 	from, err1 := n.number(q.FromBlock)
 	to, err2 := n.number(q.ToBlock)
-	found := []event{}
-	for _, e := range n.events() {
-		if from <= e.block && e.block <= to && e.passes(q.Topics) {
-			found = append(found, e)
-		}
-	}
-	return found, cmp.Or(err1, err2)
+	return slices.DeleteFunc(n.events(), func(e event) bool {
+		return e.block < from || e.block > to || !e.passes(q.Topics)
+	}), cmp.Or(err1, err2)
 }
 
 // event is a log as a node writes it.
@@ -193,7 +182,7 @@ func (n PlayNode) events() []event {
 	slices.SortFunc(moved, func(a, b x402test.Transfer) int {
 		return cmp.Or(cmp.Compare(blockOf(a), blockOf(b)), cmp.Compare(a.Transaction, b.Transaction), cmp.Compare(a.Key, b.Key))
 	})
-	var all []event
+	all := []event{} // which JSON writes as a list, also when it has none
 	index := uint64(0)
 	for i, t := range moved {
 		if i == 0 || blockOf(moved[i-1]) != blockOf(t) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -244,28 +243,4 @@ func TestClockAhead(t *testing.T) {
 	// The times of a node that is ahead of us say nothing about what was earlier.
 	w.ahead, q.Sent = -slack-time.Second, false
 	verdict("a node from the future", q, x402.CannotTell)
-}
-
-// A transaction that the facilitator named stands in the way of nothing, also
-// when its receipt is longer than we read.
-func TestUselessHint(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	a, q := w.claimed(t)
-	raw := w.Call(t, "eth_sendTransactionSync", map[string]string{
-		"from": chaintest.Account(8), "gas": "0xffffff", "data": "0x620a00006000a000", // one log of 640 KiB
-	})
-	huge, err := parseObject(raw)
-	if err != nil || len(raw) < maxBody {
-		t.Fatalf("%d bytes: %v", len(raw), err)
-	}
-	q.Transaction, err = huge.bytes("transactionHash", 32)
-	must(t, err)
-	if f := w.find(t, q); f.Verdict != x402.StillOpen {
-		t.Errorf("not paid yet: %+v", f)
-	}
-	tx := w.pay(t, a)
-	if f := w.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx.Hash {
-		t.Errorf("paid: %+v", f)
-	}
 }

@@ -84,11 +84,16 @@ func TestHint(t *testing.T) {
 	harmless(open(reasonOpen), callsOpen)
 	tx := w.pay(t, a)
 	harmless(paid(tx.Hash), callsSearch)
-	t.Run("not to be asked", func(t *testing.T) {
-		q.Transaction = tx.Hash
-		w.proxy.reset(atCall(0, refusal(http.StatusOK, `{"code":-32000,"message":"transaction indexing is in progress"}`)))
-		w.expect(t, q, paid(tx.Hash), callsHint[:1], callsSearch)
-	})
+	for name, r := range map[string]rule{
+		"not to be asked": refusal(http.StatusOK, `{"code":-32000,"message":"transaction indexing is in progress"}`),
+		"too long":        result(`"` + strings.Repeat("x", maxBody) + `"`), // as a stranger can make a transaction's
+	} {
+		t.Run(name, func(t *testing.T) {
+			q.Transaction = tx.Hash
+			w.proxy.reset(atCall(0, r))
+			w.expect(t, q, paid(tx.Hash), callsHint[:1], callsSearch)
+		})
+	}
 }
 
 // One transaction holds several payments: each is read by itself. To the payee and
@@ -121,23 +126,6 @@ func TestSeveralInOne(t *testing.T) {
 			}
 		})
 	}
-}
-
-// What is in the mempool has not happened, and can still happen.
-func TestPending(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	a, q := w.claimed(t)
-	w.SetAutomine(t, false)
-	tx := w.pay(t, a)
-	if !w.Receipt(t, tx.Hash).Pending {
-		t.Fatal("the transaction is in a block")
-	}
-	w.expect(t, q, open(reasonOpen), callsOpen)
-	q.Transaction = tx.Hash
-	w.expect(t, q, open(reasonOpen), callsHint[:1], callsOpen)
-	w.Mine(t, 1)
-	w.expect(t, q, paid(tx.Hash), callsHint)
 }
 
 // A payment older than the first claim by more than a minute was for somebody

@@ -86,26 +86,25 @@ func TestNew(t *testing.T) {
 	if tr := c.transport.(*http.Transport); tr.Proxy != nil || tr.IdleConnTimeout != 5*time.Second || !tr.DisableCompression || tr.Protocols.HTTP2() {
 		t.Errorf("transport = %+v", tr)
 	}
-	for name, spoil := range map[string]func(*Config){
-		"no URL":         func(c *Config) { c.URL = "" },
-		"a file":         func(c *Config) { c.URL = "file:///" + secret },
-		"no host":        func(c *Config) { c.URL = "https:///" + secret },
-		"no URL at all":  func(c *Config) { c.URL = "https://[" + secret },
-		"fragment":       func(c *Config) { c.URL = "https://rpc.example/" + secret + "#x" },
-		"too long":       func(c *Config) { c.URL = "https://rpc.example/" + strings.Repeat(secret, 300) },
-		"network":        func(c *Config) { c.Network = "solana:1" },
-		"asset":          func(c *Config) { c.Asset = "0x12" },
-		"user agent":     func(c *Config) { c.UserAgent = "a\r\nb" },
-		"long name":      func(c *Config) { c.UserAgent = strings.Repeat("a", 200) },
-		"negative calls": func(c *Config) { c.MaxCalls = -1 },
-		"negative age":   func(c *Config) { c.HeadAge = -time.Second },
-	} {
+	refused := func(what string, spoil func(*Config)) {
 		c := good
 		spoil(&c)
 		if _, err := New(c); err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: error = %v", name, err)
+			t.Errorf("%s: error = %v", what, err)
 		}
 	}
+	for _, url := range []string{
+		"", "file:///" + secret, "https:///" + secret, "https://[" + secret, "https://rpc.example/" + secret + "#x",
+		"https://rpc.example/" + strings.Repeat(secret, 300),
+	} {
+		refused(url, func(c *Config) { c.URL = url })
+	}
+	refused("network", func(c *Config) { c.Network = "solana:1" })
+	refused("asset", func(c *Config) { c.Asset = "0x12" })
+	refused("user agent", func(c *Config) { c.UserAgent = "a\r\nb" })
+	refused("long user agent", func(c *Config) { c.UserAgent = strings.Repeat("a", 200) })
+	refused("negative calls", func(c *Config) { c.MaxCalls = -1 })
+	refused("negative age", func(c *Config) { c.HeadAge = -time.Second })
 }
 
 // down is a node that cannot be used.

@@ -20,24 +20,13 @@ import (
 
 func TestNewRefusesBadConfig(t *testing.T) {
 	t.Parallel()
-	for name, raw := range map[string]string{
-		"relative":    "facilitator",
-		"scheme":      "ftp://example.com",
-		"no host":     "https:///path",
-		"opaque":      "https:example.com",
-		"password":    "https://user:hunter2@example.com",
-		"query":       "https://example.com/?key=hunter2",
-		"empty query": "https://example.com/?",
-		"fragment":    "https://example.com/#hunter2",
-		"unparsable":  "https://user:hunter2@exa mple.com",
-		"control":     "https://example.com/hunter2\x7f",
-		"long":        "https://example.com/" + strings.Repeat("a", maxURL),
+	for _, raw := range []string{
+		"facilitator", "ftp://example.com", "https:///path", "https:example.com", "https://user:hunter2@example.com", "https://example.com/?key=hunter2",
+		"https://example.com/?", "https://example.com/#hunter2", "https://user:hunter2@exa mple.com", "https://example.com/hunter2\x7f",
+		"https://example.com/" + strings.Repeat("a", maxURL),
 	} {
-		_, err := New(Config{URL: raw})
-		if err == nil {
-			t.Errorf("%s: accepted", name)
-		} else if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: error quotes the URL: %v", name, err)
+		if _, err := New(Config{URL: raw}); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", raw, err)
 		}
 	}
 	if _, err := New(Config{UserAgent: "evil\r\nX: y"}); err == nil {
@@ -71,7 +60,10 @@ func TestNothingIsSent(t *testing.T) {
 		"no randomness": {t.Context(), good, Config{URL: origin, Credentials: mustCDP(t), Random: strings.NewReader("short")},
 			fault.FacilitatorMisconfigured, "credentials_unreadable"},
 	} {
-		c.config.Transport = never(t)
+		c.config.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			t.Errorf("%s: something was sent", name)
+			return nil, broken
+		})
 		f := newClient(t, c.config)
 		s := f.Settle(c.ctx, c.payload, testRequirements())
 		if s.Class != x402.NotSent || s.Code != c.code || s.Reason != c.reason || s.Cause == nil {
@@ -80,10 +72,11 @@ func TestNothingIsSent(t *testing.T) {
 		if v := f.Verify(c.ctx, c.payload, testRequirements()); v.Valid || v.Fault == nil || v.Fault.Code != c.code {
 			t.Errorf("%s: verify: %+v", name, v)
 		}
-		if name != "bad payload" {
-			if err := f.Supported(c.ctx, network); fault.From(err).Code != c.code {
-				t.Errorf("%s: supported: %v", name, err)
-			}
+		if name == "bad payload" {
+			continue
+		}
+		if err := f.Supported(c.ctx, network); fault.From(err).Code != c.code {
+			t.Errorf("%s: supported: %v", name, err)
 		}
 	}
 }

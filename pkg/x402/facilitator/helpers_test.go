@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -92,14 +91,6 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	return srv.URL
-}
-
-// never is a transport that must not be used.
-func never(t *testing.T) roundTrip {
-	return func(*http.Request) (*http.Response, error) {
-		t.Error("something was sent")
-		return nil, errors.New("no")
-	}
 }
 
 func mustBearer(t *testing.T, token string) Credentials {
