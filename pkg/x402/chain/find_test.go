@@ -196,7 +196,7 @@ func TestIncompleteQuestion(t *testing.T) {
 	} {
 		q := x402.Question{Value: big.NewInt(price), ValidBefore: time.Unix(1, 0), Since: time.Unix(1, 0)}
 		spoil(&q)
-		if f := c.Find(t.Context(), q); f.Verdict != x402.CannotTell || f.Cause == nil || !strings.Contains(f.Cause.Error(), "the question has no") {
+		if f := c.Find(t.Context(), q); f.Verdict != x402.CannotTell || !strings.Contains(fmt.Sprint(f.Cause), "the question has no") {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

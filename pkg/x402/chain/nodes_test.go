@@ -14,28 +14,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// What a Probe says in public.
-const (
-	wrongChain = "the RPC node is on another chain"
-	notRecent  = "the RPC node's latest block is not recent"
-	broken     = "the RPC node does not answer as it should"
-)
-
 // probe asks and compares the part of the error that a client may read.
 func (w *world) probe(ctx context.Context, t *testing.T, want string) {
 	t.Helper()
 	err := w.client.Probe(ctx)
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != fault.PaymentUnavailable || f.Public() != want || errors.Unwrap(f) == nil || strings.Contains(err.Error(), secret) {
+	if !errors.As(err, &f) || f.Code != fault.PaymentUnavailable || f.Public() != want || f.Unwrap() == nil ||
+		strings.Contains(err.Error(), secret) {
 		t.Errorf("error = %v, want payment_unavailable, %q", err, want)
 	}
 }
 
 func TestProbe(t *testing.T) {
 	t.Parallel()
+	const broken = "the RPC node does not answer as it should"
 	w := newWorld(t) // which has asked
 	w.ahead = defaultHeadAge + time.Second
-	w.probe(t.Context(), t, notRecent)
+	w.probe(t.Context(), t, "the RPC node's latest block is not recent")
 	w.ahead = 0
 	w.proxy.reset(result("null"))
 	w.probe(t.Context(), t, broken)
@@ -60,7 +55,7 @@ func TestChainID(t *testing.T) {
 	w.proxy.reset(lie(`"0x1"`))
 	for range 2 {
 		w.expectNothing(t, q, "node is on chain 1, must be on 8453")
-		w.probe(t.Context(), t, wrongChain)
+		w.probe(t.Context(), t, "the RPC node is on another chain")
 	}
 	equal(t, "calls", []string{methodChain, methodChain, methodChain, methodChain}, w.proxy.methods())
 	for _, id := range []string{`null`, `8453`, `"8453"`, `"0x02105"`, `"0x"`, `"0x10000000000002105"`} {
@@ -83,7 +78,8 @@ func TestNew(t *testing.T) {
 	}
 	// The client's own transport takes no proxy from the environment, and keeps
 	// nothing for long.
-	if tr := c.transport.(*http.Transport); tr.Proxy != nil || tr.IdleConnTimeout != 5*time.Second || !tr.DisableCompression || tr.Protocols.HTTP2() {
+	tr := c.transport.(*http.Transport)
+	if tr.Proxy != nil || tr.IdleConnTimeout != 5*time.Second || !tr.DisableCompression || tr.Protocols.HTTP2() {
 		t.Errorf("transport = %+v", tr)
 	}
 	refused := func(what string, spoil func(*Config)) {
@@ -107,9 +103,6 @@ func TestNew(t *testing.T) {
 	refused("negative age", func(c *Config) { c.HeadAge = -time.Second })
 }
 
-// down is a node that cannot be used.
-func down() rule { return bare(http.StatusBadGateway, "") }
-
 func (w *world) several(t *testing.T, read func(context.Context) ([]string, error), urls ...string) *Nodes {
 	t.Helper()
 	n, err := NewNodes(NodesConfig{Config: w.config(t, ""), URLs: urls, Read: read})
@@ -124,7 +117,7 @@ func TestNodes(t *testing.T) {
 	w := newWorld(t)
 	_, q, tx := w.settled(t)
 	for name, r := range map[string]rule{
-		"down":  down(),
+		"down":  bare(http.StatusBadGateway, ""),
 		"hangs": func(*call) bool { <-t.Context().Done(); return true },
 		"chain": on(methodChain, result(`"0x1"`)),
 		"lies":  either(on(methodChain, result(`"0x2105"`)), result("null")),
@@ -155,7 +148,8 @@ func TestNodes(t *testing.T) {
 		cancel()
 	}
 	// No node at all: every cause is there, and no key.
-	n := w.several(t, nil, startProxy(t, w.URL, down()).url(), startProxy(t, w.URL, on(methodChain, result(`"0x1"`))).url())
+	one, two := startProxy(t, w.URL, bare(http.StatusBadGateway, "")), startProxy(t, w.URL, on(methodChain, result(`"0x1"`)))
+	n := w.several(t, nil, one.url(), two.url())
 	f := n.Find(t.Context(), q)
 	check(t, f)
 	for _, says := range []string{"node 1", "502", "node 2", "chain 1"} {
@@ -183,7 +177,7 @@ func TestNodesThatAreRead(t *testing.T) {
 	if probe(); reads != 1 {
 		t.Errorf("%d readings", reads)
 	}
-	first := startProxy(t, w.URL, down())
+	first := startProxy(t, w.URL, bare(http.StatusBadGateway, ""))
 	list, fails = []string{first.url(), w.proxy.url()}, nil
 	w.ahead = rereadAfter
 	if probe(); reads != 2 || len(first.methods()) != 3 {

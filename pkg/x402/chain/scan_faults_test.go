@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // A reply that no honest node gives is an error, and no transfer. What is wrong with
@@ -29,8 +28,12 @@ func TestLyingTransfers(t *testing.T) {
 	number, last := hexQuantity(first.Block), hexQuantity(safe)
 	lastHash, _ := b.blockHash(t, safe)
 	token := `"address":"` + strings.ToLower(chaintest.USDC) + `"`
-	transfer := topicTransfer + `","` + payer + `","` + payee
+	transfer, use := topicTransfer+`","`+payer+`","`+payee, topicUsed+`","`+payer+`","`+a.Nonce
 	entries := func(list string) []string { return strings.SplitAfter(list, "},") }
+	backwards := func(list string) string {
+		e := entries(list + ",")
+		return e[1] + e[0] + strings.TrimSuffix(e[2], ",")
+	}
 	b.refusesEach(t, first.Block, map[string]lie{
 		"another token's":           {rewrite(logs, token, `"address":"`+b.other.String()+`"`), "not asked for"},
 		"another event":             {rewrite(logs, topicTransfer, topicUsed), "not asked for"},
@@ -44,7 +47,7 @@ func TestLyingTransfers(t *testing.T) {
 		"a block after the range":   {rewrite(logs, `"`+hexQuantity(third.Block)+`"`, `"`+hexQuantity(safe+1)+`"`), "not asked for"},
 		"all twice":                 {list(func(l string) string { return l + "," + l }), "twice, or not in order"},
 		"one twice":                 {list(func(l string) string { return entries(l)[0] + l }), "twice, or not in order"},
-		"backwards":                 {list(func(l string) string { e := entries(l + ","); return e[1] + e[0] + strings.TrimSuffix(e[2], ",") }), "not in order"},
+		"backwards":                 {list(backwards), "not in order"},
 		"two blocks of one hash":    {rewrite(logs, second.BlockHash, first.BlockHash), "about a block's hash"},
 		"one transaction, 2 blocks": {rewrite(logs, second.Transaction, first.Transaction), "in two places"},
 		"another transaction's":     {rewrite(logs, first.Transaction, hash("11")), "no receipt"},
@@ -53,10 +56,10 @@ func TestLyingTransfers(t *testing.T) {
 		"receipt of another block":     {rewrite(receipt, first.BlockHash, second.BlockHash), "different blocks"},
 		"receipt of another number":    {rewrite(receipt, `"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "different blocks"},
 		"receipt without the transfer": {rewrite(receipt, `"data":"0x"`, `"data":"0x"`, topicTransfer, topicOf(b.other)), "right after"},
-		"receipt of another value":     {rewrite(receipt, fmt.Sprintf(`"data":"0x%064x"`, price), fmt.Sprintf(`"data":"0x%064x"`, price+1)), "different transfers"},
+		"receipt of another value":     {rewrite(receipt, fmt.Sprintf("%064x", price), fmt.Sprintf("%064x", price+1)), "different transfers"},
 		"receipt of another payer":     {rewrite(receipt, payer, topicOf(b.other)), "different transfers"},
 		"receipt of another payee":     {rewrite(receipt, payee, topicOf(b.other)), "not in its transaction's receipt"},
-		"receipt with one more":        {rewrite(receipt, topicUsed+`","`+payer+`","`+hexNonce(a), transfer, `"data":"0x"`, `"data":"`+hash("00")+`"`), "different transfers"},
+		"receipt with one more":        {rewrite(receipt, use, transfer, `"data":"0x"`, `"data":"`+hash("00")+`"`), "different transfers"},
 		"receipt of another index":     {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
 
 		"no header":                      {about(number, on(header, result("null"))), "no block"},
@@ -86,7 +89,7 @@ func TestLyingBlock(t *testing.T) {
 		return first + "}"
 	}
 	b.refusesEach(t, at, map[string]lie{
-		"one authorization twice":  {rewrite(receipt, hexNonce(a2), hexNonce(a1)), "spent twice"},
+		"one authorization twice":  {rewrite(receipt, a2.Nonce, a1.Nonce), "spent twice"},
 		"two blocks of one number": {on(logs, changed(otherBlock)), "about a block's hash"},
 		"less than in the receipt": {list(firstOnly), "different transfers"},
 		"two uses in a row":        {rewrite(receipt, topicTransfer, topicUsed), "right after"},
@@ -101,8 +104,6 @@ func TestLyingBlock(t *testing.T) {
 	b.proxy.reset(nil)
 	b.readsOn(t, at)
 }
-
-func hexNonce(a x402.Authorization) string { return strings.ToLower(a.Nonce) }
 
 // What was read before an error is kept, and the error is met by the next run.
 func TestTransfersBeforeError(t *testing.T) {

@@ -51,7 +51,7 @@ func TestTransfersCrowd(t *testing.T) {
 	b.proxy.reset(nil)
 	runs = b.readsOn(t, start+1)
 	if runs != 2 || b.messages() > 4*runs {
-		t.Errorf("%d runs and %d messages for %d transfers: a run ends in the block that makes it %d", runs, b.messages(), len(b.sent), maxTransfers)
+		t.Errorf("%d runs and %d messages for %d transfers, %d a run", runs, b.messages(), len(b.sent), maxTransfers)
 	}
 
 	// The same with replies so short that no range holds two crowds: one
@@ -81,7 +81,9 @@ func TestTransfersManyInBlock(t *testing.T) {
 		}
 		b.Mine(t, 1)
 		b.SetAutomine(t, true)
-		for _, hash := range b.transactions(t) {
+		var mined struct{ Transactions []string }
+		must(t, json.Unmarshal(b.Call(t, methodHeader, "latest", false), &mined))
+		for _, hash := range mined.Transactions {
 			if x, ok := waiting[hash]; ok {
 				b.enter(t, b.Receipt(t, hash), x)
 			}
@@ -108,14 +110,6 @@ func TestTransfersManyInBlock(t *testing.T) {
 			"two of one index": {about(topicUsed, rewrite(methodLogs, `"logIndex":"0x0"`, `"logIndex":"0x1"`)), ""},
 		})
 	}
-}
-
-// transactions are those of the latest block, in order.
-func (w *world) transactions(t testing.TB) []string {
-	t.Helper()
-	var block struct{ Transactions []string }
-	must(t, json.Unmarshal(w.Call(t, methodHeader, "latest", false), &block))
-	return block.Transactions
 }
 
 // A transaction that logs a lot beside its transfer hides neither its own nor

@@ -21,9 +21,9 @@ import (
 func TestNewRefusesBadConfig(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
-		"facilitator", "ftp://example.com", "https:///path", "https:example.com", "https://user:hunter2@example.com", "https://example.com/?key=hunter2",
-		"https://example.com/?", "https://example.com/#hunter2", "https://user:hunter2@exa mple.com", "https://example.com/hunter2\x7f",
-		"https://example.com/" + strings.Repeat("a", maxURL),
+		"facilitator", "ftp://example.com", "https:///path", "https:example.com", "https://user:hunter2@example.com",
+		"https://example.com/?key=hunter2", "https://example.com/?", "https://example.com/#hunter2", "https://user:hunter2@exa mple.com",
+		"https://example.com/hunter2\x7f", "https://example.com/" + strings.Repeat("a", maxURL),
 	} {
 		if _, err := New(Config{URL: raw}); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", raw, err)
@@ -85,6 +85,7 @@ func TestNothingIsSent(t *testing.T) {
 // its own.
 func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel()
+	const agent = "Hostfacts/1 (+https://example.com)"
 	script := []string{pendingA, settled, `{"isValid":true}`, `{"kinds":[]}`}
 	type seen struct{ Line, Type, Agent, Encoding, Idempotency, Body, URI string }
 	var requests []seen
@@ -110,7 +111,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		w.Header().Set("EXTENSION-RESPONSES", encoded(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
 		_, _ = io.WriteString(w, script[len(requests)-1])
 	})
-	f := newClient(t, Config{URL: url + "/platform/v2/x402/", Credentials: mustCDP(t), UserAgent: "Hostfacts/1 (+https://example.com)"})
+	f := newClient(t, Config{URL: url + "/platform/v2/x402/", Credentials: mustCDP(t), UserAgent: agent})
 	equal(t, "settlement", x402.Settlement{
 		Class: x402.Moved, Transaction: hash, Payer: payer, Network: network,
 		ExtensionResponses: map[string]string{"bazaar.status": "rejected", "bazaar.rejectedReason": "invalid_info"},
@@ -122,14 +123,16 @@ func TestRequestsOnTheWire(t *testing.T) {
 		t.Fatalf("supported: %v", err)
 	}
 
-	const body = `{"x402Version":2,"paymentPayload":{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:8453","extra":{"name":"USD Coin","more":[1,2]}},` +
-		`"payload":{"signature":"0xa719","authorization":{"from":"` + payer + `","to":"` + other + `","value":"1000","validAfter":"0","validBefore":"1795213526","nonce":"0x56"}}},` +
-		`"paymentRequirements":{"scheme":"exact","network":"eip155:8453","asset":"0x5f","amount":"1000","payTo":"` + other + `","maxTimeoutSeconds":300,"extra":{"name":"USD Coin","version":"2","paymentFlow":"upfront"}}}`
+	const body = `{"x402Version":2,"paymentPayload":{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:8453",` +
+		`"extra":{"name":"USD Coin","more":[1,2]}},"payload":{"signature":"0xa719","authorization":{"from":"` + payer + `","to":"` + other +
+		`","value":"1000","validAfter":"0","validBefore":"1795213526","nonce":"0x56"}}},"paymentRequirements":{"scheme":"exact",` +
+		`"network":"eip155:8453","asset":"0x5f","amount":"1000","payTo":"` + other + `","maxTimeoutSeconds":300,` +
+		`"extra":{"name":"USD Coin","version":"2","paymentFlow":"upfront"}}}`
 	var want []seen
 	for _, line := range []string{"POST settle", "POST settle", "POST verify", "GET supported"} {
 		method, call, _ := strings.Cut(line, " ")
 		path := "/platform/v2/x402/" + call
-		r := seen{method + " " + path, "application/json", "Hostfacts/1 (+https://example.com)", "identity", "", body, method + " " + url[len("http://"):] + path}
+		r := seen{method + " " + path, "application/json", agent, "identity", "", body, method + " " + url[len("http://"):] + path}
 		if method == "GET" {
 			r.Type, r.Body = "", ""
 		}

@@ -111,8 +111,8 @@ func TestBadCredentialsAreRefusedWithoutQuotingThem(t *testing.T) {
 		refused(key[0]+": "+key[1], creds, err)
 	}
 	for _, doc := range []string{
-		"hunter2", `{"token":"hunter2"` + strings.Repeat(" ", maxDocument) + `}`, `{"password":"hunter2"}`, `{"rpc_urls":["hunter2"],"tokn":"hunter2"}`,
-		`{"rpc_urls":["hunter2"],"token":""}`, `{}`, `{"token":"hunter2","key_id":"hunter2"}`, `{"key_id":"hunter2"}`,
+		"hunter2", `{"token":"hunter2"` + strings.Repeat(" ", maxDocument) + `}`, `{"password":"hunter2"}`, `{}`, `{"key_id":"hunter2"}`,
+		`{"rpc_urls":["hunter2"],"tokn":"hunter2"}`, `{"rpc_urls":["hunter2"],"token":""}`, `{"token":"hunter2","key_id":"hunter2"}`,
 		`{"token":["hunter2"]}`, `{"token":"hunter2 "}`,
 	} {
 		creds, err := ParseCredentials([]byte(doc), "rpc_urls")
@@ -159,7 +159,9 @@ func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 		fmt.Fprintln(&out, creds)
 	}
 	raw := ed25519.NewKeyFromSeed(seed)
-	for _, secret := range []string{token, fmt.Sprintf("%x", token), edSecret()[:16], string(seed[:8]), fmt.Sprintf("%x", raw[:8]), fmt.Sprint([]byte(raw[:8]))[1:20]} {
+	for _, secret := range []string{
+		token, fmt.Sprintf("%x", token), edSecret()[:16], string(seed[:8]), fmt.Sprintf("%x", raw[:8]), fmt.Sprint([]byte(raw[:8]))[1:20],
+	} {
 		if i := strings.Index(out.String(), secret); i >= 0 {
 			t.Errorf("%q was printed: …%s…", secret, out.String()[max(0, i-80):i+20])
 		}

@@ -50,9 +50,10 @@ const (
 
 // unlisted are words that no table has: what facilitators may say tomorrow,
 // and everything that only looks like a code of the closed list.
-const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFICIENT_FUNDS|insufficient_funds | insufficient_funds|insufficient_fund|" +
-	"x_insufficient_funds|insufficient_balance|invalid_exact_evm_signaturе|invalid_signature|invalid_exact_evm_signature\n|signature|nonce_already_used|" +
-	"INVALID_EXACT_EVM_NONCE_ALREADY_USED|expired|Insufficient_funds|SETTLEMENT_PENDING|settlement_pending_review|rate_limited_after_send|unauthorized_transfer|execution reverted"
+const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFICIENT_FUNDS|Insufficient_funds|insufficient_funds |" +
+	" insufficient_funds|insufficient_fund|x_insufficient_funds|insufficient_balance|invalid_exact_evm_signaturе|invalid_signature|" +
+	"invalid_exact_evm_signature\n|signature|nonce_already_used|INVALID_EXACT_EVM_NONCE_ALREADY_USED|expired|SETTLEMENT_PENDING|" +
+	"settlement_pending_review|rate_limited_after_send|unauthorized_transfer|execution reverted"
 
 // doubtful are the codes of the table that are on no list.
 func doubtful() (codes []string) {

@@ -17,8 +17,8 @@ func TestJudge(t *testing.T) {
 		"valid":             {yes, `{"isValid":true}`, `{"isValid":true,"payer":"` + strings.ToLower(payer) + `"}`},
 		"invalid signature": {`{"isValid":false,"invalidReason":"invalid_exact_evm_signature","payer":"` + payer + `"}`},
 		"facilitator_unavailable": {
-			strings.ToLower(yes), `{"isValid":true,"payer":"` + other + `"}`, `{"isValid":true,"payer":1}`, `{"isValid":true,"invalidReason":"insufficient_funds"}`,
-			`{"isValid":"true"}`, `{"payer":"` + payer + `"}`, `{"isValid":false,"isValid":true}`, `{"isValid":false}`,
+			strings.ToLower(yes), `{"isValid":true,"payer":"` + other + `"}`, `{"isValid":true,"payer":1}`, `{"isValid":"true"}`, `{"isValid":false}`,
+			`{"isValid":true,"invalidReason":"insufficient_funds"}`, `{"payer":"` + payer + `"}`, `{"isValid":false,"isValid":true}`,
 			`{"isValid":false,"invalidReason":1}`, `{"isValid":false,"invalidReason":"insufficient_funds","payer":"` + other + `"}`,
 		},
 	} {
@@ -62,7 +62,7 @@ func TestExtensionResponses(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf(`"e%02d":{"status":"success"}`, i)
 	}
-	kept := map[string]string{}
+	kept, long := map[string]string{}, strings.Repeat("z ", maxReason)[:maxReason-3]+"…"
 	for i := range maxExtensions {
 		kept[fmt.Sprintf("e%02d.status", i)] = "success"
 	}
@@ -71,7 +71,7 @@ func TestExtensionResponses(t *testing.T) {
 		`{"bazaar":{"status":"rejected","rejectedReason":"a","reason":"b","code":7,"trace":"secret"},"other":{"code":"c"}}`: {
 			"bazaar.status": "rejected", "bazaar.rejectedReason": "a", "bazaar.reason": "b", "bazaar.code": "7", "other.code": "c"},
 		`{"bazaar":{"reason":"a\r\nbü"}}`:                                                       {"bazaar.reason": "a  bü"},
-		`{"bazaar":{"reason":"` + strings.Repeat("z ", 500) + `"}}`:                             {"bazaar.reason": strings.Repeat("z ", maxReason)[:maxReason-3] + "…"},
+		`{"bazaar":{"reason":"` + strings.Repeat("z ", 500) + `"}}`:                             {"bazaar.reason": long},
 		`{"bazaar":{"reason":"bad 0x` + strings.Repeat("Ab1", 30) + `"}}`:                       {"bazaar.reason": "bad 0xAb1Ab1..."},
 		"{" + strings.Join(many, ",") + "}":                                                     kept,
 		`{"bazaar":"success","x":{"status":"success"}}`:                                         {"x.status": "success"},
