@@ -190,7 +190,8 @@ func TestNodesThatAreRead(t *testing.T) {
 	for name, urls := range map[string][]string{
 		"none": {}, "too many": slices.Repeat([]string{"https://one.example"}, MaxNodes+1), "no URL": {"https://one.example", secret},
 	} {
-		if _, err := NewNodes(NodesConfig{Config: w.config(t, ""), URLs: urls}); err == nil || strings.Contains(err.Error(), secret) {
+		c := Config{Network: chaintest.Network, Asset: chaintest.USDC}
+		if _, err := NewNodes(NodesConfig{Config: c, URLs: urls}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -53,6 +53,7 @@ func TestLyingTransfers(t *testing.T) {
 		"another transaction's":     {rewrite(logs, first.Transaction, hash("11")), "no receipt"},
 
 		"no receipt":                   {on(receipt, result("null")), "no receipt"},
+		"failed transaction":           {rewrite(receipt, `"status":"0x1"`, `"status":"0x0"`), "failed transaction has logs"},
 		"receipt of another block":     {rewrite(receipt, first.BlockHash, second.BlockHash), "different blocks"},
 		"receipt of another number":    {rewrite(receipt, `"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "different blocks"},
 		"receipt without the transfer": {rewrite(receipt, `"data":"0x"`, `"data":"0x"`, topicTransfer, topicOf(b.other)), "right after"},
@@ -62,6 +63,7 @@ func TestLyingTransfers(t *testing.T) {
 		"receipt with one more":        {rewrite(receipt, use, transfer, `"data":"0x"`, `"data":"`+hash("00")+`"`), "different transfers"},
 		"receipt of another index":     {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
 
+		"header without a number":        {about(number, rewrite(header, `"number"`, `"nummer"`)), "number is not"},
 		"no header":                      {about(number, on(header, result("null"))), "no block"},
 		"block is not on the chain":      {about(number, rewrite(header, first.BlockHash, second.BlockHash)), "not on the chain"},
 		"a time after the latest":        {about(number, on(header, member("timestamp", "0xfffffffff"))), "order of their times"},

@@ -144,7 +144,6 @@ func TestClassify(t *testing.T) {
 		{"not connected", reply{err: lost}, "not_sent facilitator_unavailable connect_failed", "facilitator_unavailable"},
 		{"time up before writing", reply{err: lost, expired: true}, "not_sent facilitator_unavailable timeout", "facilitator_unavailable"},
 		{"time up after writing", reply{err: lost, sent: true, expired: true}, "unknown timeout", "facilitator_unavailable"},
-		{"lost after writing", reply{err: lost, sent: true}, "unknown connection_lost", "facilitator_unavailable"},
 		{"401, body cut short", reply{err: lost, sent: true, status: 401}, "unknown connection_lost", "facilitator_unavailable"},
 		{"answer too long", reply{err: errTooLarge, sent: true, status: 200}, "unknown answer_too_large", "facilitator_unavailable"},
 	} {

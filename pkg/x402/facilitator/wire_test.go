@@ -57,7 +57,6 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 		reason string
 	}{
 		{"close after reading", answerWith(""), false, x402.Unknown, "connection_lost"},
-		{"half a body", answerWith(http200(settled)[:len(http200(settled))-20]), false, x402.Unknown, "connection_lost"},
 		{"short of its length", answerWith("HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n" + settled), false, x402.Unknown, "connection_lost"},
 		{"no answer", answerWith(""), true, x402.Unknown, "timeout"},
 		{"half an answer, then nothing", answerWith(http200(settled)[:90]), true, x402.Unknown, "timeout"},
@@ -68,7 +67,6 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 		{"HTTP/1.0, ended by the close", answerWith("HTTP/1.0 200 OK\r\n\r\n" + settled), false, x402.Moved, ""},
 		{"wrong content type", answerWith(strings.Replace(http200(settled), "application/json", "text/html", 1)), false, x402.Moved, ""},
 		{"gzip that nobody asked for", gzipped(t, []byte(settled)), false, x402.Unknown, "http_200"},
-		{"gzip bomb", gzipped(t, make([]byte, 8<<20)), false, x402.Unknown, "http_200"},
 		{"long answer", answerWith(http200(settled + strings.Repeat(" ", maxBody))), false, x402.Unknown, "answer_too_large"},
 		{"longest answer", answerWith(http200(settled + strings.Repeat(" ", maxBody-len(settled)))), false, x402.Moved, ""},
 		{"answer without reading the body", func(c net.Conn) {
