@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,125 +32,52 @@ func at(offset time.Duration) *limittest.Clock {
 	return &c
 }
 
-// counter is a Memory that notes what each call adds, and fails while down or when
-// its hook does.
-type counter struct {
-	limit.Memory
-	mu    sync.Mutex
-	calls []int // what each call added
-	down  bool
-	hook  func(ctx context.Context) error // before each call; may be nil
-}
+// store is a Memory that notes its calls, and fails as it is told.
+type store = limittest.Watched
 
-func (c *counter) called(ctx context.Context, n int) error {
-	c.mu.Lock()
-	c.calls = append(c.calls, n)
-	down := c.down
-	c.mu.Unlock()
-	if down {
-		return errDown
+// added is what the calls since the last time added.
+func added(s *store) (units []int) {
+	for _, c := range s.Calls() {
+		units = append(units, c.Units)
 	}
-	if c.hook != nil {
-		return c.hook(ctx)
-	}
-	return nil
+	return units
 }
 
-func (c *counter) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	if err := c.called(ctx, n.All); err != nil {
-		return limit.Units{}, err
-	}
-	return c.Memory.Add(ctx, client, window, n)
-}
+// down, silent and slow are what a store does: it fails, it answers when its caller gives
+// up, or it takes a tenth of a second, by the clock of a bubble.
+func down(context.Context, limittest.Call) error { return errDown }
 
-func (c *counter) Take(
-	ctx context.Context, client string, window time.Time, n limit.Units, most int,
-) (limit.Units, bool, error) {
-	if err := c.called(ctx, n.All); err != nil {
-		return limit.Units{}, false, err
-	}
-	return c.Memory.Take(ctx, client, window, n, most)
-}
-
-// taken returns what the calls since the last time added.
-func (c *counter) taken() []int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	calls := c.calls
-	c.calls = nil
-	return calls
-}
-
-// total is what is counted of a client in a window.
-func (c *counter) total(t *testing.T, client string, window time.Time) limit.Units {
-	t.Helper()
-	u, err := c.Memory.Add(t.Context(), client, window, limit.Units{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
-// silent answers when its caller gives up.
-func silent(ctx context.Context) error {
+func silent(ctx context.Context, _ limittest.Call) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// slow takes a tenth of a second, by the clock of a bubble.
-func slow(context.Context) error {
+func slow(context.Context, limittest.Call) error {
 	time.Sleep(100 * time.Millisecond)
 	return nil
 }
 
-// leases is a Memory that counts the calls, fails while down, and loses replies.
-type leases struct {
-	limit.Memory
-	mu                sync.Mutex
-	acquired, removed int
-	down, lost        bool
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	limittest.Exercise(t, func(*testing.T) limittest.Store { return &limit.Memory{} })
 }
 
-func (l *leases) Acquire(ctx context.Context, operation string, lease limit.Lease, most int) ([]limit.Lease, bool, error) {
-	l.mu.Lock()
-	l.acquired++
-	down, lost := l.down, l.lost
-	l.mu.Unlock()
-	if down {
-		return nil, false, errDown
+// Counts of past windows are forgotten.
+func TestMemoryForgets(t *testing.T) {
+	var m limit.Memory
+	const w = limit.Window
+	for i, c := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {w, 1}, {0, 2}, {2 * w, 1}, {w, 2}, {0, 1}} { // the third is a late report, which counts
+		if got, err := m.Add(t.Context(), "c", noon.Add(c.after), limit.Units{All: 1}); err != nil || got.All != c.want {
+			t.Errorf("Add %d = %+v, %v; want %d", i, got, err, c.want)
+		}
 	}
-	held, ok, err := l.Memory.Acquire(ctx, operation, lease, most)
-	if lost {
-		return nil, false, errDown
-	}
-	return held, ok, err
-}
-
-func (l *leases) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
-	l.mu.Lock()
-	l.removed++
-	down := l.down
-	l.mu.Unlock()
-	if down {
-		return errDown
-	}
-	return l.Memory.Remove(ctx, operation, leases...)
-}
-
-// calls returns the calls of each kind since the last time.
-func (l *leases) calls() (acquired, removed int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	acquired, removed = l.acquired, l.removed
-	l.acquired, l.removed = 0, 0
-	return acquired, removed
 }
 
 func TestNewPanics(t *testing.T) {
-	t.Parallel()
-	good := limit.SlotsConfig{
-		Operation: "dns", Cap: 1, Leases: &limit.Memory{}, Now: time.Now, NewID: func() string { return "x" },
-	}
+	good := limit.SlotsConfig{Operation: "dns", Cap: 1, Leases: &limit.Memory{}, Now: time.Now, NewID: func() string { return "x" }}
 	limit.NewSlots(good)
 	for i, spoil := range []func(*limit.SlotsConfig){
 		func(c *limit.SlotsConfig) { c.Operation = "" },
@@ -165,11 +91,7 @@ func TestNewPanics(t *testing.T) {
 		mustPanic(t, fmt.Sprint("slots ", i), func() { limit.NewSlots(bad) })
 	}
 	for i, c := range []limit.RateConfig{
-		{PerMinute: -1},
-		{PerMinute: 1, Now: time.Now},
-		{PerMinute: 1, Counter: &limit.Memory{}},
-		{PerMinute: 1, Counter: &limit.Memory{}, Now: time.Now, MaxClients: -1},
-		{PerMinute: 1, Counter: &limit.Memory{}, Now: time.Now, StoreTimeout: -1},
+		{PerMinute: -1}, {PerMinute: 1, Now: time.Now}, {PerMinute: 1, Counter: &limit.Memory{}}, {MaxClients: -1}, {StoreTimeout: -1},
 	} {
 		mustPanic(t, fmt.Sprint("rate ", i), func() { limit.NewRate(c) })
 	}

@@ -4,9 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
@@ -17,37 +24,36 @@ import (
 type harness struct {
 	*testing.T
 	*limit.Slots
-	store *leases
-	clock *limittest.Clock
-	calls int
+	store   *store
+	clock   *limittest.Clock
+	clients int
 }
 
 func newHarness(t *testing.T, most int) *harness {
-	b := &harness{T: t, store: &leases{}, clock: at(0)}
-	b.Slots = limittest.NewSlots(b.store, "dns", most, 0, b.clock.Now)
-	return b
+	b := &harness{T: t, store: &store{}, clock: at(0)}
+	return b.over(most, b.store)
 }
 
 // over is another environment of the same clock, with a cap and a store of its own.
-func (b *harness) over(most int, store limit.Leases) *harness {
+func (b *harness) over(most int, s limit.Leases) *harness {
 	other := *b
-	other.Slots = limittest.NewSlots(store, "dns", most, 1, b.clock.Now)
+	other.Slots = limittest.NewSlots(s, "dns", most, most, b.clock.Now)
 	return &other
 }
 
 // next is a client that has no slot yet, so that tests of the cap are independent of
 // the limit of half the slots for one client.
 func (b *harness) next() string {
-	b.calls++
-	return fmt.Sprintf("client %p %d", b, b.calls)
+	b.clients++
+	return fmt.Sprintf("client %p %d", b, b.clients)
 }
 
 // try takes a slot, or is refused for the reason that is wanted.
 func (b *harness) try(client string, want fault.Code) (*limit.Slot, *fault.Error) {
 	b.Helper()
 	slot, err := b.Acquire(b.Context(), client, b.clock.Now().Add(30*time.Second))
-	var f *fault.Error
-	if errors.As(err, &f); (slot == nil) != (err != nil) || err != nil && (f == nil || f.Code != want) || err == nil && want != "" {
+	f, _ := errors.AsType[*fault.Error](err)
+	if (slot == nil) != (want != "") || (f == nil) != (want == "") || f != nil && f.Code != want {
 		b.Fatalf("Acquire = %v, %v; want %q", slot, err, want)
 	}
 	if want == fault.Overloaded && f.Wait() <= 0 {
@@ -80,78 +86,106 @@ func (b *harness) give(slots ...*limit.Slot) {
 // took compares the calls of the store since the last time.
 func (b *harness) took(what string, acquires, removes int) {
 	b.Helper()
-	if a, r := b.store.calls(); a != acquires || r != removes {
-		b.Errorf("%s took %d acquires and %d removes, want %d and %d", what, a, r, acquires, removes)
+	calls := map[string]int{}
+	for _, c := range b.store.Calls() {
+		calls[c.Verb]++
+	}
+	if calls["acquire"] != acquires || calls["remove"] != removes {
+		b.Errorf("%s took %v, want %d acquires and %d removes", what, calls, acquires, removes)
 	}
 }
 
+// Whatever clients ask for and give back, and whenever: a slot is there while fewer than the
+// cap are taken, and its client holds less than half of the cap, or none. A slot that was not
+// given back is free at the end of the second in which it runs out, because a store pays for
+// each digit, and no sooner; its owner, who comes back later, takes nothing from the others.
 func TestSlots(t *testing.T) {
-	t.Parallel()
-	b := newHarness(t, 2)
-	first := b.take()
+	type taken struct {
+		client string
+		slot   *limit.Slot
+		until  time.Time
+	}
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		most := 1 + random.IntN(8)
+		b := newHarness(t, most)
+		var held []taken // those that have run out, too
+		for range 100 {
+			now, client := b.clock.Now(), fmt.Sprint("client ", random.IntN(4))
+			all, mine := 0, 0
+			for _, h := range held {
+				if h.until.After(now) {
+					all++
+					if h.client == client {
+						mine++
+					}
+				}
+			}
+			want := fault.Code("")
+			if all >= most || mine >= max(most/2, 1) {
+				want = fault.Overloaded
+			}
+			if slot, _ := b.try(client, want); slot != nil {
+				held = append(held, taken{client, slot, now.Add(31*time.Second - 1).Truncate(time.Second)})
+			}
+			if i := random.IntN(2 * (len(held) + 1)); i < len(held) {
+				b.give(held[i].slot, held[i].slot)
+				held = slices.Delete(held, i, i+1)
+			}
+			b.clock.Advance([]time.Duration{0, time.Second, 10 * time.Second, 30*time.Second - time.Millisecond, time.Millisecond}[random.IntN(5)])
+		}
+	}
+}
+
+// What slots cost.
+func TestSlotsCost(t *testing.T) {
+	b := newHarness(t, 4)
+	first, _ := b.try("a", "")
+	b.try("a", "")
+	b.took("a client's half", 2, 0)
+	b.try("a", fault.Overloaded)
+	b.took("one more, given back", 1, 1)
 	b.take()
-	b.took("two slots", 2, 0)
+	b.take()
+	b.store.Calls()
+	b.try("a", fault.Overloaded)
+	b.took("one more when all are taken", 1, 0)
 	if info := b.refused(fault.Overloaded).Info(); info.Status != http.StatusServiceUnavailable || !info.Retry {
 		t.Errorf("%+v", info)
 	}
 	b.took("a refusal with nothing dead", 1, 0)
-	b.give(first, first, first)
-	b.took("three releases of one slot", 0, 1)
+	b.give(first, first, nil)
+	b.took("two releases of one slot", 0, 1)
 	b.take()
 	b.took("the slot that came free", 1, 0)
-}
-
-// A dead lease is taken over at the moment it runs out, and no sooner.
-func TestSlotsRunOut(t *testing.T) {
-	t.Parallel()
-	b := newHarness(t, 2)
-	late := b.take()
-	b.clock.Advance(time.Second)
-	b.take()
-	b.clock.Advance(29*time.Second - time.Millisecond)
-	b.refused(fault.Overloaded)
-	b.store.calls()
-	b.clock.Advance(time.Millisecond)
+	b.clock.Advance(30 * time.Second)
 	b.take()
 	b.took("a slot in place of a dead one", 2, 1)
-	b.refused(fault.Overloaded)
-	// The owner of the dead lease comes back and takes nothing from the others.
-	b.give(late)
-	b.refused(fault.Overloaded)
+	b.Slots = limit.NewSlots(limit.SlotsConfig{}) // no cap
+	b.give(b.take(), b.take(), b.take(), b.take(), b.take())
 }
 
+// After a deployment with a lower cap, nothing is removed while more leases are alive than
+// the cap, because that would free no slot.
 func TestSlotsLowerCap(t *testing.T) {
-	t.Parallel()
-	b := newHarness(t, 5)
-	for range 5 {
-		b.take()
-	}
-	lower := b.over(2, b.store)
-	lower.refused(fault.Overloaded)
-	b.clock.Advance(time.Minute)
-	lower.take()
-	lower.take()
-	lower.refused(fault.Overloaded)
-}
-
-// When more leases are alive than the cap, removing dead ones would free no slot, so
-// nothing is removed.
-func TestSlotsRemovesOnlyWhatHelps(t *testing.T) {
-	t.Parallel()
 	b := newHarness(t, 3)
 	b.take()
 	b.clock.Advance(time.Second)
 	b.take()
 	b.take()
 	b.clock.Advance(29 * time.Second) // the first is dead
-	b.store.calls()
-	b.over(2, b.store).refused(fault.Overloaded)
+	b.store.Calls()
+	lower := b.over(2, b.store)
+	lower.refused(fault.Overloaded)
 	b.took("a refusal with two alive and one dead", 1, 0)
+	b.clock.Advance(time.Second)
+	lower.take()
+	lower.take()
+	lower.refused(fault.Overloaded)
 }
 
 // A slot that came free between the refusal and the look at it is taken.
 func TestSlotsCameFree(t *testing.T) {
-	t.Parallel()
 	b := newHarness(t, 1)
 	held := b.take()
 	b.over(1, &refusedThen{Leases: b.store, then: func() { b.give(held) }}).take()
@@ -167,76 +201,148 @@ func (r *refusedThen) Acquire(ctx context.Context, operation string, l limit.Lea
 	held, ok, err := r.Leases.Acquire(ctx, operation, l, most)
 	if !ok && err == nil && r.then != nil {
 		r.then()
-		r.then = nil
-		held = nil
+		r.then, held = nil, nil
 	}
 	return held, ok, err
 }
 
-// Ends are whole seconds, because a store pays for each digit, and never early.
-func TestSlotsWholeSeconds(t *testing.T) {
-	t.Parallel()
-	for until, want := range map[time.Time]time.Time{
-		noon: noon, noon.Add(1): noon.Add(time.Second), noon.Add(1999 * time.Millisecond): noon.Add(2 * time.Second),
-	} {
-		b := newHarness(t, 1)
-		if _, err := b.Acquire(t.Context(), "a", until); err != nil {
-			t.Fatal(err)
-		}
-		held, _, err := b.store.Acquire(t.Context(), "dns", limit.Lease{ID: "x"}, 1)
-		if err != nil || len(held) != 1 || !held[0].Until.Equal(want) {
-			t.Errorf("held are %v, %v; want one until %s", held, err, want)
-		}
-	}
-}
-
-func TestSlotsOff(t *testing.T) {
-	t.Parallel()
-	b := newHarness(t, 1)
-	b.Slots = limit.NewSlots(limit.SlotsConfig{})
-	b.give(b.take(), b.take(), b.take(), nil)
-}
-
-func TestSlotsStoreDown(t *testing.T) {
-	t.Parallel()
-	b := newHarness(t, 1)
-	slot := b.take()
-	b.store.down = true
+// What a store fails at, and when: a lease whose acquisition was written and never answered
+// runs out by itself, a release is tried again, and a lease above the half that cannot be
+// removed does not count as a slot.
+func TestSlotsStoreFails(t *testing.T) {
+	b := newHarness(t, 4)
+	slot, _ := b.try("a", "")
+	b.store.Before = down
 	if f := b.refused(fault.LedgerUnavailable); !errors.Is(f, errDown) || f.Public() == errDown.Error() {
 		t.Errorf("%v says %q", f, f.Public())
 	}
 	if err := slot.Release(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("Release = %v", err)
 	}
-	b.store.down = false
+	b.store.Before = nil
 	b.give(slot) // tries again
-	b.take()
-}
-
-// The store fails between the refusal and the second try.
-func TestSlotsStoreFailsLater(t *testing.T) {
-	t.Parallel()
-	b := newHarness(t, 1)
-	b.take()
-	b.clock.Advance(time.Minute)
-	b.over(1, &removeFails{b.store}).refused(fault.LedgerUnavailable)
-}
-
-// removeFails takes everything else to the store.
-type removeFails struct{ limit.Leases }
-
-func (r *removeFails) Remove(ctx context.Context, _ string, _ ...limit.Lease) error {
-	return errors.Join(errDown, ctx.Err())
-}
-
-// A lease whose acquisition was written and never answered runs out by itself.
-func TestSlotsLostReply(t *testing.T) {
-	t.Parallel()
-	b := newHarness(t, 1)
-	b.store.lost = true
+	b.try("a", "")
+	b.try("a", "")
+	b.store.After = down
 	b.refused(fault.LedgerUnavailable)
-	b.store.lost = false
-	b.refused(fault.Overloaded)
+	b.store.After = nil
+	b.store.Before = func(ctx context.Context, c limittest.Call) error {
+		if c.Verb == "remove" {
+			return errDown
+		}
+		return nil
+	}
+	if _, f := b.try("a", fault.Overloaded); !errors.Is(f, errDown) {
+		t.Errorf("%v", f)
+	}
+	b.refused(fault.Overloaded) // with the lost reply, and the lease that could not be removed
 	b.clock.Advance(30 * time.Second)
+	b.refused(fault.LedgerUnavailable) // the dead leases cannot be removed
+	b.store.Before = nil
 	b.take()
+}
+
+// However many slots one client asks for at once, another client that asks at the
+// same moment gets a slot.
+func TestSlotsSurplusTurnsNobodyAway(t *testing.T) {
+	wait := func(context.Context, limittest.Call) error {
+		time.Sleep(3 * time.Millisecond) // the bubble's clock
+		return nil
+	}
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			slots := limittest.NewSlots(&store{Before: wait, After: wait}, "dns", 50, 0, time.Now)
+			var greedy atomic.Int64
+			var all sync.WaitGroup
+			for i := range 125 {
+				after := time.Duration(random.IntN(20)) * time.Millisecond
+				all.Go(func() {
+					time.Sleep(after)
+					client := "greedy"
+					if i >= 100 {
+						client = fmt.Sprint("modest ", i)
+					}
+					switch _, err := slots.Acquire(t.Context(), client, time.Now().Add(time.Minute)); {
+					case i >= 100 && err != nil:
+						t.Errorf("seed %d: another client: %v", seed, err)
+					case i < 100 && err == nil:
+						greedy.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			if n := greedy.Load(); n > 25 || n == 0 {
+				t.Errorf("seed %d: one client has %d of 50", seed, n)
+			}
+		})
+	}
+}
+
+// A request waits for a surplus to be given back no longer than its own time limit.
+func TestSlotsSurplusStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var memory limit.Memory
+		for i := range 4 { // of one client, whose half is 2
+			lease := limit.Lease{ID: fmt.Sprint("greedy", i), Until: time.Now().Add(time.Hour)}
+			if _, ok, err := memory.Acquire(t.Context(), "dns", lease, 4); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		slots := limittest.NewSlots(&memory, "dns", 4, 0, time.Now)
+		for limit, want := range map[time.Duration]time.Duration{
+			time.Hour: 150 * time.Millisecond, 25 * time.Millisecond: 25 * time.Millisecond,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			begun := time.Now()
+			_, err := slots.Acquire(ctx, "modest", time.Now().Add(time.Minute))
+			if took := time.Since(begun); took != want || fault.From(err).Code != fault.Overloaded {
+				t.Errorf("Acquire = %v after %s, want %s", err, took, want)
+			}
+			cancel()
+		}
+	})
+}
+
+// A cap above 50 is divided over items of at most 50 leases. Together they hold
+// the cap, no client has more than half, and a refusal costs two writes at most.
+func TestSlotsOverItems(t *testing.T) {
+	const most = 170
+	b := newHarness(t, most)
+	holds := func(want ...int) {
+		t.Helper()
+		var got []int
+		for _, name := range []string{"dns", "dns#1", "dns#2", "dns#3", "dns#4"} {
+			held, _, err := b.store.Memory.Acquire(t.Context(), name, limit.Lease{}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, len(held))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the items hold (-want +got):\n%s", diff)
+		}
+	}
+	var held []*limit.Slot
+	fill := func(times int, client func() string) {
+		for range times {
+			if slot, err := b.Acquire(t.Context(), client(), b.clock.Now().Add(30*time.Second)); err == nil {
+				held = append(held, slot)
+			}
+		}
+	}
+	fill(2*most, func() string { return "one client" })
+	if n := len(held); n > most/2 || n < most/2-4 {
+		t.Errorf("one client holds %d of %d slots, want half", n, most)
+	}
+	fill(4*most, b.next)
+	same(t, "slots held in the end", len(held), most)
+	holds(42, 42, 43, 43, 0)
+	b.store.Calls()
+	b.refused(fault.Overloaded)
+	if calls := b.store.Calls(); len(calls) > 2 {
+		t.Errorf("a refusal took %v, want 2 writes at most", calls)
+	}
+	b.give(held...)
+	holds(0, 0, 0, 0, 0)
 }

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
 )
@@ -38,36 +35,36 @@ func decide(t *testing.T, refused bool, all ...*limit.Undecided) {
 	}
 }
 
-// What payments weigh at several limits, and what of it comes back.
+// counted compares what is counted of a client in a window.
+func counted(t *testing.T, s *store, what, client string, window time.Time, want limit.Units) {
+	t.Helper()
+	got, err := s.Memory.Add(t.Context(), client, window, limit.Units{})
+	if err != nil || got != want {
+		t.Errorf("%s: %+v, %v; want %+v", what, got, err, want)
+	}
+}
+
+// What payments weigh at several limits, and what of it comes back. Of a limit of 300,
+// the headers of a decided request say what is left after it.
 func TestWeights(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct{ perMinute, undecided, refused int }{
 		{1, 1, 1}, {10, 1, 1}, {30, 1, 2}, {60, 1, 4}, {61, 2, 5}, {150, 3, 10}, {300, 5, 20}, {3000, 50, 200}, {1_000_000, 16_667, 66_667},
 	} {
-		t.Run(fmt.Sprint(c.perMinute), func(t *testing.T) {
-			t.Parallel()
-			var store counter
-			clock := at(0)
-			r := newRate(c.perMinute, &store, clock)
-			total := func() limit.Units { return store.total(t, client, noon) }
-			at := weigh(t, r, client, 1)
-			if got := total(); got != (limit.Units{All: c.undecided, Open: c.undecided - 1}) {
-				t.Errorf("undecided: %+v", got)
-			}
-			decide(t, false, at...)
-			decide(t, true, at...) // too late: it is decided
-			if got := total(); got != (limit.Units{All: 1}) {
-				t.Errorf("decided: %+v", got)
-			}
-			r = newRate(c.perMinute, &store, clock) // another environment
-			if at = weigh(t, r, "other", 1); len(at) != 1 {
-				t.Fatal("refused")
-			}
-			decide(t, true, at...)
-			if got := store.total(t, "other", noon); got != (limit.Units{All: c.refused}) {
-				t.Errorf("refused: %+v", got)
-			}
-		})
+		var s store
+		r := newRate(c.perMinute, &s, at(0))
+		left := func(u *limit.Undecided, units int) {
+			t.Helper()
+			same(t, "RateLimit", u.Verdict().Headers()["RateLimit"], fmt.Sprintf(`"default";r=%d;t=60`, c.perMinute-units))
+		}
+		on := weigh(t, r, client, 1)
+		counted(t, &s, "undecided", client, noon, limit.Units{All: c.undecided, Open: c.undecided - 1})
+		left(on[0], c.undecided)
+		decide(t, false, on...)
+		left(on[0], 1)
+		decide(t, true, on...) // too late: it is decided
+		counted(t, &s, "decided", client, noon, limit.Units{All: 1})
+		decide(t, true, weigh(t, newRate(c.perMinute, &s, at(0)), "other", 1)...) // in another environment
+		counted(t, &s, "refused", "other", noon, limit.Units{All: c.refused})
 	}
 }
 
@@ -75,75 +72,66 @@ func TestWeights(t *testing.T) {
 // over all environments; all of the limit once they are decided; and few whose
 // payer is at fault.
 func TestWeighIsExact(t *testing.T) {
-	t.Parallel()
 	for _, environments := range []int{1, 200} {
-		t.Run(fmt.Sprint(environments), func(t *testing.T) {
-			t.Parallel()
-			var store counter
-			clock := at(0)
-			rates := make([]*limit.Rate, environments)
-			for i := range rates {
-				rates[i] = newRate(300, &store, clock)
-			}
-			n := 0
-			send := func(client string, decided func(*limit.Undecided)) (ok int) {
-				for range 400 {
-					n++
-					for _, u := range weigh(t, rates[n%environments], client, 1) {
-						ok++
-						decided(u)
-					}
+		var s store
+		rates := make([]*limit.Rate, environments)
+		for i := range rates {
+			rates[i] = newRate(300, &s, at(0))
+		}
+		n := 0
+		send := func(what string, want int, decided func(*limit.Undecided)) {
+			ok := 0
+			for range 400 {
+				n++
+				for _, u := range weigh(t, rates[n%environments], what, 1) {
+					ok++
+					decided(u)
 				}
-				return ok
 			}
-			same(t, "payments while none was decided", send("none decided", func(*limit.Undecided) {}), 60)
-			same(t, "payments that were decided at once", send("paid", func(u *limit.Undecided) { decide(t, false, u) }), 296)
-			same(t, "payments of a payer at fault", send("refused", func(u *limit.Undecided) { decide(t, true, u) }), 15)
-		})
+			same(t, fmt.Sprint(what, " over ", environments), ok, want)
+		}
+		send("none decided", 60, func(*limit.Undecided) {})
+		send("paid at once", 296, func(u *limit.Undecided) { decide(t, false, u) })
+		send("at fault", 15, func(u *limit.Undecided) { decide(t, true, u) })
 	}
 }
 
 // A client that has used its limit for good is turned away without a call, and
 // one that may get units back is asked about once a second.
 func TestWeighAsksAgain(t *testing.T) {
-	t.Parallel()
-	var store counter
+	var s store
 	clock := at(0)
-	r := newRate(300, &store, clock)
-	other := newRate(300, &store, clock)
-	at := weigh(t, r, client, 60)
-	store.taken()
+	r, other := newRate(300, &s, clock), newRate(300, &s, clock)
+	on := weigh(t, r, client, 60)
+	s.Calls()
 	for range 100 {
-		_, v := r.Weigh(t.Context(), client)
-		if v.OK || v.RetryAfter != 2*time.Second {
+		if _, v := r.Weigh(t.Context(), client); v.OK || v.RetryAfter != 2*time.Second {
 			t.Fatalf("Weigh = %+v", v)
 		}
-		if v := r.Allow(t.Context(), client); v.OK {
-			t.Fatal("without a payment it passes")
-		}
 	}
-	same(t, "known to be over, and yet the calls", len(store.taken()), 0)
+	same(t, "passed without a payment", passed(t, r, client, 100), 0)
+	same(t, "known to be over, and yet the calls", len(s.Calls()), 0)
 	// Another environment hears of it once a second.
 	for range 3 {
 		weigh(t, other, client, 50)
-		same(t, "calls", len(store.taken()), 1)
+		same(t, "calls", len(s.Calls()), 1)
 		clock.Advance(time.Second)
 	}
-	decide(t, false, at...)
+	decide(t, false, on...)
 	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
 	same(t, "requests after all were decided", passed(t, other, client, 1), 1)
 	// Over for good: no calls any more.
 	for range 20 {
 		decide(t, true, weigh(t, other, client, 1)...)
 	}
-	store.taken()
+	s.Calls()
 	for range 10 {
 		clock.Advance(time.Second)
 		if _, v := other.Weigh(t.Context(), client); v.OK || v.RetryAfter < 30*time.Second {
 			t.Errorf("Weigh = %+v", v)
 		}
 	}
-	if calls := store.taken(); len(calls) > 1 { // the last of them was seen by the other one
+	if calls := s.Calls(); len(calls) > 1 { // the last of them was seen by the other one
 		t.Errorf("over for good, and yet the calls %v", calls)
 	}
 }
@@ -151,60 +139,43 @@ func TestWeighAsksAgain(t *testing.T) {
 // Requests with and without a payment share the limit, and what only this
 // environment knows counts.
 func TestWeighBesideOthers(t *testing.T) {
-	t.Parallel()
-	var store counter
-	r := newRate(300, &store, at(0))
+	r := newRate(300, &limit.Memory{}, at(0))
 	passed(t, r, client, 30) // not reported
 	same(t, "payments of 270 units", len(weigh(t, r, client, 100)), 54)
 	same(t, "more passed", passed(t, r, client, 100), 0)
 	if !r.Peek("198.51.100.9").OK || r.Peek(client).OK {
-		t.Error("Known knows something else")
+		t.Error("Peek knows something else")
 	}
 }
 
 // What is refused after the turn of a minute counts in the new one, and nothing
 // is given back there.
 func TestDecideInTheNextWindow(t *testing.T) {
-	t.Parallel()
-	var store counter
+	var s store
 	clock := at(59 * time.Second)
-	r := newRate(300, &store, clock)
-	at := weigh(t, r, client, 2)
+	on := weigh(t, newRate(300, &s, clock), client, 2)
 	clock.Advance(2 * time.Second)
-	store.taken()
-	decide(t, false, at[0])
-	same(t, "given back into a window that is over", len(store.taken()), 0)
-	decide(t, true, at[1])
-	if got := store.total(t, client, noon.Add(limit.Window)); got != (limit.Units{All: 15}) {
-		t.Errorf("in the new window: %+v", got)
-	}
+	s.Calls()
+	decide(t, false, on[0])
+	same(t, "given back into a window that is over", len(s.Calls()), 0)
+	decide(t, true, on[1])
+	counted(t, &s, "in the new window", client, noon.Add(limit.Window), limit.Units{All: 15})
 }
 
+// Each payment asks a store that is down: the ledger is down as well, and nobody else is
+// held up. A correction takes no longer than a report, and no hanging up cuts it short.
 func TestWeighStoreDown(t *testing.T) {
-	t.Parallel()
-	store := counter{down: true}
-	r := newRate(300, &store, at(0))
-	for range 3 { // each asks: the ledger is down as well, and nobody else is held up
-		if u, v := r.Weigh(t.Context(), client); u != nil || v.OK || !errors.Is(v.Err, errDown) {
-			t.Errorf("Weigh = %v, %+v", u, v)
+	s := &store{Before: down}
+	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {
+		for range 3 {
+			if u, v := r.Weigh(t.Context(), client); u != nil || v.OK || !errors.Is(v.Err, errDown) {
+				t.Errorf("Weigh = %v, %+v", u, v)
+			}
 		}
-	}
-	same(t, "calls", len(store.taken()), 3)
-	store.down = false
-	at := weigh(t, r, client, 1)
-	store.down = true
-	if err := at[0].Decide(t.Context(), false); !errors.Is(err, errDown) {
-		t.Errorf("Decide = %v", err)
-	}
-}
-
-// A correction takes no longer than a report, and no hanging up cuts it short.
-func TestDecideSlow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, store := bubbled(300, nil)
+		same(t, "calls", len(s.Calls()), 3)
+		s.Before = nil
 		u := weigh(t, r, client, 1)[0]
-		store.hook = silent
+		s.Before = silent
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		begun := time.Now()
@@ -214,24 +185,9 @@ func TestDecideSlow(t *testing.T) {
 	})
 }
 
-// The headers of a decided request say what is left after it.
-func TestUndecidedVerdict(t *testing.T) {
-	t.Parallel()
-	r := newRate(300, &limit.Memory{}, at(0))
-	at := weigh(t, r, client, 1)
-	for _, want := range []string{`"default";r=295;t=60`, `"default";r=299;t=60`} {
-		if diff := cmp.Diff(want, at[0].Verdict().Headers()["RateLimit"]); diff != "" {
-			t.Errorf("RateLimit (-want +got):\n%s", diff)
-		}
-		decide(t, false, at...)
-	}
-}
-
 // Many payments at once in many environments never pass what is left.
 func TestWeighAtOnce(t *testing.T) {
-	t.Parallel()
-	var store counter
-	clock := at(0)
+	var s store
 	var mu sync.Mutex
 	on, worst := 0, 0
 	now := func(more int) {
@@ -242,7 +198,7 @@ func TestWeighAtOnce(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for range 40 {
-		r := newRate(100, &store, clock) // weights 2 and 7
+		r := newRate(100, &s, at(0)) // weights 2 and 7
 		wg.Go(func() {
 			for i := range 10 {
 				if u, v := r.Weigh(t.Context(), client); v.OK {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -30,25 +31,15 @@ type Store interface {
 func Exercise(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	for name, f := range map[string]func(*testing.T, Store){
-		"cap":                  fills,
-		"held after":           heldAfter,
-		"same lease twice":     twice,
-		"remove":               removes,
-		"remove nothing":       removesNothing,
-		"remove many":          removesMany,
-		"operations are apart": apart,
-		"lower cap":            lowerCap,
-		"odd identifiers":      odd,
-		"race":                 race,
-		"race of the first":    raceFirst,
-		"race of removals":     raceRemove,
-		"slots race":           raceSlots,
-		"half race":            raceHalf,
-		"counts":               counts,
-		"counts at once":       countsAtOnce,
-		"takes":                takes,
-		"takes at once":        takesAtOnce,
-		"cancelled":            cancelled,
+		"agrees with a model": agrees,
+		"remove many":         removesMany,
+		"race":                race,
+		"race of removals":    raceRemove,
+		"slots race":          raceSlots,
+		"half race":           raceHalf,
+		"counts at once":      countsAtOnce,
+		"takes at once":       takesAtOnce,
+		"cancelled":           cancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,29 +54,73 @@ func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Millisecond)}
 }
 
-// acquire says what an Acquire has to come to; held is nil for a success.
-func acquire(t *testing.T, s limit.Leases, operation string, l limit.Lease, most int, held ...limit.Lease) {
-	t.Helper()
-	got, ok, err := s.Acquire(t.Context(), operation, l, most)
-	if err != nil {
-		t.Fatalf("Acquire of %s: %v", l.ID, err)
+// agrees holds a store to a model of its promises, in random steps over a few operations,
+// clients and identifiers, which are data, whatever they look like. A cap may be lower
+// than what is held, and a window earlier than the last.
+func agrees(t *testing.T, s Store) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	held, counted := map[string][]limit.Lease{}, map[string]limit.Units{}
+	check := func(err error, want, got any, format string, args ...any) {
+		t.Helper()
+		if diff := gocmp.Diff(want, got); diff != "" || err != nil {
+			t.Fatalf("%s: %v (-want +got):\n%s", fmt.Sprintf(format, args...), err, diff)
+		}
 	}
-	if ok != (held == nil) {
-		t.Fatalf("Acquire of %s = %v, %v; want %v", l.ID, got, ok, held == nil)
-	}
-	if !ok {
-		same(t, held, got)
-	} else if !slices.Contains(got, l) {
-		t.Fatalf("Acquire of %s returned %v without it", l.ID, got)
+	for range 300 {
+		op := pick("a", "a|b", "b")
+		l := lease(pick("a.b", "#id", ":limit", "leases", "0", " ", "ü", "a[0]", "NULL", strings.Repeat("x", 64)))
+		client, window := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64"), noon.Add(time.Duration(random.IntN(2))*limit.Window)
+		n := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}
+		mine, key := slices.Contains(held[op], l), client+window.String()
+		switch random.IntN(5) {
+		case 0, 1: // a lease that is held takes no second place
+			most := random.IntN(6)
+			ok := mine || len(held[op]) < most
+			if ok && !mine {
+				held[op] = append(held[op], l)
+			}
+			got, took, err := s.Acquire(t.Context(), op, l, most)
+			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, most, held[op])
+			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, most)
+		case 2:
+			gone := []limit.Lease{l}
+			switch {
+			case random.IntN(3) == 0:
+				gone[0].Until = l.Until.Add(time.Millisecond) // not what is stored
+			case mine:
+				gone = held[op][slices.Index(held[op], l):]
+				held[op] = slices.Clone(held[op][:len(held[op])-len(gone)])
+			case random.IntN(2) == 0:
+				gone = nil
+			}
+			check(s.Remove(t.Context(), op, gone...), nil, nil, "Remove(%s, %v)", op, gone)
+		case 3:
+			counted[key] = limit.Units{All: counted[key].All + n.All, Open: counted[key].Open + n.Open}
+			got, err := s.Add(t.Context(), client, window.In(time.FixedZone("", 3600)), n)
+			check(err, counted[key], got, "Add(%s, %s, %+v)", client, window, n)
+		case 4: // what would pass the limit counts nothing
+			most := counted[key].All + random.IntN(4)
+			ok := counted[key].All+n.All <= most
+			if ok {
+				counted[key] = limit.Units{All: counted[key].All + n.All, Open: counted[key].Open + n.Open}
+			}
+			got, took, err := s.Take(t.Context(), client, window, n, most)
+			check(err, ok, took, "Take(%s, %s, %+v, %d)", client, window, n, most)
+			check(nil, counted[key], got, "Take(%s, %s, %+v, %d) of", client, window, n, most)
+		}
 	}
 }
 
-func same(t *testing.T, want, got []limit.Lease) {
+func sorted(leases []limit.Lease) []limit.Lease {
+	return slices.SortedFunc(slices.Values(leases), func(a, b limit.Lease) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// acquire adds a lease that there is room for.
+func acquire(t *testing.T, s limit.Leases, operation string, l limit.Lease, most int) {
 	t.Helper()
-	byID := func(a, b limit.Lease) int { return cmp.Compare(a.ID, b.ID) }
-	want, got = slices.SortedFunc(slices.Values(want), byID), slices.SortedFunc(slices.Values(got), byID)
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Fatalf("held (-want +got):\n%s", diff)
+	if held, ok, err := s.Acquire(t.Context(), operation, l, most); err != nil || !ok {
+		t.Fatalf("Acquire of %s = %v, %v, %v", l.ID, held, ok, err)
 	}
 }
 
@@ -94,70 +129,6 @@ func remove(t *testing.T, s limit.Leases, operation string, leases ...limit.Leas
 	if err := s.Remove(t.Context(), operation, leases...); err != nil {
 		t.Fatalf("Remove: %v", err)
 	}
-}
-
-// heldAfter: a lease that was added comes with all that are held now.
-func heldAfter(t *testing.T, s Store) {
-	a, b, c := lease("a"), lease("b"), lease("c")
-	add := func(l limit.Lease, want ...limit.Lease) {
-		t.Helper()
-		got, ok, err := s.Acquire(t.Context(), "op", l, 3)
-		if err != nil || !ok {
-			t.Fatalf("Acquire = %v, %v", ok, err)
-		}
-		same(t, want, got)
-	}
-	add(a, a)
-	add(b, a, b)
-	add(c, a, b, c)
-	remove(t, s, "op", b)
-	add(a, a, c)
-}
-
-func fills(t *testing.T, s Store) {
-	a, b, c := lease("a"), lease("b"), lease("c")
-	b.Until = b.Until.Add(time.Hour)
-	acquire(t, s, "op", a, 2)
-	acquire(t, s, "op", b, 2)
-	acquire(t, s, "op", c, 2, a, b)
-	acquire(t, s, "op", c, 2, a, b) // the refusal added nothing
-	acquire(t, s, "op", c, 3)
-}
-
-func twice(t *testing.T, s Store) {
-	a, b := lease("a"), lease("b")
-	acquire(t, s, "one", a, 1)
-	acquire(t, s, "one", a, 1) // full, and it is ours
-	acquire(t, s, "one", b, 1, a)
-	acquire(t, s, "two", a, 2)
-	acquire(t, s, "two", a, 2) // takes no second place
-	acquire(t, s, "two", b, 2)
-	acquire(t, s, "two", lease("c"), 2, a, b)
-	remove(t, s, "two", a)
-	acquire(t, s, "two", lease("c"), 2)
-}
-
-func removes(t *testing.T, s Store) {
-	a, b := lease("a"), lease("b")
-	acquire(t, s, "op", a, 1)
-	renewed := a
-	renewed.Until = a.Until.Add(time.Millisecond)
-	remove(t, s, "op", renewed) // not what is stored
-	remove(t, s, "op", b)
-	acquire(t, s, "op", b, 1, a)
-	remove(t, s, "op", a)
-	remove(t, s, "op", a) // again
-	acquire(t, s, "op", b, 1)
-	remove(t, s, "op", b)
-	acquire(t, s, "op", a, 1) // an empty one is like a new one
-}
-
-func removesNothing(t *testing.T, s Store) {
-	remove(t, s, "op")
-	remove(t, s, "op", lease("a")) // an operation that was never used
-	acquire(t, s, "op", lease("b"), 1)
-	remove(t, s, "op")
-	acquire(t, s, "op", lease("c"), 1, lease("b"))
 }
 
 // Of many leases some may stay, but the first goes, and what is gone already
@@ -170,77 +141,25 @@ func removesMany(t *testing.T, s Store) {
 		acquire(t, s, "op", all[i], n)
 	}
 	remove(t, s, "op", all[1])
-	for range n { // ends well before
-		held, ok, err := s.Acquire(t.Context(), "op", lease("new"), 1)
-		if err != nil {
-			t.Fatal(err)
+	for left := append(all[:1:1], all[2:]...); len(left) > 0; {
+		gone := left[0]
+		remove(t, s, "op", append([]limit.Lease{gone, all[1]}, left[1:]...)...)
+		held, _, err := s.Acquire(t.Context(), "op", lease("new"), 0)
+		if err != nil || slices.Contains(held, gone) || len(held) >= len(left) {
+			t.Fatalf("%v after a removal from %v: %v", held, left, err)
 		}
-		if ok {
-			return
-		}
-		oldest := slices.MinFunc(held, func(a, b limit.Lease) int { return cmp.Compare(a.ID, b.ID) })
-		gone := []limit.Lease{oldest, all[1]}
-		for _, l := range held {
-			if l != oldest {
-				gone = append(gone, l)
-			}
-		}
-		remove(t, s, "op", gone...)
-		after, ok, err := s.Acquire(t.Context(), "op", lease("new"), 0)
-		if err != nil || ok {
-			t.Fatalf("Acquire at a limit of 0 = %v, %v", ok, err)
-		}
-		if slices.Contains(after, oldest) {
-			t.Fatal("the first of the removed leases is still there")
-		}
+		left = sorted(held)
 	}
-	t.Fatal("the leases do not go away")
 }
 
-func apart(t *testing.T, s Store) {
-	acquire(t, s, "a", lease("x"), 1)
-	acquire(t, s, "a|b", lease("x"), 1)
-	acquire(t, s, "b", lease("y"), 1)
-	remove(t, s, "b", lease("x"))
-	remove(t, s, "a", lease("x"))
-	acquire(t, s, "a", lease("z"), 1)
-	acquire(t, s, "a|b", lease("z"), 1, lease("x"))
-	acquire(t, s, "b", lease("z"), 1, lease("y"))
-}
-
-// After a deployment with a lower cap more may be held than it allows.
-func lowerCap(t *testing.T, s Store) {
-	var held []limit.Lease
-	for i := range 5 {
-		held = append(held, lease(fmt.Sprint(i)))
-		acquire(t, s, "op", held[i], 5)
-	}
-	acquire(t, s, "op", lease("x"), 2, held...)
-	remove(t, s, "op", held[:3]...)
-	acquire(t, s, "op", lease("x"), 2, held[3:]...)
-	remove(t, s, "op", held[3])
-	acquire(t, s, "op", lease("x"), 2)
-}
-
-// Identifiers are data, whatever they look like.
-func odd(t *testing.T, s Store) {
-	ids := []string{"a.b", "#id", ":limit", "leases", "0", " ", "ü", "a[0]", "NULL", strings.Repeat("x", 64)}
-	var held []limit.Lease
-	for _, id := range ids {
-		acquire(t, s, "op", lease(id), len(ids))
-		held = append(held, lease(id))
-	}
-	acquire(t, s, "op", lease("one more"), len(ids), held...)
-	remove(t, s, "op", held...)
-	acquire(t, s, "op", lease("one more"), 1)
-}
-
+// No more than the cap get a lease at once, of an operation that was never used, too.
 func race(t *testing.T, s Store) {
-	const most = 7
-	for _, operation := range []string{"op 0", "op 1"} {
-		acquire(t, s, operation, lease("warm"), most)
-		races(t, 40, most-1, func(i int) (bool, error) {
-			held, ok, err := s.Acquire(t.Context(), operation, lease(fmt.Sprint(i)), most)
+	for operation, warm := range map[string]int{"warm 0": 4, "warm 1": 4, "new 0": 0, "new 1": 0} {
+		for i := range warm {
+			acquire(t, s, operation, lease(fmt.Sprint("warm ", i)), 7)
+		}
+		races(t, 30, 7-warm, func(i int) (bool, error) {
+			held, ok, err := s.Acquire(t.Context(), operation, lease(fmt.Sprint(i)), 7)
 			if !ok && len(held) == 0 {
 				t.Error("refused with nothing in the way")
 			}
@@ -249,12 +168,28 @@ func race(t *testing.T, s Store) {
 	}
 }
 
-func raceFirst(t *testing.T, s Store) {
-	for _, operation := range []string{"new 0", "new 1", "new 2"} {
-		races(t, 20, 3, func(i int) (bool, error) {
-			_, ok, err := s.Acquire(t.Context(), operation, lease(fmt.Sprint(i)), 3)
-			return ok, err
-		})
+func takesAtOnce(t *testing.T, s Store) {
+	races(t, 30, 7, func(int) (bool, error) {
+		_, ok, err := s.Take(t.Context(), "c", noon, limit.Units{All: 5, Open: 4}, 35)
+		return ok, err
+	})
+}
+
+func countsAtOnce(t *testing.T, s Store) {
+	const n, each = 20, 3
+	totals := make([]int, n)
+	atOnce(n, func(i int) {
+		total, err := s.Add(t.Context(), "c", noon, limit.Units{All: each})
+		if err != nil {
+			t.Errorf("Add: %v", err)
+		}
+		totals[i] = total.All
+	})
+	slices.Sort(totals)
+	for i, got := range totals {
+		if want := each * (i + 1); got != want {
+			t.Fatalf("totals are %v, want each multiple of %d once", totals, each)
+		}
 	}
 }
 

@@ -1,0 +1,84 @@
+package limittest
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/limit"
+)
+
+// Call is one call of a store.
+type Call struct {
+	Verb  string // acquire, remove, add or take
+	Of    string // the operation, or the client
+	Units int    // that are added
+}
+
+// Watched is a store in memory that notes its calls. A call ends with the error of
+// Before, without an effect, or of After, with it. Either may be nil.
+type Watched struct {
+	limit.Memory
+	Before, After func(context.Context, Call) error
+
+	mu    sync.Mutex
+	calls []Call
+}
+
+// Calls returns the calls since the last time.
+func (w *Watched) Calls() []Call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	calls := w.calls
+	w.calls = nil
+	return calls
+}
+
+// Acquire implements limit.Leases.
+func (w *Watched) Acquire(ctx context.Context, operation string, l limit.Lease, most int) (held []limit.Lease, ok bool, err error) {
+	err = w.do(ctx, Call{Verb: "acquire", Of: operation}, func() error {
+		held, ok, err = w.Memory.Acquire(ctx, operation, l, most)
+		return err
+	})
+	return held, ok, err
+}
+
+// Remove implements limit.Leases.
+func (w *Watched) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
+	return w.do(ctx, Call{Verb: "remove", Of: operation}, func() error { return w.Memory.Remove(ctx, operation, leases...) })
+}
+
+// Add implements limit.Counter.
+func (w *Watched) Add(ctx context.Context, client string, window time.Time, n limit.Units) (total limit.Units, err error) {
+	err = w.do(ctx, Call{"add", client, n.All}, func() error {
+		total, err = w.Memory.Add(ctx, client, window, n)
+		return err
+	})
+	return total, err
+}
+
+// Take implements limit.Counter.
+func (w *Watched) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (total limit.Units, ok bool, err error) {
+	err = w.do(ctx, Call{"take", client, n.All}, func() error {
+		total, ok, err = w.Memory.Take(ctx, client, window, n, most)
+		return err
+	})
+	return total, ok, err
+}
+
+func (w *Watched) do(ctx context.Context, c Call, call func() error) error {
+	w.mu.Lock()
+	w.calls = append(w.calls, c)
+	w.mu.Unlock()
+	if w.Before != nil {
+		if err := w.Before(ctx, c); err != nil {
+			return err
+		}
+	}
+	err := call()
+	if w.After != nil {
+		err = cmp.Or(err, w.After(ctx, c))
+	}
+	return err
+}
