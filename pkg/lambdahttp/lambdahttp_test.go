@@ -6,32 +6,39 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 )
 
-// event is a GET of /v1/tools/dns that a test changes before it is sent.
-func event(change func(*events.APIGatewayV2HTTPRequest)) json.RawMessage {
-	e := events.APIGatewayV2HTTPRequest{
+type (
+	event    = events.APIGatewayV2HTTPRequest
+	response = events.APIGatewayV2HTTPResponse
+)
+
+const (
+	gatewayHost = "abc123.execute-api.us-east-1.amazonaws.com"
+	gatewayID   = "JKJaXmPLvHcESHA="
+)
+
+// changed is a GET of /v1/tools/dns that a test changes before it is sent.
+func changed(change func(*event)) json.RawMessage {
+	e := event{
 		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",
-		Headers: map[string]string{"host": "forged.example", "accept": "application/json"},
+		Headers: map[string]string{"host": "forged.example", "accept": "text/html,application/json;q=0.5", "x-forwarded-for": "192.0.2.1"},
 	}
-	e.RequestContext.RequestID = "JKJaXmPLvHcESHA="
-	e.RequestContext.DomainName = "abc123.execute-api.us-east-1.amazonaws.com"
-	e.RequestContext.HTTP.Method = "GET"
-	e.RequestContext.HTTP.SourceIP = "203.0.113.7"
-	if change != nil {
-		change(&e)
-	}
+	e.RequestContext.RequestID, e.RequestContext.DomainName = gatewayID, gatewayHost
+	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.SourceIP = "GET", "203.0.113.7"
+	change(&e)
 	b, err := json.Marshal(e)
 	if err != nil {
 		panic(err)
@@ -39,10 +46,12 @@ func event(change func(*events.APIGatewayV2HTTPRequest)) json.RawMessage {
 	return b
 }
 
+func asIs(*event) {}
+
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // send runs one event through a handler function.
-func send(t *testing.T, ev json.RawMessage, h http.HandlerFunc) events.APIGatewayV2HTTPResponse {
+func send(t *testing.T, ev json.RawMessage, h http.HandlerFunc) response {
 	t.Helper()
 	resp, err := lambdahttp.New(h, quiet())(t.Context(), ev)
 	if err != nil {
@@ -51,307 +60,239 @@ func send(t *testing.T, ev json.RawMessage, h http.HandlerFunc) events.APIGatewa
 	return resp
 }
 
-func TestRequest(t *testing.T) {
-	t.Parallel()
-	type change = func(*events.APIGatewayV2HTTPRequest)
-	for _, c := range []struct {
-		name   string
-		change change
-		got    func(*http.Request) any
-		want   any
-	}{
-		{"the host is the gateway's, never the header", nil,
-			func(r *http.Request) any { return []string{r.Host, r.Header.Get("Host")} },
-			[]string{"abc123.execute-api.us-east-1.amazonaws.com", ""}},
-		{"the address is the one the gateway saw",
-			func(e *events.APIGatewayV2HTTPRequest) { e.Headers["x-forwarded-for"] = "192.0.2.1" },
-			func(r *http.Request) any { return r.RemoteAddr }, "203.0.113.7"},
-		{"a header with a comma stays one value",
-			func(e *events.APIGatewayV2HTTPRequest) {
-				e.Headers["if-modified-since"] = "Tue, 15 Nov 1994 12:45:26 GMT"
-			},
-			func(r *http.Request) any { return r.Header.Values("If-Modified-Since") },
-			[]string{"Tue, 15 Nov 1994 12:45:26 GMT"}},
-		{"joined headers stay joined",
-			func(e *events.APIGatewayV2HTTPRequest) { e.Headers["accept"] = "text/html,application/json;q=0.5" },
-			func(r *http.Request) any { return r.Header.Values("Accept") },
-			[]string{"text/html,application/json;q=0.5"}},
-		{"header names are canonical",
-			func(e *events.APIGatewayV2HTTPRequest) { e.Headers["payment-signature"] = "e30=" },
-			func(r *http.Request) any { return r.Header.Get("PAYMENT-SIGNATURE") }, "e30="},
-		{"the query keeps duplicates and order",
-			func(e *events.APIGatewayV2HTTPRequest) {
-				e.RawQueryString = "domain=b.example&domain=a.example"
-				e.QueryStringParameters = map[string]string{"domain": "b.example,a.example"}
-			},
-			func(r *http.Request) any { return r.URL.Query()["domain"] }, []string{"b.example", "a.example"}},
-		{"the query keeps its escaping",
-			func(e *events.APIGatewayV2HTTPRequest) { e.RawQueryString = "domain=%65xample.com&x=a+b;c" },
-			func(r *http.Request) any { return []string{r.URL.RawQuery, r.RequestURI} },
-			[]string{"domain=%65xample.com&x=a+b;c", "/v1/tools/dns?domain=%65xample.com&x=a+b;c"}},
-		{"no query, no question mark",
-			func(e *events.APIGatewayV2HTTPRequest) { e.RawQueryString = "" },
-			func(r *http.Request) any { return r.RequestURI }, "/v1/tools/dns"},
-		{"an escaped slash is not a separator",
-			func(e *events.APIGatewayV2HTTPRequest) { e.RawPath = "/v1%2Ftools" },
-			func(r *http.Request) any { return []string{r.URL.Path, r.URL.EscapedPath()} },
-			[]string{"/v1/tools", "/v1%2Ftools"}},
-		{"an ordinary path has no raw form", nil,
-			func(r *http.Request) any { return []string{r.URL.Path, r.URL.RawPath} }, []string{"/v1/tools/dns", ""}},
-		{"two slashes are a path, not a host",
-			func(e *events.APIGatewayV2HTTPRequest) { e.RawPath = "//evil.example/v1" },
-			func(r *http.Request) any { return []string{r.URL.Path, r.URL.Host} }, []string{"//evil.example/v1", ""}},
-		{"a path with a bad escape is literal",
-			func(e *events.APIGatewayV2HTTPRequest) { e.RawPath = "/100%" },
-			func(r *http.Request) any { return r.URL.Path }, "/100%"},
-		{"the method is the event's",
-			func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = "PROPFIND" },
-			func(r *http.Request) any { return r.Method }, "PROPFIND"},
-		{"cookies come back as one header",
-			func(e *events.APIGatewayV2HTTPRequest) { e.Cookies = []string{"a=1", "b=2"} },
-			func(r *http.Request) any { return r.Header.Values("Cookie") }, []string{"a=1; b=2"}},
-		{"the request id is in the context", nil,
-			func(r *http.Request) any { return lambdahttp.RequestID(r.Context()) }, "JKJaXmPLvHcESHA="},
-		{"a text body",
-			func(e *events.APIGatewayV2HTTPRequest) { e.Body = "héllo" },
-			body, "héllo 6 <nil>"},
-		{"a base64 body",
-			func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "AP8=", true },
-			body, "\x00\xff 2 <nil>"},
-		{"no body", nil, body, " 0 <nil>"},
-		{"a body above the bound fails to read",
-			func(e *events.APIGatewayV2HTTPRequest) { e.Body = strings.Repeat("x", lambdahttp.MaxBody+1) },
-			cutOff, []any{lambdahttp.MaxBody, true}},
-		{"a base64 body above the bound fails to read",
-			func(e *events.APIGatewayV2HTTPRequest) {
-				e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(make([]byte, lambdahttp.MaxBody+1)), true
-			},
-			cutOff, []any{lambdahttp.MaxBody, true}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			var got any
-			send(t, event(c.change), func(_ http.ResponseWriter, r *http.Request) { got = c.got(r) })
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Error(d)
-			}
-		})
+// view is what a handler sees of a request.
+type view struct {
+	Method, Host, Remote, ID, URLHost, Path, RawPath, Query, URI string
+	Header                                                       http.Header
+	Body                                                         string
+	Length                                                       int64
+	TooLarge                                                     bool
+}
+
+func viewOf(r *http.Request) view {
+	b, err := io.ReadAll(r.Body)
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	return view{
+		r.Method, r.Host, r.RemoteAddr, lambdahttp.RequestID(r.Context()), r.URL.Host, r.URL.Path, r.URL.RawPath, r.URL.RawQuery, r.RequestURI,
+		r.Header, string(b), r.ContentLength, tooLarge,
 	}
 }
 
-func body(r *http.Request) any {
-	b, err := io.ReadAll(r.Body)
-	return fmt.Sprintf("%s %d %v", b, r.ContentLength, err)
-}
-
-// cutOff is how much of a body was read, and whether it was too large.
-func cutOff(r *http.Request) any {
-	b, err := io.ReadAll(r.Body)
-	var tooLarge *http.MaxBytesError
-	return []any{len(b), errors.As(err, &tooLarge)}
-}
-
-func TestRequestID_Outside(t *testing.T) {
-	t.Parallel()
+// The host and the address are the gateway's, never those of headers. Headers, with canonical
+// names, are not split; a query keeps its duplicates, their order and their escaping.
+func TestRequest(t *testing.T) {
+	large := strings.Repeat("x", lambdahttp.MaxBody+1)
+	for name, c := range map[string]struct {
+		change func(*event)
+		want   func(*view) // besides what an event as it is has
+	}{
+		"as it is": {asIs, func(*view) {}},
+		"a header with a comma": {
+			func(e *event) { e.Headers["if-modified-since"] = "Tue, 15 Nov 1994 12:45:26 GMT" },
+			func(v *view) { v.Header["If-Modified-Since"] = []string{"Tue, 15 Nov 1994 12:45:26 GMT"} }},
+		"a query": {
+			func(e *event) { e.RawQueryString = "domain=%65xample.com&x=a+b;c&domain=b.example" },
+			func(v *view) {
+				v.Query, v.URI = "domain=%65xample.com&x=a+b;c&domain=b.example", "/v1/tools/dns?domain=%65xample.com&x=a+b;c&domain=b.example"
+			}},
+		"no query, no question mark": {
+			func(e *event) { e.RawQueryString = "" }, func(v *view) { v.Query, v.URI = "", "/v1/tools/dns" }},
+		"an escaped slash is not a separator": {
+			func(e *event) { e.RawPath = "/v1%2Ftools" },
+			func(v *view) { v.Path, v.RawPath, v.URI = "/v1/tools", "/v1%2Ftools", "/v1%2Ftools?domain=example.com" }},
+		"two slashes are a path, not a host": {
+			func(e *event) { e.RawPath = "//evil.example/v1" },
+			func(v *view) { v.Path, v.URI = "//evil.example/v1", "//evil.example/v1?domain=example.com" }},
+		"a path with a bad escape is literal": {
+			func(e *event) { e.RawPath = "/100%" }, func(v *view) { v.Path, v.URI = "/100%", "/100%?domain=example.com" }},
+		"another method": {
+			func(e *event) { e.RequestContext.HTTP.Method = "PROPFIND" }, func(v *view) { v.Method = "PROPFIND" }},
+		"cookies come back as one header": {
+			func(e *event) { e.Cookies = []string{"a=1", "b=2"} }, func(v *view) { v.Header["Cookie"] = []string{"a=1; b=2"} }},
+		"a text body": {
+			func(e *event) { e.Body = "héllo" }, func(v *view) { v.Body, v.Length = "héllo", 6 }},
+		"a base64 body": {
+			func(e *event) { e.Body, e.IsBase64Encoded = "AP8=", true }, func(v *view) { v.Body, v.Length = "\x00\xff", 2 }},
+		"a body above the bound fails to read": {
+			func(e *event) { e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(large)), true },
+			func(v *view) { v.Body, v.Length, v.TooLarge = large[1:], lambdahttp.MaxBody+1, true }},
+	} {
+		want := view{
+			Method: "GET", Host: gatewayHost, Remote: "203.0.113.7", ID: gatewayID, Path: "/v1/tools/dns", Query: "domain=example.com",
+			URI: "/v1/tools/dns?domain=example.com", Header: http.Header{
+				"Accept": {"text/html,application/json;q=0.5"}, "X-Forwarded-For": {"192.0.2.1"},
+			},
+		}
+		c.want(&want)
+		var got view
+		send(t, changed(c.change), func(_ http.ResponseWriter, r *http.Request) { got = viewOf(r) })
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%.2000s", name, d)
+		}
+	}
 	if id := lambdahttp.RequestID(context.Background()); id != "" {
 		t.Errorf("RequestID outside a request = %q, want none", id)
 	}
 }
 
 func TestResponse(t *testing.T) {
-	t.Parallel()
-	type resp = events.APIGatewayV2HTTPResponse
 	type headers = map[string]string
-	for _, c := range []struct {
-		name   string
-		method string
-		h      http.HandlerFunc
-		want   resp
+	plain := http.Header{"Content-Type": {"text/plain"}}
+	for name, c := range map[string]struct {
+		method   string
+		header   http.Header
+		statuses []int
+		body     string
+		want     response
 	}{
-		{"text", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(402)
-			io.WriteString(w, `{"a":`)
-			io.WriteString(w, `"é"}`)
-		}, resp{StatusCode: 402, Headers: headers{"content-type": "application/json"}, Body: `{"a":"é"}`}},
-		{"nothing written is 200", "GET", func(http.ResponseWriter, *http.Request) {},
-			resp{StatusCode: 200, Headers: headers{}}},
-		{"bytes that are not text", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "image/x")
-			w.Write([]byte{0xff, 0x00})
-		}, resp{StatusCode: 200, Headers: headers{"content-type": "image/x"}, Body: "/wA=", IsBase64Encoded: true}},
-		{"encoded bodies are bytes", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain")
-			w.Header().Set("Content-Encoding", "gzip")
-			io.WriteString(w, "looks like text")
-		}, resp{StatusCode: 200, Headers: headers{"content-type": "text/plain", "content-encoding": "gzip"}, Body: "bG9va3MgbGlrZSB0ZXh0", IsBase64Encoded: true}},
-		{"a missing content type is sniffed", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			io.WriteString(w, "<!DOCTYPE HTML><p>")
-		}, resp{StatusCode: 200, Headers: headers{"content-type": "text/html; charset=utf-8"}, Body: "<!DOCTYPE HTML><p>"}},
-		{"repeated headers are joined", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Add("Vary", "Accept")
-			w.Header().Add("Vary", "PAYMENT-SIGNATURE")
-		}, resp{StatusCode: 200, Headers: headers{"vary": "Accept, PAYMENT-SIGNATURE"}}},
-		{"cookies are not joined", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Add("Set-Cookie", "a=1; Expires=Tue, 15 Nov 1994 12:45:26 GMT")
-			w.Header().Add("Set-Cookie", "b=2")
-		}, resp{StatusCode: 200, Headers: headers{}, Cookies: []string{"a=1; Expires=Tue, 15 Nov 1994 12:45:26 GMT", "b=2"}}},
-		{"a line break cannot split a header", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", "/a\r\nX-Evil: 1")
-		}, resp{StatusCode: 200, Headers: headers{"location": "/a  X-Evil: 1"}}},
-		{"content-length is the gateway's to count", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "99")
-			w.Header().Set("Content-Type", "text/plain")
-			io.WriteString(w, "x")
-		}, resp{StatusCode: 200, Headers: headers{"content-type": "text/plain"}, Body: "x"}},
-		{"HEAD has no body", "HEAD", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("ETag", `"1"`)
-			io.WriteString(w, "x")
-		}, resp{StatusCode: 200, Headers: headers{"etag": `"1"`, "content-type": "text/plain; charset=utf-8"}}},
-		{"204 has no body", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain")
-			w.WriteHeader(204)
-			io.WriteString(w, "x")
-		}, resp{StatusCode: 204, Headers: headers{"content-type": "text/plain"}}},
-		{"304 has no body", "GET", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) },
-			resp{StatusCode: 304, Headers: headers{}}},
-		{"the first final status counts", "GET", func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(103)
-			w.WriteHeader(404)
-			w.WriteHeader(200)
-			w.Header().Set("Too-Late", "1")
-		}, resp{StatusCode: 404, Headers: headers{}}},
+		"text": {"GET", http.Header{"Content-Type": {"application/json"}}, []int{402}, `{"a":"é"}`,
+			response{StatusCode: 402, Headers: headers{"content-type": "application/json"}, Body: `{"a":"é"}`}},
+		"nothing written is 200": {method: "GET", want: response{StatusCode: 200, Headers: headers{}}},
+		"bytes that are not text": {"GET", http.Header{"Content-Type": {"image/x"}}, nil, "\xff\x00",
+			response{StatusCode: 200, Headers: headers{"content-type": "image/x"}, Body: "/wA=", IsBase64Encoded: true}},
+		"encoded bodies are bytes": {"GET", http.Header{"Content-Type": {"text/plain"}, "Content-Encoding": {"gzip"}}, nil, "a text", response{
+			StatusCode: 200, Headers: headers{"content-type": "text/plain", "content-encoding": "gzip"}, Body: "YSB0ZXh0", IsBase64Encoded: true}},
+		"a missing content type is sniffed": {"GET", nil, nil, "<!DOCTYPE HTML><p>",
+			response{StatusCode: 200, Headers: headers{"content-type": "text/html; charset=utf-8"}, Body: "<!DOCTYPE HTML><p>"}},
+		"repeated headers are joined": {"GET", http.Header{"Vary": {"Accept", "PAYMENT-SIGNATURE"}}, nil, "",
+			response{StatusCode: 200, Headers: headers{"vary": "Accept, PAYMENT-SIGNATURE"}}},
+		"cookies are not joined": {"GET", http.Header{"Set-Cookie": {"a=1; Expires=Tue, 15 Nov", "b=2"}}, nil, "",
+			response{StatusCode: 200, Headers: headers{}, Cookies: []string{"a=1; Expires=Tue, 15 Nov", "b=2"}}},
+		"a line break cannot split a header": {"GET", http.Header{"Location": {"/a\r\nX-Evil: 1"}}, nil, "",
+			response{StatusCode: 200, Headers: headers{"location": "/a  X-Evil: 1"}}},
+		"content-length is the gateway's to count": {"GET", http.Header{"Content-Type": {"text/plain"}, "Content-Length": {"99"}}, nil, "x",
+			response{StatusCode: 200, Headers: headers{"content-type": "text/plain"}, Body: "x"}},
+		"HEAD has no body": {"HEAD", http.Header{"Etag": {`"1"`}}, nil, "x",
+			response{StatusCode: 200, Headers: headers{"etag": `"1"`, "content-type": "text/plain; charset=utf-8"}}},
+		"204 has no body":               {"GET", plain, []int{204}, "x", response{StatusCode: 204, Headers: headers{"content-type": "text/plain"}}},
+		"304 has no body":               {"GET", plain, []int{304}, "x", response{StatusCode: 304, Headers: headers{"content-type": "text/plain"}}},
+		"the first final status counts": {"GET", nil, []int{103, 404, 200}, "", response{StatusCode: 404, Headers: headers{}}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			got := send(t, event(func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = c.method }), c.h)
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Error(d)
+		got := send(t, changed(func(e *event) { e.RequestContext.HTTP.Method = c.method }), func(w http.ResponseWriter, _ *http.Request) {
+			maps.Copy(w.Header(), c.header)
+			for _, status := range c.statuses {
+				w.WriteHeader(status)
+			}
+			for _, half := range []string{c.body[:len(c.body)/2], c.body[len(c.body)/2:]} {
+				if half != "" {
+					io.WriteString(w, half)
+				}
+			}
+			if c.body != "" || c.statuses != nil {
+				w.Header().Set("Too-Late", "1")
 			}
 		})
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
 	}
 }
 
-// wantInternal checks the generic answer, and that it says nothing else.
-func wantInternal(t *testing.T, got events.APIGatewayV2HTTPResponse, secret string) {
+// internal checks the generic answer, and that it says nothing else.
+func internal(t *testing.T, what string, got response) {
 	t.Helper()
+	var doc struct {
+		Error struct{ Code string }
+		ID    string `json:"request_id"`
+	}
+	if err := json.Unmarshal([]byte(got.Body), &doc); err != nil || doc.Error.Code != "internal_error" || doc.ID != gatewayID {
+		t.Errorf("%s: body %q: %v", what, got.Body, err)
+	}
 	want := map[string]string{"content-type": "application/json", "cache-control": "no-store"}
-	if d := cmp.Diff(want, got.Headers); got.StatusCode != 500 || d != "" {
-		t.Errorf("status %d, headers %s", got.StatusCode, d)
-	}
-	var doc any
-	if err := json.Unmarshal([]byte(got.Body), &doc); err != nil {
-		t.Fatalf("body %q: %v", got.Body, err)
-	}
-	code := doc.(map[string]any)["error"].(map[string]any)["code"]
-	if code != "internal_error" {
-		t.Errorf("code = %v, want internal_error", code)
-	}
-	if secret != "" && strings.Contains(got.Body, secret) {
-		t.Errorf("the answer shows %q: %s", secret, got.Body)
+	if d := cmp.Diff(want, got.Headers); got.StatusCode != 500 || d != "" || strings.Contains(got.Body, "secret") {
+		t.Errorf("%s: status %d, body %s, headers %s", what, got.StatusCode, got.Body, d)
 	}
 }
 
 func TestPanic(t *testing.T) {
-	t.Parallel()
 	var log bytes.Buffer
 	h := lambdahttp.New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Half", "done")
 		io.WriteString(w, "half an ans")
 		panic("secret cause")
 	}), slog.New(slog.NewJSONHandler(&log, nil)))
-	got, err := h(t.Context(), event(nil))
+	got, err := h(t.Context(), changed(asIs))
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantInternal(t, got, "secret")
-	if !strings.Contains(got.Body, "JKJaXmPLvHcESHA=") {
-		t.Errorf("the answer lacks the request id: %s", got.Body)
-	}
-	for _, want := range []string{"secret cause", "JKJaXmPLvHcESHA=", "lambdahttp_test.go"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("log lacks %q: %s", want, &log)
+	internal(t, "a panic", got)
+	for word, want := range map[string]bool{
+		"secret cause": true, gatewayID: true, "lambdahttp_test.go": true, "forged.example": false, "example.com": false,
+	} {
+		if strings.Contains(log.String(), word) != want {
+			t.Errorf("%q is in the log: %v; %s", word, !want, &log)
 		}
 	}
-	for _, never := range []string{"forged.example", "example.com"} {
-		if strings.Contains(log.String(), never) {
-			t.Errorf("log shows the request's %q", never)
-		}
-	}
-}
-
-func TestInvalidStatusIsInternal(t *testing.T) {
-	t.Parallel()
 	for _, status := range []int{0, 99, 1000, -1} {
-		wantInternal(t, send(t, event(nil), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }), "")
+		internal(t, "an invalid status", send(t, changed(asIs), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	}
 }
 
 func TestResponseSize(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name   string
+	for name, c := range map[string]struct {
 		unit   byte
 		n      int
 		tooBig bool
 	}{
-		{"5 MB of text", 'x', 5 << 20, false},
-		{"above 6 MB", 'x', lambdahttp.MaxResponse + 1, true},
-		{"text that JSON makes larger", 1, 2 << 20, true},
-		{"binary that base64 makes larger", 0xff, 5 << 20, true},
-		{"binary that fits", 0xff, 4 << 20, false},
+		"5 MB of text": {'x', 5 << 20, false}, "above 6 MB": {'x', lambdahttp.MaxResponse + 1, true},
+		"text that JSON makes larger": {1, 2 << 20, true},
+		"binary that fits":            {0xff, 4 << 20, false}, "binary that base64 makes larger": {0xff, 5 << 20, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			got := send(t, event(nil), func(w http.ResponseWriter, _ *http.Request) {
-				_, err := w.Write(bytes.Repeat([]byte{c.unit}, c.n))
-				if overBuffer := c.n > lambdahttp.MaxResponse; overBuffer != (err != nil) {
-					t.Errorf("Write: %v", err)
-				}
-			})
-			if c.tooBig {
-				wantInternal(t, got, "")
-				return
-			}
-			encoded, err := json.Marshal(got)
-			if err != nil || got.StatusCode != 200 || len(encoded) > lambdahttp.MaxResponse {
-				t.Errorf("status %d, %d bytes, %v", got.StatusCode, len(encoded), err)
+		got := send(t, changed(asIs), func(w http.ResponseWriter, _ *http.Request) {
+			if _, err := w.Write(bytes.Repeat([]byte{c.unit}, c.n)); (err != nil) != (c.n > lambdahttp.MaxResponse) {
+				t.Errorf("%s: Write: %v", name, err)
 			}
 		})
+		if c.tooBig {
+			internal(t, name, got)
+			continue
+		}
+		if encoded, err := json.Marshal(got); err != nil || got.StatusCode != 200 || len(encoded) > lambdahttp.MaxResponse {
+			t.Errorf("%s: status %d, %d bytes, %v", name, got.StatusCode, len(encoded), err)
+		}
 	}
 }
 
 func TestRefusedEvents(t *testing.T) {
-	t.Parallel()
-	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
-	h := lambdahttp.New(never, quiet())
-
-	for name, ev := range map[string]string{
-		"not JSON":         `{`,
-		"null":             `null`,
-		"a schedule event": `{"version":"0","id":"1","source":"aws.events","detail":{}}`,
-		"an empty object":  `{}`,
-		"a string":         `"2.0"`,
-		"wrong types":      `{"version":"2.0","headers":[1]}`,
-		"a numeric body":   `{"version":"2.0","body":7}`,
+	h := lambdahttp.New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }), quiet())
+	for _, ev := range []string{
+		`{`, `null`, `{}`, `"2.0"`, `{"version":"2.0","headers":[1]}`, `{"version":"2.0","body":7}`, `{"version":"0","id":"1","source":"aws.events"}`,
 	} {
 		if _, err := h(t.Context(), json.RawMessage(ev)); !errors.Is(err, lambdahttp.ErrNotHTTP) {
-			t.Errorf("%s: error = %v, want ErrNotHTTP", name, err)
+			t.Errorf("%s: error = %v, want ErrNotHTTP", ev, err)
 		}
 	}
-
-	for name, change := range map[string]func(*events.APIGatewayV2HTTPRequest){
-		"format 1.0":       func(e *events.APIGatewayV2HTTPRequest) { e.Version = "1.0" },
-		"no method":        func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = "" },
-		"no path":          func(e *events.APIGatewayV2HTTPRequest) { e.RawPath = "" },
-		"a relative path":  func(e *events.APIGatewayV2HTTPRequest) { e.RawPath = "v1" },
-		"a body not coded": func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "!", true },
+	for name, change := range map[string]func(*event){
+		"format 1.0":       func(e *event) { e.Version = "1.0" },
+		"no method":        func(e *event) { e.RequestContext.HTTP.Method = "" },
+		"a relative path":  func(e *event) { e.RawPath = "v1" },
+		"a body not coded": func(e *event) { e.Body, e.IsBase64Encoded = "!", true },
 	} {
-		got, err := h(t.Context(), event(change))
+		got, err := h(t.Context(), changed(change))
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
+			t.Fatalf("%s: %v", name, err)
 		}
-		wantInternal(t, got, "")
+		internal(t, name, got)
+	}
+}
+
+// A line says which invocation it belongs to, also with attributes of its own and at
+// the end of a context that lost its deadline; outside of one it says nothing.
+func TestLog(t *testing.T) {
+	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
+	invoked := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: id})
+	nameless := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{})
+	for ctx, want := range map[context.Context]any{context.WithoutCancel(invoked): id, t.Context(): nil, nameless: nil} {
+		for _, with := range [][]any{nil, {"a", 1}} {
+			var out bytes.Buffer
+			lambdahttp.Log(slog.New(slog.NewJSONHandler(&out, nil))).With(with...).InfoContext(ctx, "m", "b", 2)
+			var line map[string]any
+			if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+				t.Fatal(err)
+			}
+			if line[lambdahttp.LambdaRequestID] != want || line["b"] != 2.0 || line["msg"] != "m" || (line["a"] != nil) != (with != nil) {
+				t.Errorf("%v: %s", ctx, &out)
+			}
+		}
 	}
 }
