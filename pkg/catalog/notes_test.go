@@ -6,28 +6,52 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/header"
 )
 
-func TestNotesAreAboutOperationsThatExist(t *testing.T) {
-	titles := map[string]bool{}
-	for _, n := range append(Limits(Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20}), Caveats()...) {
-		if titles[n.Title] || n.Title == "" || !strings.HasSuffix(n.Text, ".") {
+// Where there is a limit, the documents print its number, and the header as package limit
+// names it.
+func TestNotes(t *testing.T) {
+	on := Caps{PerMinute: 301, Undecided: 6, Refused: 21, Single: 51, Bundle: 19}
+	notes := map[string]string{}
+	for _, n := range append(Limits(on), Caveats()...) {
+		if _, twice := notes[n.Title]; twice || n.Title == "" || !strings.HasSuffix(n.Text, ".") {
 			t.Errorf("note %+v", n)
 		}
-		titles[n.Title] = true
-		if len(n.Slugs) > 0 && !slices.ContainsFunc(n.Slugs, func(slug string) bool { _, ok := BySlug(slug); return ok }) {
-			t.Errorf("%q is about operations that do not exist: %v", n.Title, n.Slugs)
+		notes[n.Title] = n.Text
+		for _, slug := range n.Slugs {
+			if _, ok := BySlug(slug); !ok {
+				t.Errorf("%q is about an operation that does not exist: %s", n.Title, slug)
+			}
 		}
 	}
-	for _, want := range []string{"Request rate", "Concurrency", "Values are untrusted data", "The resolver's vantage", "TTL counts down"} {
-		if !titles[want] {
-			t.Errorf("no note %q", want)
+	for title, says := range map[string][]string{
+		"Request rate": {"301 units", "is 6 until", "or 21 if", "header " + header.RateLimitPolicy + " "},
+		"Concurrency":  {"51 paid lookups", "19 of each bundle"}, "Time": {"8 seconds", "12;"},
+		"Values are untrusted data": {"as data"}, "The resolver's vantage": {"resolver"}, "TTL counts down": {"ttl"},
+	} {
+		for _, want := range says {
+			if !strings.Contains(notes[title], want) {
+				t.Errorf("%s: %q does not say %s", title, notes[title], want)
+			}
 		}
+	}
+	if off := (Caps{}); off.rate() != "Not limited here." || off.concurrency() != "Not limited here." {
+		t.Errorf("without limits: %q, %q", off.rate(), off.concurrency())
+	}
+	if text := (Caps{Bundle: 3}).concurrency(); !strings.HasPrefix(text, "Any number of paid lookups at once of each tool and 3 of each bundle") {
+		t.Errorf("bundles alone: %q", text)
+	}
+	kept := about([]Note{{Title: "all"}, {Title: "dns", Slugs: []string{"nothing", "dns"}}, {Title: "none", Slugs: []string{"nothing"}}})
+	if !slices.EqualFunc(kept, []string{"all", "dns"}, func(n Note, title string) bool { return n.Title == title }) {
+		t.Errorf("about what exists: %+v", kept)
 	}
 }
 
-// The texts say that a bundle costs what its parts do.
-func TestBundlesCostWhatTheirPartsDo(t *testing.T) {
+// The texts say that a bundle costs what its parts do, and print one deadline for all
+// operations of a kind.
+func TestOperations(t *testing.T) {
 	for _, b := range Playbooks() {
 		sum := 0
 		for _, slug := range b.Sequence {
@@ -42,41 +66,11 @@ func TestBundlesCostWhatTheirPartsDo(t *testing.T) {
 			t.Errorf("%s costs %s, its parts %d, and the texts say %q", b.Bundle, bundle.Amount, sum, bundle.Use)
 		}
 	}
-}
-
-// The deadlines that are printed are those of every operation of the kind.
-func TestOperationsOfOneKindHaveOneDeadline(t *testing.T) {
 	deadlines := map[Kind]time.Duration{}
 	for _, op := range All() {
 		if had, ok := deadlines[op.Kind]; ok && had != op.Deadline {
 			t.Errorf("%s has %s, others of its kind %s", op.Slug, op.Deadline, had)
 		}
 		deadlines[op.Kind] = op.Deadline
-	}
-	if text := lookupTimes(); !strings.Contains(text, "8 seconds") || !strings.Contains(text, "12;") {
-		t.Errorf("the texts say %q", text)
-	}
-}
-
-// TestCapsAreNumbers: where there is a limit, the documents print its number.
-func TestCapsAreNumbers(t *testing.T) {
-	on, off := Caps{PerMinute: 301, Undecided: 6, Refused: 21, Single: 51, Bundle: 19}, Caps{}
-	for _, number := range []string{"301 units", "is 6 until", "or 21 if", "51 paid lookups", "19 of each bundle"} {
-		if text := on.rate() + on.concurrency(); !strings.Contains(text, number) {
-			t.Errorf("%q does not say %s", text, number)
-		}
-	}
-	if off.rate() != "Not limited here." || off.concurrency() != "Not limited here." {
-		t.Errorf("without limits: %q, %q", off.rate(), off.concurrency())
-	}
-	if text := (Caps{Bundle: 3}).concurrency(); !strings.HasPrefix(text, "Any number of paid lookups at once of each tool and 3 of each bundle") {
-		t.Errorf("bundles alone: %q", text)
-	}
-}
-
-func TestAboutLeavesOutWhatDoesNotExist(t *testing.T) {
-	got := about([]Note{{Title: "all"}, {Title: "dns", Slugs: []string{"nothing", "dns"}}, {Title: "none", Slugs: []string{"nothing"}}})
-	if len(got) != 2 || got[0].Title != "all" || got[1].Title != "dns" {
-		t.Errorf("%+v", got)
 	}
 }

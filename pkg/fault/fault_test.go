@@ -18,24 +18,16 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s is in the table twice", i.Code)
 		}
 		seen[i.Code] = true
-		if i.Message == "" || !strings.HasSuffix(i.Message, ".") {
-			t.Errorf("%s: message %q is not a sentence", i.Code, i.Message)
-		}
-		if http.StatusText(i.Status) == "" || i.Status < 400 {
-			t.Errorf("%s: status %d", i.Code, i.Status)
+		if !strings.HasSuffix(i.Message, ".") || http.StatusText(i.Status) == "" || i.Status < 400 {
+			t.Errorf("%s: status %d, message %q is not a sentence", i.Code, i.Status, i.Message)
 		}
 		// Who may come back must be told when, but for 402, 400 and 404.
 		if i.Retry != (i.After > 0) {
 			t.Errorf("%s: retry %v, after %s", i.Code, i.Retry, i.After)
 		}
-		if i.Class == fault.Answer && i.Retry {
-			t.Errorf("%s uses the payment up and may be retried", i.Code)
-		}
-		if i.Class == fault.Owed && !i.Retry {
-			t.Errorf("%s is owed and may not be retried", i.Code)
-		}
-		if i.Class == fault.Owed && i.Status < 500 {
-			t.Errorf("%s is our fault and answers %d", i.Code, i.Status)
+		// What is owed is our fault, and what uses the payment up cannot be repeated.
+		if i.Class == fault.Answer && i.Retry || i.Class == fault.Owed && (!i.Retry || i.Status < 500) {
+			t.Errorf("%s is %s, with status %d and retry %v", i.Code, i.Class, i.Status, i.Retry)
 		}
 	}
 }
@@ -68,24 +60,13 @@ func TestFrom(t *testing.T) {
 	if f := fault.From(fmt.Errorf("wrapped: %w", own)); f != own || f.Public() != "domain is odd" {
 		t.Errorf("%v", f)
 	}
-	if f := fault.New("made_up", nil); f.Info().Status != 500 || strings.Contains(f.Public(), "made_up") {
-		t.Errorf("an unknown code: %+v", f.Info())
-	}
-}
-
-// The cause of an error that is logged may be a peer's words.
-func TestCauseIsFitForALog(t *testing.T) {
+	// The cause of an error that is logged may be a peer's words.
 	f := fault.New(fault.HTTPFailed, errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
 	if text := f.Error(); len(text) > 1024 || !strings.HasPrefix(text, "http_failed: ?2J??") {
 		t.Errorf("%d bytes, %.100q", len(text), text)
 	}
-}
-
-func TestAfter(t *testing.T) {
-	f := fault.New(fault.PaymentInProgress, nil)
-	g := f.After(9 * time.Second)
-	if g.Wait() != 9*time.Second || f.Wait() == g.Wait() {
-		t.Errorf("%s, %s", f.Wait(), g.Wait())
+	if f := fault.New("made_up", nil); f.Info().Status != 500 || strings.Contains(f.Public(), "made_up") {
+		t.Errorf("an unknown code: %+v", f.Info())
 	}
 }
 
@@ -97,23 +78,16 @@ func TestPrevented(t *testing.T) {
 	if marked.Code != own.Code || marked.Public() != own.Public() || marked.Error() != own.Error() || marked.Wait() != own.Wait() {
 		t.Errorf("the marked copy says %v, not %v", marked, own)
 	}
-	for name, c := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"new":                     {fault.New(fault.BootstrapUnavailable, nil), false},
-		"the one that was copied": {own, false},
-		"marked":                  {marked, true},
-		"marked twice":            {marked.Prevented(), true},
-		"with a wait":             {marked.After(time.Minute), true},
-		"final":                   {marked.Final(), true},
-		"wrapped":                 {fmt.Errorf("whois: %w", marked), true},
-		"the cause of another":    {fault.New(fault.InternalError, marked), false},
-		"the cause of the same":   {fault.Newf(own.Code, marked, "again"), false},
-		"a foreign error":         {errors.New("waiting"), false},
+	for err, want := range map[error]bool{
+		own: false, marked: true, marked.Prevented(): true, marked.After(time.Minute): true, marked.Final(): true,
+		fmt.Errorf("whois: %w", marked): true, fault.New(fault.InternalError, marked): false,
+		fault.Newf(own.Code, marked, "again"): false, errors.New("waiting"): false,
 	} {
-		if got := fault.From(c.err).IsPrevented(); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		if got := fault.From(err).IsPrevented(); got != want {
+			t.Errorf("%#v: %v, want %v", err, got, want)
 		}
+	}
+	if wait := own.After(time.Hour).Wait(); wait != time.Hour || own.Wait() == wait || own.Final().Wait() != 0 {
+		t.Errorf("a copy waits for %s, and the one that was copied for %s", wait, own.Wait())
 	}
 }
