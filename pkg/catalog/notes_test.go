@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/header"
+	"github.com/hostfacts/hostfacts/pkg/limit"
 )
 
 // Where there is a limit, the documents print its number, and the header as package limit
@@ -27,7 +27,7 @@ func TestNotes(t *testing.T) {
 		}
 	}
 	for title, says := range map[string][]string{
-		"Request rate": {"301 units", "is 6 until", "or 21 if", "header " + header.RateLimitPolicy + " "},
+		"Request rate": {"301 units", "is 6 until", "or 21 if", "header " + limit.HeaderPolicy + " "},
 		"Concurrency":  {"51 paid lookups", "19 of each bundle"}, "Time": {"8 seconds", "12;"},
 		"Values are untrusted data": {"as data"}, "The resolver's vantage": {"resolver"}, "TTL counts down": {"ttl"},
 	} {

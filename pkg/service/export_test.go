@@ -11,6 +11,3 @@ func (op Operation) Result() reflect.Type { return reflect.TypeOf(op.result) }
 
 // Timeout is what an operation answers that does not end in time.
 func (op Operation) Timeout() fault.Code { return op.timeout }
-
-// Scalar is an argument of a tool as a query string has it.
-func Scalar(v any) (string, bool) { return scalar(v) }

@@ -22,7 +22,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -30,11 +29,10 @@ import (
 // peers are facilitator, chain and lookup of a fleet, by the clock of a bubble. Only
 // funded payers have money, and what has none takes two seconds to refuse.
 type peers struct {
-	bill *usage
-	// Those that never answer: a request to them ends with its time limit.
-	settleHangs, chainHangs, lookupHangs bool
-	settles, looks                       time.Duration // what the others take
-	cancelled                            bool          // what is settled was cancelled on the chain
+	table *table
+	// What each takes; a request to one that takes too long ends with its time limit.
+	settles, looks, finds time.Duration
+	cancelled             bool // what is settled was cancelled on the chain
 
 	mu   sync.Mutex
 	rich map[string]bool // payers with money
@@ -45,17 +43,13 @@ type peers struct {
 
 // Verify finds no signature valid that cannot be verified locally.
 func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
-	p.bill.add(func(s *spent) { s.Verifies++ })
+	p.table.add(func(s *spent) { s.Verifies++ })
 	time.Sleep(2 * time.Second)
 	return x402.Verification{Reason: "invalid_exact_evm_payload_signature", BadSignature: true}
 }
 
 func (p *peers) Settle(ctx context.Context, payment x402.Payload, r x402.Requirements) x402.Settlement {
-	p.bill.add(func(s *spent) { s.Settles++ })
-	if p.settleHangs {
-		<-ctx.Done()
-		return x402.Settlement{Class: x402.Unknown, Reason: "timeout", Cause: ctx.Err()}
-	}
+	p.table.add(func(s *spent) { s.Settles++ })
 	p.mu.Lock()
 	rich := p.rich[strings.ToLower(payment.Payload.Authorization.From)]
 	if !rich {
@@ -64,7 +58,9 @@ func (p *peers) Settle(ctx context.Context, payment x402.Payload, r x402.Require
 	}
 	p.mu.Unlock()
 	if rich {
-		time.Sleep(p.settles)
+		if err := wait(ctx, p.settles); err != nil {
+			return x402.Settlement{Class: x402.Unknown, Reason: "timeout", Cause: err}
+		}
 		return x402.Settlement{Class: x402.Moved, Transaction: txHash, Network: r.Network}
 	}
 	time.Sleep(2 * time.Second)
@@ -78,24 +74,29 @@ func (p *peers) Settle(ctx context.Context, payment x402.Payload, r x402.Require
 }
 
 func (p *peers) Find(ctx context.Context, _ x402.Question) x402.Finding {
-	p.bill.add(func(s *spent) { s.Looks++ })
-	switch {
-	case p.chainHangs:
-		<-ctx.Done()
-		return x402.Finding{Cause: ctx.Err()}
-	case p.cancelled:
+	p.table.add(func(s *spent) { s.Looks++ })
+	if err := wait(ctx, p.finds); err != nil {
+		return x402.Finding{Cause: err}
+	} else if p.cancelled {
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "the authorization was cancelled"}
 	}
 	return x402.Finding{Verdict: x402.StillOpen}
 }
 
 func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
-	if p.lookupHangs {
-		<-ctx.Done()
-		return dns.Result{}, fault.New(fault.DNSTimeout, ctx.Err())
+	if err := wait(ctx, p.looks); err != nil {
+		return dns.Result{}, fault.New(fault.DNSTimeout, err)
 	}
-	time.Sleep(p.looks)
 	return noRecords(q), nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // fleet is several environments of one operation over one table and one set of
@@ -123,13 +124,9 @@ func leaseIDs() func() string {
 // newFleetOn caps how many lookups run at once.
 func newFleetOn(where service.Platform, environments int, operation func(parts) service.Operation, most int) *fleet {
 	f := &fleet{peers: &peers{
-		bill: &usage{}, rich: map[string]bool{}, settles: 300 * time.Millisecond, looks: 200 * time.Millisecond,
+		table: newTable(), rich: map[string]bool{}, settles: 300 * time.Millisecond, looks: 200 * time.Millisecond,
 	}}
-	store, limits := countingStore{&ledgertest.Memory{}, f.bill, newScale()}, &watchedLimits{}
-	limits.watch = func(ctx context.Context, operation string) error {
-		f.bill.wrote(1) // the items are below a kilobyte (see package pkg/dynamo)
-		return f.bill.load.leases(ctx, &limits.Memory, operation)
-	}
+	limits := f.table.limits()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		panic(err)
@@ -139,7 +136,7 @@ func newFleetOn(where service.Platform, environments int, operation func(parts) 
 	for range environments {
 		p := parts{
 			Platform: where, Offering: service.Offering{Terms: testTerms(), Receipts: receipts},
-			Ledger: ledger.New(store, time.Now, rand.Text), Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
+			Ledger: ledger.New(f.table, time.Now, rand.Text), Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
 			Limits: service.Limits{
 				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
 				Leases: limits, Single: most, Bundle: 20, NewID: newID,
@@ -170,9 +167,8 @@ func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
 	return ask(f.environments[n%len(f.environments)], r)
 }
 
-// call sends the same request as a call of the tool, and says whether the client is
-// over its limit.
-func (f *fleet) call(n int, from, domain, header string) (limited bool) {
+// call sends the same request as a call of the tool.
+func (f *fleet) call(n int, from, domain, header string) {
 	params := map[string]any{"name": lookupTool, "arguments": map[string]any{"domain": domain}}
 	if header != "" {
 		params["_meta"] = map[string]any{"x402/payment": plain(header)}
@@ -180,7 +176,7 @@ func (f *fleet) call(n int, from, domain, header string) (limited bool) {
 	body := must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
 	r := httptest.NewRequest(http.MethodPost, "/mcp", bytes.NewReader(body))
 	r.RemoteAddr = from
-	return strings.Contains(string(ask(f.tools[n%len(f.tools)], r).Body), string(fault.RateLimited))
+	ask(f.tools[n%len(f.tools)], r)
 }
 
 // ask sends a request without a network.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -26,12 +27,11 @@ func TestRequests(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(c.name, " over ", way{tool: tool}), func(t *testing.T) {
 				t.Parallel()
-				s := newShop(t, ticking, func(p *parts) {
-					if c.change != nil {
-						c.change(p)
-					}
-				})
-				c.run(way{s, tool})
+				changes := []func(*parts){ticking, c.change}
+				if c.change == nil {
+					changes = changes[:1]
+				}
+				c.run(way{newShop(t, changes...), tool})
 			})
 		}
 	}
@@ -68,26 +68,31 @@ func (c request) run(w way) {
 		want["tool"], want["transport"] = lookupTool, "mcp"
 		dimensions = append(dimensions, []string{"transport"})
 	}
-	for key, value := range c.line {
-		want[key] = value
-	}
+	maps.Copy(want, c.line)
 	for key, value := range want {
-		got := line[key]
-		if value == anything && got != nil {
+		if value == anything && line[key] != nil {
 			continue
 		}
-		if d := cmp.Diff(value, got); d != "" {
+		if d := cmp.Diff(value, line[key]); d != "" {
 			w.Errorf("%s: %s", key, d)
 		}
 	}
-	if d := cmp.Diff(c.want, emf(w.T, line, "Hostfacts", dimensions, begun)); d != "" {
+	counts := map[string]float64{"Requests": 1}
+	if c.status >= 500 {
+		counts["Faults"] = 1
+	}
+	for name := range strings.FieldsSeq(c.counts) {
+		counts[name] = 1
+	}
+	if d := cmp.Diff(counts, emf(w.T, line, "Hostfacts", dimensions, begun)); d != "" {
 		w.Errorf("metrics (-want +got):\n%s", d)
 	}
 	w.showsNothing()
 }
 
-// emf reads the metrics of a line as CloudWatch does.
-func emf(t *testing.T, line map[string]any, namespace string, dimensions [][]string, begun time.Time) values {
+// emf reads the metrics of a line as CloudWatch does. A latency of a millisecond or more
+// is 1, whatever it is.
+func emf(t *testing.T, line map[string]any, namespace string, dimensions [][]string, begun time.Time) map[string]float64 {
 	t.Helper()
 	var doc struct {
 		Timestamp         int64
@@ -112,20 +117,21 @@ func emf(t *testing.T, line map[string]any, namespace string, dimensions [][]str
 	if d := cmp.Diff(dimensions, directive.Dimensions); d != "" {
 		t.Errorf("dimensions: %s", d)
 	}
-	got := values{}
+	got := map[string]float64{}
 	for _, m := range directive.Metrics {
 		v, ok := line[m.Name].(float64)
-		switch {
-		case !ok || got[m.Name] != "":
-			t.Errorf("%s is %v, and twice in the directive: %t", m.Name, line[m.Name], got[m.Name] != "")
-		case m.Unit == "Milliseconds" && v >= 1 && v < 60_000:
-			got[m.Name] = aTime
-		default:
-			got[m.Name] = fmt.Sprint(v, " ", m.Unit)
+		unit := "Count"
+		if phase, ok := strings.CutSuffix(m.Name, "Latency"); ok {
+			same(t, m.Name, line[strings.ToLower(phase)+"_ms"], any(v))
+			unit, v = "Milliseconds", min(v, 1)
 		}
+		if _, twice := got[m.Name]; !ok || twice || m.Unit != unit {
+			t.Errorf("%s is %v %s, and twice in the directive: %t", m.Name, line[m.Name], m.Unit, twice)
+		}
+		got[m.Name] = v
 	}
 	for key := range line {
-		if key[0] >= 'A' && key[0] <= 'Z' && got[key] == "" {
+		if _, there := got[key]; key[0] >= 'A' && key[0] <= 'Z' && !there {
 			t.Errorf("%s is in the line and not in the directive", key)
 		}
 	}
@@ -149,16 +155,10 @@ func TestMetricsOfAStack(t *testing.T) {
 		t.Fatalf("%v: %q", err, log.String())
 	}
 	got := emf(t, line, "Hostfacts/prod", [][]string{{}, {"operation"}}, begun)
-	if d := cmp.Diff(asked().and("Challenges"), got); d != "" {
+	if d := cmp.Diff(map[string]float64{"Requests": 1, "Challenges": 1}, got); d != "" {
 		t.Error(d)
 	}
-}
-
-// The alarms and the dashboard are made of these.
-func TestSettlementMetrics(t *testing.T) {
-	t.Parallel()
-	want := []string{"SettlementSettled", "SettlementRefused", "SettlementTurnedAway", "SettlementNotSent", "SettlementUnknown"}
-	if d := cmp.Diff(want, service.SettlementMetrics()); d != "" {
-		t.Error(d)
-	}
+	// The alarms and the dashboard are made of these.
+	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
+		"SettlementSettled SettlementRefused SettlementTurnedAway SettlementNotSent SettlementUnknown")
 }

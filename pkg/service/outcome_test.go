@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -8,12 +9,18 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -40,26 +47,29 @@ func aVisit(paid, modern bool) *visit {
 
 // No answer but a challenge looks like one: clients sign anew when they see
 // x402Version and accepts, and in doubt, in progress, limited or owed that would
-// be a second payment. For every code, however it came about.
+// be a second payment. For every code, however it came about. What a stored error
+// says is the same by whichever transport it was answered first.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
 	for _, info := range fault.All() {
 		if info.Code == fault.PaymentRequired {
 			continue
 		}
-		url := catalog.ErrorURL("https://api.example.com", info.Code) + `\"`
+		always := []string{`"isError":true`, string(info.Code), catalog.ErrorURL("https://api.example.com", info.Code) + `\"`}
 		for i := range 4 {
-			for _, a := range failures(aVisit(i&1 > 0, i&2 > 0), info) {
+			v := aVisit(i&1 > 0, i&2 > 0)
+			for _, a := range failures(v, info) {
 				body := string(a.body)
-				if a.wire() != http.StatusOK || !strings.Contains(body, `"isError":true`) ||
-					!strings.Contains(body, string(info.Code)) || !strings.Contains(body, url) {
+				shown := func(word string) bool { return strings.Contains(body, word) }
+				absent := func(word string) bool { return !shown(word) }
+				if a.wire() != http.StatusOK || slices.ContainsFunc(always, absent) || slices.ContainsFunc(never, shown) {
 					t.Errorf("%s: %d %s", info.Code, a.wire(), body)
 				}
-				for _, word := range never {
-					if strings.Contains(body, word) {
-						t.Errorf("%s: %s in %s", info.Code, word, body)
-					}
-				}
+			}
+			f, s := fault.New(info.Code, nil), x402.Standing{Charged: uncharged()}
+			path, tool := v.box.platform.errorJSON(v.r, v.id, f, s), v.errorJSON(f, s)
+			if info.Class == fault.Answer && string(path) != string(tool) {
+				t.Errorf("%s and %s", path, tool)
 			}
 		}
 	}
@@ -69,8 +79,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 func failures(v *visit, info fault.Info) []response {
 	f := fault.New(info.Code, errors.New("x402Version accepts"))
 	answers := []response{v.fail(f), v.fail(f.After(time.Minute)), v.fail(f.Final())}
-	yes := true
-	for _, charged := range []*bool{nil, uncharged(), &yes} {
+	for _, charged := range []*bool{nil, new(false), new(true)} {
 		s := x402.Standing{Charged: charged, Retryable: info.Retry}
 		for _, r := range []*x402.SettleResponse{nil, {Success: true, Transaction: "0x01", Network: "eip155:8453"}} {
 			out := x402.Outcome{Status: info.Status, Body: v.errorJSON(f, s), Standing: s, Receipt: r}
@@ -83,57 +92,35 @@ func failures(v *visit, info fault.Info) []response {
 	return answers
 }
 
-// What a stored error says must be the same by whichever transport it was
-// answered first.
-func TestStoredErrorsAreTheSameText(t *testing.T) {
-	v := aVisit(true, true)
-	for _, info := range fault.All() {
-		if info.Class != fault.Answer {
-			continue
-		}
-		f, s := fault.New(info.Code, nil), x402.Standing{Charged: uncharged()}
-		if http, tool := v.box.platform.errorJSON(v.r, v.id, f, s), v.errorJSON(f, s); string(http) != string(tool) {
-			t.Errorf("%s and %s", http, tool)
-		}
-	}
-}
-
 // A stored answer says how old it is, a bundle which of its parts are owed, and an
 // error how long to wait: over HTTP in headers, and over MCP in _meta.
 func TestHeadersOfAPurchase(t *testing.T) {
 	late := fault.New(fault.DNSTimeout, nil)
 	receipt := &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
-	ago := func(d time.Duration) x402.Outcome {
-		return x402.Outcome{Status: 200, Replayed: true, Answered: noon.Add(-d)}
+	ago := func(d time.Duration, owed ...string) x402.Outcome {
+		return x402.Outcome{Status: 200, Replayed: true, Answered: noon.Add(-d), Owed: owed}
 	}
-	gone := ago(24 * time.Hour)
-	gone.Status, gone.Fault = 404, fault.New(fault.NXDomain, nil)
-	owed := ago(time.Second)
-	owed.Owed = []string{"ssl"}
 	for name, c := range map[string]struct {
 		out                       x402.Outcome
 		replayed, age, owed, wait string // headers
 		meta                      string // the members besides the request's id
 	}{
-		"new":                {out: x402.Outcome{Status: 200}},
-		"new, with a time":   {out: x402.Outcome{Status: 200, Answered: noon}},
-		"replayed":           {ago(44_999 * time.Millisecond), "true", "44", "", "", `"hostfacts/replayed":true,"hostfacts/age":44,`},
-		"at once":            {ago(0), "true", "0", "", "", `"hostfacts/replayed":true,"hostfacts/age":0,`},
-		"by a faster clock":  {ago(-time.Minute), "true", "0", "", "", `"hostfacts/replayed":true,"hostfacts/age":0,`},
-		"replayed, no time":  {x402.Outcome{Status: 200, Replayed: true}, "true", "", "", "", `"hostfacts/replayed":true,`},
-		"an error, replayed": {gone, "true", "86400", "", "", `"hostfacts/replayed":true,"hostfacts/age":86400,`},
-		"owed": {
-			x402.Outcome{Status: 200, Owed: []string{"ssl", "headers"}}, "", "", "ssl, headers", "",
-			`"hostfacts/owed":["ssl","headers"],`,
+		"new, with a time":  {out: x402.Outcome{Status: 200, Answered: noon}},
+		"replayed":          {ago(44_999 * time.Millisecond), "true", "44", "", "", `"hostfacts/replayed":true,"hostfacts/age":44,`},
+		"at once":           {ago(0), "true", "0", "", "", `"hostfacts/replayed":true,"hostfacts/age":0,`},
+		"by a faster clock": {ago(-time.Minute), "true", "0", "", "", `"hostfacts/replayed":true,"hostfacts/age":0,`},
+		"no time":           {x402.Outcome{Status: 200, Replayed: true}, "true", "", "", "", `"hostfacts/replayed":true,`},
+		"an error, replayed": {
+			x402.Outcome{Status: 404, Replayed: true, Answered: noon.Add(-time.Hour), Fault: fault.New(fault.NXDomain, nil)},
+			"true", "3600", "", "", `"hostfacts/replayed":true,"hostfacts/age":3600,`,
 		},
 		"owed, replayed": {
-			owed, "true", "1", "ssl", "", `"hostfacts/replayed":true,"hostfacts/age":1,"hostfacts/owed":["ssl"],`,
+			ago(time.Second, "ssl", "whois"), "true", "1", "ssl, whois", "",
+			`"hostfacts/replayed":true,"hostfacts/age":1,"hostfacts/owed":["ssl","whois"],`,
 		},
 		"nothing owed": {out: x402.Outcome{Status: 200, Owed: []string{}}},
-		"wait": {
-			x402.Outcome{Status: 504, Fault: late.After(1500 * time.Millisecond)}, "", "", "", "2", `"hostfacts/retry-after":2,`,
-		},
-		"do not wait": {out: x402.Outcome{Status: 504, Fault: late.Final()}},
+		"wait":         {x402.Outcome{Status: 504, Fault: late.After(1500 * time.Millisecond)}, "", "", "", "2", `"hostfacts/retry-after":2,`},
+		"do not wait":  {out: x402.Outcome{Status: 504, Fault: late.Final()}},
 		"paid": {
 			out:  x402.Outcome{Status: 200, Receipt: receipt},
 			meta: `"x402/payment-response":{"success":true,"transaction":"0x01","network":"eip155:8453"},`,
@@ -149,22 +136,73 @@ func TestHeadersOfAPurchase(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
 			}
 		}
-		var got struct {
-			Result struct {
-				Structured json.RawMessage `json:"structuredContent"`
-				Content    []struct{ Text string }
-				Meta       json.RawMessage `json:"_meta"`
-			}
+		structured := ""
+		if c.out.Status == 200 {
+			structured = `"structuredContent":{"a":"<&>"},`
 		}
-		if err := json.Unmarshal(v.paid(c.out).body, &got); err != nil {
+		want := structured + `"content":[{"type":"text","text":"{\"a\":\"<&>\"}"}],"_meta":{` + c.meta + `"hostfacts/request-id":"id"}}}`
+		if body := string(v.paid(c.out).body); !strings.HasSuffix(body, want) || strings.Contains(body, "structured") != (structured != "") {
+			t.Errorf("%s: %s, want %s", name, body, want)
+		}
+	}
+}
+
+// ends is a lookup that ends with an error, or with a result when it is nil.
+type ends[Q, R any] struct{ error }
+
+func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.error }
+
+// What the Gate is told: a bundle that was answered names its parts that are owed; one
+// that fails as a whole owes all of its answer, and names no part; so does a single
+// lookup, whose error alone says whether it was prevented. A code that the operation
+// does not list is a bug, and a bug was not prevented. Package bundle tests which parts
+// are owed.
+func TestReplies(t *testing.T) {
+	marked := fault.New(fault.DNSTimeout, nil).Prevented()
+	tool := func(err error) Operation { return DNS(ends[dns.Query, dns.Result]{err}) }
+	whole := func(err error) Operation { return HostIntel(ends[bundle.HostIntelQuery, bundle.HostIntelResult]{err}) }
+	parts := func(err error) Operation {
+		return HostIntel(bundle.NewHostIntel(ends[dns.Query, dns.Result]{}, ends[ssl.Query, ssl.Result]{}, ends[whois.Query, whois.Result]{err}))
+	}
+	for name, c := range map[string]struct {
+		op        Operation
+		code      fault.Code // of an error
+		prevented bool
+		owed      string
+	}{
+		"tool, answered":       {tool(nil), "", false, "[]"},
+		"tool":                 {tool(fault.New(fault.DNSTimeout, nil)), fault.DNSTimeout, false, "[]"},
+		"tool, prevented":      {tool(fmt.Errorf("lookup: %w", marked)), fault.DNSTimeout, true, "[]"},
+		"tool, unlisted":       {Headers(ends[headers.Query, headers.Result]{marked}), fault.InternalError, false, "[]"},
+		"tool, its own bug":    {tool(fault.New(fault.InternalError, marked)), fault.InternalError, false, "[]"},
+		"bundle":               {whole(fault.New(fault.HostIntelTimeout, nil)), fault.HostIntelTimeout, false, "[]"},
+		"bundle, child's code": {whole(marked), fault.InternalError, false, "[]"},
+		"bundle, answered":     {parts(nil), "", false, "[]"},
+		"part, tried":          {parts(fault.New(fault.UpstreamUnavailable, nil)), "", false, "[whois]"},
+		"part, prevented":      {parts(marked), "", true, "[whois]"},
+	} {
+		j, err := c.op.job("domain=example.com")
+		if err != nil {
 			t.Fatal(err)
 		}
-		want := `{` + c.meta + `"hostfacts/request-id":"id"}`
-		if string(got.Result.Meta) != want || got.Result.Content[0].Text != string(c.out.Body) {
-			t.Errorf("%s: %s, want %s", name, got.Result.Meta, want)
+		got, err := j.Run(t.Context())
+		code, prevented := fault.Code(""), got.Prevented
+		if err != nil {
+			code, prevented = fault.From(err).Code, fault.From(err).IsPrevented()
 		}
-		if (got.Result.Structured != nil) != (c.out.Status == 200) {
-			t.Errorf("%s: structured %s", name, got.Result.Structured)
+		if code != c.code || prevented != c.prevented || fmt.Sprint(got.Owed) != c.owed || (code == "") != json.Valid(got.Body) {
+			t.Errorf("%s: %+v, %v, prevented %v; want %q, %v, owed %s", name, got, err, prevented, c.code, c.prevented, c.owed)
+		}
+	}
+}
+
+// An integer of JSON Schema is one in whatever notation.
+func TestScalar(t *testing.T) {
+	for number, want := range map[json.Number]string{
+		"443": "443", "443.0": "443", "4.43e2": "443", "443.5": "443.5", "1e400": "1e400", "12345678901234567890": "12345678901234567890",
+	} {
+		if got, ok := scalar(number); got != want || !ok {
+			t.Errorf("%s is written %q, %v; want %q", number, got, ok, want)
 		}
 	}
 }
@@ -173,7 +211,6 @@ func TestHeadersOfAPurchase(t *testing.T) {
 // line in the order in which they were asked. With one there is nothing to tell
 // apart.
 func TestMetricsBySource(t *testing.T) {
-	t.Parallel()
 	one := func(class x402.Class) x402.Ask {
 		return x402.Ask{Facilitator: "primary.example", Class: class.String(), Reason: "why", Took: time.Second}
 	}
@@ -189,8 +226,7 @@ func TestMetricsBySource(t *testing.T) {
 		"one facilitator":   {nil, "[]"},
 		"primary":           {[]x402.Ask{one(x402.Moved)}, "[]"},
 		"refused":           {[]x402.Ask{one(x402.Refused)}, "[]"},
-		"fallback":          {[]x402.Ask{one(x402.NotSent), two(x402.Moved)}, "[PrimaryFailed FallbackSettled]"},
-		"twice, fallback":   {[]x402.Ask{one(x402.Unknown), one(x402.Unknown), two(x402.Moved)}, "[PrimaryFailed FallbackSettled]"},
+		"twice, fallback":   {[]x402.Ask{one(x402.Unknown), one(x402.NotSent), two(x402.Moved)}, "[PrimaryFailed FallbackSettled]"},
 		"both":              {[]x402.Ask{one(x402.TurnedAway), two(x402.Unknown)}, "[PrimaryFailed FallbackFailed]"},
 		"refused by second": {[]x402.Ask{one(x402.NotSent), two(x402.Refused)}, "[PrimaryFailed]"},
 	} {

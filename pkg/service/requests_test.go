@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"testing/iotest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -30,7 +31,7 @@ type request struct {
 	status        int
 	code, charged string // see way.expect
 	replayed      bool
-	want          values
+	counts        string         // its metrics, but for Requests, and Faults of a status above 500
 	line          map[string]any // further members
 	settles       int            // that the facilitator is sent
 }
@@ -56,49 +57,14 @@ func always(how x402test.Behaviour) func(*shop) {
 	return func(s *shop) { s.behave = func(int, string) x402test.Behaviour { return how } }
 }
 
-// looksUp has every lookup end so.
-func looksUp(code fault.Code) func(*shop) {
-	return func(s *shop) { s.resolver = failsWith(fault.New(code, nil)) }
-}
+// traced is an error with the stack of a panic.
+type traced struct{ stack string }
+
+func (traced) Error() string   { return "a trace" }
+func (b traced) Stack() string { return b.stack }
 
 func failsWith(err error) func() (dns.Result, error) {
 	return func() (dns.Result, error) { return dns.Result{}, err }
-}
-
-const (
-	aCount = "1 Count"
-	aTime  = "some Milliseconds"
-)
-
-// values are metrics by name, each as "value unit".
-type values map[string]string
-
-// and adds metrics to those of another kind of request.
-func (v values) and(names ...string) values {
-	sum := values{}
-	for name, value := range v {
-		sum[name] = value
-	}
-	for _, name := range names {
-		sum[name] = aCount
-	}
-	return sum
-}
-
-// What every request, every settlement and every lookup counts as.
-func asked() values  { return values{"Requests": aCount} }
-func failed() values { return asked().and("Faults") }
-
-func tried(v values, class string) values {
-	v = v.and("Settlement" + class)
-	v["SettleLatency"] = aTime
-	return v
-}
-
-func lookedUp(v values) values {
-	v = v.and()
-	v["LookupLatency"] = aTime
-	return v
 }
 
 // Ways to ask.
@@ -130,9 +96,22 @@ func badlyNamed(w way) answer {
 
 // whileAnotherRuns pays while the lookup of another payment is running.
 func whileAnotherRuns(w way) answer {
-	end := w.lookupRuns(w.sign("one.example.com"))
-	defer end()
-	return w.buy("example.com")
+	begun, end, first := make(chan struct{}), make(chan struct{}), make(chan answer)
+	w.resolver = func() (dns.Result, error) {
+		close(begun)
+		<-end
+		return noRecords(dns.Query{Domain: "one.example.com"}), nil
+	}
+	header := w.sign("one.example.com")
+	go func() {
+		defer close(first)
+		first <- w.ask("one.example.com", header)
+	}()
+	<-begun
+	a := w.buy("example.com")
+	close(end)
+	w.expect(<-first, 200, "", "")
+	return a
 }
 
 func untilLimited(w way) answer {
@@ -156,6 +135,9 @@ func bug(p *parts) {
 		return origin(r)
 	}
 }
+
+// noRandom leaves nothing to make retry tokens of.
+func noRandom(p *parts) { p.Random = iotest.ErrReader(errors.New("bug: no entropy")) }
 
 // corrupted sends a payment whose record cannot be one.
 func corrupted(w way) answer {
@@ -194,110 +176,116 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// What settlements and lookups count as.
+const (
+	tried   = " SettleLatency Settlement" // and the class
+	settled = tried + "Settled LookupLatency"
+)
+
 // quietRequests are answered without a settlement.
 func quietRequests() []request {
 	down := func(s *shop) { s.down.Store(true) }
+	uncounted := func(s *shop) { s.uncounts.Store(true) }
+	page := func(w way) answer { return w.reply(w.as(http.MethodGet, dnsPath, "text/html", "")) }
+	badName := func(w way) answer { return w.ask("localhost", w.sign("example.com")) }
+	sends := func(header string) func(way) answer {
+		return func(w way) answer { return w.ask("example.com", header) }
+	}
 	return []request{
-		{name: "challenge", ask: unpaid, status: 402, code: "payment_required", want: asked().and("Challenges")},
-		{name: "paywall", httpOnly: true, status: 402, code: "unreadable", want: asked().and("Challenges"),
-			ask: func(w way) answer { return w.reply(w.as(http.MethodGet, dnsPath, "text/html", "")) }},
-		{name: "bad payment", status: 402, code: "payment_required", want: asked(),
-			ask: func(w way) answer { return w.ask("example.com", "garbage!") }},
-		{name: "bad parameters", status: 400, code: "invalid_domain", charged: "false", want: asked(),
-			ask: func(w way) answer { return w.ask("localhost", w.sign("example.com")) }},
-		{name: "a bad key", ask: badlyNamed, status: 400, code: "invalid_idempotency_key", charged: "false", want: asked()},
+		{name: "challenge", ask: unpaid, status: 402, code: "payment_required", counts: "Challenges"},
+		{name: "paywall", ask: page, httpOnly: true, status: 402, code: "unreadable", counts: "Challenges"},
+		{name: "bad payment", ask: sends("garbage!"), status: 402, code: "payment_required"},
+		{name: "bad parameters", ask: badName, status: 400, code: "invalid_domain", charged: "false"},
+		{name: "a bad key", ask: badlyNamed, status: 400, code: "invalid_idempotency_key", charged: "false"},
 		{name: "rate limited", change: perMinute(20), ask: untilLimited,
-			status: 429, code: "rate_limited", charged: "false", want: asked().and("RateLimited")},
+			status: 429, code: "rate_limited", charged: "false", counts: "RateLimited"},
 		{name: "overloaded", change: slots(1), ask: whileAnotherRuns, settles: 1,
-			status: 503, code: "overloaded", charged: "false", want: failed().and("Overloaded")},
-		{name: "ledger down", before: down,
-			status: 503, code: "ledger_unavailable", charged: "null", want: failed().and("LedgerFaults")},
-		{name: "limits down", change: perMinute(300), before: func(s *shop) { s.uncounts.Store(true) },
-			status: 503, code: "ledger_unavailable", charged: "null", want: failed().and("LedgerFaults")},
-		{name: "record corrupt", ask: corrupted,
-			status: 503, code: "payment_unavailable", charged: "null", want: failed().and("LedgerFaults")},
+			status: 503, code: "overloaded", charged: "false", counts: "Overloaded"},
+		{name: "ledger down", before: down, status: 503, code: "ledger_unavailable", charged: "null", counts: "LedgerFaults"},
+		{name: "limits down", change: perMinute(300), before: uncounted,
+			status: 503, code: "ledger_unavailable", charged: "null", counts: "LedgerFaults"},
+		{name: "record corrupt", ask: corrupted, status: 503, code: "payment_unavailable", charged: "null", counts: "LedgerFaults"},
 		{name: "a bug before the payment", change: bug, ask: unpaid,
-			status: 500, code: "internal_error", charged: "false", want: failed().and("InternalErrors")},
-		{name: "a bug in reading a payment", change: bug, ask: func(w way) answer { return w.ask("example.com", "e30=") },
-			status: 500, code: "internal_error", charged: "null", want: failed().and("InternalErrors")},
+			status: 500, code: "internal_error", charged: "false", counts: "InternalErrors"},
+		{name: "no random bytes", change: noRandom, ask: unpaid, status: 500, code: "internal_error", charged: "false", counts: "InternalErrors"},
+		{name: "no random bytes for a page", change: noRandom, ask: page, httpOnly: true,
+			status: 500, code: "internal_error", charged: "false", counts: "InternalErrors"},
+		{name: "no random bytes for a refusal", change: noRandom, ask: sends("garbage!"),
+			status: 500, code: "internal_error", charged: "null", counts: "InternalErrors"},
+		{name: "a bug in reading a payment", change: bug, ask: sends("e30="),
+			status: 500, code: "internal_error", charged: "null", counts: "InternalErrors"},
 	}
 }
 
 // settledRequests reach the facilitator.
 func settledRequests() []request {
-	paid := lookedUp(tried(asked(), "Settled"))
-	owed := lookedUp(tried(failed(), "Settled")).and("Owed")
-	unsure := tried(failed().and("Uncertain"), "Unknown")
-	turnedAway := tried(failed().and("FacilitatorFaults"), "TurnedAway")
-	doubt := func(name string, how x402test.Behaviour, change func(*parts), line map[string]any) request {
+	type members = map[string]any
+	doubt := func(name string, how x402test.Behaviour, change func(*parts), line members) request {
 		return request{name: name, before: always(how), change: change, status: 503, settles: 1,
-			code: "settlement_uncertain", charged: "null", want: unsure, line: line}
+			code: "settlement_uncertain", charged: "null", counts: "Uncertain" + tried + "Unknown", line: line}
 	}
 	away := func(name, code string, how x402test.Behaviour) request {
-		return request{name: "turned away: " + name, before: always(how), status: 503, settles: 1,
-			code: code, charged: "false", want: turnedAway, line: map[string]any{"settlement": "turned_away", "code": code}}
+		return request{name: "turned away: " + name, before: always(how), status: 503, settles: 1, code: code, charged: "false",
+			counts: "FacilitatorFaults" + tried + "TurnedAway", line: members{"settlement": "turned_away", "code": code}}
 	}
-	owes := func(name string, status int, code string, before func(*shop), more ...string) request {
-		return request{name: "owed: " + name, before: before, status: status, settles: 1,
-			code: code, charged: "true", want: owed.and(more...)}
+	owes := func(name string, status int, code string, resolver func() (dns.Result, error), more string) request {
+		return request{name: "owed: " + name, before: func(s *shop) { s.resolver = resolver }, status: status, settles: 1,
+			code: code, charged: "true", counts: "Owed" + more + settled}
 	}
-	served := func(name string, before func(*shop), line map[string]any, more ...string) request {
-		return request{name: name, before: before, status: 200, settles: 1,
-			want: paid.and("Answers").and(more...), line: line}
+	served := func(name string, before func(*shop), line members, more string) request {
+		return request{name: name, before: before, status: 200, settles: 1, counts: "Answers" + more + settled, line: line}
 	}
+	fails := func(code fault.Code) func() (dns.Result, error) { return failsWith(fault.New(code, nil)) }
+	// As an origin's header that cannot be read, from a lookup that quotes it.
+	flood := fmt.Errorf("bug: malformed header: %q", strings.Repeat("\x01\u202e", 64000))
+	panics := func() (dns.Result, error) { panic(flood) }
 	all := []request{
-		served("paid", nil, map[string]any{"states": "settling>settled>redeemed", "settlement": "settled"}),
-		served("answer not recorded", func(s *shop) { s.broken.Store(true) },
-			map[string]any{"states": "settling", "unrecorded": true}, "LedgerFaults"),
+		served("paid", nil, members{"states": "settling>settled>redeemed", "settlement": "settled"}, ""),
+		served("answer not recorded", func(s *shop) { s.broken.Store(true) }, members{"states": "settling", "unrecorded": true}, " LedgerFaults"),
 		served("listed", noted(`{"bazaar":{"status":"success"}}`),
-			map[string]any{"extension_responses": map[string]any{"bazaar.status": "success"}}, "ExtensionsAccepted"),
-		served("not listed", noted(`{"bazaar":{"status":"rejected","rejectedReason":"no_description","note":"x"}}`),
-			map[string]any{"extension_responses": map[string]any{
-				"bazaar.status": "rejected", "bazaar.rejectedReason": "no_description",
-			}}, "ExtensionsRejected"),
-		{name: "an answer that is an error", before: looksUp(fault.NXDomain), settles: 1,
-			status: 404, code: "nxdomain", charged: "true", want: paid.and("Answers")},
-		{name: "spent on another question", ask: forAnother, status: 402, code: "payment_required", charged: "true", settles: 1,
-			want: asked()},
+			members{"extension_responses": members{"bazaar.status": "success"}}, " ExtensionsAccepted"),
+		served("not listed", noted(`{"bazaar":{"status":"rejected","rejectedReason":"no_description","note":"x"}}`), members{
+			"extension_responses": members{"bazaar.status": "rejected", "bazaar.rejectedReason": "no_description"},
+		}, " ExtensionsRejected"),
+		{name: "an answer that is an error", before: func(s *shop) { s.resolver = fails(fault.NXDomain) }, settles: 1,
+			status: 404, code: "nxdomain", charged: "true", counts: "Answers" + settled},
+		{name: "spent on another question", ask: forAnother, status: 402, code: "payment_required", charged: "true", settles: 1},
 		{name: "replayed", ask: twice, status: 200, replayed: true, settles: 1,
-			want: asked().and("Replayed"), line: map[string]any{"states": "redeemed", "settlement": nil}},
-		owes("a time-out", 504, "dns_timeout", looksUp(fault.DNSTimeout)),
-		owes("a code that is not the operation's", 500, "internal_error", looksUp(fault.HandshakeFailed), "InternalErrors"),
-		owes("a bug", 500, "internal_error", func(s *shop) {
-			s.resolver = func() (dns.Result, error) { panic("bug") }
-		}, "InternalErrors"),
-		{name: "owed and asked for too early", before: looksUp(fault.UpstreamUnavailable), ask: twice, settles: 1,
-			status: 503, code: "upstream_unavailable", charged: "true", want: failed().and("Owed")},
-		doubt("uncertain", x402test.FailAfter, nil,
-			map[string]any{"settlement": "unknown", "states": "settling>uncertain", "evidence": nil}),
-		doubt("cut off", x402test.DropAfter, nil, nil),
-		doubt("uncertain, and the chain cannot tell", x402test.FailAfter,
-			withEvidence(x402.Finding{Cause: errors.New("no node")}), map[string]any{"evidence": "cannot_tell"}),
-		{name: "uncertain, and the chain says paid", before: always(x402test.FailAfter), settles: 1,
-			change: withEvidence(x402.Finding{Verdict: x402.Paid, Transaction: txHash}), status: 200,
-			want: lookedUp(tried(asked().and("Answers"), "Unknown")),
-			line: map[string]any{"evidence": "paid", "transaction": txHash}},
-		{name: "uncertain, and the chain says never", before: always(x402test.FailBefore), settles: 1,
-			change: withEvidence(x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}), status: 402,
-			code: "payment_required", want: tried(asked(), "Unknown"), line: map[string]any{"evidence": "never_paid"}},
-		{name: "refused", before: always(x402test.Refuse), settles: 1,
-			status: 402, code: "payment_required", want: tried(asked(), "Refused"), line: map[string]any{
-				"settlement": "refused", "reason": "settlement refused: invalid_exact_evm_insufficient_balance",
-			}},
+			counts: "Replayed", line: members{"states": "redeemed", "settlement": nil}},
+		owes("a time-out", 504, "dns_timeout", failsWith(fault.New(fault.DNSTimeout, flood)), ""),
+		owes("a foreign error", 500, "internal_error", failsWith(flood), " InternalErrors"),
+		owes("a code that is not the operation's", 500, "internal_error", fails(fault.HandshakeFailed), " InternalErrors"),
+		owes("a bug", 500, "internal_error", panics, " InternalErrors"),
+		{name: "owed and asked for too early", before: func(s *shop) { s.resolver = fails(fault.UpstreamUnavailable) }, ask: twice, settles: 1,
+			status: 503, code: "upstream_unavailable", charged: "true", counts: "Owed"},
+		doubt("uncertain", x402test.FailAfter, nil, members{"settlement": "unknown", "states": "settling>uncertain", "evidence": nil}),
+		doubt("uncertain, and the chain cannot tell", x402test.DropAfter,
+			withEvidence(x402.Finding{Cause: errors.New("no node")}), members{"evidence": "cannot_tell"}),
+		{name: "uncertain, and the chain says paid", before: always(x402test.FailAfter), settles: 1, status: 200,
+			change: withEvidence(x402.Finding{Verdict: x402.Paid, Transaction: txHash}),
+			counts: "Answers LookupLatency" + tried + "Unknown", line: members{"evidence": "paid", "transaction": txHash}},
+		{name: "uncertain, and the chain says never", before: always(x402test.FailBefore), settles: 1, status: 402, code: "payment_required",
+			change: withEvidence(x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}),
+			counts: tried + "Unknown", line: members{"evidence": "never_paid"}},
+		{name: "refused", before: always(x402test.Refuse), settles: 1, status: 402, code: "payment_required", counts: tried + "Refused",
+			line: members{"settlement": "refused", "reason": "settlement refused: invalid_exact_evm_insufficient_balance"}},
 		away("busy", "facilitator_unavailable", x402test.TooMany),
 		away("no credentials", "facilitator_misconfigured", x402test.Unauthorized),
 	}
+	bug := traced{strings.Repeat("goroutine 1\n", 200)}
+	where := owes("a bug of which is known where it was", 500, "internal_error", failsWith(fmt.Errorf("while looking: %w", bug)), " InternalErrors")
+	where.line = members{"stack": bug.stack, "error": "internal_error: while looking: a trace"}
 	wrong := away("wrong credentials", "facilitator_unauthorized", x402test.Honest)
 	wrong.change, wrong.settles = unauthorized, 0
 	pending := doubt("pending", x402test.Unconfirmed, nil, nil)
 	pending.settles = 2 // it is asked again once
-	lookup := owes("a failed lookup", 503, "upstream_unavailable", looksUp(fault.UpstreamUnavailable))
+	lookup := owes("a failed lookup", 503, "upstream_unavailable", fails(fault.UpstreamUnavailable), "")
 	lookup.change = slots(50)
-	lookup.line = map[string]any{"states": "settling>settled", "settlement": "settled", "unrecorded": nil}
+	lookup.line = members{"states": "settling>settled", "settlement": "settled", "unrecorded": nil}
 	for _, key := range []string{
 		"request_id", "ms", "claim_ms", "slot_ms", "settle_ms", "lookup_ms", "record_ms", "payer", "nonce", "transaction",
 	} {
 		lookup.line[key] = anything
 	}
-	return append(all, wrong, pending, lookup)
+	return append(all, where, wrong, pending, lookup)
 }

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -44,17 +44,14 @@ type shop struct {
 	url    string
 	memory *ledgertest.Memory
 	store  *ledgertest.Faulty
+	limits limittest.Watched
 	books  *x402test.Facilitator
 	log    lockedBuffer
 	signed x402test.Secrets // every payment of the client
 	tokens []string         // of the offers that it signed
 
-	updates atomic.Int32  // of slots
-	counts  atomic.Int32  // of clients' requests
-	dials   atomic.Int32  // connections to the facilitator
-	lookups atomic.Int32  // of the DNS Explorer
-	begun   chan struct{} // when set, a lookup says that it began
-	hold    chan struct{} // when set, lookups wait for it
+	dials   atomic.Int32 // connections to the facilitator
+	lookups atomic.Int32 // of the DNS Explorer
 
 	resolver func() (dns.Result, error)
 	broken   atomic.Bool // every write after a claim's fails
@@ -84,18 +81,8 @@ func (l *lockedBuffer) String() string {
 }
 
 // Lookup is the service's DNS lookup.
-func (s *shop) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
+func (s *shop) Lookup(_ context.Context, q dns.Query) (dns.Result, error) {
 	s.lookups.Add(1)
-	if s.begun != nil {
-		s.begun <- struct{}{}
-	}
-	if s.hold != nil {
-		select {
-		case <-s.hold:
-		case <-ctx.Done():
-			return dns.Result{}, fault.New(fault.DNSTimeout, ctx.Err())
-		}
-	}
 	if s.resolver != nil {
 		return s.resolver()
 	}
@@ -111,17 +98,12 @@ func noRecords(q dns.Query) dns.Result {
 func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Helper()
 	s := &shop{T: t, memory: &ledgertest.Memory{}}
-	limits := &watchedLimits{watch: func(_ context.Context, operation string) error {
-		if operation != "" {
-			s.updates.Add(1)
-			return nil
-		}
-		s.counts.Add(1)
-		if s.uncounts.Load() {
+	s.limits.Before = func(_ context.Context, c limittest.Call) error {
+		if s.uncounts.Load() && (c.Verb == "add" || c.Verb == "take") {
 			return errors.New("the store is down")
 		}
 		return nil
-	}}
+	}
 	s.store = ledgertest.NewFaulty(t, s.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if s.down.Load() || op == ledgertest.Replace && s.broken.Load() {
 			return ledgertest.FailBefore
@@ -146,7 +128,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	p := parts{
 		Platform: platform(), Offering: service.Offering{Terms: terms, DuplicateWindow: 45 * time.Second},
 		Facilitator: must(facilitator.New(facilitator.Config{URL: settler.URL})), DNS: s,
-		Limits: service.Limits{Leases: limits, NewID: leaseIDs()},
+		Limits: service.Limits{Leases: &s.limits, NewID: leaseIDs()},
 	}
 	p.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil)))
 	p.RequestID = func(*http.Request) string { return p.Limits.NewID() }
@@ -159,7 +141,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		// Its minute does not end, however long a test takes.
 		begun := time.Now()
 		p.Limits.Rate = limit.NewRate(limit.RateConfig{
-			PerMinute: p.perMinute, Counter: limits, Now: func() time.Time { return begun },
+			PerMinute: p.perMinute, Counter: &s.limits, Now: func() time.Time { return begun },
 		})
 	}
 	server := httptest.NewServer(p.whole(t))
@@ -176,12 +158,7 @@ func perMinute(n int) func(*parts) { return func(p *parts) { p.perMinute = n } }
 func slots(n int) func(*parts) { return func(p *parts) { p.slots = n } }
 
 func (s *shop) get(path, header string) x402test.Reply {
-	s.Helper()
-	r, err := s.client.Get(s.Context(), s.url+path, header)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return r
+	return must(s.client.Get(s.Context(), s.url+path, header))
 }
 
 // send makes a request of any kind. The headers are names and values by turns.
@@ -191,16 +168,9 @@ func (s *shop) send(method, path, body string, headers ...string) x402test.Reply
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
-	res, err := s.client.HTTP.Do(r)
-	if err != nil {
-		s.Fatal(err)
-	}
+	res := must(s.client.HTTP.Do(r))
 	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: answer}
+	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: must(io.ReadAll(res.Body))}
 }
 
 // as asks for a path as a browser or a program does.
@@ -214,12 +184,7 @@ func (s *shop) as(method, path, accept, signature string) x402test.Reply {
 
 // offer is the price of a path.
 func (s *shop) offer(path string) x402.PaymentRequired {
-	s.Helper()
-	offer, err := s.client.Challenge(s.Context(), s.url+path)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return offer
+	return must(s.client.Challenge(s.Context(), s.url+path))
 }
 
 // pay signs an offer.
@@ -231,19 +196,14 @@ func (s *shop) pay(offer x402.PaymentRequired) (header string) {
 }
 
 // sign asks for the price of a path, and signs it.
-func (s *shop) sign(path string) (header string) {
-	s.Helper()
-	return s.pay(s.offer(path))
-}
+func (s *shop) sign(path string) (header string) { return s.pay(s.offer(path)) }
 
 // buy pays for a path, and must be served.
-func (s *shop) buy(path string) (r x402test.Reply, header string) {
+func (s *shop) buy(path string) {
 	s.Helper()
-	header = s.sign(path)
-	if r = s.get(path, header); r.Status != http.StatusOK {
+	if r := s.get(path, s.sign(path)); r.Status != http.StatusOK {
 		s.Fatalf("%s: %d %s", path, r.Status, r.Body)
 	}
-	return r, header
 }
 
 // settled checks how many settlements the facilitator was sent.
@@ -262,7 +222,7 @@ func same[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// must is for set-up that cannot fail unless the test is wrong: an error panics.
+// must is for what cannot fail unless the test or the network is at fault: an error panics.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

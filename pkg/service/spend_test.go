@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,31 +17,8 @@ const (
 	victim   = "198.51.100.9:1"
 )
 
-// freeRequests are the kinds of request that pay nothing. Each prepares what one
-// client then sends for a minute: a header for each request.
-func freeRequests(t *testing.T) map[string]func(f *fleet, offer x402test.Reply) func() string {
-	same := func(header string) func() string { return func() string { return header } }
-	return map[string]func(*fleet, x402test.Reply) func() string{
-		"unsigned":  func(*fleet, x402test.Reply) func() string { return same("") },
-		"malformed": func(*fleet, x402test.Reply) func() string { return same("garbage!") },
-		"unrecoverable signature": func(f *fleet, offer x402test.Reply) func() string {
-			return pool(func() string { return f.contract(offer) })
-		},
-		"empty account": func(f *fleet, offer x402test.Reply) func() string {
-			return pool(func() string { return f.sign(offer, false) })
-		},
-		"cancelled authorization": func(f *fleet, offer x402test.Reply) func() string {
-			f.cancelled = true
-			return same(f.sign(offer, false))
-		},
-		"copied authorization": func(f *fleet, offer x402test.Reply) func() string { return same(f.copied(t, offer)) },
-		"replay": func(f *fleet, offer x402test.Reply) func() string {
-			header := f.sign(offer, true)
-			f.served(t, victim, "example.com", header)
-			return same(header)
-		},
-	}
-}
+// again is a request that is always the same.
+func again(header string) func() string { return func() string { return header } }
 
 // pool makes more payments than the limit lets anybody send in a minute, and then
 // begins again with the first.
@@ -58,20 +34,47 @@ func pool(sign func() string) func() string {
 	}
 }
 
-// budget is the most that a minute of one client's requests may cost, over one
-// environment and over two hundred. What is answered from the record counts one
-// unit, so that it is bounded by the limit; what asks somebody else is bounded by
-// what it weighs. Each environment asks the store once before it knows that the
-// client is over its limit.
-func budget() map[string][2]spent {
-	return map[string][2]spent{
-		"unsigned":                {{Writes: 10, Units: 10}, {Writes: 10, Units: 10}},
-		"malformed":               {{Writes: 10, Units: 10}, {Writes: 10, Units: 10}},
-		"unrecoverable signature": {{Writes: 70, Units: 70, Reads: 35, Verifies: 35}, {Writes: 280, Units: 280, Reads: 35, Verifies: 35}},
-		"empty account":           {{Writes: 250, Units: 320, Settles: 35}, {Writes: 440, Units: 510, Settles: 35}},
-		"cancelled authorization": {{Writes: 900, Units: 900, Settles: 1, Looks: 1}, {Writes: 1100, Units: 1100, Settles: 1, Looks: 1}},
-		"copied authorization":    {{Writes: 600, Units: 600, Reads: 300}, {Writes: 800, Units: 800, Reads: 300}},
-		"replay":                  {{Writes: 900, Units: 1200}, {Writes: 1100, Units: 1400}},
+// free is a kind of request that pays nothing, with the most that a minute of one client's
+// may cost, over one environment and over two hundred.
+type free struct {
+	name      string
+	one, many spent
+	// prepare makes what the client then sends for a minute: a header for each request.
+	prepare func(t *testing.T, f *fleet, offer x402test.Reply) (next func() string)
+}
+
+// freeRequests: what is answered from the record counts one unit, so that it is bounded by
+// the limit; what asks somebody else is bounded by what it weighs. Each environment asks the
+// store once before it knows that the client is over its limit.
+func freeRequests() []free {
+	type (
+		test  = *testing.T
+		reply = x402test.Reply
+	)
+	return []free{
+		{"unsigned", spent{Writes: 10, Units: 10}, spent{Writes: 10, Units: 10}, func(test, *fleet, reply) func() string { return again("") }},
+		{"malformed", spent{Writes: 10, Units: 10}, spent{Writes: 10, Units: 10},
+			func(test, *fleet, reply) func() string { return again("garbage!") }},
+		{"unrecoverable signature", spent{Writes: 70, Units: 70, Reads: 35, Verifies: 35}, spent{Writes: 280, Units: 280, Reads: 35, Verifies: 35},
+			func(_ test, f *fleet, offer reply) func() string {
+				return pool(func() string { return f.contract(offer) })
+			}},
+		{"empty account", spent{Writes: 250, Units: 320, Settles: 35}, spent{Writes: 440, Units: 510, Settles: 35},
+			func(_ test, f *fleet, offer reply) func() string {
+				return pool(func() string { return f.sign(offer, false) })
+			}},
+		{"cancelled authorization", spent{Writes: 900, Units: 900, Settles: 1, Looks: 1}, spent{Writes: 1100, Units: 1100, Settles: 1, Looks: 1},
+			func(_ test, f *fleet, offer reply) func() string {
+				f.cancelled = true
+				return again(f.sign(offer, false))
+			}},
+		{"copied authorization", spent{Writes: 600, Units: 600, Reads: 300}, spent{Writes: 800, Units: 800, Reads: 300},
+			func(t test, f *fleet, offer reply) func() string { return again(f.copied(t, offer)) }},
+		{"replay", spent{Writes: 900, Units: 1200}, spent{Writes: 1100, Units: 1400}, func(t test, f *fleet, offer reply) func() string {
+			header := f.sign(offer, true)
+			f.served(t, victim, "example.com", header)
+			return again(header)
+		}},
 	}
 }
 
@@ -94,8 +97,8 @@ func TestPaidUnits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(1, c.operation)
 			header := f.sign(f.to(0, victim, "example.com", ""), true)
-			f.bill.reset()
-			f.bill.trip = trip
+			f.table.reset()
+			f.table.trip = trip
 			begun := time.Now()
 			r := f.to(0, victim, "example.com", header)
 			trips := int((time.Since(begun) - f.settles - c.looks) / trip)
@@ -103,7 +106,7 @@ func TestPaidUnits(t *testing.T) {
 			if r.Status != http.StatusOK || err != nil || paid.Extensions.OfferReceipt.Info.Receipt.Signature == "" {
 				t.Fatalf("%d %s with %+v, %v", r.Status, r.Body, paid, err)
 			}
-			got := f.bill.spent
+			got := f.table.spent
 			t.Logf("%-6s %+v, %d calls in sequence", c.name, got, trips)
 			t.Attr(c.name, fmt.Sprintf("%d %d %d", got.Units, got.Writes, trips))
 			if trips > mostTrips {
@@ -122,40 +125,37 @@ func TestPaidUnits(t *testing.T) {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	const requests = 600 // ten a second
-	table := budget()
-	for name, prepare := range freeRequests(t) {
-		for k, c := range []struct {
+	for _, kind := range freeRequests() {
+		for _, c := range []struct {
 			environments int
 			tools        bool
-		}{{1, false}, {200, false}, {1, true}} {
-			most := table[name][k%2]
-			if raceDetector && c.environments > 1 {
+			most         spent
+		}{{1, false, kind.one}, {200, false, kind.many}, {1, true, kind.one}} {
+			if raceDetector() && c.environments > 1 {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s, %d, tools %v", name, c.environments, c.tools), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %d, tools %v", kind.name, c.environments, c.tools), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					f := newFleet(c.environments, explorer)
-					next := prepare(f, f.to(0, victim, "example.com", ""))
+					next := kind.prepare(t, f, f.to(0, victim, "example.com", ""))
 					time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
-					f.bill.reset()
-					var all sync.WaitGroup
-					var limited atomic.Int32
-					for n := range requests {
-						header := next()
-						all.Go(func() {
-							time.Sleep(time.Duration(n) * (time.Minute - 3*time.Second) / requests)
-							if c.tools && f.call(n, attacker, "example.com", header) ||
-								!c.tools && f.to(n, attacker, "example.com", header).Status == http.StatusTooManyRequests {
-								limited.Add(1)
-							}
-						})
+					f.table.reset()
+					var headers []string
+					for range requests {
+						headers = append(headers, next())
 					}
+					var all sync.WaitGroup
+					comes(&all, requests, (time.Minute-3*time.Second)/requests, func(n int) {
+						if header := headers[n]; c.tools {
+							f.call(n, attacker, "example.com", header)
+						} else {
+							f.to(n, attacker, "example.com", header)
+						}
+					})
 					all.Wait()
-					got := f.bill.spent
-					t.Logf("%3d environments: %4d of %d limited; %+v", c.environments, limited.Load(), requests, got)
-					if got.above(most) {
-						t.Errorf("%+v is more than %+v", got, most)
+					if got := f.table.spent; got.above(c.most) {
+						t.Errorf("%+v is more than %+v", got, c.most)
 					}
 				})
 			})
