@@ -42,7 +42,7 @@ func (s spent) above(most spent) bool {
 type table struct {
 	ledger.Store
 	dynamo.API // of which encode calls PutItem alone
-	mu sync.Mutex
+	mu         sync.Mutex
 	spent
 	trip time.Duration // how long each call takes
 	// hot has what is written to each item and each partition of the index, where a test
