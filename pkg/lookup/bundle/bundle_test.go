@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
@@ -21,115 +23,106 @@ type fact struct {
 	N int `json:"n"`
 }
 
+// A result or an error as JSON. What is owed shows in the header of the answer; its
+// body is that of spec §2.8.
 func TestChild(t *testing.T) {
+	gone := fault.Newf(fault.NXDomain, nil, "gone")
 	for name, c := range map[string]struct {
-		look func(context.Context) (fact, error)
+		err  error
 		want string
 	}{
-		"result":  {func(context.Context) (fact, error) { return fact{7}, nil }, `{"n":7}`},
-		"fault":   {func(context.Context) (fact, error) { return fact{}, fault.Newf(fault.NXDomain, nil, "gone") }, `{"error":{"code":"nxdomain","message":"gone"}}`},
-		"foreign": {func(context.Context) (fact, error) { return fact{}, errors.New("secret") }, `"code":"internal_error"`},
-		"panic":   {func(context.Context) (fact, error) { panic("secret") }, `"code":"internal_error"`},
+		"result":    {nil, `{"n":7}`},
+		"fault":     {gone, `{"error":{"code":"nxdomain","message":"gone"}}`},
+		"prevented": {fmt.Errorf("x: %w", gone.Prevented()), `{"error":{"code":"nxdomain","message":"gone"}}`},
+		"foreign":   {errors.New("secret"), `{"error":{"code":"internal_error",`},
+		"panic":     {errPanic, `{"error":{"code":"internal_error",`},
 	} {
-		b, err := json.Marshal(run(t.Context(), c.look))
-		if err != nil || !strings.Contains(string(b), c.want) || strings.Contains(string(b), "secret") {
+		b, err := json.Marshal(run(t.Context(), func(context.Context) (fact, error) {
+			if c.err == errPanic {
+				panic("secret")
+			}
+			return fact{7}, c.err
+		}))
+		if err != nil || !strings.HasPrefix(string(b), c.want) || strings.Contains(string(b), "secret") {
 			t.Errorf("%s: %s, %v", name, b, err)
 		}
 	}
 }
 
-// child looks a fact up that ends with an error, or with a result when it is nil.
-func child(t *testing.T, err error) Child[fact] {
-	t.Helper()
-	return run(t.Context(), func(context.Context) (fact, error) { return fact{7}, err })
-}
+var errPanic = errors.New("panics")
 
-// A code is owed in a bundle exactly where it is owed by itself.
-func TestOwedIsTheClass(t *testing.T) {
-	codes := 0
-	for _, i := range fault.All() {
-		var want []string
-		if i.Class == fault.Owed {
-			want, codes = []string{"a"}, codes+1
-		}
-		got, prevented := owed(child(t, fault.New(i.Code, nil)).as("a"))
-		if !slices.Equal(got, want) || prevented {
-			t.Errorf("%s: %q, prevented %v; want %q", i.Code, got, prevented, want)
-		}
-	}
-	if codes == 0 {
-		t.Error("no code is owed")
-	}
-}
-
+// In whatever way the children of a bundle end, those are owed under the names of
+// their fields whose code is owed by itself; they were prevented when none of them
+// was tried.
 func TestOwed(t *testing.T) {
-	tried := fault.New(fault.BootstrapUnavailable, nil)
-	prevented := tried.Prevented()
-	target := fault.New(fault.NXDomain, nil)
-	for _, c := range []struct {
-		name      string
-		errs      []error // of the children a, b, c
-		want      []string
-		prevented bool
-	}{
-		{name: "no children"},
-		{name: "all well", errs: []error{nil, nil, nil}},
-		{name: "facts about the target", errs: []error{target, nil, target}},
-		{name: "tried", errs: []error{nil, target, tried}, want: []string{"c"}},
-		{name: "prevented", errs: []error{nil, target, prevented}, want: []string{"c"}, prevented: true},
-		{name: "both prevented", errs: []error{prevented, nil, prevented}, want: []string{"a", "c"}, prevented: true},
-		{name: "one of two tried, first", errs: []error{tried, prevented, nil}, want: []string{"a", "b"}},
-		{name: "one of two tried, last", errs: []error{prevented, tried, nil}, want: []string{"a", "b"}},
-		{name: "all three", errs: []error{tried, tried, tried}, want: []string{"a", "b", "c"}},
-		{name: "a foreign error", errs: []error{nil, errors.New("secret"), nil}, want: []string{"b"}},
-		{name: "wrapped", errs: []error{fmt.Errorf("whois: %w", prevented)}, want: []string{"a"}, prevented: true},
-		{name: "prevented by another code", errs: []error{fault.New(fault.WhoisTimeout, prevented)}, want: []string{"a"}},
+	prevented := fault.New(fault.BootstrapUnavailable, nil).Prevented()
+	ends := []*fault.Error{nil, prevented, fault.New(fault.NXDomain, nil), fault.New(fault.InternalError, nil)}
+	few := len(ends)
+	for _, i := range fault.All() {
+		ends = append(ends, fault.New(i.Code, nil))
+	}
+	for n := range few * few * len(ends) {
+		three := []*fault.Error{ends[n%few], ends[n/few%few], ends[n/few/few]}
+		for last, owed := range map[string]func() ([]string, bool){
+			"whois": HostIntelResult{DNS: Child[dns.Result]{Fault: three[0]}, SSL: Child[ssl.Result]{Fault: three[1]},
+				Whois: Child[whois.Result]{Fault: three[2]}}.Owed,
+			"headers": UptimeResult{DNS: Child[dns.Result]{Fault: three[0]}, SSL: Child[ssl.Result]{Fault: three[1]},
+				Headers: Child[headers.Result]{Fault: three[2]}}.Owed,
+		} {
+			var want []string
+			tried := false
+			for i, f := range three {
+				if f != nil && f.Info().Class == fault.Owed {
+					want = append(want, []string{"dns", "ssl", last}[i])
+					tried = tried || f != prevented
+				}
+			}
+			if got, all := owed(); !slices.Equal(got, want) || all != (want != nil && !tried) {
+				t.Fatalf("%v: %q, prevented %v; want %q", three, got, all, want)
+			}
+		}
+	}
+}
+
+type look[Q, R any] func(context.Context, Q) (R, error)
+
+func (l look[Q, R]) Lookup(ctx context.Context, q Q) (R, error) { return l(ctx, q) }
+
+// takes is a lookup that takes a while, and stops when it is told to.
+func takes[Q, R any](d time.Duration) look[Q, R] {
+	return func(ctx context.Context, _ Q) (r R, err error) {
+		select {
+		case <-time.After(d):
+			return r, nil
+		case <-ctx.Done():
+			return r, fault.New(fault.SSLTimeout, ctx.Err())
+		}
+	}
+}
+
+// The children run side by side. A slow one is a time-out in its field, before the
+// bundle's own time is up; the others stand.
+func TestSlowChild(t *testing.T) {
+	for name, c := range map[string]struct{ slow, deadline, at time.Duration }{
+		"side by side":      {3 * time.Second, time.Hour, 3 * time.Second},
+		"slow":              {time.Hour, 12 * time.Second, 8 * time.Second},
+		"slow, little time": {time.Hour, 3 * time.Second, 2500 * time.Millisecond},
+		"slow, no deadline": {time.Hour, 0, 8 * time.Second},
 	} {
-		var parts []part
-		for i, err := range c.errs {
-			parts = append(parts, child(t, err).as(string(rune('a'+i))))
-		}
-		if got, prevented := owed(parts...); !slices.Equal(got, c.want) || prevented != c.prevented {
-			t.Errorf("%s: %q, prevented %v; want %q, %v", c.name, got, prevented, c.want, c.prevented)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := t.Context(), func() {}
+			if c.deadline > 0 {
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+			}
+			defer cancel()
+			begun := time.Now()
+			d, w := takes[dns.Query, dns.Result](2*time.Second), takes[whois.Query, whois.Result](time.Second)
+			r, err := NewHostIntel(d, takes[ssl.Query, ssl.Result](c.slow), w).Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
+			if err != nil || r.SSL.Failed() != (c.slow == time.Hour) || r.DNS.Failed() || r.Whois.Failed() || time.Since(begun) != c.at {
+				t.Errorf("%s: %+v, %v after %s", name, r, err, time.Since(begun))
+			}
+		})
 	}
-	panicked := run(t.Context(), func(context.Context) (fact, error) { panic("secret") })
-	if got, prevented := owed(panicked.as("a")); len(got) != 1 || prevented {
-		t.Errorf("a panic: %q, prevented %v", got, prevented)
-	}
-}
-
-// What is owed shows in the header of the answer; its body is that of spec §2.8.
-func TestMarkIsNotShown(t *testing.T) {
-	tried := fault.New(fault.BootstrapUnavailable, nil)
-	a, err := json.Marshal(child(t, tried))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err := json.Marshal(child(t, tried.Prevented())); err != nil || string(b) != string(a) {
-		t.Errorf("%s and %s, %v", a, b, err)
-	}
-}
-
-func TestBudgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		slow := func(ctx context.Context) (fact, error) {
-			<-ctx.Done()
-			return fact{}, fault.New(fault.DNSTimeout, ctx.Err())
-		}
-		if c := run(t.Context(), slow); !c.Failed() || time.Since(begun) != budget {
-			t.Errorf("%v after %s", c.Fault, time.Since(begun))
-		}
-		whole, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		ctx, end := children(whole)
-		defer end()
-		run(ctx, slow)
-		if whole.Err() != nil {
-			t.Error("a slow child took the bundle's own time")
-		}
-	})
 }
 
 // late is a context whose deadline is past and whose timer has not fired: a
@@ -137,24 +130,6 @@ func TestBudgets(t *testing.T) {
 type late struct{ context.Context }
 
 func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
-
-func TestOver(t *testing.T) {
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	ahead, stop := context.WithTimeout(t.Context(), time.Hour)
-	defer stop()
-	for name, c := range map[string]struct {
-		ctx  context.Context
-		want error
-	}{
-		"no deadline": {t.Context(), nil}, "time left": {ahead, nil}, "cancelled": {ended, context.Canceled},
-		"thawed after the deadline": {late{t.Context()}, context.DeadlineExceeded},
-	} {
-		if err := over(c.ctx); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
-	}
-}
 
 // A bundle whose time is up says so, whatever its children say: where one of them
 // does not heed its context, and where the process was frozen past the deadline and
@@ -170,7 +145,7 @@ func TestBundlesOutOfTime(t *testing.T) {
 		want fault.Code
 	}{
 		"host-intel": {func(ctx context.Context) error {
-			b := NewHostIntel(stubborn, takes[ssl.Query](0, ssl.Result{}, nil), takes[whois.Query](0, whois.Result{}, nil))
+			b := NewHostIntel(stubborn, takes[ssl.Query, ssl.Result](0), takes[whois.Query, whois.Result](0))
 			_, err := b.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 			return err
 		}, fault.HostIntelTimeout},
@@ -179,16 +154,42 @@ func TestBundlesOutOfTime(t *testing.T) {
 			return err
 		}, fault.UptimeCheckTimeout},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				for what, ctx := range map[string]context.Context{"stubborn": ctx, "thawed": late{t.Context()}} {
-					if err := c.look(ctx); fault.From(err).Code != c.want {
-						t.Errorf("%s: %v, want %s", what, err, c.want)
-					}
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			for what, ctx := range map[string]context.Context{"stubborn": ctx, "thawed": late{t.Context()}} {
+				if err := c.look(ctx); fault.From(err).Code != c.want {
+					t.Errorf("%s, %s: %v, want %s", name, what, err, c.want)
 				}
-			})
+			}
 		})
+	}
+}
+
+func TestParse(t *testing.T) {
+	for query, want := range map[string]string{ // the values as understood, or a code
+		"domain=Example.COM.":                "dns_type=A&domain=example.com",
+		"domain=example.com&dns_type=mx":     "dns_type=MX&domain=example.com",
+		"domain=example.com&type=MX":         "dns_type=A&domain=example.com",
+		"domain=example.com&dns_type=SRV":    "invalid_type",
+		"domain=_dmarc.example.com":          "invalid_domain",
+		"domain=example.com&domain=a.com":    "invalid_domain",
+		"domain=localhost&dns_type=nonsense": "invalid_domain",
+	} {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := ParseHostIntel(values)
+		got := h.Values().Encode()
+		if err != nil {
+			got = string(fault.From(err).Code)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+		if u, err := ParseUptime(values); (err == nil) != (want != "invalid_domain") || err == nil && u.Values().Get("domain") != "example.com" {
+			t.Errorf("%s: %+v, %v", query, u, err)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package bundle_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,50 +9,13 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/origin"
 )
-
-// exampleLookup is a lookup that calls a function.
-type exampleLookup[Q, R any] func(Q) (R, error)
-
-func (l exampleLookup[Q, R]) Lookup(_ context.Context, q Q) (R, error) { return l(q) }
-
-// A bundle in which one child fails on our side: the others have their results, and
-// the failed one is owed.
-func ExampleHostIntel_Lookup() {
-	client := bundle.NewHostIntel(
-		exampleLookup[dns.Query, dns.Result](func(q dns.Query) (dns.Result, error) {
-			return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR"}, nil
-		}),
-		exampleLookup[ssl.Query, ssl.Result](func(q ssl.Query) (ssl.Result, error) {
-			return ssl.Result{Domain: q.Domain, Port: 443, HostnameMatch: true}, nil
-		}),
-		exampleLookup[whois.Query, whois.Result](func(whois.Query) (whois.Result, error) {
-			return whois.Result{}, fault.New(fault.WhoisTimeout, nil)
-		}),
-	)
-	r, err := client.Lookup(context.Background(), bundle.HostIntelQuery{Domain: "example.com", DNSType: "MX"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(r.DNS.Result.Type, r.SSL.Result.HostnameMatch)
-	failed, err := json.Marshal(r.Whois)
-	fmt.Println(string(failed), err)
-	fields, _ := r.Owed()
-	fmt.Println("owed:", fields)
-	// Output:
-	// MX true
-	// {"error":{"code":"whois_timeout","message":"The RDAP lookup timed out."}} <nil>
-	// owed: [whois]
-}
 
 // The bundle over its real parts. The resolver and the origin are on loopback.
 func ExampleUptime_Lookup() {

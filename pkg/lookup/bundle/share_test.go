@@ -2,13 +2,11 @@ package bundle
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,249 +21,139 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
-// names is a resolver behind pipes that notes its questions. In a synctest
-// bubble no grace and no resent question depends on the machine.
+// names is a resolver behind pipes, inside a synctest bubble, that notes its
+// questions. Its connections take a second to close.
 type names struct {
-	t       *testing.T
-	records map[string]string // data by type, of every name
-	rcode   int
+	records map[string]string // data by type, of every name; nil is silence
 	mu      sync.Mutex
 	asked   []string
+	open    int // connections
 }
 
 // client is the production client that asks it.
 func (n *names) client() *dns.Client {
 	return dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
-		go func() {
-			defer far.Close()
-			buf := make([]byte, 1<<12)
-			for {
-				size, err := far.Read(buf)
-				if err != nil {
-					return
-				}
-				time.Sleep(time.Millisecond) // in the bubble
-				_, _ = far.Write(n.answer(buf[:size]))
-			}
-		}()
-		return near, nil
+		go n.serve(far)
+		n.count(1)
+		return &slow{Conn: near, names: n}, nil
 	}})
 }
 
-func (n *names) answer(query []byte) []byte {
-	q := new(miekg.Msg)
-	if err := q.Unpack(query); err != nil {
-		n.t.Errorf("query: %v", err)
-		return nil
-	}
-	name, kind := q.Question[0].Name, miekg.TypeToString[q.Question[0].Qtype]
-	n.mu.Lock()
-	n.asked = append(n.asked, strings.ToLower(name)+" "+kind)
-	n.mu.Unlock()
-	m := new(miekg.Msg).SetRcode(q, n.rcode)
-	if data := n.records[kind]; data != "" {
-		rr, err := miekg.NewRR(name + " 60 IN " + kind + " " + data)
-		if err != nil {
-			n.t.Errorf("%s %s: %v", kind, data, err)
-			return nil
-		}
-		m.Answer = append(m.Answer, rr)
-	}
-	wire, err := m.Pack()
-	if err != nil {
-		n.t.Errorf("reply: %v", err)
-	}
-	return wire
-}
-
-// questions are those since the last call, sorted.
-func (n *names) questions() []string {
+func (n *names) count(add int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := slices.Sorted(slices.Values(n.asked))
-	n.asked = nil
-	return out
+	n.open += add
+	return n.open
 }
 
-// The dns child, the certificate and the headers are of one resolution, the
-// child is what the dns tool says by itself, and all addresses are judged.
-func TestUptimeResolvesOnce(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		records   map[string]string
-		rcode     int
-		ssl, http fault.Code
-		addrs     string
-	}{
-		{name: "both families", records: map[string]string{"A": "93.184.216.34", "AAAA": "2606:4700::1"}, addrs: "93.184.216.34 2606:4700::1"},
-		{name: "a private address beside a public one", records: map[string]string{"A": "93.184.216.34", "AAAA": "fd00::1"},
-			ssl: fault.BlockedAddress, http: fault.BlockedAddress},
-		{name: "no address", ssl: fault.ConnectFailed, http: fault.ConnectFailed},
-		{name: "nxdomain", rcode: miekg.RcodeNameError, ssl: fault.NXDomain, http: fault.NXDomain},
-		{name: "SERVFAIL", rcode: miekg.RcodeServerFailure, ssl: fault.ConnectFailed, http: fault.ConnectFailed},
-		{name: "REFUSED", rcode: miekg.RcodeRefused, ssl: fault.SSLTimeout, http: fault.HeadersTimeout},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := &names{t: t, records: c.records, rcode: c.rcode}
-				resolvers := n.client()
-				alone, aloneErr := resolvers.Lookup(t.Context(), dns.Query{Domain: "example.com", Type: "A"})
-				n.questions()
-				r, h := checkBy(t, resolvers)
-				if asked, want := n.questions(), []string{"example.com. A", "example.com. AAAA"}; !slices.Equal(asked, want) {
-					t.Errorf("asked %v, want %v", asked, want)
-				}
-				if diff := cmp.Diff(alone, r.DNS.Result); diff != "" {
-					t.Errorf("the dns child is not what the tool answers: %s", diff)
-				}
-				want := fault.Code("")
-				if aloneErr != nil {
-					want = fault.From(aloneErr).Code
-				}
-				if got := code(r.DNS.Fault); got != want {
-					t.Errorf("the dns child failed with %q, the tool with %q", got, want)
-				}
-				if ssl, http := code(r.SSL.Fault), code(r.Headers.Fault); ssl != c.ssl || http != c.http {
-					t.Errorf("ssl %q and headers %q, want %q and %q", ssl, http, c.ssl, c.http)
-				}
-				if got := join(h.target.Addrs); got != c.addrs {
-					t.Errorf("connected to %q, want %q", got, c.addrs)
-				}
-			})
-		})
+func (n *names) serve(far net.Conn) {
+	defer far.Close()
+	for buf := make([]byte, 1<<12); ; {
+		size, err := far.Read(buf)
+		if err != nil {
+			return
+		}
+		q := new(miekg.Msg)
+		if n.records == nil || q.Unpack(buf[:size]) != nil {
+			continue
+		}
+		name, kind := q.Question[0].Name, miekg.TypeToString[q.Question[0].Qtype]
+		n.mu.Lock()
+		n.asked = append(n.asked, strings.ToLower(name)+" "+kind)
+		n.mu.Unlock()
+		m := new(miekg.Msg).SetReply(q)
+		if rr, err := miekg.NewRR(name + " 60 IN " + kind + " " + n.records[kind]); err == nil && n.records[kind] != "" {
+			m.Answer = append(m.Answer, rr)
+		}
+		wire, _ := m.Pack()
+		_, _ = far.Write(wire)
 	}
-}
-
-// The dns child shares the certificate's resolution where it asks for
-// addresses, and is what the dns tool says by itself for every type.
-func TestHostIntelResolvesOnce(t *testing.T) {
-	addresses := []string{"example.com. A", "example.com. AAAA", "rdap.example.net. A", "rdap.example.net. AAAA"}
-	for kind, want := range map[string][]string{
-		"A": addresses, "AAAA": addresses,
-		"MX": slices.Insert(slices.Clone(addresses), 2, "example.com. MX"),
-	} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := &names{t: t, records: map[string]string{"A": "93.184.216.34", "AAAA": "2606:4700::1", "MX": "10 mx.example.com."}}
-				resolvers := n.client()
-				alone, err := resolvers.Lookup(t.Context(), dns.Query{Domain: "example.com", Type: kind})
-				if err != nil {
-					t.Fatal(err)
-				}
-				n.questions()
-				dialer := guard.NewDialer(guard.DialerConfig{
-					Resolver: resolvers, HasRoute: func(context.Context, netip.Addr) bool { return false },
-					Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
-						return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
-					},
-				})
-				c := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
-				r, err := c.Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: kind})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(alone, r.DNS.Result); diff != "" || r.DNS.Failed() || len(alone.Records) != 1 {
-					t.Errorf("the dns child is not what the tool answers: %v %s", r.DNS.Fault, diff)
-				}
-				if !r.SSL.Failed() || r.SSL.Fault.Code != fault.ConnectFailed || r.Whois.Failed() {
-					t.Errorf("ssl %v, whois %v", r.SSL.Fault, r.Whois.Fault)
-				}
-				if asked := n.questions(); !slices.Equal(asked, want) {
-					t.Errorf("asked %v, want %v", asked, want)
-				}
-			})
-		})
-	}
-}
-
-// registry resolves a registry's host, as the registry lookup does.
-func registry(d *guard.Dialer) look[whois.Query, whois.Result] {
-	return func(ctx context.Context, _ whois.Query) (whois.Result, error) {
-		_, err := d.Resolve(ctx, "rdap.example.net")
-		return whois.Result{}, err
-	}
-}
-
-// A question that nobody waits for any more ends before the answer is given:
-// nothing of a call outlives it.
-func TestNothingIsLeft(t *testing.T) {
-	for name, look := range map[string]func(*testing.T, *dns.Client){
-		"host-intel": func(t *testing.T, resolvers *dns.Client) {
-			dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolvers})
-			c := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry(dialer))
-			r, err := c.Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: "MX"})
-			if err != nil || code(r.DNS.Fault) != fault.DNSTimeout || code(r.SSL.Fault) != fault.SSLTimeout {
-				t.Errorf("%+v, %v", r, err)
-			}
-		},
-		"uptime-check": func(t *testing.T, resolvers *dns.Client) {
-			if r, _ := checkBy(t, resolvers); r.Verdict != Down {
-				t.Errorf("%+v", r)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				resolvers, open := mute()
-				look(t, resolvers)
-				if n := open.Load(); n != 0 {
-					t.Errorf("%d questions are under way after the answer", n)
-				}
-			})
-		})
-	}
-}
-
-// mute is a resolver that never answers, whose connections take a second to
-// close, and how many of them are open.
-func mute() (*dns.Client, *atomic.Int64) {
-	open := new(atomic.Int64)
-	return dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe()
-		go func() { _, _ = io.Copy(io.Discard, far) }() // until near is closed
-		open.Add(1)
-		return &slow{Conn: near, open: open}, nil
-	}}), open
 }
 
 type slow struct {
 	net.Conn
-	open *atomic.Int64
-	once sync.Once
+	names *names
+	once  sync.Once
 }
 
 func (c *slow) Close() error {
+	err := c.Conn.Close()
 	c.once.Do(func() {
 		time.Sleep(time.Second) // in the bubble
-		c.open.Add(-1)
+		c.names.count(-1)
 	})
-	return c.Conn.Close()
+	return err
 }
 
-// checkBy checks a good host whose name these resolvers know.
-func checkBy(t *testing.T, resolvers *dns.Client) (UptimeResult, *host) {
+// One resolution serves all children; that of dns is what the dns tool says by
+// itself. A question that nobody waits for any more ends before the answer is given:
+// nothing of a call outlives it.
+func TestResolvesOnce(t *testing.T) {
+	records := map[string]string{"A": "93.184.216.34", "AAAA": "2606:4700::1", "MX": "10 mx.example.com."}
+	addresses := []string{"example.com. A", "example.com. AAAA"}
+	intel := append(slices.Clone(addresses), "rdap.example.net. A", "rdap.example.net. AAAA")
+	for name, c := range map[string]struct {
+		kind    string // of host-intel; uptime-check without one
+		records map[string]string
+		want    []string
+	}{
+		"uptime-check":                     {"", records, addresses},
+		"host-intel, A":                    {"A", records, intel},
+		"host-intel, AAAA":                 {"AAAA", records, intel},
+		"host-intel, MX":                   {"MX", records, slices.Insert(slices.Clone(intel), 2, "example.com. MX")},
+		"uptime-check, silent resolvers":   {"", nil, nil},
+		"host-intel, MX, silent resolvers": {"MX", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &names{records: c.records}
+				resolvers := n.client()
+				alone, err := resolvers.Lookup(t.Context(), dns.Query{Domain: "example.com", Type: max(c.kind, "A")})
+				n.asked = nil
+				got, web := through(t, resolvers, c.kind)
+				if n.count(0) != 0 {
+					t.Errorf("%d questions are under way after the answer", n.count(0))
+				}
+				if diff := cmp.Diff(alone, got.Result); diff != "" || got.Failed() != (err != nil) || (c.records == nil) != (err != nil) {
+					t.Errorf("the dns child is not what the tool answers: %v, %v %s", got.Fault, err, diff)
+				}
+				if slices.Sort(n.asked); !slices.Equal(n.asked, c.want) {
+					t.Errorf("asked %v, want %v", n.asked, c.want)
+				}
+				if silent := web != nil && web.Code == fault.SSLTimeout; silent != (c.records == nil) {
+					t.Errorf("ssl: %v", web)
+				}
+			})
+		})
+	}
+}
+
+// through asks a bundle, and returns its dns child and what became of the certificate.
+func through(t *testing.T, resolvers *dns.Client, kind string) (Child[dns.Result], *fault.Error) {
 	t.Helper()
-	h := good()
-	c := NewUptime(guard.NewDialer(guard.DialerConfig{Resolver: resolvers}), resolvers, h, h)
-	r, err := c.Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
-	if err != nil {
-		t.Error(err)
+	dialer := guard.NewDialer(guard.DialerConfig{
+		Resolver: resolvers, HasRoute: func(context.Context, netip.Addr) bool { return false },
+		Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
+		},
+	})
+	if kind == "" {
+		h := good()
+		r, err := NewUptime(dialer, resolvers, h, h).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
+		if err != nil || r.SSL.Fault == nil && len(h.target.Addrs) != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		return r.DNS, r.SSL.Fault
 	}
-	return r, h
-}
-
-func code(f *fault.Error) fault.Code {
-	if f == nil {
-		return ""
+	registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
+		_, err := dialer.Resolve(ctx, "rdap.example.net") // as the registry lookup does
+		return whois.Result{}, err
+	})
+	b := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry)
+	r, err := b.Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: kind})
+	if err != nil || !r.SSL.Failed() {
+		t.Errorf("%+v, %v", r, err)
 	}
-	return f.Code
-}
-
-func join(addrs []netip.Addr) string {
-	var out []string
-	for _, a := range addrs {
-		out = append(out, a.String())
-	}
-	return strings.Join(out, " ")
+	return r.DNS, r.SSL.Fault
 }

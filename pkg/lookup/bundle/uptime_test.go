@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
-	"slices"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -71,8 +69,6 @@ func TestVerdict(t *testing.T) {
 		want   Verdict
 	}{
 		{"all well", func(*host) {}, Up},
-		{"redirect", func(h *host) { h.status = 301 }, Up},
-		{"not found", func(h *host) { h.status = 404 }, Up},
 		{"499", func(h *host) { h.status = 499 }, Up},
 		{"500", func(h *host) { h.status = 500 }, Degraded},
 		{"expired", func(h *host) { h.certificate.Expired = true }, Degraded},
@@ -128,47 +124,5 @@ func TestUptimeShares(t *testing.T) {
 	check(t, h)
 	if len(h.target.Addrs) != 1 || h.got != nil {
 		t.Errorf("target %v, connection %p", h.target, h.got)
-	}
-}
-
-// Every child is owed under the name of its field, and the verdict is down all
-// the same. What keeps the certificate away keeps the headers away, so both are
-// owed.
-func TestUptimeOwed(t *testing.T) {
-	ours, target := fault.New(fault.InternalError, nil), fault.New(fault.ConnectFailed, nil)
-	for _, c := range []struct {
-		name      string
-		change    func(h *host)
-		want      []string
-		prevented bool
-	}{
-		{name: "all well", change: func(*host) {}},
-		{name: "facts about the target", change: func(h *host) { h.dns, h.ssl = target, target }},
-		{name: "dns", change: func(h *host) { h.dns = fault.New(fault.DNSTimeout, nil) }, want: []string{"dns"}},
-		{name: "dns, and the target does not answer", change: func(h *host) { h.dns, h.ssl = ours, target }, want: []string{"dns"}},
-		{name: "headers", change: func(h *host) { h.headers = fault.New(fault.HeadersTimeout, nil) }, want: []string{"headers"}},
-		{name: "ssl", change: func(h *host) { h.ssl = fault.New(fault.SSLTimeout, nil) }, want: []string{"ssl", "headers"}},
-		{name: "silent resolvers", change: func(h *host) { h.dns, h.resolve = fault.New(fault.DNSTimeout, nil), guard.ErrResolvers }, want: []string{"dns", "ssl", "headers"}},
-		{name: "prevented", change: func(h *host) { h.dns = ours.Prevented() }, want: []string{"dns"}, prevented: true},
-		{name: "prevented and tried", change: func(h *host) { h.dns, h.headers = ours.Prevented(), ours }, want: []string{"dns", "headers"}},
-	} {
-		h := good()
-		c.change(h)
-		r := check(t, h)
-		if got, prevented := r.Owed(); !slices.Equal(got, c.want) || prevented != c.prevented {
-			t.Errorf("%s: %q, prevented %v; want %q, %v", c.name, got, prevented, c.want, c.prevented)
-		}
-		if len(c.want) > 0 && r.Verdict != Down {
-			t.Errorf("%s: %s", c.name, r.Verdict)
-		}
-	}
-}
-
-func TestParseUptime(t *testing.T) {
-	if q, err := ParseUptime(url.Values{"domain": {"WWW.Example.com."}}); err != nil || q.Values().Encode() != "domain=www.example.com" {
-		t.Errorf("%v, %v", q, err)
-	}
-	if _, err := ParseUptime(url.Values{"domain": {"10.0.0.1"}}); fault.From(err).Code != fault.InvalidDomain {
-		t.Errorf("%v", err)
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 func TestAddresses(t *testing.T) {
-	const a, aaaa = "example.com. 60 IN A 93.184.216.34", "example.com. 60 IN AAAA 2606:4700::1"
+	const a, aaaa = "@ 60 IN A 93.184.216.34", "@ 60 IN AAAA 2606:4700::1"
 	servfail, nx, refused := rcode(miekg.RcodeServerFailure), rcode(miekg.RcodeNameError), rcode(miekg.RcodeRefused)
 	yx := both(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example."))
 	none, referred := answer(), refer()
@@ -28,34 +28,35 @@ func TestAddresses(t *testing.T) {
 		is     error
 		says   string
 	}
-	origintest.Each(t, map[string]row{
-		"both":                         {v4: answer(a, "example.com. 60 IN A 10.0.0.1"), v6: answer(aaaa), want: "93.184.216.34 10.0.0.1 2606:4700::1"},
-		"mapped stays mapped":          {v4: answer(a), v6: answer("example.com. 60 IN AAAA ::ffff:10.0.0.1"), want: "93.184.216.34 ::ffff:10.0.0.1"},
+	eachInBubble(t, map[string]row{
+		"both":                         {v4: answer(a, "@ 60 IN A 10.0.0.1"), v6: answer(aaaa), want: "93.184.216.34 10.0.0.1 2606:4700::1"},
+		"mapped stays mapped":          {v4: answer(a), v6: answer("@ 60 IN AAAA ::ffff:10.0.0.1"), want: "93.184.216.34 ::ffff:10.0.0.1"},
 		"IPv4 only":                    {v4: answer(a), v6: none, want: "93.184.216.34"},
 		"IPv6 only":                    {v4: none, v6: answer(aaaa), want: "2606:4700::1"},
 		"IPv6 fails beside IPv4":       {v4: answer(a), v6: servfail, want: "93.184.216.34"},
 		"IPv6 is denied beside IPv4":   {v4: answer(a), v6: nx, want: "93.184.216.34"},
 		"IPv6 is referred beside IPv4": {v4: answer(a), v6: referred, want: "93.184.216.34"},
 		"IPv4 fails beside IPv6":       {v4: servfail, v6: answer(aaaa), want: "2606:4700::1"},
-		"alias":                        {v4: answer("example.com. 60 IN CNAME b.test.", "b.test. 60 IN A 93.184.216.34", "c.test. 60 IN A 8.8.8.8"), v6: none, want: "93.184.216.34"},
-		"nxdomain":                     {v4: nx, v6: nx, code: fault.NXDomain},
-		"nxdomain behind an alias":     {v4: both(nx, answer("example.com. 60 IN CNAME b.test.")), v6: nx, code: fault.NXDomain, says: "alias"},
-		"nxdomain, SERVFAIL":           {v4: servfail, v6: nx, code: fault.NXDomain},
-		"nxdomain, silence":            {v4: refused, v6: nx, code: fault.NXDomain},
-		"yxdomain":                     {v4: yx, v6: yx, code: fault.ConnectFailed, says: "YXDOMAIN"},
-		"yxdomain, SERVFAIL":           {v4: servfail, v6: yx, code: fault.ConnectFailed, says: "YXDOMAIN"},
-		"no data":                      {v4: none, v6: none, code: fault.ConnectFailed, says: "without A and AAAA"},
-		"no data, false nxdomain":      {v4: none, v6: nx, code: fault.ConnectFailed, says: "without A and AAAA"},
-		"SERVFAIL":                     {v4: servfail, v6: servfail, code: fault.ConnectFailed, says: "SERVFAIL"},
-		"no data, SERVFAIL":            {v4: none, v6: servfail, code: fault.ConnectFailed, says: "SERVFAIL"},
-		"SERVFAIL, refused":            {v4: servfail, v6: refused, code: fault.ConnectFailed, says: "SERVFAIL"},
-		"refused":                      {v4: refused, v6: refused, is: guard.ErrResolvers},
-		"referred":                     {v4: referred, v6: referred, is: guard.ErrResolvers},
-		"referred, no data":            {v4: referred, v6: none, is: guard.ErrResolvers},
-		"no data, refused":             {v4: none, v6: refused, is: guard.ErrResolvers},
-		"refused, no data":             {v4: refused, v6: none, is: guard.ErrResolvers},
+		"alias": {v4: answer("@ 60 IN CNAME b.test.", "b.test. 60 IN A 93.184.216.34", "c.test. 60 IN A 8.8.8.8"), v6: none,
+			want: "93.184.216.34"},
+		"nxdomain":                 {v4: nx, v6: nx, code: fault.NXDomain},
+		"nxdomain behind an alias": {v4: both(nx, answer("@ 60 IN CNAME b.test.")), v6: nx, code: fault.NXDomain, says: "alias"},
+		"nxdomain, SERVFAIL":       {v4: servfail, v6: nx, code: fault.NXDomain},
+		"nxdomain, silence":        {v4: refused, v6: nx, code: fault.NXDomain},
+		"yxdomain":                 {v4: yx, v6: yx, code: fault.ConnectFailed, says: "YXDOMAIN"},
+		"yxdomain, SERVFAIL":       {v4: servfail, v6: yx, code: fault.ConnectFailed, says: "YXDOMAIN"},
+		"no data":                  {v4: none, v6: none, code: fault.ConnectFailed, says: "without A and AAAA"},
+		"no data, false nxdomain":  {v4: none, v6: nx, code: fault.ConnectFailed, says: "without A and AAAA"},
+		"SERVFAIL":                 {v4: servfail, v6: servfail, code: fault.ConnectFailed, says: "SERVFAIL"},
+		"no data, SERVFAIL":        {v4: none, v6: servfail, code: fault.ConnectFailed, says: "SERVFAIL"},
+		"SERVFAIL, refused":        {v4: servfail, v6: refused, code: fault.ConnectFailed, says: "SERVFAIL"},
+		"refused":                  {v4: refused, v6: refused, is: guard.ErrResolvers},
+		"referred":                 {v4: referred, v6: referred, is: guard.ErrResolvers},
+		"referred, no data":        {v4: referred, v6: none, is: guard.ErrResolvers},
+		"no data, refused":         {v4: none, v6: refused, is: guard.ErrResolvers},
+		"refused, no data":         {v4: refused, v6: none, is: guard.ErrResolvers},
 	}, func(t *testing.T, c row) {
-		got, err := client(t, resolver(t, families(c.v4, c.v6))).Addresses(t.Context(), "example.com")
+		got, err := newWorld(t, resolver(families(c.v4, c.v6))).client().Addresses(t.Context(), "example.com")
 		if c.want != "" {
 			if text := strings.Trim(fmt.Sprint(got), "[]"); text != c.want || err != nil {
 				t.Errorf("%s, %v; want %s", text, err, c.want)
@@ -80,25 +81,18 @@ func TestAddresses(t *testing.T) {
 // A message can hold thousands of addresses. The last one counts too.
 func TestAddressesAreAllOfThem(t *testing.T) {
 	t.Parallel()
-	var records []string
-	for i := range 1500 {
-		records = append(records, fmt.Sprintf("example.com. 60 IN A 8.8.%d.%d", i/250, i%250))
-	}
-	records = append(records, "example.com. 60 IN A 127.0.0.1")
-	none := answer()
-	big := server(t, says(families(truncate, none)), saysOverTCP(families(answer(records...), none), compress))
-	got, err := client(t, big).Addresses(t.Context(), "example.com")
-	if err != nil || len(got) != len(records) || got[len(got)-1] != netip.MustParseAddr("127.0.0.1") {
-		t.Errorf("%d addresses, %v; want %d", len(got), err, len(records))
-	}
-}
-
-func TestAddressesRefusesNoName(t *testing.T) {
-	t.Parallel()
-	_, err := client(t, dead(t)).Addresses(t.Context(), strings.Repeat("a", 300)+".com")
-	if fault.From(err).Code != fault.InvalidDomain {
-		t.Errorf("%v, want invalid_domain", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var records []string
+		for i := range 1500 {
+			records = append(records, fmt.Sprintf("@ 60 IN A 8.8.%d.%d", i/250, i%250))
+		}
+		big := families(answer(append(records, "@ 60 IN A 127.0.0.1")...), answer())
+		w := newWorld(t, host{after(0, truncate), framed(after(0, big, compress))})
+		got, err := w.client().Addresses(t.Context(), "example.com")
+		if err != nil || len(got) != 1501 || got[1500] != netip.MustParseAddr("127.0.0.1") {
+			t.Errorf("%d addresses, %v", len(got), err)
+		}
+	})
 }
 
 // TestAddressesTime holds the grace, the deadline and the order of the two
@@ -118,11 +112,11 @@ func TestAddressesTime(t *testing.T) {
 		"IPv4 never":           {never, 100 * ms, "2606:4700::1", 3950 * ms},
 		"never":                {never, never, "", 3950 * ms},
 	}, func(t *testing.T, c row) {
-		f := newFakeNet(t, map[string]script{first: eachFamily(c.v4, c.v6)})
+		w := newWorld(t, host{udp: eachFamily(c.v4, c.v6)})
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
-		got, err := f.client(first).Addresses(ctx, "example.com")
-		f.at(c.at)
+		got, err := w.client().Addresses(ctx, "example.com")
+		w.at(c.at)
 		if text := strings.Trim(fmt.Sprint(got), "[]"); text != c.want {
 			t.Errorf("%s, %v; want %s", text, err, c.want)
 		}
@@ -134,11 +128,10 @@ func TestAddressesTime(t *testing.T) {
 
 // eachFamily is a resolver that takes its time with each family.
 func eachFamily(v4, v6 time.Duration) script {
-	return func(n int, q []byte) (time.Duration, []byte) {
-		d := v4
+	return func(n int, q []byte) []said {
 		if unpacked(q).Question[0].Qtype == miekg.TypeAAAA {
-			d = v6
+			return after(v6, answer("@ 60 IN AAAA 2606:4700::1"))(n, q)
 		}
-		return d, reply(q, families(answer("example.com. 60 IN A 93.184.216.34"), answer("example.com. 60 IN AAAA 2606:4700::1")))
+		return after(v4, answer("@ 60 IN A 93.184.216.34"))(n, q)
 	}
 }

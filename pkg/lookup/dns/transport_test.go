@@ -2,76 +2,17 @@ package dns_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"net"
-	"os"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
+	"testing/synctest"
 
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
-
-// TestStrayDatagrams: whatever is not the reply to our question is passed
-// over, and the wait goes on for the one that is.
-func TestStrayDatagrams(t *testing.T) {
-	one := func(changes ...change) func([]byte) []byte {
-		return func(q []byte) []byte { return reply(q, append(changes, answer(evil))...) }
-	}
-	noise := func(b byte, n int) []byte { return bytes.Repeat([]byte{b}, n) }
-	name := func(f func(string) string) change {
-		return func(m *miekg.Msg) { m.Question[0].Name = f(m.Question[0].Name) }
-	}
-	other := name(func(string) string { return "a." })
-	origintest.Each(t, map[string]func(q []byte) []byte{
-		"empty":             func([]byte) []byte { return nil },
-		"one byte":          func(q []byte) []byte { return q[:1] },
-		"cut header":        func(q []byte) []byte { return reply(q, answer(evil))[:11] },
-		"noise":             func([]byte) []byte { return noise(0xff, 600) },
-		"noise with the ID": func(q []byte) []byte { return append(q[:2:2], noise(0x80, 600)...) },
-		"header and noise":  func(q []byte) []byte { return append(reply(q)[:12], noise(0xc0, 90)...) },
-		"endless pointer":   func(q []byte) []byte { return append(reply(q)[:12], 0xc0, 12, 0, 1, 0, 1) },
-		"the query itself":  func(q []byte) []byte { return q },
-		"wrong ID":          one(otherID),
-		"no QR":             one(func(m *miekg.Msg) { m.Response = false }),
-		"opcode NOTIFY":     one(func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify }),
-		"other name":        one(name(func(string) string { return "example.net." })),
-		"longer name":       one(name(func(s string) string { return "www." + s })),
-		"other case":        one(name(swapCase)),
-		"other type":        one(func(m *miekg.Msg) { m.Question[0].Qtype = miekg.TypeAAAA }),
-		"other class":       one(func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }),
-		"two questions":     one(func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) }),
-		"two counted":       func(q []byte) []byte { b := reply(q); b[5] = 2; return b },
-		"no question":       one(noQuestion),
-		"REFUSED, damaged": func(q []byte) []byte {
-			return less(1, reply(q, rcode(miekg.RcodeRefused), noQuestion, answer(evil)))
-		},
-		"NXDOMAIN, other":    one(rcode(miekg.RcodeNameError), other),
-		"bare NOERROR":       bare(miekg.RcodeSuccess),
-		"bare NXDOMAIN":      bare(miekg.RcodeNameError),
-		"SERVFAIL, other ID": one(rcode(miekg.RcodeServerFailure), func(m *miekg.Msg) { m.Id ^= 0x8000 }),
-		"TC, other question": one(truncate, other),
-	}, func(t *testing.T, stray func(q []byte) []byte) {
-		wantGoodFrom(t, server(t, func(q []byte) [][]byte {
-			s := stray(q)
-			return [][]byte{s, s, reply(q, answer(good))}
-		}, saysOverTCP(answer(evil))))
-	})
-}
-
-// wantGoodFrom asks servers, and holds the result to the address of good.
-func wantGoodFrom(t *testing.T, servers ...string) {
-	t.Helper()
-	got, err := lookup(t, client(t, servers...), "A")
-	wantGood(t, got, err)
-}
 
 // bare is a reply of just the header.
 func bare(code int) func(q []byte) []byte {
@@ -97,210 +38,239 @@ func swapCase(s string) string {
 	return strings.ToLower(s[:1]) + s[1:]
 }
 
-// TestTCP: a reply that is cut over UDP is fetched over TCP from the same
-// resolver.
-func TestTCP(t *testing.T) {
-	// counts changes a byte of the header's counts.
+// fate is what becomes of a datagram.
+type fate string
+
+const (
+	stray fate = "stray" // not the reply to our question: the one behind it is
+	cut   fate = "cut"   // our reply, but not all of it: the same resolver is asked over TCP
+	whole fate = "whole" // our reply, whatever it holds beside the answer
+)
+
+// TestDatagrams: a datagram with an answer of its own, with more of others before it
+// and the right reply behind it, and a resolver that answers over TCP.
+func TestDatagrams(t *testing.T) {
+	one := func(changes ...change) func([]byte) []byte {
+		return func(q []byte) []byte { return reply(q, append(changes, answer(evil))...) }
+	}
+	noise := func(b byte, n int) []byte { return bytes.Repeat([]byte{b}, n) }
+	name := func(f func(string) string) change {
+		return func(m *miekg.Msg) { m.Question[0].Name = f(m.Question[0].Name) }
+	}
+	other := name(func(string) string { return "a." })
+	// counts changes a byte of the header, where the counts of sections are.
 	counts := func(at int, n byte, changes ...change) func([]byte) []byte {
 		return func(q []byte) []byte {
-			b := reply(q, append(changes, answer(evil))...)
+			b := reply(q, append([]change{answer(evil)}, changes...)...)
 			b[at] = n
 			return b
 		}
 	}
-	origintest.Each(t, map[string]func(q []byte) []byte{
-		"TC":                  func(q []byte) []byte { return reply(q, truncate) },
-		"TC with some":        func(q []byte) []byte { return reply(q, truncate, answer(evil)) },
-		"TC and damaged":      func(q []byte) []byte { return less(3, reply(q, truncate, answer(evil))) },
-		"TC without question": func(q []byte) []byte { return reply(q, truncate)[:12] },
-		"cut in a record":     func(q []byte) []byte { return less(3, reply(q, answer(evil))) },
-		"cut after header":    func(q []byte) []byte { return reply(q, answer(evil))[:12+17] },
-		"answers too many":    counts(7, 9),
-		"answers too few":     counts(7, 0),
-		"authority too many":  counts(9, 1),
-		"authority too few": func(q []byte) []byte {
-			b := reply(q, authority(evil))
-			b[9] = 0
-			return b
-		},
-		"additional too many": counts(10, 1),
-		"additional too few":  counts(11, 0, withEDNS),
-		"one byte more":       func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) },
-		// And so NOERROR, with the upper half of the rcode gone.
-		"cut before the OPT": func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) },
-		// The first 4,096 bytes are whole, and whatever follows is lost.
-		"cut by the buffer": func(q []byte) []byte {
-			room := 4096 - len(reply(q, answer(evil), padded(0)))
-			return append(reply(q, answer(evil), padded(room)), 0)
-		},
-	}, func(t *testing.T, cut func(q []byte) []byte) {
-		whole := saysOverTCP(answer(good))
-		wantGoodFrom(t, server(t, sends(cut), whole), dead(t))
-		// Nor does it matter how many datagrams of others come before it.
-		wantGoodFrom(t, server(t, func(q []byte) [][]byte {
-			return append(slices.Repeat([][]byte{reply(q, otherID, answer(evil))}, 50), cut(q))
-		}, whole), dead(t))
-	})
-}
-
-// TestWhole: what a whole reply can hold beside the answer is not taken for
-// damage.
-func TestWhole(t *testing.T) {
-	origintest.Each(t, map[string]change{
-		"EDNS":          withEDNS,
-		"padding":       padded(400),
-		"TSIG":          func(m *miekg.Msg) { withEDNS(m); m.SetTsig("key.", miekg.HmacSHA256, 300, 1) },
-		"unknown types": authority(`example.com. 60 IN TYPE65400 \# 4 01020304`, `example.com. 60 IN TYPE65401 \# 0`),
-		"all sections": func(m *miekg.Msg) {
-			m.Compress = true
-			m.Ns = parse([]string{"example.com. 60 IN NS a.example.com.", "example.com. 60 IN NS b.example.com."})
-			m.Extra = parse([]string{"a.example.com. 60 IN A 192.0.2.2", "b.example.com. 60 IN AAAA ::2"})
-			withEDNS(m)
-		},
-	}, func(t *testing.T, beside change) {
-		asked := func([]byte) [][]byte { t.Error("asked over TCP"); return nil }
-		wantGoodFrom(t, server(t, says(answer(good), beside), asked))
-	})
-}
-
-// TestTCPWhole reads a message of nearly 64 KiB that comes in small pieces.
-func TestTCPWhole(t *testing.T) {
-	t.Parallel()
-	long := `example.com. 7 IN TXT "` + strings.Repeat("x", 230) + `"`
-	records := answer(slices.Repeat([]string{long}, 250)...)
-	whole := server(t, says(truncate), func(q []byte) [][]byte {
-		b := framed(reply(q, records))
-		if len(b) < 60000 {
-			t.Errorf("the message has only %d bytes", len(b))
-		}
-		return slices.Collect(slices.Chunk(b, 1000))
-	})
-	got, err := lookup(t, client(t, whole), "TXT")
-	if err != nil || len(got.Records) != 250 || *got.TTL != 7 {
-		t.Errorf("%d records, %v, want 250", len(got.Records), err)
+	type row struct {
+		fate  fate
+		bytes func(q []byte) []byte
 	}
+	eachInBubble(t, map[string]row{
+		"empty":             {stray, func([]byte) []byte { return nil }},
+		"one byte":          {stray, func(q []byte) []byte { return q[:1] }},
+		"cut header":        {stray, func(q []byte) []byte { return reply(q, answer(evil))[:11] }},
+		"noise":             {stray, func([]byte) []byte { return noise(0xff, 600) }},
+		"noise with the ID": {stray, func(q []byte) []byte { return append(q[:2:2], noise(0x80, 600)...) }},
+		"header and noise":  {stray, func(q []byte) []byte { return append(reply(q)[:12], noise(0xc0, 90)...) }},
+		"endless pointer":   {stray, func(q []byte) []byte { return append(reply(q)[:12], 0xc0, 12, 0, 1, 0, 1) }},
+		"the query itself":  {stray, func(q []byte) []byte { return q }},
+		"wrong ID":          {stray, one(otherID)},
+		"no QR":             {stray, one(func(m *miekg.Msg) { m.Response = false })},
+		"opcode NOTIFY":     {stray, one(func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify })},
+		"other name":        {stray, one(name(func(string) string { return "example.net." }))},
+		"longer name":       {stray, one(name(func(s string) string { return "www." + s }))},
+		"other case":        {stray, one(name(swapCase))},
+		"other type":        {stray, one(func(m *miekg.Msg) { m.Question[0].Qtype = miekg.TypeAAAA })},
+		"other class":       {stray, one(func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS })},
+		"two questions":     {stray, one(func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) })},
+		"two counted":       {stray, counts(5, 2)},
+		"no question":       {stray, one(noQuestion)},
+		"REFUSED, damaged": {stray, func(q []byte) []byte {
+			return less(1, reply(q, rcode(miekg.RcodeRefused), noQuestion, answer(evil)))
+		}},
+		"NXDOMAIN, other":    {stray, one(rcode(miekg.RcodeNameError), other)},
+		"bare NOERROR":       {stray, bare(miekg.RcodeSuccess)},
+		"bare NXDOMAIN":      {stray, bare(miekg.RcodeNameError)},
+		"SERVFAIL, other ID": {stray, one(rcode(miekg.RcodeServerFailure), otherID)},
+		"TC, other question": {stray, one(truncate, other)},
+
+		"TC":                  {cut, one(truncate)},
+		"TC and damaged":      {cut, func(q []byte) []byte { return less(3, reply(q, truncate, answer(evil))) }},
+		"TC without question": {cut, func(q []byte) []byte { return reply(q, truncate)[:12] }},
+		"cut in a record":     {cut, func(q []byte) []byte { return less(3, reply(q, answer(evil))) }},
+		"cut after header":    {cut, func(q []byte) []byte { return reply(q, answer(evil))[:12+17] }},
+		"answers too many":    {cut, counts(7, 9)},
+		"answers too few":     {cut, counts(7, 0)},
+		"authority too many":  {cut, counts(9, 1)},
+		"authority too few":   {cut, counts(9, 0, answer(), authority(evil))},
+		"additional too many": {cut, counts(10, 1)},
+		"additional too few":  {cut, counts(11, 0, withEDNS)},
+		"one byte more":       {cut, func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) }},
+		// And so NOERROR, with the upper half of the rcode gone.
+		"cut before the OPT": {cut, func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
+		// The first 4,096 bytes are whole, and whatever follows is lost.
+		"cut by the buffer": {cut, func(q []byte) []byte {
+			return reply(q, answer(evil), padded(4096-len(reply(q, answer(evil), padded(0)))))
+		}},
+
+		"EDNS":          {whole, one(withEDNS)},
+		"padding":       {whole, one(padded(400))},
+		"TSIG":          {whole, one(withEDNS, func(m *miekg.Msg) { m.SetTsig("key.", miekg.HmacSHA256, 300, 1) })},
+		"unknown types": {whole, one(authority(`@ 60 IN TYPE65400 \# 4 01020304`, `@ 60 IN TYPE65401 \# 0`))},
+		"all sections":  {whole, one(compress, sections(nil, "@ 60 IN NS a.example.com.", "@ 60 IN NS b.example.com."))},
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, host{
+			udp: func(n int, q []byte) []said {
+				before := []func([]byte) []byte{one(otherID), one(otherID)}
+				return sends(append(before, c.bytes, func(q []byte) []byte { return reply(q, answer(good)) })...)(n, q)
+			},
+			tcp: framed(after(0, answer("@ 60 IN A 192.0.2.53"))),
+		})
+		got, err := w.lookup("A")
+		if want := map[fate]string{stray: "192.0.2.1", cut: "192.0.2.53", whole: "192.0.2.66"}[c.fate]; err != nil ||
+			len(got.Records) != 1 || got.Records[0] != (dns.Address{Address: want}) {
+			t.Errorf("got %+v, %v, want %s: it is %s", got.Records, err, want, c.fate)
+		}
+		if asked := len(w.dials) == 2; asked != (c.fate == cut) {
+			t.Errorf("dialled %q", w.dials)
+		}
+	})
 }
 
-// TestTCPBad: a resolver whose TCP is no better is passed over; when it is the
-// only one, the lookup says upstream_unavailable.
-func TestTCPBad(t *testing.T) {
-	bytes := func(b ...byte) wire { return sends(func([]byte) []byte { return b }) }
-	origintest.Each(t, map[string]wire{
-		"closed":         func([]byte) [][]byte { return nil },
-		"half a length":  bytes(0),
-		"empty frame":    bytes(0, 0),
-		"short frame":    func(q []byte) [][]byte { return [][]byte{{0xff, 0xff}, reply(q, answer(evil))} },
-		"wrong ID":       saysOverTCP(otherID, answer(evil)),
-		"still TC":       saysOverTCP(truncate, answer(evil)),
-		"damaged":        sends(func(q []byte) []byte { return framed(less(1, reply(q, answer(evil)))) }),
-		"one byte more":  sends(func(q []byte) []byte { return framed(append(reply(q, answer(evil)), 0)) }),
-		"other question": saysOverTCP(answer(evil), func(m *miekg.Msg) { m.Question[0].Qtype = 2 }),
-		"not DNS":        bytes([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...),
-	}, func(t *testing.T, stream wire) {
-		bad := server(t, says(truncate), stream)
-		wantCode(t, fault.UpstreamUnavailable, "A", bad)
-		wantGoodFrom(t, bad, resolver(t, answer(good)))
+// TestPassedOver: what a resolver says of itself is no answer, nor are servers to
+// ask instead, nor what comes over TCP in place of a reply. The next resolver is
+// asked at once; when all do the same, the lookup is upstream_unavailable.
+func TestPassedOver(t *testing.T) {
+	const alias = "@ 60 IN CNAME b.example.net."
+	udp := func(typ string, changes ...change) row { return row{typ, host{udp: after(0, changes...)}} }
+	only := func(message func([]byte) []byte) row { return row{"A", host{udp: sends(message)}} }
+	tcp := func(s script) row { return row{"A", host{after(0, truncate), s}} }
+	bytes := func(b ...byte) script { return sends(func([]byte) []byte { return b }) }
+	eachInBubble(t, map[string]row{
+		"REFUSED":                   udp("A", rcode(miekg.RcodeRefused), answer(evil)),
+		"NOTIMP":                    udp("A", rcode(miekg.RcodeNotImplemented), answer(evil)),
+		"FORMERR":                   udp("A", rcode(miekg.RcodeFormatError), answer(evil)),
+		"NOTAUTH":                   udp("A", rcode(miekg.RcodeNotAuth), answer(evil)),
+		"bare REFUSED":              only(bare(miekg.RcodeRefused)),
+		"bare SERVFAIL":             only(bare(miekg.RcodeServerFailure)),
+		"bare YXDOMAIN":             only(bare(miekg.RcodeYXDomain)),
+		"SERVFAIL without question": udp("A", rcode(miekg.RcodeServerFailure), noQuestion, answer(evil)),
+
+		"a referral":                      udp("A", refer()),
+		"a referral behind an alias":      udp("A", refer(alias)),
+		"a referral and another's":        udp("A", refer(alias, "c.example.net. 60 IN A 192.0.2.66")),
+		"a referral and another type":     udp("A", refer("@ 60 IN TXT x")),
+		"a referral and another class":    udp("A", refer("@ 60 CH A 192.0.2.66")),
+		"a referral to the name's own":    udp("NS", sections(nil, "@ 172800 IN NS a.example.com.")),
+		"a referral and a target's alias": udp("CNAME", refer("b.example.net. 60 IN CNAME c.example.net.")),
+
+		"TCP: closed":        tcp(sends()),
+		"TCP: half a length": tcp(bytes(0)),
+		"TCP: empty frame":   tcp(bytes(0, 0)),
+		"TCP: short frame":   tcp(sends(func(q []byte) []byte { return append([]byte{0xff, 0xff}, reply(q, answer(evil))...) })),
+		"TCP: wrong ID":      tcp(framed(after(0, otherID, answer(evil)))),
+		"TCP: still TC":      tcp(framed(after(0, truncate, answer(evil)))),
+		"TCP: damaged":       tcp(framed(sends(func(q []byte) []byte { return less(1, reply(q, answer(evil))) }))),
+		"TCP: one byte more": tcp(framed(sends(func(q []byte) []byte { return append(reply(q, answer(evil)), 0) }))),
+		"TCP: not DNS":       tcp(bytes([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...)),
+	}, func(t *testing.T, c row) {
+		if got, err := newWorld(t, c.host, c.host, host{}).lookup(c.typ); code(err) != fault.UpstreamUnavailable {
+			t.Errorf("alone: %+v, %v, want upstream_unavailable", got, err)
+		}
+		w := newWorld(t, c.host, resolver(answer(good, "@ 60 IN NS x.", "@ 60 IN CNAME x.")))
+		if got, err := w.lookup(c.typ); err != nil || len(got.Records) != 1 || got.Resolver != "8.8.8.8" {
+			t.Errorf("with another: %+v, %v, want its record", got, err)
+		}
+		w.at(0)
 	})
+}
+
+// row is a type that is asked for, and a resolver.
+type row struct {
+	typ  string
+	host host
 }
 
 // TestEDNS: the question offers 1232 bytes, and is asked once more without
 // EDNS of a resolver that refuses it, over UDP or TCP.
 func TestEDNS(t *testing.T) {
-	formerr := says(rcode(miekg.RcodeFormatError))
-	type row struct {
-		refuses wire
-		tcp     bool
-	}
-	origintest.Each(t, map[string]row{
-		"FORMERR":                  {formerr, false},
-		"FORMERR, header only":     {sends(bare(miekg.RcodeFormatError)), false},
-		"FORMERR without question": {says(rcode(miekg.RcodeFormatError), noQuestion), false},
-		"BADVERS":                  {says(withEDNS, rcode(miekg.RcodeBadVers)), false},
-		"FORMERR over TCP":         {formerr, true},
-	}, func(t *testing.T, c row) {
-		var mu sync.Mutex
-		var sizes []uint16
-		old := func(query []byte) []byte {
-			mu.Lock()
-			defer mu.Unlock()
-			opt := unpacked(query).IsEdns0()
-			if opt == nil {
-				sizes = append(sizes, 0)
-				return reply(query, answer(good))
+	formerr := after(0, rcode(miekg.RcodeFormatError))
+	old := func(refuses script) script {
+		return func(n int, q []byte) []said {
+			if unpacked(q).IsEdns0() == nil {
+				return ok(0)(n, q)
 			}
-			sizes = append(sizes, opt.UDPSize())
-			return c.refuses(query)[0]
+			return refuses(n, q)
 		}
-		overUDP := sends(old)
-		if c.tcp {
-			overUDP = says(truncate)
-		}
-		overTCP := sends(func(q []byte) []byte { return framed(old(q)) })
-		wantGoodFrom(t, server(t, overUDP, overTCP), dead(t))
-		mu.Lock()
-		defer mu.Unlock()
-		if fmt.Sprint(sizes) != "[1232 0]" {
-			t.Errorf("EDNS sizes %v, want 1232 and then none", sizes)
-		}
-	})
-}
-
-// TestRefusalsGoOn: what a resolver says of itself is no answer; the next one
-// is asked at once. Once all have said so, the lookup is upstream_unavailable.
-func TestRefusalsGoOn(t *testing.T) {
-	origintest.Each(t, map[string]wire{
-		"REFUSED":                   says(rcode(miekg.RcodeRefused), answer(evil)),
-		"NOTIMP":                    says(rcode(miekg.RcodeNotImplemented), answer(evil)),
-		"FORMERR":                   says(rcode(miekg.RcodeFormatError), answer(evil)),
-		"NOTAUTH":                   says(rcode(miekg.RcodeNotAuth), answer(evil)),
-		"bare":                      sends(bare(miekg.RcodeRefused)),
-		"bare SERVFAIL":             sends(bare(miekg.RcodeServerFailure)),
-		"bare YXDOMAIN":             sends(bare(miekg.RcodeYXDomain)),
-		"SERVFAIL without question": says(rcode(miekg.RcodeServerFailure), noQuestion, answer(evil)),
-	}, func(t *testing.T, no wire) {
-		one, two := server(t, no, nil), server(t, no, nil)
-		wantCode(t, fault.UpstreamUnavailable, "A", one, two, dead(t))
-		wantGoodFrom(t, one, two, resolver(t, answer(good)))
-	})
-}
-
-// TestDialTimeout: a connection that times out by itself is silence.
-func TestDialTimeout(t *testing.T) {
-	t.Parallel()
-	c := dns.New(dns.Config{
-		Resolvers: []string{"127.0.0.1:53", "[::1]:53"},
-		Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
-			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ETIMEDOUT)}
-		},
-	})
-	if _, err := lookup(t, c, "A"); code(err) != fault.DNSTimeout {
-		t.Errorf("%v, want dns_timeout", err)
 	}
-}
-
-// TestResolverAddress: the result shows the plain IP address.
-func TestResolverAddress(t *testing.T) {
-	t.Parallel()
-	works := resolver(t, answer(good))
-	for configured, want := range map[string]string{
-		"8.8.8.8":            "8.8.8.8",
-		"9.9.9.10:5353":      "9.9.9.10",
-		"2620:FE:0::10":      "2620:fe::10",
-		"[fe80::1%eth0]:53":  "fe80::1",
-		"[::ffff:127.0.0.1]": "127.0.0.1",
-	} {
-		list, err := dns.ParseResolvers(configured)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := dns.New(dns.Config{Resolvers: list, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if address != list[0] {
-				t.Errorf("dialled %s, want %s", address, list[0])
+	eachInBubble(t, map[string]host{
+		"FORMERR":                  {udp: old(formerr)},
+		"FORMERR, header only":     {udp: old(sends(bare(miekg.RcodeFormatError)))},
+		"FORMERR without question": {udp: old(after(0, rcode(miekg.RcodeFormatError), noQuestion))},
+		"BADVERS":                  {udp: old(after(0, withEDNS, rcode(miekg.RcodeBadVers)))},
+		"FORMERR over TCP":         {after(0, truncate), framed(old(formerr))},
+	}, func(t *testing.T, h host) {
+		w := newWorld(t, h, host{})
+		got, err := w.lookup("A")
+		wantGood(t, got, err)
+		var sizes []int
+		for _, m := range w.heard {
+			if sizes = append(sizes, 0); m.IsEdns0() != nil {
+				sizes[len(sizes)-1] = int(m.IsEdns0().UDPSize())
 			}
-			return new(net.Dialer).DialContext(ctx, network, works)
-		}})
-		if got, err := lookup(t, c, "A"); err != nil || got.Resolver != want {
-			t.Errorf("%s: resolver %q, %v, want %q", configured, got.Resolver, err, want)
 		}
-	}
+		if s := fmt.Sprint(slices.Compact(sizes)); s != "[1232 0]" {
+			t.Errorf("EDNS sizes %s, want 1232 and then none", s)
+		}
+	})
+}
+
+// TestQuestion: each question has a connection, an ID and letter cases of its own,
+// each letter's drawn for itself: of any two letters, both small, both large, and
+// each one alone come up. Recursion is desired.
+func TestQuestion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const domain = "abcdefghijklmnopqrstuvwxyz.nopqrstuvwxyz.example.com"
+		// A given pair lacks one of its four cases with probability 4 × 0.75^200,
+		// any of 1,128 with less than 10^-21.
+		const n = 200
+		w := newWorld(t, host{udp: after(0)})
+		for range n {
+			if _, err := w.client().Lookup(t.Context(), dns.Query{Domain: domain, Type: "A"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ids := map[uint16]bool{}
+		for _, q := range w.heard {
+			if ids[q.Id] = true; !q.RecursionDesired || q.CheckingDisabled || len(q.Question) != 1 || q.IsEdns0().Do() ||
+				!strings.EqualFold(q.Question[0].Name, domain+".") {
+				t.Errorf("question %v", q)
+			}
+		}
+		if len(ids) < n/2 || len(w.dials) != n {
+			t.Errorf("%d questions had %d IDs and %d connections", n, len(ids), len(w.dials))
+		}
+		large := func(name string, i int) int { return int(^name[i] >> 5 & 1) }
+		for i := range domain {
+			for j := range i {
+				if domain[i] == '.' || domain[j] == '.' {
+					continue
+				}
+				var seen [2][2]bool
+				for _, q := range w.heard {
+					name := q.Question[0].Name
+					seen[large(name, i)][large(name, j)] = true
+				}
+				if seen != [2][2]bool{{true, true}, {true, true}} {
+					t.Fatalf("letters %d and %d of %s go together: %v", j, i, domain, seen)
+				}
+			}
+		}
+	})
 }

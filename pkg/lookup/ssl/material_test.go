@@ -1,11 +1,10 @@
-package ssl_test
+package ssl
 
 import (
 	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -16,14 +15,11 @@ import (
 	"encoding/hex"
 	"math/big"
 	"net"
-	"net/netip"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
@@ -110,7 +106,6 @@ func ext(typ string, value []byte) []byte { return tlv(0x30, oid(typ), tlv(0x04,
 var (
 	ecKey  = sync.OnceValue(func() *ecdsa.PrivateKey { return curveKey(elliptic.P256()) })
 	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
-	edKey  = sync.OnceValue(func() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) })
 )
 
 func curveKey(c elliptic.Curve) *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(c, rand.Reader)) }
@@ -135,45 +130,19 @@ const domain = "www.example.com"
 // now is the middle of the validity that certificates of these tests have.
 func now() time.Time { return time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) }
 
-// connector reaches a server of a World, whatever the name is.
-type connector struct {
-	t                   testing.TB
-	world               *origintest.World
-	resolveErr, dialErr error
-	dials               atomic.Int32
-}
-
-var _ guard.Connector = (*connector)(nil)
-
 const address = "93.184.216.34"
 
-func (c *connector) Resolve(_ context.Context, name string) (guard.Target, error) {
-	return guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr(address)}}, c.resolveErr
-}
-
-func (c *connector) Dial(ctx context.Context, target guard.Target, port uint16) (net.Conn, netip.Addr, error) {
-	c.dials.Add(1)
-	if target.Name != domain || port != 443 {
-		c.t.Errorf("dialled %s port %d", target.Name, port)
-	}
-	if c.dialErr != nil {
-		return nil, netip.Addr{}, c.dialErr
-	}
-	conn, _, err := c.world.Dialer().Dial(ctx, target, port)
-	return conn, netip.MustParseAddr("::ffff:127.0.0.1"), err
-}
-
 // peer serves connections until the test ends.
-func peer(t testing.TB, serve func(net.Conn)) *connector {
+func peer(t testing.TB, serve func(net.Conn)) *origintest.World {
 	t.Helper()
 	w := origintest.New(t)
 	w.Accept(domain, address, serve)
-	return &connector{t: t, world: w}
+	return w
 }
 
 // tlsPeer serves handshakes and keeps each connection until the client leaves.
 // change may be nil.
-func tlsPeer(t testing.TB, chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) *connector {
+func tlsPeer(t testing.TB, chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) *origintest.World {
 	t.Helper()
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
 	if change != nil {
@@ -196,12 +165,31 @@ func atMost(version uint16, suites ...uint16) func(*tls.Config) {
 	}
 }
 
-func client(c guard.Connector) *ssl.Client { return ssl.New(ssl.Config{Connector: c, Now: now}) }
+func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: now}) }
 
-func query() ssl.Query { return ssl.Query{Domain: domain} }
+func query() Query { return Query{Domain: domain} }
 
 // lookup asks with a deadline that only a hang reaches.
-func lookup(t *testing.T, c *connector) (ssl.Result, error) {
+func lookup(t *testing.T, w *origintest.World) (Result, error) {
 	t.Helper()
-	return client(c).Lookup(origintest.Soon(t), query())
+	return client(w.Dialer()).Lookup(origintest.Soon(t), query())
+}
+
+// inspect is Inspect with the connection closed at the end of the test.
+func inspect(t *testing.T, w *origintest.World) (Result, *tls.Conn, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	r, conn, err := client(w.Dialer()).Inspect(ctx, query(), must(w.Dialer().Resolve(ctx, domain)))
+	if conn != nil {
+		t.Cleanup(func() { conn.Close() })
+	}
+	return r, conn, err
+}
+
+func text(s *string) string {
+	if s == nil {
+		return "null"
+	}
+	return *s
 }

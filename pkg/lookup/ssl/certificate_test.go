@@ -1,7 +1,6 @@
 package ssl
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"net"
 	"net/netip"
 	"os"
 	"regexp"
@@ -23,7 +23,10 @@ import (
 // FuzzCertificate takes bytes as a leaf all the way to JSON, and holds the
 // reading against that of crypto/x509 where that reads them.
 func FuzzCertificate(f *testing.F) {
-	der, _ := ordinary()
+	der := issue(ecKey(), func(c *x509.Certificate) {
+		c.Subject = pkix.Name{CommonName: domain, Organization: []string{"a+b, c"}, StreetAddress: []string{" x "}}
+		c.EmailAddresses, c.IPAddresses = []string{"a@example.com"}, []net.IP{net.IPv6loopback}
+	})
 	f.Add(der)
 	f.Add(der[:len(der)-1])
 	for _, seed := range kept("certificates.hex") {
@@ -35,7 +38,7 @@ func FuzzCertificate(f *testing.F) {
 		}
 		s := seen{leaf: raw, version: tls.VersionTLS12, suite: tls.TLS_RSA_WITH_RC4_128_SHA}
 		x, xerr := x509.ParseCertificate(raw)
-		r, err := s.result(Query{Domain: "www.example.com"}, netip.IPv6LinkLocalAllNodes(), time.Unix(1e9, 0))
+		r, err := s.result(query(), netip.IPv6LinkLocalAllNodes(), time.Unix(1e9, 0))
 		if err != nil {
 			if xerr == nil {
 				t.Fatalf("crypto/x509 reads it: %v", err)
@@ -60,7 +63,7 @@ func kept(file string) [][][]byte {
 		}
 		var seed [][]byte
 		for _, arg := range strings.Fields(line) {
-			seed = append(seed, must(hex.DecodeString(strings.TrimPrefix(arg, "-"))))
+			seed = append(seed, unhex(strings.TrimPrefix(arg, "-")))
 		}
 		seeds = append(seeds, seed)
 	}
@@ -112,7 +115,7 @@ func holdAgainst(t *testing.T, r Result, x *x509.Certificate) {
 	sum := sha256.Sum256(x.Raw)
 	if r.Serial != digits || r.FingerprintSHA256 != hex.EncodeToString(sum[:]) ||
 		r.NotBefore != x.NotBefore.UTC().Format("2006-01-02T15:04:05Z") || r.NotAfter != x.NotAfter.UTC().Format("2006-01-02T15:04:05Z") ||
-		r.HostnameMatch != (x.VerifyHostname("www.example.com") == nil) {
+		r.HostnameMatch != (x.VerifyHostname(domain) == nil) {
 		t.Errorf("%+v differs from %s %s %s", r, digits, x.NotBefore, x.NotAfter)
 	}
 	if len(x.DNSNames) <= maxNames && !slices.Equal(r.SANs, x.DNSNames) {
@@ -197,31 +200,4 @@ func parseDN(s string) ([]string, error) {
 		}
 		s = rest[i+1:]
 	}
-}
-
-// FuzzFlight: whatever was recorded, reading it ends, and a leaf is a part of
-// it unless it was decrypted.
-func FuzzFlight(f *testing.F) {
-	for _, max := range []uint16{tls.VersionTLS10, tls.VersionTLS12, tls.VersionTLS13} {
-		rec, _ := local(f, max)
-		f.Add(rec.read, rec.secret)
-	}
-	rec, _ := local(f, tls.VersionTLS13, tls.CurveP384)
-	f.Add(rec.read, rec.secret)
-	for _, seed := range kept("flights.hex") {
-		f.Add(seed[0], seed[1])
-	}
-	f.Fuzz(func(t *testing.T, raw, secret []byte) {
-		got := readFlight(raw, secret)
-		if len(got.leaf) > len(raw) || got.leaf != nil && (!got.hello || len(got.leaf) == 0) || got.alert < -1 || got.alert > 255 {
-			t.Errorf("%+v", got)
-		}
-		if again := readFlight(raw, secret); !bytes.Equal(again.leaf, got.leaf) {
-			t.Error("read twice, it differs")
-		}
-		if got.leaf != nil {
-			s := seen{leaf: got.leaf, version: got.version, suite: got.suite}
-			_, _ = s.result(Query{Domain: "www.example.com"}, netip.IPv6LinkLocalAllNodes(), time.Unix(1e9, 0))
-		}
-	})
 }
