@@ -157,7 +157,9 @@ func TestBundlesOutOfTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			for what, ctx := range map[string]context.Context{"stubborn": ctx, "thawed": late{t.Context()}} {
+			left, leave := context.WithCancel(t.Context())
+			leave()
+			for what, ctx := range map[string]context.Context{"stubborn": ctx, "thawed": late{t.Context()}, "left": left} {
 				if err := c.look(ctx); fault.From(err).Code != c.want {
 					t.Errorf("%s, %s: %v, want %s", name, what, err, c.want)
 				}

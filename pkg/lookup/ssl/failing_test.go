@@ -302,6 +302,13 @@ func TestEndless(t *testing.T) {
 			t.Errorf("%+v, %v after %q and %d bytes", r, err, w.Dials(), sent.Load())
 		}
 	})
+	near, far := net.Pipe()
+	go hang(far)
+	rec := &recorder{Conn: near, read: make([]byte, maxBytes)}
+	if _, err := rec.Read(make([]byte, 1)); !errors.Is(err, errTooMuch) {
+		t.Errorf("after %d bytes: %v", maxBytes, err)
+	}
+	near.Close()
 }
 
 // connector fails. With silence it does so when its context ends.

@@ -1,61 +1,57 @@
-package registry_test
+package registry
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
-	"net/http/httptest"
+	"path"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
-)
-
-const (
-	oldServer = "https://rdap.registry.com/v1/"
-	newServer = "https://new.registry.com/"
 )
 
 func TestFirstLoad(t *testing.T) {
 	t.Parallel()
-	s := loadedStage(t)
+	s := loaded(t)
 	if string(s.cache.doc) != standard() || !s.cache.fetched.Equal(noon) {
 		t.Errorf("cached %q of %v", s.cache.doc, s.cache.fetched)
 	}
-	s.want(oldServer, 1, 1)
-	s.clock.advance(24*time.Hour - time.Second)
+	s.advance(24*time.Hour - time.Second)
 	s.want(oldServer, 1, 1)
 	// Another process starts from the Cache.
-	s.Client = s.process()
+	s.Client = s.process(time.Hour)
 	s.want(oldServer, 1, 1)
 }
 
 func TestUnknownTLD(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	_, err := lookup(t, s.Client, "example.io")
+	_, err := s.lookup("example.io")
 	wantCode(t, err, fault.RDAPUnavailable)
 	// The file of tomorrow has it: an answer that costs nothing to delay waits
 	// for the newer file.
-	s.iana.set(text(file("io https://rdap.nic.io/")))
-	s.network.https("rdap.nic.io", text(domainOf("example.io")))
-	s.clock.advance(25 * time.Hour)
-	got, err := lookup(t, s.Client, "example.io")
-	if err != nil || got.RDAPServer != "https://rdap.nic.io/" {
-		t.Errorf("%+v, %v", got, err)
+	s.bootstraps(says(file("io https://rdap.nic.io/")))
+	s.https("rdap.nic.io", says(domainOf("example.io")))
+	s.advance(25 * time.Hour)
+	got, err := s.lookup("example.io")
+	if err != nil || got.RDAPServer != "https://rdap.nic.io/" || s.hits.Load() != 2 {
+		t.Errorf("%+v, %v after %d questions", got, err, s.hits.Load())
 	}
-	s.counts(2, s.cache.puts)
 }
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	s := loadedStage(t)
-	s.iana.set(text(file("com " + newServer)))
-	s.clock.advance(24 * time.Hour)
+	s := loaded(t)
+	s.bootstraps(says(file("com " + newServer)))
+	s.advance(24 * time.Hour)
 	s.fetches(oldServer, 2, 2) // the old file, while the new one is fetched
 	s.want(newServer, 2, 2)
 	if !s.cache.fetched.Equal(noon.Add(24 * time.Hour)) {
@@ -66,142 +62,121 @@ func TestRefresh(t *testing.T) {
 // The file that another process fetched saves the question to IANA.
 func TestRefreshFromCache(t *testing.T) {
 	t.Parallel()
-	s := loadedStage(t)
-	s.clock.advance(25 * time.Hour)
-	s.cache.set(func(m *memory) {
-		m.doc, m.fetched, m.gets = []byte(file("com "+newServer)), noon.Add(time.Hour*24), 0
+	s := loaded(t)
+	s.advance(25 * time.Hour)
+	s.cache.set(func() {
+		s.cache.doc, s.cache.fetched, s.cache.gets = []byte(file("com "+newServer)), noon.Add(time.Hour*24), 0
 	})
-	s.wait(func() bool {
-		s.cache.mu.Lock()
-		defer s.cache.mu.Unlock()
-		return s.cache.gets > 0
+	s.set(func() {
+		s.until = func() bool {
+			s.cache.mu.Lock()
+			defer s.cache.mu.Unlock()
+			return s.cache.gets > 0
+		}
 	})
 	s.want(oldServer, 1, 1)
 	s.want(newServer, 1, 1)
 }
 
+// Whatever is wrong with what IANA sends, the old file goes on.
 func TestStale(t *testing.T) {
 	origintest.Each(t, map[string]http.HandlerFunc{
 		"down":       status(503, ""),
 		"hangs up":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"corrupt":    text(`{"version":"1.0","services":[]}`),
-		"HTML":       text("<html>"),
-		"a redirect": status(302, ""),
-		"endless":    text(standard() + strings.Repeat(" ", 1<<20)),
-		"gzip": func(w http.ResponseWriter, _ *http.Request) {
+		"corrupt":    says(`{"version":"1.0","services":[]}`),
+		"a redirect": redirect("https://nobody.registry.com/"),
+		"endless":    says(standard() + strings.Repeat(" ", 1<<20)),
+		"encoded": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "br")
-			text(standard())(w, nil)
+			says(standard())(w, nil)
 		},
-		"not found":   status(404, standard()),
 		"not content": status(203, standard()),
 	}, func(t *testing.T, serve http.HandlerFunc) {
-		s := loadedStage(t)
-		s.iana.set(serve)
-		s.clock.advance(8 * 24 * time.Hour) // overdue: lookups wait for the refresh
-		s.wait(nil)
+		s := loaded(t)
+		s.bootstraps(serve)
+		s.advance(8 * 24 * time.Hour) // overdue: lookups wait for the refresh
+		s.set(func() { s.until = nil })
 		s.want(oldServer, 2, 1)
 		s.want(oldServer, 2, 1) // backs off
-		s.clock.advance(10*time.Minute - time.Second)
+		s.advance(10*time.Minute - time.Second)
 		s.want(oldServer, 2, 1)
-		s.clock.advance(time.Second)
+		s.advance(time.Second)
 		s.want(oldServer, 3, 1)
 		if !strings.Contains(s.log.String(), "not refreshed") {
-			t.Errorf("log: %s", s.log)
+			t.Errorf("log: %s", s.log.String())
 		}
-		s.iana.set(text(file("com " + newServer)))
-		s.clock.advance(10 * time.Minute)
+		s.bootstraps(says(file("com " + newServer)))
+		s.advance(10 * time.Minute)
 		s.want(oldServer, 4, 2)
 		s.want(newServer, 4, 2)
 	})
 }
 
-// A refresh ends with the lookup that it went beside, and the next one is not
-// at once.
+// A refresh ends with the lookup that it went beside, which waits for that, and the
+// next one is not at once.
 func TestRefreshIsCutShort(t *testing.T) {
 	t.Parallel()
-	s := loadedStage(t)
+	s := loaded(t)
 	ended := make(chan struct{}, 1)
-	s.iana.set(func(_ http.ResponseWriter, r *http.Request) {
+	s.bootstraps(func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		ended <- struct{}{}
 	})
-	s.clock.advance(25 * time.Hour)
+	s.advance(25 * time.Hour)
 	s.fetches(oldServer, 2, 1)
 	<-ended
 	s.want(oldServer, 2, 1)
-	s.clock.advance(time.Minute)
-	s.iana.set(text(file("com " + newServer)))
+	s.advance(time.Minute)
+	s.bootstraps(says(file("com " + newServer)))
 	s.fetches(oldServer, 3, 2)
 	s.want(newServer, 3, 2)
+
+	s.advance(25 * time.Hour)
+	s.cache.hang = true
+	s.want(newServer, 3, 2)
+	if s.cache.calls != 0 {
+		t.Error("a call of the Cache outlives the lookup")
+	}
 }
 
 func TestNeverLoaded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.iana.set(status(500, ""))
+	s.bootstraps(status(500, ""))
 	s.unloaded(false, 1)
 	s.unloaded(true, 1) // backs off
-	s.clock.advance(2 * time.Second)
+	s.advance(2 * time.Second)
 	s.unloaded(false, 2)
-	s.clock.advance(2 * time.Second)
+	s.advance(2 * time.Second)
 	s.unloaded(true, 2) // for longer
-	s.clock.advance(2 * time.Second)
-	s.iana.set(text("<html>"))
+	s.advance(2 * time.Second)
+	s.bootstraps(says("<html>"))
 	s.unloaded(false, 3)
-	for range 20 {
-		s.clock.advance(10 * time.Minute) // never for longer than this
-		s.iana.hits.Store(0)
-		s.unloaded(false, 1)
+	for n := range int64(20) {
+		s.advance(10 * time.Minute) // never for longer than this
+		s.unloaded(false, 4+n)
 	}
-	s.clock.advance(10 * time.Minute)
-	s.iana.set(text(standard()))
-	s.fetches(oldServer, 2, 1)
-}
-
-// What another process put into the Cache ends the wait for IANA.
-func TestNeverLoadedButCached(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.iana.set(status(500, ""))
-	s.unloaded(false, 1)
-	s.cache.set(func(m *memory) { m.doc, m.fetched = []byte(standard()), noon.Add(-100*24*time.Hour) })
-	s.want(oldServer, 1, 0)
+	// What another process put into the Cache ends the wait for IANA.
+	s.cache.set(func() { s.cache.doc, s.cache.fetched = []byte(standard()), noon.Add(-100*24*time.Hour) })
+	s.want(oldServer, 23, 0)
 }
 
 func TestCacheFaults(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*memory){
+	origintest.Each(t, map[string]func(*memory){
 		"broken":            func(m *memory) { m.err = errors.New("table is gone") },
 		"holds no file":     func(m *memory) { m.doc, m.fetched = []byte("{}"), noon },
 		"holds a huge file": func(m *memory) { m.doc, m.fetched = []byte(standard()+strings.Repeat(" ", 1<<20)), noon },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.cache.set(change)
-			s.fetches(oldServer, 1, 1)
-			s.want(oldServer, 1, 1)
-			if !strings.Contains(s.log.String(), "bootstrap file") {
-				t.Errorf("log: %s", s.log)
-			}
-		})
-	}
-	t.Run("hangs", func(t *testing.T) {
-		t.Parallel()
+		"of a clock ahead":  func(m *memory) { m.doc, m.fetched = []byte(standard()), noon.Add(1000*time.Hour) },
+		"hangs":             func(m *memory) { m.hang = true },
+	}, func(t *testing.T, change func(*memory)) {
 		s := newStage(t)
-		s.Client = registry.WithTimeouts(s.process(), time.Hour, time.Second)
-		s.cache.set(func(m *memory) { m.hang = true })
-		if got, err := lookup(t, s.Client, "example.com"); err != nil || got.RDAPServer != oldServer {
-			t.Errorf("%+v, %v", got, err)
-		}
-	})
-	t.Run("of a clock ahead", func(t *testing.T) {
-		t.Parallel()
-		s := newStage(t)
-		s.cache.set(func(m *memory) { m.doc, m.fetched = []byte(standard()), noon.Add(1000*time.Hour) })
+		s.Client = s.process(time.Second)
+		change(&s.cache)
+		ahead := s.cache.fetched.After(noon)
 		s.fetches(oldServer, 1, 1)
-		if !s.cache.fetched.Equal(noon) {
-			t.Errorf("cached %v", s.cache.fetched)
+		s.want(oldServer, 1, 1)
+		if ahead && !s.cache.fetched.Equal(noon) || !ahead && !strings.Contains(s.log.String(), "bootstrap file") {
+			t.Errorf("cached %v, log: %s", s.cache.fetched, s.log.String())
 		}
 	})
 }
@@ -212,108 +187,192 @@ func TestFirstLoadTimesOut(t *testing.T) {
 	s := newStage(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s.iana.set(func(_ http.ResponseWriter, r *http.Request) {
+	s.bootstraps(func(_ http.ResponseWriter, r *http.Request) {
 		cancel()
 		<-r.Context().Done()
 	})
-	_, err := s.Lookup(ctx, registry.Query{Domain: "example.com"})
+	_, err := s.Lookup(ctx, Query{Domain: "example.com"})
 	wantCode(t, err, fault.WhoisTimeout)
-	wantPrevented(t, err, false)
 	s.counts(1, 0)
 	// IANA has a part of the time; then there is an answer of our own.
-	s.Client = s.process()
+	s.Client = s.process(time.Hour)
+	s.bootstrap.fetchTimeout = 100 * time.Millisecond
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	_, err = s.Lookup(ctx, registry.Query{Domain: "example.com"})
+	_, err = s.Lookup(ctx, Query{Domain: "example.com"})
 	wantCode(t, err, fault.BootstrapUnavailable)
-	wantPrevented(t, err, false)
 	s.counts(2, 0)
 }
 
+// A part of a lookup has its share of the time that is left, and never more than
+// its own bound.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for left, want := range map[time.Duration]time.Duration{
+		time.Second: 500 * time.Millisecond, 2 * fetchTimeout: fetchTimeout, time.Minute: fetchTimeout,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			if got := share(ctx, 2, fetchTimeout); got != want {
+				t.Errorf("half of %s is %s, want %s", left, got, want)
+			}
+		})
+	}
+}
+
+// The operator's own client is used, whose body is bounded all the same.
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t)
-	n.https("rdap.registry.com", text(domain()))
-	i := newIANA(t, standard())
-	// The operator's own client, whose body is bounded all the same.
-	c := registry.New(registry.Config{Connector: n, RootCAs: n.pool, BootstrapURL: i.URL, HTTP: i.Server.Client()})
-	if _, err := lookup(t, c, "example.com"); err != nil {
-		t.Error(err)
+	s := newStage(t)
+	own := func() *Client {
+		return New(Config{Connector: s, RootCAs: s.pool, BootstrapURL: s.url, HTTP: new(http.Client)})
 	}
-	i.set(text(standard() + strings.Repeat(" ", 1<<20)))
-	c = registry.New(registry.Config{Connector: n, RootCAs: n.pool, BootstrapURL: i.URL, HTTP: i.Server.Client()})
-	_, err := lookup(t, c, "example.com")
-	wantCode(t, err, fault.BootstrapUnavailable)
-	_, err = c.Lookup(t.Context(), registry.Query{Domain: "Example.com"})
-	wantCode(t, err, fault.InvalidDomain)
-
-	for _, cfg := range []registry.Config{{}, {Connector: n, BootstrapURL: "ftp://x/"}} {
+	s.Client = own()
+	s.want(oldServer, 1, 0)
+	s.bootstraps(says(standard() + strings.Repeat(" ", 1<<20)))
+	s.Client = own()
+	s.unloaded(false, 2)
+	for _, cfg := range []Config{{}, {Connector: s, BootstrapURL: "ftp://x/"}} {
 		func() {
 			defer func() {
 				if recover() == nil {
 					t.Errorf("New(%+v) did not panic", cfg)
 				}
 			}()
-			registry.New(cfg)
+			New(cfg)
 		}()
 	}
 }
 
 // The bootstrap URL is the operator's; where it redirects to need not be.
 func TestBootstrapRedirects(t *testing.T) {
-	var inside atomic.Int32
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		inside.Add(1)
-		text(standard())(w, r)
-	}))
-	t.Cleanup(other.Close)
-	type row struct {
-		to string // {iana} is the host and port of the bootstrap URL
-		ok bool
-	}
-	origintest.Each(t, map[string]row{
-		"same host":           {"https://{iana}/end", true},
-		"relative":            {"/end", true},
-		"three":               {"/1", true},
-		"four":                {"/0", false},
-		"itself":              {"/rdap/dns.json", false},
-		"http":                {"http://{iana}/end", false},
-		"another port, http":  {other.URL + "/latest/meta-data/", false},
-		"another port":        {"https://" + other.Listener.Addr().String() + "/end", false},
-		"another name":        {"https://localhost:{port}/end", false},
-		"another address":     {"https://127.0.0.2:{port}/end", false},
-		"with a user":         {"https://u:p@{iana}/end", false},
-		"another scheme":      {"file:///etc/passwd", false},
-		"a port that is none": {"https://127.0.0.1:99999/end", false},
-	}, func(t *testing.T, c row) {
-		n := newNetwork(t)
-		n.https("rdap.registry.com", text(domain()))
-		var to string
-		s := n.local(func(w http.ResponseWriter, r *http.Request) {
-			switch r.URL.Path {
-			case "/end":
-				text(standard())(w, r)
-			case "/0", "/1", "/2":
-				redirect(map[string]string{"/0": "/1", "/1": "/2", "/2": "/end"}[r.URL.Path])(w, r)
-			default:
-				redirect(to)(w, r)
+	for to, ok := range map[string]bool{"/end": true, "https://{host}/end": true, "http://{host}/end": false, "https://localhost:{port}/end": false} {
+		t.Run(to, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			cfg := s.tls(x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}})
+			cfg.NextProtos = nil
+			iana := s.serve(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/end" {
+					says(standard())(w, r)
+					return
+				}
+				_, port, _ := strings.Cut(r.Host, ":")
+				redirect(strings.NewReplacer("{host}", r.Host, "{port}", port).Replace(to))(w, r)
+			}, cfg)
+			s.Client = New(Config{Connector: s, RootCAs: s.pool, BootstrapURL: iana.URL})
+			if _, err := s.lookup("example.com"); (err == nil) != ok || err != nil && fault.From(err).Code != fault.BootstrapUnavailable {
+				t.Errorf("%v, want success %v", err, ok)
 			}
 		})
-		_, port, _ := strings.Cut(s.Listener.Addr().String(), ":")
-		to = strings.NewReplacer("{iana}", s.Listener.Addr().String(), "{port}", port).Replace(c.to)
-		_, err := lookup(t, registry.New(registry.Config{
-			Connector: n, RootCAs: n.pool, BootstrapURL: s.URL + "/rdap/dns.json",
-		}), "example.com")
-		if c.ok != (err == nil) {
-			t.Errorf("%v, want success %v", err, c.ok)
+	}
+}
+
+// TestShared has many lookups of many names share one Client from its first
+// load on; the race detector judges the library beneath as well.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	echo := func(w http.ResponseWriter, r *http.Request) {
+		name := path.Base(r.URL.Path)
+		if strings.HasPrefix(name, "gone") {
+			w.WriteHeader(http.StatusNotFound)
+			return
 		}
-		if !c.ok {
-			wantCode(t, err, fault.BootstrapUnavailable)
+		fmt.Fprintf(w, `{"objectClassName":"domain","ldhName":%q,"handle":%q}`, strings.ToUpper(name), name)
+	}
+	s.https("rdap.registry.com", echo)
+	s.https("secure.registry.dev", echo)
+	s.http("rdap.cctld.kg", echo)
+	for _, hits := range []int64{1, 2} { // one of them fetches the file, and again when it is due
+		var all sync.WaitGroup
+		for i := range 60 {
+			all.Go(func() {
+				tld := []string{"com", "dev", "kg", "io"}[i%4]
+				name := fmt.Sprintf("name%d.%s", i, tld)
+				if i%5 == 0 {
+					name = "gone" + name
+				}
+				got, err := s.lookup("www." + name)
+				switch {
+				case tld == "io":
+					wantCode(t, err, fault.RDAPUnavailable)
+				case i%5 == 0:
+					wantCode(t, err, fault.NotFound)
+				case err != nil || got.Handle == nil || *got.Handle != name || got.Domain != "www."+name:
+					t.Errorf("%s: %+v, %v", name, got, err)
+				}
+			})
+		}
+		all.Wait()
+		if h := s.hits.Load(); h != hits {
+			t.Errorf("IANA was asked %d times, want %d", h, hits)
+		}
+		s.advance(8 * 24 * time.Hour)
+	}
+}
+
+// When the lookup that loads is cancelled, another takes over.
+func TestFirstLoadTakenOver(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	arrived := make(chan struct{}, 1)
+	s.bootstraps(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		_, err := s.Lookup(ctx, Query{Domain: "example.com"})
+		wantCode(t, err, fault.WhoisTimeout)
+	})
+	<-arrived
+	all.Go(func() {
+		if _, err := s.lookup("example.com"); err != nil {
+			t.Error(err)
 		}
 	})
-	t.Cleanup(func() {
-		if inside.Load() > 0 {
-			t.Error("a redirect to another server of this machine was followed")
-		}
+	// One that gives up while it waits for its turn: for a question, not for a pause.
+	short, stop := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer stop()
+	_, err := s.Lookup(short, Query{Domain: "example.com"})
+	wantCode(t, err, fault.WhoisTimeout)
+	s.bootstraps(says(standard()))
+	cancel()
+	all.Wait()
+	if h := s.hits.Load(); h != 2 {
+		t.Errorf("IANA was asked %d times", h)
+	}
+}
+
+// Of many lookups at once one asks, in vain; the others do not ask after it, and
+// say so.
+func TestFirstLoadFailsForAll(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	release := make(chan struct{})
+	s.bootstraps(func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		w.WriteHeader(http.StatusServiceUnavailable)
 	})
+	var errs [8]error
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { _, errs[i] = s.lookup("example.com") })
+	}
+	close(release)
+	all.Wait()
+	asked := 0
+	for _, err := range errs {
+		if f := fault.From(err); f.Code != fault.BootstrapUnavailable {
+			t.Error(err)
+		} else if !f.IsPrevented() {
+			asked++
+		}
+	}
+	if h := s.hits.Load(); h != 1 || asked != 1 {
+		t.Errorf("IANA was asked %d times, and %d lookups say that they asked", h, asked)
+	}
 }

@@ -63,26 +63,20 @@ func TestParseRegistryRefuses(t *testing.T) {
 		fmt.Fprintf(&many, `,"%d"`, i)
 	}
 	for name, doc := range map[string]string{
-		"nothing":            "",
-		"null":               "null",
-		"HTML":               "<html>",
-		"array":              "[" + wrap(good) + "]",
-		"no version":         `{"services":[` + good + `]}`,
-		"another version":    strings.Replace(wrap(good), "1.0", "2.0", 1),
-		"no services":        `{"version":"1.0"}`,
-		"empty services":     wrap(""),
-		"null services":      `{"version":"1.0","services":null}`,
-		"service of 1":       wrap(good + `,[["net"]]`),
-		"service of 3":       wrap(good + `,[["x"],["net"],["https://rdap.example.com/"]]`),
-		"null service":       wrap(good + `,null`),
-		"service of strings": wrap(good + `,["net","https://rdap.example.com/"]`),
-		"numbers":            wrap(good + `,[[1],["https://rdap.example.com/"]]`),
-		"no usable URL":      wrap(`[["com"],["ftp://rdap.example.com/"]]`),
-		"trailing text":      wrap(good) + "x",
-		"cut short":          wrap(good)[:40],
-		"too long":           wrap(good) + strings.Repeat(" ", maxBootstrap),
-		"too deep":           wrap(good + "," + strings.Repeat("[", 20) + strings.Repeat("]", 20)),
-		"too many":           wrap(`[["com"` + many.String()[:400_000] + `"],["https://rdap.example.com/"]]`),
+		"nothing":         "",
+		"no version":      `{"services":[` + good + `]}`,
+		"another version": strings.Replace(wrap(good), "1.0", "2.0", 1),
+		"no services":     `{"version":"1.0"}`,
+		"empty services":  wrap(""),
+		"service of 1":    wrap(good + `,[["net"]]`),
+		"service of 3":    wrap(good + `,[["x"],["net"],["https://rdap.example.com/"]]`),
+		"null service":    wrap(good + `,null`),
+		"numbers":         wrap(good + `,[[1],["https://rdap.example.com/"]]`),
+		"no usable URL":   wrap(`[["com"],["ftp://rdap.example.com/"]]`),
+		"trailing text":   wrap(good) + "x",
+		"too long":        wrap(good) + strings.Repeat(" ", maxBootstrap),
+		"too deep":        wrap(good + "," + strings.Repeat("[", 20) + strings.Repeat("]", 20)),
+		"too many":        wrap(`[["com"` + many.String()[:400_000] + `"],["https://rdap.example.com/"]]`),
 	} {
 		if r, err := parseRegistry([]byte(doc)); err == nil || r != nil {
 			t.Errorf("%s: took %d entries", name, len(r))
@@ -100,6 +94,33 @@ func TestParseBootstrapURL(t *testing.T) {
 	for _, s := range []string{"", "data.iana.org", "ftp://x/", "https://", "https://h:0/", "https://h/#f", "https://h:\x00secret/"} {
 		if u, err := whois.ParseBootstrapURL(s); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v, %v", s, u, err)
+		}
+	}
+}
+func TestRegistrable(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"example.com":                   "example.com",
+		"www.example.com":               "example.com",
+		"a.b.c.example.co.uk":           "example.co.uk",
+		"example.co.uk":                 "example.co.uk",
+		"co.uk":                         "co.uk",
+		"foo.github.io":                 "github.io",
+		"github.io":                     "github.io",
+		"x.duckdns.org":                 "duckdns.org",
+		"x.uk.com":                      "uk.com",
+		"a.b.blogspot.com":              "blogspot.com",
+		"x.s3.amazonaws.com":            "amazonaws.com",
+		"www.city.kawasaki.jp":          "city.kawasaki.jp",
+		"a.b.c.kawasaki.jp":             "b.c.kawasaki.jp",
+		"x.www.ck":                      "www.ck",
+		"a.b.c.k12.ca.us":               "c.k12.ca.us",
+		"www.unknown-tld-xyz":           "www.unknown-tld-xyz",
+		"a.b.unknown-tld-xyz":           "b.unknown-tld-xyz",
+		"www.xn--85x722f.xn--55qx5d.cn": "xn--85x722f.xn--55qx5d.cn",
+	} {
+		if got := registrable(name); got != want {
+			t.Errorf("registrable(%s) = %s, want %s", name, got, want)
 		}
 	}
 }
