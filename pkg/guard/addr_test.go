@@ -2,16 +2,14 @@ package guard_test
 
 import (
 	"errors"
-	"flag"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 )
-
-var million = flag.Bool("million", false, "compare the address guard with the registries on a million addresses")
 
 // span is a range of a registry, first to last address.
 type span struct{ first, last string }
@@ -79,111 +77,68 @@ var refused6 = []span{
 	{"ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"},       // multicast, RFC 4291
 }
 
-type bounds struct{ first, last netip.Addr }
-
-// oracle judges addresses by the tables above, by comparing numbers.
-type oracle struct{ four, six []bounds }
-
-func newOracle() oracle {
-	read := func(spans []span) []bounds {
-		out := make([]bounds, len(spans))
-		for i, s := range spans {
-			out[i] = bounds{netip.MustParseAddr(s.first), netip.MustParseAddr(s.last)}
-		}
-		return out
+// bounds are spans as numbers to compare.
+func bounds(spans []span) [][2]netip.Addr {
+	out := make([][2]netip.Addr, len(spans))
+	for i, s := range spans {
+		out[i] = [2]netip.Addr{netip.MustParseAddr(s.first), netip.MustParseAddr(s.last)}
 	}
-	return oracle{four: read(refused4), six: read(refused6)}
+	return out
 }
 
-func (o oracle) public(a netip.Addr) bool {
-	table := o.six
-	if a.Is4() {
-		table = o.four
-	}
-	for _, b := range table {
-		if b.first.Compare(a) <= 0 && a.Compare(b.last) <= 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// TestCheckAddrAgainstRegistries draws addresses, half of them anywhere and
-// half at a range's ends or a few steps from them.
-func TestCheckAddrAgainstRegistries(t *testing.T) {
+// TestCheckAddr compares with the registries at the ends of every range, up to three
+// steps from them, and at addresses drawn from anywhere.
+func TestCheckAddr(t *testing.T) {
 	t.Parallel()
-	n := 100_000
-	if *million {
-		n = 1_000_000
-	}
-	o, r := newOracle(), rand.New(rand.NewPCG(7, 11))
-	all := append(append([]bounds{}, o.four...), o.six...)
-	publics := 0
-	for i := range n {
-		a := draw(r)
-		if i%2 == 0 {
-			a = near(r, all[r.IntN(len(all))])
+	four, six := bounds(refused4), bounds(refused6)
+	publics, n := 0, 0
+	check := func(a netip.Addr) {
+		table := six
+		if a.Is4() {
+			table = four
 		}
-		want := o.public(a)
-		if got := guard.CheckAddr(a) == nil; got != want {
-			t.Fatalf("%s: public %v, the registries say %v", a, got, want)
+		want := !slices.ContainsFunc(table, func(s [2]netip.Addr) bool { return s[0].Compare(a) <= 0 && a.Compare(s[1]) <= 0 })
+		if code := codeOf(guard.CheckAddr(a)); (code == "") != want || !want && code != fault.BlockedAddress {
+			t.Fatalf("%s: %q, the registries say public %v", a, code, want)
 		}
-		if want {
+		if n++; want {
 			publics++
 		}
+	}
+	for _, s := range slices.Concat(four, six) {
+		for _, end := range s {
+			up, down := end, end
+			for range 4 {
+				for _, a := range []netip.Addr{up, down} {
+					if a.IsValid() {
+						check(a)
+					}
+				}
+				up, down = up.Next(), down.Prev()
+			}
+		}
+	}
+	// Any IPv4 address, any global unicast one or any other of IPv6.
+	r := rand.New(rand.NewPCG(7, 11))
+	for range 20_000 {
+		var b [16]byte
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		check(netip.AddrFrom4([4]byte(b[:4])))
+		check(netip.AddrFrom16(b))
+		b[0] = b[0]&0x1f | 0x20
+		check(netip.AddrFrom16(b))
 	}
 	if publics < n/10 || publics > n*9/10 {
 		t.Errorf("%d of %d were public: the draw is lopsided", publics, n)
 	}
-}
-
-// draw is any IPv4 address, any global unicast one or any other of IPv6.
-func draw(r *rand.Rand) netip.Addr {
-	var b [16]byte
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	switch r.IntN(3) {
-	case 0:
-		return netip.AddrFrom4([4]byte(b[:4]))
-	case 1:
-		b[0] = b[0]&0x1f | 0x20
-	}
-	return netip.AddrFrom16(b)
-}
-
-// near is up to three steps from one of the ends, on either side.
-func near(r *rand.Rand, b bounds) netip.Addr {
-	a, step := b.first, netip.Addr.Prev
-	if r.IntN(2) == 0 {
-		a = b.last
-	}
-	if r.IntN(2) == 0 {
-		step = netip.Addr.Next
-	}
-	for range r.IntN(4) {
-		if next := step(a); next.IsValid() {
-			a = next
-		}
-	}
-	return a
-}
-
-func TestCheckAddrRefuses(t *testing.T) {
-	t.Parallel()
+	// Metadata services: AWS, its containers, DNS and clock; Oracle, Alibaba, Tencent,
+	// Azure. And what only looks public.
 	for _, s := range []string{
-		"0.0.0.0", "127.0.0.1", "127.255.255.254", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
-		// Metadata services: AWS, its containers, DNS and clock; Oracle,
-		// Alibaba, Tencent, Azure.
-		"169.254.169.254", "169.254.170.2", "169.254.170.23", "169.254.169.253", "169.254.169.123", "192.0.0.192",
-		"100.100.100.200", "169.254.0.23", "168.63.129.16", "fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::23",
-		"fd20:ce::254", "fd00:c1::a9fe:a9fe",
-		"224.0.0.251", "239.255.255.250", "240.0.0.1", "255.255.255.255", "198.18.0.1", "203.0.113.7",
-		"::", "::1", "::127.0.0.1", "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:8.8.8.8",
-		"64:ff9b::8.8.8.8", "64:ff9b:1::1", "100::1", "100:0:0:1::1", "2001::1", "2001:2::1", "2001:10::1", "2001:20::1",
-		"2001:30::1", "2001:db8::1", "2002:7f00:1::", "2002:808:808::1", "2620:4f:8000::1", "3fff::1", "3fff:fff::1", "5f00::1",
-		"fc00::1", "fd12:3456::1", "fe80::1", "fe80::1%eth0", "febf::1", "fec0::1", "ff02::1", "ff0e::1",
-		"2606:4700:4700::1111%eth0", "4000::1", "8000::1",
+		"169.254.169.254", "169.254.170.2", "169.254.169.253", "169.254.169.123", "192.0.0.192", "100.100.100.200", "169.254.0.23",
+		"168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "fd00:c1::a9fe:a9fe",
+		"::8.8.8.8", "::ffff:8.8.8.8", "::ffff:0:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "2606:4700:4700::1111%eth0",
 	} {
 		if code := codeOf(guard.CheckAddr(netip.MustParseAddr(s))); code != fault.BlockedAddress {
 			t.Errorf("%s: %q, want blocked_address", s, code)
@@ -192,39 +147,6 @@ func TestCheckAddrRefuses(t *testing.T) {
 	if code := codeOf(guard.CheckAddr(netip.Addr{})); code != fault.BlockedAddress {
 		t.Errorf("no address: %q, want blocked_address", code)
 	}
-}
-
-func TestCheckAddrAccepts(t *testing.T) {
-	t.Parallel()
-	for _, s := range []string{
-		"1.1.1.1", "8.8.8.8", "9.9.9.10", "93.184.216.34", "100.63.255.255", "100.128.0.0", "168.63.129.15", "168.63.129.17",
-		"172.15.255.255", "172.32.0.0", "192.0.1.1", "198.17.255.255", "198.20.0.0", "223.255.255.255",
-		"2606:4700:4700::1111", "2001:4860:4860::8888", "2001:200::1", "2a00:1450::1", "2620:4f:8001::", "3ffe::1", "3fff:1000::",
-	} {
-		if err := guard.CheckAddr(netip.MustParseAddr(s)); err != nil {
-			t.Errorf("%s: %v", s, err)
-		}
-	}
-}
-
-func FuzzCheckAddr(f *testing.F) {
-	for _, s := range append(append([]span{}, refused4...), refused6...) {
-		f.Add(netip.MustParseAddr(s.first).AsSlice())
-		f.Add(netip.MustParseAddr(s.last).AsSlice())
-	}
-	for _, public := range []string{"8.8.8.8", "2606:4700:4700::1111", "::ffff:8.8.8.8"} {
-		f.Add(netip.MustParseAddr(public).AsSlice())
-	}
-	o := newOracle()
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, ok := netip.AddrFromSlice(b)
-		if !ok {
-			return
-		}
-		if got, want := guard.CheckAddr(a) == nil, o.public(a); got != want {
-			t.Errorf("%s: public %v, the registries say %v", a, got, want)
-		}
-	})
 }
 
 func codeOf(err error) fault.Code {
