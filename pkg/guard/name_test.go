@@ -81,7 +81,7 @@ func TestDomainUnderscore(t *testing.T) {
 		wantInvalid(t, raw, err, "underscore")
 	}
 	for _, raw := range []string{
-		"example._com", "_tcp", "_dmarc.localhost", "_x.127.0.0.1", "_dmarc.bad-.com", "_b\u00fccher.example.com",
+		"example._com", "_tcp", "_dmarc.localhost", "_x.127.0.0.1", "_dmarc.bad-.com", "_b\u00fccher.example.com", "0a.\u05d0.com",
 		"xn--_-.example.com", "_dmarc.xn--.com", "_a b.example.com", "_dmarc..com", "_dmarc.example.com..",
 		"_dmarc\u3002\uff0eexample.com", "\uff61_dmarc.example.com", "_dmarc\u3002localhost", "_x\uff0e127\uff610\u30020.1", "example\u3002_com",
 		"_dmarc\u2024example.com", "_dmarc.example.com\u3002\uff61",

@@ -32,6 +32,7 @@ func TestLog(t *testing.T) {
 		"number":       {func(l *slog.Logger) { l.Info("m", "v", 7) }, 7.0},
 		"our own":      {func(l *slog.Logger) { l.Info("m", "v", printable.Own(stack)) }, stack},
 		"structure":    {func(l *slog.Logger) { l.Info("m", "v", struct{ A int }{1}) }, map[string]any{"A": 1.0}},
+		"level below":  {func(l *slog.Logger) { l.Debug("m", "v", "debug"); l.Info("m", "v", "info") }, "info"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,15 +54,3 @@ func TestLog(t *testing.T) {
 type lazy string
 
 func (l lazy) LogValue() slog.Value { return slog.StringValue(string(l)) }
-
-// Levels are those of the handler below.
-func TestLogKeepsTheLevel(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	l := printable.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	l.Info("no")
-	l.Warn("yes")
-	if got := out.String(); strings.Contains(got, "no") || !strings.Contains(got, "yes") {
-		t.Errorf("%s", got)
-	}
-}

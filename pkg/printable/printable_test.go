@@ -13,8 +13,6 @@ import (
 func TestText(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ in, want string }{
-		"empty":               {"", ""},
-		"plain":               {"not found: a.example", "not found: a.example"},
 		"other scripts":       {"naïve 日本 🙂", "naïve 日本 🙂"},
 		"controls":            {"\x1b[2J\x07a\x00\x7f", "?[2J?a??"},
 		"C1":                  {"\u009b2J\u009b31mPAID", "?2J?31mPAID"},

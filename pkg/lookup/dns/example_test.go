@@ -20,16 +20,10 @@ func ExampleClient_Lookup() {
 		return
 	}
 	server := &miekg.Server{PacketConn: socket, Handler: miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
-		m := new(miekg.Msg).SetReply(q)
-		m.RecursionAvailable = true
-		name := q.Question[0].Name
-		if miekg.CanonicalName(name) == "example.com." {
-			m.Answer = []miekg.RR{&miekg.MX{
-				Hdr:        miekg.RR_Header{Name: name, Rrtype: miekg.TypeMX, Class: miekg.ClassINET, Ttl: 300},
-				Preference: 10, Mx: "mx1.example.com.",
-			}}
-		} else {
-			m.Rcode = miekg.RcodeNameError
+		m := new(miekg.Msg).SetRcode(q, miekg.RcodeNameError)
+		if name := q.Question[0].Name; miekg.CanonicalName(name) == "example.com." {
+			mx, _ := miekg.NewRR(name + " 300 IN MX 10 mx1.example.com.")
+			m.Rcode, m.Answer = miekg.RcodeSuccess, []miekg.RR{mx}
 		}
 		_ = w.WriteMsg(m)
 	})}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -151,9 +150,9 @@ func mute(int, []byte) []said { return nil }
 // sends says messages at once, or any bytes in their place.
 func sends(messages ...func(query []byte) []byte) script {
 	return func(_ int, q []byte) []said {
-		out := []said{}
-		for _, m := range messages {
-			out = append(out, said{0, m(q)})
+		out := make([]said, len(messages))
+		for i, m := range messages {
+			out[i].bytes = m(q)
 		}
 		return out
 	}
@@ -196,7 +195,8 @@ type world struct {
 	hosts map[string]host
 	begin time.Time
 	// meddle is called for each Dial, Read, Write, SetReadDeadline and Close of the
-	// client's, and its error is the call's. It may be nil, sleep and panic.
+	// client's. It may be nil, sleep and panic; for Dial and SetReadDeadline its
+	// error is the call's.
 	meddle func(network, address, method string, query []byte) error
 
 	near  atomic.Int64 // connections whose Close has not returned
@@ -226,10 +226,7 @@ func (w *world) dial(_ context.Context, network, address string) (net.Conn, erro
 	if err := c.call("Dial", nil); err != nil {
 		return nil, err
 	}
-	s := w.hosts[address].udp
-	if network == "tcp" {
-		s = w.hosts[address].tcp
-	}
+	s := map[string]script{"udp": w.hosts[address].udp, "tcp": w.hosts[address].tcp}[network]
 	if s == nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
@@ -252,9 +249,6 @@ func (w *world) serve(c net.Conn, s script, stream bool) {
 		query := make([]byte, 4096)
 		size, err := c.Read(query)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
-				w.t.Errorf("resolver: %v", err)
-			}
 			return
 		}
 		if query = query[:size]; stream {
@@ -296,24 +290,17 @@ func (c *conn) call(method string, query []byte) error {
 }
 
 func (c *conn) Read(p []byte) (int, error) {
-	if err := c.call("Read", nil); err != nil {
-		return 0, err
-	}
+	c.call("Read", nil)
 	return c.Conn.Read(p)
 }
 
 func (c *conn) Write(p []byte) (int, error) {
-	if err := c.call("Write", p); err != nil {
-		return 0, err
-	}
+	c.call("Write", p)
 	return c.Conn.Write(p)
 }
 
 func (c *conn) SetReadDeadline(at time.Time) error {
-	if err := c.call("SetReadDeadline", nil); err != nil {
-		return err
-	}
-	return c.Conn.SetReadDeadline(at)
+	return errors.Join(c.call("SetReadDeadline", nil), c.Conn.SetReadDeadline(at))
 }
 
 // Close lets nobody read any more before it calls, and counts after that.

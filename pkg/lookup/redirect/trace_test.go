@@ -206,15 +206,6 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-func TestStopReasons(t *testing.T) {
-	t.Parallel()
-	want := "max_hops loop missing_location invalid_location insecure_redirect blocked_host blocked_port " +
-		"blocked_address nxdomain connect_failed handshake_failed http_failed"
-	if got := strings.Trim(fmt.Sprint(redirect.StopReasons()), "[]"); got != want {
-		t.Errorf("%s, spec §2.5 has %s", got, want)
-	}
-}
-
 func TestParseQuery(t *testing.T) {
 	t.Parallel()
 	q, err := redirect.ParseQuery(url.Values{"domain": {"Example.COM."}})

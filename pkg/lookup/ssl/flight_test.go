@@ -98,7 +98,8 @@ func TestFirstCertificate(t *testing.T) {
 		{tls.VersionTLS13, "02aaaa" + "000007" + "000002dead" + "0000", "dead"},
 		{tls.VersionTLS13, "ff" + "000007" + "000002dead" + "0000", ""},
 	} {
-		if got := hex.EncodeToString(firstCertificate(unhex(c.body), c.version)); got != c.want {
+		leaf := firstCertificate(unhex(c.body), c.version)
+		if got := hex.EncodeToString(leaf); got != c.want || (leaf == nil) != (got == "") {
 			t.Errorf("%x %s: %s, want %s", c.version, c.body, got, c.want)
 		}
 	}

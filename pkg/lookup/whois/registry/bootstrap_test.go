@@ -57,6 +57,12 @@ func TestRefresh(t *testing.T) {
 	if !s.cache.fetched.Equal(noon.Add(24 * time.Hour)) {
 		t.Errorf("cached %v", s.cache.fetched)
 	}
+	// An older file of another process does not come back.
+	s.cache.set(func() { s.cache.doc, s.cache.fetched = []byte(standard()), noon })
+	s.bootstraps(status(503, ""))
+	s.advance(8 * 24 * time.Hour)
+	s.want(newServer, 3, 2)
+	s.want(newServer, 3, 2)
 }
 
 // The file that another process fetched saves the question to IANA.
@@ -208,17 +214,13 @@ func TestFirstLoadTimesOut(t *testing.T) {
 // its own bound.
 func TestShare(t *testing.T) {
 	t.Parallel()
-	for left, want := range map[time.Duration]time.Duration{
-		time.Second: 500 * time.Millisecond, 2 * fetchTimeout: fetchTimeout, time.Minute: fetchTimeout,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), left)
-			defer cancel()
-			if got := share(ctx, 2, fetchTimeout); got != want {
-				t.Errorf("half of %s is %s, want %s", left, got, want)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if half, most := share(ctx, 2, time.Minute), share(ctx, 2, time.Millisecond); half != time.Second/2 || most != time.Millisecond {
+			t.Errorf("half of a second is %s, and %s at most", half, most)
+		}
+	})
 }
 
 // The operator's own client is used, whose body is bounded all the same.

@@ -117,22 +117,3 @@ func FuzzBootstrap(f *testing.F) {
 		}
 	})
 }
-
-// FuzzDate holds every date to one form that reads as itself.
-func FuzzDate(f *testing.F) {
-	for _, s := range []string{"1997-10-30T00:00:00", "2017-03-15", "2001-01-01T01:30:00+03:00", "2026-02-03t04:05:06.789z", "2026-02-03 04:05:06Z", "0000-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00", "2026-06-30T23:59:60Z"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		got, ok := date(s)
-		if !ok {
-			if got != "" {
-				t.Errorf("%q beside no date", got)
-			}
-			return
-		}
-		if again, ok := date(got); !ok || again != got || len(got) != len(stamp) {
-			t.Errorf("%q gave %q, which gives %q", s, got, again)
-		}
-	})
-}
