@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -37,15 +38,6 @@ func nothing(net.Conn) {}
 
 // TestResult holds results to spec §2.4 byte by byte.
 func TestResult(t *testing.T) {
-	none := map[string]any{}
-	for _, k := range []string{
-		"access-control-allow-origin", "cache-control", "content-security-policy", "content-security-policy-report-only",
-		"content-type", "cross-origin-opener-policy", "cross-origin-resource-policy", "location", "permissions-policy",
-		"referrer-policy", "server", "strict-transport-security", "www-authenticate", "x-content-type-options",
-		"x-frame-options", "x-powered-by",
-	} {
-		none[k] = nil
-	}
 	type row struct {
 		wire   string
 		status int
@@ -80,20 +72,22 @@ func TestResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got map[string]any
-		if err := json.Unmarshal(b, &got); err != nil {
-			t.Fatal(err)
+		if want := fmt.Sprintf(`{"domain":"a.test.com","url":"https://a.test.com/","method":"HEAD","status":%d,"peer_ip":"93.184.216.34",`+
+			`"headers":{"access-control-allow-origin":`, c.status); !strings.HasPrefix(string(b), want) {
+			t.Errorf("%s does not begin with %s", b, want)
 		}
-		values := maps.Clone(none)
-		for k, v := range c.set {
-			values[k] = v
+		var got struct{ Headers map[string]*string }
+		if err := json.Unmarshal(b, &got); err != nil || len(got.Headers) != 16 {
+			t.Errorf("%d headers, %v", len(got.Headers), err)
 		}
-		want := map[string]any{
-			"domain": name, "url": "https://a.test.com/", "method": "HEAD", "status": float64(c.status),
-			"peer_ip": addr, "headers": values,
+		set := map[string]string{}
+		for k, v := range got.Headers {
+			if v != nil {
+				set[k] = *v
+			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("result (-want +got):\n%s", diff)
+		if diff := cmp.Diff(c.set, set, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -161,26 +161,6 @@ func Soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// Enough calls ask with ever more time, from first on, until it is satisfied or had
-// a minute at once. It is for what must come before the end of a time that runs out:
-// a busy machine may stop for longer than a short one.
-func Enough(t testing.TB, first time.Duration, ask func(ctx context.Context) bool) {
-	t.Helper()
-	for limit := first; ; limit *= 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		enough := ask(ctx)
-		cancel()
-		if enough {
-			return
-		}
-		if limit >= time.Minute {
-			t.Errorf("not within %s", limit)
-			return
-		}
-		t.Logf("not within %s", limit)
-	}
-}
-
 // Each runs the cases of a table side by side, each as a test with its name.
 func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()

@@ -1,12 +1,9 @@
 package origintest_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
@@ -19,9 +16,8 @@ type recorder struct {
 	cleanups []func()
 }
 
-func (r *recorder) Helper()             {}
-func (r *recorder) Logf(string, ...any) {}
-func (r *recorder) Cleanup(f func())    { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Helper()          {}
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Errorf(format string, args ...any) {
 	r.said = append(r.said, fmt.Sprintf(format, args...))
 }
@@ -60,25 +56,5 @@ func TestConnectionLeftOpen(t *testing.T) {
 		if !slices.Equal(w.Dials(), []string{addr + ":443"}) || !slices.Equal(w.Asked(), []string{name}) {
 			t.Errorf("dialled %q, asked %q", w.Dials(), w.Asked())
 		}
-	}
-}
-
-// What is asked again has twice the time, until a minute was not enough.
-func TestEnough(t *testing.T) {
-	t.Parallel()
-	const s = time.Second
-	for needed, last := range map[time.Duration]time.Duration{s: s, 3 * s: 4 * s, time.Hour: 64 * s} {
-		synctest.Test(t, func(t *testing.T) {
-			r := &recorder{TB: t}
-			var left time.Duration
-			origintest.Enough(r, s, func(ctx context.Context) bool {
-				end, _ := ctx.Deadline()
-				left = time.Until(end)
-				return left >= needed
-			})
-			if failed := len(r.said) > 0; left != last || failed != (needed == time.Hour) {
-				t.Errorf("%s: had %v, want %v; %q", needed, left, last, r.said)
-			}
-		})
 	}
 }
