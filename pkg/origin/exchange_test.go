@@ -8,23 +8,30 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
+// TestUntil: done returns when the end has.
 func TestUntil(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	done := origin.Until(ctx, func() { close(ended) })
-	cancel()
-	<-ended
-	if !done() {
-		t.Error("the end was not told")
-	}
-	if origin.Until(t.Context(), func() { t.Error("ended") })() {
-		t.Error("an end was told")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := false
+		done := origin.Until(ctx, func() {
+			time.Sleep(time.Second) // in the bubble
+			ended = true
+		})
+		cancel()
+		if !done() || !ended {
+			t.Error("the end was not told, or not awaited")
+		}
+		if origin.Until(t.Context(), func() { t.Error("ended") })() {
+			t.Error("an end was told")
+		}
+	})
 }
 
 const most = 1 << 20

@@ -189,13 +189,13 @@ func seeds(f *testing.F, q question) [][]byte {
 		all.Answer = append(all.Answer, rr)
 	}
 	var out [][]byte
-	for _, rcode := range []int{miekg.RcodeSuccess, miekg.RcodeNameError, miekg.RcodeYXDomain, miekg.RcodeServerFailure, miekg.RcodeFormatError} {
+	for _, name := range []string{"NOERROR", "NXDOMAIN", "YXDOMAIN", "SERVFAIL", "FORMERR"} {
 		empty, bare, refers := all, all, all
 		empty.Answer, bare.Question, refers.Answer, refers.Ns = nil, nil, nil, all.Answer[8:9]
 		cut := all
 		cut.Truncated = true
 		for _, m := range []*miekg.Msg{&all, &empty, &bare, &refers, &cut} {
-			m.Rcode = rcode
+			m.Rcode = miekg.StringToRcode[name]
 			b, err := m.Pack()
 			if err != nil {
 				f.Fatal(err)

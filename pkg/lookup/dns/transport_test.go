@@ -98,6 +98,8 @@ func TestDatagrams(t *testing.T) {
 		"TC and damaged":      {cut, func(q []byte) []byte { return less(3, reply(q, truncate, answer(evil))) }},
 		"TC without question": {cut, func(q []byte) []byte { return reply(q, truncate)[:12] }},
 		"cut in a record":     {cut, func(q []byte) []byte { return less(3, reply(q, answer(evil))) }},
+		"answers too many":    {cut, counts(7, 9)},
+		"authority too many":  {cut, counts(9, 1)},
 		"answers too few":     {cut, counts(7, 0)},
 		"authority too few":   {cut, counts(9, 0, answer(), authority(evil))},
 		"additional too few":  {cut, counts(11, 0, withEDNS)},

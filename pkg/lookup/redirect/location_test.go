@@ -45,6 +45,7 @@ func locations() map[string]string {
 	}
 	for reason, refused := range map[string][]string{
 		"invalid_location": {
+			"/x#" + long[1:],
 			"https://b.test.com\\@c.test.com/", "https://b.te%2est.com/", "https://b.test.com/%zz", "https://b.test.com:x/", "/a\tb",
 			":", "//", "//?a", "//#a", long, "/" + strings.Repeat("é", 6000), "https:b.test.com", "https:///b.test.com",
 			"https://?x", "https://:443/", "https:", "https://u@b.test.com/", "https://@b.test.com/", "https://u:p@b.test.com:8443",

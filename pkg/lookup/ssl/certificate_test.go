@@ -140,7 +140,8 @@ func holdAgainst(t *testing.T, r Result, x *x509.Certificate) {
 var dn = func() *regexp.Regexp {
 	const (
 		text = `([^"+,;<>\\\x00-\x1f\x7f]|\\["+,;<>\\# ]|\\[0-9A-F]{2})`
-		attr = `([A-Za-z][A-Za-z0-9-]*|[0-9]+(\.[0-9]+)+)=(#([0-9a-f]{2})+|([^" #+,;<>\\\x00-\x1f\x7f]|\\["+,;<>\\# ]|\\[0-9A-F]{2})` + text + `*)?`
+		head = `([^" #+,;<>\\\x00-\x1f\x7f]|\\["+,;<>\\# ]|\\[0-9A-F]{2})` // without "#" and space
+		attr = `([A-Za-z][A-Za-z0-9-]*|[0-9]+(\.[0-9]+)+)=(#([0-9a-f]{2})+|` + head + text + `*)?`
 	)
 	return regexp.MustCompile(`^(` + attr + `([+,]` + attr + `)*)?$`)
 }()

@@ -249,7 +249,9 @@ func TestConfig(t *testing.T) {
 
 // The bootstrap URL is the operator's; where it redirects to need not be.
 func TestBootstrapRedirects(t *testing.T) {
-	for to, ok := range map[string]bool{"/end": true, "https://{host}/end": true, "http://{host}/end": false, "https://localhost:{port}/end": false} {
+	for to, ok := range map[string]bool{
+		"/end": true, "https://{host}/end": true, "http://{host}/end": false, "https://localhost:{port}/end": false,
+	} {
 		t.Run(to, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
@@ -346,35 +348,5 @@ func TestFirstLoadTakenOver(t *testing.T) {
 	all.Wait()
 	if h := s.hits.Load(); h != 2 {
 		t.Errorf("IANA was asked %d times", h)
-	}
-}
-
-// Of many lookups at once one asks, in vain; the others do not ask after it, and
-// say so.
-func TestFirstLoadFailsForAll(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	release := make(chan struct{})
-	s.bootstraps(func(w http.ResponseWriter, _ *http.Request) {
-		<-release
-		w.WriteHeader(http.StatusServiceUnavailable)
-	})
-	var errs [8]error
-	var all sync.WaitGroup
-	for i := range errs {
-		all.Go(func() { _, errs[i] = s.lookup("example.com") })
-	}
-	close(release)
-	all.Wait()
-	asked := 0
-	for _, err := range errs {
-		if f := fault.From(err); f.Code != fault.BootstrapUnavailable {
-			t.Error(err)
-		} else if !f.IsPrevented() {
-			asked++
-		}
-	}
-	if h := s.hits.Load(); h != 1 || asked != 1 {
-		t.Errorf("IANA was asked %d times, and %d lookups say that they asked", h, asked)
 	}
 }
