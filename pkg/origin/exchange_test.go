@@ -66,6 +66,8 @@ func TestBody(t *testing.T) {
 		"chunks and a length":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n2\r\nbc\r\n0\r\n\r\n", "bc", nil},
 		"no content":            {"HTTP/1.1 204 No\r\n\r\nabc", "", nil},
 		"after a hint":          {"HTTP/1.1 103 E\r\nContent-Length: 9\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", "a", nil},
+		"an upgrade":            {"HTTP/1.1 101 x\r\n\r\nabc", "abc", nil},
+		"HTTP/0.9":              {"HTTP/0.9 200 OK\r\n\r\na", "", exchange.ErrStatusLine},
 		"cut":                   {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", "abc", io.ErrUnexpectedEOF},
 		"chunk cut":             {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "abc", io.ErrUnexpectedEOF},
 		"two lengths":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc", "", origin.ErrFraming},
@@ -82,7 +84,7 @@ func TestBody(t *testing.T) {
 		"no status":             {"HTTP/1.1 999 OK\r\n\r\n", "", origin.ErrStatus},
 	} {
 		_, got, err := answer(c.wire)
-		if !errors.Is(err, c.err) || c.err == nil && err != nil || c.want != "" && got != c.want {
+		if !errors.Is(err, c.err) || c.err == nil && err != nil || (c.err == nil || c.want != "") && got != c.want {
 			t.Errorf("%s: %.20q, %v; want %q, %v", name, got, err, c.want, c.err)
 		}
 		if err != nil && strings.Contains(err.Error(), "SECRET") {
