@@ -75,8 +75,11 @@ func TestNotOffered(t *testing.T) {
 	hello := append([]byte{3, 0}, make([]byte, 32)...) // SSL 3.0
 	hello = append(hello, 0, 0, 0x39, 0)               // TLS_DHE_RSA_WITH_AES_256_CBC_SHA
 	raw := append([]byte{22, 3, 0, 0, 54, 2, 0, 0, byte(len(hello))}, hello...)
-	raw = append(raw, 11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad)
-	f := readFlight(raw, nil)
+	certificate := []byte{11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad}
+	if f := readFlight(append([]byte{22, 3, 3, 0, 12}, certificate...), nil); f.leaf != nil {
+		t.Errorf("a leaf without a hello: %+v", f)
+	}
+	f := readFlight(append(raw, certificate...), nil)
 	if !bytes.Equal(f.leaf, []byte{0xde, 0xad}) || versionText(f.version) != nil || cipherText(f.suite) != nil {
 		t.Errorf("%+v", f)
 	}
