@@ -86,6 +86,7 @@ func TestRedirects(t *testing.T) {
 		"to a 404":               {"https://gone.registry.com/", fault.NotFound},
 		"to a private address":   {"https://blocked.registry.com/", fault.RDAPUpstream},
 		"to an IP address":       {"https://127.0.0.1/", fault.RDAPUpstream},
+		"to http":                {"http://end.registry.com/", fault.RDAPUpstream},
 		"to localhost":           {"https://localhost/", fault.RDAPUpstream},
 		"without a host":         {"https:///x", fault.RDAPUpstream},
 		"not a URL, long":        {"http://[" + strings.Repeat("x", 62000) + "sid=SECRET", fault.RDAPUpstream},
@@ -98,6 +99,7 @@ func TestRedirects(t *testing.T) {
 	}) {
 		s := newStage(t)
 		end := s.https("end.registry.com", says(domain()))
+		s.http("end.registry.com", says(domain()))
 		s.https("rdap.registry.com", func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/end" {
 				says(domain())(w, r)
