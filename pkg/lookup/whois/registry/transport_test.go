@@ -89,7 +89,7 @@ func TestRedirects(t *testing.T) {
 		"to http":                {"http://end.registry.com/", fault.RDAPUpstream},
 		"to localhost":           {"https://localhost/", fault.RDAPUpstream},
 		"without a host":         {"https:///x", fault.RDAPUpstream},
-		"not a URL, long":        {"http://[" + strings.Repeat("x", 62000) + "sid=SECRET", fault.RDAPUpstream},
+		"not a URL, long":        {"http://[sid=SECRET" + strings.Repeat("x", 62000), fault.RDAPUpstream},
 		"long":                   {"https://nobody.registry.com/sid=SECRET" + strings.Repeat("%80", 20000), fault.RDAPUpstream},
 		"names what was asked":   {"https://nobody.registry.com/domain/example.com", fault.RDAPUpstream},
 		"to a wrong certificate": {"https://alias.registry.com/", fault.RDAPUpstream},
