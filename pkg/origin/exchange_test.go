@@ -67,7 +67,7 @@ func TestBody(t *testing.T) {
 		"no content":            {"HTTP/1.1 204 No\r\n\r\nabc", "", nil},
 		"after a hint":          {"HTTP/1.1 103 E\r\nContent-Length: 9\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", "a", nil},
 		"an upgrade":            {"HTTP/1.1 101 x\r\n\r\nabc", "abc", nil},
-		"HTTP/0.9":              {"HTTP/0.9 200 OK\r\n\r\na", "", exchange.ErrStatusLine},
+		"HTTP/0.9":              {"HTTP/0.9 200 OK\r\n\r\na", "", origin.ErrStatusLine},
 		"cut":                   {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", "abc", io.ErrUnexpectedEOF},
 		"chunk cut":             {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "abc", io.ErrUnexpectedEOF},
 		"two lengths":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc", "", origin.ErrFraming},
