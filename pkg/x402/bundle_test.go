@@ -62,6 +62,7 @@ func TestBundleOwes(t *testing.T) {
 				return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: now.owes, Prevented: now.prevented}, nil
 			}
 			h := b.sign(nil)
+			var answered time.Time // which is when the replay of an answer begins
 			for i, s := range steps {
 				time.Sleep(s.wait)
 				now = s
@@ -71,6 +72,11 @@ func TestBundleOwes(t *testing.T) {
 				}
 				out := b.ask(sent, "GET /bundle")
 				b.expect(name, out, 200, "", "true", false, true)
+				if !out.Replayed {
+					answered = time.Now()
+				} else if !out.Answered.Equal(answered) {
+					t.Errorf("%s, %d: answered %s, want %s", name, i, out.Answered, answered)
+				}
 				r := b.stored(h)
 				if string(out.Body) != s.body || !slices.Equal(out.Owed, s.owed) || b.runs.Load() != s.runs || r.Lookups != s.lookups {
 					t.Errorf("%s, %d: body %s, owed %v, %d runs, %d lookups", name, i, out.Body, out.Owed, b.runs.Load(), r.Lookups)

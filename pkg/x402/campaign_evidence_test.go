@@ -140,11 +140,7 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 // waitForSilentNode waits one share of the remaining time for a node that does not
 // answer.
 func waitForSilentNode(ctx context.Context, parts int) {
-	d, ok := ctx.Deadline()
-	if !ok {
-		<-ctx.Done()
-		return
-	}
+	d, _ := ctx.Deadline() // Find checks that there is one
 	ctx, cancel := context.WithTimeout(ctx, time.Until(d)/time.Duration(parts))
 	defer cancel()
 	<-ctx.Done()

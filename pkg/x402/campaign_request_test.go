@@ -148,17 +148,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		}
 		c.w.mu.Lock()
 		defer c.w.mu.Unlock()
-		charged, receipt := "null", "-"
-		if out.Standing.Charged != nil {
-			charged = fmt.Sprint(*out.Standing.Charged)
-		}
-		if out.Receipt != nil {
-			receipt = out.Receipt.ErrorReason
-			if a := c.w.authorizationOf(out.Receipt.Transaction); a != nil && out.Receipt.Success {
-				receipt = c.w.number(a.key)
-			}
-		}
-		c.w.trace("p%d answers %d %v charged %s receipt %s replayed %v %s", p.number, out.Status, out.Fault, charged, receipt, out.Replayed, out.Trace.Purchase)
+		c.w.trace("p%d answers %d %s %v receipt %+v replayed %v", p.number, out.Status, out.Body, out.Fault, out.Receipt, out.Replayed)
 		c.w.checkEnded(p, &out)
 		if time.Since(p.begun) < gatewayCut {
 			c.w.checkAnswer(p, &out)

@@ -22,26 +22,7 @@ var (
 // The campaign runs the real Gate, Ledger and Reconciler through random
 // schedules of faults. It checks invariants of every answer, of every write and
 // of the state at the end of each schedule. A schedule has a phase with faults
-// and a phase without. The parts are:
-//
-//   - campaign_world_test.go: the settings of a schedule, and the chain;
-//   - campaign_fixture_test.go: the signed authorizations that all schedules use;
-//   - campaign_process_test.go: an execution environment that can freeze or die;
-//   - campaign_store_test.go: that process as the ledger's store;
-//   - campaign_facilitator_test.go: that process as the facilitator;
-//   - campaign_fallback_test.go: the second facilitator;
-//   - campaign_evidence_test.go: that process as a node of the chain;
-//   - campaign_lookup_test.go: that process as slots and lookup;
-//   - campaign_actors_test.go: who calls the service while there are faults;
-//   - campaign_request_test.go: one request to the Gate, or run of the Reconciler;
-//   - campaign_version1_test.go: a process of the first version of this code;
-//   - campaign_writes_test.go: invariants of what is written;
-//   - campaign_purchase_test.go: invariants of purchases;
-//   - campaign_answers_test.go: invariants of answers;
-//   - campaign_patient_test.go: the client that asks when the faults are over;
-//   - campaign_final_test.go: invariants of the end of a schedule;
-//   - campaign_mutations_test.go: each rule broken in turn, to prove that an
-//     invariant detects it.
+// and a phase without.
 //
 // Every client may sign a new authorization at any moment, so one payer can have
 // several authorizations for one purchase at once. The invariants hold for each
@@ -58,11 +39,9 @@ var (
 // its lease; that a lookup which got no time is not counted; a reconciler's
 // verdict on another version than the one that it asked about; more than eight
 // other signatures; answers too large to keep; bundles that owe a part; a new
-// price between two signatures for one purchase; a client that disconnects
-// (gate_rules_test.go, gate_time_test.go, gate_proof_test.go,
-// reconcile_test.go, ledger/rules_test.go). Two effects are no violation by an
-// answer: a third party's transfer after the verdict, and what happens to a
-// signature that cannot be verified any more.
+// price between two signatures for one purchase; a client that disconnects.
+// Two effects are no violation by an answer: a third party's transfer after the
+// verdict, and what happens to a signature that cannot be verified any more.
 
 // schedule runs the schedule of one seed.
 func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, s brokenRule, sum *campaignResult) {
@@ -78,8 +57,7 @@ func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, s brokenRule, sum
 		w := c.w
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		sum.report(seed, w.violations)
-		sum.count(w)
+		sum.add(seed, w)
 	})
 }
 
@@ -92,28 +70,19 @@ type campaignResult struct {
 	first  map[string]uint64 // the first seed that violated it
 }
 
-func newCampaignResult() *campaignResult {
-	return &campaignResult{ends: map[string]int{}, broken: map[string]int{}, first: map[string]uint64{}}
-}
-
-// report counts each violated invariant once per schedule.
-func (t *campaignResult) report(seed uint64, violations map[string]bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for c := range violations {
-		if t.broken[c]++; t.broken[c] == 1 {
-			t.first[c] = seed
-		}
-	}
-}
-
-func (t *campaignResult) count(w *world) {
+// add counts each result, event and violated invariant once per schedule.
+func (t *campaignResult) add(seed uint64, w *world) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n++
 	t.ends[w.result]++
 	for what := range w.events {
 		t.ends[what]++
+	}
+	for what := range w.violations {
+		if t.broken[what]++; t.broken[what] == 1 {
+			t.first[what] = seed
+		}
 	}
 }
 
@@ -125,7 +94,7 @@ func campaign(t *testing.T, f *fixture, n int, rpc bool, s brokenRule, first uin
 	if raceDetector && !*campaignShow {
 		n /= 20
 	}
-	sum := newCampaignResult()
+	sum := &campaignResult{ends: map[string]int{}, broken: map[string]int{}, first: map[string]uint64{}}
 	var next, done atomic.Uint64
 	begun := time.Now()
 	t.Run("schedules", func(t *testing.T) {

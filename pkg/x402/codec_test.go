@@ -21,28 +21,15 @@ func TestDecodePaymentRefuses(t *testing.T) {
 		{"not base64", "not base64!", "not base64"},
 		{"base64url", strings.NewReplacer("+", "-", "/", "_").Replace(b64(vector + strings.Repeat("\n?>", 9))), "not base64"},
 		{"two headers joined", b64(vector) + ", " + b64(vector), "not base64"},
-		{"empty object", b64("{}"), "x402Version must be a number"},
 		{"garbage", b64("hello"), "not valid JSON"},
-		{"truncated", b64(vector[:len(vector)/2]), "not valid JSON"},
-		{"array", b64("[]"), "not a JSON object"},
-		{"string", b64(`"x"`), "not a JSON object"},
-		{"data after", b64(vector + "{}"), "data after"},
-		{"not UTF-8", b64("{\"a\":\"\xff\"}"), "UTF-8"},
 		{"too long", strings.Repeat("A", 64<<10), "longer than 16384"},
 		{"deep", b64(strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40)), "nested deeper"},
-		{"deep arrays", b64(`{"a":` + strings.Repeat(`[`, 2000) + strings.Repeat("]", 2000) + "}"), "nested deeper"},
 		{"duplicate key", with(`"value": "10000"`, `"value": "10000", "value": "1"`), `"value" appears twice`},
-		{"duplicate key by escape", with(`"value": "10000"`, `"value": "10000", "v\u0061lue": "1"`), "appears twice"},
-		{"letter case of a key", with(`"x402Version"`, `"X402Version"`), "x402Version must be"},
 		{"version 1", with(`"x402Version": 2`, `"x402Version": 1`), "x402Version is"},
-		{"version 2.0", with(`"x402Version": 2`, `"x402Version": 2.0`), "x402Version is"},
-		{"version text", with(`"x402Version": 2`, `"x402Version": "2"`), "must be a number"},
-		{"no payload", with(`"payload": {`, `"paylode": {`), "payload must be an object"},
 		{"no accepted", with(`"accepted": {`, `"acepted": {`), "accepted must be an object"},
 		{"extensions array", with(`"extensions": {}`, `"extensions": []`), "extensions must be"},
 		{"permit2", with(`"authorization": {`, `"permit2Authorization": {}, "authorization": {`), "Permit2"},
 		{"short signature", with(`298ef51b"`, `298ef5"`), "65 to 4096 bytes"},
-		{"odd signature", with(`298ef51b"`, `298ef51b1"`), "65 to 4096 bytes"},
 		{"signature without 0x", with(`"0x5c15`, `"5c15`), "start with 0x"},
 		{"signature not hex", with(`"0x5c15`, `"0xzz15`), "is not hex"},
 		{"long signature", with(`298ef51b"`, `298ef51b`+strings.Repeat("00", 4100)+`"`), "65 to 4096 bytes"},
@@ -50,14 +37,11 @@ func TestDecodePaymentRefuses(t *testing.T) {
 		{"to not text", with(`"to": "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"`, `"to": 5`), "to must be a string"},
 		{"value a number", with(`"value": "10000"`, `"value": 10000`), "value must be a string"},
 		{"value negative", with(`"value": "10000"`, `"value": "-10000"`), "value: must be a decimal"},
-		{"value hex", with(`"value": "10000"`, `"value": "0x2710"`), "value: must be a decimal"},
 		{"value padded", with(`"value": "10000"`, `"value": "010000"`), "leading zeros"},
 		{"value 2^256", with(`"value": "10000"`, `"value": "115792089237316195423570985008687907853269984665640564039457584007913129639936"`), "larger than a uint256"},
 		{"value huge", with(`"value": "10000"`, `"value": "`+strings.Repeat("9", 200)+`"`), "decimal uint256"},
 		{"validBefore empty", with(`"validBefore": "1795219500"`, `"validBefore": ""`), "validBefore: must be"},
-		{"validAfter float", with(`"validAfter": "0"`, `"validAfter": "0.5"`), "validAfter: must be"},
 		{"nonce short", with(`f13480"`, `f134"`), "nonce: must be 32 bytes"},
-		{"no nonce", with(`"nonce"`, `"nonse"`), "nonce must be a string"},
 	} {
 		_, err := DecodePayment(c.header)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -134,6 +118,12 @@ func TestMatching(t *testing.T) {
 		{"echo altered", `"city": "Oslo"`, `"city": "Rome"`, "extension_echo_mismatch"},
 		{"echo array grown", `"list": [1, {"a": 2}]`, `"list": [1, {"a": 2}, 3]`, "extension_echo_mismatch"},
 		{"echo array member grown", `{"a": 2}`, `{"a": 2, "b": 3}`, "extension_echo_mismatch"},
+		{"echo array member changed", `{"a": 2}`, `{"a": 3}`, "extension_echo_mismatch"},
+		{"echo array member renamed", `{"a": 2}`, `{"b": 2}`, "extension_echo_mismatch"},
+		{"echo array member of another type", `{"a": 2}`, `2`, "extension_echo_mismatch"},
+		{"echo array of another type", `"list": [1, {"a": 2}]`, `"list": "1"`, "extension_echo_mismatch"},
+		{"echo object of another type", `{"city": "Oslo"}`, `"Oslo"`, "extension_echo_mismatch"},
+		{"echo object may grow", `"city": "Oslo"`, `"city": "Oslo", "more": 1`, ""},
 		{"echo without info", `"extensions": {"bazaar": {"info":`, `"extensions": {"bazaar": {"imfo":`, "extension_echo_mismatch"},
 		{"echo not an object", `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, `"extensions": {"bazaar": 7}`, "extension_echo_mismatch"},
 		{"not valid yet", `"validAfter": "0"`, `"validAfter": "1795219400"`, "validAfter is in the future"},
@@ -159,24 +149,6 @@ func TestMatching(t *testing.T) {
 		if (c.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
 		}
-	}
-}
-
-func TestOfferMustFit(t *testing.T) {
-	terms := baseTerms()
-	good := PaymentRequired{X402Version: 2, Accepts: []Requirements{terms.Requirements("1")}}
-	long, twice, noAsset := good, good, good
-	long.Resource.Description = strings.Repeat("x", 4000)
-	twice.Accepts = append(twice.Accepts, twice.Accepts[0])
-	terms.Asset = "0x1"
-	noAsset.Accepts = []Requirements{terms.Requirements("1")}
-	for name, r := range map[string]PaymentRequired{"too long": long, "two ways": twice, "no asset": noAsset, "no way": {}} {
-		if _, err := NewOffer(r); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if _, err := NewOffer(good); err != nil {
-		t.Error(err)
 	}
 }
 

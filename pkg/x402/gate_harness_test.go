@@ -31,18 +31,22 @@ type harness struct {
 	offer  *x402.Offer
 	wallet *x402test.Wallet
 
-	budget time.Duration // of the work; 0 is 8 s
-	keys   []string      // Idempotency-Key
-	anew   bool          // x402.Job.Anew: each request is a purchase of its own
+	given  time.Duration   // to the request; 0 is 27 s
+	budget time.Duration   // of the work; 0 is 8 s
+	keys   []string        // Idempotency-Key
+	anew   bool            // x402.Job.Anew: each request is a purchase of its own
+	client context.Context // of the requests; nil does not end
 	// meter counts the requests; nil counts nothing.
 	meter x402.Meter
 
 	// What the facilitator does, and what it saw.
-	settle   func(ctx context.Context, n int) x402.Settlement
-	verify   x402.Verification
-	settles  []x402.Requirements
-	verifys  int
-	onSettle func(x402.Payload) // is called with what the facilitator is sent
+	settle  func(ctx context.Context, n int) x402.Settlement
+	verify  x402.Verification
+	settles []x402.Requirements
+	// sent are the payments that it was sent to settle, and shown those to verify.
+	sent, shown []x402.Payload
+	// settling and verifying are what its calls had left.
+	settling, verifying []time.Duration
 	// onVerify is called while the facilitator looks at a signature.
 	onVerify func()
 	// What the work does, and how often it ran.
@@ -59,18 +63,16 @@ func moved() x402.Settlement { return x402.Settlement{Class: x402.Moved, Transac
 
 func (b *harness) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	b.mu.Lock()
-	if b.onSettle != nil {
-		b.onSettle(p)
-	}
+	b.sent, b.settling = append(b.sent, p), append(b.settling, left(ctx))
 	b.settles = append(b.settles, r)
 	n := len(b.settles)
 	b.mu.Unlock()
 	return b.settle(ctx, n)
 }
 
-func (b *harness) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
+func (b *harness) Verify(ctx context.Context, p x402.Payload, _ x402.Requirements) x402.Verification {
 	b.mu.Lock()
-	b.verifys++
+	b.shown, b.verifying = append(b.shown, p), append(b.verifying, left(ctx))
 	b.mu.Unlock()
 	if b.onVerify != nil {
 		b.onVerify()
@@ -116,6 +118,13 @@ func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *h
 	})
 }
 
+// restart begins again with an empty ledger.
+func (b *harness) restart() {
+	b.store = ledgertest.NewFaulty(b.t, &ledgertest.Memory{}, nil)
+	b.sent, b.shown = nil, nil
+	b.build(func(*x402.GateConfig) {})
+}
+
 // build makes the Gate anew, of the harness and what change sets.
 func (b *harness) build(change func(*x402.GateConfig)) {
 	c := x402.GateConfig{
@@ -134,8 +143,7 @@ func (b *harness) sign(change func(d *x402test.Draft)) string {
 	if change != nil {
 		change(&d)
 	}
-	h := must(b.wallet.Seal(d))
-	return h
+	return must(b.wallet.Seal(d))
 }
 
 // ask sends a signed request for a path.
@@ -145,8 +153,8 @@ func (b *harness) ask(header, path string) x402.Outcome {
 }
 
 func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
-	return b.gate.Serve(context.Background(), x402.Request{
-		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(27 * time.Second), Keys: b.keys,
+	return b.gate.Serve(cmp.Or(b.client, context.Background()), x402.Request{
+		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(cmp.Or(b.given, 27*time.Second)), Keys: b.keys,
 		Prepare: func() (x402.Job, error) {
 			if invalid != nil {
 				return x402.Job{}, invalid
@@ -216,8 +224,7 @@ func another(t *testing.T, d x402test.Draft) string {
 func resigned(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Payload.Signature = "0x" + strings.Repeat("ab", 100)
-	h := must(x402.EncodeHeader(d.Payload))
-	return h
+	return must(x402.EncodeHeader(d.Payload))
 }
 
 // settles answers the nth settlement with the nth of all, and later ones with the
@@ -237,16 +244,6 @@ func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	}
 }
 
-// slowSlots has a free slot, after some time.
-type slowSlots struct{ late time.Duration }
-
-func (s *slowSlots) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
-	time.Sleep(s.late)
-	return s, nil
-}
-
-func (s *slowSlots) Release(context.Context) error { return nil }
-
 // stored is the record of a payment.
 func (b *harness) stored(header string) ledger.Record {
 	b.t.Helper()
@@ -261,42 +258,57 @@ func (b *harness) stored(header string) ledger.Record {
 // ahead, or after a freeze.
 func (b *harness) takeOver(header string) {
 	b.t.Helper()
-	r := b.stored(header)
-	r.Version, r.WriteID, r.Attempt = r.Version+1, "other", r.Attempt+1
-	r.LeaseUntil = time.Now().Add(30 * time.Second)
-	if err := b.store.Replace(context.Background(), r); err != nil {
-		b.t.Fatal(err)
-	}
+	b.rewrite(header, func(r *ledger.Record) {
+		r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
+	})
 }
 
-// countedSlots are slots that are free unless full is set. They count what is taken
-// and released.
+// countedSlots are slots that are free, after some time, unless full is set. They
+// count what is taken and released.
 type countedSlots struct {
-	full     error
-	taken    int
-	released int
-	broken   error // Release
+	late            time.Duration
+	full, broken    error
+	release         func()
+	taken, released int
 }
 
 func (r *countedSlots) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
-	if r.full != nil {
+	if time.Sleep(r.late); r.full != nil {
 		return nil, r.full
 	}
 	r.taken++
 	return r, nil
 }
 
-func (r *countedSlots) Release(context.Context) error { r.released++; return r.broken }
+func (r *countedSlots) Release(context.Context) error {
+	if r.release != nil {
+		r.release()
+	}
+	r.released++
+	return r.broken
+}
 
 // fakeEvidence is chain evidence with a fixed answer. It records the questions.
 type fakeEvidence struct {
 	f     x402.Finding
+	late  time.Duration // that it takes to answer
 	asked []x402.Question
+	left  []time.Duration // that each question had
 }
 
-func (s *fakeEvidence) Find(_ context.Context, q x402.Question) x402.Finding {
-	s.asked = append(s.asked, q)
+func (s *fakeEvidence) Find(ctx context.Context, q x402.Question) x402.Finding {
+	s.asked, s.left = append(s.asked, q), append(s.left, left(ctx))
+	time.Sleep(s.late)
 	return s.f
+}
+
+// left is the time until the deadline of a call.
+func left(ctx context.Context) time.Duration {
+	d, ok := ctx.Deadline()
+	if !ok {
+		return 1000 * time.Hour
+	}
+	return time.Until(d)
 }
 
 // withParts builds the Gate with slots and chain evidence; nil is none.
@@ -318,23 +330,6 @@ func (b *harness) rewrite(header string, change func(r *ledger.Record)) {
 	change(&r)
 	if err := b.store.Replace(context.Background(), r); err != nil {
 		b.t.Fatal(err)
-	}
-}
-
-// offersNames makes an offer with payment-identifier, and named sends one.
-func (b *harness) offersNames() {
-	b.t.Helper()
-	required := b.offer.Required("")
-	required.Extensions = map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`)}
-	var err error
-	if b.offer, err = x402.NewOffer(required); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func named(d *x402test.Draft) {
-	d.Payload.Extensions = map[string]json.RawMessage{
-		x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"}}`),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ type fakeMeter struct {
 
 func (s *fakeMeter) Open(context.Context) error {
 	b := s.harness
-	if n := b.writes() + b.store.Calls(ledgertest.Fetch); n+len(b.settles)+b.verifys > 0 {
+	if n := b.writes() + b.store.Calls(ledgertest.Fetch); n+len(b.settles)+len(b.shown) > 0 {
 		s.notes = append(s.notes, "late")
 	}
 	s.notes = append(s.notes, "open")
@@ -53,6 +54,17 @@ const (
 // Every kind of request, and what it counts as. A request before it (nil is
 // none) is not looked at.
 func TestMeter(t *testing.T) {
+	as := func(s x402.Settlement) func(*harness) string {
+		return func(b *harness) string { b.settle = settles(s); return "" }
+	}
+	signed := func(change func(b *harness, d *x402test.Draft)) func(*harness) string {
+		return func(b *harness) string { return b.sign(func(d *x402test.Draft) { change(b, d) }) }
+	}
+	cancelled := func(b *harness) string {
+		b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
+		b.settle = settles(usedNonce())
+		return ""
+	}
 	for name, c := range map[string]struct {
 		before func(b *harness) string // returns the header to send
 		header func(b *harness) string
@@ -61,41 +73,21 @@ func TestMeter(t *testing.T) {
 	}{
 		"paid":    {status: 200, want: paidUp},
 		"garbage": {header: func(*harness) string { return "garbage" }, status: 402, want: ""},
-		"another payee": {header: func(b *harness) string {
-			return b.sign(func(d *x402test.Draft) { d.Payload.Payload.Authorization.To = b.wallet.Address().String() })
-		}, status: 402, want: paidUp},
-		"another network": {header: func(b *harness) string {
-			return b.sign(func(d *x402test.Draft) {
-				d.Payload.Accepted = []byte(strings.Replace(string(d.Payload.Accepted), "8453", "1", 1))
-			})
-		}, status: 402, want: ""},
-		"expired": {header: func(b *harness) string {
-			return b.sign(func(d *x402test.Draft) {
-				d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 1)
-			})
-		}, status: 402, want: paidUp},
-		"empty account": {before: func(b *harness) string { b.settle = settles(noFunds()); return "" }, status: 402, want: atFault},
-		"facilitator down": {before: func(b *harness) string {
-			b.settle = settles(x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable})
-			return ""
-		}, status: 503, want: paidUp},
-		"in doubt": {before: func(b *harness) string {
-			b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
-			return ""
-		}, status: 503, want: paidUp},
-		"cancelled": {before: func(b *harness) string {
-			b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
-			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "nonce used", NonceUsed: true})
-			return ""
-		}, status: 402, want: atFault},
-		"cancelled, again": {before: func(b *harness) string {
-			b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
-			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "nonce used", NonceUsed: true})
-			h := b.sign(nil)
-			b.ask(h, "GET /a")
-			return h
-		}, status: 402, want: "late, " + paidUp},
-		"replay": {before: paidBefore, status: 200, want: "late, " + paidUp},
+		"another payee": {header: signed(func(b *harness, d *x402test.Draft) {
+			d.Payload.Payload.Authorization.To = b.wallet.Address().String()
+		}), status: 402, want: paidUp},
+		"another network": {header: signed(func(_ *harness, d *x402test.Draft) {
+			d.Payload.Accepted = []byte(strings.Replace(string(d.Payload.Accepted), "8453", "1", 1))
+		}), status: 402, want: ""},
+		"expired": {header: signed(func(_ *harness, d *x402test.Draft) {
+			d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 1)
+		}), status: 402, want: paidUp},
+		"empty account":    {before: as(declined()), status: 402, want: atFault},
+		"facilitator down": {before: as(unreached()), status: 503, want: paidUp},
+		"in doubt":         {before: as(lost()), status: 503, want: paidUp},
+		"cancelled":        {before: cancelled, status: 402, want: atFault},
+		"cancelled, again": {before: func(b *harness) string { cancelled(b); return paidBefore(b) }, status: 402, want: "late, " + paidUp},
+		"replay":           {before: paidBefore, status: 200, want: "late, " + paidUp},
 		"copied from the chain": {before: func(b *harness) string {
 			d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
 			h := must(b.wallet.Seal(d))
@@ -148,10 +140,6 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-func noFunds() x402.Settlement {
-	return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
-}
-
 func paidBefore(b *harness) string {
 	h := b.sign(nil)
 	b.ask(h, "GET /a")
@@ -173,40 +161,37 @@ func TestMeterFull(t *testing.T) {
 			b.meter = s
 			info, _ := fault.Of(code)
 			b.expect(string(code), b.ask(b.sign(nil), "GET /a"), info.Status, code, "null", true, false)
-			b.expectCalls(string(code), 0, 0)
-			if n := b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Fetch); n > 0 {
-				t.Errorf("%d calls of the ledger", n)
-			}
-			if got := s.taken(); got != "open" {
-				t.Errorf("the meter heard %q", got)
+			if n := b.writes() + b.store.Calls(ledgertest.Fetch) + len(b.settles); n > 0 || s.taken() != "open" {
+				t.Errorf("%s: %d calls, and the meter heard %q", code, n, s.notes)
 			}
 		})
 	}
 }
 
-// What a paid request weighs is written while its answer is: each of the two
-// waits here until the other has begun.
-func TestMeterBesideTheAnswer(t *testing.T) {
-	redeeming, closing := make(chan struct{}), make(chan struct{})
-	for name, slots := range map[string]x402.Slots{"no cap": nil, "with a cap": &countedSlots{}} {
-		redeeming, closing = make(chan struct{}), make(chan struct{})
-		t.Run(name, func(t *testing.T) {
-			within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-				if op == ledgertest.Replace && r.State == ledger.Redeemed {
-					close(redeeming)
-					<-closing
-				}
-				return ledgertest.None
-			}, func(t *testing.T, b *harness) {
-				redeeming, closing = make(chan struct{}), make(chan struct{}) // of the bubble
-				b.withParts(slots, nil)
-				s := &fakeMeter{harness: b, close: func() { close(closing); <-redeeming }}
-				b.meter = s
-				b.expect("paid", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
-				if got := s.taken(); got != paidUp {
-					t.Errorf("the meter heard %q", got)
-				}
-			})
+// What a paid request weighs is written, and its slot is given back, while its answer
+// is written: each of the three waits here until the others have begun.
+func TestBesideTheAnswer(t *testing.T) {
+	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
+		var meets func()
+		within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+			if op == ledgertest.Replace && r.State == ledger.Redeemed {
+				meets()
+			}
+			return ledgertest.None
+		}, func(t *testing.T, b *harness) {
+			var all sync.WaitGroup
+			all.Add(2)
+			meets = func() { all.Done(); all.Wait() }
+			if capped {
+				all.Add(1)
+				b.withParts(&countedSlots{release: meets}, nil)
+			}
+			s := &fakeMeter{harness: b, close: meets}
+			b.meter = s
+			b.expect(name, b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+			if got := s.taken(); got != paidUp {
+				t.Errorf("the meter heard %q", got)
+			}
 		})
 	}
 }

@@ -2,6 +2,5 @@
 
 package x402_test
 
-// raceDetector slows the campaign down some twenty times, so its schedules
-// are fewer under it; make test runs all of them without it as well.
+// raceDetector slows the campaign down twenty times; make test runs it without, too.
 const raceDetector = true

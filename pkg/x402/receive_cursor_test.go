@@ -1,7 +1,6 @@
 package x402_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -103,28 +102,19 @@ func TestReceiveManyBatches(t *testing.T) {
 // A node that is behind, or has nothing to say, ends the run and moves nothing.
 func TestReceiveNothingNew(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		d.watched()
+		p := d.watched()
 		d.wants(x402.Summary{})
 		at := d.cursor()
 		for _, b := range []x402.Batch{{Next: at.Next, Safe: at.Next - 1}, {Next: at.Next, Safe: at.Next - 50}, {Next: at.Next, Safe: at.Next + 50}} {
-			d.chain = constantScanner{b}
+			p.constant = &b
 			d.wants(x402.Summary{})
 			if diff := cmp.Diff(at, d.cursor(), cmp.AllowUnexported(ledger.Cursor{})); diff != "" {
 				t.Errorf("the cursor (-before +after):\n%s", diff)
 			}
 		}
-		d.chain = constantScanner{x402.Batch{Next: at.Next - 1, Safe: at.Next}}
+		p.constant = &x402.Batch{Next: at.Next - 1, Safe: at.Next}
 		if _, err := d.run(t.Context()); err == nil || d.cursor().Next != at.Next {
 			t.Errorf("a scanner that goes back moved the cursor to %d, %v", d.cursor().Next, err)
 		}
 	})
 }
-
-// constantScanner is a Scanner that always returns the same batch.
-type constantScanner struct{ batch x402.Batch }
-
-func (s constantScanner) Transfers(context.Context, x402.Address, uint64) (x402.Batch, error) {
-	return s.batch, nil
-}
-func (constantScanner) BlockAt(context.Context, time.Time) (uint64, error) { return 0, nil }
-func (constantScanner) SafeBlock(context.Context) (uint64, error)          { return 0, nil }

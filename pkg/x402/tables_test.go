@@ -108,23 +108,3 @@ func TestConclusions(t *testing.T) {
 		t.Errorf("given up in doubt: %+v", c)
 	}
 }
-
-// Every row of a table can be reached: no earlier row hides it.
-func TestNoRowIsHidden(t *testing.T) {
-	for i, r := range conclusions() {
-		reached := false
-		for w := wordMoved; w <= wordUnknown; w++ {
-			for _, d := range []doubtful{noDoubt, inDoubt} {
-				for s := chainNotAsked; s <= chainCannotTell; s++ {
-					if asks(w, d) == (s == chainNotAsked) && !(w == wordNotSent && s == chainNotAsked) {
-						continue
-					}
-					reached = reached || conclusionOf(w, d, s) == r
-				}
-			}
-		}
-		if !reached {
-			t.Errorf("conclusion %d (%+v) is never taken", i, r)
-		}
-	}
-}

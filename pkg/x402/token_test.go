@@ -106,24 +106,15 @@ func TestEchoedToken(t *testing.T) {
 	long := strings.Repeat("x", longestToken)
 	for _, c := range []struct{ extensions, want string }{
 		{`{"retry-token":{"info":{"token":"AAECAwQFBgcICQoLDA0ODw"},"schema":{}}}`, "AAECAwQFBgcICQoLDA0ODw"},
-		{`{"retry-token":{"info":{"token":"!"}}}`, "!"},
 		{`{"retry-token":{"info":{"token":"~","more":1}}}`, "~"},
 		{`{"retry-token":{"info":{"token":"` + long + `"}}}`, long},
 		{`{"retry-token":{"info":{"token":"` + long + `x"}}}`, ""},
 		{`{"retry-token":{"info":{"token":""}}}`, ""},
 		{`{"retry-token":{"info":{"token":"a b"}}}`, ""},
-		{`{"retry-token":{"info":{"token":"a\u0000"}}}`, ""},
-		{`{"retry-token":{"info":{"token":"a\u007f"}}}`, ""},
 		{`{"retry-token":{"info":{"token":"\u00e9"}}}`, ""},
 		{`{"retry-token":{"info":{"token":7}}}`, ""},
-		{`{"retry-token":{"info":{"token":null}}}`, ""},
-		{`{"retry-token":{"info":["token"]}}`, ""},
-		{`{"retry-token":{"info":null}}`, ""},
-		{`{"retry-token":{}}`, ""},
 		{`{"retry-token":"AAECAwQFBgcICQoLDA0ODw"}`, ""},
-		{`{"retry-token":null}`, ""},
 		{`{"other":{"info":{"token":"AAECAwQFBgcICQoLDA0ODw"}}}`, ""},
-		{`{}`, ""},
 	} {
 		tree, err := parseObject([]byte(c.extensions))
 		if err != nil {
@@ -147,9 +138,8 @@ func TestForm(t *testing.T) {
 	if string(first) != `{"a":"one","b":"\u003c\u0026\u003e"}` || !strings.HasPrefix(string(second), `{"a":"two"`) {
 		t.Errorf("%s, %s", first, second)
 	}
-	first[0] = 'x' // a change of the caller's copy changes no other
-	if third := form.JSON("one"); third[0] != '{' {
-		t.Errorf("%s", third)
+	if first[0] = 'x'; form.JSON("one")[0] != '{' {
+		t.Error("a change of the caller's copy changes another")
 	}
 	// However the groups of base64 fall around the token, and whatever its length.
 	for before := range 7 {
@@ -166,10 +156,6 @@ func TestForm(t *testing.T) {
 				}
 			}
 		}
-	}
-	bare, err := NewForm(func(token string) any { return token })
-	if err != nil || bare.Header("AAECAwQFBgcICQoLDA0ODw") != "IkFBRUNBd1FGQmdjSUNRb0xEQTBPRHci" {
-		t.Errorf("%s, %v", bare.Header("AAECAwQFBgcICQoLDA0ODw"), err)
 	}
 	for name, build := range map[string]func(string) any{
 		"no token":  func(string) any { return "x" },
