@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -15,77 +14,50 @@ import (
 )
 
 // sample has a runner sell one ping, and returns what its ledger keeps of it.
-func (s site) sample(ctx context.Context, program string, b buyer) (rows []ledger.Record, err error) {
+func (s site) sample(b buyer) (rows []ledger.Record) {
 	file := filepath.Join(s.dir, "sample.db")
-	server, err := ours(ctx, program, s.facilitator, file)
-	if err != nil {
-		return nil, err
-	}
-	t, err := b.payments(ctx, server)
-	if err == nil {
-		_, err = t.play(ctx, 1, 1)
-	}
-	server.stop()
-	if err != nil {
-		return nil, err
-	}
-	store, err := embedded.Open(file, embedded.Options{Now: time.Now})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	page, err := store.Page(ctx, "", 10)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range page.Records {
-		if !strings.Contains(r.Key, b.payer()) {
-			continue // of the service, not of the payment
+	func() {
+		server := s.ours(file)
+		defer server.stop()
+		b.payments(server).play(s.ctx, 1, 1)
+	}()
+	store := must(embedded.Open(file, embedded.Options{Now: time.Now}))
+	defer func() { check(store.Close()) }()
+	for _, r := range must(store.Page(s.ctx, "", 10)).Records {
+		if strings.Contains(r.Key, b.payer()) { // others are of the service, not of the payment
+			rows = append(rows, *must(store.Fetch(s.ctx, r.Key))) // a page leaves bodies out
 		}
-		whole, err := store.Fetch(ctx, r.Key) // a page leaves bodies out
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, *whole)
 	}
 	if len(rows) == 0 {
-		return nil, errors.New("the ledger has nothing of the payment")
+		check(errors.New("the ledger has nothing of the payment"))
 	}
-	return rows, nil
+	return rows
 }
 
-// fill makes a ledger in a folder that holds what one payment left so many times,
-// each time of another payer, and returns its file.
-func fill(ctx context.Context, dir string, payments int, payer string, left []ledger.Record) (file string, err error) {
-	file = filepath.Join(dir, fmt.Sprintf("ledger-%d.db", payments))
-	store, err := embedded.Open(file, embedded.Options{Now: time.Now})
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+// fill makes a ledger that holds what one payment left so many times, each time of
+// another payer, and returns its file.
+func (s site) fill(payments int, payer string, left []ledger.Record) (file string) {
+	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
+	store := must(embedded.Open(file, embedded.Options{Now: time.Now}))
+	defer func() { check(store.Close()) }()
 	// Writes that come together share a sync of the file.
 	const writers = 2000
-	var (
-		next   atomic.Int64
-		crowd  sync.WaitGroup
-		failed = make(chan error, writers)
-	)
-	for range min(writers, payments) {
+	var next atomic.Int64
+	var crowd sync.WaitGroup
+	failures := make([]error, writers)
+	for w := range min(writers, payments) {
 		crowd.Go(func() {
-			for n := next.Add(1); n <= int64(payments) && len(failed) == 0 && ctx.Err() == nil; n = next.Add(1) {
+			for n := next.Add(1); n <= int64(payments) && failures[w] == nil && s.ctx.Err() == nil; n = next.Add(1) {
 				for _, r := range left {
 					r.Key = strings.ReplaceAll(r.Key, payer, fmt.Sprintf("0x%040x", n))
-					if existing, err := store.Create(ctx, r); err != nil || existing != nil {
-						failed <- fmt.Errorf("payment %d: %v, %w", n, existing, err)
-						return
+					if existing, err := store.Create(s.ctx, r); err != nil || existing != nil {
+						failures[w] = fmt.Errorf("payment %d: %v, %w", n, existing, err)
 					}
 				}
 			}
 		})
 	}
 	crowd.Wait()
-	if len(failed) > 0 {
-		return "", <-failed
-	}
-	return file, ctx.Err()
+	check(errors.Join(errors.Join(failures...), s.ctx.Err()))
+	return file
 }

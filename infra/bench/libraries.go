@@ -2,12 +2,10 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -35,32 +33,26 @@ func timed(f func(ctx context.Context, domain string) error) look {
 	}
 }
 
-// ask asks a resolver for the addresses of a name.
-func ask(ctx context.Context, resolver, domain string) error {
-	q := new(dns.Msg).SetQuestion(dns.Fqdn(domain), dns.TypeA)
-	r, _, err := new(dns.Client).ExchangeContext(ctx, q, net.JoinHostPort(resolver, "53"))
-	if err != nil {
+// question asks a resolver for the addresses of a name.
+func question(resolver string) func(ctx context.Context, domain string) error {
+	return func(ctx context.Context, domain string) error {
+		q := new(dns.Msg).SetQuestion(dns.Fqdn(domain), dns.TypeA)
+		r, _, err := new(dns.Client).ExchangeContext(ctx, q, net.JoinHostPort(resolver, "53"))
+		if err == nil && (r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0) {
+			err = fmt.Errorf("no answer: %s", dns.RcodeToString[r.Rcode])
+		}
 		return err
 	}
-	if r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0 {
-		return fmt.Errorf("no answer: %s", dns.RcodeToString[r.Rcode])
-	}
-	return nil
 }
 
 // certificate resolves with the system's configuration, connects, and takes
 // the leaf.
 func certificate(ctx context.Context, domain string) error {
-	conn, err := (&tls.Dialer{Config: &tls.Config{ServerName: domain}}).DialContext(ctx, "tcp", net.JoinHostPort(domain, "443"))
-	if err != nil {
-		return err
+	conn, err := new(tls.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(domain, "443"))
+	if err == nil {
+		err = conn.Close() // the handshake is done, and without a certificate it fails
 	}
-	defer conn.Close()
-	secure, ok := conn.(*tls.Conn)
-	if !ok || len(secure.ConnectionState().PeerCertificates) == 0 {
-		return errors.New("no certificate")
-	}
-	return nil
+	return err
 }
 
 // head follows redirects over connections that one call shares and the next
@@ -76,38 +68,30 @@ func head(ctx context.Context, domain string) error {
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
+	defer res.Body.Close() // an answer to HEAD has none
 	if res.StatusCode >= http.StatusMultipleChoices {
 		return errors.New(res.Status)
 	}
-	_, err = io.Copy(io.Discard, res.Body)
-	return err
+	return nil
 }
 
 // registry asks RDAP servers. The bootstrap file stays in memory, as in the
 // service; connections are not kept, because the service keeps none.
-type registry struct{ client *rdap.Client }
-
-func newRegistry(bootstrapURL string) (*registry, error) {
-	base, err := url.Parse(strings.TrimSuffix(bootstrapURL, "dns.json"))
-	if err != nil {
-		return nil, err
-	}
-	return &registry{&rdap.Client{
+func registry(bootstrapURL string) func(ctx context.Context, domain string) error {
+	client := &rdap.Client{
 		HTTP:      &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
-		Bootstrap: &bootstrap.Client{BaseURL: base},
-	}}, nil
-}
-
-func (r *registry) ask(ctx context.Context, domain string) error {
-	res, err := r.client.Do(rdap.NewDomainRequest(domain).WithContext(ctx))
-	if err != nil {
-		return err
+		Bootstrap: &bootstrap.Client{BaseURL: must(url.Parse(strings.TrimSuffix(bootstrapURL, "dns.json")))},
 	}
-	if _, ok := res.Object.(*rdap.Domain); !ok {
-		return fmt.Errorf("%T is no domain", res.Object)
+	return func(ctx context.Context, domain string) error {
+		res, err := client.Do(rdap.NewDomainRequest(domain).WithContext(ctx))
+		if err != nil {
+			return err
+		}
+		if _, ok := res.Object.(*rdap.Domain); !ok {
+			return fmt.Errorf("%T is no domain", res.Object)
+		}
+		return nil
 	}
-	return nil
 }
 
 // together is the time of lookups that run at once: that of the slowest.
@@ -186,12 +170,11 @@ func openssl(ctx context.Context, domain string) (took time.Duration, err error)
 
 // output is what a tool prints; its input is empty.
 func output(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil {
-		first, _, _ := strings.Cut(complaint.String(), "\n")
-		return "", fmt.Errorf("%w %s", err, first)
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		first, _, _ := strings.Cut(string(exit.Stderr), "\n")
+		err = fmt.Errorf("%w %s", err, first)
 	}
-	return out.String(), nil
+	return string(out), err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,16 +16,16 @@ import (
 	"time"
 )
 
-// request makes the nth request of a round. All are made before the round begins:
-// signing is the client's work and is not measured.
-type request func(ctx context.Context) (*http.Request, error)
-
 // target is a server under load.
 type target struct {
 	name   string
 	server *server
-	make   request
-	check  func(status int, body []byte) error
+	// make makes the next request of a round, as it is sent. All are made before the
+	// round begins: signing is the client's work and is not measured.
+	make func() []byte
+	// An answer has this status, and this in its body.
+	status int
+	part   string
 }
 
 // round is what one run of requests came to.
@@ -38,60 +37,34 @@ type round struct {
 
 // play sends n requests by so many clients at once, each over a connection of its
 // own, and each the next one when it has its answer.
-func (t target) play(ctx context.Context, clients, n int) (round, error) {
-	all := make([][]byte, n)
+func (t target) play(ctx context.Context, clients, n int) round {
+	all, took := make([][]byte, n), make([]time.Duration, n)
 	for i := range all {
-		r, err := t.make(ctx)
-		if err == nil {
-			all[i], err = onTheWire(r)
-		}
-		if err != nil {
-			return round{}, fmt.Errorf("%s: %w", t.name, err)
-		}
+		all[i] = t.make()
 	}
-	took := make([]time.Duration, n)
 	var next atomic.Int64
 	var crowd sync.WaitGroup
-	failures := make(chan error, clients)
-	before := t.server.processorTime()
-	begun := time.Now()
-	for range clients {
-		crowd.Go(func() {
-			if err := t.ask(ctx, all, took, &next); err != nil {
-				failures <- err
-			}
-		})
+	failures := make([]error, clients)
+	before, begun := t.server.processorTime(), time.Now()
+	for c := range clients {
+		crowd.Go(func() { failures[c] = t.ask(ctx, all, took, &next) })
 	}
 	crowd.Wait()
-	lasted := time.Since(begun)
-	spent := t.server.processorTime() - before
-	select {
-	case err := <-failures:
-		return round{}, fmt.Errorf("%s: %w", t.name, err)
-	default:
+	lasted, spent := time.Since(begun), t.server.processorTime()-before
+	if err := errors.Join(failures...); err != nil {
+		check(fmt.Errorf("%s: %w", t.name, err))
 	}
 	slices.Sort(took)
-	return round{
-		perSecond: float64(n) / lasted.Seconds(), p50: percentile(took, 50), p99: percentile(took, 99),
-		processors: spent.Seconds() / lasted.Seconds(),
-	}, nil
+	return round{float64(n) / lasted.Seconds(), percentile(took, 50), percentile(took, 99), spent.Seconds() / lasted.Seconds()}
 }
 
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 1 << 20
 
-// onTheWire is a request as it is sent. It is made before the round, so that the
-// client, which shares the processors with the server, does little.
-func onTheWire(r *http.Request) ([]byte, error) {
-	var b bytes.Buffer
-	err := r.Write(&b)
-	return b.Bytes(), err
-}
-
 // ask is one client: it sends the next request on its connection when it has the
 // answer to the one before, until there is none left.
 func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, next *atomic.Int64) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(t.server.origin, "http://"))
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {
 		return err
 	}
@@ -121,13 +94,13 @@ func (t target) exchange(conn net.Conn, in *bufio.Reader, request []byte) (time.
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	took := time.Since(begun)
-	if err != nil {
-		return 0, err
+	if err == nil && (res.StatusCode != t.status || !strings.Contains(string(body), t.part)) {
+		err = fmt.Errorf("status %d, want %d with %s: %.300s", res.StatusCode, t.status, t.part, body)
 	}
-	if res.Close {
-		return 0, errors.New("the server closed a connection that was to be kept")
+	if err == nil && res.Close {
+		err = errors.New("the server closed a connection that was to be kept")
 	}
-	return took, t.check(res.StatusCode, body)
+	return took, err
 }
 
 // percentile is of sorted durations, by the nearest rank.
@@ -135,65 +108,43 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]
 }
 
-// pace is how long and how often targets are measured.
-type pace struct {
-	rounds int
-	each   time.Duration
-}
-
-// Bounds of the requests of a round: enough for a percentile, and no more signed
-// payments than memory is there for.
-const (
-	leastRequests = 100
-	mostRequests  = 20_000
-)
-
-// measure plays targets in turn, in alternating order, and returns the medians of
-// each. How many requests a round has is found by a first round that does not count.
-func measure(ctx context.Context, p pace, clients int, targets ...target) ([]round, error) {
+// measure plays targets in turn for a second each, in alternating order, and returns the
+// medians of each. How many requests a round has is found by a first round that does
+// not count: enough for a percentile, and no more signed payments than memory is there
+// for.
+func (s site) measure(clients int, targets ...target) (medians []round) {
+	const leastRequests, mostRequests = 100, 20_000
+	least := max(leastRequests, 4*clients)
 	sizes := make([]int, len(targets))
 	for i, t := range targets {
-		first, err := t.play(ctx, clients, max(leastRequests, 4*clients))
-		if err != nil {
-			return nil, err
-		}
-		sizes[i] = min(max(int(first.perSecond*p.each.Seconds()), leastRequests, 4*clients), mostRequests)
+		sizes[i] = min(max(int(t.play(s.ctx, clients, least).perSecond), least), mostRequests)
 	}
 	all := make([][]round, len(targets))
-	for n := range p.rounds {
+	for n := range max(1, s.runs/3) {
 		for k := range targets {
 			i := k
 			if n%2 == 1 {
 				i = len(targets) - 1 - k
 			}
-			r, err := targets[i].play(ctx, clients, sizes[i])
-			if err != nil {
-				return nil, err
-			}
-			all[i] = append(all[i], r)
+			all[i] = append(all[i], targets[i].play(s.ctx, clients, sizes[i]))
 		}
 	}
-	medians := make([]round, len(targets))
-	for i, rounds := range all {
-		medians[i] = round{
-			perSecond:  medianOf(rounds, func(r round) float64 { return r.perSecond }),
-			p50:        time.Duration(medianOf(rounds, func(r round) float64 { return float64(r.p50) })),
-			p99:        time.Duration(medianOf(rounds, func(r round) float64 { return float64(r.p99) })),
-			processors: medianOf(rounds, func(r round) float64 { return r.processors }),
-		}
+	for _, rounds := range all {
+		medians = append(medians, round{
+			perSecond:  median(rounds, func(r round) float64 { return r.perSecond }),
+			p50:        median(rounds, func(r round) time.Duration { return r.p50 }),
+			p99:        median(rounds, func(r round) time.Duration { return r.p99 }),
+			processors: median(rounds, func(r round) float64 { return r.processors }),
+		})
 	}
-	return medians, nil
+	return medians
 }
 
-func medianOf(rounds []round, of func(round) float64) float64 {
-	values := make([]float64, 0, len(rounds))
+func median[N float64 | time.Duration](rounds []round, of func(round) N) N {
+	var values []N
 	for _, r := range rounds {
 		values = append(values, of(r))
 	}
-	return median(values)
-}
-
-func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)
 	return (values[(n-1)/2] + values[n/2]) / 2

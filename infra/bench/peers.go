@@ -20,7 +20,7 @@ const patience = 20 * time.Second
 // peer looks something up as somebody else does it.
 type peer struct {
 	name string
-	ask  func(ctx context.Context, domain string) (time.Duration, error)
+	ask  look
 }
 
 // answer is what came of one lookup.
@@ -38,14 +38,8 @@ func runPeers(arguments []string) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	resolver := flags.String("resolver", "1.1.1.1", "the resolver that a DNS question goes to")
 	bootstrap := flags.String("bootstrap", "", "URL of the RDAP bootstrap file")
-	if err := flags.Parse(arguments); err != nil {
-		return err
-	}
-	all, err := peers(*resolver, *bootstrap)
-	if err != nil {
-		return err
-	}
-	return serve(all, os.Stdin, os.Stdout)
+	check(flags.Parse(arguments))
+	return serve(peers(*resolver, *bootstrap), os.Stdin, os.Stdout)
 }
 
 // serve answers until its input ends.
@@ -58,7 +52,7 @@ func serve(all map[string][]peer, in io.Reader, out io.Writer) error {
 		}
 		answers := []answer{}
 		for _, p := range all[op] {
-			answers = append(answers, timeOf(p, domain))
+			answers = append(answers, p.timeOf(domain))
 		}
 		if err := json.NewEncoder(out).Encode(answers); err != nil {
 			return err
@@ -67,7 +61,7 @@ func serve(all map[string][]peer, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-func timeOf(p peer, domain string) answer {
+func (p peer) timeOf(domain string) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	took, err := p.ask(ctx, domain)
@@ -81,37 +75,15 @@ func timeOf(p peer, domain string) answer {
 }
 
 // peers are those of every operation, by its slug.
-func peers(resolver, bootstrapURL string) (map[string][]peer, error) {
-	rdap, err := newRegistry(bootstrapURL)
-	if err != nil {
-		return nil, err
-	}
-	question := timed(func(ctx context.Context, domain string) error { return ask(ctx, resolver, domain) })
+func peers(resolver, bootstrapURL string) map[string][]peer {
+	question, leaf, registered, headed := timed(question(resolver)), timed(certificate), timed(registry(bootstrapURL)), timed(head)
 	return map[string][]peer{
-		"dns": {
-			{"dig", dig(resolver)},
-			{"Go miekg/dns Client", question},
-		},
-		"ssl-check": {
-			{"openssl s_client, its start included", openssl},
-			{"Go crypto/tls, system resolver", timed(certificate)},
-		},
-		"whois": {
-			{"Go openrdap Client, new connection", timed(rdap.ask)},
-		},
-		"headers": {
-			{"curl -I", curl("-I")},
-			{"Go net/http HEAD", timed(head)},
-		},
-		"resolve-redirect": {
-			{"curl -IL", curl("-IL")},
-			{"Go net/http HEAD", timed(head)},
-		},
-		"host-intel": {
-			{"Go miekg/dns, crypto/tls, openrdap at once", together(question, timed(certificate), timed(rdap.ask))},
-		},
-		"uptime-check": {
-			{"Go miekg/dns, crypto/tls, net/http at once", together(question, timed(certificate), timed(head))},
-		},
-	}, nil
+		"dns":              {{"dig", dig(resolver)}, {"Go miekg/dns Client", question}},
+		"ssl-check":        {{"openssl s_client, its start included", openssl}, {"Go crypto/tls, system resolver", leaf}},
+		"whois":            {{"Go openrdap Client, new connection", registered}},
+		"headers":          {{"curl -I", curl("-I")}, {"Go net/http HEAD", headed}},
+		"resolve-redirect": {{"curl -IL", curl("-IL")}, {"Go net/http HEAD", headed}},
+		"host-intel":       {{"Go miekg/dns, crypto/tls, openrdap at once", together(question, leaf, registered)}},
+		"uptime-check":     {{"Go miekg/dns, crypto/tls, net/http at once", together(question, leaf, headed)}},
+	}
 }

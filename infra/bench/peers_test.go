@@ -10,7 +10,7 @@ import (
 )
 
 // Each line is answered by one line with every peer of its operation, whatever
-// became of it.
+// became of it, and lookups at once end with every error.
 func TestServe(t *testing.T) {
 	says := func(d time.Duration, err error) look {
 		return func(_ context.Context, domain string) (time.Duration, error) {
@@ -23,13 +23,13 @@ func TestServe(t *testing.T) {
 	all := map[string][]peer{"dns": {
 		{"quick", says(1500*time.Microsecond, nil)},
 		{"absent", says(0, &exec.Error{Name: "dig", Err: exec.ErrNotFound})},
-		{"broken", says(0, errors.New("no answer"))},
+		{"broken", together(says(0, errors.New("no answer")), says(0, nil), says(0, errors.New("no time")))},
 	}}
 	var out strings.Builder
 	if err := serve(all, strings.NewReader("dns example.com\nping example.com\n"), &out); err != nil {
 		t.Fatal(err)
 	}
-	const want = `[{"peer":"quick","ms":1.5,"error":""},{"peer":"absent","ms":0,"error":"not installed"},{"peer":"broken","ms":0,"error":"failed: no answer"}]
+	const want = `[{"peer":"quick","ms":1.5,"error":""},{"peer":"absent","ms":0,"error":"not installed"},{"peer":"broken","ms":0,"error":"failed: no answer\nno time"}]
 []
 `
 	if out.String() != want {
@@ -40,25 +40,9 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Lookups at once end with the slowest, and with every error.
-func TestTogether(t *testing.T) {
-	one, two := errors.New("one"), errors.New("two")
-	_, err := together(
-		timed(func(context.Context, string) error { return one }),
-		timed(func(context.Context, string) error { return nil }),
-		timed(func(context.Context, string) error { return two }),
-	)(t.Context(), "example.com")
-	if !errors.Is(err, one) || !errors.Is(err, two) {
-		t.Errorf("%v, want both errors", err)
-	}
-}
-
 // Every operation of the table has somebody beside it.
 func TestPeers(t *testing.T) {
-	all, err := peers("1.1.1.1", "http://127.0.0.1:1/rdap/dns.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := peers("1.1.1.1", "http://127.0.0.1:1/rdap/dns.json")
 	for _, op := range []string{"dns", "ssl-check", "whois", "headers", "resolve-redirect", "host-intel", "uptime-check"} {
 		if len(all[op]) == 0 {
 			t.Errorf("nobody is beside %s", op)

@@ -1,46 +1,27 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// site is what the sections of the table work with.
-type site struct {
-	root        string // of the module
-	dir         string // of this run's files
-	facilitator string
-	pace        pace
-	progress    func(format string, v ...any)
-}
-
-// beside is a row that compares two medians of requests a second.
-func compare(what string, ours round, name string, theirs round) row {
-	return row{
-		What: what, Ours: ours.String(), Beside: name + ": " + theirs.String(),
-		Ratio: fmt.Sprintf("%.2f", ours.perSecond/theirs.perSecond),
-	}
-}
-
-func (r round) String() string {
-	return fmt.Sprintf("%s/s, p50 %s, p99 %s ms, %.2f CPU", thousands(r.perSecond), millis(r.p50), millis(r.p99), r.processors)
-}
-
-func millis(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()*1000) }
-
-func thousands(n float64) string {
-	s := fmt.Sprintf("%.0f", n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+// lookups are the times of every lookup over its round trips, in a small internet.
+func (s site) lookups() []section {
+	progress("lookups with a round trip of %s", s.rtt)
+	file := filepath.Join(s.dir, "lookups.json")
+	s.output("infra/simnet", must(filepath.Abs("build/simnet.test")),
+		"-rtt", s.rtt.String(), "-runs", strconv.Itoa(s.runs), "-peers", must(os.Executable()), "-rows", file)
+	rows := readRows(file)
+	rows[0].shown(true)
+	return []section{{"Lookups over their round trips, from a warm process", rows}}
 }
 
 // Targets of the design's table of numbers.
@@ -51,33 +32,41 @@ const (
 	targetClients    = 32 // at how many clients they hold
 )
 
-// middleware compares challenges and paid pings with @x402/express, over HTTP and
-// over the Model Context Protocol.
-func (s site) middleware(ctx context.Context, program string) ([]section, error) {
-	mine, err := ours(ctx, program, s.facilitator, filepath.Join(s.dir, "ledger.db"))
-	if err != nil {
-		return nil, err
+// compare adds a row that compares two medians of requests a second.
+func (s *section) compare(what string, ours round, name string, theirs round) *row {
+	r := s.add(what, "%s", ours)
+	r.Beside, r.Ratio = name+": "+theirs.String(), fmt.Sprintf("%.2f", ours.perSecond/theirs.perSecond)
+	return r
+}
+
+func (r round) String() string {
+	millis := func(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()*1000) }
+	return fmt.Sprintf("%s/s, p50 %s, p99 %s ms, %.2f CPU", thousands(r.perSecond), millis(r.p50), millis(r.p99), r.processors)
+}
+
+func thousands(n float64) string {
+	s := fmt.Sprintf("%.0f", n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
 	}
+	return s
+}
+
+func counted(n int, what string) string {
+	if n > 1 {
+		what += "s"
+	}
+	return thousands(float64(n)) + " " + what
+}
+
+// middleware compares challenges and paid pings with @x402/express, and the same calls
+// over the Model Context Protocol with those over HTTP.
+func (s site) middleware() []section {
+	mine, theirs := s.ours(filepath.Join(s.dir, "ledger.db")), s.express()
 	defer mine.stop()
-	theirs, err := express(ctx, filepath.Join(s.root, "infra/bench/testdata/express"), s.facilitator)
-	if err != nil {
-		return nil, err
-	}
 	defer theirs.stop()
-	b, err := newBuyer()
-	if err != nil {
-		return nil, err
-	}
-	const name = "@x402/express"
-	paid, err := b.payments(ctx, mine)
-	if err != nil {
-		return nil, err
-	}
-	paidTheirs, err := b.payments(ctx, theirs)
-	if err != nil {
-		return nil, err
-	}
-	levels := []int{1, 8, targetClients, 64, 256}
+	b := newBuyer()
+	paid := b.payments(mine)
 	web := section{title: "Requests a second over HTTP: a durable ledger in a file, beside a middleware that keeps none"}
 	for _, c := range []struct {
 		what         string
@@ -85,125 +74,206 @@ func (s site) middleware(ctx context.Context, program string) ([]section, error)
 		target       float64
 	}{
 		{"challenges", challenges(mine), challenges(theirs), targetChallenges},
-		{"paid pings", paid, paidTheirs, targetPayments},
+		{"paid pings", paid, b.payments(theirs), targetPayments},
 	} {
-		for _, clients := range levels {
-			s.progress("%s, %s", c.what, counted(clients, "client"))
-			m, err := measure(ctx, s.pace, clients, c.ours, c.theirs)
-			if err != nil {
-				return nil, err
-			}
-			r := compare(fmt.Sprintf("%s, %s", c.what, counted(clients, "client")), m[0], name, m[1])
+		for _, clients := range []int{1, 8, targetClients, 64, 256} {
+			what := c.what + ", " + counted(clients, "client")
+			progress("%s", what)
+			m := s.measure(clients, c.ours, c.theirs)
+			r := web.compare(what, m[0], "@x402/express", m[1])
 			if clients == targetClients {
-				r = r.held(fmt.Sprintf("≥ %g", c.target), m[0].perSecond >= c.target*m[1].perSecond)
-				r.README = true
+				r.held(fmt.Sprintf("≥ %g", c.target), m[0].perSecond >= c.target*m[1].perSecond).shown(true)
 			}
-			web.rows = append(web.rows, r)
 		}
 	}
-	tools, err := s.protocol(ctx, mine, b, paid)
-	return []section{web, tools}, err
-}
-
-// protocol compares the same calls over the Model Context Protocol and over HTTP.
-func (s site) protocol(ctx context.Context, mine *server, b buyer, paid target) (section, error) {
-	tools := section{title: "The Model Context Protocol beside HTTP, 32 clients"}
-	paidTool, err := b.paidCalls(ctx, mine)
-	if err != nil {
-		return tools, err
+	tools := section{title: fmt.Sprintf("The Model Context Protocol beside HTTP, %d clients", targetClients)}
+	for _, c := range []struct{ tool, plain target }{{calls(mine), challenges(mine)}, {b.paidCalls(mine), paid}} {
+		progress("%s", c.tool.name)
+		m := s.measure(targetClients, c.tool, c.plain)
+		tools.compare(c.tool.name, m[0], "HTTP "+c.plain.name, m[1])
 	}
-	for _, c := range []struct{ tool, plain target }{{calls(mine), challenges(mine)}, {paidTool, paid}} {
-		s.progress("%s", c.tool.name)
-		m, err := measure(ctx, s.pace, targetClients, c.tool, c.plain)
-		if err != nil {
-			return tools, err
-		}
-		tools.rows = append(tools.rows, compare(c.tool.name, m[0], "HTTP "+c.plain.name, m[1]))
-	}
-	return tools, nil
+	return []section{web, tools}
 }
 
 // growth compares paid pings on ledgers of several sizes.
-func (s site) growth(ctx context.Context, program string, sizes []int) (section, error) {
-	grown := section{title: "Paid pings a second as the ledger grows, 32 clients"}
-	b, err := newBuyer()
-	if err != nil {
-		return grown, err
-	}
-	left, err := s.sample(ctx, program, b)
-	if err != nil {
-		return grown, err
-	}
+func (s site) growth() []section {
+	grown := section{title: fmt.Sprintf("Paid pings a second as the ledger grows, %d clients", targetClients)}
+	b := newBuyer()
+	left := s.sample(b)
+	sizes := []int{10, s.records / 10, s.records}
 	var all []target
 	for _, n := range sizes {
-		s.progress("a ledger of %s", counted(n, "payment"))
-		file, err := fill(ctx, s.dir, n, b.payer(), left)
-		if err != nil {
-			return grown, err
-		}
-		server, err := ours(ctx, program, s.facilitator, file)
-		if err != nil {
-			return grown, err
-		}
+		progress("a ledger of %s", counted(n, "payment"))
+		server := s.ours(s.fill(n, b.payer(), left))
 		defer server.stop()
-		t, err := b.payments(ctx, server)
-		if err != nil {
-			return grown, err
-		}
-		all = append(all, t)
+		all = append(all, b.payments(server))
 	}
-	m, err := measure(ctx, s.pace, targetClients, all...)
-	if err != nil {
-		return grown, err
-	}
+	m := s.measure(targetClients, all...)
 	for i, n := range sizes[1:] {
-		r := compare(counted(n, "payment")+" in the ledger", m[i+1], fmt.Sprint(sizes[0]), m[0])
-		r = r.held(fmt.Sprintf("≥ %.2f", targetGrowth), m[i+1].perSecond >= targetGrowth*m[0].perSecond)
-		r.README = i == len(sizes)-2
-		grown.rows = append(grown.rows, r)
+		grown.compare(counted(n, "payment")+" in the ledger", m[i+1], fmt.Sprint(sizes[0]), m[0]).
+			held(fmt.Sprintf("≥ %.2f", targetGrowth), m[i+1].perSecond >= targetGrowth*m[0].perSecond).shown(i == len(sizes)-2)
 	}
-	return grown, nil
+	return []section{grown}
 }
 
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+// figures are what one Go benchmark reports by unit: ns/op, B/op and its own; or a test
+// by name.
+type figures map[string]float64
+
+// benchmarks runs benchmarks of a package and returns what each reports.
+func (s site) benchmarks(pkg, pattern string) map[string]figures {
+	all := parseBenchmarks(s.output(".", "go", "test", "-vet=off", "-run", "^$", "-bench", pattern, "-benchmem", pkg))
+	if len(all) == 0 {
+		check(fmt.Errorf("no benchmark of %s is called %s", pkg, pattern))
 	}
-	return thousands(float64(n)) + " " + what + "s"
+	return all
 }
 
-// machine says what measured, and beside what.
-func machine() string {
-	model := "unknown processor"
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		if _, after, ok := strings.Cut(string(b), "model name"); ok {
-			line, _, _ := strings.Cut(after, "\n")
-			model = strings.TrimSpace(strings.TrimLeft(line, "\t :"))
+// parseBenchmarks reads lines such as "BenchmarkX-2  100  12345 ns/op  3 calls".
+func parseBenchmarks(out string) map[string]figures {
+	all := map[string]figures{}
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
+			continue
+		}
+		name := strings.TrimPrefix(fields[0], "Benchmark")
+		if i := strings.LastIndexByte(name, '-'); i > 0 {
+			name = name[:i]
+		}
+		all[name] = figures{}
+		for i := 2; i+1 < len(fields); i += 2 {
+			all[name][fields[i+1]] = must(strconv.ParseFloat(fields[i], 64))
 		}
 	}
-	busy := "unknown"
-	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		busy, _, _ = strings.Cut(string(b), " ")
-	}
-	return fmt.Sprintf("%d × %s, %s/%s, %s; client, facilitator and server share them. Load when it began: %s. Medians of interleaved rounds.",
-		runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version(), busy)
+	return all
 }
 
-// slugs are the functions behind the gateway.
-func slugs() []string {
-	list := []string{"discovery", "health", "mcp"}
+// attributes runs a test of pkg/service and returns the figures that it reports, by
+// their names; there have to be so many.
+func (s site) attributes(count int, test string, arguments ...string) func(name string) []int {
+	arguments = append([]string{"test", "-vet=off", "-count=1", "-v", "-run", "^" + test + "$", "./pkg/service"}, arguments...)
+	all := parseAttributes(s.output(".", "go", arguments...), test)
+	return func(name string) []int {
+		if len(all[name]) != count {
+			check(fmt.Errorf("%s reported %v of %s, want %d figures", test, all[name], name, count))
+		}
+		return all[name]
+	}
+}
+
+// parseAttributes reads the lines "=== ATTR  TestX/case name 1 2 3" of a test, and
+// of its subtests, whose names come before that of the attribute.
+func parseAttributes(out, test string) map[string][]int {
+	all := map[string][]int{}
+	for line := range strings.Lines(out) {
+		rest, ok := strings.CutPrefix(line, "=== ATTR  "+test)
+		fields := strings.Fields(rest)
+		if !ok || len(fields) < 2 {
+			continue
+		}
+		name := fields[0]
+		if sub, ok := strings.CutPrefix(name, "/"); ok {
+			name, fields = sub, fields[1:]
+		}
+		for _, f := range fields[1:] {
+			all[name] = append(all[name], must(strconv.Atoi(f)))
+		}
+	}
+	return all
+}
+
+// handlers are Go benchmarks of the handlers in one process.
+func (s site) handlers() []section {
+	progress("handlers")
+	b := s.benchmarks("./infra/local/e2e", "^Benchmark(Challenge|ToolChallenge|PaidDNS|ToolPaid|Memory)$")
+	micros := func(name string) float64 { return b[name]["ns/op"] / 1000 }
+	one := section{title: "Handlers alone"}
+	for _, c := range []struct {
+		what, name string
+		most       float64
+	}{{"challenge (402)", "Challenge", 50}, {"unpaid tools/call", "ToolChallenge", 100}} {
+		calls := b[c.name]["network-calls"]
+		one.add(c.what, "%.0f µs, %.0f network calls", micros(c.name), calls).held(fmt.Sprintf("≤ %g µs, 0 calls", c.most), micros(c.name) <= c.most && calls == 0)
+	}
+	const share = 512.0 / 1769 // of a processor, which Lambda gives to 512 MB: 1,769 MB is one
+	paid, memory := micros("PaidDNS")/1000/share, b["Memory"]["MB/1000th"]
+	one.add("paid DNS lookup, ledger in memory, facilitator and resolver on loopback", "%.0f µs", micros("PaidDNS"))
+	one.add("the same with 512 MB's share of a processor", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
+	one.add("the same by tools/call", "%.0f µs", micros("ToolPaid"))
+	one.add("memory of the dns function after 1,000 paid requests", "%.0f MB", memory).held("≤ 64 MB", memory <= 64).shown(true)
+	return []section{one}
+}
+
+// functions are the deployed binaries, started from nothing.
+func (s site) functions() []section {
+	progress("cold starts")
+	b := s.benchmarks("./infra/local/e2e", "^BenchmarkColdStart$")
+	slugs := []string{"discovery", "health", "mcp"}
 	for _, op := range catalog.All() {
-		list = append(list, op.Slug)
+		slugs = append(slugs, op.Slug)
 	}
-	return list
+	cold := section{title: "Functions started from nothing: the built binary behind a Runtime API"}
+	for _, slug := range slugs {
+		f, ok := b["ColdStart/"+slug]
+		if !ok {
+			check(fmt.Errorf("the cold start of %s was not measured", slug))
+		}
+		most := 13.0
+		// They hold a registry's client or a TLS client with every cipher suite.
+		if slices.Contains([]string{"ssl-check", "whois", "host-intel", "uptime-check", "mcp"}, slug) {
+			most = 17
+		}
+		cold.add(slug, "first answer after %.0f ms, %.0f MB resident, binary %.1f MB", f["ms/first-answer"], f["MB/resident"], f["MB/binary"]).
+			held(fmt.Sprintf("≤ 30 ms, ≤ %.0f MB", most), f["ms/first-answer"] <= 30 && f["MB/binary"] <= most).shown(slug == "dns")
+	}
+	return []section{cold}
 }
 
-// heavy says whether a function may be larger, because it holds a registry's client
-// or a TLS client with every cipher suite.
-func heavy(slug string) bool {
-	switch slug {
-	case "ssl-check", "whois", "host-intel", "uptime-check", "mcp":
-		return true
+// table is what a paid request takes of DynamoDB, as a test counts it.
+func (s site) table() []section {
+	progress("write units")
+	counted := s.attributes(3, "TestPaidUnits")
+	units := section{title: "A paid request on DynamoDB, all tables and the index included, with a receipt"}
+	for _, c := range []struct {
+		name string
+		most int
+	}{{"dns", 12}, {"ping", 10}} {
+		f := counted(c.name)
+		units.add("paid "+c.name, "%d write units in %d writes, %d calls in sequence: %d ms at 3 ms a call", f[0], f[1], f[2], 3*f[2]).
+			held(fmt.Sprintf("≤ %d units, ≤ 5 calls", c.most), f[0] <= c.most && f[2] <= 5).shown(c.name == "dns")
 	}
-	return false
+	return []section{units}
+}
+
+// limits are payments at growing rates over a model of DynamoDB's limits.
+func (s site) limits() []section {
+	progress("a model of DynamoDB's limits")
+	sold := s.attributes(7, "TestCapacity", "-capacity")
+	most := section{title: "Paid lookups a second on a model of DynamoDB's limits: 1,000 write units a second for an item or an index partition"}
+	for _, name := range []string{"10_a_second", "100_a_second", "1000_a_second", "1000_a_second_and_ping", "10000_a_second", "10000_a_second_and_ping"} {
+		f, ping := sold(name), strings.HasSuffix(name, "ping")
+		what := thousands(float64(f[0])) + " a second of dns" + map[bool]string{true: " and ping, half each"}[ping]
+		r := most.add(what, "%d %% answered; %s write units a second; hottest slots item %d, refused %d; hottest index partition %s, refused %d",
+			f[1], thousands(float64(f[2])), f[3], f[4], thousands(float64(f[5])), f[6])
+		if f[0] == 1000 {
+			r.held("100 %, none refused", f[1] == 100 && f[4]+f[6] == 0).shown(!ping)
+		}
+	}
+	return []section{most}
+}
+
+// cost is what calls come to by AWS's list prices, as a benchmark counts them. The
+// README has a table of its own of it.
+func (s site) cost() []section {
+	progress("what calls cost")
+	b := s.benchmarks("./pkg/service", "^BenchmarkCost$")
+	prices := section{title: "A million calls by AWS's list prices in us-east-1, at the memory of the template"}
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		f := b[name]
+		prices.add(strings.ReplaceAll(strings.TrimPrefix(name, "Cost/"), "-", " "),
+			"$%.2f: %.4g GB-s, %.0f write and %.0f read units, %.0f bytes of logs, %.0f bytes out, each",
+			f["$/million"], f["GB-s"], f["write-units"], f["read-units"], f["log-bytes"], f["out-bytes"])
+	}
+	return []section{prices}
 }

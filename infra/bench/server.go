@@ -2,13 +2,11 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,70 +25,51 @@ type server struct {
 	cmd    *exec.Cmd
 }
 
+func (s *server) host() string { return strings.TrimPrefix(s.origin, "http://") }
+
 // readyWithin is how long a server may take to start: a ledger of a million
 // payments is checked first.
 const readyWithin = 2 * time.Minute
 
 // start runs a program until it prints a line with ready in it, after which its
 // origin follows.
-func start(ctx context.Context, ready string, cmd *exec.Cmd) (*server, error) {
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
+func start(ready string, cmd *exec.Cmd) *server {
+	out := must(cmd.StdoutPipe())
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
+	check(cmd.Start())
 	s := &server{cmd: cmd}
-	origin := make(chan string, 1)
-	go func() {
-		lines := bufio.NewReader(out)
-		for {
-			line, err := lines.ReadString('\n')
-			if _, after, ok := strings.Cut(line, ready); ok {
-				origin <- strings.TrimSpace(after)
-				break
-			}
-			if err != nil {
-				close(origin)
-				return
-			}
+	slow := time.AfterFunc(readyWithin, func() { _ = cmd.Process.Kill() })
+	defer slow.Stop()
+	for lines := bufio.NewReader(out); ; {
+		line, err := lines.ReadString('\n')
+		if _, after, ok := strings.Cut(line, ready); ok {
+			s.origin = strings.TrimSpace(after)
+			go func() { _, _ = io.Copy(io.Discard, lines) }() // its log
+			return s
 		}
-		_, _ = io.Copy(io.Discard, lines) // its log
-	}()
-	select {
-	case o, ok := <-origin:
-		if !ok {
-			return nil, errors.Join(fmt.Errorf("%s ended before it was ready", cmd.Path), cmd.Wait())
+		if err != nil {
+			check(errors.Join(fmt.Errorf("%s ended before it was ready: %w", cmd.Path, err), cmd.Wait()))
 		}
-		s.origin = o
-		return s, nil
-	case <-time.After(readyWithin):
-	case <-ctx.Done():
 	}
-	s.stop()
-	return nil, fmt.Errorf("%s did not become ready", cmd.Path)
 }
 
 // ours starts the local runner of the service with a ledger in a file of its own.
 // What a client may do in a minute is not limited: one client is all there is.
-func ours(ctx context.Context, program, facilitator, ledgerFile string) (*server, error) {
-	cmd := exec.CommandContext(ctx, program)
+func (s site) ours(ledgerFile string) *server {
+	cmd := exec.CommandContext(s.ctx, "build/local")
 	cmd.Env = []string{
-		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + ledgerFile, "FACILITATOR_URL=" + facilitator, "NETWORK=" + network, "PAY_TO=" + payTo,
-		"RPC_URL=none", "RATE_LIMIT_PER_MINUTE=0", "PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(ledgerFile),
+		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + ledgerFile, "FACILITATOR_URL=" + s.facilitator, "NETWORK=" + network, "PAY_TO=" + payTo,
+		"RPC_URL=none", "RATE_LIMIT_PER_MINUTE=0", "PATH=" + os.Getenv("PATH"), "HOME=" + s.dir,
 	}
-	return start(ctx, " is ready on ", cmd)
+	return start(" is ready on ", cmd)
 }
 
-// express starts the same ping behind @x402/express. dir has its program and its
-// packages.
-func express(ctx context.Context, dir, facilitator string) (*server, error) {
-	cmd := exec.CommandContext(ctx, "node", "server.mjs")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "NODE_ENV=production", "FACILITATOR="+facilitator, "NETWORK="+network, "PAY_TO="+payTo)
-	return start(ctx, "ready on ", cmd)
+// express starts the same ping behind @x402/express.
+func (s site) express() *server {
+	cmd := exec.CommandContext(s.ctx, "node", "server.mjs")
+	cmd.Dir = "infra/bench/testdata/express"
+	cmd.Env = append(os.Environ(), "NODE_ENV=production", "FACILITATOR="+s.facilitator, "NETWORK="+network, "PAY_TO="+payTo)
+	return start("ready on ", cmd)
 }
 
 // stop ends the process.
@@ -104,10 +83,7 @@ func (s *server) stop() {
 // processorTime is what the process has used so far, or 0 where the system does
 // not say.
 func (s *server) processorTime() time.Duration {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	// proc_pid_stat(5): fields 14 and 15, in hundredths of a second; the second
 	// field is the name in parentheses.
 	_, rest, _ := strings.Cut(string(b), ") ")

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 )
@@ -27,21 +26,20 @@ type section struct {
 	rows  []row
 }
 
+// add adds a row.
+func (s *section) add(what, ours string, values ...any) *row {
+	s.rows = append(s.rows, row{What: what, Ours: fmt.Sprintf(ours, values...)})
+	return &s.rows[len(s.rows)-1]
+}
+
 // held gives a row its target, and says whether it is met.
-func (r row) held(target string, met bool) row {
+func (r *row) held(target string, met bool) *row {
 	r.Target, r.Met = target, &met
 	return r
 }
 
-func (r row) verdict() string {
-	switch {
-	case r.Met == nil:
-		return r.Target
-	case *r.Met:
-		return r.Target + " ✓"
-	}
-	return r.Target + " missed"
-}
+// shown puts it into the README.
+func (r *row) shown(yes bool) { r.README = yes }
 
 const (
 	heading = "| What | Ours | Beside | Ratio | Target |\n|---|---|---|---|---|\n"
@@ -50,11 +48,15 @@ const (
 )
 
 func (r row) markdown() string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.What, r.Ours, r.Beside, r.Ratio, r.verdict())
+	verdict := r.Target
+	if r.Met != nil {
+		verdict += map[bool]string{true: " ✓", false: " missed"}[*r.Met]
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.What, r.Ours, r.Beside, r.Ratio, verdict)
 }
 
-// writeTable writes every section.
-func writeTable(w io.Writer, machine string, all []section) error {
+// markdown is every section.
+func markdown(machine string, all []section) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# What make bench printed\n\n%s\n", machine)
 	for _, s := range all {
@@ -63,55 +65,38 @@ func writeTable(w io.Writer, machine string, all []section) error {
 			b.WriteString(r.markdown())
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // excerpt are the lines that the README shows.
 func excerpt(all []section) string {
-	var b strings.Builder
-	b.WriteString(heading)
+	lines := heading
 	for _, s := range all {
 		for _, r := range s.rows {
 			if r.README {
-				b.WriteString(r.markdown())
+				lines += r.markdown()
 			}
 		}
 	}
-	return b.String()
+	return lines
 }
 
 // putExcerpt replaces what stands between the markers of a file.
-func putExcerpt(file, lines string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(text), begins)
+func putExcerpt(file, lines string) {
+	before, rest, ok := strings.Cut(string(must(os.ReadFile(file))), begins)
 	_, after, closed := strings.Cut(rest, ends)
 	if !ok || !closed {
-		return fmt.Errorf("%s has no lines %q and %q", file, strings.TrimSpace(begins), strings.TrimSpace(ends))
+		check(fmt.Errorf("%s has no lines %q and %q", file, begins, ends))
 	}
-	return os.WriteFile(file, []byte(before+begins+lines+ends+after), 0o644) //nolint:gosec // a document
+	check(os.WriteFile(file, []byte(before+begins+lines+ends+after), 0o644)) //nolint:gosec // a document
 }
 
 // readRows reads rows that another program has measured, a line of JSON each.
-func readRows(file string) ([]row, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var rows []row
-	for lines := json.NewDecoder(f); ; {
+func readRows(file string) (rows []row) {
+	for line := range strings.Lines(string(must(os.ReadFile(file)))) {
 		var r row
-		switch err := lines.Decode(&r); err {
-		case nil:
-			rows = append(rows, r)
-		case io.EOF:
-			return rows, nil
-		default:
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
+		check(json.Unmarshal([]byte(line), &r))
+		rows = append(rows, r)
 	}
+	return rows
 }
