@@ -3,7 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,118 +33,85 @@ func customersCan() []string {
 	return []string{"LatencyAlarm", "OwedAlarm", "OverloadedAlarm", "ReconcileRefundAlarm"}
 }
 
-// inStack is a value of a template with the texts that have the stack's name in them
-// as they are in the stack.
-func inStack(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		if text, ok := v["Fn::Sub"].(string); ok && len(v) == 1 {
-			return strings.ReplaceAll(text, "${AWS::StackName}", defaultStack)
-		}
-		out := map[string]any{}
-		for name, part := range v {
-			out[name] = inStack(part)
-		}
-		return out
-	case []any:
-		var out []any
-		for _, part := range v {
-			out = append(out, inStack(part))
-		}
-		return out
-	}
-	return v
+// readAlarms reads the alarms of the synthesized template.
+func readAlarms(t *testing.T) []gameday.Alarm {
+	t.Helper()
+	return must(gameday.ReadAlarms(must(json.Marshal(synthesized(t)))(t), defaultStack))(t)
 }
 
-// readAlarms reads the alarms of a template.
-func readAlarms(d document) ([]gameday.Alarm, error) {
-	text, err := json.Marshal(d)
-	if err != nil {
-		return nil, err
-	}
-	return gameday.ReadAlarms(text, defaultStack)
-}
+// Quotas of AWS for an alarm that no tool on this machine knows.
+const (
+	maxAlarmName   = 255
+	maxDescription = 1024
+	maxQueries     = 10    // metrics
+	maxEvaluation  = 86400 // seconds that it looks back
+)
 
-// metrics are the metrics of an alarm, and expression what it makes of them.
-func metrics(a gameday.Alarm) (list []gameday.Query, expression string) {
-	for _, q := range a.Queries {
-		if q.Expression == "" {
-			list = append(list, q)
-		} else if expression == "" {
-			expression = q.Expression
-		}
-	}
-	return list, expression
-}
-
-// alarmFaults is what is wrong with the alarms of a template.
-func alarmFaults(d document) []string {
-	var faults []string
-	fault := func(id, format string, args ...any) { faults = append(faults, id+": "+fmt.Sprintf(format, args...)) }
-	have, err := readAlarms(d)
-	if err != nil {
-		fault("alarms", "%v", err)
-	}
-	for _, id := range slices.Sorted(maps.Keys(wantedAlarms())) {
-		if !slices.ContainsFunc(have, func(a gameday.Alarm) bool { return a.ID == id }) {
-			fault(id, "there is no such alarm")
-		}
-	}
+// TestAlarms: one for each cause, 20 at most, and none for what does not exist.
+func TestAlarms(t *testing.T) {
+	t.Parallel()
+	have, missing := readAlarms(t), wantedAlarms()
 	if n := len(have); n > maxAlarms {
-		fault("alarms", "there are %d, want %d at most", n, maxAlarms)
+		t.Errorf("there are %d, want %d at most", n, maxAlarms)
 	}
 	for _, a := range have {
-		page, wanted := wantedAlarms()[a.ID]
-		if !wanted {
-			fault(a.ID, "nobody asked for this alarm")
-		}
-		checkAlarm(a, page, fault)
-		list, _ := metrics(a)
-		for _, q := range list {
-			checkQuery(d, a.ID, q, fault)
-		}
+		t.Run(a.ID, func(t *testing.T) {
+			page, wanted := wantedAlarms()[a.ID]
+			if !wanted {
+				t.Error("nobody asked for this alarm")
+			}
+			checkAlarm(t, a, page)
+		})
+		delete(missing, a.ID)
 	}
-	return faults
+	if len(missing) > 0 {
+		t.Errorf("there are no alarms %v", missing)
+	}
 }
 
 // checkAlarm looks at what every alarm has.
-func checkAlarm(a gameday.Alarm, page bool, fault func(id, format string, args ...any)) {
-	id := a.ID
+func checkAlarm(t *testing.T, a gameday.Alarm, page bool) {
+	t.Helper()
 	name, own := strings.CutPrefix(a.Name, defaultStack+"-")
-	if !own || pascal(name)+"Alarm" != id {
-		fault(id, "its name is %q", a.Name)
+	if !own || pascal(name)+"Alarm" != a.ID {
+		t.Errorf("its name is %q", a.Name)
 	}
 	means, anchor, ok := strings.Cut(a.Description, " "+catalog.Runbook+"#alarm-")
 	if !ok || !strings.HasSuffix(means, ".") || anchor != name {
-		fault(id, "its description does not say what it means and where to read on: %q", a.Description)
+		t.Errorf("its description does not say what it means and where to read on: %q", a.Description)
 	}
 	topic := []string{"Tickets"}
 	if page {
 		topic = []string{"Alarms"}
 	}
 	if !slices.Equal(topic, a.Tells) || !slices.Equal(topic, a.Resolves) {
-		fault(id, "it tells %v and %v, want %v", a.Tells, a.Resolves, topic)
+		t.Errorf("it tells %v and %v, want %v", a.Tells, a.Resolves, topic)
 	}
 	// What a run that failed leaves unsaid must not end an alarm, and silence of
 	// the runs is an alarm itself; anything else that does not happen is good.
 	missing := missingGood
-	switch id {
+	switch a.ID {
 	case "ReconcileOpenAlarm", "ReconcileRefundAlarm":
 		missing = missingIgnore
 	case "ReconcileSilentAlarm":
 		missing = missingBad
 	}
 	if a.Missing != missing {
-		fault(id, "missing data is %q, want %q", a.Missing, missing)
+		t.Errorf("missing data is %q, want %q", a.Missing, missing)
 	}
-	if slices.Contains(customersCan(), id) && (page || a.Period < day) {
-		fault(id, "customers can set it off: want a ticket a day at most, not a period of %v s", a.Period)
+	if slices.Contains(customersCan(), a.ID) && (page || a.Period < day) {
+		t.Errorf("customers can set it off: want a ticket a day at most, not a period of %v s", a.Period)
 	}
-	list, expression := metrics(a)
-	for _, q := range list {
+	if len(a.Name) > maxAlarmName || len(a.Description) > maxDescription || len(a.Queries) > maxQueries || a.Period*a.Periods > maxEvaluation {
+		t.Errorf("name of %d bytes, description of %d, %d queries, %d periods of %d s", len(a.Name), len(a.Description), len(a.Queries), a.Periods, a.Period)
+	}
+	for _, q := range a.Queries {
 		// A percentile of two calls is the slower one of them.
-		if q.Statistic == statP95 && !strings.HasPrefix(expression, "IF(n >= ") {
-			fault(id, "its percentile counts few samples, too: %q", expression)
+		if q.Statistic == statP95 && !strings.HasPrefix(a.Queries[len(a.Queries)-1].Expression, "IF(n >= ") {
+			t.Errorf("its percentile counts few samples, too: %+v", a.Queries)
+		}
+		if q.Expression == "" && (q.Metric.Namespace != service.Namespace(defaultStack) || !slices.Contains(writtenMetrics(), q.Metric.Name)) {
+			t.Errorf("nobody writes %v", q.Metric)
 		}
 	}
 }
@@ -161,28 +129,28 @@ func writtenMetrics() []string {
 	)
 }
 
-// checkQuery looks at one metric: that somebody writes it.
-func checkQuery(d document, id string, q gameday.Query, fault func(id, format string, args ...any)) {
-	if !slices.Contains([]string{statSum, statMin, statMax, statCount, statP95}, q.Statistic) {
-		fault(id, "statistic %q", q.Statistic)
-	}
-	name := q.Metric.Name
-	if q.Metric != gameday.NewMetric(service.Namespace(defaultStack), name, nil) {
-		fault(id, "namespace and dimensions are those of %v", q.Metric)
-	}
-	if !slices.Contains(writtenMetrics(), name) {
-		fault(id, "nobody writes %s", name)
-	}
-	if name == metricGatewayErrors && properties(d, metricGatewayErrors) == nil {
-		fault(id, "no filter counts %s", name)
-	}
-}
-
-// TestAlarms: one for each cause, 20 at most, and none for what does not exist.
-func TestAlarms(t *testing.T) {
+// TestRunbook: whoever is woken by an alarm finds its entry, by the link that it
+// carries, with its name in bold in front of what it means; and no entry is about an
+// alarm that there is not.
+func TestRunbook(t *testing.T) {
 	t.Parallel()
-	for _, f := range alarmFaults(synthesized(t)) {
-		t.Error(f)
+	_, text, _ := strings.Cut(string(must(os.ReadFile("RUNBOOK.md"))(t)), "\n## Alarms\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	var want, have []string
+	for _, a := range readAlarms(t) {
+		_, anchor, _ := strings.Cut(a.Description, catalog.Runbook+"#")
+		want = append(want, anchor, strings.TrimPrefix(anchor, "alarm-"))
+	}
+	for _, m := range regexp.MustCompile(`(?m)^<a id="(alarm-[a-z-]+)"></a>\n\*\*([a-z-]+)\*\*: \S`).FindAllStringSubmatch(text, -1) {
+		have = append(have, m[1], m[2])
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	if d := cmp.Diff(want, have); d != "" || strings.Count(text, `id="alarm-`) != len(have)/2 {
+		t.Errorf("entries of the runbook (-alarms +runbook):\n%s", d)
+	}
+	if !strings.HasSuffix(catalog.Runbook, "/infra/RUNBOOK.md") {
+		t.Errorf("alarms link to %s", catalog.Runbook)
 	}
 }
 
@@ -190,26 +158,20 @@ func TestAlarms(t *testing.T) {
 // name, 5xx answers that no function gave.
 func TestGatewayErrors(t *testing.T) {
 	t.Parallel()
-	d := written(t, nil)
-	type m = map[string]any
-	want := m{
-		"LogGroupName": m{"Ref": idLog}, "FilterPattern": `{ ($.status = "5*") && ($.integration_error != "-") }`,
-		"MetricTransformations": []any{m{
-			"MetricNamespace": service.Namespace(defaultStack), "MetricName": metricGatewayErrors, "MetricValue": "1", "Unit": "Count",
-		}},
+	d := synthesized(t)
+	filters := must(gameday.ReadFilters(must(json.Marshal(d))(t), defaultStack))(t)
+	f := filters[0]
+	if want := (gameday.Metric{Namespace: service.Namespace(defaultStack), Name: metricGatewayErrors}); len(filters) != 1 || f.LogGroup != idLog || f.Metric != want {
+		t.Errorf("filters %+v", filters)
 	}
-	if diff := cmp.Diff(any(want), inStack(properties(d, metricGatewayErrors))); diff != "" {
-		t.Errorf("filter (-want +template):\n%s", diff)
-	}
-	log, _ := properties(d, idAPI)["AccessLogSettings"].(m)
-	format, _ := log["Format"].(string)
-	var line map[string]string
-	if err := json.Unmarshal([]byte(format), &line); err != nil {
-		t.Fatal(err)
-	}
-	for member, variable := range map[string]string{"status": "$context.status", "integration_error": "$context.integrationErrorMessage"} {
-		if line[member] != variable {
-			t.Errorf("%s of the log is %q, want %q", member, line[member], variable)
+	format := fmt.Sprint(section(properties(d, idAPI), "AccessLogSettings")["Format"])
+	for _, c := range []struct {
+		status, failure string
+		counts          bool
+	}{{"503", "Rate Exceeded.", true}, {"500", "failed", true}, {"503", "-", false}, {"429", "x", false}} {
+		line := strings.NewReplacer("$context.status", c.status, "$context.integrationErrorMessage", c.failure).Replace(format)
+		if f.Finds([]byte(line)) != c.counts {
+			t.Errorf("%s: counts %v", line, !c.counts)
 		}
 	}
 }
@@ -226,5 +188,52 @@ func TestAlarmThresholds(t *testing.T) {
 		if bound, _ := properties(d, id)["Threshold"].(float64); bound < limit/2 || bound > limit*3/4 {
 			t.Errorf("%s: slow is %v ms, of %v ms", id, bound, limit)
 		}
+	}
+}
+
+// List prices of CloudWatch in us-east-1, US dollars a month.
+const (
+	priceMetric    = 0.30 // of one's own, each by each value of its dimensions
+	priceAlarm     = 0.10 // each metric of an alarm
+	priceDashboard = 3.00
+)
+
+// Calls of an honest month, and what each costs by the README's table, which
+// pkg/service counts.
+const (
+	challenges, priceChallenge = 1_000_000, 2.52e-6
+	paidCalls, pricePaid       = 100_000, 29.14e-6
+)
+
+// TestBudget: the notice at 80 % does not come in a month in which everything was
+// used and nothing was wrong.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	// What requests are counted by is kept in all, by operation and of the tools.
+	ofRuns := len(readyMetrics()) + 9 + 1 // reconcile's, and the gateway's
+	series := (len(writtenMetrics())-ofRuns)*(1+len(catalog.All())+1) + ofRuns
+	billed := 0
+	for _, a := range readAlarms(t) {
+		for _, q := range a.Queries {
+			if q.Expression == "" {
+				billed++
+			}
+		}
+	}
+	month := priceMetric*float64(series) + priceAlarm*float64(billed) + priceDashboard + challenges*priceChallenge + paidCalls*pricePaid
+	if month > 0.8*defaultBudget || month < 0.5*defaultBudget {
+		t.Errorf("an honest month costs $%.2f with %d series and %d metrics of alarms, the budget is $%d", month, series, billed, defaultBudget)
+	}
+}
+
+// TestQuotas: what is synthesized, with everything that the app can add, is far
+// enough within what AWS takes for the functions to become what the transform
+// makes of them: a role each, and a permission for each route.
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	d := synthesized(t)
+	bytes, resources, parameters := len(must(json.Marshal(d))(t)), len(section(d, "Resources")), len(section(d, "Parameters"))
+	if bytes > 1_000_000/2 || resources > 500/2 || parameters > 200/2 { // no tool on this machine knows these
+		t.Errorf("%d bytes, %d resources, %d parameters", bytes, resources, parameters)
 	}
 }

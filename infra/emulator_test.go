@@ -21,6 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // emulatorPatience is for a server that starts, or carries out a call, on a busy machine.
@@ -33,19 +34,14 @@ type emulator struct{ url string }
 func startEmulator(t *testing.T) emulator {
 	t.Helper()
 	for range 5 { // somebody else may take the port first
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		addr := l.Addr().String()
 		_ = l.Close()
 		_, port, _ := strings.Cut(addr, ":")
 		cmd := python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", port)
 		log := new(bytes.Buffer)
 		cmd.Stderr = log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }()
 		t.Cleanup(func() {
@@ -137,10 +133,7 @@ func forEmulator(t *testing.T, path string, params ...string) string {
 		ref := fmt.Sprint(section(properties(d, id), "FunctionName")["Ref"])
 		properties(d, id)["FunctionName"] = document{"Ref": strings.TrimSuffix(ref, "Alias"+alias)}
 	}
-	text, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(d))(t)
 	text = regexp.MustCompile(`\{"Ref":"(\w+)Alias`+alias+`"\}`).ReplaceAll(text, []byte(`{"Fn::GetAtt":["$1","Arn"]}`))
 	text = regexp.MustCompile(`\$\{(\w+)Alias`+alias+`\}`).ReplaceAll(text, []byte(`$${$1.Arn}`))
 	text = regexp.MustCompile(`\{"Fn::GetAtt":"(\w+)\.(\w+)"\}`).ReplaceAll(text, []byte(`{"Fn::GetAtt":["$1","$2"]}`)) // as the CDK does not write it
@@ -150,44 +143,25 @@ func forEmulator(t *testing.T, path string, params ...string) string {
 // synthesizedWith is the path of the CDK app's template with a context.
 func synthesizedWith(t *testing.T, context map[string]any) string {
 	t.Helper()
-	text, err := json.Marshal(context)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(context))(t)
 	out := t.TempDir()
-	made, err := synth(".", out, []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(text)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must(synth(".", out, []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(text)}))(t)
 	return stored(t, string(made))
 }
 
 // pays leaves a payment in a ledger whose answer is owed, and returns its key.
-func pays(t *testing.T, l *ledger.Ledger, nonce string) string {
+func pays(t *testing.T, l *ledger.Ledger) string {
 	t.Helper()
-	key := ledger.Key("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", "0x857b06519e91e3a54538791bdbb0e22373e36b66", nonce)
-	c, err := l.Claim(t.Context(), ledger.Payment{
-		Key: key, AuthDigest: nonce, SigDigest: nonce, Request: "GET /v1/tools/dns?domain=example.com", Terms: json.RawMessage(`{}`), ValidBefore: time.Now().Add(time.Hour),
-	}, time.Now().Add(time.Minute))
-	if err != nil || c.Standing != ledger.Held {
-		t.Fatalf("claim: %+v, %v", c, err)
-	}
-	if err := c.Hold.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Hold.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}); err != nil {
-		t.Fatal(err)
-	}
+	_, hold, key := claim(t, l, must(x402test.NewWallet(rand.Reader))(t))
+	check(t, hold.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false))
+	check(t, hold.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
 	return key
 }
 
 // owes says whether a ledger has a payment whose answer is owed.
 func owes(t *testing.T, l *ledger.Ledger, key string) bool {
 	t.Helper()
-	r, err := l.Fetch(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(l.Fetch(t.Context(), key))(t)
 	return r != nil && r.State == ledger.Settled
 }
 
@@ -209,7 +183,7 @@ func TestFromSAMToCDK(t *testing.T) {
 	if d := cmp.Diff([]string{table, all}, first.tablesOf("hostfacts-sam")); d != "" {
 		t.Errorf("tables and functions of the first stack (-want +got):\n%s", d)
 	}
-	key := pays(t, e.ledger(table), "0x01")
+	key := pays(t, e.ledger(table))
 	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "LedgerTableName": table, "assets": "none", "nodes": "parameter"})
 	second := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path), ownNode)
 	if d := cmp.Diff([]string{table}, second.Tables); d != "" {

@@ -39,10 +39,7 @@ func TestGuided(t *testing.T) {
 	}
 	values["Ledger"] = "ledger"
 	// CloudFormation takes the values, and the functions read a blank as none.
-	config, err := lambdahost.FromTemplate(templatePath, "build", values, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must(lambdahost.FromTemplate(templatePath, "build", values, nil))(t)
 	blanks := 0
 	for _, f := range config.Functions {
 		for variable, v := range f.Env {

@@ -20,10 +20,7 @@ func nag(t *testing.T, path string) []finding {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("needs Node for the CDK: node is not in PATH")
 	}
-	app, err := apps()
-	if err != nil {
-		t.Fatal(err)
-	}
+	app := must(apps())(t)
 	out := t.TempDir()
 	cmd := exec.Command(app, "-lint", path, "-out", out)
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -33,10 +30,7 @@ func nag(t *testing.T, path string) []finding {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("reports %v, %v", found, err)
 	}
-	f, err := os.Open(found[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Open(found[0]))(t)
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
 	if err != nil || len(rows) < 2 {

@@ -42,8 +42,7 @@ type recorder struct {
 	asked map[string]map[string]bool // slug -> "action on resource"
 }
 
-func newRecorder(t *testing.T, table string) *recorder {
-	t.Helper()
+func newRecorder(table string) *recorder {
 	return &recorder{table: table, asked: map[string]map[string]bool{}}
 }
 
@@ -54,8 +53,9 @@ func (r *recorder) used(slug string) []string {
 	return slices.Sorted(maps.Keys(r.asked[slug]))
 }
 
-// note notes one request, and leaves its body to be read again.
-func (r *recorder) note(t *testing.T, slug string, req *http.Request) {
+// note notes one request, and leaves its body to be read again. It returns the secret
+// that is asked for.
+func (r *recorder) note(t *testing.T, slug string, req *http.Request) (secret string) {
 	text, err := io.ReadAll(req.Body)
 	if err != nil {
 		t.Errorf("%s: %v", slug, err)
@@ -87,6 +87,7 @@ func (r *recorder) note(t *testing.T, slug string, req *http.Request) {
 		r.asked[slug] = map[string]bool{}
 	}
 	r.asked[slug][service+":"+action+" on "+on] = true
+	return body.SecretId
 }
 
 // forget deletes an item.
@@ -138,10 +139,7 @@ func formOf(key string) string {
 // dynamoDB is a way to a DynamoDB for one function, which is noted.
 func (r *recorder) dynamoDB(t *testing.T, slug, to string) string {
 	t.Helper()
-	target, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must(url.Parse(to))(t)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	return serve(t, func(w http.ResponseWriter, req *http.Request) {
 		r.note(t, slug, req)
@@ -149,16 +147,13 @@ func (r *recorder) dynamoDB(t *testing.T, slug, to string) string {
 	})
 }
 
-// secrets is a Secrets Manager for one function, which is noted.
-func (r *recorder) secrets(t *testing.T, slug string) string {
+// secrets is a Secrets Manager for one function, which is noted. more is what else the
+// secret of the first facilitator has.
+func (r *recorder) secrets(t *testing.T, slug, more string) string {
 	t.Helper()
+	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + more + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}
 	return serve(t, func(w http.ResponseWriter, req *http.Request) {
-		r.note(t, slug, req)
-		token, text := testToken, new(bytes.Buffer)
-		if _, _ = text.ReadFrom(req.Body); strings.Contains(text.String(), fallbackSecret) {
-			token = fallbackToken
-		}
-		_, _ = io.WriteString(w, `{"SecretString":"{\"token\":\"`+token+`\"}"}`)
+		_ = json.NewEncoder(w).Encode(map[string]string{"SecretString": secrets[r.note(t, slug, req)]})
 	})
 }
 
@@ -200,7 +195,7 @@ func nothingExists(t *testing.T) string {
 func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	t.Helper()
 	server := dynamotest.Start(t)
-	watch = newRecorder(t, server.Table(t))
+	watch = newRecorder(server.Table(t))
 	watch.direct = dynamo.NewClient(server.ClientConfig())
 	// The first facilitator has moved, so that everything is asked of both.
 	facilitator, fallback := holdsToken(t, testToken, http.NotFoundHandler()), holdsToken(t, fallbackToken, testbed.NewFacilitator(t, x402test.FacilitatorConfig{}))
@@ -220,7 +215,7 @@ func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 			for _, f := range c.Functions {
 				if f.Name == logicalID(slug) {
 					f.Env["AWS_ENDPOINT_URL_DYNAMODB"] = watch.dynamoDB(t, slug, server.URL)
-					f.Env["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = watch.secrets(t, slug)
+					f.Env["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = watch.secrets(t, slug, "")
 				}
 			}
 		}
@@ -257,10 +252,7 @@ func usesTools(t *testing.T, client *x402test.Client, keyed *keyed, url string, 
 			args[v.Name] = v.Value
 		}
 		sign := func() string {
-			header, err := client.SignCall(t.Context(), url, o.Tool, args)
-			if err != nil {
-				t.Fatal(err)
-			}
+			header := must(client.SignCall(t.Context(), url, o.Tool, args))(t)
 			return header
 		}
 		header := sign()
@@ -296,10 +288,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 	client := testbed.NewClient(t, &http.Client{Transport: keyed})
 	get := func(path, header string) x402test.Reply {
 		t.Helper()
-		r, err := client.Get(t.Context(), base+path, header)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(client.Get(t.Context(), base+path, header))(t)
 		return r
 	}
 	for _, o := range catalog.All() {

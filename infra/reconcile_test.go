@@ -7,16 +7,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/chaintest"
@@ -35,16 +35,11 @@ const reconcileEvent = "../events/" + scheduled + ".json"
 // TestScheduledEvent: what EventBridge sends, and nothing else.
 func TestScheduledEvent(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(reconcileEvent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(reconcileEvent))(t)
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	var e events.EventBridgeEvent
-	if err := d.Decode(&e); err != nil {
-		t.Fatal(err)
-	}
+	check(t, d.Decode(&e))
 	if e.Version != "0" || e.DetailType != "Scheduled Event" || e.Source != "aws.events" || string(e.Detail) != "{}" || e.ID == "" || e.Time.IsZero() {
 		t.Errorf("%+v is not what a schedule sends", e)
 	}
@@ -65,94 +60,60 @@ func (f *tables) DescribeTable(context.Context, *dynamodb.DescribeTableInput, ..
 	return nil, errors.ErrUnsupported
 }
 
-// TestLocalTableIsTheTemplates: a table that the local runner makes is the
-// deployed one but for protection and TTL.
-func TestLocalTableIsTheTemplates(t *testing.T) {
+// TestTableIsTheStores: the template's table is the one that the store makes for the
+// local runner, with protection and TTL, and it stays when its stack goes.
+func TestTableIsTheStores(t *testing.T) {
 	t.Parallel()
 	var api tables
 	if err := dynamo.EnsureTable(t.Context(), &api, "t"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Fatal(err)
 	}
 	type m = map[string]any
-	key := func(schema []types.KeySchemaElement) (list []any) {
-		for _, k := range schema {
-			list = append(list, m{"AttributeName": *k.AttributeName, "KeyType": string(k.KeyType)})
-		}
-		return list
+	want := m{}
+	asked := regexp.MustCompile(`"\w+":(null|""),|,"\w+":(null|"")`).ReplaceAll(must(json.Marshal(api.created))(t), nil) // what is not set
+	check(t, json.Unmarshal(asked, &want))
+	delete(want, "TableName")
+	want["DeletionProtectionEnabled"], want["PointInTimeRecoverySpecification"] = true, m{"PointInTimeRecoveryEnabled": true}
+	want["TimeToLiveSpecification"] = m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true}
+	want = m{
+		"Type": "AWS::DynamoDB::Table", "Properties": want, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain",
+		"Condition": "CreateLedger", // or it would be made beside one that is named
 	}
-	got := m{"BillingMode": string(api.created.BillingMode), "KeySchema": key(api.created.KeySchema)}
-	var attributes, indexes []any
-	for _, a := range api.created.AttributeDefinitions {
-		attributes = append(attributes, m{"AttributeName": *a.AttributeName, "AttributeType": string(a.AttributeType)})
-	}
-	for _, x := range api.created.GlobalSecondaryIndexes {
-		indexes = append(indexes, m{
-			"IndexName": *x.IndexName, "KeySchema": key(x.KeySchema), "Projection": m{"ProjectionType": string(x.Projection.ProjectionType)},
-		})
-	}
-	got["AttributeDefinitions"], got["GlobalSecondaryIndexes"] = attributes, indexes
-	want := decode(t, template(t).Resources["Ledger"].Properties)
-	for _, name := range []string{"TimeToLiveSpecification", "DeletionProtectionEnabled", "PointInTimeRecoverySpecification"} {
-		delete(want, name)
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("table (-template +EnsureTable):\n%s", d)
+	if d := cmp.Diff(want, section(written(t, nil), "Resources")["Ledger"]); d != "" {
+		t.Errorf("table (-EnsureTable +template):\n%s", d)
 	}
 }
 
-// reconcileHost hosts the built function, configured by the template.
-func reconcileHost(t *testing.T, params, env map[string]string) (h *lambdahost.Host, logs func() string) {
+// hosted are some of the built functions, configured by the template; logs waits for
+// their end.
+func hosted(t *testing.T, params, env map[string]string, slugs ...string) (h *lambdahost.Host, logs func() string) {
 	t.Helper()
-	all := testParams()
-	for name, value := range params {
-		all[name] = value
-	}
-	cfg, err := lambdahost.FromTemplate(templatePath, testbed.Functions(t), all, env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var only lambdahost.Config
-	for _, f := range cfg.Functions {
-		if f.Name == logicalID(scheduled) {
-			only.Functions = append(only.Functions, f)
-		}
-	}
 	var text bytes.Buffer
-	only.Logs = &text
-	if h, err = lambdahost.New(only); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(h.Close)
+	h, _ = testbed.Deployment{
+		Functions: testbed.Functions(t), Parameters: params, Environment: env,
+		Configure: func(c *lambdahost.Config) {
+			c.Logs = &text
+			c.Functions = slices.DeleteFunc(c.Functions, func(f lambdahost.Function) bool {
+				return !slices.ContainsFunc(slugs, func(slug string) bool { return f.Name == logicalID(slug) })
+			})
+		},
+	}.Open(t)
 	return h, func() string { h.Close(); return text.String() }
 }
 
-// chainBench is a ledger table with payments on a real chain.
-type chainBench struct {
-	*chaintest.Node
-	ledger *ledger.Ledger
-	payer  *x402test.Wallet
-	terms  x402.Terms
-}
-
-// claim drafts a payment, signs it and claims it in the ledger.
-func (d *chainBench) claim(t *testing.T) (chaintest.Signed, *ledger.Hold, string) {
+// claim drafts a payment on a chain, signs it and claims it in a ledger.
+func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (chaintest.Signed, *ledger.Hold, string) {
 	t.Helper()
-	payee, err := x402.ParseAddress(d.terms.PayTo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	until := time.Now().Add(5 * time.Minute)
-	signed := chaintest.Sign(t, d.payer, chaintest.Authorization(d.payer, payee, 5000, until))
-	doc, err := json.Marshal(d.terms.Requirements("5000"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := ledger.Key(d.terms.Network, strings.ToLower(d.terms.Asset), d.payer.Address().String(), signed.Authorization.Nonce)
-	c, err := d.ledger.Claim(t.Context(), ledger.Payment{
-		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com", Terms: doc, ValidBefore: until,
-	}, time.Now().Add(time.Minute))
-	if err != nil || c.Standing != ledger.Held {
-		t.Fatalf("claim: %+v, %v", c, err)
+	payee := must(x402.ParseAddress(boot.LocalPayTo))(t)
+	terms, until := chaintest.Terms(payee), time.Now().Add(5*time.Minute)
+	signed := chaintest.Sign(t, payer, chaintest.Authorization(payer, payee, 5000, until))
+	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), payer.Address().String(), signed.Authorization.Nonce)
+	c := must(l.Claim(t.Context(), ledger.Payment{
+		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com",
+		Terms: must(json.Marshal(terms.Requirements("5000")))(t), ValidBefore: until,
+	}, time.Now().Add(time.Minute)))(t)
+	if c.Standing != ledger.Held {
+		t.Fatalf("claim: %+v", c)
 	}
 	return signed, c.Hold, key
 }
@@ -167,9 +128,7 @@ func age(t *testing.T, store ledger.Store, key string) {
 	}
 	now := time.Now()
 	r.Version, r.WriteID, r.Purchase, r.CreatedAt = r.Version+1, "aged", "purchase|"+key, now.Add(-30*24*time.Hour)
-	if err := store.Replace(t.Context(), *r); err != nil {
-		t.Fatal(err)
-	}
+	check(t, store.Replace(t.Context(), *r))
 	purchase := ledger.Record{
 		Key: r.Purchase, Version: 1, WriteID: "aged", State: ledger.Bought, Owner: key, AuthDigest: r.AuthDigest,
 		CreatedAt: r.CreatedAt, UpdatedAt: r.CreatedAt, ExpiresAt: now.Add(24 * time.Hour),
@@ -187,60 +146,26 @@ func TestReconcileFunction(t *testing.T) {
 	server, node := dynamotest.Start(t), chaintest.Start(t)
 	table := server.Table(t)
 	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
-	payer, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payee, err := x402.ParseAddress(boot.LocalPayTo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &chainBench{Node: node, ledger: ledger.New(store, time.Now, rand.Text), payer: payer, terms: chaintest.Terms(payee)}
-	d.Mint(t, payer.Address(), 1_000_000)
+	payer, l := must(x402test.NewWallet(rand.Reader))(t), ledger.New(store, time.Now, rand.Text)
+	node.Mint(t, payer.Address(), 1_000_000)
 
-	signed, lost, paid := d.claim(t)
-	receipt := d.Transfer(t, signed)
-	_, silent, open := d.claim(t)
-	_, done, owed := d.claim(t)
-	for _, err := range []error{
-		lost.Uncertain(t.Context(), "timeout", ""), silent.Uncertain(t.Context(), "timeout", ""),
-		done.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, true),
-		done.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	signed, lost, paid := claim(t, l, payer)
+	receipt := node.Transfer(t, signed)
+	_, silent, open := claim(t, l, payer)
+	check(t, errors.Join(lost.Uncertain(t.Context(), "timeout", ""), silent.Uncertain(t.Context(), "timeout", "")))
+	owed := pays(t, l)
 	age(t, store, open)
-	event, err := os.ReadFile(reconcileEvent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch := newRecorder(t, table)
-	// The node is named in the secret of the first facilitator, which has moved.
-	secrets := map[string]string{
-		testSecret:     `{"token":"` + testToken + `","rpc_urls":["` + node.URL + `"]}`,
-		fallbackSecret: `{"token":"` + fallbackToken + `"}`,
-	}
-	vault := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		body, err := io.ReadAll(req.Body)
-		var asked struct{ SecretId string }
-		if err = errors.Join(err, json.Unmarshal(body, &asked)); err != nil {
-			t.Error(err)
-		}
-		req.Body = io.NopCloser(bytes.NewReader(body))
-		watch.note(t, scheduled, req)
-		_ = json.NewEncoder(w).Encode(map[string]string{"SecretString": secrets[asked.SecretId]})
-	})
-	h, logs := reconcileHost(t, map[string]string{
+	event := must(os.ReadFile(reconcileEvent))(t)
+	watch := newRecorder(table)
+	h, logs := hosted(t, map[string]string{
 		"Ledger": table, "RpcUrl": "secret", "LogLevel": "error",
 		"FacilitatorUrl": holdsToken(t, testToken, http.NotFoundHandler()), "FacilitatorSecretArn": testSecret,
 		"FacilitatorFallbackUrl": holdsToken(t, fallbackToken, testbed.NewFacilitator(t, x402test.FacilitatorConfig{})), "FacilitatorFallbackSecretArn": fallbackSecret,
 		"DnsResolvers": nothingExists(t),
 	}, map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB":        watch.dynamoDB(t, scheduled, server.URL),
-		"AWS_ENDPOINT_URL_SECRETS_MANAGER": vault,
-	})
+		"AWS_ENDPOINT_URL_SECRETS_MANAGER": watch.secrets(t, scheduled, `,"rpc_urls":["`+node.URL+`"]`),
+	}, scheduled)
 	result, err := h.Call(t.Context(), logicalID(scheduled), event)
 	if err != nil || string(result.Payload) != "null" {
 		t.Errorf("it answered %s, %v", result.Payload, err)
@@ -262,19 +187,16 @@ func TestReconcileFunction(t *testing.T) {
 	if d := cmp.Diff(granted(t, written(t, nil), scheduled), watch.used(scheduled)); d != "" {
 		t.Errorf("permissions (-granted +used):\n%s", d)
 	}
-	t.Logf("init %v, first answer %v", result.Init, result.First)
 }
 
 // TestReconcileFunctionFails: without its table the invocation fails, so that
 // Lambda's own error metric counts it, and the line is there all the same.
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
-	event, err := os.ReadFile(reconcileEvent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, logs := reconcileHost(t, map[string]string{"RpcUrl": "none", "DnsResolvers": nothingExists(t)}, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
-	_, err = h.Call(t.Context(), logicalID(scheduled), event)
+	event := must(os.ReadFile(reconcileEvent))(t)
+	h, logs := hosted(t, map[string]string{"Ledger": "Ledger", "RpcUrl": "none", "DnsResolvers": nothingExists(t)},
+		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"}, scheduled)
+	_, err := h.Call(t.Context(), logicalID(scheduled), event)
 	var failed *lambdahost.FunctionError
 	if !errors.As(err, &failed) || !strings.Contains(failed.Message, "list open records") {
 		t.Errorf("it answered %v, want a function error", err)

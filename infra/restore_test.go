@@ -21,16 +21,14 @@ func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	e := startEmulator(t)
 	api := dynamo.NewClient(e.client())
-	if err := dynamo.EnsureTable(t.Context(), api, "ledger"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, dynamo.EnsureTable(t.Context(), api, "ledger"))
 	table, yes := "ledger", true
 	if _, err := api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
 		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	key := pays(t, e.ledger("ledger"), "0x02")
+	key := pays(t, e.ledger("ledger"))
 	operate := testbed.Program(t, "./infra/local/operate")
 	restore := func(arguments ...string) (string, error) {
 		cmd := exec.Command(operate, append([]string{"restore"}, arguments...)...)

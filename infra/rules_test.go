@@ -19,10 +19,7 @@ import (
 // a mistake in the file.
 func readEvent(t *testing.T, path string) events.APIGatewayV2HTTPRequest {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Open(path))(t)
 	defer f.Close()
 	d := json.NewDecoder(f)
 	d.DisallowUnknownFields()

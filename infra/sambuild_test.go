@@ -27,10 +27,7 @@ const (
 // looks at what would be deployed. It writes nothing into the tree.
 func TestBuild(t *testing.T) {
 	t.Parallel()
-	makefile, err := os.ReadFile(filepath.Join("..", "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := must(os.ReadFile(filepath.Join("..", "Makefile")))(t)
 	recipe := regexp.MustCompile(`\n\tCGO_ENABLED=0 GOFLAGS="([^"]*)" sam build\n`).FindSubmatch(makefile)
 	if recipe == nil {
 		t.Fatal("the Makefile no longer says how sam build is run where this test looks for it")

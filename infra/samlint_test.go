@@ -48,19 +48,14 @@ func cfnLint(t *testing.T, arguments ...string) *exec.Cmd {
 // spaces.
 func saved(t *testing.T, d document) string {
 	t.Helper()
-	text, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(d))(t)
 	return stored(t, string(text))
 }
 
 func stored(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.json") // YAML has JSON in it
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -68,10 +63,7 @@ func stored(t *testing.T, text string) string {
 // must be somewhere.
 func changed(t *testing.T, path, from, to string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(path))(t)
 	if !strings.Contains(string(text), from) {
 		t.Fatalf("%s has no %s", path, from)
 	}
@@ -114,8 +106,6 @@ func transformed(t *testing.T, path string, params ...string) document {
 	t.Helper()
 	var d document
 	out := testbed.Run(t, program(t, "transform.py", append(params, path)...))
-	if err := json.Unmarshal(out, &d); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(out, &d))
 	return d
 }

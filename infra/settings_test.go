@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
@@ -20,50 +22,39 @@ func from(values map[string]any) func(*string) any {
 	return func(key *string) any { return values[*key] }
 }
 
+// settled are the settings of a context with a payee and without code.
+func settled(values map[string]any) (settings, error) {
+	context := map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxAssets: assetsNone}
+	maps.Copy(context, values)
+	return readSettings("..", from(context))
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	s, err := readSettings("..", from(map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxAssets: assetsNone}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(settled(nil))(t)
 	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.email != "" || s.build != "" || !s.reserve {
 		t.Errorf("%+v", s)
 	}
-	tpl := template(t)
-	for name, p := range tpl.Parameters {
-		v, replaced := s.params[name]
-		switch {
-		case replaced == p.NoEcho:
-			t.Errorf("%s: secret %v, replaced %v", name, p.NoEcho, replaced)
-		case name == "PayTo":
-			if v != boot.LocalPayTo {
-				t.Errorf("%s = %v", name, v)
-			}
-		case replaced && v != *p.Default:
-			t.Errorf("%s = %v, want the default %q", name, v, *p.Default)
+	// Parameters have their defaults, but for what is secret.
+	want := map[string]any{"PayTo": boot.LocalPayTo}
+	for name, p := range template(t).Parameters {
+		if !p.NoEcho && p.Default != nil {
+			want[name] = *p.Default
 		}
 	}
+	if d := cmp.Diff(want, s.params); d != "" {
+		t.Errorf("parameters (-want +got):\n%s", d)
+	}
 	// Numbers may be numbers in cdk.json.
-	s, err = readSettings("..", from(map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxAssets: assetsNone, "RateLimitPerMinute": 20.0, ctxBudget: 12.5}))
-	if err != nil || s.params["RateLimitPerMinute"] != "20" || s.budget != 12.5 {
-		t.Errorf("%v, %v, %v", s.params["RateLimitPerMinute"], s.budget, err)
+	s = must(settled(map[string]any{"RateLimitPerMinute": 20.0, ctxBudget: 12.5}))(t)
+	if s.params["RateLimitPerMinute"] != "20" || s.budget != 12.5 {
+		t.Errorf("%v, %v", s.params["RateLimitPerMinute"], s.budget)
 	}
-}
-
-// TestNodesOfProduction: the nodes come from the secret, or from a parameter that
-// has no default.
-func TestNodesOfProduction(t *testing.T) {
-	t.Parallel()
-	s, err := readSettings("..", from(map[string]any{
-		"PayTo": boot.LocalPayTo, ctxNodes: nodesSecret, ctxAssets: assetsNone,
-		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
-	}))
-	if err != nil || s.params["RpcUrl"] != "secret" {
-		t.Errorf("%v, %v", s.params["RpcUrl"], err)
-	}
-	p := section(synthesized(t), "Parameters")["RpcUrl"].(map[string]any)
-	if _, ok := p["Default"]; ok || p["NoEcho"] != true || p["AllowedPattern"] != `^(none|https?://[^ ]+)$` {
-		t.Errorf("RpcUrl is %v", p)
+	// The nodes come from the secret, or from a parameter that has no default.
+	s = must(settled(map[string]any{ctxNodes: nodesSecret, "FacilitatorSecretArn": testSecret}))(t)
+	p := section(section(synthesized(t), "Parameters"), "RpcUrl")
+	if _, ok := p["Default"]; s.params["RpcUrl"] != "secret" || ok || p["NoEcho"] != true || p["AllowedPattern"] != `^(none|https?://[^ ]+)$` {
+		t.Errorf("RpcUrl is %v or %v", s.params["RpcUrl"], p)
 	}
 }
 
@@ -97,20 +88,12 @@ func TestSettingsFaults(t *testing.T) {
 		"all of it": {map[string]any{"PayTo": "me", ctxEmail: "ops", ctxDomain: "api.example.com", "LogLevel": "loud"},
 			[]string{"4 fault(s)", "PayTo", "alarmEmail", "domain", "LogLevel"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			context := map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxAssets: assetsNone}
-			maps.Copy(context, c.context)
-			_, err := readSettings("..", from(context))
-			if err == nil || strings.Contains(err.Error(), "s3cr3t") {
-				t.Fatalf("%v", err)
+		_, err := settled(c.context)
+		for _, s := range c.says {
+			if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: %q is not said in:\n%v", name, s, err)
 			}
-			for _, s := range c.says {
-				if !strings.Contains(err.Error(), s) {
-					t.Errorf("%q is not said in:\n%v", s, err)
-				}
-			}
-		})
+		}
 	}
 }
 
@@ -124,36 +107,28 @@ func TestCodeIsForLambda(t *testing.T) {
 		write(t, filepath.Join(root, "functions", slug, "main.go"), nil)
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), header(machine))
 	}
-	check := func() error {
-		c := &contextReader{get: from(nil)}
-		c.built(root, filepath.Join(root, "build"))
-		if len(c.faults) == 0 {
-			return nil
+	bootstrap := filepath.Join(root, "build", "dns", "bootstrap")
+	for _, c := range []struct {
+		machine elf.Machine
+		mode    os.FileMode // 0 is no file
+		says    string
+	}{
+		{elf.EM_AARCH64, 0o755, ""},
+		{elf.EM_X86_64, 0o755, "has dns for another machine (make build ARCH=arm64)"},
+		{elf.EM_AARCH64, 0o700, "has dns that others may not run (chmod 755"},
+		{elf.EM_AARCH64, 0o644, "has dns that others may not run (chmod 755"},
+		{elf.EM_AARCH64, 0, "has no dns (make build ARCH=arm64)"},
+	} {
+		build("dns", c.machine)
+		check(t, os.Chmod(bootstrap, c.mode))
+		if c.mode == 0 {
+			check(t, os.Remove(bootstrap))
 		}
-		return c.faults[0]
-	}
-	build("dns", elf.EM_AARCH64)
-	if err := check(); err != nil {
-		t.Errorf("arm64: %v", err)
-	}
-	build("dns", elf.EM_X86_64)
-	if err := check(); err == nil || !strings.Contains(err.Error(), "has dns for another machine (make build ARCH=arm64)") {
-		t.Errorf("amd64: %v", err)
-	}
-	build("dns", elf.EM_AARCH64)
-	for _, mode := range []os.FileMode{0o700, 0o644} {
-		if err := os.Chmod(filepath.Join(root, "build", "dns", "bootstrap"), mode); err != nil {
-			t.Fatal(err)
+		r := &contextReader{get: from(nil)}
+		r.built(root, filepath.Join(root, "build"))
+		if err := errors.Join(r.faults...); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, mode %o: %v; want %q", c.machine, c.mode, err, c.says)
 		}
-		if err := check(); err == nil || !strings.Contains(err.Error(), "has dns that others may not run (chmod 755") {
-			t.Errorf("%o: %v", mode, err)
-		}
-	}
-	if err := os.RemoveAll(filepath.Join(root, "build")); err != nil {
-		t.Fatal(err)
-	}
-	if err := check(); err == nil || !strings.Contains(err.Error(), "has no dns (make build ARCH=arm64)") {
-		t.Errorf("not built: %v", err)
 	}
 }
 
@@ -169,9 +144,7 @@ func header(machine elf.Machine) []byte {
 // write writes a file, and the directories that it is in.
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(path, 0o755)); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
@@ -182,22 +155,15 @@ func write(t *testing.T, path string, text []byte) {
 // the template takes, and no build is cached.
 func TestSamconfig(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../samconfig.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../samconfig.toml"))(t)
 	sections := map[string]map[string]string{}
-	header, assignment := regexp.MustCompile(`^\[([a-z_.]+)\]$`), regexp.MustCompile(`^([a-z0-9_]+) = "?([^"]*)"?$`)
 	var in string
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if m := header.FindStringSubmatch(line); m != nil {
+	for _, m := range regexp.MustCompile(`(?m)^\[([a-z_.]+)\]$|^([a-z0-9_]+) = "?([^"\n]*)"?$`).FindAllStringSubmatch(string(text), -1) {
+		if m[1] != "" {
 			in = m[1]
 			sections[in] = map[string]string{}
-		} else if m := assignment.FindStringSubmatch(line); m != nil && in != "" {
-			sections[in][m[1]] = m[2]
-		} else if line != "" && line[0] != '#' && in != "" {
-			t.Errorf("this test cannot read %q", line)
+		} else if in != "" {
+			sections[in][m[2]] = m[3]
 		}
 	}
 	if sections["default.build.parameters"]["cached"] != "false" {
@@ -233,10 +199,7 @@ func TestSamconfig(t *testing.T) {
 // its default.
 func TestRunbookContext(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("RUNBOOK.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("RUNBOOK.md"))(t)
 	rows := map[string]string{} // key to default
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.TrimSpace(line), "|")

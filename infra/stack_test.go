@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,47 +19,31 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// exampleSettings are those of the synthesized example.
-func exampleSettings(t *testing.T) settings {
-	t.Helper()
-	s, err := readSettings("..", from(*example()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // TestIncludeRestatesNothing: what the synthesized template says of the
 // application is what template.yaml says, but for what the envelope is there
 // to change.
 func TestIncludeRestatesNothing(t *testing.T) {
 	t.Parallel()
-	s := exampleSettings(t)
+	s := must(readSettings("..", from(*example())))(t)
 	want, got := written(t, s.params), synthesized(t)
-	if d := cmp.Diff(want["Globals"], got["Globals"]); d != "" {
-		t.Errorf("globals (-template.yaml +synthesized):\n%s", d)
-	}
-	if d := cmp.Diff(want["Conditions"], got["Conditions"]); d != "" {
-		t.Errorf("conditions (-template.yaml +synthesized):\n%s", d)
-	}
 	for _, slug := range slugs() {
-		properties(want, logicalID(slug))["LoggingConfig"] = map[string]any{"LogGroup": map[string]any{"Ref": pascal(slug) + "Log"}}
+		properties(want, logicalID(slug))["LoggingConfig"] = document{"LogGroup": document{"Ref": pascal(slug) + "Log"}}
 	}
 	properties(want, logicalID(slugReconcile))["ReservedConcurrentExecutions"] = 1.0
 	for _, name := range templateAlarms() {
 		p := properties(want, pascal(name)+"Alarm")
-		p["AlarmActions"], p["OKActions"] = []any{map[string]any{"Ref": "Alarms"}}, []any{map[string]any{"Ref": "Alarms"}}
+		p["AlarmActions"], p["OKActions"] = []any{document{"Ref": "Alarms"}}, []any{document{"Ref": "Alarms"}}
 	}
 	properties(want, idLog)["RetentionInDays"] = s.retention
-	for id, r := range section(want, "Resources") {
-		if d := cmp.Diff(r, section(got, "Resources")[id]); d != "" {
-			t.Errorf("%s (-template.yaml +synthesized):\n%s", id, d)
+	for _, part := range []string{"Resources", "Outputs", "Conditions"} {
+		for id, r := range section(want, part) {
+			if d := cmp.Diff(r, section(got, part)[id]); part != "Outputs" && d != "" || section(got, part)[id] == nil {
+				t.Errorf("%s (-template.yaml +synthesized):\n%s", id, d)
+			}
 		}
 	}
-	for id := range section(want, "Outputs") {
-		if section(got, "Outputs")[id] == nil {
-			t.Errorf("output %s is gone", id)
-		}
+	if d := cmp.Diff(want["Globals"], got["Globals"]); d != "" {
+		t.Errorf("globals (-template.yaml +synthesized):\n%s", d)
 	}
 	// What is secret is asked for at deployment.
 	for name, p := range template(t).Parameters {
@@ -87,37 +72,30 @@ func TestLogsEnd(t *testing.T) {
 	}
 }
 
-// TestAccessLog: one JSON line a request that holds nothing of what a client
-// sent.
+// TestAccessLog: one JSON line a request that holds nothing of what a client sent. The
+// path, the query and the headers are the client's words, and hold what was asked about
+// and the signature; the address is his.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
-	for name, d := range map[string]document{"template.yaml": written(t, nil), "synthesized": synthesized(t)} {
-		log, _ := properties(d, idAPI)["AccessLogSettings"].(map[string]any)
-		if diff := cmp.Diff(map[string]any{"Fn::GetAtt": idLog + ".Arn"}, log["DestinationArn"]); diff != "" {
-			t.Errorf("%s: destination: %s", name, diff)
+	log := section(properties(written(t, nil), idAPI), "AccessLogSettings")
+	if d := cmp.Diff(document{"Fn::GetAtt": idLog + ".Arn"}, log["DestinationArn"]); d != "" {
+		t.Errorf("destination: %s", d)
+	}
+	format, _ := log["Format"].(string)
+	var line map[string]string
+	if err := json.Unmarshal([]byte(format), &line); err != nil || strings.Contains(format, "\n") {
+		t.Fatalf("%q is no line of JSON: %v", format, err)
+	}
+	for _, want := range []string{"requestId", "routeKey", "status", "integrationLatency", "integrationErrorMessage"} {
+		if !slices.Contains(slices.Collect(maps.Values(line)), "$context."+want) {
+			t.Errorf("%s is not logged", want)
 		}
-		format, _ := log["Format"].(string)
-		var line map[string]string
-		if err := json.Unmarshal([]byte(format), &line); err != nil || strings.Contains(format, "\n") {
-			t.Fatalf("%s: %q is no line of JSON: %v", name, format, err)
-		}
-		for _, want := range []string{"requestId", "routeKey", "status", "integrationLatency", "integrationErrorMessage"} {
-			if !slices.Contains(slices.Collect(maps.Values(line)), "$context."+want) {
-				t.Errorf("%s: %s is not logged", name, want)
-			}
-		}
-		for key, value := range line {
-			field, ok := strings.CutPrefix(value, "$context.")
-			if !ok || strings.Contains(field, "$") {
-				t.Errorf("%s: %s is %q, want one variable", name, key, value)
-			}
-			// The path, the query and the headers are the client's words, and
-			// hold what was asked about and the signature; the address is his.
-			for _, banned := range []string{"path", "identity", "authorizer", "header", "query", "customDomain"} {
-				if strings.HasPrefix(field, banned) {
-					t.Errorf("%s: %s logs %s", name, key, value)
-				}
-			}
+	}
+	one := regexp.MustCompile(`^\$context\.[^$]+$`)
+	banned := regexp.MustCompile(`^\$context\.(path|identity|authorizer|header|query|customDomain)`)
+	for key, value := range line {
+		if !one.MatchString(value) || banned.MatchString(value) {
+			t.Errorf("%s is %q, want one variable, and not of the client's words", key, value)
 		}
 	}
 }
@@ -127,19 +105,17 @@ func TestAccessLog(t *testing.T) {
 func TestDomain(t *testing.T) {
 	t.Parallel()
 	got := synthesized(t)
-	mapping := section(got, "Resources")["DomainMapping"].(map[string]any)
-	type m = map[string]any
-	want := m{
+	want := document{
 		"Type": "AWS::ApiGatewayV2::ApiMapping", "DependsOn": []any{idStage},
-		"Properties": m{"ApiId": m{"Ref": idAPI}, "DomainName": m{"Ref": "Domain"}, "Stage": "$default"},
+		"Properties": document{"ApiId": document{"Ref": idAPI}, "DomainName": document{"Ref": "Domain"}, "Stage": "$default"},
 	}
-	if d := cmp.Diff(want, mapping); d != "" {
+	if d := cmp.Diff(want, section(got, "Resources")["DomainMapping"]); d != "" {
 		t.Errorf("mapping (-want +got):\n%s", d)
 	}
 	if p := properties(got, "Domain"); p["DomainName"] != "api.hostfacts.example" {
 		t.Errorf("domain %v", p["DomainName"])
 	}
-	globals := section(section(section(got, "Globals")["Function"].(map[string]any), "Environment"), "Variables")
+	globals := section(section(section(section(got, "Globals"), "Function"), "Environment"), "Variables")
 	if globals["BASE_URL"] != "https://api.hostfacts.example" {
 		t.Errorf("BASE_URL %v, want the domain's", globals["BASE_URL"])
 	}
@@ -168,25 +144,20 @@ func TestNotify(t *testing.T) {
 			t.Errorf("policy:\n%s", d)
 		}
 	}
-	topic := m{"Ref": "Tickets"}
-	budget := properties(got, "Budget")
-	if name, ok := section(budget, "Budget")["BudgetName"]; ok {
-		t.Errorf("the budget has the name %v: it could not be replaced, nor be in two regions", name)
-	}
-	if r := section(got, "Resources")["Budget"].(m); !cmp.Equal([]any{"TicketsPolicy"}, r["DependsOn"]) {
-		t.Errorf("the budget waits for %v, want the policy that lets it tell", r["DependsOn"])
-	}
-	if d := cmp.Diff(m{"Amount": float64(defaultBudget), "Unit": "USD"}, section(budget, "Budget")["BudgetLimit"]); d != "" {
-		t.Errorf("budget:\n%s", d)
-	}
-	notices := budget["NotificationsWithSubscribers"].([]any)
-	if len(notices) != 2 {
-		t.Errorf("%d notices of the budget, want what was spent and what is in sight", len(notices))
-	}
-	for _, n := range notices {
-		if d := cmp.Diff([]any{m{"SubscriptionType": "SNS", "Address": topic}}, n.(m)["Subscribers"]); d != "" {
-			t.Errorf("budget:\n%s", d)
+	// A budget with a name could not be replaced, nor be in two regions. It waits for
+	// the policy that lets it tell.
+	notice := func(kind string, percent float64) m {
+		return m{
+			"Notification": m{"NotificationType": kind, "ComparisonOperator": "GREATER_THAN", "Threshold": percent, "ThresholdType": "PERCENTAGE"},
+			"Subscribers":  []any{m{"SubscriptionType": "SNS", "Address": m{"Ref": "Tickets"}}},
 		}
+	}
+	want := m{"Type": "AWS::Budgets::Budget", "DependsOn": []any{"TicketsPolicy"}, "Properties": m{
+		"Budget":                       m{"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": m{"Amount": float64(defaultBudget), "Unit": "USD"}},
+		"NotificationsWithSubscribers": []any{notice("ACTUAL", 80), notice("FORECASTED", 100)},
+	}}
+	if d := cmp.Diff(want, section(got, "Resources")["Budget"]); d != "" {
+		t.Errorf("budget (-want +got):\n%s", d)
 	}
 }
 
@@ -194,70 +165,54 @@ func TestNotify(t *testing.T) {
 // graph, and the runbook is one click away.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	board, err := json.Marshal(properties(synthesized(t), ofType(synthesized(t), "AWS::CloudWatch::Dashboard")[0])["DashboardBody"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	name, err := json.Marshal(properties(synthesized(t), ofType(synthesized(t), "AWS::CloudWatch::Dashboard")[0])["DashboardName"])
-	if err != nil || !strings.Contains(string(name), `{"Ref":"AWS::Region"}`) {
-		t.Errorf("the dashboard's name is the same in all regions: %s, %v", name, err)
+	d := synthesized(t)
+	p := properties(d, ofType(d, "AWS::CloudWatch::Dashboard")[0])
+	board, name := must(json.Marshal(p["DashboardBody"]))(t), must(json.Marshal(p["DashboardName"]))(t)
+	if !strings.Contains(string(name), `{"Ref":"AWS::Region"}`) {
+		t.Errorf("the dashboard's name is the same in all regions: %s", name)
 	}
 	text := strings.ReplaceAll(string(board), `\`, "")
-	if !strings.Contains(text, "("+catalog.Runbook+")") {
-		t.Error("the dashboard does not link to the runbook")
+	want := []string{"(" + catalog.Runbook + ")"}
+	for _, name := range writtenMetrics() {
+		want = append(want, `["`+service.Namespace(defaultStack)+`","`+name+`"`)
 	}
-	for _, o := range catalog.All() {
+	for _, slug := range slugs() {
+		want = append(want, `"label":"`+slug+` ConcurrentExecutions"`)
+	}
+	for _, name := range []string{"Count", "4xx", "5xx", "Latency", "IntegrationLatency"} {
+		want = append(want, `["AWS/ApiGateway","`+name+`","ApiId",`)
+	}
+	for i, o := range catalog.All() {
+		want = append(want, fmt.Sprintf("FILL(m%d, 0) * %s", i, o.Amount)) // revenue, by the catalog's prices
 		if n := strings.Count(text, `"`+service.DimensionOperation+`","`+o.Slug+`"`); n < 10 {
 			t.Errorf("%d series of %s, want 10", n, o.Slug)
 		}
 	}
-	for _, name := range writtenMetrics() {
-		if !strings.Contains(text, `["`+service.Namespace(defaultStack)+`","`+name+`"`) {
-			t.Errorf("%s is on no graph", name)
-		}
-	}
-	for _, slug := range slugs() {
-		if !strings.Contains(text, `"label":"`+slug+` ConcurrentExecutions"`) {
-			t.Errorf("the concurrency of %s is on no graph", slug)
-		}
-	}
-	for _, name := range []string{"Count", "4xx", "5xx", "Latency", "IntegrationLatency"} {
-		if !strings.Contains(text, `["AWS/ApiGateway","`+name+`","ApiId",`) {
-			t.Errorf("the gateway's %s is on no graph", name)
-		}
-	}
-	// Revenue is counted by the catalog's prices.
-	for i, o := range catalog.All() {
-		if term := fmt.Sprintf("FILL(m%d, 0) * %s", i, o.Amount); !strings.Contains(text, term) {
-			t.Errorf("revenue lacks %s of %s", term, o.Slug)
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s is not on the dashboard", w)
 		}
 	}
 }
 
-// TestSavedQueries: each is over the logs that it is about, and asks for what the
-// lines have.
+// TestSavedQueries: each is over the logs that it is about.
 func TestSavedQueries(t *testing.T) {
 	t.Parallel()
 	got := synthesized(t)
-	saved := ofType(got, "AWS::Logs::QueryDefinition")
-	if len(saved) != len(savedQueries()) {
-		t.Errorf("%d saved queries, want %d", len(saved), len(savedQueries()))
+	if n := len(ofType(got, "AWS::Logs::QueryDefinition")); n != len(savedQueries()) {
+		t.Errorf("%d saved queries, want %d", n, len(savedQueries()))
 	}
 	for _, q := range savedQueries() {
-		p := properties(got, q.id())
-		groups, _ := p["LogGroupNames"].([]any)
-		want := len(slugs())
+		var groups []any
+		for _, slug := range slugs() {
+			groups = append(groups, document{"Ref": pascal(slug) + "Log"})
+		}
 		if q.gateway {
-			want = 1
+			groups = []any{document{"Ref": idLog}}
 		}
-		if p["Name"] != defaultStack+"/"+q.name || p["QueryString"] != q.text || len(groups) != want {
-			t.Errorf("%s: %v", q.name, p)
-		}
-		for _, g := range groups {
-			ref, _ := g.(map[string]any)["Ref"].(string)
-			if !slices.Contains(ofType(got, "AWS::Logs::LogGroup"), ref) || (ref == idLog) != q.gateway {
-				t.Errorf("%s: log group %v", q.name, g)
-			}
+		want := document{"Name": defaultStack + "/" + q.name, "QueryString": q.text, "LogGroupNames": groups}
+		if d := cmp.Diff(want, properties(got, q.id())); d != "" {
+			t.Errorf("%s (-want +got):\n%s", q.name, d)
 		}
 	}
 }
@@ -268,28 +223,17 @@ func TestSavedQueries(t *testing.T) {
 func TestCodeIsShipped(t *testing.T) {
 	t.Parallel()
 	root, out := t.TempDir(), t.TempDir()
-	text, err := os.ReadFile(templatePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(templatePath))(t)
 	write(t, filepath.Join(root, templateName), text)
 	for _, slug := range slugs() {
 		write(t, filepath.Join(root, "functions", slug, "main.go"), nil)
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
 	write(t, filepath.Join(root, "infra", "cdk.json"), nil)
-	context, err := json.Marshal(map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxReserve: false})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err = synth(filepath.Join(root, "infra"), out, []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(context)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	context := must(json.Marshal(map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxReserve: false}))(t)
+	text = must(synth(filepath.Join(root, "infra"), out, []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(context)}))(t)
 	var d document
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(text, &d))
 	keys := map[any]string{}
 	for _, slug := range slugs() {
 		code, _ := properties(d, logicalID(slug))["CodeUri"].(map[string]any)
@@ -297,7 +241,7 @@ func TestCodeIsShipped(t *testing.T) {
 			t.Errorf("%s: code %v, as %s", slug, code, other)
 		}
 		keys[code["Key"]] = slug
-		if m := section(d, "Resources")[logicalID(slug)].(map[string]any)["Metadata"]; m != nil && m.(map[string]any)["BuildMethod"] != nil {
+		if m := section(section(section(d, "Resources"), logicalID(slug)), "Metadata"); m["BuildMethod"] != nil {
 			t.Errorf("%s: SAM would build it again: %v", slug, m)
 		}
 	}

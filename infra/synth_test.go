@@ -47,6 +47,22 @@ func sharedDir(name string) (string, error) {
 	return filepath.Join(shared.dir, name), nil
 }
 
+// must is a value, without which the test cannot go on.
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // document is a template as JSON has it.
 type document = map[string]any
 
@@ -87,14 +103,9 @@ var synths = sync.OnceValues(func() ([]byte, error) {
 // synthesized is the synthesized template, a copy for each caller.
 func synthesized(t *testing.T) document {
 	t.Helper()
-	text, err := synths()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(synths())(t)
 	var d document
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(text, &d))
 	return d
 }
 
@@ -128,14 +139,9 @@ func written(t *testing.T, params map[string]any) document {
 	t.Helper()
 	var root yaml.Node
 	read(t, &root)
-	text, err := json.Marshal(long(t, root.Content[0], params))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(long(t, root.Content[0], params)))(t)
 	var d document
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(text, &d))
 	return d
 }
 

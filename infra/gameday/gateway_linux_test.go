@@ -19,40 +19,33 @@ type gatewayLog struct {
 }
 
 // readGatewayLog reads it from the synthesized template.
-func readGatewayLog(t *testing.T) gatewayLog {
+func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 	t.Helper()
-	doc, err := synthesized()
-	if err != nil {
-		t.Fatal(err)
+	type settings = struct {
+		AccessLogSettings struct {
+			DestinationArn struct {
+				GetAtt string `json:"Fn::GetAtt"`
+			}
+			Format string
+		}
 	}
 	var tpl struct {
-		Resources struct {
-			Api struct {
-				Properties struct {
-					AccessLogSettings struct {
-						DestinationArn struct {
-							GetAtt string `json:"Fn::GetAtt"`
-						}
-						Format string
-					}
-				}
-			}
-		}
+		Resources struct{ Api struct{ Properties settings } }
 	}
 	if err := json.Unmarshal(doc, &tpl); err != nil {
 		t.Fatal(err)
 	}
-	settings := tpl.Resources.Api.Properties.AccessLogSettings
-	g := gatewayLog{format: settings.Format}
-	if g.filters, err = ReadFilters(doc, stack); err != nil || len(g.filters) == 0 {
-		t.Fatalf("%d metric filters: %v", len(g.filters), err)
+	log := tpl.Resources.Api.Properties.AccessLogSettings
+	filters, err := ReadFilters(doc, stack)
+	if err != nil || len(filters) == 0 {
+		t.Fatalf("%d metric filters: %v", len(filters), err)
 	}
-	for _, f := range g.filters {
-		if to := settings.DestinationArn.GetAtt; to != f.LogGroup+".Arn" {
-			t.Fatalf("filter %s reads %s, the gateway writes to %s", f.ID, f.LogGroup, to)
+	for _, f := range filters {
+		if log.DestinationArn.GetAtt != f.LogGroup+".Arn" {
+			t.Fatalf("filter %s reads %s, the gateway writes to %s", f.ID, f.LogGroup, log.DestinationArn.GetAtt)
 		}
 	}
-	return g
+	return gatewayLog{log.Format, filters}
 }
 
 // variable is one of the gateway's in the format of its log.
@@ -61,35 +54,31 @@ var variable = regexp.MustCompile(`\$context\.([\w.]+)`)
 // line is what the gateway logs of an invocation: what a request has of its own is
 // left out, as "-", which the gateway writes where there is nothing.
 func (g gatewayLog) line(e lambdahost.Ended) []byte {
-	values := map[string]string{}
 	var answer struct{ StatusCode int }
-	switch {
-	case errors.Is(e.Err, lambdahost.ErrThrottled):
-		values["status"], values["integrationErrorMessage"] = fmt.Sprint(http.StatusServiceUnavailable), "Rate Exceeded."
-	case e.Err != nil:
-		values["status"], values["integrationErrorMessage"] = fmt.Sprint(http.StatusInternalServerError), "The Lambda function returned an error."
-	case json.Unmarshal(e.Result.Payload, &answer) == nil:
-		values["status"] = fmt.Sprint(answer.StatusCode)
+	_ = json.Unmarshal(e.Result.Payload, &answer) // a function that failed has none
+	says := map[string]string{"status": fmt.Sprint(answer.StatusCode)}
+	if errors.Is(e.Err, lambdahost.ErrThrottled) {
+		says["status"], says["integrationErrorMessage"] = fmt.Sprint(http.StatusServiceUnavailable), "Rate Exceeded."
+	} else if e.Err != nil {
+		says["status"], says["integrationErrorMessage"] = fmt.Sprint(http.StatusInternalServerError), "The Lambda function returned an error."
 	}
-	text := variable.ReplaceAllStringFunc(g.format, func(name string) string {
-		if v, ok := values[variable.FindStringSubmatch(name)[1]]; ok {
-			return v
+	return variable.ReplaceAllFunc([]byte(g.format), func(name []byte) []byte {
+		if v, ok := says[string(variable.FindSubmatch(name)[1])]; ok {
+			return []byte(v)
 		}
-		return "-"
+		return []byte("-")
 	})
-	return []byte(text)
 }
 
-// samples are what the filters count of an invocation.
-func (g gatewayLog) samples(e lambdahost.Ended) []Sample {
+// counts are the metrics that the filters count an invocation for.
+func (g gatewayLog) counts(e lambdahost.Ended) (all []Metric) {
 	if e.Function == reconcileFunction {
 		return nil // the schedule calls it, not the gateway
 	}
 	line := g.line(e)
-	var all []Sample
 	for _, f := range g.filters {
-		if s, ok := f.Read(line); ok {
-			all = append(all, s)
+		if f.Finds(line) {
+			all = append(all, f.Metric)
 		}
 	}
 	return all

@@ -54,13 +54,8 @@ func (t *turnstile) passed(payer string) {
 // tooLate is what the functions say of a call that took longer than it may.
 var tooLate = regexp.MustCompile(`deadline exceeded|took too long|i/o timeout|Client\.Timeout`)
 
-// late says that the log has a call of a payer's payment that took too long.
-func (s *measured) late(payer string) bool { return strings.Contains(s.lateLines(""), payer) }
-
-// lateAtTable says that it has one to the table.
-func (s *measured) lateAtTable(payer string) bool {
-	return strings.Contains(s.lateLines("dynamo: "), payer)
-}
+// atTable is in the lines about calls to the table.
+const atTable = "dynamo: "
 
 // lateLines are the lines about calls that took too long, of those that contain
 // a text.
@@ -79,61 +74,57 @@ func (s *measured) lateLines(of string) string {
 // the function does between them is in it, and so is what the function's
 // process had to wait for a core.
 type phases struct {
-	mu   sync.Mutex
-	last map[string]phase                          // by payer
-	took map[string]map[ledger.State]time.Duration // the longest, by payer and what was written before
-	done map[string]bool                           // payers whose answer has been written
+	mu     sync.Mutex
+	payers map[string]*phase
 }
 
+// phase is what a payer's payment is in.
 type phase struct {
-	state ledger.State
+	state ledger.State // what was written last, empty when its writer does not go on
 	since time.Time
+	took  map[ledger.State]time.Duration // the longest, by what was written before
+	done  bool                           // the answer has been written
 }
 
-func newPhases() *phases {
-	return &phases{last: map[string]phase{}, took: map[string]map[ledger.State]time.Duration{}, done: map[string]bool{}}
+// of is a payer's phase, for do alone.
+func (p *phases) of(payer string, do func(*phase)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.payers[payer] == nil {
+		p.payers[payer] = &phase{took: map[ledger.State]time.Duration{}}
+	}
+	do(p.payers[payer])
 }
 
 // arrives ends a phase.
 func (p *phases) arrives(c call, at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last, begun := p.last[c.payer]
-	if !begun {
-		return
-	}
-	if p.took[c.payer] == nil {
-		p.took[c.payer] = map[ledger.State]time.Duration{}
-	}
-	p.took[c.payer][last.state] = max(p.took[c.payer][last.state], at.Sub(last.since))
+	p.of(c.payer, func(x *phase) {
+		if x.state != "" {
+			x.took[x.state] = max(x.took[x.state], at.Sub(x.since))
+		}
+	})
 }
 
 // written begins a phase, if the writer goes on.
 func (p *phases) written(c call, at time.Time) {
-	if c.payer == "" {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.last, c.payer)
-	p.done[c.payer] = p.done[c.payer] || c.state == ledger.Redeemed
-	if c.leased {
-		p.last[c.payer] = phase{c.state, at}
-	}
+	p.of(c.payer, func(x *phase) {
+		x.state, x.since, x.done = "", at, x.done || c.state == ledger.Redeemed
+		if c.leased {
+			x.state = c.state
+		}
+	})
 }
 
 // over says that a payer's answer is on record.
-func (p *phases) over(payer string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.done[payer]
+func (p *phases) over(payer string) (done bool) {
+	p.of(payer, func(x *phase) { done = x.done })
+	return done
 }
 
 // longest is the longest phase of a payer's that began with a state.
-func (p *phases) longest(payer string, state ledger.State) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.took[payer][state]
+func (p *phases) longest(payer string, state ledger.State) (took time.Duration) {
+	p.of(payer, func(x *phase) { took = x.took[state] })
+	return took
 }
 
 // without is a world's series without some of its values.
@@ -143,8 +134,8 @@ type without struct {
 }
 
 // Values implements Source.
-func (s without) Values(m Metric, unit string, round int) []float64 {
-	return s.chosen(m, unit, round, func(v dated) bool { return !s.drop(v) })
+func (s without) Values(m Metric, round int) []float64 {
+	return s.chosen(m, round, func(v dated) bool { return !s.drop(v) })
 }
 
 // slowest is below every bound of an alarm on latency.
@@ -159,7 +150,7 @@ func machines(v dated, stable bool, p *phases) bool {
 		measured := p.longest(v.payer, state)
 		return measured >= slowest && float64(measured.Microseconds())/1000 >= v.Value
 	}
-	switch v.Metric.Name {
+	switch v.Name {
 	case service.MetricLedger, service.MetricReconcileFailed:
 		return stable && v.late
 	case service.ReadyMetric(service.ProbeLedger), service.ReadyMetric(service.ProbeFacilitator), service.ReadyMetric(service.ProbeResolvers):

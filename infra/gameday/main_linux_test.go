@@ -23,14 +23,6 @@ func TestMain(m *testing.M) {
 	os.Exit(testbed.Isolate(m, 8, build))
 }
 
-// needsBuilt skips a test of what TestMain leaves out for make test.
-func needsBuilt(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("make verify builds the functions and the CDK app for it")
-	}
-}
-
 // build makes the functions, the command of make owed, and the CDK app.
 func build(ctx context.Context, dir string) error {
 	return errors.Join(

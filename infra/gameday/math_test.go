@@ -1,6 +1,7 @@
 package gameday
 
 import (
+	"go/parser"
 	"math"
 	"strings"
 	"testing"
@@ -9,42 +10,26 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+func calculated(expression string) (float64, error) {
+	n, err := parser.ParseExpr(expression)
+	if err != nil {
+		return 0, err
+	}
+	return calculate(n, map[string]float64{"one": 1, "ten": 10, "zero": 0, "none": math.NaN()})
+}
+
 func TestMath(t *testing.T) {
 	t.Parallel()
 	n := math.NaN()
-	c := calculator{known: map[string]series{"a": {1, n, 3}, "b": {10, 20, 0}, "none": {n, n, n}, "e": {7, 7, 7}}, periods: 3}
-	for expression, want := range map[string]series{
-		"a":                           {1, n, 3},
-		"2":                           {2, 2, 2},
-		"a + b":                       {11, n, 3},
-		"b-a-1":                       {8, n, -4},
-		"1 + 2 * 3":                   {7, 7, 7},
-		"(1 + 2) * 3":                 {9, 9, 9},
-		"8/4/2":                       {1, 1, 1},
-		"a / b":                       {0.1, n, n}, // by zero: nothing
-		"100*(a/b)":                   {10, n, n},
-		"FILL(a, 0)":                  {1, 0, 3},
-		"FILL(a,0) + FILL(none, 0)":   {1, 0, 3},
-		"a > 1":                       {0, n, 1},
-		"b >= 10":                     {1, 1, 0},
-		"b < 10":                      {0, 0, 1},
-		"b <= 10":                     {1, 0, 1},
-		"b + 10 > 2 * b":              {0, 0, 1},
-		"IF(b >= 10, b, 0)":           {10, 20, 0},
-		"IF(b > 10, 1)":               {n, 1, n},
-		"IF(a, b, 0)":                 {10, n, 0},
-		"IF(FILL(a,0) > 0, a/b*2, 0)": {0.2, 0, n},
-		"e * 2":                       {14, 14, 14},
-		"1.5e1":                       {15, 15, 15},
+	for expression, want := range map[string]float64{
+		"ten": 10, "none": n, "1.5e1": 15, "one + ten": 11, "one + none": n, "none + one": n,
+		"one > one": 0, "ten > one": 1, "one >= one": 1, "one >= ten": 0, "one > none": n, "none >= one": n, "one + 10 > ten": 1,
+		"FILL(none, 2)": 2, "FILL(one, 2)": 1, "FILL(none,0) + FILL(one, 0)": 1,
+		"IF(one, ten)": 10, "IF(zero, ten)": n, "IF(none, ten)": n, "IF(one, ten, 5)": 10, "IF(zero, ten, 5)": 5, "IF(none, ten, 5)": n, "IF(one, none, 5)": n,
 	} {
-		parsed, err := parse(expression)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		got, err := c.eval(parsed)
-		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-12)); diff != "" || err != nil {
-			t.Errorf("%s: %v (-want +got):\n%s", expression, err, diff)
+		got, err := calculated(expression)
+		if !cmp.Equal(want, got, cmpopts.EquateNaNs()) || err != nil {
+			t.Errorf("%s: %v, %v; want %v", expression, got, err, want)
 		}
 	}
 }
@@ -53,36 +38,29 @@ func TestMath(t *testing.T) {
 func TestBadMath(t *testing.T) {
 	t.Parallel()
 	for expression, says := range map[string]string{
-		"":                 "expected operand",
-		"a +":              "expected operand",
-		"(a":               "expected ')'",
-		"[a]":              "expected",
-		"a b":              "expected",
-		"a ^ 2":            "operator ^",
-		"1.2.3":            "expected",
-		"b":                "not the id",
-		"RATE(a)":          "RATE is not known",
-		"SUM([a, a])":      "expected",
-		"FILL(a)":          "two arguments",
-		"FILL(a, REPEAT)":  "a number",
-		"FILL(a, a)":       "a number",
-		"FILL(b, 0)":       "not the id",
-		"IF(a)":            "two or three",
-		"IF(a, a, a, a)":   "two or three",
-		"METRICS()":        "METRICS is not known",
-		`"text"`:           "invalid syntax",
-		"-a":               "UnaryExpr",
-		"a.b":              "SelectorExpr",
-		"a[0](1)":          "not known",
-		"func() {}":        "FuncLit",
-		"a == 1 || a == 2": "operator ||",
+		"": "expected operand", "one +": "expected operand", "(one": "expected ')'", "[one]": "expected", "one ten": "expected",
+		"one ^ 2": "^ is not known", "one - 2": "- is not known", "-one": "UnaryExpr", "one.b": "SelectorExpr", "one[0](1)": "not known", `"text"`: "invalid syntax",
+		"other": "not the id", "FILL(other, 0)": "not the id", "RATE(one)": "RATE is not known", "METRICS()": "METRICS is not known",
+		"FILL(one)": "FILL is not known", "FILL(one, REPEAT)": "not the id", "FILL(one, ten)": "FILL is not known",
+		"IF(one)": "IF is not known", "IF(one, one, one, one)": "IF is not known",
 	} {
-		parsed, err := parse(expression)
-		if err == nil {
-			_, err = calculator{known: map[string]series{"a": {1}}, periods: 1}.eval(parsed)
-		}
-		if err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := calculated(expression); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v; want %q", expression, err, says)
 		}
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	t.Parallel()
+	got := map[string]float64{}
+	for name, of := range statistics() {
+		got[name], got[name+" of one"] = of([]float64{4, 1, 3, 2}), of([]float64{7})
+	}
+	want := map[string]float64{
+		"Sum": 10, "Minimum": 1, "Maximum": 4, "SampleCount": 4, "p95": 3.85,
+		"Sum of one": 7, "Minimum of one": 7, "Maximum of one": 7, "SampleCount of one": 1, "p95 of one": 7,
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

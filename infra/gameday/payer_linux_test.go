@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,8 +43,10 @@ func (s sight) String() string {
 	return text
 }
 
-// answered says that the client has what was paid for.
+// answered says that the client has what was paid for, and inDoubt that it is not told
+// whether the money has moved.
 func (s sight) answered() bool { return s.status == http.StatusOK }
+func (s sight) inDoubt() bool  { return s.charged == "null" }
 
 // final says that sending the same signature again is of no use.
 func (s sight) final() bool {
@@ -81,9 +84,6 @@ type payer struct {
 	broken         error // why nothing was seen
 }
 
-// payersNames end the names that payers ask about.
-const payersNames = "-gameday.com"
-
 // newPayer makes a payer with a wallet and a name to ask about of its own, and
 // has the payment signed. The price is asked for without paying.
 func (w *world) newPayer(op catalog.Operation, n int) *payer {
@@ -91,7 +91,7 @@ func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	p := &payer{w: w, op: op, url: w.url + op.Path, client: testbed.NewClient(w, w.http)}
 	p.address = strings.ToLower(p.client.Wallet.Address().String())
 	if op.Kind != catalog.SmokeTest {
-		p.url += "?" + url.Values{"domain": {fmt.Sprintf("%s%d%s", op.Slug, n, payersNames)}}.Encode()
+		p.url += "?" + url.Values{"domain": {fmt.Sprintf("%s%d-gameday.com", op.Slug, n)}}.Encode()
 	}
 	var err error
 	if p.signature, err = p.client.Sign(w.Context(), p.url); err != nil {
@@ -117,9 +117,6 @@ func (p *payer) send() sight {
 	}
 	return s
 }
-
-// inDoubt says that the payer is not told whether the money has moved.
-func (s sight) inDoubt() bool { return s.charged == "null" }
 
 // learn sends the payment again until the payer knows whether the money has
 // moved, so that nobody finds it in doubt for longer than the machine was busy.
@@ -153,12 +150,7 @@ func (p *payer) again(enough func(sight) bool) bool {
 
 // answered says that the payer has got an answer at some time.
 func (p *payer) answered() bool {
-	for _, s := range p.seen {
-		if s.answered() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.seen, sight.answered)
 }
 
 // last is what the payer saw last.

@@ -3,7 +3,6 @@ package gameday
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -11,11 +10,29 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
+// report prints a paragraph for each scenario, and how many alarms there are.
+func report(list []scenario, outcomes []*outcome, alarms int) {
+	fired := map[string]bool{}
+	for i, c := range list {
+		o := outcomes[i]
+		if o == nil {
+			fmt.Printf("\n%s: not played to its end\n", c.name)
+			continue
+		}
+		fmt.Printf("\n%s\n", strings.ToUpper(c.name[:1])+c.name[1:])
+		o.print()
+		for _, a := range o.fired {
+			fired[a] = true
+		}
+	}
+	fmt.Printf("\n%d of %d alarms went off\n\n", len(fired), alarms)
+}
+
 // print writes what came of a scenario.
-func (o *outcome) print(to io.Writer) {
-	line := func(what, text string) { fmt.Fprintf(to, "  %-9s %s\n", what, text) }
+func (o *outcome) print() {
+	line := func(what, format string, args ...any) { fmt.Printf("  %-9s %s\n", what, fmt.Sprintf(format, args...)) }
 	first, last := map[string][]string{}, map[string][]string{}
-	answered := 0
+	answered, refunds := 0, 0
 	for _, p := range o.payers {
 		if len(p.seen) == 0 {
 			continue
@@ -28,45 +45,34 @@ func (o *outcome) print(to io.Writer) {
 			answered++
 		}
 	}
-	for _, text := range slices.Sorted(maps.Keys(first)) {
-		line("clients", text+"  "+names(first[text]))
-	}
-	if o.ready != 0 {
-		line("/ready", fmt.Sprint(o.ready))
-	}
-	for _, text := range slices.Sorted(maps.Keys(last)) {
-		line("in the end", text+"  "+names(last[text]))
-	}
-	line("alarms", cmp.Or(strings.Join(o.fired, ", "), "none"))
-	if len(o.ending) > 0 {
-		line("still on", strings.Join(o.ending, ", "))
-	}
-	refunds := 0
 	for _, d := range o.left {
 		if d.RefundDue {
 			refunds++
 		}
 	}
-	line("owed", fmt.Sprintf("%d while it was broken, %d in the end, refunds due: %d", len(o.owed), len(o.left), refunds))
-	verdict := "nothing is lost"
-	if o.failed {
-		verdict = "FAILED"
+	for _, text := range slices.Sorted(maps.Keys(first)) {
+		line("clients", "%s  %s", text, names(first[text]))
 	}
-	if len(o.payers) > 0 {
-		verdict += fmt.Sprintf(": %d payments, money moved %d times, %d answered, %d owed", len(o.payers), o.transfers, answered, len(o.left))
+	if o.ready != 0 {
+		line("/ready", "%d", o.ready)
 	}
-	line("verdict", verdict)
+	for _, text := range slices.Sorted(maps.Keys(last)) {
+		line("in the end", "%s  %s", text, names(last[text]))
+	}
+	line("alarms", "%s", cmp.Or(strings.Join(o.fired, ", "), "none"))
+	if len(o.ending) > 0 {
+		line("still on", "%s", strings.Join(o.ending, ", "))
+	}
+	line("owed", "%d while it was broken, %d in the end, refunds due: %d", len(o.owed), len(o.left), refunds)
+	verdict := map[bool]string{true: "FAILED", false: "nothing is lost"}[o.failed]
+	line("verdict", "%s: %d payments, money moved %d times, %d answered, %d owed", verdict, len(o.payers), o.transfers, answered, len(o.left))
 }
 
 // names counts slugs.
 func names(slugs []string) string {
-	count := map[string]int{}
-	for _, s := range slugs {
-		count[s]++
-	}
 	var out []string
 	for _, op := range catalog.All() {
-		if n := count[op.Slug]; n > 0 {
+		if n := len(slugs) - len(slices.DeleteFunc(slices.Clone(slugs), func(s string) bool { return s == op.Slug })); n > 0 {
 			out = append(out, fmt.Sprintf("%s ×%d", op.Slug, n))
 		}
 	}

@@ -3,6 +3,7 @@ package gameday
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,7 +46,6 @@ const rest = 4
 // outcome is what came of a scenario, for the report and for what is true of
 // all of them together.
 type outcome struct {
-	name          string
 	payers        []*payer
 	strays        []*payer // whom the machine kept from what they should have seen
 	ready         int
@@ -60,7 +60,7 @@ type outcome struct {
 // play plays one scenario in a world of its own.
 func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) *outcome {
 	w := s.open(t)
-	out := &outcome{name: c.name}
+	out := &outcome{}
 	w.series.begin()
 	out.strays = c.calm(w)
 	payers := c.newcomers(w, 0)
@@ -159,7 +159,7 @@ func (c scenario) calm(w *world) (strays []*payer) {
 			if p.broken == nil && s.answered() && len(w.facilitator.books.Moved(p.address)) == 1 {
 				break
 			}
-			if n == tries || !w.series.late(p.address) {
+			if n == tries || !strings.Contains(w.series.lateLines(""), p.address) {
 				w.Fatalf("before anything is broken, %s answers %s %v", op.Slug, s, p.broken)
 			}
 			strays = append(strays, p)
@@ -285,9 +285,9 @@ func (c scenario) wants(p *payer) sight {
 // where the table is not what is broken, it has to be there in time.
 func (c scenario) strays(w *world, p *payer) bool {
 	if !same(p.last(), c.wants(p)) {
-		return p.broken == nil && w.series.late(p.address)
+		return p.broken == nil && strings.Contains(w.series.lateLines(""), p.address)
 	}
-	return c.stable && w.series.lateAtTable(p.address)
+	return c.stable && strings.Contains(w.series.lateLines(atTable), p.address)
 }
 
 // same compares without the time to wait, which the ledger decides, and without

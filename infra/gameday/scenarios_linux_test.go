@@ -30,10 +30,7 @@ func shut(behind func(w *world) *door) breakage {
 	}
 }
 
-func theResolvers(w *world) *door   { return w.resolvers.door }
-func theFacilitator(w *world) *door { return w.facilitator.door }
-func theTable(w *world) *door       { return w.table.door }
-func theChain(w *world) *door       { return w.chain }
+func theResolvers(w *world) *door { return w.resolvers.door }
 
 // unheard is resolvers that hear and say nothing.
 func unheard() breakage {
@@ -51,19 +48,32 @@ func crashing(functions ...string) breakage {
 	}
 }
 
-// facilitated has the facilitator do something.
-func facilitated(f facilitatorFault) breakage {
+// facilitated has the facilitator do something with settlements.
+func facilitated(how func(w *world) failure) breakage {
 	return breakage{
-		breaks: func(w *world) { w.facilitator.breaks(f) },
-		mends:  func(w *world) { w.facilitator.breaks(facilitatorFault{}) },
+		breaks: func(world *world) {
+			settles := how(world)
+			f := failure(func(w http.ResponseWriter, r *http.Request, c call, forward func()) bool {
+				if c.operation == "/settle" {
+					return settles(w, r, c, forward)
+				}
+				forward()
+				return true
+			})
+			world.facilitator.breaks.Store(&f)
+		},
+		mends: func(w *world) { w.facilitator.breaks.Store(nil) },
 	}
 }
 
 // tabled has the table do something.
-func tabled(fault func(w *world) tableFault) breakage {
+func tabled(how func(w *world) failure) breakage {
 	return breakage{
-		breaks: func(w *world) { w.table.breaks(fault(w)) },
-		mends:  func(w *world) { w.table.breaks(tableFault{}) },
+		breaks: func(w *world) {
+			f := how(w)
+			w.table.breaks.Store(&f)
+		},
+		mends: func(w *world) { w.table.breaks.Store(nil) },
 	}
 }
 
@@ -115,15 +125,15 @@ func looks() []string {
 func processScenarios() []scenario {
 	// The process of each payment ends when the facilitator has moved the money,
 	// before the process hears of it.
-	killed := facilitated(facilitatorFault{})
-	killed.breaks = func(w *world) {
-		w.facilitator.breaks(facilitatorFault{after: func(address string) bool {
-			if p := w.payer(address); p != nil {
-				w.process(p.signature).Kill()
+	killed := facilitated(func(w *world) failure {
+		return func(_ http.ResponseWriter, _ *http.Request, c call, forward func()) bool {
+			forward()
+			if p, process := w.pays(c.payer); p != nil {
+				process.Kill()
 			}
-			return false
-		}})
-	}
+			panic(http.ErrAbortHandler)
+		}
+	})
 	crashed := func(paths ...string) func(*world, []*payer) {
 		return func(w *world, _ []*payer) {
 			for _, path := range paths {
@@ -172,22 +182,22 @@ const frozenFor = 12500 * time.Millisecond
 // freezing stops the process of each payment as soon as the settlement is on
 // record, while its lookup waits for resolvers that say nothing, and lets it go
 // on much later.
-func freezing(w *world) tableFault {
+func freezing(w *world) failure {
 	var frozen sync.Map
-	return tableFault{wrote: func(c call) {
-		p := w.payer(c.payer)
+	return func(_ http.ResponseWriter, _ *http.Request, c call, forward func()) bool {
+		forward()
+		p, process := w.pays(c.payer)
 		if p == nil || c.state != ledger.Settled {
-			return
+			return true
 		}
-		if _, twice := frozen.LoadOrStore(c.payer, true); twice {
-			return
+		if _, twice := frozen.LoadOrStore(c.payer, true); !twice {
+			if err := syscall.Kill(-process.PID, syscall.SIGSTOP); err != nil {
+				w.Errorf("freeze %s: %v", p.op.Slug, err)
+			}
+			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // it may be gone
 		}
-		group := -w.process(p.signature).PID
-		if err := syscall.Kill(group, syscall.SIGSTOP); err != nil {
-			w.Errorf("freeze %s: %v", p.op.Slug, err)
-		}
-		time.AfterFunc(frozenFor, func() { _ = syscall.Kill(group, syscall.SIGCONT) }) // it may be gone
-	}}
+		return true
+	}
 }
 
 // slow is how late a slow facilitator answers: later than the alarms allow, and
@@ -197,29 +207,29 @@ const slow = 8250 * time.Millisecond
 // facilitatorScenarios are those in which nobody can pay, or not at once.
 func facilitatorScenarios() []scenario {
 	return []scenario{{
-		name: "the facilitator is down", payers: 1, rounds: 2, stable: true, breakage: shut(theFacilitator),
+		name: "the facilitator is down", payers: 1, rounds: 2, stable: true, breakage: shut(func(w *world) *door { return w.facilitator.door }),
 		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.FacilitatorUnavailable, "false", "true")),
 		fires: []string{"facilitator-faults"},
 	}, {
 		name: "the facilitator is slow", payers: several, together: true, stable: true,
-		breakage: facilitated(facilitatorFault{late: slow}),
+		breakage: facilitated(func(*world) failure { return answersAfter(slow) }),
 		fires:    []string{"facilitator-slow"},
 	}}
 }
 
 // doubtScenarios are those in which nobody knows whether somebody has paid.
 func doubtScenarios() []scenario {
-	mute, inDoubt := facilitated(facilitatorFault{mute: true}), refusal(fault.SettlementUncertain, "null", "true")
+	mute, inDoubt := facilitated(func(*world) failure { return answersAfter(0) }), refusal(fault.SettlementUncertain, "null", "true")
 	return []scenario{{
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4, stable: true,
-		breakage: mute.and(shut(theChain)),
+		breakage: mute.and(shut(func(w *world) *door { return w.chain })),
 		ready:    http.StatusOK, sees: everybody(inDoubt), fires: []string{"uncertain", "facilitator-slow", "chain"},
 		// The first of each operation never comes back: reconcile finds that
 		// they have paid.
 		absent: 1, owed: 8,
 	}, {
 		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4, stable: true,
-		breakage: facilitated(facilitatorFault{hangs: true}), sees: everybody(inDoubt),
+		breakage: facilitated(func(*world) failure { return hangs }), sees: everybody(inDoubt),
 		fires: []string{"uncertain", "reconcile-open"},
 	}}
 }
@@ -230,11 +240,11 @@ func tableScenarios() []scenario {
 	later := func(c call) bool { return c.state == ledger.Settled || c.state == ledger.Redeemed }
 	unknown := everybody(refusal(fault.LedgerUnavailable, "null", "true"))
 	return []scenario{{
-		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(theTable),
+		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(func(w *world) *door { return w.table.door }),
 		ready: http.StatusServiceUnavailable, sees: unknown, fires: []string{"ledger-faults"},
 	}, {
 		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2, stable: true,
-		breakage: tabled(func(*world) tableFault { return tableFault{throttles: later} }),
+		breakage: tabled(func(*world) failure { return throttles(later) }),
 		fires:    []string{"ledger-faults"},
 	}}
 }

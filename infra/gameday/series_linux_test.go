@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -14,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// measured are the metrics of a world: what its functions print and what Lambda
-// measures, by round. It is the log of the functions, and a Source.
+// measured are the metrics of a world: what its functions print and what is counted
+// in the gateway's log, by round. It is the log of the functions, and a Source.
 type measured struct {
 	gateway gatewayLog
 	mu      sync.Mutex
@@ -28,11 +27,10 @@ type measured struct {
 	slow map[string]bool
 }
 
-// dated is a value with its time, unix milliseconds.
+// dated is a value with the round that it lies in.
 type dated struct {
 	Sample
-	at    int64
-	round int    // that it lies in
+	round int
 	payer string // whose request it is about, else empty
 	late  bool   // what it was taken from says that a call took longer than it may
 }
@@ -64,59 +62,37 @@ func (s *measured) Write(p []byte) (int, error) {
 		var about struct{ Msg, Payer, Check string }
 		_ = json.Unmarshal(line, &about) // ReadEMF has said what is wrong with it
 		if about.Msg == "not ready" && tooLate.Match(line) {
-			if s.slow == nil {
-				s.slow = map[string]bool{}
-			}
 			s.slow[service.ReadyMetric(about.Check)] = true
 		}
 		for _, x := range samples {
-			late := tooLate.Match(line) || s.slow[x.Metric.Name]
-			s.values = append(s.values, dated{x, at, s.roundOf(at), about.Payer, late})
-			delete(s.slow, x.Metric.Name)
+			s.values = append(s.values, dated{x, s.roundOf(at), about.Payer, tooLate.Match(line) || s.slow[x.Name]})
+			delete(s.slow, x.Name)
 		}
 	}
 	return len(p), nil
 }
 
-// ended takes down what Lambda measures of an invocation.
+// ended takes down what is counted in the gateway's log of an invocation.
 func (s *measured) ended(e lambdahost.Ended) {
-	failed, throttled := 0.0, errors.Is(e.Err, lambdahost.ErrThrottled)
-	if e.Err != nil && !throttled {
-		failed = 1
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := time.Now().UnixMilli()
 	late := e.Err != nil && tooLate.MatchString(e.Err.Error())
-	for _, x := range s.gateway.samples(e) {
-		s.values = append(s.values, dated{Sample: x, at: at, round: s.roundOf(at), late: late})
+	for _, m := range s.gateway.counts(e) {
+		s.values = append(s.values, dated{Sample: Sample{m, 1}, round: s.roundOf(time.Now().UnixMilli()), late: late})
 	}
-	add := func(name, unit string, value float64) {
-		m := NewMetric("AWS/Lambda", name, map[string]string{"FunctionName": e.Function})
-		s.values = append(s.values, dated{Sample: Sample{Metric: m, Unit: unit, Value: value}, at: at, round: s.roundOf(at), late: late})
-	}
-	if throttled {
-		add("Throttles", "Count", 1)
-		return
-	}
-	add("Throttles", "Count", 0)
-	add("Invocations", "Count", 1)
-	add("Errors", "Count", failed)
-	add("Duration", "Milliseconds", float64(e.Result.Duration.Microseconds())/1000)
 }
 
 // Values implements Source: a round is a period.
-func (s *measured) Values(m Metric, unit string, round int) []float64 {
-	return s.chosen(m, unit, round, func(dated) bool { return true })
+func (s *measured) Values(m Metric, round int) []float64 {
+	return s.chosen(m, round, func(dated) bool { return true })
 }
 
 // chosen are those of the values that are chosen.
-func (s *measured) chosen(m Metric, unit string, round int, choose func(dated) bool) []float64 {
+func (s *measured) chosen(m Metric, round int, choose func(dated) bool) (out []float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []float64
 	for _, v := range s.values {
-		if v.Metric == m && (unit == "" || unit == v.Unit) && v.round == round && choose(v) {
+		if v.Metric == m && v.round == round && choose(v) {
 			out = append(out, v.Value)
 		}
 	}

@@ -67,14 +67,14 @@ func (s *stage) open(t *testing.T) *world {
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
-		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
+		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway, slow: map[string]bool{}},
 		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
 	w.facilitator = newFacilitator(t, own(9, 8080))
 	w.chain = serve(t, own(6, 8545), w.facilitator.node(time.Minute, time.Now), nil)
 	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.passed)
-	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, map[string]net.IP{registryName + ".": rdap})
+	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, rdap)
 	secure := &tls.Config{GetCertificate: s.ca.For}
 	serve(t, net.JoinHostPort(web.String(), "443"), http.HandlerFunc(origin), secure)
 	serve(t, net.JoinHostPort(rdap.String(), "443"), http.HandlerFunc(registry), secure)
@@ -106,18 +106,15 @@ func (w *world) handed(p lambdahost.Process, _ string, event []byte) {
 	}
 }
 
-// process is who has a payment.
-func (w *world) process(signature string) lambdahost.Process {
+// pays is the process that has a payment of who pays from an address while it is
+// broken, and nil for anybody else.
+func (w *world) pays(address string) (p *payer, at lambdahost.Process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.procs[signature]
-}
-
-// payer is who pays from an address while it is broken, or nil.
-func (w *world) payer(address string) *payer {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.payers[address]
+	if p = w.payers[address]; p != nil {
+		at = w.procs[p.signature]
+	}
+	return p, at
 }
 
 // newcomer is a payer who pays while it is broken.
@@ -165,12 +162,8 @@ func (w *world) get(path string) (int, []byte) {
 
 // debt is a line of make owed.
 type debt struct {
-	Key       string `json:"key"`
-	Payer     string `json:"payer"`
-	Amount    string `json:"amount"`
-	Lookups   int    `json:"lookups"`
-	RefundDue bool   `json:"refund_due"`
-	Standing  string `json:"standing"`
+	Key, Payer, Amount, Standing string
+	RefundDue                    bool `json:"refund_due"`
 }
 
 // owed is what make owed lists of the world's table, by payer.
@@ -187,9 +180,6 @@ func (w *world) owed() map[string]debt {
 	return debts
 }
 
-// differs is the exit status of make books where the ledger and the chain differ.
-const differs = 3
-
 // operate runs the operator's command over the world's table, past its door, and
 // decodes what it prints. A machine so busy that nothing answers in time is not what
 // this is about.
@@ -205,7 +195,7 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 		cmd.Stderr = &notes
 		out, err := cmd.Output()
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == differs {
+		if errors.As(err, &exit) && exit.ExitCode() == 3 { // the ledger and the chain differ
 			err = nil
 		}
 		if err == nil {

@@ -1,0 +1,135 @@
+package gameday
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Metric names a metric without dimensions. Alarms look at no others.
+type Metric struct{ Namespace, Name string }
+
+// Sample is one value of a metric.
+type Sample struct {
+	Metric
+	Value float64
+}
+
+// ReadEMF returns the samples without dimensions that a log line in the embedded
+// metric format carries, and when they were taken by its own account, in unix
+// milliseconds. A line without the member _aws has none. One that CloudWatch would
+// drop without a word, because a metric or a dimension that it names is missing or
+// of the wrong type, is an error.
+func ReadEMF(line []byte) (samples []Sample, at int64, err error) {
+	if !bytes.Contains(line, []byte(`"_aws"`)) {
+		return nil, 0, nil
+	}
+	var members map[string]any
+	var directive struct {
+		AWS struct {
+			Timestamp         int64
+			CloudWatchMetrics []struct {
+				Namespace  string
+				Dimensions [][]string
+				Metrics    []struct{ Name string }
+			}
+		} `json:"_aws"`
+	}
+	if err := errors.Join(json.Unmarshal(line, &members), json.Unmarshal(line, &directive)); err != nil {
+		return nil, 0, fmt.Errorf("a line with _aws: %w", err)
+	}
+	if directive.AWS.Timestamp <= 0 || len(directive.AWS.CloudWatchMetrics) == 0 {
+		return nil, 0, errors.New("_aws has no timestamp or no metrics")
+	}
+	for _, set := range directive.AWS.CloudWatchMetrics {
+		if set.Namespace == "" || len(set.Dimensions) == 0 || len(set.Metrics) == 0 {
+			return nil, 0, errors.New("_aws: a set without namespace, dimensions or metrics")
+		}
+		for _, names := range set.Dimensions {
+			for _, name := range names {
+				if value, _ := members[name].(string); value == "" {
+					return nil, 0, fmt.Errorf("dimension %s is not a text of the line", name)
+				}
+			}
+			for _, m := range set.Metrics {
+				value, ok := members[m.Name].(float64)
+				if !ok {
+					return nil, 0, fmt.Errorf("metric %s is not a number of the line", m.Name)
+				}
+				if len(names) == 0 {
+					samples = append(samples, Sample{Metric{set.Namespace, m.Name}, value})
+				}
+			}
+		}
+	}
+	return samples, directive.AWS.Timestamp, nil
+}
+
+// Filter is a metric filter as a template defines it: what it finds in the lines of
+// a log group counts.
+type Filter struct {
+	ID       string
+	LogGroup string // logical id
+	Metric   Metric
+	terms    []term
+}
+
+// term is a comparison of a member of a line with a text, in which * stands for
+// anything.
+type term struct {
+	member string
+	text   *regexp.Regexp
+	equal  bool
+}
+
+// ReadFilters returns every metric filter of a template, by logical id, as a stack
+// of that name has them.
+func ReadFilters(doc []byte, stack string) ([]Filter, error) {
+	return readAll(doc, stack, "AWS::Logs::MetricFilter", readFilter)
+}
+
+// readFilter reads a filter with a pattern for JSON lines: comparisons of members
+// with texts, all of which must hold. Nothing else is known here.
+func readFilter(id string, text []byte) (Filter, error) {
+	var p struct {
+		LogGroupName, FilterPattern string
+		MetricTransformations       []struct{ MetricNamespace, MetricName, MetricValue, Unit string }
+	}
+	if err := strictly(text, &p); err != nil {
+		return Filter{}, err
+	}
+	if len(p.MetricTransformations) != 1 || p.MetricTransformations[0].MetricValue != "1" || p.LogGroupName == "" {
+		return Filter{}, errors.New("it must count one metric of a log group of the template")
+	}
+	m := p.MetricTransformations[0]
+	f := Filter{ID: id, LogGroup: p.LogGroupName, Metric: Metric{m.MetricNamespace, m.MetricName}}
+	var whole []string
+	for _, found := range regexp.MustCompile(`\(\$\.(\w+) (!?=) "([^"]*)"\)`).FindAllStringSubmatch(p.FilterPattern, -1) {
+		text := strings.ReplaceAll(regexp.QuoteMeta(found[3]), `\*`, ".*")
+		f.terms = append(f.terms, term{member: found[1], equal: found[2] == "=", text: regexp.MustCompile("^" + text + "$")})
+		whole = append(whole, found[0])
+	}
+	if p.FilterPattern != "{ "+strings.Join(whole, " && ")+" }" || f.Metric.Namespace == "" || f.Metric.Name == "" {
+		return f, fmt.Errorf("pattern %q or metric %v is not known here", p.FilterPattern, f.Metric)
+	}
+	return f, nil
+}
+
+// Finds says whether a line of the log group counts. A line without one of the
+// members does not, whatever it is compared with.
+func (f Filter) Finds(line []byte) bool {
+	var members map[string]any
+	if json.Unmarshal(line, &members) != nil {
+		return false
+	}
+	for _, t := range f.terms {
+		text, ok := members[t.member].(string)
+		if !ok || t.text.MatchString(text) != t.equal {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,182 @@
+package gameday
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// call is one request to DynamoDB or to the facilitator.
+type call struct {
+	operation string       // such as PutItem or /settle
+	state     ledger.State // of the payment that a PutItem writes, else empty
+	payer     string       // in lower case, else empty
+	leased    bool         // the writer goes on with the payment
+}
+
+// failure is what becomes of a call. It is carried out when the failure forwards it, and
+// answered as that went, unless the failure says that it has dealt with the answer.
+type failure func(w http.ResponseWriter, r *http.Request, c call, forward func()) (answer bool)
+
+// proxy is a server behind a door in front of another one.
+type proxy struct {
+	*door
+	read          func(r *http.Request, body []byte) call
+	next          http.Handler
+	asked, served func(call) // before the failure, and when it was carried out well
+	breaks        atomic.Pointer[failure]
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the function is gone
+	}
+	c, answer := p.read(r, body), httptest.NewRecorder()
+	p.asked(c)
+	forward := func() {
+		// A write is carried out even if the function does not wait for it.
+		ahead := r.WithContext(context.WithoutCancel(r.Context()))
+		ahead.Body = io.NopCloser(bytes.NewReader(body))
+		p.next.ServeHTTP(answer, ahead)
+		if answer.Code == http.StatusOK {
+			p.served(c)
+		}
+	}
+	if breaks := p.breaks.Load(); breaks == nil {
+		forward()
+	} else if !(*breaks)(w, r, c, forward) {
+		return
+	}
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes()) // the function may be gone
+}
+
+// facilitator is the one of play money behind a door.
+type facilitator struct {
+	proxy
+	books *testbed.Facilitator
+}
+
+func newFacilitator(t *testing.T, addr string) *facilitator {
+	t.Helper()
+	f := &facilitator{books: testbed.NewFacilitator(t, x402test.FacilitatorConfig{})}
+	f.next, f.asked, f.served = f.books, func(call) {}, func(call) {}
+	f.read = func(r *http.Request, body []byte) call {
+		return call{operation: r.URL.Path, payer: testbed.CallPayer(body)}
+	}
+	f.door = serve(t, addr, f, nil)
+	return f
+}
+
+// answersAfter moves the money at once and answers when the time is up; never for 0.
+func answersAfter(late time.Duration) failure {
+	return func(w http.ResponseWriter, r *http.Request, c call, forward func()) bool {
+		forward()
+		var due <-chan time.Time
+		if late > 0 {
+			due = time.After(late)
+		}
+		select {
+		case <-r.Context().Done():
+			return false
+		case <-due:
+			return true
+		}
+	}
+}
+
+// hangs moves nothing and does not answer.
+func hangs(_ http.ResponseWriter, r *http.Request, _ call, _ func()) bool {
+	<-r.Context().Done()
+	return false
+}
+
+// table is a DynamoDB-compatible server behind a door.
+type table struct {
+	proxy
+	phases *phases
+}
+
+// newTable makes one. passed is called when a payment has been written.
+func newTable(t *testing.T, addr, target string, passed func(payer string)) *table {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &table{phases: &phases{payers: map[string]*phase{}}}
+	b.next, b.read = httputil.NewSingleHostReverseProxy(to), callOf
+	b.asked = func(c call) { b.phases.arrives(c, time.Now()) }
+	b.served = func(c call) {
+		b.phases.written(c, time.Now())
+		passed(c.payer)
+	}
+	b.door = serve(t, addr, b, nil)
+	return b
+}
+
+// throttles turns away what is chosen, as DynamoDB does with what is above a table's
+// capacity, with each of its two ways to say so.
+func throttles(chosen func(call) bool) failure {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, _ *http.Request, c call, forward func()) bool {
+		if !chosen(c) {
+			forward()
+			return true
+		}
+		name, message := "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
+			"The level of configured provisioned throughput for the table was exceeded. Consider increasing your provisioning level with the UpdateTable API."
+		if n.Add(1)%2 == 0 {
+			name, message = "com.amazon.coral.availability#ThrottlingException", "Rate of requests exceeds the allowed throughput."
+		}
+		body := fmt.Sprintf(`{"__type":%q,"message":%q}`, name, message)
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.Header().Set("X-Amz-Crc32", fmt.Sprint(crc32.ChecksumIEEE([]byte(body))))
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, body)
+		return false
+	}
+}
+
+// callOf reads a call of DynamoDB.
+func callOf(r *http.Request, body []byte) call {
+	var q struct {
+		Item map[string]struct {
+			S string
+			B []byte
+		}
+	}
+	_ = json.Unmarshal(body, &q) // what is no write has no item
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	c := call{operation: operation}
+	if key := strings.Split(q.Item[dynamo.AttrKey].S, "|"); operation == "PutItem" && len(key) == 4 {
+		var record struct {
+			LeaseUntil string `json:"lease_until"`
+		}
+		doc, _ := dynamo.Unpack(&types.AttributeValueMemberB{Value: q.Item[dynamo.AttrRecord].B}) // as the ledger wrote it
+		_ = json.Unmarshal(doc, &record)
+		c.state, c.payer, c.leased = ledger.State(q.Item[dynamo.AttrState].S), key[2], record.LeaseUntil != ""
+	}
+	return c
+}
