@@ -33,7 +33,6 @@ func customersCan() []string {
 	return []string{"LatencyAlarm", "OwedAlarm", "OverloadedAlarm", "ReconcileRefundAlarm"}
 }
 
-// readAlarms reads the alarms of the synthesized template.
 func readAlarms(t *testing.T) []gameday.Alarm {
 	t.Helper()
 	return must(gameday.ReadAlarms(must(json.Marshal(synthesized(t)))(t), defaultStack))(t)

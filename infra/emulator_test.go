@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
-	"net"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,48 +32,23 @@ type emulator struct{ url string }
 
 func startEmulator(t *testing.T) emulator {
 	t.Helper()
-	for range 5 { // somebody else may take the port first
-		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		addr := l.Addr().String()
-		_ = l.Close()
-		_, port, _ := strings.Cut(addr, ":")
-		cmd := python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", port)
-		log := new(bytes.Buffer)
-		cmd.Stderr = log
-		check(t, cmd.Start())
-		ended := make(chan struct{})
-		go func() { _ = cmd.Wait(); close(ended) }()
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			<-ended
-			if t.Failed() {
-				t.Logf("the emulator's log ends with:\n%s", log.String()[max(0, log.Len()-4000):])
-			}
-		})
-		e := emulator{"http://" + addr}
-		if e.answers(t, ended) {
-			return e
+	cmd := python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
+	log := must(cmd.StderrPipe())(t)
+	check(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	begins := ""
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		begins += lines.Text() + "\n"
+		if _, url, ok := strings.Cut(lines.Text(), " Running on "); ok {
+			go func() { _, _ = io.Copy(io.Discard, log) }()
+			return emulator{url}
 		}
 	}
-	t.Fatal("the emulator does not start")
+	t.Fatalf("the emulator does not start:\n%s", begins)
 	return emulator{}
-}
-
-// answers waits until the emulator does, or has ended.
-func (e emulator) answers(t *testing.T, ended <-chan struct{}) bool {
-	t.Helper()
-	for begun := time.Now(); time.Since(begun) < emulatorPatience; {
-		if res, err := http.Get(e.url + "/moto-api/"); err == nil {
-			_ = res.Body.Close()
-			return res.StatusCode == http.StatusOK
-		}
-		select {
-		case <-ended:
-			return false
-		case <-time.After(50 * time.Millisecond): // how often to look
-		}
-	}
-	return false
 }
 
 // account is what there is on the emulator.
@@ -140,15 +114,6 @@ func forEmulator(t *testing.T, path string, params ...string) string {
 	return stored(t, string(text))
 }
 
-// synthesizedWith is the path of the CDK app's template with a context.
-func synthesizedWith(t *testing.T, context map[string]any) string {
-	t.Helper()
-	text := must(json.Marshal(context))(t)
-	out := t.TempDir()
-	made := must(synth(".", out, []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(text)}))(t)
-	return stored(t, string(made))
-}
-
 // pays leaves a payment in a ledger whose answer is owed, and returns its key.
 func pays(t *testing.T, l *ledger.Ledger) string {
 	t.Helper()
@@ -158,7 +123,6 @@ func pays(t *testing.T, l *ledger.Ledger) string {
 	return key
 }
 
-// owes says whether a ledger has a payment whose answer is owed.
 func owes(t *testing.T, l *ledger.Ledger, key string) bool {
 	t.Helper()
 	r := must(l.Fetch(t.Context(), key))(t)
@@ -184,7 +148,7 @@ func TestFromSAMToCDK(t *testing.T) {
 		t.Errorf("tables and functions of the first stack (-want +got):\n%s", d)
 	}
 	key := pays(t, e.ledger(table))
-	path := synthesizedWith(t, map[string]any{"PayTo": boot.LocalPayTo, "LedgerTableName": table, "assets": "none", "nodes": "parameter"})
+	path := stored(t, string(must(synth(t, ".", map[string]any{"PayTo": boot.LocalPayTo, "LedgerTableName": table, "assets": "none", "nodes": "parameter"}))(t)))
 	second := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path), ownNode)
 	if d := cmp.Diff([]string{table}, second.Tables); d != "" {
 		t.Errorf("tables of both stacks (-want +got):\n%s", d)

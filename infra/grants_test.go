@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // keyForms are the forms of the keys in the table, as dynamodb:LeadingKeys has
@@ -41,73 +40,29 @@ func on(form string, actions ...string) (all []string) {
 	return all
 }
 
-func TestPermissions(t *testing.T) {
-	t.Parallel()
-	tpl := written(t, nil)
-	for slug := range routesBySlug() {
-		var want []string
-		secrets := []string{"secretsmanager:GetSecretValue on FacilitatorSecretArn", "secretsmanager:GetSecretValue on FacilitatorFallbackSecretArn"}
-		switch slug {
-		case "discovery":
-			want = on("rate|*", "UpdateItem")
-		case "health":
-			want = append(on("ready", "GetItem"), secrets...)
-		case scheduled:
-			for _, form := range []string{"eip155:*", "purchase|*", "cursor|*"} {
-				want = append(want, on(form, "GetItem", "PutItem")...)
-			}
-			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
-			want = slices.Concat(want, on("ready", "GetItem"), secrets)
-		default: // priced
-			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), secrets)
-			for _, o := range catalog.All() {
-				if o.Kind != catalog.SmokeTest && (slug == o.Slug || slug == slugMCP) {
-					for _, form := range slotForms(o.Slug) {
-						want = append(want, on(form, "GetItem", "UpdateItem")...)
-					}
-				}
-			}
-			if slug == "whois" || slug == "host-intel" || slug == slugMCP {
-				want = append(want, on("rdap|bootstrap", "GetItem", "PutItem")...)
-			}
-		}
-		slices.Sort(want)
-		if d := cmp.Diff(want, granted(t, tpl, slug)); d != "" {
-			t.Errorf("%s: actions (-want +template):\n%s", slug, d)
-		}
-	}
-	for name, arn := range map[string]string{"HasFacilitatorSecret": "FacilitatorSecretArn", "HasFallbackSecret": "FacilitatorFallbackSecretArn"} {
-		condition := map[string]any{"Fn::Not": []any{map[string]any{"Fn::Equals": []any{map[string]any{"Ref": arn}, ""}}}}
-		if d := cmp.Diff(condition, section(tpl, "Conditions")[name]); d != "" {
-			t.Errorf("when there is a secret (-want +template):\n%s", d)
-		}
-	}
-}
-
 // granted are the actions that the template allows a function, each with what
 // it is on, sorted.
-func granted(t *testing.T, tpl document, slug string) []string {
+func granted(t *testing.T, slug string) (all []string) {
 	t.Helper()
-	f := properties(tpl, logicalID(slug))
+	f := properties(written(t, nil), logicalID(slug))
 	if f["Role"] != nil || f["ManagedPolicyArns"] != nil {
 		t.Errorf("%s: permissions belong in Policies", slug)
 	}
-	var all []string
 	policies, _ := f["Policies"].([]any)
 	for _, policy := range policies {
-		inline, ok := policy.(map[string]any)
+		inline, _ := policy.(document)
 		statements, _ := inline["Statement"].([]any)
-		if !ok || len(inline) != 1 || len(statements) == 0 {
+		if len(inline) != 1 || len(statements) == 0 {
 			t.Errorf("%s: %v is no inline statement; policy templates and managed policies are wider than needed", slug, policy)
 		}
 		for _, s := range statements {
-			statement, _ := s.(map[string]any)
+			statement, _ := s.(document)
 			// One that is there only with a secret.
 			if choice, ok := statement["Fn::If"].([]any); ok {
-				if len(choice) != 3 || choice[0] != "HasFacilitatorSecret" && choice[0] != "HasFallbackSecret" || !cmp.Equal(choice[2], map[string]any{"Ref": "AWS::NoValue"}) {
+				if choice[0] != "HasFacilitatorSecret" && choice[0] != "HasFallbackSecret" || !cmp.Equal(choice[2], any(document{"Ref": "AWS::NoValue"})) {
 					t.Errorf("%s: statement %v", slug, statement)
 				}
-				statement, _ = choice[1].(map[string]any)
+				statement, _ = choice[1].(document)
 			}
 			if statement["Effect"] != "Allow" {
 				t.Errorf("%s: statement %v, want Allow", slug, statement)
@@ -121,13 +76,13 @@ func granted(t *testing.T, tpl document, slug string) []string {
 
 // allowed are the actions of a statement, each with what it is on. One on the
 // table's items says which.
-func allowed(t *testing.T, slug string, statement map[string]any) (all []string) {
+func allowed(t *testing.T, slug string, statement document) (all []string) {
 	t.Helper()
 	forms, members := []string{""}, 3
-	if condition, ok := statement["Condition"].(map[string]any); ok {
+	if condition, ok := statement["Condition"].(document); ok {
 		// A request without keys would pass ForAllValues; none of the actions on
 		// items can be sent without.
-		keys, _ := condition["ForAllValues:StringLike"].(map[string]any)
+		keys, _ := condition["ForAllValues:StringLike"].(document)
 		forms, members = nil, 4
 		for _, form := range list(keys["dynamodb:LeadingKeys"]) {
 			forms = append(forms, " of "+form)
@@ -155,19 +110,19 @@ func allowed(t *testing.T, slug string, statement map[string]any) (all []string)
 
 // onLedger is a resource of a statement. What is on the table is on the stack's own,
 // or on the same part of the one that LedgerTableName names.
-func onLedger(t *testing.T, slug string, v any) map[string]any {
+func onLedger(t *testing.T, slug string, v any) document {
 	t.Helper()
-	resource, _ := v.(map[string]any)
+	resource, _ := v.(document)
 	choice, ok := resource["Fn::If"].([]any)
 	if !ok {
 		return resource
 	}
-	own, _ := choice[1].(map[string]any)
+	own, _ := choice[1].(document)
 	part := ""
 	for _, text := range own {
 		_, part, _ = strings.Cut(fmt.Sprint(text), "Ledger.Arn}")
 	}
-	other := map[string]any{"Fn::Sub": "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${LedgerTableName}" + part}
+	other := document{"Fn::Sub": "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${LedgerTableName}" + part}
 	if len(choice) != 3 || choice[0] != "CreateLedger" || !cmp.Equal(choice[2], any(other)) {
 		t.Errorf("%s: resource %v", slug, resource)
 	}

@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// finding is a line of cdk-nag's report: a rule on a resource.
 type finding struct{ rule, resource, compliance, reason string }
 
 // nag has cdk-nag check a template that was transformed.
@@ -20,9 +21,8 @@ func nag(t *testing.T, path string) []finding {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("needs Node for the CDK: node is not in PATH")
 	}
-	app := must(apps())(t)
 	out := t.TempDir()
-	cmd := exec.Command(app, "-lint", path, "-out", out)
+	cmd := exec.Command(testbed.Program(t, "./infra"), "-lint", path, "-out", out)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("cdk-nag: %v\n%s", err, said)
 	}

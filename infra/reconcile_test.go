@@ -184,7 +184,7 @@ func TestReconcileFunction(t *testing.T) {
 		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
 	})
-	if d := cmp.Diff(granted(t, written(t, nil), scheduled), watch.used(scheduled)); d != "" {
+	if d := cmp.Diff(granted(t, scheduled), watch.used(scheduled)); d != "" {
 		t.Errorf("permissions (-granted +used):\n%s", d)
 	}
 }

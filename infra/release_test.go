@@ -10,10 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// alias is what every caller calls a function by.
 const alias = "live"
 
-// version is the logical id of a version, which has a hash at its end.
 var version = regexp.MustCompile(`^(\w+Function)Version[0-9a-f]{10}$`)
 
 // versions are the logical ids of the versions, by function.

@@ -5,13 +5,16 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -112,53 +115,39 @@ func TestParameters(t *testing.T) {
 			t.Errorf("%s: a secret has no default but none", name)
 		}
 	}
+	for name, arn := range map[string]string{"HasFacilitatorSecret": "FacilitatorSecretArn", "HasFallbackSecret": "FacilitatorFallbackSecretArn"} {
+		condition := document{"Fn::Not": []any{document{"Fn::Equals": []any{document{"Ref": arn}, ""}}}}
+		if d := cmp.Diff(condition, section(written(t, nil), "Conditions")[name]); d != "" {
+			t.Errorf("when there is a secret (-want +template):\n%s", d)
+		}
+	}
 	// Every default satisfies its own pattern, and the patterns refuse what
 	// boot refuses.
-	for _, c := range []struct {
-		name, value string
-		ok          bool
-	}{
-		{"PayTo", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", true},
-		{"PayTo", "0x70997970C51812dc3A010C7d01b50e0d17dc79C", false},
-		{"PayTo", "", false},
-		{"BaseUrl", "https://api.example.com", true},
-		{"BaseUrl", "https://api.example.com/v1", false},
-		{"BaseUrl", "http://api.example.com", false},
-		{"Network", "eip155:84532", true},
-		{"Network", "base", false},
-		{"DnsResolvers", "[2606:4700:4700::1111]:53,1.1.1.1", true},
-		{"DnsResolvers", "dns.example", false},
-		{"OwnershipProofs", "0xab,0xcd", true},
-		{"OwnershipProofs", "ab", false},
-		{"ReceiptKey", strings.Repeat("a", 43), true},
-		{"ReceiptKey", " ", true},
-		{"ReceiptKey", strings.Repeat("a", 44), false},
-		{"ReceiptPublicKeys", strings.Repeat("a", 43) + "," + strings.Repeat("b", 43), true},
-		{"ReceiptPublicKeys", strings.Repeat("a", 42), false},
-		{"FacilitatorUrl", "https://x402.org/facilitator", true},
-		{"FacilitatorUrl", "x402.org", false},
-		{"FacilitatorSecretArn", "arn:aws:secretsmanager:eu-west-3:111122223333:secret:team/x402-AbCdEf", true},
-		{"FacilitatorSecretArn", "arn:aws:secretsmanager:eu-west-3:111122223333:secret:x402", false},
-		{"FacilitatorSecretArn", "team/x402", false},
-		{"FacilitatorFallbackUrl", "https://x402.org/facilitator", true},
-		{"FacilitatorFallbackUrl", "x402.org", false},
-		{"FacilitatorFallbackSecretArn", "arn:aws:secretsmanager:eu-west-3:111122223333:secret:x402", false},
-		{"RpcUrl", "", true},
-		{"RpcUrl", " ", true},
-		{"RpcUrl", "none", true},
-		{"RpcUrl", "secret", true},
-		{"RpcUrl", "https://one.example/k,https://two.example", true},
-		{"RpcUrl", "https://rpc.example/v1/key", true},
-		{"RpcUrl", "rpc.example", false},
-		{"RpcUrl", "none of these", false},
-		{"LogLevel", "debug", true},
-		{"LogLevel", "loud", false},
+	a43, secret := strings.Repeat("a", 43), "arn:aws:secretsmanager:eu-west-3:111122223333:secret:"
+	for name, c := range map[string]struct{ taken, refused []string }{
+		"PayTo":                        {[]string{boot.LocalPayTo}, []string{boot.LocalPayTo[:41], ""}},
+		"BaseUrl":                      {[]string{"https://api.example.com"}, []string{"https://api.example.com/v1", "http://api.example.com"}},
+		"Network":                      {[]string{"eip155:84532"}, []string{"base"}},
+		"DnsResolvers":                 {[]string{"[2606:4700:4700::1111]:53,1.1.1.1"}, []string{"dns.example"}},
+		"OwnershipProofs":              {[]string{"0xab,0xcd"}, []string{"ab"}},
+		"ReceiptKey":                   {[]string{a43, " "}, []string{a43 + "a"}},
+		"ReceiptPublicKeys":            {[]string{a43 + "," + strings.Repeat("b", 43)}, []string{a43[1:]}},
+		"FacilitatorUrl":               {[]string{"https://x402.org/facilitator"}, []string{"x402.org"}},
+		"FacilitatorSecretArn":         {[]string{secret + "team/x402-AbCdEf"}, []string{secret + "x402", "team/x402"}},
+		"FacilitatorFallbackUrl":       {[]string{"https://x402.org/facilitator"}, []string{"x402.org"}},
+		"FacilitatorFallbackSecretArn": {nil, []string{secret + "x402"}},
+		"RpcUrl": {
+			[]string{"", " ", "none", "secret", "https://one.example/k,https://two.example", "https://rpc.example/v1/key"},
+			[]string{"rpc.example", "none of these"},
+		},
+		"LogLevel": {[]string{"debug"}, []string{"loud"}},
 	} {
-		params := testParams()
-		params[c.name] = c.value
-		_, err := lambdahost.FromTemplate(templatePath, "build", params, nil)
-		if (err == nil) != c.ok {
-			t.Errorf("%s=%q: error = %v, want ok = %v", c.name, c.value, err, c.ok)
+		for i, value := range slices.Concat(c.taken, c.refused) {
+			params := testParams()
+			params[name] = value
+			if _, err := lambdahost.FromTemplate(templatePath, "build", params, nil); (err == nil) != (i < len(c.taken)) {
+				t.Errorf("%s=%q: %v", name, value, err)
+			}
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -72,13 +71,10 @@ func TestBuild(t *testing.T) {
 }
 
 // goEnv are variables of the Go tool that it would look for at HOME.
-func goEnv(t *testing.T) []string {
+func goEnv(t *testing.T) (env []string) {
 	t.Helper()
-	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH"}
-	values := slices.Collect(strings.Lines(string(testbed.Run(t, exec.Command("go", append([]string{"env"}, names...)...)))))
-	var env []string
-	for i, name := range names {
-		env = append(env, name+"="+strings.TrimSpace(values[i]))
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
+		env = append(env, name+"="+strings.TrimSpace(string(testbed.Run(t, exec.Command("go", "env", name)))))
 	}
 	return env
 }

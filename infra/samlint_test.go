@@ -32,13 +32,11 @@ func python(t *testing.T, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// program is a command of one of the Python programs.
 func program(t *testing.T, name string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	return python(t, append([]string{filepath.Join(tools, name)}, arguments...)...)
 }
 
-// cfnLint is a run of cfn-lint.
 func cfnLint(t *testing.T, arguments ...string) *exec.Cmd {
 	t.Helper()
 	return python(t, append([]string{"-c", "import sys; from cfnlint.runner import main; sys.exit(main())"}, arguments...)...)

@@ -141,7 +141,6 @@ func header(machine elf.Machine) []byte {
 	return h
 }
 
-// write writes a file, and the directories that it is in.
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
 	check(t, os.MkdirAll(filepath.Dir(path), 0o700))

@@ -222,7 +222,7 @@ func TestSavedQueries(t *testing.T) {
 // is nothing left for SAM to build. Nothing that was not asked for is added.
 func TestCodeIsShipped(t *testing.T) {
 	t.Parallel()
-	root, out := t.TempDir(), t.TempDir()
+	root := t.TempDir()
 	text := must(os.ReadFile(templatePath))(t)
 	write(t, filepath.Join(root, templateName), text)
 	for _, slug := range slugs() {
@@ -230,8 +230,7 @@ func TestCodeIsShipped(t *testing.T) {
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
 	write(t, filepath.Join(root, "infra", "cdk.json"), nil)
-	context := must(json.Marshal(map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxReserve: false}))(t)
-	text = must(synth(filepath.Join(root, "infra"), out, []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(context)}))(t)
+	text = must(synth(t, filepath.Join(root, "infra"), map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxReserve: false}))(t)
 	var d document
 	check(t, json.Unmarshal(text, &d))
 	keys := map[any]string{}
@@ -258,8 +257,7 @@ func TestCodeIsShipped(t *testing.T) {
 // TestAppNamesItsFaults: without a context the app ends with what is missing.
 func TestAppNamesItsFaults(t *testing.T) {
 	t.Parallel()
-	out := t.TempDir()
-	_, err := synth(".", out, []string{"CDK_OUTDIR=" + out, `CDK_CONTEXT_JSON={"assets":"none","logRetentionDays":"x"}`})
+	_, err := synth(t, ".", map[string]any{ctxAssets: assetsNone, ctxRetention: "x"})
 	if err == nil || !strings.Contains(err.Error(), "3 fault(s)") || !strings.Contains(err.Error(), "\nPayTo is not set") {
 		t.Errorf("%v", err)
 	}

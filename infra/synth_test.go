@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,38 +12,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestMain removes what the tests share.
 func TestMain(m *testing.M) {
 	testbed.Parallel(4) // most tests wait for programs of one thread
-	code := testbed.Main(m)
-	if shared.dir != "" {
-		_ = os.RemoveAll(shared.dir)
-	}
-	os.Exit(code)
-}
-
-// shared holds what is made once for all tests.
-var shared struct {
-	sync.Mutex
-	dir string
-}
-
-// sharedDir is a directory that the tests of this package share.
-func sharedDir(name string) (string, error) {
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.dir == "" {
-		dir, err := os.MkdirTemp("", "infra")
-		if err != nil {
-			return "", err
-		}
-		shared.dir = dir
-	}
-	return filepath.Join(shared.dir, name), nil
+	os.Exit(testbed.Main(m))
 }
 
 // must is a value, without which the test cannot go on.
@@ -63,59 +36,50 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// document is a template as JSON has it.
 type document = map[string]any
 
-// apps builds the app once. It runs as a process of its own, as the CDK CLI
-// runs it: the library under it has a data race when it ends.
-var apps = sync.OnceValues(func() (string, error) {
-	path, err := sharedDir("app")
-	if err != nil {
-		return "", err
+// synth runs the app in a folder with a context, as the CDK CLI does, or with its
+// example for nil, and returns the template that it wrote. It is a process of its own:
+// the library under it has a data race when it ends.
+func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
+	t.Helper()
+	out := t.TempDir()
+	cmd := exec.Command(testbed.Program(t, "./infra"))
+	cmd.Dir, cmd.Env = dir, os.Environ()
+	if context == nil {
+		cmd.Args = append(cmd.Args, "-out", out)
+	} else {
+		cmd.Env = append(cmd.Env, "CDK_OUTDIR="+out, "CDK_CONTEXT_JSON="+string(must(json.Marshal(context))(t)))
 	}
-	return path, built.Command(context.Background(), "..", "./infra", path)
-})
-
-// synth runs the app in a directory and returns the template that it wrote to
-// out.
-func synth(dir, out string, environment []string, arguments ...string) ([]byte, error) {
-	app, err := apps()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(app, arguments...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), environment...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)
 	}
 	return os.ReadFile(filepath.Join(out, defaultStack+".template.json"))
 }
 
-// synths synthesizes the example once.
-var synths = sync.OnceValues(func() ([]byte, error) {
-	out, err := sharedDir("cdk.out")
-	if err != nil {
-		return nil, err
-	}
-	return synth(".", out, nil, "-out", out)
-})
+// kept is the synthesized example, which is made once.
+var kept struct {
+	sync.Mutex
+	text []byte
+}
 
-// synthesized is the synthesized template, a copy for each caller.
-func synthesized(t *testing.T) document {
+// synthesized is the synthesized example, a copy for each caller.
+func synthesized(t *testing.T) (d document) {
 	t.Helper()
-	text := must(synths())(t)
-	var d document
-	check(t, json.Unmarshal(text, &d))
+	kept.Lock()
+	defer kept.Unlock()
+	if kept.text == nil {
+		kept.text = must(synth(t, ".", nil))(t)
+	}
+	check(t, json.Unmarshal(kept.text, &d))
 	return d
 }
 
-// section is a part of a template: its resources, outputs and so on, by name.
 func section(d document, name string) map[string]any {
 	s, _ := d[name].(map[string]any)
 	return s
 }
 
-// properties are those of a resource; empty when there is none.
 func properties(d document, id string) map[string]any {
 	r, _ := section(d, "Resources")[id].(map[string]any)
 	p, _ := r["Properties"].(map[string]any)

@@ -13,7 +13,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 )
 
-// sample has a runner sell one ping, and returns what its ledger keeps of it.
 func (s site) sample(b buyer) (rows []ledger.Record) {
 	file := filepath.Join(s.dir, "sample.db")
 	func() {

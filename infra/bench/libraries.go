@@ -21,10 +21,8 @@ import (
 	"github.com/openrdap/rdap/bootstrap"
 )
 
-// look is a lookup that says how long it took.
 type look = func(ctx context.Context, domain string) (time.Duration, error)
 
-// timed measures a lookup from its call to its return.
 func timed(f func(ctx context.Context, domain string) error) look {
 	return func(ctx context.Context, domain string) (time.Duration, error) {
 		begun := time.Now()
@@ -33,7 +31,6 @@ func timed(f func(ctx context.Context, domain string) error) look {
 	}
 }
 
-// question asks a resolver for the addresses of a name.
 func question(resolver string) func(ctx context.Context, domain string) error {
 	return func(ctx context.Context, domain string) error {
 		q := new(dns.Msg).SetQuestion(dns.Fqdn(domain), dns.TypeA)
@@ -168,7 +165,6 @@ func openssl(ctx context.Context, domain string) (took time.Duration, err error)
 	return took, nil
 }
 
-// output is what a tool prints; its input is empty.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	var exit *exec.ExitError

@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// target is a server under load.
 type target struct {
 	name   string
 	server *server
@@ -28,7 +27,6 @@ type target struct {
 	part   string
 }
 
-// round is what one run of requests came to.
 type round struct {
 	perSecond  float64
 	p50, p99   time.Duration
@@ -81,7 +79,6 @@ func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, nex
 	}
 }
 
-// exchange sends one request and reads its answer whole.
 func (t target) exchange(conn net.Conn, in *bufio.Reader, request []byte) (time.Duration, error) {
 	begun := time.Now()
 	if _, err := conn.Write(request); err != nil {

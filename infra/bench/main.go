@@ -71,7 +71,6 @@ func run(ctx context.Context, arguments []string) (err error) {
 	return errors.New("usage: bench table | bench peers (make bench builds what they need)")
 }
 
-// site is what the sections of the table work with.
 type site struct {
 	ctx           context.Context
 	dir           string // of this run's files
@@ -80,10 +79,8 @@ type site struct {
 	rtt           time.Duration
 }
 
-// progress says what is being measured.
 func progress(format string, v ...any) { fmt.Fprintf(os.Stderr, "measuring "+format+" ...\n", v...) }
 
-// output is what a command prints in a folder.
 func (s site) output(dir, name string, arguments ...string) string {
 	cmd := exec.CommandContext(s.ctx, name, arguments...)
 	cmd.Dir = dir

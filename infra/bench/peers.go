@@ -14,16 +14,13 @@ import (
 	"time"
 )
 
-// patience is how long one lookup of one peer may take.
 const patience = 20 * time.Second
 
-// peer looks something up as somebody else does it.
 type peer struct {
 	name string
 	ask  look
 }
 
-// answer is what came of one lookup.
 type answer struct {
 	Peer  string  `json:"peer"`
 	MS    float64 `json:"ms"`

@@ -13,7 +13,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// lookups are the times of every lookup over its round trips, in a small internet.
 func (s site) lookups() []section {
 	progress("lookups with a round trip of %s", s.rtt)
 	file := filepath.Join(s.dir, "lookups.json")
@@ -32,7 +31,6 @@ const (
 	targetClients    = 32 // at how many clients they hold
 )
 
-// compare adds a row that compares two medians of requests a second.
 func (s *section) compare(what string, ours round, name string, theirs round) *row {
 	r := s.add(what, "%s", ours)
 	r.Beside, r.Ratio = name+": "+theirs.String(), fmt.Sprintf("%.2f", ours.perSecond/theirs.perSecond)
@@ -183,7 +181,6 @@ func parseAttributes(out, test string) map[string][]int {
 	return all
 }
 
-// handlers are Go benchmarks of the handlers in one process.
 func (s site) handlers() []section {
 	progress("handlers")
 	b := s.benchmarks("./infra/local/e2e", "^Benchmark(Challenge|ToolChallenge|PaidDNS|ToolPaid|Memory)$")
@@ -205,7 +202,6 @@ func (s site) handlers() []section {
 	return []section{one}
 }
 
-// functions are the deployed binaries, started from nothing.
 func (s site) functions() []section {
 	progress("cold starts")
 	b := s.benchmarks("./infra/local/e2e", "^BenchmarkColdStart$")
@@ -230,7 +226,6 @@ func (s site) functions() []section {
 	return []section{cold}
 }
 
-// table is what a paid request takes of DynamoDB, as a test counts it.
 func (s site) table() []section {
 	progress("write units")
 	counted := s.attributes(3, "TestPaidUnits")

@@ -19,7 +19,6 @@ const (
 	payTo   = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" // a public test account
 )
 
-// server is a process under load.
 type server struct {
 	origin string
 	cmd    *exec.Cmd
@@ -64,7 +63,6 @@ func (s site) ours(ledgerFile string) *server {
 	return start(" is ready on ", cmd)
 }
 
-// express starts the same ping behind @x402/express.
 func (s site) express() *server {
 	cmd := exec.CommandContext(s.ctx, "node", "server.mjs")
 	cmd.Dir = "infra/bench/testdata/express"
@@ -72,7 +70,6 @@ func (s site) express() *server {
 	return start("ready on ", cmd)
 }
 
-// stop ends the process.
 func (s *server) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	killed := time.AfterFunc(readyWithin, func() { _ = s.cmd.Process.Kill() })

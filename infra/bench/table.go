@@ -20,19 +20,16 @@ type row struct {
 	README bool `json:"readme,omitempty"`
 }
 
-// section is a part of the table.
 type section struct {
 	title string
 	rows  []row
 }
 
-// add adds a row.
 func (s *section) add(what, ours string, values ...any) *row {
 	s.rows = append(s.rows, row{What: what, Ours: fmt.Sprintf(ours, values...)})
 	return &s.rows[len(s.rows)-1]
 }
 
-// held gives a row its target, and says whether it is met.
 func (r *row) held(target string, met bool) *row {
 	r.Target, r.Met = target, &met
 	return r
@@ -55,7 +52,6 @@ func (r row) markdown() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.What, r.Ours, r.Beside, r.Ratio, verdict)
 }
 
-// markdown is every section.
 func markdown(machine string, all []section) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# What make bench printed\n\n%s\n", machine)
@@ -68,7 +64,6 @@ func markdown(machine string, all []section) string {
 	return b.String()
 }
 
-// excerpt are the lines that the README shows.
 func excerpt(all []section) string {
 	lines := heading
 	for _, s := range all {
@@ -91,7 +86,6 @@ func putExcerpt(file, lines string) {
 	check(os.WriteFile(file, []byte(before+begins+lines+ends+after), 0o644)) //nolint:gosec // a document
 }
 
-// readRows reads rows that another program has measured, a line of JSON each.
 func readRows(file string) (rows []row) {
 	for line := range strings.Lines(string(must(os.ReadFile(file)))) {
 		var r row

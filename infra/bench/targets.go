@@ -27,7 +27,6 @@ func newBuyer() buyer {
 // payer is the buyer's account as the keys of the ledger have it.
 func (b buyer) payer() string { return b.Wallet.Address().String() }
 
-// challenges asks a server for its ping without a payment.
 func challenges(s *server) target {
 	return target{"challenge", s, func() []byte { return ping(s, "") }, http.StatusPaymentRequired, ""}
 }
@@ -46,12 +45,10 @@ func ping(s *server, headers string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n%s\r\n", catalog.Ping().Path, s.host(), headers)
 }
 
-// calls is challenges over the Model Context Protocol.
 func calls(s *server) target {
 	return target{"unpaid tools/call", s, func() []byte { return call(s, map[string]any{}) }, http.StatusOK, `"x402Version":2`}
 }
 
-// paidCalls is payments over the Model Context Protocol.
 func (b buyer) paidCalls(s *server) target {
 	offer := must(b.Call(context.Background(), s.origin+catalog.PathMCP, catalog.Ping().Tool, map[string]any{}, "", ""))
 	required := must(offer.Required())

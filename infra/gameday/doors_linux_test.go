@@ -31,7 +31,6 @@ type door struct {
 	end func() // nil when it is shut
 }
 
-// openDoor listens until the test ends.
 func openDoor(t *testing.T, addr string, listen func() (end func(), err error)) *door {
 	t.Helper()
 	d := &door{addr: addr, listen: listen}
@@ -51,7 +50,6 @@ func (d *door) open() (err error) {
 	return err
 }
 
-// shut ends every connection too.
 func (d *door) shut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,7 +76,6 @@ func serve(t *testing.T, addr string, h http.Handler, secure *tls.Config) *door 
 	})
 }
 
-// registryName is the name of the RDAP registry of every world.
 const registryName = "rdap.registry.net"
 
 // resolvers are the public recursive resolvers of one world. Every name exists.
@@ -130,7 +127,6 @@ func bootstrap(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"version":"1.0","publication":"2026-11-01T00:00:00Z","services":[[["com"],["https://%s/v1/"]]]}`, registryName)
 }
 
-// origin is the web server of every other name.
 func origin(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// printReport prints what came of every scenario.
 var printReport = flag.Bool("gameday.print", false, "print the report of the game day")
 
 // network gives every address of IPv4 to this machine.

@@ -18,7 +18,6 @@ type gatewayLog struct {
 	filters []Filter
 }
 
-// readGatewayLog reads it from the synthesized template.
 func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 	t.Helper()
 	type settings = struct {
@@ -70,7 +69,6 @@ func (g gatewayLog) line(e lambdahost.Ended) []byte {
 	})
 }
 
-// counts are the metrics that the filters count an invocation for.
 func (g gatewayLog) counts(e lambdahost.Ended) (all []Metric) {
 	if e.Function == reconcileFunction {
 		return nil // the schedule calls it, not the gateway

@@ -34,7 +34,6 @@ func (c scenario) judge(w *world, alarms []Alarm, out *outcome) {
 	out.failed = w.Failed()
 }
 
-// judgeOne looks at how one alarm was after each round.
 func (c scenario) judgeOne(w *world, alarm string, history []State, out *outcome) {
 	w.Helper()
 	if slices.Contains(history, Firing) && !slices.Contains(slices.Concat(c.fires, c.may), alarm) {

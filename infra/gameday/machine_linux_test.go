@@ -96,7 +96,6 @@ func (p *phases) of(payer string, do func(*phase)) {
 	do(p.payers[payer])
 }
 
-// arrives ends a phase.
 func (p *phases) arrives(c call, at time.Time) {
 	p.of(c.payer, func(x *phase) {
 		if x.state != "" {
@@ -115,19 +114,16 @@ func (p *phases) written(c call, at time.Time) {
 	})
 }
 
-// over says that a payer's answer is on record.
 func (p *phases) over(payer string) (done bool) {
 	p.of(payer, func(x *phase) { done = x.done })
 	return done
 }
 
-// longest is the longest phase of a payer's that began with a state.
 func (p *phases) longest(payer string, state ledger.State) (took time.Duration) {
 	p.of(payer, func(x *phase) { took = x.took[state] })
 	return took
 }
 
-// without is a world's series without some of its values.
 type without struct {
 	*measured
 	drop func(dated) bool

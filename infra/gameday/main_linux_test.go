@@ -32,5 +32,4 @@ func build(ctx context.Context, dir string) error {
 	)
 }
 
-// builtIn is the path of something that was built.
 func builtIn(name string) string { return filepath.Join(testbed.Built(), name) }

@@ -15,7 +15,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// sight is what a client sees of one answer.
 type sight struct {
 	status int
 	code   string // empty for an answer, and for one of the gateway's own
@@ -148,12 +147,10 @@ func (p *payer) again(enough func(sight) bool) bool {
 	return false
 }
 
-// answered says that the payer has got an answer at some time.
 func (p *payer) answered() bool {
 	return slices.ContainsFunc(p.seen, sight.answered)
 }
 
-// last is what the payer saw last.
 func (p *payer) last() sight {
 	if len(p.seen) == 0 {
 		return sight{}

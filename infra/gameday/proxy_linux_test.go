@@ -118,7 +118,6 @@ type table struct {
 	phases *phases
 }
 
-// newTable makes one. passed is called when a payment has been written.
 func newTable(t *testing.T, addr, target string, passed func(payer string)) *table {
 	t.Helper()
 	to, err := url.Parse(target)
@@ -159,7 +158,6 @@ func throttles(chosen func(call) bool) failure {
 	}
 }
 
-// callOf reads a call of DynamoDB.
 func callOf(r *http.Request, body []byte) call {
 	var q struct {
 		Item map[string]struct {

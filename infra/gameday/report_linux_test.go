@@ -10,7 +10,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// report prints a paragraph for each scenario, and how many alarms there are.
 func report(list []scenario, outcomes []*outcome, alarms int) {
 	fired := map[string]bool{}
 	for i, c := range list {
@@ -28,7 +27,6 @@ func report(list []scenario, outcomes []*outcome, alarms int) {
 	fmt.Printf("\n%d of %d alarms went off\n\n", len(fired), alarms)
 }
 
-// print writes what came of a scenario.
 func (o *outcome) print() {
 	line := func(what, format string, args ...any) { fmt.Printf("  %-9s %s\n", what, fmt.Sprintf(format, args...)) }
 	first, last := map[string][]string{}, map[string][]string{}
@@ -68,7 +66,6 @@ func (o *outcome) print() {
 	line("verdict", "%s: %d payments, money moved %d times, %d answered, %d owed", verdict, len(o.payers), o.transfers, answered, len(o.left))
 }
 
-// names counts slugs.
 func names(slugs []string) string {
 	var out []string
 	for _, op := range catalog.All() {

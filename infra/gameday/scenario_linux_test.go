@@ -57,7 +57,6 @@ type outcome struct {
 	failed        bool
 }
 
-// play plays one scenario in a world of its own.
 func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) *outcome {
 	w := s.open(t)
 	out := &outcome{}
@@ -109,11 +108,10 @@ func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) *outcome {
 	return out
 }
 
-// newcomers are those who pay in a round while it is broken.
 func (c scenario) newcomers(w *world, round int) []*payer {
 	w.Helper()
 	var payers []*payer
-	for _, op := range c.operations(w.T) {
+	for _, op := range c.operations() {
 		for n := range c.payers {
 			payers = append(payers, w.newcomer(op, 1000*round+n+1))
 		}
@@ -128,21 +126,8 @@ func must(w *world, err error) {
 	}
 }
 
-// operations are those that are paid for.
-func (c scenario) operations(t *testing.T) []catalog.Operation {
-	t.Helper()
-	if c.ops == nil {
-		return catalog.All()
-	}
-	var out []catalog.Operation
-	for _, slug := range c.ops {
-		op, ok := catalog.BySlug(slug)
-		if !ok {
-			t.Fatalf("there is no operation %s", slug)
-		}
-		out = append(out, op)
-	}
-	return out
+func (c scenario) operations() []catalog.Operation {
+	return slices.DeleteFunc(catalog.All(), func(op catalog.Operation) bool { return c.ops != nil && !slices.Contains(c.ops, op.Slug) })
 }
 
 // tries is how many payers in a row may be kept by the machine from what they
@@ -152,7 +137,7 @@ const tries = 5
 // calm is a round without a fault: each operation is paid for and answered.
 func (c scenario) calm(w *world) (strays []*payer) {
 	w.Helper()
-	for _, op := range c.operations(w.T) {
+	for _, op := range c.operations() {
 		for n := 1; ; n++ {
 			p := w.newPayer(op, -n)
 			s := p.send()
@@ -193,7 +178,6 @@ func (c scenario) readiness(w *world) int {
 	}
 }
 
-// free asks for what costs nothing.
 func (c scenario) free(w *world) {
 	w.Helper()
 	for _, path := range []string{catalog.PathHealth, catalog.PathCatalog, catalog.PathOpenAPI} {
@@ -218,25 +202,23 @@ func (c scenario) run(w *world, well bool) {
 // each does something for every payer, those of different operations side by
 // side.
 func (c scenario) each(payers []*payer, do func(*payer)) {
-	var all sync.WaitGroup
-	defer all.Wait()
 	by := map[string][]*payer{}
 	for _, p := range payers {
-		by[p.op.Slug] = append(by[p.op.Slug], p)
-	}
-	for _, same := range by {
+		queue := p.op.Slug
 		if c.together {
-			for _, p := range same {
-				all.Go(func() { do(p) })
-			}
-			continue
+			queue = p.address
 		}
+		by[queue] = append(by[queue], p)
+	}
+	var all sync.WaitGroup
+	for _, queue := range by {
 		all.Go(func() {
-			for _, p := range same {
+			for _, p := range queue {
 				do(p)
 			}
 		})
 	}
+	all.Wait()
 }
 
 // first lets everybody pay while it is broken. Another payer takes the place of
@@ -272,7 +254,6 @@ func (c scenario) first(w *world, payers []*payer) (strays []*payer) {
 	return strays
 }
 
-// wants is what a payer sees first.
 func (c scenario) wants(p *payer) sight {
 	if c.sees == nil {
 		return sight{status: http.StatusOK}
@@ -297,7 +278,6 @@ func same(a, b sight) bool {
 	return a == b
 }
 
-// back lets everybody come back after the mending.
 func (c scenario) back(w *world, payers []*payer) {
 	w.Helper()
 	c.together = true

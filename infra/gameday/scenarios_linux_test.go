@@ -22,7 +22,6 @@ func scenarios() []scenario {
 // nothing.
 type breakage struct{ breaks, mends func(w *world) }
 
-// shut leaves nobody behind a door.
 func shut(behind func(w *world) *door) breakage {
 	return breakage{
 		breaks: func(w *world) { behind(w).shut() },
@@ -32,7 +31,6 @@ func shut(behind func(w *world) *door) breakage {
 
 func theResolvers(w *world) *door { return w.resolvers.door }
 
-// unheard is resolvers that hear and say nothing.
 func unheard() breakage {
 	return breakage{
 		breaks: func(w *world) { w.resolvers.mute.Store(true) },
@@ -40,7 +38,6 @@ func unheard() breakage {
 	}
 }
 
-// crashing has functions crash at every event.
 func crashing(functions ...string) breakage {
 	return breakage{
 		breaks: func(w *world) { w.crash(true, functions...) },
@@ -66,7 +63,6 @@ func facilitated(how func(w *world) failure) breakage {
 	}
 }
 
-// tabled has the table do something.
 func tabled(how func(w *world) failure) breakage {
 	return breakage{
 		breaks: func(w *world) {
@@ -85,7 +81,6 @@ func (b breakage) and(c breakage) breakage {
 	}
 }
 
-// everybody sees the same.
 func everybody(s sight) func(string) sight { return func(string) sight { return s } }
 
 func refusal(code fault.Code, charged, retryable string) sight {
@@ -104,7 +99,6 @@ func owedWith(codes map[string]fault.Code) func(string) sight {
 	}
 }
 
-// timeouts are what each operation says of time that has run out.
 func timeouts() map[string]fault.Code {
 	return map[string]fault.Code{
 		"dns": fault.DNSTimeout, "ssl-check": fault.SSLTimeout, "whois": fault.WhoisTimeout, "headers": fault.HeadersTimeout,
@@ -116,7 +110,6 @@ func timeouts() map[string]fault.Code {
 // now and then.
 const several = 3
 
-// looks are the operations that look something up.
 func looks() []string {
 	return []string{"dns", "ssl-check", "whois", "headers", "resolve-redirect", "host-intel", "uptime-check"}
 }

@@ -87,7 +87,6 @@ func (s *measured) Values(m Metric, round int) []float64 {
 	return s.chosen(m, round, func(dated) bool { return true })
 }
 
-// chosen are those of the values that are chosen.
 func (s *measured) chosen(m Metric, round int, choose func(dated) bool) (out []float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +98,6 @@ func (s *measured) chosen(m Metric, round int, choose func(dated) bool) (out []f
 	return out
 }
 
-// roundOf is the round that a time lies in, -1 for none.
 func (s *measured) roundOf(at int64) int {
 	for i := len(s.rounds) - 1; i >= 0; i-- {
 		if at >= s.rounds[i] {
@@ -109,7 +107,6 @@ func (s *measured) roundOf(at int64) int {
 	return -1
 }
 
-// now is the number of the current round.
 func (s *measured) now() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,8 +41,6 @@ func synthesized(t *testing.T) []byte {
 	return doc
 }
 
-// name is an alarm's, without that of the stack.
 func name(a Alarm) string { return strings.TrimPrefix(a.Name, stack+"-") }
 
-// pages says that somebody is woken by an alarm.
 func pages(a Alarm) bool { return slices.Contains(a.Tells, "Alarms") }

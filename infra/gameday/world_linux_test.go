@@ -50,7 +50,6 @@ type world struct {
 	crashes map[string]bool
 }
 
-// stage is what the worlds share.
 type stage struct {
 	db      dynamotest.Server
 	ca      *testbed.Authority
@@ -117,7 +116,6 @@ func (w *world) pays(address string) (p *payer, at lambdahost.Process) {
 	return p, at
 }
 
-// newcomer is a payer who pays while it is broken.
 func (w *world) newcomer(op catalog.Operation, n int) *payer {
 	w.Helper()
 	p := w.newPayer(op, n)
@@ -127,7 +125,6 @@ func (w *world) newcomer(op catalog.Operation, n int) *payer {
 	return p
 }
 
-// crash makes functions crash at every event, or no longer.
 func (w *world) crash(yes bool, functions ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +136,6 @@ func (w *world) crash(yes bool, functions ...string) {
 // reconcileFunction is the one that a schedule calls.
 const reconcileFunction = "ReconcileFunction"
 
-// reconcile is one run of the scheduled function.
 func (w *world) reconcile() error {
 	event, err := os.ReadFile(filepath.Join(root, "events", "reconcile.json"))
 	must(w, err)
@@ -147,7 +143,6 @@ func (w *world) reconcile() error {
 	return err
 }
 
-// get asks for a free path.
 func (w *world) get(path string) (int, []byte) {
 	w.Helper()
 	q, err := http.NewRequestWithContext(w.Context(), http.MethodGet, w.url+path, nil)
@@ -160,7 +155,6 @@ func (w *world) get(path string) (int, []byte) {
 	return res.StatusCode, body
 }
 
-// debt is a line of make owed.
 type debt struct {
 	Key, Payer, Amount, Standing string
 	RefundDue                    bool `json:"refund_due"`
@@ -210,7 +204,6 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 	}
 }
 
-// logFaults is what no log may say.
 func (w *world) logFaults() {
 	w.Helper()
 	log := w.series.log()
