@@ -92,10 +92,9 @@ func hosted(t *testing.T, params, env map[string]string, slugs ...string) (h *la
 	h, _ = testbed.Deployment{
 		Functions: testbed.Functions(t), Parameters: params, Environment: env,
 		Configure: func(c *lambdahost.Config) {
-			c.Logs = &text
-			c.Functions = slices.DeleteFunc(c.Functions, func(f lambdahost.Function) bool {
+			*c = lambdahost.Config{Logs: &text, Functions: slices.DeleteFunc(c.Functions, func(f lambdahost.Function) bool {
 				return !slices.ContainsFunc(slugs, func(slug string) bool { return f.Name == logicalID(slug) })
-			})
+			})}
 		},
 	}.Open(t)
 	return h, func() string { h.Close(); return text.String() }

@@ -57,6 +57,7 @@ func TestFilter(t *testing.T) {
 		`{"status":"503","error":"x"}`:         true,
 		`{"status":"503","error":"-"}`:         false,
 		`{"status":"429","error":"x"}`:         false,
+		`{"status":"1500","error":"x"}`:        false,
 		`{"status":"503"}`:                     false,
 		`{"status":503,"error":"x"}`:           false, // a text is wanted
 		`no JSON`:                              false,
