@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -8,121 +9,219 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-func TestPurchases(t *testing.T) {
-	ledgertest.ExercisePurchases(t, func(*testing.T) ledger.Store { return &ledgertest.Memory{} })
-}
+const bought = "purchase|eip155:8453|0xa|0xb|request:1"
 
-// Who is taken for the payer of a record, by what comes with the payment.
-func TestVouches(t *testing.T) {
-	const token, key = "t", "k"
-	own := ledger.Payment{Recovered: true}
-	same, other := ledger.Payment{SigDigest: "s"}, ledger.Payment{SigDigest: "x"}
-	with := func(p ledger.Payment, proof ledger.Proof) ledger.Payment { p.Proof = proof; return p }
-	all := map[string]ledger.Payment{
-		"own key": own, "same signature": same, "other signature": other,
-		"token": with(other, ledger.Proof{Token: token}), "key": with(other, ledger.Proof{Key: key}),
-		"wrong token": with(own, ledger.Proof{Token: "?", Key: "?"}),
-	}
-	for name, c := range map[string]struct {
-		record ledger.Record
-		yes    []string
-	}{
-		"first version": {ledger.Record{SigDigest: "s", State: ledger.Redeemed}, []string{"own key", "same signature", "wrong token"}},
-		"with both":     {ledger.Record{SigDigest: "s", State: ledger.Uncertain, Proof: &ledger.Proof{Token: token, Key: key}}, []string{"token", "key"}},
-		"with a token":  {ledger.Record{SigDigest: "s", State: ledger.Settling, Proof: &ledger.Proof{Token: token}}, []string{"token"}},
-		"without":       {ledger.Record{SigDigest: "s", State: ledger.Uncertain, Proof: &ledger.Proof{}}, []string{"own key", "same signature", "wrong token"}},
-		"without, refused": {ledger.Record{SigDigest: "s", State: ledger.Refused, Proof: &ledger.Proof{}},
-			[]string{"own key", "same signature", "wrong token"}},
-		"without, owed":     {ledger.Record{SigDigest: "s", State: ledger.Settled, Proof: &ledger.Proof{}}, nil},
-		"without, redeemed": {ledger.Record{SigDigest: "s", State: ledger.Redeemed, Proof: &ledger.Proof{}}, nil},
-		"without, refunded": {ledger.Record{SigDigest: "s", State: ledger.Refunded, Proof: &ledger.Proof{}}, nil},
-	} {
-		want := map[string]bool{}
-		for _, y := range c.yes {
-			want[y] = true
-		}
-		for by, p := range all {
-			if got := c.record.Vouches(p); got != want[by] {
-				t.Errorf("%s, %s: %t", name, by, got)
-			}
-		}
+// offer is a payment for the purchase.
+func (d *testLedger) offer(name string) ledger.Payment {
+	return ledger.Payment{
+		Key: "eip155:8453|0xa|0xb|" + name, AuthDigest: "auth " + name, SigDigest: "s", Request: "GET /a", Terms: json.RawMessage(`{}`),
+		ValidBefore: d.at.Add(5 * time.Minute), Purchase: bought, Proof: ledger.Proof{Token: name},
 	}
 }
 
-// What the holder of a lease can write for a purchase, and what comes of it.
-func TestHoldOfAPurchase(t *testing.T) {
-	const owner = "eip155:8453|0xa|0xb|0xd"
-	for name, c := range map[string]struct {
-		write func(*testing.T, *ledger.Hold) error
-		state ledger.State
-		claim ledger.Standing // a moment later
-		sent  bool
-		owner string
-	}{
-		"superseded":  {func(t *testing.T, h *ledger.Hold) error { return h.Supersede(t.Context(), owner) }, ledger.Superseded, ledger.Replaced, false, owner},
-		"turned away": {func(t *testing.T, h *ledger.Hold) error { return h.TurnedAway(t.Context(), "quota") }, ledger.Refused, ledger.Held, true, ""},
-		"refused":     {func(t *testing.T, h *ledger.Hold) error { return h.Refused(t.Context(), "no") }, ledger.Refused, ledger.Over, true, ""},
-		"not sent":    {func(t *testing.T, h *ledger.Hold) error { return h.NotSent(t.Context(), "full") }, ledger.Refused, ledger.Held, false, ""},
-	} {
-		d := newTestLedger(t, nil)
-		h := d.hold(t)
-		if err := c.write(t, h); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if r := d.state(t); r.State != c.state || r.Sent != c.sent || r.Owner != c.owner {
-			t.Errorf("%s: %+v", name, r)
-		}
-		d.claim(t, c.claim)
+// pay claims a payment for the purchase.
+func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
+	t.Helper()
+	return d.claims(t, d.offer(name), ledger.Held).Hold
+}
+
+// opens opens the purchase and says whose it is.
+func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
+	t.Helper()
+	p, err := d.Open(t.Context(), h)
+	if err != nil || p.Owner != owner.Record().Key || p.Mine(h) != (h == owner) {
+		t.Fatalf("open for %s: %+v, %v; want %s", h.Record().Key, p, err, owner.Record().Key)
 	}
-	// In doubt it stays in doubt, and says who has answered.
-	d := newTestLedger(t, nil)
-	must(t, d.hold(t).Uncertain(t.Context(), "timeout", ""))
-	must(t, d.hold(t).Supersede(t.Context(), owner))
-	if r := d.state(t); r.State != ledger.Uncertain || r.Owner != owner || r.Reason != "timeout" {
-		t.Errorf("in doubt: %+v", r)
+	return p
+}
+
+func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Record {
+	t.Helper()
+	r, err := d.Owner(t.Context(), p)
+	must(t, err)
+	return r
+}
+
+// takesOver has a payment take a purchase over, and fails as it must; nil is success.
+func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Record, h *ledger.Hold, want error) {
+	t.Helper()
+	got, err := d.TakeOver(t.Context(), p, owner, h)
+	wants(t, want, err)
+	if want == nil {
+		if !got.Mine(h) {
+			t.Errorf("taken over: %+v", got)
+		}
+		d.opens(t, h, h)
 	}
 }
 
-// A bundle with parts that are owed can be claimed again, spaced, and answers
-// meanwhile; an attempt that brought nothing better leaves the answer.
-func TestPartsOwed(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.settled(t)
-	owes := answer(t, "one")
-	owes.Owed = []string{"whois"}
-	must(t, h.RedeemUnused(t.Context(), owes))
-	if r := d.state(t); r.Lookups != 0 || r.Owed() {
-		t.Errorf("unused: %+v", r)
+// opened is two payments for one purchase, which the first has opened.
+func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
+	t.Helper()
+	first, second = d.pay(t, "first"), d.pay(t, "second")
+	d.opens(t, first, first)
+	return first, second
+}
+
+// Whoever opens a purchase first owns it, and opens it again before every attempt;
+// others learn who it is.
+func TestOpenPurchase(t *testing.T) {
+	d := newTestLedger(t)
+	first, second := d.opened(t)
+	p := d.opens(t, second, first)
+	d.opens(t, first, first)
+	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
+	d.opens(t, second, first)
+	// A purchase that nobody has opened for its time is as good as none.
+	d.pass(35*day + time.Minute)
+	d.opens(t, second, second)
+}
+
+// The owner is closed before the purchase is swapped, on the very version that was
+// read.
+func TestTakeOver(t *testing.T) {
+	d := newTestLedger(t)
+	first, second := d.opened(t)
+	must(t, first.NotSent(t.Context(), "overloaded"))
+	p := d.opens(t, second, first)
+	dead := d.owner(t, p)
+
+	// The owner is claimed once more in between: nothing is taken over.
+	first = d.pay(t, "first")
+	d.takesOver(t, p, dead, second, ledger.ErrConflict)
+	d.opens(t, first, first)
+	must(t, first.NotSent(t.Context(), "overloaded"))
+	p = d.opens(t, second, first)
+	d.takesOver(t, p, d.owner(t, p), second, nil)
+	if r := d.owner(t, p); r.State != ledger.Superseded || r.Owner != second.Record().Key || r.Payload != nil {
+		t.Errorf("the old owner: %+v", r)
 	}
-	d.claim(t, ledger.Answered)
-	d.clock.pass(10 * time.Second)
-	h = d.hold(t)
-	d.claim(t, ledger.Answered) // beside the one that looks up
-	must(t, h.Keep(t.Context(), false))
-	d.clock.pass(10*time.Second - 1)
-	d.claim(t, ledger.Answered)
-	d.clock.pass(1)
-	h = d.hold(t)
-	must(t, h.Redeem(t.Context(), answer(t, "two")))
-	if r := d.state(t); !r.AnsweredAt.Equal(d.clock.now()) {
-		t.Errorf("the complete answer is kept from %v on, and is of %v", r.AnsweredAt, d.clock.now())
+	d.claims(t, d.offer("first"), ledger.Replaced)
+}
+
+// A process that ends between the two writes leaves a purchase that the next one
+// takes over.
+func TestHalfTakeOver(t *testing.T) {
+	d := newTestLedger(t)
+	first, second := d.opened(t)
+	must(t, first.Disproved(t.Context(), "cancelled"))
+	p := d.opens(t, second, first)
+	owner := d.owner(t, p)
+	d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Replace && r.State == ledger.Bought]
 	}
-	d.clock.pass(time.Hour)
-	if c := d.claim(t, ledger.Answered); c.Record.Lookups != 2 || len(c.Record.Answer.Owed) != 0 {
-		t.Errorf("%+v", c.Record)
+	d.takesOver(t, p, owner, second, ledgertest.ErrInjected)
+	d.decide = nil
+	third := d.pay(t, "third")
+	p = d.opens(t, third, first)
+	r := d.owner(t, p)
+	if r.State != ledger.Superseded || !r.Disproved {
+		t.Fatalf("%+v", r)
 	}
+	d.takesOver(t, p, r, third, nil)
+}
+
+// A purchase whose owner has no record any more can be taken over.
+func TestLostOwner(t *testing.T) {
+	d := newTestLedger(t)
+	first, second := d.opened(t)
+	must(t, first.NotSent(t.Context(), "overloaded"))
+	d.pass(20 * day)
+	p := d.opens(t, second, first)
+	d.pass(15*day + time.Hour) // the record ends before the purchase does
+	if r := d.owner(t, p); r != nil {
+		t.Fatalf("the owner has a record: %+v", r)
+	}
+	d.takesOver(t, p, nil, second, nil)
+}
+
+// A purchase does not end before a payment in doubt that owns it.
+func TestKeepPurchase(t *testing.T) {
+	d := newTestLedger(t)
+	owner, other := d.opened(t)
+	must(t, owner.Uncertain(t.Context(), "timeout", ""))
+	for range 10 { // as reconcile does, every now and then
+		d.pass(7 * day)
+		r := d.record(t, owner.Record().Key)
+		must(t, d.KeepPurchase(t.Context(), r))
+		must(t, d.KeepPurchase(t.Context(), r))
+	}
+	if r := d.owner(t, d.opens(t, other, owner)); r == nil || r.State != ledger.Uncertain {
+		t.Errorf("after 70 days: %+v", r)
+	}
+	d.pass(36 * day) // nobody has looked
+	if p, err := d.Purchase(t.Context(), bought); p != nil || err != nil {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// A payment that waited for another one when its process ended was never sent; the
+// owner of a purchase may have been.
+func TestWithdraw(t *testing.T) {
+	d := newTestLedger(t)
+	owner, waits := d.opened(t)
+	early := d.pay(t, "early")
+	d.opens(t, waits, owner)
+	is := func(what string, h *ledger.Hold, want bool) {
+		t.Helper()
+		if got, err := d.Withdraw(t.Context(), d.record(t, h.Record().Key)); got != want || err != nil {
+			t.Errorf("%s: withdrawn %t, %v", what, got, err)
+		}
+	}
+	d.pass(lease + ledger.ClockSlack - time.Nanosecond)
+	is("a clock may be wrong", waits, false)
+	d.pass(time.Nanosecond)
+	is("the owner", owner, false)
+	is("before the purchase was opened for it", early, true)
+	is("waits", waits, true)
+	if r := d.record(t, waits.Record().Key); r.State != ledger.Refused || r.Sent || r.Doubt {
+		t.Errorf("%+v", r)
+	}
+	is("decided", waits, false)
+	must(t, d.pay(t, "second").Uncertain(t.Context(), "timeout", ""))
+	is("in doubt", waits, false)
 }
 
 // A purchase's key cannot be one of a payment, and the other way round.
 func TestNotAPurchase(t *testing.T) {
-	d := newTestLedger(t, nil)
+	d := newTestLedger(t)
 	h := d.hold(t)
 	_, err := d.Purchase(t.Context(), h.Record().Key)
 	wants(t, ledger.ErrCorrupt, err)
 	p := d.payment()
 	p.Key, p.Purchase = "other", h.Record().Key
-	c, err := d.Claim(t.Context(), p, d.clock.now().Add(lease))
-	must(t, err)
-	_, err = d.Open(t.Context(), c.Hold)
+	_, err = d.Open(t.Context(), d.claims(t, p, ledger.Held).Hold)
 	wants(t, ledger.ErrCorrupt, err)
+}
+
+// Who is taken for the payer of a record, by what comes with the payment: a secret of
+// the first claim; where that came with none, whoever has the key or the very
+// signature, until money has moved; and these always where the first version wrote it.
+func TestVouches(t *testing.T) {
+	const token, key = "t", "k"
+	proofs := []*ledger.Proof{nil, {}, {Token: token}, {Token: token, Key: key}}
+	for _, state := range ledger.States() {
+		paid := state == ledger.Settled || state == ledger.Redeemed || state == ledger.Refunded
+		for _, kept := range proofs {
+			for _, brought := range []ledger.Proof{{}, {Token: "?", Key: "?"}, {Token: token}, {Key: key}} {
+				for _, p := range []ledger.Payment{{Recovered: true}, {SigDigest: "s"}, {SigDigest: "x"}} {
+					p.Proof = brought
+					own := p.SigDigest != "x"
+					var want bool
+					switch {
+					case kept == nil:
+						want = own
+					case *kept == ledger.Proof{}:
+						want = own && !paid
+					default:
+						want = brought.Token == token || brought.Key == key && kept.Key == key
+					}
+					r := ledger.Record{SigDigest: "s", State: state, Proof: kept}
+					if got := r.Vouches(p); got != want {
+						t.Errorf("%s with %+v by %+v: %t", state, kept, p, got)
+					}
+				}
+			}
+		}
+	}
 }

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 )
@@ -154,26 +153,4 @@ func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 	if !next.ExpiresAt.Equal(want) {
 		t.Errorf("%s: expires at %s, want %s", key, next.ExpiresAt, want)
 	}
-}
-
-// Doubt survives any sequence of events that brings no evidence.
-func TestDoubtIsSticky(t *testing.T) {
-	var walk func(r Record, path string, depth int)
-	walk = func(r Record, path string, depth int) {
-		if r.State == Refused {
-			t.Errorf("%s: refused without evidence", path)
-		}
-		if depth == 0 {
-			return
-		}
-		for _, ev := range []Event{EventClaim, EventRefused, EventTurnedAway, EventNotSent, EventUncertain, EventSupersede} {
-			next, err := step(r, ev, change{now: r.UpdatedAt.Add(time.Hour), lease: r.UpdatedAt.Add(time.Hour + time.Minute)})
-			if err == nil {
-				walk(next, fmt.Sprintf("%s>%s", path, ev), depth-1)
-			}
-		}
-	}
-	r := situations()["uncertain"]
-	r.UpdatedAt = epoch
-	walk(r, "uncertain", 6)
 }

@@ -3,9 +3,6 @@ package ledger_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,99 +17,85 @@ func witness(key string) ledger.Witness {
 	}
 }
 
+// testifies has a witness speak, who comes to what is wanted.
+func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want ledger.Testimony) {
+	t.Helper()
+	if got, err := d.Testify(t.Context(), w); err != nil || got != want {
+		t.Errorf("Testify = %v, %v; want %v", got, err, want)
+	}
+}
+
 // Money that is seen on the chain ends owed or as a refund, whatever was written
 // about its payment before.
 func TestTestify(t *testing.T) {
+	refused := func(d *testLedger) { must(t, d.hold(t).Refused(t.Context(), "no")) }
 	for name, c := range map[string]struct {
-		before  func(t *testing.T, d testLedger)
+		before  func(d *testLedger)
 		want    ledger.Testimony
 		state   ledger.State
 		lookups int
 	}{
-		"no record": {func(*testing.T, testLedger) {}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"expired": {func(t *testing.T, d testLedger) {
-			must(t, d.hold(t).Refused(t.Context(), "no"))
-			d.clock.pass(40 * 24 * time.Hour)
+		"no record": {func(*testLedger) {}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
+		"expired": {func(d *testLedger) {
+			refused(d)
+			d.pass(40 * day)
 		}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"refused":   {func(t *testing.T, d testLedger) { must(t, d.hold(t).Refused(t.Context(), "no")) }, ledger.Found, ledger.Settled, 0},
-		"disproved": {func(t *testing.T, d testLedger) { must(t, d.hold(t).Disproved(t.Context(), "no")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"uncertain": {func(t *testing.T, d testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }, ledger.Found, ledger.Settled, 0},
-		"in flight": {func(t *testing.T, d testLedger) { d.hold(t) }, ledger.Found, ledger.Settled, 0},
-		"settled":   {func(t *testing.T, d testLedger) { d.settled(t) }, ledger.Known, ledger.Settled, 1},
-		"redeemed": {func(t *testing.T, d testLedger) {
-			must(t, d.settled(t).Redeem(t.Context(), answer(t, "x")))
-		}, ledger.Known, ledger.Redeemed, 1},
+		"refused":   {refused, ledger.Found, ledger.Settled, 0},
+		"disproved": {func(d *testLedger) { must(t, d.hold(t).Disproved(t.Context(), "no")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
+		"uncertain": {func(d *testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }, ledger.Found, ledger.Settled, 0},
+		"in flight": {func(d *testLedger) { d.hold(t) }, ledger.Found, ledger.Settled, 0},
+		"settled":   {func(d *testLedger) { d.settled(t) }, ledger.Known, ledger.Settled, 1},
+		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"))) }, ledger.Known, ledger.Redeemed, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newTestLedger(t, nil)
-			c.before(t, d)
-			w := witness(d.payment().Key)
-			got, err := d.Testify(t.Context(), w)
-			if r := d.state(t); err != nil || got != c.want || r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved {
-				t.Errorf("Testify = %v, %v; %+v", got, err, r)
+			d := newTestLedger(t)
+			c.before(d)
+			d.testifies(t, witness(d.payment().Key), c.want)
+			if r := d.state(t); r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved {
+				t.Errorf("%+v", r)
 			}
-			if got, err := d.Testify(t.Context(), w); err != nil || got != ledger.Known {
-				t.Errorf("again: %v, %v", got, err)
-			}
+			d.testifies(t, witness(d.payment().Key), ledger.Known)
 		})
 	}
-}
-
-// A live attempt keeps its lease when the money is seen before it says so.
-func TestTestifyLeavesTheLease(t *testing.T) {
-	d := newTestLedger(t, nil)
-	h := d.claim(t, ledger.Held).Hold
-	if got, err := d.Testify(t.Context(), witness(d.payment().Key)); err != nil || got != ledger.Found {
-		t.Fatal(got, err)
-	}
+	// A live attempt keeps its lease when the money is seen before it says so.
+	d := newTestLedger(t)
+	h := d.hold(t)
+	d.testifies(t, witness(d.payment().Key), ledger.Found)
 	d.claim(t, ledger.InFlight)
 	must(t, h.Settled(t.Context(), receipt(), true))
 	must(t, h.Redeem(t.Context(), answer(t, "x")))
-}
-
-// A transfer of the same nonce that is not the record's gets a record of its own.
-func TestTestifyAnotherAuthorization(t *testing.T) {
-	d := newTestLedger(t, nil)
-	d.claim(t, ledger.Held)
+	// A transfer of the same nonce that is not the record's gets a record of its own.
+	d = newTestLedger(t)
+	d.hold(t)
 	w := witness(d.payment().Key)
 	w.Of = func(ledger.Record) bool { return false }
-	for _, want := range []ledger.Testimony{ledger.RefundDue, ledger.Known} {
-		if got, err := d.Testify(t.Context(), w); err != nil || got != want {
-			t.Errorf("%v, %v; want %v", got, err, want)
-		}
-	}
-	if r := d.state(t); r.State != ledger.Settling {
-		t.Errorf("the record became %s", r.State)
-	}
-	if r, err := d.Fetch(t.Context(), d.payment().Key+"|"+w.Receipt.Transaction); err != nil || r == nil || !ledger.Spent(*r, d.clock.now()) {
-		t.Errorf("%+v, %v", r, err)
+	d.testifies(t, w, ledger.RefundDue)
+	d.testifies(t, w, ledger.Known)
+	other := d.record(t, d.payment().Key+"|"+w.Receipt.Transaction)
+	if r := d.state(t); r.State != ledger.Settling || !ledger.Spent(other, d.at) {
+		t.Errorf("the record became %+v, the other is %+v", r, other)
 	}
 }
 
 // A store that fails at any call loses nothing: the next time it is recorded.
 func TestTestifyAgainstFaults(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
+		for _, fault := range faults() {
 			for at := 1; at <= 3; at++ {
-				n := 0
-				d, armed := newArmed(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
-					if n++; n == at {
-						return fault
-					}
-					return ledgertest.None
-				})
+				d := newTestLedger(t)
 				if refused {
-					must(t, d.claim(t, ledger.Held).Hold.Refused(t.Context(), "no"))
+					must(t, d.hold(t).Refused(t.Context(), "no"))
 				}
-				*armed = true
+				n := 0
+				d.decide = func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+					n++
+					return map[bool]ledgertest.Fault{true: fault}[n == at]
+				}
 				w := witness(d.payment().Key)
 				_, first := d.Testify(t.Context(), w)
-				*armed = false
-				if _, err := d.Testify(t.Context(), w); err != nil {
-					t.Errorf("refused %v, %v at call %d: %v, then %v", refused, fault, at, first, err)
-				}
-				if r := d.state(t); r.State != ledger.Settled {
-					t.Errorf("refused %v, %v at call %d: %s", refused, fault, at, r.State)
+				d.decide = nil
+				if _, err := d.Testify(t.Context(), w); err != nil || d.state(t).State != ledger.Settled {
+					t.Errorf("refused %v, %v at call %d: %v, then %v, %+v", refused, fault, at, first, err, d.state(t))
 				}
 			}
 		}
@@ -122,24 +105,24 @@ func TestTestifyAgainstFaults(t *testing.T) {
 // Other writers may come between a witness's reading and its writing. Then it
 // has no say, and the next time it has.
 func TestTestifyMeetsOthers(t *testing.T) {
-	uncertain := func(t *testing.T, d testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }
+	uncertain := func(d *testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }
 	for name, c := range map[string]struct {
-		before func(t *testing.T, d testLedger)
-		op     ledgertest.Op // of the witness's write that another writer comes before
+		before func(d *testLedger)
+		op     ledgertest.Op // of the witness's call that something comes before
 	}{
-		"claimed meanwhile": {func(*testing.T, testLedger) {}, ledgertest.Create},
-		"claimed instead of the expired one": {func(t *testing.T, d testLedger) {
+		"claimed meanwhile": {func(*testLedger) {}, ledgertest.Create},
+		"claimed instead of the expired one": {func(d *testLedger) {
 			must(t, d.hold(t).Refused(t.Context(), "no"))
-			d.clock.pass(40 * 24 * time.Hour)
+			d.pass(40 * day)
 		}, ledgertest.Replace},
 		"others write whenever it does": {uncertain, ledgertest.Replace},
-		"deleted meanwhile":             {func(t *testing.T, d testLedger) { d.hold(t) }, ledgertest.Fetch},
+		"deleted meanwhile":             {func(d *testLedger) { d.hold(t) }, ledgertest.Fetch},
 	} {
 		t.Run(name, func(t *testing.T) {
+			d := newTestLedger(t)
+			c.before(d)
 			fetches := 0
-			var d testLedger
-			var armed *bool
-			d, armed = newArmed(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+			d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 				switch {
 				case op != c.op:
 				case op == ledgertest.Fetch:
@@ -147,75 +130,61 @@ func TestTestifyMeetsOthers(t *testing.T) {
 						return ledgertest.Stale
 					}
 				case r.State == ledger.Settled:
-					uncertain(t, d)
+					uncertain(d)
 				}
 				return ledgertest.None
-			})
-			c.before(t, d)
+			}
 			w := witness(d.payment().Key)
-			w.At = w.At.Add(100 * 24 * time.Hour)
-			*armed = true
+			w.At = w.At.Add(100 * day)
 			_, err := d.Testify(t.Context(), w)
 			wants(t, ledger.ErrConflict, err)
-			*armed = false
-			if got, err := d.Testify(t.Context(), w); got != ledger.Found || err != nil || d.state(t).State != ledger.Settled {
-				t.Errorf("the next time: %v, %v, %+v", got, err, d.state(t))
+			d.decide = nil
+			d.testifies(t, w, ledger.Found)
+			if r := d.state(t); r.State != ledger.Settled {
+				t.Errorf("the next time: %+v", r)
 			}
 		})
 	}
 }
 
-// A refund whose writing fails may be repeated, and is one.
-func TestRefundAgainstFaults(t *testing.T) {
-	for _, fault := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
-		for _, at := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
-			d, armed := newArmed(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-				if op == at {
-					return fault
-				}
-				return ledgertest.None
-			})
-			key := d.payment().Key
-			_, err := d.Testify(t.Context(), witness(key))
-			must(t, err)
-			*armed = true
-			if r, err := d.Refund(t.Context(), key, "0xback"); r != nil || !errors.Is(err, ledgertest.ErrInjected) {
-				t.Errorf("%v at %s: %+v, %v", fault, at, r, err)
-			}
-			*armed = false
-			if r, err := d.Refund(t.Context(), key, "0xback"); err != nil || r.State != ledger.Refunded || d.state(t).Refund != "0xback" {
-				t.Errorf("%v at %s, repeated: %+v, %v", fault, at, r, err)
-			}
-		}
-	}
-}
-
-// A refund closes a debt that has no lookup left, once, and nothing else.
+// A refund closes a debt that has no lookup left, once, and nothing else. One whose
+// writing fails may be repeated, and is one.
 func TestRefund(t *testing.T) {
-	d := newTestLedger(t, nil)
+	d := newTestLedger(t)
 	key := d.payment().Key
-	refuses := func(when string) {
+	refuses := func(when, transaction string) {
 		t.Helper()
-		if _, err := d.Refund(t.Context(), key, "0xback"); !errors.Is(err, ledger.ErrIllegal) {
+		if _, err := d.Refund(t.Context(), key, transaction); !errors.Is(err, ledger.ErrIllegal) {
 			t.Errorf("%s: %v, want ErrIllegal", when, err)
 		}
 	}
-	refuses("no record")
-	h := d.claim(t, ledger.Held).Hold
-	refuses("in flight")
+	refuses("no record", "0xback")
+	h := d.hold(t)
+	refuses("in flight", "0xback")
 	must(t, h.Settled(t.Context(), receipt(), true))
-	must(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout"}))
-	refuses("lookups left")
-	d.clock.pass(25 * time.Hour)
-	for range 2 {
-		r, err := d.Refund(t.Context(), key, "0xback")
-		if err != nil || r.State != ledger.Refunded || r.Refund != "0xback" || r.ExpiresAt.IsZero() {
+	must(t, h.Release(t.Context(), timedOut()))
+	refuses("lookups left", "0xback")
+	d.pass(25 * time.Hour)
+	refunds := func(d *testLedger) {
+		t.Helper()
+		if r, err := d.Refund(t.Context(), key, "0xback"); err != nil || r.State != ledger.Refunded || r.Refund != "0xback" || r.ExpiresAt.IsZero() {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
-	if _, err := d.Refund(t.Context(), key, "0xother"); !errors.Is(err, ledger.ErrIllegal) {
-		t.Errorf("a second refund: %v", err)
+	refunds(d)
+	refunds(d)
+	for _, fault := range faults() {
+		for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
+			d := newTestLedger(t)
+			d.testifies(t, witness(key), ledger.RefundDue)
+			d.fails(op, fault, 1)
+			if r, err := d.Refund(t.Context(), key, "0xback"); r != nil || !errors.Is(err, ledgertest.ErrInjected) {
+				t.Errorf("%v at %s: %+v, %v", fault, op, r, err)
+			}
+			refunds(d)
+		}
 	}
+	refuses("a second refund", "0xother")
 	if c := d.claim(t, ledger.Over); c.Record.State != ledger.Refunded {
 		t.Errorf("%+v", c.Record)
 	}
@@ -223,78 +192,37 @@ func TestRefund(t *testing.T) {
 
 // A transfer is for one debt, whoever asks first, and stays so.
 func TestReserve(t *testing.T) {
-	d := newTestLedger(t, nil)
+	d := newTestLedger(t)
 	key := ledger.RepaymentKey("eip155:8453", "0xa", "0xb", "0xc", 0)
-	reserve := func(debt string, want bool) {
-		t.Helper()
-		if mine, err := d.Reserve(t.Context(), key, debt); mine != want || err != nil {
-			t.Errorf("Reserve for %s = %v, %v", debt, mine, err)
+	for _, c := range []struct {
+		debt string
+		mine bool
+		wait time.Duration
+	}{{"one", true, 0}, {"another", false, 0}, {"one", true, 1000 * day}, {"another", false, 0}} {
+		if mine, err := d.Reserve(t.Context(), key, c.debt); mine != c.mine || err != nil {
+			t.Errorf("Reserve for %s = %v, %v", c.debt, mine, err)
 		}
+		d.pass(c.wait)
 	}
-	reserve("one", true)
-	reserve("another", false)
-	reserve("one", true)
-	d.clock.pass(1000 * 24 * time.Hour)
-	reserve("another", false)
-	d.claim(t, ledger.Held)
+	d.hold(t)
 	if mine, err := d.Reserve(t.Context(), d.payment().Key, "one"); mine || !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("a payment as a transfer: %v, %v", mine, err)
 	}
 }
 
-// Of many who reserve one transfer at once, one gets it.
-func TestReserveRace(t *testing.T) {
-	d := newTestLedger(t, nil)
-	key := ledger.RepaymentKey("eip155:8453", "0xa", "0xb", "0xc", 0)
-	var all sync.WaitGroup
-	var got atomic.Int32
-	for i := range 20 {
-		all.Go(func() {
-			mine, err := d.Reserve(t.Context(), key, fmt.Sprint(i))
-			if err != nil {
-				t.Error(err)
-			}
-			if mine {
-				got.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	if got.Load() != 1 {
-		t.Errorf("%d of 20 got it", got.Load())
-	}
-}
-
-// What evidence refused is final, and costs no write to say again.
-func TestDisprovedIsFinal(t *testing.T) {
-	d := newTestLedger(t, nil)
-	must(t, d.claim(t, ledger.Held).Hold.Disproved(t.Context(), "cancelled"))
-	before := d.state(t)
-	if c := d.claim(t, ledger.Over); c.Record.Version != before.Version || c.Record.Reason != "cancelled" {
-		t.Errorf("%+v", c.Record)
-	}
-}
-
 // Debts and doubts have no end, also those that an earlier version gave one.
 func TestDebtsHaveNoEnd(t *testing.T) {
-	d := newTestLedger(t, nil)
-	must(t, d.claim(t, ledger.Held).Hold.Settled(t.Context(), receipt(), false))
+	d := newTestLedger(t)
+	must(t, d.hold(t).Settled(t.Context(), receipt(), false))
 	old := d.state(t)
-	old.Version, old.WriteID, old.ExpiresAt = old.Version+1, "old", d.clock.now().Add(30*24*time.Hour)
+	old.Version, old.WriteID, old.ExpiresAt = old.Version+1, "old", d.at.Add(30*day)
 	must(t, d.store.Replace(t.Context(), old))
-	d.clock.pass(31 * 24 * time.Hour)
-	r := d.state(t)
-	if r.State != ledger.Settled {
-		t.Fatalf("%+v", r)
-	}
-	if _, err := d.Keep(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	if r := d.state(t); !r.ExpiresAt.IsZero() || r.Version != old.Version+1 {
-		t.Errorf("%+v", r)
-	}
-	if kept, err := d.Keep(t.Context(), d.state(t)); err != nil || kept.Version != old.Version+1 || d.state(t).Version != kept.Version {
-		t.Errorf("a record without an end was written: %+v, %v", kept, err)
+	d.pass(31 * day)
+	for range 2 { // the second time there is nothing to write
+		kept, err := d.Keep(t.Context(), d.state(t))
+		if r := d.state(t); err != nil || kept.Version != old.Version+1 || r.State != ledger.Settled || !r.ExpiresAt.IsZero() || r.Version != kept.Version {
+			t.Errorf("%+v, %v; %+v", kept, err, r)
+		}
 	}
 	if kept, err := d.Keep(t.Context(), old); kept != nil || err != nil { // somebody else has written
 		t.Errorf("%+v, %v", kept, err)
@@ -302,7 +230,7 @@ func TestDebtsHaveNoEnd(t *testing.T) {
 }
 
 func TestCursor(t *testing.T) {
-	d := newTestLedger(t, nil)
+	d := newTestLedger(t)
 	key := ledger.CursorKey("eip155:8453", "0xa", "0xb")
 	if c, err := d.Cursor(t.Context(), key); c != nil || err != nil {
 		t.Fatalf("%+v, %v", c, err)
@@ -320,8 +248,8 @@ func TestCursor(t *testing.T) {
 	if _, err := d.Advance(t.Context(), *second, 19); err == nil {
 		t.Error("a cursor went back")
 	}
-	begun := d.clock.now()
-	d.clock.pass(1000 * 24 * time.Hour)
+	begun := d.at
+	d.pass(1000 * day)
 	if c, err := d.Cursor(t.Context(), key); err != nil || c == nil || c.Next != 20 || !c.Begun.Equal(begun) {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -82,7 +82,7 @@ func (p planted) Plant(ctx context.Context, key string, doc []byte) error {
 // TestSocketConformance: a store behind the socket is one in every way.
 func TestSocketConformance(t *testing.T) {
 	t.Parallel()
-	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Whole {
+	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter {
 		m := new(ledgertest.Memory)
 		return planted{served(t, m), m}
 	})

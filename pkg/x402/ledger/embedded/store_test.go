@@ -56,7 +56,7 @@ func file(t testing.TB) string { return filepath.Join(t.TempDir(), "ledger.db") 
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Whole { return planter{open(t, file(t), Options{})} })
+	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return planter{open(t, file(t), Options{})} })
 }
 
 // Any changed bit of a row is noticed, in the answer too.
@@ -270,8 +270,6 @@ func packLen(rest []byte, docLen uint32) []byte {
 	return row
 }
 
-func BenchmarkCreate(b *testing.B)  { ledgertest.BenchCreate(b, open(b, file(b), Options{})) }
-func BenchmarkReplace(b *testing.B) { ledgertest.BenchReplace(b, open(b, file(b), Options{})) }
 
 // BenchmarkConcurrentCreate is BenchmarkCreate by 32 writers at once.
 func BenchmarkConcurrentCreate(b *testing.B) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -11,79 +12,35 @@ import (
 )
 
 // raceCreate: of 50 creates at once one wins, and the others learn who.
-func raceCreate(t *testing.T, s Whole) {
+func raceCreate(t *testing.T, s Planter) {
 	const n = 50
-	type outcome struct {
-		existing *ledger.Record
-		err      error
-	}
 	for round := range 3 {
-		key := fmt.Sprintf("exercise|race create %d", round)
-		sent := make([]ledger.Record, n)
-		got := make([]outcome, n)
+		var sent [n]ledger.Record
+		var existing [n]*ledger.Record
+		var errs [n]error
 		atOnce(n, func(i int) {
-			sent[i] = First(key)
-			sent[i].Reason = fmt.Sprintf("writer %d", i)
-			got[i].existing, got[i].err = s.Create(t.Context(), sent[i])
+			sent[i] = First(fmt.Sprintf("exercise|race create %d", round))
+			existing[i], errs[i] = s.Create(t.Context(), sent[i])
 		})
-		winner := -1
-		for i, o := range got {
-			switch {
-			case o.err != nil:
-				t.Errorf("writer %d: %v", i, o.err)
-			case o.existing == nil && winner >= 0:
-				t.Errorf("writers %d and %d both won", winner, i)
-			case o.existing == nil:
-				winner = i
-			}
-		}
+		must(t, errors.Join(errs[:]...))
+		winner := slices.Index(existing[:], nil)
 		if winner < 0 {
 			t.Fatal("nobody won")
 		}
-		for i, o := range got {
-			if o.existing != nil {
-				same(t, sent[winner], *o.existing)
+		for i, r := range existing {
+			if r != nil {
+				same(t, sent[winner], *r)
 			} else if i != winner {
-				t.Errorf("writer %d learnt nothing", i)
+				t.Errorf("writers %d and %d both won", winner, i)
 			}
 		}
 		Holds(t, s, sent[winner])
 	}
 }
 
-// raceReplace: of several replaces from one version one wins, round after round.
-func raceReplace(t *testing.T, s Whole) {
-	const n, rounds = 12, 8
-	current := First("exercise|race replace")
-	MustCreate(t, s, current)
-	for round := range rounds {
-		sent := make([]ledger.Record, n)
-		errs := make([]error, n)
-		atOnce(n, func(i int) {
-			sent[i] = Next(current)
-			sent[i].Reason = fmt.Sprintf("round %d writer %d", round, i)
-			errs[i] = s.Replace(t.Context(), sent[i])
-		})
-		var winners []int
-		for i, err := range errs {
-			switch {
-			case err == nil:
-				winners = append(winners, i)
-			case !errors.Is(err, ledger.ErrConflict):
-				t.Errorf("round %d, writer %d: %v", round, i, err)
-			}
-		}
-		if len(winners) != 1 {
-			t.Fatalf("round %d: writers %v won, want exactly one", round, winners)
-		}
-		current = sent[winners[0]]
-		Holds(t, s, current)
-	}
-}
-
 // raceCount: writers that read, add one and try again on a conflict add up to
 // their number.
-func raceCount(t *testing.T, s Whole) {
+func raceCount(t *testing.T, s Planter) {
 	const n, each = 6, 8
 	first := First("exercise|race count")
 	first.Lookups = 0

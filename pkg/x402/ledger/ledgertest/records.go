@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
-	"strconv"
 	"testing"
 	"time"
 
@@ -17,10 +16,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
+func noon() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
+
 // First returns a record as a first claim would leave it: version 1, a fresh
 // write id, little else.
 func First(key string) ledger.Record {
-	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	at := noon()
 	return ledger.Record{
 		Key: key, Version: 1, WriteID: rand.Text(), State: ledger.Settling,
 		AuthDigest: "a1", SigDigest: "51", Request: "f1", Terms: json.RawMessage(`{}`),
@@ -42,7 +43,7 @@ func Next(r ledger.Record) ledger.Record {
 func Full(key string) ledger.Record {
 	const text = "\x00 \t\r\n \"quoted\" <b>&amp;</b> \u2028 \u00e9 \U0001f4b8 back\\slash"
 	r := First(key)
-	at := time.Date(2026, 11, 1, 12, 0, 0, 123456789, time.UTC)
+	at := noon().Add(123456789)
 	r.State = ledger.Redeemed
 	r.AuthDigest, r.SigDigest, r.Request = "a"+text, "s"+text, "r"+text
 	r.Terms = json.RawMessage(`{"amount":"115792089237316195423570985008687907853269984665640564039457584007913129639935","n":1.50}`)
@@ -63,54 +64,12 @@ func Full(key string) ledger.Record {
 	return r
 }
 
-// BenchCreate measures creates of new keys, one after the other.
-func BenchCreate(b *testing.B, s ledger.Store) {
-	r := Full("")
-	run := r.WriteID // keys of another run of the same store are taken
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		n++
-		r.Key = "bench|" + run + "|" + strconv.Itoa(n)
-		if existing, err := s.Create(b.Context(), r); existing != nil || err != nil {
-			b.Fatalf("Create = %v, %v", existing, err)
-		}
-	}
-}
-
-// BenchReplace measures replaces of one record, one after the other.
-func BenchReplace(b *testing.B, s ledger.Store) {
-	r := Full("bench|replace")
-	r.Key += r.WriteID
-	if existing, err := s.Create(b.Context(), r); existing != nil || err != nil {
-		b.Fatalf("Create = %v, %v", existing, err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		r = Next(r)
-		if err := s.Replace(b.Context(), r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // MustCreate writes a record under a key that is free.
 func MustCreate(t testing.TB, s ledger.Store, r ledger.Record) {
 	t.Helper()
 	if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
 		t.Fatalf("Create of %q = %+v, %v; want success", r.Key, existing, err)
 	}
-}
-
-// inTheWay creates a record over one that is there, and returns what is given for it.
-func inTheWay(t *testing.T, s ledger.Store, r, there ledger.Record) *ledger.Record {
-	t.Helper()
-	existing, err := s.Create(t.Context(), r)
-	if err != nil || existing == nil {
-		t.Fatalf("Create over %q = %+v, %v; want the record that is there", r.Key, existing, err)
-	}
-	same(t, there, *existing)
-	return existing
 }
 
 // MustReplace writes a record over the version before it.
@@ -154,4 +113,11 @@ func noise(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return b
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
