@@ -2,7 +2,6 @@ package dynamo_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -19,22 +18,20 @@ import (
 
 func TestEnsureTable(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
-	store := dynamo.NewLedger(dynamo.Config{API: client, Table: table, Timeout: time.Minute})
+	w := newWorld(t, server(t), false)
 	r := ledgertest.First("k")
-	ledgertest.MustCreate(t, store, r)
+	ledgertest.MustCreate(t, w.ledger(), r)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if err := dynamo.EnsureTable(t.Context(), client, table); err != nil {
+			if err := dynamo.EnsureTable(t.Context(), w.direct, w.table); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	ledgertest.Holds(t, store, r) // nothing was made anew
-	out, err := client.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: &table})
+	ledgertest.Holds(t, w.ledger(), r) // nothing was made anew
+	out, err := w.direct.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: &w.table})
 	must(t, err)
 	if mode := out.Table.BillingModeSummary; mode == nil || mode.BillingMode != types.BillingModePayPerRequest {
 		t.Errorf("billing is %+v, want on demand", mode)
@@ -47,7 +44,7 @@ type tables struct {
 	states []types.TableStatus // "" for not found; the last one stays
 	key    string
 	index  types.IndexStatus // "" for none
-	other  bool              // the index has another key
+	sorted types.KeyType     // what the index has lease_until for
 	asked  int
 }
 
@@ -61,20 +58,15 @@ func (f *tables) DescribeTable(context.Context, *dynamodb.DescribeTableInput, ..
 	if state == "" {
 		return nil, &types.ResourceNotFoundException{}
 	}
-	hash, last := types.KeyTypeHash, types.KeyTypeRange
-	table := &types.TableDescription{
-		TableStatus: state,
-		KeySchema:   []types.KeySchemaElement{{AttributeName: aws.String(f.key), KeyType: hash}},
+	keys := func(hash, last string) []types.KeySchemaElement {
+		all := []types.KeySchemaElement{{AttributeName: &hash, KeyType: types.KeyTypeHash}, {AttributeName: &last, KeyType: f.sorted}}
+		return all[:1+min(len(last), 1)]
 	}
-	if f.other {
-		last = hash
-	}
+	table := &types.TableDescription{TableStatus: state, KeySchema: keys(f.key, "")}
 	if f.index != "" {
 		table.GlobalSecondaryIndexes = []types.GlobalSecondaryIndexDescription{
 			{IndexName: aws.String("other"), IndexStatus: types.IndexStatusDeleting},
-			{IndexName: aws.String("open"), IndexStatus: f.index, KeySchema: []types.KeySchemaElement{
-				{AttributeName: aws.String("open"), KeyType: hash}, {AttributeName: aws.String("lease_until"), KeyType: last},
-			}},
+			{IndexName: aws.String("open"), IndexStatus: f.index, KeySchema: keys("open", "lease_until")},
 		}
 	}
 	return &dynamodb.DescribeTableOutput{Table: table}, nil
@@ -82,34 +74,29 @@ func (f *tables) DescribeTable(context.Context, *dynamodb.DescribeTableInput, ..
 
 func TestEnsureTableWaits(t *testing.T) {
 	t.Parallel()
-	down := errors.New("down")
+	type states = []types.TableStatus
+	there := &types.ResourceInUseException{}
 	for name, c := range map[string]struct {
 		api   tables
 		asked int
 		want  string // in the error; "" for success
 	}{
-		"new":           {tables{key: "pk", index: "ACTIVE", states: []types.TableStatus{"", "CREATING", "CREATING", "ACTIVE"}}, 4, ""},
-		"there":         {tables{key: "pk", index: "ACTIVE", create: &types.ResourceInUseException{}, states: []types.TableStatus{"ACTIVE"}}, 1, ""},
-		"another key":   {tables{key: "id", index: "ACTIVE", create: &types.ResourceInUseException{}, states: []types.TableStatus{"ACTIVE"}}, 1, "another key than pk"},
-		"no index":      {tables{key: "pk", create: &types.ResourceInUseException{}, states: []types.TableStatus{"ACTIVE"}}, 1, "no index open"},
-		"another index": {tables{key: "pk", index: "ACTIVE", other: true, states: []types.TableStatus{"ACTIVE"}}, 1, "no index open"},
-		"refused":       {tables{key: "pk", index: "ACTIVE", create: down, states: []types.TableStatus{"ACTIVE"}}, 0, "down"},
-		"never created": {tables{key: "pk", index: "ACTIVE", states: []types.TableStatus{"CREATING"}}, 20, "deadline exceeded"},
-		"never indexed": {tables{key: "pk", index: "CREATING", states: []types.TableStatus{"ACTIVE"}}, 20, "deadline exceeded"},
+		"new":           {tables{nil, states{"", "CREATING", "CREATING", "ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 4, ""},
+		"there":         {tables{there, states{"ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 1, ""},
+		"another key":   {tables{there, states{"ACTIVE"}, "id", "ACTIVE", "RANGE", 0}, 1, "another key than pk"},
+		"no index":      {tables{there, states{"ACTIVE"}, "pk", "", "RANGE", 0}, 1, "no index open"},
+		"another index": {tables{there, states{"ACTIVE"}, "pk", "ACTIVE", "HASH", 0}, 1, "no index open"},
+		"refused":       {tables{errDown, states{"ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 0, "down"},
+		"never created": {tables{nil, states{"CREATING"}, "pk", "ACTIVE", "RANGE", 0}, 20, "deadline exceeded"},
+		"never indexed": {tables{nil, states{"ACTIVE"}, "pk", "CREATING", "RANGE", 0}, 20, "deadline exceeded"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
-				defer cancel()
-				err := dynamo.EnsureTable(ctx, &c.api, "t")
-				if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
-					t.Errorf("EnsureTable = %v, want %q", err, c.want)
-				}
-				if c.api.asked != c.asked {
-					t.Errorf("asked %d times, want %d", c.api.asked, c.asked)
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
+			defer cancel()
+			err := dynamo.EnsureTable(ctx, &c.api, "t")
+			if c.api.asked != c.asked || (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: EnsureTable = %v, want %q; asked %d times, want %d", name, err, c.want, c.api.asked, c.asked)
+			}
 		})
 	}
 }

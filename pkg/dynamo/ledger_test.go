@@ -2,9 +2,10 @@ package dynamo_test
 
 import (
 	"context"
-	"flag"
-	"reflect"
+	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -14,176 +15,340 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-var endpoint = flag.String("endpoint", "", "run against the DynamoDB at this URL (DynamoDB Local, say) instead of a server of our own")
-
-func server(t testing.TB) dynamotest.Server {
-	if *endpoint != "" {
-		return dynamotest.Server{URL: *endpoint}
-	}
-	return dynamotest.Start(t)
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// strict is an API that fails the test on a call that a Store must not make.
-type strict struct {
-	t *testing.T
+// pages is an API that asks for smaller pages.
+type pages struct {
 	dynamo.API
+	most int32
 }
 
-func (s strict) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	condition := aws.ToString(in.ConditionExpression)
-	if condition != "attribute_not_exists(pk)" && condition != "version = :read" {
-		s.t.Errorf("PutItem with condition %q", condition)
-	}
-	if in.ReturnValuesOnConditionCheckFailure != types.ReturnValuesOnConditionCheckFailureAllOld {
-		s.t.Error("PutItem does not ask for the old item")
-	}
-	return s.API.PutItem(ctx, in, o...)
+func (p pages) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	c := *in
+	c.Limit = aws.Int32(min(p.most, *in.Limit))
+	return p.API.Query(ctx, &c, o...)
 }
 
-func (s strict) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	if !aws.ToBool(in.ConsistentRead) {
-		s.t.Error("GetItem is not consistent")
-	}
-	return s.API.GetItem(ctx, in, o...)
+func (p pages) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	c := *in
+	c.Limit = aws.Int32(min(p.most, *in.Limit))
+	return p.API.Scan(ctx, &c, o...)
 }
 
-// planter is a Store on a table that can be written behind its back.
-type planter struct {
-	*dynamo.Ledger
-	client *dynamodb.Client
-	table  string
-}
-
-var _ ledgertest.Planter = whole{}
-
-func newPlanter(t *testing.T, s dynamotest.Server) planter {
-	client, table := dynamo.NewClient(s.ClientConfig()), s.Table(t)
-	store := dynamo.NewLedger(dynamo.Config{API: strict{t, client}, Table: table, Timeout: time.Minute})
-	return planter{Ledger: store, client: client, table: table}
-}
-
-func (p planter) Plant(ctx context.Context, key string, doc []byte) error {
-	return p.put(ctx, attributes(key, string(doc)))
-}
-
-func (p planter) put(ctx context.Context, item map[string]types.AttributeValue) error {
-	_, err := p.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &p.table, Item: item})
-	return err
-}
-
-func attributes(key, doc string) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{
-		"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": str(doc),
-	}
-}
-
-func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
-func num(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
-
-// whole is a planter with the views of its store, which read pages of one size; 0 is
-// the usual one.
+// whole is a Ledger with its views, on a table that can be written behind its back.
 type whole struct {
-	planter
+	*dynamo.Ledger
 	*dynamo.Index
 	*dynamo.Scan
+	world *world
 }
 
-func newWhole(t *testing.T, s dynamotest.Server, page int32) ledgertest.Planter {
-	p := newPlanter(t, s)
-	return whole{
-		planter: p,
-		Index:   dynamo.NewIndex(dynamo.Config{API: querier{p.client, page}, Table: p.table, Timeout: time.Minute}),
-		Scan:    dynamo.NewScan(dynamo.ScanConfig{API: p.client, Table: p.table, Page: page}),
-	}
+func newWhole(w *world, page int32) ledgertest.Planter {
+	c := w.config()
+	c.API = pages{c.API, page}
+	return whole{dynamo.NewLedger(c), dynamo.NewIndex(c), dynamo.NewScan(dynamo.ScanConfig{API: c.API, Table: c.Table}), w}
 }
 
-// The server returns no old items; the proxy adds them, as DynamoDB does.
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	t.Run("without the old item, in one page", func(t *testing.T) {
-		t.Parallel()
-		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return newWhole(t, s, 0) })
-	})
-	t.Run("with the old item, in pages of 3", func(t *testing.T) {
-		t.Parallel()
-		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter {
-			return newWhole(t, (&proxy{withItem: true}).start(t, s), 3)
-		})
-	})
+func (p whole) Plant(_ context.Context, key string, doc []byte) error {
+	p.world.put(planted(key, string(doc)))
+	return nil
 }
 
-func TestItem(t *testing.T) {
-	t.Parallel()
-	p := newPlanter(t, server(t))
-	full, bare := ledgertest.Full("full"), ledgertest.First("bare")
-	bare.ExpiresAt = time.Time{}
-	owed := ledgertest.First("owed")
-	owed.State, owed.LeaseUntil, owed.ExpiresAt = ledger.Settled, owed.LeaseUntil.Add(time.Nanosecond), time.Time{}
-	for _, r := range []ledger.Record{full, bare, owed} {
-		ledgertest.MustCreate(t, p, r)
-		doc, body, err := r.Marshal()
-		must(t, err)
-		want := map[string]types.AttributeValue{
-			"pk": str(r.Key), "version": num("1"), "write_id": str(r.WriteID),
-			"state": str(string(r.State)),
-		}
-		if r.Key == "full" {
-			want["answer"] = &types.AttributeValueMemberB{Value: body}
-			want["expires_at"] = num("1793534407") // 2026-11-01T12:00:07Z
-		}
-		switch r.Key {
-		case "bare":
-			want["open"], want["lease_until"] = str("open#13"), num("1793534430000") // 12:00:30
-		case "owed":
-			want["open"], want["lease_until"] = str("open#10"), num("1793534430001") // and a nanosecond
-		}
-		out, err := p.client.GetItem(t.Context(), &dynamodb.GetItemInput{
-			TableName: &p.table, Key: map[string]types.AttributeValue{"pk": str(r.Key)},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		unpacked, err := dynamo.Unpack(out.Item["record"])
-		if string(unpacked) != string(doc) || err != nil {
-			t.Errorf("record %s, %v; want %s", unpacked, err, doc)
-		}
-		delete(out.Item, "record")
-		if diff := cmp.Diff(want, out.Item, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
-			t.Errorf("item (-want +got):\n%s", diff)
-		}
-	}
+func planted(key, doc string) item {
+	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": str(doc)}
 }
 
-// sound is the record that attributes describes.
+// sound is the record that planted describes.
 func sound(key string) string {
 	return `{"key":"` + key + `","version":1,"write_id":"w","state":"settled"}`
 }
 
+// The suites that every store passes, with the old item of a failed condition and
+// without it, in large pages and in small ones.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for name, c := range map[string]struct {
+		withItem bool
+		page     int32
+	}{"without the old item, in one page": {false, 1000}, "with the old item, in pages of 2": {true, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return newWhole(newWorld(t, s, c.withItem), c.page) })
+		})
+		t.Run("limits, "+name, func(t *testing.T) {
+			t.Parallel()
+			limittest.Exercise(t, func(t *testing.T) limittest.Store { return newWorld(t, s, c.withItem).limits() })
+		})
+	}
+}
 
-// TestOnDynamoDBLocal: the suites that every store passes, on DynamoDB Local, which
-// shares its code with the service: it returns the old item with a failed condition
-// as DynamoDB does, and charges for the index.
+// TestOnDynamoDBLocal: the suite of a ledger on DynamoDB Local, which shares its code
+// with the service: it returns the old item with a failed condition as DynamoDB does,
+// and charges for the index.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := dynamotest.StartLocal(t)
 	t.Run("conformance", func(t *testing.T) {
 		t.Parallel()
-		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return newWhole(t, s, 0) })
+		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return newWhole(newWorld(t, s, false), 1000) })
 	})
 	t.Run("write units", func(t *testing.T) {
 		t.Parallel()
-		checkWriteUnits(t, s)
+		checkWriteUnits(t, newWorld(t, s, false))
 	})
+}
+
+// The items are those of the design, and none of another kind passes for a record.
+func TestItems(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, server(t), true)
+	store := w.ledger()
+	full, bare, owed := ledgertest.Full("full"), ledgertest.First("bare"), ledgertest.First("owed")
+	bare.ExpiresAt, owed.ExpiresAt = time.Time{}, time.Time{}
+	owed.State, owed.LeaseUntil = ledger.Settled, owed.LeaseUntil.Add(time.Nanosecond)
+	for _, id := range []string{"a", "b"} {
+		acquires(t, w.limits(), "host-intel", id, 2, true)
+		_, err := w.limits().Add(t.Context(), "2001:db8:1:2::/64", noon, limit.Units{All: 31, Open: 2})
+		must(t, err)
+	}
+	want := map[string]item{
+		"full":                              {"answer": bin(full.Answer.Body), "expires_at": num("1793534407")}, // 2026-11-01T12:00:07Z
+		"bare":                              {"open": str("open#13"), "lease_until": num("1793534430000")},      // 12:00:30
+		"owed":                              {"open": str("open#10"), "lease_until": num("1793534430001")},      // and a nanosecond
+		"slots|host-intel":                  {"leases": leasesOf(item{"a": num("1793534401234"), "b": num("1793534401234")})},
+		"rate|2001:db8:1:2::/64|1793534400": {"requests": num("62"), "undecided": num("4"), "expires_at": num("1793535000")},
+	}
+	for _, r := range []ledger.Record{full, bare, owed} {
+		ledgertest.MustCreate(t, store, r)
+		it := want[r.Key]
+		it["version"], it["write_id"], it["state"] = num("1"), str(r.WriteID), str(string(r.State))
+		doc, _, err := r.Marshal()
+		must(t, err)
+		record := w.item(r.Key)["record"]
+		if unpacked, err := dynamo.Unpack(record); string(unpacked) != string(doc) || err != nil {
+			t.Errorf("record %s, %v; want %s", unpacked, err, doc)
+		}
+		it["record"] = record
+	}
+	for key, it := range want {
+		it["pk"] = str(key)
+		if diff := cmp.Diff(it, w.item(key), exact); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+		if r, err := store.Fetch(t.Context(), key); (it["record"] == nil) != errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("Fetch(%s) = %v, %v", key, r, err)
+		}
+	}
+}
+
+// What cannot be stored is refused before anything is sent.
+func TestRefusedBeforeSending(t *testing.T) {
+	t.Parallel()
+	store, limits := dynamo.NewLedger(fake{}.config()), dynamo.NewLimits(fake{}.config())
+	big := ledgertest.Full("k")
+	big.Answer.Body = make([]byte, 400<<10)
+	_, err := store.Create(t.Context(), big)
+	for _, err := range []error{err, store.Replace(t.Context(), big)} {
+		if !errors.Is(err, dynamo.ErrTooLarge) || !strings.Contains(err.Error(), "bytes") {
+			t.Errorf("%v, want ErrTooLarge with the size", err)
+		}
+	}
+	for _, long := range []string{"", strings.Repeat("x", 65)} {
+		_, ok, acquire := limits.Acquire(t.Context(), "dns", lease(long), 1)
+		_, add := limits.Add(t.Context(), long, noon, limit.Units{All: 1})
+		_, took, take := limits.Take(t.Context(), long, noon, limit.Units{All: 1}, 9)
+		if ok || took || acquire == nil || add == nil || take == nil {
+			t.Errorf("an id of %d bytes: Acquire = %v, %v; Add = %v; Take = %v, %v", len(long), ok, acquire, add, took, take)
+		}
+	}
+	must(t, limits.Remove(t.Context(), "dns"))
+}
+
+// The largest record that is sent is not too large for the server.
+func TestLargestItem(t *testing.T) {
+	t.Parallel()
+	store := server(t).Store(t)
+	r := ledgertest.Full("k")
+	lo, hi := 0, 400<<10 // sent, refused
+	for lo+1 < hi {
+		mid := (lo + hi) / 2
+		r.Answer.Body = make([]byte, mid)
+		if err := dynamo.CheckSize(r); err == nil {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	r.Answer.Body = make([]byte, lo)
+	ledgertest.MustCreate(t, store, r)
+	ledgertest.Holds(t, store, r)
+}
+
+// What a Ledger says of a write by the error that it met and by what it read then.
+// TTL may delete the row between the two. A write whose condition failed and whose read
+// failed is not a conflict yet: it may be our own. A write that failed otherwise and is
+// not there may still be on its way: its error stands, whatever is there instead.
+func TestReadAfterWrite(t *testing.T) {
+	t.Parallel()
+	lost, noRoute := errors.New("no reply"), errors.New("no route")
+	inTheWay := &types.ConditionalCheckFailedException{}
+	other := planted("k", sound("k"))
+	for name, c := range map[string]struct {
+		put             error
+		item            item
+		get             error
+		create, replace error // nil is any error but a conflict
+	}{
+		"in the way, and gone":     {inTheWay, nil, nil, nil, ledger.ErrConflict},
+		"in the way, and not read": {inTheWay, nil, noRoute, noRoute, noRoute},
+		"lost, and not there":      {lost, nil, nil, lost, lost},
+		"lost, and another there":  {lost, other, nil, lost, lost},
+		"lost, and not read":       {lost, nil, errors.ErrUnsupported, lost, lost},
+	} {
+		store := dynamo.NewLedger(fake{
+			put: func() error { return c.put },
+			get: func(context.Context) (item, error) { return c.item, c.get },
+		}.config())
+		existing, create := store.Create(t.Context(), ledgertest.First("k"))
+		replace := store.Replace(t.Context(), ledgertest.Next(ledgertest.First("k")))
+		for err, want := range map[error]error{create: c.create, replace: c.replace} {
+			conflict := errors.Is(err, ledger.ErrConflict)
+			if err == nil || existing != nil || conflict != errors.Is(want, ledger.ErrConflict) || want != nil && !errors.Is(err, want) {
+				t.Errorf("%s: %v, %v; want %v", name, existing, err, want)
+			}
+		}
+	}
+}
+
+// The reply to a write is lost, the SDK sends it again, and the failed condition of the
+// second is known for the success of the first. When both replies are lost a read finds
+// the write; when that is lost too, the caller learns that it knows nothing.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	first := nth("PutItem", 1)
+	for name, c := range map[string]struct {
+		withItem bool
+		lost     func(op string, n int) bool
+		ok       bool
+	}{
+		"with the old item":    {true, first, true},
+		"without the old item": {false, first, true},
+		"of both attempts":     {false, func(op string, _ int) bool { return op == "PutItem" }, true},
+		"of the read too":      {false, func(string, int) bool { return true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, s, c.withItem)
+			w.loses(c.lost)
+			store, direct := w.ledger(), dynamo.NewLedger(dynamo.Config{API: w.direct, Table: w.table, Timeout: patience})
+			r := ledgertest.Full("k")
+			next := ledgertest.Next(r)
+			for _, call := range []func() error{
+				func() error { return errOf(store.Create(t.Context(), r)) },
+				func() error { return store.Replace(t.Context(), next) },
+			} {
+				err := call()
+				if n := w.took()["PutItem"]; (err == nil) != c.ok || errors.Is(err, ledger.ErrConflict) || n != 2 {
+					t.Errorf("sent %d times: %v; want success: %v, and no named error", n, err, c.ok)
+				}
+			}
+			ledgertest.Holds(t, direct, next)
+		})
+	}
+	// The limit that the package comment names: another writer came between.
+	w := newWorld(t, s, true)
+	store, direct := w.ledger(), dynamo.NewLedger(dynamo.Config{API: w.direct, Table: w.table, Timeout: patience})
+	r := ledgertest.First("k")
+	ledgertest.MustCreate(t, store, r)
+	second := ledgertest.Next(r)
+	third := ledgertest.Next(second)
+	w.loses(func(op string, n int) bool {
+		if op != "PutItem" || n > 1 {
+			return false
+		}
+		if err := direct.Replace(context.Background(), third); err != nil {
+			t.Errorf("the other writer: %v", err)
+		}
+		return true
+	})
+	if err := store.Replace(t.Context(), second); !errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("Replace = %v, want ErrConflict", err)
+	}
+	ledgertest.Holds(t, store, third)
+}
+
+// A call ends after its time, its own or the configured one: the read after a failed
+// condition included, and however many partitions of the index hang.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		api := fake{
+			put: func() error {
+				<-time.After(10 * time.Millisecond)
+				return &types.ConditionalCheckFailedException{}
+			},
+			get: func(ctx context.Context) (item, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+			query: func(ctx context.Context, _ string, _ *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		}
+		api.update = func() (item, error) { return nil, api.put() }
+		for _, configured := range []time.Duration{0, 20 * time.Millisecond} {
+			c := api.config()
+			c.Timeout = configured
+			store, limits, index := dynamo.NewLedger(c), dynamo.NewLimits(c), dynamo.NewIndex(c)
+			for verb, call := range map[string]func() error{
+				"create":  func() error { return errOf(store.Create(ctx, ledgertest.First("k"))) },
+				"replace": func() error { return store.Replace(ctx, ledgertest.First("k")) },
+				"fetch":   func() error { return errOf(store.Fetch(ctx, "k")) },
+				"acquire": func() error { return errOf3(limits.Acquire(ctx, "dns", lease("a"), 1)) },
+				"take":    func() error { return errOf3(limits.Take(ctx, "c", noon, limit.Units{All: 1}, 9)) },
+				"file":    func() error { return errOf3(dynamo.NewFile(c, "f").Get(ctx)) },
+				"owed":    func() error { return errOf(index.Owed(ctx, 10)) },
+			} {
+				want := map[bool]time.Duration{true: dynamo.DefaultIndexTimeout, false: dynamo.DefaultTimeout}[verb == "owed"]
+				if configured > 0 {
+					want = configured
+				}
+				start := time.Now()
+				if err := call(); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != want {
+					t.Errorf("%s took %v: %v; want %v and the deadline", verb, time.Since(start), err, want)
+				}
+			}
+		}
+	})
+}
+
+func TestNewPanics(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]func(){
+		"no API":         func() { dynamo.NewLedger(dynamo.Config{Table: "t"}) },
+		"no table":       func() { dynamo.NewLimits(dynamo.Config{API: fake{}}) },
+		"scan, no API":   func() { dynamo.NewScan(dynamo.ScanConfig{Table: "t"}) },
+		"scan, no table": func() { dynamo.NewScan(dynamo.ScanConfig{API: fake{}}) },
+		"no region": func() {
+			dynamo.NewClient(dynamo.ClientConfig{Credentials: dynamotest.Server{}.ClientConfig().Credentials})
+		},
+		"no credentials": func() { dynamo.NewClient(dynamo.ClientConfig{Region: "us-east-1"}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
 }

@@ -1,10 +1,11 @@
 package dynamo_test
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,181 +16,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-)
-
-var (
-	exact = cmp.Exporter(func(reflect.Type) bool { return true })
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Millisecond)}
-}
-
-func TestLimitsConformance(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	t.Run("with the old item", func(t *testing.T) {
-		t.Parallel()
-		limittest.Exercise(t, func(t *testing.T) limittest.Store { return newPeer(t, s).store(t) })
-	})
-	t.Run("without the old item", func(t *testing.T) {
-		t.Parallel()
-		limittest.Exercise(t, func(t *testing.T) limittest.Store { return newPeer(t, s).plain(t) })
-	})
-}
-
-// The items are those of the design, stand in the ledger's table, and never pass for
-// a record.
-func TestLimitsItems(t *testing.T) {
-	t.Parallel()
-	p := newPeer(t, server(t))
-	store := p.store(t)
-	for _, id := range []string{"a", "b"} {
-		acquires(t, store, "host-intel", id, 2, true)
-		if _, err := store.Add(t.Context(), "2001:db8:1:2::/64", noon, limit.Units{All: 31, Open: 2}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	records := dynamo.NewLedger(dynamo.Config{API: p.client, Table: p.table, Timeout: patience})
-	until := num("1793534401234")
-	for key, want := range map[string]map[string]types.AttributeValue{
-		"slots|host-intel": {"leases": leasesOf(map[string]types.AttributeValue{"a": until, "b": until})},
-		"rate|2001:db8:1:2::/64|1793534400": {
-			"requests": num("62"), "undecided": num("4"), "expires_at": num("1793535000"),
-		},
-	} {
-		item := p.item(t, key)
-		want["pk"] = str(key)
-		if diff := cmp.Diff(want, item, exact); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", key, diff)
-		}
-		if r, err := records.Fetch(t.Context(), key); r != nil || !errors.Is(err, ledger.ErrCorrupt) {
-			t.Errorf("Fetch(%s) = %v, %v", key, r, err)
-		}
-	}
-}
-
-// What a call costs: the happy path is two updates and no read.
-func TestLimitsCosts(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := newPeer(t, s)
-	store := p.plain(t)
-	var clock limittest.Clock
-	clock.Set(noon)
-	slots := limittest.NewSlots(store, "dns", 2, 0, clock.Now)
-	ctx, reads := t.Context(), 1
-	if *endpoint != "" {
-		reads = 0 // DynamoDB returns the old item
-	}
-	var last *limit.Slot
-	take := func() (err error) {
-		last, err = slots.Acquire(ctx, rand.Text(), clock.Now().Add(30*time.Second))
-		return err
-	}
-	give := func() error { return last.Release(ctx) }
-	pay := func(want bool) func() error {
-		return func() error {
-			_, took, err := store.Take(ctx, "c", noon, limit.Units{All: 5, Open: 4}, 9)
-			if took != want {
-				t.Errorf("Take = %v", took)
-			}
-			return err
-		}
-	}
-	for _, c := range []struct {
-		what           string
-		do             func() error
-		updates, reads int
-	}{
-		{"the first slot of all", take, 2, 1},
-		{"its release", give, 1, 0},
-		{"an acquire", take, 1, 0},
-		{"a release", give, 1, 0},
-		{"a second release", give, 0, 0},
-		{"an acquire", take, 1, 0},
-		{"another", take, 1, 0},
-		{"a refusal", func() error {
-			if take() == nil {
-				t.Error("three slots of two")
-			}
-			return nil
-		}, 1, reads},
-		{"a slot in place of dead ones", func() error {
-			clock.Advance(30 * time.Second)
-			return take()
-		}, 3, reads},
-		{"a report", func() error {
-			_, err := store.Add(ctx, "c", noon, limit.Units{All: 1})
-			return err
-		}, 1, 0},
-		{"a payment counted", pay(true), 1, 0},
-		{"a payment turned away", pay(false), 1, reads},
-	} {
-		if err := c.do(); err != nil {
-			t.Fatalf("%s: %v", c.what, err)
-		}
-		if calls := p.taken(); calls["UpdateItem"] != c.updates || calls["GetItem"] != c.reads || len(calls) > 2 {
-			t.Errorf("%s took %v, want %d updates and %d reads", c.what, calls, c.updates, c.reads)
-		}
-	}
-}
-
-// The old item that comes with a failed condition saves the read.
-func TestNoReadWithOldItem(t *testing.T) {
-	t.Parallel()
-	store := over(fakeLimits{t: t, update: func() (*out, error) {
-		return nil, &types.ConditionalCheckFailedException{Item: map[string]types.AttributeValue{
-			"leases": leasesOf(map[string]types.AttributeValue{"a": num("1793534401234")}),
-		}}
-	}})
-	held := acquires(t, store, "dns", "b", 1, false)
-	if diff := cmp.Diff([]limit.Lease{lease("a")}, held); diff != "" {
-		t.Errorf("held (-want +got):\n%s", diff)
-	}
-}
-
-// A reply is lost and the SDK sends the request again: one slot is taken, and
-// one is given back.
-func TestLimitsLostReply(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	for _, most := range []int{1, 2} {
-		for _, fresh := range []bool{true, false} {
-			t.Run(fmt.Sprintf("cap %d, new item %v", most, fresh), func(t *testing.T) {
-				t.Parallel()
-				p := newPeer(t, s)
-				store := p.plain(t)
-				if !fresh {
-					p.put(t, map[string]types.AttributeValue{"pk": str("slots|dns"), "leases": leasesOf(map[string]types.AttributeValue{})})
-				}
-				// The reply to what writes: the second update where the item
-				// has to be made.
-				writes := map[bool]int{true: 2, false: 1}[fresh]
-				p.loses(writes)
-				acquires(t, store, "dns", "mine", most, true)
-				if n := p.taken()["UpdateItem"]; n < writes+1 {
-					t.Errorf("%d updates: nothing was sent again", n)
-				}
-				p.lost = nil
-				for i := range most - 1 { // the lost reply took no second slot
-					acquires(t, store, "dns", fmt.Sprint(i), most, true)
-				}
-				if held := acquires(t, store, "dns", "x", most, false); len(held) != most {
-					t.Errorf("held are %v", held)
-				}
-				p.loses(1)
-				if err := store.Remove(t.Context(), "dns", lease("mine")); err != nil {
-					t.Fatalf("Remove = %v", err)
-				}
-				if n := p.taken()["UpdateItem"]; n != 2 {
-					t.Errorf("%d updates, want the removal twice", n)
-				}
-				p.lost = nil
-				acquires(t, store, "dns", "x", most, true)
-			})
-		}
-	}
 }
 
 // acquires has a store add a lease, or refuse it, and returns what is held then.
@@ -202,51 +33,231 @@ func acquires(t *testing.T, s *dynamo.Limits, operation, id string, most int, wa
 	return held
 }
 
+// refuse is a condition that does not hold.
+func refuse() (item, error) { return nil, &types.ConditionalCheckFailedException{} }
+
+// What the calls of both stores cost: the happy path of a slot is two updates and no
+// read, and the old item that comes with a failed condition saves the read.
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for _, withItem := range []bool{true, false} {
+		t.Run(fmt.Sprintf("with the old item %v", withItem), func(t *testing.T) {
+			t.Parallel()
+			reads := map[bool]int{true: 0, false: 1}[withItem || *endpoint != ""]
+			w := newWorld(t, s, withItem)
+			ctx, store, records := t.Context(), w.limits(), w.ledger()
+			var clock limittest.Clock
+			clock.Set(noon)
+			slots := limittest.NewSlots(store, "dns", 2, 0, clock.Now)
+			var last *limit.Slot
+			take := func() (err error) {
+				last, err = slots.Acquire(ctx, rand.Text(), clock.Now().Add(30*time.Second))
+				return err
+			}
+			give := func() error { return last.Release(ctx) }
+			pays := func(want bool) error {
+				_, took, err := store.Take(ctx, "c", noon, limit.Units{All: 5, Open: 4}, 9)
+				return errors.Join(err, differ(want, took))
+			}
+			first := ledgertest.Full("k")
+			second := ledgertest.Next(first)
+			creates := func(r ledger.Record, want *ledger.Record) error {
+				existing, err := records.Create(ctx, r)
+				return errors.Join(err, differ(want, existing))
+			}
+			w.took()
+			for _, c := range []struct {
+				what                 string
+				do                   func() error
+				puts, updates, reads int
+			}{
+				{"the first slot of all", take, 0, 2, 1},
+				{"its release", give, 0, 1, 0},
+				{"an acquire", take, 0, 1, 0},
+				{"a release", give, 0, 1, 0},
+				{"a second release", give, 0, 0, 0},
+				{"an acquire", take, 0, 1, 0},
+				{"another", take, 0, 1, 0},
+				{"a refusal", func() error { return differ(true, take() != nil) }, 0, 1, reads},
+				{"a slot in place of dead ones", func() error {
+					clock.Advance(30 * time.Second)
+					return take()
+				}, 0, 3, reads},
+				{"a report", func() error { return errOf(store.Add(ctx, "c", noon, limit.Units{All: 1})) }, 0, 1, 0},
+				{"a payment counted", func() error { return pays(true) }, 0, 1, 0},
+				{"a payment turned away", func() error { return pays(false) }, 0, 1, reads},
+				{"a create", func() error { return creates(first, nil) }, 1, 0, 0},
+				{"a replace", func() error { return records.Replace(ctx, second) }, 1, 0, 0},
+				{"a create of a taken key", func() error { return creates(ledgertest.First("k"), &second) }, 1, 0, reads},
+				{"a late replace", func() error {
+					return differ(true, errors.Is(records.Replace(ctx, ledgertest.Next(first)), ledger.ErrConflict))
+				}, 1, 0, reads},
+				{"a replace sent again", func() error { return records.Replace(ctx, second) }, 1, 0, reads},
+			} {
+				must(t, c.do())
+				calls := w.took()
+				if diff := cmp.Diff([]int{c.puts, c.updates, c.reads}, []int{calls["PutItem"], calls["UpdateItem"], calls["GetItem"]}); diff != "" {
+					t.Errorf("puts, updates and reads of %s (-want +got):\n%s", c.what, diff)
+				}
+			}
+		})
+	}
+}
+
+// differ is an error when two values do.
+func differ[T any](want, got T) error {
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("(-want +got):\n%s", diff)
+	}
+	return nil
+}
+
+// A reply is lost and the SDK sends the request again: one slot is taken, and
+// one is given back.
+func TestLostReplyOfALease(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for _, most := range []int{1, 2} {
+		for _, fresh := range []bool{true, false} {
+			t.Run(fmt.Sprintf("cap %d, new item %v", most, fresh), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, s, false)
+				store := w.limits()
+				if !fresh {
+					w.put(item{"pk": str("slots|dns"), "leases": leasesOf(item{})})
+				}
+				// The reply to what writes: the second update where the item
+				// has to be made.
+				writes := map[bool]int{true: 2, false: 1}[fresh]
+				w.loses(nth("UpdateItem", writes))
+				acquires(t, store, "dns", "mine", most, true)
+				if n := w.took()["UpdateItem"]; n < writes+1 {
+					t.Errorf("%d updates: nothing was sent again", n)
+				}
+				w.loses(nil)
+				for i := range most - 1 { // the lost reply took no second slot
+					acquires(t, store, "dns", fmt.Sprint(i), most, true)
+				}
+				if held := acquires(t, store, "dns", "x", most, false); len(held) != most {
+					t.Errorf("held are %v", held)
+				}
+				w.loses(nth("UpdateItem", 1))
+				must(t, store.Remove(t.Context(), "dns", lease("mine")))
+				if n := w.took()["UpdateItem"]; n != 2 {
+					t.Errorf("%d updates, want the removal twice", n)
+				}
+				w.loses(nil)
+				acquires(t, store, "dns", "x", most, true)
+			})
+		}
+	}
+}
+
 // An addition is not sent twice, whatever happens to the reply. Units of a payment
 // are counted again rather than not at all: its payer is not turned away because a
 // reply was lost.
-func TestLostReplyOfAdd(t *testing.T) {
+func TestLostReplyOfUnits(t *testing.T) {
 	t.Parallel()
-	p := newPeer(t, server(t))
-	store := p.store(t)
-	p.lost = func(string, int) bool { return true }
-	if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 31}); err == nil {
-		t.Errorf("Add = %+v", n)
+	w := newWorld(t, server(t), true)
+	store := w.limits()
+	w.loses(nth("UpdateItem", 1))
+	if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 31}); err == nil || w.took()["UpdateItem"] != 1 {
+		t.Errorf("Add = %+v, %v; or it was sent again", n, err)
 	}
-	if n := p.taken()["UpdateItem"]; n != 1 {
-		t.Errorf("sent %d times", n)
-	}
-	p.lost = nil
+	w.loses(nil)
 	if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 1}); n.All != 32 || err != nil {
 		t.Errorf("Add = %+v, %v", n, err)
 	}
-	p.loses(1)
-	n, ok, err := store.Take(t.Context(), "d", noon, limit.Units{All: 5, Open: 4}, 300)
-	if err != nil || !ok || n.All != 10 {
+	w.loses(nth("UpdateItem", 1))
+	if n, ok, err := store.Take(t.Context(), "d", noon, limit.Units{All: 5, Open: 4}, 300); err != nil || !ok || n.All != 10 {
 		t.Errorf("Take = %+v, %v, %v", n, ok, err)
 	}
 }
 
 // What is stored and is no map of leases lets nobody in.
-func TestLimitsCorrupt(t *testing.T) {
+func TestCorruptLeases(t *testing.T) {
 	t.Parallel()
-	p := newPeer(t, server(t))
-	for name, value := range map[string]types.AttributeValue{
-		"text":         str("full"),
-		"number":       num("1"),
-		"end as text":  leasesOf(map[string]types.AttributeValue{"a": str("1")}),
-		"half an end":  leasesOf(map[string]types.AttributeValue{"a": num("1.5")}),
-		"a huge end":   leasesOf(map[string]types.AttributeValue{"a": num("1e30")}),
-		"nested lease": leasesOf(map[string]types.AttributeValue{"a": leasesOf(nil)}),
-	} {
-		p.put(t, map[string]types.AttributeValue{"pk": str("slots|" + name), "leases": value})
-		for _, store := range []*dynamo.Limits{p.store(t), p.plain(t)} {
-			if _, ok, err := store.Acquire(t.Context(), name, lease("x"), 1); ok || err == nil {
+	s := server(t)
+	for _, withItem := range []bool{true, false} {
+		w := newWorld(t, s, withItem)
+		for name, value := range map[string]types.AttributeValue{
+			"text": str("full"), "number": num("1"), "end as text": leasesOf(item{"a": str("1")}), "half an end": leasesOf(item{"a": num("1.5")}),
+			"a huge end": leasesOf(item{"a": num("1e30")}), "nested lease": leasesOf(item{"a": leasesOf(nil)}),
+		} {
+			w.put(item{"pk": str("slots|" + name), "leases": value})
+			if _, ok, err := w.limits().Acquire(t.Context(), name, lease("x"), 1); ok || err == nil {
 				t.Errorf("%s: Acquire = %v, %v", name, ok, err)
 			}
 		}
+		// An item without the attribute is one that was not used yet.
+		w.put(item{"pk": str("slots|bare")})
+		acquires(t, w.limits(), "bare", "x", 1, true)
 	}
-	// An item without the attribute is one that was not used yet.
-	p.put(t, map[string]types.AttributeValue{"pk": str("slots|bare")})
-	acquires(t, p.plain(t), "bare", "x", 1, true)
+}
+
+// Whatever goes wrong on the way is an error with its cause, not a verdict.
+func TestLimitsErrors(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no route")
+	for name, api := range map[string]fake{
+		"update":         {update: func() (item, error) { return nil, cause }},
+		"read":           {update: refuse, get: func(context.Context) (item, error) { return nil, cause }},
+		"comes and goes": {update: refuse, get: func(context.Context) (item, error) { return nil, nil }}, // the store does not loop
+	} {
+		store := dynamo.NewLimits(api.config())
+		held, ok, err := store.Acquire(t.Context(), "dns", lease("a"), 1)
+		if ok || held != nil || err == nil || name != "comes and goes" && !errors.Is(err, cause) {
+			t.Errorf("%s: Acquire = %v, %v, %v", name, held, ok, err)
+		}
+		if _, ok, err := store.Take(t.Context(), "c", noon, limit.Units{All: 1}, 9); ok || (name != "comes and goes") != errors.Is(err, cause) {
+			t.Errorf("%s: Take = %v, %v", name, ok, err)
+		}
+		if name != "update" {
+			continue
+		}
+		_, add := store.Add(t.Context(), "c", noon, limit.Units{All: 1})
+		if remove := store.Remove(t.Context(), "dns", lease("a")); !errors.Is(remove, cause) || !errors.Is(add, cause) {
+			t.Errorf("Remove = %v, Add = %v", remove, add)
+		}
+	}
+	for name, reply := range map[string]item{
+		"nothing": nil, "text": {"requests": str("3")}, "half": {"requests": num("1.5")}, "another": {"request": num("3")},
+		"undecided as text": {"requests": num("3"), "undecided": str("1")},
+	} {
+		store := dynamo.NewLimits(fake{update: func() (item, error) { return reply, nil }}.config())
+		_, add := store.Add(t.Context(), "c", noon, limit.Units{All: 1})
+		if _, ok, take := store.Take(t.Context(), "c", noon, limit.Units{All: 1}, 9); ok || take == nil || add == nil {
+			t.Errorf("a reply with %s: Add = %v; Take = %v, %v", name, add, ok, take)
+		}
+	}
+}
+
+// What is read after a refusal may show room that was not there: then the store
+// tries again, once.
+func TestRoomAfterRefusal(t *testing.T) {
+	t.Parallel()
+	leases := func(id, until string) item { return item{"leases": leasesOf(item{id: num(until)})} }
+	for _, frees := range []bool{true, false} {
+		updates := 0
+		store := dynamo.NewLimits(fake{
+			update: func() (item, error) {
+				if updates++; updates == 2 && frees {
+					return leases("b", "1793534401234"), nil
+				}
+				return refuse()
+			},
+			get: func(context.Context) (item, error) { return leases("a", "1"), nil },
+		}.config())
+		held := acquires(t, store, "dns", "b", 2, frees)
+		if updates != 2 || frees != slices.Contains(held, lease("b")) {
+			t.Errorf("%v after %d updates", held, updates)
+		}
+	}
+	// A lease is there because its request was sent again only if it is this one: a
+	// client's two leases may draw the same id.
+	for until, ours := range map[string]bool{"1793534401234": true, "1793534401235": false} {
+		store := dynamo.NewLimits(fake{update: refuse, get: func(context.Context) (item, error) { return leases("a", until), nil }}.config())
+		acquires(t, store, "dns", "a", 1, ours)
+	}
 }

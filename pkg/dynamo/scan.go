@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -30,8 +29,6 @@ var ErrTooMany = fmt.Errorf("dynamo: the table has more than %d items", maxScann
 type ScanConfig struct {
 	API   API    // required
 	Table string // name or ARN, required
-	// Page is how many items one reply may be about; 500 when 0.
-	Page int32
 	// Progress is told after every page how many items were read so far, and how
 	// many were found. Optional.
 	Progress func(read, found int)
@@ -58,9 +55,6 @@ func NewScan(c ScanConfig) *Scan {
 	if c.API == nil || c.Table == "" {
 		panic("dynamo: NewScan needs an API and a table")
 	}
-	if c.Page == 0 {
-		c.Page = scanPage
-	}
 	if c.Progress == nil {
 		c.Progress = func(int, int) {}
 	}
@@ -73,7 +67,7 @@ func (s *Scan) ByPayer(ctx context.Context, prefix string, limit int) ([]string,
 		return nil, err
 	}
 	in := &dynamodb.ScanInput{
-		TableName: &s.config.Table, Limit: &s.config.Page, ConsistentRead: aws.Bool(true),
+		TableName: &s.config.Table, Limit: aws.Int32(scanPage), ConsistentRead: aws.Bool(true),
 		FilterExpression: aws.String("begins_with(" + AttrKey + ", :prefix)"), ProjectionExpression: aws.String(AttrKey),
 		ExpressionAttributeValues: item{":prefix": text(prefix)},
 	}
@@ -108,7 +102,7 @@ func (s *Scan) Page(ctx context.Context, after string, limit int) (ledger.Page, 
 		return ledger.Page{}, err
 	}
 	in := &dynamodb.ScanInput{
-		TableName: &s.config.Table, Limit: aws.Int32(min(int32(min(limit, math.MaxInt32)), s.config.Page)),
+		TableName: &s.config.Table, Limit: aws.Int32(int32(min(limit, scanPage))),
 		// All but the answer. The state is a reserved word.
 		ProjectionExpression:     aws.String(strings.Join([]string{AttrKey, AttrVersion, AttrWriteID, "#state", "#record"}, ",")),
 		ExpressionAttributeNames: map[string]string{"#state": AttrState, "#record": AttrRecord},
