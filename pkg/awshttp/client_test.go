@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -42,53 +43,39 @@ func get(t *testing.T, c *http.Client, url string) (int, string, error) {
 // A reply is whole and no longer than it may be, or the attempt has failed.
 func TestReplies(t *testing.T) {
 	t.Parallel()
+	const tooLong = "a reply of more than 1000 bytes"
 	for name, c := range map[string]struct {
-		reply  http.HandlerFunc
-		status int
-		length int
-		fails  string
+		status, promised, sent int
+		fails                  string
 	}{
-		"whole":                  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "whole") }, 200, 5, ""},
-		"empty":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, 204, 0, ""},
-		"an error of the server": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, 500, 0, ""},
-		"as long as it may be":   {sends(maxReply), 200, maxReply, ""},
-		"too long":               {sends(maxReply + 1), 0, 0, "a reply of more than 1000 bytes"},
-		"endless":                {sends(1 << 20), 0, 0, "a reply of more than 1000 bytes"},
-		"cut": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "100")
-			_, _ = io.WriteString(w, "half")
-		}, 0, 0, "read the reply: unexpected EOF"},
-		"a redirect": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", "/elsewhere")
-			w.WriteHeader(http.StatusFound)
-		}, 302, 0, ""},
+		"whole": {200, 5, 5, ""}, "empty": {204, 0, 0, ""}, "an error of the server": {500, 0, 0, ""}, "a redirect": {302, 0, 0, ""},
+		"as long as it may be": {200, 0, maxReply, ""}, "too long": {200, 0, maxReply + 1, tooLong}, "endless": {200, 0, 1 << 20, tooLong},
+		"cut": {200, 100, 4, "read the reply: unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var calls atomic.Int64
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				calls.Add(1)
-				c.reply(w, r)
+				w.Header().Set("Location", "/elsewhere")
+				if c.promised > 0 {
+					w.Header().Set("Content-Length", strconv.Itoa(c.promised))
+				}
+				w.WriteHeader(c.status)
+				for left := c.sent; left > 0; left -= 500 {
+					_, _ = w.Write(bytes.Repeat([]byte("x"), min(left, 500)))
+					w.(http.Flusher).Flush()
+				}
 			}))
 			t.Cleanup(s.Close)
 			status, body, err := get(t, awshttp.New(config()), s.URL)
-			if status != c.status || len(body) != c.length || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			if c.fails == "" && (status != c.status || len(body) != c.sent || err != nil) || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
 				t.Errorf("%d, %d bytes, %v", status, len(body), err)
 			}
 			if n := calls.Load(); n != 1 { // nothing is repeated, and no redirect followed
 				t.Errorf("%d requests", n)
 			}
 		})
-	}
-}
-
-// sends sends n bytes without saying before how many they are.
-func sends(n int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		for left := n; left > 0; left -= 500 {
-			_, _ = w.Write(bytes.Repeat([]byte("x"), min(left, 500)))
-			w.(http.Flusher).Flush()
-		}
 	}
 }
 
@@ -122,75 +109,58 @@ type peer struct {
 func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 	n := p.dials.Add(1)
 	ours, theirs := net.Pipe()
-	go p.serve(theirs, n)
+	go func() {
+		defer func() { _ = theirs.Close() }()
+		for in := bufio.NewReader(theirs); ; {
+			if _, err := http.ReadRequest(in); err != nil {
+				return
+			}
+			if p.silent.Load() && n <= p.together {
+				continue // the request is swallowed
+			}
+			if p.arrived.Add(1) == p.together {
+				close(p.all)
+			}
+			<-p.all
+			_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+		}
+	}()
 	return ours, nil
-}
-
-func (p *peer) serve(c net.Conn, n int64) {
-	defer func() { _ = c.Close() }()
-	in := bufio.NewReader(c)
-	for {
-		if _, err := http.ReadRequest(in); err != nil {
-			return
-		}
-		if p.silent.Load() && n <= p.together {
-			continue // the request is swallowed
-		}
-		if p.arrived.Add(1) == p.together {
-			close(p.all)
-		}
-		<-p.all
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-	}
 }
 
 // A failed attempt takes the idle connections with it: those that idled through a
 // freeze have died together, and the next attempt takes a new one. The attempt ends
-// in its time.
-func TestFailureDropsIdleConnections(t *testing.T) {
+// in its time. A connection is kept as long as it is told to be, or not at all.
+func TestConnections(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const kept = 3
-		p := &peer{together: kept, all: make(chan struct{})}
-		c := awshttp.New(awshttp.Config{AttemptTimeout: 700 * time.Millisecond, MaxReply: maxReply, IdleTimeout: 5 * time.Second, Dial: p.dial})
-		for range kept {
-			go func() {
-				if _, _, err := get(t, c, "http://api.test/"); err != nil {
-					t.Error(err)
-				}
-			}()
-		}
-		synctest.Wait()
-		p.silent.Store(true)
-		begun := time.Now()
-		if _, _, err := get(t, c, "http://api.test/"); err == nil || time.Since(begun) != 700*time.Millisecond {
-			t.Errorf("an attempt on a dead connection: %v after %s", err, time.Since(begun))
-		}
-		if _, _, err := get(t, c, "http://api.test/"); err != nil || p.dials.Load() != kept+1 {
-			t.Errorf("the next attempt: %v on %d connections, want one more than %d", err, p.dials.Load(), kept)
-		}
-		<-time.After(6 * time.Second) // the last connection ends
-	})
-}
-
-// A connection is kept as long as it is told to be, or not at all.
-func TestIdleTimeout(t *testing.T) {
-	t.Parallel()
-	for idle, want := range map[time.Duration]int64{0: 3, 5 * time.Second: 2} {
+	const kept = 3
+	for idle, reused := range map[time.Duration]int64{0: 0, 5 * time.Second: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &peer{all: make(chan struct{})}
-			close(p.all)
-			c := awshttp.New(awshttp.Config{AttemptTimeout: time.Second, MaxReply: maxReply, IdleTimeout: idle, Dial: p.dial})
-			for _, pause := range []time.Duration{0, 4 * time.Second, 6 * time.Second} {
-				<-time.After(pause)
-				if _, _, err := get(t, c, "http://api.test/"); err != nil {
-					t.Error(err)
+			p := &peer{together: kept, all: make(chan struct{})}
+			c := awshttp.New(awshttp.Config{AttemptTimeout: 700 * time.Millisecond, MaxReply: maxReply, IdleTimeout: idle, Dial: p.dial})
+			call := func(dials int64) {
+				if _, _, err := get(t, c, "http://api.test/"); err != nil || dials > 0 && p.dials.Load() != dials {
+					t.Errorf("kept for %s: %v on %d connections, want %d", idle, err, p.dials.Load(), dials)
 				}
 			}
-			if n := p.dials.Load(); n != want {
-				t.Errorf("kept for %s: %d connections, want %d", idle, n, want)
+			for range kept {
+				go call(0)
 			}
+			synctest.Wait()
+			dials := int64(kept)
+			if idle > 0 {
+				p.silent.Store(true)
+				begun := time.Now()
+				if _, _, err := get(t, c, "http://api.test/"); err == nil || time.Since(begun) != 700*time.Millisecond {
+					t.Errorf("an attempt on a dead connection: %v after %s", err, time.Since(begun))
+				}
+			}
+			call(dials + 1)
+			<-time.After(4 * time.Second)
+			call(dials + 2 - reused)
 			<-time.After(6 * time.Second)
+			call(dials + 3 - reused)
+			<-time.After(6 * time.Second) // the last connection ends
 		})
 	}
 }

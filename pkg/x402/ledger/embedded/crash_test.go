@@ -107,9 +107,7 @@ func TestKill(t *testing.T) {
 // the earliest, and returns all that it gave.
 func killAfter(t *testing.T, path string, n int) map[string]acknowledged {
 	t.Helper()
-	self, err := os.Executable()
-	must(t, err)
-	cmd := exec.CommandContext(t.Context(), self)
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), crashFile+"="+path)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
@@ -134,9 +132,7 @@ func killAfter(t *testing.T, path string, n int) map[string]acknowledged {
 		if _, err := Open(path, Options{LockTimeout: time.Millisecond}); !errors.Is(err, ErrLocked) {
 			t.Errorf("Open beside another process = %v, want ErrLocked", err)
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
+		must(t, cmd.Process.Kill())
 	}
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != -1 {
 		t.Fatalf("the writer ended by itself: %v: %s", err, complaints.String())

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,41 +19,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// shortFolder is one: a socket's path may not be long.
-func shortFolder(t *testing.T) string {
+// socketFile is a ledger's path, in a folder of its own that is short: a socket's path
+// may not be long.
+func socketFile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sock") //nolint:usetesting // t.TempDir has the test's name in it
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
+	return filepath.Join(dir, "ledger.db")
 }
 
-// served is a client of a store that is served until the end of the test.
-func served(t *testing.T, s Served) *Client {
-	t.Helper()
-	file := filepath.Join(shortFolder(t), "ledger.db")
-	serve(t, file, s)
-	return dial(t, file)
-}
-
+// serve serves a store until end, or the end of the test.
 func serve(t *testing.T, file string, s Served) (end func()) {
 	t.Helper()
 	closeAll, err := Serve(t.Context(), file, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := false
-	end = func() {
-		if closed {
-			return
-		}
-		closed = true
+	must(t, err)
+	end = sync.OnceFunc(func() {
 		if err := closeAll(); err != nil {
 			t.Error(err)
 		}
-	}
+	})
 	t.Cleanup(end)
 	return end
 }
@@ -60,11 +46,17 @@ func serve(t *testing.T, file string, s Served) (end func()) {
 func dial(t *testing.T, file string) *Client {
 	t.Helper()
 	c, err := Dial(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// served is a client of a store that is served until the end of the test.
+func served(t *testing.T, s Served) *Client {
+	t.Helper()
+	file := socketFile(t)
+	serve(t, file, s)
+	return dial(t, file)
 }
 
 // planted is a client whose store can be made to hold what it would never write.
@@ -72,8 +64,6 @@ type planted struct {
 	*Client
 	store *ledgertest.Memory
 }
-
-var _ ledgertest.Planter = planted{}
 
 func (p planted) Plant(ctx context.Context, key string, doc []byte) error {
 	return p.store.Plant(ctx, key, doc)
@@ -88,126 +78,75 @@ func TestSocketConformance(t *testing.T) {
 	})
 }
 
-func modeOf(t *testing.T, path string) fs.FileMode {
-	t.Helper()
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Mode()
-}
-
-// Only its own user gets at it, also where the folder was there and open to all;
-// at the end nothing is left.
-func TestSocketIsPrivate(t *testing.T) {
+// Only its own user gets at a socket, also where its folder was there and open to all;
+// what a killed service has left is replaced, and at the end nothing is left. Nothing
+// that is no socket is removed, and nobody is led elsewhere.
+func TestSocketFiles(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(string) error{
-		"no folder":      func(string) error { return nil },
-		"an open folder": func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)) },
+	elsewhere := t.TempDir()
+	folder := func(dir string) error { return os.Mkdir(dir, 0o700) }
+	for name, c := range map[string]struct {
+		prepare func(dir, path string) error
+		serves  bool
+	}{
+		"no folder":      {func(string, string) error { return nil }, true},
+		"an open folder": {func(dir, _ string) error { return errors.Join(folder(dir), os.Chmod(dir, 0o777)) }, true},
+		"a dead socket": {func(dir, path string) error {
+			must(t, folder(dir))
+			dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+			must(t, err)
+			dead.SetUnlinkOnClose(false)
+			return dead.Close()
+		}, true},
+		"a file as folder":  {func(dir, _ string) error { return os.WriteFile(dir, nil, 0o600) }, false},
+		"a link as folder":  {func(dir, _ string) error { return os.Symlink(elsewhere, dir) }, false},
+		"a file as socket":  {func(dir, path string) error { return errors.Join(folder(dir), os.WriteFile(path, nil, 0o600)) }, false},
+		"a link as socket":  {func(dir, path string) error { return errors.Join(folder(dir), os.Symlink("x", path)) }, false},
+		"no place for them": {func(dir, _ string) error { return os.RemoveAll(filepath.Dir(dir)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			file := filepath.Join(shortFolder(t), "ledger.db")
-			dir := filepath.Dir(SocketPath(file))
-			if err := prepare(dir); err != nil {
-				t.Fatal(err)
+			file := socketFile(t)
+			path := SocketPath(file)
+			dir := filepath.Dir(path)
+			must(t, c.prepare(dir, path))
+			if client, err := Dial(t.Context(), file); client != nil || !errors.Is(err, ErrNobody) {
+				t.Errorf("Dial before = %v, %v", client, err)
 			}
-			end := serve(t, file, new(ledgertest.Memory))
-			if got := modeOf(t, dir); got != fs.ModeDir|0o700 {
-				t.Errorf("the folder's mode is %v", got)
+			if !c.serves {
+				if closeAll, err := Serve(t.Context(), file, new(ledgertest.Memory)); err == nil {
+					t.Errorf("served: %v", closeAll())
+				}
+				if left, err := os.ReadDir(elsewhere); len(left) > 0 || err != nil {
+					t.Errorf("elsewhere are %v (%v)", left, err)
+				}
+				return
 			}
-			if got := modeOf(t, SocketPath(file)); got != fs.ModeSocket|0o600 {
-				t.Errorf("the socket's mode is %v", got)
+			m := new(ledgertest.Memory)
+			end := serve(t, file, m)
+			for at, want := range map[string]fs.FileMode{dir: fs.ModeDir | 0o700, path: fs.ModeSocket | 0o600} {
+				if info, err := os.Lstat(at); err != nil || info.Mode() != want {
+					t.Errorf("%s has mode %v, want %v; %v", at, info.Mode(), want, err)
+				}
 			}
+			client := dial(t, file)
+			ledgertest.MustCreate(t, client, ledgertest.First("k"))
 			end()
+			if r, err := client.Fetch(t.Context(), "k"); r != nil || err == nil || m.Len() != 1 {
+				t.Errorf("Fetch after the end = %v, %v; %d records", r, err, m.Len())
+			}
 			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("left behind: %v", err)
 			}
 		})
 	}
-}
-
-// What a killed service has left is replaced.
-func TestSocketIsStale(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(shortFolder(t), "ledger.db")
-	if err := os.Mkdir(filepath.Dir(SocketPath(file)), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: SocketPath(file), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.SetUnlinkOnClose(false)
-	dead.Close()
-	if c, err := Dial(t.Context(), file); c != nil || !errors.Is(err, ErrNobody) {
-		t.Errorf("Dial at a stale socket = %v, %v", c, err)
-	}
-	m := new(ledgertest.Memory)
-	serve(t, file, m)
-	if _, err := dial(t, file).Create(t.Context(), ledgertest.First("k")); err != nil || m.Len() != 1 {
-		t.Errorf("Create = %v; the store has %d records", err, m.Len())
-	}
-}
-
-// Nothing that is no socket is removed, and nobody is led elsewhere.
-func TestSocketInTheWay(t *testing.T) {
-	t.Parallel()
-	elsewhere := shortFolder(t)
-	for name, prepare := range map[string]func(dir, path string) error{
-		"a file as folder":  func(dir, _ string) error { return os.WriteFile(dir, nil, 0o600) },
-		"a link as folder":  func(dir, _ string) error { return os.Symlink(elsewhere, dir) },
-		"a file as socket":  func(dir, path string) error { return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(path, nil, 0o600)) },
-		"a link as socket":  func(dir, path string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Symlink("x", path)) },
-		"no place for them": func(dir, _ string) error { return os.RemoveAll(filepath.Dir(dir)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			file := filepath.Join(shortFolder(t), "ledger.db")
-			if err := prepare(filepath.Dir(SocketPath(file)), SocketPath(file)); err != nil {
-				t.Fatal(err)
-			}
-			closeAll, err := Serve(t.Context(), file, new(ledgertest.Memory))
-			if err == nil {
-				t.Errorf("served: %v", closeAll())
-			}
-			if left, err := os.ReadDir(elsewhere); len(left) > 0 || err != nil {
-				t.Errorf("elsewhere are %v (%v)", left, err)
-			}
-		})
-	}
-}
-
-func TestDialNobody(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(shortFolder(t), "ledger.db")
-	if _, err := Dial(t.Context(), file); !errors.Is(err, ErrNobody) {
-		t.Errorf("Dial = %v", err)
-	}
-	long := filepath.Join(shortFolder(t), strings.Repeat("x", 100), "ledger.db")
-	if err := os.Mkdir(filepath.Dir(long), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Dial(t.Context(), long); err == nil || !strings.Contains(err.Error(), "LEDGER_FILE") {
-		t.Errorf("Dial of a long path = %v", err)
-	}
-	if _, err := Serve(t.Context(), long, new(ledgertest.Memory)); err == nil || !strings.Contains(err.Error(), "LEDGER_FILE") {
-		t.Errorf("Serve at a long path = %v", err)
-	}
-}
-
-// A service that has ended, and one that does not answer, are errors.
-func TestServedStoreEnds(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(shortFolder(t), "ledger.db")
-	end := serve(t, file, new(ledgertest.Memory))
-	c := dial(t, file)
-	if r, err := c.Fetch(t.Context(), "k"); r != nil || err != nil {
-		t.Fatalf("Fetch = %v, %v", r, err)
-	}
-	end()
-	if r, err := c.Fetch(t.Context(), "k"); r != nil || err == nil {
-		t.Errorf("Fetch after the end = %v, %v", r, err)
+	long := filepath.Join(filepath.Dir(socketFile(t)), strings.Repeat("x", 100), "ledger.db")
+	must(t, folder(filepath.Dir(long)))
+	_, dials := Dial(t.Context(), long)
+	_, serves := Serve(t.Context(), long, new(ledgertest.Memory))
+	for _, err := range []error{dials, serves} {
+		if err == nil || !strings.Contains(err.Error(), "LEDGER_FILE") {
+			t.Errorf("a long path: %v", err)
+		}
 	}
 }
 
@@ -216,82 +155,53 @@ func TestSocketHostile(t *testing.T) {
 	t.Parallel()
 	m := new(ledgertest.Memory)
 	c := served(t, m)
-	for name, c := range map[string]struct {
-		body string
-		says string
-	}{
-		"nothing":           {"", "EOF"},
-		"no JSON":           {"create", "invalid character"},
-		"no verb":           {"{}", "unknown verb"},
-		"a strange verb":    {`{"verb":"delete","key":"aw=="}`, "unknown verb"},
-		"a strange member":  {`{"verb":"fetch","table":"x"}`, "unknown field"},
-		"no record":         {`{"verb":"create"}`, "there is no record"},
-		"half a record":     {`{"verb":"create","record":{"doc":"e30="}}`, "not a record"},
-		"no base64":         {`{"verb":"fetch","key":"|"}`, "illegal base64"},
-		"an endless one":    {`{"verb":"fetch","key":"` + strings.Repeat("aaaa", maxRequest/4) + `"}`, "request body too large"},
-		"a negative number": {`{"verb":"owed","limit":-9223372036854775809}`, "cannot unmarshal"},
+	for body, says := range map[string]string{
+		"": "EOF", "create": "invalid character", "{}": "unknown verb", `{"verb":"delete","key":"aw=="}`: "unknown verb",
+		`{"verb":"fetch","table":"x"}`: "unknown field", `{"verb":"create"}`: "there is no record",
+		`{"verb":"create","record":{"doc":"e30="}}`: "not a record", `{"verb":"fetch","key":"|"}`: "illegal base64",
+		`{"verb":"fetch","key":"` + strings.Repeat("aaaa", maxRequest/4) + `"}`: "request body too large",
+		`{"verb":"owed","limit":-9223372036854775809}`:                          "cannot unmarshal",
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := post(t, served(t, m), c.body)
-			if !strings.Contains(got, c.says) || err != nil {
-				t.Errorf("answered %q, %v; want %q", got, err, c.says)
-			}
-		})
+		res, err := c.http.Post("http://ledger.invalid/", "application/json", strings.NewReader(body))
+		must(t, err)
+		got, err := io.ReadAll(res.Body)
+		if res.Body.Close(); !strings.Contains(string(got), says) || err != nil {
+			t.Errorf("%.60q is answered %q, %v; want %q", body, got, err, says)
+		}
 	}
-	if m.Len() != 0 {
-		t.Errorf("%d records were written", m.Len())
-	}
-	if r, err := c.Fetch(t.Context(), "k"); r != nil || err != nil {
-		t.Errorf("Fetch after all = %v, %v", r, err)
+	if r, err := c.Fetch(t.Context(), "k"); r != nil || err != nil || m.Len() != 0 {
+		t.Errorf("Fetch after all = %v, %v; %d records were written", r, err, m.Len())
 	}
 }
-
-func post(t *testing.T, c *Client, body string) (string, error) {
-	t.Helper()
-	res, err := c.http.Post("http://ledger.invalid/", "application/json", strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	return string(b), err
-}
-
-func replies(w http.ResponseWriter, p reply) { _ = json.NewEncoder(w).Encode(p) }
 
 // A reply that is not the one asked for is not taken for it.
 func TestDialHostileService(t *testing.T) {
 	t.Parallel()
-	other := ledgertest.First("other")
-	doc, err := messageOf(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other, err := messageOf(ledgertest.First("other"))
+	must(t, err)
 	for name, c := range map[string]struct {
-		answer func(http.ResponseWriter)
+		answer any // no reply where it is nil
 		want   error
 	}{
-		"another record": {func(w http.ResponseWriter) { replies(w, reply{Record: doc}) }, ledger.ErrCorrupt},
-		"no record":      {func(w http.ResponseWriter) { replies(w, reply{Record: &message{Doc: []byte("{")}}) }, ledger.ErrCorrupt},
-		"corrupt":        {func(w http.ResponseWriter) { replies(w, reply{Fault: "f", Kind: kindCorrupt}) }, ledger.ErrCorrupt},
-		"conflict":       {func(w http.ResponseWriter) { replies(w, reply{Fault: "f", Kind: kindConflict}) }, ledger.ErrConflict},
-		"a fault":        {func(w http.ResponseWriter) { replies(w, reply{Fault: "f"}) }, nil},
-		"no JSON":        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusTeapot) }, nil},
+		"another record": {reply{Record: other}, ledger.ErrCorrupt},
+		"no record":      {reply{Record: &message{Doc: []byte("{")}}, ledger.ErrCorrupt},
+		"corrupt":        {reply{Fault: "f", Kind: kindCorrupt}, ledger.ErrCorrupt},
+		"conflict":       {reply{Fault: "f", Kind: kindConflict}, ledger.ErrConflict},
+		"a fault":        {reply{Fault: "f"}, nil},
+		"no JSON":        {nil, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			file := filepath.Join(shortFolder(t), "ledger.db")
-			l, err := listen(t.Context(), SocketPath(file))
-			if err != nil {
-				t.Fatal(err)
+		file := socketFile(t)
+		l, err := listen(t.Context(), SocketPath(file))
+		must(t, err)
+		server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if c.answer != nil {
+				_ = json.NewEncoder(w).Encode(c.answer)
 			}
-			server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }), ReadHeaderTimeout: time.Minute}
-			go func() { _ = server.Serve(l) }()
-			t.Cleanup(func() { server.Close() })
-			r, err := dial(t, file).Fetch(t.Context(), "k")
-			if r != nil || err == nil || c.want != nil && !errors.Is(err, c.want) {
-				t.Errorf("Fetch = %v, %v; want %v", r, err, c.want)
-			}
-		})
+		})}
+		go func() { _ = server.Serve(l) }()
+		t.Cleanup(func() { server.Close() })
+		if r, err := dial(t, file).Fetch(t.Context(), "k"); r != nil || err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%s: Fetch = %v, %v; want %v", name, r, err, c.want)
+		}
 	}
 }

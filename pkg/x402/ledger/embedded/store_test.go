@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +79,11 @@ func TestDamagedRow(t *testing.T) {
 	}
 	check("longer", append(bytes.Clone(row), 0))
 
+	big := ledgertest.Full("k")
+	big.Answer.Body = make([]byte, maxRow)
+	if _, err := s.Create(t.Context(), big); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("Create = %v, want ErrTooLarge", err)
+	}
 	row[len(row)-1] ^= 1
 	must(t, s.put("k", row))
 	if _, err := s.Fetch(t.Context(), "k"); !errors.Is(err, ledger.ErrCorrupt) {
@@ -91,42 +95,11 @@ func TestDamagedRow(t *testing.T) {
 	}
 }
 
-func TestTooLarge(t *testing.T) {
-	t.Parallel()
-	s := open(t, file(t), Options{})
-	r := ledgertest.Full("k")
-	r.Answer.Body = make([]byte, maxRow)
-	if _, err := s.Create(t.Context(), r); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("Create = %v, want ErrTooLarge", err)
-	}
-}
-
-// A writer that waits for another one stops waiting with its context.
-func TestWaitingEndsWithContext(t *testing.T) {
-	t.Parallel()
-	s := open(t, file(t), Options{})
-	s.writing <- struct{}{} // somebody writes, and does not finish
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if _, err := s.Create(ctx, ledgertest.First("k")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Create = %v, want the context's error", err)
-	}
-	if r, err := s.Fetch(t.Context(), "k"); r != nil || err != nil {
-		t.Errorf("Fetch beside a writer = %v, %v", r, err)
-	}
-	<-s.writing
-	if _, err := s.Create(t.Context(), ledgertest.First("k")); err != nil {
-		t.Error(err)
-	}
-}
-
 // commits is how many transactions the file has seen. bbolt syncs the file twice
 // in each, and at no other time.
 func commits(t testing.TB, s *Store) (n int) {
 	t.Helper()
-	if err := s.db.View(func(tx *bolt.Tx) error { n = tx.ID(); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.db.View(func(tx *bolt.Tx) error { n = tx.ID(); return nil }))
 	return n
 }
 
@@ -136,88 +109,86 @@ func (q *queue) length() int {
 	return len(q.waiting)
 }
 
-// Writes that come while another one is going to disk share one transaction:
-// what conflicts is told so, what repeats itself is done, and the rest is there.
+// queued begins a write, and returns once it waits.
+func queued(t *testing.T, s *Store, all *sync.WaitGroup, write func()) {
+	t.Helper()
+	before := s.queue.length()
+	all.Go(write)
+	for end := time.Now().Add(time.Minute); s.queue.length() == before; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("the write does not wait")
+		}
+	}
+}
+
+// Writes that come while another one is going to disk share one transaction: what
+// conflicts is told so, what repeats itself is done, and the rest is there. One that
+// waits stops waiting with its context, and is never made.
 func TestWritesShareASync(t *testing.T) {
 	t.Parallel()
 	s := open(t, file(t), Options{})
 	const creates = maxCommit - 2
 	s.writing <- struct{}{} // somebody writes, and does not finish
 	before := commits(t, s)
-	var all sync.WaitGroup
-	begin := func(write func()) {
-		queued := s.queue.length()
-		all.Go(write)
-		for end := time.Now().Add(time.Minute); s.queue.length() == queued; runtime.Gosched() {
-			if time.Now().After(end) {
-				t.Fatal("the write does not wait")
-			}
+	var all, left sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	queued(t, s, &left, func() {
+		if _, err := s.Create(ctx, ledgertest.First("left")); !errors.Is(err, context.Canceled) {
+			t.Errorf("Create = %v, want the context's error", err)
 		}
-	}
+	})
+	cancel()
+	left.Wait()
 	for i := range creates {
-		begin(func() {
+		queued(t, s, &all, func() {
 			if existing, err := s.Create(t.Context(), ledgertest.First(fmt.Sprint("k", i))); existing != nil || err != nil {
 				t.Errorf("Create %d = %v, %v", i, existing, err)
 			}
 		})
 	}
 	first := ledgertest.First("k0") // another write of the same key
-	begin(func() {
+	queued(t, s, &all, func() {
 		if existing, err := s.Create(t.Context(), first); err != nil || existing == nil || existing.WriteID == first.WriteID {
 			t.Errorf("a second Create = %v, %v", existing, err)
 		}
 	})
-	begin(func() {
+	queued(t, s, &all, func() {
 		if err := s.Replace(t.Context(), ledgertest.Next(ledgertest.First("nobody"))); !errors.Is(err, ledger.ErrConflict) {
 			t.Errorf("Replace = %v, want ErrConflict", err)
 		}
 	})
+	if r, err := s.Fetch(t.Context(), "k0"); r != nil || err != nil {
+		t.Errorf("Fetch beside a writer = %v, %v", r, err)
+	}
 	<-s.writing
 	all.Wait()
-	if n := commits(t, s) - before; n != 1 {
-		t.Errorf("%d writes took %d transactions, want 1", creates, n)
-	}
-	for i := range creates {
-		if r, err := s.Fetch(t.Context(), fmt.Sprint("k", i)); r == nil || err != nil {
-			t.Errorf("Fetch %d = %v, %v", i, r, err)
-		}
+	if n := commits(t, s) - before; n != 1 || len(keys(t, s)) != creates {
+		t.Errorf("%d writes took %d transactions, want 1; there are %q", creates, n, keys(t, s))
 	}
 }
 
 // What has nothing to write costs no transaction, and more than fits into one
-// takes the next.
+// takes the next. A change leaves the queue once, and not when it was taken.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	s := open(t, file(t), Options{})
 	r := ledgertest.First("k")
-	for want, write := range []func() error{
-		func() error { _, err := s.Create(t.Context(), r); return err },
-		func() error { _, err := s.Create(t.Context(), r); return err }, // the same write again
-	} {
+	for _, want := range []int{1, 0} { // the second is the same write again
 		before := commits(t, s)
-		must(t, write())
-		if n := commits(t, s) - before; n != 1-want {
-			t.Errorf("write %d took %d transactions", want, n)
+		ledgertest.MustCreate(t, s, r)
+		if n := commits(t, s) - before; n != want {
+			t.Errorf("a write took %d transactions, want %d", n, want)
 		}
 	}
-	for range maxCommit + 1 {
-		s.queue.add(&change{})
-	}
-	if n, rest := len(s.queue.take()), len(s.queue.take()); n != maxCommit || rest != 1 {
-		t.Errorf("took %d and %d", n, rest)
-	}
-}
-
-// A write that is taken off the queue by its context's end is never made; one
-// that is being made has an end.
-func TestLeave(t *testing.T) {
-	t.Parallel()
 	var q queue
-	a, b := &change{}, &change{}
-	q.add(a)
-	q.add(b)
-	if !q.leave(a) || q.leave(a) || len(q.take()) != 1 || q.leave(b) {
-		t.Error("a change leaves once, and not when it was taken")
+	all := make([]*change, maxCommit+2)
+	for i := range all {
+		all[i] = &change{}
+		q.add(all[i])
+	}
+	left := []bool{q.leave(all[0]), q.leave(all[0])}
+	if n, rest := len(q.take()), len(q.take()); n != maxCommit || rest != 1 || !left[0] || left[1] || q.leave(all[1]) {
+		t.Errorf("took %d and %d, left %v", n, rest, left)
 	}
 }
 
@@ -225,9 +196,7 @@ func TestLeave(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Record{ledgertest.First("k"), ledgertest.Full("k")} {
 		row, err := encode(r)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add("k", row[rowHeader:], uint32(len(row)-rowHeader), true)
 		f.Add("k", row, uint32(0), false)
 	}
@@ -268,21 +237,4 @@ func packLen(rest []byte, docLen uint32) []byte {
 	sum := checksum(row)
 	row[1], row[2], row[3], row[4] = byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum)
 	return row
-}
-
-
-// BenchmarkConcurrentCreate is BenchmarkCreate by 32 writers at once.
-func BenchmarkConcurrentCreate(b *testing.B) {
-	s := open(b, file(b), Options{})
-	before := commits(b, s)
-	var n atomic.Int64
-	b.SetParallelism(32 / runtime.GOMAXPROCS(0))
-	b.RunParallel(func(p *testing.PB) {
-		for p.Next() {
-			if existing, err := s.Create(b.Context(), ledgertest.Full(fmt.Sprint("bench|", n.Add(1)))); existing != nil || err != nil {
-				b.Errorf("Create = %v, %v", existing, err)
-			}
-		}
-	})
-	b.ReportMetric(float64(b.N)/float64(commits(b, s)-before), "writes/transaction")
 }
