@@ -83,25 +83,6 @@ func TestVerdicts(t *testing.T) {
 	d.state(t)
 }
 
-func TestLease(t *testing.T) {
-	d := newTestLedger(t)
-	old := d.hold(t)
-	if c := d.claim(t, ledger.InFlight); c.Wait <= 0 || c.Wait > lease {
-		t.Errorf("wait %s", c.Wait)
-	}
-	d.pass(lease)
-	if taken := d.claim(t, ledger.Held); !taken.Record.Doubt || taken.Record.Attempt != 2 {
-		t.Errorf("takeover without doubt: %+v", taken.Record)
-	}
-	// The old holder comes back: every verdict but a receipt is lost.
-	wants(t, ledger.ErrLost, old.Refused(t.Context(), "no"))
-	wants(t, ledger.ErrLost, old.NotSent(t.Context(), "no"))
-	wants(t, ledger.ErrLost, old.Uncertain(t.Context(), "?", ""))
-	if s := d.state(t); s.State != ledger.Settling || s.Attempt != 2 {
-		t.Errorf("the new holder was overwritten: %+v", s)
-	}
-}
-
 // A receipt that comes too late for the lease is recorded all the same, whatever the
 // next attempt has made of the payment.
 func TestEvidenceBeatsTheLease(t *testing.T) {

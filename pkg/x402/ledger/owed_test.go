@@ -44,14 +44,14 @@ func TestReturn(t *testing.T) {
 	d := newTestLedger(t)
 	h := d.settled(t)
 	must(t, h.Release(t.Context(), timedOut()))
+	d.pass(time.Second)
 	for range 20 {
-		d.pass(time.Second)
 		must(t, d.hold(t).Return(t.Context()))
 	}
 	if s := d.state(t); s.Lookups != 1 || s.LastFault == nil {
 		t.Errorf("%+v", s)
 	}
-	d.pass(day - 20*time.Second)
+	d.pass(day - time.Second)
 	must(t, d.hold(t).Return(t.Context()))
 	d.pass(time.Second)
 	d.claim(t, ledger.Exhausted)

@@ -177,9 +177,11 @@ func TestWithdraw(t *testing.T) {
 	if r := d.record(t, waits.Record().Key); r.State != ledger.Refused || r.Sent || r.Doubt {
 		t.Errorf("%+v", r)
 	}
-	is("decided", waits, false)
 	must(t, d.pay(t, "second").Uncertain(t.Context(), "timeout", ""))
 	is("in doubt", waits, false)
+	d.pay(t, "second")
+	d.pass(lease + ledger.ClockSlack)
+	is("in doubt, and abandoned", waits, false)
 }
 
 // A purchase's key cannot be one of a payment, and the other way round.

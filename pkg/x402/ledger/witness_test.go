@@ -80,7 +80,7 @@ func TestTestify(t *testing.T) {
 // A store that fails at any call loses nothing: the next time it is recorded.
 func TestTestifyAgainstFaults(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		for _, fault := range faults() {
+		for _, fault := range faults {
 			for at := 1; at <= 3; at++ {
 				d := newTestLedger(t)
 				if refused {
@@ -173,7 +173,7 @@ func TestRefund(t *testing.T) {
 	}
 	refunds(d)
 	refunds(d)
-	for _, fault := range faults() {
+	for _, fault := range faults {
 		for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
 			d := newTestLedger(t)
 			d.testifies(t, witness(key), ledger.RefundDue)

@@ -114,11 +114,9 @@ func (f *Faulty) Create(ctx context.Context, r ledger.Record) (*ledger.Record, e
 	if existing != nil {
 		held = existing
 	}
-	f.remember(*held)
-	if fault == FailAfter {
-		return nil, fmt.Errorf("%s: %w", Create, ErrInjected)
+	if err := f.after(Create, fault, *held); err != nil {
+		return nil, err
 	}
-	f.learn(*held)
 	return existing, nil
 }
 
@@ -139,12 +137,7 @@ func (f *Faulty) Replace(ctx context.Context, r ledger.Record) error {
 	if err := f.store.Replace(ctx, r); err != nil {
 		return err
 	}
-	f.remember(r)
-	if fault == FailAfter {
-		return fmt.Errorf("%s: %w", Replace, ErrInjected)
-	}
-	f.learn(r)
-	return nil
+	return f.after(Replace, fault, r)
 }
 
 // Fetch implements ledger.Store.
@@ -161,13 +154,18 @@ func (f *Faulty) Fetch(ctx context.Context, key string) (*ledger.Record, error) 
 	if err != nil || r == nil {
 		return nil, err
 	}
-	f.remember(*r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stored[slot{r.Key, r.Version}] = clone(*r)
 	if fault == Stale {
-		if r = f.previous(*r); r == nil {
+		before, ok := f.stored[slot{r.Key, r.Version - 1}]
+		if !ok {
 			return nil, nil
 		}
+		before = clone(before)
+		r = &before
 	}
-	f.learn(*r)
+	f.known[slot{r.Key, r.Version}] = true
 	return r, nil
 }
 
@@ -179,20 +177,17 @@ func (f *Faulty) before(ctx context.Context, op Op, r ledger.Record) (Fault, err
 	n := f.calls[op]
 	f.mu.Unlock()
 	fault := f.decide(op, n, r)
-	switch fault {
-	case FailBefore:
+	switch {
+	case fault == FailBefore:
 		return fault, fmt.Errorf("%s: %w", op, ErrInjected)
-	case Block:
-		if ctx.Done() == nil {
-			f.t.Errorf("ledgertest: %s with a context that never ends was to block", op)
-			return fault, fmt.Errorf("%s: %w", op, ErrInjected)
-		}
+	case fault == Block && ctx.Done() == nil:
+		f.t.Errorf("ledgertest: %s with a context that never ends was to block", op)
+		return fault, fmt.Errorf("%s: %w", op, ErrInjected)
+	case fault == Block:
 		<-ctx.Done()
 		return fault, fmt.Errorf("%s: %w", op, ctx.Err())
-	case Stale:
-		if op != Fetch {
-			f.t.Errorf("ledgertest: Stale is a fault of fetch, not of %s", op)
-		}
+	case fault == Stale && op != Fetch:
+		f.t.Errorf("ledgertest: Stale is a fault of fetch, not of %s", op)
 	}
 	return fault, nil
 }
@@ -214,27 +209,16 @@ func (f *Faulty) checkWriteID(r ledger.Record) {
 	}
 }
 
-func (f *Faulty) learn(r ledger.Record) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.known[slot{r.Key, r.Version}] = true
-}
-
-func (f *Faulty) remember(r ledger.Record) {
+// after notes what a write has left, and what its caller has learnt of it.
+func (f *Faulty) after(op Op, fault Fault, r ledger.Record) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stored[slot{r.Key, r.Version}] = clone(r)
-}
-
-func (f *Faulty) previous(r ledger.Record) *ledger.Record {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p, ok := f.stored[slot{r.Key, r.Version - 1}]
-	if !ok {
-		return nil
+	if fault == FailAfter {
+		return fmt.Errorf("%s: %w", op, ErrInjected)
 	}
-	p = clone(p)
-	return &p
+	f.known[slot{r.Key, r.Version}] = true
+	return nil
 }
 
 // clone returns a copy that shares no memory. The record has been stored, so it

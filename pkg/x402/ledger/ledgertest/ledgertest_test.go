@@ -2,12 +2,10 @@ package ledgertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -36,62 +34,6 @@ func TestFullIsFull(t *testing.T) {
 		}
 	}
 	walk("Record", reflect.ValueOf(Full("k")))
-}
-
-// The first call of each verb fails, before or after it is done, and the second does not.
-func TestFaultyFails(t *testing.T) {
-	t.Parallel()
-	for _, fault := range []Fault{FailBefore, FailAfter} {
-		m := new(Memory)
-		f := NewFaulty(t, m, func(_ Op, n int, r ledger.Record) Fault {
-			if r.Key != "k" {
-				t.Errorf("decide is given key %q", r.Key)
-			}
-			return map[bool]Fault{true: fault}[n == 1]
-		})
-		first := First("k")
-		second := Next(first)
-		done := map[Fault]ledger.Record{FailBefore: first, FailAfter: second}[fault]
-		_, create := f.Create(t.Context(), first)
-		if n := m.Len(); n != int(done.Version)-1 {
-			t.Errorf("fault %d: %d records after a create that failed", fault, n)
-		}
-		MustCreate(t, f, first) // the same write again
-		replace := f.Replace(t.Context(), second)
-		Holds(t, m, done)
-		MustReplace(t, f, second)
-		r, fetch := f.Fetch(t.Context(), "k")
-		Holds(t, f, second)
-		for op, err := range map[Op]error{Create: create, Replace: replace, Fetch: fetch} {
-			if n := f.Calls(op); n != 2 || !errors.Is(err, ErrInjected) || r != nil {
-				t.Errorf("fault %d: %s = %v, %v; called %d times", fault, op, r, err, n)
-			}
-		}
-	}
-}
-
-func TestFaultyStale(t *testing.T) {
-	t.Parallel()
-	f := NewFaulty(t, new(Memory), Failing(Fetch, Stale, 1, 2))
-	first := Full("k")
-	MustCreate(t, f, first)
-	holdsNothing(t, f, "k")
-	MustReplace(t, f, Next(first))
-	Holds(t, f, first)
-}
-
-func TestFaultyBlock(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := new(Memory)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		start := time.Now()
-		_, err := NewFaulty(t, m, Failing(Create, Block, 1)).Create(ctx, First("k"))
-		if d := time.Since(start); d != time.Minute || !errors.Is(err, context.DeadlineExceeded) || m.Len() != 0 {
-			t.Errorf("Create = %v after %v, with %d records", err, d, m.Len())
-		}
-	})
 }
 
 // recorder is a testing.TB that collects complaints.

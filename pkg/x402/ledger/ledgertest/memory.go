@@ -25,10 +25,7 @@ type Memory struct {
 
 type row struct{ doc, body []byte }
 
-var (
-	_ ledger.Store = (*Memory)(nil)
-	_ Planter      = (*Memory)(nil)
-)
+var _ Planter = (*Memory)(nil)
 
 // The limits of DynamoDB, which every store keeps to.
 const (
@@ -84,7 +81,7 @@ func (m *Memory) Delete(key string) {
 func (m *Memory) Plant(_ context.Context, key string, doc []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.put(key, row{doc: append([]byte(nil), doc...)})
+	m.put(key, row{doc: slices.Clone(doc)})
 	return nil
 }
 
@@ -115,11 +112,10 @@ func (m *Memory) put(key string, r row) {
 }
 
 func (m *Memory) read(key string) (*ledger.Record, error) {
-	stored, ok := m.rows[key]
-	if !ok {
-		return nil, nil
+	if stored, ok := m.rows[key]; ok {
+		return decode(key, stored)
 	}
-	return decode(key, stored)
+	return nil, nil
 }
 
 func encode(r ledger.Record) (row, error) {
@@ -133,7 +129,7 @@ func encode(r ledger.Record) (row, error) {
 	if n := len(r.Key) + len(doc) + len(body); n > maxRow {
 		return row{}, fmt.Errorf("ledgertest: a record of %d bytes, 400 KB are possible", n)
 	}
-	stored := row{doc: doc, body: append([]byte(nil), body...)}
+	stored := row{doc: doc, body: slices.Clone(body)}
 	if _, err := decode(r.Key, stored); err != nil {
 		return row{}, fmt.Errorf("ledgertest: refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
 	}
@@ -141,7 +137,7 @@ func encode(r ledger.Record) (row, error) {
 }
 
 func decode(key string, stored row) (*ledger.Record, error) {
-	r, err := ledger.Unmarshal(stored.doc, append([]byte(nil), stored.body...))
+	r, err := ledger.Unmarshal(stored.doc, slices.Clone(stored.body))
 	if err != nil {
 		return nil, err
 	}
@@ -157,12 +153,6 @@ func checkKey(key string) error {
 	}
 	return nil
 }
-
-var (
-	_ ledger.Index  = (*Memory)(nil)
-	_ ledger.Payers = (*Memory)(nil)
-	_ ledger.Rows   = (*Memory)(nil)
-)
 
 // Open implements ledger.Index.
 func (m *Memory) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
@@ -193,25 +183,20 @@ func (m *Memory) Page(ctx context.Context, after string, limit int) (p ledger.Pa
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return p, err
 	}
-	n, last := 0, ""
-	for _, key := range m.Keys() {
-		if key <= after {
-			continue
-		}
-		if n++; n > limit {
-			p.Next = last
-			break
-		}
-		m.mu.Lock()
-		r, err := m.read(key)
-		m.mu.Unlock()
-		switch {
+	keys := slices.DeleteFunc(m.Keys(), func(key string) bool { return key <= after })
+	if len(keys) > limit {
+		keys = keys[:limit]
+		p.Next = keys[limit-1]
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		switch r, err := m.read(key); {
 		case err != nil:
 			p.Corrupt = append(p.Corrupt, key)
 		case r != nil:
 			p.Records = append(p.Records, r.Bodiless())
 		}
-		last = key
 	}
 	return p, nil
 }
