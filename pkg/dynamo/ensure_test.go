@@ -3,7 +3,6 @@ package dynamo_test
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,30 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
-
-func TestEnsureTable(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, server(t), false)
-	r := ledgertest.First("k")
-	ledgertest.MustCreate(t, w.ledger(), r)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			if err := dynamo.EnsureTable(t.Context(), w.direct, w.table); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	ledgertest.Holds(t, w.ledger(), r) // nothing was made anew
-	out, err := w.direct.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: &w.table})
-	must(t, err)
-	if mode := out.Table.BillingModeSummary; mode == nil || mode.BillingMode != types.BillingModePayPerRequest {
-		t.Errorf("billing is %+v, want on demand", mode)
-	}
-}
 
 // tables is a TableAPI whose table goes through the given states.
 type tables struct {

@@ -67,46 +67,47 @@ func sound(key string) string {
 	return `{"key":"` + key + `","version":1,"write_id":"w","state":"settled"}`
 }
 
-// The suites that every store passes, with the old item of a failed condition and
-// without it, in large pages and in small ones.
+// The suites that every store passes, on a server that returns no old item with a
+// failed condition.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	for name, c := range map[string]struct {
-		withItem bool
-		page     int32
-	}{"without the old item, in one page": {false, 1000}, "with the old item, in pages of 2": {true, 2}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return newWhole(newWorld(t, s, c.withItem), c.page) })
-		})
-		t.Run("limits, "+name, func(t *testing.T) {
-			t.Parallel()
-			limittest.Exercise(t, func(t *testing.T) limittest.Store { return newWorld(t, s, c.withItem).limits() })
-		})
-	}
+	conforms(t, dynamotest.Start(t), 2)
 }
 
-// TestOnDynamoDBLocal: the suite of a ledger on DynamoDB Local, which shares its code
-// with the service: it returns the old item with a failed condition as DynamoDB does,
+func conforms(t *testing.T, s dynamotest.Server, page int32) {
+	t.Run("ledger", func(t *testing.T) {
+		t.Parallel()
+		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return newWhole(newWorld(t, s), page) })
+	})
+	t.Run("limits", func(t *testing.T) {
+		t.Parallel()
+		limittest.Exercise(t, func(t *testing.T) limittest.Store { return newWorld(t, s).limits() })
+	})
+}
+
+// TestOnDynamoDBLocal: DynamoDB Local shares its code with the service: it returns the
+// old item with a failed condition as DynamoDB does, has the limits of its expressions,
 // and charges for the index.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := dynamotest.StartLocal(t)
-	t.Run("conformance", func(t *testing.T) {
-		t.Parallel()
-		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return newWhole(newWorld(t, s, false), 1000) })
-	})
-	t.Run("write units", func(t *testing.T) {
-		t.Parallel()
-		checkWriteUnits(t, newWorld(t, s, false))
-	})
+	conforms(t, s, 1000)
+	for name, check := range map[string]func(*testing.T, *world){
+		"write units": checkWriteUnits, "slot units": checkSlotUnits,
+		"costs":      func(t *testing.T, w *world) { checkCosts(t, w, 0) },
+		"lost reply": func(t *testing.T, w *world) { checkLostReply(t, w, nth("PutItem", 1), true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, newWorld(t, s))
+		})
+	}
 }
 
 // The items are those of the design, and none of another kind passes for a record.
 func TestItems(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, server(t), true)
+	w := newWorld(t, dynamotest.Start(t))
 	store := w.ledger()
 	full, bare, owed := ledgertest.Full("full"), ledgertest.First("bare"), ledgertest.First("owed")
 	bare.ExpiresAt, owed.ExpiresAt = time.Time{}, time.Time{}
@@ -169,26 +170,6 @@ func TestRefusedBeforeSending(t *testing.T) {
 	must(t, limits.Remove(t.Context(), "dns"))
 }
 
-// The largest record that is sent is not too large for the server.
-func TestLargestItem(t *testing.T) {
-	t.Parallel()
-	store := server(t).Store(t)
-	r := ledgertest.Full("k")
-	lo, hi := 0, 400<<10 // sent, refused
-	for lo+1 < hi {
-		mid := (lo + hi) / 2
-		r.Answer.Body = make([]byte, mid)
-		if err := dynamo.CheckSize(r); err == nil {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	r.Answer.Body = make([]byte, lo)
-	ledgertest.MustCreate(t, store, r)
-	ledgertest.Holds(t, store, r)
-}
-
 // What a Ledger says of a write by the error that it met and by what it read then.
 // TTL may delete the row between the two. A write whose condition failed and whose read
 // failed is not a conflict yet: it may be our own. A write that failed otherwise and is
@@ -230,57 +211,28 @@ func TestReadAfterWrite(t *testing.T) {
 // the write; when that is lost too, the caller learns that it knows nothing.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	first := nth("PutItem", 1)
-	for name, c := range map[string]struct {
-		withItem bool
-		lost     func(op string, n int) bool
-		ok       bool
-	}{
-		"with the old item":    {true, first, true},
-		"without the old item": {false, first, true},
-		"of both attempts":     {false, func(op string, _ int) bool { return op == "PutItem" }, true},
-		"of the read too":      {false, func(string, int) bool { return true }, false},
+	s := dynamotest.Start(t)
+	checkLostReply(t, newWorld(t, s), nth("PutItem", 1), true)
+	checkLostReply(t, newWorld(t, s), func(op string, _ int) bool { return op == "PutItem" }, true)
+	checkLostReply(t, newWorld(t, s), func(string, int) bool { return true }, false)
+}
+
+func checkLostReply(t *testing.T, w *world, lost func(op string, n int) bool, ok bool) {
+	t.Helper()
+	w.loses(lost)
+	store, r := w.ledger(), ledgertest.Full("k")
+	next := ledgertest.Next(r)
+	for _, call := range []func() error{
+		func() error { return errOf(store.Create(t.Context(), r)) },
+		func() error { return store.Replace(t.Context(), next) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, s, c.withItem)
-			w.loses(c.lost)
-			store, direct := w.ledger(), dynamo.NewLedger(dynamo.Config{API: w.direct, Table: w.table, Timeout: patience})
-			r := ledgertest.Full("k")
-			next := ledgertest.Next(r)
-			for _, call := range []func() error{
-				func() error { return errOf(store.Create(t.Context(), r)) },
-				func() error { return store.Replace(t.Context(), next) },
-			} {
-				err := call()
-				if n := w.took()["PutItem"]; (err == nil) != c.ok || errors.Is(err, ledger.ErrConflict) || n != 2 {
-					t.Errorf("sent %d times: %v; want success: %v, and no named error", n, err, c.ok)
-				}
-			}
-			ledgertest.Holds(t, direct, next)
-		})
-	}
-	// The limit that the package comment names: another writer came between.
-	w := newWorld(t, s, true)
-	store, direct := w.ledger(), dynamo.NewLedger(dynamo.Config{API: w.direct, Table: w.table, Timeout: patience})
-	r := ledgertest.First("k")
-	ledgertest.MustCreate(t, store, r)
-	second := ledgertest.Next(r)
-	third := ledgertest.Next(second)
-	w.loses(func(op string, n int) bool {
-		if op != "PutItem" || n > 1 {
-			return false
+		err := call()
+		if n := w.took()["PutItem"]; (err == nil) != ok || errors.Is(err, ledger.ErrConflict) || n != 2 {
+			t.Errorf("sent %d times: %v; want success: %v, and no named error", n, err, ok)
 		}
-		if err := direct.Replace(context.Background(), third); err != nil {
-			t.Errorf("the other writer: %v", err)
-		}
-		return true
-	})
-	if err := store.Replace(t.Context(), second); !errors.Is(err, ledger.ErrConflict) {
-		t.Errorf("Replace = %v, want ErrConflict", err)
 	}
-	ledgertest.Holds(t, store, third)
+	w.loses(nil)
+	ledgertest.Holds(t, store, next)
 }
 
 // A call ends after its time, its own or the configured one: the read after a failed

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
@@ -37,71 +39,68 @@ func acquires(t *testing.T, s *dynamo.Limits, operation, id string, most int, wa
 func refuse() (item, error) { return nil, &types.ConditionalCheckFailedException{} }
 
 // What the calls of both stores cost: the happy path of a slot is two updates and no
-// read, and the old item that comes with a failed condition saves the read.
+// read, and a refusal a read where the server does not return the old item.
 func TestCosts(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	for _, withItem := range []bool{true, false} {
-		t.Run(fmt.Sprintf("with the old item %v", withItem), func(t *testing.T) {
-			t.Parallel()
-			reads := map[bool]int{true: 0, false: 1}[withItem || *endpoint != ""]
-			w := newWorld(t, s, withItem)
-			ctx, store, records := t.Context(), w.limits(), w.ledger()
-			var clock limittest.Clock
-			clock.Set(noon)
-			slots := limittest.NewSlots(store, "dns", 2, 0, clock.Now)
-			var last *limit.Slot
-			take := func() (err error) {
-				last, err = slots.Acquire(ctx, rand.Text(), clock.Now().Add(30*time.Second))
-				return err
-			}
-			give := func() error { return last.Release(ctx) }
-			pays := func(want bool) error {
-				_, took, err := store.Take(ctx, "c", noon, limit.Units{All: 5, Open: 4}, 9)
-				return errors.Join(err, differ(want, took))
-			}
-			first := ledgertest.Full("k")
-			second := ledgertest.Next(first)
-			creates := func(r ledger.Record, want *ledger.Record) error {
-				existing, err := records.Create(ctx, r)
-				return errors.Join(err, differ(want, existing))
-			}
-			w.took()
-			for _, c := range []struct {
-				what                 string
-				do                   func() error
-				puts, updates, reads int
-			}{
-				{"the first slot of all", take, 0, 2, 1},
-				{"its release", give, 0, 1, 0},
-				{"an acquire", take, 0, 1, 0},
-				{"a release", give, 0, 1, 0},
-				{"a second release", give, 0, 0, 0},
-				{"an acquire", take, 0, 1, 0},
-				{"another", take, 0, 1, 0},
-				{"a refusal", func() error { return differ(true, take() != nil) }, 0, 1, reads},
-				{"a slot in place of dead ones", func() error {
-					clock.Advance(30 * time.Second)
-					return take()
-				}, 0, 3, reads},
-				{"a report", func() error { return errOf(store.Add(ctx, "c", noon, limit.Units{All: 1})) }, 0, 1, 0},
-				{"a payment counted", func() error { return pays(true) }, 0, 1, 0},
-				{"a payment turned away", func() error { return pays(false) }, 0, 1, reads},
-				{"a create", func() error { return creates(first, nil) }, 1, 0, 0},
-				{"a replace", func() error { return records.Replace(ctx, second) }, 1, 0, 0},
-				{"a create of a taken key", func() error { return creates(ledgertest.First("k"), &second) }, 1, 0, reads},
-				{"a late replace", func() error {
-					return differ(true, errors.Is(records.Replace(ctx, ledgertest.Next(first)), ledger.ErrConflict))
-				}, 1, 0, reads},
-				{"a replace sent again", func() error { return records.Replace(ctx, second) }, 1, 0, reads},
-			} {
-				must(t, c.do())
-				calls := w.took()
-				if diff := cmp.Diff([]int{c.puts, c.updates, c.reads}, []int{calls["PutItem"], calls["UpdateItem"], calls["GetItem"]}); diff != "" {
-					t.Errorf("puts, updates and reads of %s (-want +got):\n%s", c.what, diff)
-				}
-			}
-		})
+	checkCosts(t, newWorld(t, dynamotest.Start(t)), 1)
+}
+
+func checkCosts(t *testing.T, w *world, reads int) {
+	t.Helper()
+	ctx, store, records := t.Context(), w.limits(), w.ledger()
+	var clock limittest.Clock
+	clock.Set(noon)
+	slots := limittest.NewSlots(store, "dns", 2, 0, clock.Now)
+	var last *limit.Slot
+	take := func() (err error) {
+		last, err = slots.Acquire(ctx, rand.Text(), clock.Now().Add(30*time.Second))
+		return err
+	}
+	give := func() error { return last.Release(ctx) }
+	pays := func(want bool) error {
+		_, took, err := store.Take(ctx, "c", noon, limit.Units{All: 5, Open: 4}, 9)
+		return errors.Join(err, differ(want, took))
+	}
+	first := ledgertest.Full("k")
+	second := ledgertest.Next(first)
+	creates := func(r ledger.Record, want *ledger.Record) error {
+		existing, err := records.Create(ctx, r)
+		return errors.Join(err, differ(want, existing))
+	}
+	w.took()
+	for _, c := range []struct {
+		what                 string
+		do                   func() error
+		puts, updates, reads int
+	}{
+		{"the first slot of all", take, 0, 2, 1},
+		{"its release", give, 0, 1, 0},
+		{"an acquire", take, 0, 1, 0},
+		{"a release", give, 0, 1, 0},
+		{"a second release", give, 0, 0, 0},
+		{"an acquire", take, 0, 1, 0},
+		{"another", take, 0, 1, 0},
+		{"a refusal", func() error { return differ(true, take() != nil) }, 0, 1, reads},
+		{"a slot in place of dead ones", func() error {
+			clock.Advance(30 * time.Second)
+			return take()
+		}, 0, 3, reads},
+		{"a report", func() error { return errOf(store.Add(ctx, "c", noon, limit.Units{All: 1})) }, 0, 1, 0},
+		{"a payment counted", func() error { return pays(true) }, 0, 1, 0},
+		{"a payment turned away", func() error { return pays(false) }, 0, 1, reads},
+		{"a create", func() error { return creates(first, nil) }, 1, 0, 0},
+		{"a replace", func() error { return records.Replace(ctx, second) }, 1, 0, 0},
+		{"a create of a taken key", func() error { return creates(ledgertest.First("k"), &second) }, 1, 0, reads},
+		{"a late replace", func() error {
+			return differ(true, errors.Is(records.Replace(ctx, ledgertest.Next(first)), ledger.ErrConflict))
+		}, 1, 0, reads},
+		{"a replace sent again", func() error { return records.Replace(ctx, second) }, 1, 0, reads},
+	} {
+		must(t, c.do())
+		calls := w.took()
+		if diff := cmp.Diff([]int{c.puts, c.updates, c.reads}, []int{calls["PutItem"], calls["UpdateItem"], calls["GetItem"]}); diff != "" {
+			t.Errorf("puts, updates and reads of %s (-want +got):\n%s", c.what, diff)
+		}
 	}
 }
 
@@ -117,19 +116,21 @@ func differ[T any](want, got T) error {
 // one is given back.
 func TestLostReplyOfALease(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	for _, most := range []int{1, 2} {
-		for _, fresh := range []bool{true, false} {
-			t.Run(fmt.Sprintf("cap %d, new item %v", most, fresh), func(t *testing.T) {
+	s := dynamotest.Start(t)
+	for what, there := range map[string]item{"no item": nil, "an item without leases": {}, "an empty one": {"leases": leasesOf(item{})}} {
+		for _, most := range []int{1, 2} {
+			t.Run(fmt.Sprintf("cap %d, %s", most, what), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, s, false)
+				w := newWorld(t, s)
 				store := w.limits()
-				if !fresh {
-					w.put(item{"pk": str("slots|dns"), "leases": leasesOf(item{})})
+				if there != nil {
+					there := maps.Clone(there)
+					there["pk"] = str("slots|dns")
+					w.put(there)
 				}
-				// The reply to what writes: the second update where the item
-				// has to be made.
-				writes := map[bool]int{true: 2, false: 1}[fresh]
+				// The reply to what writes: the second update where the leases
+				// have to be made.
+				writes := 2 - len(there)
 				w.loses(nth("UpdateItem", writes))
 				acquires(t, store, "dns", "mine", most, true)
 				if n := w.took()["UpdateItem"]; n < writes+1 {
@@ -159,7 +160,7 @@ func TestLostReplyOfALease(t *testing.T) {
 // reply was lost.
 func TestLostReplyOfUnits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, server(t), true)
+	w := newWorld(t, dynamotest.Start(t))
 	store := w.limits()
 	w.loses(nth("UpdateItem", 1))
 	if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 31}); err == nil || w.took()["UpdateItem"] != 1 {
@@ -178,21 +179,14 @@ func TestLostReplyOfUnits(t *testing.T) {
 // What is stored and is no map of leases lets nobody in.
 func TestCorruptLeases(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	for _, withItem := range []bool{true, false} {
-		w := newWorld(t, s, withItem)
-		for name, value := range map[string]types.AttributeValue{
-			"text": str("full"), "number": num("1"), "end as text": leasesOf(item{"a": str("1")}), "half an end": leasesOf(item{"a": num("1.5")}),
-			"a huge end": leasesOf(item{"a": num("1e30")}), "nested lease": leasesOf(item{"a": leasesOf(nil)}),
-		} {
-			w.put(item{"pk": str("slots|" + name), "leases": value})
-			if _, ok, err := w.limits().Acquire(t.Context(), name, lease("x"), 1); ok || err == nil {
-				t.Errorf("%s: Acquire = %v, %v", name, ok, err)
-			}
+	for name, value := range map[string]types.AttributeValue{
+		"text": str("full"), "number": num("1"), "end as text": leasesOf(item{"a": str("1")}), "half an end": leasesOf(item{"a": num("1.5")}),
+		"a huge end": leasesOf(item{"a": num("1e30")}), "nested lease": leasesOf(item{"a": leasesOf(nil)}),
+	} {
+		api := fake{update: refuse, get: func(context.Context) (item, error) { return item{"leases": value}, nil }}
+		if _, ok, err := dynamo.NewLimits(api.config()).Acquire(t.Context(), "dns", lease("x"), 1); ok || err == nil {
+			t.Errorf("%s: Acquire = %v, %v", name, ok, err)
 		}
-		// An item without the attribute is one that was not used yet.
-		w.put(item{"pk": str("slots|bare")})
-		acquires(t, w.limits(), "bare", "x", 1, true)
 	}
 }
 

@@ -19,11 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// CheckSize tells whether a Ledger would send the record.
-func CheckSize(r ledger.Record) error {
-	_, err := newPacker().encode(r)
-	return err
-}
+var exactly = cmp.Exporter(func(reflect.Type) bool { return true })
 
 func numeric(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
 
@@ -84,6 +80,17 @@ func TestDecodeCorrupt(t *testing.T) {
 			}
 		}
 	}
+	// Those of the index and the TTL are hints: the next write puts them right.
+	it := encoded(t, r)
+	it[AttrOpen], it[AttrLeaseUntil], it[AttrExpiresAt] = text("owed#77"), numeric("1.5e99"), text("x")
+	got, err := decode("k", it)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := encoded(t, *got)
+	if again[AttrOpen] != nil || again[AttrLeaseUntil] != nil || !cmp.Equal(again[AttrExpiresAt], number(r.ExpiresAt.Unix()), exactly) {
+		t.Errorf("written again: %v", again)
+	}
 }
 
 // The index attributes say what the record says, in every state, and survive
@@ -91,7 +98,6 @@ func TestDecodeCorrupt(t *testing.T) {
 func TestIndexAttributes(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	all := cmp.Exporter(func(reflect.Type) bool { return true })
 	lists := map[ledger.State]string{ledger.Settling: "open", ledger.Uncertain: "open", ledger.Settled: "owed"}
 	for _, state := range ledger.States() {
 		for lease, want := range map[time.Time]time.Time{
@@ -108,14 +114,14 @@ func TestIndexAttributes(t *testing.T) {
 				}
 				open, until = text(fmt.Sprintf("%s#%d", list, shardOf(r.Key))), number(want.UnixMilli())
 			}
-			if diff := cmp.Diff([]types.AttributeValue{open, until}, []types.AttributeValue{it[AttrOpen], it[AttrLeaseUntil]}, all); diff != "" {
+			if diff := cmp.Diff([]types.AttributeValue{open, until}, []types.AttributeValue{it[AttrOpen], it[AttrLeaseUntil]}, exactly); diff != "" {
 				t.Errorf("%s, lease until %v (-want +got):\n%s", state, lease, diff)
 			}
 			back, err := decode(r.Key, it)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(it, encoded(t, *back), all); diff != "" {
+			if diff := cmp.Diff(it, encoded(t, *back), exactly); diff != "" {
 				t.Errorf("%s, lease until %v, read and written (-first +second):\n%s", state, lease, diff)
 			}
 		}
@@ -154,22 +160,12 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// Where a key belongs is written in every table: it must never change. And all
-// partitions are used.
+// Where a key belongs is written in every table: it must never change.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]int{"k": 10, "bare": 13, "owed": 10, "eip155:8453|0xa|0xb|0x01": 0} {
 		if got := shardOf(key); got != want {
 			t.Errorf("%q is in partition %d, was %d", key, got, want)
-		}
-	}
-	var counts [shards]int
-	for i := range 1600 {
-		counts[shardOf(fmt.Sprintf("eip155:8453|0xa|0xb|%064x", i))]++
-	}
-	for i, n := range counts {
-		if n < 50 || n > 200 {
-			t.Errorf("partition %d holds %d of 1,600 keys", i, n)
 		}
 	}
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 var errDown = errors.New("down")
@@ -153,37 +152,6 @@ func TestIndexParallelism(t *testing.T) {
 			t.Errorf("%d at once, %v in all, %v; want 8 and 2 ms", most.Load(), d, err)
 		}
 	})
-}
-
-// The index attributes are hints: an item with wrong ones or none is read, and
-// the next write puts them right.
-func TestIndexAttributesAreHints(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, server(t), false)
-	store, x := w.ledger(), dynamo.NewIndex(w.config())
-	var keys []string
-	for _, wrong := range []item{
-		{}, {"open": str("open#0"), "lease_until": num("1")}, {"open": str("owed#77"), "lease_until": num("1")},
-		{"open": str("owed#0"), "lease_until": num("1.5e99")},
-	} {
-		key := fmt.Sprint("k", len(keys))
-		it := planted(key, sound(key))
-		for name, value := range wrong {
-			it[name] = value
-		}
-		w.put(it)
-		keys = append(keys, key)
-		r, err := store.Fetch(t.Context(), key)
-		if err != nil || r == nil {
-			t.Fatalf("with %v: Fetch = %v, %v", wrong, r, err)
-		}
-		ledgertest.MustReplace(t, store, ledgertest.Next(*r))
-	}
-	open, err := x.Open(t.Context(), time.Now(), 10)
-	owed, errOwed := x.Owed(t.Context(), 10)
-	if open != nil || !slices.Equal(owed, keys) || err != nil || errOwed != nil {
-		t.Errorf("Open = %q, %v; Owed = %q, %v; want none and %q", open, err, owed, errOwed, keys)
-	}
 }
 
 // scanOn is a Scan of a function, which is given the number of the page, and what it is

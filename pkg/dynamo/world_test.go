@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"io"
 	"maps"
 	"net/http"
@@ -23,15 +22,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
-
-var endpoint = flag.String("endpoint", "", "run against the DynamoDB at this URL (DynamoDB Local, say) instead of a server of our own")
-
-func server(t *testing.T) dynamotest.Server {
-	if *endpoint != "" {
-		return dynamotest.Server{URL: *endpoint}
-	}
-	return dynamotest.Start(t)
-}
 
 // patience replaces the production time-out, which is not what is tested.
 const patience = time.Minute
@@ -62,27 +52,29 @@ func errOf[T any](_ T, err error) error { return err }
 
 func errOf3[T, U any](_ T, _ U, err error) error { return err }
 
-// world is a table on a server, and a proxy before it that counts the calls and can
-// do what the server does not: return the old item with a failed condition, and lose
-// replies.
+// world is a table on a server, and a proxy before it that counts the calls and what they
+// are charged, and loses replies.
 type world struct {
-	t        *testing.T
-	target   string
-	direct   *dynamodb.Client // past the proxy
-	front    *dynamodb.Client
-	table    string
-	withItem bool
+	t      *testing.T
+	target string
+	direct *dynamodb.Client // past the proxy
+	front  *dynamodb.Client
+	table  string
 
 	mu    sync.Mutex
 	calls map[string]int
+	// units are what the server says it has charged for the table, and for its index,
+	// which DynamoDB charges for what leaves it and for what comes whenever the keys
+	// change that it lists a record by. Dynalite charges nothing for an index.
+	units, index, most float64
 	// lost is asked after the server has processed a call; when it returns true the
 	// connection is closed without a reply.
 	lost func(op string, n int) bool
 }
 
-func newWorld(t *testing.T, s dynamotest.Server, withItem bool) *world {
+func newWorld(t *testing.T, s dynamotest.Server) *world {
 	t.Helper()
-	w := &world{t: t, target: s.URL, direct: dynamo.NewClient(s.ClientConfig()), table: s.Table(t), withItem: withItem, calls: map[string]int{}}
+	w := &world{t: t, target: s.URL, direct: dynamo.NewClient(s.ClientConfig()), table: s.Table(t), calls: map[string]int{}}
 	front := httptest.NewServer(w)
 	t.Cleanup(front.Close)
 	w.front = dynamo.NewClient(dynamotest.Server{URL: front.URL}.ClientConfig())
@@ -148,104 +140,62 @@ func (w *world) ServeHTTP(out http.ResponseWriter, req *http.Request) {
 	w.mu.Unlock()
 	body, err := io.ReadAll(req.Body)
 	w.check(err)
-	status, header, reply := w.forward(req, op, body)
-	if w.withItem && bytes.Contains(reply, []byte("ConditionalCheckFailedException")) {
-		reply = w.addItem(req, body, reply)
-		header.Del("X-Amz-Crc32") // of the reply without the item
-	}
-	if lost != nil && lost(op, n) {
-		panic(http.ErrAbortHandler) // closes the connection
-	}
-	header.Del("Content-Length")
-	maps.Copy(out.Header(), header)
-	out.WriteHeader(status)
-	_, _ = out.Write(reply) // the client may be gone
-}
-
-func (w *world) forward(req *http.Request, op string, body []byte) (int, http.Header, []byte) {
-	out, err := http.NewRequest(http.MethodPost, w.target, bytes.NewReader(body))
+	body = append([]byte(`{"ReturnConsumedCapacity":"INDEXES",`), body[1:]...)
+	// The server processes it whatever becomes of the client.
+	forward, err := http.NewRequest(http.MethodPost, w.target, bytes.NewReader(body))
 	w.check(err)
-	out.Header = req.Header.Clone()
-	out.Header.Set("X-Amz-Target", "DynamoDB_20120810."+op)
-	res, err := http.DefaultClient.Do(out)
+	forward.Header = req.Header
+	res, err := http.DefaultClient.Do(forward)
 	w.check(err)
 	defer func() { _ = res.Body.Close() }()
 	reply, err := io.ReadAll(res.Body)
 	w.check(err)
-	return res.StatusCode, res.Header, reply
+	w.charge(reply)
+	if lost != nil && lost(op, n) {
+		panic(http.ErrAbortHandler) // closes the connection
+	}
+	maps.Copy(out.Header(), res.Header)
+	out.WriteHeader(res.StatusCode)
+	_, _ = out.Write(reply) // the client may be gone
 }
 
-// addItem does for a failed condition what DynamoDB does when it is asked.
-func (w *world) addItem(req *http.Request, body, reply []byte) []byte {
-	var write struct {
-		TableName                           string
-		Item, Key                           map[string]json.RawMessage
-		ReturnValuesOnConditionCheckFailure string
+func (w *world) charge(reply []byte) {
+	type units struct{ CapacityUnits float64 }
+	var charged struct {
+		ConsumedCapacity struct {
+			units
+			GlobalSecondaryIndexes map[string]units
+		}
 	}
-	w.check(json.Unmarshal(body, &write))
-	if write.ReturnValuesOnConditionCheckFailure != "ALL_OLD" {
-		return reply
+	w.check(json.Unmarshal(reply, &charged))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := charged.ConsumedCapacity.CapacityUnits
+	for _, x := range charged.ConsumedCapacity.GlobalSecondaryIndexes {
+		w.index += x.CapacityUnits
+		all -= x.CapacityUnits
 	}
-	key := write.Key
-	if key == nil {
-		key = map[string]json.RawMessage{"pk": write.Item["pk"]}
-	}
-	get, err := json.Marshal(map[string]any{"TableName": write.TableName, "ConsistentRead": true, "Key": key})
-	w.check(err)
-	_, _, got := w.forward(req, "GetItem", get)
-	var failure map[string]json.RawMessage
-	var found struct{ Item json.RawMessage }
-	w.check(json.Unmarshal(reply, &failure))
-	w.check(json.Unmarshal(got, &found))
-	if found.Item == nil {
-		return reply // nothing was there
-	}
-	failure["Item"] = found.Item
-	full, err := json.Marshal(failure)
-	w.check(err)
-	return full
+	w.units += all
+	w.most = max(w.most, all)
 }
 
-// strict is an API that fails the test on a call that no store may make, and on what
-// DynamoDB would refuse and the server may not.
+// spent is what was charged since the last time, in how many calls, and for one of them
+// at most.
+func (w *world) spent() (units, index, most float64, calls int) {
+	for _, n := range w.took() {
+		calls += n
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	units, index, most = w.units, w.index, w.most
+	w.units, w.index, w.most = 0, 0, 0
+	return units, index, most, calls
+}
+
+// strict is an API that fails the test on a read that a store must not make.
 type strict struct {
 	t *testing.T
 	dynamo.API
-}
-
-func (s strict) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	if c := aws.ToString(in.ConditionExpression); c != "attribute_not_exists(pk)" && c != "version = :read" {
-		s.t.Errorf("PutItem with condition %q", c)
-	}
-	if in.ReturnValuesOnConditionCheckFailure != types.ReturnValuesOnConditionCheckFailureAllOld {
-		s.t.Error("PutItem does not ask for the old item")
-	}
-	return s.API.PutItem(ctx, in, o...)
-}
-
-func (s strict) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	condition, update := aws.ToString(in.ConditionExpression), aws.ToString(in.UpdateExpression)
-	if len(condition) > 4096 || len(update) > 4096 {
-		s.t.Errorf("expressions of %d and %d bytes, 4,096 are possible", len(condition), len(update))
-	}
-	operators := 0
-	for _, operator := range []string{" AND ", " OR ", "(", "=", "<"} {
-		operators += strings.Count(condition, operator)
-	}
-	if operators > 300 {
-		s.t.Errorf("%d operators, 300 are possible: %s", operators, condition)
-	}
-	for name := range in.ExpressionAttributeNames {
-		if !strings.Contains(condition+update, name) {
-			s.t.Errorf("name %s is not used", name)
-		}
-	}
-	for value := range in.ExpressionAttributeValues {
-		if !strings.Contains(condition+update, value) {
-			s.t.Errorf("value %s is not used", value)
-		}
-	}
-	return s.API.UpdateItem(ctx, in, o...)
 }
 
 func (s strict) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
