@@ -65,7 +65,7 @@ VERIFY := ./infra ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamote
 	./pkg/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/...
 # These start servers and browsers of their own: one package at a time, so that they
 # compete for the processors with nothing but each other.
-LARGE := ./infra/browser ./infra/clients ./infra/gameday ./infra/local/e2e ./infra/simnet
+LARGE := ./infra/clients ./infra/gameday ./infra/local/e2e ./infra/simnet
 
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
@@ -146,7 +146,7 @@ gameday: ## Break everything once; print what clients see and which alarms go of
 
 .PHONY: screenshots
 screenshots: node-packages ## Write build/screenshots, one of each state of the pages, and those of the README
-	go test ./infra/browser -count=1 -update-screenshots
+	go test ./infra/clients -run '^TestBrowser$$' -count=1 -update-screenshots
 
 .PHONY: schemathesis
 schemathesis: ## Send generated requests to a service and hold the answers to its OpenAPI

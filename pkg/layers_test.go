@@ -72,7 +72,6 @@ func layers() []layer {
 		{"infra/built", nil, "programs are compiled and installed for the suites; it knows none of them"},
 		{"infra/chaintest", []string{"infra/built", "pkg/x402", "pkg/x402/x402test"}, "a test node knows the token or what moved, not who asks it"},
 		{"infra/dynamotest", []string{"infra/built", "pkg/dynamo"}, "a test server knows no ledger"},
-		{"infra/browser", nil, "the browser suite is tests and nothing else"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/fault"}, "the description judges; the programs of others are run from outside"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 		{"infra/gameday", nil, "alarms are judged by their definition alone; only the tests know a service"},

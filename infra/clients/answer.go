@@ -42,32 +42,29 @@ func (d *OpenAPI) Check(a Answer) error {
 }
 
 func (d *OpenAPI) check(a Answer) error {
-	if a.Method == http.MethodOptions && a.Status == http.StatusNoContent || a.Status == http.StatusNotModified {
-		return empty(a.Body)
-	}
-	op, described := d.operations[withoutQuery(a.Path)]
-	r, declared := op.responses[a.Status]
-	if a.Method != http.MethodGet && a.Method != http.MethodHead {
-		declared = false
-	}
+	path, _, _ := strings.Cut(a.Path, "?")
+	op, described := d.operations[path]
+	r, declared := op.Responses[a.Status]
+	visit := a.Method == http.MethodGet || a.Method == http.MethodHead
+	mediaType, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	switch {
-	case declared:
-		return errors.Join(r.checkHeaders(a.Header), d.checkDeclared(a, op, r))
-	case !described && a.Status == http.StatusNotFound && isPage(a):
+	case a.Method == http.MethodOptions && a.Status == http.StatusNoContent, a.Status == http.StatusNotModified:
+		return empty(a.Body)
+	case declared && visit:
+	case !described && visit && a.Status == http.StatusNotFound && mediaType == "text/html" && !strings.HasPrefix(a.Path, "/.well-known/"):
 		return nil
 	case a.Status >= http.StatusBadRequest:
-		return d.checkUndeclared(a, op)
-	case described:
-		return errors.New("the status is not declared, and it is not an error")
+		r = d.undeclared
+	default:
+		return fmt.Errorf("this is not declared (the path is described: %v), and it is not an error", described)
 	}
-	return errors.New("the path is not described, and this is not an error")
-}
-
-// isPage says whether an answer is a page for a browser.
-func isPage(a Answer) bool {
-	mediaType, err := mediaTypeOf(a.Header)
-	visit := a.Method == http.MethodGet || a.Method == http.MethodHead
-	return err == nil && mediaType == "text/html" && visit && !strings.HasPrefix(a.Path, "/.well-known/")
+	var faults []error
+	for name, want := range r.Headers {
+		if err := want.header(a.Header.Values(name)); err != nil {
+			faults = append(faults, fmt.Errorf("%s %w", name, err))
+		}
+	}
+	return errors.Join(append(faults, d.checkBody(a, mediaType, op, r))...)
 }
 
 func empty(body []byte) error {
@@ -77,57 +74,47 @@ func empty(body []byte) error {
 	return nil
 }
 
-func (r response) checkHeaders(h http.Header) error {
-	var faults []error
-	for name, want := range r.headers {
-		values := h.Values(name)
-		switch {
-		case len(values) == 0 && want.required:
-			faults = append(faults, fmt.Errorf("%s is missing", name))
-		case len(values) > 1:
-			faults = append(faults, fmt.Errorf("%s is there %d times", name, len(values)))
-		case len(values) == 1:
-			if err := want.check(values[0]); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", name, err))
-			}
-		}
+func (p *part) header(values []string) error {
+	if len(values) == 0 && !p.Required {
+		return nil
 	}
-	return errors.Join(faults...)
+	if len(values) != 1 {
+		return fmt.Errorf("is there %d times", len(values))
+	}
+	var value any = values[0]
+	if p.Schema.Type == "integer" {
+		if !json.Valid([]byte(values[0])) {
+			return fmt.Errorf("%q is not a number", values[0])
+		}
+		value = json.Number(values[0])
+	}
+	return p.compiled.Validate(value)
 }
 
-func (h header) check(text string) error {
-	var value any = text
-	if h.number {
-		value = json.Number(text)
-		if !json.Valid([]byte(text)) {
-			return fmt.Errorf("%q is not a number", text)
-		}
-	}
-	return h.schema.Validate(value)
-}
+const jsonType = "application/json"
 
-// checkDeclared is about the body of a status that is declared.
-func (d *OpenAPI) checkDeclared(a Answer, op operation, r response) error {
-	mediaType, err := mediaTypeOf(a.Header)
-	if err != nil {
-		return err
-	}
-	m, ok := r.content[mediaType]
-	if !ok {
-		return fmt.Errorf("Content-Type %s is not declared", mediaType)
-	}
-	if a.Method == http.MethodHead {
+func (d *OpenAPI) checkBody(a Answer, mediaType string, op operation, r response) error {
+	p, ok := r.Content[mediaType]
+	switch {
+	case !ok:
+		return fmt.Errorf("Content-Type %q is not declared", a.Header.Get("Content-Type"))
+	case a.Method == http.MethodHead:
 		return empty(a.Body)
+	case !utf8.Valid(a.Body):
+		return errors.New("the body is not UTF-8")
 	}
-	value, err := decode(mediaType, a.Body)
-	if err != nil {
-		return err
+	var value any = string(a.Body)
+	if mediaType == jsonType {
+		var err error
+		if value, err = jsonschema.UnmarshalJSON(bytes.NewReader(a.Body)); err != nil {
+			return err
+		}
 	}
-	if err := m.schema.Validate(value); err != nil {
+	if err := p.compiled.Validate(value); err != nil {
 		return err
 	}
 	switch {
-	case m.shared:
+	case p.Schema.Ref == sharedError:
 		return d.checkCode(a, op)
 	case a.Status == http.StatusOK && len(op.codes) > 0:
 		return checkChildren(a.Body)
@@ -135,51 +122,10 @@ func (d *OpenAPI) checkDeclared(a Answer, op operation, r response) error {
 	return nil
 }
 
-// checkUndeclared wants the shared error.
-func (d *OpenAPI) checkUndeclared(a Answer, op operation) error {
-	mediaType, err := mediaTypeOf(a.Header)
-	if err != nil {
-		return err
-	}
-	if mediaType != jsonType {
-		return fmt.Errorf("an error as %s", mediaType)
-	}
-	if a.Method == http.MethodHead {
-		return empty(a.Body)
-	}
-	value, err := decode(jsonType, a.Body)
-	if err != nil {
-		return err
-	}
-	if err := d.shared.Validate(value); err != nil {
-		return err
-	}
-	return d.checkCode(a, op)
-}
-
-const jsonType = "application/json"
-
-func mediaTypeOf(h http.Header) (string, error) {
-	t, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil {
-		return "", fmt.Errorf("Content-Type %q: %w", h.Get("Content-Type"), err)
-	}
-	return t, nil
-}
-
-func decode(mediaType string, body []byte) (any, error) {
-	if !utf8.Valid(body) {
-		return nil, errors.New("the body is not UTF-8")
-	}
-	if mediaType == jsonType {
-		return jsonschema.UnmarshalJSON(bytes.NewReader(body))
-	}
-	return string(body), nil
-}
-
 // checkCode holds an error to the operation's list. What the list does not say
 // (charged is null there) the body may; and an answer that is owed is in the
-// end no longer retryable.
+// end no longer retryable. docs_url leads to the place of the documentation that is
+// about the code.
 func (d *OpenAPI) checkCode(a Answer, op operation) error {
 	var body struct {
 		Error struct {
@@ -195,41 +141,23 @@ func (d *OpenAPI) checkCode(a Answer, op operation) error {
 	e := body.Error
 	listed, ok := op.codes[e.Code]
 	if !ok {
-		if status, ok := d.outside[e.Code]; !ok || status != a.Status {
-			return fmt.Errorf("the operation does not list %s with %d", e.Code, a.Status)
-		}
-		return d.checkLink(body.DocsURL, e.Code)
+		listed, ok = d.outside[e.Code]
 	}
-	if listed.Status != a.Status {
-		return fmt.Errorf("%s is listed with %d", e.Code, listed.Status)
-	}
-	if listed.Charged != nil && (e.Charged == nil || *e.Charged != *listed.Charged) {
-		return fmt.Errorf("%s is listed with charged %v", e.Code, *listed.Charged)
-	}
-	if usedUp := e.Charged != nil && *e.Charged; e.Retryable != listed.Retryable && (!listed.Retryable || !usedUp) {
-		return fmt.Errorf("%s is listed with retryable %v", e.Code, listed.Retryable)
-	}
-	return d.checkLink(body.DocsURL, e.Code)
-}
-
-// checkLink wants docs_url to lead to the place of the documentation that is about
-// the code.
-func (d *OpenAPI) checkLink(link, code string) error {
-	u, err := url.Parse(link)
+	charged := e.Charged != nil && *e.Charged
+	link, err := url.Parse(body.DocsURL)
 	switch {
-	case err != nil:
-		return fmt.Errorf("docs_url: %w", err)
-	case u.Path != catalog.PathDocs || u.Fragment != catalog.ErrorAnchor(fault.Code(code)):
-		return fmt.Errorf("docs_url is %s, which is not about %s", link, code)
-	case !d.anchors[u.Fragment]:
-		return fmt.Errorf("docs_url is %s, and the documentation has no such place", link)
+	case !ok:
+		return fmt.Errorf("the operation does not list %s", e.Code)
+	case listed.Status != a.Status:
+		return fmt.Errorf("%s is listed with %d", e.Code, listed.Status)
+	case listed.Charged != nil && (e.Charged == nil || charged != *listed.Charged):
+		return fmt.Errorf("%s is listed with charged %v", e.Code, *listed.Charged)
+	case listed.Retryable != nil && e.Retryable != *listed.Retryable && (!*listed.Retryable || !charged):
+		return fmt.Errorf("%s is listed with retryable %v", e.Code, *listed.Retryable)
+	case err != nil || link.Path != catalog.PathDocs || link.Fragment != catalog.ErrorAnchor(fault.Code(e.Code)) || !d.anchors[link.Fragment]:
+		return fmt.Errorf("docs_url is %s, which is no place about %s", body.DocsURL, e.Code)
 	}
 	return nil
-}
-
-// children are the fields of bundles that hold another operation's result.
-func children() map[string]catalog.Operation {
-	return map[string]catalog.Operation{"dns": catalog.DNS(), "ssl": catalog.SSLCheck(), "whois": catalog.Whois(), "headers": catalog.Headers()}
 }
 
 // checkChildren wants the code of a child that failed to be one that the
@@ -239,7 +167,7 @@ func checkChildren(body []byte) error {
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return err
 	}
-	for name, op := range children() {
+	for name, op := range map[string]catalog.Operation{"dns": catalog.DNS(), "ssl": catalog.SSLCheck(), "whois": catalog.Whois(), "headers": catalog.Headers()} {
 		var child struct {
 			Error *struct{ Code fault.Code }
 		}
@@ -248,8 +176,7 @@ func checkChildren(body []byte) error {
 		if raw, ok := fields[name]; !ok || json.Unmarshal(raw, &child) != nil || child.Error == nil {
 			continue
 		}
-		own := slices.DeleteFunc(slices.Clone(op.Errors), func(c fault.Code) bool { return c == fault.Overloaded })
-		if !slices.Contains(own, child.Error.Code) {
+		if child.Error.Code == fault.Overloaded || !slices.Contains(op.Errors, child.Error.Code) {
 			return fmt.Errorf("%s failed with %s, which is not in the list of %s", name, child.Error.Code, op.Slug)
 		}
 	}

@@ -13,99 +13,71 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-func site() discovery.Site {
-	return discovery.Site{
-		Origin: "https://api.example.com",
-		Terms: x402.Terms{
-			Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-			PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
-		},
-	}
-}
-
-// description is the service's own, as it is served.
-func description(t *testing.T) []byte { return served(t, catalog.PathOpenAPI) }
-
-func served(t *testing.T, path string) []byte {
+// served are the service's own documents.
+func served(t *testing.T) (site discovery.Site, description, page string) {
 	t.Helper()
-	d, err := discovery.Render(site())
+	site = discovery.Site{Origin: "https://api.example.com", Terms: x402.Terms{
+		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
+	}}
+	d, err := discovery.Render(site)
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, ok := d.Find(path)
-	if !ok {
-		t.Fatalf("no %s", path)
-	}
-	return doc.Body
-}
-
-func parsed(t *testing.T) *OpenAPI {
-	t.Helper()
-	d, err := ParseOpenAPI(description(t), served(t, catalog.PathDocs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	api, _ := d.Find(catalog.PathOpenAPI)
+	docs, _ := d.Find(catalog.PathDocs)
+	return site, string(api.Body), string(docs.Body)
 }
 
 const settlement = `{"success":true,"transaction":"0xab","network":"eip155:8453","payer":"0x1"}`
 
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// paid is the answer to a paid request for the operation's example.
-func paid(op catalog.Operation) Answer {
+// got is the answer of an operation with another status and body.
+func got(op catalog.Operation, status int, body string) Answer {
 	return Answer{
-		Method: http.MethodGet, Path: op.Path + "?domain=example.com", Status: http.StatusOK, Body: []byte(op.Response),
+		Method: http.MethodGet, Path: op.Path + "?domain=example.com", Status: status, Body: []byte(body),
 		Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Payment-Response": {encoded(settlement)}},
 	}
 }
 
-func failed(op catalog.Operation, status int, body string) Answer {
-	a := paid(op)
-	a.Status, a.Body = status, []byte(body)
-	return a
+// paid is the answer to a paid request for the operation's example.
+func paid(op catalog.Operation) Answer { return got(op, http.StatusOK, op.Response) }
+
+// failed is {code, charged, retryable} with everything else around it.
+func failed(op catalog.Operation, status int, code, charged, retryable string) Answer {
+	return got(op, status, `{"error":{"code":"`+code+`","message":"m","charged":`+charged+`,"retryable":`+retryable+`},`+
+		`"request_id":"r","docs_url":"https://api.example.com/docs#error-`+code+`"}`)
 }
 
-// errorBody is {code, charged, retryable} with everything else around it.
-func errorBody(code, charged, retryable string) string {
-	return `{"error":{"code":"` + code + `","message":"m","charged":` + charged + `,"retryable":` + retryable + `},` +
-		`"request_id":"r","docs_url":"https://api.example.com/docs#error-` + code + `"}`
-}
-
-func unpaid(t *testing.T, op catalog.Operation) Answer {
+func unpaid(t *testing.T, site discovery.Site, op catalog.Operation) Answer {
 	t.Helper()
-	offer := discovery.Offer(op, site()).WithToken("AAECAwQFBgcICQoLDA0ODw")
-	header, err := json.Marshal(offer)
+	offer := discovery.Offer(op, site).WithToken("AAECAwQFBgcICQoLDA0ODw")
+	header, err := x402.EncodeHeader(offer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(discovery.ChallengeOf(site(), offer, fault.New(fault.PaymentRequired, nil)))
+	body, err := json.Marshal(discovery.ChallengeOf(site, offer, fault.New(fault.PaymentRequired, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Answer{
-		Method: http.MethodGet, Path: op.Path, Status: http.StatusPaymentRequired, Body: body,
-		Header: http.Header{"Content-Type": {"application/json"}, "Payment-Required": {encoded(string(header))}},
-	}
+	return got(op, http.StatusPaymentRequired, string(body)).with("PAYMENT-RESPONSE").with("PAYMENT-REQUIRED", header)
 }
 
-func (a Answer) with(name, value string) Answer {
+func (a Answer) with(name string, values ...string) Answer {
 	a.Header = a.Header.Clone()
-	a.Header.Del(name)
-	if value != "" {
-		a.Header.Set(name, value)
-	}
+	a.Header[http.CanonicalHeaderKey(name)] = values
 	return a
 }
 
-func (a Answer) by(method string) Answer {
-	a.Method, a.Body = method, nil
+func (a Answer) by(method, path string) Answer {
+	a.Method, a.Path = method, path
 	return a
 }
 
-// replacing changes the body; it panics when there is nothing to change, which
-// would be a test of nothing.
-func (a Answer) replacing(old, other string) Answer {
+// but changes the body; it panics when there is nothing to change, which would be a
+// test of nothing.
+func (a Answer) but(old, other string) Answer {
 	if !strings.Contains(string(a.Body), old) {
 		panic("no " + old + " in " + string(a.Body))
 	}
@@ -113,183 +85,132 @@ func (a Answer) replacing(old, other string) Answer {
 	return a
 }
 
-func TestAnswersAsDescribed(t *testing.T) {
-	t.Parallel()
-	d, dns, whois := parsed(t), catalog.DNS(), catalog.Whois()
-	good := map[string]Answer{
-		"replay":                       paid(dns).with("Idempotent-Replayed", "true"),
-		"HEAD of an offer":             unpaid(t, dns).by(http.MethodHead),
-		"offer as a page":              {Method: "GET", Path: dns.Path, Status: 402, Header: unpaid(t, dns).with("Content-Type", "text/html; charset=utf-8").Header, Body: []byte("<!DOCTYPE html>")},
-		"refused settlement":           unpaid(t, dns).with("PAYMENT-RESPONSE", encoded(`{"success":false,"errorReason":"insufficient_funds","transaction":"","network":"eip155:8453"}`)),
-		"declared error":               failed(dns, 400, errorBody("invalid_type", "false", "false")),
-		"declared error, paid before":  failed(dns, 400, errorBody("invalid_type", "true", "false")),
-		"undeclared error":             failed(dns, 404, errorBody("nxdomain", "true", "false")),
-		"owed":                         failed(dns, 504, errorBody("dns_timeout", "true", "true")),
-		"owed, and no lookup is left":  failed(dns, 504, errorBody("dns_timeout", "true", "false")),
-		"the record says":              failed(whois, 503, errorBody("overloaded", "true", "true")).with("Retry-After", "1"),
-		"not known":                    failed(whois, 409, errorBody("payment_in_progress", "null", "true")).with("Retry-After", "2"),
-		"too many":                     failed(whois, 429, errorBody("rate_limited", "false", "true")).with("Retry-After", "60"),
-		"a code outside the lists":     failed(dns, 500, errorBody("internal_error", "true", "true")),
-		"a conflict outside the lists": failed(whois, 409, errorBody("idempotency_conflict", "false", "false")),
-		"a malformed key":              failed(dns, 400, errorBody("invalid_idempotency_key", "false", "false")),
-		"another method":               {Method: "POST", Path: dns.Path, Status: 405, Header: paid(dns).Header, Body: []byte(errorBody("method_not_allowed", "false", "false"))},
-		"an unknown path":              {Method: "GET", Path: "/nope", Status: 404, Header: paid(dns).Header, Body: []byte(errorBody("unknown_path", "false", "false"))},
-		"preflight":                    {Method: "OPTIONS", Path: dns.Path, Status: 204},
-		"not modified":                 {Method: "GET", Path: "/docs", Status: 304},
-		"text":                         {Method: "GET", Path: "/llms.txt", Status: 200, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: []byte("# x")},
-		"a child that failed":          withChild("ssl", `{"error":{"code":"connect_failed","message":"m"}}`),
-		"description":                  {Method: "GET", Path: "/openapi.json", Status: 200, Header: unpaid(t, dns).Header, Body: description(t)},
-	}
-	for _, op := range catalog.All() {
-		good["paid "+op.Slug], good["unpaid "+op.Slug] = paid(op), unpaid(t, op)
-	}
-	for name, a := range good {
-		if err := d.Check(a); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // withChild is a bundle's answer with another child.
 func withChild(name, child string) Answer {
-	a := paid(catalog.HostIntel())
 	var o map[string]json.RawMessage
-	if err := json.Unmarshal(a.Body, &o); err != nil {
+	if err := json.Unmarshal([]byte(catalog.HostIntel().Response), &o); err != nil {
 		panic(err)
 	}
 	o[name] = json.RawMessage(child)
-	a.Body, _ = json.Marshal(o) // it was JSON before
-	return a
+	body, _ := json.Marshal(o) // it was JSON before
+	return got(catalog.HostIntel(), http.StatusOK, string(body))
 }
 
-// violation is an answer that is not as described, and a part of what Check says.
-type violation struct {
+// judged is an answer, and a part of what Check says of it; empty: it is as described.
+type judged struct {
 	answer Answer
 	says   string
 }
 
-func TestSpoiltAnswersAreSeen(t *testing.T) {
+func TestAnswers(t *testing.T) {
 	t.Parallel()
-	d := parsed(t)
-	for _, cases := range []map[string]violation{spoiltResults(), spoiltHeaders(t), spoiltErrors(t)} {
-		for name, c := range cases {
+	site, description, page := served(t)
+	d, err := ParseOpenAPI([]byte(description), []byte(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	offer := unpaid(t, site, catalog.DNS())
+	offer.Path = catalog.DNS().Path
+	tables := []map[string]judged{results(), headers(offer), failures(offer, description)}
+	for _, op := range catalog.All() {
+		tables = append(tables, map[string]judged{"paid " + op.Slug: {paid(op), ""}, "unpaid " + op.Slug: {unpaid(t, site, op), ""}})
+	}
+	for _, table := range tables {
+		for name, c := range table {
 			err := d.Check(c.answer)
-			if err == nil || !strings.Contains(err.Error(), c.says) {
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %v, want %q", name, err, c.says)
 			}
 		}
 	}
 }
 
-func spoiltResults() map[string]violation {
-	dns, ssl, whois, head := catalog.DNS(), catalog.SSLCheck(), catalog.Whois(), catalog.Headers()
-	return map[string]violation{
-		"field missing":              {paid(ssl).replacing(`"port":443,`, ``), "missing property 'port'"},
-		"field too many":             {paid(ssl).replacing(`"port":443,`, `"port":443,"ports":[443],`), "'ports' not allowed"},
-		"field too many inside":      {paid(whois).replacing(`"iana_id":"376"`, `"iana_id":"376","url":"x"`), "'url' not allowed"},
-		"field too many in a record": {paid(dns).replacing(`"preference":10`, `"preference":10,"priority":10`), "records"},
-		"wrong type":                 {paid(ssl).replacing(`"port":443`, `"port":"443"`), "want integer"},
-		"a fraction":                 {paid(ssl).replacing(`"port":443`, `"port":443.5`), "want integer"},
-		"null where it may not be":   {paid(ssl).replacing(`"expired":false`, `"expired":null`), "got null, want boolean"},
-		"outside the values":         {paid(whois).replacing(`"source":"rdap"`, `"source":"whois"`), "/source"},
-		"another shape":              {paid(dns).replacing(`"exchange"`, `"target"`), "records"},
-		"a header's key missing":     {paid(head).replacing(`"x-powered-by":`, `"x-powered-off":`), "x-powered-by"},
-		"a child of no shape":        {withChild("ssl", `{}`), "/ssl"},
-		"a child with another code":  {withChild("whois", `{"error":{"code":"connect_failed","message":"m"}}`), "which is not in the list of whois"},
-		"a child with a payment's":   {withChild("dns", `{"error":{"code":"overloaded","message":"m"}}`), "which is not in the list of dns"},
-		"a child says more":          {withChild("ssl", `{"error":{"code":"connect_failed","message":"m","charged":true}}`), "/ssl"},
-		"not JSON":                   {failed(dns, 200, "<html>"), "invalid character"},
-		"something follows":          {failed(dns, 200, dns.Response+"{}"), "after top-level value"},
-		"not UTF-8":                  {failed(dns, 200, "{\"\xff\":1}"), "not UTF-8"},
-		"text for JSON":              {paid(dns).with("Content-Type", "text/plain"), "text/plain is not declared"},
-		"no content type":            {paid(dns).with("Content-Type", ""), "Content-Type"},
+func results() map[string]judged {
+	dns, ssl := catalog.DNS(), catalog.SSLCheck()
+	return map[string]judged{
+		"a child that failed":       {withChild("ssl", `{"error":{"code":"connect_failed","message":"m"}}`), ""},
+		"a child of no shape":       {withChild("ssl", `{}`), "/ssl"},
+		"a child with another code": {withChild("whois", `{"error":{"code":"connect_failed","message":"m"}}`), "which is not in the list of whois"},
+		"a child with a payment's":  {withChild("dns", `{"error":{"code":"overloaded","message":"m"}}`), "which is not in the list of dns"},
+		"field missing":             {paid(ssl).but(`"port":443,`, ``), "missing property 'port'"},
+		"field too many":            {paid(ssl).but(`"port":443,`, `"port":443,"ports":[443],`), "'ports' not allowed"},
+		"a fraction":                {paid(ssl).but(`"port":443`, `"port":443.5`), "want integer"},
+		"not JSON":                  {got(dns, 200, "<html>"), "invalid character"},
+		"something follows":         {got(dns, 200, dns.Response+"{}"), "after top-level value"},
+		"not UTF-8":                 {got(dns, 200, "{\"\xff\":1}"), "not UTF-8"},
+		"text for JSON":             {paid(dns).with("Content-Type", "text/plain"), `"text/plain" is not declared`},
+		"no content type":           {paid(dns).with("Content-Type"), "Content-Type"},
 	}
 }
 
-func spoiltHeaders(t *testing.T) map[string]violation {
-	t.Helper()
-	dns := catalog.DNS()
-	return map[string]violation{
-		"no receipt":                {paid(dns).with("PAYMENT-RESPONSE", ""), "PAYMENT-RESPONSE is missing"},
-		"a receipt that is not one": {paid(dns).with("PAYMENT-RESPONSE", encoded(`{"success":true}`)), "PAYMENT-RESPONSE"},
-		"a receipt not in base64":   {paid(dns).with("PAYMENT-RESPONSE", settlement), "base64"},
-		"a receipt that says more":  {paid(dns).with("PAYMENT-RESPONSE", encoded(strings.Replace(settlement, `{`, `{"amount":"5000",`, 1))), "'amount' not allowed"},
-		"two receipts":              {twice(paid(dns), "PAYMENT-RESPONSE"), "2 times"},
-		"replayed, it says":         {paid(dns).with("Idempotent-Replayed", "yes"), "Idempotent-Replayed"},
-		"no offer":                  {unpaid(t, dns).with("PAYMENT-REQUIRED", ""), "PAYMENT-REQUIRED is missing"},
-		"another offer":             {unpaid(t, dns).with("PAYMENT-REQUIRED", encoded(`{"x402Version":1}`)), "PAYMENT-REQUIRED"},
-		"HEAD without an offer":     {unpaid(t, dns).by(http.MethodHead).with("PAYMENT-REQUIRED", ""), "PAYMENT-REQUIRED is missing"},
-		"HEAD with a body":          {headWithBody(unpaid(t, dns)), "it has a body"},
-	}
-}
-
-func spoiltErrors(t *testing.T) map[string]violation {
-	t.Helper()
+func headers(offer Answer) map[string]judged {
 	dns, whois := catalog.DNS(), catalog.Whois()
-	return map[string]violation{
-		"402 without its code":     {unpaid(t, dns).replacing(`,"code":"payment_required"`, ``), "missing property 'code'"},
-		"402 without a key's name": {unpaid(t, dns).replacing(`,"idempotency":{`, `,"was":{`), "missing property 'idempotency'"},
-		"402 with a window of -1":  {unpaid(t, dns).replacing(`"duplicate_window_seconds":0`, `"duplicate_window_seconds":-1`), "/idempotency/duplicate_window_seconds"},
-		"an age below 0":           {paid(dns).with("Age", "-1"), "Age"},
-		"an age in words":          {paid(dns).with("Age", "a day"), "Age"},
-		"owed parts in a list":     {paid(catalog.HostIntel()).with("Answer-Owed", `["ssl"]`), "Answer-Owed"},
-		"402 with another code":    {unpaid(t, dns).replacing(`"code":"payment_required"`, `"code":"payment"`), "/code"},
-		"402 with an error object": {failed(dns, 402, errorBody("payment_required", "false", "false")).with("PAYMENT-REQUIRED", unpaid(t, dns).Header.Get("Payment-Required")), "/error"},
-		"an amount with a point":   {unpaid(t, dns).replacing(`"amount":"5000"`, `"amount":"0.005"`), "/amount"},
-		"error without its shape":  {failed(dns, 404, `{"message":"not found"}`), "missing properties"},
-		"error as text":            {failed(dns, 503, `{"error":"no"}`), "want object"},
-		"error as a page":          {failed(dns, 502, "<html>").with("Content-Type", "text/html"), "an error as text/html"},
-		"error says more":          {failed(dns, 404, strings.Replace(errorBody("nxdomain", "true", "false"), `{`, `{"cause":"x",`, 1)), "'cause' not allowed"},
-		"charged is text":          {failed(dns, 404, errorBody("nxdomain", `"true"`, "false")), "/charged"},
-		"not of this operation":    {failed(dns, 400, errorBody("invalid_port", "false", "false")), "does not list invalid_port"},
-		"not of any":               {failed(dns, 500, errorBody("oops", "false", "false")), "does not list oops"},
-		"outside, another status":  {failed(dns, 404, errorBody("internal_error", "true", "true")), "does not list internal_error with 404"},
-		"another status":           {failed(dns, 502, errorBody("nxdomain", "true", "false")), "listed with 404"},
-		"charged, and it is not":   {failed(dns, 404, errorBody("nxdomain", "false", "false")), "listed with charged true"},
-		"charged is not known":     {failed(dns, 504, errorBody("dns_timeout", "null", "true")), "listed with charged true"},
-		"retryable, and it is not": {failed(dns, 404, errorBody("nxdomain", "true", "true")), "listed with retryable false"},
-		"not retryable, and it is": {failed(whois, 503, errorBody("overloaded", "false", "false")).with("Retry-After", "1"), "listed with retryable true"},
-		"503 without a wait":       {failed(whois, 503, errorBody("overloaded", "false", "true")), "Retry-After is missing"},
-		"a wait in words":          {failed(whois, 429, errorBody("rate_limited", "false", "true")).with("Retry-After", "soon"), "not a number"},
-		"a wait in fractions":      {failed(whois, 429, errorBody("rate_limited", "false", "true")).with("Retry-After", "1.5"), "Retry-After"},
-		"no wait at all":           {failed(whois, 429, errorBody("rate_limited", "false", "true")).with("Retry-After", "0"), "Retry-After"},
-		"success not declared":     {failed(dns, 202, dns.Response), "not declared, and it is not an error"},
-		"a redirect":               {failed(dns, 302, ""), "not declared, and it is not an error"},
-		"a page for any path":      {Answer{Method: "GET", Path: "/nope", Status: 200, Header: paid(dns).Header, Body: []byte("{}")}, "not described"},
-		"POST that is answered":    {Answer{Method: "POST", Path: dns.Path, Status: 200, Header: paid(dns).Header, Body: []byte(dns.Response)}, "not declared"},
-		"preflight with a body":    {Answer{Method: "OPTIONS", Path: dns.Path, Status: 204, Body: []byte("x")}, "it has a body"},
-		"docs_url of no code":      {failed(dns, 404, strings.Replace(errorBody("nxdomain", "true", "false"), "#error-nxdomain", "#errors", 1)), "not about nxdomain"},
-		"docs_url of another code": {failed(dns, 404, strings.Replace(errorBody("nxdomain", "true", "false"), "#error-nxdomain", "#error-not_found", 1)), "not about nxdomain"},
-		"docs_url of another page": {failed(dns, 404, strings.Replace(errorBody("nxdomain", "true", "false"), "/docs#", "/doc#", 1)), "not about nxdomain"},
-		"free path with a price":   {Answer{Method: "GET", Path: "/docs", Status: 503, Header: paid(dns).Header, Body: []byte(errorBody("overloaded", "false", "true"))}, "does not list overloaded"},
+	head, page, limited := offer.by("HEAD", dns.Path), offer.with("Content-Type", "text/html; charset=utf-8"), failed(whois, 429, "rate_limited", "false", "true")
+	head.Body, page.Body = nil, []byte("<!DOCTYPE html>")
+	return map[string]judged{
+		"replay":                  {paid(dns).with("Idempotent-Replayed", "true"), ""},
+		"replayed, it says":       {paid(dns).with("Idempotent-Replayed", "yes"), "Idempotent-Replayed"},
+		"refused settlement":      {offer.with("PAYMENT-RESPONSE", encoded(`{"success":false,"errorReason":"insufficient_funds","transaction":"","network":"eip155:8453"}`)), ""},
+		"no receipt":              {paid(dns).with("PAYMENT-RESPONSE"), "PAYMENT-RESPONSE is there 0 times"},
+		"two receipts":            {paid(dns).with("PAYMENT-RESPONSE", encoded(settlement), encoded(settlement)), "2 times"},
+		"a receipt not in base64": {paid(dns).with("PAYMENT-RESPONSE", settlement), "base64"},
+		"an offer as a page":      {page, ""},
+		"HEAD of an offer":        {head, ""},
+		"HEAD without an offer":   {head.with("PAYMENT-REQUIRED"), "PAYMENT-REQUIRED is there 0 times"},
+		"HEAD with a body":        {offer.by("HEAD", dns.Path), "it has a body"},
+		"an age below 0":          {paid(dns).with("Age", "-1"), "Age"},
+		"too many":                {limited.with("Retry-After", "60"), ""},
+		"no wait":                 {limited, "Retry-After is there 0 times"},
+		"a wait in words":         {limited.with("Retry-After", "soon"), "not a number"},
+		"a wait of nothing":       {limited.with("Retry-After", "0"), "Retry-After"},
 	}
 }
 
-func twice(a Answer, name string) Answer {
-	a.Header = a.Header.Clone()
-	a.Header.Add(name, a.Header.Get(name))
-	return a
-}
-
-func headWithBody(a Answer) Answer {
-	a.Method = http.MethodHead
-	return a
-}
-
-func TestDescribes(t *testing.T) {
-	t.Parallel()
-	d := parsed(t)
-	for path, want := range map[string]bool{"/health": true, "/v1/tools/dns?domain=a.com": true, "/": false, "/robots.txt": false, "/v1/tools/dns/": false} {
-		if got := d.Describes(path); got != want {
-			t.Errorf("%s: %v", path, got)
-		}
+func failures(offer Answer, description string) map[string]judged {
+	dns, whois := catalog.DNS(), catalog.Whois()
+	nxdomain, html, elsewhere := failed(dns, 404, "nxdomain", "true", "false"), got(dns, 502, "<html>").with("Content-Type", "text/html"), got(dns, 200, "{}")
+	limited := failed(whois, 503, "overloaded", "true", "true").with("Retry-After", "1")
+	return map[string]judged{
+		"declared error":               {failed(dns, 400, "invalid_type", "false", "false"), ""},
+		"undeclared error":             {nxdomain, ""},
+		"owed":                         {failed(dns, 504, "dns_timeout", "true", "true"), ""},
+		"owed, and no lookup is left":  {failed(dns, 504, "dns_timeout", "true", "false"), ""},
+		"the record says":              {limited, ""},
+		"not known":                    {failed(whois, 409, "payment_in_progress", "null", "true").with("Retry-After", "2"), ""},
+		"a code outside the lists":     {failed(dns, 500, "internal_error", "true", "true"), ""},
+		"a conflict outside the lists": {failed(whois, 409, "idempotency_conflict", "false", "false"), ""},
+		"another method":               {failed(dns, 405, "method_not_allowed", "false", "false").by("POST", dns.Path), ""},
+		"an unknown path":              {failed(dns, 404, "unknown_path", "false", "false").by("GET", "/nope"), ""},
+		"a page for an unknown path":   {got(dns, 404, "<html>").with("Content-Type", "text/html").by("GET", "/nope"), ""},
+		"a page for a crawler's path":  {got(dns, 404, "<html>").with("Content-Type", "text/html").by("GET", "/.well-known/x"), "is not declared"},
+		"preflight":                    {got(dns, 204, "").by("OPTIONS", dns.Path), ""},
+		"preflight with a body":        {got(dns, 204, "x").by("OPTIONS", dns.Path), "it has a body"},
+		"not modified":                 {got(dns, 304, "").by("GET", "/docs"), ""},
+		"text":                         {got(dns, 200, "# x").by("GET", "/llms.txt").with("Content-Type", "text/plain; charset=utf-8"), ""},
+		"description":                  {got(dns, 200, description).by("GET", "/openapi.json"), ""},
+		"402 with another code":        {offer.but(`"code":"payment_required"`, `"code":"payment"`), "/code"},
+		"error as a page":              {html, `"text/html" is not declared`},
+		"not of this operation":        {failed(dns, 400, "invalid_port", "false", "false"), "does not list invalid_port"},
+		"not of any":                   {failed(dns, 500, "oops", "false", "false"), "does not list oops"},
+		"outside, another status":      {failed(dns, 404, "internal_error", "true", "true"), "internal_error is listed with 500"},
+		"another status":               {failed(dns, 502, "nxdomain", "true", "false"), "listed with 404"},
+		"charged, and it is not":       {failed(dns, 404, "nxdomain", "false", "false"), "listed with charged true"},
+		"charged is not known":         {failed(dns, 504, "dns_timeout", "null", "true"), "listed with charged true"},
+		"retryable, and it is not":     {failed(dns, 404, "nxdomain", "true", "true"), "listed with retryable false"},
+		"not retryable, and it is":     {limited.but(`true,"retryable":true`, `false,"retryable":false`), "listed with retryable true"},
+		"success not declared":         {got(dns, 202, dns.Response), "is not declared"},
+		"a page for any path":          {elsewhere.by("GET", "/nope"), "described: false"},
+		"POST that is answered":        {paid(dns).by("POST", dns.Path), "is not declared"},
+		"docs_url of no code":          {nxdomain.but("#error-nxdomain", "#errors"), "no place about nxdomain"},
+		"free path with a price":       {failed(dns, 503, "overloaded", "false", "true").by("GET", "/docs"), "does not list overloaded"},
 	}
 }
 
-// A description that is not understood is refused, not passed over.
+// A description that is not understood is refused, not passed over; and an error must
+// lead to a place that the page has.
 func TestParseOpenAPIRefuses(t *testing.T) {
 	t.Parallel()
-	whole := string(description(t))
+	_, whole, _ := served(t)
 	for name, c := range map[string]struct{ old, other, says string }{
 		"JSON":                  {`{`, `[`, "the description"},
 		"version 3.0":           {`"3.1.0"`, `"3.0.3"`, "not 3.1"},
@@ -302,12 +223,13 @@ func TestParseOpenAPIRefuses(t *testing.T) {
 		"a code nowhere":        {`"x-error-codes":["invalid_domain"`, `"x-error-codes":["invalid"`, "invalid"},
 		"a schema that is none": {`{"type":"boolean"`, `{"type":"bool"`, "bool"},
 	} {
-		if !strings.Contains(whole, c.old) {
-			t.Errorf("%s: the description has no %s", name, c.old)
-		}
-		_, err := ParseOpenAPI([]byte(strings.Replace(whole, c.old, c.other, 1)), nil)
-		if err == nil || !strings.Contains(err.Error(), c.says) {
+		broken := strings.Replace(whole, c.old, c.other, 1)
+		if _, err := ParseOpenAPI([]byte(broken), nil); broken == whole || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
+	}
+	d, err := ParseOpenAPI([]byte(whole), []byte(`<h1 id="errors">`))
+	if err != nil || d.Check(failed(catalog.DNS(), 404, "nxdomain", "true", "false")) == nil {
+		t.Errorf("a place that the page has not is one: %v", err)
 	}
 }

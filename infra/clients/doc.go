@@ -1,7 +1,7 @@
 // Package clients has the programs of others use the service, or judge what it
 // publishes: the unmodified clients of the x402 project and of the Model Context
-// Protocol, clients that generators make of the OpenAPI document, curl, and the
-// validators of each document.
+// Protocol, clients that generators make of the OpenAPI document, curl, a browser, and
+// the validators of each document.
 //
 // OpenAPI holds live answers to the description: the status, the headers, the content
 // type and every byte of the body, and the error code against the list of the
@@ -23,6 +23,11 @@
 // x402 project's MCP session, the inspector and the official conformance suite, in
 // testdata/mcp, meet the local runner, and the built functions behind the Lambda host.
 //
-// They need Node, Python and the packages that package.json and
+// Chromium, driven by the scripts in testdata/browser with a wallet that really signs,
+// shows the pages that people see: the paywall, which pays, and the documentation
+// (TestBrowser). Between it and the service, as between several of the others, stands a
+// gateway that can lose, delay or replace answers.
+//
+// They need Chromium, Node, Python and the packages that package.json and
 // testdata/requirements.txt pin. A test that lacks one is skipped by name.
 package clients

@@ -2,13 +2,24 @@ package clients
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // TestDocuments holds everything that one service publishes against public
@@ -16,10 +27,10 @@ import (
 // broken on purpose, so that it is seen to fail.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	s := start(t, x402test.Honest)
+	s := start(t)
 	for name, check := range map[string]func(*testing.T, service){
 		"OpenAPI": checkOpenAPI, "live answers": checkLiveAnswers, "agentcash": checkAgentcash, "HTML": checkHTML,
-		"anchors": checkAnchors, "prices": checkPrices, "price sources": checkPriceSources, "extensions": checkExtensions, "robots": checkRobots,
+		"anchors": checkAnchors, "prices": checkPrices, "extensions": checkExtensions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +55,7 @@ func (s service) ask(t *testing.T, method, path, accept string) Answer {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
+	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,16 +72,6 @@ func (s service) document(t *testing.T, path string) []byte {
 	return a.Body
 }
 
-// decoded is JSON as Go values.
-func decoded[T any](t *testing.T, raw []byte) T {
-	t.Helper()
-	var v T
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatalf("%v: %.300s", err, raw)
-	}
-	return v
-}
-
 // broken is a document with something replaced, everywhere. It fails the test
 // when there is nothing to replace: a validator would be shown a good one.
 func broken(t *testing.T, doc []byte, old, other string) []byte {
@@ -81,21 +82,142 @@ func broken(t *testing.T, doc []byte, old, other string) []byte {
 	return bytes.ReplaceAll(doc, []byte(old), []byte(other))
 }
 
-// wantOne wants a validator to complain, and about this.
-func wantOne(t *testing.T, complaints []string, about string) {
+// wantComplaint wants a validator to complain about this; empty: to be content.
+func wantComplaint(t *testing.T, what string, complaints []string, about string) {
 	t.Helper()
-	for _, c := range complaints {
-		if strings.Contains(c, about) {
-			return
-		}
+	if about == "" && len(complaints) > 0 || !strings.Contains(strings.Join(complaints, "\n"), about) {
+		t.Errorf("%s: complains of %q, want something about %q", what, complaints, about)
 	}
-	t.Errorf("complains of %q, want something about %q", complaints, about)
 }
 
-// wantNone wants a validator to be content.
-func wantNone(t *testing.T, complaints []string) {
+// validators is the folder of what runs and configures them.
+const validators = "testdata/validators/"
+
+// node runs a JavaScript program and returns what it prints. A validator that finds
+// something may end with 1; any other failure is one of the test.
+func node(t *testing.T, args ...string) []byte {
 	t.Helper()
-	for _, c := range complaints {
-		t.Error(c)
+	for _, name := range args { // so that the cache of go test knows of them
+		_, _ = os.Stat(name)
+	}
+	cmd := testbed.Command(t, testbed.Node(t, "."), args...)
+	// No news, no reports home, no colours.
+	cmd.Env = append(cmd.Env, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "NODE_OPTIONS=")
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) == 0) {
+		t.Fatalf("node %s: %v\n%s", strings.Join(args, " "), err, &complaints)
+	}
+	return out
+}
+
+// file writes a document to where a validator can read it.
+func file(t *testing.T, name string, doc []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, doc, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// checkAgentcash: the reader that x402scan is built on has no warning, and has
+// understood what is for sale.
+func checkAgentcash(t *testing.T, s service) {
+	type probe struct {
+		Mode          string
+		Input, Output bool
+		Options       []struct{ Amount, Network string }
+	}
+	type endpoint struct {
+		Path, Mode, Price string
+		Probed            map[string]probe
+	}
+	got := decoded[struct {
+		Warnings  []struct{ Where, Code, Severity, Message string }
+		Trust     string
+		Endpoints []endpoint
+	}](t, node(t, validators+"agentcash.mjs", s.url))
+	if len(got.Warnings) > 0 || got.Trust != "origin_hosted" {
+		t.Errorf("it trusts the origin as %q, and warns: %+v", got.Trust, got.Warnings)
+	}
+	var want []endpoint
+	for _, path := range catalog.FreePaths() {
+		want = append(want, endpoint{Path: path, Mode: "unprotected", Probed: map[string]probe{}})
+	}
+	for _, op := range catalog.All() {
+		p := probe{"paid", true, true, []struct{ Amount, Network string }{{op.Amount, "eip155:8453"}}}
+		want = append(want, endpoint{op.Path, "paid", op.PriceUSD() + " USD", map[string]probe{http.MethodGet: p, http.MethodHead: p}})
+	}
+	for _, list := range [][]endpoint{got.Endpoints, want} {
+		slices.SortFunc(list, func(a, b endpoint) int { return strings.Compare(a.Path, b.Path) })
+	}
+	if diff := cmp.Diff(want, got.Endpoints); diff != "" {
+		t.Errorf("want (-) and understood (+): %s", diff)
+	}
+}
+
+// fits holds a value to a schema of the 2020-12 draft.
+func fits(t *testing.T, schema, value []byte) []string {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	if err := c.AddResource("test:///schema.json", decoded[any](t, schema)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("test:///schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(decoded[any](t, value)); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}
+
+// offerOf is the offer of an operation as it comes over the wire.
+func offerOf(t *testing.T, s service, op catalog.Operation) (raw []byte, offer x402.PaymentRequired) {
+	t.Helper()
+	a := s.ask(t, http.MethodGet, op.Path, "application/json")
+	raw, err := base64.StdEncoding.DecodeString(a.Header.Get(x402.HeaderRequired))
+	if err != nil || a.Status != http.StatusPaymentRequired {
+		t.Fatalf("%s: %d, %v", op.Path, a.Status, err)
+	}
+	return raw, decoded[x402.PaymentRequired](t, raw)
+}
+
+// maxEncoded is what PAYMENT-REQUIRED stays below: clients echo it, and API
+// Gateway bounds what they send (design 8).
+const maxEncoded = 4096
+
+// checkExtensions does what a facilitator does before it lists an offer: info
+// against schema, with a schema that needs no other document.
+func checkExtensions(t *testing.T, s service) {
+	for _, op := range catalog.All() {
+		raw, offer := offerOf(t, s, op)
+		if n := base64.StdEncoding.EncodedLen(len(raw)); n >= maxEncoded || len(offer.Extensions) != 3 {
+			t.Errorf("%s: PAYMENT-REQUIRED has %d bytes and %d extensions", op.Slug, n, len(offer.Extensions))
+		}
+		for name, extension := range offer.Extensions {
+			e := decoded[struct{ Info, Schema json.RawMessage }](t, extension)
+			if bytes.Contains(e.Schema, []byte(`"$ref"`)) || bytes.Contains(e.Schema, []byte(`"$id"`)) {
+				t.Errorf("%s: %s: the schema refers to another: %s", op.Slug, name, e.Schema)
+			}
+			wantComplaint(t, op.Slug+" "+name, fits(t, e.Schema, e.Info), "")
+		}
+		e := decoded[struct{ Info, Schema json.RawMessage }](t, offer.Extensions["bazaar"])
+		spoils := []spoil{
+			{`"method":"GET"`, `"method":"POST"`, "/input/method"}, {`"type":"http"`, `"type":"mcp"`, "/input/type"},
+			{`"queryParams":{`, `"body":{},"queryParams":{`, "'body' not allowed"},
+		}
+		if op.Kind != catalog.SmokeTest { // its one parameter is optional
+			spoils = append(spoils, spoil{`"domain":`, `"host":`, "missing property 'domain'"})
+		}
+		for _, p := range spoils {
+			wantComplaint(t, op.Slug, fits(t, e.Schema, broken(t, e.Info, p.old, p.other)), p.about)
+		}
 	}
 }

@@ -1,155 +1,204 @@
 package clients
 
 import (
+	"context"
 	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-const (
-	signatureHeader = "PAYMENT-SIGNATURE"
-	keyHeader       = "Idempotency-Key"
-)
+// step is what a gateway does with one request that carries a signature.
+type step func(g *gateway, w http.ResponseWriter, r *http.Request)
 
-// gateway stands in front of a service, as API Gateway does, and keeps the
-// signatures and the keys that it sees. A service that does not answer is a lost connection.
+// gateway stands in front of a service, as API Gateway does. Requests without a
+// signature pass; those with one take the next step of the plan, and pass when it is at
+// its end. A service that does not answer is a lost connection.
 type gateway struct {
-	url    string
-	client *http.Client
+	url string
 
-	mu         sync.Mutex
-	service    string
-	mishaps    []mishap
-	signatures []string // different ones, in the order of their first use
-	keys       []string // the same
-	paid       int      // requests with one
+	mu      sync.Mutex
+	forward *httputil.ReverseProxy
+	every   step // where there is no plan; nil passes
+	plan    []step
+	seen    []paidRequest
+	got     []http.Header // what the service answered to them
 }
 
-// mishap is what a client gets in place of the service's answer to a paid
-// request, which the service has given.
-type mishap func(g *gateway, w http.ResponseWriter, r *http.Request)
+// paidRequest is one that carries a signature.
+type paidRequest struct {
+	signature, key, uri string
+	header              http.Header
+}
 
-// newGateway starts one. The first paid requests go as mishaps say, the others
-// well.
-func newGateway(t *testing.T, s service, mishaps ...mishap) *gateway {
+// newGateway starts one before the service at origin, which to may name later.
+func newGateway(t *testing.T, origin string, plan ...step) *gateway {
 	t.Helper()
-	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
-	g := &gateway{service: s.url, mishaps: mishaps, client: &http.Client{Transport: transport, Timeout: patience}}
-	g.url = listen(t, g.ServeHTTP)
+	g := &gateway{plan: plan}
+	server := httptest.NewUnstartedServer(g)
+	// Every request has a connection of its own: a browser sends a request again by
+	// itself when a connection that it used before is cut.
+	server.Config.SetKeepAlivesEnabled(false)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Start()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	g.url = server.URL
+	g.to(t, origin)
 	return g
 }
 
-func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	service, next := g.take(r.Header.Get(signatureHeader), r.Header.Get(keyHeader))
-	status, header, body := g.ask(r, service)
-	if next != nil {
-		next(g, w, r)
-		return
+// to names the service.
+func (g *gateway) to(t *testing.T, origin string) {
+	t.Helper()
+	u, err := url.Parse(origin)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, values := range header {
+	g.forward = &httputil.ReverseProxy{
+		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(u) },
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Header.Get(x402.HeaderSignature) != "" {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				g.got = append(g.got, r.Header.Clone())
+			}
+			return nil
+		},
+	}
+}
+
+// play sets the plan and forgets what was seen.
+func (g *gateway) play(plan ...step) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.plan, g.seen, g.got = plan, nil, nil
+}
+
+// paid are the requests that paid, in their order.
+func (g *gateway) paid() []paidRequest {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.seen)
+}
+
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	do := pass
+	if signature := r.Header.Get(x402.HeaderSignature); signature != "" {
+		g.mu.Lock()
+		g.seen = append(g.seen, paidRequest{signature, r.Header.Get(x402.HeaderKey), r.URL.RequestURI(), r.Header.Clone()})
+		if len(g.plan) > 0 {
+			do, g.plan = g.plan[0], g.plan[1:]
+		} else if g.every != nil {
+			do = g.every
+		}
+		g.mu.Unlock()
+	}
+	do(g, w, r)
+}
+
+// pass lets the service answer.
+func pass(g *gateway, w http.ResponseWriter, r *http.Request) { g.forward.ServeHTTP(w, r) }
+
+// whole is the service's answer, which finishes what it has begun when its client is
+// gone.
+func (g *gateway) whole(r *http.Request) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	g.forward.ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context())))
+	return answer
+}
+
+// send gives an answer whose body was replaced, of which only a part arrives if sent is
+// shorter.
+func send(w http.ResponseWriter, answer *httptest.ResponseRecorder, body, sent []byte) {
+	for name, values := range answer.Header() {
 		w.Header()[name] = values
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(sent) // the client may be gone
+	if len(sent) < len(body) {
+		_ = http.NewResponseController(w).Flush()
+		drop(w)
+	}
 }
 
-// take notes a request and says what becomes of it.
-func (g *gateway) take(signature, key string) (service string, next mishap) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if signature == "" {
-		return g.service, nil
-	}
-	g.paid++
-	if !slices.Contains(g.signatures, signature) {
-		g.signatures = append(g.signatures, signature)
-	}
-	if !slices.Contains(g.keys, key) {
-		g.keys = append(g.keys, key)
-	}
-	if len(g.mishaps) > 0 {
-		next, g.mishaps = g.mishaps[0], g.mishaps[1:]
-	}
-	return g.service, next
-}
-
-// ask passes a request on.
-func (g *gateway) ask(r *http.Request, service string) (status int, header http.Header, body []byte) {
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, service+r.URL.RequestURI(), nil)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	out.Header = r.Header.Clone()
-	res, err := g.client.Do(out)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	defer res.Body.Close()
-	if body, err = io.ReadAll(res.Body); err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	return res.StatusCode, res.Header, body
-}
-
-// one holds a program to what makes its requests one purchase: the same
-// signature, or the same key with a signature of each attempt. It returns the
-// first signature.
-func (g *gateway) one(t *testing.T, p program) string {
-	t.Helper()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	signatures := 1
-	if p.id == "retries" {
-		signatures = g.paid
-	}
-	if len(g.signatures) != signatures || len(g.keys) != 1 || (g.keys[0] == "") != (p.id == "signed") {
-		t.Fatalf("%s: %d signatures in %d requests, keys %q", p.id, len(g.signatures), g.paid, g.keys)
-	}
-	return g.signatures[0]
-}
-
-func (g *gateway) requests() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.paid
-}
-
-// says is an answer as it is given, with Retry-After when after is not empty.
-func says(status int, after, body string) mishap {
+// says answers in place of the service.
+func says(status, retryAfter int, body string) step {
 	return func(_ *gateway, w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if after != "" {
-			w.Header().Set("Retry-After", after)
+		kind := "application/json"
+		if !strings.HasPrefix(body, "{") {
+			kind = "text/html"
+		}
+		w.Header().Set("Content-Type", kind)
+		if retryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body) // the client may be gone
 	}
 }
 
-// lost is a connection that ends without an answer.
-func lost(*gateway, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-
-// cut is an answer that ends in the middle.
-func cut(_ *gateway, w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", "1000")
-	_, _ = io.WriteString(w, `{"domain":"exam`)
-	panic(http.ErrAbortHandler)
+// fails answers an error of ours (design §3) in place of the service.
+func fails(status, retryAfter int, code, charged string, retryable bool) step {
+	return says(status, retryAfter, `{"error":{"code":"`+code+`","message":"It is so.","charged":`+charged+
+		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// offered is the offer once more: the payment is not accepted.
-func offered(g *gateway, w http.ResponseWriter, r *http.Request) {
-	bare := r.Clone(r.Context())
-	bare.Header.Del(signatureHeader)
-	g.ServeHTTP(w, bare)
+// cutBefore loses the request.
+func cutBefore(_ *gateway, w http.ResponseWriter, _ *http.Request) { drop(w) }
+
+// cutAfter loses the answer: the service has done its work.
+func cutAfter(g *gateway, w http.ResponseWriter, r *http.Request) { lostThen(cutBefore)(g, w, r) }
+
+// cutWithin loses the second half of the answer.
+func cutWithin(g *gateway, w http.ResponseWriter, r *http.Request) {
+	answer := g.whole(r)
+	send(w, answer, answer.Body.Bytes(), answer.Body.Bytes()[:answer.Body.Len()/2])
 }
 
-// silent gives no answer while the client waits for one. It closes held when
-// it has the request.
-func silent(held chan<- struct{}) mishap {
+// lostThen lets the service do its work, and does something else than to pass its
+// answer on.
+func lostThen(then step) step {
+	return func(g *gateway, w http.ResponseWriter, r *http.Request) {
+		g.whole(r)
+		then(g, w, r)
+	}
+}
+
+// settledThen is lostThen for an answer that carries the service's own receipt.
+func settledThen(then step) step {
+	return func(g *gateway, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(x402.HeaderResponse, g.whole(r).Header().Get(x402.HeaderResponse))
+		then(g, w, r)
+	}
+}
+
+// stripped loses the signature on the way, as an intermediary does that takes the header
+// away: the service answers its offer.
+func stripped(g *gateway, w http.ResponseWriter, r *http.Request) {
+	r.Header.Del(x402.HeaderSignature)
+	pass(g, w, r)
+}
+
+// silent gives no answer while the client waits for one. It closes held when it has the
+// request.
+func silent(held chan<- struct{}) step {
 	return func(_ *gateway, _ http.ResponseWriter, r *http.Request) {
 		close(held)
 		select {
@@ -157,4 +206,32 @@ func silent(held chan<- struct{}) mishap {
 		case <-time.After(patience):
 		}
 	}
+}
+
+// changing lets the service answer and changes what it has said, as a stranger in
+// between could.
+func changing(t *testing.T, header func(*x402.SettleResponse), body func([]byte) []byte) step {
+	return func(g *gateway, w http.ResponseWriter, r *http.Request) {
+		answer := g.whole(r)
+		b := answer.Body.Bytes()
+		if body != nil {
+			b = body(b)
+		}
+		if header != nil {
+			changeReceipt(t, answer.Header(), header)
+		}
+		send(w, answer, b, b)
+	}
+}
+
+// drop closes the connection of a request.
+func drop(w http.ResponseWriter) {
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // a reset, as from a network that failed
+	}
+	_ = connection.Close()
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // generator makes a client of the description, which a program of
@@ -61,7 +60,7 @@ func TestGeneratedClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := g.tools(t)
-			s := start(t, x402test.Honest)
+			s := start(t)
 			w.save(t, "openapi.json", string(s.document(t, catalog.PathOpenAPI)))
 			w.fill(t, "generated")
 			for _, line := range []string{g.generate, g.compile} {
@@ -84,19 +83,12 @@ func TestGeneratedClients(t *testing.T) {
 // read has the client pay for an answer and read it.
 func (g generator) read(t *testing.T, w workshop, s service) {
 	t.Helper()
-	out := testbed.Run(t, w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer))
-	var got struct {
-		Result    map[string]any
+	got := decoded[struct {
+		Result    json.RawMessage
 		Exchanges []string
-	}
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if diff := cmp.Diff(answer(t), got.Result); diff != "" {
-		t.Errorf("the answer: %s", diff)
-	}
+	}](t, testbed.Run(t, w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer)))
+	outcome{out: string(got.Result)}.checkPaid(t, s)
 	if diff := cmp.Diff([]string{"mx1.example.com", "mx2.example.com"}, got.Exchanges); diff != "" {
 		t.Errorf("the records, read by their type: %s", diff)
 	}
-	s.checkPaidOnce(t)
 }

@@ -2,164 +2,150 @@ package clients
 
 import (
 	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// behind starts a service and a gateway with mishaps in front of it, and runs
-// a program there.
-func behind(t *testing.T, p program, w workshop, mishaps ...mishap) (outcome, service, *gateway) {
-	t.Helper()
-	s := start(t, x402test.Honest)
-	g := newGateway(t, s, mishaps...)
-	return runAt(t, p, w, s, g.url), s, g
+// gatewayError is how API Gateway answers by itself: it says nothing of Retry-After.
+func gatewayError(status int) step {
+	return lostThen(says(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
 }
 
-// TestAnswerIsLostOnTheWay loses the answer that the service has stored in every way a
-// gateway can: its own errors, which say nothing of Retry-After, a connection that
-// ends, a body that is cut. It is told, too, what a service tells that was killed and
-// has come back: the payment is in progress. The program ends with the answer.
-func TestAnswerIsLostOnTheWay(t *testing.T) {
+// TestPersistentPrograms are those that end with the answer, whatever is lost on the
+// way: the one that signs each attempt anew under one key, and the one that is given a
+// signature. The service has stored its answer, and it is lost in every way a gateway
+// can: its own errors, a connection that ends, a body that is cut. They are told, too,
+// what a service tells that was killed and has come back: the payment is in progress.
+// A program that ends without the answer says how to get it, unless there is none.
+func TestPersistentPrograms(t *testing.T) {
 	t.Parallel()
-	for _, p := range persistent() {
-		t.Run(p.id, func(t *testing.T) {
-			t.Parallel()
-			o, s, g := behind(t, p, p.tools(t),
-				says(http.StatusInternalServerError, "", `{"message":"Internal Server Error"}`),
-				says(http.StatusServiceUnavailable, "", `{"message":"Service Unavailable"}`),
-				lost, says(http.StatusConflict, "1", busy), cut)
-			o.checkAnswer(t)
-			s.checkPaidOnce(t)
-			g.one(t, p)
-			if n := g.requests(); n != 6 {
-				t.Errorf("%d paid requests, want 6", n)
-			}
-		})
-	}
-}
-
-// Errors as the service writes them.
-const (
-	busy  = `{"error":{"code":"payment_in_progress","message":"It is settling.","charged":null,"retryable":true}}`
-	gone  = `{"error":{"code":"unknown_path","message":"No such path.","charged":null,"retryable":false}}`
-	owed  = `{"error":{"code":"dns_timeout","message":"DNS resolution timed out.","charged":true,"retryable":true}}`
-	final = `{"error":{"code":"dns_timeout","message":"DNS resolution timed out.","charged":true,"retryable":false}}`
-)
-
-// TestGivingUp ends a program without an answer, and gets the answer with what
-// the program has printed.
-func TestGivingUp(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name string
-		then mishap
+	const answered, redeemed, nothing = "answered", "redeemed", "nothing"
+	for name, c := range map[string]struct {
+		plan []step
+		ends string
 	}{
-		{"a long wait", says(http.StatusGatewayTimeout, "600", owed)},
-		{"another offer", offered},
-		{"a path that is gone", says(http.StatusNotFound, "", gone)},
+		"the answer is lost": {[]step{
+			gatewayError(http.StatusInternalServerError), gatewayError(http.StatusServiceUnavailable), cutAfter,
+			lostThen(fails(http.StatusConflict, 1, "payment_in_progress", "null", true)), cutWithin,
+		}, answered},
+		"a long wait":         {[]step{lostThen(fails(http.StatusGatewayTimeout, 600, "dns_timeout", "true", true))}, redeemed},
+		"another offer":       {[]step{lostThen(stripped)}, redeemed},
+		"a path that is gone": {[]step{lostThen(fails(http.StatusNotFound, 0, "unknown_path", "null", false))}, redeemed},
+		"nothing is left":     {[]step{lostThen(fails(http.StatusGatewayTimeout, 0, "dns_timeout", "true", false))}, nothing},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			for _, p := range persistent() {
-				t.Run(p.id, func(t *testing.T) {
-					t.Parallel()
-					w := p.tools(t)
-					o, s, g := behind(t, p, w, c.then)
-					if o.err == nil {
-						t.Errorf("it ended well without the answer: %s", o.out)
-					}
-					if n := g.requests(); n != 1 {
-						t.Errorf("%d paid requests, want 1", n)
-					}
-					redeems(t, p, w, s, g, o.notes)
-				})
-			}
-		})
+		for _, p := range []program{retries(), signed()} {
+			t.Run(name+"/"+p.id, func(t *testing.T) {
+				t.Parallel()
+				w, s := p.tools(t), start(t)
+				g := newGateway(t, s.url, c.plan...)
+				o, requests := p.run(t, w, s, g.url), 1
+				if c.ends == answered {
+					requests = len(c.plan) + 1
+					o.checkPaid(t, s)
+				} else if o.err == nil {
+					t.Errorf("it ended well without the answer: %s", o.out)
+				}
+				if n := len(g.paid()); n != requests {
+					t.Errorf("%d paid requests, want %d", n, requests)
+				}
+				p.one(t, g)
+				if c.ends == nothing && (!strings.Contains(o.out, "dns_timeout") || strings.Contains(o.notes, "Not answered")) {
+					t.Errorf("it offers to go on where nothing is left: %v: %s\n%s", o.err, o.out, o.notes)
+				}
+				if c.ends == redeemed {
+					p.redeem(t, w, s, g, o.notes)
+				}
+			})
+		}
 	}
 }
 
-// redeems gets the answer with what a program has printed: its signature, or the
-// key to run it again with.
-func redeems(t *testing.T, p program, w workshop, s service, g *gateway, notes string) {
+// one holds a program to what makes its requests one purchase: the same signature, or
+// the same key with a signature of each attempt. It returns the first signature.
+func (p program) one(t *testing.T, g *gateway) string {
 	t.Helper()
-	signature := g.one(t, p)
+	signatures, keys := map[string]bool{}, map[string]bool{}
+	for _, r := range g.paid() {
+		signatures[r.signature], keys[r.key] = true, true
+	}
+	want := 1
 	if p.id == "retries" {
-		runsAgain(t, p, w, s, g, notes)
+		want = len(g.paid())
+	}
+	if len(signatures) != want || len(keys) != 1 || keys[""] != (p.id == "signed") {
+		t.Fatalf("%s: %d signatures in %d requests, keys %v", p.id, len(signatures), len(g.paid()), keys)
+	}
+	return g.paid()[0].signature
+}
+
+// redeem gets the answer with what a program has printed: its signature and where to
+// send it, or the key to run it again with.
+func (p program) redeem(t *testing.T, w workshop, s service, g *gateway, notes string) {
+	t.Helper()
+	signature, url := p.one(t, g), catalog.DNS().ExampleURL(g.url)
+	if p.id == "signed" {
+		if !strings.Contains(notes, "'"+x402.HeaderSignature+": "+signature+"' '"+url+"'\n") {
+			t.Errorf("the program does not say what to send where: %s", notes)
+		}
+		reply, err := (&x402test.Client{HTTP: &http.Client{Timeout: patience}}).Get(t.Context(), url, signature)
+		outcome{out: string(reply.Body), err: err}.checkPaid(t, s)
 		return
 	}
-	if !strings.Contains(notes, "'"+signatureHeader+": "+signature+"' '"+catalog.DNS().ExampleURL(g.url)+"'\n") {
-		t.Errorf("the program does not say what to send where: %s", notes)
-	}
-	reply, err := (&x402test.Client{HTTP: &http.Client{Timeout: patience}}).Get(t.Context(), catalog.DNS().ExampleURL(g.url), signature)
-	if err != nil {
-		t.Fatal(err)
-	}
-	outcome{out: string(reply.Body)}.checkAnswer(t)
-	s.checkPaidOnce(t)
-}
-
-// runsAgain runs a program with the key that its last run has printed.
-func runsAgain(t *testing.T, p program, w workshop, s service, g *gateway, notes string) {
-	t.Helper()
 	line := regexp.MustCompile(`(?m)^(IDEMPOTENCY_KEY=[0-9a-f-]{36}) (PRIVATE_KEY=0x… .*)$`).FindStringSubmatch(notes)
 	if line == nil {
 		t.Fatalf("the program does not say how to go on: %s", notes)
 	}
-	_, command := readPage(t, s).commands(t, p.title)
-	if line[2] != command {
+	if _, command := readPage(t, s).commands(t, p.title); line[2] != command {
 		t.Errorf("it says to run %q, the page %q", line[2], command)
 	}
 	w.env = append(slices.Clone(w.env), line[1])
-	runAt(t, p, w, s, g.url).checkAnswer(t)
-	s.checkPaidOnce(t)
-	g.one(t, p)
+	p.run(t, w, s, g.url).checkPaid(t, s)
+	p.one(t, g)
 }
 
-// TestNothingIsLeft ends a program with the service's last word, after which
-// its signature is of no use.
-func TestNothingIsLeft(t *testing.T) {
-	t.Parallel()
-	for _, p := range persistent() {
-		t.Run(p.id, func(t *testing.T) {
-			t.Parallel()
-			o, _, g := behind(t, p, p.tools(t), says(http.StatusGatewayTimeout, "", final))
-			if o.err == nil || !strings.Contains(o.out, "dns_timeout") {
-				t.Errorf("%v: %s\n%s", o.err, o.out, o.notes)
-			}
-			if n := g.requests(); n != 1 {
-				t.Errorf("%d paid requests, want 1", n)
-			}
-			g.one(t, p)
-			if strings.Contains(o.notes, "Not answered") {
-				t.Errorf("it offers to go on where nothing is left: %s", o.notes)
-			}
-		})
-	}
-}
-
-// TestInterrupted stops the program that waits for its answer.
+// TestInterrupted stops the program that waits for its answer with Ctrl-C, which a
+// terminal sends to all processes of a group.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	p := retries()
-	w, s, held := p.tools(t), start(t, x402test.Honest), make(chan struct{})
-	g := newGateway(t, s, silent(held))
-	r := prepare(t, p, w, s, g.url)
-	interrupt := interruptible(t, r.cmd)
-	r.start(t)
+	w, s, held := p.tools(t), start(t), make(chan struct{})
+	g := newGateway(t, s.url, lostThen(silent(held)))
+	cmd := p.command(t, w, s, g.url)
+	inGroup(t, cmd)
+	end := begun(t, cmd)
 	select {
 	case <-held:
 	case <-time.After(patience):
 		t.Fatal("the program has not paid")
 	}
-	interrupt()
-	o := r.wait()
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	o := end()
 	if o.err == nil {
 		t.Errorf("it ended well without the answer: %s", o.out)
 	}
-	redeems(t, p, w, s, g, o.notes)
+	p.redeem(t, w, s, g, o.notes)
+}
+
+// inGroup gives a command a group of its own. What runs tests in the background may have
+// them ignore the signal, which a child inherits. One that is caught is the default again
+// in a child.
+func inGroup(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, os.Interrupt)
+	t.Cleanup(func() { signal.Stop(caught) })
 }

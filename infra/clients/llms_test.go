@@ -142,10 +142,7 @@ func runWritten(t *testing.T, w workshop, s service, o onboarding, p written, a 
 	before := s.books.Transfers()
 	fields := strings.Fields(p.run)
 	w.save(t, fields[len(fields)-1], o.program(t, p, a))
-	if !strings.HasPrefix(p.run, placeholder+" ") {
-		t.Fatalf("the command %q has no place for the key", p.run)
-	}
-	out := testbed.Run(t, w.shell(t, strings.Replace(p.run, placeholder, "PRIVATE_KEY="+w.payer, 1)))
+	out := testbed.Run(t, w.keyed(t, p.run))
 	status, body, ok := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if !ok {
 		t.Fatalf("it prints %q", out)
@@ -170,7 +167,7 @@ func startWithRegistry(t *testing.T) service {
 		_, _ = fmt.Fprint(w, `{"version":"1.0","publication":"2026-01-01T00:00:00Z","services":[[["org"],["https://rdap.example.org/"]]]}`)
 	}))
 	t.Cleanup(iana.Close)
-	world := newWorld(t, x402test.Honest, resolver(t, func() {}))
+	world := newWorld(t, resolver(t))
 	world.env["RDAP_BOOTSTRAP_URL"] = iana.URL
 	return world.start(t)
 }

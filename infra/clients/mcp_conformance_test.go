@@ -2,6 +2,7 @@ package clients
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,7 +58,7 @@ func TestConformance(t *testing.T) {
 			}
 			for _, c := range all {
 				to := t.TempDir()
-				cmd := mcpCommand(t, node, suite, "server", "--url", s.tools(), "--scenario", c.name, "-o", to)
+				cmd := mcpCommand(t, node, suite, "server", "--url", s.tools(), "--scenario", c.name, "-o", to, "--timeout", fmt.Sprint(patience.Milliseconds()))
 				if c.revision != "" {
 					cmd.Args = append(cmd.Args, "--spec-version", c.revision)
 				}

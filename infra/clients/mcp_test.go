@@ -13,7 +13,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // tools is the URL of the service's tools.
@@ -28,13 +27,13 @@ func toolWorlds() map[string]func(*testing.T) service {
 // documentation.
 func anyName(t *testing.T) string {
 	t.Helper()
-	return testbed.Resolver(t, testbed.ReadZone(t, "*. 30 A 192.0.2.77"))
+	return resolverOf(t, "*. 30 A 192.0.2.77", nil)
 }
 
 // localTools runs the built local runner, which reaches nothing but its resolver.
 func localTools(t *testing.T) service {
 	t.Helper()
-	s := newWorld(t, x402test.Honest, anyName(t)).start(t)
+	s := newWorld(t, anyName(t)).start(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the service said:\n%s", s.log())
@@ -46,18 +45,18 @@ func localTools(t *testing.T) service {
 // lambdaTools runs the built functions of the template behind a gateway.
 func lambdaTools(t *testing.T) service {
 	t.Helper()
-	books, db := testbed.StartFacilitator(t, nil), dynamotest.Start(t)
+	w, db := newWorld(t, anyName(t)), dynamotest.Start(t)
 	extra := testbed.Alone()
 	extra["AWS_ENDPOINT_URL_DYNAMODB"] = db.URL
 	_, url := testbed.Deployment{
 		Functions:   testbed.Functions(t),
-		Parameters:  map[string]string{"Ledger": db.Table(t), "FacilitatorUrl": books.URL, "DnsResolvers": anyName(t)},
+		Parameters:  map[string]string{"Ledger": db.Table(t), "FacilitatorUrl": w.books.URL, "DnsResolvers": w.env["DNS_RESOLVERS"]},
 		Environment: extra,
 		Configure: func(c *lambdahost.Config) {
 			c.Logs, c.Domain = io.Discard, "agents.execute-api.us-east-1.amazonaws.com"
 		},
 	}.Open(t)
-	return service{url: url, books: books}
+	return service{url: url, books: w.books}
 }
 
 // mcpCommand prepares a program that runs in testdata/mcp, with a key to pay with.

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -17,9 +15,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
-
-// resource is what the description is called among the compiled schemas.
-const resource = "test:///openapi.json"
 
 // sharedError is the body of every error that a response does not declare.
 const sharedError = "#/components/schemas/ErrorBody"
@@ -29,106 +24,60 @@ const sharedError = "#/components/schemas/ErrorBody"
 // rather than passed over.
 type OpenAPI struct {
 	operations map[string]operation // by path; all are GET
-	shared     *jsonschema.Schema
-	outside    map[string]int  // status of the codes that no operation lists
-	anchors    map[string]bool // of the documentation
+	undeclared response             // of an error that a response does not declare
+	outside    map[string]code      // that no operation lists
+	anchors    map[string]bool      // of the documentation
 }
 
 // operation is one GET.
 type operation struct {
-	responses map[int]response
-	codes     map[string]code
+	Responses map[int]response
+	Listed    []string        `json:"x-error-codes"`
+	codes     map[string]code // those that are listed
 }
 
-// code is an entry of the document's x-error-codes.
+// code is an entry of the document's x-error-codes. What is nil only the body knows.
 type code struct {
-	Status    int   `json:"status"`
-	Charged   *bool `json:"charged"` // nil: only the body knows
-	Retryable bool  `json:"retryable"`
+	Status             int
+	Charged, Retryable *bool
 }
 
 // response is what one status declares.
 type response struct {
-	content map[string]media // by media type
-	headers map[string]header
+	Content map[string]*part // by media type
+	Headers map[string]*part
 }
 
-type media struct {
-	schema *jsonschema.Schema
-	shared bool // the schema is the shared error
+// part is a header, or the body of one media type.
+type part struct {
+	Required bool
+	Schema   struct {
+		Ref  string `json:"$ref"`
+		Type string
+	}
+	compiled *jsonschema.Schema
 }
-
-type header struct {
-	schema   *jsonschema.Schema
-	required bool
-	number   bool // its text is a JSON number
-}
-
-// The description as it is written.
-type (
-	rawDocument struct {
-		OpenAPI    string
-		Paths      map[string]map[string]rawOperation
-		Components struct {
-			Headers   map[string]rawHeader
-			Responses map[string]rawResponse
-		}
-		Codes map[string]code `json:"x-error-codes"`
-	}
-	rawOperation struct {
-		Responses map[string]rawResponse
-		Codes     []string `json:"x-error-codes"`
-	}
-	rawResponse struct {
-		Ref     string `json:"$ref"`
-		Headers map[string]rawHeader
-		Content map[string]struct {
-			Schema struct {
-				Ref string `json:"$ref"`
-			}
-		}
-	}
-	rawHeader struct {
-		Ref      string `json:"$ref"`
-		Required bool
-		Schema   struct{ Type string }
-	}
-)
-
-// maxDocument bounds what FetchOpenAPI reads.
-const maxDocument = 4 << 20
 
 // FetchOpenAPI reads the description of a running service, and its documentation.
 func FetchOpenAPI(ctx context.Context, c *http.Client, origin string) (*OpenAPI, error) {
-	raw, err := fetch(ctx, c, origin+catalog.PathOpenAPI)
-	if err != nil {
-		return nil, err
+	var texts [][]byte
+	for _, path := range []string{catalog.PathOpenAPI, catalog.PathDocs} {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, origin+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		res, err := c.Do(r)
+		if err != nil {
+			return nil, err
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
+		if err != nil || res.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("%s answers %s: %.200s (%w)", r.URL, res.Status, text, err)
+		}
+		texts = append(texts, text)
 	}
-	page, err := fetch(ctx, c, origin+catalog.PathDocs)
-	if err != nil {
-		return nil, err
-	}
-	return ParseOpenAPI(raw, page)
-}
-
-func fetch(ctx context.Context, c *http.Client, url string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := c.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxDocument))
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %d: %.200s", r.URL, res.StatusCode, raw)
-	}
-	return raw, nil
+	return ParseOpenAPI(texts[0], texts[1])
 }
 
 // anchorsOf are the places of a page that a link can lead to.
@@ -144,137 +93,129 @@ func anchorsOf(page []byte) map[string]bool {
 // error here and not at the first answer that needs it. page is the documentation,
 // to which the errors point.
 func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
-	var written rawDocument
-	if err := json.Unmarshal(raw, &written); err != nil {
-		return nil, fmt.Errorf("the description: %w", err)
-	}
-	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	d, err := parseOpenAPI(raw)
 	if err != nil {
 		return nil, fmt.Errorf("the description: %w", err)
 	}
+	d.anchors = anchorsOf(page)
+	return d, nil
+}
+
+func parseOpenAPI(raw []byte) (*OpenAPI, error) {
+	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	if err := inline(root, root); err != nil {
+		return nil, err
+	}
+	if raw, err = json.Marshal(root); err != nil {
+		return nil, err
+	}
+	var written struct {
+		OpenAPI string
+		Paths   map[string]map[string]operation
+		Codes   map[string]code `json:"x-error-codes"`
+	}
+	if err := json.Unmarshal(raw, &written); err != nil {
+		return nil, err
+	}
 	if !strings.HasPrefix(written.OpenAPI, "3.1.") {
-		return nil, fmt.Errorf("the description is OpenAPI %q, not 3.1", written.OpenAPI)
+		return nil, fmt.Errorf("it is OpenAPI %q, not 3.1", written.OpenAPI)
 	}
-	c := compiler{
-		Compiler: jsonschema.NewCompiler(), headers: written.Components.Headers,
-		responses: written.Components.Responses, codes: written.Codes,
-	}
+	c := compiler{jsonschema.NewCompiler()}
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
 	c.AssertContent()
-	if err := c.AddResource(resource, tree); err != nil {
+	if err := c.AddResource(resource, root); err != nil {
 		return nil, err
 	}
-	d := &OpenAPI{operations: map[string]operation{}, outside: map[string]int{}, anchors: anchorsOf(page)}
-	if d.shared, err = c.Compile(resource + sharedError); err != nil {
+	shared := &part{}
+	shared.Schema.Ref = sharedError
+	if shared.compiled, err = c.Compile(resource + sharedError); err != nil {
 		return nil, err
+	}
+	d := &OpenAPI{operations: map[string]operation{}, undeclared: response{Content: map[string]*part{jsonType: shared}}, outside: map[string]code{}}
+	for _, info := range fault.All() {
+		d.outside[string(info.Code)] = code{Status: info.Status}
 	}
 	for path, methods := range written.Paths {
-		get, ok := methods["get"]
-		if !ok || len(methods) != 1 {
-			return nil, fmt.Errorf("%s: only GET is understood", path)
+		op, ok := methods["get"]
+		if !ok || len(methods) != 1 || len(op.Responses) == 0 {
+			return nil, fmt.Errorf("%s: only GET is understood, and what it answers", path)
 		}
-		if d.operations[path], err = c.operation("/paths/"+escape(path)+"/get", get); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		op.codes = map[string]code{}
+		for _, name := range op.Listed {
+			if op.codes[name], ok = written.Codes[name]; !ok {
+				return nil, fmt.Errorf("it does not explain the code %q", name)
+			}
+			delete(d.outside, name)
 		}
-	}
-	for _, info := range fault.All() {
-		if !d.lists(string(info.Code)) {
-			d.outside[string(info.Code)] = info.Status
+		if err := c.operation(pointer("paths", path, "get"), op); err != nil {
+			return nil, err
 		}
+		d.operations[path] = op
 	}
 	return d, nil
 }
 
-// lists says whether any operation lists a code.
-func (d *OpenAPI) lists(name string) bool {
-	for _, op := range d.operations {
-		if _, ok := op.codes[name]; ok {
-			return true
-		}
-	}
-	return false
-}
-
-// Describes says whether a path is in the description.
-func (d *OpenAPI) Describes(path string) bool {
-	_, ok := d.operations[withoutQuery(path)]
-	return ok
-}
-
-type compiler struct {
-	*jsonschema.Compiler
-	headers   map[string]rawHeader
-	responses map[string]rawResponse
-	codes     map[string]code
-}
-
-func (c compiler) operation(at string, written rawOperation) (operation, error) {
-	op := operation{responses: map[int]response{}, codes: map[string]code{}}
-	for text, r := range written.Responses {
-		status, err := strconv.Atoi(text)
-		if err != nil {
-			return op, fmt.Errorf("responses: only single statuses are understood, not %q", text)
-		}
-		if op.responses[status], err = c.response(at+"/responses/"+text, r); err != nil {
-			return op, fmt.Errorf("%s: %w", text, err)
-		}
-	}
-	if len(op.responses) == 0 {
-		return op, errors.New("no responses")
-	}
-	for _, name := range written.Codes {
-		e, ok := c.codes[name]
-		if !ok {
-			return op, fmt.Errorf("the document does not explain the code %q", name)
-		}
-		op.codes[name] = e
-	}
-	return op, nil
-}
-
-func (c compiler) response(at string, written rawResponse) (response, error) {
-	r := response{content: map[string]media{}, headers: map[string]header{}}
-	if written.Ref != "" {
-		name := strings.TrimPrefix(written.Ref, "#/components/responses/")
-		referred, ok := c.responses[name]
-		if !ok || referred.Ref != "" {
-			return r, fmt.Errorf("no response is called %q", name)
-		}
-		written, at = referred, "/components/responses/"+escape(name)
-	}
-	for mediaType, m := range written.Content {
-		s, err := c.Compile(resource + "#" + at + "/content/" + escape(mediaType) + "/schema")
-		if err != nil {
-			return r, err
-		}
-		r.content[mediaType] = media{s, m.Schema.Ref == sharedError}
-	}
-	for name, h := range written.Headers {
-		where := at + "/headers/" + escape(name)
-		if h.Ref != "" {
-			component := strings.TrimPrefix(h.Ref, "#/components/headers/")
-			referred, ok := c.headers[component]
-			if !ok {
-				return r, fmt.Errorf("%s: no header is called %q", name, component)
+// inline puts the components that are no schemas in the place of what refers to them.
+func inline(root, node any) error {
+	switch n := node.(type) {
+	case []any:
+		for _, child := range n {
+			if err := inline(root, child); err != nil {
+				return err
 			}
-			h, where = referred, "/components/headers/"+escape(component)
 		}
-		s, err := c.Compile(resource + "#" + where + "/schema")
-		if err != nil {
-			return r, err
+	case map[string]any:
+		for key, child := range n {
+			o, _ := child.(map[string]any)
+			ref, _ := o["$ref"].(string)
+			if place, ok := strings.CutPrefix(ref, "#/components/"); ok && !strings.HasPrefix(place, "schemas/") {
+				child = root
+				for _, name := range append([]string{"components"}, strings.Split(place, "/")...) {
+					parent, _ := child.(map[string]any)
+					child = parent[name]
+				}
+				if child == nil {
+					return fmt.Errorf("nothing is called %s", place)
+				}
+				n[key] = child
+			}
+			if err := inline(root, child); err != nil {
+				return err
+			}
 		}
-		r.headers[name] = header{schema: s, required: h.Required, number: h.Schema.Type == "integer"}
 	}
-	return r, nil
+	return nil
 }
 
-// escape makes a name a part of a JSON pointer.
-func escape(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+// resource is what the description is called among the compiled schemas.
+const resource = "test:///openapi.json"
+
+type compiler struct{ *jsonschema.Compiler }
+
+// operation compiles what an operation, which is at a place of the document, declares.
+func (c compiler) operation(at string, op operation) (err error) {
+	for status, r := range op.Responses {
+		for kind, parts := range map[string]map[string]*part{"headers": r.Headers, "content": r.Content} {
+			for name, p := range parts {
+				place := at + pointer("responses", fmt.Sprint(status), kind, name, "schema")
+				if p.compiled, err = c.Compile(resource + "#" + place); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
-func withoutQuery(path string) string {
-	path, _, _ = strings.Cut(path, "?")
-	return path
+// pointer is a JSON pointer.
+func pointer(names ...string) string {
+	var at strings.Builder
+	for _, name := range names {
+		at.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
+	}
+	return at.String()
 }

@@ -12,60 +12,50 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// validator is one of OpenAPI descriptions. It is given all documents at once
-// and says what it has to say about each.
-type validator func(t *testing.T, docs map[string][]byte) map[string][]string
+// reports are the complaints about documents, by their names.
+type reports map[string][]string
 
-// asFiles are the documents as files, and their names by file.
-func asFiles(t *testing.T, docs map[string][]byte) (paths []string, names map[string]string) {
-	t.Helper()
-	names = map[string]string{}
-	for name, doc := range docs {
-		path := file(t, fmt.Sprintf("%d.json", len(paths)), doc)
-		paths, names[filepath.Base(path)] = append(paths, path), name
-	}
-	return paths, names
+func (r reports) add(path, format string, args ...any) {
+	name := strings.TrimSuffix(filepath.Base(path), ".json")
+	r[name] = append(r[name], fmt.Sprintf(format, args...))
 }
 
+// validator is one of OpenAPI descriptions. It is given all documents at once
+// and says what it has to say about each.
+type validator func(t *testing.T, paths []string) reports
+
 // schemaValidator is @seriousme/openapi-schema-validator: is it OpenAPI 3.1.
-func schemaValidator(t *testing.T, docs map[string][]byte) map[string][]string {
+func schemaValidator(t *testing.T, paths []string) reports {
 	t.Helper()
-	found := map[string][]string{}
-	paths, names := asFiles(t, docs)
+	found := reports{}
 	for _, path := range paths {
 		got := decoded[struct {
 			Valid  bool
 			Errors json.RawMessage
-		}](t, run(t, bin(t, "validate-api"), path))
+		}](t, node(t, bin(t, "validate-api"), path))
 		if !got.Valid {
-			found[names[filepath.Base(path)]] = []string{string(got.Errors)}
+			found.add(path, "%s", got.Errors)
 		}
 	}
 	return found
 }
 
 // redocly is the lint of Redocly, warnings included.
-func redocly(t *testing.T, docs map[string][]byte) map[string][]string {
+func redocly(t *testing.T, paths []string) reports {
 	t.Helper()
-	paths, names := asFiles(t, docs)
-	found := map[string][]string{}
-	out := run(t, append([]string{bin(t, "redocly"), "lint", "--config", validators + "redocly.yaml", "--format", "json", "--max-problems", "1000"}, paths...)...)
-	reports := 0
-	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); reports++ { // one after the other
+	found, n := reports{}, 0
+	out := node(t, append([]string{bin(t, "redocly"), "lint", "--config", validators + "redocly.yaml", "--format", "json", "--max-problems", "1000"}, paths...)...)
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); n++ { // one after the other
 		var report struct{ Problems []redoclyProblem }
 		if err := d.Decode(&report); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range report.Problems {
-			if len(p.Location) == 0 {
-				t.Fatalf("a problem without a place: %+v", p)
-			}
-			name := names[filepath.Base(p.Location[0].Source.Ref)]
-			found[name] = append(found[name], fmt.Sprintf("%s %s at %s: %s", p.Severity, p.RuleID, p.Location[0].Pointer, p.Message))
+			found.add(p.Location[0].Source.Ref, "%s %s at %s: %s", p.Severity, p.RuleID, p.Location[0].Pointer, p.Message)
 		}
 	}
-	if reports != len(docs) {
-		t.Errorf("%d reports on %d documents", reports, len(docs))
+	if n != len(paths) {
+		t.Errorf("%d reports on %d documents", n, len(paths))
 	}
 	return found
 }
@@ -79,19 +69,17 @@ type redoclyProblem struct {
 }
 
 // spectral is spectral:oas and our own rules, warnings included.
-func spectral(t *testing.T, docs map[string][]byte) map[string][]string {
+func spectral(t *testing.T, paths []string) reports {
 	t.Helper()
-	paths, names := asFiles(t, docs)
-	out := string(run(t, append([]string{bin(t, "spectral"), "lint", "--ruleset", validators + "spectral.yaml", "--format", "json"}, paths...)...))
+	out := string(node(t, append([]string{bin(t, "spectral"), "lint", "--ruleset", validators + "spectral.yaml", "--format", "json"}, paths...)...))
 	// It follows the JSON with a word for people when there is nothing to say.
 	out, _, _ = strings.Cut(out, "No results with")
-	found := map[string][]string{}
+	found := reports{}
 	for _, p := range decoded[[]struct {
 		Code, Message, Source string
 		Path                  []string
 	}](t, []byte(out)) {
-		name := names[filepath.Base(p.Source)]
-		found[name] = append(found[name], fmt.Sprintf("%s at %s: %s", p.Code, strings.Join(p.Path, "."), p.Message))
+		found.add(p.Source, "%s at %s: %s", p.Code, strings.Join(p.Path, "."), p.Message)
 	}
 	return found
 }
@@ -104,7 +92,6 @@ type spoil struct{ old, other, about string }
 // what it is there for. Spoils that leave each other alone share a document,
 // because a lint takes its time.
 func checkOpenAPI(t *testing.T, s service) {
-	t.Helper()
 	doc := s.document(t, catalog.PathOpenAPI)
 	for name, c := range map[string]struct {
 		validate validator
@@ -133,19 +120,19 @@ func checkOpenAPI(t *testing.T, s service) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			docs := map[string][]byte{"as served": doc}
+			paths := []string{file(t, "served.json", doc)}
 			for i, group := range c.spoils {
 				spoilt := doc
 				for _, s := range group {
 					spoilt = broken(t, spoilt, s.old, s.other)
 				}
-				docs[fmt.Sprint(i)] = spoilt
+				paths = append(paths, file(t, fmt.Sprint(i)+".json", spoilt))
 			}
-			found := c.validate(t, docs)
-			wantNone(t, found["as served"])
+			found := c.validate(t, paths)
+			wantComplaint(t, "as served", found["served"], "")
 			for i, group := range c.spoils {
 				for _, s := range group {
-					wantOne(t, found[fmt.Sprint(i)], s.about)
+					wantComplaint(t, "broken", found[fmt.Sprint(i)], s.about)
 				}
 			}
 		})
@@ -156,26 +143,20 @@ func checkOpenAPI(t *testing.T, s service) {
 // every offer in each form, and what is refused. What is paid for is held to
 // the description in infra/simnet and infra/local/e2e.
 func checkLiveAnswers(t *testing.T, s service) {
-	t.Helper()
-	api, err := ParseOpenAPI(s.document(t, catalog.PathOpenAPI), s.document(t, catalog.PathDocs))
+	api, err := FetchOpenAPI(t.Context(), http.DefaultClient, s.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(method, path, accept string) {
-		t.Helper()
-		a := s.ask(t, method, path, accept)
-		if err := api.Check(Answer{Method: method, Path: path, Status: a.Status, Header: a.Header, Body: a.Body}); err != nil {
-			t.Error(err)
-		}
-	}
-	paths := catalog.FreePaths()
+	paths := append(catalog.FreePaths(), "/nope", "/v1/tools/dns/")
 	for _, op := range catalog.All() {
 		paths = append(paths, op.Path, op.Path+"?domain=example.com")
 	}
-	for _, path := range append(paths, "/nope", "/v1/tools/dns/") {
+	for _, path := range paths {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions} {
 			for _, accept := range []string{"application/json", "text/html"} {
-				check(method, path, accept)
+				if err := api.Check(s.ask(t, method, path, accept)); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	}

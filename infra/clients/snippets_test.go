@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,55 +19,106 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// program is one that pays, with the tools that it needs.
+// program is one of the documentation page, with the tools that it needs.
 type program struct {
 	id, title string
 	tools     func(*testing.T) workshop
-	// command is the program as the page of a service shows it, ready to run.
-	command func(*testing.T, program, workshop, service, string) *exec.Cmd
-	check   string // a command that must find nothing; empty: none
-	install func(*testing.T) string
+	install   func(*testing.T) string
+	check     string // a command that must find nothing
+	short     bool   // it prints the status and the answer in one line, and nothing else
 }
+
+const typeCheck = "npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck --types node "
 
 func payingPrograms() []program {
 	return []program{
-		{"typescript-receipt", "TypeScript", nodeWorkshop, withKey, typeCheck + "pay.mts", npmInstall},
+		{"typescript", "TypeScript", nodeWorkshop, npmInstall, typeCheck + "pay.mts", true},
+		{"typescript-receipt", "TypeScript", nodeWorkshop, npmInstall, typeCheck + "pay.mts", false},
 		retries(),
-		{"python-receipt", "Python", pythonWorkshop, withKey, "python -m py_compile pay.py", pipInstall},
-		{"go", "Go", goWorkshop, withKey, "go vet .", goInstall},
+		{"python", "Python", pythonWorkshop, pipInstall, "python -m py_compile pay.py", true},
+		{"python-receipt", "Python", pythonWorkshop, pipInstall, "python -m py_compile pay.py", false},
+		{"go", "Go", goWorkshop, goInstall, "go vet .", false},
+		receiptProgram(),
 	}
 }
 
-// shortPrograms are those that a language begins with: they pay, and print the
-// status and the answer in one line.
-func shortPrograms() []program {
-	return []program{
-		{"typescript", "TypeScript", nodeWorkshop, withKey, typeCheck + "pay.mts", npmInstall},
-		{"python", "Python", pythonWorkshop, withKey, "python -m py_compile pay.py", pipInstall},
-	}
+// retries is the program that asks until it has its answer.
+func retries() program {
+	return program{"retries", "With retries", nodeWorkshop, npmInstall, typeCheck + "retry.mts", false}
 }
+
+// signed is the command that sends what something else has signed.
+func signed() program { return program{id: "signed", tools: curlWorkshop} }
 
 // maxShort is how many lines a short program has at most.
 const maxShort = 8
 
-func TestShortPrograms(t *testing.T) {
+// placeholder stands for the key in the command on the page.
+const placeholder = "PRIVATE_KEY=0x…"
+
+// TestPayingPrograms runs every program as the page shows it: it pays, it is run again
+// when the news of its payment is lost, and it fails loudly for a payer without money.
+func TestPayingPrograms(t *testing.T) {
 	t.Parallel()
-	for _, p := range shortPrograms() {
+	run := map[string]bool{"curl": true, "signed": true} // in TestCurl
+	for _, p := range payingPrograms() {
+		run[p.id] = true
+	}
+	for id := range readPage(t, start(t)).programs {
+		if !run[id] {
+			t.Errorf("no test runs %s, which the page shows", id)
+		}
+	}
+	for _, p := range payingPrograms() {
 		t.Run(p.id, func(t *testing.T) {
 			t.Parallel()
-			w := p.tools(t)
-			s := start(t, x402test.Honest)
-			if n := strings.Count(strings.TrimSpace(p.asShown(t, w, s)), "\n") + 1; n > maxShort {
-				t.Errorf("%d lines", n)
+			w, s := p.tools(t), start(t)
+			text := p.asShown(t, w, s)
+			t.Run("pays", func(t *testing.T) {
+				o := p.run(t, w, s, s.url)
+				if p.short {
+					if n := strings.Count(strings.TrimSpace(text), "\n") + 1; n > maxShort {
+						t.Errorf("%d lines", n)
+					}
+					o.notes, o.out, _ = strings.Cut(o.out, " ")
+				}
+				o.checkPaid(t, s)
+				if n, _ := s.books.Settles(); n != 1 {
+					t.Errorf("%d settlements were asked for, want 1", n)
+				}
+				for _, part := range []string{"200", "eip155:8453", s.books.Transfers()[0].Transaction} {
+					if !strings.Contains(o.notes, part) && (part == "200" || !p.short) {
+						t.Errorf("it does not show %s: %s", part, o.notes)
+					}
+				}
+				if p.id == "receipt" && !strings.Contains(o.notes, "The receipt holds: did:web:127.0.0.1%3A") {
+					t.Errorf("stderr: %s", o.notes)
+				}
+			})
+			if p.short {
+				return
 			}
-			o := runShown(t, p, w, s)
-			status, body, _ := strings.Cut(o.out, " ")
-			if status != "200" {
-				t.Errorf("it printed %q\n%s", o.out, o.notes)
-			}
-			o.out = body
-			o.checkAnswer(t)
-			s.checkPaidOnce(t)
+			t.Run("run again", func(t *testing.T) {
+				// The money moves and the news is lost: the service answers 503.
+				// Nobody knows the transaction here, where there is no chain to
+				// ask. Who runs the program until it has the answer signs anew
+				// each time, and pays once.
+				s := start(t, x402test.FailAfter)
+				o := p.run(t, w, s, s.url)
+				for runs := 1; o.err != nil && strings.Contains(o.notes, "503") && runs < 10; runs++ {
+					o = p.run(t, w, s, s.url)
+				}
+				o.checkPaid(t, s)
+			})
+			t.Run("fails", func(t *testing.T) {
+				s := start(t, x402test.Refuse)
+				if o := p.run(t, w, s, s.url); o.err == nil || !strings.Contains(o.notes, "402") {
+					t.Errorf("it does not end with the status: %v\n%s\n%s", o.err, o.out, o.notes)
+				}
+				if n, _ := s.books.Settles(); n != 1 || len(s.books.Transfers()) != 0 {
+					t.Errorf("%d settlements, moved %+v", n, s.books.Transfers())
+				}
+			})
 		})
 	}
 }
@@ -89,53 +139,19 @@ func (p program) asShown(t *testing.T, w workshop, s service) string {
 	return shown.programs[p.id]
 }
 
-const typeCheck = "npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck --types node "
-
-// retries is the program that asks until it has its answer.
-func retries() program {
-	return program{"retries", "With retries", nodeWorkshop, withKey, typeCheck + "retry.mts", npmInstall}
-}
-
-// persistent are the programs that end with the answer, whatever is lost on the
-// way: the one that signs each attempt anew under one key, and the one that is
-// given a signature.
-func persistent() []program {
-	return []program{retries(), {id: "signed", tools: curlWorkshop, command: withSignature}}
-}
-
-// placeholder stands for the key in the command on the page.
-const placeholder = "PRIVATE_KEY=0x…"
-
-func TestPayingPrograms(t *testing.T) {
-	t.Parallel()
-	for _, p := range payingPrograms() {
-		t.Run(p.id, func(t *testing.T) {
-			t.Parallel()
-			w := p.tools(t)
-			s := start(t, x402test.Honest)
-			p.asShown(t, w, s)
-			t.Run("pays", func(t *testing.T) {
-				notes := paysOnce(t, p, w, s, 1)
-				if hash := s.books.Transfers()[0].Transaction; !strings.Contains(notes, hash) {
-					t.Errorf("stderr does not show the transaction %s: %s", hash, notes)
-				}
-			})
-			t.Run("run again", func(t *testing.T) {
-				// The money moves and the news is lost: the service answers 503.
-				// Nobody knows the transaction here, where there is no chain to
-				// ask. Who runs the program until it has the answer signs anew
-				// each time, and pays once.
-				s := start(t, x402test.FailAfter)
-				o := runShown(t, p, w, s)
-				for runs := 1; o.err != nil && strings.Contains(o.notes, "503") && runs < 10; runs++ {
-					o = runShown(t, p, w, s)
-				}
-				o.checkAnswer(t)
-				s.checkPaidOnce(t)
-			})
-			t.Run("fails", func(t *testing.T) { failsLoudly(t, p, w, start(t, x402test.Refuse)) })
-		})
+// command is the program as the page of a service shows it, ready to run. The address
+// that it calls is url, which leads to that service. One that signs by itself is the
+// same payer whenever it is run in one workshop.
+func (p program) command(t *testing.T, w workshop, s service, url string) *exec.Cmd {
+	t.Helper()
+	shown := readPage(t, s)
+	code := strings.ReplaceAll(shown.programs[p.id], s.url, url)
+	if p.id == "signed" {
+		return w.shell(t, code, "SIGNATURE="+sign(t, s.url))
 	}
+	w.save(t, shown.names[p.id], code)
+	_, command := shown.commands(t, p.title)
+	return w.keyed(t, command)
 }
 
 // outcome is what a program did.
@@ -144,35 +160,24 @@ type outcome struct {
 	err        error
 }
 
-// process is a program at work.
-type process struct {
-	cmd        *exec.Cmd
-	out, notes bytes.Buffer
-	ended      chan error
-}
-
-// prepare saves the program as the page of a service shows it. What is run is
-// the command of that page with the workshop's payer. The address that it calls is url,
-// which leads to that service.
-func prepare(t *testing.T, p program, w workshop, s service, url string) *process {
+// begun starts a program and returns what waits for its end.
+func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
 	t.Helper()
-	r := &process{cmd: p.command(t, p, w, s, url), ended: make(chan error, 1)}
-	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.notes
-	return r
-}
-
-func (r *process) start(t *testing.T) {
-	t.Helper()
-	if err := r.cmd.Start(); err != nil {
+	var out, notes bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &notes
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { r.ended <- r.cmd.Wait() }()
+	return func() outcome {
+		err := cmd.Wait()
+		return outcome{out.String(), notes.String(), err}
+	}
 }
 
-// wait returns when the program has ended.
-func (r *process) wait() outcome {
-	err := <-r.ended
-	return outcome{r.out.String(), r.notes.String(), err}
+// run runs a program to its end.
+func (p program) run(t *testing.T, w workshop, s service, url string) outcome {
+	t.Helper()
+	return begun(t, p.command(t, w, s, url))()
 }
 
 // newPayer is a fresh private key.
@@ -182,35 +187,8 @@ func newPayer() string {
 	return "0x" + hex.EncodeToString(key)
 }
 
-// withKey is the command of a page on a program that signs by itself. It is the
-// same payer whenever it is run in one workshop.
-func withKey(t *testing.T, p program, w workshop, s service, url string) *exec.Cmd {
-	t.Helper()
-	shown := readPage(t, s)
-	w.save(t, shown.names[p.id], strings.ReplaceAll(shown.programs[p.id], s.url, url))
-	_, command := shown.commands(t, p.title)
-	if !strings.HasPrefix(command, placeholder+" ") {
-		t.Fatalf("the command %q has no place for the key", command)
-	}
-	return w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY="+w.payer, 1))
-}
-
-// runShown runs a program to its end.
-func runShown(t *testing.T, p program, w workshop, s service) outcome {
-	t.Helper()
-	return runAt(t, p, w, s, s.url)
-}
-
-// runAt is runShown for an address that leads to the service.
-func runAt(t *testing.T, p program, w workshop, s service, url string) outcome {
-	t.Helper()
-	r := prepare(t, p, w, s, url)
-	r.start(t)
-	return r.wait()
-}
-
-// checkAnswer holds what a program did to the answer.
-func (o outcome) checkAnswer(t *testing.T) {
+// checkPaid holds what a program did to the answer, and the books to one payment.
+func (o outcome) checkPaid(t *testing.T, s service) {
 	t.Helper()
 	if o.err != nil {
 		t.Fatalf("%v\n%s\n%s", o.err, o.out, o.notes)
@@ -219,62 +197,28 @@ func (o outcome) checkAnswer(t *testing.T) {
 	if head, body, ok := strings.Cut(printed, "\r\n\r\n"); ok && strings.HasPrefix(head, "HTTP/") {
 		printed = body
 	}
-	var got map[string]any
-	if err := json.Unmarshal([]byte(printed), &got); err != nil {
-		t.Fatalf("stdout is not JSON: %v: %s\n%s", err, o.out, o.notes)
-	}
-	if diff := cmp.Diff(answer(t), got); diff != "" {
+	if diff := cmp.Diff(answer(t), decoded[map[string]any](t, []byte(printed))); diff != "" {
 		t.Errorf("the answer: %s", diff)
 	}
-}
-
-// checkPaidOnce looks into the books.
-func (s service) checkPaidOnce(t *testing.T) {
-	t.Helper()
 	if moved := s.books.Transfers(); len(moved) != 1 || moved[0].Value != catalog.DNS().Amount {
 		t.Fatalf("money moved: %+v, want once %s", moved, catalog.DNS().Amount)
 	}
 }
 
-// paysOnce runs a program that must end with the answer and have paid for it
-// once. It returns what was printed beside the answer.
-func paysOnce(t *testing.T, p program, w workshop, s service, settles int) string {
-	t.Helper()
-	o := runShown(t, p, w, s)
-	o.checkAnswer(t)
-	s.checkPaidOnce(t)
-	if !strings.Contains(o.notes, "200") || !strings.Contains(o.notes, "eip155:8453") {
-		t.Errorf("stderr does not show the status and the receipt: %s", o.notes)
-	}
-	if n, _ := s.books.Settles(); n != settles {
-		t.Errorf("%d settlements were asked for, want %d", n, settles)
-	}
-	return o.notes
-}
-
-// failsLoudly has a payer without money: the program must say so and end with
-// a status other than 0, and must not try another payment.
-func failsLoudly(t *testing.T, p program, w workshop, s service) {
-	o := runShown(t, p, w, s)
-	if o.err == nil {
-		t.Errorf("it ended well without having paid: %s", o.out)
-	}
-	if !strings.Contains(o.notes, "402") {
-		t.Errorf("stderr does not show the status: %s", o.notes)
-	}
-	if n, _ := s.books.Settles(); n != 1 || len(s.books.Transfers()) != 0 {
-		t.Errorf("%d settlements, moved %+v", n, s.books.Transfers())
-	}
-}
-
 // npmInstall is the page's command for the versions that are tested here.
-func npmInstall(t *testing.T) string {
+func npmInstall(t *testing.T) string { return npmInstallOf(t, "@x402/fetch", "@x402/evm", "viem") }
+
+func npmInstallOf(t *testing.T, names ...string) string {
 	t.Helper()
 	v, err := testbed.PackageVersions(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("npm install @x402/fetch@%s @x402/evm@%s viem@%s tsx", v["@x402/fetch"], v["@x402/evm"], v["viem"])
+	command := "npm install"
+	for _, name := range names {
+		command += " " + name + "@" + v[name]
+	}
+	return command + " tsx"
 }
 
 func pipInstall(t *testing.T) string {
@@ -300,24 +244,4 @@ func pinned(t *testing.T, file, pattern string) string {
 		t.Fatalf("%s does not match %s", file, pattern)
 	}
 	return string(m[1])
-}
-
-// TestEveryProgramIsRun finds a program on the page that no test runs.
-func TestEveryProgramIsRun(t *testing.T) {
-	t.Parallel()
-	run := []string{"curl", "signed", receiptProgram().id}
-	for _, p := range append(payingPrograms(), shortPrograms()...) {
-		run = append(run, p.id)
-	}
-	shown := map[string]bool{}
-	for id := range readPage(t, start(t, x402test.Honest)).programs {
-		shown[id] = true
-	}
-	want := map[string]bool{}
-	for _, id := range run {
-		want[id] = true
-	}
-	if diff := cmp.Diff(want, shown); diff != "" {
-		t.Errorf("programs run (-) and shown (+): %s", diff)
-	}
 }

@@ -41,13 +41,10 @@ const slowAnswer = 12 * time.Second
 func failureModes() []failureMode {
 	return []failureMode{
 		{
-			// The authorization is accepted and executed, and the answer never
-			// comes: the service gives up after its 15 seconds.
 			name: "accept_then_timeout", means: "settles, never answers", plays: 1,
 			play: func(_ http.ResponseWriter, r *http.Request, _ settleAnswer) { <-r.Context().Done() },
 		},
 		{
-			// A gateway in front of the facilitator answers 502 with a page.
 			name: "5xx_after_settle", means: "settles, answers 502", plays: 1,
 			play: func(w http.ResponseWriter, _ *http.Request, _ settleAnswer) {
 				http.Error(w, "<html>Bad Gateway</html>", http.StatusBadGateway)

@@ -1,12 +1,12 @@
 package clients
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // longDelay is longer than the five seconds that httpx waits for an answer when
@@ -23,36 +23,26 @@ const (
 	isLate  fate = "is late"
 )
 
-// serveProxy stands between clients and service. Like API Gateway it lets the
-// service finish what it has begun when the client is gone.
-func (t *trial) serveProxy(w http.ResponseWriter, r *http.Request) {
-	p := signedBy(r.Header.Get(signatureHeader))
-	status, header, body := t.gateway.ask(r.WithContext(context.WithoutCancel(r.Context())), t.url)
-	f := t.fateOf(p, status, header.Get("Idempotent-Replayed"), body)
-	switch f {
+// passOn is what the gateway between clients and service does with every payment.
+func (t *trial) passOn(g *gateway, w http.ResponseWriter, r *http.Request) {
+	answer := g.whole(r)
+	body := answer.Body.Bytes()
+	switch t.fateOf(signedBy(r.Header.Get(x402.HeaderSignature)), answer.Code, answer.Header().Get(x402.HeaderReplayed), body) {
 	case getLost:
-		panic(http.ErrAbortHandler)
+		drop(w)
+	case getCut:
+		send(w, answer, body, body[:len(body)/2])
 	case isLate:
 		late := time.NewTimer(longDelay)
 		defer late.Stop()
 		select {
 		case <-late.C:
+			send(w, answer, body, body)
 		case <-r.Context().Done():
-			return
 		}
-	case getCut, arrives:
+	case arrives:
+		send(w, answer, body, body)
 	}
-	for name, values := range header {
-		w.Header()[name] = values
-	}
-	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-	w.WriteHeader(status)
-	if f == getCut {
-		_, _ = w.Write(body[:len(body)/2])
-		_ = http.NewResponseController(w).Flush() // the client may be gone
-		panic(http.ErrAbortHandler)
-	}
-	_, _ = w.Write(body)
 }
 
 func signedBy(header string) payment {
@@ -86,10 +76,6 @@ func (t *trial) fateOf(p payment, status int, replayed string, body []byte) fate
 	}
 	if status == http.StatusOK {
 		b.served[string(body)] = true
-		if b.answeredAt.IsZero() {
-			b.answeredAt = time.Now()
-		}
-		b.lastAt = time.Now()
 	}
 	b.note("signed %.10s: %d %s %s %s", p.nonce, status, codeIn(status, body), replayed, f)
 	if t.moment == betweenCalls {

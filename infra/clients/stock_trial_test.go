@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -43,11 +45,10 @@ type trial struct {
 	name    string
 	mode    failureMode
 	moment  killMoment
-	books   *testbed.Facilitator
-	gateway *gateway
+	books   *books
+	gateway *gateway // what the clients call
 	world   world
-	url     string // of the service
-	proxy   string // what the clients call
+	addr    string // of the service
 	service service
 	logs    []func() string // of the service's processes
 
@@ -78,9 +79,7 @@ type buyer struct {
 	results     int
 	signed      map[string]bool // nonces that were sent
 	served      map[string]bool // different results
-	// answeredAt and lastAt are when the first and the last result passed.
-	answeredAt, lastAt time.Time
-	story              []string
+	story       []string
 }
 
 // purchase is what a client program is told, and loopResult what it prints.
@@ -123,20 +122,17 @@ func (t *trial) reached(b *buyer) {
 // embedded ledger.
 func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.Server, due chan<- *trial, window string) *trial {
 	t.Helper()
-	books := testbed.NewFacilitator(t, x402test.FacilitatorConfig{})
-	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}, Timeout: patience}
 	r := &trial{
-		name: mode.name + ", " + string(moment), mode: mode, moment: moment, books: books, due: due,
-		gateway: &gateway{client: client}, buyers: map[string]*buyer{}, begun: time.Now(), answers: make(chan struct{}),
+		name: mode.name + ", " + string(moment), mode: mode, moment: moment, addr: fixedAddress(t), due: due,
+		buyers: map[string]*buyer{}, begun: time.Now(), answers: make(chan struct{}),
 	}
 	r.free = sync.OnceFunc(func() { close(r.answers) })
-	dns := resolver(t, r.holdLookup)
+	r.world = newWorld(t, resolverOf(t, exampleZone(t), r.holdLookup))
 	t.Cleanup(r.free)
-	addr := fixedAddress(t)
-	r.url, r.proxy = "http://"+addr, listen(t, r.serveProxy)
-	r.world = world{books: books, dir: t.TempDir(), env: map[string]string{
-		"LOCAL_ADDR": addr, "FACILITATOR_URL": listen(t, r.serveFacilitator), "DNS_RESOLVERS": dns, "DUPLICATE_WINDOW_SECONDS": window,
-	}}
+	r.gateway = newGateway(t, "http://"+r.addr)
+	r.gateway.every = r.passOn
+	r.books = r.world.books
+	maps.Copy(r.world.env, map[string]string{"FACILITATOR_URL": listen(t, r.serveFacilitator), "DUPLICATE_WINDOW_SECONDS": window})
 	if mode.chainFails {
 		dead := listen(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 		r.world.env["RPC_URL"] = dead
@@ -159,12 +155,12 @@ func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.
 const lookupsHeld = 20 * time.Second
 
 // holdLookup is called for every question to the resolver.
-func (t *trial) holdLookup() {
-	if t.moment != duringLookup {
-		return
+func (t *trial) holdLookup(dns.ResponseWriter, *dns.Msg) bool {
+	if t.moment == duringLookup {
+		t.held.Do(func() { time.AfterFunc(lookupsHeld, t.free) })
+		<-t.answers
 	}
-	t.held.Do(func() { time.AfterFunc(lookupsHeld, t.free) })
-	<-t.answers
+	return false
 }
 
 func listen(t *testing.T, h http.HandlerFunc) string {
@@ -203,31 +199,11 @@ func fixedAddress(t *testing.T) string {
 	return ""
 }
 
-// launch starts the service, or starts it again. A store that is slow on a busy
-// machine ends the runner, which is started once more then.
+// launch starts the service, or starts it again.
 func (t *trial) launch(tb *testing.T) {
 	tb.Helper()
-	eventually(tb, t.name, func() (err error) {
-		t.service, err = t.world.tryStart(tb)
-		return err
-	})
+	t.service = t.world.startAt(tb, t.addr)
 	t.logs = append(t.logs, t.service.log)
-}
-
-// eventually tries until there is no error, slowly enough for the rate limit.
-func eventually(tb *testing.T, what string, try func() error) {
-	tb.Helper()
-	pace := time.NewTicker(250 * time.Millisecond)
-	defer pace.Stop()
-	for end := time.Now().Add(patience); ; <-pace.C {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			tb.Fatalf("%s: %v", what, err)
-		}
-	}
 }
 
 // restart is kill -9, and another process on the same port and ledger.
@@ -255,7 +231,7 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) *buyer {
 	b := &buyer{
 		trial: t, column: column, payer: strings.ToLower(w.Address().String()),
 		order: purchase{
-			ID: rand.Text(), URL: catalog.DNS().ExampleURL(t.proxy), Network: "eip155:8453",
+			ID: rand.Text(), URL: catalog.DNS().ExampleURL(t.gateway.url), Network: "eip155:8453",
 			Key: key, Headers: map[string]string{},
 		},
 		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},

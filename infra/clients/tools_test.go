@@ -3,6 +3,8 @@ package clients
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -62,17 +64,15 @@ func (w workshop) fill(t *testing.T, folder string) {
 	}
 }
 
+// programLimit is how long a program may take. The slowest, which loop around the stock
+// clients, take about a minute.
+const programLimit = 30 * time.Minute
+
 // shell prepares a command line in a workshop. Nothing on this machine is
 // reached through a proxy.
 func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
 	t.Helper()
-	return w.shellFor(t, patience, line, env...)
-}
-
-// shellFor is shell with a deadline of its own.
-func (w workshop) shellFor(t *testing.T, limit time.Duration, line string, env ...string) *exec.Cmd {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), programLimit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir = w.dir
@@ -80,6 +80,15 @@ func (w workshop) shellFor(t *testing.T, limit time.Duration, line string, env .
 	cmd.Env = append(append(cmd.Env, w.env...), env...)
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
+}
+
+// keyed prepares a command of the page with the payer's key in its place.
+func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
+	t.Helper()
+	if !strings.HasPrefix(command, placeholder+" ") {
+		t.Fatalf("the command %q has no place for the key", command)
+	}
+	return w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY="+w.payer, 1))
 }
 
 // save writes a program as a reader does who copies it from the page.
@@ -119,4 +128,37 @@ func begin(t *testing.T, cmd *exec.Cmd) *dialogue {
 	}
 	d.in, d.out = in, bufio.NewReader(out)
 	return d
+}
+
+// say writes a line of JSON.
+func (d *dialogue) say(t *testing.T, v any) {
+	t.Helper()
+	if err := json.NewEncoder(d.in).Encode(v); err != nil {
+		_ = d.wait()
+		t.Fatalf("%v\n%s", err, d.notes)
+	}
+}
+
+// next reads a line of JSON.
+func (d *dialogue) next(t *testing.T, v any) {
+	t.Helper()
+	line, err := d.out.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, v)
+	}
+	if err != nil {
+		_ = d.in.Close()
+		_ = d.wait()
+		t.Fatalf("%v in %q\n%s", err, line, d.notes)
+	}
+}
+
+// end ends it, before the context of the test does. It must have said all.
+func (d *dialogue) end(t *testing.T) {
+	t.Helper()
+	_ = d.in.Close() // it may have ended
+	rest, err := io.ReadAll(d.out)
+	if err = errors.Join(err, d.wait()); err != nil || len(rest) > 0 {
+		t.Errorf("%v, and %q\n%s", err, rest, d.notes)
+	}
 }

@@ -27,8 +27,6 @@ const jobs = {
       matchesOther: verifyReceiptMatchesOffer(receipt, { ...offer, resourceUrl: resource.url + "/other" }, payers),
     };
   },
-  /** A receipt with a key that is given. */
-  verify: async ({ signature, x }) => ({ said: await verifyReceiptSignatureJWS({ format: "jws", signature }, { kty: "OKP", crv: "Ed25519", x }) }),
   /** A receipt as the package signs it. */
   sign: async ({ payload, kid, seed }) => ({
     signature: await createJWS(payload, { kid, format: "jws", algorithm: "EdDSA", sign: async (bytes) => sign(null, bytes, privateKey(seed)).toString("base64url") }),

@@ -1,0 +1,160 @@
+package clients
+
+import (
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// TestBrowser plays visits to the pages that people see, the paywall and the
+// documentation, in Chromium with a wallet that really signs. Behind the pages is a
+// service; between the two a gateway can lose, delay or replace answers.
+func TestBrowser(t *testing.T) {
+	t.Parallel()
+	t.Run("visits", func(t *testing.T) {
+		for name, list := range map[string]func(*testing.T) []visit{
+			"pages": pageVisits, "wallets": walletVisits, "faults": faultVisits, "money": moneyVisits, "tabs": tabVisits, "receipts": receiptVisits,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				browsers <- struct{}{}
+				defer func() { <-browsers }()
+				d, s := newDriver(t), newScene(t)
+				defer d.end(t)
+				for _, v := range list(t) {
+					t.Run(v.name, func(t *testing.T) { v.play(t, d, s) })
+				}
+			})
+		}
+	})
+	t.Run("screenshots", checkScreenshots)
+}
+
+// browsers bounds those that run at once: each waits for its pages, and for their
+// clocks, as well as it computes.
+var browsers = make(chan struct{}, 2)
+
+const (
+	dnsPath = "/v1/tools/dns"
+	wwwPath = dnsPath + "?domain=www.example.com&type=A"
+)
+
+// scene is the service behind the pages.
+type scene struct {
+	*gateway // what the browser knows
+	books    *books
+	healed   atomic.Bool // the resolvers refuse no name any more
+}
+
+// browserZone is what the resolver knows; addresses are those of RFC 5737. Every other
+// name does not exist, but those below refused.example.com: they are refused until the
+// scene is healed.
+const browserZone = `
+$ORIGIN example.com.
+$TTL 300
+@    SOA  ns1.example.com. hostmaster.example.com. 2026110501 7200 900 1209600 300
+www  A    192.0.2.10
+www  A    192.0.2.11
+www  AAAA 2001:db8::1
+txt  TXT  "<script>window.owned = 1</script> \"quoted\" <img src=x onerror=owned=1> \226\128\174reversed\226\128\172"
+healed.refused A 192.0.2.77
+`
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{}
+	w := newWorld(t, resolverOf(t, browserZone, func(w dns.ResponseWriter, q *dns.Msg) bool {
+		name, _, _ := testbed.Question(q)
+		if !strings.HasSuffix(name, ".refused.example.com.") || s.healed.Load() {
+			return false
+		}
+		m := testbed.Reply(q)
+		m.Rcode = dns.RcodeRefused
+		testbed.Send(w, q, m)
+		return true
+	}))
+	s.gateway, s.books = newGateway(t, w.start(t).url), w.books
+	return s
+}
+
+// visit is one to a page, and what it may cost.
+type visit struct {
+	name   string
+	script string // in testdata/browser
+	path   string
+	args   map[string]any
+	before func(*scene)
+	plan   []step
+	// signatures are requests that paid, settles what the facilitator was
+	// asked for, transfers what moved.
+	signatures, settles, transfers int
+	several                        bool // the signatures differ
+	// questions are the purchases that were asked for, each by a key of its own;
+	// 0 is one.
+	questions int
+	answer    string // is in the JSON on show
+	after     func(t *testing.T, s *scene)
+}
+
+// pays is a visit of n requests with the same signature and one payment.
+func pays(name, script, path string, n int) visit {
+	return visit{name: name, script: script, path: path, signatures: n, settles: 1, transfers: 1}
+}
+
+func (v visit) with(args map[string]any, plan ...step) visit {
+	v.args, v.plan = args, plan
+	return v
+}
+
+func (v visit) play(t *testing.T, d driver, s *scene) {
+	s.gateway.play(v.plan...)
+	s.books.plan()
+	if v.before != nil {
+		v.before(s)
+	}
+	payer, shown := d.run(t, s.url, v)
+	sent := s.paid()
+	if len(sent) != v.signatures {
+		t.Errorf("%d requests with a signature, want %d", len(sent), v.signatures)
+	}
+	v.checkRequests(t, sent)
+	if settles, transfers := s.books.of(payer); settles != v.settles || transfers != v.transfers {
+		t.Errorf("%d settlements and %d transfers, want %d and %d", settles, transfers, v.settles, v.transfers)
+	}
+	if !strings.Contains(shown, v.answer) {
+		t.Errorf("the answer is %s, without %s", shown, v.answer)
+	}
+	if v.after != nil {
+		v.after(t, s)
+	}
+}
+
+// checkRequests: all go to one address, without a cookie; every payment names its
+// purchase, always by the same key, and there are as many keys as questions were asked.
+func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
+	t.Helper()
+	bySignature, keys := map[string]string{}, map[string]bool{}
+	for i, r := range sent {
+		if !v.several && r.signature != sent[0].signature {
+			t.Errorf("request %d has another signature", i)
+		}
+		if r.uri != sent[0].uri || r.header.Get("Accept") != "application/json" || r.header.Get("Cookie") != "" {
+			t.Errorf("request %d: %s %v; the first went to %s", i, r.uri, r.header, sent[0].uri)
+		}
+		if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(r.key) {
+			t.Errorf("request %d has the key %q", i, r.key)
+		}
+		if first, seen := bySignature[r.signature]; seen && first != r.key {
+			t.Errorf("request %d sends the same signature with the key %q and %q", i, first, r.key)
+		}
+		bySignature[r.signature], keys[r.key] = r.key, true
+	}
+	if len(sent) > 0 && len(keys) != max(v.questions, 1) {
+		t.Errorf("keys %v, want %d", keys, max(v.questions, 1))
+	}
+}
