@@ -2,11 +2,20 @@ package clients
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -69,3 +78,148 @@ func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 }
 
 func forged(jws string) string { return jws[:len(jws)-4] + "AAAA" }
+
+// found is what the unmodified package says of an answer, or signs.
+type found struct {
+	Failed                string
+	Found, JWS            bool
+	Kid, Signature, Hash  string
+	Said                  receipt.Statement
+	Matches, MatchesOther bool
+}
+
+// checker is the package, which is asked by lines.
+type checker struct{ *dialogue }
+
+func (c checker) ask(t *testing.T, job map[string]any) (f found) {
+	t.Helper()
+	c.say(t, job)
+	c.next(t, &f)
+	return f
+}
+
+// bought is an answer with what was asked for before it.
+type bought struct {
+	x402test.Reply
+	required, signature string
+}
+
+func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
+	t.Helper()
+	asked, err := c.Get(t.Context(), url, "")
+	if err == nil && signature == "" {
+		var required x402.PaymentRequired
+		if required, err = asked.Required(); err == nil {
+			signature, err = c.Wallet.Pay(required, c.Now())
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Get(t.Context(), url, signature)
+	if err != nil || r.Status != http.StatusOK {
+		t.Fatalf("%d %s: %v", r.Status, r.Body, err)
+	}
+	return bought{r, asked.Header.Get(x402.HeaderRequired), signature}
+}
+
+// check has the package look at an answer.
+func (c checker) check(t *testing.T, b bought, body []byte, payers ...string) found {
+	t.Helper()
+	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": body, "required": b.required, "payers": payers})
+}
+
+// holds fails unless the package finds a receipt that holds for the answer.
+func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) found {
+	t.Helper()
+	f := c.check(t, b, b.Body, payer)
+	settled, err := b.Receipt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !f.Found || !f.JWS || f.Kid != kid || !f.Matches || f.MatchesOther || f.Said.ResponseHash != f.Hash || f.Hash != receipt.HashOf(b.Body) ||
+		f.Said.Transaction != settled.Transaction || !strings.EqualFold(f.Said.Payer, payer) || !f.Said.Covers(b.Body) {
+		t.Errorf("%s: %+v\nwant a receipt of %s for %s", what, f, kid, b.Header)
+	}
+	if f := c.check(t, b, b.Body, "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"); f.Matches {
+		t.Errorf("%s: the receipt is another payer's, too", what)
+	}
+	return f
+}
+
+// TestReceiptsByTheStockPackage: the unmodified @x402/extensions finds the receipt
+// of a live answer, verifies it by the key that the service publishes, matches it to the
+// offer, and signs the same bytes; and it does so after the key was changed.
+func TestReceiptsByTheStockPackage(t *testing.T) {
+	t.Parallel()
+	tools := nodeWorkshop(t)
+	tools.fill(t, "stock")
+	c := checker{begin(t, tools.shell(t, "exec node receipts.mjs"))}
+	defer c.end(t)
+	w, addr := newWorld(t, resolver(t)), fixedAddress(t)
+	s := w.startAt(t, addr)
+	client := testbed.NewClient(t, &http.Client{Timeout: patience})
+	payer, call := client.Wallet.Address().Checksum(), catalog.DNS().ExampleURL(s.url)
+	oldKey, newKey := receipt.DID(addr)+"#receipt-1", receipt.DID(addr)+"#receipt-2"
+
+	first := buy(t, client, call, "")
+	f := c.holds(t, "an answer", first, payer, oldKey)
+	again := buy(t, client, call, first.signature)
+	if again.Header.Get(x402.HeaderReplayed) != "true" || !bytes.Equal(again.Body, first.Body) ||
+		again.Header.Get(x402.HeaderResponse) != first.Header.Get(x402.HeaderResponse) {
+		t.Errorf("the replay differs: %v, was %v", again.Header, first.Header)
+	}
+	for i := 0; i < len(first.Body); i += 7 {
+		changed := bytes.Clone(first.Body)
+		changed[i] ^= 1
+		if f := c.check(t, first, changed, payer); f.Hash == f.Said.ResponseHash {
+			t.Fatalf("byte %d changed, and the receipt holds", i)
+		}
+	}
+	for i := 0; i < len(f.Signature); i += 7 {
+		changed := []byte(f.Signature)
+		changed[i]++
+		b := first
+		b.Header = first.Header.Clone()
+		changeReceipt(t, b.Header, resigned(func(string) string { return string(changed) }))
+		if f := c.check(t, b, b.Body, payer); f.Failed == "" {
+			t.Errorf("character %d of the receipt changed, and it holds: %+v", i, f)
+		}
+	}
+	if f := c.check(t, bought{Reply: x402test.Reply{Header: http.Header{}}, required: first.required}, nil); f.Found {
+		t.Errorf("a receipt of nothing: %+v", f)
+	}
+
+	s.kill()
+	theirs := c.ask(t, map[string]any{"job": "sign", "payload": f.Said, "kid": oldKey, "seed": w.rekey(t)})
+	if diff := cmp.Diff(theirs.Signature, f.Signature); diff != "" {
+		t.Errorf("the package signs (-), and we (+): %s", diff)
+	}
+	s = w.startAt(t, addr)
+	c.holds(t, "an answer of before the change", first, payer, oldKey)
+	again = buy(t, client, call, first.signature)
+	if got := c.holds(t, "a replay after the change", again, payer, oldKey); got.Signature != f.Signature {
+		t.Errorf("the receipt was %s, and is %s", f.Signature, got.Signature)
+	}
+	c.holds(t, "an answer after the change", buy(t, client, s.url+catalog.DNS().Path+"?domain=example.com&type=TXT", ""), payer, newKey)
+}
+
+// rekey has the service start with another key, and publish both. It returns the old one.
+func (w world) rekey(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "receipt.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := receipt.ParseKey(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.env["RECEIPT_KEY"] = receipt.FormatKey(private)
+	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public) + "," + receipt.FormatPublic(old.Public().(ed25519.PublicKey))
+	return receipt.FormatKey(old)
+}

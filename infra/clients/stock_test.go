@@ -108,20 +108,12 @@ func runLoops(t *testing.T, clients []stockClient, tools []workshop, trials []*t
 		programs[i] = startLoops(t, c, tools[i])
 	}
 	buyers := map[string]*buyer{}
-	for i, p := range programs {
-		var list []purchase
-		for _, r := range trials {
-			for _, b := range r.buyers {
-				if b.column == i {
-					buyers[b.order.ID] = b
-					list = append(list, b.order)
-				}
-			}
-		}
-		p.orders = list
-	}
 	for _, r := range trials {
 		r.begun = time.Now()
+		for _, b := range r.buyers {
+			buyers[b.order.ID] = b
+			programs[b.column].orders = append(programs[b.column].orders, b.order)
+		}
 	}
 	results := make(chan loopResult, len(buyers))
 	ended := make(chan error, len(programs))

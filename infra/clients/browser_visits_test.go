@@ -1,0 +1,347 @@
+package clients
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+func walletVisits(*testing.T) []visit {
+	whole := pays("pay, copy, download, reload and replay", "payAndReplay", wwwPath+"&trace=kept%20as%20it%20is", 2)
+	whole.answer = `"192.0.2.10"`
+	whole.after = func(t *testing.T, s *scene) {
+		sent := s.paid()
+		if sent[0].uri != whole.path {
+			t.Errorf("asked for %s, want %s", sent[0].uri, whole.path)
+		}
+		if len(s.got) != 2 || s.got[0].Get(x402.HeaderReplayed) != "" || s.got[1].Get(x402.HeaderReplayed) != "true" {
+			t.Errorf("answers: %v", s.got)
+		}
+		checkEcho(t, s, sent[0].signature)
+	}
+	anew := visit{name: "paid for, and for a new answer", script: "payTwice", path: wwwPath, signatures: 3, settles: 2, transfers: 2, several: true, questions: 2}
+	return []visit{
+		whole, anew,
+		pays("several wallets", "severalWallets", wwwPath, 1),
+		pays("window.ethereum alone", "oldWallet", wwwPath, 1),
+		{name: "no wallet, then a late one", script: "noWallet", path: wwwPath},
+		{name: "connection refused", script: "connectRefused", path: wwwPath},
+		pays("wrong chain, switch refused, then added", "wrongChain", wwwPath, 1),
+		pays("signature refused", "signatureRefused", wwwPath, 1),
+		pays("balance too low, then unknown", "balance", wwwPath, 1),
+		{name: "account and chain change in the wallet", script: "changesInTheWallet", path: wwwPath},
+		{name: "an authorization that became old", script: "oldAuthorization", path: wwwPath},
+	}
+}
+
+// checkEcho compares what was sent with what the service offers: resource, accepted and
+// extensions go back as they came. The retry token is of the page's own offer.
+func checkEcho(t *testing.T, s *scene, header string) {
+	t.Helper()
+	type echo struct {
+		Resource, Accepted any
+		Extensions         map[string]any
+	}
+	c := &x402test.Client{HTTP: http.DefaultClient}
+	offered, err := c.Challenge(t.Context(), s.url+wwwPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(map[string]any{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, want := decoded[echo](t, []byte(unwrapped(t, header))), decoded[echo](t, raw)
+	token, other := fmt.Sprint(sent.Extensions[x402.ExtensionToken]), fmt.Sprint(want.Extensions[x402.ExtensionToken])
+	if !regexp.MustCompile(`info:map\[token:[A-Za-z0-9_-]{22}\]`).MatchString(token) || token == other {
+		t.Errorf("the retry token was sent as %s, and the next offer's is %s", token, other)
+	}
+	delete(sent.Extensions, x402.ExtensionToken)
+	delete(want.Extensions, x402.ExtensionToken)
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("offered (-) and sent (+): %s", diff)
+	}
+}
+
+func pageVisits(*testing.T) []visit {
+	var paths []string
+	for _, op := range catalog.All() {
+		paths = append(paths, strings.TrimPrefix(op.ExampleURL("http://x"), "http://x"))
+	}
+	ping := pays("ping takes no domain", "payHere", "/v1/tools/ping", 1)
+	ping.answer = `"ok":true`
+	hostile := pays("hostile values in the answer", "hostileAnswer", dnsPath+"?domain=txt.example.com&type=TXT", 1)
+	bare := pays("the bare address and its form", "bare", dnsPath, 1)
+	bare.answer = `"2001:db8::1"`
+	return []visit{
+		{name: "hostile links", script: "hostile", path: dnsPath, args: map[string]any{"values": hostileValues()}},
+		pays("a wallet with a hostile name", "hostilePaid", wwwPath, 1),
+		hostile,
+		{name: "scrolls to the button", script: "scrollsToTheButton", path: wwwPath},
+		{name: "an internationalised name", script: "internationalised", path: dnsPath},
+		{name: "names that are refused", script: "refusedNames", path: dnsPath, args: map[string]any{
+			"names": []string{"localhost", "127.0.0.1", "printer.local", "db.internal", "[::1]", "0x7f.1", "example.com:8080", strings.Repeat("a", 300)},
+		}},
+		{name: "policy", script: "policy", path: wwwPath},
+		pays("with the keyboard alone", "keyboard", dnsPath, 1),
+		bare,
+		{name: "without script", script: "withoutScript", path: wwwPath},
+		{name: "every operation", script: "everyPage", args: map[string]any{"paths": paths}},
+		ping,
+		{name: "documentation", script: "documentation", path: "/docs"},
+		{name: "documentation, links within it", script: "docsAnchors", path: "/docs"},
+		{name: "documentation, contents", script: "docsContents", path: "/docs"},
+		{name: "documentation, tabs", script: "docsTabs", path: "/docs"},
+		{name: "documentation, room", script: "docsRoom", path: "/docs"},
+		{name: "documentation, without script", script: "docsWithoutScript", path: "/docs"},
+		{name: "an unknown path", script: "nothingHere", path: "/v1/nothing?here=%3Cscript%3E"},
+	}
+}
+
+// hostileValues are what a link can carry; none of them is a name.
+func hostileValues() []string {
+	return []string{
+		`<script>window.owned=1</script>`, `"><img src=x onerror=owned=1>`, `'); owned=1; ('`, `</code></script><script>owned=1</script>`,
+		"`${owned=1}`", `javascript:owned=1`, `{{js}}`, `&lt;b&gt;`, `a"b'c<d>e&f`, `--><svg onload=owned=1>`,
+		"\u202egro.elpmaxe", "\u2066x\u2069.example", "a\nb\tc", strings.Repeat("a", 2000), strings.Repeat("\u05d0", 120),
+	}
+}
+
+// again is what a visit of the same signature looks for.
+func again(text, look string) map[string]any { return map[string]any{"says": text, "look": look} }
+
+func faultVisits(*testing.T) []visit { return append(scriptedFaults(), realFaults()...) }
+
+// realFaults are the service's own, brought about by its facilitator, its
+// resolver or the request.
+func realFaults() []visit {
+	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Not known yet whether it is paid (settlement_uncertain)", "uncertain"))
+	uncertain.settles = 2 // the same authorization, which moves once
+	uncertain.before = func(s *scene) { s.books.plan(x402test.DropAfter) }
+	busy := pays("503 facilitator_unavailable, not charged", "sameSignature", wwwPath, 2).with(again("Not charged yet (facilitator_unavailable)", "not-charged-yet"))
+	busy.settles = 2
+	busy.before = func(s *scene) { s.books.plan(x402test.TooMany) }
+	refused := visit{
+		name: "402 with the reason, then another signature", script: "refusedThenPaid", path: wwwPath, several: true,
+		args: map[string]any{"says": "insufficient"}, signatures: 2, settles: 2, transfers: 1,
+		before: func(s *scene) { s.books.plan(x402test.Refuse) },
+	}
+	nxdomain := pays("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
+		with(map[string]any{"says": "This is an answer about the domain, so it is charged.", "look": "nxdomain"})
+	return []visit{
+		uncertain, busy, refused, nxdomain, owedVisit(),
+		{name: "a name that is refused", script: "badParameter", path: dnsPath + "?domain=localhost", args: map[string]any{"says": "domain"}},
+		{name: "a type that is refused", script: "badParameter", path: dnsPath + "?domain=www.example.com&type=BOGUS", args: map[string]any{"says": "type"}},
+	}
+}
+
+// owedVisit is a lookup that the resolvers refuse, after the settlement; while the page
+// shows that, they recover.
+func owedVisit() visit {
+	v := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
+		with(again("Paid, and the answer is owed (upstream_unavailable)", "owed"))
+	v.before = func(s *scene) {
+		s.healed.Store(false)
+		s.play(func(g *gateway, w http.ResponseWriter, r *http.Request) {
+			pass(g, w, r)
+			s.healed.Store(true)
+		})
+	}
+	v.answer = `"192.0.2.77"`
+	return v
+}
+
+// scriptedFaults are answers that the proxy gives in place of the service, or
+// keeps from the browser.
+func scriptedFaults() []visit {
+	const same = "sameSignature"
+	alone := again("This payment is being settled", "in-progress")
+	alone["alone"] = true
+	reload := again("The connection was lost", "")
+	reload["lost"] = "reload"
+	noReturn := pays("504, and no lookup is left", "chargedError", wwwPath, 1).
+		with(map[string]any{"says": "the operator owes you a refund", "look": "refund", "again": false},
+			settledThen(fails(504, 0, "dns_timeout", "true", false)))
+	return []visit{
+		pays("409 is sent again by itself", same, wwwPath, 2).with(alone, fails(409, 3, "payment_in_progress", "null", true)),
+		pays("429", same, wwwPath, 2).with(again("Too many requests", "rate-limited"), fails(429, 1, "rate_limited", "null", true)),
+		pays("503 overloaded", same, wwwPath, 2).with(again("Not charged yet (overloaded)", ""), fails(503, 1, "overloaded", "false", true)),
+		pays("504 owed", same, wwwPath, 2).with(again("Paid, and the answer is owed (dns_timeout)", ""), settledThen(fails(504, 1, "dns_timeout", "true", true))),
+		pays("a gateway's own page", same, wwwPath, 2).with(again("Answer 503 could not be read", ""), says(503, 0, "<html>Service Unavailable</html>")),
+		pays("request lost", same, wwwPath, 2).with(again("The connection was lost", "connection-lost"), cutBefore),
+		pays("answer lost", same, wwwPath, 2).with(again("The connection was lost", ""), cutAfter),
+		pays("answer cut in two", same, wwwPath, 2).with(again("The connection was lost", ""), cutWithin),
+		pays("answer lost, then a reload", same, wwwPath, 2).with(reload, cutAfter),
+		pays("silence", "silence", wwwPath, 1),
+		pays("a reload while sending", "reloadWhileSending", wwwPath, 1),
+		noReturn,
+		pays("a part of the answer is owed", "stillOwed", wwwPath, 2).with(nil, owing),
+	}
+}
+
+// owing lets the service answer, as a bundle that owes a part.
+func owing(g *gateway, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(x402.HeaderOwed, "ssl, headers")
+	pass(g, w, r)
+}
+
+// moneyVisits are the ways to a second payment, none of which is one.
+func moneyVisits(*testing.T) []visit {
+	by := func(how string) map[string]any { return map[string]any{"by": how} }
+	odd := func(short, last string) map[string]any { return map[string]any{"short": short, "last": last} }
+	clock := pays("a clock that is wrong", "clockOff", wwwPath, 2)
+	clock.several = true
+	return append([]visit{
+		pays("a slow chain while signing", "eventWhileSigning", wwwPath, 1),
+		{name: "two changes in a row", script: "changesInARow", path: wwwPath},
+		pays("the chain changes while signing", "chainWhileSigning", wwwPath, 1),
+		pays("an old copy of the page signs", "historyCopy", wwwPath, 2).with(by("sign"), cutAfter),
+		pays("an old copy of the page is shown", "historyCopy", wwwPath, 2).with(by("pageshow"), cutAfter),
+		pays("several tabs", "tabs", wwwPath, 2).with(nil, cutAfter),
+		pays("another address in doubt", "otherAddress", wwwPath, 2).with(nil, cutAfter),
+		pays("storage off", "storageOff", wwwPath, 2).with(nil, cutAfter),
+		{name: "an offer that changed", script: "newTerms", path: wwwPath, plan: []step{reoffers}, signatures: 1},
+		pays("a price that changed in doubt", "newPrice", wwwPath, 2).with(nil, cutBefore),
+		clock,
+		pays("an odd wallet, compact signatures", "oddWallet", wwwPath, 1).with(odd("compact", "1b")),
+		pays("an odd wallet, compact odd signatures", "oddWallet", wwwPath, 1).with(odd("compact", "1c")),
+		pays("an odd wallet, low signatures", "oddWallet", wwwPath, 1).with(odd("low", "1b")),
+		pays("an odd wallet, low odd signatures", "oddWallet", wwwPath, 1).with(odd("low", "1c")),
+	}, doubtVisits()...)
+}
+
+// doubtVisits are answers after which it is not known, or known, whether a
+// signature is paid.
+func doubtVisits() []visit {
+	steps := func(texts ...string) map[string]any { return map[string]any{"steps": texts} }
+	overloaded := fails(503, 0, "overloaded", "false", true)
+	const lost, unknown = "The connection was lost", "It is not known whether an earlier request with this signature was paid."
+	refused := visit{
+		name: "lost, then refused by the chain", script: "noDoubt", path: wwwPath, args: steps(lost, "The payment was not accepted"),
+		plan: []step{cutBefore}, signatures: 2, settles: 1, before: func(s *scene) { s.books.plan(x402test.Refuse) },
+	}
+	return []visit{
+		pays("402 in doubt", "inDoubt", wwwPath, 3).with(steps(lost, unknown), cutAfter, stripped),
+		pays("402 in doubt that an answer did not end", "inDoubt", wwwPath, 4).
+			with(steps(lost, "Not known yet whether it is paid (overloaded)", unknown), cutAfter, overloaded, stripped),
+		pays("404 in doubt", "inDoubt", wwwPath, 3).
+			with(steps(lost, "Whether it is paid is not known."), cutAfter, fails(404, 0, "unknown_path", "false", false)),
+		refused,
+		pays("402 that says paid", "noDoubt", wwwPath, 2).with(steps(lost, "An earlier one was, and its answer is not kept any longer."), cutAfter, usedBefore),
+		{
+			name: "not charged, then 402", script: "noDoubt", path: wwwPath, args: steps("Not charged yet (overloaded)", "The payment was not accepted"),
+			plan: []step{overloaded, stripped}, signatures: 2,
+		},
+		{name: "not charged, then forgotten", script: "forgetUnpaid", path: wwwPath, plan: []step{overloaded}, signatures: 1},
+	}
+}
+
+// usedBefore answers as for a payment whose answer is not kept any longer: the
+// offer, with the receipt.
+func usedBefore(g *gateway, w http.ResponseWriter, r *http.Request) { settledThen(stripped)(g, w, r) }
+
+// reoffers answers an offer whose terms are the same and whose extensions are
+// not, as after a deployment.
+func reoffers(g *gateway, w http.ResponseWriter, r *http.Request) {
+	r.Header.Del(x402.HeaderSignature)
+	answer := g.whole(r)
+	offer, err := (x402test.Reply{Header: answer.Header()}).Required()
+	if err != nil {
+		panic(err)
+	}
+	offer.Extensions = map[string]json.RawMessage{"other": json.RawMessage("{}")}
+	header, err := x402.EncodeHeader(offer)
+	if err != nil {
+		panic(err)
+	}
+	answer.Header().Set(x402.HeaderRequired, header)
+	send(w, answer, answer.Body.Bytes(), answer.Body.Bytes())
+}
+
+// tabVisits are what the tabs of a browser know of each other.
+func tabVisits(*testing.T) []visit {
+	args := func(pairs ...any) map[string]any {
+		m := map[string]any{}
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i].(string)] = pairs[i+1]
+		}
+		return m
+	}
+	overloaded := fails(503, 0, "overloaded", "false", true)
+	const day, month = 24, 31 * 24 // hours
+	const before = 1.0 / 6         // a slow machine is faster than that
+	signedFor, paidFor := "You have signed for this address", "You have paid for this address"
+	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
+	unpaid.args = args("comes", "Not charged yet (overloaded)", "offers", signedFor, "until", 1, "from", day)
+	refused := pays("refused in one tab, another at the wallet", "refusedElsewhere", wwwPath, 2).with(nil, stripped)
+	refused.several, refused.questions = true, 2 // one in each tab
+	anew := pays("forgotten in one tab and paid anew, answered in another", "paidAnewMeanwhile", wwwPath, 3).with(args("hears", true), cutAfter)
+	anew.several, anew.questions = true, 2
+	deaf := anew.with(args("hears", false), cutAfter)
+	deaf.name += ", which does not hear of it"
+	return []visit{
+		pays("closed in doubt, opened in another tab", "closed", wwwPath, 2).with(args("sending", false, "browser", false), cutAfter),
+		pays("closed in doubt, opened in another browser run", "closed", wwwPath, 2).with(args("sending", false, "browser", true), cutAfter),
+		pays("closed in doubt and not paid, opened in another tab", "closed", wwwPath, 2).with(args("sending", false, "browser", false), cutBefore),
+		pays("closed while sending, opened in another tab", "closed", wwwPath, 1).with(args("sending", true, "browser", false)),
+		pays("answered, and a day later", "aged", wwwPath, 1).with(args("comes", "", "offers", paidFor, "until", day-before, "from", day)),
+		pays("in doubt, and a month later", "aged", wwwPath, 1).
+			with(args("comes", "The connection was lost", "offers", signedFor, "until", month-before, "from", month), cutAfter),
+		pays("in doubt, answered days later", "answeredLate", wwwPath, 2).with(args("replayed", false), cutBefore),
+		pays("in doubt, replayed days later", "answeredLate", wwwPath, 2).with(args("replayed", true), cutAfter),
+		unpaid,
+		pays("two tabs at the sign button", "twoAtTheButton", wwwPath, 2).with(args("asked", false)),
+		pays("two tabs, one of them at the wallet", "twoAtTheButton", wwwPath, 2).with(args("asked", true)),
+		pays("forgotten in one tab", "forgotten", wwwPath, 1).with(args("storage", "on"), cutAfter),
+		pays("forgotten in one tab, storage off", "forgotten", wwwPath, 1).with(args("storage", "off"), cutAfter),
+		pays("forgotten in one tab, storage full", "forgotten", wwwPath, 1).with(args("storage", "full"), cutAfter),
+		pays("forgotten in one tab, answered in another", "forgottenMeanwhile", wwwPath, 2),
+		anew, deaf,
+		pays("answered in one tab, lost in another", "answeredElsewhere", wwwPath, 2).with(nil, pass, cutBefore),
+		pays("lost in one tab, overloaded in another", "doubtElsewhere", wwwPath, 3).with(nil, cutAfter, overloaded),
+		refused,
+		pays("no storage at all, two tabs", "noStorageAtAll", wwwPath, 2).with(nil, cutAfter),
+		pays("hostile storage", "hostileStorage", wwwPath, 2).with(nil, cutAfter),
+		pays("many addresses in doubt", "otherAddresses", wwwPath, 1).with(nil, cutAfter),
+	}
+}
+
+func receiptVisits(t *testing.T) []visit {
+	says := func(name, text, without string, steps ...step) visit {
+		return pays(name, "receiptSays", wwwPath, 1).with(map[string]any{"says": text, "without": without}, steps...)
+	}
+	const (
+		not       = "DOES NOT HOLD for this answer."
+		noKeys    = "The keys of this service cannot be read: not checked."
+		noEd25519 = "This browser has no Ed25519: not checked."
+	)
+	return []visit{
+		pays("the receipt is kept", "receiptKept", wwwPath, 2),
+		says("it holds", "#receipt-1; covers this answer.", ""),
+		says("a changed byte", not, "", changing(t, nil, func(b []byte) []byte { return bytes.Replace(b, []byte("192.0.2.10"), []byte("192.0.2.11"), 1) })),
+		says("white space", not, "", changing(t, nil, func(b []byte) []byte { return append(b, ' ') })),
+		says("another signature", not, "", changing(t, resigned(forged), nil)),
+		says("another transaction", not, "", changing(t, func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),
+		says("another payer", not, "", changing(t, func(r *x402.SettleResponse) { r.Payer = testbed.Terms(t).PayTo }, nil)),
+		says("no JWS", "It cannot be read.", "", changing(t, resigned(func(string) string { return "<b>" }), nil)),
+		says("a key that is not published", "DOES NOT HOLD: no key of this service.", "", changing(t, resigned(func(jws string) string {
+			return "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6eCN5In0" + jws[strings.Index(jws, "."):]
+		}), nil)),
+		says("no receipt", "None: nobody signed for this answer.", "", changing(t, func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil)),
+		says("a browser without Ed25519", noEd25519, "Ed25519"),
+		says("a browser without WebCrypto", noEd25519, "crypto"),
+		says("no keys", noKeys, "keys"),
+		says("no network", noKeys, "network"),
+	}
+}
