@@ -5,14 +5,12 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +20,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -31,107 +28,105 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-const benchOrigin = "https://bench.example.com"
-
-// BenchmarkChallenge is the answer to an unsigned request: the handler alone,
-// which may ask nobody.
-func BenchmarkChallenge(b *testing.B) {
-	r := httptest.NewRequest(http.MethodGet, catalog.DNS().ExampleURL(""), nil)
-	r.Header.Set("Accept", "application/json")
-	askUnpaid(b, func() *http.Request { return r }, paths, http.StatusPaymentRequired)
+type selling struct {
+	open    func(boot.Parts) http.Handler
+	request func(header string) *http.Request // header is a PAYMENT-SIGNATURE, or empty
+	status  int                               // of an answer to a request without one, which offer reads
+	offer   func(*httptest.ResponseRecorder) (x402.PaymentRequired, error)
 }
 
-// BenchmarkToolChallenge is BenchmarkChallenge by a call of the tool.
-func BenchmarkToolChallenge(b *testing.B) {
-	body := toolCall(b, catalog.DNS().Tool, "")
-	askUnpaid(b, func() *http.Request {
-		return httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(body))
-	}, tools, http.StatusOK)
-}
-
-// paths and tools are the handlers that are measured.
-func paths(p boot.Parts) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
-func tools(p boot.Parts) http.Handler { return p.Seller.MCP(operations.All(p)) }
-
-// askUnpaid measures requests without a payment.
-func askUnpaid(b *testing.B, request func() *http.Request, open func(boot.Parts) http.Handler, status int) {
-	b.Helper()
-	l, c := newLab(b), newControls(b)
-	c.log.Discard = true
-	s := l.setup()
-	s.more = map[string]string{"LOG_LEVEL": "info"}
-	h := open(c.wire(b, s, benchOrigin, c.inMemory()))
-	w := &sink{header: http.Header{}}
-	b.ReportAllocs()
-	for b.Loop() {
-		clear(w.header)
-		h.ServeHTTP(w, request())
-	}
-	asked := l.asked() + c.store.Calls(ledgertest.Create) + c.store.Calls(ledgertest.Replace) + c.store.Calls(ledgertest.Fetch)
-	b.ReportMetric(float64(asked), "network-calls")
-	if w.status != status || asked != 0 {
-		b.Fatalf("status %d after %d calls to the network", w.status, asked)
-	}
-}
-
-// BenchmarkPaidDNS is a paid lookup in this process: ledger in memory,
-// facilitator and resolver on loopback. Signing is the client's and not
-// counted.
-func BenchmarkPaidDNS(b *testing.B) {
-	path := lookup("example.com", "MX")
-	request := func(header string) *http.Request {
-		r := httptest.NewRequest(http.MethodGet, path, nil)
+var byPath = selling{
+	func(p boot.Parts) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) },
+	func(header string) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, lookup("example.com", "MX"), nil)
+		r.Header.Set("Accept", "application/json")
 		if header != "" {
 			r.Header.Set(x402.HeaderSignature, header)
 			r.Header.Set(x402.HeaderKey, rand.Text()) // else it is the purchase of before
 		}
 		return r
-	}
-	askPaid(b, request, paths, func(w *httptest.ResponseRecorder) (x402.PaymentRequired, error) {
+	},
+	http.StatusPaymentRequired,
+	func(w *httptest.ResponseRecorder) (x402.PaymentRequired, error) {
 		return x402test.Reply{Status: w.Code, Header: w.Header()}.Required()
-	})
+	},
 }
 
-// BenchmarkToolPaid is BenchmarkPaidDNS by a call of the tool.
-func BenchmarkToolPaid(b *testing.B) {
-	request := func(header string) *http.Request {
-		body := bytes.NewReader(toolCall(b, catalog.DNS().Tool, header))
-		return httptest.NewRequest(http.MethodPost, catalog.PathMCP, body)
-	}
-	askPaid(b, request, tools, func(w *httptest.ResponseRecorder) (x402.PaymentRequired, error) {
+var byTool = selling{
+	func(p boot.Parts) http.Handler { return p.Seller.MCP(operations.All(p)) },
+	func(header string) *http.Request {
+		meta := map[string]any{}
+		if header != "" {
+			meta[mcp.KeyPayment] = json.RawMessage(must(base64.StdEncoding.DecodeString(header)))
+			meta[mcp.KeyPurchase] = rand.Text() // else it is the purchase of before
+		}
+		body := must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": mcp.MethodCall, "params": map[string]any{
+			"name": catalog.DNS().Tool, "arguments": map[string]any{"domain": "example.com", "type": "MX"}, "_meta": meta,
+		}}))
+		return httptest.NewRequest(http.MethodPost, catalog.PathMCP, bytes.NewReader(body))
+	},
+	http.StatusOK,
+	func(w *httptest.ResponseRecorder) (x402.PaymentRequired, error) {
 		var answer struct{ Result x402test.ToolResult }
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 			return x402.PaymentRequired{}, err
 		}
 		return answer.Result.Required()
-	})
+	},
 }
 
-// askPaid measures requests with a payment, each for another purchase. offer reads
-// the answer to a request without one.
-func askPaid(b *testing.B, request func(header string) *http.Request, open func(boot.Parts) http.Handler,
-	offer func(*httptest.ResponseRecorder) (x402.PaymentRequired, error),
-) {
-	b.Helper()
-	l, c := newLab(b), newControls(b)
+// The answer to an unsigned request: the handler alone, which may ask nobody.
+func BenchmarkChallenge(b *testing.B)     { byPath.unpaid(b) }
+func BenchmarkToolChallenge(b *testing.B) { byTool.unpaid(b) }
+
+// A paid lookup in this process: ledger in memory, facilitator and resolver on
+// loopback. Signing is the client's and not counted.
+func BenchmarkPaidDNS(b *testing.B)  { byPath.paid(b) }
+func BenchmarkToolPaid(b *testing.B) { byTool.paid(b) }
+
+func (s selling) handler(b *testing.B, l *lab, level string) (http.Handler, *controls) {
+	c, set := newControls(b), l.setup()
 	c.log.Discard = true
-	h := open(c.wire(b, l.setup(), benchOrigin, boot.Stores{Ledger: c.memory, Limits: &limit.Memory{}}))
+	set.more["LOG_LEVEL"] = level
+	return s.open(c.wire(set, "https://bench.example.com", c.inMemory())), c
+}
+
+func (s selling) unpaid(b *testing.B) {
+	l := newLab(b)
+	h, c := s.handler(b, l, "info")
+	w := &sink{header: http.Header{}}
+	r := s.request("")
+	body := must(io.ReadAll(r.Body))
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		h.ServeHTTP(w, r)
+	}
+	settled, _ := l.facilitator.Settles()
+	asked := settled + l.facilitator.Verifies() + len(l.dns.asked)
+	for _, op := range []ledgertest.Op{ledgertest.Create, ledgertest.Replace, ledgertest.Fetch} {
+		asked += c.store.Calls(op)
+	}
+	b.ReportMetric(float64(asked), "network-calls")
+	if w.status != s.status || asked != 0 {
+		b.Fatalf("status %d after %d calls to the network", w.status, asked)
+	}
+}
+
+// paid measures requests with a payment, each for another purchase.
+func (s selling) paid(b *testing.B) {
+	l := newLab(b)
+	h, _ := s.handler(b, l, "debug")
 	wallet, payer := l.wallet(b)
 	challenge := httptest.NewRecorder()
-	h.ServeHTTP(challenge, request(""))
-	required, err := offer(challenge)
-	if err != nil {
-		b.Fatal(err)
-	}
+	h.ServeHTTP(challenge, s.request(""))
+	required := must(s.offer(challenge))
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
-		header, err := wallet.Pay(required, time.Now())
-		if err != nil {
-			b.Fatal(err)
-		}
-		r, w := request(header), httptest.NewRecorder()
+		r, w := s.request(must(wallet.Pay(required, time.Now()))), httptest.NewRecorder()
 		b.StartTimer()
 		h.ServeHTTP(w, r)
 		if n++; w.Code != http.StatusOK || bytes.Contains(w.Body.Bytes(), []byte(`"isError"`)) {
@@ -143,28 +138,6 @@ func askPaid(b *testing.B, request func(header string) *http.Request, open func(
 	}
 }
 
-// toolCall is a call of a tool for the example's domain; header is a
-// PAYMENT-SIGNATURE, or empty.
-func toolCall(tb testing.TB, tool, header string) []byte {
-	tb.Helper()
-	meta := map[string]any{}
-	if header != "" {
-		payment, err := base64.StdEncoding.DecodeString(header)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		meta[mcp.KeyPayment] = json.RawMessage(payment)
-		meta[mcp.KeyPurchase] = rand.Text() // else it is the purchase of before
-	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": mcp.MethodCall, "params": map[string]any{
-		"name": tool, "arguments": map[string]any{"domain": "example.com", "type": "MX"}, "_meta": meta,
-	}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return body
-}
-
 // BenchmarkColdStart is from starting the deployed binary of each function until
 // its first answer, a 402 of what is sold, and the memory that it holds then.
 func BenchmarkColdStart(b *testing.B) {
@@ -172,67 +145,47 @@ func BenchmarkColdStart(b *testing.B) {
 	s := l.setup()
 	s.table, s.endpoint = "bench", "http://"+testbed.FreeAddr(b)
 	d := s.functions(b, nil)
-	config, err := lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), d.Functions, d.Parameters, d.Environment)
-	if err != nil {
-		b.Fatal(err)
-	}
+	config := must(lambdahost.FromTemplate(filepath.Join(root, "template.yaml"), d.Functions, d.Parameters, d.Environment))
 	d.Configure(&config)
 	for _, f := range firstRequests() {
 		b.Run(f.slug, func(b *testing.B) { f.coldStart(b, config) })
 	}
 }
 
-// firstRequest is what a function is asked first.
+// firstRequest is what a function is asked first. The body is sent anew each time.
 type firstRequest struct {
-	slug, function string // its name in the template
-	request        *http.Request
-	status         int
+	slug, function     string // its name in the template
+	method, path, body string
+	status             int
 }
 
-// firstRequests has one request for each function behind the gateway.
 func firstRequests() []firstRequest {
 	list := []firstRequest{
-		{"discovery", "DiscoveryFunction", httptest.NewRequest(http.MethodGet, catalog.PathOpenAPI, nil), http.StatusOK},
-		{"health", "HealthFunction", httptest.NewRequest(http.MethodGet, catalog.PathHealth, nil), http.StatusOK},
-		{"mcp", "McpFunction", httptest.NewRequest(http.MethodPost, catalog.PathMCP,
-			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)), http.StatusOK},
+		{"discovery", "DiscoveryFunction", http.MethodGet, catalog.PathOpenAPI, "", http.StatusOK},
+		{"health", "HealthFunction", http.MethodGet, catalog.PathHealth, "", http.StatusOK},
+		{"mcp", "McpFunction", http.MethodPost, catalog.PathMCP, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusOK},
 	}
 	for _, op := range catalog.All() {
 		name := ""
 		for word := range strings.SplitSeq(op.Slug, "-") {
 			name += strings.ToUpper(word[:1]) + word[1:]
 		}
-		r := httptest.NewRequest(http.MethodGet, op.ExampleURL(""), nil)
-		list = append(list, firstRequest{op.Slug, name + "Function", r, http.StatusPaymentRequired})
+		list = append(list, firstRequest{op.Slug, name + "Function", http.MethodGet, op.ExampleURL(""), "", http.StatusPaymentRequired})
 	}
 	return list
 }
 
 func (f firstRequest) coldStart(b *testing.B, config lambdahost.Config) {
-	b.Helper()
 	pid := 0
 	config.OnSpawn = func(p lambdahost.Process) { pid = p.PID }
-	body := []byte(nil)
-	if f.request.Body != nil {
-		var err error
-		if body, err = io.ReadAll(f.request.Body); err != nil {
-			b.Fatal(err)
-		}
-	}
 	var first, init time.Duration
 	memory, n := 0, 0
 	for b.Loop() {
-		host, err := lambdahost.New(config)
-		if err != nil {
-			b.Fatal(err)
-		}
-		r := f.request.Clone(b.Context())
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		w := httptest.NewRecorder()
-		host.ServeHTTP(w, r)
+		host, w := must(lambdahost.New(config)), httptest.NewRecorder()
+		host.ServeHTTP(w, httptest.NewRequest(f.method, f.path, strings.NewReader(f.body)))
 		cold := host.Stats(f.function).Cold
 		if runtime.GOOS == "linux" {
-			memory += resident(b, pid, "VmRSS")
+			memory += testbed.Memory(b, pid, "VmRSS")
 		}
 		host.Close()
 		if w.Code != f.status || len(cold) != 1 {
@@ -240,10 +193,7 @@ func (f firstRequest) coldStart(b *testing.B, config lambdahost.Config) {
 		}
 		first, init, n = first+cold[0].First, init+cold[0].Init, n+1
 	}
-	size, err := os.Stat(filepath.Join(testbed.Functions(b), f.slug, "bootstrap"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	size := must(os.Stat(filepath.Join(testbed.Functions(b), f.slug, "bootstrap")))
 	b.ReportMetric(0, "ns/op") // it would count the host's own work
 	b.ReportMetric(float64(first.Microseconds())/float64(n)/1000, "ms/first-answer")
 	b.ReportMetric(float64(init.Microseconds())/float64(n)/1000, "ms/init")
@@ -264,14 +214,14 @@ func BenchmarkMemory(b *testing.B) {
 		s, pid := l.setup(), 0
 		s.table, s.endpoint = db.Table(b), db.URL
 		d := openFunctions(b, l, s, func(c *lambdahost.Config) { c.OnSpawn = func(p lambdahost.Process) { pid = p.PID } })
-		batch := newBatch(b, l, fleetOf(d), requests, modeHealthy)
+		batch := newBatch(b, l, &fleet{members: []*deployment{d}}, requests)
 		first := 0
 		for i, p := range batch.payments {
 			if e := d.get(b, batch.client, p.path, p.header); e.status != 200 || e.header.Get(x402.HeaderResponse) == "" {
 				b.Fatalf("payment %d: %s", i, e)
 			}
 			if i == 0 {
-				first = resident(b, pid, "VmRSS")
+				first = testbed.Memory(b, pid, "VmRSS")
 			}
 		}
 		batch.booked(catalog.DNS(), requests, requests)
@@ -280,30 +230,11 @@ func BenchmarkMemory(b *testing.B) {
 		}
 		b.ReportMetric(0, "ns/op") // it would count the suite's own work
 		b.ReportMetric(float64(first)/1024, "MB/first")
-		b.ReportMetric(float64(resident(b, pid, "VmRSS"))/1024, "MB/1000th")
-		b.ReportMetric(float64(resident(b, pid, "VmHWM"))/1024, "MB/peak")
+		b.ReportMetric(float64(testbed.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")
+		b.ReportMetric(float64(testbed.Memory(b, pid, "VmHWM"))/1024, "MB/peak")
 	}
 }
 
-// resident reads a line of a process's status, in kB.
-func resident(tb testing.TB, pid int, name string) int {
-	tb.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == name+":" && fields[2] == "kB" {
-			if n, err := strconv.Atoi(fields[1]); err == nil {
-				return n
-			}
-		}
-	}
-	tb.Fatalf("the status of process %d has no %s", pid, name)
-	return 0
-}
-
-// sink takes an answer and keeps the status.
 type sink struct {
 	header http.Header
 	status int

@@ -17,7 +17,6 @@ import (
 // verifyOnly skips what a quick run leaves out: go test -short needs Go alone,
 // and waits for nothing that takes long.
 func verifyOnly(tb testing.TB, why string) {
-	tb.Helper()
 	if testing.Short() {
 		tb.Skip("runs in make verify: " + why)
 	}
@@ -44,7 +43,6 @@ func (p *pace) overdue() bool {
 	return p.slowest >= dynamo.DefaultAttemptTimeout
 }
 
-// client is newClient with its requests noted.
 func (p *pace) client() *http.Client {
 	c := newClient()
 	c.Transport = paced{c.Transport.(*http.Transport), p}
@@ -63,7 +61,6 @@ func (t paced) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(r)
 }
 
-// fairTries is how often a test is played on a machine that is too slow for it.
 const fairTries = 8
 
 // fairly plays a test of a service that has time-outs of its own. One that
@@ -103,16 +100,12 @@ type trial struct {
 // is done.
 func (t *trial) run(do func()) {
 	for f := do; f != nil; f = t.last() {
-		ended := make(chan struct{})
-		go func() { // which may give up
-			defer close(ended)
-			f()
-		}()
-		<-ended
+		var ended sync.WaitGroup
+		ended.Go(f) // which may give up
+		ended.Wait()
 	}
 }
 
-// last takes what was put off last, nil when nothing is left.
 func (t *trial) last() (f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,43 +122,30 @@ func (t *trial) Cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
-func (t *trial) note(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.faults = append(t.faults, callers()+text)
-}
-
-// callers are the lines of this package that led to a fault.
-func callers() string {
-	at := make([]uintptr, 32)
-	frames := runtime.CallersFrames(at[:runtime.Callers(1, at)])
-	var lines []string
-	for {
-		f, more := frames.Next()
-		if name := filepath.Base(f.File); strings.HasSuffix(name, "_test.go") && name != "busy_test.go" {
-			lines = append(lines, fmt.Sprintf("%s:%d", name, f.Line))
-		}
-		if !more {
-			return strings.Join(lines, " < ") + ": "
-		}
-	}
-}
-
 // grave is a fault that time does not excuse: money that moved too often, or a
 // log that says what it must not.
 type grave string
 
 func (g grave) Error() string { return string(g) }
 
+// Error keeps a fault, with the lines of this package that led to it.
 func (t *trial) Error(args ...any) {
+	at := make([]uintptr, 32)
+	frames := runtime.CallersFrames(at[:runtime.Callers(1, at)])
+	where := ""
+	for f, more := frames.Next(); more; f, more = frames.Next() {
+		if name := filepath.Base(f.File); strings.HasSuffix(name, "_test.go") && name != "busy_test.go" {
+			where += fmt.Sprintf("%s:%d: ", name, f.Line)
+		}
+	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.grave = t.grave || slices.ContainsFunc(args, func(a any) bool { _, is := a.(grave); return is })
-	t.mu.Unlock()
-	t.note(fmt.Sprint(args...))
+	t.faults = append(t.faults, where+fmt.Sprint(args...))
 }
 
-func (t *trial) Errorf(format string, args ...any) { t.note(fmt.Sprintf(format, args...)) }
-func (t *trial) Fail()                             { t.note("failed") }
+func (t *trial) Errorf(format string, args ...any) { t.Error(fmt.Sprintf(format, args...)) }
+func (t *trial) Fail()                             { t.Error("failed") }
 func (t *trial) Fatal(args ...any)                 { t.Error(args...); runtime.Goexit() }
 func (t *trial) Fatalf(format string, args ...any) { t.Errorf(format, args...); runtime.Goexit() }
 func (t *trial) FailNow()                          { t.Fail(); runtime.Goexit() }
@@ -182,41 +162,3 @@ func (t *trial) Skip(args ...any) {
 }
 
 func (t *trial) Skipf(format string, args ...any) { t.Skip(fmt.Sprintf(format, args...)) }
-
-// TestFairly: what fails in time fails, what fails late is played again, and
-// what fails late each time fails.
-func TestFairly(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		took        time.Duration
-		fails, want int // plays that fail, and plays in all
-		with        any
-		failed      bool
-	}{
-		"passes":          {0, 0, 1, "", false},
-		"fails in time":   {0, 1, 1, "as asked", true},
-		"fails late once": {time.Hour, 1, 2, "as asked", false},
-		"fails late":      {time.Hour, fairTries, fairTries, "as asked", true},
-		"passes late":     {time.Hour, 0, 1, "", false},
-		"gravely":         {time.Hour, 1, 1, grave("as asked"), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			outer, plays := &trial{TB: t}, 0
-			outer.run(func() {
-				fairly(outer, func(tb testing.TB, p *pace) {
-					p.took(c.took)
-					plays++
-					tb.Cleanup(func() {
-						if plays <= c.fails {
-							tb.Error(c.with)
-						}
-					})
-				})
-			})
-			if plays != c.want || outer.Failed() != c.failed {
-				t.Errorf("played %d times, failed %t; want %d, %t", plays, outer.Failed(), c.want, c.failed)
-			}
-		})
-	}
-}

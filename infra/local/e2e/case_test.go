@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -18,7 +19,7 @@ type scenario struct {
 	needs capability // of the world; a case that no world can run fails the suite
 	slow  string     // why a quick run leaves it out
 	// own changes the configuration, and so asks for a deployment of its own.
-	own func(testing.TB, *lab, *setup)
+	own func(testing.TB, *setup)
 	// settle is how the payer's settlements go, one after the other; then
 	// honestly.
 	settle []x402test.Behaviour
@@ -41,22 +42,25 @@ type step struct {
 	inner []step
 }
 
-// run is a case being played.
 type run struct {
 	testing.TB
-	lab    *lab
-	d      *deployment
-	client *http.Client
-	wallet *x402test.Wallet
-	payer  string // the wallet's account, lower case
-	name   string // the case's own lab name; its mode is the scenario's
-	id     string
+	lab     *lab
+	d       *deployment
+	client  *http.Client
+	wallet  *x402test.Wallet
+	payer   string       // the wallet's account, lower case
+	account x402.Address // that pays: the wallet's, or a contract
+	name    string       // the case's own lab name; its mode is the scenario's
+	id      string
+	// moved is the hash of the transaction that paid, where it is not play money.
+	moved func() string
 
-	path   string // of the payment
-	header string // PAYMENT-SIGNATURE
-	last   exchange
-	first  exchange // the answer that used the payment up
-	after  []func() // run when the steps are done
+	path    string // of the payment
+	header  string // PAYMENT-SIGNATURE
+	last    exchange
+	first   exchange // the last answer that used a payment up
+	answers int      // results that were not replays
+	after   []func() // run when the steps are done
 }
 
 var caseIDs atomic.Int64
@@ -64,16 +68,14 @@ var caseIDs atomic.Int64
 // newRun is somebody with a wallet of his own, whose settlements go as the script
 // says.
 func newRun(tb testing.TB, l *lab, d *deployment, client *http.Client, script ...x402test.Behaviour) *run {
-	tb.Helper()
 	tb.Cleanup(client.CloseIdleConnections)
 	r := &run{TB: tb, lab: l, d: d, client: client, id: fmt.Sprintf("case%d", caseIDs.Add(1))}
 	r.wallet, r.payer = l.wallet(tb, script...)
+	r.account = r.wallet.Address()
 	return r
 }
 
-// play runs a case against a deployment.
 func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
-	t.Helper()
 	r := newRun(t, l, d, p.client(), s.settle...)
 	var end want
 	for _, st := range s.steps {
@@ -82,18 +84,15 @@ func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
 			end = *st.want
 		}
 	}
-	for _, f := range r.after {
-		f()
-	}
+	r.finish()
 	op, priced := opOf(r.path)
 	if !priced {
 		return
 	}
-	calls, transfers := s.calls, s.transfers
-	if calls == 0 && transfers == 0 && end.charged == moved {
-		calls, transfers = 1, 1
+	if s.calls == 0 && s.transfers == 0 && end.charged == moved {
+		s.calls, s.transfers = 1, 1
 	}
-	r.booked(op, calls, transfers)
+	r.booked(op, s.calls, s.transfers)
 	if s.lookups != 0 {
 		is(t, "lookups of "+r.name, l.dns.lookups(r.name), s.lookups)
 	}
@@ -101,7 +100,6 @@ func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
 
 // booked holds the facilitator's books to calls and transfers of the payer.
 func (r *run) booked(op catalog.Operation, calls, moved int) {
-	r.Helper()
 	if err := r.lab.books(r.payer, op.Amount, calls, moved); err != nil {
 		r.Error(err)
 	}
@@ -117,6 +115,13 @@ func (r *run) step(s step) {
 	s.do(r, s)
 }
 
+func (r *run) finish() {
+	for _, f := range r.after {
+		f()
+	}
+	r.after = nil
+}
+
 // fill puts the case's own lab name into a path or a body: {mode} stands for a
 // name of that mode.
 func (r *run) fill(s string) string {
@@ -129,7 +134,8 @@ func (r *run) fill(s string) string {
 	return strings.ReplaceAll(s, "{name}", r.name)
 }
 
-// opOf is the operation of a path.
+func (r *run) answer() want { return result(r.fill(healthy().body)) }
+
 func opOf(path string) (catalog.Operation, bool) {
 	path, _, _ = strings.Cut(path, "?")
 	for _, op := range catalog.All() {
@@ -142,11 +148,11 @@ func opOf(path string) (catalog.Operation, bool) {
 
 // check holds an answer to a want, and remembers it.
 func (r *run) check(e exchange, w want) {
-	r.Helper()
-	s := subject{origin: r.d.origin, terms: r.lab.terms, before: r.first}
+	s := subject{origin: r.d.origin, terms: r.lab.terms, payer: r.account.Checksum(), before: r.first}
 	s.op, _ = opOf(e.path)
-	s.payer = r.wallet.Address().Checksum()
-	if list := r.lab.facilitator.Moved(r.payer); len(list) > 0 {
+	if r.moved != nil && w.kind == aResult {
+		s.hash = r.moved()
+	} else if list := r.lab.facilitator.Moved(r.payer); len(list) > 0 {
 		s.hash = list[0].Transaction
 	}
 	check(r, e, w, s)
@@ -154,80 +160,81 @@ func (r *run) check(e exchange, w want) {
 	if w.charged == moved && !w.retryable() && !w.replay {
 		r.first = e
 	}
+	if w.kind == aResult && !w.replay {
+		r.answers++
+	}
 }
 
-// send sends the payment along.
-func (r *run) send(path string) exchange {
-	r.Helper()
-	e, err := r.d.send(r.Context(), r.client, http.MethodGet, path, paidBy(r.header))
+func (r *run) ask(method, path string, h http.Header) exchange {
+	e, err := r.d.send(r.Context(), r.client, method, path, h)
 	if err != nil {
-		r.Fatalf("GET %.200s: %v", path, err)
+		r.Fatalf("%s %.200s: %v", method, path, err)
 	}
 	return e
 }
 
-// sending is a request that is under way.
-type sending struct {
-	ended chan struct{}
-	e     exchange
-	err   error
+func (r *run) send(path string) exchange {
+	return r.ask(http.MethodGet, path, paidBy(r.header))
 }
 
-// begin sends the payment along, and does not wait for the answer.
-func (r *run) begin(path string) *sending {
-	d, signature, s := r.d, r.header, &sending{ended: make(chan struct{})}
+// pays sends the payment for its own path, and holds the answer to w.
+func (r *run) pays(w want) exchange {
+	e := r.send(r.path)
+	r.check(e, w)
+	return e
+}
+
+// begin sends the payment along, and does not wait for the answer. What it returns
+// waits.
+func (r *run) begin(path string) (wait func() (exchange, error)) {
+	d, signature, ended := r.d, r.header, make(chan struct{})
+	var e exchange
+	var err error
 	go func() {
-		defer close(s.ended)
-		s.e, s.err = d.send(r.Context(), r.client, http.MethodGet, path, paidBy(signature))
+		defer close(ended)
+		e, err = d.send(r.Context(), r.client, http.MethodGet, path, paidBy(signature))
 	}()
-	return s
-}
-
-// wait returns when the request is answered.
-func (s *sending) wait() (exchange, error) {
-	<-s.ended
-	return s.e, s.err
+	return func() (exchange, error) {
+		<-ended
+		return e, err
+	}
 }
 
 // sign signs the offer of a path. edit may change it before it is signed,
 // spoil what is signed.
 func (r *run) sign(path string, edit func(*x402test.Draft), spoil func(string) string) {
-	r.Helper()
-	e := r.d.get(r, r.client, path, "")
-	r.check(e, unpaid())
-	draft, err := r.wallet.Draft(e.offer(r), time.Now())
-	if err != nil {
-		r.Fatal(err)
+	e := r.ask(http.MethodGet, path, nil)
+	if r.moved == nil { // with two facilitators there is no duplicate window to offer
+		r.check(e, unpaid())
 	}
+	draft := must(r.wallet.Draft(e.offer(r), time.Now()))
 	if edit != nil {
 		edit(&draft)
 	}
-	if r.header, err = r.wallet.Seal(draft); err != nil {
-		r.Fatal(err)
-	}
+	r.header = must(r.wallet.Seal(draft))
 	if spoil != nil {
 		r.header = spoil(r.header)
 	}
 	r.lab.secret(r.header)
-	r.path, r.first = path, exchange{}
+	r.path = path
 }
 
-// ask asks for a path without paying, with request headers if any.
+func (r *run) pause(d time.Duration) {
+	if err := pause(r.Context(), d); err != nil {
+		r.Fatal(err)
+	}
+}
+
 func ask(method, path string, h header, w want) step {
 	return step{path: path, want: &w, do: func(r *run, s step) {
 		head := http.Header{}
 		for name, value := range h {
 			head.Set(name, value)
 		}
-		e, err := r.d.send(r.Context(), r.client, method, s.path, head)
-		if err != nil {
-			r.Fatal(err)
-		}
-		r.check(e, *s.want)
+		r.check(r.ask(method, s.path, head), *s.want)
 	}}
 }
 
-// pay signs the offer of a path and sends the request again with it.
 func pay(path string, w want) step { return payWith(path, nil, nil, w) }
 
 // payWith is pay with a payment that is changed before or after it is signed.
@@ -238,75 +245,41 @@ func payWith(path string, edit func(*x402test.Draft), spoil func(string) string,
 	}}
 }
 
-// anew is another payment for a path, which the answer of an earlier one may
-// answer.
-func anew(path string, edit func(*x402test.Draft), w want) step {
-	return step{path: path, want: &w, do: func(r *run, s step) {
-		first := r.first
-		r.sign(s.path, edit, nil)
-		r.first = first
-		r.check(r.send(s.path), *s.want)
-	}}
-}
-
-// signed signs the offer of a path and sends nothing yet.
 func signed(path string) step {
 	return step{path: path, do: func(r *run, s step) { r.sign(s.path, nil, nil) }}
 }
 
-// afterSpacing sends a refused payment again until the facilitator is asked once
-// more: a refusal stands for a second.
-func afterSpacing(w want) step {
-	return step{want: &w, do: func(r *run, s step) {
-		var e exchange
-		poll(r, "a refusal to be over", func() bool {
-			e = r.send(r.path)
-			return e.status != http.StatusPaymentRequired
-		})
-		r.check(e, *s.want)
-	}}
-}
-
 // again sends the same payment for the same path.
 func again(w want) step {
-	return step{want: &w, do: func(r *run, s step) { r.check(r.send(r.path), *s.want) }}
+	return step{want: &w, do: func(r *run, s step) { r.pays(*s.want) }}
 }
 
-// elsewhere sends the same payment for another path.
+// elsewhere sends the same payment for another path. One that was not used belongs to
+// that path from now on if it is answered.
 func elsewhere(path string, w want) step {
-	return step{path: path, want: &w, do: func(r *run, s step) { r.check(r.send(s.path), *s.want) }}
-}
-
-// corrected is elsewhere for a payment that was not used: it belongs to that
-// path from now on.
-func corrected(path string, w want) step {
 	return step{path: path, want: &w, do: func(r *run, s step) {
-		r.path = s.path
+		if w.kind == aResult {
+			r.path = s.path
+		}
 		r.check(r.send(s.path), *s.want)
 	}}
 }
 
 // eventually sends the same payment until it is answered, as often as the
-// answers allow: it heeds Retry-After.
+// answers allow: it heeds Retry-After. A refusal stands for a second.
 func eventually(w want) step {
 	return step{want: &w, do: func(r *run, s step) {
 		for deadline := time.Now().Add(patience); ; {
 			e := r.send(r.path)
 			wait := e.retryAfter()
-			if e.status == s.want.of() || wait == 0 || time.Now().After(deadline) {
+			refused := e.status == http.StatusPaymentRequired
+			if e.status == w.of() || wait == 0 && !refused || time.Now().After(deadline) {
 				r.check(e, *s.want)
 				return
 			}
-			r.pause(wait)
+			r.pause(max(wait, 5*time.Millisecond))
 		}
 	}}
-}
-
-// pause waits as long as an answer asked for.
-func (r *run) pause(d time.Duration) {
-	if err := pause(r.Context(), d); err != nil {
-		r.Fatal(err)
-	}
 }
 
 // inBackground pays for a path and holds the answer to w at the end of the
@@ -316,11 +289,11 @@ func inBackground(path string, w want, at func(*run) *gate) step {
 	return step{path: path, want: &w, do: func(r *run, s step) {
 		r.sign(s.path, nil, nil)
 		g := at(r)
-		sent := r.begin(s.path)
+		wait := r.begin(s.path)
 		g.await(r, "settle or to look up")
 		r.after = append(r.after, func() {
 			g.open()
-			e, err := sent.wait()
+			e, err := wait()
 			if err != nil {
 				r.Fatal(err)
 			}
@@ -334,18 +307,24 @@ func inBackground(path string, w want, at func(*run) *gate) step {
 func atTheFacilitator(r *run) *gate { return r.lab.hold(r.payer) }
 func atTheResolver(r *run) *gate    { return r.lab.dns.gate(r.name) }
 
-// finish ends what runs in the background, now and not at the end.
-func finish() step {
-	return step{do: func(r *run, _ step) {
-		for _, f := range r.after {
-			f()
-		}
-		r.after = nil
-	}}
-}
-
 // happens is a step that asks for nothing.
 func happens(f func(*run)) step { return step{do: func(r *run, _ step) { f(r) }} }
+
+// finish ends what runs in the background, now and not at the end; heal makes the
+// case's lab name answer; cut and mend are about the ledger.
+func finish() step { return happens((*run).finish) }
+func heal() step   { return happens(func(r *run) { r.lab.dns.heal(r.name) }) }
+func cut() step    { return happens(func(r *run) { r.d.cut() }) }
+func mend() step   { return happens(func(r *run) { r.d.mend() }) }
+
+// corrupt plants a record that cannot be one under the payment's key.
+func corrupt() step {
+	return happens(func(r *run) {
+		if err := r.d.plant(r.Context(), keyOf(r, r.lab, r.header)); err != nil {
+			r.Fatal(err)
+		}
+	})
+}
 
 // another has somebody else go through steps of his own, of which a number of
 // payments come to something.
@@ -360,19 +339,4 @@ func another(paid int, steps ...step) step {
 	})
 	s.inner = steps
 	return s
-}
-
-// heal makes the case's lab name answer.
-func heal() step { return happens(func(r *run) { r.lab.dns.heal(r.name) }) }
-
-func cut() step  { return happens(func(r *run) { r.d.cut() }) }
-func mend() step { return happens(func(r *run) { r.d.mend() }) }
-
-// corrupt plants a record that cannot be one under the payment's key.
-func corrupt() step {
-	return happens(func(r *run) {
-		if err := r.d.plant(r.Context(), keyOf(r, r.lab, r.header)); err != nil {
-			r.Fatal(err)
-		}
-	})
 }

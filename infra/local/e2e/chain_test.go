@@ -35,7 +35,7 @@ type chainCase struct {
 	options chainOptions
 	play    func(*payer)
 	said    []string                 // what the calls to /settle came to, in order; unknown without a relay
-	judged  int64                    // calls to /verify
+	judged  int                      // calls to /verify
 	who     func(*chainWorld) *payer // nil is a payer with money
 }
 
@@ -47,7 +47,7 @@ func TestChain(t *testing.T) {
 	verifyOnly(t, "needs Node and an Ethereum node")
 	testbed.Node(t, facilitatorDir)
 	l := newLab(t)
-	for _, c := range append(chainAnswers(), chainRefusals()...) {
+	for _, c := range chainCases() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			fairly(t, func(tb testing.TB, p *pace) { c.run(tb, p, l) })
@@ -56,30 +56,28 @@ func TestChain(t *testing.T) {
 }
 
 func (c chainCase) run(t testing.TB, tempo *pace, l *lab) {
-	t.Helper()
 	w := openChain(t, tempo, l, c.options)
-	who := c.who
-	if who == nil {
-		who = (*chainWorld).payer
+	if c.who == nil {
+		c.who = (*chainWorld).payer
 	}
-	p := who(w)
+	p := c.who(w)
 	c.play(p)
 	if p.first.status == http.StatusOK {
-		p.send(p.answer().replayed())
+		p.pays(p.answer().replayed())
 	}
 	if w.relay != nil {
-		if d := cmp.Diff(c.said, w.relay.heard()); d != "" {
+		if d := cmp.Diff(c.said, w.heard()); d != "" {
 			t.Errorf("the facilitator's verdicts (-want +got): %s", d)
 		}
-		is(t, "calls to /verify", w.relay.judged.Load(), c.judged)
+		_, seen := w.relay.harm()
+		is(t, "calls to /verify", seen[callVerify], c.judged)
 	}
 	p.books(p.answers)
 	is(t, "lookups of "+p.name, l.dns.lookups(p.name), p.answers)
 }
 
-// chainAnswers are the cases in which everything works, or looks to the payer as if
-// it did.
-func chainAnswers() []chainCase {
+func chainCases() []chainCase {
+	direct, two := chainOptions{direct: true}, chainOptions{direct: true, fallback: true}
 	return []chainCase{
 		{name: "paid", said: []string{saysSettled}, play: (*payer).buy},
 		{
@@ -88,31 +86,31 @@ func chainAnswers() []chainCase {
 			name: "the block is late", options: brief,
 			said: []string{saysPending, saysPending, saysPending, saysPending, saysSettled},
 			play: func(p *payer) {
-				p.node.SetAutomine(p, false)
+				p.w.node.SetAutomine(p, false)
 				p.sign(0)
-				p.wait(p.send(fails(fault.SettlementUncertain)))
-				p.wait(p.send(fails(fault.SettlementUncertain)))
+				p.uncertain()
+				p.uncertain()
 				p.books(0)
-				p.awaitPool(1)
-				p.node.Mine(p, 1)
-				p.send(p.answer())
-				p.node.SetAutomine(p, true)
+				p.w.awaitPool(1)
+				p.w.node.Mine(p, 1)
+				p.pays(p.answer())
+				p.w.node.SetAutomine(p, true)
 			},
 		},
 		{
-			name: "the facilitator is killed after the broadcast, and stays dead", options: chainOptions{direct: true},
+			name: "the facilitator is killed after the broadcast, and stays dead", options: direct,
 			play: func(p *payer) { playDeadFacilitator(p, func() {}) },
 		},
 		{
 			// New process, new account, no memory of the transaction.
-			name: "the facilitator is killed after the broadcast, and comes back", options: chainOptions{direct: true},
-			play: func(p *payer) { playDeadFacilitator(p, p.restartFacilitator) },
+			name: "the facilitator is killed after the broadcast, and comes back", options: direct,
+			play: func(p *payer) { playDeadFacilitator(p, p.w.restartFacilitator) },
 		},
 		{
 			// The chain knows, so the payer does not even notice.
 			name: "the facilitator's answer is lost", said: []string{saysSettled},
 			play: func(p *payer) {
-				p.relay.deaf.Store(true)
+				p.w.deaf()
 				p.buy()
 			},
 		},
@@ -121,8 +119,8 @@ func chainAnswers() []chainCase {
 			name: "somebody else submitted the payment just before it came", said: []string{saysUsed},
 			play: func(p *payer) {
 				p.sign(0)
-				p.node.Transfer(p, p.signed)
-				p.send(p.answer())
+				p.w.node.Transfer(p, signedBy(p, p.header))
+				p.pays(p.answer())
 			},
 		},
 		{
@@ -131,50 +129,112 @@ func chainAnswers() []chainCase {
 			name: "a contract pays", who: (*chainWorld).contract, said: []string{saysSettled}, judged: 2,
 			play: func(p *payer) {
 				p.buy()
-				p.send(p.answer().replayed()) // nobody is asked
+				p.pays(p.answer().replayed()) // nobody is asked
 				p.prefix = []byte{2}          // of somebody who does not own the account
 				p.sign(0)
-				p.send(refused("signature is not the payer's"))
+				p.pays(refused("signature is not the payer's"))
 			},
 		},
 		{
 			// While the first is down every payment is settled by the second, also
 			// when the breaker of the first is open.
-			name: "one of two facilitators is down", options: chainOptions{direct: true, fallback: true},
+			name: "one of two facilitators is down", options: two,
 			play: func(p *payer) {
-				p.facilitator.Kill()
+				p.w.facilitator.Kill()
 				for range 8 {
 					p.buy()
 				}
 			},
 		},
+		{name: "one of two facilitators is killed at every point of a settlement", options: two, play: playKilledEverywhere},
 		{
-			name:    "one of two facilitators is killed at every point of a settlement",
-			options: chainOptions{direct: true, fallback: true}, play: playKilledEverywhere,
+			// The facilitator's word for a token that takes no transfers does not
+			// exclude a broadcast, so the payment is in doubt until it is proved.
+			name: "the token is paused", said: []string{saysFailed, saysFailed, saysSettled},
+			play: func(p *payer) {
+				p.doubt(0)
+				p.pays(fails(fault.SettlementUncertain))
+				p.books(0)
+				p.w.node.Pause(p, false)
+				p.pays(p.answer())
+			},
+		},
+		{
+			name: "cancelled before the first attempt", said: []string{saysUsed, saysSettled},
+			play: func(p *payer) {
+				p.sign(0)
+				p.w.node.Cancel(p, p.wallet, signedBy(p, p.header).Authorization.Nonce)
+				p.refusedTwice("authorization was cancelled", saysUsed)
+				p.buy() // with another nonce
+			},
+		},
+		{
+			// Once a safe block is past its end, an unused authorization is refused
+			// for good; a moment earlier it is not.
+			name: "expired while in doubt", said: []string{saysFailed, saysExpired, saysExpired},
+			play: func(p *payer) {
+				p.doubt(90 * time.Second)
+				p.w.node.Pause(p, false)
+				p.w.node.IncreaseTime(p, 120*time.Second)
+				p.uncertain() // past the end at the latest block, not at the safe one
+				p.w.node.Mine(p, 33)
+				p.refusedTwice("authorization expired unused", saysExpired)
+			},
+		},
+		{
+			name: "no money", who: (*chainWorld).pauper, said: []string{saysBalance},
+			play: func(p *payer) {
+				p.sign(0)
+				p.pays(declined(saysBalance))
+			},
+		},
+		{
+			// The facilitator's answer is lost, and the node cannot be asked. "Already
+			// used" alone is neither a proof nor a refusal.
+			name: "the service cannot see the chain, and the payer comes back", said: []string{saysSettled, saysUsed, saysUsed},
+			play: func(p *payer) {
+				p.sign(0)
+				p.w.rpc.cut()
+				p.w.deaf()
+				p.uncertain()
+				p.w.relay.arm("")
+				p.books(1)
+				p.uncertain()
+				is(p, "lookups", p.lab.dns.lookups(p.name), 0)
+				p.w.rpc.mend()
+				p.pays(p.answer())
+			},
 		},
 	}
+}
+
+// doubt brings a payment into doubt that has not moved: the token is paused.
+func (p *payer) doubt(window time.Duration) {
+	p.w.node.Pause(p, true)
+	p.sign(window)
+	p.uncertain()
 }
 
 // playDeadFacilitator ends the facilitator with kill -9 when its transaction is on
 // its way and it waits for the receipt. The chain alone proves the payment, whether
 // the facilitator answers again or not.
 func playDeadFacilitator(p *payer, then func()) {
-	p.node.SetAutomine(p, false)
+	p.w.node.SetAutomine(p, false)
 	p.sign(0)
-	sent := p.begin()
-	p.awaitPool(1)
-	p.facilitator.Kill()
-	e, err := sent.wait()
+	wait := p.begin(p.path)
+	p.w.awaitPool(1)
+	p.w.facilitator.Kill()
+	e, err := wait()
 	if err != nil {
 		p.Fatal(err)
 	}
 	p.check(e, fails(fault.SettlementUncertain))
 	p.books(0)
 	then()
-	p.wait(e)
-	p.node.Mine(p, 1)
-	p.node.SetAutomine(p, true)
-	p.send(p.answer())
+	p.rest(e)
+	p.w.node.Mine(p, 1)
+	p.w.node.SetAutomine(p, true)
+	p.pays(p.answer())
 }
 
 // playKilledEverywhere ends the first facilitator before and after each of the
@@ -187,21 +247,21 @@ func playKilledEverywhere(p *payer) {
 	buy := func() {
 		p.buy()
 		var tx struct{ From string }
-		p.ask(&tx, "eth_getTransactionByHash", p.transfer())
+		p.w.ask(&tx, "eth_getTransactionByHash", p.transfer())
 		senders[tx.From]++
-		p.send(p.answer().replayed())
+		p.pays(p.answer().replayed())
 		p.books(p.answers)
 	}
 	for _, how := range []mishap{killedBefore, killedAfter} {
 		for point := 1; ; point++ {
-			p.toNode.kill = p.facilitator.Kill
-			p.toNode.arm(callNode, append(make([]mishap, point-1), how)...)
+			p.w.toNode.kill = p.w.facilitator.Kill
+			p.w.toNode.arm(callNode, append(make([]mishap, point-1), how)...)
 			buy()
-			if calls, _ := p.toNode.harm(); calls < point {
+			if calls, _ := p.w.toNode.harm(); calls < point {
 				break // the settlement makes fewer
 			}
 			points++
-			p.restartFacilitator()
+			p.w.restartFacilitator()
 			buy() // the first one is asked again, and its breaker stays closed
 		}
 	}

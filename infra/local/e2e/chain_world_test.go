@@ -1,45 +1,190 @@
 package e2e
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/sha3"
+
 	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
+
+type payer struct {
+	*run
+	w       *chainWorld
+	funds   int64  // what was minted for the account
+	earlier int    // transfers before this payment was signed
+	prefix  []byte // of a contract wallet's signatures
+}
+
+// dnsPrice is what one lookup costs, in atomic units.
+func dnsPrice(tb testing.TB) int64 {
+	n := must(strconv.ParseInt(catalog.DNS().Amount, 10, 64))
+	return n
+}
+
+func (w *chainWorld) payer() *payer {
+	p := w.pauper()
+	p.mint(10 * dnsPrice(w))
+	return p
+}
+
+func (w *chainWorld) pauper() *payer {
+	p := &payer{run: newRun(w, w.lab, w.d, w.pace.client()), w: w}
+	p.moved = p.transfer
+	p.path = p.fill(lookup("{healthy}", "A"))
+	return p
+}
+
+// contract is a payer whose account is a contract that is owned by the key. The
+// contract is deployed.
+func (w *chainWorld) contract() *payer {
+	p := w.pauper()
+	var code struct{ Creation string }
+	if err := testbed.ReadJSON(filepath.Join("testdata", "contracts", "wallet.json"), &code); err != nil {
+		w.Fatal(err)
+	}
+	var receipt struct{ ContractAddress, Status string }
+	w.ask(&receipt, "eth_sendTransactionSync", map[string]string{
+		"from": chaintest.Account(8), "gas": "0x100000",
+		"data": code.Creation + strings.Repeat("0", 24) + hex.EncodeToString(p.account[:]),
+	})
+	if receipt.Status != "0x1" {
+		w.Fatalf("deploy the wallet: %+v", receipt)
+	}
+	p.account, p.prefix = must(x402.ParseAddress(receipt.ContractAddress)), []byte{1}
+	p.mint(10 * dnsPrice(w))
+	return p
+}
+
+func (p *payer) mint(value int64) {
+	p.w.node.Mint(p, p.account, value)
+	p.funds += value
+}
+
+// sign asks for the offer and signs it, to be used within a time; 0 is as long
+// as the offer says.
+func (p *payer) sign(window time.Duration) {
+	p.first, p.earlier = exchange{}, len(p.transfers())
+	p.run.sign(p.path, func(d *x402test.Draft) {
+		a := &d.Payload.Payload.Authorization
+		a.From = p.account.Checksum()
+		if window > 0 {
+			a.ValidBefore = strconv.FormatInt(time.Now().Add(window).Unix(), 10)
+		}
+	}, resign(func(signature []byte) []byte { return append(p.prefix, signature...) }))
+}
+
+func (p *payer) buy() {
+	p.sign(0)
+	p.pays(p.answer())
+}
+
+// refusedTwice sends the payment and wants a 402 whose reason comes from the chain, and
+// whose PAYMENT-RESPONSE has the facilitator's own. Sent again it is refused from the
+// record, and nobody is asked.
+func (p *payer) refusedTwice(reason, facilitators string) {
+	for _, said := range []string{facilitators, reason} {
+		w := declined(reason)
+		w.says = said
+		p.pays(w)
+	}
+}
+
+// uncertain sends the payment, is told that nobody knows, and waits as long as the
+// answer asks for, which is not longer than a person would.
+func (p *payer) uncertain() {
+	p.rest(p.pays(fails(fault.SettlementUncertain)))
+}
+
+func (p *payer) rest(e exchange) {
+	after := e.retryAfter()
+	if after < time.Second || after > 10*time.Second {
+		p.Fatalf("Retry-After is %s", after)
+	}
+	p.pause(after)
+}
+
+// books checks what has happened on the chain: how often the price went from
+// the payer to the payee, and that nothing else did.
+func (p *payer) books(transfers int) {
+	moved := int64(transfers) * dnsPrice(p)
+	if list := p.transfers(); len(list) != transfers {
+		p.Errorf("%d transfers from the payer to the payee, want %d: %v", len(list), transfers, list)
+	}
+	for of, want := range map[x402.Address]int64{p.account: p.funds - moved, p.w.payee: moved} {
+		if got := p.w.node.Balance(p, of); got.Cmp(big.NewInt(want)) != 0 {
+			p.Errorf("%s has %d, want %d", of, got, want)
+		}
+	}
+}
+
+func (p *payer) transfer() string {
+	list := p.transfers()[p.earlier:]
+	if len(list) != 1 {
+		p.Errorf("%d transfers from the payer to the payee, want 1: %v", len(list), list)
+		return ""
+	}
+	return list[0]
+}
+
+// transfers are the transactions in which the token went from the payer to the
+// payee, by its events.
+func (p *payer) transfers() []string {
+	topic := func(a x402.Address) string { return "0x" + strings.Repeat("0", 24) + a.String()[2:] }
+	h := sha3.NewLegacyKeccak256()
+	h.Write([]byte("Transfer(address,address,uint256)"))
+	var logs []struct{ TransactionHash string }
+	p.w.ask(&logs, "eth_getLogs", map[string]any{
+		"fromBlock": "0x0", "toBlock": "latest", "address": chaintest.USDC,
+		"topics": []string{"0x" + hex.EncodeToString(h.Sum(nil)), topic(p.account), topic(p.w.payee)},
+	})
+	var hashes []string
+	for _, l := range logs {
+		hashes = append(hashes, l.TransactionHash)
+	}
+	return hashes
+}
 
 // chainWorld is the local runner as an operator runs it on Base: an Ethereum
 // node with the token, a facilitator made of the reference packages, and
 // nothing of play money. What goes between the three can be cut or lost.
 type chainWorld struct {
 	testing.TB
-	lab  *lab // the resolver, and the signatures that no log may show
-	id   string
-	node *chaintest.Node
-	// rpc is the service's way to the node; the facilitator has one of its own.
-	rpc         *proxy
+	lab         *lab // the resolver, and the signatures that no log may show
+	node        *chaintest.Node
+	rpc         *proxy // the service's way to the node; the facilitator has one of its own
 	facilitator *testbed.Process
-	relay       *relay // the service's way to the facilitator
+	relay       *tap // the service's way to the facilitator
 	d           *deployment
+	pace        *pace
+	payee       x402.Address
+	confirm     time.Duration
 
-	pace    *pace
-	payee   x402.Address
-	confirm time.Duration
+	toNode  *tap   // the first facilitator's way to the node, if it can be killed there
+	nodeURL string // what a facilitator calls the node by
 
-	fallback string // URL of the second facilitator, empty without one
-	toNode   *tap   // the first one's way to the node, if it can be killed there
-	nodeURL  string // what a facilitator calls the node by
+	mu   sync.Mutex
+	said []string // what each settlement came to: a reason, or "settled"
 }
 
-// chainOptions is what a scenario changes about its world.
 type chainOptions struct {
 	// confirm is how long the facilitator waits for a receipt. 0 is longer than
 	// any scenario.
@@ -51,33 +196,34 @@ type chainOptions struct {
 	fallback bool
 }
 
-const longConfirm = 30 * time.Second
-
-// openChain starts everything. It skips the test where Node, its packages or
-// the Ethereum node cannot be had.
 func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
-	t.Helper()
-	testbed.Node(t, facilitatorDir)
-	w := &chainWorld{TB: t, pace: p, lab: l, id: fmt.Sprintf("chain%d", caseIDs.Add(1)), confirm: o.confirm}
+	w := &chainWorld{TB: t, pace: p, lab: l, confirm: o.confirm, payee: must(x402.ParseAddress(l.terms.PayTo))}
 	if w.confirm == 0 {
-		w.confirm = longConfirm
+		w.confirm = 30 * time.Second
 	}
-	w.payee = parseAddress(t, l.terms.PayTo)
 	w.node = chaintest.Start(t)
 	w.rpc, w.nodeURL = newProxy(t, w.node.URL), w.node.URL
+	s := l.setup()
+	s.more["RPC_URL"], s.more["NETWORK"] = "http://"+w.rpc.addr, chaintest.Network
 	if o.fallback {
 		w.startFacilitator("0")
-		w.fallback = w.facilitator.URL
+		s.more["FACILITATOR_FALLBACK_URL"], s.more["DUPLICATE_WINDOW_SECONDS"] = w.facilitator.URL, "0"
 		w.toNode = newTap(t)
-		w.nodeURL = w.toNode.server(callNode, w.node.URL)
+		w.nodeURL = w.toNode.front(askOf, proxyTo(w.node.URL))
 	}
 	w.startFacilitator("0")
-	url := w.facilitator.URL
+	s.facilitator = w.facilitator.URL
 	if !o.direct {
-		w.relay = newRelay(t, url)
-		url = w.relay.url
+		w.relay = newTap(t)
+		w.relay.heard = w.hear
+		s.facilitator = w.relay.front(callOf, proxyTo(w.facilitator.URL))
 	}
-	w.startService(url)
+	w.d = openLocal(t, l, s)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the service's log:\n%s", w.d.log())
+		}
+	})
 	return w
 }
 
@@ -86,12 +232,7 @@ var facilitatorDir = filepath.Join("testdata", "facilitator")
 // startFacilitator runs the reference facilitator on a port. Its account and
 // its memory are new.
 func (w *chainWorld) startFacilitator(port string) {
-	w.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		w.Fatal(err)
-	}
-	cmd := exec.Command(node, "facilitator.mjs")
+	cmd := exec.Command(must(exec.LookPath("node")), "facilitator.mjs")
 	cmd.Dir = facilitatorDir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "RPC=" + w.nodeURL, "NETWORK=" + chaintest.Network, "PORT=" + port,
@@ -108,57 +249,47 @@ func (w *chainWorld) startFacilitator(port string) {
 	}
 }
 
-// restartFacilitator runs another one where the last one was.
 func (w *chainWorld) restartFacilitator() {
-	w.Helper()
-	u, err := url.Parse(w.facilitator.URL)
+	w.startFacilitator(must(url.Parse(w.facilitator.URL)).Port())
+}
+
+// hear remembers what a settlement came to.
+func (w *chainWorld) hear(kind string, reply []byte) {
+	if kind != callSettle {
+		return
+	}
+	var v x402.SettleResponse
+	err := json.Unmarshal(reply, &v)
+	says := v.ErrorReason
 	if err != nil {
-		w.Fatal(err)
+		says = fmt.Sprintf("unreadable: %.100s", reply)
+	} else if v.Success {
+		says = saysSettled
 	}
-	w.startFacilitator(u.Port())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, says)
 }
 
-// startService runs the local runner over a ledger of its own.
-func (w *chainWorld) startService(facilitator string) {
-	w.Helper()
-	s := w.lab.setup()
-	s.facilitator = facilitator
-	s.more = map[string]string{"RPC_URL": "http://" + w.rpc.addr, "NETWORK": chaintest.Network}
-	if w.fallback != "" {
-		s.more["FACILITATOR_FALLBACK_URL"], s.more["DUPLICATE_WINDOW_SECONDS"] = w.fallback, "0"
-	}
-	service := startLocal(w, w.lab, s, filepath.Join(w.TempDir(), "ledger.db"))
-	w.Cleanup(func() {
-		if w.Failed() {
-			w.Logf("the service's log:\n%s", service.Log.String())
-		}
-	})
-	w.d = &deployment{base: service.URL, origin: service.URL}
+func (w *chainWorld) heard() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.said)
 }
 
-// ask calls the node, and reads its answer into v.
+// deaf has the answers to settlements lost from now on.
+func (w *chainWorld) deaf() { w.relay.arm(callSettle, slices.Repeat([]mishap{dropped}, 10)...) }
+
 func (w *chainWorld) ask(v any, method string, params ...any) {
-	w.Helper()
 	if raw := w.node.Call(w, method, params...); json.Unmarshal(raw, v) != nil {
 		w.Fatalf("%s: %s", method, raw)
 	}
 }
 
-// awaitPool waits until that many transactions wait for a block.
 func (w *chainWorld) awaitPool(n int) {
-	w.Helper()
 	poll(w, fmt.Sprintf("%d transactions on their way", n), func() bool {
 		var pool struct{ Pending string }
 		w.ask(&pool, "txpool_status")
 		return pool.Pending == fmt.Sprintf("0x%x", n)
 	})
-}
-
-func parseAddress(tb testing.TB, s string) x402.Address {
-	tb.Helper()
-	a, err := x402.ParseAddress(s)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return a
 }

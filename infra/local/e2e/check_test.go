@@ -7,20 +7,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/clients"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// subject is who asked for what, and of whom.
 type subject struct {
 	op     catalog.Operation // of a priced path
 	origin string
@@ -30,13 +35,15 @@ type subject struct {
 	before exchange // the answer that a replay repeats
 }
 
-// jsonType is the content type of everything that the service computes.
-const jsonType = "application/json; charset=utf-8"
+// The content types of what the service computes, and of its pages.
+const (
+	jsonType = "application/json; charset=utf-8"
+	pageType = "text/html; charset=utf-8"
+)
 
 // check holds an answer to what package fault, the catalog and design §3 say
 // about it. It is the only place that knows.
 func check(tb testing.TB, e exchange, w want, s subject) {
-	tb.Helper()
 	if e.status != w.of() {
 		tb.Errorf("status %d, want %d (%s)\n%s", e.status, w.of(), w.code, e)
 		return
@@ -45,37 +52,33 @@ func check(tb testing.TB, e exchange, w want, s subject) {
 		return
 	}
 	checkDescribed(tb, e)
-	checkEveryAnswer(tb, e, w)
+	checkHeaders(tb, e, w)
 	checkReceipt(tb, e, w, s)
+	is(tb, "has no body", len(e.body) == 0, w.headless || w.kind == bodiless)
+	mentions(tb, "the body", string(e.body), w.contains...)
 	switch w.kind {
 	case anOffer:
 		checkOffer(tb, e, w, s)
 	case aFault:
 		checkFault(tb, e, w, s)
 	case aResult:
-		checkResult(tb, e, w)
-	case aPreflight, aNotModified:
-		is(tb, "body", string(e.body), "")
-	case aDocument, fromGateway:
+		is(tb, "Content-Type", e.header.Get("Content-Type"), jsonType)
+		if w.body != "" {
+			is(tb, "body", string(e.body), w.body)
+		}
 	}
 	if w.replay && !bytes.Equal(e.body, s.before.body) {
 		tb.Errorf("the replay differs:\n%s\n%s", e.body, s.before.body)
 	}
-	if w.bodiless != (len(e.body) == 0) && w.kind != aPreflight && w.kind != aNotModified {
-		tb.Errorf("%d bytes of body", len(e.body))
-	}
 }
 
 func is[T comparable](tb testing.TB, what string, got, want T) {
-	tb.Helper()
 	if got != want {
 		tb.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
 
-// mentions holds a text to parts of it.
 func mentions(tb testing.TB, what, text string, parts ...string) {
-	tb.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
 			tb.Errorf("%s lacks %q:\n%.2000s", what, part, text)
@@ -83,64 +86,44 @@ func mentions(tb testing.TB, what, text string, parts ...string) {
 	}
 }
 
-// checkEveryAnswer is about headers: CORS, caching, waiting, and none that
-// does not belong.
-func checkEveryAnswer(tb testing.TB, e exchange, w want) {
-	tb.Helper()
+// checkHeaders is about CORS, caching, waiting, and headers that do not belong.
+func checkHeaders(tb testing.TB, e exchange, w want) {
 	h := e.header
-	is(tb, "Access-Control-Allow-Origin", h.Get("Access-Control-Allow-Origin"), "*")
-	is(tb, "X-Content-Type-Options", h.Get("X-Content-Type-Options"), "nosniff")
-	for _, name := range []string{"PAYMENT-REQUIRED", "PAYMENT-RESPONSE", "Retry-After", "Idempotent-Replayed", "Age", "Answer-Owed", "RateLimit-Policy"} {
-		if !listed(h.Get("Access-Control-Expose-Headers"), name) {
-			tb.Errorf("Access-Control-Expose-Headers %q lacks %s", h.Get("Access-Control-Expose-Headers"), name)
+	wanted := header{
+		"Access-Control-Allow-Origin": "*", "X-Content-Type-Options": "nosniff",
+		x402.HeaderReplayed: map[bool]string{true: "true"}[w.replay],
+	}
+	switch w.kind {
+	case aResult:
+		wanted["Cache-Control"] = "private, no-store"
+	case anOffer, aFault:
+		wanted["Cache-Control"] = "no-store"
+	}
+	if w.kind == anOffer || w.charged == moved {
+		wanted["Vary"] = "Accept, PAYMENT-SIGNATURE, Idempotency-Key"
+	}
+	for _, headers := range []header{wanted, w.header} {
+		for name, value := range headers {
+			is(tb, name, h.Get(name), value)
 		}
 	}
-	if h.Get("X-Request-Id") == "" {
-		tb.Error("no X-Request-Id")
+	exposed := strings.Split(strings.ToLower(h.Get("Access-Control-Expose-Headers")), ", ")
+	for name := range strings.FieldsSeq("payment-required payment-response retry-after idempotent-replayed age answer-owed ratelimit-policy") {
+		if !slices.Contains(exposed, name) {
+			tb.Errorf("Access-Control-Expose-Headers %q lacks %s", exposed, name)
+		}
 	}
-	is(tb, "Idempotent-Replayed", h.Get(x402.HeaderReplayed), map[bool]string{true: "true"}[w.replay])
+	is(tb, "has X-Request-Id", h.Get("X-Request-Id") != "", true)
+	is(tb, "has PAYMENT-REQUIRED", h.Get(x402.HeaderRequired) != "", w.kind == anOffer)
 	if age := h.Get("Age"); age != "" && (!w.replay || !regexp.MustCompile(`^[0-9]+$`).MatchString(age)) {
 		tb.Errorf("Age %q, replayed: %v", age, w.replay)
 	}
-	is(tb, "has PAYMENT-REQUIRED", h.Get(x402.HeaderRequired) != "", w.kind == anOffer)
-	switch w.kind {
-	case aResult:
-		is(tb, "Cache-Control", h.Get("Cache-Control"), "private, no-store")
-	case anOffer, aFault:
-		is(tb, "Cache-Control", h.Get("Cache-Control"), "no-store")
-	case aDocument, aPreflight, aNotModified, fromGateway: // theirs stand in the table, if any
-	}
-	if w.kind == anOffer || w.charged == moved {
-		is(tb, "Vary", h.Get("Vary"), "Accept, PAYMENT-SIGNATURE, Idempotency-Key")
-	}
-	checkWait(tb, h.Get("Retry-After"), w)
-	for name, value := range w.header {
-		is(tb, name, h.Get(name), value)
-	}
-	mentions(tb, "the body", string(e.body), w.contains...)
-}
-
-// listed says whether a comma-separated list has an element, in any case.
-func listed(list, element string) bool {
-	for item := range strings.SplitSeq(list, ",") {
-		if strings.EqualFold(strings.TrimSpace(item), element) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkWait: Retry-After on every 429 and 503 and on whatever else may be asked
-// for again, a 409 that will pass included, in whole seconds, and nowhere else.
-func checkWait(tb testing.TB, value string, w want) {
-	tb.Helper()
+	// Retry-After is on every 429 and 503 and on whatever else may be asked for again,
+	// a 409 that will pass included, in whole seconds, and nowhere else.
 	due := w.of() == http.StatusTooManyRequests || w.of() == http.StatusServiceUnavailable || w.kind == aFault && w.retryable()
-	seconds, err := strconv.Atoi(value)
-	switch {
-	case !due && value != "":
-		tb.Errorf("Retry-After %q on %d %s", value, w.of(), w.code)
-	case due && (err != nil || seconds < 1 || seconds > 600):
-		tb.Errorf("Retry-After %q on %d %s, want whole seconds", value, w.of(), w.code)
+	value := h.Get("Retry-After")
+	if seconds, err := strconv.Atoi(value); due && (err != nil || seconds < 1 || seconds > 600) || !due && value != "" {
+		tb.Errorf("Retry-After %q on %d %s; due: %v", value, w.of(), w.code, due)
 	}
 }
 
@@ -149,7 +132,6 @@ var transactionHash = regexp.MustCompile(`^0x[0-9a-f]{64}$`)
 // checkReceipt: PAYMENT-RESPONSE on every answer after a settlement, and after
 // a refused one.
 func checkReceipt(tb testing.TB, e exchange, w want, s subject) {
-	tb.Helper()
 	raw := e.header.Get(x402.HeaderResponse)
 	is(tb, "has PAYMENT-RESPONSE", raw != "", w.receipt)
 	if raw == "" {
@@ -163,8 +145,8 @@ func checkReceipt(tb testing.TB, e exchange, w want, s subject) {
 	want := x402.SettleResponse{Success: true, Transaction: s.hash, Network: s.terms.Network, Payer: s.payer}
 	if w.kind == anOffer && !w.paid {
 		want.Success, want.Transaction = false, ""
-		if got.ErrorReason == "" || !strings.Contains(w.message, got.ErrorReason) {
-			tb.Errorf("PAYMENT-RESPONSE says %q, the offer %q", got.ErrorReason, w.message)
+		if got.ErrorReason == "" || !strings.Contains(w.says, got.ErrorReason) {
+			tb.Errorf("PAYMENT-RESPONSE says %q, want %q", got.ErrorReason, w.says)
 		}
 		want.ErrorReason = got.ErrorReason
 	} else if w.blind {
@@ -191,7 +173,6 @@ const (
 // checkSigned: an answer that was paid for has a signed receipt for these very
 // bytes, and nothing else has one.
 func checkSigned(tb testing.TB, e exchange, w want, got x402.SettleResponse) {
-	tb.Helper()
 	signed := got.Extensions.OfferReceipt.Info.Receipt
 	info, _ := fault.Of(w.code)
 	answers := w.kind == aResult || w.kind == aFault && info.Class == fault.Answer
@@ -200,7 +181,8 @@ func checkSigned(tb testing.TB, e exchange, w want, got x402.SettleResponse) {
 	}
 	s, kid, err := receipt.Verify(signed.Signature, func(string) (ed25519.PublicKey, error) { return receipt.ParsePublic(receiptPublicKey) })
 	path, _, _ := strings.Cut(e.path, "?")
-	if err != nil || !receipt.Authorizes(kid, s) || !s.Covers(e.body) || s.Transaction != got.Transaction || s.Payer != got.Payer || !strings.HasSuffix(s.ResourceURL, path) && !strings.HasSuffix(s.ResourceURL, catalog.PathMCP) {
+	here := strings.HasSuffix(s.ResourceURL, path) || strings.HasSuffix(s.ResourceURL, catalog.PathMCP)
+	if err != nil || !receipt.Authorizes(kid, s) || !s.Covers(e.body) || s.Transaction != got.Transaction || s.Payer != got.Payer || !here {
 		tb.Errorf("receipt %+v by %s, %v, of %+v", s, kid, err, got)
 	}
 }
@@ -226,21 +208,21 @@ func strictly(raw []byte, v any) error {
 	return nil
 }
 
-// checkFault: the error body of design §3, every field and no field more.
+// checkFault: the error body of design §3. That no field is missing is the
+// description's.
 func checkFault(tb testing.TB, e exchange, w want, s subject) {
-	tb.Helper()
 	is(tb, "Content-Type", e.header.Get("Content-Type"), jsonType)
 	var body struct {
-		Error *struct {
-			Code      *fault.Code     `json:"code"`
-			Message   *string         `json:"message"`
+		Error struct {
+			Code      fault.Code      `json:"code"`
+			Message   string          `json:"message"`
 			Charged   json.RawMessage `json:"charged"`
-			Retryable *bool           `json:"retryable"`
+			Retryable bool            `json:"retryable"`
 		} `json:"error"`
-		RequestID *string `json:"request_id"`
-		DocsURL   *string `json:"docs_url"`
+		RequestID string `json:"request_id"`
+		DocsURL   string `json:"docs_url"`
 	}
-	if w.bodiless { // HEAD
+	if w.headless {
 		return
 	}
 	if err := strictly(e.body, &body); err != nil {
@@ -248,25 +230,22 @@ func checkFault(tb testing.TB, e exchange, w want, s subject) {
 		return
 	}
 	f := body.Error
-	if f == nil || f.Code == nil || f.Message == nil || f.Charged == nil || f.Retryable == nil || body.RequestID == nil || body.DocsURL == nil {
-		tb.Errorf("the error body lacks a field: %s", e.body)
-		return
+	is(tb, "code", f.Code, w.code)
+	if f.Message == "" || !strings.Contains(f.Message, w.message) {
+		tb.Errorf("message %q, want one with %q", f.Message, w.message)
 	}
-	is(tb, "code", *f.Code, w.code)
-	if *f.Message == "" || !strings.Contains(*f.Message, w.message) {
-		tb.Errorf("message %q, want one with %q", *f.Message, w.message)
-	}
-	is(tb, "charged", string(f.Charged), map[money]string{unmoved: "false", moved: "true", unknown: "null"}[w.charged])
+	is(tb, "charged", string(f.Charged), string(w.charged))
 	var said *bool
-	if json.Unmarshal(f.Charged, &said) == nil && !x402.ChargeOf(*f.Code).Allows(said) {
-		tb.Errorf("%s says charged %s, and the documents say %s", *f.Code, f.Charged, x402.ChargeOf(*f.Code))
+	if json.Unmarshal(f.Charged, &said) == nil && !x402.ChargeOf(f.Code).Allows(said) {
+		tb.Errorf("%s says charged %s, and the documents say %s", f.Code, f.Charged, x402.ChargeOf(f.Code))
 	}
-	is(tb, "retryable", *f.Retryable, w.retryable())
-	is(tb, "docs_url", *body.DocsURL, catalog.ErrorURL(s.origin, w.code))
+	is(tb, "retryable", f.Retryable, w.retryable())
+	is(tb, "docs_url", body.DocsURL, catalog.ErrorURL(s.origin, w.code))
 	if !w.replay {
-		is(tb, "request_id", *body.RequestID, e.header.Get("X-Request-Id"))
+		is(tb, "request_id", body.RequestID, e.header.Get("X-Request-Id"))
 	}
-	if s.op.Slug != "" && !s.op.Can(w.code) && w.code != fault.MethodNotAllowed && w.code != fault.IdempotencyConflict && w.code != fault.InvalidIdempotencyKey {
+	anywhere := []fault.Code{fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey}
+	if s.op.Slug != "" && !s.op.Can(w.code) && !slices.Contains(anywhere, w.code) {
 		tb.Errorf("%s answers %s, which the catalog does not list for it", s.op.Slug, w.code)
 	}
 }
@@ -276,7 +255,6 @@ var retryToken = regexp.MustCompile(`^\{"info":\{"token":"[A-Za-z0-9_-]{22}"\},"
 
 // checkOffer: what must be paid, in the header and in the body.
 func checkOffer(tb testing.TB, e exchange, w want, s subject) {
-	tb.Helper()
 	var offer x402.PaymentRequired
 	if err := decodeHeader(e.header.Get(x402.HeaderRequired), &offer); err != nil {
 		tb.Errorf("PAYMENT-REQUIRED: %v", err)
@@ -294,17 +272,13 @@ func checkOffer(tb testing.TB, e exchange, w want, s subject) {
 		tb.Errorf("accepts: %s", d)
 	}
 	if w.html {
-		is(tb, "Content-Type", e.header.Get("Content-Type"), "text/html; charset=utf-8")
-		if csp := e.header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
-			tb.Errorf("Content-Security-Policy %q", csp)
-		}
-		if body := string(e.body); !strings.HasPrefix(body, "<!DOCTYPE html>") || !strings.Contains(body, s.op.Price()) {
-			tb.Errorf("the page does not show the price %s: %.300s", s.op.Price(), body)
-		}
+		is(tb, "Content-Type", e.header.Get("Content-Type"), pageType)
+		mentions(tb, "Content-Security-Policy", e.header.Get("Content-Security-Policy"), "default-src 'none'", "frame-ancestors 'none'")
+		mentions(tb, "the page", string(e.body), "<!DOCTYPE html>", s.op.Price())
 		return
 	}
 	is(tb, "Content-Type", e.header.Get("Content-Type"), jsonType)
-	if w.bodiless { // HEAD
+	if w.headless {
 		return
 	}
 	type idempotency struct {
@@ -327,16 +301,39 @@ func checkOffer(tb testing.TB, e exchange, w want, s subject) {
 	}
 	is(tb, "code", body.Code, fault.PaymentRequired)
 	is(tb, "idempotency", body.Idempotency, idempotency{"Idempotency-Key", 86400, 45})
-	if body.Message == "" {
-		tb.Error("a 402 without a message")
-	}
+	is(tb, "has a message", body.Message != "", true)
 }
 
-// checkResult: the expected values. The fields are the description's.
-func checkResult(tb testing.TB, e exchange, w want) {
-	tb.Helper()
-	is(tb, "Content-Type", e.header.Get("Content-Type"), jsonType)
-	if w.body != "" {
-		is(tb, "body", string(e.body), w.body)
+// describedOrigin is the origin that the judging description is rendered for.
+const describedOrigin = "https://judge.example.com"
+
+// description is the OpenAPI description that every answer of every world is held
+// to. A case wants each world to serve the same.
+var description = sync.OnceValue(func() string { return rendered(catalog.PathOpenAPI) })
+
+func rendered(path string) string {
+	config := must(boot.ReadLocal(func(string) string { return "" }))
+	site := discovery.Site{Origin: describedOrigin, Terms: config.Terms, DuplicateWindow: config.DuplicateWindow}
+	doc, _ := must(discovery.Render(site)).Find(path)
+	return string(doc.Body)
+}
+
+var described = sync.OnceValue(func() *clients.OpenAPI {
+	return must(clients.ParseOpenAPI([]byte(description()), []byte(rendered(catalog.PathDocs))))
+})
+
+// checkDescribed holds an answer to the OpenAPI description. That leaves out the paths
+// that browsers and crawlers ask for anyway.
+func checkDescribed(tb testing.TB, e exchange) {
+	path := e.path // as clients spell it
+	if plain, err := url.PathUnescape(path); err == nil {
+		path = plain
+	}
+	if e.status < http.StatusBadRequest && (path == "/" || path == "/robots.txt" || path == "/favicon.svg") {
+		return
+	}
+	answer := clients.Answer{Method: e.method, Path: path, Status: e.status, Header: e.header, Body: e.body}
+	if err := described().Check(answer); err != nil {
+		tb.Error(err)
 	}
 }

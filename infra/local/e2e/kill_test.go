@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // death is the moment at which the process of a payment is killed, what is true
@@ -65,34 +65,27 @@ func deaths() []death {
 func TestKilledAtMoments(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "kills processes, and waits for the end of a lease")
-	t.Run("local", func(t *testing.T) {
-		t.Parallel()
-		everywhere := slices.DeleteFunc(deaths(), func(c death) bool { return !c.anywhere })
-		killAt(t, everywhere, func(tb testing.TB, l *lab, s setup, _ *tap) *deployment { return openLocal(tb, l, s) })
-	})
-	t.Run("lambda", func(t *testing.T) {
-		t.Parallel()
-		db := dynamotest.Start(t)
-		killAt(t, deaths(), func(tb testing.TB, l *lab, s setup, at *tap) *deployment {
-			s.table, s.endpoint = db.Table(tb), at.table(db)
+	l, db := newLab(t), dynamotest.Start(t)
+	for world, open := range map[string]func(testing.TB, setup, *tap) *deployment{
+		"local": func(tb testing.TB, s setup, _ *tap) *deployment { return openLocal(tb, l, s) },
+		"lambda": func(tb testing.TB, s setup, at *tap) *deployment {
+			s.table, s.endpoint = db.Table(tb), at.front(writeOf, proxyTo(db.URL))
 			return openFunctions(tb, l, s, func(c *lambdahost.Config) { c.OnResponse = at.answered })
-		})
-	})
-}
-
-// killAt plays deaths of services that are opened behind a tap.
-func killAt(t *testing.T, list []death, open func(testing.TB, *lab, setup, *tap) *deployment) {
-	t.Helper()
-	l := newLab(t)
-	for _, c := range list {
-		t.Run(c.at, func(t *testing.T) {
-			t.Parallel()
-			fairly(t, func(tb testing.TB, p *pace) {
-				at, s := newTap(tb), l.setup()
-				s.facilitator = at.facilitator(l)
-				die(tb, p, l, at, open(tb, l, s, at), c)
+		},
+	} {
+		for _, c := range deaths() {
+			if world == "local" && !c.anywhere {
+				continue
+			}
+			t.Run(world+": "+c.at, func(t *testing.T) {
+				t.Parallel()
+				fairly(t, func(tb testing.TB, p *pace) {
+					at, s := newTap(tb), l.setup()
+					s.facilitator = at.front(callOf, http.HandlerFunc(l.serveFacilitator))
+					die(tb, p, l, at, open(tb, s, at), c)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -105,9 +98,7 @@ func (p *tap) answered(process lambdahost.Process, request string, _ []byte) {
 	}
 }
 
-// die plays one death and what comes after it.
 func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
-	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the log:\n%s", d.log())
@@ -126,17 +117,12 @@ func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
 	r.killedAt(at, c)
 	r.d = d.revive()
 
-	begun := time.Now()
-	answered := result(r.fill(healthy().body))
+	answered := r.answer()
 	answered.blind, answered.replay = c.blind, c.answered
 	waits := r.awaitAnswer(c, answered)
-	if leased := waits > 0; leased != c.leased {
-		t.Errorf("told to wait %d times; the killed attempt had the lease: %t", waits, c.leased)
-	}
-	t.Logf("answered after %.1f s and %d times 409", time.Since(begun).Seconds(), waits)
-	answered.replay = true
+	is(t, "the killed attempt had the lease", waits > 0, c.leased)
 	r.first = r.last
-	r.check(r.send(r.path), answered)
+	r.pays(answered.replayed())
 	calls := 1
 	if c.blind {
 		calls = 2
@@ -149,20 +135,19 @@ func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
 
 // killedAt sends the payment and returns when its process has been killed.
 func (r *run) killedAt(at *tap, c death) {
-	r.Helper()
 	at.kill = r.d.kill
 	if c.kind != "" {
 		at.arm(c.kind, c.how)
 	}
-	sent := r.begin(r.path)
+	wait := r.begin(r.path)
 	if c.kind == "" {
 		r.killDuringLookup()
 	}
-	e, err := sent.wait()
-	if suffered, _ := at.harm(); c.kind != "" && suffered == 0 {
-		r.Fatalf("nothing has happened %s, and the answer is %s, %v", c.at, e, err)
-	}
+	e, err := wait()
 	if c.kind != "" {
+		if suffered, _ := at.harm(); suffered == 0 {
+			r.Fatalf("nothing has happened %s, and the answer is %s, %v", c.at, e, err)
+		}
 		<-at.struck
 	}
 	switch dead := r.d.dead; {
@@ -178,7 +163,6 @@ func (r *run) killedAt(at *tap, c death) {
 // killDuringLookup kills when the resolver has the question and the ledger the
 // receipt, which a copy of the request tells.
 func (r *run) killDuringLookup() {
-	r.Helper()
 	r.lab.dns.gate(r.name).await(r, "look up")
 	busy := fails(fault.PaymentInProgress)
 	poll(r, "the settlement to be written down", func() bool {
@@ -197,7 +181,6 @@ func (r *run) killDuringLookup() {
 // awaitAnswer sends the payment as often as it is told to, until there is an
 // answer, and holds that to w. It returns how often it was told to wait.
 func (r *run) awaitAnswer(c death, w want) (waits int) {
-	r.Helper()
 	busy := fails(fault.PaymentInProgress)
 	if c.settled {
 		busy = busy.charge(moved)
@@ -215,5 +198,137 @@ func (r *run) awaitAnswer(c death, w want) (waits int) {
 		r.pause(e.retryAfter())
 	}
 	r.Fatal("no answer although the lease has run out")
+	return 0
+}
+
+// accident is a way in which one write can go wrong.
+type accident struct {
+	name    string
+	mishaps []mishap
+	// lasting: the write's fate stays unknown for as long as a call of the
+	// store may take, so that whoever began it cannot finish it.
+	lasting bool
+}
+
+func accidents() []accident {
+	return []accident{
+		{"reply dropped", []mishap{dropped}, false},
+		{"reply late", []mishap{late}, false},
+		{"request reset", []mishap{reset}, false},
+		{"request forgotten", []mishap{forgotten}, false},
+		{"reply dropped twice", []mishap{dropped, dropped}, false},
+		{"request reset twice", []mishap{reset, reset}, true},
+		{"reply late twice", []mishap{late, late}, true},
+		{"reset, then dropped", []mishap{reset, dropped}, false},
+		{"dropped, then reset", []mishap{dropped, reset}, false},
+	}
+}
+
+// TestLostReply lets each write of a paid request go wrong in each way. The one
+// client, who is alone, gets the answer; money moves once; nothing that was
+// learnt is forgotten.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	verifyOnly(t, "needs Node for the DynamoDB server")
+	db := dynamotest.Start(t)
+	l := newLab(t)
+	for _, write := range []string{writeClaim, writeOpen, writeFirst, writePlace, writeSettled, writeRelease, writeRedeem} {
+		for _, a := range accidents() {
+			t.Run(write+": "+a.name, func(t *testing.T) {
+				t.Parallel()
+				fairly(t, func(tb testing.TB, p *pace) {
+					at, table := newTap(tb), db.Table(tb)
+					d := newControls(tb).serve(tb, l, l.setup(), onTable(dynamotest.Server{URL: at.front(writeOf, proxyTo(db.URL))}, table))
+					r := loseReply(tb, p, l, d, at, write, a)
+					record, err := tableStore(db, table).Fetch(tb.Context(), keyOf(tb, l, r.header))
+					if err != nil || record == nil {
+						tb.Fatalf("record: %v", err)
+					}
+					is(tb, "state", record.State, ledger.Redeemed)
+					if record.Receipt == nil || record.Receipt.Transaction != l.facilitator.Moved(r.payer)[0].Transaction {
+						tb.Errorf("receipt %+v", record.Receipt)
+					}
+				})
+			})
+		}
+	}
+}
+
+// loseReply plays one accident. Without a lasting one nobody is told to wait for
+// the stored answer after he has got the first.
+func loseReply(t testing.TB, pc *pace, l *lab, d *deployment, p *tap, write string, a accident) *run {
+	if write != writeFirst { // the operation has had a lease before
+		r := newRun(t, l, d, pc.client())
+		r.sign(lookup("example.com", "A"), nil, nil)
+		r.pays(result(""))
+	}
+	r := newRun(t, l, d, pc.client())
+	r.sign(r.fill(lookup("{healthy}", "A")), named, nil)
+	p.arm(write, a.mishaps...)
+	persistAlone(r, a)
+	if suffered, seen := p.harm(); suffered != len(a.mishaps) {
+		t.Errorf("%d attempts met with a mishap, want %d; seen %v", suffered, len(a.mishaps), seen)
+	}
+	// Whatever the store missed is made good when the client comes again.
+	again := untilReplayed(r)
+	if again > 0 && !a.lasting {
+		t.Errorf("the stored answer had to be waited for %d times", again)
+	}
+	r.booked(catalog.DNS(), 1, 1)
+	lookups := 1
+	if again > 0 {
+		lookups = 2 // the first answer was served and never written down
+	}
+	is(t, "lookups", l.dns.lookups(r.name), lookups)
+	return r
+}
+
+// persistAlone sends the payment until it is answered, with the clock set forward
+// instead of waiting.
+func persistAlone(r *run, a accident) {
+	var told []string
+	for range 20 {
+		e := r.send(r.path)
+		if e.status == http.StatusOK {
+			w := r.answer()
+			if e.header.Get(x402.HeaderReplayed) != "" {
+				w, r.first = w.replayed(), e
+			}
+			r.check(e, w)
+			return
+		}
+		code := codeOf(e)
+		told = append(told, code)
+		if code != string(fault.LedgerUnavailable) && (code != string(fault.PaymentInProgress) || !a.lasting) {
+			r.Errorf("the client is told %s", e)
+		}
+		if !a.lasting && len(told) > 1 {
+			r.Errorf("the client was told to come back %v", told)
+		}
+		r.d.skip(e.retryAfter())
+	}
+	r.Fatalf("no answer: %v", told)
+}
+
+// untilReplayed asks again until the stored answer comes, and returns how often
+// it was told that the payment is in progress.
+func untilReplayed(r *run) (busy int) {
+	for range 20 {
+		e := r.send(r.path)
+		switch {
+		case e.header.Get(x402.HeaderReplayed) != "":
+			r.check(e, r.answer().replayed())
+			return busy
+		case e.status == http.StatusOK && busy > 0:
+			r.check(e, r.answer())
+		case e.status == http.StatusConflict:
+			busy++
+			r.check(e, fails(fault.PaymentInProgress).charge(moved))
+			r.d.skip(e.retryAfter())
+		default:
+			r.Fatalf("an answered payment gets %s", e)
+		}
+	}
+	r.Fatal("the answer is not stored")
 	return 0
 }

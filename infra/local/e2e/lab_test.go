@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -28,13 +31,12 @@ func newGate() *gate { return &gate{opened: make(chan struct{}), arrived: make(c
 
 func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
 
-// shut says whether nobody gets through yet.
-func (g *gate) shut() bool {
+func (g *gate) isOpen() bool {
 	select {
 	case <-g.opened:
-		return false
-	default:
 		return true
+	default:
+		return false
 	}
 }
 
@@ -48,7 +50,6 @@ func (g *gate) pass(done <-chan struct{}) {
 	}
 }
 
-// await waits until somebody stands at the gate.
 func (g *gate) await(tb testing.TB, what string) {
 	tb.Helper()
 	select {
@@ -61,7 +62,6 @@ func (g *gate) await(tb testing.TB, what string) {
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
 
-// poll waits until something is so.
 func poll(tb testing.TB, what string, so func() bool) {
 	tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -80,28 +80,29 @@ type lab struct {
 	url         string // of the facilitator
 	dns         *resolver
 
-	mu      sync.Mutex
-	scripts map[string][]x402test.Behaviour // payer -> how the settlements go
-	calls   map[string]int                  // payer -> settlements begun
-	gates   map[string]*gate                // payer -> where its settlements wait
-	told    int                             // calls of anybody
-	secrets x402test.Secrets                // payments that were sent
+	mu       sync.Mutex
+	accounts map[string]*account // by payer
+	secrets  x402test.Secrets    // payments that were sent
+}
+
+// account is how the facilitator treats a payer.
+type account struct {
+	script []x402test.Behaviour // of the settlements, one after the other; then honest
+	calls  int                  // settlements begun
+	gate   *gate                // where settlements wait; nil is nowhere
 }
 
 func newLab(tb testing.TB) *lab {
-	tb.Helper()
-	l := &lab{
-		terms: testbed.Terms(tb), dns: newResolver(tb),
-		scripts: map[string][]x402test.Behaviour{}, calls: map[string]int{},
-		gates: map[string]*gate{},
-	}
+	l := &lab{terms: testbed.Terms(tb), dns: newResolver(tb), accounts: map[string]*account{}}
 	l.facilitator = testbed.NewFacilitator(tb, x402test.FacilitatorConfig{Behave: l.behave, Contract: isContractSignature})
 	server := httptest.NewServer(http.HandlerFunc(l.serveFacilitator))
 	l.url = server.URL
 	tb.Cleanup(func() {
 		l.mu.Lock()
-		for _, g := range l.gates {
-			g.open()
+		for _, a := range l.accounts {
+			if a.gate != nil {
+				a.gate.open()
+			}
 		}
 		l.mu.Unlock()
 		server.CloseClientConnections()
@@ -110,23 +111,29 @@ func newLab(tb testing.TB) *lab {
 	return l
 }
 
+const contractSignature = "signed by a contract"
+
 // isContractSignature is what the play-money chain takes for the signature of
 // a contract wallet.
 func isContractSignature(_ x402.Address, signature []byte) bool {
 	return bytes.HasPrefix(signature, []byte(contractSignature))
 }
 
-const contractSignature = "signed by a contract"
+// of is a payer's account. The caller holds the lock.
+func (l *lab) of(payer string) *account {
+	if l.accounts[payer] == nil {
+		l.accounts[payer] = &account{}
+	}
+	return l.accounts[payer]
+}
 
 // behave decides how a settlement goes: by the payer's script, then honestly.
 func (l *lab) behave(_ int, key string) x402test.Behaviour {
-	payer := testbed.KeyPayer(key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.calls[payer]
-	l.calls[payer]++
-	if script := l.scripts[payer]; n < len(script) {
-		return script[n]
+	a := l.of(testbed.KeyPayer(key))
+	if a.calls++; a.calls <= len(a.script) {
+		return a.script[a.calls-1]
 	}
 	return x402test.Honest
 }
@@ -134,17 +141,15 @@ func (l *lab) behave(_ int, key string) x402test.Behaviour {
 // serveFacilitator lets settlements wait at their payer's gate before the
 // facilitator hears of them.
 func (l *lab) serveFacilitator(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost {
+	if r.URL.Path == "/settle" {
 		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 		if err != nil {
 			return
 		}
-		payer := testbed.CallPayer(body)
 		l.mu.Lock()
-		l.told++
-		g := l.gates[payer]
+		g := l.of(testbed.CallPayer(body)).gate
 		l.mu.Unlock()
-		if g != nil && r.URL.Path == "/settle" {
+		if g != nil {
 			g.pass(r.Context().Done())
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -152,43 +157,26 @@ func (l *lab) serveFacilitator(w http.ResponseWriter, r *http.Request) {
 	l.facilitator.ServeHTTP(w, r)
 }
 
-// wallet makes a payer whose settlements go as the script says.
 func (l *lab) wallet(tb testing.TB, script ...x402test.Behaviour) (*x402test.Wallet, string) {
-	tb.Helper()
-	w, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	w := must(x402test.NewWallet(rand.Reader))
 	payer := w.Address().String()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.scripts[payer] = script
+	l.of(payer).script = script
 	return w, payer
 }
 
-// hold makes a payer's settlements wait.
 func (l *lab) hold(payer string) *gate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gates[payer] = newGate()
-	return l.gates[payer]
+	l.of(payer).gate = newGate()
+	return l.of(payer).gate
 }
 
-// settles is how often /settle was asked for a payer.
 func (l *lab) settles(payer string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.calls[payer]
-}
-
-// asked is how many calls and questions of anybody came.
-func (l *lab) asked() int {
-	l.dns.mu.Lock()
-	n := len(l.dns.asked)
-	l.dns.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return n + l.told
+	return l.of(payer).calls
 }
 
 // secret remembers a signature: no log may show it.
@@ -231,12 +219,123 @@ func (l *lab) books(payer, amount string, settles, transfers int) error {
 	return nil
 }
 
-// keyOf is the ledger's key of a payment.
 func keyOf(tb testing.TB, l *lab, header string) string {
 	tb.Helper()
-	p, err := x402.DecodePayment(header)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	p := must(x402.DecodePayment(header))
 	return ledger.Key(l.terms.Network, strings.ToLower(l.terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
 }
+
+// resolver is the recursive resolver that every world asks, over UDP and TCP
+// on one port of 127.0.0.1. Most names are those of zone; a name of the form
+// <anything>.<mode>.lab.example.com is answered as its mode says.
+type resolver struct {
+	addr string // ip:port
+	zone testbed.Zone
+
+	mu    sync.Mutex
+	asked map[string]map[string]bool // name -> questions, a datagram sent again counted once
+	gates map[string]*gate           // name -> where its questions wait; open when it is healed
+}
+
+// The modes of lab names. A name that is healed answers like healthy.
+const (
+	modeHealthy = "healthy" // A 192.0.2.77, TTL 30
+	modeSilent  = "silent"  // no answer
+	modeRefused = "refused" // REFUSED
+	modeHeld    = "held"    // healthy, once its gate is open
+)
+
+// labDomain is the parent of the names whose second label is a mode.
+const labDomain = ".lab.example.com."
+
+func newResolver(tb testing.TB) *resolver {
+	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}, gates: map[string]*gate{}}
+	r.addr = testbed.Resolver(tb, r)
+	tb.Cleanup(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, g := range r.gates {
+			g.open()
+		}
+	})
+	return r
+}
+
+func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	name, qtype, ok := testbed.Question(q)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	if r.asked[name] == nil {
+		r.asked[name] = map[string]bool{}
+	}
+	// When the client fears a loss, it sends the same question again, over TCP as
+	// well: with the same id, and the same letter case of the name.
+	r.asked[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
+	r.mu.Unlock()
+	m := testbed.Reply(q)
+	if !strings.HasSuffix(name, labDomain) {
+		r.zone.Answer(m, name, qtype)
+	} else if !r.lab(name, q, m) {
+		return
+	}
+	testbed.Send(w, q, m)
+}
+
+// lab fills in the answer for a lab name, or says that there is none.
+func (r *resolver) lab(name string, q, m *dns.Msg) bool {
+	labels := dns.SplitDomainName(name)
+	mode := labels[len(labels)-4]
+	switch g := r.gate(name); {
+	case g.isOpen():
+	case mode == modeSilent:
+		return false
+	case mode == modeRefused:
+		m.Rcode = dns.RcodeRefused
+		return true
+	case mode == modeHeld:
+		g.pass(nil)
+	}
+	if q.Question[0].Qtype == dns.TypeA {
+		m.Answer = []dns.RR{&dns.A{
+			Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 30},
+			A:   net.IPv4(192, 0, 2, 77),
+		}}
+	}
+	return true
+}
+
+func (r *resolver) lookups(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.asked[dns.Fqdn(name)])
+}
+
+func (r *resolver) heal(name string) { r.gate(name).open() }
+
+// gate is where the questions about a held name wait.
+func (r *resolver) gate(name string) *gate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name = dns.Fqdn(name)
+	if r.gates[name] == nil {
+		r.gates[name] = newGate()
+	}
+	return r.gates[name]
+}
+
+// zoneText is what the resolver knows. The first record is the SOA of negative
+// answers. Addresses are those of RFC 5737.
+const zoneText = `
+$ORIGIN example.com.
+$TTL 3600
+@            SOA   ns1.Example.com. hostmaster.example.com. 2026110501 7200 900 1209600 300
+@       300  A     192.0.2.1
+@       300  MX    10 mx1.example.com.
+@       300  MX    20 MX2.example.com.
+www     300  A     192.0.2.10
+internal  60 A     10.0.0.1
+xn--bcher-kva 300 MX 5 mail.example.com.
+com. 172800 IN NS   a.gtld-servers.net.
+`

@@ -2,19 +2,22 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
-
-// The tests of this file run by themselves, before the parallel tests: a thousand
-// requests would take the time budgets of everybody else.
 
 // The sizes of crowds: what a machine gets through within a part of the
 // service's own deadlines, but never fewer than meet each other, and no more
@@ -26,184 +29,280 @@ const (
 	crowdTime = 4 * time.Second
 )
 
-// crowdSize measures how many paid requests a fleet answers in a second on this
-// machine at this moment, and returns how many may come at once.
-func crowdSize(tb testing.TB, l *lab, f *fleet) int {
-	tb.Helper()
-	const samples, atOnce = 24, 8
-	b := newBatch(tb, l, f, samples, modeHealthy)
-	ctx, cancel := context.WithTimeout(tb.Context(), 2*patience)
-	defer cancel()
-	begun := time.Now()
-	if err := crowd(samples, atOnce, func(i int) error {
-		return b.persist(ctx, &b.payments[i], func(exchange) {})
-	}); err != nil {
-		tb.Fatalf("measure the machine: %v", err)
+// fleet is one service for a crowd: one deployment, or several processes of the
+// local runner on one ledger table.
+type fleet struct {
+	members []*deployment
+	next    atomic.Int64 // whose turn it is
+}
+
+// newFleet starts eight processes. They stand behind one name, so that an offer of one
+// is paid at another.
+func newFleet(tb testing.TB, l *lab, s setup) *fleet {
+	const size, origin = 8, "https://fleet.example.com"
+	db := dynamotest.Start(tb)
+	table := db.Table(tb)
+	f := &fleet{}
+	var starting []*testbed.Process
+	for range size {
+		addr := testbed.FreeAddr(tb)
+		p := launchLocal(tb, l, s, map[string]string{
+			"LEDGER_FILE": "", "LEDGER_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": db.URL, "AWS_REGION": dynamotest.Region,
+			"AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
+			"LOCAL_ADDR": addr, "BASE_URL": origin, "LOG_LEVEL": "info",
+		})
+		starting = append(starting, p)
+		f.members = append(f.members, &deployment{base: "http://" + addr, origin: origin, log: p.Log.String})
 	}
-	rate := samples / time.Since(begun).Seconds()
-	n := max(smallCrowd, min(largeCrowd, int(rate*crowdTime.Seconds())))
-	tb.Logf("%.0f paid requests a second: a crowd of %d", rate, n)
-	return n
+	for _, p := range starting {
+		if err := p.Ready(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return f
 }
 
-// TestThousandPayments has many payments arrive at one service at the same
-// moment, a thousand on a machine that can, and then as many copies of one. On a
-// machine that is busy with something else somebody may be told to come back, and
-// be looked up again.
-func TestThousandPayments(t *testing.T) {
-	verifyOnly(t, "sends a crowd of payments")
-	l := newLab(t)
-	s := l.setup()
-	s.single, s.crowd = "0", true
-	f := fleetOf(openLocal(t, l, s))
-	n := crowdSize(t, l, f)
-	payments(t, l, f, n)
-	copies(t, l, f, n)
+func (f *fleet) log() string {
+	var all strings.Builder
+	for _, d := range f.members {
+		all.WriteString(d.log())
+	}
+	return all.String()
 }
 
-// TestLoad has one fleet serve the crowds, one after the other. The tool has no
-// cap.
+// batch is many payments of one payer to a fleet.
+type batch struct {
+	*run
+	f        *fleet
+	payments []*purchase
+	doubts   atomic.Int64 // answers that a payment may have been settled
+}
+
+type purchase struct {
+	name, path, header string
+	answer             exchange
+}
+
+// newBatch signs one offer many times, each for a name that nobody else asks about.
+func newBatch(tb testing.TB, l *lab, f *fleet, n int) *batch {
+	client := newClient()
+	client.Timeout, client.Transport.(*http.Transport).MaxIdleConnsPerHost = 2*patience, largeCrowd
+	b := &batch{run: newRun(tb, l, f.members[0], client), f: f}
+	required := b.d.get(tb, b.client, lookup("example.com", "A"), "").offer(tb)
+	for i := range n {
+		p := &purchase{name: fmt.Sprintf("%s-%d.%s%s", b.id, i, modeHealthy, strings.TrimSuffix(labDomain, "."))}
+		p.path = lookup(p.name, "A")
+		p.header = must(b.wallet.Pay(required, time.Now()))
+		l.secret(p.header)
+		b.payments = append(b.payments, p)
+	}
+	return b
+}
+
+// rush sends payments at one moment, each time to another process, until their answers
+// are for good, or enough. They heed Retry-After.
+func (b *batch) rush(t testing.TB, who []*purchase, enough func(exchange) bool, done func()) {
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
+	defer cancel()
+	begin, faults := make(chan struct{}), make([]error, len(who))
+	var all sync.WaitGroup
+	for i, p := range who {
+		all.Go(func() {
+			defer done()
+			<-begin
+			for faults[i] == nil {
+				d := b.f.members[int(b.f.next.Add(1))%len(b.f.members)]
+				p.answer, faults[i] = d.send(ctx, b.client, http.MethodGet, p.path, paidBy(p.header))
+				if faults[i] != nil || p.answer.header.Get("Retry-After") == "" || enough(p.answer) {
+					return
+				}
+				if codeOf(p.answer) == string(fault.SettlementUncertain) {
+					b.doubts.Add(1)
+				}
+				faults[i] = pause(ctx, p.answer.retryAfter())
+			}
+		})
+	}
+	close(begin)
+	all.Wait()
+	if err := errors.Join(faults...); err != nil {
+		t.Fatalf("a payment was not answered: %.2000v", err)
+	}
+}
+
+func never(exchange) bool { return false }
+func nothing()            {}
+
+// comeAgain has payers send their payments once more. Who has had an answer gets the
+// same, from the ledger or from another lookup.
+func (b *batch) comeAgain(t *testing.T, who []*purchase) {
+	before := make([]exchange, len(who))
+	for i, p := range who {
+		before[i] = p.answer
+	}
+	b.rush(t, who, never, nothing)
+	for i, p := range who {
+		if e := before[i]; e.status == http.StatusOK && string(p.answer.body) != string(e.body) {
+			t.Errorf("%s was answered %s, and then %s", p.name, e, p.answer)
+		}
+	}
+}
+
+// judge holds the answer of one payment to w.
+func (b *batch) judge(p *purchase, w want) {
+	b.name, w.body = p.name, strings.ReplaceAll(w.body, "{name}", p.name)
+	if w.kind == aResult && p.answer.header.Get(x402.HeaderReplayed) != "" {
+		w, b.first = w.replayed(), p.answer // its receipt is held to the books
+	}
+	var receipt x402.SettleResponse
+	_ = decodeHeader(p.answer.header.Get(x402.HeaderResponse), &receipt) // check judges it
+	w.blind = b.doubts.Load() > 0 && receipt.Transaction == ""
+	b.check(p.answer, w)
+}
+
+// repeats are parts of a request's line in the log, as text and as JSON, that leave a
+// payment to be looked up once more: nobody answered the question in time, or the store
+// did not take what the request came to.
+var repeats = regexp.MustCompile(`[ "]code"?[=:]"?(?:dns_timeout|settlement_uncertain)\b|[ "]unrecorded"?[=:]true`)
+
+// lookedUp holds the lookups of names to the service's own log: one each, and one more
+// for each request that leaves a payment to be looked up again. The line about a request
+// may come after its answer.
+func (b *batch) lookedUp(tb testing.TB, payments ...*purchase) {
+	extra := 0
+	for _, p := range payments {
+		asked := b.lab.dns.lookups(p.name)
+		if asked < 1 {
+			tb.Errorf("%s was never looked up", p.name)
+		}
+		extra += max(asked-1, 0)
+	}
+	poll(tb, fmt.Sprintf("the log to say why there were %d lookups more than names", extra), func() bool {
+		return extra == 0 || extra <= len(repeats.FindAllString(b.f.log(), -1))
+	})
+}
+
+// TestLoad has many payments arrive at one service at the same moment, a thousand on a
+// machine that can, and then as many copies of one: over one process, and over a fleet
+// on one table. The tool has no cap. On a machine that is busy with something else
+// somebody may be told to come back, and be looked up again.
+//
+// It runs by itself, before the parallel tests: a thousand requests would take the time
+// budgets of everybody else.
 func TestLoad(t *testing.T) {
-	verifyOnly(t, "needs Node for the DynamoDB server")
-	l := newLab(t)
-	s := l.setup()
-	s.single, s.crowd = "0", true
-	f := newFleet(t, l, s)
-	t.Run("copies", func(t *testing.T) { copies(t, l, f, crowdSize(t, l, f)) })
-	t.Run("payments", func(t *testing.T) { payments(t, l, f, crowdSize(t, l, f)) })
+	verifyOnly(t, "sends crowds of payments; needs Node for the DynamoDB server")
+	for name, open := range map[string]func(testing.TB, *lab, setup) *fleet{
+		"one process": func(tb testing.TB, l *lab, s setup) *fleet {
+			return &fleet{members: []*deployment{openLocal(tb, l, s)}}
+		},
+		"a fleet": newFleet,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			s := l.setup()
+			s.more["CONCURRENCY_SINGLE"], s.crowd = "0", true
+			f := open(t, l, s)
+			begun := time.Now()
+			few := newBatch(t, l, f, smallCrowd)
+			few.rush(t, few.payments, never, nothing)
+			n := max(smallCrowd, min(largeCrowd, int(smallCrowd*crowdTime/time.Since(begun))))
+			t.Logf("a crowd of %d", n)
+			payments(t, newBatch(t, l, f, n))
+			copies(t, newBatch(t, l, f, n))
+		})
+	}
+}
+
+// payments has many payments on their way at once: all are answered, each is
+// charged once and looked up once. A payer who was
+// told that his settlement is uncertain, as happens when it takes longer than it may,
+// has had it asked for again.
+func payments(t *testing.T, b *batch) {
+	b.rush(t, b.payments, never, nothing)
+	hashes := map[string]string{} // ledger key -> transaction
+	for _, m := range b.lab.facilitator.Moved(b.payer) {
+		is(t, "value", m.Value, catalog.DNS().Amount)
+		hashes[m.Key] = m.Transaction
+	}
+	is(t, "transfers", len(hashes), len(b.payments))
+	for _, p := range b.payments {
+		b.moved = func() string { return hashes[keyOf(t, b.lab, p.header)] }
+		b.judge(p, healthy())
+	}
+	doubts := int(b.doubts.Load())
+	if n := b.lab.settles(b.payer); n < len(b.payments) || n > len(b.payments)+doubts {
+		t.Errorf("%d calls to /settle for %d payments, %d times in doubt", n, len(b.payments), doubts)
+	}
+	b.lookedUp(t, b.payments...)
+	// Who comes again gets the same answer, without a charge: also where a store was too
+	// slow to take the answer, which does not keep it from the payer.
+	b.comeAgain(t, b.payments)
+	is(t, "transfers", len(b.lab.facilitator.Moved(b.payer)), len(b.payments))
 }
 
 // copies spreads the copies of one payment over the processes of a fleet: one
-// settlement, and one lookup.
-func copies(t *testing.T, l *lab, f *fleet, n int) {
-	t.Helper()
-	b := emptyBatch(t, l, f)
-	b.sign(b.fill(lookup("{healthy}", "A")), nil, nil)
-	for range n {
-		b.payments = append(b.payments, purchase{name: b.name, path: b.path, header: b.header})
+// settlement, and one lookup. Each gets the answer, or is told to come back by a 409,
+// and then gets it.
+func copies(t *testing.T, b *batch) {
+	one, n := b.payments[0], len(b.payments)
+	for _, p := range b.payments {
+		p.name, p.path, p.header = one.name, one.path, one.header
 	}
-	b.sendOne(t)
-	calls := l.settles(b.payer)
-	b.booked(catalog.DNS(), calls, 1)
-	if calls > 1+b.doubts() {
-		t.Errorf("%d settlements, %d times in doubt", calls, b.doubts())
-	}
-	b.checkLookups(t, b.name, b.header)
-}
-
-// sendOne sends many payments for one purchase at one moment, over all processes of
-// the fleet. Each gets the answer, or is told to come back by a 409, and then gets it.
-func (b *batch) sendOne(t *testing.T) {
-	t.Helper()
 	// The one that settles is held up until a tenth of the others is answered:
 	// they did arrive while it was under way. On a busy machine all of them take
 	// their time, and a settlement has only so much of it.
 	g := b.lab.hold(b.payer)
-	defer openAfter(g, 5*time.Second)()
+	defer time.AfterFunc(5*time.Second, g.open).Stop()
 	var answered atomic.Int64
 	var during atomic.Bool // a tenth was answered while it was under way
-	n := len(b.payments)
 	// A store that is too slow for a moment says nothing about the others, and
 	// neither does a lookup: they say when to come again.
 	busy := func(e exchange) bool { return e.status == http.StatusConflict }
-	took := b.rush(t, busy, func() {
+	b.rush(t, b.payments, busy, func() {
 		if answered.Add(1) == int64(n/10) {
-			during.Store(g.shut())
+			during.Store(!g.isOpen())
 			g.open()
 		}
 	})
-	first, replayed, waiting := b.tally(t)
-	if during.Load() && len(waiting) < n/10 || first+replayed+len(waiting) != n {
-		t.Errorf("%d answers and %d times 409 for %d payments", first+replayed, len(waiting), n)
+	first, waiting := b.tally(t)
+	if during.Load() && len(waiting) < n/10 {
+		t.Errorf("%d times 409 for %d payments", len(waiting), n)
 	}
 	b.comeAgain(t, waiting)
-	if again, _, left := b.tally(t); again != first || len(left) > 0 {
+	if again, left := b.tally(t); again != first || len(left) > 0 {
 		t.Errorf("%d answers were looked up and then %d, %d are still in progress", first, again, len(left))
 	}
-	t.Logf("%d payments of one purchase over %d processes in %s: %d looked up, %d answered by that, %d times 409, %s",
-		n, len(b.f.members), took.Round(time.Millisecond), first, replayed, len(waiting), b.waits())
+	calls := b.lab.settles(b.payer)
+	b.booked(catalog.DNS(), calls, 1)
+	if doubts := int(b.doubts.Load()); calls > 1+doubts {
+		t.Errorf("%d settlements, %d times in doubt", calls, doubts)
+	}
+	b.lookedUp(t, one)
 }
 
 // tally holds all answers to being one answer, of which there is one receipt if it
 // was looked up once; or to saying that the payment is in progress.
-func (b *batch) tally(t *testing.T) (first, replayed int, waiting []int) {
-	t.Helper()
-	receipts := map[string]int{}
-	for i, p := range b.payments {
-		e := p.answer
-		switch e.status {
-		case http.StatusOK:
-			w := result(b.fill(healthy().body))
-			if e.header.Get(x402.HeaderReplayed) == "" {
-				first++
-			} else {
-				replayed++
-				w, b.first = w.replayed(), e // its receipt is held to the books
-			}
-			w.blind = b.doubts() > 0 && transactionOf(e) == ""
-			b.check(e, w)
-			receipts[e.header.Get(x402.HeaderResponse)]++
-		case http.StatusConflict:
-			waiting = append(waiting, i)
-			w := fails(fault.PaymentInProgress)
-			if e.header.Get(x402.HeaderResponse) != "" {
+func (b *batch) tally(t *testing.T) (first int, waiting []*purchase) {
+	receipts := map[string]bool{}
+	for _, p := range b.payments {
+		receipt := p.answer.header.Get(x402.HeaderResponse)
+		w := healthy()
+		switch {
+		case p.answer.status == http.StatusConflict:
+			waiting = append(waiting, p)
+			if w = fails(fault.PaymentInProgress); receipt != "" {
 				w = w.charge(moved) // it came during the lookup
 			}
-			b.check(e, w)
+		case p.answer.header.Get(x402.HeaderReplayed) == "":
+			first++
+			fallthrough
 		default:
-			t.Errorf("a payment got %s", e)
+			receipts[receipt] = true
 		}
+		b.judge(p, w)
 	}
 	if first == 1 && len(receipts) > 1 {
 		t.Errorf("%d receipts for one purchase: %v", len(receipts), receipts)
 	}
-	return first, replayed, waiting
-}
-
-// openAfter opens a gate some time after somebody came to it. What it returns
-// ends the waiting.
-func openAfter(g *gate, d time.Duration) (end func()) {
-	over := make(chan struct{})
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		select {
-		case <-g.arrived:
-		case <-over:
-			return
-		}
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			g.open()
-		case <-over:
-		}
-	})
-	return func() { close(over); waiting.Wait() }
-}
-
-// payments has many payments on their way at once: all are answered, each is
-// charged once and looked up once, and each is used up in the ledger.
-func payments(t *testing.T, l *lab, f *fleet, n int) {
-	t.Helper()
-	b := newBatch(t, l, f, n, modeHealthy)
-	took := b.rush(t, func(exchange) bool { return false }, func() {})
-	b.audit(t)
-	// A store that is too slow to take the answer does not keep it from the
-	// payer: the record may then be behind, and the log says so. It is made good
-	// when the payer comes again.
-	behind, said := b.unused(t), f.said("answer not recorded")
-	if len(behind) > said {
-		t.Fatalf("%d records are not redeemed, %d answers were served without", len(behind), said)
-	}
-	still := behind
-	for deadline := time.Now().Add(2 * patience); len(still) > 0 && time.Now().Before(deadline); still = b.unused(t) {
-		b.comeAgain(t, still)
-	}
-	if len(still) > 0 {
-		t.Errorf("%d records are not redeemed although the payers came again: %v", len(still), still)
-	}
-	is(t, "transfers", len(l.facilitator.Moved(b.payer)), n)
-	t.Logf("%d payments over %d processes in %s: %s; %d answers served that the store was too late for, %d of them not in it",
-		n, len(f.members), took.Round(time.Millisecond), b.waits(), said, len(behind))
+	return first, waiting
 }

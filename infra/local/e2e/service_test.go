@@ -1,40 +1,37 @@
 package e2e
 
 import (
+	"os"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// table is every case. A name is unique.
 func table(tb testing.TB) []scenario {
-	tb.Helper()
 	var all []scenario
-	for _, op := range catalog.All() {
-		cases := unpaidCases(op)
-		if answeredHere(op) {
-			cases = paymentCases(op)
-		}
-		for _, s := range cases {
-			s.name = op.Slug + ": " + s.name
-			all = append(all, s)
-		}
-	}
-	for prefix, cases := range map[string][]scenario{
-		"ping": append(pingCases(), refusalCases()...), "dns": dnsCases(), "tool": toolCases(), "free": freeCases(),
-	} {
+	names := map[string]bool{}
+	add := func(prefix string, cases []scenario) {
 		for _, s := range cases {
 			s.name = prefix + ": " + s.name
+			if names[s.name] {
+				tb.Errorf("two cases are called %q", s.name)
+			}
+			names[s.name] = true
 			all = append(all, s)
 		}
 	}
-	names := map[string]bool{}
-	for _, s := range all {
-		if names[s.name] {
-			tb.Errorf("two cases are called %q", s.name)
+	for _, op := range catalog.All() {
+		add(op.Slug, unpaidCases(op))
+		if answeredHere(op) {
+			add(op.Slug, paymentCases(op))
 		}
-		names[s.name] = true
 	}
+	add("ping", append(pingCases(), refusalCases()...))
+	add("dns", dnsCases())
+	add("tool", toolCases())
+	add("free", freeCases())
 	return all
 }
 
@@ -42,16 +39,6 @@ func table(tb testing.TB) []scenario {
 // interface. The others connect to the host that they are asked about, and the
 // guard lets nothing connect to this machine: they are bought in infra/simnet.
 func answeredHere(op catalog.Operation) bool { return op.Slug == "dns" || op.Slug == "ping" }
-
-// everywhere plays something in each world, in a deployment of its own.
-func everywhere(t *testing.T, l *lab, play func(*testing.T, *deployment)) {
-	for _, w := range worlds() {
-		t.Run(w.name, func(t *testing.T) {
-			t.Parallel()
-			play(t, w.start(t, l)(t, l.setup()))
-		})
-	}
-}
 
 // TestService plays the table in every world. A quick run plays it over the
 // local runner, and what that cannot do over the handlers.
@@ -62,10 +49,10 @@ func TestService(t *testing.T) {
 	for _, w := range worlds() {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			open := w.start(t, l)
-			shared := open(t, l.setup())
+			open := w.start(t)
+			shared := open(t, l, l.setup())
 			for _, s := range cases {
-				if !w.can.has(s.needs) || testing.Short() && w.name == "handlers" && local().can.has(s.needs) {
+				if s.needs&^w.can != 0 || testing.Short() && w.name == "handlers" && s.needs&^local().can == 0 {
 					continue
 				}
 				t.Run(s.name, func(t *testing.T) {
@@ -77,8 +64,8 @@ func TestService(t *testing.T) {
 						d := shared
 						if s.own != nil {
 							set := l.setup()
-							s.own(tb, l, &set)
-							d = open(tb, set)
+							s.own(tb, &set)
+							d = open(tb, l, set)
 						}
 						play(tb, p, l, d, s)
 					})
@@ -86,4 +73,65 @@ func TestService(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The table must hold every code that an operation lists, of those that can be
+// answered here.
+func TestTableIsComplete(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		slug string
+		code fault.Code
+	}
+	seen := map[answer]bool{}
+	var note func(path string, steps []step)
+	note = func(path string, steps []step) {
+		for _, st := range steps {
+			if st.path != "" {
+				path = st.path
+			}
+			if op, ok := opOf(path); ok && st.want != nil {
+				seen[answer{op.Slug, st.want.code}] = true
+			}
+			note(path, st.inner)
+		}
+	}
+	for _, s := range table(t) {
+		note("", s.steps)
+	}
+	for _, op := range catalog.All() {
+		if !answeredHere(op) {
+			continue
+		}
+		for _, code := range append(op.AllErrors(), "") {
+			if !seen[answer{op.Slug, code}] {
+				t.Errorf("%s: no case answers %q", op.Slug, code)
+			}
+		}
+	}
+}
+
+// root is the module, seen from this package.
+const root = "../../.."
+
+func TestMain(m *testing.M) {
+	// Two cases at a time, which is what two cores would get, would take minutes.
+	testbed.Parallel(12)
+	os.Exit(testbed.Main(m))
+}
+
+// localBinary is the local runner, watched by the race detector. A quick run does
+// without it, and so without a C compiler.
+func localBinary(tb testing.TB) string {
+	if testing.Short() {
+		return plainBinary(tb)
+	}
+	return testbed.Watched(tb, testbed.LocalRunner)
+}
+
+// plainBinary is the local runner as people run it, for crowds: the race
+// detector makes a signature fifteen times as dear, and a thousand of them
+// at once on two cores then wait for the processor until their time is up.
+func plainBinary(tb testing.TB) string {
+	return testbed.Program(tb, testbed.LocalRunner)
 }

@@ -2,34 +2,27 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// lookup is the path of a DNS lookup.
 func lookup(domain, typ string) string {
 	return catalog.DNS().Path + "?domain=" + domain + "&type=" + typ
 }
 
-// answer is the body of a DNS result with NOERROR.
 func answer(domain, typ, ttl, records string) string {
 	return `{"domain":"` + domain + `","type":"` + typ + `","rcode":"NOERROR","resolver":"127.0.0.1","ttl":` + ttl + `,"records":[` + records + `]}`
 }
 
-// healthy is the answer for the case's own lab name.
 func healthy() want { return result(answer("{name}", "A", "30", `{"address":"192.0.2.77"}`)) }
 
 // dnsCases are what /v1/tools/dns answers by itself.
 func dnsCases() []scenario {
-	return slices.Concat(lookupCases(), misspelt(), owedCases())
-}
-
-// lookupCases are lookups that end in an answer, or never begin.
-func lookupCases() []scenario {
-	return []scenario{
+	return append(misspelt(), []scenario{
 		{name: "answered in full", steps: []step{
 			pay(lookup("b%C3%BCcher.example.com", "mx"), result(answer("xn--bcher-kva.example.com", "MX", "300", `{"preference":5,"exchange":"mail.example.com"}`))),
 		}},
@@ -38,7 +31,7 @@ func lookupCases() []scenario {
 		}},
 		{name: "corrected after bad parameters", steps: []step{
 			pay(lookup("localhost", "A"), fails(fault.InvalidDomain)), elsewhere(lookup("example.com", "PTR"), fails(fault.InvalidType)),
-			corrected(lookup("internal.example.com", "A"), result("")), again(result("").replayed()),
+			elsewhere(lookup("internal.example.com", "A"), result("")), again(result("").replayed()),
 		}},
 		{name: "the same question in other words", calls: 1, transfers: 1, lookups: 1, steps: []step{
 			pay(lookup("{healthy}", "A"), healthy()),
@@ -51,7 +44,25 @@ func lookupCases() []scenario {
 			elsewhere("/v1/tools/ping", spent("another request")),
 		}},
 		{name: "no such name", steps: []step{pay(lookup("nope.example.com", "A"), fails(fault.NXDomain)), again(fails(fault.NXDomain).replayed())}},
-	}
+		// Lookups that fail on our side.
+		{name: "resolver refuses, then answers", steps: []step{
+			pay(lookup("{refused}", "A"), fails(fault.UpstreamUnavailable)), heal(), eventually(healthy()), again(healthy().replayed()),
+		}},
+		{name: "resolver is down", own: withoutResolver, steps: []step{pay(lookup("example.com", "A"), fails(fault.UpstreamUnavailable))}},
+		{name: "resolver is silent, then answers", slow: "waits until a lookup has taken too long", lookups: 2, steps: []step{
+			pay(lookup("{silent}", "A"), fails(fault.DNSTimeout)), heal(), eventually(healthy()), again(healthy().replayed()),
+		}},
+		{name: "in progress after the settlement", lookups: 1, steps: []step{
+			inBackground(lookup("{held}", "A"), healthy(), atTheResolver), again(fails(fault.PaymentInProgress).charge(moved)),
+			heal(), finish(), again(healthy().replayed()),
+		}},
+		{name: "every place is taken", own: withOnePlace, lookups: 1, steps: []step{
+			inBackground(lookup("{held}", "A"), healthy(), atTheResolver),
+			another(0, pay(lookup("example.com", "A"), fails(fault.Overloaded)), again(fails(fault.Overloaded))),
+			another(1, pay("/v1/tools/ping", result(""))), // looks nothing up
+			finish(), again(healthy().replayed()), another(1, pay(lookup("example.com", "A"), result(""))),
+		}},
+	}...)
 }
 
 // misspelt are query strings that do not have one domain name. Every name that nobody
@@ -78,29 +89,6 @@ func misspelt() []scenario {
 	return cases
 }
 
-// owedCases are lookups that fail on our side.
-func owedCases() []scenario {
-	return []scenario{
-		{name: "resolver refuses, then answers", steps: []step{
-			pay(lookup("{refused}", "A"), fails(fault.UpstreamUnavailable)), heal(), eventually(healthy()), again(healthy().replayed()),
-		}},
-		{name: "resolver is down", own: withoutResolver, steps: []step{pay(lookup("example.com", "A"), fails(fault.UpstreamUnavailable))}},
-		{name: "resolver is silent, then answers", slow: "waits until a lookup has taken too long", lookups: 2, steps: []step{
-			pay(lookup("{silent}", "A"), fails(fault.DNSTimeout)), heal(), eventually(healthy()), again(healthy().replayed()),
-		}},
-		{name: "in progress after the settlement", lookups: 1, steps: []step{
-			inBackground(lookup("{held}", "A"), healthy(), atTheResolver), again(fails(fault.PaymentInProgress).charge(moved)),
-			heal(), finish(), again(healthy().replayed()),
-		}},
-		{name: "every place is taken", own: withOnePlace, lookups: 1, steps: []step{
-			inBackground(lookup("{held}", "A"), healthy(), atTheResolver),
-			another(0, pay(lookup("example.com", "A"), fails(fault.Overloaded)), again(fails(fault.Overloaded))),
-			another(1, pay("/v1/tools/ping", result(""))), // looks nothing up
-			finish(), again(healthy().replayed()), another(1, pay(lookup("example.com", "A"), result(""))),
-		}},
-	}
-}
-
 // pingCases are what the smoke test answers by itself.
 func pingCases() []scenario {
 	ok := result(`{"ok":true,"service":"` + catalog.Service + `"}`)
@@ -110,5 +98,58 @@ func pingCases() []scenario {
 			pay(path+"?probe=1&domain=127.0.0.1&probe=%ff", ok), elsewhere(path, ok.replayed()), elsewhere(path+"?%zz;", ok.replayed()),
 		}},
 		{name: "no resolver is needed", own: withoutResolver, steps: []step{pay(path, ok)}},
+	}
+}
+
+// toolCases are payments that are sent over one transport and answered over the other
+// too, with one settlement and one lookup: in built functions these are two processes
+// on one table. Who repeats what, and under which key, is in the tests of pkg/service.
+func toolCases() []scenario {
+	return []scenario{
+		{name: "by the path, and again by the tool", lookups: 1, steps: []step{
+			pay(lookup("{healthy}", "A"), healthy()), happens(answeredByTool),
+		}},
+		{name: "in doubt by the tool", settle: behaviours{x402test.DropAfter}, calls: 2, transfers: 1, lookups: 1, steps: []step{
+			happens(doubtByTool), again(healthy().withoutHash()), happens(answeredByTool),
+		}},
+	}
+}
+
+// callTool sends the payment with a call of the tool, after signing the tool's offer
+// if there is none.
+func (r *run) callTool() x402test.ToolResult {
+	c, url, args := &x402test.Client{HTTP: r.client, Wallet: r.wallet, Now: time.Now}, r.d.base+catalog.PathMCP, map[string]any{"domain": r.name}
+	if r.header == "" {
+		var err error
+		if r.header, err = c.SignCall(r.Context(), url, catalog.DNS().Tool, args); err != nil {
+			r.Fatal(err)
+		}
+		r.lab.secret(r.header)
+	}
+	answer, err := c.Call(r.Context(), url, catalog.DNS().Tool, args, r.header, "")
+	if err != nil {
+		r.Fatal(err)
+	}
+	return answer
+}
+
+// doubtByTool signs the offer of the tool, and calls it: nobody can say whether the
+// money has moved.
+func doubtByTool(r *run) {
+	r.path = r.fill(lookup("{healthy}", "A"))
+	if a := r.callTool(); !a.IsError || a.Structured != nil || !strings.Contains(a.Text(), string(fault.SettlementUncertain)) {
+		r.Errorf("%s", a.Raw)
+	}
+}
+
+// answeredByTool: the tool has the last answer of the path, and its receipt.
+func answeredByTool(r *run) {
+	receipt, err := x402test.Reply{Status: r.last.status, Header: r.last.header, Body: r.last.body}.Receipt()
+	a := r.callTool()
+	if err != nil || a.IsError || a.Text() != string(r.last.body) || string(a.Structured) != a.Text() {
+		r.Errorf("%s, and %s: %v", r.last, a.Raw, err)
+	}
+	if !a.Meta.Replayed || a.Meta.Receipt == nil || *a.Meta.Receipt != receipt {
+		r.Errorf("receipts %+v and %+v", receipt, a.Meta.Receipt)
 	}
 }

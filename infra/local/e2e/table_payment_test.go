@@ -2,8 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +15,6 @@ import (
 
 type behaviours = []x402test.Behaviour
 
-// paymentCases are played for every priced operation, at its example URL.
-func paymentCases(op catalog.Operation) []scenario {
-	return slices.Concat(unpaidCases(op), paidCases(op), settlementCases(op), ledgerCases(op))
-}
-
-// unpaidCases ask without paying.
 func unpaidCases(op catalog.Operation) []scenario {
 	u := op.ExampleURL("")
 	return []scenario{
@@ -29,32 +23,26 @@ func unpaidCases(op catalog.Operation) []scenario {
 		{name: "a browser", steps: []step{ask(http.MethodGet, u, header{"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}, unpaid().page())}},
 		{name: "HEAD", steps: []step{ask(http.MethodHead, u, nil, unpaid().empty())}},
 		{name: "HEAD with a payment settles nothing", steps: []step{signed(u), happens(func(r *run) {
-			r.step(ask(http.MethodHead, u, header{"PAYMENT-SIGNATURE": r.header}, unpaid().empty()))
+			r.check(r.ask(http.MethodHead, u, paidBy(r.header)), unpaid().empty())
 		})}},
 		{name: "preflight", steps: []step{ask(http.MethodOptions, u, header{"Origin": "https://page.example", "Access-Control-Request-Method": "GET"}, preflight())}},
 		{name: "POST", steps: []step{ask(http.MethodPost, u, nil, fails(fault.MethodNotAllowed).with("Allow", "GET, HEAD, OPTIONS"))}},
 	}
 }
 
-// paidCases pay, and all goes well.
-func paidCases(op catalog.Operation) []scenario {
+// paymentCases are played for every priced operation, at its example URL: all goes
+// well, or the facilitator, the ledger or the limits have something against it.
+func paymentCases(op catalog.Operation) []scenario {
 	u := op.ExampleURL("")
 	return []scenario{
 		{name: "paid and replayed", steps: []step{pay(u, result("")), again(result("").replayed())}},
 		{name: "paid by a contract wallet", steps: []step{payWith(u, nil, contractWallet, result("")), again(result("").replayed())}},
 		{name: "used for another URL", calls: 1, transfers: 1, steps: []step{pay(u, result("")), elsewhere(otherPath(op), spent("authorization already used for another request"))}},
-	}
-}
-
-// settlementCases are the ways in which a facilitator can fail.
-func settlementCases(op catalog.Operation) []scenario {
-	u := op.ExampleURL("")
-	return []scenario{
 		{name: "declined, then topped up", settle: behaviours{x402test.Refuse}, calls: 2, transfers: 1, steps: []step{
 			pay(u, declined("settlement refused: invalid_exact_evm_insufficient_balance")),
 			// What a repeat within a second gets is TestRefusedIsSpaced in pkg/x402,
 			// whose clock does not depend on how busy the machine is.
-			afterSpacing(result("")),
+			eventually(result("")),
 		}},
 		{name: "settlement pending, then confirmed", settle: behaviours{x402test.Pending, x402test.Pending}, calls: 2, transfers: 1, steps: []step{pay(u, result(""))}},
 		{name: "facilitator fails after the transfer", settle: behaviours{x402test.FailAfter}, calls: 2, transfers: 1, steps: []step{
@@ -76,13 +64,6 @@ func settlementCases(op catalog.Operation) []scenario {
 			pay(u, fails(fault.FacilitatorUnavailable)), again(fails(fault.FacilitatorUnavailable)),
 		}},
 		{name: "no facilitator is configured", needs: noURL, own: withoutURL, steps: []step{pay(u, fails(fault.FacilitatorMisconfigured))}},
-	}
-}
-
-// ledgerCases are what the ledger and the limits decide.
-func ledgerCases(op catalog.Operation) []scenario {
-	u := op.ExampleURL("")
-	return []scenario{
 		{name: "in progress", steps: []step{
 			inBackground(u, result(""), atTheFacilitator), again(fails(fault.PaymentInProgress)),
 			elsewhere(otherPath(op), refused("authorization already used for another request")), finish(), again(result("").replayed()),
@@ -93,7 +74,7 @@ func ledgerCases(op catalog.Operation) []scenario {
 		}},
 		{name: "one identifier for two payments", calls: 1, transfers: 1, steps: []step{
 			payWith(u, named, nil, result("")), again(result("").replayed()),
-			anew(otherPath(op), named, fails(fault.IdempotencyConflict)), anew(u, named, result("").replayed()),
+			payWith(otherPath(op), named, nil, fails(fault.IdempotencyConflict)), payWith(u, named, nil, result("").replayed()),
 		}},
 		{name: "ledger is down", needs: cutLedger, own: alone, steps: []step{
 			signed(u), cut(), again(fails(fault.LedgerUnavailable).charge(unknown)),
@@ -107,7 +88,6 @@ func ledgerCases(op catalog.Operation) []scenario {
 	}
 }
 
-// otherPath is another request than the operation's example.
 func otherPath(op catalog.Operation) string {
 	if op.Slug == "ping" {
 		return catalog.DNS().ExampleURL("")
@@ -116,21 +96,21 @@ func otherPath(op catalog.Operation) string {
 }
 
 func preflight() want {
-	return want{kind: aPreflight, status: http.StatusNoContent, header: header{
+	return want{kind: bodiless, status: http.StatusNoContent, header: header{
 		"Allow": "GET, HEAD, OPTIONS", "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
 		"Access-Control-Allow-Headers": "payment-signature, idempotency-key, access-control-expose-headers, accept, content-type",
 	}}
 }
 
 // alone asks for a deployment of its own and changes nothing.
-func alone(testing.TB, *lab, *setup) {}
+func alone(testing.TB, *setup) {}
 
-func withToken(_ testing.TB, _ *lab, s *setup)           { s.token = "e2e-token" }
-func withRate(_ testing.TB, _ *lab, s *setup)            { s.rate = "10" }
-func withOnePlace(_ testing.TB, _ *lab, s *setup)        { s.single = "1" }
-func withoutURL(_ testing.TB, _ *lab, s *setup)          { s.facilitator = "" }
-func withoutFacilitator(tb testing.TB, _ *lab, s *setup) { s.facilitator = "http://" + closedPort(tb) }
-func withoutResolver(tb testing.TB, _ *lab, s *setup)    { s.resolvers = closedPort(tb) }
+func withToken(_ testing.TB, s *setup)           { s.token = "e2e-token" }
+func withRate(_ testing.TB, s *setup)            { s.more["RATE_LIMIT_PER_MINUTE"] = "10" }
+func withOnePlace(_ testing.TB, s *setup)        { s.more["CONCURRENCY_SINGLE"] = "1" }
+func withoutURL(_ testing.TB, s *setup)          { s.facilitator = "" }
+func withoutFacilitator(tb testing.TB, s *setup) { s.facilitator = "http://" + closedPort(tb) }
+func withoutResolver(tb testing.TB, s *setup)    { s.resolvers = closedPort(tb) }
 
 // earlyInTheMinute waits, when a minute is about to end, for the next one: the
 // limit's windows are the minutes of the clock.
@@ -147,7 +127,7 @@ func tooOften(path string) step {
 	w := fails(fault.RateLimited)
 	return step{path: path, want: &w, do: func(r *run, s step) {
 		for range 20 {
-			e := r.d.get(r, r.client, s.path, "")
+			e := r.ask(http.MethodGet, s.path, nil)
 			if e.status == http.StatusTooManyRequests {
 				r.check(e, *s.want)
 				return
@@ -161,56 +141,113 @@ func tooOften(path string) step {
 // refusalCases are payments that are not in order: each is a 402 that names
 // the fault, and nothing is settled. One for each of those who can refuse: the
 // decoder, the offer, the signature and the facilitator. Every reason of theirs
-// stands in the tests of pkg/x402.
+// stands in the tests of pkg/x402. The gateway takes 10,240 bytes of headers in all,
+// the code 16 KiB of signature, and both one signature.
 func refusalCases() []scenario {
-	return append([]scenario{
-		bad("base64 with stray bits", "not base64", strayBits),
-		bad("a high s", "upper half", highS),
-		bad("somebody else's", "invalid_exact_evm_signature", flipSignature),
-		odd("too little", "authorization.value is 999", func(d *x402test.Draft) { d.Payload.Payload.Authorization.Value = "999" }),
-		odd("an altered echo", "extension_echo_mismatch", func(d *x402test.Draft) {
+	u := catalog.Ping().Path
+	bad := func(name, reason string, needs capability, edit func(*x402test.Draft), spoil func(string) string) scenario {
+		return scenario{name: "refused: " + name, needs: needs, steps: []step{payWith(u, edit, spoil, refused(reason)), again(refused(reason))}}
+	}
+	over := func(n int) func(string) string { return func(string) string { return strings.Repeat("A", n) } }
+	twice := func(needs capability, reason string) scenario {
+		return scenario{name: "refused: twice, " + reason, needs: needs, steps: []step{signed(u), happens(func(r *run) {
+			r.check(r.ask(http.MethodGet, u, http.Header{"Payment-Signature": {r.header, r.header}}), refused(reason))
+		})}}
+	}
+	return []scenario{
+		bad("base64 with stray bits", "not base64", 0, nil, strayBits),
+		bad("a high s", "upper half", 0, nil, highS),
+		bad("somebody else's", "invalid_exact_evm_signature", 0, nil, resign(flip)),
+		bad("too little", "authorization.value is 999", 0, func(d *x402test.Draft) { d.Payload.Payload.Authorization.Value = "999" }, nil),
+		bad("an altered echo", "extension_echo_mismatch", 0, func(d *x402test.Draft) {
 			d.Payload.Extensions["bazaar"] = json.RawMessage(`{"info":{}}`)
-		}),
-	}, boundsCases()...)
+		}, nil),
+		bad("8 KB of nothing", "not acceptable JSON", 0, nil, over(8<<10)),
+		bad("200 KB", "longer than 16384 bytes", largeHeaders, nil, over(200<<10)),
+		{name: "refused: stopped by the gateway", needs: gateway, steps: []step{
+			payWith(u, nil, over(16<<10), want{kind: fromGateway, status: http.StatusRequestHeaderFieldsTooLarge}),
+		}},
+		twice(largeHeaders, "PAYMENT-SIGNATURE was sent 2 times"),
+		twice(gateway, "not base64"), // joined by the gateway
+	}
 }
 
-// bad is a header that was spoilt after signing.
-func bad(name, reason string, spoil func(string) string) scenario {
-	return scenario{name: "signature: " + name, steps: []step{payWith(refusedPath, nil, spoil, refused(reason)), again(refused(reason))}}
+// What the free paths say about themselves.
+const (
+	cached = "public, max-age=300"
+	plain  = "text/plain; charset=utf-8"
+)
+
+func freeCases() []scenario {
+	var cases []scenario
+	for path, contentType := range map[string]string{
+		catalog.PathCatalog: "application/json", catalog.PathOpenAPI: "application/json", catalog.PathManifest: "application/json",
+		catalog.PathLLMs: plain, catalog.PathLLMsFull: plain, catalog.PathDocs: pageType,
+		"/robots.txt": plain, "/favicon.svg": "image/svg+xml",
+	} {
+		w := document(http.StatusOK, contentType, cached)
+		unchanged := want{kind: bodiless, status: http.StatusNotModified}
+		cases = append(cases, scenario{name: "document " + path, steps: []step{
+			ask(http.MethodGet, path, nil, w), happens(func(r *run) {
+				r.step(ask(http.MethodGet, path, header{"If-None-Match": r.last.header.Get("ETag")}, unchanged))
+			}),
+			ask(http.MethodHead, path, nil, w.empty()),
+			ask(http.MethodGet, path, header{"If-None-Match": `"another"`, "Range": "bytes=0-0", "If-Match": `"another"`}, w),
+			// The last letter by its number is the same path (RFC 3986 section 6.2.2.2).
+			ask(http.MethodGet, fmt.Sprintf("%s%%%02X", path[:len(path)-1], path[len(path)-1]), nil, w),
+			ask(http.MethodOptions, path, nil, preflight()),
+			ask(http.MethodPut, path, nil, fails(fault.MethodNotAllowed).with("Allow", "GET, HEAD, OPTIONS")),
+		}})
+	}
+	for _, path := range []string{
+		"/nope", "/v1/tools/dns/", "/v1/tools/DNS", "/v1/tools/dns%2f", "//v1/tools/dns", "/%00", "/%ff", "/v1/tools/..%2fping",
+	} {
+		cases = append(cases, scenario{name: fmt.Sprintf("unknown path %q", path), steps: []step{
+			ask(http.MethodGet, path, nil, fails(fault.UnknownPath)), ask(http.MethodHead, path, nil, fails(fault.UnknownPath).empty()),
+			ask(http.MethodPost, path, nil, fails(fault.UnknownPath)),
+			ask(http.MethodDelete, path, header{"PAYMENT-SIGNATURE": "garbage"}, fails(fault.UnknownPath).charge(unknown)),
+		}})
+	}
+	const health = catalog.PathHealth
+	ok := document(http.StatusOK, jsonType, "no-store")
+	healthy := ask(http.MethodGet, health, nil, document(http.StatusOK, jsonType, "no-store", `"status":"ok"`, catalog.Service))
+	return append(cases, []scenario{
+		{name: "the description is that which answers are held to", steps: []step{
+			ask(http.MethodGet, catalog.PathOpenAPI, nil, document(http.StatusOK, "application/json", cached)), happens(func(r *run) {
+				is(r, "the description", strings.ReplaceAll(string(r.last.body), r.d.origin, describedOrigin), description())
+			}),
+		}},
+		{name: "the root leads to the documentation", steps: []step{
+			ask(http.MethodGet, "/", nil, document(http.StatusFound, plain, cached).with("Location", catalog.PathDocs)),
+		}},
+		{name: "health", steps: []step{
+			healthy, ask(http.MethodHead, health, nil, ok.empty()), ask(http.MethodOptions, health, nil, preflight()),
+			ask(http.MethodPost, health, nil, fails(fault.MethodNotAllowed).with("Allow", "GET, HEAD, OPTIONS")),
+		}},
+		{name: "ready", steps: []step{ready("", "")}},
+		{name: "not ready: facilitator is down", own: withoutFacilitator, steps: []step{ready("facilitator", fault.FacilitatorUnavailable), healthy}},
+		{name: "not ready: resolver is down", own: withoutResolver, steps: []step{ready("resolvers", fault.UpstreamUnavailable)}},
+		{name: "not ready: ledger is down", needs: cutLedger, own: alone, steps: []step{cut(), ready("ledger", "")}},
+	}...)
 }
 
-// odd is a payment that was properly signed and is not what was offered.
-func odd(name, reason string, edit func(*x402test.Draft)) scenario {
-	return scenario{name: "payment: " + name, steps: []step{payWith(refusedPath, edit, nil, refused(reason))}}
-}
-
-// refusedPath is what is asked for with payments that are refused.
-const refusedPath = "/v1/tools/ping"
-
-// boundsCases: the gateway takes 10,240 bytes of headers in all, the code
-// 16 KiB of signature, and both one signature.
-func boundsCases() []scenario {
-	over := func(n int) func(string) string { return constant(strings.Repeat("A", n)) }
-	fits := bad("8 KB of nothing", "not acceptable JSON", over(8<<10))
-	huge := bad("200 KB", "longer than 16384 bytes", over(200<<10))
-	huge.needs = largeHeaders
-	stopped := scenario{name: "signature: stopped by the gateway", needs: gateway, steps: []step{
-		payWith(refusedPath, nil, over(16<<10), want{kind: fromGateway, status: http.StatusRequestHeaderFieldsTooLarge}),
-	}}
-	twice := scenario{name: "signature: twice", needs: largeHeaders, steps: []step{signed(refusedPath), sendTwice(refused("PAYMENT-SIGNATURE was sent 2 times"))}}
-	joined := scenario{name: "signature: twice, joined by the gateway", needs: gateway, steps: []step{signed(refusedPath), sendTwice(refused("not base64"))}}
-	return []scenario{fits, huge, stopped, twice, joined}
-}
-
-// sendTwice sends the payment in two header lines.
-func sendTwice(w want) step {
-	return step{want: &w, do: func(r *run, s step) {
-		e, err := r.d.send(r.Context(), r.client, http.MethodGet, r.path, http.Header{"Payment-Signature": {r.header, r.header}})
-		if err != nil {
-			r.Fatal(err)
+// ready asks /ready, of which at most one check is failing; code is what the check
+// says, if it says one.
+func ready(failing string, code fault.Code) step {
+	status, w := "ready", document(http.StatusOK, jsonType, "no-store")
+	if failing != "" {
+		status, w = "not_ready", document(http.StatusServiceUnavailable, jsonType, "no-store")
+	}
+	w.contains = append(w.contains, `"status":"`+status+`"`)
+	for _, name := range []string{"ledger", "facilitator", "resolvers"} {
+		says := `"status":"ok"}`
+		if name == failing {
+			says = `"status":"failing","message":"`
+			if code != "" {
+				says = `"status":"failing","code":"` + string(code) + `","message":"`
+			}
 		}
-		r.check(e, *s.want)
-	}}
+		w.contains = append(w.contains, `"`+name+`":{`+says)
+	}
+	return ask(http.MethodGet, catalog.PathReady, nil, w)
 }
-
-func constant(s string) func(string) string { return func(string) string { return s } }

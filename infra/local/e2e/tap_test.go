@@ -2,19 +2,21 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 )
 
-// mishap is what happens to one attempt at a request.
 type mishap int
 
 const (
@@ -46,7 +48,8 @@ const (
 // with mishaps: the first attempts at its first occurrence after it was armed, one
 // mishap each.
 type tap struct {
-	tb testing.TB
+	tb    testing.TB
+	heard func(kind string, reply []byte) // is told of every answer; nil is nobody
 
 	mu       sync.Mutex
 	kind     string
@@ -61,16 +64,14 @@ type tap struct {
 
 func newTap(tb testing.TB) *tap { return &tap{tb: tb, seen: map[string]int{}} }
 
-// arm chooses the next victim.
 func (p *tap) arm(kind string, mishaps ...mishap) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.kind, p.mishaps, p.chosen, p.suffered = kind, mishaps, false, 0
-	p.struck, p.seen = make(chan struct{}), map[string]int{}
+	p.kind, p.mishaps, p.chosen, p.suffered, p.struck = kind, mishaps, false, 0, make(chan struct{})
 }
 
-// harm is how many attempts met with a mishap, and how often each kind of
-// request was sent, since the tap was armed.
+// harm is how many attempts met with a mishap since the tap was armed, and how often
+// each kind of request was ever sent.
 func (p *tap) harm() (suffered int, seen map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,30 +104,38 @@ func (p *tap) strike() {
 	panic(http.ErrAbortHandler) // closes the connection
 }
 
-// forward carries a request out, and is its answer.
-type forward func(r *http.Request, body []byte) (status int, header http.Header, reply []byte)
-
 // front is the URL of a server that a service reaches through the tap. kindOf
 // names a request, and is empty for one that is never harmed.
-func (p *tap) front(kindOf func(*http.Request, []byte) string, carry forward) string {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (p *tap) front(kindOf func(*http.Request, []byte) string, server http.Handler) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the client is gone
 		}
-		what := p.choose(kindOf(r, body), r.Header.Get("Amz-Sdk-Invocation-Id"))
+		kind := kindOf(r, body)
+		what := p.choose(kind, r.Header.Get("Amz-Sdk-Invocation-Id"))
 		switch what {
 		case reset:
-			p.reset(w)
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				p.tb.Errorf("tap: %v", err)
+				return
+			}
+			abort(c)
 			return
 		case forgotten:
 			<-r.Context().Done()
 			return
 		case killedBefore:
 			p.strike()
-		case unharmed, dropped, late, killedAfter:
 		}
-		status, header, reply := carry(r, body)
+		// The server finishes what it was sent, whether or not somebody listens.
+		sent, answer := r.Clone(context.WithoutCancel(r.Context())), httptest.NewRecorder()
+		sent.Body = io.NopCloser(bytes.NewReader(body))
+		server.ServeHTTP(answer, sent)
+		if p.heard != nil {
+			p.heard(kind, answer.Body.Bytes())
+		}
 		switch what {
 		case dropped:
 			panic(http.ErrAbortHandler)
@@ -135,75 +144,34 @@ func (p *tap) front(kindOf func(*http.Request, []byte) string, carry forward) st
 			return
 		case killedAfter:
 			p.strike()
-		case unharmed, reset, forgotten, killedBefore:
 		}
-		maps.Copy(w.Header(), header)
-		w.WriteHeader(status)
-		_, _ = w.Write(reply) // the client may be gone
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes()) // the client may be gone
 	}))
 	p.tb.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
+		s.CloseClientConnections()
+		s.Close()
 	})
-	return server.URL
+	return s.URL
 }
 
-// reset ends a connection with RST.
-func (p *tap) reset(w http.ResponseWriter) {
-	c, _, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		p.tb.Errorf("tap: %v", err)
-		return
+// proxyTo carries requests to a URL. Where that gives no answer, the connection ends.
+func proxyTo(to string) http.Handler {
+	h := httputil.NewSingleHostReverseProxy(must(url.Parse(to)))
+	h.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	return h
+}
+
+// callOf names a call of a facilitator; empty for any other request to it.
+func callOf(r *http.Request, _ []byte) string {
+	if r.Method != http.MethodPost {
+		return ""
 	}
-	abort(c)
+	return strings.TrimPrefix(r.URL.Path, "/")
 }
 
-// facilitator is the URL of the lab's facilitator behind the tap.
-func (p *tap) facilitator(l *lab) string {
-	kindOf := func(r *http.Request, _ []byte) string {
-		if r.Method != http.MethodPost {
-			return ""
-		}
-		return strings.TrimPrefix(r.URL.Path, "/")
-	}
-	return p.front(kindOf, func(r *http.Request, body []byte) (int, http.Header, []byte) {
-		answer := httptest.NewRecorder()
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		l.serveFacilitator(answer, r)
-		return answer.Code, answer.Header(), answer.Body.Bytes()
-	})
-}
-
-// table is the URL of a DynamoDB server behind the tap.
-func (p *tap) table(db dynamotest.Server) string { return p.front(writeOf, p.carryTo(db.URL)) }
-
-// server is the URL of a server behind the tap, all requests to which are of one kind.
-func (p *tap) server(kind, to string) string {
-	return p.front(func(*http.Request, []byte) string { return kind }, p.carryTo(to))
-}
-
-// carryTo brings requests to a server. It finishes what it was sent, whether or not
-// somebody listens.
-func (p *tap) carryTo(to string) forward {
-	return func(r *http.Request, body []byte) (int, http.Header, []byte) {
-		out, err := http.NewRequest(http.MethodPost, to, bytes.NewReader(body)) //nolint:noctx // deliberately
-		if err != nil {
-			p.tb.Errorf("tap: %v", err)
-			panic(http.ErrAbortHandler)
-		}
-		out.Header = r.Header.Clone()
-		res, err := http.DefaultClient.Do(out)
-		if err != nil {
-			panic(http.ErrAbortHandler) // the test is over
-		}
-		defer res.Body.Close()
-		reply, err := io.ReadAll(res.Body)
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		return res.StatusCode, res.Header, reply
-	}
-}
+func askOf(*http.Request, []byte) string { return callNode }
 
 // writeOf names a write; empty for a read.
 func writeOf(r *http.Request, body []byte) string {
@@ -226,4 +194,149 @@ func writeOf(r *http.Request, body []byte) string {
 		return writeRelease
 	}
 	return ""
+}
+
+// proxy forwards TCP connections. It can be cut, and it can spoil the connections
+// that are open, as a peer does that restarts or a network that forgets.
+type proxy struct {
+	addr, to string
+
+	mu      sync.Mutex
+	down    bool
+	strands map[*strand]bool // open
+	dialed  int
+}
+
+type strand struct {
+	near, far net.Conn
+
+	mu   sync.Mutex
+	lost bool // what is sent is swallowed
+	late int  // bytes that were sent into it since
+}
+
+func newProxy(tb testing.TB, to string) *proxy {
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	p := &proxy{addr: listener.Addr().String(), to: must(url.Parse(to)).Host, strands: map[*strand]bool{}}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { p.forward(c) })
+		}
+	})
+	tb.Cleanup(func() {
+		_ = listener.Close()
+		p.cut()
+		all.Wait()
+	})
+	return p
+}
+
+func (p *proxy) forward(near net.Conn) {
+	defer near.Close()
+	far, err := net.DialTimeout("tcp", p.to, patience)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	w := &strand{near: near, far: far}
+	p.mu.Lock()
+	if p.down {
+		p.mu.Unlock()
+		return
+	}
+	p.strands[w] = true
+	p.dialed++
+	p.mu.Unlock()
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(near, far)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.lost {
+			near.Close()
+		}
+	})
+	_, _ = io.Copy(w, near)
+	far.Close()
+	near.Close()
+	back.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.strands, w)
+}
+
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = true
+	for w := range p.strands {
+		w.close()
+	}
+}
+
+func (p *proxy) isCut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.down
+}
+
+func (p *proxy) mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = false
+}
+
+// open are the connections that are open, and dials is how many there have been.
+func (p *proxy) open() (strands []*strand, dials int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.strands)), p.dialed
+}
+
+func (w *strand) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost {
+		w.late += len(b)
+		return len(b), nil
+	}
+	return w.far.Write(b)
+}
+
+// close ends the near end politely, and reset with RST.
+func (w *strand) close() { _ = w.near.Close() }
+func (w *strand) reset() { abort(w.near) }
+
+// abort closes a connection with RST.
+func abort(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // it is about to be closed
+	}
+	_ = c.Close()
+}
+
+// vanish cuts a connection in a way that its near end cannot see.
+func (w *strand) vanish() {
+	w.mu.Lock()
+	w.lost = true
+	w.mu.Unlock()
+	_ = w.far.Close()
+}
+
+// swallowed is how much was sent into connections after they had vanished, and
+// into how many of them.
+func swallowed(strands []*strand) (bytes, used int) {
+	for _, w := range strands {
+		w.mu.Lock()
+		if w.late > 0 {
+			bytes, used = bytes+w.late, used+1
+		}
+		w.mu.Unlock()
+	}
+	return bytes, used
 }

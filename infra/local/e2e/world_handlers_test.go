@@ -18,7 +18,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// controls are the handles of a service in this process.
 type controls struct {
 	memory *ledgertest.Memory
 	store  *ledgertest.Faulty
@@ -27,9 +26,7 @@ type controls struct {
 	log    testbed.Output
 }
 
-// newControls makes the store of an in-process service, and what breaks it.
 func newControls(tb testing.TB) *controls {
-	tb.Helper()
 	c := &controls{memory: &ledgertest.Memory{}}
 	c.store = ledgertest.NewFaulty(tb, c.memory, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 		if c.down.Load() {
@@ -40,7 +37,6 @@ func newControls(tb testing.TB) *controls {
 	return c
 }
 
-// inMemory are the stores of a service that needs no server.
 func (c *controls) inMemory() boot.Stores {
 	return boot.Stores{Ledger: c.store, Limits: &limit.Memory{}}
 }
@@ -51,7 +47,6 @@ func (c *controls) inMemory() boot.Stores {
 // something else takes that for nothing.
 const patientCall, patientAttempt = 4 * dynamo.DefaultTimeout, 3 * dynamo.DefaultAttemptTimeout
 
-// onTable are the stores of a service on a table.
 func onTable(db dynamotest.Server, table string) boot.Stores {
 	config := db.ClientConfig()
 	config.AttemptTimeout = patientAttempt
@@ -62,38 +57,20 @@ func onTable(db dynamotest.Server, table string) boot.Stores {
 	}
 }
 
-// now is the service's clock.
-func (c *controls) now() time.Time {
-	return time.Now().Add(time.Duration(c.ahead.Load()))
-}
-
 // wire makes the parts of an in-process service, as package boot makes them, over
 // stores and a clock that can be played with.
-func (c *controls) wire(tb testing.TB, s setup, origin string, stores boot.Stores) boot.Parts {
-	tb.Helper()
+func (c *controls) wire(s setup, origin string, stores boot.Stores) boot.Parts {
 	env := s.environment()
 	env["BASE_URL"] = origin
-	config, err := boot.ReadLocal(func(name string) string { return env[name] })
-	if err != nil {
-		tb.Fatal(err)
-	}
+	config := must(boot.ReadLocal(func(name string) string { return env[name] }))
 	log := slog.New(slog.NewJSONHandler(&c.log, &slog.HandlerOptions{Level: config.LogLevel}))
-	parts, err := config.Parts(stores, log, c.now)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return parts
+	return must(config.Parts(stores, log, func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }))
 }
 
 // serve runs every function in this process, on one mux, until the test ends.
 func (c *controls) serve(tb testing.TB, l *lab, s setup, stores boot.Stores) *deployment {
-	tb.Helper()
 	server := httptest.NewUnstartedServer(nil)
-	h, err := operations.Handler(c.wire(tb, s, "http://"+server.Listener.Addr().String(), stores))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	server.Config.Handler = h
+	server.Config.Handler = must(operations.Handler(c.wire(s, "http://"+server.Listener.Addr().String(), stores)))
 	server.Start()
 	d := &deployment{
 		base: server.URL, origin: server.URL, log: c.log.String,
@@ -106,9 +83,7 @@ func (c *controls) serve(tb testing.TB, l *lab, s setup, stores boot.Stores) *de
 	return d
 }
 
-// openHandlers runs the handlers in this process over a store in memory.
 func openHandlers(tb testing.TB, l *lab, s setup) *deployment {
-	tb.Helper()
 	c := newControls(tb)
 	d := c.serve(tb, l, s, c.inMemory())
 	d.cut, d.mend = func() { c.down.Store(true) }, func() { c.down.Store(false) }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net/http"
 	"testing"
 
@@ -27,8 +28,7 @@ const (
 // functions are the built functions as the template deploys them, on the setup's
 // table. configure may change the host; nil does not.
 func (s setup) functions(tb testing.TB, configure func(*lambdahost.Config)) testbed.Deployment {
-	tb.Helper()
-	env := s.isolated()
+	env := maps.Clone(s.more)
 	env["AWS_ENDPOINT_URL_DYNAMODB"] = s.endpoint
 	return testbed.Deployment{
 		Functions: testbed.Functions(tb),
@@ -50,7 +50,6 @@ func (s setup) functions(tb testing.TB, configure func(*lambdahost.Config)) test
 // openFunctions runs the built functions behind a gateway. They can be killed: the
 // host starts another process for the next request.
 func openFunctions(tb testing.TB, l *lab, s setup, configure func(*lambdahost.Config)) *deployment {
-	tb.Helper()
 	log := new(testbed.Output)
 	d := &deployment{origin: "https://" + gatewayDomain, log: log.String}
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // when the host is closed
@@ -61,20 +60,18 @@ func openFunctions(tb testing.TB, l *lab, s setup, configure func(*lambdahost.Co
 		}
 	}).Open(tb)
 	d.kill = func() { d.host.Kill(dnsFunction) }
-	d.revive = func() *deployment { return d }
-	d.dead = &want{kind: fromGateway, status: http.StatusInternalServerError}
+	d.revive, d.dead = func() *deployment { return d }, &want{kind: fromGateway, status: http.StatusInternalServerError}
 	return d
 }
 
 // openLambda is openFunctions over a table of their own that they reach through a
 // proxy. No invocation may fail.
 func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deployment {
-	tb.Helper()
 	through := newProxy(tb, db.URL)
 	s.table, s.endpoint = db.Table(tb), "http://"+through.addr
-	var d *deployment
+	d := new(deployment)
 	tb.Cleanup(func() { // when the host is closed
-		if d == nil {
+		if d.host == nil {
 			return
 		}
 		for _, name := range d.host.Names() {
@@ -83,7 +80,7 @@ func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deploymen
 			}
 		}
 	})
-	d = openFunctions(tb, l, s, nil)
+	*d = *openFunctions(tb, l, s, nil)
 	d.cut, d.mend = through.cut, through.mend
 	d.slow = func(e exchange) bool {
 		return e.status == http.StatusServiceUnavailable && !through.isCut() &&

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,40 +26,33 @@ const (
 	gateway                             // a gateway in front: its limits, repeated headers joined
 )
 
-// has says whether a world has every capability of a set.
-func (c capability) has(needs capability) bool { return c&needs == needs }
-
-// world is one way to run the service.
 type world struct {
 	name string
 	can  capability
 	// start gets the world going and returns what opens deployments in it; it
 	// skips the test on a machine that cannot run the world.
-	start func(testing.TB, *lab) opener
+	start func(testing.TB) opener
 }
 
-// opener runs the service until the test ends.
-type opener func(testing.TB, setup) *deployment
+type opener func(testing.TB, *lab, setup) *deployment
 
 func worlds() []world {
 	return []world{
-		{"handlers", cutLedger | plantRecord | noURL | largeHeaders, func(_ testing.TB, l *lab) opener {
-			return func(tb testing.TB, s setup) *deployment { return openHandlers(tb, l, s) }
-		}},
+		{"handlers", cutLedger | plantRecord | noURL | largeHeaders, func(testing.TB) opener { return openHandlers }},
 		local(),
-		{"lambda", cutLedger | plantRecord | noURL | gateway, func(tb testing.TB, l *lab) opener {
+		{"lambda", cutLedger | plantRecord | noURL | gateway, func(tb testing.TB) opener {
 			verifyOnly(tb, "needs the built functions, and Node for the DynamoDB server")
 			db := dynamotest.Start(tb)
 			testbed.Functions(tb)
-			return func(tb testing.TB, s setup) *deployment { return openLambda(tb, l, db, s) }
+			return func(tb testing.TB, l *lab, s setup) *deployment { return openLambda(tb, l, db, s) }
 		}},
 	}
 }
 
 func local() world {
-	return world{"local", largeHeaders, func(tb testing.TB, l *lab) opener {
+	return world{"local", largeHeaders, func(tb testing.TB) opener {
 		localBinary(tb)
-		return func(tb testing.TB, s setup) *deployment { return openLocal(tb, l, s) }
+		return openLocal
 	}}
 }
 
@@ -66,39 +61,25 @@ type setup struct {
 	facilitator string // URL
 	token       string // bearer
 	resolvers   string
-	rate        string // requests a minute and client; empty is no limit
-	single      string // paid lookups of one tool at once; empty is the default
-	crowd       bool   // a local runner without the race detector: see plainBinary
+	crowd       bool // a local runner without the race detector: see plainBinary
 	// table is what the built functions have, and endpoint the URL that they reach
 	// its server at.
 	table, endpoint string
-	// more are other variables, or other values of the same.
+	// more are other variables, or other values of the same. Every world has those of
+	// testbed.Alone: no view of a real chain, no registry, and no rate limit unless a
+	// case wants one, because all cases share one address.
 	more map[string]string
 }
 
-func (l *lab) setup() setup { return setup{facilitator: l.url, resolvers: l.dns.addr} }
-
-// isolated are the variables that every world has: no view of a real chain, no
-// registry, and no rate limit unless a case wants one, because all cases share
-// one address.
-func (s setup) isolated() map[string]string {
-	env := testbed.Alone()
-	if s.rate != "" {
-		env["RATE_LIMIT_PER_MINUTE"] = s.rate
-	}
-	if s.single != "" {
-		env["CONCURRENCY_SINGLE"] = s.single
-	}
-	return env
+func (l *lab) setup() setup {
+	return setup{facilitator: l.url, resolvers: l.dns.addr, more: testbed.Alone()}
 }
 
-// environment are the variables of a world without a template.
 func (s setup) environment() map[string]string {
-	env := s.isolated()
+	env := maps.Clone(s.more)
 	env["FACILITATOR_URL"], env["FACILITATOR_TOKEN"] = s.facilitator, s.token
-	env["DNS_RESOLVERS"], env["LOG_LEVEL"] = s.resolvers, "debug"
-	env["RECEIPT_KEY"], env["RECEIPT_PUBLIC_KEYS"] = receiptKey, receiptPublicKey
-	maps.Copy(env, s.more)
+	env["DNS_RESOLVERS"], env["RECEIPT_KEY"], env["RECEIPT_PUBLIC_KEYS"] = s.resolvers, receiptKey, receiptPublicKey
+	env["LOG_LEVEL"] = cmp.Or(env["LOG_LEVEL"], "debug")
 	return env
 }
 
@@ -135,15 +116,50 @@ func tableStore(db dynamotest.Server, table string) *dynamo.Ledger {
 // process has the port until the test ends, so that nobody else gets it.
 func closedPort(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	tb.Cleanup(func() { l.Close() })
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := must(net.Dial("tcp", l.Addr().String()))
 	tb.Cleanup(func() { c.Close() })
 	return c.LocalAddr().String()
+}
+
+// openLocal runs the built local runner over a ledger file of its own. It can be
+// killed.
+func openLocal(tb testing.TB, l *lab, s setup) *deployment {
+	return openLocalOver(tb, l, s, filepath.Join(tb.TempDir(), "ledger.db"))
+}
+
+// openLocalOver is openLocal over a ledger file that may be there.
+func openLocalOver(tb testing.TB, l *lab, s setup, ledgerFile string) *deployment {
+	p := startLocal(tb, l, s, ledgerFile)
+	d := &deployment{base: p.URL, origin: p.URL, log: p.Log.String}
+	d.kill = p.Kill
+	d.revive = func() *deployment { return openLocalOver(tb, l, s, ledgerFile) }
+	return d
+}
+
+// startLocal starts the local runner and waits until it says that it is ready.
+// At the end of the test it is stopped, and must have ended well.
+func startLocal(tb testing.TB, l *lab, s setup, ledgerFile string) *testbed.Process {
+	p := launchLocal(tb, l, s, map[string]string{"LEDGER_FILE": ledgerFile})
+	if err := p.Ready(); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+func launchLocal(tb testing.TB, l *lab, s setup, more map[string]string) *testbed.Process {
+	program := localBinary
+	if s.crowd {
+		program = plainBinary
+	}
+	p, err := testbed.Launch(testbed.Local(program(tb), tb.TempDir(), s.environment(), more), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		p.End(tb)
+		l.checkLog(tb, p.Log.String())
+	})
+	return p
 }
