@@ -1,54 +1,52 @@
 package simnet
 
 import (
+	"bufio"
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
 // rtt puts the service and those who pay a round trip away from the internet.
 // Without -shell it is for TestDelay alone.
 var rtt = flag.Duration("rtt", 0, "the round trip between the service and the internet, for -shell and TestDelay")
 
-// The addresses of the far side as the internet sees them.
-const (
-	farAddr  = "203.0.113.2"
-	farAddr6 = "2001:db8::2"
-)
-
-// The two ends of the way between the namespaces.
-const (
-	farEnd  = "far0"
-	nearEnd = "near0"
-)
-
-// farRoutes and nearRoutes lead everything over the way. In the internet's
-// namespace every address is local, so what is not must stand in the same
-// table.
+// farRoutes and nearRoutes lead everything over the way between the namespaces, whose
+// ends are the devices far0 and near0. The addresses of the far side are those as the
+// internet sees them. In the internet's namespace every address is local, so what is
+// not must stand in the same table.
 const (
 	farRoutes = `link set lo up
-addr add ` + farAddr + `/32 dev ` + farEnd + `
-addr add ` + farAddr6 + `/128 dev ` + farEnd + ` nodad
-link set ` + farEnd + ` up
-route add 0.0.0.0/0 dev ` + farEnd + `
-route add ::/0 dev ` + farEnd + `
+addr add 203.0.113.2/32 dev far0
+addr add 2001:db8::2/128 dev far0 nodad
+link set far0 up
+route add 0.0.0.0/0 dev far0
+route add ::/0 dev far0
 route add unreachable 199.232.0.0/16
 `
-	nearRoutes = `link set ` + nearEnd + ` up
-route add ` + farAddr + `/32 dev ` + nearEnd + ` table local
-route add ` + farAddr6 + `/128 dev ` + nearEnd + ` table local
+	nearRoutes = `link set near0 up
+route add 203.0.113.2/32 dev near0 table local
+route add 2001:db8::2/128 dev near0 table local
 `
 )
 
@@ -61,44 +59,40 @@ type far struct {
 	home *line // from it
 }
 
-// newFar makes the namespace and the way to it; both end with the test.
 func newFar(t *testing.T, rtt time.Duration) *far {
-	t.Helper()
 	f := &far{jobs: make(chan func())}
 	entered := make(chan error)
 	go f.stay(entered)
-	if err := <-entered; err != nil {
-		t.Fatalf("a second network namespace: %v", err)
-	}
+	err := <-entered
 	t.Cleanup(func() { close(f.jobs) })
-	var there *os.File
-	var err error
+	var here, there *os.File
 	f.do(func() {
-		if there, err = openTun(farEnd); err == nil {
+		if err == nil {
+			there, err = openTun("far0")
+		}
+		if err == nil {
 			err = testbed.IP(farRoutes)
 		}
 	})
-	if err != nil {
-		t.Fatalf("the far end: %v", err)
+	if err == nil {
+		here, err = openTun("near0")
 	}
-	here, err := openTun(nearEnd)
 	if err == nil {
 		err = testbed.IP(nearRoutes)
 	}
 	if err != nil {
-		t.Fatalf("the near end: %v", err)
+		t.Fatalf("a second network namespace, and the way to it: %v", err)
 	}
-	f.out, f.home = newLine(there, here, rtt/2), newLine(here, there, rtt/2)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.out.carry()
-	}()
+	const most = 8192 // packets on the way at once; a router's queue is shorter
+	f.out = &line{from: there, to: here, delay: rtt / 2, queue: make(chan packet, most)}
+	f.home = &line{from: here, to: there, delay: rtt / 2, queue: make(chan packet, most)}
+	var ended sync.WaitGroup
+	ended.Go(f.out.carry)
 	go f.home.carry()
 	t.Cleanup(func() {
 		there.Close()
 		here.Close()
-		<-ended
+		ended.Wait()
 		if n := f.out.lost.Load() + f.home.lost.Load(); n > 0 {
 			t.Errorf("%d packets found the queue full", n)
 		}
@@ -131,22 +125,24 @@ func (f *far) do(job func()) {
 	<-done
 }
 
-// start starts a command there.
 func (f *far) start(cmd *exec.Cmd) (err error) {
 	f.do(func() { err = cmd.Start() })
 	return err
 }
 
-// dial connects from there to a literal address.
 func (f *far) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	f.do(func() { conn, err = new(net.Dialer).DialContext(ctx, network, address) })
 	return conn, err
 }
 
-// listen listens there on a port of 127.0.0.1.
-func (f *far) listen(ctx context.Context) (l net.Listener, err error) {
-	f.do(func() { l, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") })
-	return l, err
+func (f *far) listen(t *testing.T) (l net.Listener) {
+	t.Helper()
+	var err error
+	f.do(func() { l, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // openTun makes a TUN device in the namespace of the calling thread; it is
@@ -174,14 +170,223 @@ func openTun(name string) (*os.File, error) {
 // noTun says why this machine has no TUN devices for us, or nil.
 func noTun() error {
 	f, err := openTun("probe0")
-	if err == nil {
-		f.Close()
-		return nil
+	if err != nil {
+		return fmt.Errorf("this machine does not permit TUN devices: %w", err)
 	}
-	for _, absent := range []error{syscall.ENOENT, syscall.ENODEV, syscall.ENXIO, syscall.EPERM, syscall.EACCES} {
-		if errors.Is(err, absent) {
-			return fmt.Errorf("this machine does not permit TUN devices: %w", err)
+	return f.Close()
+}
+
+// line carries packets one way, in order, each a fixed time after it came.
+type line struct {
+	from, to *os.File
+	delay    time.Duration
+	queue    chan packet
+	lost     atomic.Int64 // found the queue full
+}
+
+type packet struct {
+	due time.Time
+	b   []byte
+}
+
+// carry returns when an end is closed and nothing is on the way any more.
+func (l *line) carry() {
+	go l.take()
+	for p := range l.queue {
+		sleepUntil(p.due)
+		_, _ = l.to.Write(p.b) // lost when the other end is closed, as on any line
+	}
+}
+
+func (l *line) take() {
+	defer close(l.queue)
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := l.from.Read(buf)
+		due := time.Now().Add(l.delay)
+		if err != nil {
+			return
+		}
+		select {
+		case l.queue <- packet{due, bytes.Clone(buf[:n])}:
+		default:
+			l.lost.Add(1)
 		}
 	}
-	return nil // whatever it is, it fails the test
+}
+
+// sleepUntil asks the kernel, whose timers are good to a tenth of a
+// millisecond: those of the Go runtime wait in whole milliseconds.
+func sleepUntil(due time.Time) {
+	for left := time.Until(due); left > 0; left = time.Until(due) {
+		pause := syscall.NsecToTimespec(left.Nanoseconds())
+		_ = syscall.Nanosleep(&pause, nil) // a signal ends it early
+	}
+}
+
+// What asks TestDelay for lookup times instead of the tests, for make bench.
+var (
+	runs      = flag.Int("runs", 1, "measure each lookup that many times and write the times; wants -rtt, -peers and -rows")
+	rowsPath  = flag.String("rows", "", "where the times are written, a line of JSON for each lookup")
+	peersPath = flag.String("peers", "", "the built program of infra/bench, which does the same lookups with the libraries and tools of others")
+)
+
+// TestDelay is about the service a round trip away from everybody else: 20 ms are long
+// beside what a machine takes to compute, and short beside what a lookup may take.
+// Without -rtt it runs in a namespace of its own, beside TestSimnet's. Each lookup lasts
+// its round trips: a shorter one would have kept an answer or a connection of an earlier
+// call. How much longer it lasts is the table's to say, not a test's.
+func TestDelay(t *testing.T) {
+	reason := testbed.NoNamespaces()
+	if reason == nil {
+		reason = noTun()
+	}
+	switch {
+	case reason != nil && *runs > 1:
+		t.Fatal(reason) // somebody waits for the times
+	case reason != nil:
+		t.Skip(reason)
+	case *rtt == 0:
+		t.Parallel()
+		cmd := testbed.Namespaced(os.Args[0], "-test.run=^TestDelay$", "-test.v", "-rtt=20ms")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestDelay ") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	n := newInternet(t)
+	if *runs > 1 {
+		writeTimes(t, n) // and nothing else beside it
+		return
+	}
+	r := startRunner(t, n)
+	for _, c := range slices.Concat(trips(), trips()) {
+		if took, least := lookupTime(t, r, c), float64(c.trips)*rtt.Seconds()*1000; took < least {
+			t.Errorf("%s of %s took %.1f ms, want %d round trips, %.1f ms, at least", c.op.Slug, c.domain, took, c.trips, least)
+		}
+	}
+}
+
+// target is design §12's: lookup time over its round trips.
+const target = 1.10
+
+// trip is a lookup with the round trips that it needs and what they are for:
+// each waits for the one before.
+type trip struct {
+	op     catalog.Operation
+	domain string
+	trips  int
+	why    string
+}
+
+func trips() []trip {
+	return []trip{
+		{catalog.DNS(), "example.com", 1, "question"},
+		{catalog.SSLCheck(), "example.com", 3, "name, TCP, TLS"},
+		{catalog.Whois(), "example.com", 4, "registry's name, TCP, TLS, HTTP"},
+		{catalog.Headers(), "example.com", 4, "name, TCP, TLS, HEAD"},
+		{catalog.ResolveRedirect(), "relative.example.com", 6, "one host: name, TCP, TLS, 3 x HEAD"},
+		{catalog.ResolveRedirect(), "there.example.com", 8, "two hosts: 2 x (name, TCP, TLS, HEAD)"},
+		{catalog.HostIntel(), "example.com", 4, "the slowest child, whois"},
+		{catalog.UptimeCheck(), "example.com", 4, "name, TCP, TLS, HEAD"},
+	}
+}
+
+// lookupTime pays for a lookup and reads in the service's log how many milliseconds it
+// took, settlement not included.
+func lookupTime(t *testing.T, r *runner, c trip) float64 {
+	reply, err := r.buy(t, c.op.Path+"?domain="+c.domain)
+	if err != nil || reply.Status != 200 || strings.Contains(string(reply.Body), `"error":{`) {
+		t.Fatalf("%s of %s: %d %v: %.500s", c.op.Slug, c.domain, reply.Status, err, reply.Body)
+	}
+	line := regexp.MustCompile(`request_id=` + regexp.QuoteMeta(reply.Header.Get("X-Request-Id")) + ` .*lookup_ms=([0-9.]+)`)
+	for limit := time.Now().Add(patience); time.Now().Before(limit); <-time.After(time.Millisecond) {
+		if m := line.FindStringSubmatch(r.log.String()); m != nil {
+			return must(strconv.ParseFloat(m[1], 64))
+		}
+	}
+	t.Fatalf("the log does not say how long %s took: %.2000s", c.op.Slug, r.log.String())
+	return 0
+}
+
+// timing is how long one of others took, or why there is no time.
+type timing struct {
+	Peer  string  `json:"peer"`
+	MS    float64 `json:"ms"`
+	Error string  `json:"error"`
+}
+
+// writeTimes measures every lookup, and beside it the same one by others, turn
+// by turn, after one turn that does not count.
+func writeTimes(t *testing.T, n *internet) {
+	if err := useResolvers(t.TempDir()); err != nil {
+		t.Fatalf("resolv.conf: %v", err)
+	}
+	r := startRunner(t, n)
+	ask := startPeers(t, n)
+	file := must(os.Create(*rowsPath))
+	defer file.Close()
+	for _, c := range trips() {
+		var ours []float64 // ms
+		theirs := map[string][]float64{}
+		var peers []timing // of the last turn, in their order
+		for turn := range *runs + 1 {
+			took := lookupTime(t, r, c)
+			peers = ask(t, c)
+			if turn == 0 {
+				continue
+			}
+			ours = append(ours, took)
+			for _, p := range peers {
+				if p.Error == "" {
+					theirs[p.Peer] = append(theirs[p.Peer], p.MS)
+				}
+			}
+		}
+		var beside []string
+		for _, p := range peers {
+			if p.Error == "" {
+				beside = append(beside, fmt.Sprintf("%s: %.1f ms", p.Peer, median(theirs[p.Peer])))
+			}
+		}
+		over := median(ours) / float64(c.trips) / rtt.Seconds() / 1000
+		if err := json.NewEncoder(file).Encode(map[string]any{
+			"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.trips, *rtt, c.why),
+			"ours": fmt.Sprintf("%.1f ms", median(ours)), "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", over),
+			"target": fmt.Sprintf("≤ %.2f of the round trips", target), "met": over <= target,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
+
+// startPeers starts the program of others where the service is. It takes a line
+// "operation domain" and gives one with an array of answers.
+func startPeers(t *testing.T, n *internet) func(*testing.T, trip) []timing {
+	cmd := exec.Command(*peersPath, "peers", "-bootstrap", n.bootstrap, "-resolver", resolverAddrs()[0])
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)
+	cmd.Stderr = os.Stderr
+	questions, answers := must(cmd.StdinPipe()), must(cmd.StdoutPipe())
+	if err := n.far.start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		questions.Close() // at which it ends
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", *peersPath, err)
+		}
+	})
+	lines := json.NewDecoder(bufio.NewReader(answers))
+	return func(t *testing.T, c trip) (all []timing) {
+		t.Helper()
+		if _, err := fmt.Fprintln(questions, c.op.Slug, c.domain); err != nil {
+			t.Fatalf("%s: %s: %v", *peersPath, c.op.Slug, err)
+		}
+		if err := lines.Decode(&all); err != nil {
+			t.Fatalf("%s: %s: %v", *peersPath, c.op.Slug, err)
+		}
+		return all
+	}
 }

@@ -12,25 +12,22 @@
 // With -rtt, the runner, those who pay and the shell are in a second network
 // namespace. A TUN device in each and a forwarder in this process join the two:
 // it hands every packet on in its order, half a round trip after it came. make
-// simnet RTT=50ms opens a shell there, TestDelay holds the delay and what
-// lookups send out to their numbers, and make bench has it write the time of each
-// lookup over its round trips, beside the same lookup by well-known tools and
-// libraries (infra/bench).
+// simnet RTT=50ms opens a shell there, TestDelay wants each lookup to last its round
+// trips, and make bench has it write the time of each lookup over them, beside the
+// same lookup by well-known tools and libraries (infra/bench).
 //
 // The functions, as make build builds them and as the template deploys them,
 // answer the same table in it, behind a gateway and a Lambda Runtime API of our
 // own and over a DynamoDB-compatible server.
 //
 // To add a case, add a line to one of the sites_*_linux_test.go files: a row asks
-// about a host of the tables, a site is a host with what is answered about it, and
-// a registry's quirk is one line of registry_quirks_linux_test.go. Every answer is
-// held to the OpenAPI description and to what package fault says about its code;
-// a line says what is special about it. What the package of a lookup proves of
-// peers on loopback has one row of its kind here. A tap on the namespace's packets sees
-// every address that anybody tries to connect to, and no connection to one
-// that is not public may be among them. testdata/corpora holds names, addresses
-// and redirects that try to lead there; HOSTFACTS_SIMNET_CORPORA names a folder
-// with more, for collections that are not ours to hand on.
+// about a host of the tables, and a site is a host with what is answered about it. Every
+// answer is held to the OpenAPI description and to what package fault says about its
+// code. What the package of a lookup proves of peers on loopback has one row of its kind
+// here. A tap on the namespace's packets sees every address that anybody tries to
+// connect to, and no connection to one that is not public may be among them.
+// testdata/corpora holds names, addresses and redirects that try to lead there;
+// HOSTFACTS_SIMNET_CORPORA names a folder with more.
 //
 // In the end dig, openssl, curl and the openrdap command are asked about the
 // same hosts. Where they say something else, differences_linux_test.go says why.

@@ -2,6 +2,7 @@ package simnet
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"net/textproto"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 // everySuite has a program take what is long out of use.
@@ -25,50 +27,43 @@ func opensslOracle(n *internet) oracle {
 		code := a.lookUp(t, catalog.SSLCheck(), name, "", &got)
 		addrs := n.hosts[name].addrs
 		ended := func(status int) bool { return status < 0 }
-		chain := patiently(code, ended, func(seconds string) ran {
-			return run(t, must(time.ParseDuration(seconds+"s")), nil, "", "openssl", "s_client", "-connect", at443(addrs[len(addrs)-1]), "-servername", name,
+		chain, _ := patiently(code, ended, func(seconds int) (string, int) {
+			return run(t, time.Duration(seconds)*time.Second, nil, "", "openssl", "s_client", "-connect", at443(addrs[len(addrs)-1]), "-servername", name,
 				"-cipher", everySuite, "-min_protocol", "TLSv1")
-		}).out
+		})
 		shown := strings.Contains(chain, "BEGIN CERTIFICATE")
-		a.compare(short(name), "certificate", strconv.FormatBool(code == ""), strconv.FormatBool(shown))
+		a.compare(name, "certificate", strconv.FormatBool(code == ""), strconv.FormatBool(shown))
 		if code != "" || !shown {
 			return
 		}
 		says := openssl(t, chain)
 		for field, value := range map[string]string{
-			"serial": got.Serial, "subject": got.Subject, "issuer": got.Issuer, "not_before": got.NotBefore, "not_after": got.NotAfter,
-			"fingerprint_sha256": got.FingerprintSHA256, "sans": strings.Join(got.SANs, " "),
+			"serial": got.Serial, "subject": got.Subject, "issuer": got.Issuer, "notbefore": got.NotBefore, "notafter": got.NotAfter,
+			"sha256 fingerprint": got.FingerprintSHA256, "sans": strings.Join(got.SANs, " "),
 		} {
-			a.compare(short(name), field, value, says[field])
+			a.compare(name, field, value, says[field])
 		}
 	}}
 }
 
-// openssl reads the first certificate of s_client's output, into our forms.
 func openssl(t *testing.T, chain string) map[string]string {
-	t.Helper()
-	printed := run(t, patience, nil, chain, "openssl", "x509", "-noout", "-serial", "-subject", "-issuer", "-dates", "-dateopt", "iso_8601",
-		"-fingerprint", "-sha256", "-nameopt", "RFC2253,-esc_msb,utf8").out
+	printed, _ := run(t, patience, nil, chain, "openssl", "x509", "-noout", "-serial", "-subject", "-issuer", "-dates", "-dateopt", "iso_8601",
+		"-fingerprint", "-sha256", "-nameopt", "RFC2253,-esc_msb,utf8")
 	says := map[string]string{}
 	for line := range strings.Lines(printed) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		switch key = strings.ToLower(key); key {
-		case "serial":
-			says[key] = strings.ToLower(value)
+		case "serial", "sha256 fingerprint":
+			value = strings.ToLower(strings.ReplaceAll(value, ":", ""))
 		case "notbefore", "notafter":
-			says["not_"+key[3:]] = strings.Replace(value, " ", "T", 1)
-		case "sha256 fingerprint":
-			says["fingerprint_sha256"] = strings.ToLower(strings.ReplaceAll(value, ":", ""))
-		default:
-			says[key] = value
+			value = strings.Replace(value, " ", "T", 1)
 		}
+		says[key] = value
 	}
-	names := run(t, patience, nil, chain, "openssl", "x509", "-noout", "-ext", "subjectAltName").out
-	var sans []string
+	names, _ := run(t, patience, nil, chain, "openssl", "x509", "-noout", "-ext", "subjectAltName")
 	for _, m := range regexp.MustCompile(`DNS:([^,\n]*)`).FindAllStringSubmatch(names, -1) {
-		sans = append(sans, m[1])
+		says["sans"] = strings.TrimSpace(says["sans"] + " " + m[1])
 	}
-	says["sans"] = strings.Join(sans, " ")
 	return says
 }
 
@@ -83,19 +78,19 @@ func curlOracle(n *internet) oracle {
 		}{PeerIP: n.hosts[name].addrs[0]}
 		code := a.lookUp(t, catalog.Headers(), name, "", &got)
 		late := func(status int) bool { return status == 28 }
-		fetched := patiently(code, late, func(seconds string) ran {
-			return run(t, patience, nil, "", "curl", "-sSkI", "--max-time", seconds, "--http1.1", "--tlsv1.0", "--ciphers", everySuite,
+		printed, status := patiently(code, late, func(seconds int) (string, int) {
+			return run(t, patience, nil, "", "curl", "-sSkI", "--max-time", strconv.Itoa(seconds), "--http1.1", "--tlsv1.0", "--ciphers", everySuite,
 				"--connect-to", "::"+at443(got.PeerIP), "https://"+name+"/")
 		})
-		a.compare(short(name), "outcome", code, curlFailure(fetched.status))
-		if code != "" || fetched.status != 0 {
+		a.compare(name, "outcome", code, curlFailure(status))
+		if code != "" || status != 0 {
 			return
 		}
 		// curl prints interim answers as well.
-		printed := strings.TrimSuffix(strings.ReplaceAll(fetched.out, "\r\n", "\n"), "\n\n")
+		printed = strings.TrimSuffix(strings.ReplaceAll(printed, "\r\n", "\n"), "\n\n")
 		printed = printed[strings.LastIndex(printed, "\n\n")+1:]
 		first, rest, _ := strings.Cut(strings.TrimLeft(printed, "\n"), "\n")
-		a.compare(short(name), "status", strconv.Itoa(got.Status), strings.Fields(first)[1])
+		a.compare(name, "status", strconv.Itoa(got.Status), strings.Fields(first)[1])
 		theirs, err := textproto.NewReader(bufio.NewReader(strings.NewReader(strings.TrimRight(rest, "\n") + "\n\n"))).ReadMIMEHeader()
 		if err != nil {
 			t.Fatalf("curl printed %q: %v", rest, err)
@@ -105,7 +100,7 @@ func curlOracle(n *internet) oracle {
 			if values := theirs.Values(key); len(values) > 0 {
 				other = &values[0]
 			}
-			a.compare(short(name), key, text(value), text(other))
+			a.compare(name, key, text(value), text(other))
 		}
 	}}
 }
@@ -128,4 +123,58 @@ func curlFailure(status int) string {
 		return string(fault.HTTPFailed)
 	}
 	return "curl ended with " + strconv.Itoa(status)
+}
+
+// rdapOracle is the openrdap command, which is given the bootstrap file and the
+// name, and nothing else.
+func rdapOracle(t *testing.T, n *internet) oracle {
+	const mapped = "abcdefghijklmnopqrstuvwxyz0123456789-." // the command maps no others
+	var names []string
+	for _, row := range whoisRows() {
+		if strings.Trim(row.domain, mapped) == "" && strings.Count(row.domain, ".") == 1 {
+			names = append(names, row.domain)
+		}
+	}
+	base := strings.TrimSuffix(n.bootstrap, "/dns.json")
+	env := []string{"SSL_CERT_FILE=" + n.ca.File, "HOME=" + t.TempDir()}
+	return oracle{builtIn("rdap"), names, func(t *testing.T, name string, a *agreement) {
+		var got whois.Result
+		code := a.lookUp(t, catalog.Whois(), name, "", &got)
+		failed := func(status int) bool { return status != 0 }
+		printed, status := patiently(code, failed, func(seconds int) (string, int) {
+			return run(t, patience, env, "", builtIn("rdap"), "--cache-dir=", "--bs-url="+base, "-T", strconv.Itoa(seconds), "-t", "domain", "--text", "-w", name)
+		})
+		says := map[string]string{}
+		for _, m := range regexp.MustCompile(`(?m)^([A-Z].*?): (.*)$`).FindAllStringSubmatch(printed, -1) {
+			says[m[1]] = strings.TrimPrefix(says[m[1]]+", "+m[2], ", ")
+		}
+		answered := status == 0 && len(says) > 0 // it prints nothing of what is no domain
+		a.compare(name, "answer", strconv.FormatBool(code == ""), strconv.FormatBool(answered))
+		if code != "" || !answered {
+			return
+		}
+		registrar := cmp.Or(got.Registrar, &whois.Registrar{})
+		ours := func(s *string) string { return *cmp.Or(s, new(string)) }
+		for _, c := range []struct{ field, ours, theirs string }{
+			{"handle", ours(got.Handle), says["Handle"]},
+			{"status", strings.Join(got.Status, ", "), says["Domain Status"]},
+			{"registrar", registrar.Name, says["Registrar"]},
+			{"iana_id", registrar.IANAID, says["Registrar IANA ID"]},
+			{"created_at", ours(got.CreatedAt), utc(says["Creation Date"])},
+			{"updated_at", ours(got.UpdatedAt), utc(says["Updated Date"])},
+			{"expires_at", ours(got.ExpiresAt), utc(says["Expiration Date"])},
+			{"nameservers", strings.Join(got.Nameservers, ", "), says["Name Server"]},
+			{"dnssec", strconv.FormatBool(got.DNSSEC), strconv.FormatBool(strings.Contains(printed, "Delegation Signed: true\n"))},
+		} {
+			a.compare(name, c.field, c.ours, c.theirs)
+		}
+	}}
+}
+
+// utc is a date of RFC 3339 as the service writes it, and any other as it is.
+func utc(date string) string {
+	if at, err := time.Parse(time.RFC3339, date); err == nil {
+		return at.UTC().Format("2006-01-02T15:04:05Z")
+	}
+	return date
 }

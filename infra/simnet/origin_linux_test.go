@@ -2,7 +2,6 @@ package simnet
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
@@ -15,10 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// authority issues the certificates of this internet.
 type authority = testbed.Authority
 
-// edit changes a certificate before it is signed.
 type edit = func(*x509.Certificate)
 
 // server makes what talks to everybody who connects to port 443 of a host.
@@ -39,20 +36,16 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// says answers every request alike.
 func says(answer string) page { return func(string, string) string { return answer } }
 
-// status is an answer with header lines.
 func status(code int, lines ...string) string {
 	return fmt.Sprintf("HTTP/1.1 %d X\r\n%s\r\n", code, strings.Join(append(lines, ""), "\r\n"))
 }
 
 func ok() page { return says(status(200, "Server: simnet", "Content-Type: text/html")) }
 
-// to redirects to a location.
 func to(location string) page { return says(status(302, "Location: "+location)) }
 
-// paths answers by path; any other is 404.
 func paths(pages map[string]string) page {
 	return func(_, path string) string {
 		if a, ok := pages[path]; ok {
@@ -62,17 +55,10 @@ func paths(pages map[string]string) page {
 	}
 }
 
-// root answers / and every other path.
 func root(first, other string) page {
-	return func(_, path string) string {
-		if path == "/" {
-			return first
-		}
-		return other
-	}
+	return func(_, path string) string { return map[bool]string{true: first, false: other}[path == "/"] }
 }
 
-// methods answers HEAD and every other method.
 func methods(head string, other page) page {
 	return func(method, path string) string {
 		if method == "HEAD" {
@@ -82,7 +68,6 @@ func methods(head string, other page) page {
 	}
 }
 
-// chain redirects n times and then answers.
 func chain(n int) page {
 	return func(_, path string) string {
 		if len(path) <= n {
@@ -92,28 +77,38 @@ func chain(n int) page {
 	}
 }
 
-// web is an HTTPS origin.
 func web(p page, edits ...edit) server { return webTLS(asIs, p, edits...) }
 
 // webTLS is an HTTPS origin with a TLS configuration of its own.
 func webTLS(change func(*tls.Config), p page, edits ...edit) server {
-	return secured(change, func(secure *tls.Conn, _ net.Conn) { answer(secure, p) }, edits...)
+	return secured(change, func(secure *tls.Conn) { answer(secure, p) }, func(ca *authority, name string) tls.Certificate {
+		return ca.Leaf(name, edits...)
+	})
+}
+
+// shows is an HTTPS origin with a certificate of its own.
+func shows(certificate func(ca *authority, name string) tls.Certificate) server {
+	return secured(asIs, func(secure *tls.Conn) { answer(secure, ok()) }, certificate)
+}
+
+// talks has talk have each connection over TLS.
+func talks(talk func(*tls.Conn)) server {
+	return secured(asIs, talk, func(ca *authority, name string) tls.Certificate { return ca.Leaf(name) })
 }
 
 // secured has talk have each connection over which a handshake has succeeded.
-func secured(change func(*tls.Config), talk func(secure *tls.Conn, under net.Conn), edits ...edit) server {
+func secured(change func(*tls.Config), talk func(*tls.Conn), certificate func(ca *authority, name string) tls.Certificate) server {
 	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
+		config := &tls.Config{Certificates: []tls.Certificate{certificate(ca, name)}, MinVersion: tls.VersionTLS10}
 		change(config)
 		return func(conn net.Conn) {
 			if secure := tls.Server(conn, config); secure.Handshake() == nil {
-				talk(secure, conn)
+				talk(secure)
 			}
 		}
 	}
 }
 
-// asIs is a configuration of TLS without a change.
 func asIs(*tls.Config) {}
 
 // answer serves requests on a connection until the client is done with it.
@@ -121,31 +116,22 @@ func answer(conn net.Conn, p page) {
 	r := bufio.NewReader(conn)
 	for {
 		line, err := r.ReadString('\n')
-		if err != nil {
-			return
-		}
-		for head := line; strings.TrimSpace(head) != ""; {
-			if head, err = r.ReadString('\n'); err != nil {
-				return
-			}
+		for head := line; err == nil && strings.TrimSpace(head) != ""; {
+			head, err = r.ReadString('\n')
 		}
 		fields := strings.Fields(line)
-		if len(fields) != 3 || !reply(conn, p(fields[0], fields[1])) {
+		if err != nil || len(fields) != 3 {
+			return
+		}
+		text, hangs := strings.CutSuffix(p(fields[0], fields[1]), hang)
+		if _, err := io.WriteString(conn, text); err != nil || text == "" && !hangs {
+			return
+		}
+		if hangs {
+			swallow(conn)
 			return
 		}
 	}
-}
-
-// reply sends a page's answer and reports whether the connection goes on.
-func reply(conn net.Conn, a string) bool {
-	a, hangs := strings.CutSuffix(a, hang)
-	if _, err := io.WriteString(conn, a); err != nil || a == "" && !hangs {
-		return false
-	}
-	if hangs {
-		swallow(conn)
-	}
-	return !hangs
 }
 
 // dripOut sends one byte every tenth of a second until the client leaves.
@@ -160,7 +146,6 @@ func dripOut(conn net.Conn, text string) {
 	}
 }
 
-// repeat sends a text until the client leaves.
 func repeat(conn net.Conn, text string) {
 	for {
 		if _, err := io.WriteString(conn, text); err != nil {
@@ -173,7 +158,6 @@ func only(version uint16) func(*tls.Config) {
 	return func(c *tls.Config) { c.MinVersion, c.MaxVersion = version, version }
 }
 
-// wantsCertificate wants one of the client, over some version.
 func wantsCertificate(version uint16) func(*tls.Config) {
 	return func(c *tls.Config) {
 		only(version)(c)
@@ -186,32 +170,13 @@ func refusesHello(c *tls.Config) {
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, io.ErrUnexpectedEOF }
 }
 
-// raw is a host that speaks no TLS of the library's.
 func raw(talk func(conn net.Conn)) server {
 	return func(*authority, string) func(net.Conn) { return talk }
 }
 
-// swallow reads until the client hangs up.
 func swallow(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// hear reads what the client says first.
 func hear(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<14)) }
-
-// resets has a connection end with a reset when it is closed.
-func resets(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-}
-
-// sends answers the first bytes with bytes, and waits for the client to leave.
-func sends(out ...[]byte) server {
-	return raw(func(conn net.Conn) {
-		hear(conn)
-		_, _ = conn.Write(bytes.Join(out, nil))
-		swallow(conn)
-	})
-}
 
 // showsThen greets with a version and a cipher suite, shows its certificate
 // (RFC 5246 §7.4), and then does something else than going on.
@@ -232,16 +197,15 @@ func serverHello(version, suite uint16) []byte {
 	return handshakeRecord(2, append(hello, 0)) // no compression
 }
 
-// leafRecord is the Certificate message of TLS 1.2 with one certificate.
-func leafRecord(leaf []byte) []byte {
-	chain := append(length24(len(leaf)), leaf...)
-	return handshakeRecord(11, append(length24(len(chain)), chain...))
-}
+func leafRecord(leaf []byte) []byte { return handshakeRecord(11, sized(sized(leaf))) }
 
 func handshakeRecord(kind byte, body []byte) []byte {
-	message := append(append([]byte{kind}, length24(len(body))...), body...)
+	message := append([]byte{kind}, sized(body)...)
 	head := binary.BigEndian.AppendUint16([]byte{22, 3, 3}, uint16(len(message)))
 	return append(head, message...)
 }
 
-func length24(n int) []byte { return []byte{byte(n >> 16), byte(n >> 8), byte(n)} }
+// sized has its length before it.
+func sized(b []byte) []byte {
+	return append([]byte{byte(len(b) >> 16), byte(len(b) >> 8), byte(len(b))}, b...)
+}

@@ -17,18 +17,51 @@ import (
 // resolverAddrs are the service's default resolvers.
 func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// openResolvers starts them, each on UDP and TCP.
+// resolver is one public resolver. It knows the records of every host, and those that
+// some hosts have later.
+type resolver struct {
+	at          string
+	hosts       map[string]host
+	zone, later testbed.Zone
+	mu          sync.Mutex
+	asked       map[dns.Question]bool // queries about names whose answers change
+	six         map[string]chan struct{}
+}
+
 func (n *internet) openResolvers(t *testing.T) {
-	t.Helper()
-	for _, a := range resolverAddrs() {
-		r := &resolver{at: a, hosts: n.hosts, asked: map[dns.Question]int{}, six: map[string]chan struct{}{}}
-		n.resolvers = append(n.resolvers, r)
-		s, err := testbed.ListenDNS(net.JoinHostPort(a, "53"), r)
-		if err != nil {
-			t.Fatal(err)
+	zone, later := testbed.Zone{Records: map[string][]dns.RR{}}, testbed.Zone{Records: map[string][]dns.RR{}}
+	for name, h := range n.hosts {
+		owner := name + "."
+		zone.Records[owner], later.Records[owner] = addresses(owner, h.addrs), addresses(owner, h.later)
+		if h.alias != "" {
+			h.records = append(h.records, "60 IN CNAME "+h.alias+".")
 		}
+		for _, text := range h.records {
+			zone.Records[owner] = append(zone.Records[owner], record(owner, text))
+		}
+	}
+	for _, a := range resolverAddrs() {
+		r := &resolver{at: a, hosts: n.hosts, zone: zone, later: later, asked: map[dns.Question]bool{}, six: map[string]chan struct{}{}}
+		n.resolvers = append(n.resolvers, r)
+		s := must(testbed.ListenDNS(net.JoinHostPort(a, "53"), r))
 		t.Cleanup(func() { _ = s.Close() })
 	}
+}
+
+func record(owner, text string) dns.RR { return must(dns.NewRR(owner + " " + text)) }
+
+// addresses are A and AAAA records. The zone file form has no mapped ones.
+func addresses(owner string, addrs []string) (list []dns.RR) {
+	for _, a := range addrs {
+		ip, head := netip.MustParseAddr(a), dns.RR_Header{Name: owner, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}
+		if ip.Is4() {
+			list = append(list, &dns.A{Hdr: head, A: ip.AsSlice()})
+			continue
+		}
+		head.Rrtype = dns.TypeAAAA
+		list = append(list, &dns.AAAA{Hdr: head, AAAA: ip.AsSlice()})
+	}
+	return list
 }
 
 // forget lets answers that change begin anew.
@@ -40,13 +73,40 @@ func (n *internet) forget() {
 	}
 }
 
-// resolver is one public resolver.
-type resolver struct {
-	at    string
-	hosts map[string]host
-	mu    sync.Mutex
-	asked map[dns.Question]int // queries about names whose answers change
-	six   map[string]chan struct{}
+func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	name, qtype, ok := testbed.Question(q)
+	h := r.hosts[strings.TrimSuffix(name, ".")]
+	if !ok || h.silent {
+		return
+	}
+	overUDP := w.RemoteAddr().Network() == "udp"
+	m := new(dns.Msg).SetReply(q)
+	m.RecursionAvailable = true
+	zone := r.zone
+	if h.later != nil && r.again(dns.Question{Name: name, Qtype: qtype}) {
+		zone = r.later
+	}
+	switch {
+	case h.rcode != 0:
+		m.Rcode = h.rcode
+	case h.overTCP && overUDP:
+		m.Truncated = true
+	default:
+		zone.Answer(m, name, qtype)
+	}
+	if h.trick != nil {
+		h.trick(asked{w: w, honest: m, udp: overUDP, at: r.at})
+		return
+	}
+	r.inStep(qtype, name, h, func() { _ = w.WriteMsg(m) }) // the client may be gone
+}
+
+func (r *resolver) again(q dns.Question) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.asked[q]
+	r.asked[q] = true
+	return before
 }
 
 // inStep lets the addresses of a name of both families that must not be
@@ -55,7 +115,10 @@ type resolver struct {
 // who asks for IPv4 only is answered a little later.
 func (r *resolver) inStep(qtype uint16, name string, h host, send func()) {
 	const alone = time.Second
-	if h.serve != nil || !h.has(netip.Addr.Is4) || !h.has(netip.Addr.Is6) || qtype != dns.TypeA && qtype != dns.TypeAAAA {
+	has := func(kind func(netip.Addr) bool) bool {
+		return slices.ContainsFunc(h.addrs, func(a string) bool { return kind(netip.MustParseAddr(a)) })
+	}
+	if h.serve != nil || !has(netip.Addr.Is4) || !has(netip.Addr.Is6) || qtype != dns.TypeA && qtype != dns.TypeAAAA {
 		send()
 		return
 	}
@@ -80,81 +143,66 @@ func (r *resolver) inStep(qtype uint16, name string, h host, send func()) {
 	}
 }
 
-// has says that a host has an address of a kind.
-func (h host) has(kind func(netip.Addr) bool) bool {
-	return slices.ContainsFunc(h.addrs, func(a string) bool { return kind(netip.MustParseAddr(a)) })
+// asked is one query at one resolver, and the honest answer to it.
+type asked struct {
+	w      dns.ResponseWriter
+	honest *dns.Msg
+	udp    bool
+	at     string // the resolver's address
 }
 
-// ServeDNS answers from the table of hosts.
-func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	name, qtype, ok := testbed.Question(q)
-	name = strings.TrimSuffix(name, ".")
-	h, known := r.hosts[name]
-	if !ok || h.silent {
-		return
+type trick func(asked)
+
+func (a asked) send(m *dns.Msg) { _ = a.w.WriteMsg(m) } // the client may be gone
+
+func changes(change func(*dns.Msg)) trick {
+	return func(a asked) {
+		change(a.honest)
+		a.send(a.honest)
 	}
-	_, overUDP := w.RemoteAddr().(*net.UDPAddr)
-	m := new(dns.Msg).SetReply(q)
-	m.RecursionAvailable = true
-	switch {
-	case !known:
-		m.Rcode = dns.RcodeNameError
-	case h.rcode != 0:
-		m.Rcode = h.rcode
-	case h.overTCP && overUDP:
-		m.Truncated = true
-	default:
-		m.Answer = r.answer(q.Question[0], name, h)
-		if _, there := r.hosts[h.alias]; h.alias != "" && !there {
-			m.Rcode = dns.RcodeNameError // of the last name, RFC 6604
-		}
-	}
-	if h.trick != nil {
-		h.trick(asked{w: w, honest: m, udp: overUDP, at: r.at})
-		return
-	}
-	r.inStep(qtype, name, h, func() { _ = w.WriteMsg(m) }) // the client may be gone
 }
 
-func (r *resolver) answer(q dns.Question, name string, h host) []dns.RR {
-	var out []dns.RR
-	if h.alias != "" {
-		out = append(out, record(q.Name, "60 IN CNAME "+h.alias+"."))
-		if q.Qtype == dns.TypeCNAME {
-			return out
-		}
-		target := dns.Question{Name: h.alias + ".", Qtype: q.Qtype}
-		return append(out, r.answer(target, h.alias, r.hosts[h.alias])...)
+// rcodes answers with a return code and nothing else.
+func rcodes(code int) trick {
+	return func(a asked) {
+		a.honest.Rcode, a.honest.Answer = code, nil
+		a.send(a.honest)
 	}
-	addrs := h.addrs
-	if h.later != nil && r.again(dns.Question{Name: name, Qtype: q.Qtype}) {
-		addrs = h.later
-	}
-	for _, a := range addrs {
-		ip := netip.MustParseAddr(a)
-		switch {
-		case q.Qtype == dns.TypeA && ip.Is4():
-			out = append(out, record(q.Name, "300 IN A "+a))
-		case q.Qtype == dns.TypeAAAA && ip.Is6(): // the zone file parser has no mapped ones
-			head := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: 300}
-			out = append(out, &dns.AAAA{Hdr: head, AAAA: net.IP(ip.AsSlice())})
-		}
-	}
-	for _, text := range h.records {
-		if rr := record(q.Name, text); rr.Header().Rrtype == q.Qtype {
-			out = append(out, rr)
-		}
-	}
-	return out
 }
 
-// again says whether this resolver was asked that before.
-func (r *resolver) again(q dns.Question) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.asked[q]++
-	return r.asked[q] > 1
+func honestly(a asked) { a.send(a.honest) }
+func nothing(asked)    {}
+
+// each gives every resolver a trick of its own, in the order of the defaults.
+func each(first, second, third trick) trick {
+	return func(a asked) {
+		for i, t := range []trick{first, second, third} {
+			if a.at == resolverAddrs()[i] {
+				t(a)
+			}
+		}
+	}
 }
 
-// record is a record in zone file form, without its owner.
-func record(owner, text string) dns.RR { return must(dns.NewRR(owner + " " + text)) }
+// overUDP plays a trick with datagrams and is honest over TCP.
+func overUDP(t trick) trick {
+	return func(a asked) {
+		if a.udp {
+			t(a)
+		} else {
+			honestly(a)
+		}
+	}
+}
+
+// answers answers whatever the type with records in zone file form; @ is the
+// name that was asked.
+func answers(records ...string) trick {
+	return changes(func(m *dns.Msg) {
+		m.Answer = nil
+		for _, text := range records {
+			owner, rest, _ := strings.Cut(strings.ReplaceAll(text, "@", m.Question[0].Name), " ")
+			m.Answer = append(m.Answer, record(owner, rest))
+		}
+	})
+}

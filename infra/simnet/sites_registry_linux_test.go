@@ -2,12 +2,17 @@ package simnet
 
 import (
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
@@ -27,9 +32,9 @@ func registries() []registry {
 	return []registry{
 		{"com", main + "v1/", "www.example.com", want{
 			"domain": "www.example.com", "source": "rdap", "rdap_server": "https://rdap.registry.net/v1/", "handle": "1234_DOMAIN_COM-VRSN",
-			"status": listing{"client transfer prohibited", "active"}, "registrar.name": "Simnet Registrar", "registrar.iana_id": "376",
+			"status": []string{"client transfer prohibited", "active"}, "registrar.name": "Simnet Registrar", "registrar.iana_id": "376",
 			"created_at": "1997-10-30T00:00:00Z", "updated_at": "2025-03-04T02:06:07Z", "expires_at": "2031-10-29T00:00:00Z",
-			"nameservers": listing{"ns1.example.com", "ns2.example.com"}, "dnssec": true,
+			"nameservers": []string{"ns1.example.com", "ns2.example.com"}, "dnssec": true,
 		}},
 		{"net", main + "v1/", "", nil},
 		{"org", "https://rdap-mute.registry.net/", "example.org", late},
@@ -68,10 +73,9 @@ func whoisRows() []row {
 	return rows
 }
 
-// registryHosts are the RDAP servers.
 func registryHosts() []host {
-	other := paths(map[string]string{"/domain/permanent.com": registered("permanent.com", nil)})
-	plain := paths(map[string]string{"/domain/example.kg": registered("example.kg", nil)})
+	other := paths(map[string]string{"/domain/permanent.com": registered("permanent.com")})
+	plain := paths(map[string]string{"/domain/example.kg": registered("example.kg")})
 	hosts := []host{
 		{name: "rdap", serve: web(registryPages())},
 		{name: "rdap-mute", serve: raw(swallow)},
@@ -89,50 +93,71 @@ func registryHosts() []host {
 	return hosts
 }
 
-type object = map[string]any
+// domainObject has everything that the result takes out of a domain (RFC 9083).
+const domainObject = `{"objectClassName":"domain","ldhName":"NAME","handle":"1234_DOMAIN_COM-VRSN",` +
+	`"status":["client transfer prohibited","active"],` +
+	`"entities":[{"objectClassName":"entity","handle":"376","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"376"}],` +
+	`"vcardArray":["vcard",[["version",{},"text","4.0"],["fn",{},"text","Simnet Registrar"]]]}],` +
+	`"events":[{"eventAction":"registration","eventDate":"1997-10-30T00:00:00Z"},` +
+	`{"eventAction":"last changed","eventDate":"2025-03-04T05:06:07+03:00"},` +
+	`{"eventAction":"expiration","eventDate":"2031-10-29T00:00:00Z"},` +
+	`{"eventAction":"last update of RDAP database","eventDate":"2026-01-01T00:00:00Z"}],` +
+	`"nameservers":[{"objectClassName":"nameserver","ldhName":"ns1.example.com"},{"objectClassName":"nameserver","ldhName":"ns2.example.com"}],` +
+	`"secureDNS":{"delegationSigned":true}}`
 
-// registered is a domain object with everything that the result takes out of
-// one (RFC 9083).
-func registered(name string, changes object) string {
-	o := object{
-		"objectClassName": "domain", "ldhName": strings.ToUpper(name), "handle": "1234_DOMAIN_COM-VRSN",
-		"status":   []string{"client transfer prohibited", "active"},
-		"entities": []object{with(with(entity("registrar", fn("Simnet Registrar")), "handle", "376"), "publicIds", ianaID("376"))},
-		"events": []object{
-			{"eventAction": "registration", "eventDate": "1997-10-30T00:00:00Z"},
-			{"eventAction": "last changed", "eventDate": "2025-03-04T05:06:07+03:00"},
-			{"eventAction": "expiration", "eventDate": "2031-10-29T00:00:00Z"},
-			{"eventAction": "last update of RDAP database", "eventDate": "2026-01-01T00:00:00Z"},
-		},
-		"nameservers": []object{nameserver("ns1.example.com"), nameserver("ns2.example.com")},
-		"secureDNS":   object{"delegationSigned": true},
+func registered(name string, changes ...string) string {
+	text := strings.ReplaceAll(domainObject, "NAME", strings.ToUpper(name))
+	return body(200, strings.NewReplacer(changes...).Replace(text))
+}
+
+// registration is a domain of com, what its registry answers, and what the
+// service makes of it.
+type registration struct {
+	name   string // without .com
+	answer string
+	want   want
+}
+
+func upstream() want { return fails(fault.RDAPUpstream) }
+
+// registrations are answers of every kind, and quirks of registries that no fixture
+// of package registry has.
+func registrations() []registration {
+	move := func(code int, to string) string { return body(code, "", "Location: "+to) }
+	quirk := func(name, old, now string, path string, value any) registration {
+		return registration{name, registered(name+".com", old, now), want{path: value}}
 	}
-	maps.Copy(o, changes)
-	return rdap(o)
+	const fn, name, date = `["fn",{},"text","Simnet Registrar"]`, "registrar.name", "1997-10-30T00:00:00Z"
+	return []registration{
+		{"bare", body(200, `{"objectClassName":"domain","ldhName":"bare.com"}`), want{
+			"handle": nil, "status": []string{}, "registrar": nil, "created_at": nil, "updated_at": nil, "expires_at": nil,
+			"nameservers": []string{}, "dnssec": false,
+		}},
+		{"missing", body(404, "{}"), fails(fault.NotFound)},
+		{"errorobject", body(200, `{"errorCode":404,"title":"Not Found"}`), fails(fault.NotFound)},
+		{"hang", hang, fails(fault.WhoisTimeout)},
+		{"html", body(200, "<html>hello</html>"), upstream()},
+		{"another", registered("someone-else.com"), upstream()},
+		{"huge", registered("huge.com", "active", strings.Repeat("x", 2<<20)), upstream()},
+		{"moved", move(302, "https://rdap.registry.net/new/moved.com"), want{"handle": something}},
+		{"permanent", move(308, "https://rdap-other.registry.net/domain/permanent.com"), want{"rdap_server": "https://rdap.registry.net/v1/"}},
+		{"spinning", move(302, "https://rdap.registry.net/v1/domain/spinning.com"), upstream()},
+		{"toprivate", move(302, "https://rdap-private.registry.net/x"), upstream()},
+		quirk("noid", `"publicIds"`, `"x"`, "registrar.iana_id", ""),
+		quirk("onestatus", `["client transfer prohibited","active"]`, `"active"`, "status", []string{"active"}),
+		quirk("duplicate", `"handle":"1234`, `"handle":"first","handle":"1234`, "handle", "1234_DOMAIN_COM-VRSN"),
+		quirk("latin", "1234_DOMAIN_COM-VRSN", "caf\xe9", "handle", "caf\ufffd"),
+		quirk("listparams", fn, `["fn",[],"text","Ex"]`, name, "Ex"), // .is
+		quirk("spacedfn", fn, `["fn",{},"text"," Ex "]`, name, "Ex"),
+		quirk("tworoles", `["registrar"]`, `["sponsor","registrar"]`, name, "Simnet Registrar"),
+		quirk("textids", `[{"type":"IANA Registrar ID","identifier":"376"}]`, `"292"`, name, "Simnet Registrar"),
+		quirk("fnnumber", fn, `["fn",{},"text",7]`, name, "7"),
+		quirk("cardobject", `["vcard",[["version",{},"text","4.0"],`+fn+`]]`, `{"fn":"Ex"}`, "registrar", nil),
+		quirk("noleap", date, "2017-02-29", "created_at", nil),
+		quirk("yearzero", date, "0000-01-01T00:00:00Z", "created_at", nil),
+		quirk("longdate", date, strings.Repeat("2", 100), "created_at", nil),
+	}
 }
-
-// entity is an entity in a role with a jCard of properties.
-func entity(role string, properties ...any) object {
-	card := append([]any{[]any{"version", object{}, "text", "4.0"}}, properties...)
-	return object{"objectClassName": "entity", "roles": []string{role}, "vcardArray": []any{"vcard", card}}
-}
-
-func fn(name string) any { return []any{"fn", object{}, "text", name} }
-
-func ianaID(id any) []object { return []object{{"type": "IANA Registrar ID", "identifier": id}} }
-
-func nameserver(name string) object {
-	return object{"objectClassName": "nameserver", "ldhName": name}
-}
-
-// with adds members to an entity.
-func with(e object, key string, value any) object {
-	e[key] = value
-	return e
-}
-
-// rdap is a 200 with a JSON body.
-func rdap(v any) string { return body(200, string(must(json.Marshal(v)))) }
 
 func body(code int, b string, lines ...string) string {
 	lines = append(lines, "Content-Type: application/rdap+json", fmt.Sprintf("Content-Length: %d", len(b)))
@@ -143,16 +168,137 @@ func body(code int, b string, lines ...string) string {
 // with the same server.
 func registryPages() page {
 	const at = "/v1/domain/"
-	pages := map[string]string{at + "xn--bcher-kva.com": registered("xn--bcher-kva.com", nil)}
+	pages := map[string]string{at + "xn--bcher-kva.com": registered("xn--bcher-kva.com")}
 	for _, path := range []string{
 		at + "example.com", at + "example.tv", "/new/moved.com", "/domain/relative.com",
 		"/uk/domain/example.co.uk", "/uk/domain/co.uk", "/io/domain/github.io", "/mg/domain/example.mg",
 	} {
-		pages[path] = registered(path[strings.LastIndex(path, "/")+1:], nil)
+		pages[path] = registered(path[strings.LastIndex(path, "/")+1:])
 	}
 	for _, r := range registrations() {
 		pages[at+r.name+".com"] = r.answer
 	}
 	maps.Copy(pages, specialRedirects(at))
 	return paths(pages)
+}
+
+// specimen is a value of a corpus, a line of a kind, a tab and a quoted value:
+// "refused" is a domain that is none; "name" a public name, though it may look like an
+// address, which this internet does not have; "address" is not public, and is reached
+// in all ways; "location" is where a redirect leads, where nobody of this internet is
+// but example.com.
+type specimen struct {
+	from  string // the file, and the line in it
+	value string
+}
+
+// corpora are all values by kind: those of testdata, the names that the guard's own test
+// refuses, and those of a folder of further files, for collections that are not ours to
+// hand on.
+var corpora = sync.OnceValue(func() map[string][]specimen {
+	files := must(filepath.Glob("testdata/corpora/*.txt"))
+	files = append(files, must(filepath.Glob(filepath.Join(os.Getenv("HOSTFACTS_SIMNET_CORPORA"), "*.txt")))...)
+	const guards = "../../pkg/guard/testdata/hostile.txt"
+	all := map[string][]specimen{}
+	for _, file := range append(files, guards) {
+		for n, line := range strings.Split(string(must(os.ReadFile(file))), "\n") {
+			if kind, quoted, found := strings.Cut(line, "\t"); found && line[0] != '#' {
+				if file == guards {
+					kind = "refused" // there it says why
+				}
+				s := specimen{fmt.Sprintf("%s:%d", filepath.Base(file), n+1), must(strconv.Unquote(quoted))}
+				all[kind] = append(all[kind], s)
+			}
+		}
+	}
+	return all
+})
+
+// corporaRows are the names of all corpora, asked for through the whole service, and the
+// locations. The addresses are among those of specialRows.
+func corporaRows() []row {
+	ops := catalog.All() // ping, the last, takes no domain
+	refused := corpora()["refused"]
+	if len(refused) < 450 {
+		panic(fmt.Sprintf("the corpora have only %d names that are refused", len(refused)))
+	}
+	var rows []row
+	for i, s := range refused {
+		rows = append(rows, row{name: s.from, op: ops[i%(len(ops)-1)].Slug, domain: s.value, want: fails(fault.InvalidDomain)})
+	}
+	connects := []string{"dns", "ssl-check", "headers", "resolve-redirect"}
+	for i, s := range corpora()["name"] {
+		rows = append(rows, row{name: s.from, op: connects[i%len(connects)], domain: s.value, want: fails(fault.NXDomain)})
+	}
+	for i, s := range corpora()["location"] {
+		rows = append(rows, row{name: s.from, op: "resolve-redirect", domain: hostile("location", i), want: want{"hops.0.status": 302}})
+	}
+	return rows
+}
+
+// guardRows are names that lead to addresses that are not public, by every
+// tool that connects.
+func guardRows() []row {
+	var all []row
+	for _, op := range []string{"ssl-check", "headers", "resolve-redirect"} {
+		all = append(all, alike(op, fails(fault.BlockedAddress), "loopback", "metadata", "alias", "mixed", "mixed6", "mapped")...)
+	}
+	return all
+}
+
+// hostile is a name with a number, of one of the hosts that lead to an address or a
+// location of the corpora.
+func hostile(way string, i int) string { return fmt.Sprintf("%s%d.hostile.example.com", way, i) }
+
+func rdapName(i int) string { return fmt.Sprintf("rdap%d.com", i) }
+
+// specialHosts lead to every special address in every way, and redirect to every
+// location of the corpora. What is turning was public when it was asked for first.
+func specialHosts() []host {
+	var out []host
+	for i, s := range corpora()["address"] {
+		beside := "93.184.3.1" // public and closed, first in the answer
+		if netip.MustParseAddr(s.value).Is6() {
+			beside = "2606:2800:220:1::8"
+		}
+		direct := hostile("direct", i)
+		out = append(out,
+			host{name: direct, addrs: []string{s.value}},
+			host{name: hostile("alias", i), alias: direct},
+			host{name: hostile("mixed", i), addrs: []string{beside, s.value}},
+			host{name: hostile("redirect", i), serve: web(to("https://" + direct + "/"))},
+			host{name: hostile("turning", i), later: []string{s.value}, serve: web(chain(1))},
+		)
+	}
+	for i, s := range corpora()["location"] {
+		out = append(out, host{name: hostile("location", i), serve: web(root(status(302, "Location: "+s.value), status(200)))})
+	}
+	return out
+}
+
+// specialRedirects are what the registry of com answers about special addresses.
+func specialRedirects(at string) map[string]string {
+	out := map[string]string{}
+	for i := range corpora()["address"] {
+		out[at+rdapName(i)] = body(302, "", "Location: https://"+hostile("direct", i)+"/domain/"+rdapName(i))
+	}
+	return out
+}
+
+func specialRows() []row {
+	connects := []string{"ssl-check", "headers", "resolve-redirect"}
+	var all []row
+	for i, s := range corpora()["address"] {
+		add := func(way, op, domain string, w want) {
+			all = append(all, row{name: s.from + " " + s.value + ", " + way, op: op, domain: domain, want: w})
+		}
+		for j, way := range []string{"direct", "alias", "mixed"} {
+			add(way, connects[(i+j)%len(connects)], hostile(way, i), fails(fault.BlockedAddress))
+		}
+		add("redirect", "resolve-redirect", hostile("redirect", i), want{"stop_reason": "blocked_address", "hop_count": 1})
+		// Resolved once, so it stays what it was.
+		add("turning", "resolve-redirect", hostile("turning", i), want{"stop_reason": nil, "hop_count": 2})
+		add("rdap", "whois", rdapName(i), fails(fault.RDAPUpstream, "The RDAP server is not at a public address"))
+	}
+	return all
 }

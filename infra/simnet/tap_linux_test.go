@@ -54,9 +54,7 @@ func opens() []syscall.SockFilter {
 	}
 }
 
-// newTap listens until the test ends.
 func newTap(t *testing.T) *tap {
-	t.Helper()
 	// Without a protocol the socket gets nothing, so that no packet comes in
 	// before the filter is there.
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
@@ -113,36 +111,27 @@ func (p *tap) read(stop <-chan struct{}) {
 			}
 			return
 		}
-		if s, ok := segmentOf(b[:n]); ok {
+		if to, ok := destination(b[:n]); ok {
 			p.mu.Lock()
-			p.seen[s.to]++
+			p.seen[to]++
 			p.mu.Unlock()
 		}
 	}
 }
 
-// segment is what a packet carries, and where it goes to.
-type segment struct {
-	to       netip.AddrPort
-	protocol byte
-	body     []byte // from the port numbers on
-}
-
-func segmentOf(b []byte) (s segment, ok bool) {
-	var to netip.Addr
+func destination(b []byte) (to netip.AddrPort, ok bool) {
+	var addr netip.Addr
 	head := 40
 	switch {
 	case len(b) >= 20 && b[0]>>4 == 4:
-		head, s.protocol, to = int(b[0]&0xf)*4, b[9], netip.AddrFrom4([4]byte(b[16:20]))
+		head, addr = int(b[0]&0xf)*4, netip.AddrFrom4([4]byte(b[16:20]))
 	case len(b) >= 40 && b[0]>>4 == 6:
-		s.protocol, to = b[6], netip.AddrFrom16([16]byte(b[24:40]))
+		addr = netip.AddrFrom16([16]byte(b[24:40]))
 	}
-	if !to.IsValid() || len(b) < head+4 {
-		return segment{}, false
+	if !addr.IsValid() || len(b) < head+4 {
+		return to, false
 	}
-	s.body = b[head:]
-	s.to = netip.AddrPortFrom(to, binary.BigEndian.Uint16(s.body[2:]))
-	return s, true
+	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[head+2:])), true
 }
 
 // all are the places that were called so far.
@@ -155,7 +144,6 @@ func (p *tap) all() map[netip.AddrPort]int {
 // dropped is how many packets the kernel could not give to the tap since it
 // was last asked.
 func (p *tap) dropped(t *testing.T) uint32 {
-	t.Helper()
 	const statistics = 6 // PACKET_STATISTICS
 	var v struct{ packets, drops uint32 }
 	size := uint32(unsafe.Sizeof(v))
@@ -169,7 +157,6 @@ func (p *tap) dropped(t *testing.T) uint32 {
 // proveTap connects where nothing but the test itself would, over both
 // families, and wants the tap to have seen it. It returns those places.
 func proveTap(t *testing.T, p *tap) []netip.AddrPort {
-	t.Helper()
 	own := []netip.AddrPort{netip.MustParseAddrPort("10.99.99.99:443"), netip.MustParseAddrPort("[fd99::99]:443")}
 	for _, to := range own {
 		conn, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", to.String())

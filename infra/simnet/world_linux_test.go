@@ -3,9 +3,10 @@ package simnet
 import (
 	"crypto/x509/pkix"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// host is a name of this internet.
 type host struct {
 	name string // as in the tables, see full
 	// addrs are its A and AAAA records. A host with serve and without addrs
@@ -61,7 +61,6 @@ func compared(hosts []host, tools ...string) []host {
 	return hosts
 }
 
-// allHosts is everybody, the hostile addresses included.
 func allHosts() []host {
 	hosts := slices.Concat(
 		compared(nameHosts(), "dig", "openssl", "curl"), compared(tlsHosts(), "openssl", "curl"), compared(httpHosts(), "curl"),
@@ -76,7 +75,6 @@ func allHosts() []host {
 	return hosts
 }
 
-// nameHosts are about the DNS.
 func nameHosts() []host {
 	return []host{
 		{name: "example.com", serve: web(ok(), named("example.com", "www.example.com"), serial(0x0a1b2c)), records: []string{
@@ -98,7 +96,6 @@ func nameHosts() []host {
 	}
 }
 
-// privateHosts are names that must not be connected to.
 func privateHosts() []host {
 	return []host{
 		{name: "loopback", addrs: []string{"127.0.0.1"}},
@@ -144,9 +141,7 @@ type internet struct {
 	public map[netip.AddrPort]bool
 }
 
-// newInternet sets the network up and starts every host in it.
 func newInternet(t *testing.T) *internet {
-	t.Helper()
 	subject := pkix.Name{CommonName: "Simnet CA", Organization: []string{"Simnet"}, Country: []string{"US"}}
 	n := &internet{ca: testbed.NewAuthority(t, subject), hosts: map[string]host{}, public: map[netip.AddrPort]bool{}}
 	for _, at := range []string{holeAddr + ":443", wallAddr + ":443", closedAddr + ":443"} {
@@ -183,9 +178,7 @@ func newInternet(t *testing.T) *internet {
 	return n
 }
 
-// open listens on ports 443 and 80 of a host's addresses.
 func (n *internet) open(t *testing.T, h host) {
-	t.Helper()
 	for port, serve := range map[uint16]server{443: h.serve, 80: h.plain} {
 		if serve == nil {
 			continue
@@ -201,13 +194,9 @@ func (n *internet) open(t *testing.T, h host) {
 	}
 }
 
-// listen has talk have each connection to an address until the test ends.
 func listen(t *testing.T, at string, talk func(net.Conn)) {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(new(net.ListenConfig).Listen(t.Context(), "tcp", at))
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -226,36 +215,24 @@ func listen(t *testing.T, at string, talk func(net.Conn)) {
 // serveBootstrap is IANA's file of RDAP servers (RFC 9224), at an address of
 // the operator's.
 func (n *internet) serveBootstrap(t *testing.T) string {
-	t.Helper()
 	var services [][][]string
 	for _, r := range registries() {
 		services = append(services, [][]string{{r.tld}, strings.Fields(r.base)})
 	}
 	doc := must(json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services}))
-	listener, err := n.far.listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(doc) // the service may be gone
-	})}
-	go func() { _ = server.Serve(listener) }() // ends with an error when it is closed
-	t.Cleanup(func() { server.Close() })
-	return "http://" + listener.Addr().String() + "/rdap/dns.json"
+	}))
+	server.Listener.Close()
+	server.Listener = n.far.listen(t)
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL + "/rdap/dns.json"
 }
 
-// comparedWith are the hosts that a program is asked about, by name.
 func (n *internet) comparedWith(tool string) []host {
-	var hosts []host
-	for _, h := range n.hosts {
-		if slices.Contains(h.tools, tool) {
-			hosts = append(hosts, h)
-		}
-	}
+	hosts := slices.DeleteFunc(slices.Collect(maps.Values(n.hosts)), func(h host) bool { return !slices.Contains(h.tools, tool) })
 	slices.SortFunc(hosts, func(a, b host) int { return strings.Compare(a.name, b.name) })
 	return hosts
 }
-
-// hostname is a name with a number, of one of the hosts that are made by the list.
-func hostname(kind string, i int) string { return fmt.Sprintf("%s%d.hostile.example.com", kind, i) }
