@@ -202,6 +202,7 @@ func failures(offer Answer, description string) map[string]judged {
 		"a page for any path":          {elsewhere.by("GET", "/nope"), "described: false"},
 		"POST that is answered":        {paid(dns).by("POST", dns.Path), "is not declared"},
 		"docs_url of no code":          {nxdomain.but("#error-nxdomain", "#errors"), "no place about nxdomain"},
+		"docs_url of another page":     {nxdomain.but("/docs#", "/doc#"), "no place about nxdomain"},
 		"free path with a price":       {failed(dns, 503, "overloaded", "false", "true").by("GET", "/docs"), "does not list overloaded"},
 	}
 }
