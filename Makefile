@@ -60,9 +60,9 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # LARGE: the packages with tests that -short skips, and all others. .ci/run fails
 # when a test or a package is in none of the three.
 QUICK := ./pkg/... ./infra/local/... ./infra/gameday
-VERIFY := ./infra ./infra/bench ./infra/built ./infra/chaintest ./infra/dynamotest ./infra/local \
+VERIFY := ./infra ./infra/bench ./infra/local \
 	./infra/local/operate ./infra/testbed \
-	./pkg/dynamo ./pkg/lookup/ssl ./pkg/x402/chain/...
+	./pkg/dynamo ./pkg/x402/chain/...
 # These start servers and browsers of their own: one package at a time, so that they
 # compete for the processors with nothing but each other.
 LARGE := ./infra/clients ./infra/gameday ./infra/local/e2e ./infra/simnet

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
@@ -85,7 +84,7 @@ func (a account) tablesOf(stack string) []string {
 }
 
 func (e emulator) client() dynamo.ClientConfig {
-	return dynamotest.Server{URL: e.url}.ClientConfig()
+	return testbed.Dynamo{URL: e.url}.ClientConfig()
 }
 
 // ledger is the ledger in a table of the emulator.

@@ -20,7 +20,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -192,7 +191,7 @@ func nothingExists(t *testing.T) string {
 // counted in the table; client is where requests come from.
 func cloud(t *testing.T, client func() string) (base string, watch *recorder) {
 	t.Helper()
-	server := dynamotest.Start(t)
+	server := testbed.StartDynamo(t)
 	watch = newRecorder(server.Table(t))
 	watch.direct = dynamo.NewClient(server.ClientConfig())
 	// The first facilitator has moved, so that everything is asked of both.

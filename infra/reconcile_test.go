@@ -19,8 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
@@ -101,11 +99,11 @@ func hosted(t *testing.T, params, env map[string]string, slugs ...string) (h *la
 }
 
 // claim drafts a payment on a chain, signs it and claims it in a ledger.
-func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (chaintest.Signed, *ledger.Hold, string) {
+func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (testbed.SignedTransfer, *ledger.Hold, string) {
 	t.Helper()
 	payee := must(x402.ParseAddress(boot.LocalPayTo))(t)
-	terms, until := chaintest.Terms(payee), time.Now().Add(5*time.Minute)
-	signed := chaintest.Sign(t, payer, chaintest.Authorization(payer, payee, 5000, until))
+	terms, until := testbed.Terms(payee), time.Now().Add(5*time.Minute)
+	signed := testbed.SignTransfer(t, payer, testbed.Authorization(payer, payee, 5000, until))
 	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), payer.Address().String(), signed.Authorization.Nonce)
 	c := must(l.Claim(t.Context(), ledger.Payment{
 		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com",
@@ -142,7 +140,7 @@ func age(t *testing.T, store ledger.Store, key string) {
 // doubt, what is owed is counted.
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
-	server, node := dynamotest.Start(t), chaintest.Start(t)
+	server, node := testbed.StartDynamo(t), testbed.StartChain(t)
 	table := server.Table(t)
 	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
 	payer, l := must(x402test.NewWallet(rand.Reader))(t), ledger.New(store, time.Now, rand.Text)

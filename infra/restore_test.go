@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
@@ -33,8 +32,8 @@ func TestRestoreDrill(t *testing.T) {
 	restore := func(arguments ...string) (string, error) {
 		cmd := exec.Command(operate, append([]string{"restore"}, arguments...)...)
 		cmd.Env = []string{
-			"LEDGER_TABLE=ledger", "AWS_REGION=" + dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB=" + e.url,
-			"AWS_ACCESS_KEY_ID=" + dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + dynamotest.SecretAccessKey,
+			"LEDGER_TABLE=ledger", "AWS_REGION=" + testbed.DynamoRegion, "AWS_ENDPOINT_URL_DYNAMODB=" + e.url,
+			"AWS_ACCESS_KEY_ID=" + testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY=" + testbed.DynamoSecret,
 		}
 		out, err := cmd.CombinedOutput()
 		return string(out), err

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 )
 
 func TestMain(m *testing.M) {

@@ -35,7 +35,6 @@ func layers() []layer {
 		{"pkg/awshttp", nil, "HTTP below the AWS SDK; what is asked is its clients' business"},
 		{"pkg/guard", []string{"pkg/fault"}, "the guard decides by name and address alone"},
 		{"pkg/origin", []string{"pkg/fault", "pkg/guard", "pkg/printable"}, "an origin is asked; what its answer means is a lookup's business"},
-		{"pkg/origin/origintest", []string{"pkg/fault", "pkg/guard"}, "the other side of a request sees the wire only"},
 		{"pkg/lookup/headers", []string{"pkg/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/redirect", []string{"pkg/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/bundle", []string{"pkg/fault", "pkg/guard", "pkg/lookup/dns", "pkg/lookup/headers", "pkg/lookup/ssl", "pkg/lookup/whois", "pkg/origin"}, "a bundle knows its children"},
@@ -68,10 +67,7 @@ func layers() []layer {
 		{"infra/local/invoke", []string{"infra/local/lambdahost"}, "it runs one function"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
 		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/embedded", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
-		{"infra/testbed", []string{"infra/built", "infra/local/lambdahost", "pkg/boot", "pkg/operations", "pkg/x402", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
-		{"infra/built", nil, "programs are compiled and installed for the suites; it knows none of them"},
-		{"infra/chaintest", []string{"infra/built", "pkg/x402", "pkg/x402/x402test"}, "a test node knows the token or what moved, not who asks it"},
-		{"infra/dynamotest", []string{"infra/built", "pkg/dynamo"}, "a test server knows no ledger"},
+		{"infra/testbed", []string{"infra/local/lambdahost", "pkg/dynamo", "pkg/fault", "pkg/guard", "pkg/x402", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/fault"}, "the description judges; the programs of others are run from outside"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 		{"infra/gameday", nil, "alarms are judged by their definition alone; only the tests know a service"},
@@ -81,7 +77,7 @@ func layers() []layer {
 // foreign are modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
-		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamo", "infra/dynamotest", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamo", "infra/testbed", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/lambdahttp", "pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot and the adapter know Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},
@@ -166,7 +162,7 @@ func TestLayers(t *testing.T) {
 
 // What is deployed links no test package and no file store.
 func TestDeployedCode(t *testing.T) {
-	banned := []string{"x402test", "ledgertest", "dynamotest", "chaintest", "limittest", "origintest", "ledger/embedded", "go.etcd.io/bbolt", "net/http/httptest", "testing"}
+	banned := []string{"x402test", "ledgertest", "limittest", "testbed", "ledger/embedded", "go.etcd.io/bbolt", "net/http/httptest", "testing"}
 	seen := 0
 	for _, p := range list(t) {
 		if !strings.HasPrefix(p.ImportPath, module+"functions/") {

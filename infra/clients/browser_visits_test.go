@@ -333,7 +333,7 @@ func receiptVisits(t *testing.T) []visit {
 		says("white space", not, "", changing(t, nil, func(b []byte) []byte { return append(b, ' ') })),
 		says("another signature", not, "", changing(t, resigned(forged), nil)),
 		says("another transaction", not, "", changing(t, func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),
-		says("another payer", not, "", changing(t, func(r *x402.SettleResponse) { r.Payer = testbed.Terms(t).PayTo }, nil)),
+		says("another payer", not, "", changing(t, func(r *x402.SettleResponse) { r.Payer = testbed.LocalTerms(t).PayTo }, nil)),
 		says("no JWS", "It cannot be read.", "", changing(t, resigned(func(string) string { return "<b>" }), nil)),
 		says("a key that is not published", "DOES NOT HOLD: no key of this service.", "", changing(t, resigned(func(jws string) string {
 			return "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6eCN5In0" + jws[strings.Index(jws, "."):]

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -50,7 +49,7 @@ func localTools(t *testing.T) service {
 // lambdaTools runs the built functions of the template behind a gateway.
 func lambdaTools(t *testing.T) service {
 	t.Helper()
-	w, db := newWorld(t, anyName(t)), dynamotest.Start(t)
+	w, db := newWorld(t, anyName(t)), testbed.StartDynamo(t)
 	extra := testbed.Alone()
 	extra["AWS_ENDPOINT_URL_DYNAMODB"] = db.URL
 	_, url := testbed.Deployment{

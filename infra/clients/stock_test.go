@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
@@ -61,11 +60,11 @@ func TestStockClients(t *testing.T) {
 	for i, c := range clients {
 		tools[i] = c.tools(t)
 	}
-	db := dynamotest.Start(t)
+	db := testbed.StartDynamo(t)
 	due := make(chan *trial, 100)
 	var trials []*trial
 	for _, mode := range failureModes() {
-		for _, store := range []*dynamotest.Server{nil, &db} {
+		for _, store := range []*testbed.Dynamo{nil, &db} {
 			for _, moment := range []killMoment{beforeVerdict, duringLookup, betweenCalls} {
 				trials = append(trials, newTrial(t, mode, moment, store, due, wideWindow))
 			}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -122,7 +121,7 @@ func (t *trial) reached(b *buyer) {
 
 // newTrial prepares a trial; launch starts its service. table is empty for the
 // embedded ledger.
-func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.Server, due chan<- *trial, window string) *trial {
+func newTrial(t *testing.T, mode failureMode, moment killMoment, db *testbed.Dynamo, due chan<- *trial, window string) *trial {
 	t.Helper()
 	r := &trial{
 		name: mode.name + ", " + string(moment), mode: mode, moment: moment, addr: fixedAddress(t), due: due,
@@ -145,8 +144,8 @@ func newTrial(t *testing.T, mode failureMode, moment killMoment, db *dynamotest.
 	}
 	r.name += ", DynamoDB"
 	maps.Copy(r.world.env, map[string]string{
-		"LEDGER_FILE": "", "LEDGER_TABLE": db.Table(t), "AWS_ENDPOINT_URL_DYNAMODB": db.URL, "AWS_REGION": dynamotest.Region,
-		"AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
+		"LEDGER_FILE": "", "LEDGER_TABLE": db.Table(t), "AWS_ENDPOINT_URL_DYNAMODB": db.URL, "AWS_REGION": testbed.DynamoRegion,
+		"AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
 	})
 	return r
 }

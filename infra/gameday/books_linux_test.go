@@ -6,14 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
 // node is a node of the chain that play money moves on, on which blocks are safe when
 // they are this old.
 func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handler {
-	return chaintest.PlayNode{Moved: f.books.Transfers, ChainID: 8453, Now: now, Safe: safe}
+	return testbed.PlayNode{Moved: f.books.Transfers, ChainID: 8453, Now: now, Safe: safe}
 }
 
 // dayBooks are what make books prints of a day, in JSON.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
@@ -37,7 +36,7 @@ func TestGameDay(t *testing.T) {
 		t.Fatalf("%d alarms in the synthesized template: %v", len(alarms), err)
 	}
 	s := &stage{
-		db: dynamotest.Start(t), ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Game Day CA"}),
+		db: testbed.StartDynamo(t), ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Game Day CA"}),
 		turnstile: newTurnstile(2 * runtime.GOMAXPROCS(0)), gateway: readGatewayLog(t, doc),
 	}
 	quiet := scenario{name: "a calm day", payers: 2, rounds: 3, stable: true, ready: 200}

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 )
 
 // root is the module, seen from this package.
@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 // build makes the functions, the command of make owed, and the CDK app.
 func build(ctx context.Context, dir string) error {
 	return errors.Join(
-		built.Functions(ctx, root, filepath.Join(dir, "functions")),
-		built.Command(ctx, root, "./infra/local/operate", filepath.Join(dir, "operate")),
-		built.Command(ctx, root, "./infra", filepath.Join(dir, "cdk")),
+		testbed.BuildFunctions(ctx, root, filepath.Join(dir, "functions")),
+		testbed.BuildCommand(ctx, root, "./infra/local/operate", filepath.Join(dir, "operate")),
+		testbed.BuildCommand(ctx, root, "./infra", filepath.Join(dir, "cdk")),
 	)
 }
 

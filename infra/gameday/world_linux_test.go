@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -33,7 +32,7 @@ type world struct {
 	chain       *door // to a node
 	table       *table
 	name        string // of the table
-	db          dynamotest.Server
+	db          testbed.Dynamo
 	resolvers   *resolvers
 	host        *lambdahost.Host
 	url         string // of the gateway
@@ -51,7 +50,7 @@ type world struct {
 }
 
 type stage struct {
-	db      dynamotest.Server
+	db      testbed.Dynamo
 	ca      *testbed.Authority
 	n       atomic.Int32 // worlds
 	gateway gatewayLog
@@ -183,8 +182,8 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 	defer cancel()
 	for {
 		cmd := exec.CommandContext(ctx, builtIn("operate"), append([]string{"reconcile", "-json"}, arguments...)...)
-		cmd.Env = append(env, "LEDGER_TABLE="+w.name, "AWS_REGION="+dynamotest.Region, "AWS_ENDPOINT_URL_DYNAMODB="+w.db.URL,
-			"AWS_ACCESS_KEY_ID="+dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY="+dynamotest.SecretAccessKey)
+		cmd.Env = append(env, "LEDGER_TABLE="+w.name, "AWS_REGION="+testbed.DynamoRegion, "AWS_ENDPOINT_URL_DYNAMODB="+w.db.URL,
+			"AWS_ACCESS_KEY_ID="+testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY="+testbed.DynamoSecret)
 		var notes bytes.Buffer
 		cmd.Stderr = &notes
 		out, err := cmd.Output()

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -136,11 +135,11 @@ func verifyOnly(t *testing.T, why string) {
 func TestRunAsConfigured(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs Node for the DynamoDB server")
-	db := dynamotest.Start(t)
+	db := testbed.StartDynamo(t)
 	play := start(t, map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
 	r := start(t, map[string]string{
 		"FACILITATOR_URL": play.line(t, "facilitator"), "LEDGER_TABLE": "made-here", "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"), "AWS_ENDPOINT_URL_DYNAMODB": db.URL,
-		"AWS_REGION": dynamotest.Region, "AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
+		"AWS_REGION": testbed.DynamoRegion, "AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
 		"BASE_URL": "http://localhost:1",
 	})
 	for what, want := range map[string]string{

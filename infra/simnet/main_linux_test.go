@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 )
 
 func TestMain(m *testing.M) {
@@ -36,13 +36,13 @@ func TestMain(m *testing.M) {
 // them and the openrdap command at the version in go.mod.
 func build(ctx context.Context, dir string) error {
 	root := filepath.Join("..", "..")
-	err := built.Command(ctx, root, testbed.LocalRunner, filepath.Join(dir, "local"))
+	err := testbed.BuildCommand(ctx, root, testbed.LocalRunner, filepath.Join(dir, "local"))
 	if *shell || *runs > 1 {
 		return err // neither needs the others
 	}
 	return errors.Join(err,
-		built.Functions(ctx, root, filepath.Join(dir, "functions")),
-		built.Command(ctx, root, "github.com/openrdap/rdap/cmd/rdap", filepath.Join(dir, "rdap")),
+		testbed.BuildFunctions(ctx, root, filepath.Join(dir, "functions")),
+		testbed.BuildCommand(ctx, root, "github.com/openrdap/rdap/cmd/rdap", filepath.Join(dir, "rdap")),
 	)
 }
 

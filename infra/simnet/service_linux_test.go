@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/clients"
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -97,7 +96,7 @@ const maxResident, maxPeak = 64 << 10, 128 << 10
 // every invocation to have ended by itself, and no crash in the logs.
 func deploy(t *testing.T, n *internet) (r *runner, endedWell func()) {
 	r = &runner{log: new(testbed.Output), turns: make(chan struct{}, 12)} // each has a process of its own
-	db := dynamotest.Start(t)
+	db := testbed.StartDynamo(t)
 	host, url := testbed.Deployment{
 		Functions: builtIn("functions"),
 		Parameters: map[string]string{

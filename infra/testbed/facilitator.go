@@ -10,19 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Terms are those of the local runner, so that a facilitator agrees with it.
-func Terms(tb testing.TB) x402.Terms {
+// LocalTerms are those of the local runner, so that a facilitator agrees with it:
+// it is paid at an account of the development mnemonic (boot.LocalPayTo).
+func LocalTerms(tb testing.TB) x402.Terms {
 	tb.Helper()
-	config, err := boot.ReadLocal(func(string) string { return "" })
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return config.Terms
+	return Terms(address(tb, Account(1)))
 }
 
 // Facilitator is the one of play money.
@@ -35,7 +31,7 @@ type Facilitator struct {
 // machine, which the caller may change in a part of the configuration.
 func NewFacilitator(tb testing.TB, config x402test.FacilitatorConfig) *Facilitator {
 	tb.Helper()
-	config.Terms, config.Now = Terms(tb), time.Now
+	config.Terms, config.Now = LocalTerms(tb), time.Now
 	f, err := x402test.NewFacilitator(config)
 	if err != nil {
 		tb.Fatal(err)

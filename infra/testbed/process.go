@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // Process is a program that runs until it is stopped or killed.
@@ -34,10 +32,10 @@ func Launch(cmd *exec.Cmd, begin func(*exec.Cmd) error) (*Process, error) {
 	started := make(chan error)
 	go func() {
 		if begin == nil {
-			// built.DieWithUs is about the thread that starts the
+			// DieWithUs is about the thread that starts the
 			// process: it must live as long.
 			runtime.LockOSThread()
-			cmd.SysProcAttr, begin = built.DieWithUs(), (*exec.Cmd).Start
+			cmd.SysProcAttr, begin = DieWithUs(), (*exec.Cmd).Start
 		}
 		err := begin(cmd)
 		started <- err

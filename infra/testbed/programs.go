@@ -10,16 +10,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-
-	// The cache of go test sees what a test imports, not what it builds: this
-	// is what the programs are made of.
-	_ "github.com/hostfacts/hostfacts/pkg/operations"
-
-	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // Main runs the tests of a suite, and removes the programs that they have had
-// built. It returns the exit code.
+// built. It returns the exit code. The cache of go test sees what a test imports and
+// not what it builds, so a suite imports pkg/operations: the programs are made of it.
 func Main(m *testing.M) int {
 	code := m.Run()
 	programs.remove()
@@ -95,7 +90,7 @@ func Program(tb testing.TB, pkg string) string {
 	tb.Helper()
 	root := Root(tb)
 	return programs.get(tb, filepath.Join("plain", filepath.Base(pkg)), func(to string) error {
-		return built.Command(context.Background(), root, pkg, to)
+		return BuildCommand(context.Background(), root, pkg, to)
 	})
 }
 
@@ -120,6 +115,6 @@ func Functions(tb testing.TB) string {
 	tb.Helper()
 	root := Root(tb)
 	return programs.get(tb, "functions", func(to string) error {
-		return built.Functions(context.Background(), root, to)
+		return BuildFunctions(context.Background(), root, to)
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
-	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
 // Alone are the settings of a service that is to reach nothing but what its
@@ -58,7 +57,7 @@ type Deployment struct {
 // gateway's URL.
 func (d Deployment) Open(tb testing.TB) (host *lambdahost.Host, url string) {
 	tb.Helper()
-	parameters := map[string]string{"PayTo": boot.LocalPayTo}
+	parameters := map[string]string{"PayTo": Account(1)}
 	maps.Copy(parameters, d.Parameters)
 	config, err := lambdahost.FromTemplate(filepath.Join(Root(tb), "template.yaml"), d.Functions, parameters, d.Environment)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
 // A program that ends before it is ready, one that ends badly when it is told to,
@@ -79,5 +80,14 @@ web.example.net. 60 A 192.0.2.1
 		if m.Rcode != c.rcode || !slices.Equal(got, c.answer) || m.Truncated != c.cut || len(got) == 0 && !c.cut && len(m.Ns) != 1 {
 			t.Errorf("%s over %s:\n%v", c.name, c.network, m)
 		}
+	}
+}
+
+// The tests' terms are those of a local runner without settings.
+func TestLocalTerms(t *testing.T) {
+	t.Parallel()
+	config, err := boot.ReadLocal(func(string) string { return "" })
+	if got := testbed.LocalTerms(t); err != nil || got != config.Terms {
+		t.Errorf("LocalTerms = %+v, the runner's are %+v, %v", got, config.Terms, err)
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-
-	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // installing is held by the test that makes a virtual environment; the others wait
@@ -48,7 +46,7 @@ func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 func Node(tb testing.TB, dir string) string {
 	tb.Helper()
 	node := Find(tb, "Node", "node")
-	if err := built.NodePackages(tb.Context(), dir); err != nil {
+	if err := NodePackages(tb.Context(), dir); err != nil {
 		tb.Skipf("needs npm packages in %s: %v", dir, err)
 	}
 	return node

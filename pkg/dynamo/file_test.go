@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
@@ -25,7 +25,7 @@ func zipped(t *testing.T, s string) []byte {
 
 func TestFile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, dynamotest.Start(t))
+	w := newWorld(t, testbed.StartDynamo(t))
 	// What one process puts, another gets.
 	config := dynamo.Config{API: w.direct, Table: w.table, Timeout: patience}
 	const key = "rdap|bootstrap"

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
@@ -71,10 +71,10 @@ func sound(key string) string {
 // failed condition.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conforms(t, dynamotest.Start(t), 2)
+	conforms(t, testbed.StartDynamo(t), 2)
 }
 
-func conforms(t *testing.T, s dynamotest.Server, page int32) {
+func conforms(t *testing.T, s testbed.Dynamo, page int32) {
 	t.Run("ledger", func(t *testing.T) {
 		t.Parallel()
 		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return newWhole(newWorld(t, s), page) })
@@ -90,7 +90,7 @@ func conforms(t *testing.T, s dynamotest.Server, page int32) {
 // and charges for the index.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
-	s := dynamotest.StartLocal(t)
+	s := testbed.StartDynamoLocal(t)
 	conforms(t, s, 1000)
 	for name, check := range map[string]func(*testing.T, *world){
 		"write units": checkWriteUnits, "slot units": checkSlotUnits,
@@ -107,7 +107,7 @@ func TestOnDynamoDBLocal(t *testing.T) {
 // The items are those of the design, and none of another kind passes for a record.
 func TestItems(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, dynamotest.Start(t))
+	w := newWorld(t, testbed.StartDynamo(t))
 	store := w.ledger()
 	full, bare, owed := ledgertest.Full("full"), ledgertest.First("bare"), ledgertest.First("owed")
 	bare.ExpiresAt, owed.ExpiresAt = time.Time{}, time.Time{}
@@ -211,7 +211,7 @@ func TestReadAfterWrite(t *testing.T) {
 // the write; when that is lost too, the caller learns that it knows nothing.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
-	s := dynamotest.Start(t)
+	s := testbed.StartDynamo(t)
 	checkLostReply(t, newWorld(t, s), nth("PutItem", 1), true)
 	checkLostReply(t, newWorld(t, s), func(op string, _ int) bool { return op == "PutItem" }, true)
 	checkLostReply(t, newWorld(t, s), func(string, int) bool { return true }, false)
@@ -290,7 +290,7 @@ func TestNewPanics(t *testing.T) {
 		"scan, no API":   func() { dynamo.NewScan(dynamo.ScanConfig{Table: "t"}) },
 		"scan, no table": func() { dynamo.NewScan(dynamo.ScanConfig{API: fake{}}) },
 		"no region": func() {
-			dynamo.NewClient(dynamo.ClientConfig{Credentials: dynamotest.Server{}.ClientConfig().Credentials})
+			dynamo.NewClient(dynamo.ClientConfig{Credentials: testbed.Dynamo{}.ClientConfig().Credentials})
 		},
 		"no credentials": func() { dynamo.NewClient(dynamo.ClientConfig{Region: "us-east-1"}) },
 	} {

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
@@ -42,7 +42,7 @@ func refuse() (item, error) { return nil, &types.ConditionalCheckFailedException
 // read, and a refusal a read where the server does not return the old item.
 func TestCosts(t *testing.T) {
 	t.Parallel()
-	checkCosts(t, newWorld(t, dynamotest.Start(t)), 1)
+	checkCosts(t, newWorld(t, testbed.StartDynamo(t)), 1)
 }
 
 func checkCosts(t *testing.T, w *world, reads int) {
@@ -116,7 +116,7 @@ func differ[T any](want, got T) error {
 // one is given back.
 func TestLostReplyOfALease(t *testing.T) {
 	t.Parallel()
-	s := dynamotest.Start(t)
+	s := testbed.StartDynamo(t)
 	for what, there := range map[string]item{"no item": nil, "an item without leases": {}, "an empty one": {"leases": leasesOf(item{})}} {
 		for _, most := range []int{1, 2} {
 			t.Run(fmt.Sprintf("cap %d, %s", most, what), func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestLostReplyOfALease(t *testing.T) {
 // reply was lost.
 func TestLostReplyOfUnits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, dynamotest.Start(t))
+	w := newWorld(t, testbed.StartDynamo(t))
 	store := w.limits()
 	w.loses(nth("UpdateItem", 1))
 	if n, err := store.Add(t.Context(), "c", noon, limit.Units{All: 31}); err == nil || w.took()["UpdateItem"] != 1 {

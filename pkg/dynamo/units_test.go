@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -21,7 +21,7 @@ import (
 // whoever makes a record longer sees it here.
 func TestWriteUnits(t *testing.T) {
 	t.Parallel()
-	checkWriteUnits(t, newWorld(t, dynamotest.Start(t)))
+	checkWriteUnits(t, newWorld(t, testbed.StartDynamo(t)))
 }
 
 func checkWriteUnits(t *testing.T, w *world) {
@@ -103,7 +103,7 @@ func checkWriteUnits(t *testing.T, w *world) {
 // longest name of an operation and ids as long as those in production.
 func TestSlotUnits(t *testing.T) {
 	t.Parallel()
-	checkSlotUnits(t, newWorld(t, dynamotest.Start(t)))
+	checkSlotUnits(t, newWorld(t, testbed.StartDynamo(t)))
 }
 
 func checkSlotUnits(t *testing.T, w *world) {

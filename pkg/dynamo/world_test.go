@@ -19,7 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
@@ -72,12 +72,12 @@ type world struct {
 	lost func(op string, n int) bool
 }
 
-func newWorld(t *testing.T, s dynamotest.Server) *world {
+func newWorld(t *testing.T, s testbed.Dynamo) *world {
 	t.Helper()
 	w := &world{t: t, target: s.URL, direct: dynamo.NewClient(s.ClientConfig()), table: s.Table(t), calls: map[string]int{}}
 	front := httptest.NewServer(w)
 	t.Cleanup(front.Close)
-	w.front = dynamo.NewClient(dynamotest.Server{URL: front.URL}.ClientConfig())
+	w.front = dynamo.NewClient(testbed.Dynamo{URL: front.URL}.ClientConfig())
 	return w
 }
 

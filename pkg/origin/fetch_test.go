@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/origin"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 )
 
 // host is the origin of a name, on loopback.
-func host(ctx context.Context, t *testing.T, w *origintest.World) *origin.Host {
+func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	t.Helper()
 	c := origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "hostfacts (test)"})
 	target, err := c.Resolve(ctx, name)
@@ -37,7 +37,7 @@ func host(ctx context.Context, t *testing.T, w *origintest.World) *origin.Host {
 }
 
 // fetch asks the world's host for / on a Host of its own.
-func fetch(ctx context.Context, t *testing.T, w *origintest.World) (origin.Answer, error) {
+func fetch(ctx context.Context, t *testing.T, w *testbed.Origins) (origin.Answer, error) {
 	t.Helper()
 	h := host(ctx, t, w)
 	defer h.Close()
@@ -61,13 +61,13 @@ func request(r *bufio.Reader) string {
 // The request is what the spec says, and nothing that tells clients apart.
 func TestRequest(t *testing.T) {
 	t.Parallel()
-	w := origintest.New(t)
+	w := testbed.NewOrigins(t)
 	got := make(chan string, 1)
 	w.Serve(name, addr, func(conn *tls.Conn) {
 		got <- request(bufio.NewReader(conn))
 		io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
 	})
-	if _, err := fetch(origintest.Soon(t), t, w); err != nil {
+	if _, err := fetch(testbed.Soon(t), t, w); err != nil {
 		t.Fatal(err)
 	}
 	want := "HEAD / HTTP/1.1\r\nHost: a.test.com\r\nUser-Agent: hostfacts (test)\r\nAccept: */*\r\n\r\n"
@@ -99,13 +99,13 @@ func TestAnswers(t *testing.T) {
 		none    = failed + "the connection ended without a response."
 		cut     = failed + "the response headers are incomplete."
 	)
-	sends := func(wire string) func(*tls.Conn) { return origintest.Answers(wire) }
+	sends := func(wire string) func(*tls.Conn) { return testbed.Answers(wire) }
 	much := strings.Repeat("x", 65000)
 	type row struct {
 		peer func(*tls.Conn)
 		want string
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"plain":                     {sends(ok + "Server: a\r\n\r\n"), "200 map[Server:[a]]"},
 		"redirect is not followed":  {sends("HTTP/1.1 301 Moved\r\nLocation: /b\r\n\r\n"), "301 map[Location:[/b]]"},
 		"highest":                   {sends("HTTP/1.1 599 x\r\n\r\n"), "599 map[]"},
@@ -140,9 +140,9 @@ func TestAnswers(t *testing.T) {
 			conn.NetConn().Close()
 		}, none},
 	}, func(t *testing.T, c row) {
-		w := origintest.New(t)
+		w := testbed.NewOrigins(t)
 		w.Serve(name, addr, c.peer)
-		a, err := fetch(origintest.Soon(t), t, w)
+		a, err := fetch(testbed.Soon(t), t, w)
 		got := fmt.Sprint(a.Status, " ", map[string][]string(a.Header))
 		if err == nil && (a.Method != "HEAD" || a.Peer.String() != addr) {
 			t.Errorf("%s %s", a.Method, a.Peer)
@@ -180,7 +180,7 @@ func TestHandshakes(t *testing.T) {
 		sends  string
 		want   string // part of a message; empty for an answer
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"TLS 1.0":                       {version(tls.VersionTLS10), "", ""},
 		"TLS 1.1":                       {version(tls.VersionTLS11), "", ""},
 		"TLS 1.2":                       {version(tls.VersionTLS12), "", ""},
@@ -191,7 +191,7 @@ func TestHandshakes(t *testing.T) {
 		"client certificate in TLS 1.2": {wants(tls.VersionTLS12), "", "refused it"},
 		"client certificate in TLS 1.3": {wants(tls.VersionTLS13), "", "refused it"},
 	}, func(t *testing.T, c row) {
-		w := origintest.New(t)
+		w := testbed.NewOrigins(t)
 		w.Accept(name, addr, func(conn net.Conn) {
 			if c.change == nil {
 				io.WriteString(conn, c.sends)
@@ -201,11 +201,11 @@ func TestHandshakes(t *testing.T) {
 			c.change(cfg)
 			secure := tls.Server(conn, cfg)
 			if secure.Handshake() == nil && secure.ConnectionState().ServerName == name {
-				origintest.Answers("HTTP/1.1 200 OK\r\n\r\n")(secure)
+				testbed.Answers("HTTP/1.1 200 OK\r\n\r\n")(secure)
 			}
 			io.Copy(io.Discard, conn)
 		})
-		a, err := fetch(origintest.Soon(t), t, w)
+		a, err := fetch(testbed.Soon(t), t, w)
 		if f := fault.From(err); c.want != "" && (f.Code != fault.HandshakeFailed || !strings.Contains(f.Public(), c.want)) {
 			t.Errorf("%v, want handshake_failed with %q", err, c.want)
 		}
@@ -222,7 +222,7 @@ func TestTimeouts(t *testing.T) {
 	for _, head := range []string{"handshake", "", "H", "HTTP/1.1 200 OK\r\nServer: a", "HTTP/1.1 100 Continue\r\n\r\n"} {
 		t.Run(fmt.Sprintf("after %q", head), func(t *testing.T) {
 			t.Parallel()
-			w := origintest.New(t)
+			w := testbed.NewOrigins(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if head == "handshake" {
@@ -245,9 +245,9 @@ func TestTimeouts(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := origintest.New(t)
-		w.Resolve(name, origintest.Name{Addrs: []string{addr}})
-		w.Peer(addr, origintest.Hole)
+		w := testbed.NewOrigins(t)
+		w.Resolve(name, testbed.OriginName{Addrs: []string{addr}})
+		w.Peer(addr, testbed.Hole)
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		if _, err := fetch(ctx, t, w); fault.From(err).Code != fault.ConnectFailed || ctx.Err() != nil {

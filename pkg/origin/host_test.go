@@ -9,10 +9,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/origin"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 // TestConnections puts requests on one Host, until the last status is seen, to an
@@ -31,7 +31,7 @@ func TestConnections(t *testing.T) {
 		want  string     // of each request
 		dials int
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"405":                          {[][]string{{"HTTP/1.1 405 No\r\nContent-Length: 20\r\n\r\n", ok}}, "[GET 200]", 1},
 		"501":                          {[][]string{{"HTTP/1.1 501 No\r\n\r\n", ok}}, "[GET 200]", 1},
 		"405 twice":                    {[][]string{{no, no}}, "[GET 405]", 1},
@@ -53,15 +53,15 @@ func TestConnections(t *testing.T) {
 			"[GET 302 HEAD 204]", 2},
 		"decoy, upgraded": {[][]string{{"HTTP/1.1 101 x\r\n\r\n", decoy}, {last}}, "[HEAD 101 HEAD 204]", 2},
 	}, func(t *testing.T, c row) {
-		w := origintest.New(t)
+		w := testbed.NewOrigins(t)
 		var n atomic.Int32
 		w.Serve(name, addr, func(conn *tls.Conn) {
-			origintest.Answers(c.conns[min(int(n.Add(1)), len(c.conns))-1]...)(conn)
+			testbed.Answers(c.conns[min(int(n.Add(1)), len(c.conns))-1]...)(conn)
 		})
 		h := host(t.Context(), t, w)
 		var got []string
 		for len(fmt.Sprint(got)) < len(c.want) {
-			a, err := h.Fetch(origintest.Soon(t), "/x?y")
+			a, err := h.Fetch(testbed.Soon(t), "/x?y")
 			if got = append(got, fmt.Sprintf("%s %d", a.Method, a.Status)); err != nil {
 				got[len(got)-1] = string(fault.From(err).Code)
 			}
@@ -74,8 +74,8 @@ func TestConnections(t *testing.T) {
 
 func TestFetchRefusesOddPaths(t *testing.T) {
 	t.Parallel()
-	w := origintest.New(t)
-	w.Resolve(name, origintest.Name{Addrs: []string{addr}})
+	w := testbed.NewOrigins(t)
+	w.Resolve(name, testbed.OriginName{Addrs: []string{addr}})
 	h := host(t.Context(), t, w)
 	for _, p := range []string{"", "x", "/a b", "/\r\nHost: b", "/\x7f", "/é", "http://b/"} {
 		if _, err := h.Fetch(t.Context(), p); err == nil || fault.From(err).Code != fault.InternalError {
@@ -108,8 +108,8 @@ func TestFault(t *testing.T) {
 		{t.Context(), other, fault.InternalError},
 		{over, other, fault.HeadersTimeout},
 	} {
-		w := origintest.New(t)
-		w.Resolve(name, origintest.Name{Err: c.err})
+		w := testbed.NewOrigins(t)
+		w.Resolve(name, testbed.OriginName{Err: c.err})
 		_, err := origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "x"}).Resolve(c.ctx, name)
 		if got := origin.Fault(err, fault.HeadersTimeout); fault.From(got).Code != c.want || !errors.Is(got, c.err) {
 			t.Errorf("%v with %v: %v, want %q", c.err, c.ctx.Err(), got, c.want)

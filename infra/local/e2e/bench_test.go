@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
@@ -210,7 +209,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	for b.Loop() {
 		l := newLab(b)
-		db := dynamotest.Start(b)
+		db := testbed.StartDynamo(b)
 		s, pid := l.setup(), 0
 		s.table, s.endpoint = db.Table(b), db.URL
 		d := openFunctions(b, l, s, func(c *lambdahost.Config) { c.OnSpawn = func(p lambdahost.Process) { pid = p.PID } })

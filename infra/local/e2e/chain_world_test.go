@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/crypto/sha3"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -63,7 +62,7 @@ func (w *chainWorld) contract() *payer {
 	}
 	var receipt struct{ ContractAddress, Status string }
 	w.ask(&receipt, "eth_sendTransactionSync", map[string]string{
-		"from": chaintest.Account(8), "gas": "0x100000",
+		"from": testbed.Account(8), "gas": "0x100000",
 		"data": code.Creation + strings.Repeat("0", 24) + hex.EncodeToString(p.account[:]),
 	})
 	if receipt.Status != "0x1" {
@@ -153,7 +152,7 @@ func (p *payer) transfers() []string {
 	h.Write([]byte("Transfer(address,address,uint256)"))
 	var logs []struct{ TransactionHash string }
 	p.w.ask(&logs, "eth_getLogs", map[string]any{
-		"fromBlock": "0x0", "toBlock": "latest", "address": chaintest.USDC,
+		"fromBlock": "0x0", "toBlock": "latest", "address": testbed.BaseUSDC,
 		"topics": []string{"0x" + hex.EncodeToString(h.Sum(nil)), topic(p.account), topic(p.w.payee)},
 	})
 	var hashes []string
@@ -169,7 +168,7 @@ func (p *payer) transfers() []string {
 type chainWorld struct {
 	testing.TB
 	lab         *lab // the resolver, and the signatures that no log may show
-	node        *chaintest.Node
+	node        *testbed.Chain
 	rpc         *proxy // the service's way to the node; the facilitator has one of its own
 	facilitator *testbed.Process
 	relay       *tap // the service's way to the facilitator
@@ -201,10 +200,10 @@ func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 	if w.confirm == 0 {
 		w.confirm = 30 * time.Second
 	}
-	w.node = chaintest.Start(t)
+	w.node = testbed.StartChain(t)
 	w.rpc, w.nodeURL = newProxy(t, w.node.URL), w.node.URL
 	s := l.setup()
-	s.more["RPC_URL"], s.more["NETWORK"] = "http://"+w.rpc.addr, chaintest.Network
+	s.more["RPC_URL"], s.more["NETWORK"] = "http://"+w.rpc.addr, testbed.BaseNetwork
 	if o.fallback {
 		w.startFacilitator("0")
 		s.more["FACILITATOR_FALLBACK_URL"], s.more["DUPLICATE_WINDOW_SECONDS"] = w.facilitator.URL, "0"
@@ -235,7 +234,7 @@ func (w *chainWorld) startFacilitator(port string) {
 	cmd := exec.Command(must(exec.LookPath("node")), "facilitator.mjs")
 	cmd.Dir = facilitatorDir
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "RPC=" + w.nodeURL, "NETWORK=" + chaintest.Network, "PORT=" + port,
+		"PATH=" + os.Getenv("PATH"), "RPC=" + w.nodeURL, "NETWORK=" + testbed.BaseNetwork, "PORT=" + port,
 		"CONFIRM_MS=" + strconv.FormatInt(w.confirm.Milliseconds(), 10),
 	}
 	p, err := testbed.Launch(cmd, nil)

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -29,7 +28,7 @@ type freezer struct {
 }
 
 func newFreezer(tb testing.TB, rpc string) *freezer {
-	db := dynamotest.Start(tb)
+	db := testbed.StartDynamo(tb)
 	f := &freezer{lab: newLab(tb), frozen: make(chan lambdahost.Process, 100)}
 	f.table, f.settlement = newProxy(tb, db.URL), newProxy(tb, f.lab.url)
 	s := f.lab.setup()
@@ -160,7 +159,7 @@ func TestFreeze(t *testing.T) {
 func TestFreezeWithEvidence(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
-	node := chaintest.Start(t)
+	node := testbed.StartChain(t)
 	rpc := newProxy(t, node.URL)
 	f := newFreezer(t, "http://"+rpc.addr)
 	noticed := slices.DeleteFunc(freezes(), func(c freeze) bool { return c.unnoticed })
@@ -169,7 +168,7 @@ func TestFreezeWithEvidence(t *testing.T) {
 
 // proved plays a freeze before a payment in doubt. The facilitator fails twice
 // without doing anything: what happens, happens on the chain.
-func (f *freezer) proved(t testing.TB, c freeze, node *chaintest.Node, rpc *proxy) {
+func (f *freezer) proved(t testing.TB, c freeze, node *testbed.Chain, rpc *proxy) {
 	r := f.signed(t, x402test.FailBefore, x402test.FailBefore)
 	node.Mint(t, r.wallet.Address(), dnsPrice(t))
 	r.pays(fails(fault.SettlementUncertain))
@@ -184,11 +183,11 @@ func (f *freezer) proved(t testing.TB, c freeze, node *chaintest.Node, rpc *prox
 	f.bought(t, r)
 }
 
-func signedBy(t testing.TB, header string) chaintest.Signed {
+func signedBy(t testing.TB, header string) testbed.SignedTransfer {
 	var p x402.Payload
 	if err := decodeHeader(header, &p); err != nil {
 		t.Fatal(err)
 	}
 	signature := must(hex.DecodeString(strings.TrimPrefix(p.Payload.Signature, "0x")))
-	return chaintest.Signed{Authorization: p.Payload.Authorization, Signature: signature}
+	return testbed.SignedTransfer{Authorization: p.Payload.Authorization, Signature: signature}
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -65,7 +65,7 @@ func deaths() []death {
 func TestKilledAtMoments(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "kills processes, and waits for the end of a lease")
-	l, db := newLab(t), dynamotest.Start(t)
+	l, db := newLab(t), testbed.StartDynamo(t)
 	for world, open := range map[string]func(testing.TB, setup, *tap) *deployment{
 		"local": func(tb testing.TB, s setup, _ *tap) *deployment { return openLocal(tb, l, s) },
 		"lambda": func(tb testing.TB, s setup, at *tap) *deployment {
@@ -230,7 +230,7 @@ func accidents() []accident {
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs Node for the DynamoDB server")
-	db := dynamotest.Start(t)
+	db := testbed.StartDynamo(t)
 	l := newLab(t)
 	for _, write := range []string{writeClaim, writeOpen, writeFirst, writePlace, writeSettled, writeRelease, writeRedeem} {
 		for _, a := range accidents() {
@@ -238,7 +238,7 @@ func TestLostReply(t *testing.T) {
 				t.Parallel()
 				fairly(t, func(tb testing.TB, p *pace) {
 					at, table := newTap(tb), db.Table(tb)
-					d := newControls(tb).serve(tb, l, l.setup(), onTable(dynamotest.Server{URL: at.front(writeOf, proxyTo(db.URL))}, table))
+					d := newControls(tb).serve(tb, l, l.setup(), onTable(testbed.Dynamo{URL: at.front(writeOf, proxyTo(db.URL))}, table))
 					r := loseReply(tb, p, l, d, at, write, a)
 					record, err := tableStore(db, table).Fetch(tb.Context(), keyOf(tb, l, r.header))
 					if err != nil || record == nil {

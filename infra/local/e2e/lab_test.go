@@ -93,7 +93,7 @@ type account struct {
 }
 
 func newLab(tb testing.TB) *lab {
-	l := &lab{terms: testbed.Terms(tb), dns: newResolver(tb), accounts: map[string]*account{}}
+	l := &lab{terms: testbed.LocalTerms(tb), dns: newResolver(tb), accounts: map[string]*account{}}
 	l.facilitator = testbed.NewFacilitator(tb, x402test.FacilitatorConfig{Behave: l.behave, Contract: isContractSignature})
 	server := httptest.NewServer(http.HandlerFunc(l.serveFacilitator))
 	l.url = server.URL

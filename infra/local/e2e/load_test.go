@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -40,15 +39,15 @@ type fleet struct {
 // is paid at another.
 func newFleet(tb testing.TB, l *lab, s setup) *fleet {
 	const size, origin = 8, "https://fleet.example.com"
-	db := dynamotest.Start(tb)
+	db := testbed.StartDynamo(tb)
 	table := db.Table(tb)
 	f := &fleet{}
 	var starting []*testbed.Process
 	for range size {
 		addr := testbed.FreeAddr(tb)
 		p := launchLocal(tb, l, s, map[string]string{
-			"LEDGER_FILE": "", "LEDGER_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": db.URL, "AWS_REGION": dynamotest.Region,
-			"AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
+			"LEDGER_FILE": "", "LEDGER_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": db.URL, "AWS_REGION": testbed.DynamoRegion,
+			"AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
 			"LOCAL_ADDR": addr, "BASE_URL": origin, "LOG_LEVEL": "info",
 		})
 		starting = append(starting, p)

@@ -22,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -71,7 +70,7 @@ type fakeService struct {
 func newFakeService(t *testing.T) *fakeService {
 	f := &fakeService{}
 	required := must(x402.EncodeHeader(x402.PaymentRequired{
-		X402Version: x402.Version, Accepts: []x402.Requirements{testbed.Terms(t).Requirements(catalog.Ping().Amount)},
+		X402Version: x402.Version, Accepts: []x402.Requirements{testbed.LocalTerms(t).Requirements(catalog.Ping().Amount)},
 	}))
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
@@ -329,7 +328,7 @@ func TestToolsBesideService(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
 	l := newLab(t)
-	chain := httptest.NewServer(chaintest.PlayNode{
+	chain := httptest.NewServer(testbed.PlayNode{
 		// Its safe block stays some seconds ahead, and well behind its newest.
 		Moved: l.facilitator.Transfers, ChainID: 8453, Safe: 30 * time.Second,
 		Now: func() time.Time { return time.Now().Add(35 * time.Second) },

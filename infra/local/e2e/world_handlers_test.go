@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
@@ -47,7 +46,7 @@ func (c *controls) inMemory() boot.Stores {
 // something else takes that for nothing.
 const patientCall, patientAttempt = 4 * dynamo.DefaultTimeout, 3 * dynamo.DefaultAttemptTimeout
 
-func onTable(db dynamotest.Server, table string) boot.Stores {
+func onTable(db testbed.Dynamo, table string) boot.Stores {
 	config := db.ClientConfig()
 	config.AttemptTimeout = patientAttempt
 	client := dynamo.NewClient(config)

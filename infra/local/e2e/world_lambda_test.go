@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
@@ -66,7 +65,7 @@ func openFunctions(tb testing.TB, l *lab, s setup, configure func(*lambdahost.Co
 
 // openLambda is openFunctions over a table of their own that they reach through a
 // proxy. No invocation may fail.
-func openLambda(tb testing.TB, l *lab, db dynamotest.Server, s setup) *deployment {
+func openLambda(tb testing.TB, l *lab, db testbed.Dynamo, s setup) *deployment {
 	through := newProxy(tb, db.URL)
 	s.table, s.endpoint = db.Table(tb), "http://"+through.addr
 	d := new(deployment)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
@@ -42,7 +41,7 @@ func worlds() []world {
 		local(),
 		{"lambda", cutLedger | plantRecord | noURL | gateway, func(tb testing.TB) opener {
 			verifyOnly(tb, "needs the built functions, and Node for the DynamoDB server")
-			db := dynamotest.Start(tb)
+			db := testbed.StartDynamo(tb)
 			testbed.Functions(tb)
 			return func(tb testing.TB, l *lab, s setup) *deployment { return openLambda(tb, l, db, s) }
 		}},
@@ -108,7 +107,7 @@ type deployment struct {
 }
 
 // tableStore is a ledger on a table of the server, with the patience of a test.
-func tableStore(db dynamotest.Server, table string) *dynamo.Ledger {
+func tableStore(db testbed.Dynamo, table string) *dynamo.Ledger {
 	return dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
 }
 

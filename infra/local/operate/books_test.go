@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -161,7 +161,7 @@ func (s *shop) testify(n int, value string) {
 // node serves the shop's chain, but for the calls that are refused with a status.
 func (s *shop) node(refuse func(call []byte) (status int)) string {
 	s.t.Helper()
-	chain := chaintest.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now, Safe: time.Minute}
+	chain := testbed.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now, Safe: time.Minute}
 	n := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		call, err := io.ReadAll(r.Body)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/dynamotest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -142,13 +142,13 @@ func TestNothingOwed(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs Node for the DynamoDB server")
-	server := dynamotest.Start(t)
+	server := testbed.StartDynamo(t)
 	table := server.Table(t)
 	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
 	fill(newBuyer(t, store, time.Now().Add(-3*time.Hour)))
 	env := map[string]string{
-		"LEDGER_TABLE": table, "PAY_TO": payee, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": dynamotest.Region,
-		"AWS_ACCESS_KEY_ID": dynamotest.AccessKeyID, "AWS_SECRET_ACCESS_KEY": dynamotest.SecretAccessKey,
+		"LEDGER_TABLE": table, "PAY_TO": payee, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": testbed.DynamoRegion,
+		"AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
 	}
 	out, _ := command(t, 0, env)
 	prints(t, out, "ledger    DynamoDB table "+table+"\n", "in doubt  1 of 1 listed\n", "owed      2, refunds due: 1")

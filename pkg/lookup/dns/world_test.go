@@ -19,9 +19,9 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 const (
@@ -35,10 +35,10 @@ const (
 	ms = time.Millisecond
 )
 
-// eachInBubble is origintest.Each with a clock that stands still while anybody computes.
+// eachInBubble is testbed.Each with a clock that stands still while anybody computes.
 func eachInBubble[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()
-	origintest.Each(t, cases, func(t *testing.T, c C) {
+	testbed.Each(t, cases, func(t *testing.T, c C) {
 		synctest.Test(t, func(t *testing.T) { run(t, c) })
 	})
 }

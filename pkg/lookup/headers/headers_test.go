@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/origin"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 const (
@@ -43,7 +43,7 @@ func TestResult(t *testing.T) {
 		status int
 		set    map[string]string
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"nothing sent":                {"", 200, nil},
 		"cookies and others stay out": {"Set-Cookie: a=b\r\nConnection: x\r\nETag: y\r\nAge: 1\r\n", 200, nil},
 		"letter case":                 {"SERVER: a\r\ncontent-TYPE: text/html\r\n", 200, map[string]string{"server": "a", "content-type": "text/html"}},
@@ -62,9 +62,9 @@ func TestResult(t *testing.T) {
 				"access-control-allow-origin": "*", "cross-origin-opener-policy": "h", "cross-origin-resource-policy": "j"}},
 		"not UTF-8": {"Server: caf\xe9\r\nX-Powered-By: \xff\r\nX-Powered-By: café\r\n", 500, map[string]string{"server": "café", "x-powered-by": "ÿ, café"}},
 	}, func(t *testing.T, c row) {
-		w := origintest.New(t)
-		w.Serve(name, addr, origintest.Answers(fmt.Sprintf("HTTP/1.1 %d x\r\n%s\r\n", c.status, c.wire)))
-		r, err := client(w.Dialer()).Lookup(origintest.Soon(t), query)
+		w := testbed.NewOrigins(t)
+		w.Serve(name, addr, testbed.Answers(fmt.Sprintf("HTTP/1.1 %d x\r\n%s\r\n", c.status, c.wire)))
+		r, err := client(w.Dialer()).Lookup(testbed.Soon(t), query)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,26 +94,26 @@ func TestResult(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	type row struct {
-		set  func(*origintest.World)
+		set  func(*testbed.Origins)
 		want fault.Code
 	}
-	at := func(addrs ...string) func(*origintest.World) {
-		return func(w *origintest.World) { w.Resolve(name, origintest.Name{Addrs: addrs}) }
+	at := func(addrs ...string) func(*testbed.Origins) {
+		return func(w *testbed.Origins) { w.Resolve(name, testbed.OriginName{Addrs: addrs}) }
 	}
-	fails := func(err error) func(*origintest.World) {
-		return func(w *origintest.World) { w.Resolve(name, origintest.Name{Err: err}) }
+	fails := func(err error) func(*testbed.Origins) {
+		return func(w *testbed.Origins) { w.Resolve(name, testbed.OriginName{Err: err}) }
 	}
-	origintest.Each(t, map[string]row{
-		"no such name":    {func(*origintest.World) {}, fault.NXDomain},
+	testbed.Each(t, map[string]row{
+		"no such name":    {func(*testbed.Origins) {}, fault.NXDomain},
 		"private":         {at("127.0.0.1"), fault.BlockedAddress},
 		"resolvers":       {fails(fmt.Errorf("x: %w", guard.ErrResolvers)), fault.HeadersTimeout},
-		"handshake":       {func(w *origintest.World) { w.Accept(name, addr, nothing) }, fault.HandshakeFailed},
-		"no answer":       {func(w *origintest.World) { w.Serve(name, addr, origintest.Answers("")) }, fault.HTTPFailed},
+		"handshake":       {func(w *testbed.Origins) { w.Accept(name, addr, nothing) }, fault.HandshakeFailed},
+		"no answer":       {func(w *testbed.Origins) { w.Serve(name, addr, testbed.Answers("")) }, fault.HTTPFailed},
 		"resolver is bad": {fails(errors.New("a bug")), fault.InternalError},
 	}, func(t *testing.T, c row) {
-		w := origintest.New(t)
+		w := testbed.NewOrigins(t)
 		c.set(w)
-		_, err := client(w.Dialer()).Lookup(origintest.Soon(t), query)
+		_, err := client(w.Dialer()).Lookup(testbed.Soon(t), query)
 		if got := fault.From(err).Code; got != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}
@@ -122,11 +122,11 @@ func TestErrors(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	w := origintest.New(t)
+	w := testbed.NewOrigins(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w.Serve(name, addr, func(conn *tls.Conn) {
-		origintest.Answers("HTTP/1.1 200 OK\r\nSer")(conn)
+		testbed.Answers("HTTP/1.1 200 OK\r\nSer")(conn)
 		cancel()
 		io.Copy(io.Discard, conn)
 	})
@@ -138,15 +138,15 @@ func TestTimeout(t *testing.T) {
 // TestLookupOn is what uptime-check does: one resolution and one handshake, and
 // another where the connection turns out to be dead.
 func TestLookupOn(t *testing.T) {
-	origintest.Each(t, map[string]int{"it serves": 1, "it is dead": 2}, func(t *testing.T, dials int) {
-		w := origintest.New(t)
+	testbed.Each(t, map[string]int{"it serves": 1, "it is dead": 2}, func(t *testing.T, dials int) {
+		w := testbed.NewOrigins(t)
 		var n atomic.Int32
 		w.Serve(name, addr, func(conn *tls.Conn) {
 			if int(n.Add(1)) == dials {
-				origintest.Answers("HTTP/1.1 200 OK\r\n\r\n")(conn)
+				testbed.Answers("HTTP/1.1 200 OK\r\n\r\n")(conn)
 			}
 		})
-		d, ctx := w.Dialer(), origintest.Soon(t)
+		d, ctx := w.Dialer(), testbed.Soon(t)
 		target, err := d.Resolve(ctx, name)
 		if err != nil {
 			t.Fatal(err)

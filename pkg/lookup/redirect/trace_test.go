@@ -17,11 +17,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/origin"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 const (
@@ -29,14 +29,14 @@ const (
 	b, bAddr = "b.test.com", "93.184.216.2"
 )
 
-func lookup(ctx context.Context, w *origintest.World) (redirect.Result, error) {
+func lookup(ctx context.Context, w *testbed.Origins) (redirect.Result, error) {
 	c := redirect.New(origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}))
 	return c.Lookup(ctx, redirect.Query{Domain: a})
 }
 
 // site serves a name by a table from path to "status location" or a status
 // alone.
-func site(w *origintest.World, name, addr string, pages map[string]string) {
+func site(w *testbed.Origins, name, addr string, pages map[string]string) {
 	w.HTTP(name, addr, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		status, location := 404, ""
 		fmt.Sscanf(pages[r.URL.RequestURI()], "%d %s", &status, &location)
@@ -80,7 +80,7 @@ func TestTrace(t *testing.T) {
 		want  string
 		dials int
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"no redirect":            {map[string]string{"/": "200"}, nil, "200 a.test.com/: null", 1},
 		"300, 304 and 305 end":   {map[string]string{"/": "300 /x"}, nil, "300 a.test.com/: null", 1},
 		"304":                    {map[string]string{"/": "304 /x"}, nil, "304 a.test.com/: null", 1},
@@ -104,14 +104,14 @@ func TestTrace(t *testing.T) {
 		"handshake_failed":             {map[string]string{"/": "301 https://plain.test.com/"}, nil, "301 a.test.com/: handshake_failed", 2},
 		"http_failed":                  {map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 2},
 	}, func(t *testing.T, c row) {
-		w := origintest.New(t)
+		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, c.a)
 		site(w, b, bAddr, c.b)
-		w.Resolve("private.test.com", origintest.Name{Addrs: []string{"10.0.0.1"}})
-		w.Resolve("dead.test.com", origintest.Name{Addrs: []string{"93.184.216.9"}})
+		w.Resolve("private.test.com", testbed.OriginName{Addrs: []string{"10.0.0.1"}})
+		w.Resolve("dead.test.com", testbed.OriginName{Addrs: []string{"93.184.216.9"}})
 		w.Accept("plain.test.com", "93.184.216.10", func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 400 x\r\n\r\n"); io.Copy(io.Discard, conn) })
-		w.Serve("garbage.test.com", "93.184.216.11", origintest.Answers("?\r\n\r\n"))
-		r, err := lookup(origintest.Soon(t), w)
+		w.Serve("garbage.test.com", "93.184.216.11", testbed.Answers("?\r\n\r\n"))
+		r, err := lookup(testbed.Soon(t), w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,10 +132,10 @@ func TestTrace(t *testing.T) {
 // Location that is not UTF-8 and one on a status that is no redirect.
 func TestJSON(t *testing.T) {
 	t.Parallel()
-	w := origintest.New(t)
-	w.Serve(a, aAddr, origintest.Answers("HTTP/1.1 405 x\r\n\r\n", "HTTP/1.1 302 x\r\nLocation: /caf\xe9#y\r\nLocation: /z\r\nContent-Length: 0\r\n\r\n",
+	w := testbed.NewOrigins(t)
+	w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 405 x\r\n\r\n", "HTTP/1.1 302 x\r\nLocation: /caf\xe9#y\r\nLocation: /z\r\nContent-Length: 0\r\n\r\n",
 		"HTTP/1.1 201 x\r\nLocation: http://x\r\n\r\n"))
-	r, err := lookup(origintest.Soon(t), w)
+	r, err := lookup(testbed.Soon(t), w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,29 +158,29 @@ func TestJSON(t *testing.T) {
 // What fails on the first hop is the call's error; our own trouble and the end
 // of the time are it on any hop.
 func TestErrors(t *testing.T) {
-	to := func(location string) func(*origintest.World) {
-		return func(w *origintest.World) { site(w, a, aAddr, map[string]string{"/": "301 " + location}) }
+	to := func(location string) func(*testbed.Origins) {
+		return func(w *testbed.Origins) { site(w, a, aAddr, map[string]string{"/": "301 " + location}) }
 	}
-	name := func(n origintest.Name) func(*origintest.World) {
-		return func(w *origintest.World) { w.Resolve(a, n) }
+	name := func(n testbed.OriginName) func(*testbed.Origins) {
+		return func(w *testbed.Origins) { w.Resolve(a, n) }
 	}
 	silent := fmt.Errorf("x: %w", guard.ErrResolvers)
 	type row struct {
-		set  func(*origintest.World)
+		set  func(*testbed.Origins)
 		want fault.Code
 	}
-	origintest.Each(t, map[string]row{
-		"nxdomain":               {func(*origintest.World) {}, fault.NXDomain},
-		"resolvers":              {name(origintest.Name{Err: silent}), fault.RedirectTimeout},
+	testbed.Each(t, map[string]row{
+		"nxdomain":               {func(*testbed.Origins) {}, fault.NXDomain},
+		"resolvers":              {name(testbed.OriginName{Err: silent}), fault.RedirectTimeout},
 		"resolvers, second hop":  {to("https://silent.test.com/"), fault.RedirectTimeout},
 		"a bug, second hop":      {to("https://bug.test.com/"), fault.InternalError},
-		"odd status, second hop": {func(w *origintest.World) { w.Serve(a, aAddr, origintest.Answers("HTTP/1.1 700 x\r\n\r\n")) }, fault.HTTPFailed},
+		"odd status, second hop": {func(w *testbed.Origins) { w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 700 x\r\n\r\n")) }, fault.HTTPFailed},
 	}, func(t *testing.T, c row) {
-		w := origintest.New(t)
-		w.Resolve("silent.test.com", origintest.Name{Err: silent})
-		w.Resolve("bug.test.com", origintest.Name{Err: errors.New("a bug")})
+		w := testbed.NewOrigins(t)
+		w.Resolve("silent.test.com", testbed.OriginName{Err: silent})
+		w.Resolve("bug.test.com", testbed.OriginName{Err: errors.New("a bug")})
 		c.set(w)
-		_, err := lookup(origintest.Soon(t), w)
+		_, err := lookup(testbed.Soon(t), w)
 		if got := fault.From(err).Code; err == nil || got != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}
@@ -189,8 +189,8 @@ func TestErrors(t *testing.T) {
 
 // The end of the time is the call's error on any hop, also where the caller leaves.
 func TestTimeouts(t *testing.T) {
-	origintest.Each(t, map[string]string{"first hop": a, "second hop": b}, func(t *testing.T, name string) {
-		w := origintest.New(t)
+	testbed.Each(t, map[string]string{"first hop": a, "second hop": b}, func(t *testing.T, name string) {
+		w := testbed.NewOrigins(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		site(w, a, aAddr, map[string]string{"/": "301 https://b.test.com/"})

@@ -18,9 +18,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 // refused are chains that crypto/x509 does not parse, or that crypto/tls does not go
@@ -123,14 +123,14 @@ func (c *halting) Read(p []byte) (int, error) {
 
 // halts serves a handshake that halts within its first flight after n bytes, or
 // after it.
-func halts(t *testing.T, chain [][]byte, version uint16, n int, end func(net.Conn)) *origintest.World {
+func halts(t *testing.T, chain [][]byte, version uint16, n int, end func(net.Conn)) *testbed.Origins {
 	t.Helper()
 	cfg := &tls.Config{MaxVersion: version, Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: ecKey()}}}
 	return peer(t, func(c net.Conn) { serveTLS(&halting{Conn: c, left: n, end: end}, cfg) })
 }
 
 // script writes bytes to whoever connects and stays until they leave.
-func script(t *testing.T, out ...[]byte) *origintest.World {
+func script(t *testing.T, out ...[]byte) *testbed.Origins {
 	t.Helper()
 	return peer(t, func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))
@@ -150,13 +150,13 @@ func TestFailsLater(t *testing.T) {
 	demand := func(highest uint16) func(*tls.Config) {
 		return func(c *tls.Config) { c.MaxVersion, c.ClientAuth = highest, tls.RequireAnyClientCert }
 	}
-	later := func(end func(net.Conn)) *origintest.World { return halts(t, der, tls.VersionTLS12, 0, end) }
+	later := func(end func(net.Conn)) *testbed.Origins { return halts(t, der, tls.VersionTLS12, 0, end) }
 	type row struct {
-		world   *origintest.World
+		world   *testbed.Origins
 		version string
 		conn    bool
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"client certificate, TLS 1.2": {tlsPeer(t, der, ecKey(), demand(tls.VersionTLS12)), "tlsv1.2", false},
 		// Our side is done before the server says no.
 		"client certificate, TLS 1.3": {tlsPeer(t, der, ecKey(), demand(tls.VersionTLS13)), "tlsv1.3", true},
@@ -182,12 +182,12 @@ func TestFailsLater(t *testing.T) {
 func TestHangsLater(t *testing.T) {
 	leaf := with(nil)
 	long := [][]byte{leaf, with(func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
-	origintest.Each(t, map[string]*origintest.World{
+	testbed.Each(t, map[string]*testbed.Origins{
 		"after the flight":        halts(t, [][]byte{leaf}, tls.VersionTLS12, 0, hang),
 		"inside the message":      halts(t, long, tls.VersionTLS12, 20<<10, hang),
 		"inside the message, 1.3": halts(t, long, tls.VersionTLS13, 20<<10, hang),
 		"refused and then silent": halts(t, [][]byte{append(leaf, 0)}, tls.VersionTLS12, 0, hang),
-	}, func(t *testing.T, w *origintest.World) {
+	}, func(t *testing.T, w *testbed.Origins) {
 		for limit := 500 * time.Millisecond; ; limit *= 2 { // a busy machine may stop for longer
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			r, err := client(w.Dialer()).Lookup(ctx, query())
@@ -204,7 +204,7 @@ func TestHangsLater(t *testing.T) {
 
 // TestNoLeaf: peers that answer and show no certificate.
 func TestNoLeaf(t *testing.T) {
-	hangUp := func(out string) *origintest.World {
+	hangUp := func(out string) *testbed.Origins {
 		return peer(t, func(c net.Conn) {
 			c.Read(make([]byte, 1<<16))
 			io.WriteString(c, out)
@@ -218,11 +218,11 @@ func TestNoLeaf(t *testing.T) {
 		return fmt.Sprintf("The host refused the TLS handshake with alert %d before it sent a certificate.", n)
 	}
 	type row struct {
-		world   *origintest.World
+		world   *testbed.Origins
 		message string
 		dials   int
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"HTTP":               {hangUp("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), noTLS, 1},
 		"close":              {hangUp(""), failed, 2},
 		"reset":              {peer(t, func(c net.Conn) { c.Read(make([]byte, 1)); reset(c) }), failed, 2},
@@ -262,13 +262,13 @@ func TestSlow(t *testing.T) {
 			<-tick.C
 		}
 	}
-	origintest.Each(t, map[string]*origintest.World{
+	testbed.Each(t, map[string]*testbed.Origins{
 		"silence":             script(t),
 		"half a record":       script(t, []byte{22, 3, 3}),
 		"hello, then silence": script(t, helloTLS12()),
 		"half a certificate":  halts(t, [][]byte{with(nil)}, tls.VersionTLS12, 400, hang),
 		"drip":                peer(t, drip),
-	}, func(t *testing.T, w *origintest.World) {
+	}, func(t *testing.T, w *testbed.Origins) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		leaves, leave := context.WithCancel(t.Context())
@@ -286,7 +286,7 @@ func TestSlow(t *testing.T) {
 // that they are mostly headers at our own bound.
 func TestEndless(t *testing.T) {
 	first := append(helloTLS12(), []byte{22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9}...)
-	origintest.Each(t, map[string][]byte{
+	testbed.Each(t, map[string][]byte{
 		"large records": append([]byte{22, 3, 3, 0x40, 0}, make([]byte, 0x4000)...),
 		"small records": bytes.Repeat([]byte{22, 3, 3, 0, 1, 0}, 1000),
 	}, func(t *testing.T, record []byte) {

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 // parts are the elements of a certificate in DER. Each can be replaced by
@@ -133,16 +133,16 @@ func now() time.Time { return time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) }
 const address = "93.184.216.34"
 
 // peer serves connections until the test ends.
-func peer(t testing.TB, serve func(net.Conn)) *origintest.World {
+func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 	t.Helper()
-	w := origintest.New(t)
+	w := testbed.NewOrigins(t)
 	w.Accept(domain, address, serve)
 	return w
 }
 
 // tlsPeer serves handshakes and keeps each connection until the client leaves.
 // change may be nil.
-func tlsPeer(t testing.TB, chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) *origintest.World {
+func tlsPeer(t testing.TB, chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) *testbed.Origins {
 	t.Helper()
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
 	if change != nil {
@@ -170,13 +170,13 @@ func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: no
 func query() Query { return Query{Domain: domain} }
 
 // lookup asks with a deadline that only a hang reaches.
-func lookup(t *testing.T, w *origintest.World) (Result, error) {
+func lookup(t *testing.T, w *testbed.Origins) (Result, error) {
 	t.Helper()
-	return client(w.Dialer()).Lookup(origintest.Soon(t), query())
+	return client(w.Dialer()).Lookup(testbed.Soon(t), query())
 }
 
 // inspect is Inspect with the connection closed at the end of the test.
-func inspect(t *testing.T, w *origintest.World) (Result, *tls.Conn, error) {
+func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

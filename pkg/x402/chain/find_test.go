@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -24,7 +24,7 @@ func TestUnused(t *testing.T) {
 	w.Mint(t, other.Address(), price)
 	theirs := a
 	theirs.From = other.Address().Checksum()
-	w.Transfer(t, chaintest.Sign(t, other, theirs))
+	w.Transfer(t, testbed.SignTransfer(t, other, theirs))
 	w.expect(t, q, open(reasonOpen), callsOpen)
 
 	// A block before its end it is open, at its end it is not.
@@ -32,7 +32,7 @@ func TestUnused(t *testing.T) {
 	w.expect(t, q, open(reasonOpen), callsOpen)
 	w.IncreaseTime(t, time.Second)
 	w.expect(t, q, open(reasonNotSafe), callsNotSafe)
-	if r := w.TryTransfer(t, chaintest.Sign(t, w.payer, a)); r.Success { // one block more
+	if r := w.TryTransfer(t, testbed.SignTransfer(t, w.payer, a)); r.Success { // one block more
 		t.Error("the token took an authorization at its end")
 	}
 
@@ -109,7 +109,7 @@ func TestSeveralInOne(t *testing.T) {
 			gone, aboutGone := w.claimed(t)
 			tx := w.Batch(t, noisy,
 				w.payCall(t, again(less, w.payee, "1")), // a payment for another request
-				chaintest.CancelCall(t, w.payer, gone.Nonce),
+				testbed.CancelCall(t, w.payer, gone.Nonce),
 				w.payCall(t, ours),
 				w.payCall(t, again(theirs, w.other, "5000")),
 			)
@@ -185,7 +185,7 @@ func TestConcurrent(t *testing.T) {
 // A question with a part missing is answered without the node.
 func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
-	c, err := New(Config{URL: "http://127.0.0.1:1", Network: chaintest.Network, Asset: chaintest.USDC})
+	c, err := New(Config{URL: "http://127.0.0.1:1", Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC})
 	must(t, err)
 	for name, spoil := range map[string]func(*x402.Question){
 		"value":          func(q *x402.Question) { q.Value = nil },

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -70,7 +70,7 @@ func TestChainID(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	good := Config{URL: "https://rpc.example/", Network: chaintest.Network, Asset: chaintest.USDC}
+	good := Config{URL: "https://rpc.example/", Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC}
 	c, err := New(good)
 	must(t, err)
 	if c.maxCalls != defaultMaxCalls || c.headAge != defaultHeadAge || c.userAgent != "hostfacts" {
@@ -190,7 +190,7 @@ func TestNodesThatAreRead(t *testing.T) {
 	for name, urls := range map[string][]string{
 		"none": {}, "too many": slices.Repeat([]string{"https://one.example"}, MaxNodes+1), "no URL": {"https://one.example", secret},
 	} {
-		c := Config{Network: chaintest.Network, Asset: chaintest.USDC}
+		c := Config{Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC}
 		if _, err := NewNodes(NodesConfig{Config: c, URLs: urls}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", name, err)
 		}

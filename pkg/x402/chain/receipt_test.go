@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // Logs and receipts that are not what they should be.
@@ -16,7 +16,7 @@ func TestLyingLogs(t *testing.T) {
 	w.Mine(t, 3)
 	a, q, tx := w.settled(t)
 	other := w.pay(t, w.authorize(t))
-	payer, payee, token := topicOf(w.payer.Address()), topicOf(w.payee), strings.ToLower(chaintest.USDC)
+	payer, payee, token := topicOf(w.payer.Address()), topicOf(w.payee), strings.ToLower(testbed.BaseUSDC)
 	block := hexQuantity(tx.Block)
 	blockHash, _ := w.blockHash(t, tx.Block)
 	otherHash, _ := w.blockHash(t, other.Block)
@@ -122,7 +122,7 @@ func TestReceivedByHostile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, _, tx := w.settled(t)
-	token := `"address":"` + strings.ToLower(chaintest.USDC) + `"`
+	token := `"address":"` + strings.ToLower(testbed.BaseUSDC) + `"`
 	payer, payee, value := topicOf(w.payer.Address()), topicOf(w.payee), fmt.Sprintf(`"data":"0x%064x"`, price)
 	blockHash, _ := w.blockHash(t, tx.Block)
 	for name, c := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // A reply that no honest node gives is an error, and no transfer. What is wrong with
@@ -27,7 +27,7 @@ func TestLyingTransfers(t *testing.T) {
 	payer, payee := topicOf(b.payer.Address()), topicOf(b.payee)
 	number, last := hexQuantity(first.Block), hexQuantity(safe)
 	lastHash, _ := b.blockHash(t, safe)
-	token := `"address":"` + strings.ToLower(chaintest.USDC) + `"`
+	token := `"address":"` + strings.ToLower(testbed.BaseUSDC) + `"`
 	transfer, use := topicTransfer+`","`+payer+`","`+payee, topicUsed+`","`+payer+`","`+a.Nonce
 	entries := func(list string) []string { return strings.SplitAfter(list, "},") }
 	backwards := func(list string) string {
@@ -97,7 +97,7 @@ func TestLyingBlock(t *testing.T) {
 		"two uses in a row":        {rewrite(receipt, topicTransfer, topicUsed), "right after"},
 	})
 	// What another token says of an authorization makes no payment of a transfer.
-	token, other := strings.ToLower(chaintest.USDC), b.other.String()
+	token, other := strings.ToLower(testbed.BaseUSDC), b.other.String()
 	b.proxy.reset(rewrite(receipt, token+`","topics":["`+topicUsed, other+`","topics":["`+topicUsed))
 	got, err := b.next(t, at)
 	if err != nil || len(got.Transfers) != 2 || got.Transfers[0].Authorized || got.Transfers[1].Authorized {

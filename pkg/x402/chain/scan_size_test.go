@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -17,7 +17,7 @@ func (b *books) crowd(t *testing.T, to x402.Address, n int) {
 	calls := make([][]byte, n)
 	var expected []x402.Transfer
 	for i := range calls {
-		calls[i] = chaintest.MintCall(to, int64(i))
+		calls[i] = testbed.MintCall(to, int64(i))
 		if to == b.payee {
 			expected = append(expected, without(x402.Address{}, int64(i)))
 		}
@@ -122,7 +122,7 @@ func TestTransfersLongReceipt(t *testing.T) {
 	a := b.authorize(t)
 	calls := [][]byte{b.payCall(t, a)}
 	for range 200 {
-		calls = append(calls, chaintest.MintCall(b.other, 1))
+		calls = append(calls, testbed.MintCall(b.other, 1))
 	}
 	b.enter(t, b.Batch(t, true, calls...), by(t, a))
 	b.payment(t)

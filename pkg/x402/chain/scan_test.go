@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -19,10 +19,10 @@ func TestTransfers(t *testing.T) {
 	second := wallet(t)
 	b.Mint(t, second.Address(), 1_000_000)
 	theirs := func() x402.Authorization {
-		return chaintest.Authorization(second, b.payee, price, b.Now(t).Add(window))
+		return testbed.Authorization(second, b.payee, price, b.Now(t).Add(window))
 	}
 	call := func(w *x402test.Wallet, a x402.Authorization) []byte {
-		return chaintest.TransferCall(t, chaintest.Sign(t, w, a))
+		return testbed.TransferCall(t, testbed.SignTransfer(t, w, a))
 	}
 	zero := x402.Address{}
 
@@ -42,12 +42,12 @@ func TestTransfers(t *testing.T) {
 	for _, noisy := range []bool{false, true} {
 		a1, a2, a3, b1, b2 := b.authorize(t), b.authorize(t), b.authorize(t), theirs(), theirs()
 		b.enter(t, b.Batch(t, noisy,
-			chaintest.MintCall(b.payee, price),
+			testbed.MintCall(b.payee, price),
 			call(second, b1), call(b.payer, a1),
-			chaintest.CancelCall(t, b.payer, b.authorize(t).Nonce),
-			call(b.payer, again(a3, b.other, "5000")), chaintest.MintCall(b.payee, price),
-			call(b.payer, a2), chaintest.MintCall(b.other, price), call(second, b2),
-			chaintest.MintCall(b.payee, 1),
+			testbed.CancelCall(t, b.payer, b.authorize(t).Nonce),
+			call(b.payer, again(a3, b.other, "5000")), testbed.MintCall(b.payee, price),
+			call(b.payer, a2), testbed.MintCall(b.other, price), call(second, b2),
+			testbed.MintCall(b.payee, 1),
 		), without(zero, price), by(t, b1), by(t, a1), without(zero, price), by(t, a2), by(t, b2), without(zero, 1))
 	}
 	safe := b.finish(t)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -38,7 +38,7 @@ func by(t testing.TB, a x402.Authorization) x402.Transfer {
 	from, err := x402.ParseAddress(a.From)
 	must(t, err)
 	value, _ := new(big.Int).SetString(a.Value, 10)
-	return x402.Transfer{From: from, Value: value, Authorized: true, Nonce: chaintest.Nonce(t, a.Nonce)}
+	return x402.Transfer{From: from, Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
 }
 
 // without is a transfer without an authorization.
@@ -47,7 +47,7 @@ func without(from x402.Address, value int64) x402.Transfer {
 }
 
 // enter notes the transfers to the payee that a transaction made, in order.
-func (b *books) enter(t testing.TB, tx chaintest.Receipt, transfers ...x402.Transfer) {
+func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...x402.Transfer) {
 	t.Helper()
 	if tx.Pending || !tx.Success {
 		t.Fatalf("transaction %+v did not succeed", tx)
@@ -67,7 +67,7 @@ func (w *world) blockHash(t testing.TB, number uint64) (string, time.Time) {
 }
 
 // move has an authorization's transfer made, and enters it.
-func (b *books) move(t testing.TB, a x402.Authorization) chaintest.Receipt {
+func (b *books) move(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
 	t.Helper()
 	r := b.pay(t, a)
 	b.enter(t, r, by(t, a))

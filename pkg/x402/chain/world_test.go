@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/chaintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -37,7 +37,7 @@ const (
 // world is a chain with Base's pace, a payer who has money, and a client that
 // asks through a proxy.
 type world struct {
-	*chaintest.Node
+	*testbed.Chain
 	proxy        *proxy
 	client       *Client
 	payer        *x402test.Wallet
@@ -47,7 +47,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{Node: chaintest.Start(t), payer: wallet(t), payee: account(t, 3), other: account(t, 4)}
+	w := &world{Chain: testbed.StartChain(t), payer: wallet(t), payee: account(t, 3), other: account(t, 4)}
 	w.SetBlockInterval(t, 2*time.Second)
 	w.Mint(t, w.payer.Address(), 1_000_000)
 	w.Mint(t, w.other, 1_000_000)
@@ -60,7 +60,7 @@ func newWorld(t testing.TB) *world {
 
 func account(t testing.TB, i int) x402.Address {
 	t.Helper()
-	a, err := x402.ParseAddress(chaintest.Account(i))
+	a, err := x402.ParseAddress(testbed.Account(i))
 	must(t, err)
 	return a
 }
@@ -90,7 +90,7 @@ func must(t testing.TB, err error) {
 // config is that of a client of the world's node, or of the proxy before it.
 func (w *world) config(t testing.TB, url string) Config {
 	return Config{
-		URL: url, Network: chaintest.Network, Asset: chaintest.USDC,
+		URL: url, Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC,
 		Now: func() time.Time { return w.Now(t).Add(w.ahead) },
 	}
 }
@@ -112,7 +112,7 @@ func (w *world) stopClock(t testing.TB) {
 
 // authorize drafts a payment of the price to the payee.
 func (w *world) authorize(t testing.TB) x402.Authorization {
-	return chaintest.Authorization(w.payer, w.payee, price, w.Now(t).Add(window))
+	return testbed.Authorization(w.payer, w.payee, price, w.Now(t).Add(window))
 }
 
 // again is a second authorization with the nonce of the first.
@@ -122,20 +122,20 @@ func again(a x402.Authorization, to x402.Address, value string) x402.Authorizati
 }
 
 // pay has an authorization's transfer made.
-func (w *world) pay(t testing.TB, a x402.Authorization) chaintest.Receipt {
-	return w.Transfer(t, chaintest.Sign(t, w.payer, a))
+func (w *world) pay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
+	return w.Transfer(t, testbed.SignTransfer(t, w.payer, a))
 }
 
 // payCall is the call with which a contract has the transfer made.
 func (w *world) payCall(t testing.TB, a x402.Authorization) []byte {
-	return chaintest.TransferCall(t, chaintest.Sign(t, w.payer, a))
+	return testbed.TransferCall(t, testbed.SignTransfer(t, w.payer, a))
 }
 
 // failToPay is pay for a transfer that fails, because the token is paused meanwhile.
-func (w *world) failToPay(t testing.TB, a x402.Authorization) chaintest.Receipt {
+func (w *world) failToPay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
 	t.Helper()
 	w.Pause(t, true)
-	r := w.TryTransfer(t, chaintest.Sign(t, w.payer, a))
+	r := w.TryTransfer(t, testbed.SignTransfer(t, w.payer, a))
 	if r.Success {
 		t.Fatal("a paused token moved money")
 	}
@@ -155,13 +155,13 @@ func (w *world) question(t testing.TB, a x402.Authorization) x402.Question {
 	until, _ := new(big.Int).SetString(a.ValidBefore, 10)
 	return x402.Question{
 		Payer: w.payer.Address(), Payee: w.payee, Value: big.NewInt(price),
-		Nonce: chaintest.Nonce(t, a.Nonce), ValidBefore: time.Unix(until.Int64(), 0), Since: w.Now(t),
+		Nonce: testbed.NonceBytes(t, a.Nonce), ValidBefore: time.Unix(until.Int64(), 0), Since: w.Now(t),
 	}
 }
 
 // settled is an authorization whose transfer is on the chain, the question about it,
 // and the transaction.
-func (w *world) settled(t testing.TB) (x402.Authorization, x402.Question, chaintest.Receipt) {
+func (w *world) settled(t testing.TB) (x402.Authorization, x402.Question, testbed.ChainReceipt) {
 	t.Helper()
 	a, q := w.claimed(t) // before the transfer
 	return a, q, w.pay(t, a)

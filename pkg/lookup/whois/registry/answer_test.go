@@ -13,8 +13,8 @@ import (
 	"github.com/openrdap/rdap"
 	"golang.org/x/tools/txtar"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -67,7 +67,7 @@ func TestOutcomes(t *testing.T) {
 		code    fault.Code // empty for a result
 		message string     // part of the public message
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"domain":                {says(domain()), "", ""},
 		"domain with 203":       {status(203, domain()), "", ""},
 		"domain after a BOM":    {says("\xef\xbb\xbf" + domain()), "", ""},

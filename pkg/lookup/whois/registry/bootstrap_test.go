@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 func TestFirstLoad(t *testing.T) {
@@ -86,7 +86,7 @@ func TestRefreshFromCache(t *testing.T) {
 
 // Whatever is wrong with what IANA sends, the old file goes on.
 func TestStale(t *testing.T) {
-	origintest.Each(t, map[string]http.HandlerFunc{
+	testbed.Each(t, map[string]http.HandlerFunc{
 		"down":       status(503, ""),
 		"hangs up":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"corrupt":    says(`{"version":"1.0","services":[]}`),
@@ -168,7 +168,7 @@ func TestNeverLoaded(t *testing.T) {
 }
 
 func TestCacheFaults(t *testing.T) {
-	origintest.Each(t, map[string]func(*memory){
+	testbed.Each(t, map[string]func(*memory){
 		"broken":            func(m *memory) { m.err = errors.New("table is gone") },
 		"holds no file":     func(m *memory) { m.doc, m.fetched = []byte("{}"), noon },
 		"holds a huge file": func(m *memory) { m.doc, m.fetched = []byte(standard()+strings.Repeat(" ", 1<<20)), noon },

@@ -25,9 +25,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 const (
@@ -278,7 +278,7 @@ func (s *stage) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn
 	if err != nil {
 		return nil, netip.Addr{}, fault.New(fault.ConnectFailed, err)
 	}
-	return origintest.Count(conn, &s.open), t.Addrs[0], nil
+	return testbed.CountOpen(conn, &s.open), t.Addrs[0], nil
 }
 
 // file is a bootstrap file; each service is "suffix suffix... url url...".

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
 )
 
 func redirect(to string) http.HandlerFunc {
@@ -75,7 +75,7 @@ func TestPolicies(t *testing.T) {
 // TestRedirects follows them: each host that one names is resolved and checked like
 // the first.
 func TestRedirects(t *testing.T) {
-	origintest.Each(t, map[string]struct {
+	testbed.Each(t, map[string]struct {
 		to   string
 		code fault.Code
 	}{
@@ -157,7 +157,7 @@ func TestUnreachable(t *testing.T) {
 		code    fault.Code
 		message string
 	}
-	origintest.Each(t, map[string]row{
+	testbed.Each(t, map[string]row{
 		"not public":          {fails(resolve, fault.New(fault.BlockedAddress, nil)), fault.RDAPUpstream, "public"},
 		"not public, dialled": {fails(dial, fault.New(fault.BlockedAddress, nil)), fault.RDAPUpstream, "public"},
 		"no such host":        {fails(resolve, fault.New(fault.NXDomain, nil)), fault.RDAPUpstream, "reached"},
@@ -195,7 +195,7 @@ func zipped(s string) string {
 func TestPeers(t *testing.T) {
 	good := domain()
 	const ok, gzipped = "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
-	origintest.Each(t, map[string]struct {
+	testbed.Each(t, map[string]struct {
 		write string
 		ok    bool
 	}{
@@ -246,7 +246,7 @@ func drip(start string) func(net.Conn) {
 }
 
 func TestSlowPeers(t *testing.T) {
-	origintest.Each(t, map[string]func(*stage){
+	testbed.Each(t, map[string]func(*stage){
 		"silent after the handshake": func(s *stage) { s.raw(silence) },
 		"silent in the handshake":    func(s *stage) { s.tcp(silence) },
 		"drips headers":              func(s *stage) { s.raw(drip("HTTP/1.1 200 OK\r\nX: ")) },

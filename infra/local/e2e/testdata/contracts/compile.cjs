@@ -1,7 +1,7 @@
 'use strict'
 // Compiles Wallet.sol and prints its creation code as wallet.json holds it. Run
 // it from the folder of the Node package that has solc, which is
-// infra/chaintest/testdata/node:
+// infra/testbed/testdata/chain:
 //   node <this folder>/compile.cjs > <this folder>/wallet.json
 const fs = require('node:fs')
 const path = require('node:path')

@@ -1,11 +1,4 @@
-// Package chaintest runs a real Ethereum node (anvil) for tests, with an
-// EIP-3009 token at the address of Base USDC, and makes things happen on it:
-// payments, cancellations, the passing of time.
-//
-// The node takes transactions of the accounts 0 to 9 of its well-known test
-// mnemonic without a signature. Its token is compiled from testdata/contracts;
-// everybody may mint it.
-package chaintest
+package testbed
 
 import (
 	"bufio"
@@ -22,26 +15,22 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/hostfacts/hostfacts/infra/built"
 )
 
-// What the node pretends to be: Base, with its USDC.
+// What the node pretends to be: Base, with its BaseUSDC.
 const (
-	ChainID = 8453
-	Network = "eip155:8453"
-	USDC    = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+	BaseChainID = 8453
+	BaseNetwork = "eip155:8453"
+	BaseUSDC    = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 )
 
 const (
-	// The node is up in a tenth of a second; a busy machine gets a minute.
-	startTimeout = time.Minute
-	callTimeout  = time.Minute
+	callTimeout = time.Minute
 )
 
-// Node is a running node. Its methods end the test when the node does not do
+// Chain is a running node. Its methods end the test when the node does not do
 // as it is told.
-type Node struct {
+type Chain struct {
 	URL string // http://127.0.0.1:port
 
 	kill     func()
@@ -49,20 +38,20 @@ type Node struct {
 	automine bool
 }
 
-// Start runs a node of its own until the test ends, with the token at USDC and
+// StartChain runs a node of its own until the test ends, with the token at BaseUSDC and
 // a block for every transaction. It installs the node first where it is
 // missing and npm is not, skips the test where that cannot be done and under
 // -short, and fails it where the node is there and does not work.
-func Start(t testing.TB) *Node {
+func StartChain(t testing.TB) *Chain {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
 	}
-	_, anvil, err := install(t.Context())
+	_, anvil, err := installChain(t.Context())
 	if err != nil {
 		t.Skipf("needs the Ethereum node anvil, which cannot be installed: %v", err)
 	}
-	n := &Node{client: &http.Client{Timeout: callTimeout, Transport: &http.Transport{}}, automine: true}
+	n := &Chain{client: &http.Client{Timeout: callTimeout, Transport: &http.Transport{}}, automine: true}
 	port, err := n.launch(t, anvil)
 	if err != nil {
 		t.Fatalf("start the Ethereum node: %v", err)
@@ -73,14 +62,14 @@ func Start(t testing.TB) *Node {
 }
 
 // Kill ends the node before the test ends.
-func (n *Node) Kill() { n.kill() }
+func (n *Chain) Kill() { n.kill() }
 
 // launch starts the node and returns its port once it listens.
-func (n *Node) launch(t testing.TB, anvil string) (int, error) {
-	cmd := exec.CommandContext(context.Background(), anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(ChainID))
+func (n *Chain) launch(t testing.TB, anvil string) (int, error) {
+	cmd := exec.CommandContext(context.Background(), anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
 	home := t.TempDir() // it keeps old states in files
 	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
-	cmd.SysProcAttr = built.DieWithUs()
+	cmd.SysProcAttr = DieWithUs()
 	printed, out := io.Pipe()
 	cmd.Stdout, cmd.Stderr = out, out
 	ended := make(chan struct{})
@@ -93,7 +82,7 @@ func (n *Node) launch(t testing.TB, anvil string) (int, error) {
 		n.client.CloseIdleConnections()
 	})
 	t.Cleanup(n.kill)
-	late := time.AfterFunc(startTimeout, n.kill)
+	late := time.AfterFunc(Patience, n.kill)
 	defer late.Stop()
 	go func() {
 		<-ended
@@ -110,7 +99,7 @@ func (n *Node) launch(t testing.TB, anvil string) (int, error) {
 }
 
 // start starts a process, and closes ended when it is gone. The thread that
-// starts it lives as long as it does and does nothing else: built.DieWithUs is
+// starts it lives as long as it does and does nothing else: DieWithUs is
 // about the thread, and threads of a test end, as those of its other processes
 // do.
 func start(cmd *exec.Cmd, ended chan<- struct{}) error {
@@ -128,7 +117,7 @@ func start(cmd *exec.Cmd, ended chan<- struct{}) error {
 }
 
 // Call makes one JSON-RPC call and returns its result.
-func (n *Node) Call(t testing.TB, method string, params ...any) json.RawMessage {
+func (n *Chain) Call(t testing.TB, method string, params ...any) json.RawMessage {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": append([]any{}, params...)})
 	if err != nil {

@@ -1,4 +1,4 @@
-package chaintest
+package testbed
 
 import (
 	_ "embed"
@@ -38,18 +38,18 @@ func Account(i int) string {
 const third = 9
 
 // plant puts the code of the test contracts at their addresses.
-func (n *Node) plant(t testing.TB) {
+func (n *Chain) plant(t testing.TB) {
 	t.Helper()
 	var artefact struct{ Code map[string]string }
 	if err := json.Unmarshal(contracts, &artefact); err != nil {
 		t.Fatalf("contracts.json: %v", err)
 	}
-	n.Call(t, "anvil_setCode", USDC, artefact.Code["Token"])
+	n.Call(t, "anvil_setCode", BaseUSDC, artefact.Code["Token"])
 	n.Call(t, "anvil_setCode", batchAddress, artefact.Code["Batch"])
 }
 
-// Receipt is what became of a transaction.
-type Receipt struct {
+// ChainReceipt is what became of a transaction.
+type ChainReceipt struct {
 	Hash    string
 	Pending bool // in no block; the rest is not known
 	Success bool
@@ -58,34 +58,34 @@ type Receipt struct {
 
 // send sends a transaction of one of the node's accounts, and waits for its
 // block unless automining is off. A transaction that fails is in a block too.
-func (n *Node) send(t testing.TB, from, to string, data []byte) Receipt {
+func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
 	t.Helper()
 	tx := map[string]string{"from": from, "to": to, "data": hexBytes(data), "gas": gas}
 	if !n.automine {
-		return Receipt{Hash: read[string](t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
+		return ChainReceipt{Hash: read[string](t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
 	}
 	return readReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
 }
 
-// Receipt asks what has become of a transaction that is in a block.
-func (n *Node) Receipt(t testing.TB, hash string) Receipt {
+// ChainReceipt asks what has become of a transaction that is in a block.
+func (n *Chain) Receipt(t testing.TB, hash string) ChainReceipt {
 	t.Helper()
 	return readReceipt(t, n.Call(t, "eth_getTransactionReceipt", hash))
 }
 
-func readReceipt(t testing.TB, raw json.RawMessage) Receipt {
+func readReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
 	t.Helper()
 	r := read[struct{ TransactionHash, Status, BlockNumber string }](t, raw)
-	return Receipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(t, r.BlockNumber)}
+	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(t, r.BlockNumber)}
 }
 
 // must sends a transaction of anybody's to the token that has to succeed.
-func (n *Node) must(t testing.TB, data []byte) Receipt {
+func (n *Chain) must(t testing.TB, data []byte) ChainReceipt {
 	t.Helper()
-	return n.mustFrom(t, Account(third), USDC, data)
+	return n.mustFrom(t, Account(third), BaseUSDC, data)
 }
 
-func (n *Node) mustFrom(t testing.TB, from, to string, data []byte) Receipt {
+func (n *Chain) mustFrom(t testing.TB, from, to string, data []byte) ChainReceipt {
 	t.Helper()
 	r := n.send(t, from, to, data)
 	if !r.Pending && !r.Success {
@@ -95,15 +95,15 @@ func (n *Node) mustFrom(t testing.TB, from, to string, data []byte) Receipt {
 }
 
 // Mint makes value atomic units of the token for an account.
-func (n *Node) Mint(t testing.TB, to x402.Address, value int64) {
+func (n *Chain) Mint(t testing.TB, to x402.Address, value int64) {
 	t.Helper()
 	n.must(t, MintCall(to, value))
 }
 
 // Balance is what an account has of the token, in atomic units.
-func (n *Node) Balance(t testing.TB, of x402.Address) *big.Int {
+func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
 	t.Helper()
-	call := map[string]string{"to": USDC, "data": hexBytes(calldata("balanceOf(address)", of))}
+	call := map[string]string{"to": BaseUSDC, "data": hexBytes(calldata("balanceOf(address)", of))}
 	b, ok := new(big.Int).SetString(read[string](t, n.Call(t, "eth_call", call, "latest")), 0)
 	if !ok {
 		t.Fatal("balance is not a number")
@@ -112,14 +112,14 @@ func (n *Node) Balance(t testing.TB, of x402.Address) *big.Int {
 }
 
 // Pause stops the token, or lets it go on.
-func (n *Node) Pause(t testing.TB, on bool) {
+func (n *Chain) Pause(t testing.TB, on bool) {
 	t.Helper()
 	n.must(t, calldata(map[bool]string{true: "pause()", false: "unpause()"}[on]))
 }
 
 // SetAutomine says whether every transaction gets a block at once, or waits for
 // Mine.
-func (n *Node) SetAutomine(t testing.TB, on bool) {
+func (n *Chain) SetAutomine(t testing.TB, on bool) {
 	t.Helper()
 	n.Call(t, "evm_setAutomine", on)
 	n.automine = on
@@ -128,27 +128,27 @@ func (n *Node) SetAutomine(t testing.TB, on bool) {
 // SetBlockInterval sets the time between two blocks, whenever they are made.
 // Without it blocks have the time of the clock on the wall, in whole seconds,
 // shifted by IncreaseTime.
-func (n *Node) SetBlockInterval(t testing.TB, d time.Duration) {
+func (n *Chain) SetBlockInterval(t testing.TB, d time.Duration) {
 	t.Helper()
 	n.Call(t, "anvil_setBlockTimestampInterval", int64(d/time.Second))
 }
 
 // Mine makes blocks, some 5 ms each.
-func (n *Node) Mine(t testing.TB, blocks int) {
+func (n *Chain) Mine(t testing.TB, blocks int) {
 	t.Helper()
 	n.Call(t, "anvil_mine", fmt.Sprintf("0x%x", blocks))
 }
 
 // IncreaseTime makes one block that is this much younger than the latest, so
 // that d after it is the node's time.
-func (n *Node) IncreaseTime(t testing.TB, d time.Duration) {
+func (n *Chain) IncreaseTime(t testing.TB, d time.Duration) {
 	t.Helper()
 	n.Call(t, "evm_setNextBlockTimestamp", n.Now(t).Add(d).Unix())
 	n.Mine(t, 1)
 }
 
 // Now is the time of the latest block.
-func (n *Node) Now(t testing.TB) time.Time {
+func (n *Chain) Now(t testing.TB) time.Time {
 	t.Helper()
 	_, at := n.Block(t, "latest")
 	return at
@@ -156,7 +156,7 @@ func (n *Node) Now(t testing.TB) time.Time {
 
 // Block is the number and the time of a block: a tag such as latest or safe, or
 // a number in hex. A block is safe when 32 have followed it.
-func (n *Node) Block(t testing.TB, which string) (uint64, time.Time) {
+func (n *Chain) Block(t testing.TB, which string) (uint64, time.Time) {
 	t.Helper()
 	b := read[struct{ Number, Timestamp string }](t, n.Call(t, "eth_getBlockByNumber", which, false))
 	return number(t, b.Number), time.Unix(int64(number(t, b.Timestamp)), 0)

@@ -1,4 +1,4 @@
-package chaintest
+package testbed
 
 import (
 	"cmp"
@@ -37,7 +37,7 @@ type PlayNode struct {
 	// Moved is everything that moved. A transfer whose key ends without a nonce was
 	// made without an authorization. Those of one transaction are in one block.
 	Moved func() []x402test.Transfer
-	// ChainID is what the chain says that it is.
+	// BaseChainID is what the chain says that it is.
 	ChainID uint64
 	Now     func() time.Time
 	// Safe is how old the newest block is that counts as safe.

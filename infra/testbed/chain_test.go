@@ -1,4 +1,4 @@
-package chaintest
+package testbed
 
 import (
 	"bytes"
@@ -14,15 +14,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The token is Base's USDC as far as a signature can tell, and refuses what USDC
+// The token is Base's BaseUSDC as far as a signature can tell, and refuses what BaseUSDC
 // refuses.
 func TestToken(t *testing.T) {
 	t.Parallel()
-	n := Start(t)
-	call := map[string]string{"to": USDC, "data": hexBytes(calldata("DOMAIN_SEPARATOR()"))}
+	n := StartChain(t)
+	call := map[string]string{"to": BaseUSDC, "data": hexBytes(calldata("DOMAIN_SEPARATOR()"))}
 	const base = "0x02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f"
 	if got := read[string](t, n.Call(t, "eth_call", call, "latest")); got != base {
-		t.Errorf("domain separator %s, want Base USDC's %s", got, base)
+		t.Errorf("domain separator %s, want Base BaseUSDC's %s", got, base)
 	}
 	w, err := x402test.NewWallet(rand.Reader)
 	if err != nil {
@@ -31,7 +31,7 @@ func TestToken(t *testing.T) {
 	n.Mint(t, w.Address(), 100)
 	payee, later := address(t, Account(1)), n.Now(t).Add(time.Hour)
 	fresh := func() x402.Authorization { return Authorization(w, payee, 10, later) }
-	spent, paused, cancelled := Sign(t, w, fresh()), Sign(t, w, fresh()), Sign(t, w, fresh())
+	spent, paused, cancelled := SignTransfer(t, w, fresh()), SignTransfer(t, w, fresh()), SignTransfer(t, w, fresh())
 	n.Transfer(t, spent)
 	n.Cancel(t, w, cancelled.Authorization.Nonce)
 	n.Pause(t, true)
@@ -43,19 +43,19 @@ func TestToken(t *testing.T) {
 	notYet, notMuch := fresh(), fresh()
 	notYet.ValidAfter = notYet.ValidBefore
 	notMuch.Value = "81"
-	for name, s := range map[string]Signed{
+	for name, s := range map[string]SignedTransfer{
 		"used":             spent,
 		"cancelled":        cancelled,
-		"expired":          Sign(t, w, Authorization(w, payee, 10, n.Now(t))),
-		"not yet valid":    Sign(t, w, notYet),
-		"too little money": Sign(t, w, notMuch),
+		"expired":          SignTransfer(t, w, Authorization(w, payee, 10, n.Now(t))),
+		"not yet valid":    SignTransfer(t, w, notYet),
+		"too little money": SignTransfer(t, w, notMuch),
 		"another payee":    {Authorization: fresh(), Signature: spent.Signature},
 	} {
 		if r := n.TryTransfer(t, s); r.Success || r.Pending {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	n.Batch(t, true, TransferCall(t, Sign(t, w, fresh())), TransferCall(t, Sign(t, w, fresh())))
+	n.Batch(t, true, TransferCall(t, SignTransfer(t, w, fresh())), TransferCall(t, SignTransfer(t, w, fresh())))
 	if payer, payee := n.Balance(t, w.Address()).Int64(), n.Balance(t, payee).Int64(); payer != 60 || payee != 40 {
 		t.Errorf("the payer has %d and the payee %d, want 60 and 40", payer, payee)
 	}
@@ -65,13 +65,13 @@ func TestToken(t *testing.T) {
 func TestContracts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("runs in make verify: needs Node for the Solidity compiler")
+		t.Skip("runs in make verify: needs Chain for the Solidity compiler")
 	}
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("needs Node for the Solidity compiler: node is not in PATH")
+		t.Skip("needs Chain for the Solidity compiler: node is not in PATH")
 	}
-	dir, _, err := install(t.Context())
+	dir, _, err := installChain(t.Context())
 	if err != nil {
 		t.Skipf("needs the Solidity compiler, which cannot be installed: %v", err)
 	}
@@ -84,6 +84,6 @@ func TestContracts(t *testing.T) {
 		t.Fatalf("%v: %s", err, &complaints)
 	}
 	if diff := cmp.Diff(string(contracts), string(out)); diff != "" {
-		t.Errorf("contracts.json is not up to date (cd testdata/node && node ../contracts/compile.cjs > ../contracts/contracts.json):\n%.2000s", diff)
+		t.Errorf("contracts.json is not up to date (cd testdata/chain && node ../contracts/compile.cjs > ../contracts/contracts.json):\n%.2000s", diff)
 	}
 }

@@ -1,9 +1,4 @@
-// Package built has the programs that the test suites run: those of this module,
-// compiled, and those of others, installed in the version that is pinned. What it
-// compiles is kept in build/tests, so that a suite whose sources have not changed
-// links nothing. Several test binaries run at once: one makes what all of them
-// need, below the lock of a file, and the others wait.
-package built
+package testbed
 
 import (
 	"context"
@@ -15,9 +10,9 @@ import (
 	"strings"
 )
 
-// Functions puts <slug>/bootstrap of every function below the folder to, built
+// BuildFunctions puts <slug>/bootstrap of every function below the folder to, built
 // as make build builds them. root is the module's folder.
-func Functions(ctx context.Context, root, to string) error {
+func BuildFunctions(ctx context.Context, root, to string) error {
 	list, err := os.ReadDir(filepath.Join(root, "functions"))
 	if err != nil {
 		return err
@@ -29,8 +24,8 @@ func Functions(ctx context.Context, root, to string) error {
 	return build(ctx, root, "functions", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
 }
 
-// Command builds the program of a package, such as ./infra/local, to a file.
-func Command(ctx context.Context, root, pkg, to string) error {
+// BuildCommand builds the program of a package, such as ./infra/local, to a file.
+func BuildCommand(ctx context.Context, root, pkg, to string) error {
 	name := pkg[strings.LastIndex(pkg, "/")+1:]
 	return build(ctx, root, "commands", map[string]string{name: to}, pkg)
 }

@@ -1,4 +1,4 @@
-package dynamotest
+package testbed
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 
 func TestStart(t *testing.T) {
 	t.Parallel()
-	a, b := Start(t), Start(t)
+	a, b := StartDynamo(t), StartDynamo(t)
 	if a.URL == b.URL {
 		t.Errorf("two servers at %s", a.URL)
 	}
@@ -32,8 +32,8 @@ func TestStart(t *testing.T) {
 // The server of a test that is over does not answer any more.
 func TestStartEnds(t *testing.T) {
 	t.Parallel()
-	var s Server
-	t.Run("inner", func(t *testing.T) { s = Start(t) })
+	var s Dynamo
+	t.Run("inner", func(t *testing.T) { s = StartDynamo(t) })
 	if s.URL == "" {
 		t.Skip("the inner test was skipped")
 	}

@@ -1,11 +1,11 @@
-package origintest_test
+package testbed_test
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/origin/origintest"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // recorder is a testing.TB that collects complaints, and whose test ends when it is
@@ -34,14 +34,14 @@ func TestConnectionLeftOpen(t *testing.T) {
 	const name, addr = "a.test.com", "93.184.216.34"
 	for _, closes := range []bool{true, false} {
 		r := &recorder{TB: t}
-		w := origintest.New(r)
-		w.Serve(name, addr, origintest.Answers())
+		w := testbed.NewOrigins(r)
+		w.Serve(name, addr, testbed.Answers())
 		d := w.Dialer()
-		target, err := d.Resolve(origintest.Soon(t), name)
+		target, err := d.Resolve(testbed.Soon(t), name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, _, err := d.Dial(origintest.Soon(t), target, 443)
+		conn, _, err := d.Dial(testbed.Soon(t), target, 443)
 		if err != nil {
 			t.Fatal(err)
 		}

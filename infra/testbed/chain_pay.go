@@ -1,4 +1,4 @@
-package chaintest
+package testbed
 
 import (
 	"crypto/rand"
@@ -16,13 +16,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Terms are the terms of a payment in the node's token.
+// Terms are the terms of a payment in the token of a Chain.
 func Terms(payTo x402.Address) x402.Terms {
-	return x402.Terms{Network: Network, Asset: USDC, PayTo: payTo.Checksum(), Name: "USD Coin", Version: "2"}
+	return x402.Terms{Network: BaseNetwork, Asset: BaseUSDC, PayTo: payTo.Checksum(), Name: "USD Coin", Version: "2"}
 }
 
-// Signed is an authorization with its payer's signature.
-type Signed struct {
+// SignedTransfer is an authorization with its payer's signature.
+type SignedTransfer struct {
 	Authorization x402.Authorization
 	Signature     []byte // r, s, v
 }
@@ -38,51 +38,51 @@ func Authorization(from *x402test.Wallet, to x402.Address, value int64, until ti
 	}
 }
 
-// Sign signs an authorization for transferWithAuthorization, which anybody may
+// SignTransfer signs an authorization for transferWithAuthorization, which anybody may
 // submit.
-func Sign(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed {
+func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) SignedTransfer {
 	t.Helper()
 	digest, err := x402test.Digest(a, Terms(w.Address()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Signed{Authorization: a, Signature: w.Sign(digest)}
+	return SignedTransfer{Authorization: a, Signature: w.Sign(digest)}
 }
 
 // Transfer has a third party submit a signed payment.
-func (n *Node) Transfer(t testing.TB, s Signed) Receipt {
+func (n *Chain) Transfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	t.Helper()
 	return n.must(t, TransferCall(t, s))
 }
 
 // TryTransfer is Transfer for a payment that may fail.
-func (n *Node) TryTransfer(t testing.TB, s Signed) Receipt {
+func (n *Chain) TryTransfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	t.Helper()
-	return n.send(t, Account(third), USDC, TransferCall(t, s))
+	return n.send(t, Account(third), BaseUSDC, TransferCall(t, s))
 }
 
 // Cancel has a third party submit a wallet's cancellation of a nonce.
-func (n *Node) Cancel(t testing.TB, w *x402test.Wallet, nonce string) Receipt {
+func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainReceipt {
 	t.Helper()
 	return n.must(t, CancelCall(t, w, nonce))
 }
 
 // Deposit has one of the node's accounts transfer value atomic units of its own
 // without an authorization.
-func (n *Node) Deposit(t testing.TB, from string, to x402.Address, value int64) Receipt {
+func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64) ChainReceipt {
 	t.Helper()
-	return n.mustFrom(t, from, USDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
+	return n.mustFrom(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
 // Batch makes several calls to the token in one transaction. A noisy one logs
 // something of its own after each call.
-func (n *Node) Batch(t testing.TB, noisy bool, calls ...[]byte) Receipt {
+func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
 	t.Helper()
-	return n.mustFrom(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", address(t, USDC), noisy, calls))
+	return n.mustFrom(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", address(t, BaseUSDC), noisy, calls))
 }
 
 // TransferCall is the call data of transferWithAuthorization.
-func TransferCall(t testing.TB, s Signed) []byte {
+func TransferCall(t testing.TB, s SignedTransfer) []byte {
 	t.Helper()
 	a := s.Authorization
 	args := []any{address(t, a.From), address(t, a.To)}
@@ -93,7 +93,7 @@ func TransferCall(t testing.TB, s Signed) []byte {
 		}
 		args = append(args, n)
 	}
-	args = append(args, Nonce(t, a.Nonce), s.Signature)
+	args = append(args, NonceBytes(t, a.Nonce), s.Signature)
 	return calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...)
 }
 
@@ -110,13 +110,13 @@ func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
 		t.Fatal(err)
 	}
 	typ := keccak([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
-	message := keccak(append(typ, encode(w.Address(), Nonce(t, nonce))...))
+	message := keccak(append(typ, encode(w.Address(), NonceBytes(t, nonce))...))
 	signature := w.Sign([32]byte(keccak(append(append([]byte{0x19, 0x01}, domain[:]...), message...))))
-	return calldata("cancelAuthorization(address,bytes32,bytes)", w.Address(), Nonce(t, nonce), signature)
+	return calldata("cancelAuthorization(address,bytes32,bytes)", w.Address(), NonceBytes(t, nonce), signature)
 }
 
-// Nonce is the nonce of an authorization as bytes.
-func Nonce(t testing.TB, nonce string) [32]byte {
+// NonceBytes is the nonce of an authorization as bytes.
+func NonceBytes(t testing.TB, nonce string) [32]byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.TrimPrefix(nonce, "0x"))
 	if err != nil || len(b) != 32 {
@@ -166,7 +166,7 @@ func encode(args ...any) []byte {
 			}
 			tail = append(append(tail, size(len(v))...), encode(items...)...)
 		default:
-			panic(fmt.Sprintf("chaintest: cannot encode %T", a))
+			panic(fmt.Sprintf("cannot encode %T", a))
 		}
 	}
 	return append(head, tail...)

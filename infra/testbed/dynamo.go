@@ -1,7 +1,4 @@
-// Package dynamotest runs a DynamoDB-compatible server (dynalite, under Node)
-// for tests. It differs from DynamoDB in one way that matters to the ledger: it
-// does not return the old item with a failed condition.
-package dynamotest
+package testbed
 
 import (
 	"bufio"
@@ -10,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,34 +14,30 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/hostfacts/hostfacts/infra/built"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // What the server takes: any region and credentials, so these.
 const (
-	Region          = "us-east-1"
-	AccessKeyID     = "local"
-	SecretAccessKey = "local"
+	DynamoRegion = "us-east-1"
+	DynamoKeyID  = "local"
+	DynamoSecret = "local"
 )
-
-// The server is up in a third of a second; a busy machine gets a minute.
-const startTimeout = time.Minute
 
 // patience replaces the production time-outs in tests, which are about what is
 // written and not about how fast a busy machine is.
 const patience = 30 * time.Second
 
-// Server is a running server. One that Start did not start, such as DynamoDB
+// Dynamo is a running server. One that Start did not start, such as DynamoDB
 // Local, can be used by its URL.
-type Server struct {
+type Dynamo struct {
 	URL string // http://127.0.0.1:port
 }
 
-// Start runs a server of its own, empty, until the test ends. It installs the
+// StartDynamo runs a server of its own, empty, until the test ends. It installs the
 // server's Node package first where that is missing and npm is not, and skips
 // the test where that cannot be done, and under -short.
-func Start(t testing.TB) Server {
+func StartDynamo(t testing.TB) Dynamo {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
@@ -54,34 +46,34 @@ func Start(t testing.TB) Server {
 	if err != nil {
 		t.Skip("needs Node for a DynamoDB-compatible server: node is not in PATH")
 	}
-	dir, err := folder("dynalite")
+	dir, err := peerFolder("dynalite")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := built.NodePackages(t.Context(), dir); err != nil {
+	if err := NodePackages(t.Context(), dir); err != nil {
 		t.Skipf("needs a DynamoDB-compatible server, which cannot be installed: %v", err)
 	}
 	port, err := launch(t, node, dir)
 	if err != nil {
 		t.Fatalf("start the DynamoDB-compatible server: %v", err)
 	}
-	return Server{URL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	return Dynamo{URL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 }
 
 // ClientConfig returns what dynamo.NewClient needs to talk to the server.
-func (s Server) ClientConfig() dynamo.ClientConfig {
+func (s Dynamo) ClientConfig() dynamo.ClientConfig {
 	return dynamo.ClientConfig{
-		Region:   Region,
+		Region:   DynamoRegion,
 		Endpoint: s.URL,
 		Credentials: func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: AccessKeyID, SecretAccessKey: SecretAccessKey}, nil
+			return aws.Credentials{AccessKeyID: DynamoKeyID, SecretAccessKey: DynamoSecret}, nil
 		},
 		AttemptTimeout: patience,
 	}
 }
 
 // Table creates an empty ledger table with a name of its own.
-func (s Server) Table(t testing.TB) string {
+func (s Dynamo) Table(t testing.TB) string {
 	t.Helper()
 	name := "ledger-" + rand.Text()
 	if err := dynamo.EnsureTable(t.Context(), dynamo.NewClient(s.ClientConfig()), name); err != nil {
@@ -91,17 +83,11 @@ func (s Server) Table(t testing.TB) string {
 }
 
 // Store returns a Store on an empty table of its own.
-func (s Server) Store(t testing.TB) *dynamo.Ledger {
+func (s Dynamo) Store(t testing.TB) *dynamo.Ledger {
 	t.Helper()
 	return dynamo.NewLedger(dynamo.Config{
 		API: dynamo.NewClient(s.ClientConfig()), Table: s.Table(t), Timeout: patience,
 	})
-}
-
-// folder is where one of the servers is installed.
-func folder(server string) (string, error) {
-	root, err := built.Root()
-	return filepath.Join(root, "infra", "dynamotest", "testdata", server), err
 }
 
 // launch starts the server and returns its port once it listens.
@@ -127,7 +113,7 @@ func launch(t testing.TB, node, dir string) (int, error) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // "signal: killed" is what was asked for
 	})
-	timeout := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
+	timeout := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
 	defer timeout.Stop()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

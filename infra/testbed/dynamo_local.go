@@ -1,4 +1,4 @@
-package dynamotest
+package testbed
 
 import (
 	"bufio"
@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // mavenPlugin copies what the pom.xml names, with all that this needs.
@@ -23,10 +21,10 @@ const mavenPlugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy
 // stamp is a copy of the pom.xml beside what was copied for it.
 const stamp = "installed.xml"
 
-// StartLocal runs DynamoDB Local, Amazon's own, in memory, until the test ends. It
+// StartDynamoLocal runs DynamoDB Local, Amazon's own, in memory, until the test ends. It
 // needs Java and fetches the program by Maven once; without them, and under -short,
 // it skips the test.
-func StartLocal(t testing.TB) Server {
+func StartDynamoLocal(t testing.TB) Dynamo {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Java for DynamoDB Local")
@@ -35,7 +33,7 @@ func StartLocal(t testing.TB) Server {
 	if err != nil {
 		t.Skip("needs Java for DynamoDB Local: java is not in PATH")
 	}
-	dir, err := folder("dynamolocal")
+	dir, err := peerFolder("dynamolocal")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +42,11 @@ func StartLocal(t testing.TB) Server {
 	}
 	for range 3 { // somebody else may take the port first
 		if url, ok := launchLocal(t, java, dir); ok {
-			return Server{URL: url}
+			return Dynamo{URL: url}
 		}
 	}
 	t.Fatal("DynamoDB Local does not start")
-	return Server{}
+	return Dynamo{}
 }
 
 // fetchLocal puts the pinned version in place, unless it is there.
@@ -64,7 +62,7 @@ func fetchLocal(ctx context.Context, dir string) error {
 		}
 		return nil
 	}
-	return built.Install(dir, missing, func() error {
+	return Install(dir, missing, func() error {
 		maven, err := exec.LookPath("mvn")
 		if err != nil {
 			return err
@@ -125,7 +123,7 @@ func launchLocal(t testing.TB, java, dir string) (url string, ok bool) {
 	}()
 	select {
 	case ok = <-listens:
-	case <-time.After(startTimeout):
+	case <-time.After(Patience):
 	}
 	return "http://" + addr, ok
 }

@@ -1,4 +1,4 @@
-package chaintest
+package testbed
 
 import (
 	"context"
@@ -6,23 +6,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-
-	"github.com/hostfacts/hostfacts/infra/built"
 )
 
 // anvilPackage holds the node's binary. It is for one platform and npm leaves
 // it out on others, so there an anvil in PATH is taken.
 const anvilPackage = "@foundry-rs/anvil-linux-amd64"
 
-// install puts the pinned packages in place, unless they are there, and returns
+// peerFolder is where one of the programs is installed that tests talk to.
+func peerFolder(name string) (string, error) {
+	root, err := moduleRoot()
+	return filepath.Join(root, "infra", "testbed", "testdata", name), err
+}
+
+// installChain puts the pinned packages in place, unless they are there, and returns
 // their folder and the node's binary.
-func install(ctx context.Context) (dir, anvil string, err error) {
-	root, err := built.Root()
-	if err != nil {
+func installChain(ctx context.Context) (dir, anvil string, err error) {
+	if dir, err = peerFolder("chain"); err != nil {
 		return "", "", err
 	}
-	dir = filepath.Join(root, "infra", "chaintest", "testdata", "node")
-	if err := built.NodePackages(ctx, dir); err != nil {
+	if err := NodePackages(ctx, dir); err != nil {
 		return "", "", err
 	}
 	anvil = filepath.Join(dir, "node_modules", filepath.FromSlash(anvilPackage), "bin", "anvil")

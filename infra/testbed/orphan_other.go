@@ -1,6 +1,6 @@
 //go:build !linux
 
-package built
+package testbed
 
 import "syscall"
 

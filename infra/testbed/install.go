@@ -1,9 +1,8 @@
-package built
+package testbed
 
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,9 +11,9 @@ import (
 	"strings"
 )
 
-// Root finds the module's folder from the working directory upwards, which is
+// moduleRoot finds the module's folder from the working directory upwards, which is
 // somewhere in it when a test runs.
-func Root() (string, error) {
+func moduleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -78,7 +77,7 @@ func missingPackages(dir string) error {
 	if _, err := os.Stat(filepath.Join(modules, ".package-lock.json")); err != nil {
 		return errors.New("node_modules is missing or incomplete")
 	}
-	if err := readJSON(filepath.Join(dir, "package.json"), &wanted); err != nil {
+	if err := ReadJSON(filepath.Join(dir, "package.json"), &wanted); err != nil {
 		return err
 	}
 	for name, version := range wanted.Dependencies {
@@ -96,17 +95,9 @@ func missingPackages(dir string) error {
 
 func checkPackage(modules, name, version string) error {
 	var present struct{ Version string }
-	err := readJSON(filepath.Join(modules, filepath.FromSlash(name), "package.json"), &present)
+	err := ReadJSON(filepath.Join(modules, filepath.FromSlash(name), "package.json"), &present)
 	if err == nil && present.Version != version {
 		err = fmt.Errorf("node_modules has %s %q, not %q", name, present.Version, version)
 	}
 	return err
-}
-
-func readJSON(path string, v any) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
 }

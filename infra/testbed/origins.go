@@ -1,7 +1,4 @@
-// Package origintest has TLS origins on loopback for tests, which the real guard
-// reaches under public addresses. Their certificates are self-signed, expired and
-// for another name. It also runs the tables of cases of the lookups.
-package origintest
+package testbed
 
 import (
 	"bufio"
@@ -30,22 +27,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
-// World is the internet of one test. When the test ends, every connection that
+// Origins is the internet of one test. When the test ends, every connection that
 // was made in it must have been closed by the side that made it.
-type World struct {
+type Origins struct {
 	t    testing.TB
 	cert tls.Certificate
 
 	mu    sync.Mutex
-	names map[string]Name
+	names map[string]OriginName
 	peers map[string]string // public ip:port to loopback ip:port, or Hole
 	dials []string          // ip:port in order
 	asked []string          // names in order
 	open  atomic.Int64
 }
 
-// Name is what the resolvers know about a name: addresses or an error.
-type Name struct {
+// OriginName is what the resolvers know about a name: addresses or an error.
+type OriginName struct {
 	Addrs []string
 	Err   error
 }
@@ -53,10 +50,10 @@ type Name struct {
 // Hole is a peer that never answers a dial.
 const Hole = "hole"
 
-// New returns an empty World.
-func New(t testing.TB) *World {
+// NewOrigins returns an empty Origins.
+func NewOrigins(t testing.TB) *Origins {
 	t.Helper()
-	w := &World{t: t, cert: certificate(t), names: map[string]Name{}, peers: map[string]string{}}
+	w := &Origins{t: t, cert: certificate(t), names: map[string]OriginName{}, peers: map[string]string{}}
 	t.Cleanup(func() {
 		if n := w.open.Load(); n != 0 {
 			t.Errorf("%d connections were left open", n)
@@ -66,7 +63,7 @@ func New(t testing.TB) *World {
 }
 
 // Resolve says what a name leads to.
-func (w *World) Resolve(name string, n Name) {
+func (w *Origins) Resolve(name string, n OriginName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.names[name] = n
@@ -74,14 +71,14 @@ func (w *World) Resolve(name string, n Name) {
 
 // Peer puts a listening address of loopback, or Hole, behind port 443 of a
 // public address.
-func (w *World) Peer(addr, to string) {
+func (w *Origins) Peer(addr, to string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.peers[net.JoinHostPort(addr, "443")] = to
 }
 
 // HTTP serves a name at an address with a handler.
-func (w *World) HTTP(name, addr string, h http.Handler) {
+func (w *Origins) HTTP(name, addr string, h http.Handler) {
 	w.t.Helper()
 	l := tls.NewListener(w.listen(name, addr), w.TLS())
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
@@ -96,7 +93,7 @@ func (w *World) HTTP(name, addr string, h http.Handler) {
 // Serve serves a name at an address with a function for each TLS connection;
 // the handshake is done. The connection is closed when the function returns,
 // and when the test ends.
-func (w *World) Serve(name, addr string, each func(*tls.Conn)) {
+func (w *Origins) Serve(name, addr string, each func(*tls.Conn)) {
 	w.t.Helper()
 	w.Accept(name, addr, func(conn net.Conn) {
 		secure := tls.Server(conn, w.TLS())
@@ -107,7 +104,7 @@ func (w *World) Serve(name, addr string, each func(*tls.Conn)) {
 }
 
 // Accept is Serve for plain TCP connections.
-func (w *World) Accept(name, addr string, each func(net.Conn)) {
+func (w *Origins) Accept(name, addr string, each func(net.Conn)) {
 	w.t.Helper()
 	l := w.listen(name, addr)
 	var running sync.WaitGroup
@@ -174,23 +171,23 @@ func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) 
 }
 
 // TLS is the servers' configuration.
-func (w *World) TLS() *tls.Config {
+func (w *Origins) TLS() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{w.cert}, MinVersion: tls.VersionTLS10}
 }
 
-func (w *World) listen(name, addr string) net.Listener {
+func (w *Origins) listen(name, addr string) net.Listener {
 	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.Resolve(name, Name{Addrs: []string{addr}})
+	w.Resolve(name, OriginName{Addrs: []string{addr}})
 	w.Peer(addr, l.Addr().String())
 	return l
 }
 
 // Dialer is the real guard in front of this world, IPv6 included.
-func (w *World) Dialer() *guard.Dialer {
+func (w *Origins) Dialer() *guard.Dialer {
 	return guard.NewDialer(guard.DialerConfig{
 		Resolver: w, Dial: w.dial,
 		HasRoute: func(context.Context, netip.Addr) bool { return true },
@@ -198,21 +195,21 @@ func (w *World) Dialer() *guard.Dialer {
 }
 
 // Dials are the public ip:port that were connected to, in order.
-func (w *World) Dials() []string {
+func (w *Origins) Dials() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.dials)
 }
 
 // Asked are the names that were resolved, in order.
-func (w *World) Asked() []string {
+func (w *Origins) Asked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.asked)
 }
 
 // Addresses implements guard.Resolver.
-func (w *World) Addresses(_ context.Context, name string) ([]netip.Addr, error) {
+func (w *Origins) Addresses(_ context.Context, name string) ([]netip.Addr, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, name)
@@ -227,7 +224,7 @@ func (w *World) Addresses(_ context.Context, name string) ([]netip.Addr, error) 
 	return out, n.Err
 }
 
-func (w *World) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (w *Origins) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	w.mu.Lock()
 	to := w.peers[address]
 	w.dials = append(w.dials, address)
@@ -243,12 +240,12 @@ func (w *World) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, fmt.Errorf("loopback: %w", err)
 	}
-	return Count(conn, &w.open), nil
+	return CountOpen(conn, &w.open), nil
 }
 
-// Count adds a connection to a count, and takes it off when it is closed for the
+// CountOpen adds a connection to a count, and takes it off when it is closed for the
 // first time.
-func Count(conn net.Conn, open *atomic.Int64) net.Conn {
+func CountOpen(conn net.Conn, open *atomic.Int64) net.Conn {
 	open.Add(1)
 	return &counted{Conn: conn, open: open}
 }

@@ -1,4 +1,4 @@
-package built
+package testbed
 
 import (
 	"errors"
