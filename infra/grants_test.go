@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 // keyForms are the forms of the keys in the table, as dynamodb:LeadingKeys has
@@ -38,6 +39,44 @@ func on(form string, actions ...string) (all []string) {
 		all = append(all, "dynamodb:"+action+" on Ledger.Arn of "+form)
 	}
 	return all
+}
+
+// TestPermissions lists by hand what each function may do: that what it is granted is
+// what it uses (TestPermissionsUsedAreGranted) does not say that it should.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	for slug := range routesBySlug() {
+		var want []string
+		secrets := []string{"secretsmanager:GetSecretValue on FacilitatorSecretArn", "secretsmanager:GetSecretValue on FacilitatorFallbackSecretArn"}
+		switch slug {
+		case "discovery":
+			want = on("rate|*", "UpdateItem")
+		case "health":
+			want = append(on("ready", "GetItem"), secrets...)
+		case scheduled:
+			for _, form := range []string{"eip155:*", "purchase|*", "cursor|*"} {
+				want = append(want, on(form, "GetItem", "PutItem")...)
+			}
+			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
+			want = slices.Concat(want, on("ready", "GetItem"), secrets)
+		default: // priced
+			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), secrets)
+			for _, o := range catalog.All() {
+				if o.Kind != catalog.SmokeTest && (slug == o.Slug || slug == slugMCP) {
+					for _, form := range slotForms(o.Slug) {
+						want = append(want, on(form, "GetItem", "UpdateItem")...)
+					}
+				}
+			}
+			if slug == "whois" || slug == "host-intel" || slug == slugMCP {
+				want = append(want, on("rdap|bootstrap", "GetItem", "PutItem")...)
+			}
+		}
+		slices.Sort(want)
+		if d := cmp.Diff(want, granted(t, slug)); d != "" {
+			t.Errorf("%s: actions (-want +template):\n%s", slug, d)
+		}
+	}
 }
 
 // granted are the actions that the template allows a function, each with what

@@ -57,17 +57,14 @@ func openShell(t *testing.T, n *internet) {
 	if err := useResolvers(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "dig and curl do not know this internet's names:", err)
 	}
-	all := ""
 	for _, op := range catalog.All() {
 		lines := namesFor(op.Slug)
-		all += strings.Join(lines, "")
 		fmt.Println(strings.Join(lines[:min(5, len(lines))], ""))
 	}
-	file := filepath.Join(dir, "names.txt")
-	if err := os.WriteFile(file, []byte(all), 0o600); err != nil {
+	if err := namesCommand(dir); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Printf("All names of this internet are in %s (NAMES).\n", file)
+	fmt.Println("names prints all names of this internet, names dns those for one tool.")
 	if *rtt > 0 {
 		fmt.Printf("\nEverything but the service and this shell is a round trip of %s away.\n", *rtt)
 	}
@@ -75,7 +72,7 @@ func openShell(t *testing.T, n *internet) {
 		"  pay \"$URL/v1/tools/ssl-check?domain=expired.example.com\"\n  curl -I https://example.com/\n\n", r.url)
 	cmd := exec.Command(cmp.Or(os.Getenv("SHELL"), "/bin/sh"))
 	cmd.Env = append(os.Environ(), "URL="+r.url, "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File,
-		"NAMES="+file, "PATH="+must(filepath.Abs("../../build"))+":"+os.Getenv("PATH"), "PS1=simnet$ ")
+		"PATH="+must(filepath.Abs("../../build"))+":"+dir+":"+os.Getenv("PATH"), "PS1=simnet$ ")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := n.far.start(cmd)
 	if err == nil {
@@ -96,6 +93,53 @@ func useResolvers(dir string) error {
 		return err
 	}
 	return syscall.Mount(file, "/etc/resolv.conf", "", syscall.MS_BIND, "")
+}
+
+// namesCommand writes a program into dir that prints the names of every tool, or of
+// those that it is given.
+func namesCommand(dir string) error {
+	all, slugs := "", ""
+	for _, op := range catalog.All() {
+		if lines := namesFor(op.Slug); len(lines) > 0 {
+			all, slugs = all+strings.Join(lines, ""), slugs+" "+op.Slug
+		}
+	}
+	file := filepath.Join(dir, "names.txt")
+	program := fmt.Sprintf(`#!/bin/sh
+[ $# -gt 0 ] || exec cat '%s'
+for tool do
+  grep "^$tool " '%[1]s' || { echo "names: there is no tool $tool; there are:%s" >&2; exit 2; }
+done
+`, file, slugs)
+	return errors.Join(os.WriteFile(file, []byte(all), 0o600), os.WriteFile(filepath.Join(dir, "names"), []byte(program), 0o700)) //nolint:gosec // a program is executable
+}
+
+// The shell has a command that prints the names of each tool, several outcomes first.
+func TestNames(t *testing.T) {
+	dir := t.TempDir()
+	if err := namesCommand(dir); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "names"), args...).CombinedOutput()
+		return string(out), err
+	}
+	whole, err := run()
+	for _, op := range catalog.All() {
+		lines := namesFor(op.Slug)
+		if op.Kind == catalog.SmokeTest {
+			continue // it takes no name
+		}
+		if one, failed := run(op.Slug); err != nil || failed != nil || one != strings.Join(lines, "") || len(lines) < 5 || !strings.Contains(whole, one) {
+			t.Errorf("names %s: %v, %v\n%s", op.Slug, err, failed, one)
+		}
+		if outcome := func(i int) string { return strings.Fields(lines[i])[2] }; outcome(0) == outcome(1) {
+			t.Errorf("%s begins with %s twice", op.Slug, outcome(0))
+		}
+	}
+	if out, err := run("nslookup"); err == nil || !strings.Contains(out, "no tool nslookup") || !strings.Contains(out, " ssl-check") {
+		t.Errorf("an unknown tool: %v, %s", err, out)
+	}
 }
 
 // namesFor are lines with all names for an operation and what is answered, a code or
