@@ -67,7 +67,7 @@ func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
 	return readReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
 }
 
-// ChainReceipt asks what has become of a transaction that is in a block.
+// Receipt asks what has become of a transaction that is in a block.
 func (n *Chain) Receipt(t testing.TB, hash string) ChainReceipt {
 	t.Helper()
 	return readReceipt(t, n.Call(t, "eth_getTransactionReceipt", hash))

@@ -107,7 +107,7 @@ func New(c Config) (*Client, error) {
 		f.creds = None()
 	}
 	if f.transport == nil {
-		f.transport = newTransport(nil, nil)
+		f.transport = newTransport(nil)
 	}
 	if f.now == nil {
 		f.now = time.Now

@@ -183,22 +183,15 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 //
 // HTTP/1.1 because nothing is multiplexed, and because net/http then sends a
 // request at most once without further conditions.
-func newTransport(dial dialFunc, conf *tls.Config) *http.Transport {
+func newTransport(dial dialFunc) *http.Transport {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	}
-	if conf == nil {
-		conf = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	if conf.ClientSessionCache == nil {
-		conf = conf.Clone()
-		conf.ClientSessionCache = tls.NewLRUClientSessionCache(4)
 	}
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true)
 	return &http.Transport{
 		DialContext:            perCall(dial),
-		TLSClientConfig:        conf,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(4)},
 		TLSHandshakeTimeout:    tlsTimeout,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,

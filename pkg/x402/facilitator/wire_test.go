@@ -141,7 +141,7 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		{"dial hangs", origin, hang, 100 * time.Millisecond, "timeout"},
 		{"no route", origin, noRoute, patience, "connect_failed"},
 	} {
-		f := newClient(t, Config{URL: row.url, Transport: newTransport(row.dial, nil)})
+		f := newClient(t, Config{URL: row.url, Transport: newTransport(row.dial)})
 		ctx, cancel := context.WithTimeout(t.Context(), row.limit)
 		s := f.Settle(ctx, testPayload(), testRequirements())
 		cancel()
@@ -172,7 +172,7 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 		}
 	}
 	// What a new connection costs is less where it resumes a TLS session.
-	if tr := newTransport(nil, nil); tr.Proxy != nil || tr.TLSClientConfig.ClientSessionCache == nil {
+	if tr := newTransport(nil); tr.Proxy != nil || tr.TLSClientConfig.ClientSessionCache == nil {
 		t.Errorf("the transport is %+v", tr)
 	}
 }
@@ -214,7 +214,7 @@ func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 		_, err := io.Copy(io.Discard, c)
 		gone <- err
 	})
-	transport := newTransport(nil, nil)
+	transport := newTransport(nil)
 	transport.TLSHandshakeTimeout = time.Hour
 	s := newClient(t, Config{URL: "https://" + p.addr, Transport: transport}).Settle(ctx, testPayload(), testRequirements())
 	if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != "timeout" {
