@@ -32,7 +32,6 @@ func layers() []layer {
 		{"pkg/fault", []string{"pkg/printable"}, "the error codes are the bottom: everything may use them"},
 		{"pkg/mcp", []string{"pkg/printable", "pkg/strictjson", "pkg/x402"}, "the protocol knows how payments travel in it, and not what is sold"},
 		{"pkg/catalog", []string{"pkg/fault"}, "the catalog is facts, not behaviour"},
-		{"pkg/awshttp", nil, "HTTP below the AWS SDK; what is asked is its clients' business"},
 		{"pkg/guard", []string{"pkg/fault"}, "the guard decides by name and address alone"},
 		{"pkg/origin", []string{"pkg/fault", "pkg/guard", "pkg/printable"}, "an origin is asked; what its answer means is a lookup's business"},
 		{"pkg/lookup/headers", []string{"pkg/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
@@ -50,9 +49,8 @@ func layers() []layer {
 		{"pkg/x402/x402test", []string{"pkg/x402"}, "the other sides of a payment see the wire only"},
 		{"pkg/discovery", []string{"pkg/catalog", "pkg/fault", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "documents are rendered from facts"},
 		{"pkg/limit", []string{"pkg/fault"}, "limits count clients and slots; they know neither payments nor lookups"},
-		{"pkg/dynamo", []string{"pkg/awshttp", "pkg/limit", "pkg/x402/ledger"}, "a store compares and swaps, or adds, and nothing else; a file in the table is anybody's"},
+		{"pkg/dynamo", []string{"pkg/limit", "pkg/x402/ledger"}, "a store compares and swaps, or adds, and nothing else; a file in the table is anybody's"},
 		{"pkg/limit/limittest", []string{"pkg/fault", "pkg/limit"}, "one suite for every store"},
-		{"pkg/lambdahttp", []string{"pkg/fault", "pkg/printable"}, "the adapter knows API Gateway and net/http"},
 		{"pkg/service", []string{"pkg/catalog", "pkg/discovery", "pkg/fault", "pkg/guard", "pkg/limit", "pkg/lookup/*", "pkg/mcp", "pkg/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "service joins lookups and payments, and runs anywhere"},
 		{"pkg/boot", []string{"pkg/*", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/ledger", "pkg/x402/receipt"}, "boot wires what is deployed, and no test package"},
 		{"pkg/operations", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
@@ -78,7 +76,7 @@ func layers() []layer {
 func foreign() []layer {
 	return []layer{
 		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/dynamo", "infra/testbed", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
-		{"github.com/aws/aws-lambda-go", []string{"pkg/lambdahttp", "pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot and the adapter know Lambda"},
+		{"github.com/aws/aws-lambda-go", []string{"pkg/boot", "infra/local/lambdahost", "infra/local/invoke"}, "only boot knows Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},
 		{"github.com/miekg/dns", []string{"infra/bench", "infra/testbed", "pkg/lookup/dns"}, "DNS messages are the lookup's business"},

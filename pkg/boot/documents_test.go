@@ -14,14 +14,13 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 // document asks the discovery function for a document, as API Gateway does.
-func document(t *testing.T, h lambdahttp.Handler, path string, header map[string]string) events.APIGatewayV2HTTPResponse {
+func document(t *testing.T, h EventHandler, path string, header map[string]string) events.APIGatewayV2HTTPResponse {
 	t.Helper()
-	e := events.APIGatewayV2HTTPRequest{Version: lambdahttp.Version, RawPath: path, Headers: header}
+	e := events.APIGatewayV2HTTPRequest{Version: eventVersion, RawPath: path, Headers: header}
 	e.RequestContext.RequestID, e.RequestContext.DomainName = "id", "api.example.com"
 	e.RequestContext.HTTP.Method = http.MethodGet
 	return must(h(t.Context(), must(json.Marshal(e))))
@@ -29,12 +28,12 @@ func document(t *testing.T, h lambdahttp.Handler, path string, header map[string
 
 // Through the gateway, too, each document comes as text or, where the client
 // takes it, as gzip in base64, which is the same text with another ETag. What HEAD
-// and a conditional request are answered is held by packages discovery and lambdahttp.
+// and a conditional request are answered is held by package discovery and by the tests of NewEventHandler.
 func TestDocumentsThroughTheGateway(t *testing.T) {
 	t.Parallel()
 	c := must(readDiscovery(env(deployed())))
 	log := slog.New(slog.DiscardHandler)
-	h := lambdahttp.New(service.Discovery(c.platform(log, time.Now), c.offering(nil), nil), log)
+	h := NewEventHandler(service.Discovery(c.platform(log, time.Now), c.offering(nil), nil), log)
 	paths := []string{"/favicon.svg", "/robots.txt"}
 	for _, path := range catalog.FreePaths() {
 		if path != catalog.PathHealth && path != catalog.PathReady {

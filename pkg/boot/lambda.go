@@ -10,7 +10,6 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -43,7 +42,7 @@ func Documents() {
 	start(service.Discovery(p, config.offering(nil), rate, config.origins()...), p.Log)
 }
 
-func start(h http.Handler, log *slog.Logger) { lambda.Start(lambdahttp.New(h, log)) }
+func start(h http.Handler, log *slog.Logger) { lambda.Start(NewEventHandler(h, log)) }
 
 func exitOn(err error) {
 	if err != nil {

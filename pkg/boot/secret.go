@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
-	"github.com/hostfacts/hostfacts/pkg/awshttp"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 const (
@@ -76,7 +76,7 @@ func readSecret(ctx context.Context, c secretConfig) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      region,
 		Credentials: aws.CredentialsProviderFunc(c.Credentials),
-		HTTPClient:  awshttp.New(awshttp.Config{AttemptTimeout: c.Timeout / secretAttempts, MaxReply: maxSecretReply}),
+		HTTPClient:  dynamo.NewHTTPClient(dynamo.HTTPConfig{AttemptTimeout: c.Timeout / secretAttempts, MaxReply: maxSecretReply}),
 		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, c.Timeout/20 }),
 	}
 	if c.Endpoint != "" {

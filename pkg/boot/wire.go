@@ -21,7 +21,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -144,7 +143,7 @@ func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platfor
 }
 
 // origin is configuration or the domain name that the gateway vouches for:
-// lambdahttp puts that one into Host, never the Host header.
+// NewEventHandler puts that one into Host, never the Host header.
 func (c Config) origin(r *http.Request) string {
 	if c.BaseURL != "" {
 		return c.BaseURL
@@ -162,7 +161,7 @@ func (c Config) origins() []string {
 
 // requestID is the gateway's, or one of our own.
 func requestID(r *http.Request) string {
-	if id := lambdahttp.RequestID(r.Context()); id != "" {
+	if id := RequestID(r.Context()); id != "" {
 		return id
 	}
 	return randomID()
@@ -179,7 +178,7 @@ func randomID() string {
 // time has the name that Lambda looks for: to a line without it Lambda gives a
 // time and the level INFO of its own.
 func (c Config) Logger(w io.Writer) *slog.Logger {
-	return lambdahttp.Log(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: lambdaNames})))
+	return identifies(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: lambdaNames})))
 }
 
 func lambdaNames(groups []string, a slog.Attr) slog.Attr {

@@ -9,8 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
-	"github.com/hostfacts/hostfacts/pkg/awshttp"
 )
 
 // DefaultAttemptTimeout leaves room for a second attempt in DefaultTimeout: a
@@ -59,7 +57,7 @@ func NewClient(c ClientConfig) *dynamodb.Client {
 	options := dynamodb.Options{
 		Region:      c.Region,
 		Credentials: aws.CredentialsProviderFunc(c.Credentials),
-		HTTPClient: awshttp.New(awshttp.Config{
+		HTTPClient: NewHTTPClient(HTTPConfig{
 			AttemptTimeout: c.AttemptTimeout, MaxReply: maxReply, IdleTimeout: idleTimeout, Dial: c.Dial,
 		}),
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {

@@ -42,7 +42,7 @@ func replies(status int, body string) http.HandlerFunc {
 }
 
 // Every attempt is signed for its region. What may pass is tried twice; what a reply
-// may be is pkg/awshttp's.
+// may be is TestHTTPReplies's.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	fine := replies(200, "{}")

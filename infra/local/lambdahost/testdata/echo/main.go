@@ -1,5 +1,5 @@
 // The function that lambdahost is tested with: an HTTP handler behind
-// lambdahttp like the real ones, and raw events that do what no real one does.
+// package boot like the real ones, and raw events that do what no real one does.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
 func main() {
@@ -31,7 +31,7 @@ func main() {
 	case "hang":
 		block()
 	}
-	web := lambdahttp.New(routes(), nil)
+	web := boot.NewEventHandler(routes(), nil)
 	lambda.StartWithOptions(func(ctx context.Context, event json.RawMessage) (any, error) {
 		var direct struct{ Do string }
 		if json.Unmarshal(event, &direct) == nil && direct.Do != "" {
@@ -101,7 +101,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"method": r.Method, "path": r.URL.Path, "query": r.URL.RawQuery, "host": r.Host,
 		"remote": r.RemoteAddr, "headers": r.Header, "body": body, "pid": os.Getpid(),
-		"request_id": lambdahttp.RequestID(r.Context()),
+		"request_id": boot.RequestID(r.Context()),
 	})
 }
 

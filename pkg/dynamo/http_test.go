@@ -1,4 +1,4 @@
-package awshttp_test
+package dynamo_test
 
 import (
 	"bufio"
@@ -15,13 +15,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/awshttp"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
 const maxReply = 1000
 
-func config() awshttp.Config {
-	return awshttp.Config{AttemptTimeout: time.Minute, MaxReply: maxReply, IdleTimeout: 5 * time.Second}
+func httpConfig() dynamo.HTTPConfig {
+	return dynamo.HTTPConfig{AttemptTimeout: time.Minute, MaxReply: maxReply, IdleTimeout: 5 * time.Second}
 }
 
 // get sends a request and reads the reply to its end.
@@ -41,7 +41,7 @@ func get(t *testing.T, c *http.Client, url string) (int, string, error) {
 }
 
 // A reply is whole and no longer than it may be, or the attempt has failed.
-func TestReplies(t *testing.T) {
+func TestHTTPReplies(t *testing.T) {
 	t.Parallel()
 	const tooLong = "a reply of more than 1000 bytes"
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestReplies(t *testing.T) {
 				}
 			}))
 			t.Cleanup(s.Close)
-			status, body, err := get(t, awshttp.New(config()), s.URL)
+			status, body, err := get(t, dynamo.NewHTTPClient(httpConfig()), s.URL)
 			if c.fails == "" && (status != c.status || len(body) != c.sent || err != nil) || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
 				t.Errorf("%d, %d bytes, %v", status, len(body), err)
 			}
@@ -85,12 +85,12 @@ func TestNoProxy(t *testing.T) {
 		t.Setenv(name, "http://127.0.0.1:1")
 	}
 	var dialed string
-	c := config()
+	c := httpConfig()
 	c.Dial = func(_ context.Context, network, address string) (net.Conn, error) {
 		dialed = network + " " + address
 		return nil, io.ErrClosedPipe
 	}
-	if _, _, err := get(t, awshttp.New(c), "http://api.test/"); err == nil || dialed != "tcp api.test:80" {
+	if _, _, err := get(t, dynamo.NewHTTPClient(c), "http://api.test/"); err == nil || dialed != "tcp api.test:80" {
 		t.Errorf("dialed %q, %v", dialed, err)
 	}
 }
@@ -131,13 +131,13 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 // A failed attempt takes the idle connections with it: those that idled through a
 // freeze have died together, and the next attempt takes a new one. The attempt ends
 // in its time. A connection is kept as long as it is told to be, or not at all.
-func TestConnections(t *testing.T) {
+func TestHTTPConnections(t *testing.T) {
 	t.Parallel()
 	const kept = 3
 	for idle, reused := range map[time.Duration]int64{0: 0, 5 * time.Second: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			p := &peer{together: kept, all: make(chan struct{})}
-			c := awshttp.New(awshttp.Config{AttemptTimeout: 700 * time.Millisecond, MaxReply: maxReply, IdleTimeout: idle, Dial: p.dial})
+			c := dynamo.NewHTTPClient(dynamo.HTTPConfig{AttemptTimeout: 700 * time.Millisecond, MaxReply: maxReply, IdleTimeout: idle, Dial: p.dial})
 			call := func(dials int64) {
 				if _, _, err := get(t, c, "http://api.test/"); err != nil || dials > 0 && p.dials.Load() != dials {
 					t.Errorf("kept for %s: %v on %d connections, want %d", idle, err, p.dials.Load(), dials)

@@ -1,7 +1,4 @@
-// Package awshttp is the HTTP client below the clients of the AWS SDK. It
-// bounds each attempt in time and its reply in size, reads no proxy from the
-// environment and follows no redirect, which the API never sends.
-package awshttp
+package dynamo
 
 import (
 	"bytes"
@@ -18,8 +15,8 @@ import (
 // maxIdle lets a burst of concurrent calls keep its connections.
 const maxIdle = 64
 
-// Config says how to call.
-type Config struct {
+// HTTPConfig says how to call.
+type HTTPConfig struct {
 	// AttemptTimeout bounds one attempt, connecting included. Required.
 	AttemptTimeout time.Duration
 	// MaxReply bounds a reply in bytes. Required.
@@ -32,8 +29,11 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// New returns a client.
-func New(c Config) *http.Client {
+// NewHTTPClient returns the HTTP client below a client of the AWS SDK: this package's,
+// and that of Secrets Manager. It bounds each attempt in time and its reply in size,
+// reads no proxy from the environment and follows no redirect, which the API never
+// sends.
+func NewHTTPClient(c HTTPConfig) *http.Client {
 	dial := c.Dial
 	if dial == nil {
 		// No TCP keepalive: no connection idles long enough to need one.

@@ -1,4 +1,4 @@
-package lambdahttp_test
+package boot
 
 import (
 	"bytes"
@@ -16,8 +16,6 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 )
 
 type (
@@ -53,7 +51,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // send runs one event through a handler function.
 func send(t *testing.T, ev json.RawMessage, h http.HandlerFunc) response {
 	t.Helper()
-	resp, err := lambdahttp.New(h, quiet())(t.Context(), ev)
+	resp, err := NewEventHandler(h, quiet())(t.Context(), ev)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +71,7 @@ func viewOf(r *http.Request) view {
 	b, err := io.ReadAll(r.Body)
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	return view{
-		r.Method, r.Host, r.RemoteAddr, lambdahttp.RequestID(r.Context()), r.URL.Host, r.URL.Path, r.URL.RawPath, r.URL.RawQuery, r.RequestURI,
+		r.Method, r.Host, r.RemoteAddr, RequestID(r.Context()), r.URL.Host, r.URL.Path, r.URL.RawPath, r.URL.RawQuery, r.RequestURI,
 		r.Header, string(b), r.ContentLength, tooLarge,
 	}
 }
@@ -81,7 +79,7 @@ func viewOf(r *http.Request) view {
 // The host and the address are the gateway's, never those of headers. Headers, with canonical
 // names, are not split; a query keeps its duplicates, their order and their escaping.
 func TestRequest(t *testing.T) {
-	large := strings.Repeat("x", lambdahttp.MaxBody+1)
+	large := strings.Repeat("x", maxEventBody+1)
 	for name, c := range map[string]struct {
 		change func(*event)
 		want   func(*view) // besides what an event as it is has
@@ -115,7 +113,7 @@ func TestRequest(t *testing.T) {
 			func(e *event) { e.Body, e.IsBase64Encoded = "AP8=", true }, func(v *view) { v.Body, v.Length = "\x00\xff", 2 }},
 		"a body above the bound fails to read": {
 			func(e *event) { e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(large)), true },
-			func(v *view) { v.Body, v.Length, v.TooLarge = large[1:], lambdahttp.MaxBody+1, true }},
+			func(v *view) { v.Body, v.Length, v.TooLarge = large[1:], maxEventBody+1, true }},
 	} {
 		want := view{
 			Method: "GET", Host: gatewayHost, Remote: "203.0.113.7", ID: gatewayID, Path: "/v1/tools/dns", Query: "domain=example.com",
@@ -130,7 +128,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%.2000s", name, d)
 		}
 	}
-	if id := lambdahttp.RequestID(context.Background()); id != "" {
+	if id := RequestID(context.Background()); id != "" {
 		t.Errorf("RequestID outside a request = %q, want none", id)
 	}
 }
@@ -206,7 +204,7 @@ func internal(t *testing.T, what string, got response) {
 
 func TestPanic(t *testing.T) {
 	var log bytes.Buffer
-	h := lambdahttp.New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := NewEventHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Half", "done")
 		io.WriteString(w, "half an ans")
 		panic("secret cause")
@@ -217,7 +215,7 @@ func TestPanic(t *testing.T) {
 	}
 	internal(t, "a panic", got)
 	for word, want := range map[string]bool{
-		"secret cause": true, gatewayID: true, "lambdahttp_test.go": true, "forged.example": false, "example.com": false,
+		"secret cause": true, gatewayID: true, "gateway_test.go": true, "forged.example": false, "example.com": false,
 	} {
 		if strings.Contains(log.String(), word) != want {
 			t.Errorf("%q is in the log: %v; %s", word, !want, &log)
@@ -234,12 +232,12 @@ func TestResponseSize(t *testing.T) {
 		n      int
 		tooBig bool
 	}{
-		"5 MB of text": {'x', 5 << 20, false}, "above 6 MB": {'x', lambdahttp.MaxResponse + 1, true},
+		"5 MB of text": {'x', 5 << 20, false}, "above 6 MB": {'x', maxResponse + 1, true},
 		"text that JSON makes larger": {1, 2 << 20, true},
 		"binary that fits":            {0xff, 4 << 20, false}, "binary that base64 makes larger": {0xff, 5 << 20, true},
 	} {
 		got := send(t, changed(asIs), func(w http.ResponseWriter, _ *http.Request) {
-			if _, err := w.Write(bytes.Repeat([]byte{c.unit}, c.n)); (err != nil) != (c.n > lambdahttp.MaxResponse) {
+			if _, err := w.Write(bytes.Repeat([]byte{c.unit}, c.n)); (err != nil) != (c.n > maxResponse) {
 				t.Errorf("%s: Write: %v", name, err)
 			}
 		})
@@ -247,18 +245,18 @@ func TestResponseSize(t *testing.T) {
 			internal(t, name, got)
 			continue
 		}
-		if encoded, err := json.Marshal(got); err != nil || got.StatusCode != 200 || len(encoded) > lambdahttp.MaxResponse {
+		if encoded, err := json.Marshal(got); err != nil || got.StatusCode != 200 || len(encoded) > maxResponse {
 			t.Errorf("%s: status %d, %d bytes, %v", name, got.StatusCode, len(encoded), err)
 		}
 	}
 }
 
 func TestRefusedEvents(t *testing.T) {
-	h := lambdahttp.New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }), quiet())
+	h := NewEventHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }), quiet())
 	for _, ev := range []string{
 		`{`, `null`, `{}`, `"2.0"`, `{"version":"2.0","headers":[1]}`, `{"version":"2.0","body":7}`, `{"version":"0","id":"1","source":"aws.events"}`,
 	} {
-		if _, err := h(t.Context(), json.RawMessage(ev)); !errors.Is(err, lambdahttp.ErrNotHTTP) {
+		if _, err := h(t.Context(), json.RawMessage(ev)); !errors.Is(err, errNotHTTP) {
 			t.Errorf("%s: error = %v, want ErrNotHTTP", ev, err)
 		}
 	}
@@ -285,12 +283,12 @@ func TestLog(t *testing.T) {
 	for ctx, want := range map[context.Context]any{context.WithoutCancel(invoked): id, t.Context(): nil, nameless: nil} {
 		for _, with := range [][]any{nil, {"a", 1}} {
 			var out bytes.Buffer
-			lambdahttp.Log(slog.New(slog.NewJSONHandler(&out, nil))).With(with...).InfoContext(ctx, "m", "b", 2)
+			identifies(slog.New(slog.NewJSONHandler(&out, nil))).With(with...).InfoContext(ctx, "m", "b", 2)
 			var line map[string]any
 			if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 				t.Fatal(err)
 			}
-			if line[lambdahttp.LambdaRequestID] != want || line["b"] != 2.0 || line["msg"] != "m" || (line["a"] != nil) != (with != nil) {
+			if line[lambdaRequestID] != want || line["b"] != 2.0 || line["msg"] != "m" || (line["a"] != nil) != (with != nil) {
 				t.Errorf("%v: %s", ctx, &out)
 			}
 		}

@@ -1,4 +1,4 @@
-package lambdahttp_test
+package boot
 
 import (
 	"encoding/json"
@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/hostfacts/hostfacts/pkg/lambdahttp"
 )
 
 // TestRealEvents runs recorded events through the adapter: those of this
@@ -42,7 +40,7 @@ func TestRealEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e.Version != "2.0" { // a schedule: an event that is not the gateway's is refused
-			if _, err := lambdahttp.New(http.NotFoundHandler(), nil)(t.Context(), text); !errors.Is(err, lambdahttp.ErrNotHTTP) {
+			if _, err := NewEventHandler(http.NotFoundHandler(), nil)(t.Context(), text); !errors.Is(err, errNotHTTP) {
 				t.Errorf("%s: %v", file, err)
 			}
 			continue
@@ -76,7 +74,7 @@ func FuzzEvent(f *testing.F) {
 	f.Add([]byte(`{"version":"2.0","rawPath":"/","headers":{"":"","\n":"x","host":"y"},"requestContext":{"requestId":"1","http":{"method":" "}}}`))
 	f.Add([]byte("["))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		resp, err := lambdahttp.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		resp, err := NewEventHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			v := viewOf(r)
 			if v.URLHost != "" || v.Header.Get("Host") != "" {
 				t.Errorf("a host of the client's: %+v", v)

@@ -1,15 +1,4 @@
-// Package lambdahttp lets a net/http handler answer API Gateway HTTP API
-// events, payload format 2.0, and no other kind of event.
-//
-// The event is used as it is. Header values are never split: format 2.0 joins
-// repeated headers with commas, and a comma can as well be part of one value.
-// The host is the domain name that the gateway vouches for, never the Host
-// header, and the client's address is the one the gateway saw, never
-// X-Forwarded-For.
-//
-// A handler that panics is answered for with a generic error; its text and
-// stack go to the log only. Nothing of a request is logged but its id.
-package lambdahttp
+package boot
 
 import (
 	"bytes"
@@ -33,38 +22,48 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
-// Version is the only payload format that is understood.
-const Version = "2.0"
+// eventVersion is the only payload format that is understood.
+const eventVersion = "2.0"
 
-// MaxBody is how much of a request body a handler can read, in bytes; reading
+// maxEventBody is how much of a request body a handler can read, in bytes; reading
 // on fails with http.MaxBytesError. No operation takes a body, so this is a
 // bound and not a feature.
-const MaxBody = 1 << 20
+const maxEventBody = 1 << 20
 
-// ErrNotHTTP says that an event does not come from an API Gateway at all. It
+// errNotHTTP says that an event does not come from an API Gateway at all. It
 // is the caller's mistake (a schedule, a console test), so the invocation
 // fails instead of answering something that nobody reads.
-var ErrNotHTTP = errors.New("lambdahttp: not an API Gateway HTTP API event")
+var errNotHTTP = errors.New("not an API Gateway HTTP API event")
 
-// Handler is a function that lambda.Start accepts.
-type Handler func(ctx context.Context, event json.RawMessage) (events.APIGatewayV2HTTPResponse, error)
+// EventHandler is a function that lambda.Start accepts.
+type EventHandler func(ctx context.Context, event json.RawMessage) (events.APIGatewayV2HTTPResponse, error)
 
-// New returns a Handler that serves events by h. Faults are written to log; a
-// nil log means slog.Default. It returns ErrNotHTTP for an event without a
+// NewEventHandler returns a handler of API Gateway HTTP API events, payload format 2.0,
+// and of no other kind of event, that serves them by h.
+//
+// An event is used as it is. Header values are never split: format 2.0 joins repeated
+// headers with commas, and a comma can as well be part of one value. The host is the
+// domain name that the gateway vouches for, never the Host header, and the client's
+// address is the one the gateway saw, never X-Forwarded-For. A handler that panics is
+// answered for with a generic error; its text and stack go to the log only. Nothing of
+// a request is logged but its id.
+//
+// Faults are written to log; a
+// nil log means slog.Default. It returns errNotHTTP for an event without a
 // version or a gateway's request id (EventBridge events have a version too),
 // and answers 500 for one of another version or one that cannot be turned into
 // a request.
-func New(h http.Handler, log *slog.Logger) Handler {
+func NewEventHandler(h http.Handler, log *slog.Logger) EventHandler {
 	if log == nil {
 		log = slog.Default()
 	}
 	return func(ctx context.Context, event json.RawMessage) (events.APIGatewayV2HTTPResponse, error) {
 		var e events.APIGatewayV2HTTPRequest
 		if err := json.Unmarshal(event, &e); err != nil {
-			return events.APIGatewayV2HTTPResponse{}, fmt.Errorf("%w: %w", ErrNotHTTP, err)
+			return events.APIGatewayV2HTTPResponse{}, fmt.Errorf("%w: %w", errNotHTTP, err)
 		}
 		if e.Version == "" || e.RequestContext.RequestID == "" {
-			return events.APIGatewayV2HTTPResponse{}, ErrNotHTTP
+			return events.APIGatewayV2HTTPResponse{}, errNotHTTP
 		}
 		id := e.RequestContext.RequestID
 		ctx = context.WithValue(ctx, requestIDKey{}, id)
@@ -88,8 +87,8 @@ func RequestID(ctx context.Context) string {
 
 // request turns an event into a request as a server would see it.
 func request(ctx context.Context, e *events.APIGatewayV2HTTPRequest) (*http.Request, error) {
-	if e.Version != Version {
-		return nil, fmt.Errorf("payload format %q, want %q", e.Version, Version)
+	if e.Version != eventVersion {
+		return nil, fmt.Errorf("payload format %q, want %q", e.Version, eventVersion)
 	}
 	if e.RequestContext.HTTP.Method == "" || !strings.HasPrefix(e.RawPath, "/") {
 		return nil, errors.New("method or path is missing")
@@ -116,7 +115,7 @@ func request(ctx context.Context, e *events.APIGatewayV2HTTPRequest) (*http.Requ
 		r.RequestURI += "?" + e.RawQueryString
 	}
 	if len(body) > 0 {
-		r.Body = http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(body)), MaxBody)
+		r.Body = http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(body)), maxEventBody)
 	}
 	for name, value := range e.Headers {
 		r.Header.Add(name, value)
@@ -181,14 +180,14 @@ func internalError(requestID string) events.APIGatewayV2HTTPResponse {
 	}
 }
 
-// LambdaRequestID is the attribute of log lines that holds Lambda's id of the
+// lambdaRequestID is the attribute of log lines that holds Lambda's id of the
 // invocation, which Lambda's own lines and its metrics have. The gateway's id is
 // another one.
-const LambdaRequestID = "lambda_request_id"
+const lambdaRequestID = "lambda_request_id"
 
-// Log returns a log whose lines say which invocation they belong to, as far as they
+// identifies returns a log whose lines say which invocation they belong to, as far as they
 // are written with its context.
-func Log(l *slog.Logger) *slog.Logger { return slog.New(identified{l.Handler()}) }
+func identifies(l *slog.Logger) *slog.Logger { return slog.New(identified{l.Handler()}) }
 
 type identified struct{ slog.Handler }
 
@@ -196,7 +195,7 @@ type identified struct{ slog.Handler }
 func (h identified) Handle(ctx context.Context, r slog.Record) error {
 	if lc, ok := lambdacontext.FromContext(ctx); ok && lc.AwsRequestID != "" {
 		r = r.Clone()
-		r.AddAttrs(slog.String(LambdaRequestID, lc.AwsRequestID))
+		r.AddAttrs(slog.String(lambdaRequestID, lc.AwsRequestID))
 	}
 	return h.Handler.Handle(ctx, r)
 }
@@ -211,15 +210,15 @@ func (h identified) WithGroup(name string) slog.Handler {
 	return identified{h.Handler.WithGroup(name)}
 }
 
-// MaxResponse is the largest answer that Lambda carries, in bytes of the
+// maxResponse is the largest answer that Lambda carries, in bytes of the
 // encoded payload (AWS: Lambda quotas, synchronous invocation, 6 MB).
-const MaxResponse = 6 << 20
+const maxResponse = 6 << 20
 
 // surelyFits is a body size below which no encoding of a payload can pass
 // MaxResponse: JSON makes at most six bytes of one, and headers are small.
 const surelyFits = 768 << 10
 
-var errTooLarge = errors.New("lambdahttp: response is above 6 MB")
+var errTooLarge = errors.New("response is above 6 MB")
 
 // recorder is the http.ResponseWriter of one event. Lambda's HTTP API
 // integration has no streaming, so the whole answer is kept.
@@ -237,7 +236,7 @@ func (w *recorder) Header() http.Header { return w.header }
 // cannot be carried and are dropped.
 func (w *recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
-		panic(fmt.Sprintf("lambdahttp: invalid status %d", status))
+		panic(fmt.Sprintf("invalid status %d", status))
 	}
 	if w.status != 0 || status < 200 {
 		return
@@ -247,7 +246,7 @@ func (w *recorder) WriteHeader(status int) {
 
 func (w *recorder) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if len(w.body)+len(p) > MaxResponse {
+	if len(w.body)+len(p) > maxResponse {
 		w.tooLarge = true
 		return 0, errTooLarge
 	}
@@ -297,7 +296,7 @@ func (w *recorder) response(method string) (events.APIGatewayV2HTTPResponse, err
 	if err != nil {
 		return none, fmt.Errorf("encode response: %w", err)
 	}
-	if len(encoded) > MaxResponse {
+	if len(encoded) > maxResponse {
 		return none, errTooLarge
 	}
 	return out, nil
