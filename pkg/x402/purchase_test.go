@@ -245,10 +245,9 @@ func TestOwnerKeepsItsTerms(t *testing.T) {
 // A payment whose first attempt died before it opened its purchase is in doubt.
 // Once another payment has answered it, it is not sent any more either.
 func TestInDoubtAndAnswered(t *testing.T) {
-	dies := false
+	var dies atomic.Bool
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-		if dies && op == ledgertest.Create && r.State == ledger.Bought {
-			dies = false
+		if op == ledgertest.Create && r.State == ledger.Bought && dies.CompareAndSwap(true, false) {
 			time.Sleep(35 * time.Second) // frozen, past its lease
 			return ledgertest.FailBefore
 		}
@@ -258,7 +257,7 @@ func TestInDoubtAndAnswered(t *testing.T) {
 		second := b.sign(nil)
 		paid := b.ask(b.sign(nil), "GET /a")
 		var frozen sync.WaitGroup
-		dies = true
+		dies.Store(true)
 		frozen.Go(func() { b.ask(second, "GET /a") })
 		time.Sleep(31 * time.Second)
 		b.expectReplay("second", paid, b.ask(second, "GET /a"))
