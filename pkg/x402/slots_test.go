@@ -42,6 +42,24 @@ func TestSlots(t *testing.T) {
 	})
 }
 
+// A slot is given back however the request ends, and before it is answered: Lambda
+// freezes what goes on behind an answer.
+func TestSlotsAreGivenBack(t *testing.T) {
+	for name, s := range map[string]x402.Settlement{
+		"refused": {Class: x402.Refused, Reason: "no"}, "not sent": {Class: x402.NotSent}, "unknown": {}, "moved": moved(),
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			r := &countedSlots{release: func() { time.Sleep(time.Second) }}
+			b.withParts(r, nil)
+			b.settle = settles(s)
+			b.ask(b.sign(nil), "GET /a")
+			if r.taken != 1 || r.released != 1 {
+				t.Errorf("%s: %d slots taken, %d given back", name, r.taken, r.released)
+			}
+		})
+	}
+}
+
 // A record that is corrupt fails closed.
 func TestCorruptRecords(t *testing.T) {
 	for name, change := range map[string]func(*ledger.Record){
