@@ -245,6 +245,26 @@ func TestFallbackAfterATakeover(t *testing.T) {
 	})
 }
 
+// A fallback that is asked alone, because it refused the payment before, is not
+// believed in doubt either, before the chain has the payment.
+func TestFallbackAloneInDoubt(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+		p.primary, p.fallback = says(lost()), says(declined())
+		h := b.sign(nil)
+		p.header = h
+		b.ask(h, "GET /a")
+		p.was()
+		p.fallback = says(moved())
+		b.expect("it boasts", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		if asked := p.was(); asked != "fccccc" {
+			t.Errorf("asked %s", asked)
+		}
+		p.chain = func() x402.Finding { return x402.Finding{Verdict: x402.Paid, Transaction: tx} }
+		b.expect("it is true", b.ask(h, "GET /a"), 200, "", "true", false, true)
+	})
+}
+
 // A facilitator whose name cannot be written is not asked.
 func TestFallbackThatIsNotRecorded(t *testing.T) {
 	within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {

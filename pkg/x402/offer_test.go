@@ -2,9 +2,11 @@ package x402_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -68,5 +70,43 @@ func TestEchoOfASibling(t *testing.T) {
 	spoilt := x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("5000")}}
 	if _, err := x402.NewOffer(spoilt, x402.PaymentRequired{Extensions: bazaar("7")}); err == nil {
 		t.Error("a sibling that nobody could echo is taken")
+	}
+}
+
+// What is echoed must hold all that was advertised, to any depth: objects may
+// grow, lists and values must be the same.
+func TestEchoOfNestedValues(t *testing.T) {
+	const advertised = `{"list":[1,"a",{"k":[true,null]}],"deep":{"a":{"b":"c"}}}`
+	for echoed, fits := range map[string]bool{
+		advertised: true,
+		`{"more":1,"list":[1,"a",{"k":[true,null]}],"deep":{"more":1,"a":{"b":"c","more":1}}}`: true,
+		`{"list":[1,"a",{"k":[true,false]}],"deep":{"a":{"b":"c"}}}`:                           false,
+		`{"list":[1,"a",{"k":[true]}],"deep":{"a":{"b":"c"}}}`:                                 false,
+		`{"list":[1,"a",{"k":[true,null],"more":1}],"deep":{"a":{"b":"c"}}}`:                   false,
+		`{"list":[1,"a",{"j":[true,null]}],"deep":{"a":{"b":"c"}}}`:                            false,
+		`{"list":[1,"a",7],"deep":{"a":{"b":"c"}}}`:                                            false,
+		`{"list":"1","deep":{"a":{"b":"c"}}}`:                                                  false,
+		`{"list":[1,"a",{"k":[true,null]}],"deep":{"a":"c"}}`:                                  false,
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			required := b.offer.Required("")
+			required.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + advertised + `}`)}
+			var err error
+			if b.offer, err = x402.NewOffer(required); err != nil {
+				t.Fatal(err)
+			}
+			h := b.sign(func(d *x402test.Draft) {
+				d.Payload.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + echoed + `}`)}
+			})
+			out := b.ask(h, "GET /a")
+			if fits {
+				b.expect(echoed, out, 200, "", "true", false, true)
+				return
+			}
+			b.expect(echoed, out, 402, fault.PaymentRequired, "false", false, false)
+			if !strings.Contains(fmt.Sprint(out.Fault.Public()), "extension_echo_mismatch") {
+				t.Errorf("%s: %q", echoed, out.Fault.Public())
+			}
+		})
 	}
 }

@@ -55,6 +55,73 @@ func TestReconcileOtherTerms(t *testing.T) {
 	})
 }
 
+// The store fails at each step: the record is counted, the run goes on, the
+// error says so, and the next run finishes the work.
+func TestReconcileStoreFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		op    ledgertest.Op
+		n     int // of the run's calls: read 1, take 1, decide 1, read 2, ...
+		fault ledgertest.Fault
+	}{
+		"read":                {ledgertest.Fetch, 1, ledgertest.FailBefore},
+		"lease not taken":     {ledgertest.Replace, 1, ledgertest.FailBefore},
+		"lease taken unheard": {ledgertest.Replace, 1, ledgertest.FailAfter},
+		"verdict not written": {ledgertest.Replace, 2, ledgertest.FailBefore},
+		"verdict unheard":     {ledgertest.Replace, 2, ledgertest.FailAfter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun := map[ledgertest.Op]int{}
+			withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+				if base, ok := begun[op]; ok && op == c.op && n == base+c.n {
+					return c.fault
+				}
+				return ledgertest.None
+			}, func(t *testing.T, d *reconcilerHarness) {
+				d.uncertain(1)
+				time.Sleep(time.Second)
+				d.uncertain(2)
+				d.find = verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})
+				for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
+					begun[op] = d.store.Calls(op)
+				}
+				s, err := d.run(t.Context())
+				if !errors.Is(err, ledgertest.ErrInjected) || s.Failed != 1 || s.SettledLate != 1 || s.Listed != 2 {
+					t.Errorf("%+v, %v; want one failed, one settled, and the error", s, err)
+				}
+				if !strings.Contains(d.log.String(), "not reconciled") {
+					t.Error("the failure was not logged")
+				}
+				time.Sleep(5 * time.Minute)
+				if s, err = d.run(t.Context()); err != nil || s.Failed != 0 || s.Owed != 2 {
+					t.Errorf("the next run: %+v, %v; want both paid", s, err)
+				}
+			})
+		})
+	}
+}
+
+// The store is down for good: the run ends, with everything counted as failed.
+func TestReconcileStoreDown(t *testing.T) {
+	down := false
+	withReconciler(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+		if down {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	}, func(t *testing.T, d *reconcilerHarness) {
+		for i := range 5 {
+			d.uncertain(i)
+		}
+		d.owed(10, 1)
+		down = true
+		s, err := d.run(t.Context())
+		if want := (x402.Summary{Listed: 5, Failed: 5, Uncounted: 1}); s != want || !errors.Is(err, ledgertest.ErrInjected) {
+			t.Errorf("%+v, %v; want %+v and the store's error", s, err, want)
+		}
+	})
+}
+
 // An index that fails is the run's error, and half of the work is still done.
 func TestReconcileIndexFails(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
