@@ -197,4 +197,8 @@ func TestRateMemoryIsBounded(t *testing.T) {
 	s.Calls()
 	same(t, "passed after a flood of others", passed(t, r, client, 1), 0)
 	same(t, "calls to know it", len(s.Calls()), 0)
+	r = limit.NewRate(limit.RateConfig{PerMinute: 20, Counter: &s, Now: at(0).Now})
+	passed(t, r, client, 1)
+	passed(t, r, "2001:db8::/64", 1)
+	same(t, "clients are tracked without a bound of its own", r.Clients(), 2)
 }
