@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
 )
 
 // anvilPackage holds the node's binary. It is for one platform and npm leaves
@@ -13,26 +14,23 @@ import (
 const anvilPackage = "@foundry-rs/anvil-linux-amd64"
 
 // peerFolder is where one of the programs is installed that tests talk to.
-func peerFolder(name string) (string, error) {
-	root, err := moduleRoot()
-	return filepath.Join(root, "infra", "testbed", "testdata", name), err
+func peerFolder(tb testing.TB, name string) string {
+	tb.Helper()
+	return filepath.Join(Root(tb), "infra", "testbed", "testdata", name)
 }
 
 // installChain puts the pinned packages in place, unless they are there, and returns
-// their folder and the node's binary.
-func installChain(ctx context.Context) (dir, anvil string, err error) {
-	if dir, err = peerFolder("chain"); err != nil {
-		return "", "", err
-	}
+// the node's binary.
+func installChain(ctx context.Context, dir string) (anvil string, err error) {
 	if err := NodePackages(ctx, dir); err != nil {
-		return "", "", err
+		return "", err
 	}
 	anvil = filepath.Join(dir, "node_modules", filepath.FromSlash(anvilPackage), "bin", "anvil")
 	if _, err = os.Stat(anvil); err == nil {
-		return dir, anvil, nil
+		return anvil, nil
 	}
 	if anvil, err = exec.LookPath("anvil"); err != nil {
-		return "", "", errors.New("npm has no anvil for this platform, and there is none in PATH")
+		return "", errors.New("npm has no anvil for this platform, and there is none in PATH")
 	}
-	return dir, anvil, nil
+	return anvil, nil
 }

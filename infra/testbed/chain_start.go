@@ -47,7 +47,7 @@ func StartChain(t testing.TB) *Chain {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
 	}
-	_, anvil, err := installChain(t.Context())
+	anvil, err := installChain(t.Context(), peerFolder(t, "chain"))
 	if err != nil {
 		t.Skipf("needs the Ethereum node anvil, which cannot be installed: %v", err)
 	}

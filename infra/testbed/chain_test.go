@@ -65,17 +65,10 @@ func TestToken(t *testing.T) {
 func TestContracts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("runs in make verify: needs Chain for the Solidity compiler")
+		t.Skip("runs in make verify: needs Node for the Solidity compiler")
 	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("needs Chain for the Solidity compiler: node is not in PATH")
-	}
-	dir, _, err := installChain(t.Context())
-	if err != nil {
-		t.Skipf("needs the Solidity compiler, which cannot be installed: %v", err)
-	}
-	cmd := exec.CommandContext(t.Context(), node, filepath.Join("..", "contracts", "compile.cjs"))
+	dir := peerFolder(t, "chain")
+	cmd := exec.CommandContext(t.Context(), Node(t, dir), filepath.Join("..", "contracts", "compile.cjs"))
 	cmd.Dir = dir
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints

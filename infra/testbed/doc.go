@@ -34,16 +34,21 @@ import (
 // takes, on a machine that is busy with something else.
 const Patience = 10 * time.Minute
 
-// Root is the module's folder, as a path from the package that is tested.
+// Root is the module's folder, as an absolute path.
 func Root(tb testing.TB) string {
 	tb.Helper()
-	dir := "."
-	for range 8 {
-		if _, err := os.Stat(filepath.Join(dir, "template.yaml")); err == nil {
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
 		}
-		dir = filepath.Join(dir, "..")
+		up := filepath.Dir(dir)
+		if up == dir {
+			tb.Fatal("this package is not below the module's folder")
+		}
+		dir = up
 	}
-	tb.Fatal("this package is not below the module's folder")
-	return ""
 }

@@ -28,8 +28,8 @@ const (
 // written and not about how fast a busy machine is.
 const patience = 30 * time.Second
 
-// Dynamo is a running server. One that Start did not start, such as DynamoDB
-// Local, can be used by its URL.
+// Dynamo is a running server. StartDynamo starts dynalite, and
+// StartDynamoLocal DynamoDB Local.
 type Dynamo struct {
 	URL string // http://127.0.0.1:port
 }
@@ -42,18 +42,8 @@ func StartDynamo(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
 	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("needs Node for a DynamoDB-compatible server: node is not in PATH")
-	}
-	dir, err := peerFolder("dynalite")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := NodePackages(t.Context(), dir); err != nil {
-		t.Skipf("needs a DynamoDB-compatible server, which cannot be installed: %v", err)
-	}
-	port, err := launch(t, node, dir)
+	dir := peerFolder(t, "dynalite")
+	port, err := launch(t, Node(t, dir), dir)
 	if err != nil {
 		t.Fatalf("start the DynamoDB-compatible server: %v", err)
 	}

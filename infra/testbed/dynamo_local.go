@@ -29,14 +29,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Java for DynamoDB Local")
 	}
-	java, err := exec.LookPath("java")
-	if err != nil {
-		t.Skip("needs Java for DynamoDB Local: java is not in PATH")
-	}
-	dir, err := peerFolder("dynamolocal")
-	if err != nil {
-		t.Fatal(err)
-	}
+	java, dir := Find(t, "Java for DynamoDB Local", "java"), peerFolder(t, "dynamolocal")
 	if err := fetchLocal(t.Context(), dir); err != nil {
 		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
 	}

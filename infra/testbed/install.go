@@ -11,23 +11,6 @@ import (
 	"strings"
 )
 
-// moduleRoot finds the module's folder from the working directory upwards, which is
-// somewhere in it when a test runs.
-func moduleRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for at := start; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
-			return at, nil
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("no module above %s", start)
-		}
-	}
-}
-
 // Install has install put something into the folder dir, unless missing, which
 // says what is wrong with what is there, finds nothing wrong.
 func Install(dir string, missing, install func() error) error {

@@ -48,8 +48,7 @@ type EventHandler func(ctx context.Context, event json.RawMessage) (events.APIGa
 // answered for with a generic error; its text and stack go to the log only. Nothing of
 // a request is logged but its id.
 //
-// Faults are written to log; a
-// nil log means slog.Default. It returns errNotHTTP for an event without a
+// Faults are written to log; a nil log means slog.Default. It returns errNotHTTP for an event without a
 // version or a gateway's request id (EventBridge events have a version too),
 // and answers 500 for one of another version or one that cannot be turned into
 // a request.

@@ -9,9 +9,11 @@
 //
 //	<network>|<asset>|<payer>|<nonce>         a payment; <network> is a CAIP-2 name
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
+//	cursor|<network>|<asset>|<payee>          how far the chain was read, as a record
 //	rate|<client>|<window>                    the units of a client; window in unix seconds
 //	slots|<operation>, slots|<operation>#1    the leases of an operation, 50 an item
 //	rdap|bootstrap                            a File; package boot chooses its key
+//	ready                                     never there: /ready asks for it
 //
 // Their attributes are the constants below. Records and rate items leave by
 // TTL, "expires_at"; slots items and files stay.
