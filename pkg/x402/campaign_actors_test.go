@@ -1,8 +1,8 @@
 package x402_test
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -29,11 +29,7 @@ type actors struct {
 func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 	c := &actors{w: w, f: f, seed: seed, rng: rng}
 	// The cursor of the reconciler is there, as after an earlier run.
-	asset, payee := addressOf(terms().Asset), addressOf(terms().PayTo)
-	l := ledger.New(w.store, time.Now, c.ids())
-	if _, err := l.Begin(background(), ledger.CursorKey(terms().Network, asset.String(), payee.String()), 0); err != nil {
-		panic(err)
-	}
+	must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), cursorKey(), 0))
 	if w.nearlyUsedUp {
 		c.addNearlyUsedUp(w.authorizations[0])
 	}
@@ -45,10 +41,7 @@ func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 // the first, which random schedules would rarely reach while there are faults.
 func (c *actors) addNearlyUsedUp(a *authorization) {
 	w, paid := c.w, time.Now().Add(-13*time.Minute)
-	raw, err := json.Marshal(c.f.offer.Required("").Accepts[0])
-	if err != nil {
-		panic(err)
-	}
+	raw := must(json.Marshal(c.f.offer.Required("").Accepts[0]))
 	q := c.payerRequest(a, "GET /a")
 	key := q.key
 	if q.with == withExtensionID {
@@ -71,9 +64,8 @@ func (c *actors) addNearlyUsedUp(a *authorization) {
 		Key: a.purchase, Version: 1, WriteID: "bought", State: ledger.Bought, Owner: a.key, AuthDigest: a.digest,
 		CreatedAt: paid, UpdatedAt: paid, ExpiresAt: paid.Add(35 * 24 * time.Hour),
 	}
-	if err := errors.Join(w.store.put(r), w.store.put(item)); err != nil {
-		panic(err)
-	}
+	must(w.store.Create(context.Background(), r))
+	must(w.store.Create(context.Background(), item))
 	w.execute(a, paid, paid, true)
 	a.lookupsBegun, a.settledAt, a.possibleSends = 4, paid, 1
 }
@@ -115,7 +107,7 @@ func (c *actors) runWithFaults() {
 		all.Go(func() {
 			for range times {
 				time.Sleep(40 * time.Second)
-				c.reconcile()
+				c.reconcile(c.w.chainVisible)
 			}
 		})
 	}
@@ -146,9 +138,7 @@ func (c *actors) client(rng *mathrand.Rand) {
 		}
 		if out != nil && saysNothingMoved(out) && rng.IntN(2) == 0 || rng.IntN(10) < anew {
 			i = rng.IntN(len(c.f.early))
-			w.mu.Lock()
 			w.observed("signed anew")
-			w.mu.Unlock()
 		}
 		time.Sleep(wait)
 	}
@@ -168,7 +158,6 @@ func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 		}
 	case 3:
 		q.key = ""
-	default:
 	}
 	return q
 }
@@ -236,7 +225,7 @@ func (c *actors) returnLate() {
 	}
 	time.Sleep(time.Duration(c.rng.Int64N(int64(8 * time.Minute))))
 	for range 1 + c.rng.IntN(3) {
-		c.reconcile()
+		c.reconcile(c.w.chainVisible)
 		time.Sleep(time.Duration(c.rng.Int64N(int64(3 * time.Minute))))
 	}
 	if !c.oneIn(3) {

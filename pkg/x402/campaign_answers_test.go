@@ -73,22 +73,22 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 // checkEnded checks the invariants of a request that has ended, whether or not its
 // answer arrives. The lock is held.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	if p.slot == slotHeld {
+	if p.slots > 0 {
 		w.violated("a slot was not given back")
 	}
-	if !p.froze && !p.faulty && time.Since(p.begun) > invocation+time.Second {
+	if !p.disturbed() && time.Since(p.begun) > invocation+time.Second {
 		w.violated("an invocation outlived its deadline")
 	}
 	// An attempt that reports that money moved has recorded it, unless the store
 	// failed. One that lost its lease reports it only if it is on record.
 	lost := out.Fault != nil && out.Fault.Code == fault.SettlementUncertain
 	a := w.paymentOf(p, out)
-	if p.current != nil && isTrue(out.Standing.Charged) && (!p.faulty || lost) {
+	if p.current != nil && isTrue(out.Standing.Charged) && (!p.faulty.Load() || lost) {
 		if r := w.record(a); r == nil || r.Receipt == nil {
 			w.violated("money moved, the payer was told so, and it is not on record")
 		}
 	}
-	if isAnswer(out) && !out.Replayed && !p.faulty {
+	if isAnswer(out) && !out.Replayed && !p.faulty.Load() {
 		if r := w.record(a); r == nil || r.State != ledger.Redeemed || a.lastWriter != p {
 			w.violated("an answer that is not on record")
 		}
@@ -149,7 +149,7 @@ func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	} else {
 		w.observed("a stranger's copy turned away in doubt")
 	}
-	if !saysUsedUp(out) && !p.faulty && !p.froze {
+	if !saysUsedUp(out) && !p.disturbed() {
 		w.violated("a stranger's copy got another answer than the one for copies")
 	}
 	if isAnswer(out) || out.Receipt != nil || p.sent+p.lookups+p.writes > 0 || p.verified {
@@ -200,7 +200,7 @@ func (w *world) checkReplayTime(p *process, a *authorization, out *x402.Outcome)
 		return
 	}
 	r := w.record(p.pay)
-	if r != nil && r.State == ledger.Superseded && p.claims[p.pay] == (claim{}) {
+	if r != nil && r.State == ledger.Superseded && p.claims[p.pay].IsZero() {
 		w.observed("a superseded payment was answered")
 		return
 	}
@@ -226,7 +226,7 @@ func (w *world) checkOwed(p *process, out *x402.Outcome) {
 		w.violated("used up before five lookups and before a day")
 	}
 	a.toldUsedUp = a.toldUsedUp || !out.Standing.Retryable
-	if r := w.record(a); p.lookups > 0 && !p.froze && !p.faulty && a.lastWriter == p && r != nil {
+	if r := w.record(a); p.lookups > 0 && !p.disturbed() && a.lastWriter == p && r != nil {
 		a.lastLookupCount, a.lastLookupEnd = r.Lookups, p.lookEnded
 	}
 }
@@ -239,7 +239,7 @@ const (
 
 // countLookup counts lookups by attempts that had no fault.
 func (w *world) countLookup(p *process) {
-	if p.lookups == 0 || p.froze || p.faulty {
+	if p.lookups == 0 || p.disturbed() {
 		return
 	}
 	if p.current.undisturbedLookups++; p.current.undisturbedLookups > lookupsPerPayment {
@@ -254,7 +254,6 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 		if p.sends[p.pay]+p.lookups > 0 {
 			w.violated("sent or looked up, and answered " + string(out.Fault.Code))
 		}
-	default:
 	}
 	switch out.Fault.Code {
 	case fault.PaymentInProgress:
@@ -267,7 +266,6 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 		return
 	case fault.PaymentRequired:
 		w.checkRefused(p, out)
-	default:
 	}
 	if retryable := out.Fault.Code != fault.PaymentRequired; out.Standing.Retryable != retryable {
 		w.violated("retryable is wrong: " + string(out.Fault.Code))
@@ -304,7 +302,7 @@ func (w *world) checkWaited(p *process) {
 	}
 	w.observed("waited for another payment")
 	r := w.record(o)
-	if unchanged := r != nil && r.Version == p.otherVersion; unchanged && !p.froze && !p.faulty && p.sent == 0 && time.Since(p.begun) < 6*time.Second {
+	if unchanged := r != nil && r.Version == p.otherVersion; unchanged && !p.disturbed() && p.sent == 0 && time.Since(p.begun) < 6*time.Second {
 		w.violated("did not wait for another payment of the purchase")
 	}
 }
@@ -330,7 +328,7 @@ func (w *world) replayEnded(a *authorization) bool {
 // signatureUnverified says that a payment was refused before its signature was
 // verified, so that the request may not be the payer's. The lock is held.
 func (w *world) signatureUnverified(p *process, out *x402.Outcome) bool {
-	return out.Fault != nil && saysUsedUp(out) && p.claims[p.pay] == (claim{})
+	return out.Fault != nil && saysUsedUp(out) && p.claims[p.pay].IsZero()
 }
 
 // checkCharged checks an answer with "charged": true.

@@ -2,6 +2,7 @@ package x402_test
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -50,7 +51,7 @@ func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	a := p.checkSend(ctx, pay, r, by)
 	s := p.settleWithFaults(ctx, a, by)
 	p.noteAnswer(a, by, s)
-	if p.w.brokenRule == doubtIsRejection && p.w.fallback && by == primaryName && s.Class == x402.Unknown {
+	if p.w.brokenRule == "an unknown outcome at the primary counts as a rejection" && p.w.fallback && by == primaryName && s.Class == x402.Unknown {
 		s.Class, s.Code = x402.TurnedAway, fault.FacilitatorUnavailable
 	}
 	return s
@@ -109,7 +110,7 @@ func (p *process) checkSend(ctx context.Context, pay x402.Payload, r x402.Requir
 	a.possibleSends++
 	d, ok := ctx.Deadline()
 	switch {
-	case p.claims[a] == (claim{}):
+	case p.claims[a].IsZero():
 		w.violated("sent without a claim")
 	case time.Since(p.begun) > minimumLease:
 		w.violated("sent after the lease")
@@ -187,15 +188,15 @@ func (p *process) executeSettlement(a *authorization, late, refuses, nothing boo
 	p.noteChainTime(a, now)
 	switch {
 	case a.used || a.cancelled:
-		told := w.brokenRule != trustRefusal && (w.brokenRule != usedIsUnpaid || w.chainVisible)
+		told := w.brokenRule != "a used nonce is a refusal" && (w.brokenRule != "without a chain, used in doubt is not paid" || w.chainVisible)
 		return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: told}
 	case refuses:
 		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
 	case late:
-		a.pending = append(a.pending, pendingTransaction{now.Add(delay), p.claims[a].at})
+		a.pending = append(a.pending, pendingTransaction{now.Add(delay), p.claims[a]})
 		return x402.Settlement{Class: x402.Unknown, Reason: "settlement_pending", Transaction: a.tx}
 	}
-	w.execute(a, now, p.claims[a].at, true)
+	w.execute(a, now, p.claims[a], true)
 	return x402.Settlement{Class: x402.Moved, Transaction: a.tx}
 }
 
@@ -207,14 +208,14 @@ func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x4
 	defer w.mu.Unlock()
 	if !nothing {
 		w.observed("executed after we hung up")
-		a.pending = append(a.pending, pendingTransaction{w.chainNow().Add(delay), p.claims[a].at})
+		a.pending = append(a.pending, pendingTransaction{w.chainNow().Add(delay), p.claims[a]})
 	}
 	return p.classified(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
 }
 
 // classified is an answer as the facilitator's client reports it.
 func (p *process) classified(s x402.Settlement) x402.Settlement {
-	if p.w.brokenRule == unknownIsNo && s.Class == x402.Unknown {
+	if p.w.brokenRule == "an unknown outcome is a refusal" && s.Class == x402.Unknown {
 		s.Class = x402.Refused
 	}
 	return s
@@ -247,7 +248,152 @@ func (p *process) settleWithAnyReason(a *authorization) x402.Settlement {
 		at = at.Add(delay)
 	}
 	a.movedAfterRefusal = a.movedAfterRefusal || no
-	a.pending = append(a.pending, pendingTransaction{at, p.claims[a].at})
+	a.pending = append(a.pending, pendingTransaction{at, p.claims[a]})
 	w.observed("moved after the facilitator's word")
 	return s
+}
+
+// fallbackFacilitator is the second facilitator as a process reaches it, on the
+// same chain.
+type fallbackFacilitator struct{ *process }
+
+func (s fallbackFacilitator) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
+	return s.settle(ctx, pay, r, fallbackName)
+}
+
+// outage is a lasting fault of the primary in a schedule, besides single faults.
+type outage int
+
+const (
+	noOutage         outage = iota
+	unreachable             // connections fail
+	rejecting               // it answers 401 to every request
+	hanging                 // it never answers and does not settle
+	hangingButPaying        // it never answers, but settles
+	outages
+)
+
+// outage is the answer of a facilitator with an outage, which it has most of the
+// time while there are faults. The fallback has none, but with falseSuccess it
+// claims to have settled a payment that is in doubt.
+func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
+	w := p.w
+	if !w.fallback || p.kind == asFirstVersion || !p.drawFault(70) {
+		return x402.Settlement{}, false
+	}
+	if by == primaryName && (w.primaryOutage == hanging || w.primaryOutage == hangingButPaying) {
+		<-ctx.Done()
+		return p.hangUp(a, w.primaryOutage == hanging, p.drawDuration(20*time.Second)), true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case by == fallbackName && w.falseSuccess && p.inDoubt(a):
+		w.observed("the fallback reported a success that was none")
+		return x402.Settlement{Class: x402.Moved, Transaction: a.tx}, true
+	case by == fallbackName:
+	case w.primaryOutage == unreachable:
+		a.possibleSends--
+		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}, true
+	case w.primaryOutage == rejecting:
+		return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "http_401"}, true
+	}
+	return x402.Settlement{}, false
+}
+
+// inDoubt says whether this process must assume that a payment may have been made.
+// The lock is held.
+func (p *process) inDoubt(a *authorization) bool {
+	class, asked := p.lastClass[a][primaryName]
+	return p.lastWrites[a].doubt || asked && class == x402.Unknown
+}
+
+// checkFacilitatorChoice checks the rules of which of two facilitators may be asked,
+// how often, and for how long. The lock is held.
+func (p *process) checkFacilitatorChoice(ctx context.Context, a *authorization, by string) {
+	w := p.w
+	if p.requestsTo[a] == nil {
+		p.requestsTo[a] = map[string]int{}
+	}
+	p.requestsTo[a][by]++
+	if r := w.record(a); r == nil || !slices.Contains(r.Asked, by) {
+		w.violated("asked, and not named on record")
+	}
+	recorded := a.refusedBy
+	if !a.refusedAt.Before(p.lastWrites[a].at) {
+		recorded = "" // by another process, after this one's last write, which permitted it to ask
+	}
+	for _, refuser := range []string{recorded, p.refusedBy[a]} {
+		switch refuser {
+		case "":
+		case by:
+			w.observed("a refused payment was sent again to the facilitator that refused it")
+		default:
+			w.violated("a refusal about the payer was taken to the other facilitator")
+		}
+	}
+	alone := a.refusedBy != "" || a.firstVersion
+	most := map[string]int{primaryName: 2, fallbackName: 1}
+	if p.requestsTo[a][by] > most[by] {
+		w.violated("asked too often by one request")
+	}
+	d, ok := ctx.Deadline()
+	bound := time.Now().Add(5 * time.Second)
+	if by == primaryName && p.requestsTo[a][by] == 1 {
+		bound = time.Now().Add(4 * time.Second)
+		p.primaryDeadline[a] = time.Now().Add(6 * time.Second)
+	} else if by == primaryName {
+		bound = p.primaryDeadline[a]
+	}
+	if !alone && (!ok || d.After(bound)) {
+		w.violated("a facilitator of two was given too much time")
+	}
+	if by == primaryName && p.requestsTo[a][by] == 2 {
+		w.observed("sent again to the primary")
+	}
+	if by == primaryName || alone {
+		return
+	}
+	class, asked := p.lastClass[a][primaryName]
+	switch {
+	case !asked:
+		w.violated("the fallback was asked, and not the primary")
+	case class == x402.Moved || class == x402.Refused:
+		w.violated("the fallback was asked after a verdict")
+	case !p.inDoubt(a):
+	case w.chainVisible && !p.consulted[a]:
+		w.violated("the fallback was asked at once in doubt")
+	}
+}
+
+// noteAnswer remembers a facilitator's answer. A process that died before gets none.
+func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.lastClass[a] == nil {
+		p.lastClass[a] = map[string]x402.Class{}
+	}
+	doubt := p.inDoubt(a)
+	class := s.Class
+	if p.lastClass[a][by] == x402.Unknown && p.requestsTo[a][by] > 1 && class != x402.Moved {
+		class = x402.Unknown // only success resolves the doubt that the first request left
+	}
+	p.lastClass[a][by] = class
+	if s.Class == x402.Refused || s.AboutPayer {
+		p.refusedBy[a] = by
+	}
+	if by != fallbackName {
+		return
+	}
+	switch {
+	case s.Class == x402.Moved && doubt && a.used:
+		w.observed("the fallback settled in doubt")
+	case s.Class == x402.Moved:
+		w.observed("the fallback settled")
+	case s.Class == x402.Refused:
+		w.observed("the fallback refused")
+	case s.Class == x402.Unknown && p.lastClass[a][primaryName] == x402.Unknown:
+		w.observed("neither facilitator answered")
+	}
 }

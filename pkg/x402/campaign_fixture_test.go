@@ -3,7 +3,6 @@ package x402_test
 import (
 	"bytes"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"io"
@@ -87,16 +86,24 @@ func newFixture(t *testing.T) *fixture {
 	synctest.Test(t, func(t *testing.T) {
 		wallet := must(x402test.NewWallet(rand.Reader))
 		f.payer = wallet.Address().String()
-		f.offers(t)
+		f.offer = offer(t, terms(), "5000", "Oslo")
+		other := terms() // after a deploy that changes price, payee and extension
+		other.PayTo = "0x1111111111111111111111111111111111111111"
+		f.offerAfterDeploy = offer(t, other, "7000", "Rome")
+		required := f.offer.Required("")
+		required.Extensions = map[string]json.RawMessage{
+			x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`),
+		}
+		f.offerWithID = must(x402.NewOffer(required))
 		begun := time.Now()
 		window := x402.MaxTimeoutSeconds * time.Second
 		for _, after := range []time.Duration{0, 0, 3 * time.Minute, 8 * time.Minute} {
-			f.early = append(f.early, f.bill(t, wallet, begun.Add(window+after)))
+			f.early = append(f.early, f.bill(wallet, begun.Add(window+after)))
 		}
 		for _, days := range [][3]int{{0, 8, 8}, {36, 46, 2}} {
 			for half := 2*days[0] + 1; half <= 2*days[1]; half++ {
 				for range days[2] {
-					f.later = append(f.later, f.bill(t, wallet, begun.Add(time.Duration(half)*halfDay)))
+					f.later = append(f.later, f.bill(wallet, begun.Add(time.Duration(half)*halfDay)))
 				}
 			}
 		}
@@ -105,8 +112,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // bill signs one authorization in every form.
-func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) signedAuthorization {
-	t.Helper()
+func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthorization {
 	d := must(wallet.Draft(f.offer.Required(""), until.Add(-x402.MaxTimeoutSeconds*time.Second)))
 	a := d.Payload.Payload.Authorization
 	digest := must(x402test.Digest(a, d.Terms))
@@ -120,22 +126,29 @@ func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) s
 	for _, own := range []bool{true, false} {
 		for _, with := range []attachment{withToken, withNothing, withStrangersToken, withExtensionID, withForgedSignature} {
 			d.Payload.Extensions = maps.Clone(bazaar)
-			token := ""
-			switch with {
-			case withExtensionID:
+			if with == withExtensionID {
 				d.Payload.Extensions = map[string]json.RawMessage{
 					x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"` + payerPaymentID + `"}}`),
 				}
-				fallthrough
-			case withToken, withStrangersToken:
+			}
+			token := ""
+			if with != withNothing && with != withForgedSignature {
 				token = rand.Text()
 				d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + token + `"}}`)
 				token = digestHex(token)
-			case withNothing, withForgedSignature:
 			}
-			s := sign(t, d, raw, own, with == withForgedSignature)
-			s.token = token
-			b.forms[form{own, with}] = s
+			signature := raw
+			switch {
+			case with == withForgedSignature:
+				signature = bytes.Repeat([]byte{forgedByte}, 200)
+			case !own:
+				signature = bytes.Repeat([]byte{7}, 200)
+			}
+			d.Payload.Payload.Signature = "0x" + hex.EncodeToString(signature)
+			b.forms[form{own, with}] = paymentHeader{
+				encoded: must(x402.EncodeHeader(d.Payload)), signature: d.Payload.Payload.Signature,
+				digest: digestHex(string(signature)), token: token, forged: with == withForgedSignature,
+			}
 		}
 	}
 	return b
@@ -143,20 +156,6 @@ func (f *fixture) bill(t *testing.T, wallet *x402test.Wallet, until time.Time) s
 
 // payerPaymentID is the identifier that the payer sends in the extension.
 const payerPaymentID = "pay_7d5d747be160e280504c099d984bcfe0"
-
-func sign(t *testing.T, d x402test.Draft, raw []byte, own, forged bool) paymentHeader {
-	t.Helper()
-	switch {
-	case forged:
-		raw = bytes.Repeat([]byte{forgedByte}, 200)
-	case !own:
-		raw = bytes.Repeat([]byte{7}, 200)
-	}
-	d.Payload.Payload.Signature = "0x" + hex.EncodeToString(raw)
-	header := must(x402.EncodeHeader(d.Payload))
-	sum := sha256.Sum256(raw)
-	return paymentHeader{encoded: header, signature: d.Payload.Payload.Signature, digest: hex.EncodeToString(sum[:]), forged: forged}
-}
 
 // recordSettlements runs the real client against a facilitator that answers with
 // each reason of its table, and with some that are in no table, at several
@@ -184,21 +183,4 @@ func recordSettlements(t *testing.T) []x402.Settlement {
 		}
 	}
 	return all
-}
-
-// offers makes the offer, the one after a deploy that changes price, payee and
-// extension, and one that supports payment-identifier.
-func (f *fixture) offers(t *testing.T) {
-	f.offer = offer(t, terms(), "5000", "Oslo")
-	other := terms()
-	other.PayTo = "0x1111111111111111111111111111111111111111"
-	f.offerAfterDeploy = offer(t, other, "7000", "Rome")
-	required := f.offer.Required("")
-	required.Extensions = map[string]json.RawMessage{
-		x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`),
-	}
-	var err error
-	if f.offerWithID, err = x402.NewOffer(required); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -9,65 +9,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// brokenRule is a mutation: one rule is broken on purpose, below the ledger or in
-// what the Gate is given, and an invariant of the campaign must detect it.
-type brokenRule string
-
-const (
-	everyRuleHolds  brokenRule = ""
-	forgetDoubt     brokenRule = "doubt is not sticky"
-	dropLease       brokenRule = "the lease ends at settled"
-	shortLease      brokenRule = "the lease is shorter than the invocation"
-	takeLeases      brokenRule = "a live lease does not exclude others"
-	dropEvidence    brokenRule = "evidence is not written without the lease"
-	blindReplace    brokenRule = "versions are not compared"
-	forgetWrites    brokenRule = "write ids are not compared"
-	endedWrites     brokenRule = "verdicts end with the invocation"
-	sendUnclaimed   brokenRule = "nothing is written before sending"
-	trustRefusal    brokenRule = "a used nonce is a refusal"
-	unknownIsNo     brokenRule = "an unknown outcome is a refusal"
-	usedIsUnpaid    brokenRule = "without a chain, used in doubt is not paid"
-	usedAlone       brokenRule = "used alone is paid"
-	anyTransfer     brokenRule = "a transfer from long before pays for this request"
-	clockProof      brokenRule = "the window's end is proof by our clock"
-	openIsOver      brokenRule = "an unused authorization counts as one that cannot be used"
-	anySignature    brokenRule = "any signature opens a contract wallet's record"
-	todaysTerms     brokenRule = "known payments are judged by today's terms"
-	forgetPurchases brokenRule = "a purchase has no owner"
-	noSlots         brokenRule = "work takes no slot"
-	shortKeep       brokenRule = "what is owed or in doubt is kept for 72 hours"
-	freeLookups     brokenRule = "lookups are not counted"
-	fewLookups      brokenRule = "only one lookup is permitted"
-	noSpacing       brokenRule = "lookups are not spaced"
-
-	// The state of the payment that owns a purchase is misread; then the takeover of
-	// a purchase, and what must precede a send.
-	otherIsSame   brokenRule = "an owner for another request is one for this"
-	busyIsDead    brokenRule = "an owner in flight is dead"
-	doubtIsDead   brokenRule = "an owner in doubt was never sent"
-	refusedIsDead brokenRule = "an owner that the facilitator refused was never sent"
-	deadIsDoubt   brokenRule = "an owner that is proven dead is in doubt"
-	owedIsOver    brokenRule = "an owner whose answer is owed is used up"
-	overIsOwed    brokenRule = "an owner that is used up owes an answer"
-	keyedIsOver   brokenRule = "a key whose lookups are used up is free at once"
-	answerIsOver  brokenRule = "an answer is not replayed to other signatures"
-	answerStands  brokenRule = "an answer is replayed for ever"
-	stampIsWrite  brokenRule = "the replay window begins with the first claim"
-	skipClose     brokenRule = "the owner's record is not closed before a takeover"
-	skipOpen      brokenRule = "a purchase that is there is not opened before a send"
-	forgetSent    brokenRule = "a later attempt forgets that an earlier one sent"
-	noProof       brokenRule = "a repeat needs no proof"
-	bareProof     brokenRule = "a repeat without a token is permitted once paid"
-	noWait        brokenRule = "nobody waits for another payment"
-	sendReplaced  brokenRule = "a superseded payment may be sent like a refused one"
-
-	// The rules of a second facilitator.
-	unrecordedAsks   brokenRule = "who is asked is not recorded"
-	forgetRefuser    brokenRule = "who refused is not recorded"
-	trustFallback    brokenRule = "the fallback's success in doubt is not checked"
-	doubtIsRejection brokenRule = "an unknown outcome at the primary counts as a rejection"
-)
-
 // applyBrokenRead changes a record that is read, according to the broken rule. The
 // lock is held.
 func (p *process) applyBrokenRead(r *ledger.Record) *ledger.Record {
@@ -75,42 +16,41 @@ func (p *process) applyBrokenRead(r *ledger.Record) *ledger.Record {
 		return nil
 	}
 	switch p.w.brokenRule {
-	case forgetDoubt, trustRefusal:
+	case "doubt is not sticky", "a used nonce is a refusal":
 		r.Doubt = false
 		if r.State == ledger.Uncertain || r.State == ledger.Settling && r.LeaseUntil.Before(time.Now()) {
 			r.State = ledger.Refused
 		}
-	case dropLease:
+	case "the lease ends at settled":
 		if r.State == ledger.Settled {
 			r.LeaseUntil, r.LookupAt = time.Time{}, time.Time{}
 		}
-	case takeLeases:
+	case "a live lease does not exclude others":
 		r.LeaseUntil = time.Time{}
-	case anySignature:
+	case "any signature opens a contract wallet's record":
 		r.Proof, r.SigDigest = nil, p.signed.digest
-	case noProof:
+	case "a repeat needs no proof":
 		r.Proof = nil
-	case bareProof:
+	case "a repeat without a token is permitted once paid":
 		if r.Proof != nil && *r.Proof == (ledger.Proof{}) {
 			r.Proof = nil
 		}
-	case forgetSent:
+	case "a later attempt forgets that an earlier one sent":
 		r.Sent = false
-	case forgetRefuser:
+	case "who refused is not recorded":
 		r.RefusedBy, r.Refusals = "", 0
-	case sendReplaced:
+	case "a superseded payment may be sent like a refused one":
 		if r.State == ledger.Superseded {
 			r.State = ledger.Refused
 		}
-	case freeLookups:
+	case "lookups are not counted":
 		r.Lookups = min(r.Lookups, 1)
-	case fewLookups:
+	case "only one lookup is permitted":
 		if r.State == ledger.Settled && r.Lookups > 0 {
 			r.Lookups = ledger.MaxLookups
 		}
-	case noSpacing:
+	case "lookups are not spaced":
 		r.LookupAt = time.Time{}
-	default:
 	}
 	if a := p.w.authorizationOf(r.Key); a != nil && a != p.pay && p.kind == asClient {
 		p.applyBrokenOwnerRead(r)
@@ -124,142 +64,127 @@ func (p *process) applyBrokenOwnerRead(r *ledger.Record) {
 	held := r.LeaseUntil.After(p.now())
 	dead := func() { r.State, r.Sent, r.LeaseUntil = ledger.Refused, false, time.Time{} }
 	switch s := p.w.brokenRule; {
-	case s == otherIsSame:
+	case s == "an owner for another request is one for this":
 		r.Request = p.path
-	case s == busyIsDead && r.Open() && held, s == doubtIsDead && r.Open() && !held, s == refusedIsDead && r.State == ledger.Refused:
+	case s == "an owner in flight is dead" && r.Open() && held, s == "an owner in doubt was never sent" && r.Open() && !held, s == "an owner that the facilitator refused was never sent" && r.State == ledger.Refused:
 		dead()
-	case s == deadIsDoubt && r.State == ledger.Refused:
+	case s == "an owner that is proven dead is in doubt" && r.State == ledger.Refused:
 		r.Disproved, r.Sent, r.Doubt = false, true, true
-	case s == owedIsOver && r.State == ledger.Settled && !held:
+	case s == "an owner whose answer is owed is used up" && r.State == ledger.Settled && !held:
 		r.Lookups = ledger.MaxLookups
 		r.LookupAt = time.Time{}
-	case s == overIsOwed && r.State == ledger.Settled:
+	case s == "an owner that is used up owes an answer" && r.State == ledger.Settled:
 		r.Lookups, r.LookupAt = 1, r.SettledAt
-	case s == keyedIsOver && r.State == ledger.Settled:
+	case s == "a key whose lookups are used up is free at once" && r.State == ledger.Settled:
 		r.LookupAt = time.Time{}
-	case s == answerIsOver && r.State == ledger.Redeemed:
+	case s == "an answer is not replayed to other signatures" && r.State == ledger.Redeemed:
 		r.AnsweredAt = time.Unix(1, 0)
-	case s == answerStands && r.State == ledger.Redeemed:
+	case s == "an answer is replayed for ever" && r.State == ledger.Redeemed:
 		r.AnsweredAt = p.now()
-	case s == stampIsWrite && r.State == ledger.Redeemed:
+	case s == "the replay window begins with the first claim" && r.State == ledger.Redeemed:
 		r.AnsweredAt = r.CreatedAt
-	case s == noWait && held:
+	case s == "nobody waits for another payment" && held:
 		p.offset += 8 * time.Second // to the end of the time that a request waits
 	}
 }
 
-// heldByWriteID is, under forgetWrites, the record that the same write has stored
-// before, which the store then reports as a conflict; otherwise nil. The lock is
-// held.
-func (w *world) heldByWriteID(r ledger.Record) *ledger.Record {
-	if w.brokenRule != forgetWrites {
-		return nil
-	}
-	held, err := w.store.Fetch(background(), r.Key)
-	if err != nil || held == nil || held.WriteID != r.WriteID {
-		return nil
-	}
-	return held
+// writtenBefore says whether the store reports a conflict, under a broken rule,
+// because the same write is stored already. The lock is held.
+func (w *world) writtenBefore(r ledger.Record) bool {
+	held := w.store[r.Key]
+	return w.brokenRule == "write ids are not compared" && held != nil && held.WriteID == r.WriteID
 }
 
 // applyBrokenWrite changes a record that is written, according to the broken rule.
 // The lock is held.
 func (p *process) applyBrokenWrite(r *ledger.Record) {
 	switch p.w.brokenRule {
-	case shortLease:
+	case "the lease is shorter than the invocation":
 		if !r.LeaseUntil.IsZero() {
 			r.LeaseUntil = p.now().Add(5 * time.Second)
 		}
-	case shortKeep:
+	case "what is owed or in doubt is kept for 72 hours":
 		if r.State == ledger.Settling || r.State == ledger.Uncertain || r.State == ledger.Settled {
 			r.ExpiresAt = r.ValidBefore.Add(72 * time.Hour)
 		}
-	case unrecordedAsks:
+	case "who is asked is not recorded":
 		r.Asked = nil
-	default:
 	}
 }
 
-// contains says whether the name of one of the violations contains part.
-func contains(violations map[string]int, part string) bool {
-	for what := range violations {
-		if strings.Contains(what, part) {
-			return true
-		}
-	}
-	return false
-}
-
-// TestCampaignDetects: each rule, broken in turn, makes the campaign fail with the
-// expected violation.
+// TestCampaignDetects: each rule, broken in turn, below the ledger or in what the
+// Gate is given, makes the campaign fail with the expected violation. A rule that
+// nothing breaks under its name fails here, too.
 func TestCampaignDetects(t *testing.T) {
-	if raceDetector {
+	if raceDetector() {
 		t.Log("the rules are broken one by one in the run without the race detector")
 		return
 	}
 	f := newFixture(t)
 	for _, c := range []struct {
-		s    brokenRule
+		rule string
 		rpc  bool
 		n    int
 		want string
 	}{
-		{forgetDoubt, false, 500, "refused in the end"},
-		{dropLease, true, 500, "two lookups ran at once"},
-		{shortLease, true, 500, "two lookups ran at once"},
-		{takeLeases, true, 500, "a live lease was taken"},
-		{dropEvidence, true, 3000, "not on record"},
-		{blindReplace, true, 3000, "a live lease was taken"},
-		{forgetWrites, true, 500, "in progress, and no attempt is running"},
-		{endedWrites, true, 500, "not on record"},
-		{sendUnclaimed, true, 500, "an answer of another purchase"},
-		{trustRefusal, true, 500, "charged"},
-		{unknownIsNo, true, 500, "told that nothing moved and never will, and charged"},
-		{unknownIsNo, false, 500, "charged twice for one purchase"},
-		{usedIsUnpaid, false, 500, "in doubt after the faults, inside the window"},
-		{usedAlone, true, 500, "told that money moved, and it did not"},
-		{anyTransfer, true, 1000, "an answer for a transfer of long before"},
-		{clockProof, true, 3000, "refused in doubt and without proof"},
-		{openIsOver, true, 500, "refused in doubt and without proof"},
-		{anySignature, true, 500, "a forged signature got an answer"},
-		{todaysTerms, true, 500, "refused in the end"},
-		{forgetPurchases, true, 500, "charged twice for one purchase"},
-		{otherIsSame, true, 1000, "an answer for another request"},
-		{busyIsDead, true, 500, "taken over from a payment that may have been sent"},
-		{doubtIsDead, true, 500, "charged twice for one purchase"},
-		{refusedIsDead, true, 500, "taken over from a payment that may have been sent"},
-		{deadIsDoubt, true, 500, "no end, and not on the list of what is in doubt"},
-		{owedIsOver, true, 500, "charged twice for one purchase"},
-		{overIsOwed, true, 500, "more than five lookups"},
-		{keyedIsOver, true, 2000, "charged twice for one purchase"},
-		{answerIsOver, true, 500, "charged twice for one purchase"},
-		{answerStands, true, 500, "what was over is answered once more"},
-		{stampIsWrite, true, 1000, "charged twice for one purchase"},
-		{skipClose, true, 500, "a purchase was taken over from a payment that stands"},
-		{skipOpen, true, 500, "this attempt did not open its purchase"},
-		{forgetSent, true, 500, "a send was forgotten"},
-		{noProof, true, 500, "a stranger's copy got something"},
-		{bareProof, true, 500, "a stranger's copy got something"},
-		{noWait, true, 500, "did not wait for another payment"},
-		{sendReplaced, true, 500, "a superseded payment was"},
-		{noSlots, true, 500, "worked without a slot"},
-		{unrecordedAsks, true, 500, "asked, and not named on record"},
-		{forgetRefuser, true, 1000, "a refusal about the payer was taken to the other facilitator"},
-		{trustFallback, true, 1000, "a lookup before money moved"},
-		{doubtIsRejection, true, 500, "the fallback was asked at once"},
-		{shortKeep, true, 1000, "a debt or a doubt was forgotten"},
-		{freeLookups, true, 500, "more than five lookups"},
-		{fewLookups, true, 500, "used up before five lookups"},
-		{noSpacing, true, 1000, "a lookup came too soon"},
+		{"doubt is not sticky", false, 500, "refused in the end"},
+		{"the lease ends at settled", true, 500, "two lookups ran at once"},
+		{"the lease is shorter than the invocation", true, 500, "two lookups ran at once"},
+		{"a live lease does not exclude others", true, 500, "a live lease was taken"},
+		{"evidence is not written without the lease", true, 3000, "not on record"},
+		{"versions are not compared", true, 3000, "a live lease was taken"},
+		{"write ids are not compared", true, 500, "in progress, and no attempt is running"},
+		{"verdicts end with the invocation", true, 500, "not on record"},
+		{"nothing is written before sending", true, 500, "an answer of another purchase"},
+		{"a used nonce is a refusal", true, 500, "charged"},
+		{"an unknown outcome is a refusal", true, 500, "told that nothing moved and never will, and charged"},
+		{"an unknown outcome is a refusal", false, 500, "charged twice for one purchase"},
+		{"without a chain, used in doubt is not paid", false, 500, "in doubt after the faults, inside the window"},
+		{"used alone is paid", true, 500, "told that money moved, and it did not"},
+		{"a transfer from long before pays for this request", true, 1000, "an answer for a transfer of long before"},
+		{"the window's end is proof by our clock", true, 3000, "refused in doubt and without proof"},
+		{"an unused authorization counts as one that cannot be used", true, 500, "refused in doubt and without proof"},
+		{"any signature opens a contract wallet's record", true, 500, "a forged signature got an answer"},
+		{"known payments are judged by today's terms", true, 500, "refused in the end"},
+		{"a purchase has no owner", true, 500, "charged twice for one purchase"},
+		{"an owner for another request is one for this", true, 1000, "an answer for another request"},
+		{"an owner in flight is dead", true, 500, "taken over from a payment that may have been sent"},
+		{"an owner in doubt was never sent", true, 500, "charged twice for one purchase"},
+		{"an owner that the facilitator refused was never sent", true, 500, "taken over from a payment that may have been sent"},
+		{"an owner that is proven dead is in doubt", true, 500, "no end, and not on the list of what is in doubt"},
+		{"an owner whose answer is owed is used up", true, 500, "charged twice for one purchase"},
+		{"an owner that is used up owes an answer", true, 500, "more than five lookups"},
+		{"a key whose lookups are used up is free at once", true, 2000, "charged twice for one purchase"},
+		{"an answer is not replayed to other signatures", true, 500, "charged twice for one purchase"},
+		{"an answer is replayed for ever", true, 500, "what was over is answered once more"},
+		{"the replay window begins with the first claim", true, 1000, "charged twice for one purchase"},
+		{"the owner's record is not closed before a takeover", true, 500, "a purchase was taken over from a payment that stands"},
+		{"a purchase that is there is not opened before a send", true, 500, "this attempt did not open its purchase"},
+		{"a later attempt forgets that an earlier one sent", true, 500, "a send was forgotten"},
+		{"a repeat needs no proof", true, 500, "a stranger's copy got something"},
+		{"a repeat without a token is permitted once paid", true, 500, "a stranger's copy got something"},
+		{"nobody waits for another payment", true, 500, "did not wait for another payment"},
+		{"a superseded payment may be sent like a refused one", true, 500, "a superseded payment was"},
+		{"work takes no slot", true, 500, "worked without a slot"},
+		{"who is asked is not recorded", true, 500, "asked, and not named on record"},
+		{"who refused is not recorded", true, 1000, "a refusal about the payer was taken to the other facilitator"},
+		{"the fallback's success in doubt is not checked", true, 1000, "a lookup before money moved"},
+		{"an unknown outcome at the primary counts as a rejection", true, 500, "the fallback was asked at once"},
+		{"what is owed or in doubt is kept for 72 hours", true, 1000, "a debt or a doubt was forgotten"},
+		{"lookups are not counted", true, 500, "more than five lookups"},
+		{"only one lookup is permitted", true, 500, "used up before five lookups"},
+		{"lookups are not spaced", true, 1000, "a lookup came too soon"},
 	} {
-		t.Run(string(c.s)+", "+c.want, func(t *testing.T) {
+		t.Run(c.rule+", "+c.want, func(t *testing.T) {
 			t.Parallel()
 			const some = 50
 			seen := map[string]int{}
 			for at := 0; at < c.n; at += some {
-				maps.Copy(seen, campaign(t, f, some, c.rpc, c.s, 1<<32+uint64(at)).broken)
-				if contains(seen, c.want) {
-					return
+				maps.Copy(seen, campaign(t, f, some, c.rpc, c.rule, 1<<32+uint64(at)).broken)
+				for what := range seen {
+					if strings.Contains(what, c.want) {
+						return
+					}
 				}
 			}
 			t.Errorf("the campaign did not see it: %v", seen)

@@ -30,9 +30,7 @@ type patientClient struct {
 // definitive answer, beyond the window if necessary.
 func (c *actors) runWithoutFaults() *patientClient {
 	w := c.w
-	w.mu.Lock()
-	w.faultsOver = true
-	w.mu.Unlock()
+	w.faultsOver.Store(true)
 	time.Sleep(2 * time.Minute) // frozen processes resume, and every lease ends
 	x := c.newPatientClient()
 	var before *x402.Outcome
@@ -70,7 +68,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 func (c *actors) waitForWindows() {
 	last := c.f.early[len(c.f.early)-1].validBefore
 	time.Sleep(max(0, time.Until(last)) + c.w.clockSkew + refusedUntil + 2*safeHeadDelay)
-	c.reconcile()
+	c.reconcile(c.w.chainVisible)
 }
 
 // newPatientClient is a client that begins with the authorization that another one
@@ -350,7 +348,6 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 		case final:
 			w.violated("in doubt after the faults, and the chain has evidence")
 		}
-	default:
 	}
 	if before == nil || before.Fault == nil || before.Fault.Info().Class != fault.Owed {
 		return

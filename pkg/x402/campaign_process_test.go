@@ -1,11 +1,19 @@
 package x402_test
 
 import (
-	"math/rand/v2"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -15,28 +23,25 @@ import (
 // so that each of them has faults of its own for each process.
 type process struct {
 	w   *world
-	mu  sync.Mutex // of rng and dead
-	rng *rand.Rand
+	mu  sync.Mutex // of rng
+	rng *mathrand.Rand
 
-	dead   bool
+	dead   atomic.Bool
 	offset time.Duration // of its clock
 
-	// The request, and who sent it.
+	// The request, and who sent it. Its key is also that of the extension.
+	clientRequest
 	number  uint64
-	kind    actorKind
-	pay     *authorization // in the header
 	signed  paymentHeader
-	path    string
-	key     string // its purchase key, or empty
 	begun   time.Time
 	arrived time.Time // begun, by its own clock
 	// Whether pay was on record, and recorded as paid, when the request began.
 	recordedBefore, paidBefore bool
 
 	// What it has done, and which faults it had. The world's lock guards the rest.
-	froze, faulty   bool
-	claims          map[*authorization]claim
-	openedPurchase  map[*authorization]bool // whether it wrote the purchase of the payment
+	froze, faulty   atomic.Bool                  // frozen once; a call of the store failed
+	claims          map[*authorization]time.Time // when it took the lease
+	openedPurchase  map[*authorization]bool      // whether it wrote the purchase of the payment
 	sends           map[*authorization]int
 	lastClass       map[*authorization]map[string]x402.Class // of the answers, by facilitator
 	requestsTo      map[*authorization]map[string]int        // count, by facilitator
@@ -55,13 +60,7 @@ type process struct {
 	writes          int
 	sent, lookups   int
 	lookEnded       time.Time
-	slot            slotUse
-}
-
-// claim is a lease that a process has taken.
-type claim struct {
-	at      time.Time
-	writeID string
+	slots           int // that it holds
 }
 
 // writtenRecord is the last write of a record by a process.
@@ -80,9 +79,6 @@ const (
 	asFirstVersion           // a process of the first version of this code
 )
 
-// purchaseKey is the ledger key of the purchase that the request is for.
-func (p *process) purchaseKey() string { return p.w.purchaseOf(p.key, p.path) }
-
 func (p *process) now() time.Time { return time.Now().Add(p.offset) }
 
 func (p *process) chance(percent float64) bool {
@@ -99,40 +95,263 @@ func (p *process) drawDuration(d time.Duration) time.Duration {
 
 // drawFault draws whether a fault occurs. It draws nothing once the faults are over.
 func (p *process) drawFault(percent float64) bool {
-	p.w.mu.Lock()
-	over := p.w.faultsOver
-	p.w.mu.Unlock()
-	return !over && p.chance(percent)
+	return !p.w.faultsOver.Load() && p.chance(percent)
 }
 
-func (p *process) isDead() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.dead
-}
+// disturbed says whether the process froze, or its store failed.
+func (p *process) disturbed() bool { return p.froze.Load() || p.faulty.Load() }
 
 // await is a point where other processes run, and where this one may freeze or
 // die. The goroutine of a dead process ends here.
 func (p *process) await() { p.pause(0.6) }
 
 func (p *process) pause(freezes float64) {
-	if !p.isDead() {
+	if !p.dead.Load() {
 		time.Sleep(p.drawDuration(20 * time.Millisecond))
 		if p.drawFault(freezes) {
-			p.w.mu.Lock()
-			p.froze = true
+			p.froze.Store(true)
 			p.w.trace("  p%d freezes", p.number)
-			p.w.mu.Unlock()
 			time.Sleep(25*time.Second + p.drawDuration(time.Minute)) // in some cases beyond its lease
 		}
 		if p.drawFault(1) {
-			p.mu.Lock()
-			p.dead = true
-			p.mu.Unlock()
+			p.dead.Store(true)
 			p.w.trace("  p%d dies", p.number)
 		}
 	}
-	if p.isDead() {
+	if p.dead.Load() {
 		runtime.Goexit()
 	}
+}
+
+func (c *actors) process() *process {
+	n := c.processes.Add(1)
+	p := &process{
+		w: c.w, number: n, rng: mathrand.New(mathrand.NewPCG(c.seed, 1000+n)), begun: time.Now(), offset: c.w.clockSkew / 2,
+		claims: map[*authorization]time.Time{}, openedPurchase: map[*authorization]bool{}, sends: map[*authorization]int{},
+		lastClass: map[*authorization]map[string]x402.Class{}, requestsTo: map[*authorization]map[string]int{},
+		refusedBy: map[*authorization]string{}, consulted: map[*authorization]bool{}, primaryDeadline: map[*authorization]time.Time{}, lastWrites: map[*authorization]writtenRecord{},
+	}
+	if c.w.clockSkew > 0 && p.drawFault(80) {
+		c.w.observed("clocks apart")
+		p.offset = p.drawDuration(c.w.clockSkew)
+	}
+	p.arrived = p.now()
+	return p
+}
+
+// ids generates the write ids of one process.
+func (c *actors) ids() func() string {
+	var ids atomic.Int64
+	n := c.processes.Add(1)
+	return func() string { return fmt.Sprintf("w%d.%d", n, ids.Add(1)) }
+}
+
+func (c *actors) gate(p *process) *x402.Gate {
+	config := x402.GateConfig{
+		Ledger: ledger.New(p, p.now, c.ids()), Facilitator: p, Window: c.w.window, Now: p.now, Log: slog.New(slog.DiscardHandler),
+	}
+	if c.w.slotCap > 0 && c.w.brokenRule != "work takes no slot" {
+		config.Slots = p
+	}
+	if c.w.chainVisible {
+		config.Evidence = p
+	}
+	if c.w.fallback {
+		config.Fallback = x402.NewFallback(x402.FallbackConfig{Facilitator: fallbackFacilitator{p}, Primary: primaryName, Name: fallbackName, Now: p.now})
+	}
+	return x402.NewGate(config)
+}
+
+// currentOffer is the service's offer at this moment.
+func (c *actors) currentOffer() *x402.Offer {
+	w := c.w
+	switch {
+	case w.naming == extensionID:
+		return c.f.offerWithID
+	case !w.deployAt.IsZero() && time.Now().After(w.deployAt):
+		return c.f.offerAfterDeploy
+	}
+	return c.f.offer
+}
+
+// clientRequest is one request, before it is sent.
+type clientRequest struct {
+	pay  *authorization
+	with attachment
+	path string
+	key  string // Idempotency-Key
+	kind actorKind
+}
+
+// The payer's Idempotency-Keys. The first two cannot be guessed.
+const (
+	keyOne   = "order-7d5d747be160e280504c099d984bcfe0"
+	keyTwo   = "order-8e6e858cf271f391615d1aae095cd0f1"
+	keyShort = "1"
+)
+
+// payerRequest is a request by a client of the payer. All name the purchase in the
+// same way.
+func (c *actors) payerRequest(a *authorization, path string) clientRequest {
+	q := clientRequest{pay: a, path: path, with: withToken}
+	switch c.w.naming {
+	case longKey:
+		q.key = keyOne
+	case shortKey:
+		q.key = keyShort
+	case extensionID:
+		q.with = withExtensionID
+	case noKey:
+	}
+	if c.w.withoutToken {
+		q.with = withNothing
+	}
+	return q
+}
+
+// ask sends a request to a new process. The outcome is nil when the process died,
+// or had not answered by the gateway's timeout, after which it continues.
+func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
+	p := c.process()
+	p.clientRequest, p.signed = q, q.pay.forms[form{c.w.ownKey, q.with}]
+	var keys []string
+	if p.key != "" {
+		keys = []string{p.key}
+	} else if q.with == withExtensionID {
+		p.key = payerPaymentID
+	}
+	c.w.mu.Lock()
+	if r := c.w.record(p.pay); r != nil {
+		p.recordedBefore, p.paidBefore = true, r.Paid()
+	}
+	c.w.trace("p%d kind %d asks %s with %d path %s key %q", p.number, p.kind, c.w.number(p.pay.key), q.with, p.path, p.key)
+	c.w.mu.Unlock()
+	offer := c.currentOffer()
+	if offer == c.f.offerAfterDeploy {
+		c.w.observed("deployed in between")
+	}
+	heard := make(chan *x402.Outcome, 1)
+	go func() {
+		defer close(heard) // Goexit runs it too
+		signature, payload := inTransport(p)
+		out := c.gate(p).Serve(context.Background(), x402.Request{
+			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Arrived: p.arrived, Deadline: p.now().Add(invocation),
+			Prepare: func() (x402.Job, error) {
+				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Run: p.runLookup}, nil
+			},
+			Error: func(f *fault.Error, s x402.Standing) []byte {
+				b, _ := json.Marshal(map[string]any{"code": f.Code, "charged": s.Charged, "to": p.path})
+				return b
+			},
+		})
+		if p.dead.Load() {
+			return // it died after Serve returned; nobody gets the answer
+		}
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		c.w.trace("p%d answers %d %s %v receipt %+v replayed %v", p.number, out.Status, out.Body, out.Fault, out.Receipt, out.Replayed)
+		c.w.checkEnded(p, &out)
+		if time.Since(p.begun) < gatewayCut {
+			c.w.checkAnswer(p, &out)
+			heard <- &out
+		}
+	}()
+	select {
+	case out := <-heard:
+		return p, out
+	case <-time.After(gatewayCut):
+		return p, nil
+	}
+}
+
+// gatewayCut is the timeout of the gateway before the processes.
+const gatewayCut = 30 * time.Second
+
+// reconcile runs a reconciler, with chain evidence or without.
+func (c *actors) reconcile(sees bool) {
+	p := c.process()
+	p.kind = asReconciler
+	config := x402.ReconcilerConfig{
+		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
+		Network: terms().Network, Asset: addressOf(terms().Asset), Payee: addressOf(terms().PayTo),
+	}
+	if sees {
+		config.Evidence, config.Scanner = p, p
+	}
+	var done sync.WaitGroup
+	done.Go(func() {
+		s, _ := x402.NewReconciler(config).Run(context.Background())
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		if s.Failed > 0 && !p.disturbed() {
+			c.w.violated("the reconciler failed on a record, and nothing failed it")
+		}
+	})
+	done.Wait()
+}
+
+// inTransport is a payment as one of the two transports delivers it: for every
+// other request as a header, otherwise as an object, as in the Model Context
+// Protocol.
+func inTransport(p *process) (signature string, payload strictjson.Object) {
+	if p.number%2 == 0 {
+		return p.signed.encoded, nil
+	}
+	return "", must(strictjson.Parse(must(base64.StdEncoding.DecodeString(p.signed.encoded)), 32))
+}
+
+// runFirstVersion is one request to a process that still runs the first version of
+// this code during a deploy. It writes a row without proof and purchase, sends, and
+// writes its verdict, or dies. That version does not know purchases, so a second
+// transfer for one purchase in which it took part is no violation.
+func (c *actors) runFirstVersion(a *authorization) {
+	p := c.process()
+	p.clientRequest = clientRequest{kind: asFirstVersion, pay: a, path: "GET /a", with: withNothing}
+	p.signed = a.forms[form{c.w.ownKey, withNothing}]
+	var done sync.WaitGroup
+	done.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), invocation)
+		defer cancel()
+		p.serveFirstVersion(ctx, c.f.offer.Required("").Accepts[0], c.ids())
+	})
+	done.Wait()
+}
+
+func (p *process) serveFirstVersion(ctx context.Context, terms x402.Requirements, id func() string) {
+	now := p.now()
+	r := ledger.Record{
+		Key: p.pay.key, Version: 1, WriteID: id(), State: ledger.Settling, AuthDigest: p.pay.digest,
+		SigDigest: p.signed.digest, Request: p.path, Terms: must(json.Marshal(terms)), Attempt: 1, LeaseUntil: now.Add(minimumLease),
+		ValidBefore: p.pay.validBefore, CreatedAt: now, UpdatedAt: now,
+	}
+	if old, err := p.Create(ctx, r); old != nil || err != nil {
+		return
+	}
+	p.w.mu.Lock()
+	p.w.observed("beside an older version")
+	p.slots = 1 // slots are not modelled for the first version
+	p.w.mu.Unlock()
+	if time.Since(p.begun) > invocation-12*time.Second {
+		return // it was frozen, and too little time is left to settle
+	}
+	payload := p.pay.payload
+	payload.Signature = p.signed.signature
+	bounded, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	s := p.Settle(bounded, x402.Payload{Payload: payload}, terms)
+	r.Version, r.WriteID, r.LeaseUntil, r.UpdatedAt = 2, id(), time.Time{}, p.now()
+	r.Reason = s.Reason
+	switch s.Class {
+	case x402.Moved:
+		r.State, r.SettledAt, r.Transaction = ledger.Settled, p.now(), s.Transaction
+		r.Receipt = &ledger.Receipt{Transaction: s.Transaction, Payer: p.pay.payload.Authorization.From, Network: terms.Network}
+	case x402.Refused, x402.TurnedAway, x402.NotSent:
+		r.State = ledger.Refused
+	case x402.Unknown:
+		r.State, r.Doubt = ledger.Uncertain, true
+	}
+	if r.State == ledger.Refused {
+		r.ExpiresAt = r.ValidBefore.Add(35 * 24 * time.Hour)
+	}
+	_ = p.Replace(context.Background(), r) // if this fails, the record is in doubt when its lease ends
 }

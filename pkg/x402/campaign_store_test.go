@@ -1,6 +1,7 @@
 package x402_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -9,98 +10,69 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-func background() context.Context { return context.Background() }
-
 // The process as a store. A call can fail without effect, take effect and report
 // failure, hang until the client library's timeout, or be sent twice because the
 // first reply was lost. What is read may have changed by the time it arrives.
 // Fetch is consistent, as ledger.Store requires; the index is not.
 
-func (p *process) call(ctx context.Context, do func() error) error {
+func (p *process) call(ctx context.Context, do func() (*ledger.Record, error)) (r *ledger.Record, err error) {
 	p.await()
-	switch {
-	case p.drawFault(2):
-		p.noteStoreFault()
-		return ledgertest.ErrInjected
-	case p.drawFault(3):
-		p.noteStoreFault()
-		if err := do(); err != nil {
-			return err
+	fails, failsAfter := p.drawFault(2), p.drawFault(3)
+	if hangs := p.drawFault(1); hangs || fails || failsAfter {
+		p.faulty.Store(true)
+		switch {
+		case failsAfter:
+			_, err = do()
+			p.await()
+		case hangs: // until the client library's timeout or the context ends
+			select {
+			case <-time.After(1500 * time.Millisecond):
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
 		}
-		p.await()
-		return ledgertest.ErrInjected
-	case p.drawFault(1):
-		p.noteStoreFault()
-		return p.hang(ctx)
+		return nil, cmp.Or(err, ledgertest.ErrInjected)
 	}
-	err := do()
+	r, err = do()
 	p.await()
-	return err
-}
-
-// hang has no effect and ends with the client library's timeout or the context.
-func (p *process) hang(ctx context.Context) error {
-	select {
-	case <-time.After(1500 * time.Millisecond):
-		return ledgertest.ErrInjected
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// noteStoreFault remembers that a store call of this process failed.
-func (p *process) noteStoreFault() {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	p.faulty = true
+	return r, err
 }
 
 // Create implements ledger.Store.
-func (p *process) Create(ctx context.Context, r ledger.Record) (old *ledger.Record, err error) {
-	err = p.call(ctx, func() (err error) {
-		return p.sendTwice(func() error { old, err = p.create(ctx, r); return err })
-	})
-	if err != nil {
-		return nil, err
-	}
-	return old, nil
+func (p *process) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	return p.call(ctx, p.sendTwice(func() (*ledger.Record, error) { return p.create(ctx, r) }))
 }
 
 // Replace implements ledger.Store.
 func (p *process) Replace(ctx context.Context, r ledger.Record) error {
-	return p.call(ctx, func() error {
-		return p.sendTwice(func() error { return p.replace(ctx, r) })
-	})
+	_, err := p.call(ctx, p.sendTwice(func() (*ledger.Record, error) { return nil, p.replace(ctx, r) }))
+	return err
 }
 
 // sendTwice sends some writes a second time, without faults too, as the store's
 // client library does when a reply is lost. The caller gets the second reply.
-func (p *process) sendTwice(write func() error) error {
-	err := write()
-	if err != nil || !p.chance(4) {
-		return err
+func (p *process) sendTwice(write func() (*ledger.Record, error)) func() (*ledger.Record, error) {
+	return func() (*ledger.Record, error) {
+		old, err := write()
+		if err != nil || !p.chance(4) {
+			return old, err
+		}
+		p.w.observed("sent twice by the store's client")
+		return write()
 	}
-	p.w.mu.Lock()
-	p.w.observed("sent twice by the store's client")
-	p.w.mu.Unlock()
-	return write()
 }
 
 // Fetch implements ledger.Store.
-func (p *process) Fetch(ctx context.Context, key string) (r *ledger.Record, err error) {
-	err = p.call(ctx, func() (err error) {
+func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+	return p.call(ctx, func() (*ledger.Record, error) {
 		p.w.mu.Lock()
 		defer p.w.mu.Unlock()
-		if r, err = p.w.store.Fetch(ctx, key); err != nil {
-			return err
+		r, err := p.w.store.Fetch(ctx, key)
+		if err != nil {
+			return nil, err
 		}
-		r = p.noteRead(key, r)
-		return err
+		return p.noteRead(key, r), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
 }
 
 // noteRead remembers what is read, and returns it as changed by a broken rule.
@@ -110,7 +82,7 @@ func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
 	case a == nil || p.kind == asReconciler:
 	case a == p.pay:
 		p.readAt = time.Now()
-		if p.w.brokenRule == todaysTerms {
+		if p.w.brokenRule == "known payments are judged by today's terms" {
 			return nil
 		}
 		p.readState = ""
@@ -127,11 +99,11 @@ func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, 
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.brokenRule == sendUnclaimed && r.State == ledger.Settling {
+	if w.brokenRule == "nothing is written before sending" && r.State == ledger.Settling {
 		p.checkWrite(nil, r)
 		return nil, nil
 	}
-	if w.brokenRule == forgetPurchases && r.State == ledger.Bought {
+	if w.brokenRule == "a purchase has no owner" && r.State == ledger.Bought {
 		p.openedPurchase[w.authorizationOf(r.Owner)] = true
 		return nil, nil
 	}
@@ -139,8 +111,8 @@ func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, 
 		return nil, err
 	}
 	p.applyBrokenWrite(&r)
-	if held := w.heldByWriteID(r); held != nil {
-		return held, nil
+	if w.writtenBefore(r) {
+		return w.store.Fetch(ctx, r.Key)
 	}
 	old, err := w.store.Create(ctx, r)
 	if err == nil && old == nil {
@@ -156,7 +128,7 @@ func (p *process) replace(ctx context.Context, r ledger.Record) error {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old, err := w.store.Fetch(background(), r.Key)
+	old, err := w.store.Fetch(context.Background(), r.Key)
 	if err != nil {
 		return err
 	}
@@ -164,22 +136,23 @@ func (p *process) replace(ctx context.Context, r ledger.Record) error {
 		return err
 	}
 	p.applyBrokenWrite(&r)
-	if w.brokenRule != everyRuleHolds && old != nil && onlyRaised(*old, r) {
+	a := w.authorizationOf(r.Key) // nil for a purchase
+	if w.brokenRule != "" && old != nil && onlyRaised(*old, r) {
 		// A broken rule changes what is read; that change must not be stored.
 		raised := *old
 		raised.Version, raised.WriteID = r.Version, r.WriteID
 		r = raised
 	}
 	switch {
-	case w.heldByWriteID(r) != nil:
+	case w.writtenBefore(r):
 		return ledger.ErrConflict
-	case w.brokenRule == skipClose && r.State == ledger.Superseded && w.authorizationOf(r.Key) != p.pay:
+	case w.brokenRule == "the owner's record is not closed before a takeover" && r.State == ledger.Superseded && a != p.pay:
 		return nil
-	case w.brokenRule == skipOpen && r.State == ledger.Bought && old != nil && old.Owner == r.Owner:
+	case w.brokenRule == "a purchase that is there is not opened before a send" && r.State == ledger.Bought && old != nil && old.Owner == r.Owner:
 		return nil
-	case w.brokenRule == dropEvidence && r.State == ledger.Settled && r.Lookups == 0 && old != nil && p.leaseLost(r.Key, old):
+	case w.brokenRule == "evidence is not written without the lease" && r.State == ledger.Settled && r.Lookups == 0 && !p.claims[a].IsZero() && a.leaseHolder != p:
 		return nil
-	case w.brokenRule == blindReplace || w.brokenRule == sendUnclaimed:
+	case w.brokenRule == "versions are not compared" || w.brokenRule == "nothing is written before sending":
 		if old == nil {
 			_, err = w.store.Create(ctx, r)
 			return err
@@ -195,14 +168,7 @@ func (p *process) replace(ctx context.Context, r ledger.Record) error {
 	return nil
 }
 
-// leaseLost says that another process has written the record since this one
-// claimed it. The lock is held.
-func (p *process) leaseLost(key string, old *ledger.Record) bool {
-	c := p.claims[p.w.authorizationOf(key)]
-	return c != claim{} && c.writeID != old.WriteID
-}
-
-// contextEnded fails a write whose context has ended and, under endedWrites, one
+// contextEnded fails a write whose context has ended and, under a broken rule, one
 // after the invocation's deadline. The Gate must write a verdict on a payment
 // that this process has claimed under a context that has not ended; a claim, a
 // supersession and a write of a purchase send nothing, and may fail. The lock is
@@ -210,7 +176,7 @@ func (p *process) leaseLost(key string, old *ledger.Record) bool {
 func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger.Record) error {
 	claims := old != nil && r.Attempt > old.Attempt
 	closes := r.State == ledger.Superseded && p.w.authorizationOf(r.Key) != p.pay
-	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && p.claims[p.w.authorizationOf(r.Key)] != claim{}
+	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && !p.claims[p.w.authorizationOf(r.Key)].IsZero()
 	if err := ctx.Err(); err != nil {
 		if verdict {
 			p.w.violated("a verdict is written under a context that has ended")
@@ -219,7 +185,7 @@ func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger
 	}
 	if verdict && time.Since(p.begun) > invocation {
 		p.w.observed("written after the deadline")
-		if p.w.brokenRule == endedWrites {
+		if p.w.brokenRule == "verdicts end with the invocation" {
 			return context.DeadlineExceeded
 		}
 	}
@@ -254,51 +220,48 @@ func (p *process) list() ([]string, error) {
 // ledgertest.Memory, but decodes a row once, when it is written, instead of
 // whenever it is read, which makes the campaign faster. The world's lock guards
 // it.
-type decodedStore struct{ rows map[string]*ledger.Record }
+type decodedStore map[string]*ledger.Record
 
 // put encodes and decodes a row, as a real store would, and keeps it.
-func (s *decodedStore) put(r ledger.Record) error {
+func (s decodedStore) put(r ledger.Record) error {
 	doc, body, err := r.Marshal()
 	if err != nil {
 		return err
 	}
 	kept, err := ledger.Unmarshal(doc, body)
-	if err != nil {
-		return err
+	if err == nil {
+		s[r.Key] = kept
 	}
-	s.rows[r.Key] = kept
-	return nil
+	return err
 }
 
 // Create implements ledger.Store.
-func (s *decodedStore) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	switch held := s.rows[r.Key]; {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case held == nil:
+func (s decodedStore) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	switch held := s[r.Key]; {
+	case held == nil && ctx.Err() == nil:
 		return nil, s.put(r)
-	case held.WriteID == r.WriteID:
-		return nil, nil
+	case held != nil && held.WriteID == r.WriteID:
+		return nil, ctx.Err()
 	}
 	return s.Fetch(ctx, r.Key)
 }
 
 // Replace implements ledger.Store.
-func (s *decodedStore) Replace(ctx context.Context, r ledger.Record) error {
-	switch held := s.rows[r.Key]; {
+func (s decodedStore) Replace(ctx context.Context, r ledger.Record) error {
+	switch held := s[r.Key]; {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case held != nil && held.Version == r.Version-1:
 		return s.put(r)
-	case held != nil && held.WriteID == r.WriteID:
-		return nil
+	case held == nil || held.WriteID != r.WriteID:
+		return ledger.ErrConflict
 	}
-	return ledger.ErrConflict
+	return nil
 }
 
 // Fetch implements ledger.Store. The caller may change the copy it gets.
-func (s *decodedStore) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
-	held := s.rows[key]
+func (s decodedStore) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+	held := s[key]
 	if held == nil || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

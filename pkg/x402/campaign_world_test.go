@@ -2,8 +2,10 @@ package x402_test
 
 import (
 	"fmt"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -15,9 +17,9 @@ import (
 // of its own, seeded by the schedule's seed.
 type world struct {
 	mu           sync.Mutex
-	faultsOver   bool       // the phase without faults has begun
-	chainVisible bool       // the Gate has x402.Evidence
-	brokenRule   brokenRule // the mutation under test
+	faultsOver   atomic.Bool // the phase without faults has begun
+	chainVisible bool        // the Gate has x402.Evidence
+	brokenRule   string      // the mutation under test, of TestCampaignDetects
 
 	// Settings, drawn once.
 	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
@@ -41,14 +43,13 @@ type world struct {
 	// State.
 	slots          map[*process]time.Time
 	authorizations []*authorization
-	store          *decodedStore
+	store          decodedStore
 	settlements    []x402.Settlement // what settleWithAnyReason draws from
 	payer          string
 	balance        int // of the payer, in payments
 
-	violations map[string]bool
-	events     map[string]bool
-	result     string // of the patient client's last answer
+	violations, events sync.Map // of their names; no lock is needed
+	result             string   // of the patient client's last answer
 }
 
 // purchaseNaming is how a payer names a purchase.
@@ -120,12 +121,11 @@ const (
 	refusedUntil = 10 * time.Minute
 )
 
-func newWorld(f *fixture, rng *rand.Rand, rpc bool, s brokenRule) *world {
+func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, rule string) *world {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	w := &world{
-		chainVisible: rpc, brokenRule: s, settlements: f.settlements, store: &decodedStore{rows: map[string]*ledger.Record{}}, balance: initialBalance, payer: f.payer,
+		chainVisible: rpc, brokenRule: rule, settlements: f.settlements, store: decodedStore{}, balance: initialBalance, payer: f.payer,
 		lateInWindow: one(8), lookupsFail: one(10), freezesInSettle: one(10), falseRefusals: one(12), slots: map[*process]time.Time{},
-		violations: map[string]bool{}, events: map[string]bool{},
 	}
 	w.fallback = one(2)
 	if w.fallback {
@@ -170,9 +170,9 @@ func (w *world) add(b *signedAuthorization) *authorization {
 	return a
 }
 
-// violated records that an invariant does not hold. The lock is held.
+// violated records that an invariant does not hold.
 func (w *world) violated(what string) {
-	w.violations[what] = true
+	w.violations.Store(what, true)
 	w.trace("VIOLATION %s", what)
 }
 
@@ -183,22 +183,15 @@ func (w *world) trace(format string, args ...any) {
 	}
 }
 
-// number is the short name of a record in the trace: A and the index of an
-// authorization, P and the end of a purchase's key.
+// number is the short name of a record in the trace: the end of its key, and the
+// index of an authorization.
 func (w *world) number(key string) string {
-	for i, a := range w.authorizations {
-		if a.key == key {
-			return fmt.Sprint("A", i)
-		}
-	}
-	if len(key) > 9 && key[:9] == "purchase|" {
-		return "P" + key[len(key)-4:]
-	}
-	return key
+	i := slices.IndexFunc(w.authorizations, func(a *authorization) bool { return a.key == key })
+	return fmt.Sprint(key[max(0, len(key)-4):], " ", i)
 }
 
-// observed records that an event occurred in this schedule. The lock is held.
-func (w *world) observed(what string) { w.events[what] = true }
+// observed records that an event occurred in this schedule.
+func (w *world) observed(what string) { w.events.Store(what, true) }
 
 // requiredEvents are those that some schedule of a large campaign must contain:
 // without them it would not have tested what it is for.
@@ -292,16 +285,16 @@ func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Fi
 	}
 	switch {
 	case a.cancelled && !a.cancelledAt.After(at):
-		if w.brokenRule == usedAlone {
+		if w.brokenRule == "used alone is paid" {
 			return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
 		}
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
-	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)) && w.brokenRule != anyTransfer:
+	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)) && w.brokenRule != "a transfer from long before pays for this request":
 		w.observed("used before it reached us")
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: usedBefore}
 	case a.used && !a.movedAt.After(at):
 		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
-	case w.brokenRule == openIsOver, !at.Add(-safeHeadDelay).Before(a.validBefore):
+	case w.brokenRule == "an unused authorization counts as one that cannot be used", !at.Add(-safeHeadDelay).Before(a.validBefore):
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired unused"}
 	}
 	return x402.Finding{Verdict: x402.StillOpen}
@@ -312,9 +305,9 @@ const usedBefore = "authorization was used before it reached us"
 // deleteExpired deletes the rows whose ExpiresAt has passed, as a table's
 // time-to-live does. The lock is held.
 func (w *world) deleteExpired() {
-	for key, r := range w.store.rows {
+	for key, r := range w.store {
 		if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now()) {
-			delete(w.store.rows, key)
+			delete(w.store, key)
 		}
 	}
 }
@@ -332,4 +325,4 @@ func (w *world) undecided() map[*authorization]bool {
 
 // record is the ledger's record of an authorization, or nil. Callers must not
 // change it. The lock is held.
-func (w *world) record(a *authorization) *ledger.Record { return w.store.rows[a.key] }
+func (w *world) record(a *authorization) *ledger.Record { return w.store[a.key] }

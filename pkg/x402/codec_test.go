@@ -10,7 +10,7 @@ import (
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-func TestDecodePaymentRefuses(t *testing.T) {
+func TestDecodePayment(t *testing.T) {
 	with := func(old, replacement string) string {
 		if !strings.Contains(vector, old) {
 			t.Fatalf("the vector has no %q", old)
@@ -42,29 +42,20 @@ func TestDecodePaymentRefuses(t *testing.T) {
 		{"value huge", with(`"value": "10000"`, `"value": "`+strings.Repeat("9", 200)+`"`), "decimal uint256"},
 		{"validBefore empty", with(`"validBefore": "1795219500"`, `"validBefore": ""`), "validBefore: must be"},
 		{"nonce short", with(`f13480"`, `f134"`), "nonce: must be 32 bytes"},
+
+		{"padded", b64(vector), ""},
+		{"without padding", strings.TrimRight(b64(vector), "="), ""},
+		{"unknown members", with(`"x402Version": 2`, `"x402Version": 2, "later": {"a": [1, null, true]}`), ""},
+		{"null extensions", with(`"extensions": {}`, `"extensions": null`), ""},
+		{"no extensions", with(",\n  \"extensions\": {}", ``), ""},
+		{"addresses in lower case", with("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"), ""},
 	} {
 		_, err := DecodePayment(c.header)
-		if err == nil || !strings.Contains(err.Error(), c.says) {
+		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want it to say %q", c.name, err, c.says)
 		}
 		if err != nil && len(err.Error()) > 300 {
 			t.Errorf("%s: the reason has %d bytes", c.name, len(err.Error()))
-		}
-	}
-}
-
-func TestDecodePaymentAccepts(t *testing.T) {
-	for name, header := range map[string]string{
-		"padded":          b64(vector),
-		"without padding": strings.TrimRight(b64(vector), "="),
-		"unknown members": b64(strings.Replace(vector, `"x402Version": 2`, `"x402Version": 2, "later": {"a": [1, null, true]}`, 1)),
-		"null extensions": b64(strings.Replace(vector, `"extensions": {}`, `"extensions": null`, 1)),
-		"no extensions": b64(strings.Replace(vector, `,
-  "extensions": {}`, ``, 1)),
-		"addresses in lower case": b64(strings.Replace(vector, "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", 1)),
-	} {
-		if _, err := DecodePayment(header); err != nil {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -116,14 +107,6 @@ func TestMatching(t *testing.T) {
 		{"authorization payee", `"to": "0x2096`, `"to": "0x3096`, "authorization.to"},
 		{"authorization value", `"value": "10000"`, `"value": "10001"`, "authorization.value"},
 		{"echo altered", `"city": "Oslo"`, `"city": "Rome"`, "extension_echo_mismatch"},
-		{"echo array grown", `"list": [1, {"a": 2}]`, `"list": [1, {"a": 2}, 3]`, "extension_echo_mismatch"},
-		{"echo array member grown", `{"a": 2}`, `{"a": 2, "b": 3}`, "extension_echo_mismatch"},
-		{"echo array member changed", `{"a": 2}`, `{"a": 3}`, "extension_echo_mismatch"},
-		{"echo array member renamed", `{"a": 2}`, `{"b": 2}`, "extension_echo_mismatch"},
-		{"echo array member of another type", `{"a": 2}`, `2`, "extension_echo_mismatch"},
-		{"echo array of another type", `"list": [1, {"a": 2}]`, `"list": "1"`, "extension_echo_mismatch"},
-		{"echo object of another type", `{"city": "Oslo"}`, `"Oslo"`, "extension_echo_mismatch"},
-		{"echo object may grow", `"city": "Oslo"`, `"city": "Oslo", "more": 1`, ""},
 		{"echo without info", `"extensions": {"bazaar": {"info":`, `"extensions": {"bazaar": {"imfo":`, "extension_echo_mismatch"},
 		{"echo not an object", `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, `"extensions": {"bazaar": 7}`, "extension_echo_mismatch"},
 		{"not valid yet", `"validAfter": "0"`, `"validAfter": "1795219400"`, "validAfter is in the future"},

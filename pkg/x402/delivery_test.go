@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -57,20 +59,24 @@ func unsigned(t *testing.T, what string, out x402.Outcome) {
 }
 
 // Each answer has one receipt, however often and by whichever payment of the
-// purchase it is asked for, and nothing else has one.
+// purchase it is asked for, and nothing else has one. When the key cannot be had, the
+// answer is the same without.
 func TestReceipts(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(n int32) (x402.Reply, error)
 		status int
+		broken error // the key cannot be had
 	}{
-		"a result":            {func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":1}`)}, nil }, 200},
-		"a fact as an error":  {func(int32) (x402.Reply, error) { return x402.Reply{}, fault.New(fault.NXDomain, nil) }, 404},
-		"an answer after one": {nil, 200},
+		"a result":             {func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":1}`)}, nil }, 200, nil},
+		"a result, and no key": {func(int32) (x402.Reply, error) { return x402.Reply{}, nil }, 200, errors.New("unreadable")},
+		"a fact as an error":   {func(int32) (x402.Reply, error) { return x402.Reply{}, fault.New(fault.NXDomain, nil) }, 404, nil},
+		"an answer after one":  {nil, 200, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
 				signs := newReceipts(t)
-				b.withReceipts(nil, signs)
+				signs.err = c.broken
+				b.withWindow(nil, signs)
 				b.keys = []string{"purchase"}
 				b.reply = c.answer
 				first := b.sign(nil)
@@ -83,6 +89,12 @@ func TestReceipts(t *testing.T) {
 				out := b.ask(first, "GET /a")
 				if out.Status != c.status {
 					t.Fatalf("%d %v", out.Status, out.Fault)
+				}
+				if signs.err != nil {
+					unsigned(t, "without the key", out)
+					unsigned(t, "again, without the key", b.ask(first, "GET /a"))
+					b.expectReplay("without the key", out, b.ask(first, "GET /a"))
+					return
 				}
 				jws := signs.holds(t, "answered", out)
 				time.Sleep(time.Hour)
@@ -99,45 +111,108 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// A bundle that is looked up again for its owed parts has a receipt for each of
-// its answers, of the same transaction.
-func TestReceiptsOfABundle(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		signs := newReceipts(t)
-		b.withReceipts(nil, signs)
-		owed := []string{"whois"}
-		b.reply = func(n int32) (x402.Reply, error) {
-			return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: owed}, nil
-		}
-		h := b.sign(nil)
-		first := b.ask(h, "GET /a")
-		one := signs.holds(t, "the first", first)
-		if signs.holds(t, "too early for another", b.ask(h, "GET /a")) != one {
-			t.Error("another receipt for the same answer")
-		}
-		time.Sleep(time.Minute)
-		if got := signs.holds(t, "no better", b.ask(h, "GET /a")); got != one {
-			t.Errorf("the answer that stands has %s, was %s", got, one)
-		}
-		time.Sleep(time.Minute)
-		owed = nil
-		if got := signs.holds(t, "complete", b.ask(h, "GET /a")); got == one {
-			t.Error("another answer with the same receipt")
-		}
-	})
+// A bundle of which parts are owed is looked up again, spaced, until none is owed
+// or no lookup is left. Meanwhile its payer has the answer that there is, and so
+// has whoever signs anew for the same purchase. Each answer has one receipt.
+func TestBundleOwes(t *testing.T) {
+	type run struct {
+		wait      time.Duration // before it
+		owes      []string      // what the lookup leaves owed, when it runs
+		fails     bool          // the lookup as a whole
+		prevented bool
+		anew      bool // another signature asks
+		body      string
+		owed      []string // what is said to be owed
+		runs      int32
+		lookups   int // as the ledger counts
+	}
+	both, one := []string{"ssl", "whois"}, []string{"whois"}
+	for name, steps := range map[string][]run{
+		"less and less": {
+			{owes: both, body: "1", owed: both, runs: 1, lookups: 1},
+			{wait: 9 * time.Second, body: "1", owed: both, runs: 1, lookups: 1},
+			{wait: time.Second, owes: one, body: "2", owed: one, runs: 2, lookups: 2},
+			{wait: 10 * time.Second, anew: true, body: "3", runs: 3, lookups: 3},
+			{wait: time.Hour, body: "3", runs: 3, lookups: 3},
+		},
+		"never better": {
+			{owes: one, body: "1", owed: one, runs: 1, lookups: 1},
+			{wait: time.Minute, owes: both, body: "1", owed: one, runs: 2, lookups: 2},
+			{wait: time.Minute, fails: true, body: "1", owed: one, runs: 3, lookups: 3},
+			{wait: time.Minute, owes: one, body: "1", owed: one, runs: 4, lookups: 4},
+			{wait: 10 * time.Minute, owes: one, body: "1", runs: 5, lookups: 5},
+			{wait: 10 * time.Minute, body: "1", runs: 5, lookups: 5},
+		},
+		"prevented": {
+			{owes: one, prevented: true, body: "1", owed: one, runs: 1},
+			{wait: 9 * time.Second, owes: one, prevented: true, body: "1", owed: one, runs: 1},
+			{wait: time.Second, owes: one, prevented: true, body: "1", owed: one, runs: 2},
+			{wait: 9 * time.Second, body: "1", owed: one, runs: 2},
+			{wait: time.Second, body: "3", runs: 3, lookups: 1},
+		},
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			signs, receipts := newReceipts(t), map[string]string{} // by answer
+			b.withWindow(nil, signs)
+			b.keys = []string{"bundle"}
+			var now run
+			b.reply = func(n int32) (x402.Reply, error) {
+				if now.fails {
+					return x402.Reply{}, fault.New(fault.HostIntelTimeout, nil)
+				}
+				return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: now.owes, Prevented: now.prevented}, nil
+			}
+			h := b.sign(nil)
+			var answered time.Time // which is when the replay of an answer begins
+			for i, s := range steps {
+				time.Sleep(s.wait)
+				now = s
+				sent := h
+				if s.anew {
+					sent = b.sign(nil)
+				}
+				out := b.ask(sent, "GET /bundle")
+				b.expect(name, out, 200, "", "true", false, true)
+				jws := signs.holds(t, name, out)
+				if receipts[s.body] == "" {
+					receipts[s.body] = jws
+				}
+				if jws != receipts[s.body] {
+					t.Errorf("%s, %d: the same answer with another receipt", name, i)
+				}
+				if !out.Replayed {
+					answered = time.Now()
+				} else if !out.Answered.Equal(answered) {
+					t.Errorf("%s, %d: answered %s, want %s", name, i, out.Answered, answered)
+				}
+				r := b.stored(h)
+				if string(out.Body) != s.body || !slices.Equal(out.Owed, s.owed) || b.runs.Load() != s.runs || r.Lookups != s.lookups {
+					t.Errorf("%s, %d: body %s, owed %v, %d runs, %d lookups", name, i, out.Body, out.Owed, b.runs.Load(), r.Lookups)
+				}
+				if r.Owed() || !r.LeaseUntil.IsZero() {
+					t.Errorf("%s, %d: a debt, or a lease: %+v", name, i, r)
+				}
+			}
+			b.expectCalls(name, 1, int(b.runs.Load()))
+		})
+	}
 }
 
-// When the key cannot be had, the answer is the same but for the receipt.
-func TestUnreadableKey(t *testing.T) {
+// A lookup that our own pause prevented uses none of those that a payment buys.
+func TestPreventedLookupIsNotCounted(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		unreadable := newReceipts(t)
-		unreadable.err = errors.New("the secret cannot be read")
-		b.withReceipts(nil, unreadable)
-		h := b.sign(nil)
-		for _, what := range []string{"first", "again"} {
-			out := b.ask(h, "GET /a")
-			b.expect(what, out, 200, "", "true", false, true)
-			unsigned(t, what, out)
+		b.work = func(context.Context, int) ([]byte, error) {
+			return nil, fault.New(fault.BootstrapUnavailable, nil).Prevented()
 		}
+		h := b.sign(nil)
+		for range 2 * ledger.MaxLookups {
+			b.expect("prevented", b.ask(h, "GET /a"), 503, fault.BootstrapUnavailable, "true", true, true)
+			if r := b.stored(h); r.Lookups != 0 || !r.LeaseUntil.IsZero() {
+				t.Errorf("%+v", r)
+			}
+			time.Sleep(time.Second)
+		}
+		b.work = looksUp("")
+		b.expect("well again", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
 }

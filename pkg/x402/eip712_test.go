@@ -40,10 +40,6 @@ func baseTerms() Terms {
 	}
 }
 
-func sepoliaTerms() Terms {
-	return Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e", PayTo: baseTerms().PayTo, Name: "USDC", Version: "2"}
-}
-
 func decodeVector(t *testing.T) *Payment {
 	t.Helper()
 	p, err := DecodePayment(b64(vector))
@@ -54,12 +50,13 @@ func decodeVector(t *testing.T) *Payment {
 }
 
 func TestTokenDomain(t *testing.T) {
+	sepolia := Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e", Name: "USDC", Version: "2"}
 	for _, c := range []struct {
 		terms Terms
 		want  string
 	}{
 		{baseTerms(), "02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f"},
-		{sepoliaTerms(), "71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818"},
+		{sepolia, "71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818"},
 	} {
 		d, err := c.terms.TokenDomain()
 		if err != nil || hex.EncodeToString(d[:]) != c.want {
@@ -128,6 +125,30 @@ func TestSignatureForms(t *testing.T) {
 		err := p.Check(p.Digest(domain))
 		if c.foreign != errors.Is(err, errForeign) || err == nil || (c.says != "" && !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// The vector was made outside this code base, with key 1.
+func TestCheckOrigin(t *testing.T) {
+	const (
+		payee = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf"
+		proof = "0x0541d3571eb64b761bbc93345b0e9c1b825bf1e70b988d8205e39a67c6df6b286c2893c5c3adfdf6528d1c64f1a5287f53e6cebf58bfb94fb3d20240fdb535841c"
+	)
+	if err := CheckOrigin("https://api.example.com", proof, payee); err != nil {
+		t.Error(err)
+	}
+	for name, c := range map[string][3]string{
+		"slash":        {"https://api.example.com/", proof, payee},
+		"other origin": {"https://api.example.org", proof, payee},
+		"other payee":  {"https://api.example.com", proof, "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"},
+		"short":        {"https://api.example.com", proof[:130], payee},
+		"v":            {"https://api.example.com", proof[:130] + "00", payee},
+		"garbage":      {"https://api.example.com", "0x" + "ff00000000000000000000000000000000000000000000000000000000000000ff00000000000000000000000000000000000000000000000000000000000000001b", payee},
+		"no payee":     {"https://api.example.com", proof, ""},
+	} {
+		if CheckOrigin(c[0], c[1], c[2]) == nil {
+			t.Errorf("%s is accepted", name)
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package x402_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -27,18 +30,37 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	}
 }
 
-// A record whose terms cannot be read fails closed: the payment is not sent, and the
-// chain is not asked about it.
-func TestTermsThatCannotBeRead(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.verify = x402.Verification{Valid: true}
-		b.settle = settles(x402.Settlement{Class: x402.Unknown})
-		h := b.sign(contractPayer)
-		b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
-		b.rewrite(h, func(r *ledger.Record) { r.Terms = json.RawMessage(`[]`) })
-		b.expect("no terms", b.ask(h, "GET /a"), 503, fault.PaymentUnavailable, "null", true, false)
-		b.expectCalls("no terms", 1, 0)
-	})
+// A record that is corrupt fails closed: the payment is not sent, and the chain is not
+// asked about it.
+func TestCorruptRecords(t *testing.T) {
+	redeemed := func(r *ledger.Record) {
+		r.State, r.Receipt, r.SettledAt = ledger.Redeemed, &ledger.Receipt{Transaction: tx}, time.Now()
+	}
+	for name, c := range map[string]struct {
+		settle  x402.Settlement
+		change  func(*ledger.Record)
+		charged string
+	}{
+		"redeemed without an answer": {declined(), func(r *ledger.Record) {
+			redeemed(r)
+			r.Answer = &ledger.Answer{Stored: true, Encoding: "gzip"}
+		}, "true"},
+		"redeemed without a receipt": {declined(), func(r *ledger.Record) {
+			redeemed(r)
+			r.Receipt, r.Answer = nil, &ledger.Answer{Stored: true}
+		}, "true"},
+		"in doubt without terms": {lost(), func(r *ledger.Record) { r.Terms = json.RawMessage(`[]`) }, "null"},
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			b.verify = x402.Verification{Valid: true}
+			b.settle = settles(c.settle)
+			h := b.sign(contractPayer)
+			b.ask(h, "GET /a")
+			b.rewrite(h, c.change)
+			b.expect(name, b.ask(h, "GET /a"), 503, fault.PaymentUnavailable, c.charged, true, false)
+			b.expectCalls(name, 1, 0)
+		})
+	}
 	within(t, nil, func(t *testing.T, b *harness) {
 		seen := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid}}
 		b.withParts(nil, seen)
@@ -54,14 +76,29 @@ func TestTermsThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A request that comes with too little time to settle is not claimed.
-func TestNoTimeToClaim(t *testing.T) {
-	for given, status := range map[time.Duration]int{12 * time.Second: 200, 12*time.Second - time.Millisecond: 503} {
+// A request that comes with too little time to settle is not claimed, and a payment
+// with less than two seconds left is not sent.
+func TestNoTime(t *testing.T) {
+	for _, c := range []struct {
+		given, late   time.Duration // late is the slot
+		claimed, sent bool
+	}{
+		{12 * time.Second, 0, true, true},
+		{12*time.Second - time.Millisecond, 0, false, false},
+		{27 * time.Second, 15 * time.Second, true, true},
+		{27 * time.Second, 15*time.Second + time.Millisecond, true, false},
+		{27 * time.Second, time.Minute, true, false},
+	} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			b.given = given
+			b.withParts(&countedSlots{late: c.late}, nil)
+			b.given = c.given
 			out := b.ask(b.sign(nil), "GET /a")
-			if out.Status != status || (b.store.Calls(ledgertest.Create) == 2) != (status == 200) {
-				t.Errorf("with %s: %d %v, %d claims", given, out.Status, out.Fault, b.store.Calls(ledgertest.Create))
+			if !c.sent {
+				charged := map[bool]string{true: "false", false: "null"}[c.claimed]
+				b.expect(fmt.Sprint(c), out, 503, fault.PaymentUnavailable, charged, true, false)
+			}
+			if claimed := b.store.Calls(ledgertest.Create) == 2; claimed != c.claimed || (len(b.settles) == 1) != c.sent {
+				t.Errorf("%+v: %d %v, claimed %t, %d sent", c, out.Status, out.Fault, claimed, len(b.settles))
 			}
 		})
 	}
@@ -72,10 +109,112 @@ func TestNewGatePanics(t *testing.T) {
 		Ledger:      ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "w" }),
 		Facilitator: &harness{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	needsEach(t, whole, x402.NewGate, map[string]func(*x402.GateConfig){
-		"ledger":      func(c *x402.GateConfig) { c.Ledger = nil },
-		"facilitator": func(c *x402.GateConfig) { c.Facilitator = nil },
-		"clock":       func(c *x402.GateConfig) { c.Now = nil },
-		"log":         func(c *x402.GateConfig) { c.Log = nil },
+	needsEach(t, whole, x402.NewGate, "Ledger", "Facilitator", "Now", "Log")
+}
+
+// What each call may take: /verify 3 s; a settlement 15 s, and 13 s in doubt,
+// where 4 s are left for the chain, 8 s for the lookup and 2 s for the writes.
+func TestBudgetOfEachCall(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		seen := &fakeEvidence{}
+		b.withParts(nil, seen)
+		b.verify = x402.Verification{Valid: true}
+		b.work = func(ctx context.Context, _ int) ([]byte, error) {
+			if had := left(ctx); had != 8*time.Second {
+				t.Errorf("the lookup has %s, want 8 s", had)
+			}
+			return []byte("{}"), nil
+		}
+		h := b.sign(contractPayer)
+		until := time.Now().Add(27*time.Second + 3*time.Second) // what has not ended by then is dead
+		b.settle = func(context.Context, int) x402.Settlement {
+			if r := b.stored(h); !r.LeaseUntil.Equal(until) {
+				t.Errorf("the lease ends at %s, want %s", r.LeaseUntil, until)
+			}
+			return lost()
+		}
+		b.expect("unknown", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.settle = func(ctx context.Context, _ int) x402.Settlement {
+			<-ctx.Done()
+			return x402.Settlement{Class: x402.Unknown}
+		}
+		seen.f = x402.Finding{Verdict: x402.Paid, Transaction: tx}
+		b.expect("in doubt, at the last moment", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		if got := fmt.Sprint(b.verifying, b.settling, seen.left); got != "[3s] [15s 13s] [4s 4s]" {
+			t.Errorf("verify, settle, chain: %s", got)
+		}
 	})
+}
+
+// The chain is asked with what is left, if it is half a second or more.
+func TestChainWithLittleTime(t *testing.T) {
+	for late, want := range map[time.Duration]string{
+		15 * time.Second:                          "[2s]",
+		16500 * time.Millisecond:                  "[500ms]",
+		16500*time.Millisecond + time.Microsecond: "[]",
+		time.Minute:                               "[]",
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			seen := &fakeEvidence{f: x402.Finding{Verdict: x402.StillOpen}}
+			b.withParts(nil, seen)
+			b.settle = func(context.Context, int) x402.Settlement {
+				time.Sleep(late)
+				return x402.Settlement{Class: x402.Unknown}
+			}
+			b.expect("unknown", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+			if got := fmt.Sprint(seen.left); got != want {
+				t.Errorf("settled after %s: the chain had %s, want %s", late, got, want)
+			}
+		})
+	}
+}
+
+// Without a free slot nothing is settled: the claim is released, and no lookup is
+// counted.
+func TestSlots(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
+		b.withParts(r, nil)
+		h := b.sign(nil)
+		b.expect("full", b.ask(h, "GET /a"), 503, fault.Overloaded, "false", true, false)
+		b.expectCalls("full", 0, 0)
+		r.full = nil
+		b.work = looksUp(fault.DNSTimeout)
+		b.expect("room, owed", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+		time.Sleep(time.Second)
+		r.full = fault.New(fault.Overloaded, nil)
+		for _, r.late = range []time.Duration{0, 28 * time.Second} { // the last is past the deadline
+			b.expect("full again, owed", b.ask(h, "GET /a"), 503, fault.Overloaded, "true", true, true)
+			if kept := b.stored(h); kept.Lookups != 1 || !kept.LeaseUntil.IsZero() {
+				t.Errorf("no slot after %s: %d lookups, lease until %s", r.late, kept.Lookups, kept.LeaseUntil)
+			}
+		}
+		r.late = 0
+		r.full, r.broken = nil, errors.New("store down")
+		b.work = looksUp("")
+		b.expect("room again", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("a replay takes no slot", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expectCalls("in all", 1, 2)
+		if r.taken != 2 || r.released != 2 {
+			t.Errorf("%d slots taken, %d released", r.taken, r.released)
+		}
+	})
+}
+
+// A slot is given back however the request ends, and before it is answered: Lambda
+// freezes what goes on behind an answer.
+func TestSlotsAreGivenBack(t *testing.T) {
+	for name, s := range map[string]x402.Settlement{
+		"refused": {Class: x402.Refused, Reason: "no"}, "not sent": {Class: x402.NotSent}, "unknown": {}, "moved": moved(),
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			r := &countedSlots{release: func() { time.Sleep(time.Second) }}
+			b.withParts(r, nil)
+			b.settle = settles(s)
+			b.ask(b.sign(nil), "GET /a")
+			if r.taken != 1 || r.released != 1 {
+				t.Errorf("%s: %d slots taken, %d given back", name, r.taken, r.released)
+			}
+		})
+	}
 }

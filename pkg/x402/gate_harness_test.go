@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,6 @@ type harness struct {
 	wallet *x402test.Wallet
 
 	given  time.Duration   // to the request; 0 is 27 s
-	budget time.Duration   // of the work; 0 is 8 s
 	keys   []string        // Idempotency-Key
 	anew   bool            // x402.Job.Anew: each request is a purchase of its own
 	client context.Context // of the requests; nil does not end
@@ -118,13 +118,6 @@ func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *h
 	})
 }
 
-// restart begins again with an empty ledger.
-func (b *harness) restart() {
-	b.store = ledgertest.NewFaulty(b.t, &ledgertest.Memory{}, nil)
-	b.sent, b.shown = nil, nil
-	b.build(func(*x402.GateConfig) {})
-}
-
 // build makes the Gate anew, of the harness and what change sets.
 func (b *harness) build(change func(*x402.GateConfig)) {
 	c := x402.GateConfig{
@@ -160,7 +153,7 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 				return x402.Job{}, invalid
 			}
 			return x402.Job{
-				Fingerprint: path, Budget: cmp.Or(b.budget, 8*time.Second), Timeout: fault.DNSTimeout, Anew: b.anew,
+				Fingerprint: path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Anew: b.anew,
 				Run: func(ctx context.Context) (x402.Reply, error) {
 					if b.reply != nil {
 						return b.reply(b.runs.Add(1))
@@ -348,18 +341,18 @@ func must[T any](v T, err error) T {
 
 // needsEach checks that a constructor takes a whole configuration, and panics when
 // any one part is missing.
-func needsEach[C, T any](t *testing.T, whole C, construct func(C) T, without map[string]func(*C)) {
+func needsEach[C, T any](t *testing.T, whole C, construct func(C) T, parts ...string) {
 	t.Helper()
 	construct(whole)
-	for name, remove := range without {
+	for _, part := range parts {
+		c := whole
+		reflect.ValueOf(&c).Elem().FieldByName(part).SetZero()
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("no %s: no panic", name)
+					t.Errorf("no %s: no panic", part)
 				}
 			}()
-			c := whole
-			remove(&c)
 			construct(c)
 		}()
 	}

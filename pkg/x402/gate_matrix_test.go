@@ -15,16 +15,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// standings bring a payment into each stored state, and say what the record
-// says then of the charge.
-func standings() map[string]struct {
+type standing struct {
 	charged string
 	bring   func(b *harness, h string)
-} {
-	type standing = struct {
-		charged string
-		bring   func(b *harness, h string)
-	}
+}
+
+// standings bring a payment into each stored state, and say what the record
+// says then of the charge.
+func standings() map[string]standing {
 	after := func(s x402.Settlement, seen *x402.Finding, failing bool) func(*harness, string) {
 		return func(b *harness, h string) {
 			if seen != nil {
@@ -37,7 +35,6 @@ func standings() map[string]struct {
 			b.ask(h, "GET /a")
 		}
 	}
-	used := x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
 	owed := after(moved(), nil, true)
 	return map[string]standing{
 		"in flight": {"null", func(b *harness, h string) {
@@ -51,7 +48,7 @@ func standings() map[string]struct {
 		}},
 		"uncertain": {"null", after(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, nil, false)},
 		"refused":   {"false", after(x402.Settlement{Class: x402.Refused, Reason: "no"}, nil, false)},
-		"disproved": {"false", after(used, &x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}, false)},
+		"disproved": {"false", after(usedNonce(), &x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}, false)},
 		"owed":      {"true", owed},
 		"spent":     {"true", func(b *harness, h string) { owed(b, h); time.Sleep(25 * time.Hour) }},
 		"redeemed":  {"true", after(moved(), nil, false)},

@@ -2,6 +2,7 @@ package x402_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 func TestInvalidParametersAreNotCharged(t *testing.T) {
@@ -31,24 +33,26 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 func TestSettlementOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		s         x402.Settlement
+		s, then   x402.Settlement
 		status    int
 		code      fault.Code
 		charged   string
 		retryable bool
 		state     ledger.State
 	}{
-		{"refused", declined(), 402, fault.PaymentRequired, "false", false, ledger.Refused},
-		{"nonce used, first attempt", usedNonce(), 402, fault.PaymentRequired, "false", false, ledger.Refused},
-		{"unavailable", unreached(), 503, fault.FacilitatorUnavailable, "false", true, ledger.Refused},
-		{"unauthorized", x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}, 503, fault.FacilitatorUnauthorized, "false", true, ledger.Refused},
-		{"turned away", turned(), 503, fault.FacilitatorUnauthorized, "false", true, ledger.Refused},
-		{"unknown", x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
-		{"forgotten class", x402.Settlement{}, 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
+		{"refused", declined(), moved(), 402, fault.PaymentRequired, "false", false, ledger.Refused},
+		{"nonce used, first attempt", usedNonce(), moved(), 402, fault.PaymentRequired, "false", false, ledger.Refused},
+		{"unavailable", unreached(), moved(), 503, fault.FacilitatorUnavailable, "false", true, ledger.Refused},
+		{"unauthorized", x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}, moved(), 503, fault.FacilitatorUnauthorized, "false", true, ledger.Refused},
+		{"turned away", turned(), moved(), 503, fault.FacilitatorUnauthorized, "false", true, ledger.Refused},
+		{"unknown", x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, moved(), 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
+		{"forgotten class", x402.Settlement{}, moved(), 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
+		// Without a chain it is paid then, in the transaction that was named before.
+		{"unknown, and used", x402.Settlement{Class: x402.Unknown, Reason: "timeout", Transaction: tx}, usedNonce(), 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
-				b.settle = settles(c.s, moved())
+				b.settle = settles(c.s, c.then)
 				h := b.sign(nil)
 				out := b.ask(h, "GET /a")
 				b.expect("first", out, c.status, c.code, c.charged, c.retryable, false)
@@ -60,26 +64,15 @@ func TestSettlementOutcomes(t *testing.T) {
 				}
 				b.expectCalls("first", 1, 0)
 				time.Sleep(time.Second)
-				b.expect("same signature again", b.ask(h, "GET /a"), 200, "", "true", false, true)
+				again := b.ask(h, "GET /a")
+				b.expect("same signature again", again, 200, "", "true", false, true)
+				if again.Receipt.Transaction != tx {
+					t.Errorf("the receipt is %+v", again.Receipt)
+				}
 				b.expectCalls("second", 2, 1)
 			})
 		})
 	}
-}
-
-// In doubt, and without a chain, a used nonce means paid: in the transaction that was
-// named before.
-func TestUsedInDoubt(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout", Transaction: tx}, usedNonce())
-		h := b.sign(nil)
-		b.expect("unknown", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
-		out := b.ask(h, "GET /a")
-		b.expect("nonce used in doubt", out, 200, "", "true", false, true)
-		if out.Receipt.Transaction != tx {
-			t.Errorf("the receipt is %+v", out.Receipt)
-		}
-	})
 }
 
 // A verdict that could not be recorded is reported to the operator, whatever the
@@ -88,23 +81,27 @@ func TestUnrecorded(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		settle x402.Settlement
-		fails  int // the write that fails, 0 for none
+		fails  []int // the writes that fail
 		work   error
 		status int
 	}{
-		{"answered", moved(), 0, nil, 200},
-		{"settlement", moved(), 1, nil, 200},
-		{"answer", moved(), 2, nil, 200},
-		{"owed lookup", moved(), 2, fault.New(fault.DNSTimeout, nil), 504},
-		{"refused", declined(), 0, nil, 402},
-		{"in doubt", x402.Settlement{Class: x402.Unknown}, 0, nil, 503},
+		{"answered", moved(), nil, nil, 200},
+		{"settlement", moved(), []int{1}, nil, 200},
+		{"answer", moved(), []int{2}, nil, 200},
+		{"owed lookup", moved(), []int{2}, fault.New(fault.DNSTimeout, nil), 504},
+		{"settlement and owed lookup", moved(), []int{1, 2}, fault.New(fault.DNSTimeout, nil), 504},
+		{"refused", declined(), nil, nil, 402},
+		{"in doubt", x402.Settlement{Class: x402.Unknown}, nil, nil, 503},
 	} {
-		within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, c.fails), func(t *testing.T, b *harness) {
+		within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, c.fails...), func(t *testing.T, b *harness) {
 			b.settle = settles(c.settle)
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			out := b.ask(b.sign(nil), "GET /a")
-			if out.Status != c.status || out.Trace.Unrecorded != (c.fails > 0) {
-				t.Errorf("%s, write %d fails: status %d, unrecorded %t", c.name, c.fails, out.Status, out.Trace.Unrecorded)
+			if out.Status != c.status || out.Trace.Unrecorded != (c.fails != nil) {
+				t.Errorf("%s, writes %d fail: status %d, unrecorded %t", c.name, c.fails, out.Status, out.Trace.Unrecorded)
+			}
+			if c.status == 504 && (!out.Standing.Retryable || out.Fault.Wait() == 0) { // every lookup is left
+				t.Errorf("%s: not told to come back: %v", c.name, out.Fault)
 			}
 		})
 	}
@@ -125,10 +122,7 @@ func TestVerdictsThatAreNotOnRecord(t *testing.T) {
 		{"unknown", lost(), x402.Finding{}, fault.SettlementUncertain},
 	} {
 		for _, lost := range []bool{false, true} {
-			fails := 1
-			if lost {
-				fails = 0
-			}
+			fails := map[bool]int{false: 1}[lost] // 0 is none
 			within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, fails), func(t *testing.T, b *harness) {
 				b.withParts(nil, &fakeEvidence{f: c.f})
 				h := b.sign(nil)
@@ -151,5 +145,142 @@ func TestVerdictsThatAreNotOnRecord(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A refusal with a failed PAYMENT-RESPONSE tells the payer to sign anew, so it needs
+// proof that nothing moved. These tests are of the cases in which an answer of the
+// facilitator is no such proof.
+
+// Each word of a facilitator that leaves it to the chain, with each verdict. A
+// facilitator looks at the window before the nonce, so that what it says at the end
+// of the window is about that, whatever reason it gives.
+func TestEvidenceVerdicts(t *testing.T) {
+	for name, w := range map[string]struct {
+		s    x402.Settlement
+		late time.Duration
+		end  bool // of the window
+	}{
+		"unknown": {s: lost()}, "used": {s: usedNonce()}, "refused at the end": {declined(), 2*time.Second + time.Nanosecond, true},
+		"expired by its clock": {s: x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true}, end: true},
+	} {
+		for _, v := range []x402.Verdict{x402.Paid, x402.NeverPaid, x402.StillOpen, x402.CannotTell} {
+			within(t, nil, func(t *testing.T, b *harness) {
+				seen := &fakeEvidence{f: x402.Finding{Verdict: v}}
+				if v == x402.NeverPaid {
+					seen.late = 28 * time.Second // the process is frozen past its deadline
+				}
+				b.withParts(nil, seen)
+				b.settle = func(context.Context, int) x402.Settlement { time.Sleep(w.late); return w.s }
+				out := b.ask(b.sign(func(d *x402test.Draft) {
+					d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 8)
+				}), "GET /a")
+				state, what := ledger.Uncertain, fmt.Sprint(name, ", ", v)
+				switch {
+				case v == x402.Paid:
+					state = ledger.Redeemed
+					b.expect(what, out, 200, "", "true", false, true)
+				case v == x402.NeverPaid, v == x402.StillOpen && w.end:
+					state = ledger.Refused
+					b.expect(what, out, 402, fault.PaymentRequired, "false", false, false)
+				default:
+					b.expect(what, out, 503, fault.SettlementUncertain, "null", true, false)
+				}
+				if last := out.Trace.States[len(out.Trace.States)-1]; last != state || out.Trace.Verdict != v.String() || len(seen.asked) != 1 {
+					t.Errorf("%s: state %s, evidence %s, asked %d times", what, last, out.Trace.Verdict, len(seen.asked))
+				}
+			})
+		}
+	}
+}
+
+// A payment that was refused, and that a third party submitted since: when its
+// window is over too, the chain is asked before the answer says that it is unpaid.
+func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
+	for _, c := range []struct {
+		f       x402.Finding
+		status  int
+		charged string
+		success bool
+		failed  bool // PAYMENT-RESPONSE says that nothing moved
+	}{
+		{x402.Finding{Verdict: x402.Paid, Transaction: tx}, 200, "true", true, false},
+		{x402.Finding{Verdict: x402.NeverPaid, Reason: "expired"}, 402, "false", false, true},
+		{x402.Finding{Verdict: x402.StillOpen}, 402, "false", false, false},
+		{x402.Finding{}, 402, "false", false, false},
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			seen := &fakeEvidence{f: c.f}
+			b.withParts(nil, seen)
+			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"})
+			h := b.sign(nil)
+			b.expect("no funds", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true})
+			time.Sleep(10 * time.Minute)
+			out := b.ask(h, "GET /a")
+			code := fault.PaymentRequired
+			if c.success {
+				code = ""
+			}
+			b.expect(c.f.Verdict.String(), out, c.status, code, c.charged, false, c.success)
+			if failed := out.Receipt != nil && !out.Receipt.Success; failed != c.failed {
+				t.Errorf("%s: PAYMENT-RESPONSE %+v", c.f.Verdict, out.Receipt)
+			}
+			if len(seen.asked) == 0 {
+				t.Errorf("%s: the chain was not asked", c.f.Verdict)
+			}
+		})
+	}
+}
+
+// The chain is told whether the payment may be our own, and its transaction
+// where the facilitator named one; why it cannot tell is logged.
+func TestWhatTheChainIsAsked(t *testing.T) {
+	for _, c := range []struct {
+		s    x402.Settlement
+		sent bool
+	}{
+		{x402.Settlement{Class: x402.Unknown, Transaction: tx}, true},
+		{x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}, false},
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			lost := errors.New("the node is away")
+			seen := &fakeEvidence{f: x402.Finding{Cause: lost}}
+			b.withParts(nil, seen)
+			b.settle = settles(c.s)
+			h := b.sign(nil)
+			out := b.ask(h, "GET /a")
+			b.expect(c.s.Class.String(), out, 503, fault.SettlementUncertain, "null", true, false)
+			if q := seen.asked[0]; q.Sent != c.sent || q.Transaction != c.s.Transaction {
+				t.Errorf("%s: asked %+v", c.s.Class, q)
+			}
+			if !errors.Is(out.Trace.Cause, lost) {
+				t.Errorf("%s: cause %v", c.s.Class, out.Trace.Cause)
+			}
+			b.settle = settles(x402.Settlement{Class: x402.NotSent})
+			b.ask(h, "GET /a")
+			if q := seen.asked[1]; !q.Sent || q.Transaction != c.s.Transaction {
+				t.Errorf("%s, in doubt: asked %+v", c.s.Class, q)
+			}
+		})
+	}
+}
+
+// A settlement that comes too late for its lookup, and whose record may fail, begins
+// none, uses none up and gives none away.
+func TestLateSettlement(t *testing.T) {
+	for _, fails := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore, ledgertest.FailAfter} {
+		within(t, ledgertest.Failing(ledgertest.Replace, fails, 1), func(t *testing.T, b *harness) {
+			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(20 * time.Second); return moved() }
+			b.work = looksUp(fault.DNSTimeout)
+			h := b.sign(nil)
+			b.expect("late", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+			b.expectCalls("late", 1, 0)
+			for range ledger.MaxLookups + 2 {
+				time.Sleep(11 * time.Minute)
+				b.ask(h, "GET /a")
+			}
+			b.expectCalls("in all", 1, ledger.MaxLookups)
+		})
 	}
 }

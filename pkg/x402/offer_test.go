@@ -85,16 +85,14 @@ func TestEchoOfNestedValues(t *testing.T) {
 		`{"list":[1,"a",{"k":[true,null],"more":1}],"deep":{"a":{"b":"c"}}}`:                   false,
 		`{"list":[1,"a",{"j":[true,null]}],"deep":{"a":{"b":"c"}}}`:                            false,
 		`{"list":[1,"a",7],"deep":{"a":{"b":"c"}}}`:                                            false,
+		`{"list":[1,"a",{"k":[true,null]},3],"deep":{"a":{"b":"c"}}}`:                          false,
 		`{"list":"1","deep":{"a":{"b":"c"}}}`:                                                  false,
 		`{"list":[1,"a",{"k":[true,null]}],"deep":{"a":"c"}}`:                                  false,
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
 			required := b.offer.Required("")
 			required.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + advertised + `}`)}
-			var err error
-			if b.offer, err = x402.NewOffer(required); err != nil {
-				t.Fatal(err)
-			}
+			b.offer = must(x402.NewOffer(required))
 			h := b.sign(func(d *x402test.Draft) {
 				d.Payload.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + echoed + `}`)}
 			})

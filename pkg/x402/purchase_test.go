@@ -2,6 +2,8 @@ package x402_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -13,17 +15,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 const duplicateWindow = 45 * time.Second
 
-// withWindow builds the Gate with a duplicate window, and chain evidence unless e is nil.
-func (b *harness) withWindow(e x402.Evidence) { b.withReceipts(e, nil) }
-
-// withReceipts does the same with receipts.
-func (b *harness) withReceipts(e x402.Evidence, r x402.Receipts) {
+// withWindow builds the Gate with a duplicate window, chain evidence and receipts; nil
+// is none.
+func (b *harness) withWindow(e x402.Evidence, r x402.Receipts) {
 	b.build(func(c *x402.GateConfig) { c.Evidence, c.Receipts, c.Window = e, r, duplicateWindow })
 }
 
@@ -41,7 +40,7 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 // payer, another key are purchases of their own.
 func TestOnePurchaseOneCharge(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		b.withWindow(nil)
+		b.withWindow(nil, nil)
 		var n atomic.Int32
 		b.work = func(context.Context, int) ([]byte, error) { return fmt.Appendf(nil, `{"n":%d}`, n.Add(1)), nil }
 		first := b.ask(b.sign(nil), "GET /a")
@@ -87,10 +86,6 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 func TestOwnerOfAPurchase(t *testing.T) {
 	never := x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
 	open := x402.Finding{Verdict: x402.StillOpen}
-	unknown := x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
-	no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
-	door := x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "unauthorized"}
-	none := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "refused"}
 	failing := func(b *harness) { b.work = looksUp(fault.DNSTimeout) }
 	working := func(b *harness) { b.work = looksUp("") }
 	spend := func(b *harness, h string) {
@@ -119,25 +114,25 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		own        ledger.State // what becomes of the second payment
 		owner      ledger.State // and of the first
 	}{
-		{name: "in doubt, and it moves", first: unknown, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "in doubt, and still in doubt", first: unknown, second: unknown, status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
-		{name: "in doubt, the chain saw it move", chain: &x402.Finding{}, later: &x402.Finding{Verdict: x402.Paid, Transaction: tx}, first: unknown, second: unknown, status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "in doubt, proven dead", chain: &x402.Finding{}, later: &never, first: unknown, second: unknown, status: 402, code: fault.PaymentRequired, charge: "false", sent: 3, own: ledger.Refused, owner: ledger.Superseded},
-		{name: "in doubt past its window, open", chain: &x402.Finding{}, later: &open, first: unknown, wait: 5 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
-		{name: "in doubt past its window, dead", chain: &x402.Finding{}, later: &never, first: unknown, wait: 5 * time.Minute, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
-		{name: "in doubt past its window, nobody sees it", first: unknown, wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
+		{name: "in doubt, and it moves", first: lost(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "in doubt, and still in doubt", first: lost(), second: lost(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
+		{name: "in doubt, the chain saw it move", chain: &x402.Finding{}, later: &x402.Finding{Verdict: x402.Paid, Transaction: tx}, first: lost(), second: lost(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "in doubt, proven dead", chain: &x402.Finding{}, later: &never, first: lost(), second: lost(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 3, own: ledger.Refused, owner: ledger.Superseded},
+		{name: "in doubt past its window, open", chain: &x402.Finding{}, later: &open, first: lost(), wait: 5 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
+		{name: "in doubt past its window, dead", chain: &x402.Finding{}, later: &never, first: lost(), wait: 5 * time.Minute, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
+		{name: "in doubt past its window, nobody sees it", first: lost(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
 
-		{name: "refused, and refused again", first: no, wait: time.Second, second: no, status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
-		{name: "refused a moment ago", first: no, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "refused twice, the last time a moment ago", first: no, after: func(b *harness, h string) { time.Sleep(time.Second); b.ask(h, "GET /a") }, second: moved(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
-		{name: "refused, and it moves now", first: no, wait: time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "refused, and in doubt now", first: no, wait: time.Second, second: unknown, status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
-		{name: "refused past its window, blind, early", first: no, wait: 15 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
-		{name: "refused past its window, blind", first: no, wait: 15*time.Minute + time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
-		{name: "refused past its window, the chain says open", chain: &x402.Finding{}, later: &open, first: no, wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
-		{name: "turned away, and turned away again", first: door, second: door, status: 503, code: fault.FacilitatorUnauthorized, charge: "false", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Refused},
-		{name: "turned away, and it moves now", first: door, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "never sent", first: none, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
+		{name: "refused, and refused again", first: declined(), wait: time.Second, second: declined(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
+		{name: "refused a moment ago", first: declined(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "refused twice, the last time a moment ago", first: declined(), after: func(b *harness, h string) { time.Sleep(time.Second); b.ask(h, "GET /a") }, second: moved(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
+		{name: "refused, and it moves now", first: declined(), wait: time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "refused, and in doubt now", first: declined(), wait: time.Second, second: lost(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
+		{name: "refused past its window, blind, early", first: declined(), wait: 15 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
+		{name: "refused past its window, blind", first: declined(), wait: 15*time.Minute + time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
+		{name: "refused past its window, the chain says open", chain: &x402.Finding{}, later: &open, first: declined(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
+		{name: "turned away, and turned away again", first: turned(), second: turned(), status: 503, code: fault.FacilitatorUnauthorized, charge: "false", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Refused},
+		{name: "turned away, and it moves now", first: turned(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "never sent", first: unreached(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
 
 		{name: "owed", before: failing, after: func(b *harness, _ string) { working(b); time.Sleep(time.Second) }, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 2, own: ledger.Superseded, owner: ledger.Redeemed},
 		{name: "owed, too early", before: failing, after: func(b *harness, _ string) { working(b) }, first: moved(), second: moved(), status: 504, code: fault.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 1, own: ledger.Superseded, owner: ledger.Settled},
@@ -150,10 +145,10 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
 				seen := &fakeEvidence{}
-				b.withWindow(nil)
+				b.withWindow(nil, nil)
 				if c.chain != nil {
 					seen.f = *c.chain
-					b.withWindow(seen)
+					b.withWindow(seen, nil)
 				}
 				if c.keyed {
 					b.keys = []string{"key"}
@@ -204,7 +199,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 func TestPurchasesAtOnce(t *testing.T) {
 	for takes, want := range map[time.Duration]int{3 * time.Second: 200, 9 * time.Second: 409} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			b.withWindow(nil)
+			b.withWindow(nil, nil)
 			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(takes); return moved() }
 			first := b.sign(nil)
 			var all sync.WaitGroup
@@ -242,28 +237,96 @@ func TestOwnerKeepsItsTerms(t *testing.T) {
 	})
 }
 
-// A payment whose first attempt died before it opened its purchase is in doubt.
-// Once another payment has answered it, it is not sent any more either.
-func TestInDoubtAndAnswered(t *testing.T) {
-	var dies atomic.Bool
-	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-		if op == ledgertest.Create && r.State == ledger.Bought && dies.CompareAndSwap(true, false) {
-			time.Sleep(35 * time.Second) // frozen, past its lease
-			return ledgertest.FailBefore
+// A payer's identifier is a purchase key: another payment under it is the same
+// purchase, another request is a conflict, and it is no key to anybody else's.
+func TestPaymentIdentifier(t *testing.T) {
+	const id = "pay_7d5d747be160e280504c099d984bcfe0"
+	within(t, nil, func(t *testing.T, b *harness) {
+		required := b.offer.Required("")
+		required.Extensions = map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`)}
+		b.offer = must(x402.NewOffer(required))
+		named := func(id string) string {
+			return b.sign(func(d *x402test.Draft) {
+				d.Payload.Extensions[x402.ExtensionIdentifier] = json.RawMessage(`{"info":{"required":false,"id":` + id + `}}`)
+			})
 		}
-		return ledgertest.None
-	}, func(_ *testing.T, b *harness) {
-		b.withWindow(nil)
-		second := b.sign(nil)
-		paid := b.ask(b.sign(nil), "GET /a")
-		var frozen sync.WaitGroup
-		dies.Store(true)
-		frozen.Go(func() { b.ask(second, "GET /a") })
-		time.Sleep(31 * time.Second)
-		b.expectReplay("second", paid, b.ask(second, "GET /a"))
-		frozen.Wait()
-		time.Sleep(time.Hour)
-		b.expectReplay("second, when the window is over", paid, b.ask(second, "GET /a"))
-		b.expectCalls("in all", 1, 1)
+		first := b.ask(named(`"`+id+`"`), "GET /a")
+		b.expect("first", first, 200, "", "true", false, true)
+		if n := b.writes(); n != 4 {
+			t.Errorf("%d writes, want as many as without an identifier", n)
+		}
+		b.expectReplay("same id, other payment", first, b.ask(named(`"`+id+`"`), "GET /a"))
+		b.expect("same id, other request", b.ask(named(`"`+id+`"`), "GET /b"), 409, fault.IdempotencyConflict, "false", false, false)
+		b.expectCalls("conflict", 1, 1)
+		b.wallet = must(x402test.NewWallet(rand.Reader))
+		other := b.ask(named(`"`+id+`"`), "GET /a")
+		b.expect("same id, other payer", other, 200, "", "true", false, true)
+		if other.Replayed {
+			t.Error("an identifier opened another payer's answer")
+		}
+		for _, bad := range []string{`"short"`, `5`, `"pay_7d5d747be160e280504c099d984bcfe|"`, `"` + strings.Repeat("a", 129) + `"`} {
+			b.expect("id "+bad, b.ask(named(bad), "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
+		}
+		b.expect("no id", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
 	})
+}
+
+// Every smoke test settles, because two of them share no answer; with a key they
+// are one purchase.
+func TestPingIsBoughtAnew(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.withWindow(nil, nil)
+		b.anew = true
+		h := b.sign(nil)
+		b.expect("ping", b.ask(h, "GET /ping"), 200, "", "true", false, true)
+		if n := b.writes(); n != 3 {
+			t.Errorf("%d writes, want 3", n)
+		}
+		b.expect("again", b.ask(h, "GET /ping"), 200, "", "true", false, true)
+		b.expect("another", b.ask(b.sign(nil), "GET /ping"), 200, "", "true", false, true)
+		b.expectCalls("two pings", 2, 2)
+		b.keys = []string{"k"}
+		b.expect("with a key", b.ask(b.sign(nil), "GET /ping"), 200, "", "true", false, true)
+		b.expect("with the same key", b.ask(b.sign(nil), "GET /ping"), 200, "", "true", false, true)
+		b.expectCalls("with a key", 3, 3)
+	})
+}
+
+// Keys that are none are refused before anything is written, and nothing is
+// charged.
+func TestInvalidKeys(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		h := b.sign(nil)
+		for _, keys := range [][]string{{""}, {`""`}, {"a b"}, {"\x7f"}, {"é"}, {strings.Repeat("k", 256)}, {"a", "a"}, {"a\tb"}} {
+			b.keys = keys
+			b.expect(fmt.Sprintf("%q", keys), b.ask(h, "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
+		}
+		if b.writes() != 0 {
+			t.Errorf("%d writes", b.writes())
+		}
+		for _, key := range []string{"k", `"`, `"a`, "a,b", "~!", strings.Repeat("k", 255), `"` + strings.Repeat("k", 255) + `"`} {
+			b.keys = []string{key}
+			b.expect(key, b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		}
+		b.keys = []string{"a b"}
+		b.expect("charged before", b.ask(h, "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
+	})
+}
+
+// A key proves its sender from sixteen characters on: with one less, an
+// authorization that was paid is not answered again.
+func TestShortestSecretKey(t *testing.T) {
+	for key, secret := range map[string]bool{"0123456789abcdef": true, "0123456789abcde": false} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			b.keys = []string{key}
+			h := b.sign(func(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") })
+			first := b.ask(h, "GET /a")
+			b.expect(key, first, 200, "", "true", false, true)
+			if again := b.ask(h, "GET /a"); secret {
+				b.expectReplay(key, first, again)
+			} else {
+				b.expect(key, again, 402, fault.PaymentRequired, "true", false, false)
+			}
+		})
+	}
 }

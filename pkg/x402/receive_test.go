@@ -154,8 +154,7 @@ func TestReceive(t *testing.T) {
 		"redeemed":  {func(d *reconcilerHarness) { redeem(d, d.claim(1)) }, known, ""},
 		"refunded": {func(d *reconcilerHarness) {
 			d.owed(1, ledger.MaxLookups)
-			_, err := d.ledger.Refund(d.t.Context(), payment(1).Key, "0xback")
-			d.must(err)
+			must(d.ledger.Refund(d.t.Context(), payment(1).Key, "0xback"))
 		}, known, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,26 +182,6 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// debts are what Outstanding lists as owed, as key and amount; all of them refunds.
-func (d *reconcilerHarness) debts() map[string]string {
-	d.t.Helper()
-	all := map[string]string{}
-	missed, err := d.reconciler().Outstanding(d.t.Context(), func(r ledger.Record, spent bool) {
-		var q x402.Requirements
-		if err := json.Unmarshal(r.Terms, &q); err != nil || !spent || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
-			d.t.Errorf("%s is no debt of the payer's that has to go back: %v", r.Key, err)
-		}
-		if q.Network != terms().Network || q.Asset != terms().Asset || q.PayTo != terms().PayTo || q.Scheme != x402.Scheme {
-			d.t.Errorf("a debt's terms are %+v", q)
-		}
-		all[r.Key] = q.Amount
-	}, func(ledger.Record) {})
-	if missed != 0 || err != nil {
-		d.t.Errorf("%d debts missed, %v", missed, err)
-	}
-	return all
-}
-
 // Money that no record is about: a refund is due, of what was sent. What is no
 // payment is only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
@@ -222,8 +201,20 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
-		if diff := cmp.Diff(want, d.debts()); diff != "" {
-			t.Errorf("owed (-want +got):\n%s", diff)
+		owed := map[string]string{} // amounts; all of them are refunds
+		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Record, spent bool) {
+			var q x402.Requirements
+			d.must(json.Unmarshal(r.Terms, &q))
+			if !spent || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
+				t.Errorf("%s is no debt of the payer's that has to go back", r.Key)
+			}
+			if q.Network != terms().Network || q.Asset != terms().Asset || q.PayTo != terms().PayTo || q.Scheme != x402.Scheme {
+				t.Errorf("a debt's terms are %+v", q)
+			}
+			owed[r.Key] = q.Amount
+		}, func(ledger.Record) {})
+		if diff := cmp.Diff(want, owed); diff != "" || missed != 0 || err != nil {
+			t.Errorf("owed (-want +got), %d missed, %v:\n%s", missed, err, diff)
 		}
 		if diff := cmp.Diff([]ledger.Record{refused, live}, []ledger.Record{d.stored(2), d.stored(3)}); diff != "" {
 			t.Errorf("records of other authorizations (-before +after):\n%s", diff)
@@ -246,19 +237,16 @@ func TestReceiveOtherTerms(t *testing.T) {
 		tp := d.watched()
 		others := map[string]ledger.Record{}
 		for i, change := range []func(p *ledger.Payment){
-			func(p *ledger.Payment) { p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1) },
+			elsewhere,
 			func(p *ledger.Payment) { p.Key = strings.Replace(p.Key, "|0x833589", "|0x933589", 1) },
 			func(p *ledger.Payment) {
 				p.Terms = json.RawMessage(strings.Replace(string(p.Terms), terms().PayTo[:8], "0x309693", 1))
 			},
 			func(p *ledger.Payment) { p.Terms = json.RawMessage(`[]`) },
 		} {
-			p := payment(i + 1)
-			change(&p)
-			c, err := d.ledger.Claim(t.Context(), p, time.Now().Add(attemptTime))
-			d.must(err)
-			d.must(c.Hold.Refused(t.Context(), "no"))
-			others[p.Key] = c.Hold.Record()
+			h := d.claim(i+1, change)
+			d.must(h.Refused(t.Context(), "no"))
+			others[h.Record().Key] = h.Record()
 			tp.send(i + 1)
 		}
 		d.wants(x402.Summary{Received: 4, Unasked: 4, Owed: 4, Exhausted: 4})

@@ -3,6 +3,7 @@ package x402_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +21,7 @@ func TestReconcileWithoutEvidence(t *testing.T) {
 		d.owed(2, 1)
 		d.abandoned(3)
 		writes := d.store.Calls(ledgertest.Replace)
-		for range 3 {
-			d.wants(x402.Summary{Listed: 2, Open: 2, CannotTell: 2, Owed: 1})
-			time.Sleep(5 * time.Minute)
-		}
+		d.wants(x402.Summary{Listed: 2, Open: 2, CannotTell: 2, Owed: 1})
 		if n := d.store.Calls(ledgertest.Replace) - writes; n != 0 {
 			t.Errorf("%d writes", n)
 		}
@@ -38,16 +36,11 @@ func TestReconcileWithoutEvidence(t *testing.T) {
 func TestReconcileOtherTerms(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.find = verdict(x402.Finding{Verdict: x402.NeverPaid})
-		other := terms()
-		other.Network = "eip155:84532"
-		p := payment(1)
-		p.Key = strings.Replace(p.Key, terms().Network, other.Network, 1)
-		p.Terms, _ = json.Marshal(other.Requirements("5000"))
-		c, err := d.ledger.Claim(t.Context(), p, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.must(c.Hold.Uncertain(t.Context(), "timeout", ""))
+		d.uncertain(1, elsewhere, func(p *ledger.Payment) {
+			other := terms()
+			other.Network = "eip155:84532"
+			p.Terms = must(json.Marshal(other.Requirements("5000")))
+		})
 		d.wants(x402.Summary{Listed: 1, Open: 1, CannotTell: 1})
 		if len(d.asked) != 0 {
 			t.Error("the wrong chain was asked")
@@ -71,9 +64,9 @@ func TestReconcileStoreFails(t *testing.T) {
 		"verdict unheard":     {ledgertest.Replace, 2, ledgertest.FailAfter},
 	} {
 		t.Run(name, func(t *testing.T) {
-			begun := map[ledgertest.Op]int{}
+			begun := math.MaxInt32
 			withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-				if base, ok := begun[op]; ok && op == c.op && n == base+c.n {
+				if op == c.op && n == begun+c.n {
 					return c.fault
 				}
 				return ledgertest.None
@@ -82,9 +75,7 @@ func TestReconcileStoreFails(t *testing.T) {
 				time.Sleep(time.Second)
 				d.uncertain(2)
 				d.find = verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})
-				for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
-					begun[op] = d.store.Calls(op)
-				}
+				begun = d.store.Calls(c.op)
 				s, err := d.run(t.Context())
 				if !errors.Is(err, ledgertest.ErrInjected) || s.Failed != 1 || s.SettledLate != 1 || s.Listed != 2 {
 					t.Errorf("%+v, %v; want one failed, one settled, and the error", s, err)
@@ -164,14 +155,7 @@ func TestReconcileCorruptRecord(t *testing.T) {
 			"value": func(p *ledger.Payment) { p.Terms, _ = json.Marshal(terms().Requirements("-5")) },
 			"nonce": func(p *ledger.Payment) { p.Key = p.Key[:len(p.Key)-1] },
 		} {
-			p := payment(10 + len(strange))
-			change(&p)
-			c, err := d.ledger.Claim(t.Context(), p, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.must(c.Hold.Uncertain(t.Context(), "timeout", ""))
-			strange[name] = p.Key
+			d.uncertain(10+len(strange), change, func(p *ledger.Payment) { strange[name] = p.Key })
 		}
 		d.uncertain(2)
 		d.owed(3, 1)

@@ -98,23 +98,23 @@ const reconcilePayer = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
 
 // payment is the nth payment, for 5,000 atomic units.
 func payment(n int) ledger.Payment {
-	doc, err := json.Marshal(terms().Requirements("5000"))
-	if err != nil {
-		panic(err)
-	}
 	return ledger.Payment{
 		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), reconcilePayer, fmt.Sprintf("0x%064x", n)),
-		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: doc, Proof: ledger.Proof{Token: fmt.Sprint("t", n)},
+		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: must(json.Marshal(terms().Requirements("5000"))), Proof: ledger.Proof{Token: fmt.Sprint("t", n)},
 		ValidBefore: time.Now().Add(5 * time.Minute),
 	}
 }
 
 const attemptTime = 30 * time.Second
 
-// claim claims the nth payment.
-func (d *reconcilerHarness) claim(n int) *ledger.Hold {
+// claim claims the nth payment, as changed.
+func (d *reconcilerHarness) claim(n int, changes ...func(*ledger.Payment)) *ledger.Hold {
 	d.t.Helper()
-	c, err := d.ledger.Claim(d.t.Context(), payment(n), time.Now().Add(attemptTime))
+	p := payment(n)
+	for _, change := range changes {
+		change(&p)
+	}
+	c, err := d.ledger.Claim(d.t.Context(), p, time.Now().Add(attemptTime))
 	if err != nil || c.Standing != ledger.Held {
 		d.t.Fatalf("claim: %+v, %v", c, err)
 	}
@@ -131,9 +131,9 @@ func (d *reconcilerHarness) must(err error) {
 
 // uncertain is a payment whose settlement was lost; abandoned one whose
 // attempt died.
-func (d *reconcilerHarness) uncertain(n int) {
+func (d *reconcilerHarness) uncertain(n int, changes ...func(*ledger.Payment)) {
 	d.t.Helper()
-	d.must(d.claim(n).Uncertain(d.t.Context(), "connection lost", tx))
+	d.must(d.claim(n, changes...).Uncertain(d.t.Context(), "connection lost", tx))
 }
 
 func (d *reconcilerHarness) abandoned(n int) {
@@ -254,6 +254,9 @@ func TestReconcileMeetsALiveRequest(t *testing.T) {
 		}
 	}
 }
+
+// elsewhere puts a payment on another chain.
+func elsewhere(p *ledger.Payment) { p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1) }
 
 func redeem(d *reconcilerHarness, h *ledger.Hold) {
 	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, true))

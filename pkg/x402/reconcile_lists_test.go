@@ -3,6 +3,9 @@ package x402_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +14,76 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
+
+// What is owed, and what of it is a refund.
+func TestReconcileOwed(t *testing.T) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+		d.owed(1, ledger.MaxLookups) // no lookup left
+		d.owed(2, 2)
+		d.owed(3, 0)          // settled late, never asked for
+		redeem(d, d.claim(4)) // has its answer
+		d.uncertain(5)        // not known
+		looking := d.claim(6) // somebody is at it
+		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
+		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1}) // the lease of 6 runs
+		var got []string
+		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Record, spent bool) {
+			got = append(got, fmt.Sprint(r.Key[len(r.Key)-1:], " spent: ", spent))
+		}, func(ledger.Record) {})
+		if want := []string{"1 spent: true", "2 spent: false", "3 spent: false"}; !slices.Equal(got, want) || missed != 0 || err != nil {
+			t.Errorf("owed %v, %d missed, %v; want %v", got, missed, err, want)
+		}
+		time.Sleep(25 * time.Hour) // the time for lookups is over; the live one died
+		d.wants(x402.Summary{Listed: 2, Open: 1, Skipped: 1, StillOpen: 1, Owed: 4, Exhausted: 4})
+	})
+}
+
+// What is in doubt, and nothing that somebody holds or that is decided; a record
+// that cannot be read is missed, and hides no other.
+func TestReconcileInDoubt(t *testing.T) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+		d.uncertain(1)
+		d.owed(2, 1)
+		redeem(d, d.claim(3))
+		d.claim(4)
+		d.uncertain(5)
+		for _, want := range [][]int{{1, 5}, {1, 4, 5}} {
+			var got []int
+			missed, err := d.reconciler().Outstanding(t.Context(), func(ledger.Record, bool) {}, func(r ledger.Record) {
+				got = append(got, int(r.Key[len(r.Key)-1]-'0'))
+			})
+			if slices.Sort(got); !slices.Equal(got, want) || missed != 0 || err != nil {
+				t.Errorf("in doubt %v, %d missed, %v; want %v", got, missed, err, want)
+			}
+			time.Sleep(time.Hour) // whoever held 4 has died
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		missed, err := d.reconciler().Each(ctx, d.memory.Keys(), func(ledger.Record) { cancel() })
+		if missed != 4 || err != nil {
+			t.Errorf("%d missed when the time is over, %v; want all but the first of 5", missed, err)
+		}
+		d.must(d.memory.Plant(t.Context(), "corrupt", []byte("{")))
+		seen := 0
+		missed, err = d.reconciler().Each(t.Context(), append([]string{"corrupt", "missing"}, d.memory.Keys()...), func(ledger.Record) { seen++ })
+		if seen != 5 || missed != 1 || err != nil {
+			t.Errorf("%d seen, %d missed, %v; want all 5, and the corrupt one missed once", seen, missed, err)
+		}
+	})
+}
+
+func TestNewReconcilerPanics(t *testing.T) {
+	t.Parallel()
+	memory := new(ledgertest.Memory)
+	whole := x402.ReconcilerConfig{
+		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory, Scanner: &fakeScanner{},
+		Network: terms().Network, Asset: addressOf(terms().Asset), Payee: addressOf(terms().PayTo),
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	// A reconciler that reads the chain has to know for whom: the last three.
+	needsEach(t, whole, x402.NewReconciler, "Ledger", "Index", "Now", "Log", "Network", "Asset", "Payee")
+}
 
 // 1,500 records in doubt and runs of 1,000: the second run sees the rest.
 func TestReconcileIsFair(t *testing.T) {

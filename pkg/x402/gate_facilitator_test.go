@@ -12,9 +12,76 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
+
+// Signatures that cannot be judged locally go to the facilitator's /verify,
+// once; a payment that the ledger knows by the same signature does not.
+func TestContractWallets(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.verify = x402.Verification{Valid: true}
+		h := b.sign(contractPayer)
+		b.expect("valid", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("replayed", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		if len(b.shown) != 1 {
+			t.Errorf("%d verifies, want 1", len(b.shown))
+		}
+		b.expectCalls("contract wallet", 1, 1)
+	})
+	within(t, nil, func(t *testing.T, b *harness) {
+		for says, v := range map[string]x402.Verification{
+			"signature is not the payer's: bad":               {Reason: "bad", BadSignature: true},
+			"the facilitator does not accept the payment: no": {Reason: "no"},
+			"the facilitator does not accept the payment: ":   {}, // an empty verdict does not count as valid
+		} {
+			b.verify = v
+			out := b.ask(b.sign(contractPayer), "GET /a")
+			b.expect("invalid", out, 402, fault.PaymentRequired, "false", false, false)
+			if got := out.Fault.Public(); got != says {
+				t.Errorf("the payer reads %q, want %q", got, says)
+			}
+		}
+		b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
+		b.expect("no verdict", b.ask(b.sign(contractPayer), "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
+		b.expectCalls("not verified", 0, 0)
+		if n := b.store.Calls(ledgertest.Create); n != 0 {
+			t.Errorf("%d writes for payments that were not verified", n)
+		}
+	})
+	// With the token another signature of the wallet stands for the first.
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.verify = x402.Verification{Valid: true}
+		b.settle = settles(lost(), lost(), moved())
+		var sealed x402test.Draft
+		h := b.sign(func(d *x402test.Draft) { contractPayer(d); sealed = *d })
+		b.expect("in doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
+		b.expect("other, in doubt", b.ask(resigned(t, sealed), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("paid", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expect("other, paid", b.ask(resigned(t, sealed), "GET /a"), 200, "", "true", false, true)
+	})
+}
+
+// The facilitator cannot check a contract wallet's signature once its nonce is
+// used, which a third party can do. A payment that has no record then gets no answer,
+// but is not said to be unpaid either: the scan of the chain finds its money.
+func TestContractWalletPaidByAThirdParty(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		seen := &fakeEvidence{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}}
+		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
+		for range 2 { // without a chain, and with one, which is not asked
+			out := b.ask(b.sign(contractPayer), "GET /a")
+			b.expect("never seen", out, 402, fault.PaymentRequired, "null", false, false)
+			if out.Trace.Unrecorded || b.writes() != 0 || len(seen.asked) != 0 {
+				t.Errorf("unrecorded %t, %d writes", out.Trace.Unrecorded, b.writes())
+			}
+			b.withParts(nil, seen)
+		}
+	})
+}
 
 // listed makes the offer that of a real operation, with all of its extensions.
 func (b *harness) listed() {
@@ -31,7 +98,8 @@ func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 			b.listed()
 			plain := b.sign(change)
 			for i, header := range []string{plain, disguised(plain)} {
-				b.restart()
+				b.store, b.sent, b.shown = ledgertest.NewFaulty(b.t, &ledgertest.Memory{}, nil), nil, nil
+				b.build(func(*x402.GateConfig) {})
 				b.verify = x402.Verification{Valid: true}
 				b.ask(header, "GET /a")
 				sent[i] = append(b.shown, b.sent...)

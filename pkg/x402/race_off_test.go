@@ -1,5 +1,0 @@
-//go:build !race
-
-package x402_test
-
-const raceDetector = false
