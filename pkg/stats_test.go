@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -136,4 +138,30 @@ func (r *tree) long() []string {
 	}
 	slices.Sort(long)
 	return long
+}
+
+// proseFile is a path of this module in backticks, or in a Markdown link.
+var proseFile = regexp.MustCompile("[`(]((?:pkg|infra|functions|events|\\.ci|\\.github)/[A-Za-z0-9_./-]+)[`)]")
+
+// TestProse: what the Markdown files name is there, and the README is short.
+func TestProse(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"README.md", "infra/RUNBOOK.md", ".github/CONTRIBUTING.md"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); name == "README.md" && n > 200 {
+			t.Errorf("%s has %d lines, want 200 at most", name, n)
+		}
+		found := proseFile.FindAllStringSubmatch(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no file", name)
+		}
+		for _, m := range found {
+			if _, err := os.Stat(filepath.Join("..", strings.TrimSuffix(m[1], "/..."))); err != nil {
+				t.Errorf("%s names %s, which is not there", name, m[1])
+			}
+		}
+	}
 }

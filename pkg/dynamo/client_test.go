@@ -2,12 +2,14 @@ package dynamo_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
@@ -109,56 +112,196 @@ func TestRegionalEndpoint(t *testing.T) {
 	}
 }
 
-// A peer that takes the request and stays silent costs one attempt's time, and the
-// second attempt, on another connection, still fits into the call. A connection is used
-// again, but not after it has idled for five seconds.
+// fetch sends a request and reads the reply to its end.
+func fetch(t *testing.T, c dynamo.HTTPConfig, url string) (int, string, error) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	res, err := dynamo.NewHTTPClient(c).Do(q)
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(body), err
+}
+
+// A reply is whole and no longer than it may be, or the attempt has failed. Nothing is
+// repeated, no redirect is followed, and no connection kept where that is not wanted.
+func TestHTTPReplies(t *testing.T) {
+	t.Parallel()
+	const maxReply, tooLong = 1000, "a reply of more than 1000 bytes"
+	for name, c := range map[string]struct {
+		status, promised, sent int
+		fails                  string
+	}{
+		"whole": {200, 5, 5, ""}, "empty": {204, 0, 0, ""}, "an error of the server": {500, 0, 0, ""}, "a redirect": {302, 0, 0, ""},
+		"as long as it may be": {200, 0, maxReply, ""}, "too long": {200, 0, maxReply + 1, tooLong}, "endless": {200, 0, 1 << 20, tooLong},
+		"cut": {200, 100, 4, "read the reply: unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if calls.Add(1); !r.Close {
+					t.Error("the connection is to be kept")
+				}
+				w.Header().Set("Location", "/elsewhere")
+				if c.promised > 0 {
+					w.Header().Set("Content-Length", strconv.Itoa(c.promised))
+				}
+				w.WriteHeader(c.status)
+				for left := c.sent; left > 0; left -= 500 {
+					_, _ = w.Write(bytes.Repeat([]byte("x"), min(left, 500)))
+					w.(http.Flusher).Flush()
+				}
+			}))
+			t.Cleanup(s.Close)
+			status, body, err := fetch(t, dynamo.HTTPConfig{AttemptTimeout: patience, MaxReply: maxReply}, s.URL)
+			if c.fails == "" && (status != c.status || len(body) != c.sent || err != nil) || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
+				t.Errorf("%d, %d bytes, %v", status, len(body), err)
+			}
+			if n := calls.Load(); n != 1 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+// peer answers on every connection that is dialed, but for those that have died.
+type peer struct {
+	dials, dead atomic.Int64
+	// together holds the first answers until so many requests have come.
+	together int64
+	arrived  atomic.Int64
+	all      chan struct{}
+}
+
+func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
+	n := p.dials.Add(1)
+	ours, theirs := net.Pipe()
+	go func() {
+		defer func() { _ = theirs.Close() }()
+		for in := bufio.NewReader(theirs); ; {
+			req, err := http.ReadRequest(in)
+			if err != nil { // the client hangs up
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+			if n <= p.dead.Load() {
+				continue // the request is swallowed
+			}
+			if p.arrived.Add(1) == p.together {
+				close(p.all)
+			}
+			<-p.all
+			_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+		}
+	}()
+	return ours, nil
+}
+
+// A peer that takes the request and stays silent costs one attempt's time, and the second
+// attempt still fits into the call. A failed attempt takes the idle connections with it:
+// those that idled through a freeze have died together, and the second one dials. A
+// connection is used again, but not after it has idled for five seconds.
 func TestConnections(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		silent int64 // connections that never answer
-		took   time.Duration
-	}{{0, 0}, {1, 750 * time.Millisecond}, {2, 1450 * time.Millisecond}} {
-		synctest.Test(t, func(t *testing.T) {
-			var dials atomic.Int64
-			conf := config("http://dynamodb.test")
-			conf.Dial = func(context.Context, string, string) (net.Conn, error) {
-				n := dials.Add(1)
-				ours, theirs := net.Pipe()
-				go func() {
-					defer func() { _ = theirs.Close() }()
-					for in := bufio.NewReader(theirs); ; {
-						req, err := http.ReadRequest(in)
-						if err != nil { // the client hangs up
-							return
-						}
-						_, _ = io.Copy(io.Discard, req.Body)
-						if n > c.silent {
-							_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-						}
-					}
-				}()
-				return ours, nil
-			}
-			client := dynamo.NewClient(conf)
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{together: 3, all: make(chan struct{})}
+		conf := config("http://dynamodb.test")
+		conf.Dial = p.dial
+		client := dynamo.NewClient(conf)
+		for range p.together {
+			go func() { _ = ask(t, client) }()
+		}
+		synctest.Wait()
+		for _, c := range []struct {
+			pause time.Duration
+			dead  int64 // of the connections dialed so far, and to come
+			took  time.Duration
+			dials int64
+			ok    bool
+		}{
+			{0, 0, 0, 3, true},
+			{0, 3, 750 * time.Millisecond, 4, true},
+			{4 * time.Second, 3, 0, 4, true},
+			{4 * time.Second, 3, 0, 4, true},
+			{6 * time.Second, 3, 0, 5, true},
+			{0, 6, 1450 * time.Millisecond, 6, false},
+			{0, 6, 0, 7, true},
+		} {
+			<-time.After(c.pause)
+			p.dead.Store(c.dead)
 			start := time.Now()
 			err := ask(t, client)
-			if d := time.Since(start); d < c.took-25*time.Millisecond || d > c.took+25*time.Millisecond {
-				t.Errorf("%d silent: it took %v, want about %v", c.silent, d, c.took)
+			if d := time.Since(start) - c.took; d.Abs() > 25*time.Millisecond || (err == nil) != c.ok || p.dials.Load() != c.dials {
+				t.Errorf("%+v: %v after %v on %d connections", c, err, time.Since(start), p.dials.Load())
 			}
-			want := min(c.silent+1, 2)
-			if ok := c.silent < 2; (err == nil) != ok || dials.Load() != want {
-				t.Fatalf("%d silent: %v, want success: %v; %d connections, want %d", c.silent, err, ok, dials.Load(), want)
+		}
+		<-time.After(6 * time.Second) // the last connection ends
+	})
+}
+
+// tables is a TableAPI whose table goes through the given states.
+type tables struct {
+	create error
+	states []types.TableStatus // "" for not found; the last one stays
+	key    string
+	index  types.IndexStatus // "" for none
+	sorted types.KeyType     // what the index has lease_until for
+	asked  int
+}
+
+func (f *tables) CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
+	return &dynamodb.CreateTableOutput{}, f.create
+}
+
+func (f *tables) DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	state := f.states[min(f.asked, len(f.states)-1)]
+	f.asked++
+	if state == "" {
+		return nil, &types.ResourceNotFoundException{}
+	}
+	keys := func(hash, last string) []types.KeySchemaElement {
+		all := []types.KeySchemaElement{{AttributeName: &hash, KeyType: types.KeyTypeHash}, {AttributeName: &last, KeyType: f.sorted}}
+		return all[:1+min(len(last), 1)]
+	}
+	table := &types.TableDescription{TableStatus: state, KeySchema: keys(f.key, "")}
+	if f.index != "" {
+		table.GlobalSecondaryIndexes = []types.GlobalSecondaryIndexDescription{
+			{IndexName: aws.String("other"), IndexStatus: types.IndexStatusDeleting},
+			{IndexName: aws.String("open"), IndexStatus: f.index, KeySchema: keys("open", "lease_until")},
+		}
+	}
+	return &dynamodb.DescribeTableOutput{Table: table}, nil
+}
+
+func TestEnsureTableWaits(t *testing.T) {
+	t.Parallel()
+	type states = []types.TableStatus
+	there := &types.ResourceInUseException{}
+	for name, c := range map[string]struct {
+		api   tables
+		asked int
+		want  string // in the error; "" for success
+	}{
+		"new":           {tables{nil, states{"", "CREATING", "CREATING", "ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 4, ""},
+		"there":         {tables{there, states{"ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 1, ""},
+		"another key":   {tables{there, states{"ACTIVE"}, "id", "ACTIVE", "RANGE", 0}, 1, "another key than pk"},
+		"no index":      {tables{there, states{"ACTIVE"}, "pk", "", "RANGE", 0}, 1, "no index open"},
+		"another index": {tables{there, states{"ACTIVE"}, "pk", "ACTIVE", "HASH", 0}, 1, "no index open"},
+		"refused":       {tables{errDown, states{"ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 0, "down"},
+		"never created": {tables{nil, states{"CREATING"}, "pk", "ACTIVE", "RANGE", 0}, 20, "deadline exceeded"},
+		"never indexed": {tables{nil, states{"ACTIVE"}, "pk", "CREATING", "RANGE", 0}, 20, "deadline exceeded"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
+			defer cancel()
+			err := dynamo.EnsureTable(ctx, &c.api, "t")
+			if c.api.asked != c.asked || (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: EnsureTable = %v, want %q; asked %d times, want %d", name, err, c.want, c.api.asked, c.asked)
 			}
-			for _, pause := range []time.Duration{0, 4 * time.Second, 4 * time.Second, 6 * time.Second} {
-				<-time.After(pause)
-				if pause == 6*time.Second || c.silent == 2 && pause == 0 {
-					want++
-				}
-				if err := ask(t, client); err != nil || dials.Load() != want {
-					t.Errorf("%d silent, after %v: %v; %d connections, want %d", c.silent, pause, err, dials.Load(), want)
-				}
-			}
-			<-time.After(6 * time.Second) // the last connection ends
 		})
 	}
 }

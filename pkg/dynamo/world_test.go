@@ -82,7 +82,7 @@ func newWorld(t *testing.T, s testbed.Dynamo) *world {
 }
 
 func (w *world) config() dynamo.Config {
-	return dynamo.Config{API: strict{w.t, w.front}, Table: w.table, Timeout: patience}
+	return dynamo.Config{API: w.front, Table: w.table, Timeout: patience}
 }
 
 func (w *world) ledger() *dynamo.Ledger { return dynamo.NewLedger(w.config()) }
@@ -140,6 +140,9 @@ func (w *world) ServeHTTP(out http.ResponseWriter, req *http.Request) {
 	w.mu.Unlock()
 	body, err := io.ReadAll(req.Body)
 	w.check(err)
+	if op == "GetItem" && !bytes.Contains(body, []byte(`"ConsistentRead":true`)) {
+		w.t.Errorf("a read that is not consistent: %s", body)
+	}
 	body = append([]byte(`{"ReturnConsumedCapacity":"INDEXES",`), body[1:]...)
 	// The server processes it whatever becomes of the client.
 	forward, err := http.NewRequest(http.MethodPost, w.target, bytes.NewReader(body))
@@ -190,19 +193,6 @@ func (w *world) spent() (units, index, most float64, calls int) {
 	units, index, most = w.units, w.index, w.most
 	w.units, w.index, w.most = 0, 0, 0
 	return units, index, most, calls
-}
-
-// strict is an API that fails the test on a read that a store must not make.
-type strict struct {
-	t *testing.T
-	dynamo.API
-}
-
-func (s strict) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	if !aws.ToBool(in.ConsistentRead) {
-		s.t.Error("GetItem is not consistent")
-	}
-	return s.API.GetItem(ctx, in, o...)
 }
 
 // fake is an API of functions. A call of one that is not there panics.

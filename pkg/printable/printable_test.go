@@ -1,7 +1,10 @@
 package printable_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"unicode"
@@ -12,54 +15,29 @@ import (
 
 func TestText(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ in, want string }{
-		"other scripts":       {"naïve 日本 🙂", "naïve 日本 🙂"},
-		"controls":            {"\x1b[2J\x07a\x00\x7f", "?[2J?a??"},
-		"C1":                  {"\u009b2J\u009b31mPAID", "?2J?31mPAID"},
-		"bidi marks":          {"\u202egnp\u202c \u2066x\u2069 \u200f\u061c", "?gnp? ?x? ??"},
-		"invisible":           {"a\u200bb\ufeffc\U000e0041", "a?b?c?"},
-		"line separators":     {"a\nb\r\nc\u2028d\u2029e\u0085f\tg", "a b  c d e f g"},
-		"bytes":               {"a\xffb\x9b", "a\ufffdb\ufffd"},
-		"as long as it may":   {strings.Repeat("a", 512), strings.Repeat("a", 512)},
-		"one longer":          {strings.Repeat("a", 513), strings.Repeat("a", 509) + "…"},
-		"cut in a character":  {strings.Repeat("é", 300), strings.Repeat("é", 254) + "…"},
-		"longer when cleaned": {strings.Repeat("\xff", 512), strings.Repeat("\ufffd", 169) + "…"},
-		"shorter when cleaned": {
-			strings.Repeat("\u202e", 200), strings.Repeat("?", 170) + "…",
-		},
+	text, lines := printable.Text, printable.Lines
+	for name, c := range map[string]struct{ got, want any }{
+		"other scripts":        {text("naïve 日本 🙂"), "naïve 日本 🙂"},
+		"controls":             {text("\x1b[2J\x07a\x00\x7f"), "?[2J?a??"},
+		"C1":                   {text("\u009b2J\u009b31mPAID"), "?2J?31mPAID"},
+		"bidi marks":           {text("\u202egnp\u202c \u2066x\u2069 \u200f\u061c"), "?gnp? ?x? ??"},
+		"invisible":            {text("a\u200bb\ufeffc\U000e0041"), "a?b?c?"},
+		"line separators":      {text("a\nb\r\nc\u2028d\u2029e\u0085f\tg"), "a b  c d e f g"},
+		"bytes":                {text("a\xffb\x9b"), "a\ufffdb\ufffd"},
+		"as long as it may":    {text(strings.Repeat("a", 512)), strings.Repeat("a", 512)},
+		"one longer":           {text(strings.Repeat("a", 513)), strings.Repeat("a", 509) + "…"},
+		"cut in a character":   {text(strings.Repeat("é", 300)), strings.Repeat("é", 254) + "…"},
+		"longer when cleaned":  {text(strings.Repeat("\xff", 512)), strings.Repeat("\ufffd", 169) + "…"},
+		"shorter when cleaned": {text(strings.Repeat("\u202e", 200)), strings.Repeat("?", 170) + "…"},
+		"lines":                {lines("a\nb\x1b[2J\n"), "a\nb?[2J\n"}, "lines of Windows": {lines("a\r\nb"), "a \nb"},
+		"a line separator": {lines("a\u2028b"), "a b"}, "long lines": {lines(strings.Repeat("ab\n", 1000)), strings.Repeat("ab\n", 170) + "ab…"},
+		"a quote": {printable.Quote("a", 8), `"a"`}, "an odd quote": {printable.Quote("é\u202e\x1b", 8), `"\u00e9\u202e\x1b"`},
+		"a long quote": {printable.Quote("abcdefghij", 8), `"abcdefgh"…`},
+		"nothing":      {printable.ASCII(""), true}, "ASCII": {printable.ASCII("a b~"), true}, "a line": {printable.ASCII("a\n"), false},
+		"DEL": {printable.ASCII("\x7f"), false}, "a letter": {printable.ASCII("é"), false}, "a byte": {printable.ASCII("\xff"), false},
 	} {
-		if got := printable.Text(c.in); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
-func TestLines(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"a\nb\x1b[2J\n": "a\nb?[2J\n", "a\r\nb": "a \nb", "a\u2028b": "a b",
-		strings.Repeat("ab\n", 1000): strings.Repeat("ab\n", 170) + "ab…",
-	} {
-		if got := printable.Lines(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestQuote(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{"a": `"a"`, "é\u202e\x1b": `"\u00e9\u202e\x1b"`, "abcdefghij": `"abcdefgh"…`} {
-		if got := printable.Quote(in, 8); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
-		}
-	}
-}
-
-func TestASCII(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]bool{"": true, "a b~": true, "a\n": false, "\x7f": false, "é": false, "\xff": false} {
-		if got := printable.ASCII(in); got != want {
-			t.Errorf("%q: %v", in, got)
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", name, c.got, c.want)
 		}
 	}
 }
@@ -116,3 +94,47 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 }
+
+// Whatever way a peer's text takes into a line, it is bounded and shows nothing
+// that steers; what is ours stays as it is.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	hostile := "\u009b2J\u202e\u2028" + strings.Repeat("\x01", 64000)
+	want := printable.Text(hostile)
+	stack := strings.Repeat("goroutine\n", 200)
+	for name, c := range map[string]struct {
+		write func(l *slog.Logger)
+		want  any
+	}{
+		"string":       {func(l *slog.Logger) { l.Info("m", "v", hostile) }, want},
+		"error":        {func(l *slog.Logger) { l.Info("m", "v", errors.New(hostile)) }, want},
+		"map":          {func(l *slog.Logger) { l.Info("m", "v", map[string]string{hostile: hostile}) }, map[string]any{want: want}},
+		"group":        {func(l *slog.Logger) { l.Info("m", slog.Group("v", "a", hostile)) }, map[string]any{"a": want}},
+		"with":         {func(l *slog.Logger) { l.With("v", hostile).Info("m") }, want},
+		"inside group": {func(l *slog.Logger) { l.WithGroup("v").Info("m", "a", hostile) }, map[string]any{"a": want}},
+		"valuer":       {func(l *slog.Logger) { l.Info("m", "v", lazy(hostile)) }, want},
+		"number":       {func(l *slog.Logger) { l.Info("m", "v", 7) }, 7.0},
+		"our own":      {func(l *slog.Logger) { l.Info("m", "v", printable.Own(stack)) }, stack},
+		"structure":    {func(l *slog.Logger) { l.Info("m", "v", struct{ A int }{1}) }, map[string]any{"A": 1.0}},
+		"level below":  {func(l *slog.Logger) { l.Debug("m", "v", "debug"); l.Info("m", "v", "info") }, "info"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			c.write(printable.Log(printable.Log(slog.New(slog.NewJSONHandler(&out, nil)))))
+			var line map[string]any
+			if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+				t.Fatal(err)
+			}
+			got, _ := json.Marshal(line["v"])
+			if wanted, _ := json.Marshal(c.want); !bytes.Equal(got, wanted) {
+				t.Errorf("%s, want %s", got, wanted)
+			}
+		})
+	}
+}
+
+// lazy is an attribute that makes its value when it is written.
+type lazy string
+
+func (l lazy) LogValue() slog.Value { return slog.StringValue(string(l)) }

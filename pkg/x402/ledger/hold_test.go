@@ -1,6 +1,8 @@
 package ledger_test
 
 import (
+	"bytes"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -8,9 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// What the holder of a lease can write, what comes of it at first and in doubt, what
-// the next claim is told, and how long it is kept: what is in doubt, or paid and not
-// answered, until that ends; what is decided for 35 days after its authorization.
+// What the holder of a lease can write, what comes of it at first and in doubt, and what
+// the next claim is told. TestEveryStateAndEvent has the rest of each record.
 func TestVerdicts(t *testing.T) {
 	const owner = "eip155:8453|0xa|0xb|0xd"
 	ctx := t.Context()
@@ -20,66 +21,62 @@ func TestVerdicts(t *testing.T) {
 		state   ledger.State
 		doubted ledger.State    // where the payment was in doubt
 		claim   ledger.Standing // a moment later
-		sent    bool
-		kept    bool // without an end
 	}{
-		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced, false, false},
-		"turned away": {func(h *ledger.Hold) error { return h.TurnedAway(ctx, "quota") }, refused, doubt, ledger.Held, true, false},
-		"refused":     {func(h *ledger.Hold) error { return h.Refused(ctx, "no") }, refused, doubt, ledger.Over, true, false},
-		"not sent":    {func(h *ledger.Hold) error { return h.NotSent(ctx, "full") }, refused, doubt, ledger.Held, false, false},
-		"disproved":   {func(h *ledger.Hold) error { return h.Disproved(ctx, "cancelled") }, refused, refused, ledger.Over, false, false},
-		"uncertain":   {func(h *ledger.Hold) error { return h.Uncertain(ctx, "?", "0x03") }, doubt, doubt, ledger.Held, true, true},
-		"settled":     {func(h *ledger.Hold) error { return h.Settled(ctx, receipt(), false) }, ledger.Settled, ledger.Settled, ledger.Held, false, true},
-		"abandoned":   {func(*ledger.Hold) error { return nil }, ledger.Settling, ledger.Settling, ledger.InFlight, false, true},
+		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
+		"turned away": {func(h *ledger.Hold) error { return h.TurnedAway(ctx, "quota") }, refused, doubt, ledger.Held},
+		"refused":     {func(h *ledger.Hold) error { return h.Refused(ctx, "no") }, refused, doubt, ledger.Over},
+		"not sent":    {func(h *ledger.Hold) error { return h.NotSent(ctx, "full") }, refused, doubt, ledger.Held},
+		"disproved":   {func(h *ledger.Hold) error { return h.Disproved(ctx, "cancelled") }, refused, refused, ledger.Over},
+		"uncertain":   {func(h *ledger.Hold) error { return h.Uncertain(ctx, "?", "0x03") }, doubt, doubt, ledger.Held},
+		"settled":     {func(h *ledger.Hold) error { return h.Settled(ctx, receipt(), false) }, ledger.Settled, ledger.Settled, ledger.Held},
+		"abandoned":   {func(*ledger.Hold) error { return nil }, ledger.Settling, ledger.Settling, ledger.InFlight},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, doubted := range []bool{false, true} {
 			d := newTestLedger(t)
-			p, h := d.payment(), d.hold(t)
+			h, want := d.hold(t), c.state
+			if doubted {
+				must(t, h.Uncertain(ctx, "timeout", "0x02"))
+				h, want = d.hold(t), c.doubted
+			}
 			must(t, c.write(h))
-			if r := d.state(t); r.State != c.state || r.Sent != c.sent || (r.Owner == owner) != (name == "superseded") {
-				t.Errorf("%+v", r)
-			}
-			first := d.record(t, p.Key)
-			d.pass(p.ValidBefore.Sub(d.at) + 35*day - time.Nanosecond)
-			d.state(t)
-			d.pass(time.Nanosecond)
-			if r, err := d.Fetch(t.Context(), p.Key); (r != nil) != c.kept || err != nil {
-				t.Errorf("after 35 days: %+v, %v", r, err)
-			}
-			if c.kept {
-				d.pass(1000 * day)
-				d.state(t)
-			} else if again := d.claim(t, ledger.Held).Record; again.Attempt != 1 || again.Doubt || again.Version != first.Version+1 {
-				t.Errorf("what stores delete late is not absent: %+v", again)
-			}
-
-			d = newTestLedger(t)
-			must(t, c.write(d.hold(t)))
-			if got := d.claim(t, c.claim); got.Record.Reason == "cancelled" && got.Record.Version != 2 {
-				t.Errorf("what evidence refused was written again: %+v", got.Record)
-			}
-
-			d = newTestLedger(t)
-			must(t, d.hold(t).Uncertain(t.Context(), "timeout", "0x02"))
-			if r := d.state(t); r.State != ledger.Uncertain || r.Transaction != "0x02" {
-				t.Fatalf("%+v", r)
-			}
-			must(t, c.write(d.hold(t)))
 			r := d.state(t)
-			if r.State != c.doubted || r.Doubt != (name != "disproved") || (r.Owner == owner) != (name == "superseded") {
-				t.Errorf("in doubt: %+v", r)
+			if r.State != want || (r.Owner == owner) != (name == "superseded") {
+				t.Errorf("%s, in doubt before %t: %+v", name, doubted, r)
 			}
-			if c.doubted == ledger.Uncertain && name != "uncertain" && r.Transaction != "0x02" || name == "superseded" && r.Reason != "timeout" {
-				t.Errorf("in doubt, it forgot: %+v", r)
+			if doubted && want == doubt && (name != "uncertain" && r.Transaction != "0x02" || name == "superseded" && r.Reason != "timeout") {
+				t.Errorf("%s, in doubt, it forgot: %+v", name, r)
 			}
-		})
+			if !doubted {
+				d.claim(t, c.claim)
+			}
+		}
 	}
-	// A decided one is kept from its last write on.
+}
+
+// What is decided is kept for 35 days after its authorization, or its last write, and what
+// is in doubt until that ends. What stores delete late is absent.
+func TestKept(t *testing.T) {
 	d := newTestLedger(t)
 	must(t, d.settled(t).Release(t.Context(), timedOut()))
 	d.pass(23 * time.Hour)
 	must(t, d.hold(t).Redeem(t.Context(), answer(t, "x")))
 	d.pass(35*day - time.Nanosecond)
+	d.state(t)
+
+	d = newTestLedger(t)
+	must(t, d.hold(t).Refused(t.Context(), "no"))
+	d.pass(35*day + 5*time.Minute - time.Nanosecond)
+	before := d.state(t)
+	d.pass(time.Nanosecond)
+	if r, err := d.Fetch(t.Context(), before.Key); r != nil || err != nil {
+		t.Errorf("after 35 days: %+v, %v", r, err)
+	}
+	c := d.claim(t, ledger.Held)
+	if r := c.Record; r.Attempt != 1 || r.Doubt || r.Version != before.Version+1 {
+		t.Errorf("claimed anew: %+v", r)
+	}
+	must(t, c.Hold.Uncertain(t.Context(), "?", ""))
+	d.pass(1000 * day)
 	d.state(t)
 }
 
@@ -92,30 +89,28 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		"refused":   func(h *ledger.Hold) error { return h.Disproved(t.Context(), "wrongly") },
 		"settled":   func(h *ledger.Hold) error { return h.Settled(t.Context(), receipt(), true) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			d := newTestLedger(t)
-			old, taken := d.overtaken(t)
-			must(t, other(taken))
-			wants(t, ledger.ErrLost, old.Settled(t.Context(), receipt(), true))
-			s := d.state(t)
-			if s.State != ledger.Settled || s.Receipt == nil {
-				t.Fatalf("the receipt is not on record: %+v", s)
+		d := newTestLedger(t)
+		old, taken := d.overtaken(t)
+		must(t, other(taken))
+		wants(t, ledger.ErrLost, old.Settled(t.Context(), receipt(), true))
+		s := d.state(t)
+		if s.State != ledger.Settled || s.Receipt == nil {
+			t.Fatalf("%s: the receipt is not on record: %+v", name, s)
+		}
+		switch name {
+		case "settled": // its holder looks up
+		case "settling":
+			// The live attempt keeps its lease, nobody runs beside it, and
+			// a refusal of its own does not overwrite the receipt.
+			d.claim(t, ledger.InFlight)
+			wants(t, ledger.ErrLost, taken.Refused(t.Context(), "no"))
+			d.pass(lease)
+			d.claim(t, ledger.Held)
+		default:
+			if got := d.claim(t, ledger.Held); !s.LeaseUntil.IsZero() || got.Record.State != ledger.Settled {
+				t.Errorf("%s: the retry is not owed: %+v after %+v", name, got.Record, s)
 			}
-			switch name {
-			case "settled": // its holder looks up
-			case "settling":
-				// The live attempt keeps its lease, nobody runs beside it, and
-				// a refusal of its own does not overwrite the receipt.
-				d.claim(t, ledger.InFlight)
-				wants(t, ledger.ErrLost, taken.Refused(t.Context(), "no"))
-				d.pass(lease)
-				d.claim(t, ledger.Held)
-			default:
-				if got := d.claim(t, ledger.Held); !s.LeaseUntil.IsZero() || got.Record.State != ledger.Settled {
-					t.Errorf("the retry is not owed: %+v after %+v", got.Record, s)
-				}
-			}
-		})
+		}
 	}
 	// So is one whose first write failed and came too late, when its holder goes on.
 	d := newTestLedger(t)
@@ -204,5 +199,142 @@ func TestEvidenceAgainstWriters(t *testing.T) {
 		if r := d.state(t); (r.State == ledger.Settled) != (others < 4) {
 			t.Errorf("%d other writers: %s", others, r.State)
 		}
+	}
+}
+
+// Five lookups in all, spaced, within a day of the settlement.
+func TestOwedLookups(t *testing.T) {
+	d := newTestLedger(t)
+	h := d.settled(t)
+	for i, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
+		d.pass(2 * time.Second) // the lookup
+		must(t, h.Release(t.Context(), timedOut()))
+		if got := ledger.NextLookup(h.Record()); got != wait || ledger.Spent(h.Record(), d.at) {
+			t.Fatalf("after %d lookups: wait %s, want %s; spent %+v", i+1, got, wait, h.Record())
+		}
+		d.pass(wait - time.Millisecond)
+		if c := d.claim(t, ledger.Waiting); c.Wait != time.Millisecond || *c.Record.LastFault != timedOut() {
+			t.Fatalf("too early by 1 ms: %+v", c)
+		}
+		d.pass(time.Millisecond)
+		h = d.hold(t)
+		if h.Record().State != ledger.Settled || h.Record().Lookups != i+2 {
+			t.Fatalf("lookup %d: %+v", i+2, h.Record())
+		}
+	}
+	must(t, h.Release(t.Context(), timedOut()))
+	for range 2 { // after the last lookup, and an hour later
+		if c := d.claim(t, ledger.Exhausted); !ledger.Spent(c.Record, d.at) || *c.Record.LastFault != timedOut() {
+			t.Errorf("%+v", c)
+		}
+		d.pass(time.Hour)
+	}
+}
+
+// A lookup that never began uses none up and does not move the spacing, until the day
+// is over.
+func TestReturn(t *testing.T) {
+	d := newTestLedger(t)
+	h := d.settled(t)
+	must(t, h.Release(t.Context(), timedOut()))
+	d.pass(time.Second)
+	for range 20 {
+		must(t, d.hold(t).Return(t.Context()))
+	}
+	if s := d.state(t); s.Lookups != 1 || s.LastFault == nil {
+		t.Errorf("%+v", s)
+	}
+	d.pass(day - time.Second)
+	must(t, d.hold(t).Return(t.Context()))
+	d.pass(time.Second)
+	d.claim(t, ledger.Exhausted)
+
+	// A settlement whose lookup did not begin leaves no lease and no lookup, and a
+	// lease that was given back already is not given back again.
+	d = newTestLedger(t)
+	h = d.hold(t)
+	must(t, h.Settled(t.Context(), receipt(), false))
+	before := d.state(t)
+	must(t, h.Return(t.Context()))
+	if s := d.state(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() || s.Version != before.Version {
+		t.Errorf("%+v after %+v", s, before)
+	}
+	if c := d.claim(t, ledger.Held); c.Record.Lookups != 1 {
+		t.Errorf("%+v", c.Record)
+	}
+}
+
+// An answer that is too large to keep is looked up again, spaced, for a day.
+func TestAnswerWithoutBody(t *testing.T) {
+	d := newTestLedger(t)
+	h := d.settled(t)
+	noise := make([]byte, 2*ledger.MaxStored)
+	rand.Read(noise)
+	a, err := ledger.NewAnswer(200, noise)
+	must(t, err)
+	if a.Stored || a.Body != nil {
+		t.Fatal("an answer that does not compress to 32 KB is stored")
+	}
+	must(t, h.Redeem(t.Context(), a))
+	d.claim(t, ledger.Waiting)
+	d.pass(time.Minute)
+	again := d.claim(t, ledger.Held)
+	if again.Record.State != ledger.Redeemed || again.Record.Lookups != 2 {
+		t.Fatalf("%+v", again.Record)
+	}
+	d.claim(t, ledger.InFlight)
+	d.pass(day)
+	d.claim(t, ledger.Answered)
+	must(t, again.Hold.Redeem(t.Context(), answer(t, "small")))
+	d.claim(t, ledger.Answered)
+}
+
+func TestAnswerRoundTrip(t *testing.T) {
+	for _, body := range [][]byte{nil, []byte("{}"), bytes.Repeat([]byte("x"), 1<<20)} {
+		a, err := ledger.NewAnswer(404, body)
+		must(t, err)
+		if got, err := a.Plain(); err != nil || !bytes.Equal(got, body) {
+			t.Errorf("%d bytes came back as %d, %v", len(body), len(got), err)
+		}
+	}
+	if got, err := (ledger.Answer{Stored: true, Body: []byte("as it is")}).Plain(); err != nil || string(got) != "as it is" {
+		t.Errorf("an answer that is not compressed: %q, %v", got, err)
+	}
+	whole := answer(t, "cut short")
+	whole.Body = whole.Body[:len(whole.Body)-4]
+	for _, bad := range []ledger.Answer{{}, whole, {Stored: true, Encoding: "gzip", Body: []byte("junk")}} {
+		if _, err := bad.Plain(); err == nil {
+			t.Errorf("%+v has no error", bad)
+		}
+	}
+}
+
+// A bundle with parts that are owed can be claimed again, spaced, and answers
+// meanwhile; an attempt that brought nothing better leaves the answer.
+func TestPartsOwed(t *testing.T) {
+	d := newTestLedger(t)
+	h := d.settled(t)
+	owes := answer(t, "one")
+	owes.Owed = []string{"whois"}
+	must(t, h.RedeemUnused(t.Context(), owes))
+	if r := d.state(t); r.Lookups != 0 || r.Owed() {
+		t.Errorf("unused: %+v", r)
+	}
+	d.claim(t, ledger.Answered)
+	d.pass(10 * time.Second)
+	h = d.hold(t)
+	d.claim(t, ledger.Answered) // beside the one that looks up
+	must(t, h.Keep(t.Context(), false))
+	d.pass(10*time.Second - 1)
+	d.claim(t, ledger.Answered)
+	d.pass(1)
+	h = d.hold(t)
+	must(t, h.Redeem(t.Context(), answer(t, "two")))
+	if r := d.state(t); !r.AnsweredAt.Equal(d.at) {
+		t.Errorf("the complete answer is kept from %v on, and is of %v", r.AnsweredAt, d.at)
+	}
+	d.pass(time.Hour)
+	if c := d.claim(t, ledger.Answered); c.Record.Lookups != 2 || len(c.Record.Answer.Owed) != 0 {
+		t.Errorf("%+v", c.Record)
 	}
 }

@@ -1,11 +1,9 @@
 package ledger_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,21 +15,21 @@ import (
 // it says.
 type testLedger struct {
 	*ledger.Ledger
+	memory *ledgertest.Memory
 	store  *ledgertest.Faulty
 	decide ledgertest.Decide // nil: nothing fails
-	ids    atomic.Int64
 	at     time.Time
 }
 
 func newTestLedger(t *testing.T) *testLedger {
-	d := &testLedger{at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	d.store = ledgertest.NewFaulty(t, &ledgertest.Memory{}, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
+	d := &testLedger{at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), memory: &ledgertest.Memory{}}
+	d.store = ledgertest.NewFaulty(t, d.memory, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
 		if d.decide == nil {
 			return ledgertest.None
 		}
 		return d.decide(op, n, r)
 	})
-	d.Ledger = ledger.New(d.store, func() time.Time { return d.at }, func() string { return fmt.Sprint("w", d.ids.Add(1)) })
+	d.Ledger = ledger.New(d.store, func() time.Time { return d.at }, rand.Text)
 	return d
 }
 
@@ -109,6 +107,8 @@ func wants(t *testing.T, want, err error) {
 	}
 }
 
+func errOf[T any](_ T, err error) error { return err }
+
 func receipt() ledger.Receipt {
 	return ledger.Receipt{Transaction: "0x01", Payer: "0xb", Network: "eip155:8453"}
 }
@@ -169,79 +169,9 @@ func TestHappyPath(t *testing.T) {
 	d.claims(t, other, ledger.OtherAuthorization)
 }
 
-// race is how many of n goroutines that start together win.
-func race(n int, wins func(i int) (bool, error)) (winners int64, err error) {
-	var all sync.WaitGroup
-	var won atomic.Int64
-	errs, start := make([]error, n), make(chan struct{})
-	for i := range n {
-		all.Go(func() {
-			<-start
-			ok, err := wins(i)
-			if errs[i] = err; ok {
-				won.Add(1)
-			}
-		})
-	}
-	close(start)
-	all.Wait()
-	return won.Load(), errors.Join(errs...)
-}
-
-// Of many who claim one payment, open one purchase, take it over, or reserve one
-// transfer at the same time, one does.
-func TestRaces(t *testing.T) {
-	const n = 50
-	d := newTestLedger(t)
-	one := func(what string, wins func(i int) (bool, error)) {
-		t.Helper()
-		if winners, err := race(n, wins); winners != 1 || err != nil {
-			t.Fatalf("%s: %d of %d won, %v", what, winners, n, err)
-		}
-	}
-	one("claim", func(int) (bool, error) {
-		c, err := d.Claim(t.Context(), d.payment(), d.at.Add(lease))
-		if c.Standing != ledger.Held && c.Standing != ledger.InFlight {
-			t.Errorf("standing %d", c.Standing)
-		}
-		return c.Standing == ledger.Held, err
-	})
-	one("reserve", func(i int) (bool, error) { return d.Reserve(t.Context(), "transfer", fmt.Sprint(i)) })
-	holds, seen := make([]*ledger.Hold, n), make([]*ledger.Purchase, n)
-	for i := range holds {
-		holds[i] = d.pay(t, fmt.Sprint(i))
-	}
-	one("open", func(i int) (mine bool, err error) {
-		seen[i], err = d.Open(t.Context(), holds[i])
-		return err == nil && seen[i].Mine(holds[i]), err
-	})
-	owner := seen[0].Owner
-	for i, p := range seen {
-		if p.Owner != owner {
-			t.Errorf("two owners: %s and %s", p.Owner, owner)
-		}
-		if p.Mine(holds[i]) {
-			must(t, holds[i].NotSent(t.Context(), "overloaded"))
-		}
-	}
-	one("take over", func(i int) (bool, error) {
-		if seen[i].Mine(holds[i]) {
-			return false, nil
-		}
-		owner, err := d.Owner(t.Context(), seen[i])
-		if err != nil {
-			return false, err
-		}
-		_, err = d.TakeOver(t.Context(), seen[i], owner, holds[i])
-		if errors.Is(err, ledger.ErrConflict) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-}
-
-// Each write fails without being done, and is done but fails; the next one finds out
-// which.
+// Each write fails without being done, and is done but fails. The next one of the hold
+// finds out which. A claim whose write failed sends nothing; whoever comes after the lease
+// has doubt, because it cannot know. The reconciler's lease is a write like any other.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {
 		d := newTestLedger(t)
@@ -252,24 +182,8 @@ func TestWritesThatFail(t *testing.T) {
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)
-		h = d.settled(t)
-		d.fails(ledgertest.Replace, fault, 1)
-		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x")))
-		want := map[ledgertest.Fault]ledger.State{ledgertest.FailBefore: ledger.Settled, ledgertest.FailAfter: ledger.Redeemed}[fault]
-		if s := d.state(t); s.State != want {
-			t.Errorf("state %s, want %s", s.State, want)
-		}
-	}
-}
-
-// A claim whose write failed sends nothing; whoever comes after the lease has doubt,
-// because it cannot know. The reconciler's lease is a write like any other.
-func TestClaimThatFails(t *testing.T) {
-	for _, fault := range faults {
-		d := newTestLedger(t)
 		d.fails(ledgertest.Create, fault, 1)
-		_, err := d.Claim(t.Context(), d.payment(), d.at.Add(lease))
-		wants(t, ledgertest.ErrInjected, err)
+		wants(t, ledgertest.ErrInjected, errOf(d.Claim(t.Context(), d.payment(), d.at.Add(lease))))
 		if fault == ledgertest.FailAfter {
 			if c := d.claim(t, ledger.InFlight); c.Wait <= 0 || c.Wait > lease {
 				t.Errorf("wait %s", c.Wait)

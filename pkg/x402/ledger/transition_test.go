@@ -95,35 +95,23 @@ func TestEveryStateAndEvent(t *testing.T) {
 // checkStep holds every transition to what is true of all of them.
 func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 	t.Helper()
-	if next.Version != old.Version+1 {
-		t.Errorf("%s: version %d after %d", key, next.Version, old.Version)
-	}
-	if old.Doubt && !next.Doubt && ev != EventSettled && ev != EventDisproved {
-		t.Errorf("%s: doubt was cleared without evidence", key)
-	}
-	if next.State == Refused && next.Doubt {
-		t.Errorf("%s: refused and in doubt", key)
-	}
-	if next.State == Uncertain && !next.Doubt {
-		t.Errorf("%s: uncertain without doubt", key)
-	}
-	if next.State == Settled && ev == EventSettled && next.Receipt == nil {
-		t.Errorf("%s: settled without a receipt", key)
-	}
-	if next.Disproved != (ev == EventDisproved || ev == EventSupersede && old.Disproved) {
-		t.Errorf("%s: disproved %v", key, next.Disproved)
-	}
-	if old.Sent && !next.Sent || next.Sent && !old.Sent && ev == EventNotSent {
-		t.Errorf("%s: sent %v after %v", key, next.Sent, old.Sent)
-	}
-	if told := ev == EventRefused || ev == EventTurnedAway || ev == EventUncertain || next.Doubt; told && !next.Sent {
-		t.Errorf("%s: what may have been sent counts as not sent", key)
-	}
-	want := old.ValidBefore.Add(keep)
+	told := ev == EventRefused || ev == EventTurnedAway || ev == EventUncertain
+	expires := old.ValidBefore.Add(keep)
 	if next.State == Settling || next.State == Uncertain || next.State == Settled {
-		want = time.Time{}
+		expires = time.Time{}
 	}
-	if !next.ExpiresAt.Equal(want) {
-		t.Errorf("%s: expires at %s, want %s", key, next.ExpiresAt, want)
+	for what, wrong := range map[string]bool{
+		"the version":                        next.Version != old.Version+1,
+		"doubt was cleared without evidence": old.Doubt && !next.Doubt && ev != EventSettled && ev != EventDisproved,
+		"refused and in doubt":               next.State == Refused && next.Doubt,
+		"uncertain without doubt":            next.State == Uncertain && !next.Doubt,
+		"settled without a receipt":          ev == EventSettled && next.Receipt == nil,
+		"disproved":                          next.Disproved != (ev == EventDisproved || ev == EventSupersede && old.Disproved),
+		"what may have been sent":            next.Sent != (old.Sent || told || ev == EventClaim && old.State == Settling),
+		"the end":                            !next.ExpiresAt.Equal(expires),
+	} {
+		if wrong {
+			t.Errorf("%s: %s: %+v", key, what, next)
+		}
 	}
 }

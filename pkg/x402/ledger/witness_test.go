@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,8 +26,9 @@ func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want ledger.Testi
 	}
 }
 
-// Money that is seen on the chain ends owed or as a refund, whatever was written
-// about its payment before.
+// Money that is seen on the chain ends owed or as a refund, whatever was written about its
+// payment before. A store that fails at any call loses nothing: the next time it is
+// recorded.
 func TestTestify(t *testing.T) {
 	refused := func(d *testLedger) { must(t, d.hold(t).Refused(t.Context(), "no")) }
 	for name, c := range map[string]struct {
@@ -47,25 +49,29 @@ func TestTestify(t *testing.T) {
 		"settled":   {func(d *testLedger) { d.settled(t) }, ledger.Known, ledger.Settled, 1},
 		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"))) }, ledger.Known, ledger.Redeemed, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			d := newTestLedger(t)
-			c.before(d)
-			d.testifies(t, witness(d.payment().Key), c.want)
-			if r := d.state(t); r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved {
-				t.Errorf("%+v", r)
+		for _, fault := range faults {
+			for at := range 4 { // the call that fails, none at first
+				d := newTestLedger(t)
+				c.before(d)
+				n := 0
+				d.decide = func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+					n++
+					return map[bool]ledgertest.Fault{true: fault}[n == at]
+				}
+				if got, err := d.Testify(t.Context(), witness(d.payment().Key)); at == 0 && (got != c.want || err != nil) {
+					t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
+				}
+				d.decide = nil
+				_, err := d.Testify(t.Context(), witness(d.payment().Key))
+				if r := d.state(t); r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved || err != nil {
+					t.Errorf("%s, %v at call %d: %+v, %v", name, fault, at, r, err)
+				}
+				d.testifies(t, witness(d.payment().Key), ledger.Known)
 			}
-			d.testifies(t, witness(d.payment().Key), ledger.Known)
-		})
+		}
 	}
-	// A live attempt keeps its lease when the money is seen before it says so.
-	d := newTestLedger(t)
-	h := d.hold(t)
-	d.testifies(t, witness(d.payment().Key), ledger.Found)
-	d.claim(t, ledger.InFlight)
-	must(t, h.Settled(t.Context(), receipt(), true))
-	must(t, h.Redeem(t.Context(), answer(t, "x")))
 	// A transfer of the same nonce that is not the record's gets a record of its own.
-	d = newTestLedger(t)
+	d := newTestLedger(t)
 	d.hold(t)
 	w := witness(d.payment().Key)
 	w.Of = func(ledger.Record) bool { return false }
@@ -77,31 +83,6 @@ func TestTestify(t *testing.T) {
 	}
 }
 
-// A store that fails at any call loses nothing: the next time it is recorded.
-func TestTestifyAgainstFaults(t *testing.T) {
-	for _, refused := range []bool{false, true} {
-		for _, fault := range faults {
-			for at := 1; at <= 3; at++ {
-				d := newTestLedger(t)
-				if refused {
-					must(t, d.hold(t).Refused(t.Context(), "no"))
-				}
-				n := 0
-				d.decide = func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
-					n++
-					return map[bool]ledgertest.Fault{true: fault}[n == at]
-				}
-				w := witness(d.payment().Key)
-				_, first := d.Testify(t.Context(), w)
-				d.decide = nil
-				if _, err := d.Testify(t.Context(), w); err != nil || d.state(t).State != ledger.Settled {
-					t.Errorf("refused %v, %v at call %d: %v, then %v, %+v", refused, fault, at, first, err, d.state(t))
-				}
-			}
-		}
-	}
-}
-
 // Other writers may come between a witness's reading and its writing. Then it
 // has no say, and the next time it has.
 func TestTestifyMeetsOthers(t *testing.T) {
@@ -109,41 +90,35 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
 		op     ledgertest.Op // of the witness's call that something comes before
+		then   ledger.Testimony
 	}{
-		"claimed meanwhile": {func(*testLedger) {}, ledgertest.Create},
+		"claimed meanwhile": {func(*testLedger) {}, ledgertest.Create, ledger.Found},
 		"claimed instead of the expired one": {func(d *testLedger) {
 			must(t, d.hold(t).Refused(t.Context(), "no"))
 			d.pass(40 * day)
-		}, ledgertest.Replace},
-		"others write whenever it does": {uncertain, ledgertest.Replace},
-		"deleted meanwhile":             {func(d *testLedger) { d.hold(t) }, ledgertest.Fetch},
+		}, ledgertest.Replace, ledger.Found},
+		"others write whenever it does": {uncertain, ledgertest.Replace, ledger.Found},
+		"deleted meanwhile":             {func(d *testLedger) { d.hold(t) }, ledgertest.Fetch, ledger.RefundDue},
 	} {
-		t.Run(name, func(t *testing.T) {
-			d := newTestLedger(t)
-			c.before(d)
-			fetches := 0
-			d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-				switch {
-				case op != c.op:
-				case op == ledgertest.Fetch:
-					if fetches++; fetches == 2 {
-						return ledgertest.Stale
-					}
-				case r.State == ledger.Settled:
-					uncertain(d)
-				}
-				return ledgertest.None
+		d := newTestLedger(t)
+		c.before(d)
+		w := witness(d.payment().Key)
+		w.At = w.At.Add(100 * day)
+		d.decide = func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
+			switch {
+			case op != c.op:
+			case op == ledgertest.Fetch && n == 2:
+				d.memory.Delete(w.Key)
+			case r.State == ledger.Settled:
+				uncertain(d)
 			}
-			w := witness(d.payment().Key)
-			w.At = w.At.Add(100 * day)
-			_, err := d.Testify(t.Context(), w)
-			wants(t, ledger.ErrConflict, err)
-			d.decide = nil
-			d.testifies(t, w, ledger.Found)
-			if r := d.state(t); r.State != ledger.Settled {
-				t.Errorf("the next time: %+v", r)
-			}
-		})
+			return ledgertest.None
+		}
+		if _, err := d.Testify(t.Context(), w); !errors.Is(err, ledger.ErrConflict) {
+			t.Errorf("%s: %v, want ErrConflict", name, err)
+		}
+		d.decide = nil
+		d.testifies(t, w, c.then)
 	}
 }
 
@@ -152,41 +127,33 @@ func TestTestifyMeetsOthers(t *testing.T) {
 func TestRefund(t *testing.T) {
 	d := newTestLedger(t)
 	key := d.payment().Key
-	refuses := func(when, transaction string) {
+	refunds := func(d *testLedger, when, transaction string, want error) {
 		t.Helper()
-		if _, err := d.Refund(t.Context(), key, transaction); !errors.Is(err, ledger.ErrIllegal) {
-			t.Errorf("%s: %v, want ErrIllegal", when, err)
+		r, err := d.Refund(t.Context(), key, transaction)
+		if !errors.Is(err, want) || want == nil && (r.State != ledger.Refunded || r.Refund != transaction || r.ExpiresAt.IsZero()) || want != nil && r != nil {
+			t.Fatalf("%s: %+v, %v; want %v", when, r, err, want)
 		}
 	}
-	refuses("no record", "0xback")
-	h := d.hold(t)
-	refuses("in flight", "0xback")
-	must(t, h.Settled(t.Context(), receipt(), true))
+	refunds(d, "no record", "0xback", ledger.ErrIllegal)
+	h := d.settled(t)
+	refunds(d, "in flight", "0xback", ledger.ErrIllegal)
 	must(t, h.Release(t.Context(), timedOut()))
-	refuses("lookups left", "0xback")
+	refunds(d, "lookups left", "0xback", ledger.ErrIllegal)
 	d.pass(25 * time.Hour)
-	refunds := func(d *testLedger) {
-		t.Helper()
-		if r, err := d.Refund(t.Context(), key, "0xback"); err != nil || r.State != ledger.Refunded || r.Refund != "0xback" || r.ExpiresAt.IsZero() {
-			t.Fatalf("%+v, %v", r, err)
-		}
+	refunds(d, "due", "0xback", nil)
+	refunds(d, "again", "0xback", nil)
+	refunds(d, "a second refund", "0xother", ledger.ErrIllegal)
+	if c := d.claim(t, ledger.Over); c.Record.State != ledger.Refunded {
+		t.Errorf("%+v", c.Record)
 	}
-	refunds(d)
-	refunds(d)
 	for _, fault := range faults {
 		for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
 			d := newTestLedger(t)
 			d.testifies(t, witness(key), ledger.RefundDue)
 			d.fails(op, fault, 1)
-			if r, err := d.Refund(t.Context(), key, "0xback"); r != nil || !errors.Is(err, ledgertest.ErrInjected) {
-				t.Errorf("%v at %s: %+v, %v", fault, op, r, err)
-			}
-			refunds(d)
+			refunds(d, fmt.Sprint(fault, " at ", op), "0xback", ledgertest.ErrInjected)
+			refunds(d, "then", "0xback", nil)
 		}
-	}
-	refuses("a second refund", "0xother")
-	if c := d.claim(t, ledger.Over); c.Record.State != ledger.Refunded {
-		t.Errorf("%+v", c.Record)
 	}
 }
 
@@ -194,20 +161,23 @@ func TestRefund(t *testing.T) {
 func TestReserve(t *testing.T) {
 	d := newTestLedger(t)
 	key := ledger.RepaymentKey("eip155:8453", "0xa", "0xb", "0xc", 0)
-	for _, c := range []struct {
-		debt string
-		mine bool
-		wait time.Duration
-	}{{"one", true, 0}, {"another", false, 0}, {"one", true, 1000 * day}, {"another", false, 0}} {
-		if mine, err := d.Reserve(t.Context(), key, c.debt); mine != c.mine || err != nil {
-			t.Errorf("Reserve for %s = %v, %v", c.debt, mine, err)
+	for _, debt := range []string{"one", "another", "one", "another"} {
+		if mine, err := d.Reserve(t.Context(), key, debt); mine != (debt == "one") || err != nil {
+			t.Errorf("Reserve for %s = %v, %v", debt, mine, err)
 		}
-		d.pass(c.wait)
+		d.pass(1000 * day)
 	}
-	d.hold(t)
-	if mine, err := d.Reserve(t.Context(), d.payment().Key, "one"); mine || !errors.Is(err, ledger.ErrCorrupt) {
-		t.Errorf("a payment as a transfer: %v, %v", mine, err)
-	}
+}
+
+// What has the key of a payment is no purchase, no cursor and no transfer.
+func TestKinds(t *testing.T) {
+	d := newTestLedger(t)
+	p := d.payment()
+	p.Key, p.Purchase = "other", d.hold(t).Record().Key
+	wants(t, ledger.ErrCorrupt, errOf(d.Open(t.Context(), d.claims(t, p, ledger.Held).Hold)))
+	wants(t, ledger.ErrCorrupt, errOf(d.Purchase(t.Context(), p.Purchase)))
+	wants(t, ledger.ErrCorrupt, errOf(d.Cursor(t.Context(), p.Purchase)))
+	wants(t, ledger.ErrCorrupt, errOf(d.Reserve(t.Context(), p.Purchase, "one")))
 }
 
 // Debts and doubts have no end, also those that an earlier version gave one.
@@ -237,14 +207,10 @@ func TestCursor(t *testing.T) {
 	}
 	first, err := d.Begin(t.Context(), key, 7)
 	must(t, err)
-	if _, err := d.Begin(t.Context(), key, 9); !errors.Is(err, ledger.ErrConflict) {
-		t.Errorf("begun twice: %v", err)
-	}
+	wants(t, ledger.ErrConflict, errOf(d.Begin(t.Context(), key, 9)))
 	second, err := d.Advance(t.Context(), *first, 20)
 	must(t, err)
-	if _, err := d.Advance(t.Context(), *first, 30); !errors.Is(err, ledger.ErrConflict) {
-		t.Errorf("moved from behind: %v", err)
-	}
+	wants(t, ledger.ErrConflict, errOf(d.Advance(t.Context(), *first, 30)))
 	if _, err := d.Advance(t.Context(), *second, 19); err == nil {
 		t.Error("a cursor went back")
 	}
@@ -252,9 +218,5 @@ func TestCursor(t *testing.T) {
 	d.pass(1000 * day)
 	if c, err := d.Cursor(t.Context(), key); err != nil || c == nil || c.Next != 20 || !c.Begun.Equal(begun) {
 		t.Errorf("%+v, %v", c, err)
-	}
-	d.claim(t, ledger.Held)
-	if _, err := d.Cursor(t.Context(), d.payment().Key); !errors.Is(err, ledger.ErrCorrupt) {
-		t.Errorf("a payment as a cursor: %v", err)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -185,21 +185,20 @@ func TestDialHostileService(t *testing.T) {
 	}{
 		"another record": {reply{Record: other}, ledger.ErrCorrupt},
 		"no record":      {reply{Record: &message{Doc: []byte("{")}}, ledger.ErrCorrupt},
-		"corrupt":        {reply{Fault: "f", Kind: kindCorrupt}, ledger.ErrCorrupt},
-		"conflict":       {reply{Fault: "f", Kind: kindConflict}, ledger.ErrConflict},
-		"a fault":        {reply{Fault: "f"}, nil},
 		"no JSON":        {nil, nil},
 	} {
 		file := socketFile(t)
 		l, err := listen(t.Context(), SocketPath(file))
 		must(t, err)
-		server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if c.answer != nil {
 				_ = json.NewEncoder(w).Encode(c.answer)
 			}
-		})}
-		go func() { _ = server.Serve(l) }()
-		t.Cleanup(func() { server.Close() })
+		}))
+		server.Listener.Close()
+		server.Listener = l
+		server.Start()
+		t.Cleanup(server.Close)
 		if r, err := dial(t, file).Fetch(t.Context(), "k"); r != nil || err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: Fetch = %v, %v; want %v", name, r, err, c.want)
 		}

@@ -3,10 +3,15 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,12 +63,87 @@ func TestConformance(t *testing.T) {
 	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter { return planter{open(t, file(t), Options{})} })
 }
 
+// The file and the folders above it are made, for this user alone, and one process at a
+// time has it open.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a", "b", "ledger.db")
+	s := open(t, path, Options{})
+	for at, want := range map[string]os.FileMode{
+		path: 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700,
+	} {
+		info, err := os.Stat(at)
+		must(t, err)
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", filepath.Base(at), got, want)
+		}
+	}
+	if _, err := Open(path, Options{LockTimeout: time.Millisecond}); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), path) {
+		t.Errorf("second Open = %v, want ErrLocked with the path", err)
+	}
+	for _, none := range []string{t.TempDir(), filepath.Join(path, "below.db")} {
+		if _, err := Open(none, Options{}); err == nil || errors.Is(err, ErrDamaged) {
+			t.Errorf("Open of %s = %v", none, err)
+		}
+	}
+	r := ledgertest.Full("k")
+	ledgertest.MustCreate(t, s, r)
+	must(t, s.Close())
+	_, fetch := s.Fetch(t.Context(), "k")
+	_, create := s.Create(t.Context(), r)
+	replace := s.Replace(t.Context(), ledgertest.Next(r))
+	if fetch == nil || create == nil || replace == nil || errors.Is(replace, ledger.ErrConflict) {
+		t.Errorf("a closed store: Fetch = %v, Create = %v, Replace = %v", fetch, create, replace)
+	}
+	ledgertest.Holds(t, open(t, path, Options{LockTimeout: patience}), r)
+}
+
+func TestOpenRemovesExpired(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	at := time.Date(2026, 11, 4, 12, 0, 0, 0, time.UTC)
+	s := planter{open(t, path, Options{})}
+	has := func(key string, state ledger.State, expires time.Time) {
+		r := ledgertest.Full(key)
+		r.State, r.ExpiresAt = state, expires
+		ledgertest.MustCreate(t, s, r)
+	}
+	for key, expires := range map[string]time.Time{
+		"past": at.Add(-time.Hour), "just past": at.Add(-time.Nanosecond), "now": at, "later": at.Add(time.Hour), "never": {},
+	} {
+		has(key, ledger.Refused, expires)
+	}
+	for i := range 100 { // more than one page
+		has("old"+strings.Repeat("|", i), ledger.Redeemed, at.Add(-time.Hour))
+	}
+	for _, state := range []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled} { // with the end of an earlier version
+		has(string(state), state, at.Add(-time.Hour))
+	}
+	must(t, s.Plant(t.Context(), "corrupt", []byte(`{"expires_at":"2000-01-01T00:00:00Z"}`)))
+	want := keys(t, s.Store)
+	for _, clock := range []func() time.Time{nil, func() time.Time { return at }} { // without one nothing is removed
+		must(t, s.Close())
+		s.Store = open(t, path, Options{Now: clock})
+		if clock != nil {
+			want = []string{"corrupt", "later", "never", "now", "settled", "settling", "uncertain"}
+		}
+		if diff := cmp.Diff(want, keys(t, s.Store)); diff != "" {
+			t.Errorf("with a clock %t (-want +got):\n%s", clock != nil, diff)
+		}
+	}
+}
+
+func keys(t *testing.T, s *Store) []string {
+	t.Helper()
+	all, err := s.ByPayer(t.Context(), "", 1<<20)
+	must(t, err)
+	return all
+}
+
 // Any changed bit of a row is noticed, in the answer too.
 func TestDamagedRow(t *testing.T) {
 	t.Parallel()
-	s := planter{open(t, file(t), Options{})}
-	r := ledgertest.Full("k")
-	row, err := encode(r)
+	row, err := encode(ledgertest.Full("k"))
 	must(t, err)
 	check := func(what string, row []byte) {
 		t.Helper()
@@ -78,21 +158,6 @@ func TestDamagedRow(t *testing.T) {
 		check("cut short", row[:i])
 	}
 	check("longer", append(bytes.Clone(row), 0))
-
-	big := ledgertest.Full("k")
-	big.Answer.Body = make([]byte, maxRow)
-	if _, err := s.Create(t.Context(), big); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("Create = %v, want ErrTooLarge", err)
-	}
-	row[len(row)-1] ^= 1
-	must(t, s.put("k", row))
-	if _, err := s.Fetch(t.Context(), "k"); !errors.Is(err, ledger.ErrCorrupt) {
-		t.Errorf("Fetch = %v, want ErrCorrupt", err)
-	}
-	// Even over the right version: nobody can have read it.
-	if err := s.Replace(t.Context(), ledgertest.Next(r)); !errors.Is(err, ledger.ErrCorrupt) {
-		t.Errorf("Replace = %v, want ErrCorrupt", err)
-	}
 }
 
 // commits is how many transactions the file has seen. bbolt syncs the file twice
@@ -103,18 +168,17 @@ func commits(t testing.TB, s *Store) (n int) {
 	return n
 }
 
-func (q *queue) length() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.waiting)
-}
-
 // queued begins a write, and returns once it waits.
 func queued(t *testing.T, s *Store, all *sync.WaitGroup, write func()) {
 	t.Helper()
-	before := s.queue.length()
+	length := func() int {
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
+		return len(s.queue.waiting)
+	}
+	before := length()
 	all.Go(write)
-	for end := time.Now().Add(time.Minute); s.queue.length() == before; runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); length() == before; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("the write does not wait")
 		}
@@ -205,7 +269,9 @@ func FuzzDecode(f *testing.F) {
 	// With a header, so that the fuzzer need not find a checksum.
 	f.Fuzz(func(t *testing.T, key string, row []byte, docLen uint32, header bool) {
 		if header {
-			row = packLen(row, docLen)
+			row = pack(row, nil)
+			binary.BigEndian.PutUint32(row[5:], docLen)
+			binary.BigEndian.PutUint32(row[1:], checksum(row))
 		}
 		r, err := decode(key, row)
 		if err != nil {
@@ -219,22 +285,52 @@ func FuzzDecode(f *testing.F) {
 			return // too large, or a key that no store takes
 		}
 		back, err := decode(key, again)
-		if err != nil {
-			t.Fatalf("what was read and written again: %v", err)
-		}
 		// The terms come back compact: equal JSON, perhaps other bytes.
 		opts := cmp.Options{cmpopts.IgnoreFields(ledger.Record{}, "Terms"), cmpopts.EquateEmpty()}
-		if diff := cmp.Diff(r, back, opts); diff != "" {
-			t.Errorf("read, written and read (-first +second):\n%s", diff)
+		if diff := cmp.Diff(r, back, opts); diff != "" || err != nil {
+			t.Errorf("read, written and read (-first +second):\n%s%v", diff, err)
 		}
 	})
 }
 
-// packLen makes a row with a right checksum and any doc length.
-func packLen(rest []byte, docLen uint32) []byte {
-	row := pack(rest, nil)
-	row[5], row[6], row[7], row[8] = byte(docLen>>24), byte(docLen>>16), byte(docLen>>8), byte(docLen)
-	sum := checksum(row)
-	row[1], row[2], row[3], row[4] = byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum)
-	return row
+// The scan keeps what was untouched for longest, and never much more.
+func TestOldestIsBounded(t *testing.T) {
+	t.Parallel()
+	const n, limit = 5000, 10
+	o := oldest{limit: limit}
+	most := 0
+	for _, i := range rand.Perm(n) {
+		o.add(entry{key: fmt.Sprintf("%04d", i), at: time.Unix(int64(i), 0)})
+		most = max(most, len(o.entries))
+	}
+	want := []string{"0000", "0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"}
+	if got := o.keys(); !slices.Equal(got, want) || most > 2*limit+64 {
+		t.Errorf("keys = %q, want %q; %d entries were kept", got, want, most)
+	}
+}
+
+// ended is a context that ends once it has been asked n times.
+type ended struct {
+	context.Context
+	n int
+}
+
+func (e *ended) Err() error {
+	if e.n--; e.n < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A scan ends with its context, and not with the file.
+func TestScanEndsWithContext(t *testing.T) {
+	t.Parallel()
+	s := planter{open(t, file(t), Options{})}
+	for i := range 20 {
+		must(t, s.put(fmt.Sprint(i), []byte("corrupt")))
+	}
+	ctx := &ended{Context: t.Context(), n: 5}
+	if keys, err := s.Owed(ctx, 10); keys != nil || !errors.Is(err, context.Canceled) || ctx.n != -1 {
+		t.Errorf("Owed = %q, %v; want the context's error; it was asked %d times after its end", keys, err, -1-ctx.n)
+	}
 }

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -31,7 +32,6 @@ const (
 	None       Fault = iota
 	FailBefore       // fails without doing it
 	FailAfter        // does it, and fails
-	Stale            // Fetch only: finds nothing, as before the first write
 	Block            // does nothing until the context ends, and returns its error
 )
 
@@ -101,22 +101,7 @@ func (f *Faulty) Create(ctx context.Context, r ledger.Record) (*ledger.Record, e
 		f.t.Errorf("ledgertest: Create of version %d", r.Version)
 	}
 	f.checkWriteID(r)
-	fault, err := f.before(ctx, Create, r)
-	if err != nil {
-		return nil, err
-	}
-	existing, err := f.store.Create(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	held := &r
-	if existing != nil {
-		held = existing
-	}
-	if err := f.after(Create, fault, *held); err != nil {
-		return nil, err
-	}
-	return existing, nil
+	return f.call(ctx, Create, r, func() (*ledger.Record, error) { return f.store.Create(ctx, r) })
 }
 
 // Replace implements ledger.Store.
@@ -129,36 +114,19 @@ func (f *Faulty) Replace(ctx context.Context, r ledger.Record) error {
 		f.t.Errorf("ledgertest: Replace with version %d of %q, but nobody has seen version %d", r.Version, r.Key, r.Version-1)
 	}
 	f.checkWriteID(r)
-	fault, err := f.before(ctx, Replace, r)
-	if err != nil {
-		return err
-	}
-	if err := f.store.Replace(ctx, r); err != nil {
-		return err
-	}
-	return f.after(Replace, fault, r)
+	_, err := f.call(ctx, Replace, r, func() (*ledger.Record, error) { return nil, f.store.Replace(ctx, r) })
+	return err
 }
 
 // Fetch implements ledger.Store.
 func (f *Faulty) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 	f.t.Helper()
-	fault, err := f.before(ctx, Fetch, ledger.Record{Key: key})
-	if err != nil {
-		return nil, err
-	}
-	r, err := f.store.Fetch(ctx, key)
-	if err == nil && fault == FailAfter {
-		return nil, fmt.Errorf("%s: %w", Fetch, ErrInjected)
-	}
-	if err != nil || r == nil || fault == Stale {
-		return nil, err
-	}
-	f.learn(*r)
-	return r, nil
+	return f.call(ctx, Fetch, ledger.Record{Key: key}, func() (*ledger.Record, error) { return f.store.Fetch(ctx, key) })
 }
 
-// before counts the call and applies the faults that keep it from happening.
-func (f *Faulty) before(ctx context.Context, op Op, r ledger.Record) (Fault, error) {
+// call counts a call and makes it, unless its fault keeps it from happening. A caller who
+// is told of no error has learnt what the store holds: what it found, or what it wrote.
+func (f *Faulty) call(ctx context.Context, op Op, r ledger.Record, do func() (*ledger.Record, error)) (*ledger.Record, error) {
 	f.t.Helper()
 	f.mu.Lock()
 	f.calls[op]++
@@ -166,18 +134,28 @@ func (f *Faulty) before(ctx context.Context, op Op, r ledger.Record) (Fault, err
 	f.mu.Unlock()
 	fault := f.decide(op, n, r)
 	switch {
-	case fault == FailBefore:
-		return fault, fmt.Errorf("%s: %w", op, ErrInjected)
-	case fault == Block && ctx.Done() == nil:
-		f.t.Errorf("ledgertest: %s with a context that never ends was to block", op)
-		return fault, fmt.Errorf("%s: %w", op, ErrInjected)
-	case fault == Block:
+	case fault == Block && ctx.Done() != nil:
 		<-ctx.Done()
-		return fault, fmt.Errorf("%s: %w", op, ctx.Err())
-	case fault == Stale && op != Fetch:
-		f.t.Errorf("ledgertest: Stale is a fault of fetch, not of %s", op)
+		return nil, fmt.Errorf("%s: %w", op, ctx.Err())
+	case fault == Block:
+		f.t.Errorf("ledgertest: %s with a context that never ends was to block", op)
+		fallthrough
+	case fault == FailBefore:
+		return nil, fmt.Errorf("%s: %w", op, ErrInjected)
 	}
-	return fault, nil
+	found, err := do()
+	if err == nil && fault == FailAfter {
+		err = fmt.Errorf("%s: %w", op, ErrInjected)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if held := cmp.Or(found, &r); held.Version > 0 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.known[slot{held.Key, held.Version}] = true
+	}
+	return found, nil
 }
 
 // checkWriteID lets a write be sent again, but not another one under its id.
@@ -195,19 +173,4 @@ func (f *Faulty) checkWriteID(r ledger.Record) {
 	if used && first != sum {
 		f.t.Errorf("ledgertest: write id %q of %q is used for two different writes", r.WriteID, r.Key)
 	}
-}
-
-// after is the error of a write that was done. Without one its caller has learnt of it.
-func (f *Faulty) after(op Op, fault Fault, r ledger.Record) error {
-	if fault == FailAfter {
-		return fmt.Errorf("%s: %w", op, ErrInjected)
-	}
-	f.learn(r)
-	return nil
-}
-
-func (f *Faulty) learn(r ledger.Record) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.known[slot{r.Key, r.Version}] = true
 }

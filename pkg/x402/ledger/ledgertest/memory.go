@@ -64,11 +64,7 @@ func (m *Memory) Fetch(ctx context.Context, key string) (*ledger.Record, error) 
 }
 
 // Len returns the number of records.
-func (m *Memory) Len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.rows)
-}
+func (m *Memory) Len() int { return len(m.Keys()) }
 
 // Delete removes a record, as stores do with one past its end.
 func (m *Memory) Delete(key string) {
@@ -156,37 +152,26 @@ func checkKey(key string) error {
 
 // Open implements ledger.Index.
 func (m *Memory) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	return m.list(ctx, limit, func(r ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
+	return m.list(ctx, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
 }
 
 // Owed implements ledger.Index.
 func (m *Memory) Owed(ctx context.Context, limit int) ([]string, error) {
-	return m.list(ctx, limit, func(r ledger.Record) bool { return r.Owed() && !r.LookingUp() })
+	return m.list(ctx, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
 }
 
 // ByPayer implements ledger.Payers.
 func (m *Memory) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	var keys []string
-	for _, key := range m.Keys() {
-		if strings.HasPrefix(key, prefix) && len(keys) < limit {
-			keys = append(keys, key)
-		}
-	}
-	return keys, nil
+	keys := slices.DeleteFunc(m.Keys(), func(key string) bool { return !strings.HasPrefix(key, prefix) })
+	return first(ctx, keys, limit)
 }
 
 // Page implements ledger.Rows.
 func (m *Memory) Page(ctx context.Context, after string, limit int) (p ledger.Page, err error) {
-	if err := ctx.Err(); err != nil || limit <= 0 {
-		return p, err
-	}
-	keys := slices.DeleteFunc(m.Keys(), func(key string) bool { return key <= after })
-	if len(keys) > limit {
-		keys = keys[:limit]
-		p.Next = keys[limit-1]
+	behind := slices.DeleteFunc(m.Keys(), func(key string) bool { return key <= after })
+	keys, err := first(ctx, behind, limit)
+	if 0 < len(keys) && len(keys) < len(behind) {
+		p.Next = keys[len(keys)-1]
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,7 +183,7 @@ func (m *Memory) Page(ctx context.Context, after string, limit int) (p ledger.Pa
 			p.Records = append(p.Records, r.Bodiless())
 		}
 	}
-	return p, nil
+	return p, err
 }
 
 // Keys returns the key of every record, sorted, readable or not.
@@ -210,24 +195,23 @@ func (m *Memory) Keys() []string {
 
 // list returns the keys of at most limit records that are wanted, the longest
 // untouched first. What cannot be read has no state to be listed by.
-func (m *Memory) list(ctx context.Context, limit int, wanted func(ledger.Record) bool) ([]string, error) {
+func (m *Memory) list(ctx context.Context, limit int, wanted func(*ledger.Record) bool) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := map[string]time.Time{}
+	for key := range m.rows {
+		if r, err := m.read(key); err == nil && wanted(r) {
+			at[key] = r.OpenedAt()
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(at), func(a, b string) int { return cmp.Or(at[a].Compare(at[b]), cmp.Compare(a, b)) })
+	return first(ctx, keys, limit)
+}
+
+// first are the first of some keys, unless the context has ended.
+func first(ctx context.Context, keys []string, limit int) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var found []*ledger.Record
-	for key := range m.rows {
-		if r, err := m.read(key); err == nil && wanted(*r) {
-			found = append(found, r)
-		}
-	}
-	slices.SortFunc(found, func(a, b *ledger.Record) int {
-		return cmp.Or(a.OpenedAt().Compare(b.OpenedAt()), cmp.Compare(a.Key, b.Key))
-	})
-	var keys []string
-	for _, r := range found[:max(min(limit, len(found)), 0)] {
-		keys = append(keys, r.Key)
-	}
-	return keys, nil
+	return keys[:max(min(limit, len(keys)), 0)], nil
 }

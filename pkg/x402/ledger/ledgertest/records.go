@@ -72,14 +72,6 @@ func MustCreate(t testing.TB, s ledger.Store, r ledger.Record) {
 	}
 }
 
-// MustReplace writes a record over the version before it.
-func MustReplace(t testing.TB, s ledger.Store, r ledger.Record) {
-	t.Helper()
-	if err := s.Replace(t.Context(), r); err != nil {
-		t.Fatalf("Replace of %q with version %d: %v", r.Key, r.Version, err)
-	}
-}
-
 // Holds checks that a store has a record as it was written.
 func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
 	t.Helper()
