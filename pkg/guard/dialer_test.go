@@ -15,16 +15,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
-// zone is a Resolver that knows some names.
+// zone is a Resolver that knows some names. It is silent about those without a slice.
 type zone map[string][]string
 
-func (z zone) Addresses(_ context.Context, name string) ([]netip.Addr, error) {
+func (z zone) Addresses(ctx context.Context, name string) ([]netip.Addr, error) {
 	texts, ok := z[name]
-	if !ok {
+	switch {
+	case ok && texts == nil:
+		<-ctx.Done()
+		return nil, fmt.Errorf("%w: %v", guard.ErrResolvers, ctx.Err())
+	case !ok:
 		return nil, fault.New(fault.NXDomain, nil)
 	}
 	return addrs(texts...), nil
@@ -76,7 +81,7 @@ func many(format string, n int) []string {
 func TestResolveLeavesTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := guard.NewDialer(guard.DialerConfig{Resolver: hanging{}})
+		d := guard.NewDialer(guard.DialerConfig{Resolver: zone{"a.test.com": nil}})
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
 		begin := time.Now()
@@ -85,13 +90,6 @@ func TestResolveLeavesTime(t *testing.T) {
 			t.Errorf("%v after %v, want ErrResolvers after 4s", err, time.Since(begin))
 		}
 	})
-}
-
-type hanging struct{}
-
-func (hanging) Addresses(ctx context.Context, _ string) ([]netip.Addr, error) {
-	<-ctx.Done()
-	return nil, fmt.Errorf("%w: %v", guard.ErrResolvers, ctx.Err())
 }
 
 // behaviour of an address: it connects at once, refuses at once or is a black
@@ -103,10 +101,7 @@ const (
 )
 
 func TestDial(t *testing.T) {
-	t.Parallel()
-	ipv6 := func(context.Context, netip.Addr) bool { return true }
-	for _, c := range []struct {
-		name   string
+	type row struct {
 		addrs  []string
 		world  map[string]string // address to behaviour; absent: refuses
 		route  bool
@@ -115,70 +110,71 @@ func TestDial(t *testing.T) {
 		code   fault.Code
 		is     error
 		says   string
-	}{
-		{name: "first", addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": connects},
+	}
+	eight := "tcp4 1.1.1.0:443 at 0s"
+	for _, address := range many("1.1.1.%d", 8)[1:] {
+		eight += ", tcp4 " + address + ":443 at 0s"
+	}
+	testbed.Each(t, map[string]row{
+		"first": {addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": connects},
 			dialed: "tcp4 1.1.1.1:443 at 0s", peer: "1.1.1.1"},
-		{name: "IPv4 first", addrs: []string{"2606:4700::1", "1.1.1.1"}, route: true, world: map[string]string{"2606:4700::1": connects},
+		"IPv4 first": {addrs: []string{"2606:4700::1", "1.1.1.1"}, route: true, world: map[string]string{"2606:4700::1": connects},
 			dialed: "tcp4 1.1.1.1:443 at 0s, tcp6 [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
-		{name: "no route", addrs: []string{"2606:4700::1", "1.1.1.1"}, world: map[string]string{"2606:4700::1": connects},
+		"no route": {addrs: []string{"2606:4700::1", "1.1.1.1"}, world: map[string]string{"2606:4700::1": connects},
 			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "connection refused (addresses tried: 1)"},
-		{name: "IPv6 only, no route", addrs: []string{"2606:4700::1"}, is: guard.ErrNoRoute},
-		{name: "IPv6 only", addrs: []string{"2606:4700::1"}, route: true, world: map[string]string{"2606:4700::1": connects},
+		"IPv6 only, no route": {addrs: []string{"2606:4700::1"}, is: guard.ErrNoRoute},
+		"IPv6 only": {addrs: []string{"2606:4700::1"}, route: true, world: map[string]string{"2606:4700::1": connects},
 			dialed: "tcp6 [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
-		{name: "second after its share", addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole, "8.8.8.8": connects},
+		"second after its share": {addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole, "8.8.8.8": connects},
 			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 3s", peer: "8.8.8.8"},
-		{name: "unused share goes on", addrs: []string{"1.1.1.1", "8.8.8.8", "9.9.9.9"}, world: map[string]string{"8.8.8.8": hole, "9.9.9.9": connects},
+		"unused share goes on": {addrs: []string{"1.1.1.1", "8.8.8.8", "9.9.9.9"}, world: map[string]string{"8.8.8.8": hole, "9.9.9.9": connects},
 			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 0s, tcp4 9.9.9.9:443 at 3s", peer: "9.9.9.9"},
-		{name: "black hole", addrs: []string{"1.1.1.1"}, world: map[string]string{"1.1.1.1": hole},
+		"black hole": {addrs: []string{"1.1.1.1"}, world: map[string]string{"1.1.1.1": hole},
 			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "timed out (addresses tried: 1)"},
-		{name: "both ways", addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole},
+		"both ways": {addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole},
 			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 3s", code: fault.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)"},
-		{name: "doubles count once", addrs: []string{"1.1.1.1", "1.1.1.1"},
+		"doubles count once": {addrs: []string{"1.1.1.1", "1.1.1.1"},
 			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "tried: 1"},
-		{name: "at most eight", addrs: many("1.1.1.%d", 20), code: fault.ConnectFailed, says: "tried: 8"},
-		{name: "made by hand", addrs: []string{"1.1.1.1", "127.0.0.1"}, code: fault.BlockedAddress, dialed: ""},
-		{name: "none", code: fault.ConnectFailed, says: "no IPv4 or IPv6 address"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
-				var dialed []string
-				cfg := guard.DialerConfig{Resolver: zone{}, HasRoute: func(context.Context, netip.Addr) bool { return false }}
-				if c.route {
-					cfg.HasRoute = ipv6
-				}
-				cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		"at most eight": {addrs: many("1.1.1.%d", 20), dialed: eight, code: fault.ConnectFailed, says: "tried: 8"},
+		"made by hand":  {addrs: []string{"1.1.1.1", "127.0.0.1"}, code: fault.BlockedAddress, dialed: ""},
+		"none":          {code: fault.ConnectFailed, says: "no IPv4 or IPv6 address"},
+	}, func(t *testing.T, c row) {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			var dialed []string
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			defer cancel()
+			d := guard.NewDialer(guard.DialerConfig{
+				Resolver: zone{}, HasRoute: func(context.Context, netip.Addr) bool { return c.route },
+				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 					dialed = append(dialed, fmt.Sprintf("%s %s at %v", network, address, time.Since(begin)))
 					return behave(ctx, c.world[netip.MustParseAddrPort(address).Addr().String()])
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-				defer cancel()
-				conn, peer, err := guard.NewDialer(cfg).Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs(c.addrs...)}, 443)
-				if err == nil {
-					conn.Close()
-				}
-				if codeOf(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.peer != "") {
-					t.Fatalf("%v, want code %q or %v", err, c.code, c.is)
-				}
-				if err != nil && strings.Contains(err.Error(), "a.test.com") {
-					t.Errorf("%v: errors are logged, and this one names what was asked about", err)
-				}
-				if c.peer != "" && peer.String() != c.peer {
-					t.Errorf("peer %s, want %s", peer, c.peer)
-				}
-				if c.says != "" && !strings.Contains(fault.From(err).Public(), c.says) {
-					t.Errorf("message %q, want %q in it", fault.From(err).Public(), c.says)
-				}
-				if diff := cmp.Diff(c.dialed, strings.Join(dialed, ", ")); diff != "" && c.name != "at most eight" {
-					t.Errorf("dialled (-want +got):\n%s", diff)
-				}
-				if took := time.Since(begin); took > 6*time.Second {
-					t.Errorf("took %v, more than three quarters of the time", took)
-				}
+				},
 			})
+			conn, peer, err := d.Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs(c.addrs...)}, 443)
+			if err == nil {
+				conn.Close()
+			}
+			if codeOf(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.peer != "") {
+				t.Fatalf("%v, want code %q or %v", err, c.code, c.is)
+			}
+			if err != nil && strings.Contains(err.Error(), "a.test.com") {
+				t.Errorf("%v: errors are logged, and this one names what was asked about", err)
+			}
+			if c.peer != "" && peer.String() != c.peer {
+				t.Errorf("peer %s, want %s", peer, c.peer)
+			}
+			if c.says != "" && !strings.Contains(fault.From(err).Public(), c.says) {
+				t.Errorf("message %q, want %q in it", fault.From(err).Public(), c.says)
+			}
+			if diff := cmp.Diff(c.dialed, strings.Join(dialed, ", ")); diff != "" {
+				t.Errorf("dialled (-want +got):\n%s", diff)
+			}
+			if took := time.Since(begin); took > 6*time.Second {
+				t.Errorf("took %v, more than three quarters of the time", took)
+			}
 		})
-	}
+	})
 }
 
 func behave(ctx context.Context, how string) (net.Conn, error) {

@@ -2,17 +2,23 @@ package bundle
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
+	"io"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
@@ -168,28 +174,140 @@ func TestBundlesOutOfTime(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
-	for query, want := range map[string]string{ // the values as understood, or a code
-		"domain=Example.COM.":             "dns_type=A&domain=example.com",
-		"domain=example.com&dns_type=mx":  "dns_type=MX&domain=example.com",
-		"domain=example.com&type=MX":      "dns_type=A&domain=example.com",
-		"domain=example.com&dns_type=SRV": "invalid_type",
-		"domain=_dmarc.example.com":       "invalid_domain",
+// host is a host as the lookups see it.
+type host struct {
+	resolve, dns, ssl, headers error
+	certificate                ssl.Result
+	status                     int
+	conn                       *tls.Conn
+
+	resolves int
+	got      *tls.Conn
+	target   guard.Target
+	peer     netip.Addr
+}
+
+func (h *host) Resolve(context.Context, string) (guard.Target, error) {
+	h.resolves++
+	return guard.Target{Name: "example.com", Addrs: []netip.Addr{netip.MustParseAddr("93.184.216.34")}}, h.resolve
+}
+
+func (h *host) Dial(context.Context, guard.Target, uint16) (net.Conn, netip.Addr, error) {
+	panic("the bundle does not dial by itself")
+}
+
+func (h *host) Lookup(context.Context, dns.Query) (dns.Result, error) { return dns.Result{}, h.dns }
+
+func (h *host) Inspect(context.Context, ssl.Query, guard.Target) (ssl.Result, *tls.Conn, error) {
+	return h.certificate, h.conn, h.ssl
+}
+
+func (h *host) LookupOn(_ context.Context, _ headers.Query, t guard.Target, c *tls.Conn, peer netip.Addr) (headers.Result, error) {
+	h.got, h.target, h.peer = c, t, peer
+	return headers.Result{Status: h.status}, h.headers
+}
+
+func good() *host {
+	return &host{certificate: ssl.Result{HostnameMatch: true, PeerIP: "93.184.216.34"}, status: 200, conn: &tls.Conn{}}
+}
+
+// TestUptime has every row of spec §3.1: the verdict, and what became of children that
+// failed. One resolution and one connection serve certificate and headers, and what
+// keeps the one away keeps the other away.
+func TestUptime(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(h *host)
+		want   string
+	}{
+		"all well":      {func(*host) {}, "up"},
+		"499":           {func(h *host) { h.status = 499 }, "up"},
+		"500":           {func(h *host) { h.status = 500 }, "degraded"},
+		"expired":       {func(h *host) { h.certificate.Expired = true }, "degraded"},
+		"not yet valid": {func(h *host) { h.certificate.NotYetValid = true }, "degraded"},
+		"mismatch":      {func(h *host) { h.certificate.HostnameMatch = false }, "degraded"},
+		"dns fails":     {func(h *host) { h.dns = fault.New(fault.DNSTimeout, nil) }, "down dns_timeout"},
+		"headers fail":  {func(h *host) { h.headers = fault.New(fault.HTTPFailed, nil) }, "down http_failed"},
+		"expired and headers fail": {func(h *host) { h.certificate.Expired, h.headers = true, fault.New(fault.HTTPFailed, nil) },
+			"down http_failed"},
+		"handshake fails": {func(h *host) { h.ssl = fault.New(fault.HandshakeFailed, nil) }, "down handshake_failed handshake_failed"},
+		"ssl is late":     {func(h *host) { h.ssl = fault.New(fault.SSLTimeout, nil) }, "down ssl_timeout headers_timeout"},
+		"blocked":         {func(h *host) { h.resolve = fault.New(fault.BlockedAddress, nil) }, "down blocked_address blocked_address"},
+		"resolvers":       {func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, "down ssl_timeout headers_timeout"},
+		// A handshake that failed after the certificate: the headers make their own.
+		"no connection": {func(h *host) { h.conn = nil }, "up"},
 	} {
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
+		h := good()
+		c.change(h)
+		r, err := NewUptime(h, h, h, h).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
+		got := string(r.Verdict)
+		for _, f := range []*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault} {
+			if f != nil {
+				got += " " + string(f.Code)
+			}
 		}
-		h, err := ParseHostIntel(values)
-		got := h.Values().Encode()
-		if err != nil {
-			got = string(fault.From(err).Code)
+		if got != c.want || err != nil || h.resolves != 1 {
+			t.Errorf("%s: %s, %v, after %d resolutions; want %s", name, got, err, h.resolves, c.want)
 		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", query, got, want)
+		switch asked := h.target.Addrs != nil; {
+		case asked != (r.SSL.Fault == nil):
+			t.Errorf("%s: headers were looked up: %v", name, asked)
+		case asked && (h.got != h.conn || h.peer.String() != "93.184.216.34"):
+			t.Errorf("%s: headers were looked up over %p to %s, want %p", name, h.got, h.peer, h.conn)
 		}
-		if u, err := ParseUptime(values); (err == nil) != (want != "invalid_domain") || err == nil && u.Values().Get("domain") != "example.com" {
-			t.Errorf("%s: %+v, %v", query, u, err)
-		}
+	}
+}
+
+// closing is a connection that takes a second to close.
+type closing struct {
+	net.Conn
+	closed func()
+}
+
+func (c closing) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+// One resolution serves all children: each question is put once, to a resolver that is
+// silent, and so over one datagram socket. What is answered when questions are shared is
+// tested in package dns. A question that nobody waits for any more ends before the
+// answer is given: nothing of a call outlives it.
+func TestResolvesOnce(t *testing.T) {
+	for kind, want := range map[string]int64{ // both families for each bundle, and for the registry
+		"A": 6, "AAAA": 6, "MX": 7,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked, open atomic.Int64
+			dial := func(_ context.Context, network, _ string) (net.Conn, error) {
+				if network == "udp" {
+					asked.Add(1)
+				}
+				near, far := net.Pipe()
+				go io.Copy(io.Discard, far)
+				open.Add(1)
+				return closing{near, sync.OnceFunc(func() {
+					time.Sleep(time.Second) // in the bubble
+					open.Add(-1)
+				})}, nil
+			}
+			resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})
+			dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolvers})
+			registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
+				_, err := dialer.Resolve(ctx, "rdap.example.net") // as the registry lookup does
+				return whois.Result{}, err
+			})
+			u, uerr := NewUptime(dialer, resolvers, good(), good()).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
+			uptime := open.Load()
+			h, herr := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry).
+				Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: kind})
+			if n := open.Load(); asked.Load() != want || uptime != 0 || n != 0 || uerr != nil || herr != nil {
+				t.Errorf("%s: %d questions, %d and %d under way after the answer, %v, %v", kind, asked.Load(), uptime, n, uerr, herr)
+			}
+			for i, f := range []*fault.Error{u.DNS.Fault, u.SSL.Fault, h.DNS.Fault, h.SSL.Fault} {
+				if code := []fault.Code{fault.DNSTimeout, fault.SSLTimeout}[i%2]; f == nil || f.Code != code {
+					t.Errorf("%s: %v, want %s", kind, f, code)
+				}
+			}
+		})
 	}
 }

@@ -142,16 +142,6 @@ func decode(parts ...string) []byte {
 	return out
 }
 
-// TestHost: a dot at the end is that of the root unless it is escaped.
-func TestHost(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{".": ".", "A.B.": "a.b", `a\.`: `a\.`, `a\..`: `a\.`, `a\\.`: `a\\`, `a\\\.`: `a\\\.`} {
-		if got := host(name); got != want {
-			t.Errorf("host(%s) = %s, want %s", name, got, want)
-		}
-	}
-}
-
 // TestText: whatever bytes a TXT record holds can be read back from what is shown,
 // and UTF-8 without escapes is shown as it is.
 func TestText(t *testing.T) {

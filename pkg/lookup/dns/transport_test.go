@@ -1,7 +1,6 @@
 package dns_test
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,14 +29,6 @@ func padded(n int) change {
 // less is a message without its last bytes.
 func less(n int, b []byte) []byte { return b[:len(b)-n] }
 
-// swapCase changes the case of one letter.
-func swapCase(s string) string {
-	if s[0] >= 'a' {
-		return strings.ToUpper(s[:1]) + s[1:]
-	}
-	return strings.ToLower(s[:1]) + s[1:]
-}
-
 // fate is what becomes of a datagram.
 type fate string
 
@@ -53,7 +44,6 @@ func TestDatagrams(t *testing.T) {
 	one := func(changes ...change) func([]byte) []byte {
 		return func(q []byte) []byte { return reply(q, append(changes, answer(evil))...) }
 	}
-	noise := func(b byte, n int) []byte { return bytes.Repeat([]byte{b}, n) }
 	name := func(f func(string) string) change {
 		return func(m *miekg.Msg) { m.Question[0].Name = f(m.Question[0].Name) }
 	}
@@ -73,13 +63,12 @@ func TestDatagrams(t *testing.T) {
 	eachInBubble(t, map[string]row{
 		"empty":           {stray, func([]byte) []byte { return nil }},
 		"cut header":      {stray, func(q []byte) []byte { return reply(q, answer(evil))[:11] }},
-		"noise":           {stray, func([]byte) []byte { return noise(0xff, 600) }},
 		"endless pointer": {stray, func(q []byte) []byte { return append(reply(q)[:12], 0xc0, 12, 0, 1, 0, 1) }},
 		"no QR":           {stray, one(func(m *miekg.Msg) { m.Response = false })},
 		"wrong ID":        {stray, one(otherID)},
 		"opcode NOTIFY":   {stray, one(func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify })},
 		"other name":      {stray, one(name(func(string) string { return "example.net." }))},
-		"other case":      {stray, one(name(swapCase))},
+		"other case":      {stray, one(name(func(s string) string { return string(s[0]^0x20) + s[1:] }))},
 		"other type":      {stray, one(func(m *miekg.Msg) { m.Question[0].Qtype = miekg.TypeAAAA })},
 		"other class":     {stray, one(func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS })},
 		"two questions":   {stray, one(func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) })},
@@ -88,10 +77,7 @@ func TestDatagrams(t *testing.T) {
 		"REFUSED, damaged": {stray, func(q []byte) []byte {
 			return less(1, reply(q, rcode(miekg.RcodeRefused), noQuestion, answer(evil)))
 		}},
-		"NXDOMAIN, other":    {stray, one(rcode(miekg.RcodeNameError), other)},
 		"bare NOERROR":       {stray, bare(miekg.RcodeSuccess)},
-		"bare NXDOMAIN":      {stray, bare(miekg.RcodeNameError)},
-		"SERVFAIL, other ID": {stray, one(rcode(miekg.RcodeServerFailure), otherID)},
 		"TC, other question": {stray, one(truncate, other)},
 
 		"TC":                  {cut, one(truncate)},
@@ -99,7 +85,6 @@ func TestDatagrams(t *testing.T) {
 		"TC without question": {cut, func(q []byte) []byte { return reply(q, truncate)[:12] }},
 		"cut in a record":     {cut, func(q []byte) []byte { return less(3, reply(q, answer(evil))) }},
 		"answers too many":    {cut, counts(7, 9)},
-		"authority too many":  {cut, counts(9, 1)},
 		"answers too few":     {cut, counts(7, 0)},
 		"authority too few":   {cut, counts(9, 0, answer(), authority(evil))},
 		"additional too few":  {cut, counts(11, 0, withEDNS)},
@@ -145,9 +130,7 @@ func TestPassedOver(t *testing.T) {
 	bytes := func(b ...byte) script { return sends(func([]byte) []byte { return b }) }
 	eachInBubble(t, map[string]row{
 		"REFUSED":                   udp("A", rcode(miekg.RcodeRefused), answer(evil)),
-		"NOTIMP":                    udp("A", rcode(miekg.RcodeNotImplemented), answer(evil)),
 		"FORMERR":                   udp("A", rcode(miekg.RcodeFormatError), answer(evil)),
-		"NOTAUTH":                   udp("A", rcode(miekg.RcodeNotAuth), answer(evil)),
 		"bare REFUSED":              only(bare(miekg.RcodeRefused)),
 		"bare SERVFAIL":             only(bare(miekg.RcodeServerFailure)),
 		"bare YXDOMAIN":             only(bare(miekg.RcodeYXDomain)),
@@ -169,7 +152,6 @@ func TestPassedOver(t *testing.T) {
 		"TCP: still TC":      tcp(framed(after(0, truncate, answer(evil)))),
 		"TCP: damaged":       tcp(framed(sends(func(q []byte) []byte { return less(1, reply(q, answer(evil))) }))),
 		"TCP: one byte more": tcp(framed(sends(func(q []byte) []byte { return append(reply(q, answer(evil)), 0) }))),
-		"TCP: not DNS":       tcp(bytes([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...)),
 	}, func(t *testing.T, c row) {
 		if got, err := newWorld(t, c.host, c.host, host{}).lookup(c.typ); code(err) != fault.UpstreamUnavailable {
 			t.Errorf("alone: %+v, %v, want upstream_unavailable", got, err)
@@ -239,27 +221,24 @@ func TestQuestion(t *testing.T) {
 			}
 		}
 		ids := map[uint16]bool{}
+		var names []string
 		for _, q := range w.heard {
 			if ids[q.Id] = true; !q.RecursionDesired || q.CheckingDisabled || len(q.Question) != 1 || q.IsEdns0().Do() ||
 				!strings.EqualFold(q.Question[0].Name, domain+".") {
 				t.Errorf("question %v", q)
 			}
+			names = append(names, strings.ReplaceAll(q.Question[0].Name, ".", ""))
 		}
 		if len(ids) < n/2 || len(w.dials) != n {
 			t.Errorf("%d questions had %d IDs and %d connections", n, len(ids), len(w.dials))
 		}
-		large := func(name string, i int) int { return int(^name[i] >> 5 & 1) }
-		for i := range domain {
+		for i := range names[0] {
 			for j := range i {
-				if domain[i] == '.' || domain[j] == '.' {
-					continue
+				seen := map[[2]bool]bool{}
+				for _, name := range names {
+					seen[[2]bool{name[i] < 'a', name[j] < 'a'}] = true
 				}
-				var seen [2][2]bool
-				for _, q := range w.heard {
-					name := q.Question[0].Name
-					seen[large(name, i)][large(name, j)] = true
-				}
-				if seen != [2][2]bool{{true, true}, {true, true}} {
+				if len(seen) != 4 {
 					t.Fatalf("letters %d and %d of %s go together: %v", j, i, domain, seen)
 				}
 			}

@@ -1,6 +1,7 @@
 package dns_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -158,23 +159,15 @@ func sends(messages ...func(query []byte) []byte) script {
 	}
 }
 
-// framed puts the length before what a script says, as over TCP.
+// framed puts the length before what a script says, as over TCP, and sends it in two
+// pieces.
 func framed(s script) script {
 	return func(n int, query []byte) []said {
-		out := s(n, query)
-		for i, b := range out {
-			out[i].bytes = append(binary.BigEndian.AppendUint16(nil, uint16(len(b.bytes))), b.bytes...)
-		}
-		return out
-	}
-}
-
-// inPieces is a reply over TCP that is sent piece by piece.
-func inPieces(changes ...change) script {
-	return func(_ int, q []byte) []said {
 		var out []said
-		for piece := range slices.Chunk(framed(after(0, changes...))(0, q)[0].bytes, 1000) {
-			out = append(out, said{0, piece})
+		for _, b := range s(n, query) {
+			frame := append(binary.BigEndian.AppendUint16(nil, uint16(len(b.bytes))), b.bytes...)
+			half := len(frame) / 2
+			out = append(out, said{b.after, frame[:half]}, said{0, frame[half:]})
 		}
 		return out
 	}
@@ -245,6 +238,7 @@ func (w *world) serve(c net.Conn, s script, stream bool) {
 		w.far--
 		w.mu.Unlock()
 	}()
+	var before []byte
 	for n := 0; ; n++ {
 		query := make([]byte, 4096)
 		size, err := c.Read(query)
@@ -254,6 +248,10 @@ func (w *world) serve(c net.Conn, s script, stream bool) {
 		if query = query[:size]; stream {
 			query = query[2:]
 		}
+		if n > 0 && !bytes.Equal(query, before) {
+			w.t.Errorf("sent again, %x is %x", before, query)
+		}
+		before = query
 		w.mu.Lock()
 		w.heard = append(w.heard, unpacked(query))
 		w.mu.Unlock()
@@ -381,4 +379,17 @@ func wantGood(t testing.TB, got dns.Result, err error) {
 	if err != nil || len(got.Records) != 1 || got.Records[0] != (dns.Address{Address: "192.0.2.1"}) {
 		t.Errorf("got %+v, %v, want 192.0.2.1", got, err)
 	}
+}
+
+// code is the fault code of an error, empty for none and internal_error for
+// one of another type.
+func code(err error) fault.Code {
+	var f *fault.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &f):
+		return f.Code
+	}
+	return fault.InternalError
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -81,16 +80,13 @@ func TestTrace(t *testing.T) {
 		dials int
 	}
 	testbed.Each(t, map[string]row{
-		"no redirect":            {map[string]string{"/": "200"}, nil, "200 a.test.com/: null", 1},
-		"300, 304 and 305 end":   {map[string]string{"/": "300 /x"}, nil, "300 a.test.com/: null", 1},
-		"304":                    {map[string]string{"/": "304 /x"}, nil, "304 a.test.com/: null", 1},
-		"305":                    {map[string]string{"/": "305 /x"}, nil, "305 a.test.com/: null", 1},
-		"201 has a Location":     {map[string]string{"/": "201 /x"}, nil, "201 a.test.com/: null", 1},
-		"five hops, the end":     {chain("200"), nil, five + "200 a.test.com/4: null", 1},
-		"five hops, more":        {chain("308 /5"), nil, five + "308 a.test.com/4: max_hops truncated", 1},
-		"five hops, a loop":      {chain("308 /2"), nil, five + "308 a.test.com/4: loop", 1},
-		"five hops, no Location": {chain("308"), nil, five + "308 a.test.com/4: missing_location", 1},
-		"other host":             {map[string]string{"/": "301 https://b.test.com/x"}, map[string]string{"/x": "200"}, "301 a.test.com/, 200 b.test.com/x: null", 2},
+		"no redirect":        {map[string]string{"/": "200"}, nil, "200 a.test.com/: null", 1},
+		"300":                {map[string]string{"/": "300 /x"}, nil, "300 a.test.com/: null", 1},
+		"201 has a Location": {map[string]string{"/": "201 /x"}, nil, "201 a.test.com/: null", 1},
+		"five hops, the end": {chain("200"), nil, five + "200 a.test.com/4: null", 1},
+		"five hops, more":    {chain("308 /5"), nil, five + "308 a.test.com/4: max_hops truncated", 1},
+		"five hops, a loop":  {chain("308 /2"), nil, five + "308 a.test.com/4: loop", 1},
+		"other host":         {map[string]string{"/": "301 https://b.test.com/x"}, map[string]string{"/x": "200"}, "301 a.test.com/, 200 b.test.com/x: null", 2},
 		"there and back": {map[string]string{"/": "301 https://b.test.com/", "/x": "200"}, map[string]string{"/": "302 //a.test.com/x"},
 			"301 a.test.com/, 302 b.test.com/, 200 a.test.com/x: null", 2},
 		"loop to itself":      {map[string]string{"/": "301 /"}, nil, "301 a.test.com/: loop", 1},
@@ -156,63 +152,43 @@ func TestJSON(t *testing.T) {
 }
 
 // What fails on the first hop is the call's error; our own trouble and the end
-// of the time are it on any hop.
+// of the time are it on any hop, also where the caller leaves.
 func TestErrors(t *testing.T) {
-	to := func(location string) func(*testbed.Origins) {
-		return func(w *testbed.Origins) { site(w, a, aAddr, map[string]string{"/": "301 " + location}) }
-	}
-	name := func(n testbed.OriginName) func(*testbed.Origins) {
-		return func(w *testbed.Origins) { w.Resolve(a, n) }
-	}
 	silent := fmt.Errorf("x: %w", guard.ErrResolvers)
 	type row struct {
-		set  func(*testbed.Origins)
+		to   string // where a leads
+		set  func(w *testbed.Origins, leave func())
 		want fault.Code
 	}
+	hangs := func(name string) func(*testbed.Origins, func()) {
+		return func(w *testbed.Origins, leave func()) {
+			w.Serve(name, "93.184.216.3", func(conn *tls.Conn) {
+				http.ReadRequest(bufio.NewReader(conn))
+				io.WriteString(conn, "HTTP/1.1 3")
+				leave()
+				io.Copy(io.Discard, conn)
+			})
+		}
+	}
+	resolves := func(name string, err error) func(*testbed.Origins, func()) {
+		return func(w *testbed.Origins, _ func()) { w.Resolve(name, testbed.OriginName{Err: err}) }
+	}
 	testbed.Each(t, map[string]row{
-		"nxdomain":               {func(*testbed.Origins) {}, fault.NXDomain},
-		"resolvers":              {name(testbed.OriginName{Err: silent}), fault.RedirectTimeout},
-		"resolvers, second hop":  {to("https://silent.test.com/"), fault.RedirectTimeout},
-		"a bug, second hop":      {to("https://bug.test.com/"), fault.InternalError},
-		"odd status, second hop": {func(w *testbed.Origins) { w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 700 x\r\n\r\n")) }, fault.HTTPFailed},
+		"nxdomain":              {"", resolves(a, fault.New(fault.NXDomain, nil)), fault.NXDomain},
+		"resolvers":             {"", resolves(a, silent), fault.RedirectTimeout},
+		"resolvers, second hop": {"https://b.test.com/", resolves(b, silent), fault.RedirectTimeout},
+		"a bug, second hop":     {"https://b.test.com/", resolves(b, errors.New("a bug")), fault.InternalError},
+		"odd status": {"", func(w *testbed.Origins, _ func()) { w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 700 x\r\n\r\n")) },
+			fault.HTTPFailed},
+		"too late":             {"", hangs(a), fault.RedirectTimeout},
+		"too late, second hop": {"https://b.test.com/", hangs(b), fault.RedirectTimeout},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
-		w.Resolve("silent.test.com", testbed.OriginName{Err: silent})
-		w.Resolve("bug.test.com", testbed.OriginName{Err: errors.New("a bug")})
-		c.set(w)
-		_, err := lookup(testbed.Soon(t), w)
-		if got := fault.From(err).Code; err == nil || got != c.want {
+		site(w, a, aAddr, map[string]string{"/": "301 " + c.to})
+		ctx, leave := context.WithCancel(testbed.Soon(t))
+		c.set(w, leave)
+		if _, err := lookup(ctx, w); err == nil || fault.From(err).Code != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	})
-}
-
-// The end of the time is the call's error on any hop, also where the caller leaves.
-func TestTimeouts(t *testing.T) {
-	testbed.Each(t, map[string]string{"first hop": a, "second hop": b}, func(t *testing.T, name string) {
-		w := testbed.NewOrigins(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		site(w, a, aAddr, map[string]string{"/": "301 https://b.test.com/"})
-		w.Serve(name, "93.184.216.3", func(conn *tls.Conn) {
-			http.ReadRequest(bufio.NewReader(conn))
-			io.WriteString(conn, "HTTP/1.1 3")
-			cancel()
-			io.Copy(io.Discard, conn)
-		})
-		if _, err := lookup(ctx, w); fault.From(err).Code != fault.RedirectTimeout {
-			t.Errorf("%v, want redirect_timeout", err)
-		}
-	})
-}
-
-func TestParseQuery(t *testing.T) {
-	t.Parallel()
-	q, err := redirect.ParseQuery(url.Values{"domain": {"Example.COM."}})
-	if err != nil || q.Values().Encode() != "domain=example.com" {
-		t.Errorf("%+v, %v", q, err)
-	}
-	if _, err := redirect.ParseQuery(url.Values{"domain": {"_a.b.com"}}); fault.From(err).Code != fault.InvalidDomain {
-		t.Errorf("%v, want invalid_domain", err)
-	}
 }

@@ -11,15 +11,14 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
-	"math/big"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
@@ -46,6 +45,15 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// names are the extensions of a certificate for names.
+func names(list ...string) []byte {
+	var entries [][]byte
+	for _, n := range list {
+		entries = append(entries, dnsName(n))
+	}
+	return extensions(san(entries...))
+}
+
 // plain are the parts of an ordinary certificate for domain.
 func plain(key crypto.Signer) parts {
 	alg := tlv(0x30, oid("1.2.840.10045.4.3.2"))
@@ -55,7 +63,7 @@ func plain(key crypto.Signer) parts {
 		validity: validity(utc("260101000000Z"), utc("270101000000Z")),
 		subject:  name(rdn(attr("2.5.4.3", utf8s(domain)))),
 		spki:     must(x509.MarshalPKIXPublicKey(key.Public())),
-		rest:     extensions(san(dnsName(domain))),
+		rest:     names(domain),
 	}
 }
 
@@ -110,21 +118,6 @@ var (
 
 func curveKey(c elliptic.Curve) *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(c, rand.Reader)) }
 
-// issue has the standard library make a certificate.
-func issue(key crypto.Signer, change func(*x509.Certificate)) []byte {
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(0x0123456789),
-		Subject:      pkix.Name{CommonName: domain},
-		NotBefore:    now().Add(-24 * time.Hour),
-		NotAfter:     now().Add(24 * time.Hour),
-		DNSNames:     []string{domain, "*.example.com"},
-	}
-	if change != nil {
-		change(template)
-	}
-	return must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
-}
-
 const domain = "www.example.com"
 
 // now is the middle of the validity that certificates of these tests have.
@@ -140,21 +133,18 @@ func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 	return w
 }
 
-// tlsPeer serves handshakes and keeps each connection until the client leaves.
+// handshakes serves handshakes and keeps each connection until the client leaves.
 // change may be nil.
-func tlsPeer(t testing.TB, chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) *testbed.Origins {
-	t.Helper()
+func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
 	if change != nil {
 		change(cfg)
 	}
-	return peer(t, func(c net.Conn) { serveTLS(c, cfg) })
-}
-
-func serveTLS(c net.Conn, cfg *tls.Config) {
-	s := tls.Server(c, cfg)
-	if s.Handshake() == nil {
-		s.Read(make([]byte, 1))
+	return func(c net.Conn) {
+		s := tls.Server(c, cfg)
+		if s.Handshake() == nil {
+			s.Read(make([]byte, 1))
+		}
 	}
 }
 
@@ -192,4 +182,12 @@ func text(s *string) string {
 		return "null"
 	}
 	return *s
+}
+
+// code is the fault code of an error, empty for nil.
+func code(err error) fault.Code {
+	if err == nil {
+		return ""
+	}
+	return fault.From(err).Code
 }

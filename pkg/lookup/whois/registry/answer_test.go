@@ -1,20 +1,26 @@
 package registry
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/openrdap/rdap"
 	"golang.org/x/tools/txtar"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -28,31 +34,32 @@ func TestFixtures(t *testing.T) {
 	if err != nil || len(archive.Files) < 30 || len(archive.Files)%2 != 0 {
 		t.Fatalf("%+v, %v", archive, err)
 	}
-	s := newStage(t)
-	var answer txtar.File
-	s.https("rdap.registry.com", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
-			r.Method != http.MethodGet || r.UserAgent() != "test/1" || !strings.Contains(r.Header.Get("Accept"), "application/rdap+json") ||
-			r.ContentLength != 0 || !r.Close || r.Header.Get("Cookie") != "" || r.TLS.NegotiatedProtocol != "http/1.1" {
-			t.Errorf("asked %s %s%s: %v %v", r.Method, r.Host, r.URL, r.Header, r.TLS)
+	play(t, func(t *testing.T, s *stage) {
+		var answer txtar.File
+		s.https("rdap.registry.com", func(w io.Writer, r *http.Request) {
+			if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
+				r.Method != http.MethodGet || r.UserAgent() != "test/1" || !strings.Contains(r.Header.Get("Accept"), "application/rdap+json") ||
+				r.ContentLength != 0 || !r.Close || r.Header.Get("Cookie") != "" {
+				t.Errorf("asked %s %s%s: %v", r.Method, r.Host, r.URL, r.Header)
+			}
+			says(string(answer.Data))(w, r)
+		})
+		for pair := range slices.Chunk(archive.Files, 2) {
+			want := &pair[1]
+			answer = pair[0]
+			if name, ok := strings.CutSuffix(answer.Name, ".json"); !ok || want.Name != name+".want" {
+				t.Fatalf("%s is followed by %s", answer.Name, want.Name)
+			}
+			got, err := s.lookup(t.Context(), "www.example.com")
+			b := append(must(json.MarshalIndent(got, "", "  ")), '\n')
+			if *update {
+				want.Data = b
+			}
+			if d := cmp.Diff(string(want.Data), string(b)); d != "" || err != nil {
+				t.Errorf("%s: %v, -want +got\n%s", answer.Name, err, d)
+			}
 		}
-		w.Write(answer.Data)
 	})
-	for pair := range slices.Chunk(archive.Files, 2) {
-		want := &pair[1]
-		answer = pair[0]
-		if name, ok := strings.CutSuffix(answer.Name, ".json"); !ok || want.Name != name+".want" {
-			t.Fatalf("%s is followed by %s", answer.Name, want.Name)
-		}
-		got, err := s.lookup("www.example.com")
-		b := append(must(json.MarshalIndent(got, "", "  ")), '\n')
-		if *update {
-			want.Data = b
-		}
-		if d := cmp.Diff(string(want.Data), string(b)); d != "" || err != nil {
-			t.Errorf("%s: %v, -want +got\n%s", answer.Name, err, d)
-		}
-	}
 	if *update {
 		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 			t.Error(err)
@@ -60,50 +67,62 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
+// TestOutcomes: what a registry sends, and the result or the error. How a head and its
+// body are framed is tested in the package that reads them.
 func TestOutcomes(t *testing.T) {
+	const ok, gzipped = "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
+	good, hint := domain(), "HTTP/1.1 103 Early Hints\r\n\r\n"
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
 	type row struct {
-		serve   http.HandlerFunc
+		say     site
 		code    fault.Code // empty for a result
 		message string     // part of the public message
 	}
-	testbed.Each(t, map[string]row{
-		"domain":                {says(domain()), "", ""},
-		"domain with 203":       {status(203, domain()), "", ""},
-		"domain after a BOM":    {says("\xef\xbb\xbf" + domain()), "", ""},
-		"not UTF-8 in a string": {says(domain("\"handle\":\"a\xff\"")), "", ""},
-		"text/plain": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain")
-			says(domain())(w, nil)
-		}, "", ""},
+	fine := func(say site) row { return row{say, "", ""} }
+	bad := func(say site, message string) row { return row{say, fault.RDAPUpstream, message} }
+	each(t, map[string]row{
+		"domain":                       fine(says(good)),
+		"domain with 203":              fine(status(203, good)),
+		"domain after a BOM":           fine(says("\xef\xbb\xbf" + good)),
+		"not UTF-8 in a string":        fine(says(domain("\"handle\":\"a\xff\""))),
+		"text/plain":                   fine(wire("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + good)),
+		"nested as deep as allowed":    fine(says(domain(`"x":` + deep[7:len(deep)-7]))),
+		"early hints":                  fine(wire(strings.Repeat(hint, 5) + ok + good)),
+		"gzip unasked":                 fine(wire(gzipped + zipped(good))),
+		"long but allowed":             fine(says(good + strings.Repeat(" ", 1<<20-len(good)))),
 		"404":                          {status(404, `{"errorCode":404}`), fault.NotFound, ""},
 		"404 without a body":           {status(404, ""), fault.NotFound, ""},
+		"404 with an endless body":     {drip("HTTP/1.1 404 Not Found\r\n\r\n"), fault.NotFound, ""},
 		"200 with an error object 404": {says(`{"errorCode":404,"title":"Not Found"}`), fault.NotFound, ""},
-		"error object without a code":  {says(`{"errorCode":null}`), fault.RDAPUpstream, "an error"},
-		"500":                          {status(500, domain()), fault.RDAPUpstream, "HTTP status 500"},
-		"empty":                        {says(""), fault.RDAPUpstream, ""},
-		"null":                         {says("null"), fault.RDAPUpstream, "something other"},
-		"no class":                     {says(`{"ldhName":"example.com"}`), fault.RDAPUpstream, "something other"},
-		"trailing text":                {says(domain() + "x"), fault.RDAPUpstream, ""},
-		"another name":                 {says(domainOf("example.org")), fault.RDAPUpstream, "another name"},
-		"nested too deep":              {says(domain(`"x":` + deep)), fault.RDAPUpstream, ""},
-		"nested as deep as allowed":    {says(domain(`"x":` + deep[7:len(deep)-7])), "", ""},
-		"too many values":              {says(domain(`"entities":[{}` + strings.Repeat(",{}", 30_000) + `]`)), fault.RDAPUpstream, ""},
-	}, func(t *testing.T, c row) {
-		s := newStage(t)
-		s.https("rdap.registry.com", c.serve)
-		got, err := s.lookup("example.com")
-		if c.code == "" {
-			if err != nil || got.RDAPServer != oldServer {
-				t.Errorf("got %+v, %v", got, err)
-			}
-			return
-		}
-		wantCode(t, err, c.code)
-		if m := fault.From(err).Public(); !strings.Contains(m, c.message) || strings.Contains(m, "json") || strings.Contains(m, "registry.com") {
-			t.Errorf("message %q, want %q in it and nothing of the cause", m, c.message)
-		}
+		"error object without a code":  bad(says(`{"errorCode":null}`), "an error"),
+		"500":                          bad(status(500, good), "HTTP status 500"),
+		"empty":                        bad(says(""), ""),
+		"no class":                     bad(says(`{"ldhName":"example.com"}`), "something other"),
+		"trailing text":                bad(says(good+"x"), ""),
+		"another name":                 bad(says(domainOf("example.org")), "another name"),
+		"nested too deep":              bad(says(domain(`"x":`+deep)), ""),
+		"too many values":              bad(says(domain(`"entities":[{}`+strings.Repeat(",{}", 30_000)+`]`)), ""),
+		"early hints for ever":         bad(wire(strings.Repeat(hint, 6)+ok+good), ""),
+		"switching protocols":          bad(wire("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"+good), ""),
+		"gzip bomb":                    bad(wire(gzipped+zipped(`{"x":"`+strings.Repeat("x", 50<<20)+`"}`)), ""),
+		"not gzip":                     bad(wire(gzipped+good), ""),
+		"unknown encoding":             bad(wire("HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n"+good), ""),
+		"gzip of nothing, often":       bad(wire(gzipped+strings.Repeat(zipped(""), 1<<17)+zipped(good)), ""),
+		"a little too long":            bad(says(good+strings.Repeat(" ", 1<<20+1-len(good))), ""),
+		"chunked for ever":             bad(wire("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+strings.Repeat("1\r\n \r\n", 1<<20)), ""),
+		"nothing":                      bad(wire(""), ""),
+	}, func(t *testing.T, s *stage, c row) {
+		s.https("rdap.registry.com", c.say)
+		s.wants(c.code, c.message)
 	})
+}
+
+func zipped(s string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, s)
+	z.Close()
+	return b.String()
 }
 
 // Every member with a value of every type it should not have: never an error,
@@ -135,40 +154,86 @@ func resultOf(t *testing.T, answer string) Result {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 600)
-	var status, servers []string
+	long, servers := strings.Repeat("x", 600), ""
 	for i := range 200 {
-		status = append(status, `"active"`)
-		servers = append(servers, `{"objectClassName":"nameserver","ldhName":"ns`+string(rune('a'+i%26))+string(rune('a'+i/26))+`.example.net"}`)
+		servers += fmt.Sprintf(`,{"ldhName":"ns%d.example.net"}`, i)
 	}
 	nested := `{"roles":["registrar"],"vcardArray":["vcard",[["fn",{},"text","Deep"]]]}`
 	for range 8 {
 		nested = `{"entities":[` + nested + `]}`
 	}
-	got := resultOf(t, domain(`"handle":"`+long+`"`, `"status":["`+long+`",`+strings.Join(status, ",")+`]`,
-		`"nameservers":[{"ldhName":"`+long+`.com"},`+strings.Join(servers, ",")+`]`, `"entities":[`+nested+`]`))
+	got := resultOf(t, domain(`"handle":"`+long+`"`, `"status":["`+long+`"`+strings.Repeat(`,"active"`, 200)+`]`,
+		`"nameservers":[{"ldhName":"`+long+`.com"}`+servers+`]`, `"entities":[`+nested+`]`))
 	if got.Handle != nil || len(got.Status) != 64 || got.Status[0] != "active" || len(got.Nameservers) != 64 || got.Registrar != nil {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// What is asked about is the registrable domain, and the result names the question.
-func TestQuestion(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.https("rdap.nominet.uk", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/uk/domain/example.co.uk" {
-			t.Errorf("asked for %s", r.URL.Path)
-		}
-		says(domainOf("EXAMPLE.CO.UK."))(w, r)
-	})
-	got, err := s.lookup("a.b.example.co.uk")
-	if err != nil || got.Domain != "a.b.example.co.uk" || got.RDAPServer != "https://rdap.nominet.uk/uk/" {
-		t.Errorf("%+v, %v", got, err)
+// FuzzAnswer takes bytes as an RDAP answer all the way to JSON.
+func FuzzAnswer(f *testing.F) {
+	archive, err := txtar.ParseFile("testdata/answers.txtar")
+	if err != nil || len(archive.Files) == 0 {
+		f.Fatalf("no fixtures: %v", err)
 	}
-	// A query that ParseQuery did not make is refused.
-	for _, d := range []string{"", "Example.com", "example.com.", "127.0.0.1", "a/../b.com"} {
-		_, err := s.lookup(d)
-		wantCode(t, err, fault.InvalidDomain)
+	for _, file := range archive.Files {
+		if strings.HasSuffix(file.Name, ".json") {
+			f.Add(file.Data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		answer = trimBOM(answer)
+		if len(answer) > maxAnswer || (strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues}).Check(answer) != nil {
+			return
+		}
+		object, err := rdap.NewDecoder(answer).Decode()
+		if err != nil {
+			return
+		}
+		d, ok := object.(*rdap.Domain)
+		if !ok {
+			return
+		}
+		if about(d, "example.com") {
+			published := strings.ToLower(d.LDHName + d.UnicodeName)
+			if !strings.Contains(published, "example.com") && isASCII(published) {
+				t.Errorf("%q is about example.com", published)
+			}
+		}
+		holdResult(t, result(Query{Domain: "www.example.com"}, "https://rdap.example.com/", d))
+	})
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// holdResult checks what is true of every result, whatever the answer was.
+func holdResult(t *testing.T, r Result) {
+	t.Helper()
+	b, err := json.Marshal(r)
+	if err != nil || !utf8.Valid(b) || len(b) > 1<<20 {
+		t.Fatalf("%d bytes of JSON, %v", len(b), err)
+	}
+	if r.Handle != nil && (*r.Handle == "" || len(*r.Handle) > maxText) {
+		t.Errorf("handle %q", *r.Handle)
+	}
+	if r.Registrar != nil && (strings.TrimSpace(r.Registrar.Name) == "" || len(r.Registrar.Name) > maxText || len(r.Registrar.IANAID) > maxText) {
+		t.Errorf("registrar %+v", r.Registrar)
+	}
+	for _, at := range []*string{r.CreatedAt, r.UpdatedAt, r.ExpiresAt} {
+		if at == nil {
+			continue
+		}
+		if parsed, err := time.Parse(stamp, *at); err != nil || parsed.Format(stamp) != *at || len(*at) != len(stamp) {
+			t.Errorf("time %q: %v", *at, err)
+		}
+	}
+	if r.Status == nil || len(r.Status) > maxListed || r.Nameservers == nil || len(r.Nameservers) > maxListed {
+		t.Errorf("%d status, %d nameservers", len(r.Status), len(r.Nameservers))
+	}
+	for i, n := range r.Nameservers {
+		if n != strings.ToLower(n) || !isASCII(n) || n == "" || len(n) > 253 || strings.HasSuffix(n, ".") || slices.Index(r.Nameservers, n) != i {
+			t.Errorf("nameserver %q", n)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -8,21 +9,19 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
@@ -35,140 +34,95 @@ const (
 	newServer = "https://new.registry.com/"
 )
 
-var noon = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
-
-// stage is a client with a clock, a Cache, a bootstrap server and registries on
-// loopback, for which it is the Connector. When the test ends, every connection that
-// it made must have been closed.
+// stage is, inside a synctest bubble, a client with a Cache and a log, and the servers
+// that it reaches through pipes: that of the bootstrap file, which answers at once, and
+// registries, which take a second. It is the client's Connector.
 type stage struct {
 	*Client
-	t    *testing.T
-	ca   *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-	url  string // of the bootstrap file
-	open atomic.Int64
-	hits atomic.Int64 // requests for the bootstrap file
-	log  bytes.Buffer
+	t     *testing.T
+	begin time.Time
+	cert  tls.Certificate // of all registries: self-signed, and so its own authority
+	cache memory
+	log   bytes.Buffer
+	fails map[string]error // what is said of "resolve host" and of "dial host"
+	open  atomic.Int64     // connections, and calls of the Cache
+
+	running sync.WaitGroup // servers
 
 	mu    sync.Mutex
-	now   time.Time
-	iana  http.HandlerFunc
-	until func() bool       // what the registry of com waits for
-	hosts map[string]string // host:port to the address of a listener
-	fails map[string]error  // what is said of "resolve host" and of "dial host"
-	asked []string          // hosts that were resolved
+	sites map[string]func(net.Conn) // by host:port
+	asked []string                  // hosts that were resolved
+	hits  int                       // connections for the bootstrap file
+}
 
-	cache memory
+// play runs a test on a stage.
+func play(t *testing.T, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		test(t, s)
+		s.running.Wait() // for servers that have not noticed the end
+	})
+}
+
+// each runs the cases of a table, each on a stage.
+func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *stage, c C)) {
+	t.Helper()
+	testbed.Each(t, cases, func(t *testing.T, c C) {
+		play(t, func(t *testing.T, s *stage) { run(t, s, c) })
+	})
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{
-		t: t, now: noon, iana: says(standard()), hosts: map[string]string{}, fails: map[string]error{},
-		pool: x509.NewCertPool(), key: must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
-	}
-	t.Cleanup(func() {
-		if left := s.open.Load(); left != 0 {
-			t.Errorf("%d connections were left open", left)
-		}
-	})
-	s.ca = &x509.Certificate{Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	s.ca = s.sign(*s.ca)
-	s.pool.AddCert(s.ca)
-	s.url = s.serve(func(w http.ResponseWriter, r *http.Request) {
-		s.hits.Add(1)
-		s.mu.Lock()
-		serve := s.iana
-		s.mu.Unlock()
-		serve(w, r)
-	}, nil).URL + "/rdap/dns.json"
-	s.https("rdap.registry.com", func(w http.ResponseWriter, r *http.Request) {
-		s.wait(r.Context())
-		says(domain())(w, r)
-	})
+	s := &stage{t: t, begin: time.Now(), cert: certificate(), sites: map[string]func(net.Conn){}, fails: map[string]error{}}
+	s.cache.open = &s.open
+	s.bootstraps(says(standard()))
+	s.https("rdap.registry.com", says(domain()))
 	s.https("new.registry.com", says(domain()))
-	s.Client = s.process(time.Hour)
+	s.restart()
 	return s
 }
 
-// process is another process with the same Cache, whose calls are bounded. A test in
-// which none may end early, however busy the machine is, gives hours.
-func (s *stage) process(calls time.Duration) *Client {
-	c := New(Config{
-		Connector: s, RootCAs: s.pool, BootstrapURL: s.url, Cache: &s.cache, UserAgent: "test/1",
-		Now: func() time.Time {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.now
-		},
-		Log: slog.New(slog.NewTextHandler(&s.log, nil)),
+// restart makes the client that of another process with the same Cache.
+func (s *stage) restart() {
+	roots := x509.NewCertPool()
+	roots.AddCert(s.cert.Leaf)
+	// As New makes one by itself, but for who dials and for a bound that is too high.
+	own := oneShot{dial: s.connect, roots: roots, maxBody: 2 * maxBootstrap, inspect: func([]byte) error { return nil }}
+	s.Client = New(Config{
+		Connector: s, RootCAs: roots, BootstrapURL: "http://data.iana.org/rdap/dns.json", HTTP: &http.Client{Transport: own},
+		Cache: &s.cache, UserAgent: "test/1", Log: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
-	c.bootstrap.fetchTimeout, c.bootstrap.cacheTimeout = time.Hour, calls
-	return c
 }
 
-func (s *stage) set(change func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change()
-}
-
-func (s *stage) bootstraps(h http.HandlerFunc) { s.set(func() { s.iana = h }) }
-func (s *stage) advance(d time.Duration)       { s.set(func() { s.now = s.now.Add(d) }) }
-
-// wait returns when what the registry waits for has come true.
-func (s *stage) wait(ctx context.Context) {
-	for ctx.Err() == nil {
-		s.mu.Lock()
-		until := s.until
-		s.mu.Unlock()
-		if until == nil || until() {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// memory is a Cache.
+// memory is a Cache, called by one lookup at a time.
 type memory struct {
-	mu                sync.Mutex
-	doc               []byte
-	fetched           time.Time
-	err               error // of both methods
-	hang              bool  // Get, until the context ends
-	gets, puts, calls int   // calls are under way
+	doc     []byte
+	fetched time.Time
+	err     error // of both methods
+	hang    bool  // Get, until the context ends
+	puts    int
+	open    *atomic.Int64 // calls that hang
 }
 
 func (m *memory) Get(ctx context.Context) ([]byte, time.Time, error) {
-	m.set(func() { m.calls++; m.gets++ })
 	if m.hang {
+		m.open.Add(1)
+		defer m.open.Add(-1)
 		<-ctx.Done()
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.calls--
-	if m.hang {
 		return nil, time.Time{}, ctx.Err()
 	}
 	return m.doc, m.fetched, m.err
 }
 
 func (m *memory) Put(ctx context.Context, doc []byte, fetched time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.puts++
 	if err := errors.Join(m.err, ctx.Err()); err != nil {
 		return err
 	}
 	m.doc, m.fetched = bytes.Clone(doc), fetched
 	return nil
-}
-
-func (m *memory) set(change func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	change()
 }
 
 // must is for set-up that cannot fail unless the test is wrong.
@@ -179,81 +133,73 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// sign makes a certificate for an hour before and after now.
-func (s *stage) sign(c x509.Certificate) *x509.Certificate {
-	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	return must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, &c, s.ca, &s.key.PublicKey, s.key))))
+func certificate() tls.Certificate {
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().AddDate(10, 0, 0),
+		DNSNames: []string{"*.registry.com", "secure.registry.dev", "rdap.nic.io"},
+	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: must(x509.ParseCertificate(der))}
 }
 
-// tls is the configuration of a server with a certificate.
-func (s *stage) tls(c x509.Certificate) *tls.Config {
-	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{s.sign(c).Raw}, PrivateKey: s.key}},
-		NextProtos:   []string{"h2", "http/1.1"},
+// site says something to who has sent a request.
+type site func(w io.Writer, r *http.Request)
+
+// serve is a site on a connection.
+func serve(say site) func(net.Conn) {
+	return func(c net.Conn) {
+		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			say(c, r)
+		}
 	}
 }
 
-func (s *stage) place(hostport string, l net.Listener) {
-	s.set(func() { s.hosts[hostport] = l.Addr().String() })
-}
-
-// https starts a server for a name on port 443.
-func (s *stage) https(name string, h http.HandlerFunc) net.Listener {
-	l := s.serve(h, s.tls(x509.Certificate{DNSNames: []string{name}})).Listener
-	s.place(name+":443", l)
-	return l
-}
-
-// http starts a plain server for a name on port 80.
-func (s *stage) http(name string, h http.HandlerFunc) net.Listener {
-	l := s.serve(h, nil).Listener
-	s.place(name+":80", l)
-	return l
-}
-
-func (s *stage) serve(h http.HandlerFunc, cfg *tls.Config) *httptest.Server {
-	server := httptest.NewUnstartedServer(h)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	if server.TLS = cfg; cfg != nil {
-		server.StartTLS()
-	} else {
-		server.Start()
+// secure is a registry with a certificate. It would rather speak HTTP/2.
+func secure(cert tls.Certificate, say site) func(net.Conn) {
+	cfg := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}
+	return func(c net.Conn) {
+		s := tls.Server(c, cfg)
+		defer s.Close()
+		if s.Handshake() == nil && s.ConnectionState().NegotiatedProtocol == "http/1.1" {
+			serve(func(w io.Writer, r *http.Request) {
+				time.Sleep(time.Second) // in the bubble
+				say(w, r)
+			})(s)
+		}
 	}
-	s.t.Cleanup(server.Close)
-	return server
 }
 
-// raw makes the registry of com a server that has the connection after the TLS
-// handshake to itself, request read.
-func (s *stage) raw(serve func(net.Conn)) {
-	cfg := s.tls(x509.Certificate{DNSNames: []string{"rdap.registry.com"}})
-	s.tcp(func(c net.Conn) {
-		secure := tls.Server(c, cfg)
-		defer secure.Close()
-		if _, err := secure.Read(make([]byte, 4096)); err == nil {
-			serve(secure)
-		}
-	})
+func (s *stage) place(hostport string, serve func(net.Conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sites[hostport] = serve
 }
 
-// tcp makes it one that has the connection to itself.
-func (s *stage) tcp(serve func(net.Conn)) {
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
-	var running sync.WaitGroup
-	s.t.Cleanup(func() { l.Close(); running.Wait() })
-	running.Go(func() {
-		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-			running.Go(func() {
-				defer conn.Close()
-				serve(conn)
-			})
-		}
-	})
-	s.place("rdap.registry.com:443", l)
-}
+func (s *stage) https(name string, say site) { s.place(name+":443", secure(s.cert, say)) }
+func (s *stage) bootstraps(say site)         { s.place("data.iana.org:80", serve(say)) }
 
 // silence reads until the client hangs up.
 func silence(c net.Conn) { io.Copy(io.Discard, c) }
+
+// connect reaches a site.
+func (s *stage) connect(ctx context.Context, host string, port uint16) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	serve := s.sites[fmt.Sprintf("%s:%d", host, port)]
+	if serve == nil || ctx.Err() != nil {
+		return nil, fault.New(fault.ConnectFailed, ctx.Err())
+	}
+	if host == "data.iana.org" {
+		s.hits++
+	}
+	near, far := net.Pipe()
+	s.running.Go(func() {
+		serve(far)
+		far.Close()
+	})
+	return testbed.CountOpen(near, &s.open), nil
+}
 
 // Resolve implements guard.Connector.
 func (s *stage) Resolve(ctx context.Context, name string) (guard.Target, error) {
@@ -268,51 +214,32 @@ func (s *stage) Resolve(ctx context.Context, name string) (guard.Target, error) 
 
 // Dial implements guard.Connector.
 func (s *stage) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn, netip.Addr, error) {
-	s.mu.Lock()
-	address, err := s.hosts[fmt.Sprintf("%s:%d", t.Name, port)], s.fails["dial "+t.Name]
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.fails["dial "+t.Name]; err != nil {
 		return nil, netip.Addr{}, err
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, netip.Addr{}, fault.New(fault.ConnectFailed, err)
-	}
-	return testbed.CountOpen(conn, &s.open), t.Addrs[0], nil
-}
-
-// file is a bootstrap file; each service is "suffix suffix... url url...".
-func file(services ...string) string {
-	var out []string
-	for _, s := range services {
-		var parts [2][]string
-		for f := range strings.FieldsSeq(s) {
-			i := strings.Count(f, "://")
-			parts[i] = append(parts[i], fmt.Sprintf("%q", f))
-		}
-		out = append(out, fmt.Sprintf("[[%s],[%s]]", strings.Join(parts[0], ","), strings.Join(parts[1], ",")))
-	}
-	return wrap(strings.Join(out, ","))
+	conn, err := s.connect(ctx, t.Name, port)
+	return conn, t.Addrs[0], err
 }
 
 // standard is the bootstrap file of most tests.
 func standard() string {
-	return file(
-		"com https://rdap.registry.com/v1",
-		"uk https://rdap.nominet.uk/uk/",
-		"kg http://rdap.cctld.kg/",
-		"dev http://plain.registry.dev/ https://secure.registry.dev/rdap",
-	)
+	return wrap(`[["com"],["https://rdap.registry.com/v1"]],[["kg"],["http://rdap.cctld.kg/"]],
+		[["dev"],["http://plain.registry.dev/","https://secure.registry.dev/rdap"]]`)
 }
 
-func says(body string) http.HandlerFunc { return status(http.StatusOK, body) }
+// newer is another one.
+func newer() string { return wrap(`[["com"],["` + newServer + `"]],[["io"],["https://rdap.nic.io/"]]`) }
 
-func status(code int, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(code)
-		io.WriteString(w, body)
-	}
+// wire says bytes.
+func wire(text string) site { return func(w io.Writer, _ *http.Request) { io.WriteString(w, text) } }
+
+func says(body string) site { return status(http.StatusOK, body) }
+
+func status(code int, body string) site {
+	return wire(fmt.Sprintf("HTTP/1.1 %d x\r\n\r\n%s", code, body))
 }
+
+func redirect(to string) site { return wire("HTTP/1.1 302 x\r\nLocation: " + to + "\r\n\r\nmoved") }
 
 // domain is a domain object of example.com with more members.
 func domain(members ...string) string { return domainOf("example.com", members...) }
@@ -321,73 +248,73 @@ func domainOf(name string, members ...string) string {
 	return `{"objectClassName":"domain","ldhName":"` + name + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
 }
 
-// lookup asks with a deadline far away.
-func (s *stage) lookup(domain string) (Result, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Minute)
-	defer cancel()
-	return s.Lookup(ctx, Query{Domain: domain})
-}
-
-// want looks example.com up, and says how often IANA and the Cache were called
-// in all so far.
-func (s *stage) want(server string, hits int64, puts int) {
+// lookup asks, and nothing of that may be left when it is answered.
+func (s *stage) lookup(ctx context.Context, domain string) (Result, error) {
 	s.t.Helper()
-	got, err := s.lookup("example.com")
-	s.counts(hits, puts)
-	if err != nil || got.RDAPServer != server {
-		s.t.Errorf("server %q, %v; want %q", got.RDAPServer, err, server)
+	got, err := s.Lookup(ctx, Query{Domain: domain})
+	if n := s.open.Load(); n != 0 {
+		s.t.Errorf("%d connections or calls were open when the answer came", n)
 	}
+	return got, err
 }
 
-// fetches is want with a registry that waits until IANA was asked and the Cache
-// filled so many times in all.
-func (s *stage) fetches(server string, hits int64, puts int) {
+// want looks example.com up, which comes to a server or to a code, and says how often
+// IANA was asked and the Cache filled in all so far.
+func (s *stage) want(server string, hits, puts int) {
 	s.t.Helper()
-	s.set(func() {
-		s.until = func() bool {
-			s.cache.mu.Lock()
-			defer s.cache.mu.Unlock()
-			return s.hits.Load() >= hits && s.cache.puts >= puts
+	got, err := s.lookup(s.t.Context(), "example.com")
+	if f := fault.From(err); err != nil {
+		got.RDAPServer = string(f.Code)
+		if f.IsPrevented() {
+			got.RDAPServer += ", nobody was asked"
 		}
-	})
-	s.want(server, hits, puts)
+	}
+	if got.RDAPServer != server {
+		s.t.Errorf("%s, %v; want %s", got.RDAPServer, err, server)
+	}
+	s.counts(hits, puts)
 }
 
-// loaded has fetched the bootstrap file.
-func loaded(t *testing.T) *stage {
-	t.Helper()
-	s := newStage(t)
-	s.fetches(oldServer, 1, 1)
-	return s
-}
-
-func (s *stage) counts(hits int64, puts int) {
+func (s *stage) counts(hits, puts int) {
 	s.t.Helper()
-	s.cache.mu.Lock()
-	defer s.cache.mu.Unlock()
-	if h := s.hits.Load(); h != hits || s.cache.puts != puts {
-		s.t.Errorf("IANA was asked %d times and the cache filled %d times, want %d and %d", h, s.cache.puts, hits, puts)
+	if s.hits != hits || s.cache.puts != puts {
+		s.t.Errorf("IANA was asked %d times and the cache filled %d times, want %d and %d", s.hits, s.cache.puts, hits, puts)
 	}
 }
 
-// unloaded looks example.com up while there is no bootstrap file, and says how
-// often IANA was asked in all so far. prevented: this lookup did not ask it.
-func (s *stage) unloaded(prevented bool, hits int64) {
+// wants looks example.com up, and holds what comes of it to a code, empty for a result,
+// and to a part of the public message. An error is logged: it has a line's length, and
+// neither a cookie nor the name that was asked about.
+func (s *stage) wants(code fault.Code, message string) {
 	s.t.Helper()
-	_, err := s.lookup("example.com")
-	wantFault(s.t, err, fault.BootstrapUnavailable, prevented)
-	s.counts(hits, 0)
-}
-
-// wantFault compares an error's code, and whether it says that nobody was asked.
-func wantFault(t testing.TB, err error, code fault.Code, prevented bool) {
-	t.Helper()
-	if f := fault.From(err); err == nil || f.Code != code || f.IsPrevented() != prevented {
-		t.Errorf("got %v, want %s, prevented %v", err, code, prevented)
+	got, err := s.lookup(s.t.Context(), "example.com")
+	wantCode(s.t, err, code)
+	if err == nil && got.RDAPServer != oldServer {
+		s.t.Errorf("got %+v", got)
+	}
+	if m := fault.From(err).Public(); !strings.Contains(m, message) || strings.Contains(m, "json") || strings.Contains(m, "registry.com") {
+		s.t.Errorf("message %q, want %q in it and nothing of the cause", m, message)
+	}
+	if text := fmt.Sprint(err); len(text) > 1024 || strings.Contains(text, "SECRET") || strings.Contains(text, "example.com") {
+		s.t.Errorf("%d bytes of error, %.200q", len(text), text)
 	}
 }
 
+// failsAt looks example.com up in vain, and says when that is known.
+func (s *stage) failsAt(ctx context.Context, at time.Duration, code fault.Code) {
+	s.t.Helper()
+	begin := time.Now()
+	_, err := s.lookup(ctx, "example.com")
+	wantCode(s.t, err, code)
+	if took := time.Since(begin); took != at {
+		s.t.Errorf("%v after %v, want it after %v", err, took, at)
+	}
+}
+
+// wantCode compares an error's code, empty for none.
 func wantCode(t testing.TB, err error, code fault.Code) {
 	t.Helper()
-	wantFault(t, err, code, false)
+	if (err == nil) != (code == "") || err != nil && fault.From(err).Code != code {
+		t.Errorf("got %v, want %q", err, code)
+	}
 }
