@@ -19,20 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
-
-func TestDefaults(t *testing.T) {
-	c := configured(t)
-	if c.Terms.Network != "eip155:8453" || c.Terms.Name != "USD Coin" || c.Terms.Version != "2" ||
-		c.BaseURL != "" || c.FacilitatorURL != "" {
-		t.Errorf("%+v", c)
-	}
-	if want := []string{"1.1.1.1:53", "8.8.8.8:53", "9.9.9.10:53"}; !slices.Equal(c.Resolvers, want) {
-		t.Errorf("resolvers %v", c.Resolvers)
-	}
-}
 
 // Every fault of a configuration is reported at once, by the name of its variable,
 // and none shows a secret.
@@ -55,7 +43,6 @@ func TestFaults(t *testing.T) {
 		{vars{"BASE_URL": "api.example.com"}, "must be an origin"},
 		{vars{"BASE_URL": "http://api.example.com"}, "must be https"},
 		{vars{"BASE_URL": "https://u:p@api.example.com"}, "must not have"},
-		{vars{"BASE_URL": "https://api.example.com/?x=1"}, "must not have"},
 		{vars{"BASE_URL": "https://api.example.com?"}, "must not have"},
 		{vars{"BASE_URL": "https://*.example.com"}, "host name"},
 		{vars{"BASE_URL": "https://api.example.com:99999"}, "port"},
@@ -67,7 +54,6 @@ func TestFaults(t *testing.T) {
 		{vars{"STACK_NAME": "1-is-first"}, "a letter first"},
 		{vars{window: "-1"}, windowSays},
 		{vars{window: "86401"}, windowSays},
-		{vars{window: "1.5"}, "whole seconds"},
 		{vars{window: "45s"}, "whole seconds"},
 		{vars{"RECEIPT_KEY": "hush"}, "RECEIPT_KEY must be 32 bytes"},
 		{vars{"RECEIPT_PUBLIC_KEYS": public + ",short"}, "RECEIPT_PUBLIC_KEYS is a list of keys"},
@@ -80,16 +66,17 @@ func TestFaults(t *testing.T) {
 			"LEDGER_TABLE|LOG_LEVEL|STACK_NAME|AWS_REGION is not set"},
 
 		// One kind of credentials, whole.
-		{vars{"FACILITATOR_URL": "facilitator.example.com"}, "must be an http or https URL"},
 		{vars{"FACILITATOR_KEY_SECRET": "hush"}, "go together"},
 		{vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "id", "FACILITATOR_KEY_SECRET": "hush"}, "choose one"},
 		{secret, ""},
 		{deployed(secret, vars{"FACILITATOR_TOKEN": "hush"}), "FACILITATOR_SECRET_ARN and other"},
-		{deployed(secret, vars{"FACILITATOR_KEY_ID": "i", "FACILITATOR_KEY_SECRET": "hush"}), "FACILITATOR_SECRET_ARN and other"},
 		{deployed(secret, vars{"FACILITATOR_KEY_ID": "i"}),
 			"FACILITATOR_SECRET_ARN and other|FACILITATOR_KEY_ID and FACILITATOR_KEY_SECRET go together"},
 		{vars{"FACILITATOR_SECRET_ARN": "facilitator"}, "FACILITATOR_SECRET_ARN must be the complete ARN"},
 		{vars{"FACILITATOR_SECRET_ARN": strings.TrimSuffix(secretARN, "-AbCdEf")}, "six random characters"},
+		{vars{"FACILITATOR_SECRET_ARN": strings.Replace(secretARN, "111122223333", "1111", 1)}, "must be the complete ARN"},
+		{vars{"FACILITATOR_SECRET_ARN": strings.Replace(secretARN, "secretsmanager", "ssm", 1)}, "must be the complete ARN"},
+		{vars{"FACILITATOR_SECRET_ARN": strings.Replace(secretARN, "arn:aws:", "arn:aws-us-gov:", 1)}, ""},
 		{vars{"FACILITATOR_SECRET_ARN": "x", "FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "i", "PAY_TO": "me"},
 			"PAY_TO must|FACILITATOR_SECRET_ARN must|FACILITATOR_SECRET_ARN and other|" +
 				"FACILITATOR_TOKEN and FACILITATOR_KEY_ID|go together"},
@@ -124,60 +111,66 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
-}
-
-// What is right is taken as it was meant.
-func TestAddressesAndOrigins(t *testing.T) {
-	for _, payee := range []string{
-		LocalPayTo, "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C",
+	// The reconcile function needs the ledger and the chain, and asks the facilitator.
+	_, err := readReconcile(env(vars{"FACILITATOR_URL": "ftp://x", "RPC_URL": "x"}))
+	for _, says := range []string{
+		"5 fault(s)", "PAY_TO is not set", "LEDGER_TABLE is not set", "AWS_REGION is not set", "RPC_URL must be", "FACILITATOR_URL must be",
 	} {
-		if c := configured(t, vars{"PAY_TO": payee}); c.Terms.PayTo != payee {
-			t.Errorf("%s: %s", payee, c.Terms.PayTo)
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q is not said in:\n%v", says, err)
 		}
 	}
-	for value, want := range map[string]string{
-		"https://API.example.com": "https://api.example.com", "https://API.example.com/": "https://api.example.com",
-		"https://api.example.com#": "https://api.example.com", "https://api.example.com:8443": "https://api.example.com:8443",
-		"https://192.0.2.1": "https://192.0.2.1", "http://127.0.0.1:8402": "http://127.0.0.1:8402",
-		"http://[::1]:8402": "http://[::1]:8402",
-	} {
-		if c := configured(t, vars{"BASE_URL": value}); c.BaseURL != want {
-			t.Errorf("%s: %q", value, c.BaseURL)
-		}
+	// It signs no receipt, and limits nobody.
+	for _, name := range []string{"RECEIPT_KEY", "RATE_LIMIT_PER_MINUTE", "CONCURRENCY_SINGLE"} {
+		same(t, "reconcile is told "+name, slices.Contains(ReconcileVars(), name), false)
 	}
 }
 
-// Who takes real money to an address whose key is public is told.
-func TestPublishedPayee(t *testing.T) {
+// What is right is taken as it was meant, and nothing needs to be said on this machine.
+// Nobody can call an address that stands for all of them. Who takes real money to an
+// address whose key is public is told.
+func TestValues(t *testing.T) {
+	type values map[string]any
+	local := func(v vars) Local { return must(ReadLocal(env(v))) }
+	payTo := func(v vars) any { return local(v).Terms.PayTo }
+	warned := func(v vars) any { return configured(t, v).Warnings["payee"] != "" }
+	const payee, upper = "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"
 	for _, c := range []struct {
-		payee, endpoint string
-		warned          bool
+		name string // of the variable
+		show func(vars) any
+		want values
 	}{
-		{LocalPayTo, "", true},
-		{strings.ToLower(LocalPayTo), "", true},
-		{LocalPayTo, "http://127.0.0.1:8000", false},
-		{"0x209693bc6afc0c5328ba36faf03c514ef312287c", "", false},
+		{"PAY_TO", payTo, values{"": LocalPayTo, LocalPayTo: LocalPayTo, payee: payee, upper: upper}},
+		{"PAY_TO", warned, values{LocalPayTo: true, strings.ToLower(LocalPayTo): true, payee: false}},
+		{"AWS_ENDPOINT_URL_DYNAMODB", warned, values{"http://127.0.0.1:8000": false}},
+		{"BASE_URL", func(v vars) any { return configured(t, v).BaseURL }, values{
+			"": "", "https://API.example.com": "https://api.example.com", "https://API.example.com/": "https://api.example.com",
+			"https://api.example.com#": "https://api.example.com", "https://api.example.com:8443": "https://api.example.com:8443",
+			"https://192.0.2.1": "https://192.0.2.1", "http://127.0.0.1:8402": "http://127.0.0.1:8402",
+			"http://[::1]:8402": "http://[::1]:8402",
+		}},
+		{"LOCAL_ADDR", func(v vars) any { return local(v).BaseURL + " on " + local(v).Addr }, values{
+			"": "http://127.0.0.1:8402 on 127.0.0.1:8402", ":8410": "http://127.0.0.1:8410 on :8410",
+			"0.0.0.0:8410":          "http://127.0.0.1:8410 on 0.0.0.0:8410",
+			"[::ffff:0.0.0.0]:8410": "http://127.0.0.1:8410 on [::ffff:0.0.0.0]:8410",
+			"[::]:8410":             "http://[::1]:8410 on [::]:8410", "192.0.2.1:80": "http://192.0.2.1:80 on 192.0.2.1:80",
+			"localhost:8410": "http://localhost:8410 on localhost:8410", "8410": "http://8410 on 8410",
+		}},
+		{"DUPLICATE_WINDOW_SECONDS", func(v vars) any { return local(v).offering(nil).DuplicateWindow }, values{
+			"": 45 * time.Second, "0": time.Duration(0), " 90 ": 90 * time.Second, "86400": 24 * time.Hour,
+		}},
+		{"DNS_RESOLVERS", func(v vars) any { return strings.Join(local(v).Resolvers, " ") }, values{
+			"": "1.1.1.1:53 8.8.8.8:53 9.9.9.10:53",
+		}},
+		{"NETWORK", func(v vars) any {
+			terms := local(v).Terms
+			return terms.Network + ": " + terms.Name + " " + terms.Version
+		}, values{"": "eip155:8453: USD Coin 2", "eip155:84532": "eip155:84532: USD Coin 2"}},
+		{"LEDGER_TABLE", func(v vars) any { return local(v).LedgerFile + local(v).Ledger.Name }, values{"": LocalLedgerFile}},
+		{"FACILITATOR_URL", func(v vars) any { return configured(t, v).FacilitatorURL }, values{"": ""}},
 	} {
-		config := configured(t, vars{"PAY_TO": c.payee, "AWS_ENDPOINT_URL_DYNAMODB": c.endpoint})
-		if (config.Warnings["payee"] != "") != c.warned {
-			t.Errorf("%s at %q: warnings %v", c.payee, c.endpoint, config.Warnings)
-		}
-	}
-}
-
-// Every function knows the window: those that sell keep to it, and the documents
-// say it.
-func TestDuplicateWindow(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[string]time.Duration{
-		"": 45 * time.Second, "0": 0, "1": time.Second, " 90 ": 90 * time.Second, "86400": 24 * time.Hour,
-	} {
-		environment := env(deployed(vars{"DUPLICATE_WINDOW_SECONDS": value}))
-		for who, c := range map[string]Config{
-			"priced": must(readPriced(environment)), "discovery": must(readDiscovery(environment)),
-			"local": must(ReadLocal(environment)).Config,
-		} {
-			same(t, who+" with "+value, c.offering(nil).DuplicateWindow, want)
+		for value, want := range c.want {
+			same(t, c.name+"="+value, c.show(vars{c.name: value}), want)
 		}
 	}
 }
@@ -202,15 +195,14 @@ func TestBlanksAreNone(t *testing.T) {
 // The documents need the ledger's table to count who asks for them, and nothing
 // where nobody is counted.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
-	v := vars{"PAY_TO": LocalPayTo}
+	v := vars{"PAY_TO": LocalPayTo, "AWS_REGION": "us-east-1"}
 	if _, err := readDiscovery(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
 		t.Errorf("without a table: %v", err)
 	}
 	v["RATE_LIMIT_PER_MINUTE"] = "0"
-	if _, err := readDiscovery(env(v)); err != nil {
-		t.Error(err)
-	}
-	c := must(readDiscovery(env(vars{"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1"})))
+	same(t, "a table that is not needed", must(readDiscovery(env(v))).Ledger.Name, "")
+	v["RATE_LIMIT_PER_MINUTE"], v["LEDGER_TABLE"] = "", "ledger"
+	c := must(readDiscovery(env(v)))
 	if c.Limits.PerMinute != 300 || c.Ledger.Name != "ledger" || c.rate(&limit.Memory{}, time.Now) == nil {
 		t.Errorf("%+v of %s", c.Limits, c.Ledger.Name)
 	}
@@ -231,58 +223,22 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-func TestLocalNeedsNothing(t *testing.T) {
-	l := must(ReadLocal(env(nil)))
-	if l.Addr != LocalAddr || l.BaseURL != "http://"+LocalAddr || l.LedgerFile != LocalLedgerFile ||
-		l.Terms.PayTo != LocalPayTo || l.Ledger.Name != "" {
-		t.Errorf("%+v", l)
-	}
-}
-
-// Nobody can call an address that stands for all of them.
-func TestLocalOrigin(t *testing.T) {
-	for addr, want := range map[string]string{
-		":8410": "http://127.0.0.1:8410", "0.0.0.0:8410": "http://127.0.0.1:8410", "[::ffff:0.0.0.0]:8410": "http://127.0.0.1:8410",
-		"[::]:8410": "http://[::1]:8410", "[::1]:8410": "http://[::1]:8410", "127.0.0.1:8410": "http://127.0.0.1:8410",
-		"192.0.2.1:80": "http://192.0.2.1:80", "localhost:8410": "http://localhost:8410", "8410": "http://8410",
-	} {
-		if l := must(ReadLocal(env(vars{"LOCAL_ADDR": addr}))); l.BaseURL != want || l.Addr != addr {
-			t.Errorf("LOCAL_ADDR %s: it calls itself %s on %s, want %s", addr, l.BaseURL, l.Addr, want)
-		}
-	}
-}
-
 // The origin is configuration, or the platform's word; never the Host header
 // of a client. On Lambda r.Host is the gateway's domain name.
 func TestOrigin(t *testing.T) {
-	r := httptest.NewRequest("GET", "/", nil)
-	r.Host = "abc.execute-api.us-east-1.amazonaws.com"
-	for configured, want := range map[string]string{
-		"": "https://abc.execute-api.us-east-1.amazonaws.com", "https://api.example.com": "https://api.example.com",
-	} {
-		same(t, "configured "+configured, (Config{BaseURL: configured}).origin(r), want)
-	}
+	r := httptest.NewRequest("GET", "https://abc.execute-api.us-east-1.amazonaws.com/", nil)
+	same(t, "configured", (Config{BaseURL: "https://api.example.com"}).origin(r), "https://api.example.com")
+	same(t, "not configured", Config{}.origin(r), "https://abc.execute-api.us-east-1.amazonaws.com")
 }
 
 // Whatever logger the service is wired with, what a peer wrote is bounded in it
 // and steers no terminal.
 func TestPeersInTheLog(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(slog.NewJSONHandler(&out, nil))
-	config := Config{
-		Terms:          x402.Terms{Asset: defaultAsset, PayTo: LocalPayTo},
-		FacilitatorURL: "https://facilitator.example", Resolvers: []string{"127.0.0.1:53"},
-	}
-	reconcile := must(config.Reconciling(&ledgertest.Memory{}, &ledgertest.Memory{}, log, time.Now))
-	for name, l := range map[string]*slog.Logger{
-		"priced": partsOf(config, log).Platform.Log, "documents": Config{}.platform(log, time.Now).Log,
-		"reconcile": reconcile.Platform.Log,
-	} {
-		out.Reset()
-		l.Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
-		if line := out.String(); out.Len() > 1024 || !strings.Contains(line, `"?2J??`) {
-			t.Errorf("%s: %d bytes: %.200s", name, out.Len(), line)
-		}
+	l := Config{}.platform(slog.New(slog.NewJSONHandler(&out, nil)), time.Now).Log
+	l.Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
+	if line := out.String(); out.Len() > 1024 || !strings.Contains(line, `"?2J??`) {
+		t.Errorf("%d bytes: %.200s", out.Len(), line)
 	}
 }
 

@@ -3,143 +3,74 @@ package boot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 )
 
-// TestSecretIsReadWhenSomebodyPays: not before, once however many pay, and
-// again after a 401, a minute later.
-func TestSecretIsReadWhenSomebodyPays(t *testing.T) {
+// What is in the secret is asked for when somebody pays, and read anew where it was of no
+// use. Whatever is wrong with it, nothing is sent, and no payer is told that the payment was
+// refused. A facilitator without credentials can be paid through with a secret that holds
+// only what others read. When it is read again is tested with facilitator.Lazy, and which
+// documents are good with facilitator.ParseCredentials.
+func TestSecret(t *testing.T) {
 	t.Parallel()
-	v, f := newVault(t, holds(`{"token":"one"}`)), newSettler(t, &settler{token: "one"})
-	p := newPaying(t, v, f)
-	if n := v.readings(); n != 0 {
-		t.Fatalf("%d readings at start", n)
-	}
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			if s := p.settle(t.Context()); s.Class != x402.Moved {
-				t.Errorf("%+v", s)
-			}
-		})
-	}
-	all.Wait()
-	same(t, "readings for 20 payments at once", v.readings(), 1)
-	f.takes("two")
-	v.says(holds(`{"token":"two"}`))
-	for _, c := range []struct {
-		name     string
-		wait     time.Duration
-		class    x402.Class
-		code     fault.Code
-		readings int
-	}{
-		{"rotated", time.Second, x402.TurnedAway, fault.FacilitatorUnauthorized, 1},
-		{"within the minute", 58 * time.Second, x402.TurnedAway, fault.FacilitatorUnauthorized, 1},
-		{"after it", time.Second, x402.Moved, "", 2},
-		{"good for as long as it works", 24 * time.Hour, x402.Moved, "", 2},
-	} {
-		p.now = p.now.Add(c.wait)
-		if s := p.settle(t.Context()); s.Class != c.class || s.Code != c.code || v.readings() != c.readings {
-			t.Errorf("%s: %+v after %d readings, want %v %s after %d", c.name, s, v.readings(), c.class, c.code, c.readings)
-		}
-	}
-}
-
-// TestSecretFaults: whatever is wrong with the secret, nothing is sent, and no payer
-// is told that the payment was refused.
-func TestSecretFaults(t *testing.T) {
-	t.Parallel()
+	receiptKey, _ := keyPair(1)
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
-		silent bool // a store that may be well again soon, and is asked twice
+		code   fault.Code // empty: the payment goes through
 	}{
-		"not there":         {reply(400, `{"__type":"ResourceNotFoundException"}`), false},
-		"denied":            {reply(400, `{"__type":"AccessDeniedException"}`), false},
-		"garbage":           {reply(200, `hush`), false},
-		"not JSON":          {holds(`hush`), false},
-		"nothing known":     {holds(`{"password":"hush"}`), false},
-		"half a key":        {holds(`{"key_id":"hush"}`), false},
-		"a bad key":         {holds(`{"key_id":"a","key_secret":"hush"}`), false},
-		"a key and a token": {holds(`{"key_id":"a","key_secret":"b","token":"hush"}`), false},
-		"too long":          {holds(`{"token":"` + strings.Repeat("hush", 8<<10) + `"}`), false},
-		"huge":              {reply(200, strings.Repeat("hush", 1<<18)), true},
-		"broken":            {reply(500, `{"__type":"InternalServiceError"}`), true},
-		"throttled":         {reply(400, `{"__type":"ThrottlingException"}`), true},
+		"a token":        {holds(`{"token":"one"}`), ""},
+		"none":           {holds(`{"rpc_urls":["https://one.example"],"receipt_key":"` + receiptKey + `"}`), ""},
+		"denied":         {reply(400, `{"__type":"AccessDeniedException"}`), fault.FacilitatorMisconfigured},
+		"not JSON":       {holds(`hush`), fault.FacilitatorMisconfigured},
+		"broken":         {reply(500, `{"__type":"InternalServiceError"}`), fault.FacilitatorUnavailable},
+		"says nothing":   {silent, fault.FacilitatorUnavailable},
+		"an empty token": {holds(`{"token":""}`), fault.FacilitatorMisconfigured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v, f := newVault(t, c.answer), newSettler(t, &settler{})
-			want, most := fault.FacilitatorMisconfigured, 1
-			if c.silent {
-				want, most = fault.FacilitatorUnavailable, 2
+			if name == "a token" {
+				f.token = "one"
 			}
-			p := newPaying(t, v, f)
-			for range 2 {
-				s := p.settle(t.Context())
-				if s.Class != x402.NotSent || s.Code != want || s.Cause == nil || strings.Contains(s.Cause.Error(), "hush") {
-					t.Errorf("%+v, want %s", s, want)
-				}
+			config, now := configured(t, v.secretVars(), vars{"FACILITATOR_URL": f.URL}), time.Unix(1_800_000_000, 0)
+			client := must(facilitator.New(facilitator.Config{
+				URL: config.FacilitatorURL, Credentials: config.Credentials, Now: func() time.Time { return now },
+				Logger: slog.New(slog.DiscardHandler),
+			}))
+			settle := func() x402.Settlement {
+				payload := x402.Payload{X402Version: 2, Payload: x402.ExactPayload{Authorization: x402.Authorization{From: LocalPayTo}}}
+				return client.Settle(t.Context(), payload, config.Terms.Requirements("5000"))
 			}
-			// The second attempt of the SDK is made if the first has left time for it.
-			if n := v.readings(); n < 1 || n > most {
-				t.Errorf("%d requests for two payments in a minute, want %d", n, most)
+			same(t, "readings at start", v.asked.Load(), 0)
+			switch s := settle(); {
+			case c.code == "" && (s.Class != x402.Moved || len(f.heard) != 1):
+				t.Errorf("%+v after %d calls to the facilitator", s, len(f.heard))
+			case c.code != "" && (s.Class != x402.NotSent || s.Code != c.code || s.Cause == nil || len(f.heard) > 0):
+				t.Errorf("%+v after %d calls to the facilitator, want %s", s, len(f.heard), c.code)
+			case c.code != "" && strings.Contains(s.Cause.Error(), "hush"):
+				t.Error("the cause quotes the secret")
 			}
-			same(t, "calls to the facilitator without credentials", len(f.told()), 0)
-			v.says(holds(`{"token":""}`))
-			p.now = p.now.Add(time.Minute)
-			if s := p.settle(t.Context()); s.Code != fault.FacilitatorMisconfigured {
-				t.Errorf("an empty token: %+v", s)
-			}
-			f.takes("t")
-			v.says(holds(`{"token":"t"}`))
-			p.now = p.now.Add(time.Minute)
-			if s := p.settle(t.Context()); s.Class != x402.Moved {
+			f.token = "two"
+			v.says(holds(`{"token":"two"}`))
+			now = now.Add(time.Minute)
+			settle() // where it was good, the facilitator refuses it now
+			if s := settle(); s.Class != x402.Moved {
 				t.Errorf("mended: %+v", s)
 			}
 		})
-	}
-}
-
-// A facilitator without credentials can be paid through with a secret that holds
-// only what others read.
-func TestSecretWithoutCredentials(t *testing.T) {
-	t.Parallel()
-	receiptKey, _ := keyPair(1)
-	v := newVault(t, holds(`{"rpc_urls":["https://one.example"],"receipt_key":"`+receiptKey+`"}`))
-	f := newSettler(t, &settler{})
-	if s := newPaying(t, v, f).settle(t.Context()); s.Class != x402.Moved || len(f.told()) != 1 {
-		t.Errorf("%+v after %d calls to the facilitator", s, len(f.told()))
-	}
-	c := configured(t, v.secretVars())
-	if nodes := must(c.readNodes(t.Context())); len(nodes) != 1 {
-		t.Errorf("nodes %v", nodes)
-	}
-	if key := must(c.receiptKey(t.Context())); len(key) == 0 {
-		t.Error("no receipt key")
-	}
-}
-
-// TestSecretStoreIsSlow: a payer waits for the reading's own time and is told
-// to come again.
-func TestSecretStoreIsSlow(t *testing.T) {
-	t.Parallel()
-	v := newVault(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	f := newSettler(t, &settler{})
-	// No deadline: it ends by itself, or the test does not.
-	s := newPaying(t, v, f).settle(t.Context())
-	if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != "credentials_unreachable" || len(f.told()) != 0 {
-		t.Errorf("%+v after %d calls to the facilitator", s, len(f.told()))
 	}
 }
 
@@ -170,7 +101,7 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 			config := configured(t, c.vars, vars{
 				"FACILITATOR_URL": one.URL, "FACILITATOR_FALLBACK_URL": other.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL,
 			})
-			s := must(config.settlers(config.platform(slog.New(slog.DiscardHandler), time.Now)))
+			s := must(config.settlers(config.platform(quiet(), time.Now)))
 			for range 2 {
 				for _, client := range []x402.Facilitator{s.primary, s.fallback} {
 					client.Settle(t.Context(), x402.Payload{}, config.Terms.Requirements("5000"))
@@ -178,7 +109,7 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 				}
 				_ = s.Supported(t.Context(), config.Terms.Network)
 			}
-			toOne, toOther := strings.Join(one.told(), "\n"), strings.Join(other.told(), "\n")
+			toOne, toOther := strings.Join(one.heard, "\n"), strings.Join(other.heard, "\n")
 			if strings.Contains(toOne, "token-of-other") || strings.Contains(toOther, "token-of-one") {
 				t.Errorf("%s, status %d: a credential reached the other facilitator", name, status)
 			}
@@ -199,26 +130,127 @@ func TestReadyWithAFallback(t *testing.T) {
 			"FACILITATOR_FALLBACK_URL": newSettler(t, &settler{supports: other, status: 503}).URL,
 			"RPC_URL":                  "none", "RATE_LIMIT_PER_MINUTE": "0",
 		})
-		want := map[string]bool{
-			"facilitator": one || other, "facilitator_primary": one, "facilitator_fallback": other,
-		}
-		var optional []string
-		for _, probe := range partsOf(config, slog.New(slog.DiscardHandler)).probes {
-			ready, ours := want[probe.Name]
-			if !ours {
-				continue
-			}
-			if got := probe.Check(context.Background()) == nil; got != ready {
-				t.Errorf("%v, %v: %s is ready: %v", one, other, probe.Name, got)
-			}
-			delete(want, probe.Name)
-			if probe.Optional {
-				optional = append(optional, probe.Name)
+		type state struct{ ready, optional bool }
+		got := map[string]state{}
+		for _, probe := range partsOf(config, quiet()).probes {
+			if strings.HasPrefix(probe.Name, "facilitator") {
+				got[probe.Name] = state{probe.Check(context.Background()) == nil, probe.Optional}
 			}
 		}
-		slices.Sort(optional)
-		if len(want) > 0 || !slices.Equal(optional, []string{"facilitator_fallback", "facilitator_primary"}) {
-			t.Errorf("not probed: %v; optional: %v", want, optional)
+		want := map[string]state{
+			"facilitator": {one || other, false}, "facilitator_primary": {one, true}, "facilitator_fallback": {other, true},
 		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
+
+func testKeys(context.Context) (aws.Credentials, error) {
+	return aws.Credentials{AccessKeyID: "AK", SecretAccessKey: "SK", SessionToken: "ST"}, nil
+}
+
+// reads reads the secret of a vault as the team's role does, whose token goes along.
+func (v *vault) reads(ctx context.Context, timeout time.Duration) ([]byte, error) {
+	return readSecret(ctx, secretConfig{ARN: secretARN, Credentials: testKeys, Endpoint: v.URL, Timeout: timeout})
+}
+
+func TestReadSecret(t *testing.T) {
+	t.Parallel()
+	const secret = `{"token":"s3cr3t"}`
+	const again = "again" // any errSecretSilent, after a second attempt
+	amazon := func(status int, kind string) http.HandlerFunc {
+		return reply(status, `{"__type":"`+kind+`","Message":"s3cr3t"}`)
+	}
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+		fails  string // again, or the text of the error
+	}{
+		"a string":        {holds(secret), secret, ""},
+		"bytes":           {reply(200, secretReply("SecretBinary", []byte(secret))), secret, ""},
+		"the largest":     {holds(strings.Repeat("é", 32<<10)), strings.Repeat("é", 32<<10), ""},
+		"neither":         {reply(200, `{}`), "", "has no value"},
+		"not there":       {amazon(400, "ResourceNotFoundException"), "", `"ResourceNotFoundException"`},
+		"a long code":     {amazon(400, strings.Repeat("A", 4096)), "", "AAA"},
+		"not JSON":        {reply(200, `s3cr3t`), "", "cannot be read"},
+		"another type":    {reply(200, `{"SecretString":["s3cr3t"]}`), "", "cannot be read"},
+		"huge":            {holds(strings.Repeat("s", 1<<20)), "", again},
+		"broken":          {amazon(500, "InternalServiceError"), "", again},
+		"a page of a box": {reply(503, `<html>s3cr3t`), "", again},
+		"throttled":       {amazon(400, "ThrottlingException"), "", again},
+		"cut off":         {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", again},
+		"elsewhere": {
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, "", "secrets manager",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVault(t, func(w http.ResponseWriter, r *http.Request) {
+				same(t, "token", r.Header.Get("X-Amz-Security-Token"), "ST")
+				c.answer(w, r)
+			})
+			got, err := v.reads(t.Context(), time.Minute)
+			asked := 1
+			switch {
+			case c.fails == "":
+				if err != nil || string(got) != c.want {
+					t.Errorf("%.100q, %v; want %.100q", got, err, c.want)
+				}
+			case err == nil || got != nil || errors.Is(err, errSecretSilent) != (c.fails == again):
+				t.Errorf("%.100q, %v; want %s", got, err, c.fails)
+			case c.fails == again:
+				asked = 2
+			case !strings.Contains(err.Error(), c.fails):
+				t.Errorf("%v; want %s", err, c.fails)
+			}
+			if err != nil && (strings.Contains(err.Error(), "s3cr3t") || len(err.Error()) > 600) {
+				t.Errorf("the error shows what was read: %v", err)
+			}
+			same(t, "times it was asked", int(v.asked.Load()), asked)
+		})
+	}
+}
+
+// A store that does not answer costs the time-out and no more, and a caller who gives up
+// less; no attempt outlives its reading. Without keys nobody is asked.
+func TestReadSecretEnds(t *testing.T) {
+	t.Parallel()
+	gone, asked := make(chan struct{}, 8), make(chan struct{}, 8)
+	v := newVault(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		silent(w, r)
+		gone <- struct{}{}
+	})
+	none := func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("no keys") }
+	for arn, keys := range map[string]func(context.Context) (aws.Credentials, error){secretARN: none, "facilitator": testKeys} {
+		_, err := readSecret(t.Context(), secretConfig{ARN: arn, Credentials: keys, Endpoint: v.URL})
+		if err == nil || errors.Is(err, errSecretSilent) || v.asked.Load() != 0 {
+			t.Errorf("%s: %v after %d requests", arn, err, v.asked.Load())
+		}
+	}
+	if _, err := v.reads(t.Context(), 200*time.Millisecond); !errors.Is(err, errSecretSilent) {
+		t.Errorf("a silent store: %v", err)
+	}
+	for range v.asked.Load() {
+		<-asked
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := v.reads(ctx, time.Hour)
+		done <- err
+	}()
+	<-asked
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("a caller who gave up got an answer")
+	}
+	for range v.asked.Load() {
+		<-gone
+	}
+	v.Close()
+	if _, err := v.reads(t.Context(), time.Minute); !errors.Is(err, errSecretSilent) {
+		t.Errorf("nobody there: %v", err)
 	}
 }

@@ -10,6 +10,10 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,11 +41,7 @@ func changed(change func(*event)) json.RawMessage {
 	e.RequestContext.RequestID, e.RequestContext.DomainName = gatewayID, gatewayHost
 	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.SourceIP = "GET", "203.0.113.7"
 	change(&e)
-	b, err := json.Marshal(e)
-	if err != nil {
-		panic(err)
-	}
-	return b
+	return must(json.Marshal(e))
 }
 
 func asIs(*event) {}
@@ -50,12 +50,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // send runs one event through a handler function.
 func send(t *testing.T, ev json.RawMessage, h http.HandlerFunc) response {
-	t.Helper()
-	resp, err := NewEventHandler(h, quiet())(t.Context(), ev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp
+	return must(NewEventHandler(h, quiet())(t.Context(), ev))
 }
 
 // view is what a handler sees of a request.
@@ -128,9 +123,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%.2000s", name, d)
 		}
 	}
-	if id := RequestID(context.Background()); id != "" {
-		t.Errorf("RequestID outside a request = %q, want none", id)
-	}
+	same(t, "id outside a request", RequestID(context.Background()), "")
 }
 
 func TestResponse(t *testing.T) {
@@ -209,11 +202,7 @@ func TestPanic(t *testing.T) {
 		io.WriteString(w, "half an ans")
 		panic("secret cause")
 	}), slog.New(slog.NewJSONHandler(&log, nil)))
-	got, err := h(t.Context(), changed(asIs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	internal(t, "a panic", got)
+	internal(t, "a panic", must(h(t.Context(), changed(asIs))))
 	for word, want := range map[string]bool{
 		"secret cause": true, gatewayID: true, "gateway_test.go": true, "forged.example": false, "example.com": false,
 	} {
@@ -266,11 +255,7 @@ func TestRefusedEvents(t *testing.T) {
 		"a relative path":  func(e *event) { e.RawPath = "v1" },
 		"a body not coded": func(e *event) { e.Body, e.IsBase64Encoded = "!", true },
 	} {
-		got, err := h(t.Context(), changed(change))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		internal(t, name, got)
+		internal(t, name, must(h(t.Context(), changed(change))))
 	}
 }
 
@@ -293,4 +278,68 @@ func TestLog(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzEvent: whatever the bytes are, the handler answers something that the gateway accepts,
+// or returns an error, and sees what the event says. A host never comes from the client. It
+// begins with recorded events: those of this repository, and those that aws-lambda-go tests
+// its own types with.
+func FuzzEvent(f *testing.F) {
+	dir, err := exec.CommandContext(f.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-lambda-go").Output()
+	if err != nil {
+		f.Fatalf("find aws-lambda-go: %v", err)
+	}
+	ours, _ := filepath.Glob("../../events/*.json")
+	theirs, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "events", "testdata", "apigw-v2-request-*.json"))
+	if len(ours) == 0 || len(theirs) < 4 {
+		f.Fatalf("%d events of our own, and of aws-lambda-go %d, want 4 or more", len(ours), len(theirs))
+	}
+	for _, file := range append(ours, theirs...) {
+		f.Add(must(os.ReadFile(file)))
+	}
+	f.Add([]byte(changed(func(e *event) {
+		e.RawPath, e.RawQueryString = "//%zz/../%2f?#", "a=%&b=1;c=2&a"
+		e.Cookies, e.Body, e.IsBase64Encoded = []string{"a=b", ";="}, "AP8=", true
+	})))
+	f.Add([]byte(`{"version":"2.0","rawPath":"/","headers":{"":"","\n":"x","host":"y"},"requestContext":{"requestId":"1","http":{"method":" "}}}`))
+	f.Add([]byte("["))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var e struct { // read without the types under test
+			Version, RawPath, RawQueryString string
+			IsBase64Encoded                  bool
+			RequestContext                   struct {
+				DomainName string
+				HTTP       struct{ Method, SourceIP string }
+			}
+		}
+		unreadable, seen := json.Unmarshal(data, &e), false
+		resp, err := NewEventHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			v, c := viewOf(r), e.RequestContext
+			path, err := url.PathUnescape(e.RawPath)
+			if seen = true; err != nil {
+				path = e.RawPath
+			}
+			if v.URLHost != "" || v.Header.Get("Host") != "" || v.Method != c.HTTP.Method || v.Path != path ||
+				v.Query != e.RawQueryString || v.Host != c.DomainName || v.Remote != c.HTTP.SourceIP {
+				t.Errorf("a host of the client's, or not what the event says: %+v", v)
+			}
+			r.Cookies()
+			w.Header()["Set-Cookie"] = []string{v.Header.Get("Cookie")}
+			w.Header().Set("X-Path", v.Path)
+			w.Write([]byte(r.URL.String() + r.URL.Query().Encode() + v.Body))
+		}), quiet())(t.Context(), data)
+		if err != nil {
+			return
+		}
+		asks := e.Version == "2.0" && e.RequestContext.HTTP.Method != "" && strings.HasPrefix(e.RawPath, "/") && !e.IsBase64Encoded
+		if unreadable != nil || asks && !seen {
+			t.Error("the handler is not asked what the event asks")
+		}
+		if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusInternalServerError {
+			t.Fatalf("status = %d", resp.StatusCode)
+		}
+		if _, err := json.Marshal(resp); err != nil {
+			t.Fatalf("the answer cannot be encoded: %v", err)
+		}
+	})
 }

@@ -2,7 +2,6 @@ package boot
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -10,13 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -78,14 +75,14 @@ func must[T any](v T, err error) T {
 // vault is a Secrets Manager that checks what it is asked.
 type vault struct {
 	*httptest.Server
-	mu     sync.Mutex
-	answer http.HandlerFunc
-	asked  int
+	answer atomic.Pointer[http.HandlerFunc]
+	asked  atomic.Int32
 }
 
 func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 	t.Helper()
-	v := &vault{answer: answer}
+	v := &vault{}
+	v.says(answer)
 	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(r.Body) // a handler learns that its client has gone only then
 		if err != nil {
@@ -101,29 +98,18 @@ func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 		if target != "secretsmanager.GetSecretValue" || !strings.Contains(auth, "/eu-west-3/secretsmanager/aws4_request") {
 			t.Errorf("target %q, authorization %q", target, auth)
 		}
-		v.mu.Lock()
-		v.asked++
-		answer := v.answer
-		v.mu.Unlock()
-		answer(w, r)
+		v.asked.Add(1)
+		(*v.answer.Load())(w, r)
 	}))
 	t.Cleanup(v.Close)
 	return v
 }
 
 // says sets what is answered from now on.
-func (v *vault) says(answer http.HandlerFunc) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.answer = answer
-}
+func (v *vault) says(answer http.HandlerFunc) { v.answer.Store(&answer) }
 
-// readings is how often it was asked.
-func (v *vault) readings() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.asked
-}
+// silent answers when its caller has given up.
+func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func reply(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -142,10 +128,9 @@ func secretReply(member string, value any) string {
 }
 
 // settler is a facilitator that takes one token, or none if that is empty, and notes
-// what it is told.
+// what it is told. Its clients ask one after another.
 type settler struct {
 	*httptest.Server
-	mu       sync.Mutex
 	token    string
 	status   int // of every answer, where it is set
 	supports bool
@@ -161,8 +146,6 @@ func newSettler(t *testing.T, s *settler) *settler {
 
 func (s *settler) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.heard = append(s.heard, r.URL.String()+string(must(json.Marshal(r.Header)))+string(body))
 	want := ""
 	if s.token != "" {
@@ -179,43 +162,4 @@ func (s *settler) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"success":true,"network":"eip155:8453",`+
 			`"transaction":"0x7c07e16e912e49c7e7613b44cc8a198ca856112064bfa97a8b0d1427c188ab99"}`)
 	}
-}
-
-// takes sets the token that is taken.
-func (s *settler) takes(token string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.token = token
-}
-
-// told is all that it has been told.
-func (s *settler) told() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.heard
-}
-
-// paying is a client wired by the environment, with a clock of its own.
-type paying struct {
-	*facilitator.Client
-	now time.Time
-}
-
-func newPaying(t *testing.T, v *vault, s *settler) *paying {
-	t.Helper()
-	c := configured(t, v.secretVars(), vars{"FACILITATOR_URL": s.URL})
-	p := &paying{now: time.Unix(1_800_000_000, 0)}
-	p.Client = must(facilitator.New(facilitator.Config{
-		URL: c.FacilitatorURL, Credentials: c.Credentials, Now: func() time.Time { return p.now },
-		Logger: slog.New(slog.DiscardHandler),
-	}))
-	return p
-}
-
-func (p *paying) settle(ctx context.Context) x402.Settlement {
-	terms := x402.Terms{
-		Network: "eip155:8453", Asset: defaultAsset, PayTo: LocalPayTo, Name: defaultName, Version: defaultVersion,
-	}
-	payload := x402.Payload{X402Version: 2, Payload: x402.ExactPayload{Authorization: x402.Authorization{From: LocalPayTo}}}
-	return p.Settle(ctx, payload, terms.Requirements("5000"))
 }

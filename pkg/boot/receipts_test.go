@@ -1,10 +1,8 @@
 package boot
 
 import (
-	"context"
 	"crypto/ed25519"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -62,7 +60,7 @@ func TestReceiptConfiguration(t *testing.T) {
 			}
 			config := configured(t, c.vars, secret)
 			config.FacilitatorURL = "https://facilitator.example"
-			p := partsOf(config, slog.New(slog.DiscardHandler))
+			p := partsOf(config, quiet())
 			jws, err := p.Offering.Receipts.Sign(t.Context(), delivery())
 			if (err != nil) != c.fails || (jws != "") != (c.kid != "") {
 				t.Errorf("signed %q, %v", jws, err)
@@ -98,19 +96,21 @@ func TestReceiptKeyIsReadAgain(t *testing.T) {
 	c := configured(t, v.secretVars(), vars{"RECEIPT_PUBLIC_KEYS": public})
 	now := time.Unix(1_800_000_000, 0)
 	signs := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: func() time.Time { return now }}
-	try := func(what string, signed bool) int {
-		t.Helper()
-		if jws, err := signs.Sign(context.Background(), delivery()); (jws != "") != signed || (err == nil) != signed {
-			t.Errorf("%s: %q, %v", what, jws, err)
+	readings, wait := int32(0), time.Duration(0)
+	for _, c := range []struct {
+		what          string
+		at            time.Duration
+		signed, reads bool
+	}{
+		{"unreachable", 0, false, true}, {"within the minute", rereadAfter - time.Second, false, false},
+		{"a minute later", rereadAfter, true, true}, {"a day later", 24 * time.Hour, true, false},
+	} {
+		now, wait = now.Add(c.at-wait), c.at
+		if jws, err := signs.Sign(t.Context(), delivery()); (jws != "") != c.signed || (err == nil) != c.signed {
+			t.Errorf("%s: %q, %v", c.what, jws, err)
 		}
-		return v.readings()
+		same(t, c.what+": the secret is read", v.asked.Load() > readings, c.reads)
+		readings = v.asked.Load()
+		v.says(holds(`{"receipt_key":"` + private + `"}`))
 	}
-	first := try("unreachable", false)
-	v.says(holds(`{"receipt_key":"` + private + `"}`))
-	now = now.Add(rereadAfter - time.Second)
-	same(t, "readings", try("within the minute", false), first)
-	now = now.Add(time.Second)
-	read := try("a minute later", true)
-	now = now.Add(24 * time.Hour)
-	same(t, "readings", try("a day later", true), read)
 }

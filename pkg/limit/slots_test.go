@@ -24,9 +24,8 @@ import (
 type harness struct {
 	*testing.T
 	*limit.Slots
-	store   *store
-	clock   *limittest.Clock
-	clients int
+	store *store
+	clock *limittest.Clock
 }
 
 func newHarness(t *testing.T, most int) *harness {
@@ -43,10 +42,7 @@ func (b *harness) over(most int, s limit.Leases) *harness {
 
 // next is a client that has no slot yet, so that tests of the cap are independent of
 // the limit of half the slots for one client.
-func (b *harness) next() string {
-	b.clients++
-	return fmt.Sprintf("client %p %d", b, b.clients)
-}
+func next() string { return fmt.Sprint("client ", rand.Uint64()) }
 
 // try takes a slot, or is refused for the reason that is wanted.
 func (b *harness) try(client string, want fault.Code) (*limit.Slot, *fault.Error) {
@@ -64,13 +60,13 @@ func (b *harness) try(client string, want fault.Code) (*limit.Slot, *fault.Error
 
 func (b *harness) take() *limit.Slot {
 	b.Helper()
-	slot, _ := b.try(b.next(), "")
+	slot, _ := b.try(next(), "")
 	return slot
 }
 
 func (b *harness) refused(want fault.Code) *fault.Error {
 	b.Helper()
-	_, f := b.try(b.next(), want)
+	_, f := b.try(next(), want)
 	return f
 }
 
@@ -107,10 +103,12 @@ func TestSlots(t *testing.T) {
 	}
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		most := 1 + random.IntN(8)
-		b := newHarness(t, most)
+		high := 1 + random.IntN(8)
+		b := newHarness(t, high)
+		environments := map[int]*harness{high: b, (high + 1) / 2: b.over((high+1)/2, b.store)}
 		var held []taken // those that have run out, too
 		for range 100 {
+			most := []int{high, (high + 1) / 2}[random.IntN(2)] // during a deployment with another cap
 			now, client := b.clock.Now(), fmt.Sprint("client ", random.IntN(4))
 			all, mine := 0, 0
 			for _, h := range held {
@@ -125,7 +123,7 @@ func TestSlots(t *testing.T) {
 			if all >= most || mine >= max(most/2, 1) {
 				want = fault.Overloaded
 			}
-			if slot, _ := b.try(client, want); slot != nil {
+			if slot, _ := environments[most].try(client, want); slot != nil {
 				held = append(held, taken{client, slot, now.Add(31*time.Second - 1).Truncate(time.Second)})
 			}
 			if i := random.IntN(2 * (len(held) + 1)); i < len(held) {
@@ -161,27 +159,15 @@ func TestSlotsCost(t *testing.T) {
 	b.clock.Advance(30 * time.Second)
 	b.take()
 	b.took("a slot in place of a dead one", 2, 1)
+	b.clock.Advance(29 * time.Second)
+	b.take()
+	b.take()
+	b.clock.Advance(time.Second)
+	b.store.Calls()
+	b.over(2, b.store).refused(fault.Overloaded)
+	b.took("a refusal by a lower cap with one dead, which would free no slot", 1, 0)
 	b.Slots = limit.NewSlots(limit.SlotsConfig{}) // no cap
 	b.give(b.take(), b.take(), b.take(), b.take(), b.take())
-}
-
-// After a deployment with a lower cap, nothing is removed while more leases are alive than
-// the cap, because that would free no slot.
-func TestSlotsLowerCap(t *testing.T) {
-	b := newHarness(t, 3)
-	b.take()
-	b.clock.Advance(time.Second)
-	b.take()
-	b.take()
-	b.clock.Advance(29 * time.Second) // the first is dead
-	b.store.Calls()
-	lower := b.over(2, b.store)
-	lower.refused(fault.Overloaded)
-	b.took("a refusal with two alive and one dead", 1, 0)
-	b.clock.Advance(time.Second)
-	lower.take()
-	lower.take()
-	lower.refused(fault.Overloaded)
 }
 
 // A slot that came free between the refusal and the look at it is taken.
@@ -335,7 +321,7 @@ func TestSlotsOverItems(t *testing.T) {
 	if n := len(held); n > most/2 || n < most/2-4 {
 		t.Errorf("one client holds %d of %d slots, want half", n, most)
 	}
-	fill(4*most, b.next)
+	fill(4*most, next)
 	same(t, "slots held in the end", len(held), most)
 	holds(42, 42, 43, 43, 0)
 	b.store.Calls()

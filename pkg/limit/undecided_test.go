@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -183,34 +182,4 @@ func TestWeighStoreDown(t *testing.T) {
 			t.Errorf("Decide = %v after %s", err, time.Since(begun))
 		}
 	})
-}
-
-// Many payments at once in many environments never pass what is left.
-func TestWeighAtOnce(t *testing.T) {
-	var s store
-	var mu sync.Mutex
-	on, worst := 0, 0
-	now := func(more int) {
-		mu.Lock()
-		defer mu.Unlock()
-		on += more
-		worst = max(worst, on)
-	}
-	var wg sync.WaitGroup
-	for range 40 {
-		r := newRate(100, &s, at(0)) // weights 2 and 7
-		wg.Go(func() {
-			for i := range 10 {
-				if u, v := r.Weigh(t.Context(), client); v.OK {
-					now(1)
-					now(-1)
-					decide(t, i%2 == 0, u)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if worst > 50 || worst == 0 {
-		t.Errorf("%d undecided at once, want 50 at most", worst)
-	}
 }

@@ -1,10 +1,16 @@
 package service_test
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
+	"math"
 	"net/http"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -109,9 +115,9 @@ func TestCapacity(t *testing.T) {
 func sells(t *testing.T, rate int, others ...service.Operation) {
 	// A lookup and a settlement take half a second together.
 	const busy = 2
-	f := newFleetOn(platform(), 1, explorer, max(50, busy*rate))
+	f := newFleet(t, 1, explorer, func(p *parts) { p.Limits.Single = max(50, busy*rate) })
 	for _, op := range others {
-		f.environments = append(f.environments, f.parts.seller().Handler(op))
+		f.add(op)
 	}
 	var offers []x402test.Reply
 	for k := range f.environments {
@@ -144,5 +150,122 @@ func sells(t *testing.T, rate int, others ...service.Operation) {
 		rate, statuses, units, slots, slotsRefused, index, indexRefused)
 	if rate <= 1000 && (sold != rate || indexRefused+slotsRefused > 0) {
 		t.Errorf("%d of %d payments were answered; refused writes: slots %d, index %d", sold, rate, slotsRefused, indexRefused)
+	}
+}
+
+// priceCall is what every call costs, and priceOf the other list prices of AWS in us-east-1, in
+// US dollars, without the free tiers and the rebates for much.
+const priceCall = 0.20/1e6 + 1.00/1e6 // Lambda's invocation, and the HTTP API
+
+func priceOf() map[string]float64 {
+	return map[string]float64{
+		"GB-s":        0.0000133334,     // Lambda, arm64
+		"write-units": 0.625 / 1e6,      // DynamoDB, on demand
+		"read-units":  0.125 / 1e6,      // the same
+		"log-bytes":   0.50 / (1 << 30), // CloudWatch Logs, ingested
+		"out-bytes":   0.09 / (1 << 30), // to the internet
+	}
+}
+
+// What is logged besides the function's line, in bytes: Lambda's start and report
+// as JSON, and the gateway's line.
+const (
+	platformLines = 650
+	gatewayLine   = 400
+)
+
+// kindOfCall is a call that is paid for in another way: how long it takes on Lambda
+// is mostly how long the facilitator and the target take, which is assumed.
+type kindOfCall struct {
+	name string // as in the README
+	took time.Duration
+	do   func(f *fleet) x402test.Reply
+}
+
+func kindsOfCalls() []kindOfCall {
+	paid := func(f *fleet, rich bool) x402test.Reply {
+		return f.to(0, victim, "example.com", f.sign(f.to(0, attacker, "example.com", ""), rich))
+	}
+	return []kindOfCall{
+		{"challenge", 5 * time.Millisecond, func(f *fleet) x402test.Reply { return f.to(0, victim, "example.com", "") }},
+		{"paid call", 3 * time.Second, func(f *fleet) x402test.Reply { return paid(f, true) }},
+		{"refused payment", time.Second, func(f *fleet) x402test.Reply { return paid(f, false) }},
+	}
+}
+
+// count counts what a call takes, and what a million of such calls come to.
+func (k kindOfCall) count(t testing.TB) map[string]float64 {
+	t.Helper()
+	var log bytes.Buffer
+	f := newFleet(t, 1, explorer, func(p *parts) {
+		p.Stack, p.Log = "hostfacts-production", slog.New(slog.NewJSONHandler(&log, nil))
+	})
+	k.do(f) // whatever is done once
+	f.table.reset()
+	log.Reset()
+	r := k.do(f)
+	lines := strings.SplitAfter(strings.TrimSuffix(log.String(), "\n"), "\n")
+	var head strings.Builder
+	if err := r.Header.Write(&head); err != nil {
+		t.Fatal(err)
+	}
+	c := map[string]float64{
+		"GB-s":        memory(t) / 1024 * k.took.Seconds(),
+		"write-units": float64(f.table.Units), "read-units": float64(f.table.Reads),
+		"log-bytes": float64(len(lines[len(lines)-1]) + platformLines + gatewayLine),
+		"out-bytes": float64(head.Len() + len(r.Body)), "$/million": 1e6 * priceCall,
+	}
+	for unit, price := range priceOf() {
+		c["$/million"] += 1e6 * price * c[unit]
+	}
+	return c
+}
+
+// memory is what a function has, in MB.
+func memory(t testing.TB) float64 {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^    MemorySize: (\d+)$`).FindSubmatch(must(os.ReadFile("../../template.yaml")))
+	if m == nil {
+		t.Fatal("template.yaml no longer says where this test looks for it how much memory a function has")
+	}
+	return must(strconv.ParseFloat(string(m[1]), 64))
+}
+
+// TestReadmeCosts: the README says what a call costs on AWS, as it is counted here.
+func TestReadmeCosts(t *testing.T) {
+	t.Parallel()
+	readme := must(os.ReadFile("../../README.md"))
+	for _, k := range kindsOfCalls() {
+		var c map[string]float64
+		synctest.Test(t, func(t *testing.T) { c = k.count(t) })
+		name := "| " + k.name + ", " + k.took.String() + " |"
+		counted := []float64{c["GB-s"], c["write-units"], c["read-units"], c["log-bytes"] / 1024, c["$/million"]}
+		row := fmt.Sprintf("%s %.4g | %g, %g | %.1f KB | $%.2f |", name, counted[0], counted[1], counted[2], counted[3], counted[4])
+		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `.*$`).Find(readme)
+		said := regexp.MustCompile(`[\d.e-]+`).FindAllString(strings.TrimPrefix(string(line), name), -1)
+		for i, want := range counted {
+			// Ids and compression make sizes differ a little.
+			if len(said) != 5 || math.Abs(must(strconv.ParseFloat(said[i], 64))-want) > 0.1*want {
+				t.Errorf("the README says %q, counted is\n%s", line, row)
+				break
+			}
+		}
+	}
+}
+
+// BenchmarkCost prints what a call costs on AWS by list prices, for make bench. The
+// time of the benchmark itself says nothing.
+func BenchmarkCost(b *testing.B) {
+	for _, k := range kindsOfCalls() {
+		b.Run(strings.ReplaceAll(k.name, " ", "-"), func(b *testing.B) {
+			var c map[string]float64
+			for b.Loop() {
+				c = k.count(b)
+			}
+			b.ReportMetric(0, "ns/op")
+			for unit, n := range c {
+				b.ReportMetric(n, unit)
+			}
+		})
 	}
 }

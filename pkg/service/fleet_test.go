@@ -1,27 +1,34 @@
 package service_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -34,8 +41,8 @@ type peers struct {
 	settles, looks, finds time.Duration
 	cancelled             bool // what is settled was cancelled on the chain
 
+	rich sync.Map // payers with money
 	mu   sync.Mutex
-	rich map[string]bool // payers with money
 	// settling is how many payments of payers without money are at the facilitator,
 	// and worst the most that ever were.
 	settling, worst int
@@ -50,19 +57,16 @@ func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x
 
 func (p *peers) Settle(ctx context.Context, payment x402.Payload, r x402.Requirements) x402.Settlement {
 	p.table.add(func(s *spent) { s.Settles++ })
-	p.mu.Lock()
-	rich := p.rich[strings.ToLower(payment.Payload.Authorization.From)]
-	if !rich {
-		p.settling++
-		p.worst = max(p.worst, p.settling)
-	}
-	p.mu.Unlock()
-	if rich {
+	if _, rich := p.rich.Load(strings.ToLower(payment.Payload.Authorization.From)); rich {
 		if err := wait(ctx, p.settles); err != nil {
 			return x402.Settlement{Class: x402.Unknown, Reason: "timeout", Cause: err}
 		}
 		return x402.Settlement{Class: x402.Moved, Transaction: txHash, Network: r.Network}
 	}
+	p.mu.Lock()
+	p.settling++
+	p.worst = max(p.worst, p.settling)
+	p.mu.Unlock()
 	time.Sleep(2 * time.Second)
 	p.mu.Lock()
 	p.settling--
@@ -99,17 +103,13 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fleet is several environments of one operation over one table and one set of
-// peers, with the limits at their defaults.
+// fleet is several environments of one operation over one table and one set of peers, with
+// the limits at their defaults; what they have at /mcp sells the DNS Explorer.
 type fleet struct {
+	testing.TB
 	*peers
 	environments []http.Handler
-	tools        []http.Handler // the same as tools
-	parts        parts          // of the last environment
-}
-
-func newFleet(environments int, operation func(parts) service.Operation) *fleet {
-	return newFleetOn(platform(), environments, operation, 50)
+	parts        parts // of the last environment
 }
 
 // leaseIDs numbers leases, in the length that production uses. Two leases of one
@@ -121,33 +121,36 @@ func leaseIDs() func() string {
 	return func() string { return fmt.Sprintf("%0*d", limit.IDLength, n.Add(1)) }
 }
 
-// newFleetOn caps how many lookups run at once.
-func newFleetOn(where service.Platform, environments int, operation func(parts) service.Operation, most int) *fleet {
-	f := &fleet{peers: &peers{
-		table: newTable(), rich: map[string]bool{}, settles: 300 * time.Millisecond, looks: 200 * time.Millisecond,
-	}}
+func newFleet(t testing.TB, environments int, op func(parts) service.Operation, changes ...func(*parts)) *fleet {
+	f := &fleet{TB: t, peers: &peers{table: newTable(t), settles: 300 * time.Millisecond, looks: 200 * time.Millisecond}}
 	limits := f.table.limits()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		panic(err)
-	}
+	public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
 	receipts := signer{must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
 	newID := leaseIDs()
 	for range environments {
-		p := parts{
-			Platform: where, Offering: service.Offering{Terms: testTerms(), Receipts: receipts},
-			Ledger: ledger.New(f.table, time.Now, rand.Text), Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
+		f.parts = parts{
+			Platform: platform(),
+			Offering: service.Offering{Terms: testTerms(), Receipts: receipts, DuplicateWindow: 45 * time.Second},
+			Ledger:   ledger.New(f.table.ledger, time.Now, rand.Text), Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
 			Limits: service.Limits{
 				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
-				Leases: limits, Single: most, Bundle: 20, NewID: newID,
+				Leases: limits, Single: 50, Bundle: 20, NewID: newID,
 			},
 		}
-		f.parts = p
-		seller := p.seller()
-		f.environments = append(f.environments, seller.Handler(operation(p)))
-		f.tools = append(f.tools, seller.MCP([]service.Operation{explorer(p)}))
+		for _, change := range changes {
+			change(&f.parts)
+		}
+		f.add(op(f.parts))
 	}
 	return f
+}
+
+// add adds an environment of an operation.
+func (f *fleet) add(op service.Operation) {
+	seller, paths := f.parts.seller(), http.NewServeMux()
+	paths.Handle("/", seller.Handler(op))
+	paths.Handle("/mcp", seller.MCP([]service.Operation{explorer(f.parts)}))
+	f.environments = append(f.environments, paths)
 }
 
 // signer signs receipts, as long as real ones.
@@ -157,42 +160,33 @@ func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { re
 
 func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
 
+// from is a client at an address that calls one of the environments without a network.
+func (f *fleet) from(n int, address string) *x402test.Client {
+	return &x402test.Client{HTTP: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		r.RemoteAddr = address
+		f.environments[n%len(f.environments)].ServeHTTP(w, r)
+		return w.Result(), nil
+	})}}
+}
+
+// roundTrip is a transport made of a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // to sends a request for a domain from an address to one of the environments.
 func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
-	r := httptest.NewRequest(http.MethodGet, pathOf(domain), nil)
-	r.RemoteAddr = from
-	if header != "" {
-		r.Header.Set(x402.HeaderSignature, header)
-	}
-	return ask(f.environments[n%len(f.environments)], r)
-}
-
-// call sends the same request as a call of the tool.
-func (f *fleet) call(n int, from, domain, header string) {
-	params := map[string]any{"name": lookupTool, "arguments": map[string]any{"domain": domain}}
-	if header != "" {
-		params["_meta"] = map[string]any{"x402/payment": plain(header)}
-	}
-	body := must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
-	r := httptest.NewRequest(http.MethodPost, "/mcp", bytes.NewReader(body))
-	r.RemoteAddr = from
-	ask(f.tools[n%len(f.tools)], r)
-}
-
-// ask sends a request without a network.
-func ask(h http.Handler, r *http.Request) x402test.Reply {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return x402test.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}
+	return must(f.from(n, from).Get(f.Context(), "http://service"+pathOf(domain), header))
 }
 
 // draftOf is a payment of an offer that is not signed yet, and a new wallet to sign
 // it with, which has money if it is rich.
 func (f *fleet) draftOf(offer x402test.Reply, rich bool) (*x402test.Wallet, x402test.Draft) {
 	wallet := must(x402test.NewWallet(rand.Reader))
-	f.mu.Lock()
-	f.rich[strings.ToLower(wallet.Address().String())] = rich
-	f.mu.Unlock()
+	if rich {
+		f.rich.Store(strings.ToLower(wallet.Address().String()), nil)
+	}
 	return wallet, must(wallet.Draft(must(offer.Required()), time.Now()))
 }
 
@@ -205,29 +199,174 @@ func (f *fleet) sign(offer x402test.Reply, rich bool) string {
 // contract signs an offer as a contract does: with what only its code can judge.
 func (f *fleet) contract(offer x402test.Reply) string {
 	_, draft := f.draftOf(offer, true)
-	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
-	return must(x402.EncodeHeader(draft.Payload))
+	return unjudged(draft)
 }
 
 // copied has somebody pay, and returns what a reader of the chain can make of it.
-func (f *fleet) copied(t *testing.T, offer x402test.Reply) string {
-	t.Helper()
+func (f *fleet) copied(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
-	f.served(t, victim, "example.com", must(wallet.Seal(draft)))
+	f.served(victim, "example.com", must(wallet.Seal(draft)))
 	draft.Payload.Extensions = nil
+	return unjudged(draft)
+}
+
+func unjudged(draft x402test.Draft) string {
 	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
 	return must(x402.EncodeHeader(draft.Payload))
 }
 
 // buys asks without a payment, pays and must be served.
-func (f *fleet) buys(t *testing.T, from, domain string) {
-	t.Helper()
-	f.served(t, from, domain, f.sign(f.to(0, from, domain, ""), true))
+func (f *fleet) buys(from, domain string) {
+	f.Helper()
+	f.served(from, domain, f.sign(f.to(0, from, domain, ""), true))
 }
 
-func (f *fleet) served(t *testing.T, from, domain, header string) {
-	t.Helper()
+func (f *fleet) served(from, domain, header string) {
+	f.Helper()
 	if r := f.to(0, from, domain, header); r.Status != http.StatusOK {
-		t.Errorf("a funded payer at %s after %s got %d %s", from, domain, r.Status, r.Body)
+		f.Errorf("a funded payer at %s after %s got %d %s", from, domain, r.Status, r.Body)
 	}
+}
+
+// raceDetector makes signatures fifteen times as slow, so what needs many is counted without
+// it, which make test does as well.
+func raceDetector() bool {
+	build, _ := debug.ReadBuildInfo()
+	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// spent is what a client's requests have cost.
+type spent struct {
+	Writes, Units, Reads, Verifies, Settles, Looks int
+}
+
+// above says that something cost more than the most that it may.
+func (s spent) above(most spent) bool {
+	return s.Writes > most.Writes || s.Units > most.Units || s.Reads > most.Reads ||
+		s.Verifies > most.Verifies || s.Settles > most.Settles || s.Looks > most.Looks
+}
+
+// table is a model of DynamoDB, which the environments of a deployment share: a ledger's
+// store, and what the limits write. It counts what is spent.
+type table struct {
+	dynamo.API // of which encode calls PutItem alone
+	ledger     *ledgertest.Faulty
+	memory     ledgertest.Memory
+	mu         sync.Mutex
+	spent
+	trip time.Duration // how long each call takes
+	// hot has what is written to each item and each partition of the index, where a test
+	// asks what the table can take of that.
+	hot map[string]*hot
+
+	encode *dynamo.Ledger // sends its items to PutItem
+	item   map[string]types.AttributeValue
+}
+
+func newTable(tb testing.TB) *table {
+	t := &table{}
+	t.encode = dynamo.NewLedger(dynamo.Config{API: t, Table: "t"})
+	t.ledger = ledgertest.NewFaulty(tb, &t.memory, t.pays)
+	return t
+}
+
+func (t *table) add(f func(*spent)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.spent)
+}
+
+func (t *table) reset() { t.add(func(s *spent) { *s = spent{} }) }
+
+// write takes so many units for an item, and one for each entry that is removed from the
+// index or added.
+func (t *table) write(item string, units int, entries ...string) error {
+	for _, keys := range entries {
+		partition, _, _ := strings.Cut(keys, " ")
+		if err := t.take("index "+partition, 1); err != nil {
+			return err
+		}
+	}
+	if err := t.take(item, units); err != nil {
+		return err
+	}
+	t.add(func(s *spent) { s.Writes++; s.Units += units + len(entries) })
+	time.Sleep(t.trip)
+	return nil
+}
+
+// pays is what a call of the ledger costs. One whose condition fails costs what is there, and
+// one that replaces an item as much as the larger of the two.
+func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+	if op == ledgertest.Fetch {
+		t.add(func(s *spent) { s.Reads++ })
+		time.Sleep(t.trip)
+		return ledgertest.None
+	}
+	units, entries := t.sizeOf(r)
+	if old := must(t.memory.Fetch(context.Background(), r.Key)); old != nil {
+		was, left := t.sizeOf(*old)
+		switch {
+		case op == ledgertest.Create:
+			units, entries = was, nil
+		case slices.Equal(entries, left):
+			units, entries = max(units, was), nil
+		default:
+			units, entries = max(units, was), append(entries, left...)
+		}
+	}
+	if t.write("record "+r.Key, units, entries...) != nil {
+		return ledgertest.FailBefore
+	}
+	return ledgertest.None
+}
+
+// limits is a store of the limits in the table.
+func (t *table) limits() *limittest.Watched {
+	s := &limittest.Watched{}
+	s.Before = func(ctx context.Context, c limittest.Call) error {
+		if c.Verb == "add" || c.Verb == "take" {
+			return t.write("count "+c.Of, 1) // below a kilobyte (see package pkg/dynamo)
+		}
+		held, _, err := s.Memory.Acquire(ctx, c.Of, limit.Lease{}, 0)
+		// One item, of 20 bytes a lease (pkg/dynamo's TestSlotUnits).
+		return errors.Join(err, t.write("slots "+c.Of, (20*(len(held)+1)+1023)/1024))
+	}
+	return s
+}
+
+// sizeOf is the write units of a record in the form in which a store sends it, and its
+// entry in the index, if it has one: the partition, and the key in it.
+func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.Version = 1
+	if _, err := t.encode.Create(context.Background(), r); err != nil {
+		panic(err)
+	}
+	size, until := 0, ""
+	for name, value := range t.item {
+		size += len(name)
+		switch v := value.(type) {
+		case *types.AttributeValueMemberS:
+			size += len(v.Value)
+		case *types.AttributeValueMemberB:
+			size += len(v.Value)
+		case *types.AttributeValueMemberN:
+			size += len(v.Value)/2 + 2
+			if name == dynamo.AttrLeaseUntil {
+				until = v.Value
+			}
+		}
+	}
+	if list, ok := t.item[dynamo.AttrOpen].(*types.AttributeValueMemberS); ok {
+		entry = []string{list.Value + " " + until}
+	}
+	return (size + 1023) / 1024, entry
+}
+
+// PutItem is what encode sends.
+func (t *table) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	t.item = in.Item
+	return &dynamodb.PutItemOutput{}, nil
 }

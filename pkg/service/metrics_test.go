@@ -27,11 +27,7 @@ func TestRequests(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(c.name, " over ", way{tool: tool}), func(t *testing.T) {
 				t.Parallel()
-				changes := []func(*parts){ticking, c.change}
-				if c.change == nil {
-					changes = changes[:1]
-				}
-				c.run(way{newShop(t, changes...), tool})
+				c.run(way{newShop(t, ticking, c.change), tool})
 			})
 		}
 	}
@@ -84,7 +80,7 @@ func (c request) run(w way) {
 	for name := range strings.FieldsSeq(c.counts) {
 		counts[name] = 1
 	}
-	if d := cmp.Diff(counts, emf(w.T, line, "Hostfacts", dimensions, begun)); d != "" {
+	if d := cmp.Diff(counts, emf(w.T, line, "Hostfacts/prod", dimensions, begun)); d != "" {
 		w.Errorf("metrics (-want +got):\n%s", d)
 	}
 	w.showsNothing()
@@ -138,26 +134,14 @@ func emf(t *testing.T, line map[string]any, namespace string, dimensions [][]str
 	return got
 }
 
-// TestMetricsOfAStack: a deployment's metrics are told apart by its name, and
-// are written whatever the level of the log.
-func TestMetricsOfAStack(t *testing.T) {
+// What has metrics is written whatever the level of the log, and nothing else is.
+func TestMetricsAtEveryLevel(t *testing.T) {
 	t.Parallel()
-	var log lockedBuffer
-	s := newShop(t, ticking, func(p *parts) {
-		p.Stack = "prod"
-		p.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
-	})
-	begun := time.Now()
-	s.get(dnsPath, "")
+	s := newShop(t)
+	s.level.Set(slog.LevelError)
 	s.get("/health", "")
-	var line map[string]any
-	if err := json.Unmarshal([]byte(log.String()), &line); err != nil { // one line
-		t.Fatalf("%v: %q", err, log.String())
-	}
-	got := emf(t, line, "Hostfacts/prod", [][]string{{}, {"operation"}}, begun)
-	if d := cmp.Diff(map[string]float64{"Requests": 1, "Challenges": 1}, got); d != "" {
-		t.Error(d)
-	}
+	s.lineOfReply(s.get(dnsPath, ""))
+	same(t, "lines", strings.Count(s.log.String(), "\n"), 1)
 	// The alarms and the dashboard are made of these.
 	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
 		"SettlementSettled SettlementRefused SettlementTurnedAway SettlementNotSent SettlementUnknown")

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -47,7 +50,9 @@ func testTerms() x402.Terms {
 type scheduled struct {
 	*testing.T
 	parts
-	log bytes.Buffer
+	Scanner x402.Scanner
+	Index   ledger.Index
+	log     bytes.Buffer
 }
 
 // reconciles runs a test of the scheduled function in a bubble.
@@ -56,9 +61,9 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := new(ledgertest.Memory)
 		s := &scheduled{T: t, parts: parts{
-			Platform: platform(), Offering: service.Offering{Terms: testTerms()}, Index: memory,
+			Platform: platform(), Offering: service.Offering{Terms: testTerms()},
 			Ledger: ledger.New(memory, time.Now, rand.Text),
-		}}
+		}, Index: memory}
 		s.Platform.Log = slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 		for nonce := range 3 {
 			h := s.claim(ledger.Payment{
@@ -87,8 +92,8 @@ func (s *scheduled) claim(p ledger.Payment) *ledger.Hold {
 // run runs the function, and returns the one line that it leaves.
 func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
 	s.Helper()
-	err := service.Reconcile(s.Platform, s.reconciler(), s.Evidence != nil, probes...)(ctx)
-	if !errors.Is(err, fails) {
+	reconciler := service.Reconciler(s.Platform, s.Terms, s.Ledger, s.Index, s.Evidence, s.Scanner)
+	if err := service.Reconcile(s.Platform, reconciler, s.Evidence != nil, probes...)(ctx); !errors.Is(err, fails) {
 		s.Errorf("%v, want %v", err, fails)
 	}
 	var m map[string]any
@@ -171,74 +176,50 @@ func transfers() []x402.Transfer {
 }
 
 // What a run's line says. Without evidence it counts, and says that it had none. A corrupt
-// record, or a node that is down, is no error of the invocation. A run that failed is, and
-// has no other metric than the failure: an incomplete count would end an alarm.
+// record, or a node that is down, is no error of the invocation. A run that failed is, and has
+// no other metric than the failure: an incomplete count would end an alarm. What the probes
+// say is in the line and its metrics. A probe that the service can do without is no reason not
+// to be ready, and a run that fails says that the ledger is not.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
 	type line = map[string]any
 	for _, c := range []struct {
+		down   string // probes
 		change func(s *scheduled)
 		fails  error
 		want   line
 	}{
-		{func(*scheduled) {}, nil, line{
+		{"", func(*scheduled) {}, nil, line{
 			"evidence": false, "CannotTell": 2.0, "Open": 2.0, "RefundsDue": 1.0, "ReconcileFailed": 0.0, "level": "INFO",
+			"Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0, "not_ready": nil,
 		}},
-		{func(s *scheduled) {
+		{"chain", func(s *scheduled) {
 			corrupt := s.claim(ledger.Payment{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")})
 			if err := corrupt.Uncertain(s.Context(), "timeout", ""); err != nil {
 				s.Fatal(err)
 			}
 			time.Sleep(time.Minute) // its lease is over
-		}, nil, line{"ReconcileFailed": 1.0, "failed": 1.0, "level": "INFO"}},
-		{func(s *scheduled) { s.Scanner = received{transfers: transfers()} }, nil, line{
-			"received": 7.0, "deposits": 3.0, "found": 1.0, "unasked": 1.0, "unmatched": 1.0, "unread": false,
-			"owed": 3.0, "exhausted": 2.0, "RefundsDue": 2.0, "level": "INFO",
+		}, nil, line{
+			"ReconcileFailed": 1.0, "failed": 1.0, "level": "INFO",
+			"Ready": 1.0, "ReadyFacilitator": 1.0, "ReadyChain": 0.0, "not_ready": []any{"chain"},
 		}},
-		{func(s *scheduled) { s.Scanner = received{transfers(), errors.New("down")} }, nil, line{
+		{"facilitator resolvers", func(s *scheduled) { s.Scanner = received{transfers: transfers()} }, nil, line{
+			"received": 7.0, "deposits": 3.0, "found": 1.0, "unasked": 1.0, "unmatched": 1.0, "unread": false,
+			"owed": 3.0, "exhausted": 2.0, "RefundsDue": 2.0, "level": "INFO", "not_ready": []any{"facilitator", "resolvers"},
+			"Ready": 0.0, "ReadyLedger": 1.0, "ReadyFacilitator": 0.0, "ReadyResolvers": 0.0, "ReadyChain": 1.0,
+		}},
+		{"", func(s *scheduled) { s.Scanner = received{transfers(), errors.New("down")} }, nil, line{
 			"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": true,
 			"owed": 1.0, "exhausted": 1.0, "RefundsDue": 1.0, "level": "INFO",
 		}},
-		{func(s *scheduled) { s.Index = brokenIndex{throttled} }, throttled, line{
+		{"", func(s *scheduled) { s.Index = brokenIndex{throttled} }, throttled, line{
 			"level": "ERROR", "ReconcileFailed": 1.0, "Open": nil, "CannotTell": nil, "OwedUnclaimed": nil, "RefundsDue": nil, "Left": nil,
 			"error": "list open records: throttled\nlist owed records: throttled",
+			"Ready": 0.0, "ReadyLedger": 0.0, "ReadyFacilitator": 1.0, "not_ready": nil,
 		}},
 	} {
 		reconciles(t, func(s *scheduled) {
 			c.change(s)
-			line := s.run(s.Context(), c.fails)
-			got := map[string]any{}
-			for name := range c.want {
-				got[name] = line[name]
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				s.Errorf("line (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// What the probes say is in the run's line and metrics, one for each probe. A probe
-// that the service can do without is no reason not to be ready, and a run that fails
-// says that the ledger is not.
-func TestReconcileAsksWhetherItIsReady(t *testing.T) {
-	throttled := errors.New("throttled")
-	for _, c := range []struct {
-		down  string // probes
-		index error
-		not   any
-		want  string // metrics: ready, and by probe
-	}{
-		{"", nil, nil, "1: ledger 1 facilitator 1 resolvers 1 chain 1"},
-		{"chain", nil, []any{"chain"}, "1: ledger 1 facilitator 1 resolvers 1 chain 0"},
-		{"facilitator resolvers", nil, []any{"facilitator", "resolvers"}, "0: ledger 1 facilitator 0 resolvers 0 chain 1"},
-		{"", throttled, nil, "0: ledger 0 facilitator 1 resolvers 1 chain 1"},
-		{"ledger", throttled, []any{"ledger"}, "0: ledger 0 facilitator 1 resolvers 1 chain 1"},
-	} {
-		reconciles(t, func(s *scheduled) {
-			if c.index != nil {
-				s.Index = brokenIndex{c.index}
-			}
 			var probes []service.Probe
 			for _, name := range []string{service.ProbeLedger, service.ProbeFacilitator, service.ProbeResolvers, service.ProbeChain} {
 				probes = append(probes, service.Probe{Name: name, Optional: name == service.ProbeChain, Check: func(ctx context.Context) error {
@@ -248,12 +229,100 @@ func TestReconcileAsksWhetherItIsReady(t *testing.T) {
 					return ctx.Err()
 				}})
 			}
-			got := s.run(s.Context(), c.index, probes...)
-			said := fmt.Sprintf("%v: ledger %v facilitator %v resolvers %v chain %v",
-				got["Ready"], got["ReadyLedger"], got["ReadyFacilitator"], got["ReadyResolvers"], got["ReadyChain"])
-			if diff := cmp.Diff(c.not, got["not_ready"]); said != c.want || diff != "" {
-				t.Errorf("%q down: %s, want %s; not ready: %s", c.down, said, c.want, diff)
+			line, got := s.run(s.Context(), c.fails, probes...), map[string]any{}
+			for name := range c.want {
+				got[name] = line[name]
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				s.Errorf("%q down: line (-want +got):\n%s", c.down, diff)
 			}
 		})
 	}
+}
+
+// checks is what /ready says of each check.
+type checks map[string]struct{ Status, Code, Message string }
+
+// ready asks a health function with these probes, of an origin with a wrong ownership proof, and
+// compares the status of the answer. Its wall clock is shifted, and the monotonic one is not.
+func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(what string, status int) checks {
+	at := platform()
+	at.Now = func() time.Time { return time.Now().Round(0).Add(*shift) }
+	offering := service.Offering{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}
+	h := service.Health(at, offering, probes, map[string]string{"payee": "not yours"})
+	return func(what string, status int) checks {
+		t.Helper()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ready", nil))
+		var body struct{ Checks checks }
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != status {
+			t.Errorf("%s: status %d, want %d: %s, %v", what, w.Code, status, w.Body, err)
+		}
+		return body.Checks
+	}
+}
+
+// An answer stands for 15 s, good or bad, by wall clock.
+func TestReadyIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var shift time.Duration
+		var fails error
+		asked := 0
+		asks := ready(t, &shift, service.Probe{Name: "ledger", Check: func(context.Context) error {
+			asked++
+			return fails
+		}})
+		for _, c := range []struct {
+			name          string
+			wait, shift   time.Duration
+			fails         error
+			status, asked int
+		}{
+			{"first", 0, 0, nil, 200, 1},
+			{"kept", 15*time.Second - time.Nanosecond, 0, errors.New("gone"), 200, 1},
+			{"asked again", time.Nanosecond, 0, errors.New("gone"), 503, 2},
+			{"a failure is kept", 0, 0, nil, 503, 2},
+			{"after a freeze", 0, time.Hour, nil, 200, 3},
+			{"a clock set back", 0, -time.Hour, errors.New("gone"), 503, 4},
+		} {
+			fails, shift = c.fails, c.shift
+			time.Sleep(c.wait)
+			asks(c.name, c.status)
+			same(t, c.name+": probes", asked, c.asked)
+		}
+	})
+}
+
+// A probe that says nothing ends after 2 s; they are asked side by side, and
+// each failure is named. An optional probe that fails leaves the service ready.
+func TestReadyNamesWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		chain := service.Probe{Name: "chain", Optional: true, Check: func(context.Context) error { panic("oops") }}
+		want := checks{
+			"chain":            {"warning", "", "chain does not answer"},
+			"payee":            {"warning", "", "not yours"},
+			"ownership_proofs": {"warning", "", "1 of OWNERSHIP_PROOFS are not the payee's signature of https://api.example.com"},
+		}
+		if d := cmp.Diff(want, ready(t, new(time.Duration), chain)("warnings", 200)); d != "" {
+			t.Error(d)
+		}
+		begun := time.Now()
+		got := ready(t, new(time.Duration), chain,
+			service.Probe{Name: "ledger", Check: silent}, service.Probe{Name: "resolvers", Check: silent},
+			service.Probe{Name: "facilitator", Check: func(context.Context) error { return fault.New(fault.FacilitatorMisconfigured, nil) }},
+		)("two say nothing", 503)
+		same(t, "it took", time.Since(begun), 2*time.Second)
+		misconfigured, _ := fault.Of(fault.FacilitatorMisconfigured)
+		for name, failing := range (checks{
+			"ledger":      {"failing", "", "ledger does not answer"},
+			"resolvers":   {"failing", "", "resolvers does not answer"},
+			"facilitator": {"failing", "facilitator_misconfigured", misconfigured.Message},
+		}) {
+			want[name] = failing
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+	})
 }

@@ -39,8 +39,10 @@ type request struct {
 // anything stands for whatever is there.
 const anything = "anything"
 
-// ticking is a clock that moves with every reading, so that no duration is zero.
+// ticking is a clock that moves with every reading, so that no duration is zero, in a stack
+// with a name.
 func ticking(p *parts) {
+	p.Stack = "prod"
 	var looks atomic.Int64
 	p.Now = func() time.Time { return time.Now().Add(time.Duration(looks.Add(1)) * time.Millisecond) }
 }
@@ -70,18 +72,13 @@ func failsWith(err error) func() (dns.Result, error) {
 // Ways to ask.
 func unpaid(w way) answer { return w.ask("example.com", "") }
 
-// twice pays, and sends the same payment again.
-func twice(w way) answer {
-	header := w.sign("example.com")
-	w.ask("example.com", header)
-	return w.ask("example.com", header)
-}
-
-// forAnother pays, and sends the same payment for another lookup.
-func forAnother(w way) answer {
-	header := w.sign("example.com")
-	w.ask("example.com", header)
-	return w.ask("none.example.com", header)
+// twice pays, and sends the same payment again, for the same lookup or another.
+func twice(name string) func(way) answer {
+	return func(w way) answer {
+		header := w.sign("example.com")
+		w.ask("example.com", header)
+		return w.ask(name, header)
+	}
 }
 
 // badlyNamed pays for a purchase with a key that is none.
@@ -160,21 +157,13 @@ func noted(what string) func(*shop) {
 	}
 }
 
-// unauthorized has the service call a facilitator with a token that it does not
-// take.
-func unauthorized(p *parts) {
-	refuses := func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody}, nil
-	}
+// unsigned is a facilitator whose credentials cannot be read, and which therefore is sent nothing.
+func unsigned(p *parts) {
+	missing := func(context.Context) (facilitator.Credentials, error) { return nil, errors.New("bug: no secret") }
 	p.Facilitator = must(facilitator.New(facilitator.Config{
-		URL: "https://facilitator.example", Credentials: must(facilitator.Bearer("wrong")), Transport: roundTrip(refuses),
+		URL: "https://facilitator.example", Credentials: facilitator.Lazy(missing),
 	}))
 }
-
-// roundTrip is a transport made of a function.
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // What settlements and lookups count as.
 const (
@@ -186,7 +175,7 @@ const (
 func quietRequests() []request {
 	down := func(s *shop) { s.down.Store(true) }
 	uncounted := func(s *shop) { s.uncounts.Store(true) }
-	page := func(w way) answer { return w.reply(w.as(http.MethodGet, dnsPath, "text/html", "")) }
+	page := func(w way) answer { return w.reply(w.send(http.MethodGet, dnsPath, "", "Accept", "text/html")) }
 	badName := func(w way) answer { return w.ask("localhost", w.sign("example.com")) }
 	sends := func(header string) func(way) answer {
 		return func(w way) answer { return w.ask("example.com", header) }
@@ -194,7 +183,7 @@ func quietRequests() []request {
 	return []request{
 		{name: "challenge", ask: unpaid, status: 402, code: "payment_required", counts: "Challenges"},
 		{name: "paywall", ask: page, httpOnly: true, status: 402, code: "unreadable", counts: "Challenges"},
-		{name: "bad payment", ask: sends("garbage!"), status: 402, code: "payment_required"},
+		{name: "bad payment", ask: sends("e30="), status: 402, code: "payment_required"},
 		{name: "bad parameters", ask: badName, status: 400, code: "invalid_domain", charged: "false"},
 		{name: "a bad key", ask: badlyNamed, status: 400, code: "invalid_idempotency_key", charged: "false"},
 		{name: "rate limited", change: perMinute(20), ask: untilLimited,
@@ -210,7 +199,7 @@ func quietRequests() []request {
 		{name: "no random bytes", change: noRandom, ask: unpaid, status: 500, code: "internal_error", charged: "false", counts: "InternalErrors"},
 		{name: "no random bytes for a page", change: noRandom, ask: page, httpOnly: true,
 			status: 500, code: "internal_error", charged: "false", counts: "InternalErrors"},
-		{name: "no random bytes for a refusal", change: noRandom, ask: sends("garbage!"),
+		{name: "no random bytes for a refusal", change: noRandom, ask: sends("e30="),
 			status: 500, code: "internal_error", charged: "null", counts: "InternalErrors"},
 		{name: "a bug in reading a payment", change: bug, ask: sends("e30="),
 			status: 500, code: "internal_error", charged: "null", counts: "InternalErrors"},
@@ -249,15 +238,16 @@ func settledRequests() []request {
 		}, " ExtensionsRejected"),
 		{name: "an answer that is an error", before: func(s *shop) { s.resolver = fails(fault.NXDomain) }, settles: 1,
 			status: 404, code: "nxdomain", charged: "true", counts: "Answers" + settled},
-		{name: "spent on another question", ask: forAnother, status: 402, code: "payment_required", charged: "true", settles: 1},
-		{name: "replayed", ask: twice, status: 200, replayed: true, settles: 1,
+		{name: "spent on another question", ask: twice("none.example.com"), settles: 1,
+			status: 402, code: "payment_required", charged: "true"},
+		{name: "replayed", ask: twice("example.com"), status: 200, replayed: true, settles: 1,
 			counts: "Replayed", line: members{"states": "redeemed", "settlement": nil}},
 		owes("a time-out", 504, "dns_timeout", failsWith(fault.New(fault.DNSTimeout, flood)), ""),
 		owes("a foreign error", 500, "internal_error", failsWith(flood), " InternalErrors"),
 		owes("a code that is not the operation's", 500, "internal_error", fails(fault.HandshakeFailed), " InternalErrors"),
 		owes("a bug", 500, "internal_error", panics, " InternalErrors"),
-		{name: "owed and asked for too early", before: func(s *shop) { s.resolver = fails(fault.UpstreamUnavailable) }, ask: twice, settles: 1,
-			status: 503, code: "upstream_unavailable", charged: "true", counts: "Owed"},
+		{name: "owed and asked for too early", before: func(s *shop) { s.resolver = fails(fault.UpstreamUnavailable) },
+			ask: twice("example.com"), settles: 1, status: 503, code: "upstream_unavailable", charged: "true", counts: "Owed"},
 		doubt("uncertain", x402test.FailAfter, nil, members{"settlement": "unknown", "states": "settling>uncertain", "evidence": nil}),
 		doubt("uncertain, and the chain cannot tell", x402test.DropAfter,
 			withEvidence(x402.Finding{Cause: errors.New("no node")}), members{"evidence": "cannot_tell"}),
@@ -270,13 +260,13 @@ func settledRequests() []request {
 		{name: "refused", before: always(x402test.Refuse), settles: 1, status: 402, code: "payment_required", counts: tried + "Refused",
 			line: members{"settlement": "refused", "reason": "settlement refused: invalid_exact_evm_insufficient_balance"}},
 		away("busy", "facilitator_unavailable", x402test.TooMany),
-		away("no credentials", "facilitator_misconfigured", x402test.Unauthorized),
+		away("wrong credentials", "facilitator_unauthorized", x402test.Unauthorized),
+		{name: "no credentials", change: unsigned, status: 503, code: "facilitator_misconfigured", charged: "false",
+			counts: "FacilitatorFaults" + tried + "NotSent", line: members{"settlement": "not_sent"}},
 	}
 	bug := traced{strings.Repeat("goroutine 1\n", 200)}
 	where := owes("a bug of which is known where it was", 500, "internal_error", failsWith(fmt.Errorf("while looking: %w", bug)), " InternalErrors")
 	where.line = members{"stack": bug.stack, "error": "internal_error: while looking: a trace"}
-	wrong := away("wrong credentials", "facilitator_unauthorized", x402test.Honest)
-	wrong.change, wrong.settles = unauthorized, 0
 	pending := doubt("pending", x402test.Unconfirmed, nil, nil)
 	pending.settles = 2 // it is asked again once
 	lookup := owes("a failed lookup", 503, "upstream_unavailable", fails(fault.UpstreamUnavailable), "")
@@ -287,5 +277,5 @@ func settledRequests() []request {
 	} {
 		lookup.line[key] = anything
 	}
-	return append(all, where, wrong, pending, lookup)
+	return append(all, where, pending, lookup)
 }

@@ -2,52 +2,27 @@ package service_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
-)
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
-// What a request costs, by counting: a challenge nothing at all, a paid one four
-// ledger writes, two slot updates, no read and one facilitator call. Another
-// signature for the same question is its claim, the purchase, which is another's,
-// that one's record, and its own end. The smoke test takes no slot.
-func TestWhatARequestCosts(t *testing.T) {
-	s := newShop(t, perMinute(300), slots(50))
-	type cost struct{ writes, reads, calls, slots, counts int }
-	var all cost
-	costs := func(what string, more cost) {
-		t.Helper()
-		before := all
-		all.writes, all.reads = s.store.Calls(ledgertest.Create)+s.store.Calls(ledgertest.Replace), s.store.Calls(ledgertest.Fetch)
-		all.calls = int(s.dials.Load())
-		for _, c := range s.limits.Calls() {
-			if c.Units == 0 {
-				all.slots++
-			} else {
-				all.counts++
-			}
-		}
-		same(t, what, cost{
-			all.writes - before.writes, all.reads - before.reads, all.calls - before.calls, all.slots - before.slots, all.counts - before.counts,
-		}, more)
-	}
-	s.offer(dnsPath)
-	costs("a challenge", cost{})
-	s.buy(dnsPath)
-	costs("a paid lookup", cost{4, 0, 1, 2, 2})
-	s.buy(dnsPath)
-	costs("another signature", cost{3, 1, 0, 0, 2})
-	s.buy("/v1/tools/ping")
-	costs("the smoke test", cost{3, 0, 1, 0, 2})
-}
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
 
 // A client over its rate gets 429 from the documents and from every message to the
 // tools, and health has no limit. The priced paths and the tools are in TestRequests.
@@ -57,8 +32,8 @@ func TestRateLimited(t *testing.T) {
 		s.get(dnsPath, "garbage!")
 	}
 	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere"} {
-		r := s.get(path, "")
-		way{shop: s}.expect(way{shop: s}.reply(r), 429, "rate_limited", "false")
+		r, w := s.get(path, ""), way{shop: s}
+		w.expect(w.reply(r), 429, "rate_limited", "false")
 		if r.Header.Get("Vary") != "Accept-Encoding" || r.Header.Get("ETag") != "" || r.Header.Get("RateLimit-Policy") == "" {
 			t.Errorf("%s: %v", path, r.Header)
 		}
@@ -73,9 +48,7 @@ func TestRateLimited(t *testing.T) {
 			t.Errorf("%s: %d %s", body, r.Status, text)
 		}
 	}
-	if r := s.get("/health", ""); r.Status != http.StatusOK {
-		t.Errorf("health is limited: %d", r.Status)
-	}
+	same(t, "health, which has no limit", s.get("/health", "").Status, http.StatusOK)
 }
 
 // A failed correction of a client's count is logged, and does not change the answer.
@@ -94,10 +67,10 @@ func TestRateLimitNotCorrected(t *testing.T) {
 // A service that lacks an operation of the catalog does not start, and says
 // which.
 func TestEveryOperationIsServed(t *testing.T) {
-	seller := newFleet(1, explorer).parts.seller()
-	for i, op := range every(t, nil) {
+	seller := newFleet(t, 1, explorer).parts.seller()
+	for i, op := range every(nil) {
 		same(t, "the order", op.Entry().Slug, catalog.All()[i].Slug)
-		without := slices.Delete(every(t, nil), i, i+1)
+		without := slices.Delete(every(nil), i, i+1)
 		_, err := service.All(seller, without, nil, nil)
 		if err == nil || !strings.HasSuffix(err.Error(), " "+op.Entry().Slug) {
 			t.Errorf("without %s: %v", op.Entry().Slug, err)
@@ -112,17 +85,115 @@ func TestDocumentsAreRenderedAtStart(t *testing.T) {
 		var log bytes.Buffer
 		p := platform()
 		p.Log = slog.New(slog.NewJSONHandler(&log, nil))
-		rendered := func() int { return strings.Count(log.String(), "ownership proof left out") }
-		offering := service.Offering{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}
-		h := service.Discovery(p, offering, nil, origins...)
-		before := rendered()
+		h := service.Discovery(p, service.Offering{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}, nil, origins...)
+		rendered := []int{strings.Count(log.String(), "ownership proof left out")}
 		for range 2 {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/catalog", nil))
 			same(t, w.Body.String(), w.Code, http.StatusOK)
+			rendered = append(rendered, strings.Count(log.String(), "ownership proof left out"))
 		}
-		if after := rendered(); before != len(origins) || after != 1 {
-			t.Errorf("origins %v: rendered %d times at start, %d in all", origins, before, after)
+		if want := []int{len(origins), 1, 1}; !slices.Equal(rendered, want) {
+			t.Errorf("origins %v: rendered %v times, want %v", origins, rendered, want)
 		}
+	}
+}
+
+// TestResultsAreTheCatalogs ties every result type to the fields that the
+// documents promise: names, order, JSON types, nullability.
+func TestResultsAreTheCatalogs(t *testing.T) {
+	for _, op := range every(nil) {
+		entry := op.Entry()
+		promised := bare(catalog.Field{Type: "object", Fields: entry.Fields})
+		if d := cmp.Diff(promised, encodes(op.Result(), ""), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%s (-catalog +%s):\n%s", entry.Slug, op.Result(), d)
+		}
+		if code := op.Timeout(); code != fault.InternalError && !entry.Can(code) {
+			t.Errorf("%s answers %s when it does not end in time, which the catalog does not list", entry.Slug, code)
+		}
+	}
+}
+
+// bare is a field of the catalog without its words; the shapes of items have no names.
+func bare(f catalog.Field) catalog.Field {
+	f.Description, f.Enum, f.Schema = "", nil, ""
+	f.Fields, f.Items = slices.Clone(f.Fields), slices.Clone(f.Items)
+	for i, member := range f.Fields {
+		f.Fields[i] = bare(member)
+	}
+	for i, shape := range f.Items {
+		shape.Name = ""
+		f.Items[i] = bare(shape)
+	}
+	return f
+}
+
+// encodes is the same of a type, as encoding/json writes it. Only a pointer can be
+// null: slices are never nil here, which the end-to-end suite sees to. A field that
+// can be left out shows in its tag.
+func encodes(t reflect.Type, name string) catalog.Field {
+	f := catalog.Field{Name: name, Type: "object"}
+	if t.Kind() == reflect.Pointer {
+		f.Nullable, t = true, t.Elem()
+	}
+	switch kind := t.Kind(); {
+	case kind >= reflect.Int && kind <= reflect.Uint64:
+		f.Type = "integer"
+	case kind == reflect.Bool:
+		f.Type = "boolean"
+	case kind == reflect.Slice && t.Elem() == reflect.TypeFor[dns.Record](): // in the order of the catalog's shapes
+		f.Type = "array"
+		for _, r := range []dns.Record{dns.Address{}, dns.MX{}, dns.TXT{}, dns.Target{}, dns.SOA{}} {
+			f.Items = append(f.Items, encodes(reflect.TypeOf(r), ""))
+		}
+	case kind == reflect.Slice:
+		f.Type, f.Items = "array", []catalog.Field{encodes(t.Elem(), "")}
+	case strings.HasPrefix(t.Name(), "Child["): // the error object of spec §2.8 is tested in package bundle
+		result, _ := t.FieldByName("Result")
+		says := []catalog.Field{{Name: "code", Type: "string"}, {Name: "message", Type: "string"}}
+		failure := catalog.Field{Type: "object", Fields: []catalog.Field{{Name: "error", Type: "object", Fields: says}}}
+		f.Items = []catalog.Field{encodes(result.Type, ""), failure}
+	case kind == reflect.Struct:
+		for i := range t.NumField() {
+			f.Fields = append(f.Fields, encodes(t.Field(i).Type, t.Field(i).Tag.Get("json")))
+		}
+	default:
+		f.Type = kind.String()
+	}
+	return f
+}
+
+// The README says what the ledger does.
+func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
+	text := strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
+	var waits []string
+	for n := 1; n < ledger.MaxLookups; n++ {
+		waits = append(waits, fmt.Sprint(int(ledger.NextLookup(ledger.Record{Lookups: n}).Seconds())))
+	}
+	last := len(waits) - 1
+	for _, want := range []string{
+		fmt.Sprintf("up to %d in all within %d hours, at least %s and %s seconds apart",
+			ledger.MaxLookups, int(ledger.OwedFor.Hours()), strings.Join(waits[:last], ", "), waits[last]),
+		fmt.Sprintf("returns the stored answer for %d hours", int(ledger.KeptFor.Hours())),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("README.md does not say %q", want)
+		}
+	}
+}
+
+// What the catalog lists beside the result types is what the lookups can say.
+func TestListsAreTheLookups(t *testing.T) {
+	var reasons, types []string
+	for _, r := range redirect.StopReasons() {
+		reasons = append(reasons, string(r))
+	}
+	for _, kind := range append(catalog.RecordTypes(), "SRV", "PTR", "ANY", "CAA") {
+		if got, err := dns.TypeParam(url.Values{"type": {kind}}, "type"); err == nil {
+			types = append(types, got)
+		}
+	}
+	if d := cmp.Diff([][]string{catalog.StopReasons(), catalog.RecordTypes()}, [][]string{reasons, types}); d != "" {
+		t.Errorf("stop reasons and record types (-catalog +lookups):\n%s", d)
 	}
 }

@@ -16,9 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -47,10 +50,10 @@ type shop struct {
 	limits limittest.Watched
 	books  *x402test.Facilitator
 	log    lockedBuffer
+	level  slog.LevelVar    // of the log
 	signed x402test.Secrets // every payment of the client
 	tokens []string         // of the offers that it signed
 
-	dials   atomic.Int32 // connections to the facilitator
 	lookups atomic.Int32 // of the DNS Explorer
 
 	resolver func() (dns.Result, error)
@@ -94,7 +97,7 @@ func noRecords(q dns.Query) dns.Result {
 	return dns.Result{Domain: q.Domain, Type: q.Type, Rcode: "NOERROR", Resolver: "127.0.0.1", Records: []dns.Record{}}
 }
 
-// newShop opens a shop without limits, with these changes of its parts.
+// newShop opens a shop without limits, with these changes of its parts, of which some may be nil.
 func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Helper()
 	s := &shop{T: t, memory: &ledgertest.Memory{}}
@@ -119,7 +122,6 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	}
 	s.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: behave}))
 	settler := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.dials.Add(1)
 		if s.front == nil || !s.front(w, r) {
 			s.books.ServeHTTP(w, r)
 		}
@@ -127,13 +129,17 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Cleanup(settler.Close)
 	p := parts{
 		Platform: platform(), Offering: service.Offering{Terms: terms, DuplicateWindow: 45 * time.Second},
-		Facilitator: must(facilitator.New(facilitator.Config{URL: settler.URL})), DNS: s,
+		Facilitator: must(facilitator.New(facilitator.Config{
+			URL: settler.URL, Credentials: must(facilitator.Bearer("token")),
+		})), DNS: s,
 		Limits: service.Limits{Leases: &s.limits, NewID: leaseIDs()},
 	}
-	p.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, nil)))
+	p.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: &s.level})))
 	p.RequestID = func(*http.Request) string { return p.Limits.NewID() }
 	for _, change := range changes {
-		change(&p)
+		if change != nil {
+			change(&p)
+		}
 	}
 	p.Ledger = ledger.New(s.store, p.Now, p.Limits.NewID)
 	p.Limits.Single, p.Limits.Bundle = p.slots, p.slots
@@ -144,7 +150,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 			PerMinute: p.perMinute, Counter: &s.limits, Now: func() time.Time { return begun },
 		})
 	}
-	server := httptest.NewServer(p.whole(t))
+	server := httptest.NewServer(p.whole())
 	t.Cleanup(server.Close)
 	s.client = &x402test.Client{HTTP: server.Client(), Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 	s.url = server.URL
@@ -173,20 +179,6 @@ func (s *shop) send(method, path, body string, headers ...string) x402test.Reply
 	return x402test.Reply{Status: res.StatusCode, Header: res.Header, Body: must(io.ReadAll(res.Body))}
 }
 
-// as asks for a path as a browser or a program does.
-func (s *shop) as(method, path, accept, signature string) x402test.Reply {
-	s.Helper()
-	if signature == "" {
-		return s.send(method, path, "", "Accept", accept)
-	}
-	return s.send(method, path, "", "Accept", accept, x402.HeaderSignature, signature)
-}
-
-// offer is the price of a path.
-func (s *shop) offer(path string) x402.PaymentRequired {
-	return must(s.client.Challenge(s.Context(), s.url+path))
-}
-
 // pay signs an offer.
 func (s *shop) pay(offer x402.PaymentRequired) (header string) {
 	header = must(s.client.Wallet.Pay(offer, time.Now()))
@@ -196,7 +188,9 @@ func (s *shop) pay(offer x402.PaymentRequired) (header string) {
 }
 
 // sign asks for the price of a path, and signs it.
-func (s *shop) sign(path string) (header string) { return s.pay(s.offer(path)) }
+func (s *shop) sign(path string) (header string) {
+	return s.pay(must(s.client.Challenge(s.Context(), s.url+path)))
+}
 
 // buy pays for a path, and must be served.
 func (s *shop) buy(path string) {
@@ -228,4 +222,99 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// parts are what a service of these tests is made of. A test changes those that
+// it is about.
+type parts struct {
+	service.Platform
+	service.Offering
+	Ledger      *ledger.Ledger
+	Facilitator x402.Facilitator
+	Evidence    x402.Evidence
+	Limits      service.Limits
+	DNS         service.Looker[dns.Query, dns.Result]
+
+	perMinute, slots int // limits of a shop; 0 is none
+}
+
+// platform is one that discards its log.
+func platform() service.Platform {
+	return service.Platform{
+		Log: slog.New(slog.DiscardHandler), Now: time.Now, Random: rand.Reader,
+		Origin:    func(*http.Request) string { return "https://api.example.com" },
+		RequestID: func(*http.Request) string { return rand.Text() },
+	}
+}
+
+func (p parts) seller() *service.Seller {
+	return service.NewSeller(p.Platform, p.Offering, p.Ledger, p.Facilitator, nil, p.Evidence, p.Limits)
+}
+
+// whole is every function.
+func (p parts) whole() http.Handler {
+	return must(service.All(p.seller(), every(p.DNS),
+		service.Health(p.Platform, p.Offering, nil, nil), service.Discovery(p.Platform, p.Offering, p.Limits.Rate)))
+}
+
+// every is every operation as the deployment makes it, but for the DNS
+// Explorer, which asks c.
+func every(c service.Looker[dns.Query, dns.Result]) []service.Operation {
+	local := must(boot.ReadLocal(func(string) string { return "" }))
+	local.FacilitatorURL = "http://127.0.0.1:1" // nobody asks it
+	stores := boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}
+	all := operations.All(must(local.Parts(stores, slog.New(slog.DiscardHandler), time.Now)))
+	for i, op := range all {
+		if op.Entry().Slug == catalog.DNS().Slug {
+			all[i] = service.DNS(c)
+		}
+	}
+	return all
+}
+
+// showsNothing checks that the log shows no secret part of a payment, no retry token, with
+// which whoever copied the payment from the chain would get its answer, and nothing that was
+// asked about; and that whatever a peer sends, the length of a line is bounded.
+func (s *shop) showsNothing(secrets ...string) {
+	s.Helper()
+	log := s.log.String()
+	for _, secret := range append(secrets, append(s.tokens, s.signed.Shown(log), "example.com", "\u202e")...) {
+		if secret != "" && strings.Contains(log, secret) {
+			s.Errorf("the log shows %q:\n%.4000s", secret, log)
+		}
+	}
+	for line := range strings.Lines(log) {
+		if len(line) > 4096 {
+			s.Errorf("%d bytes of log, %.300q", len(line), line)
+		}
+	}
+}
+
+// lineOf is the log's line about a request, of which there is one. It may be written after
+// the answer.
+func (s *shop) lineOf(id string) map[string]any {
+	s.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(time.Millisecond) {
+		var found []map[string]any
+		for text := range strings.Lines(s.log.String()) {
+			var line map[string]any
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				s.Fatalf("%v: %s", err, text)
+			}
+			if line["msg"] == "request" && line["request_id"] == id {
+				found = append(found, line)
+			}
+		}
+		if len(found) > 0 {
+			same(s, "lines of request "+id, len(found), 1)
+			return found[0]
+		}
+	}
+	s.Fatalf("no line of request %s:\n%s", id, s.log.String())
+	return nil
+}
+
+func (s *shop) lineOfReply(r x402test.Reply) map[string]any {
+	s.Helper()
+	return s.lineOf(r.Header.Get("X-Request-Id"))
 }

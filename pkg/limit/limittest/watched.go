@@ -3,7 +3,9 @@ package limittest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
@@ -82,3 +84,25 @@ func (w *Watched) do(ctx context.Context, c Call, call func() error) error {
 	}
 	return err
 }
+
+// NewSlots returns the Slots of an environment, whose lease ids begin with its
+// number.
+func NewSlots(s limit.Leases, operation string, most, environment int, now func() time.Time) *limit.Slots {
+	var n atomic.Int64
+	return limit.NewSlots(limit.SlotsConfig{
+		Operation: operation, Cap: most, Leases: s, Now: now,
+		NewID: func() string { return fmt.Sprintf("%d-%d", environment, n.Add(1)) },
+	})
+}
+
+// Clock is a clock that is moved by hand. It is safe for concurrent use.
+type Clock struct{ ns atomic.Int64 }
+
+// Now returns the clock's time in UTC.
+func (c *Clock) Now() time.Time { return time.Unix(0, c.ns.Load()).UTC() }
+
+// Set sets the clock.
+func (c *Clock) Set(t time.Time) { c.ns.Store(t.UnixNano()) }
+
+// Advance moves the clock.
+func (c *Clock) Advance(d time.Duration) { c.ns.Add(int64(d)) }
