@@ -2,8 +2,6 @@ package testbed
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,19 +19,19 @@ func BuildFunctions(ctx context.Context, root, to string) error {
 	for _, f := range list {
 		placed[f.Name()] = filepath.Join(to, f.Name(), "bootstrap")
 	}
-	return build(ctx, root, "functions", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
+	return build(ctx, root, "functions", "0", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
 }
 
 // BuildCommand builds the program of a package, such as ./infra/local, to a file.
 func BuildCommand(ctx context.Context, root, pkg, to string) error {
 	name := pkg[strings.LastIndex(pkg, "/")+1:]
-	return build(ctx, root, "commands", map[string]string{name: to}, pkg)
+	return build(ctx, root, "commands", "0", map[string]string{name: to}, pkg)
 }
 
-// build runs the compiler, which links nothing that is there and current, and
+// build runs the compiler, with C or without, which links nothing that is there and current, and
 // puts each program where it is wanted. Suites run side by side, so one waits
 // for the other.
-func build(ctx context.Context, root, kind string, placed map[string]string, arguments ...string) error {
+func build(ctx context.Context, root, kind, cgo string, placed map[string]string, arguments ...string) error {
 	kept, err := filepath.Abs(filepath.Join(root, "build", "tests", kind))
 	if err != nil {
 		return err
@@ -48,10 +46,9 @@ func build(ctx context.Context, root, kind string, placed map[string]string, arg
 	defer unlock()
 	arguments = append([]string{"build", "-buildvcs=false", "-trimpath", "-o", kept + string(filepath.Separator)}, arguments...)
 	cmd := exec.CommandContext(ctx, "go", arguments...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build %s: %w\n%s", arguments[len(arguments)-1], err, out)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+	if err := succeed(cmd, root); err != nil {
+		return err
 	}
 	for name, to := range placed {
 		if err := place(filepath.Join(kept, name), to); err != nil {
@@ -70,19 +67,9 @@ func place(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
 	}
-	// Another file system.
-	in, err := os.Open(from)
+	program, err := os.ReadFile(from) // for another file system
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700) //nolint:gosec // a program
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		out.Close()
-		return err
-	}
-	return out.Close()
+	return os.WriteFile(to, program, 0o700) //nolint:gosec // a program
 }

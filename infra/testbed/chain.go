@@ -79,13 +79,8 @@ func readReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
 	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(t, r.BlockNumber)}
 }
 
-// must sends a transaction of anybody's to the token that has to succeed.
-func (n *Chain) must(t testing.TB, data []byte) ChainReceipt {
-	t.Helper()
-	return n.mustFrom(t, Account(third), BaseUSDC, data)
-}
-
-func (n *Chain) mustFrom(t testing.TB, from, to string, data []byte) ChainReceipt {
+// must sends a transaction that has to succeed.
+func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 	t.Helper()
 	r := n.send(t, from, to, data)
 	if !r.Pending && !r.Success {
@@ -97,7 +92,7 @@ func (n *Chain) mustFrom(t testing.TB, from, to string, data []byte) ChainReceip
 // Mint makes value atomic units of the token for an account.
 func (n *Chain) Mint(t testing.TB, to x402.Address, value int64) {
 	t.Helper()
-	n.must(t, MintCall(to, value))
+	n.must(t, Account(third), BaseUSDC, MintCall(to, value))
 }
 
 // Balance is what an account has of the token, in atomic units.
@@ -114,7 +109,7 @@ func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
 // Pause stops the token, or lets it go on.
 func (n *Chain) Pause(t testing.TB, on bool) {
 	t.Helper()
-	n.must(t, calldata(map[bool]string{true: "pause()", false: "unpause()"}[on]))
+	n.must(t, Account(third), BaseUSDC, calldata(map[bool]string{true: "pause()", false: "unpause()"}[on]))
 }
 
 // SetAutomine says whether every transaction gets a block at once, or waits for

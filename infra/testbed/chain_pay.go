@@ -52,7 +52,7 @@ func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed
 // Transfer has a third party submit a signed payment.
 func (n *Chain) Transfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	t.Helper()
-	return n.must(t, TransferCall(t, s))
+	return n.must(t, Account(third), BaseUSDC, TransferCall(t, s))
 }
 
 // TryTransfer is Transfer for a payment that may fail.
@@ -64,28 +64,28 @@ func (n *Chain) TryTransfer(t testing.TB, s SignedTransfer) ChainReceipt {
 // Cancel has a third party submit a wallet's cancellation of a nonce.
 func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainReceipt {
 	t.Helper()
-	return n.must(t, CancelCall(t, w, nonce))
+	return n.must(t, Account(third), BaseUSDC, CancelCall(t, w, nonce))
 }
 
 // Deposit has one of the node's accounts transfer value atomic units of its own
 // without an authorization.
 func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64) ChainReceipt {
 	t.Helper()
-	return n.mustFrom(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
+	return n.must(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
 // Batch makes several calls to the token in one transaction. A noisy one logs
 // something of its own after each call.
 func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
 	t.Helper()
-	return n.mustFrom(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", address(t, BaseUSDC), noisy, calls))
+	return n.must(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))
 }
 
 // TransferCall is the call data of transferWithAuthorization.
 func TransferCall(t testing.TB, s SignedTransfer) []byte {
 	t.Helper()
 	a := s.Authorization
-	args := []any{address(t, a.From), address(t, a.To)}
+	args := []any{Address(t, a.From), Address(t, a.To)}
 	for _, s := range []string{a.Value, a.ValidAfter, a.ValidBefore} {
 		n, ok := new(big.Int).SetString(s, 10)
 		if !ok {
@@ -125,7 +125,8 @@ func NonceBytes(t testing.TB, nonce string) [32]byte {
 	return [32]byte(b)
 }
 
-func address(t testing.TB, s string) x402.Address {
+// Address reads an account's address.
+func Address(t testing.TB, s string) x402.Address {
 	t.Helper()
 	a, err := x402.ParseAddress(s)
 	if err != nil {

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -52,13 +53,12 @@ type call struct {
 
 func (n PlayNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCall))
-	var calls []call
-	single := json.Unmarshal(raw, &calls) != nil
+	single := bytes.HasPrefix(raw, []byte("{"))
 	if single {
-		calls = make([]call, 1)
-		err = cmp.Or(err, json.Unmarshal(raw, &calls[0]))
+		raw = slices.Concat([]byte("["), raw, []byte("]"))
 	}
-	if err != nil {
+	var calls []call
+	if err := cmp.Or(err, json.Unmarshal(raw, &calls)); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -116,34 +116,49 @@ func (n PlayNode) receipt(hash string) any {
 // state is authorizationState(payer, nonce) at a block.
 func (n PlayNode) state(raw json.RawMessage, tag string) (any, error) {
 	var q struct{ Data string }
-	at, err := n.number(tag)
-	if err != nil {
-		return nil, err
-	}
 	if err := json.Unmarshal(raw, &q); err != nil || len(q.Data) != selectorSize+2*wordSize {
 		return nil, fmt.Errorf("a call with %q", q.Data)
 	}
 	payer, nonce := "0x"+q.Data[selectorSize:][:wordSize], "0x"+q.Data[selectorSize+wordSize:]
-	used := slices.ContainsFunc(n.events(), func(e event) bool {
-		return e.Topics[0] == eventUsed && e.Topics[1] == payer && e.Topics[2] == nonce && e.block <= at
-	})
-	return fmt.Sprintf("0x%0*d", wordSize, map[bool]int{true: 1}[used]), nil
+	used, err := n.between("0x0", tag, []topic{{eventUsed}, {payer}, {nonce}})
+	return fmt.Sprintf("0x%0*d", wordSize, len(used)), err
 }
 
-// logs are the events of a range of blocks that a filter lets through.
+// logs are the events that a filter lets through.
 func (n PlayNode) logs(raw json.RawMessage) (any, error) {
 	var q struct {
-		Topics             []json.RawMessage
+		Topics             []topic
 		FromBlock, ToBlock string
 	}
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return nil, fmt.Errorf("a filter %.200s", raw)
 	}
-	from, err1 := n.number(q.FromBlock)
-	to, err2 := n.number(q.ToBlock)
+	return n.between(q.FromBlock, q.ToBlock, q.Topics)
+}
+
+// between are the events of a range of blocks that have certain topics.
+func (n PlayNode) between(from, to string, filter []topic) ([]event, error) {
+	low, err1 := n.number(from)
+	high, err2 := n.number(to)
 	return slices.DeleteFunc(n.events(), func(e event) bool {
-		return e.block < from || e.block > to || !e.passes(q.Topics)
+		for i, one := range filter {
+			if one != nil && (i >= len(e.Topics) || !slices.Contains(one, e.Topics[i])) {
+				return true
+			}
+		}
+		return e.block < low || e.block > high
 	}), cmp.Or(err1, err2)
+}
+
+// topic is a place of a filter: null, a topic, or a list of topics.
+type topic []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *topic) UnmarshalJSON(raw []byte) error {
+	if raw[0] == '"' {
+		raw = slices.Concat([]byte("["), raw, []byte("]"))
+	}
+	return json.Unmarshal(raw, (*[]string)(p))
 }
 
 // event is a log as a node writes it.
@@ -157,22 +172,6 @@ type event struct {
 	TransactionHash string   `json:"transactionHash"`
 	Removed         bool     `json:"removed"`
 	block           uint64
-}
-
-// passes says whether a filter lets an event through: each place of it is null, a
-// topic, or a list of topics.
-func (e event) passes(filter []json.RawMessage) bool {
-	for i, raw := range filter {
-		var one string
-		var several []string
-		if json.Unmarshal(raw, &several) != nil && json.Unmarshal(raw, &one) == nil {
-			several = []string{one}
-		}
-		if string(raw) != "null" && (i >= len(e.Topics) || !slices.Contains(several, e.Topics[i])) {
-			return false
-		}
-	}
-	return true
 }
 
 // events are those of all transfers, in the order of the chain: the use of the

@@ -1,18 +1,13 @@
 package testbed
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
+	"os"
 	"os/exec"
-	"runtime"
+	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -24,16 +19,14 @@ const (
 	BaseUSDC    = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 )
 
-const (
-	callTimeout = time.Minute
-)
+// anvilPackage holds the node's binary. It is for one platform and npm leaves
+// it out on others, so there an anvil in PATH is taken.
+const anvilPackage = "@foundry-rs/anvil-linux-amd64"
 
 // Chain is a running node. Its methods end the test when the node does not do
 // as it is told.
 type Chain struct {
-	URL string // http://127.0.0.1:port
-
-	kill     func()
+	*Process
 	client   *http.Client
 	automine bool
 }
@@ -47,73 +40,19 @@ func StartChain(t testing.TB) *Chain {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
 	}
-	anvil, err := installChain(t.Context(), peerFolder(t, "chain"))
-	if err != nil {
-		t.Skipf("needs the Ethereum node anvil, which cannot be installed: %v", err)
+	dir := peerFolder(t, "chain")
+	Node(t, dir)
+	anvil := filepath.Join(dir, "node_modules", filepath.FromSlash(anvilPackage), "bin", "anvil")
+	if _, err := os.Stat(anvil); err != nil {
+		anvil = Find(t, "the Ethereum node anvil, which npm does not have for this platform", "anvil")
 	}
-	n := &Chain{client: &http.Client{Timeout: callTimeout, Transport: &http.Transport{}}, automine: true}
-	port, err := n.launch(t, anvil)
-	if err != nil {
-		t.Fatalf("start the Ethereum node: %v", err)
-	}
-	n.URL = "http://127.0.0.1:" + strconv.Itoa(port)
-	n.plant(t)
-	return n
-}
-
-// Kill ends the node before the test ends.
-func (n *Chain) Kill() { n.kill() }
-
-// launch starts the node and returns its port once it listens.
-func (n *Chain) launch(t testing.TB, anvil string) (int, error) {
-	cmd := exec.CommandContext(context.Background(), anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
+	cmd := exec.Command(anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
 	home := t.TempDir() // it keeps old states in files
 	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
-	cmd.SysProcAttr = DieWithUs()
-	printed, out := io.Pipe()
-	cmd.Stdout, cmd.Stderr = out, out
-	ended := make(chan struct{})
-	if err := start(cmd, ended); err != nil {
-		return 0, err
-	}
-	n.kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-		n.client.CloseIdleConnections()
-	})
-	t.Cleanup(n.kill)
-	late := time.AfterFunc(Patience, n.kill)
-	defer late.Stop()
-	go func() {
-		<-ended
-		out.Close()
-	}()
-	var seen []string
-	for lines := bufio.NewScanner(printed); lines.Scan(); seen = append(seen, lines.Text()) {
-		if _, port, ok := strings.Cut(lines.Text(), "Listening on 127.0.0.1:"); ok {
-			go func() { _, _ = io.Copy(io.Discard, printed) }() // it prints every call
-			return strconv.Atoi(port)
-		}
-	}
-	return 0, fmt.Errorf("it ended, or did not listen in time: %.400q", seen)
-}
-
-// start starts a process, and closes ended when it is gone. The thread that
-// starts it lives as long as it does and does nothing else: DieWithUs is
-// about the thread, and threads of a test end, as those of its other processes
-// do.
-func start(cmd *exec.Cmd, ended chan<- struct{}) error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer close(ended)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // "signal: killed" is what was asked for
-		}
-	}()
-	return <-started
+	n := &Chain{Process: startPeer(t, cmd, "Listening on "), client: &http.Client{Timeout: time.Minute}, automine: true}
+	n.URL = "http://" + n.URL
+	n.plant(t)
+	return n
 }
 
 // Call makes one JSON-RPC call and returns its result.
@@ -123,12 +62,7 @@ func (n *Chain) Call(t testing.TB, method string, params ...any) json.RawMessage
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := n.client.Do(req)
+	resp, err := n.client.Post(n.URL, "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatalf("%s: %v", method, err)
 	}

@@ -52,3 +52,9 @@ func Root(tb testing.TB) string {
 		dir = up
 	}
 }
+
+// peerFolder is where one of the programs is installed that tests talk to.
+func peerFolder(tb testing.TB, name string) string {
+	tb.Helper()
+	return filepath.Join(Root(tb), "infra", "testbed", "testdata", name)
+}

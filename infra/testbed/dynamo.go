@@ -1,14 +1,9 @@
 package testbed
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
-	"errors"
-	"net"
 	"os/exec"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,11 +38,9 @@ func StartDynamo(t testing.TB) Dynamo {
 		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
 	}
 	dir := peerFolder(t, "dynalite")
-	port, err := launch(t, Node(t, dir), dir)
-	if err != nil {
-		t.Fatalf("start the DynamoDB-compatible server: %v", err)
-	}
-	return Dynamo{URL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	cmd := exec.Command(Node(t, dir), "serve.js")
+	cmd.Dir = dir
+	return Dynamo{URL: startPeer(t, cmd, "").URL}
 }
 
 // ClientConfig returns what dynamo.NewClient needs to talk to the server.
@@ -78,37 +71,4 @@ func (s Dynamo) Store(t testing.TB) *dynamo.Ledger {
 	return dynamo.NewLedger(dynamo.Config{
 		API: dynamo.NewClient(s.ClientConfig()), Table: s.Table(t), Timeout: patience,
 	})
-}
-
-// launch starts the server and returns its port once it listens.
-func launch(t testing.TB, node, dir string) (int, error) {
-	cmd := exec.Command(node, "serve.js")
-	cmd.Dir = dir
-	var complaints strings.Builder
-	cmd.Stderr = &complaints
-	// The server ends when its standard input does: with us, however we end.
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return 0, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // "signal: killed" is what was asked for
-	})
-	timeout := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
-	defer timeout.Stop()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		_ = cmd.Wait() // complaints are complete after it
-		return 0, errors.Join(err, errors.New(complaints.String()))
-	}
-	return strconv.Atoi(strings.TrimSpace(line))
 }

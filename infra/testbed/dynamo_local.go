@@ -1,18 +1,13 @@
 package testbed
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // mavenPlugin copies what the pom.xml names, with all that this needs.
@@ -33,13 +28,13 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	if err := fetchLocal(t.Context(), dir); err != nil {
 		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
 	}
-	for range 3 { // somebody else may take the port first
-		if url, ok := launchLocal(t, java, dir); ok {
-			return Dynamo{URL: url}
-		}
-	}
-	t.Fatal("DynamoDB Local does not start")
-	return Dynamo{}
+	addr := FreeAddr(t) // it takes no port 0
+	_, port, _ := strings.Cut(addr, ":")
+	cmd := exec.Command(java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*",
+		"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry", "-port", port)
+	cmd.Dir = dir
+	startPeer(t, cmd, "Started ServerConnector")
+	return Dynamo{URL: "http://" + addr}
 }
 
 // fetchLocal puts the pinned version in place, unless it is there.
@@ -63,60 +58,9 @@ func fetchLocal(ctx context.Context, dir string) error {
 		if err := os.RemoveAll(lib); err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, maven, "-q", "-B", mavenPlugin, "-DoutputDirectory=lib")
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("mvn: %w: %.400s", err, strings.TrimSpace(string(out)))
+		if err := succeed(exec.CommandContext(ctx, maven, "-q", "-B", mavenPlugin, "-DoutputDirectory=lib"), dir); err != nil {
+			return err
 		}
 		return os.WriteFile(filepath.Join(lib, stamp), pom, 0o600)
 	})
-}
-
-// launchLocal starts the server on a port that was free, because it takes no port 0,
-// and waits until it says that it listens. One that cannot have its port says nothing
-// and stays. The shell ends it when its standard input ends: with us, however we end.
-func launchLocal(t testing.TB, java, dir string) (url string, ok bool) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
-	_, port, _ := strings.Cut(addr, ":")
-	cmd := exec.Command("sh", "-c", `"$@" 2>&1 & server=$!; cat >/dev/null; kill $server`, "sh",
-		java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*", "com.amazonaws.services.dynamodbv2.local.main.ServerRunner",
-		"-inMemory", "-disableTelemetry", "-port", port)
-	cmd.Dir = dir
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait() // the status of kill
-	})
-	listens := make(chan bool, 1)
-	go func() {
-		defer close(listens)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if strings.Contains(lines.Text(), "Started ServerConnector") {
-				listens <- true
-				break
-			}
-		}
-		_, _ = io.Copy(io.Discard, out) // it must not wait for a reader
-	}()
-	select {
-	case ok = <-listens:
-	case <-time.After(Patience):
-	}
-	return "http://" + addr, ok
 }

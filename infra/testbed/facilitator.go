@@ -18,7 +18,7 @@ import (
 // it is paid at an account of the development mnemonic (boot.LocalPayTo).
 func LocalTerms(tb testing.TB) x402.Terms {
 	tb.Helper()
-	return Terms(address(tb, Account(1)))
+	return Terms(Address(tb, Account(1)))
 }
 
 // Facilitator is the one of play money.

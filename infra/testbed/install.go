@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
 // Install has install put something into the folder dir, unless missing, which
@@ -32,7 +31,7 @@ func Install(dir string, missing, install func() error) error {
 	return missing()
 }
 
-// NodePackages puts the npm packages in place that the package.json of a folder
+// NodePackages puts the npm packages in place that the package-lock.json of a folder
 // pins, unless they are there. Their install scripts run, as by make node-packages:
 // some fetch the program that the package is for. An optional one that is for
 // another platform stays away.
@@ -43,44 +42,28 @@ func NodePackages(ctx context.Context, dir string) error {
 		if err != nil {
 			return fmt.Errorf("%w, and npm is not in PATH", missing())
 		}
-		cmd := exec.CommandContext(ctx, npm, "ci", "--no-audit", "--no-fund")
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("npm ci: %w: %.400s", err, strings.TrimSpace(string(out)))
-		}
-		return nil
+		return succeed(exec.CommandContext(ctx, npm, "ci", "--no-audit", "--no-fund"), dir)
 	})
 }
 
-// missingPackages says what is wrong with the npm packages of a folder.
+// missingPackages says what is wrong with the npm packages of a folder. npm writes the
+// hidden lock file last: without it an installation was cut short.
 func missingPackages(dir string) error {
-	var wanted struct{ Dependencies, OptionalDependencies map[string]string }
-	modules := filepath.Join(dir, "node_modules")
-	// npm writes the hidden lock file last: without it an installation was cut short.
-	if _, err := os.Stat(filepath.Join(modules, ".package-lock.json")); err != nil {
-		return errors.New("node_modules is missing or incomplete")
-	}
-	if err := ReadJSON(filepath.Join(dir, "package.json"), &wanted); err != nil {
-		return err
-	}
-	for name, version := range wanted.Dependencies {
-		if err := checkPackage(modules, name, version); err != nil {
-			return err
+	var wanted, present struct {
+		Packages map[string]struct {
+			Version  string
+			Optional bool
 		}
 	}
-	for name, version := range wanted.OptionalDependencies {
-		if err := checkPackage(modules, name, version); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+	err := ReadJSON(filepath.Join(dir, "package-lock.json"), &wanted)
+	if err := errors.Join(err, ReadJSON(filepath.Join(dir, "node_modules", ".package-lock.json"), &present)); err != nil {
+		return err
+	}
+	delete(wanted.Packages, "") // the folder itself
+	for path, want := range wanted.Packages {
+		if have, there := present.Packages[path]; have.Version != want.Version && (there || !want.Optional) {
+			return fmt.Errorf("%s has version %q, not %q", path, have.Version, want.Version)
 		}
 	}
 	return nil
-}
-
-func checkPackage(modules, name, version string) error {
-	var present struct{ Version string }
-	err := ReadJSON(filepath.Join(modules, filepath.FromSlash(name), "package.json"), &present)
-	if err == nil && present.Version != version {
-		err = fmt.Errorf("node_modules has %s %q, not %q", name, present.Version, version)
-	}
-	return err
 }

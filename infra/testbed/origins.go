@@ -80,14 +80,9 @@ func (w *Origins) Peer(addr, to string) {
 // HTTP serves a name at an address with a handler.
 func (w *Origins) HTTP(name, addr string, h http.Handler) {
 	w.t.Helper()
-	l := tls.NewListener(w.listen(name, addr), w.TLS())
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.Serve(l)
-	}()
-	w.t.Cleanup(func() { s.Close(); <-ended })
+	go s.Serve(tls.NewListener(w.listen(name, addr), w.TLS()))
+	w.t.Cleanup(func() { s.Close() })
 }
 
 // Serve serves a name at an address with a function for each TLS connection;
@@ -108,30 +103,21 @@ func (w *Origins) Accept(name, addr string, each func(net.Conn)) {
 	w.t.Helper()
 	l := w.listen(name, addr)
 	var running sync.WaitGroup
-	var mu sync.Mutex
-	open := map[net.Conn]bool{}
 	running.Go(func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			mu.Lock()
-			open[conn] = true
-			mu.Unlock()
 			running.Go(func() {
+				defer conn.Close()
+				defer context.AfterFunc(w.t.Context(), func() { conn.Close() })()
 				each(conn)
-				conn.Close()
 			})
 		}
 	})
 	w.t.Cleanup(func() {
 		l.Close()
-		mu.Lock()
-		for conn := range open {
-			conn.Close()
-		}
-		mu.Unlock()
 		running.Wait()
 	})
 }

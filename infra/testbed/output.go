@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"sync"
 )
@@ -12,6 +13,7 @@ type Output struct {
 	// Discard keeps nothing, and finds nothing. Set it before the first use.
 	Discard bool
 
+	mark  string // what the address stands behind, if not what the local runner prints
 	mu    sync.Mutex
 	text  bytes.Buffer
 	seen  int // bytes of text in whole lines that were looked at
@@ -33,7 +35,7 @@ func (o *Output) Write(p []byte) (int, error) {
 			break
 		}
 		o.seen += len(line) + 1
-		if _, url, found := strings.Cut(string(line), " is ready on "); found {
+		if _, url, found := strings.Cut(string(line), cmp.Or(o.mark, " is ready on ")); found {
 			o.told = true
 			o.channel() <- strings.TrimSpace(url)
 		}

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -28,6 +29,27 @@ type Process struct {
 // the kernel ends the program when this process ends.
 func Launch(cmd *exec.Cmd, begin func(*exec.Cmd) error) (*Process, error) {
 	p := &Process{Cmd: cmd, gone: make(chan struct{})}
+	return p, p.launch(begin)
+}
+
+// startPeer starts a program of others, which is killed when the test ends. It is ready
+// when it prints a mark; its URL is what stands behind that.
+func startPeer(tb testing.TB, cmd *exec.Cmd, mark string) *Process {
+	tb.Helper()
+	p := &Process{Cmd: cmd, gone: make(chan struct{}), Log: Output{mark: mark}}
+	err := p.launch(nil)
+	if err == nil {
+		tb.Cleanup(p.Kill)
+		err = p.Ready()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+func (p *Process) launch(begin func(*exec.Cmd) error) error {
+	cmd := p.Cmd
 	cmd.Stdout, cmd.Stderr = &p.Log, &p.Log
 	started := make(chan error)
 	go func() {
@@ -44,7 +66,7 @@ func Launch(cmd *exec.Cmd, begin func(*exec.Cmd) error) (*Process, error) {
 			close(p.gone)
 		}
 	}()
-	return p, <-started
+	return <-started
 }
 
 // Ready waits until the program says where it is ready. It is an error when it
@@ -113,15 +135,22 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 // Run is what a program prints that must succeed.
 func Run(tb testing.TB, cmd *exec.Cmd) []byte {
 	tb.Helper()
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			tb.Fatalf("%s: %v\n%.4000s\n%.4000s", cmd, err, out, exit.Stderr)
-		}
-		tb.Fatalf("%s: %v", cmd, err)
+		tb.Fatalf("%s: %v\n%.4000s\n%.4000s", cmd, err, out, &complaints)
 	}
 	return out
+}
+
+// succeed runs a program in a folder, and says what it printed when it fails.
+func succeed(cmd *exec.Cmd, dir string) error {
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%.4000s", cmd, err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // End is Stop for a test, which fails when the program does not end well.

@@ -3,9 +3,7 @@ package testbed
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -17,7 +15,7 @@ import (
 // not what it builds, so a suite imports pkg/operations: the programs are made of it.
 func Main(m *testing.M) int {
 	code := m.Run()
-	programs.remove()
+	_ = os.RemoveAll(programs.dir) // in the folder for temporary files
 	return code
 }
 
@@ -38,47 +36,27 @@ var programs shelf
 // shelf is a temporary folder of programs, each of which is built at its first
 // use.
 type shelf struct {
-	mu   sync.Mutex
-	dir  string
-	made map[string]func() error // by path below the folder
+	mu  sync.Mutex
+	dir string
 }
 
 // get is the path of a program, or of a folder of them. build puts it there.
 func (s *shelf) get(tb testing.TB, name string, build func(to string) error) string {
 	tb.Helper()
-	path, once, err := s.slot(name, build)
-	if err == nil {
-		err = once()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.dir == "" {
+		s.dir, err = os.MkdirTemp("", "hostfacts-testbed-")
+	}
+	path := filepath.Join(s.dir, name)
+	if _, absent := os.Stat(path); err == nil && absent != nil {
+		err = build(path)
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return path
-}
-
-// slot is where a program goes, and what builds it unless it is there.
-func (s *shelf) slot(name string, build func(to string) error) (path string, once func() error, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir == "" {
-		if s.dir, err = os.MkdirTemp("", "hostfacts-testbed-"); err != nil {
-			return "", nil, err
-		}
-		s.made = map[string]func() error{}
-	}
-	path = filepath.Join(s.dir, name)
-	if s.made[name] == nil {
-		s.made[name] = sync.OnceValue(func() error { return build(path) })
-	}
-	return path, s.made[name], nil
-}
-
-func (s *shelf) remove() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir != "" {
-		_ = os.RemoveAll(s.dir) // in the folder for temporary files
-	}
 }
 
 // LocalRunner is the package of the local runner.
@@ -100,12 +78,7 @@ func Watched(tb testing.TB, pkg string) string {
 	tb.Helper()
 	root := Root(tb)
 	return programs.get(tb, filepath.Join("watched", filepath.Base(pkg)), func(to string) error {
-		cmd := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-race", "-o", to, pkg)
-		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go build -race %s: %w\n%s", pkg, err, out)
-		}
-		return nil
+		return build(context.Background(), root, "watched", "1", map[string]string{filepath.Base(pkg): to}, "-race", pkg)
 	})
 }
 

@@ -1,23 +1,24 @@
-package testbed_test
+package testbed
 
 import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-
-	"github.com/miekg/dns"
-
-	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
 // A program that ends before it is ready, one that ends badly when it is told to,
 // and one that is killed.
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	launch := func(script string) *testbed.Process {
-		p, err := testbed.Launch(exec.Command("sh", "-c", script), nil)
+	launch := func(script string) *Process {
+		p, err := Launch(exec.Command("sh", "-c", script), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,9 +29,9 @@ func TestProcess(t *testing.T) {
 		t.Errorf("a program that ended is ready: %v", err)
 	}
 	const serves = "trap 'exit 4' TERM; echo It is ready on http://127.0.0.1:1; while :; do sleep 0.1; done"
-	for how, end := range map[string]func(*testbed.Process) error{
-		"stop": (*testbed.Process).Stop,
-		"kill": func(p *testbed.Process) error { p.Kill(); return p.Stop() },
+	for how, end := range map[string]func(*Process) error{
+		"stop": (*Process).Stop,
+		"kill": func(p *Process) error { p.Kill(); return p.Stop() },
 	} {
 		p := launch(serves)
 		if err := p.Ready(); err != nil || p.URL != "http://127.0.0.1:1" {
@@ -43,51 +44,88 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// A zone answers as a recursive resolver: aliases, what does not exist, any name,
-// and over TCP what does not fit into a datagram.
-func TestResolver(t *testing.T) {
+// The address is found however its line is cut.
+func TestOutput(t *testing.T) {
 	t.Parallel()
-	const records = `example.com. 60 SOA ns1.example.com. hostmaster.example.com. 1 2 3 4 5
-www.example.com. 60 CNAME Web.example.net.
-web.example.net. 60 A 192.0.2.1
-`
-	large := "big.example.com. 60 TXT" + strings.Repeat(` "`+strings.Repeat("x", 200)+`"`, 10) + "\n"
-	known := testbed.Resolver(t, testbed.ReadZone(t, records+large))
-	anything := testbed.Resolver(t, testbed.ReadZone(t, records+"*. 30 A 192.0.2.77\n"))
-	for _, c := range []struct {
-		network, at, name string
-		qtype             uint16
-		rcode             int
-		answer            []uint16
-		cut               bool
-	}{
-		{"udp", known, "WWW.example.com.", dns.TypeA, dns.RcodeSuccess, []uint16{dns.TypeCNAME, dns.TypeA}, false},
-		{"udp", known, "web.example.net.", dns.TypeMX, dns.RcodeSuccess, nil, false},
-		{"udp", known, "gone.example.com.", dns.TypeA, dns.RcodeNameError, nil, false},
-		{"udp", known, "big.example.com.", dns.TypeTXT, dns.RcodeSuccess, nil, true},
-		{"tcp", known, "big.example.com.", dns.TypeTXT, dns.RcodeSuccess, []uint16{dns.TypeTXT}, false},
-		{"udp", anything, "gone.example.com.", dns.TypeA, dns.RcodeSuccess, []uint16{dns.TypeA}, false},
-	} {
-		m, _, err := (&dns.Client{Net: c.network, Timeout: testbed.Patience}).Exchange(new(dns.Msg).SetQuestion(c.name, c.qtype), c.at)
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		var got []uint16
-		for _, rr := range m.Answer {
-			got = append(got, rr.Header().Rrtype)
-		}
-		if m.Rcode != c.rcode || !slices.Equal(got, c.answer) || m.Truncated != c.cut || len(got) == 0 && !c.cut && len(m.Ns) != 1 {
-			t.Errorf("%s over %s:\n%v", c.name, c.network, m)
+	const line = "Hostfacts is ready on http://127.0.0.1:8402\n"
+	for cut := range len(line) {
+		var o Output
+		fmt.Fprint(&o, "building ...\n"+line[:cut])
+		fmt.Fprint(&o, line[cut:]+"another is ready on nothing\n")
+		if url := <-o.Ready(); url != "http://127.0.0.1:8402" {
+			t.Errorf("cut at %d: ready on %q", cut, url)
 		}
 	}
 }
 
-// The tests' terms are those of a local runner without settings.
-func TestLocalTerms(t *testing.T) {
+// recorder is a testing.TB that counts complaints, and whose test ends when it is
+// told to.
+type recorder struct {
+	testing.TB
+	complaints int
+	cleanups   []func()
+}
+
+func (r *recorder) Cleanup(f func())      { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(string, ...any) { r.complaints++ }
+
+// A connection that is not closed by the side that made it is a fault of the test.
+func TestConnectionLeftOpen(t *testing.T) {
 	t.Parallel()
-	config, err := boot.ReadLocal(func(string) string { return "" })
-	if got := testbed.LocalTerms(t); err != nil || got != config.Terms {
-		t.Errorf("LocalTerms = %+v, the runner's are %+v, %v", got, config.Terms, err)
+	r := &recorder{TB: t}
+	w := NewOrigins(r)
+	w.Accept("a.test.com", "93.184.216.34", func(net.Conn) {})
+	conn, err := w.dial(Soon(t), "tcp", "93.184.216.34:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, end := range slices.Backward(r.cleanups) {
+		end()
+	}
+	if r.complaints != 1 {
+		t.Errorf("%d complaints", r.complaints)
+	}
+}
+
+// Of those that need something at once, one installs, and what is outdated or was cut
+// short is not taken for what is pinned.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(path, text string) error {
+		full := filepath.Join(dir, path)
+		return errors.Join(os.MkdirAll(filepath.Dir(full), 0o700), os.WriteFile(full, []byte(text), 0o600))
+	}
+	const pinned, installed = "package-lock.json", "node_modules/.package-lock.json"
+	lock := func(dynalite, anvil string) string { return `{"packages":{"":{},` + dynalite + anvil + `}}` }
+	const dynalite, anvil = `"dynalite":{"version":"4.0.0"}`, `,"anvil":{"version":"1.7.1","optional":true}`
+	if err := write(pinned, lock(dynalite, anvil)); err != nil {
+		t.Fatal(err)
+	}
+	for name, present := range map[string]string{
+		"cut short": "", "one missing": "{}", "outdated": lock(`"dynalite":{"version":"3.2.2"}`, anvil),
+		"optional, outdated": lock(dynalite, `,"anvil":{"version":"1.0.0"}`),
+	} {
+		err := Install(dir, func() error { return missingPackages(dir) }, func() error { return write(installed, present) })
+		if err == nil {
+			t.Errorf("%s: taken for complete", name)
+		}
+	}
+	var all sync.WaitGroup
+	made := 0
+	for range 20 {
+		all.Go(func() {
+			err := Install(dir, func() error { return missingPackages(dir) }, func() error {
+				made++
+				return write(installed, lock(dynalite, "")) // on another platform
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if all.Wait(); made != 1 {
+		t.Errorf("installed %d times", made)
 	}
 }

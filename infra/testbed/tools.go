@@ -9,13 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 )
-
-// installing is held by the test that makes a virtual environment; the others wait
-// for it and do not make their own.
-var installing sync.Mutex
 
 // Find is the path of the first of some programs that this machine has. The
 // test is skipped by name where there is none.
@@ -88,43 +83,23 @@ func Python(tb testing.TB, requirements string) (interpreter string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	installing.Lock()
-	defer installing.Unlock()
-	if !whole(kept) {
-		makeVenv(tb, system, requirements, kept)
+	whole := func() error { _, err := os.Stat(filepath.Join(kept, "installed")); return err }
+	err = Install(kept, whole, func() error {
+		// What was cut short goes. No deadline but the test's: a busy machine takes long
+		// for a long list.
+		python := filepath.Join(kept, "bin", "python")
+		for _, command := range [][]string{
+			{"rm", "-rf", kept}, {system, "-m", "venv", kept},
+			{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", requirements},
+		} {
+			if err := succeed(exec.CommandContext(tb.Context(), command[0], command[1:]...), ""); err != nil {
+				return err
+			}
+		}
+		return os.WriteFile(filepath.Join(kept, "installed"), nil, 0o600)
+	})
+	if err != nil {
+		tb.Skipf("needs a virtual environment (Debian: python3-venv) with packages of PyPI: %v", err)
 	}
 	return filepath.Join(kept, "bin", "python")
-}
-
-// whole says that an environment was not cut short.
-func whole(venv string) bool {
-	_, err := os.Stat(filepath.Join(venv, "installed"))
-	return err == nil
-}
-
-// makeVenv makes an environment and gives it its lasting name when it is
-// complete, unless another run was faster. It is used through its interpreter,
-// which does not mind the move.
-func makeVenv(tb testing.TB, python, requirements, kept string) {
-	tb.Helper()
-	fresh, err := os.MkdirTemp(".", ".venv-making-")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = os.RemoveAll(fresh) })
-	// No deadline but the test's: a busy machine takes long for a long list.
-	if out, err := exec.CommandContext(tb.Context(), python, "-m", "venv", fresh).CombinedOutput(); err != nil {
-		tb.Skipf("needs a virtual environment (Debian: python3-venv): %v: %.400s", err, out)
-	}
-	pip := exec.CommandContext(tb.Context(), filepath.Join(fresh, "bin", "python"), "-m", "pip", "install",
-		"--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", requirements)
-	if out, err := pip.CombinedOutput(); err != nil {
-		tb.Skipf("needs PyPI packages, and pip fails: %v: %.800s", err, out)
-	}
-	if err := os.WriteFile(filepath.Join(fresh, "installed"), nil, 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.Rename(fresh, kept); err != nil && !whole(kept) {
-		tb.Fatal(err)
-	}
 }

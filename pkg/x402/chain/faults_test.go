@@ -103,10 +103,9 @@ func TestGarbage(t *testing.T) {
 	}
 	for name, r := range map[string]rule{
 		"a page":           bare(http.StatusOK, "<html>"),
+		"half a reply":     func(c *call) bool { c.Header().Set("Content-Length", "1000"); return c.say(`{"jsonrpc":`) },
 		"a batch":          changed(func(answer string) string { return "[" + answer + "]" }),
-		"result of a list": result(`[[]]`),
 		"result of no hex": result(`"0xzz"`),
-		"too short a word": result(`"0x1"`),
 		"result 0x":        result(`"0x"`),
 		"two":              result(fmt.Sprintf(`"0x%064d"`, 2)),
 		"result null":      result(`null`),
@@ -147,43 +146,31 @@ func TestNoReply(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, q, tx := w.settled(t)
-	timeUp := errors.New("time is up")
 	for at, method := range callsSearch {
-		for _, how := range []string{"breaks", "breaks half-way", "hangs", "hangs half-way"} {
-			t.Run(fmt.Sprintf("%d %s %s", at, method, how), func(t *testing.T) {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				w.proxy.reset(func(c *call) bool {
-					switch {
-					case c.nth < at:
-						return false
-					case how == "breaks":
-						panic(http.ErrAbortHandler)
-					case how == "breaks half-way":
-						c.Header().Set("Content-Length", "1000")
-						return c.say(`{"jsonrpc":`)
-					case how == "hangs half-way":
-						c.say(`{"jsonrpc":`)
-						c.ResponseWriter.(http.Flusher).Flush()
-					}
-					cancel(timeUp)
-					<-t.Context().Done()
-					return true
-				})
-				f := w.client.Find(ctx, q)
-				check(t, f)
-				ended := errors.Is(f.Cause, context.Canceled) || errors.Is(f.Cause, timeUp)
-				if f.Verdict != x402.CannotTell || ended != strings.HasPrefix(how, "hangs") || !strings.Contains(f.Cause.Error(), method) {
-					t.Errorf("finding = %+v", f)
+		for _, how := range []string{"breaks", "hangs", "hangs half-way"} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			timeUp := errors.New("time is up")
+			w.proxy.reset(func(c *call) bool {
+				switch {
+				case c.nth < at:
+					return false
+				case how == "breaks":
+					panic(http.ErrAbortHandler)
+				case how == "hangs half-way":
+					c.say(`{"jsonrpc":`)
+					c.ResponseWriter.(http.Flusher).Flush()
 				}
+				cancel(timeUp)
+				<-t.Context().Done()
+				return true
 			})
+			f := w.client.Find(ctx, q)
+			check(t, f)
+			ended := errors.Is(f.Cause, context.Canceled) || errors.Is(f.Cause, timeUp)
+			if f.Verdict != x402.CannotTell || ended != (how != "breaks") || !strings.Contains(f.Cause.Error(), method) {
+				t.Errorf("%d %s %s: finding = %+v", at, method, how, f)
+			}
 		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	w.proxy.reset(func(*call) bool { <-t.Context().Done(); return true })
-	if f := w.client.Find(ctx, q); !errors.Is(f.Cause, context.DeadlineExceeded) {
-		t.Errorf("after the deadline: %+v", f)
 	}
 	// A kept connection that was closed meanwhile costs nothing.
 	w.proxy.reset(nil)

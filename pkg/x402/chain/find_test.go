@@ -5,7 +5,6 @@ import (
 	"math/big"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -161,41 +160,19 @@ func TestUsedEarlier(t *testing.T) {
 	w.expect(t, q, never(reasonSpent), callsEarlier)
 }
 
-// One client serves many at once.
-func TestConcurrent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.client = w.coldClient(t)
-	w.stopClock(t)
-	_, done, _ := w.settled(t)
-	_, unused := w.claimed(t)
-	var wg sync.WaitGroup
-	for range 8 {
-		for want, q := range map[x402.Verdict]x402.Question{x402.Paid: done, x402.StillOpen: unused} {
-			wg.Go(func() {
-				if f := w.find(t, q); f.Verdict != want {
-					t.Errorf("finding = %+v, want %s", f, want)
-				}
-			})
-		}
-	}
-	wg.Wait()
-}
-
 // A question with a part missing is answered without the node.
 func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
 	c, err := New(Config{URL: "http://127.0.0.1:1", Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC})
 	must(t, err)
-	for name, spoil := range map[string]func(*x402.Question){
-		"value":          func(q *x402.Question) { q.Value = nil },
-		"negative value": func(q *x402.Question) { q.Value = big.NewInt(-1) },
-		"long value":     func(q *x402.Question) { q.Value = new(big.Int).Lsh(q.Value, 256) },
-		"end":            func(q *x402.Question) { q.ValidBefore = time.Time{} },
-		"claim":          func(q *x402.Question) { q.Since = time.Time{} },
+	some, end := big.NewInt(price), time.Unix(1, 0)
+	for name, q := range map[string]x402.Question{
+		"value":          {ValidBefore: end, Since: end},
+		"negative value": {Value: big.NewInt(-1), ValidBefore: end, Since: end},
+		"long value":     {Value: new(big.Int).Lsh(some, 256), ValidBefore: end, Since: end},
+		"end":            {Value: some, Since: end},
+		"claim":          {Value: some, ValidBefore: end},
 	} {
-		q := x402.Question{Value: big.NewInt(price), ValidBefore: time.Unix(1, 0), Since: time.Unix(1, 0)}
-		spoil(&q)
 		if f := c.Find(t.Context(), q); f.Verdict != x402.CannotTell || !strings.Contains(fmt.Sprint(f.Cause), "the question has no") {
 			t.Errorf("%s: %+v", name, f)
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestProbe(t *testing.T) {
 	w.expectNothing(t, q, methodState)
 }
 
-// The chain id is asked until it was right once.
+// The chain id is asked until it was right once, also where many ask at once.
 func TestChainID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -63,7 +64,16 @@ func TestChainID(t *testing.T) {
 		w.expectNothing(t, q, "chain id")
 	}
 	w.proxy.reset(nil)
-	w.expect(t, q, open(reasonOpen), []string{methodChain}, callsOpen)
+	w.stopClock(t)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if f := w.find(t, q); f.Verdict != x402.StillOpen {
+				t.Errorf("finding = %+v", f)
+			}
+		})
+	}
+	wg.Wait()
 	w.proxy.reset(lie(`"0x1"`)) // not asked any more
 	w.expect(t, q, open(reasonOpen), callsOpen)
 }

@@ -29,40 +29,39 @@ func TestLyingLogs(t *testing.T) {
 	usedLast := strings.NewReplacer(topicUsed, topicOf(w.other), transfer, use).Replace
 	const logs, receipt, header, topics = methodLogs, methodReceipt, methodHeader, `","topics":["`
 	for name, c := range map[string]lie{
-		"removed log":                 {rewrite(logs, `"removed":false`, `"removed":true`), "removed by a reorganisation"},
-		"removed is no boolean":       {rewrite(logs, `"removed":false`, `"removed":null`), "not a boolean"},
-		"another token's":             {rewrite(logs, token, w.other.String()), "not asked for"},
-		"another payer's":             {rewrite(logs, payer, payee), "not asked for"},
-		"another event":               {rewrite(logs, topicUsed, topicTransfer), "not asked for"},
-		"another block's":             {rewrite(logs, `"blockNumber":"`+block+`"`, `"blockNumber":"0xfffff"`), "not asked for"},
-		"twice":                       {list(twice), "spent twice"},
-		"cancelled in receipt":        {rewrite(receipt, topicUsed, topicCanceled), "not in its transaction's receipt"},
-		"log of another transaction":  {on(receipt, changed(foreign)), "log of another transaction"},
-		"no receipt":                  {on(receipt, result("null")), "no receipt"},
-		"no block":                    {on(header, about(block, result("null"))), "no block"},
-		"receipt of another":          {rewrite(receipt, tx.Hash, other.Hash), "another transaction"},
-		"receipt of another block":    {rewrite(receipt, blockHash, otherHash), "different blocks"},
-		"receipt of another number":   {rewrite(receipt, `"blockNumber":"`+block+`"`, `"blockNumber":"0x1"`), "different blocks"},
-		"block is not on the chain":   {atCall(4, rewrite(header, blockHash, otherHash)), "not on the chain"},
-		"another block than asked":    {atCall(4, rewrite(header, `"number":"`+block+`"`, `"number":"0x1"`)), "gave block 1"},
-		"failed transaction":          {rewrite(receipt, `"status":"0x1"`, `"status":"0x0"`), "failed transaction has logs"},
-		"pending log":                 {rewrite(logs, `"blockHash":"`+blockHash+`"`, `"blockHash":null`), "blockHash"},
-		"an absurd block":             {rewrite(logs, `"`+block+`"`, `"0xffffffffffffffff"`), "blockNumber"},
-		"no status":                   {rewrite(receipt, `"status":"0x1",`, ``), "status"},
-		"pending receipt":             {rewrite(receipt, `"blockHash":"`+blockHash+`"`, `"blockHash":null`), "blockHash"},
-		"transfer of another payer":   {rewrite(receipt, topicTransfer+`","`+payer, topicTransfer+`","`+payee), "another payer's"},
-		"transfer to no account":      {rewrite(receipt, payee, strings.Replace(payee, "0x00", "0x01", 1)), "no account"},
-		"another event follows":       {rewrite(receipt, topicTransfer, topicOf(w.other)), "right after"},
-		"transfer without a value":    {rewrite(receipt, fmt.Sprintf(`"data":"0x%064x"`, price), `"data":"0x"`), "right after"},
-		"transfer of another token":   {rewrite(receipt, token+topics+topicTransfer, w.other.String()+topics+topicTransfer), "right after"},
-		"transfer after a gap":        {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
-		"logs out of order":           {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x0"`), "out of order"},
-		"used twice":                  {rewrite(receipt, transfer, use), "twice"},
-		"used, and nothing after it":  {on(receipt, changed(usedLast)), "no transfer after"},
-		"five topics":                 {rewrite(receipt, payee, payee+`","`+payee+`","`+payee+`","`+payee), "short list"},
-		"logs are missing":            {rewrite(receipt, `"logs":`, `"slog":`), "logs are missing"},
-		"leading zeros in a quantity": {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x01"`), "logIndex"},
-		"a time out of all reason":    {atCall(4, member("timestamp", "0xffffffffffffffff")), "timestamp"},
+		"removed log":                {rewrite(logs, `"removed":false`, `"removed":true`), "removed by a reorganisation"},
+		"removed is no boolean":      {rewrite(logs, `"removed":false`, `"removed":null`), "not a boolean"},
+		"another token's":            {rewrite(logs, token, w.other.String()), "not asked for"},
+		"another payer's":            {rewrite(logs, payer, payee), "not asked for"},
+		"another event":              {rewrite(logs, topicUsed, topicTransfer), "not asked for"},
+		"another block's":            {rewrite(logs, `"blockNumber":"`+block+`"`, `"blockNumber":"0xfffff"`), "not asked for"},
+		"twice":                      {list(twice), "spent twice"},
+		"cancelled in receipt":       {rewrite(receipt, topicUsed, topicCanceled), "not in its transaction's receipt"},
+		"log of another transaction": {on(receipt, changed(foreign)), "log of another transaction"},
+		"no receipt":                 {on(receipt, result("null")), "no receipt"},
+		"no block":                   {on(header, about(block, result("null"))), "no block"},
+		"receipt of another":         {rewrite(receipt, tx.Hash, other.Hash), "another transaction"},
+		"receipt of another block":   {rewrite(receipt, blockHash, otherHash), "different blocks"},
+		"receipt of another number":  {rewrite(receipt, `"blockNumber":"`+block+`"`, `"blockNumber":"0x1"`), "different blocks"},
+		"block is not on the chain":  {atCall(4, rewrite(header, blockHash, otherHash)), "not on the chain"},
+		"another block than asked":   {atCall(4, rewrite(header, `"number":"`+block+`"`, `"number":"0x1"`)), "gave block 1"},
+		"failed transaction":         {rewrite(receipt, `"status":"0x1"`, `"status":"0x0"`), "failed transaction has logs"},
+		"pending log":                {rewrite(logs, `"blockHash":"`+blockHash+`"`, `"blockHash":null`), "blockHash"},
+		"an absurd block":            {rewrite(logs, `"`+block+`"`, `"0xffffffffffffffff"`), "blockNumber"},
+		"no status":                  {rewrite(receipt, `"status":"0x1",`, ``), "status"},
+		"pending receipt":            {rewrite(receipt, `"blockHash":"`+blockHash+`"`, `"blockHash":null`), "blockHash"},
+		"transfer of another payer":  {rewrite(receipt, topicTransfer+`","`+payer, topicTransfer+`","`+payee), "another payer's"},
+		"transfer to no account":     {rewrite(receipt, payee, strings.Replace(payee, "0x00", "0x01", 1)), "no account"},
+		"another event follows":      {rewrite(receipt, topicTransfer, topicOf(w.other)), "right after"},
+		"transfer without a value":   {rewrite(receipt, fmt.Sprintf(`"data":"0x%064x"`, price), `"data":"0x"`), "right after"},
+		"transfer of another token":  {rewrite(receipt, token+topics+topicTransfer, w.other.String()+topics+topicTransfer), "right after"},
+		"transfer after a gap":       {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
+		"logs out of order":          {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x0"`), "out of order"},
+		"used twice":                 {rewrite(receipt, transfer, use), "twice"},
+		"used, and nothing after it": {on(receipt, changed(usedLast)), "no transfer after"},
+		"five topics":                {rewrite(receipt, payee, payee+`","`+payee+`","`+payee+`","`+payee), "short list"},
+		"logs are missing":           {rewrite(receipt, `"logs":`, `"slog":`), "logs are missing"},
+		"a time out of all reason":   {atCall(4, member("timestamp", "0xffffffffffffffff")), "timestamp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.proxy.reset(c.rule)
@@ -111,44 +110,27 @@ func TestReceivedBy(t *testing.T) {
 	if got, err := b.client.Received(t.Context(), hash("77"), b.payee); got != nil || !errors.Is(err, ErrUnknownTransaction) {
 		t.Errorf("unknown: %v, %v", got, err)
 	}
+
+	// A node that contradicts itself has said nothing. What is wrong with a receipt or
+	// a log by itself is in TestLyingLogs, and with a transfer in TestLyingTransfers.
+	blockHash, _ := b.blockHash(t, tx.Block)
+	for says, r := range map[string]rule{
+		"":                 rewrite(methodReceipt, strings.ToLower(testbed.BaseUSDC), b.other.String()), // another token's
+		"no account":       rewrite(methodReceipt, topicOf(b.payer.Address()), hash("dd")),
+		"not on the chain": rewrite(methodHeader, blockHash, hash("dd")),
+		"no block":         on(methodHeader, result("null")),
+	} {
+		b.proxy.reset(r)
+		got, err := b.client.Received(t.Context(), tx.Hash, b.payee)
+		if got != nil || (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v, %v; want %q", got, err, says)
+		}
+	}
+	b.proxy.reset(nil)
+	if got, err := b.client.Received(t.Context(), tx.Hash[:64]+"zz", b.payee); got != nil || err == nil || len(b.proxy.methods()) > 0 {
+		t.Errorf("of no hash: %v, %v, after %q", got, err, b.proxy.methods())
+	}
 }
 
 // hash is 32 bytes that repeat one.
 func hash(b string) string { return "0x" + strings.Repeat(b, 32) }
-
-// A node that contradicts itself, or says more than it can, has said nothing. What is
-// wrong with a receipt or a log by itself is in TestLyingLogs.
-func TestReceivedByHostile(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	_, _, tx := w.settled(t)
-	token := `"address":"` + strings.ToLower(testbed.BaseUSDC) + `"`
-	payer, payee, value := topicOf(w.payer.Address()), topicOf(w.payee), fmt.Sprintf(`"data":"0x%064x"`, price)
-	blockHash, _ := w.blockHash(t, tx.Block)
-	for name, c := range map[string]struct {
-		rule rule
-		n    int
-		says string
-	}{
-		"honest":           {nil, 1, ""},
-		"another token":    {rewrite(methodReceipt, token, `"address":"`+w.other.String()+`"`), 0, ""},
-		"to somebody else": {rewrite(methodReceipt, payee, topicOf(w.other)), 0, ""},
-		"no value":         {rewrite(methodReceipt, value, `"data":"0x"`), 0, ""},
-		"a value too wide": {rewrite(methodReceipt, value, strings.TrimSuffix(value, `"`)+`00"`), 0, ""},
-		"from no account":  {rewrite(methodReceipt, payer, hash("dd")), 0, "no account"},
-		"of another chain": {rewrite(methodHeader, blockHash, hash("dd")), 0, "not on the chain"},
-		"no block":         {on(methodHeader, result("null")), 0, "no block"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w.proxy.reset(c.rule)
-			got, err := w.client.Received(t.Context(), tx.Hash, w.payee)
-			if len(got) != c.n || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("%+v, %v; want %d and %q", got, err, c.n, c.says)
-			}
-		})
-	}
-	w.proxy.reset(nil)
-	if got, err := w.client.Received(t.Context(), tx.Hash[:64]+"zz", w.payee); got != nil || err == nil || len(w.proxy.methods()) > 0 {
-		t.Errorf("of no hash: %v, %v, after %q", got, err, w.proxy.methods())
-	}
-}

@@ -52,6 +52,7 @@ func TestTransfers(t *testing.T) {
 	}
 	safe := b.finish(t)
 	b.payment(t) // not safe yet
+	late := b.sent[len(b.sent)-1]
 	b.sent = b.sent[:len(b.sent)-1]
 
 	safe++
@@ -68,28 +69,13 @@ func TestTransfers(t *testing.T) {
 	if err != nil || len(got.Transfers) > 0 || got.Next != safe+1 {
 		t.Errorf("with nothing new: %+v, %v", got, err)
 	}
-}
 
-// Wherever a reader stops, the next goes on from its cursor, and together they
-// have read what was sent: for any budget, cap and size of batches.
-func TestTransfersRestart(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, 0)
-	start, _ := b.Block(t, "latest")
-	for i := range 24 {
-		switch i % 4 {
-		case 0:
-			b.payment(t)
-		case 1:
-			b.deposit(t, b.other, int64(i))
-			b.payment(t)
-		case 2:
-			a1, a2 := b.authorize(t), b.authorize(t)
-			b.enter(t, b.Batch(t, true, b.payCall(t, a1), b.payCall(t, a2)), by(t, a1), by(t, a2))
-		case 3:
-			b.Mint(t, b.other, 1)
-			b.Mine(t, i)
-		}
+	// Wherever a reader stops, the next goes on from its cursor, and together they
+	// have read what was sent: for any budget, cap and size of batches.
+	b.sent = append(b.sent, late)
+	for i := range 20 {
+		b.payment(t)
+		b.Mine(t, i/2+1)
 	}
 	b.finish(t)
 	for _, c := range []struct {
@@ -105,30 +91,26 @@ func TestTransfersRestart(t *testing.T) {
 			b.proxy.reset(capped(t, c.most, tooWide()))
 			b.proxy.batch = c.batch
 			b.client.maxCalls = c.calls
-			runs := b.readsOn(t, start+1)
+			runs := b.readsOn(t, 0)
 			if c.several && runs == 1 {
 				t.Error("one run was enough: nothing was interrupted")
 			}
 		})
 	}
-}
 
-// A refused search leaves batches as they are, and a node that has had enough is
-// not asked again at once.
-func TestTransfersRefused(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, 8)
-	b.finish(t)
+	// A refused search leaves batches as they are, and a node that has had enough is
+	// not asked again at once.
+	b.client.maxCalls, b.proxy.batch = defaultMaxCalls, 0
+	at := b.sent[len(b.sent)-8].Block
 	b.proxy.reset(capped(t, 10, tooWide()))
-	got, err := b.next(t, b.sent[0].Block)
-	if err != nil || len(got.Transfers) != 8 {
+	if got, err := b.next(t, at); err != nil || len(got.Transfers) != 8 {
 		t.Errorf("%d transfers, %v", len(got.Transfers), err)
 	}
-	if trips, searches := b.messages(), b.proxy.count(methodLogs); trips > 2+searches+1 { // latest, safe, and one for all receipts
+	if trips, searches := b.messages(), b.proxy.count(methodLogs); trips > 2+searches+8 { // latest, safe, and a batch for each transfer
 		t.Errorf("%d messages for %d searches", trips, searches)
 	}
 	b.proxy.reset(capped(t, 0, slowDown()))
-	b.refuses(t, b.sent[0].Block, "429")
+	b.refuses(t, at, "429")
 	if b.messages() != 3 {
 		t.Errorf("%d messages, want 3: latest, safe, and the search that was refused", b.messages())
 	}

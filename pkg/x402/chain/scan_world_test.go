@@ -35,10 +35,8 @@ func newBooks(t testing.TB, payments int) *books {
 // by is an authorization's transfer, as it is expected.
 func by(t testing.TB, a x402.Authorization) x402.Transfer {
 	t.Helper()
-	from, err := x402.ParseAddress(a.From)
-	must(t, err)
 	value, _ := new(big.Int).SetString(a.Value, 10)
-	return x402.Transfer{From: from, Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
+	return x402.Transfer{From: testbed.Address(t, a.From), Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
 }
 
 // without is a transfer without an authorization.
@@ -86,16 +84,6 @@ func (b *books) payment(t testing.TB) x402.Authorization {
 func (b *books) deposit(t testing.TB, from x402.Address, value int64) {
 	t.Helper()
 	b.enter(t, b.Deposit(t, from.Checksum(), b.payee, value), without(from, value))
-}
-
-// rollback takes away what came after a block, and lets the call pass.
-func (w *world) rollback(t testing.TB, to uint64) rule {
-	return func(*call) bool {
-		if n, _ := w.Block(t, "latest"); n > to {
-			w.Call(t, "anvil_rollback", n-to)
-		}
-		return false
-	}
 }
 
 // finish makes everything safe that was sent, and returns the safe block.

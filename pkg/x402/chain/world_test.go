@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"crypto/rand"
 	"math/big"
 	"slices"
 	"strings"
@@ -47,7 +46,8 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{Chain: testbed.StartChain(t), payer: wallet(t), payee: account(t, 3), other: account(t, 4)}
+	w := &world{Chain: testbed.StartChain(t), payer: wallet(t)}
+	w.payee, w.other = testbed.Address(t, testbed.Account(3)), testbed.Address(t, testbed.Account(4))
 	w.SetBlockInterval(t, 2*time.Second)
 	w.Mint(t, w.payer.Address(), 1_000_000)
 	w.Mint(t, w.other, 1_000_000)
@@ -58,19 +58,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-func account(t testing.TB, i int) x402.Address {
-	t.Helper()
-	a, err := x402.ParseAddress(testbed.Account(i))
-	must(t, err)
-	return a
-}
-
-func wallet(t testing.TB) *x402test.Wallet {
-	t.Helper()
-	w, err := x402test.NewWallet(rand.Reader)
-	must(t, err)
-	return w
-}
+func wallet(t testing.TB) *x402test.Wallet { return testbed.NewClient(t, nil).Wallet }
 
 // equal compares what there is with what there must be.
 func equal(t testing.TB, what string, want, got any) {

@@ -86,7 +86,7 @@ func TestNothingIsSent(t *testing.T) {
 func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel()
 	const agent = "Hostfacts/1 (+https://example.com)"
-	script := []string{pendingA, settled, `{"isValid":true}`, `{"kinds":[]}`}
+	script := []string{pendingA, settled, `{"isValid":true,"payer":"` + strings.ToLower(payer) + `"}`, `{"kinds":[]}`}
 	type seen struct{ Line, Type, Agent, Encoding, Idempotency, Body, URI string }
 	var requests []seen
 	nonces := map[any]bool{}

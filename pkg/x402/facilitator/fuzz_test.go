@@ -30,11 +30,15 @@ func FuzzAnswer(f *testing.F) {
 	for _, r := range recordings(f) {
 		f.Add(r.Status, []byte(r.Body), false, false)
 	}
+	const yes = `{"isValid":true,"payer":"` + payer + `"}`
 	for status, bodies := range map[int][]string{
-		0:   {""},
-		200: {settled, refusal("rate_limited"), `{"success":true,"success":false}`, `{"bazaar":{"status":"rejected","code":7}}`, `{"kinds":[]}`},
+		0: {""},
+		200: {settled, refusal("rate_limited"), `{"success":true,"success":false}`, `{"bazaar":{"status":"rejected","code":7}}`, `{"kinds":[]}`,
+			yes, strings.ToLower(yes), `{"isValid":true,"payer":"` + other + `"}`, `{"isValid":true,"payer":1}`, `{"isValid":"true"}`, `{"isValid":false}`,
+			`{"isValid":true,"invalidReason":"insufficient_funds"}`, `{"payer":"` + payer + `"}`,
+			`{"isValid":false,"invalidReason":1}`, `{"isValid":false,"invalidReason":"insufficient_funds","payer":"` + other + `"}`},
 		302: {settled, "\"\xc2\"", `{"isValid":true}`},
-		400: {`{"errorType":"invalid_request"}`, `{"success":false,"errorReason":"a\u0000` + strings.Repeat("b ", maxReason) + `"}`},
+		400: {yes, `{"errorType":"invalid_request"}`, `{"success":false,"errorReason":"a\u0000` + strings.Repeat("b ", maxReason) + `"}`},
 		401: {"", settled}, 403: {refusal("insufficient_funds")}, 500: {pendingA},
 	} {
 		for _, body := range bodies {
@@ -105,15 +109,19 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool) {
 	}
 }
 
-// verification: a yes needs the boolean true, a 2xx, and no other payer.
+// verification: a yes needs the boolean true, a 2xx, and neither another payer nor a reason;
+// a no needs the boolean false, a reason, and no other payer.
 func verification(t *testing.T, re reply, lenient map[string]any) {
 	t.Helper()
 	v := judge(re, wanted())
-	valid, _ := lenient["isValid"].(bool)
-	named, _ := lenient["payer"].(string)
+	valid, isBool := lenient["isValid"].(bool)
+	named, isText := lenient["payer"].(string)
+	reason, _ := lenient["invalidReason"].(string)
 	said(t, "reason", v.Reason)
-	if v.Valid && (!valid || re.status/100 != 2 || named != "" && !strings.EqualFold(named, payer)) {
-		t.Errorf("valid on %d %q", re.status, re.body)
+	verdict, contradicts := v.Fault == nil, lenient["payer"] != nil && !isText || named != "" && !strings.EqualFold(named, payer)
+	if verdict && (valid != v.Valid || !isBool || valid != (reason == "") || contradicts) ||
+		v.Valid && re.status/100 != 2 {
+		t.Errorf("%+v on %d %q", v, re.status, re.body)
 	}
 	if v.Valid && (v.Reason != "" || v.Fault != nil) || !v.Valid && v.Reason == "" && v.Fault == nil {
 		t.Errorf("got %+v", v)

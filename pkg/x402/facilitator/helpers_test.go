@@ -1,7 +1,6 @@
 package facilitator
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,8 +9,6 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,53 +107,20 @@ func mustCDP(t *testing.T) Credentials {
 // patience is far more than a call over loopback takes on any machine.
 const patience = 2 * time.Minute
 
-// peer is a TCP server of one test. handle owns each connection; it is closed
-// when handle returns.
-type peer struct {
-	url, addr string
-	conns     atomic.Int64
-}
-
-func newPeer(t *testing.T, handle func(c net.Conn)) *peer {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	p := &peer{addr: l.Addr().String(), url: "http://" + l.Addr().String()}
-	var open sync.WaitGroup
-	open.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.conns.Add(1)
-			open.Go(func() {
-				defer c.Close()
-				// No peer of a failed test may hang the suite.
-				_ = c.SetDeadline(time.Now().Add(patience))
-				handle(c)
-			})
+// raw is a handler that writes an answer as it stands, and ends the connection once then
+// has returned.
+func raw(text string, then func(c net.Conn)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
 		}
-	})
-	t.Cleanup(func() { l.Close(); open.Wait() })
-	return p
-}
-
-// readRequest reads one whole HTTP request.
-func readRequest(c net.Conn) (*http.Request, error) {
-	r, err := http.ReadRequest(bufio.NewReader(c))
-	if err == nil {
-		_, err = io.Copy(io.Discard, r.Body)
-	}
-	return r, err
-}
-
-// answerWith is a peer that reads a request and writes raw bytes.
-func answerWith(raw string) func(net.Conn) {
-	return func(c net.Conn) {
-		if _, err := readRequest(c); err == nil {
-			_, _ = io.WriteString(c, raw)
-		}
+		defer c.Close()
+		// No peer of a failed test may hang the suite.
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = io.WriteString(c, text)
+		then(c)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,24 +24,18 @@ func (v *vault) load(context.Context) (Credentials, error) {
 	return v.creds, v.err
 }
 
-// expect asks for the header at a time; an empty one is an error.
-func (v *vault) expect(t *testing.T, l Credentials, what string, now time.Time, header string, reads int) {
-	t.Helper()
-	h, err := l.Authorization(t.Context(), Call{Now: now})
-	if (header == "") != (err != nil) || h != header || v.reads != reads {
-		t.Errorf("%s: got %q, %v after %d reads; want %q after %d", what, h, err, v.reads, header, reads)
-	}
-}
-
 func TestLazyCredentials(t *testing.T) {
 	t.Parallel()
 	v := &vault{err: errors.New("throttled")}
 	l := Lazy(v.load)
 	now := time.Unix(1000, 0)
-	step := func(what string, wait time.Duration, want string, reads int) {
+	step := func(what string, wait time.Duration, want string, reads int) { // "" is an error
 		t.Helper()
 		now = now.Add(wait)
-		v.expect(t, l, what, now, want, reads)
+		h, err := l.Authorization(t.Context(), Call{Now: now})
+		if (want == "") != (err != nil) || h != want || v.reads != reads {
+			t.Errorf("%s: got %q, %v after %d reads; want %q after %d", what, h, err, v.reads, want, reads)
+		}
 	}
 	step("the first reading fails", 0, "", 1)
 	v.creds, v.err = mustBearer(t, "one"), nil
@@ -65,17 +58,21 @@ func TestLazyCredentials(t *testing.T) {
 	l.Rejected()
 	v.creds = mustBearer(t, "four")
 	step("a clock that was set back does not hold it up", -2*time.Hour, "Bearer four", 7)
+	l.Rejected()
+	now = time.Now() // with the clock that stands still while a function is frozen
+	step("nor does one that stood still", 0, "Bearer four", 8)
+	if at := l.(*lazy).readAt; at != at.Round(0) {
+		t.Errorf("the time of a reading is %s, and goes by that clock", at)
+	}
 }
 
 func TestLazyWaitsNoLongerThanItsCaller(t *testing.T) {
 	t.Parallel()
-	started, release := make(chan struct{}), make(chan struct{})
-	v := &vault{creds: mustBearer(t, "one")}
+	started, release, readings := make(chan struct{}), make(chan struct{}), 0
 	l := Lazy(func(ctx context.Context) (Credentials, error) {
-		if v.reads > 0 {
-			return v.load(ctx)
+		if readings++; readings > 1 {
+			return None(), nil
 		}
-		v.reads++
 		close(started)
 		<-release
 		return nil, ctx.Err()
@@ -104,25 +101,6 @@ func TestLazyWaitsNoLongerThanItsCaller(t *testing.T) {
 	}
 }
 
-func TestLazyIsSafeForConcurrentUse(t *testing.T) {
-	t.Parallel()
-	v := &vault{creds: mustBearer(t, "one")}
-	l := Lazy(v.load)
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			if h, err := l.Authorization(t.Context(), Call{Now: time.Unix(1, 0)}); err != nil || h != "Bearer one" {
-				t.Errorf("%q, %v", h, err)
-			}
-			l.Rejected()
-		})
-	}
-	wg.Wait()
-	if v.reads != 1 {
-		t.Errorf("%d readings within a minute", v.reads)
-	}
-}
-
 // TestRotatedSecret is the path of a rotation through the client: 401, and after a
 // minute a new secret, without a restart.
 func TestRotatedSecret(t *testing.T) {
@@ -144,17 +122,5 @@ func TestRotatedSecret(t *testing.T) {
 	v.creds, now = mustBearer(t, "new"), now.Add(reloadAfter)
 	if s := settle(t, f); s.Class != x402.Moved || v.reads != 2 {
 		t.Fatalf("new secret, %d reads: %+v", v.reads, s)
-	}
-}
-
-// A function that was frozen for a minute reads its credentials again, though its
-// monotonic clock has stood still: the time that is kept has no reading of that one.
-func TestLazyGoesByTheWall(t *testing.T) {
-	t.Parallel()
-	v := &vault{err: errors.New("throttled")}
-	l := Lazy(v.load)
-	v.expect(t, l, "the first reading fails", time.Now(), "", 1)
-	if at := l.(*lazy).readAt; at != at.Round(0) {
-		t.Errorf("the time of a reading is %s", at)
 	}
 }

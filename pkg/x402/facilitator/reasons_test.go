@@ -182,17 +182,12 @@ func TestTableOfReasons(t *testing.T) {
 	}
 	rows := map[string]bool{}
 	for _, r := range Reasons() {
-		if rows[r.Code] {
-			t.Errorf("%s has two rows", r.Code)
+		party := map[Meaning]Party{Refusal: Payer, Expired: Payer, TurnedAway: Operator}[r.Meaning]
+		if rows[r.Code] || r.Fault != party || r.Source == "" ||
+			r.Signature && r.Meaning != Refusal || (r.Answer != "") != (r.Meaning == TurnedAway) {
+			t.Errorf("two rows %t: %+v", rows[r.Code], r)
 		}
 		rows[r.Code] = true
-		party := map[Meaning]Party{Refusal: Payer, Expired: Payer, TurnedAway: Operator}[r.Meaning]
-		if r.Fault != party {
-			t.Errorf("%s: %s, and the fault of %s", r.Code, r.Meaning, r.Fault)
-		}
-		if r.Signature && r.Meaning != Refusal || (r.Answer != "") != (r.Meaning == TurnedAway) || r.Source == "" {
-			t.Errorf("%+v", r)
-		}
 	}
 }
 

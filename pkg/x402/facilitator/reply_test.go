@@ -10,29 +10,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-func TestJudge(t *testing.T) {
-	t.Parallel()
-	const yes = `{"isValid":true,"payer":"` + payer + `"}`
-	for want, bodies := range map[string][]string{
-		"valid":             {yes, `{"isValid":true}`, `{"isValid":true,"payer":"` + strings.ToLower(payer) + `"}`},
-		"invalid signature": {`{"isValid":false,"invalidReason":"invalid_exact_evm_signature","payer":"` + payer + `"}`},
-		"facilitator_unavailable": {
-			strings.ToLower(yes), `{"isValid":true,"payer":"` + other + `"}`, `{"isValid":true,"payer":1}`, `{"isValid":"true"}`, `{"isValid":false}`,
-			`{"isValid":true,"invalidReason":"insufficient_funds"}`, `{"payer":"` + payer + `"}`, `{"isValid":false,"isValid":true}`,
-			`{"isValid":false,"invalidReason":1}`, `{"isValid":false,"invalidReason":"insufficient_funds","payer":"` + other + `"}`,
-		},
-	} {
-		for _, body := range bodies {
-			if got, v := verifies(answered(200, body)); got != want {
-				t.Errorf("%s: %s, %+v, want %s", body, got, v, want)
-			}
-		}
-	}
-	if got, _ := verifies(answered(400, yes)); got != "facilitator_unavailable" {
-		t.Errorf("yes in a 400: %s", got)
-	}
-}
-
 func TestSupports(t *testing.T) {
 	t.Parallel()
 	const kind = `{"x402Version":2,"scheme":"exact","network":"eip155:8453"}`

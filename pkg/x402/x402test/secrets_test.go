@@ -1,23 +1,32 @@
-package x402test_test
+package x402test
 
 import (
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // What shows a payment is found in whatever form it is shown, and what a log
 // may say is let pass.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	var s x402test.Secrets
+	// The first development account.
+	w, err := WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader)
+	must(t, err)
+	if got, want := w.Address().Checksum(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"; got != want {
+		t.Errorf("address %s, want %s", got, want)
+	}
+	terms := x402.Terms{Network: "eip155:8453", Asset: w.Address().Checksum(), PayTo: w.Address().Checksum(), Name: "USD Coin", Version: "2"}
+	var s Secrets
 	var header string
 	for range 3 {
-		header = payment(t)
+		header, err = w.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{terms.Requirements("5000")}}, time.Now())
+		must(t, err)
 		s.Add(header)
 	}
 	s.Add("garbage")
