@@ -2,8 +2,6 @@ package clients
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,17 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // TestDocuments holds everything that one service publishes against public
@@ -33,7 +28,7 @@ func TestDocuments(t *testing.T) {
 	s := start(t)
 	for name, check := range map[string]func(*testing.T, service){
 		"OpenAPI": checkOpenAPI, "live answers": checkLiveAnswers, "agentcash": checkAgentcash, "HTML": checkHTML,
-		"anchors": checkAnchors, "prices": checkPrices, "extensions": checkExtensions,
+		"prices": checkPrices,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,74 +157,11 @@ func checkAgentcash(t *testing.T, s service) {
 	}
 }
 
-// fits holds a value to a schema of the 2020-12 draft.
-func fits(t *testing.T, schema, value []byte) []string {
-	t.Helper()
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.AssertFormat()
-	if err := c.AddResource("test:///schema.json", decoded[any](t, schema)); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("test:///schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Validate(decoded[any](t, value)); err != nil {
-		return []string{err.Error()}
-	}
-	return nil
-}
-
-// offerOf is the offer of an operation as it comes over the wire.
-func offerOf(t *testing.T, s service, op catalog.Operation) (raw []byte, offer x402.PaymentRequired) {
-	t.Helper()
-	a := s.ask(t, http.MethodGet, op.Path, "application/json")
-	raw, err := base64.StdEncoding.DecodeString(a.Header.Get(x402.HeaderRequired))
-	if err != nil || a.Status != http.StatusPaymentRequired {
-		t.Fatalf("%s: %d, %v", op.Path, a.Status, err)
-	}
-	return raw, decoded[x402.PaymentRequired](t, raw)
-}
-
-// maxEncoded is what PAYMENT-REQUIRED stays below: clients echo it, and API
-// Gateway bounds what they send (design 8).
-const maxEncoded = 4096
-
-// checkExtensions does what a facilitator does before it lists an offer: info
-// against schema, with a schema that needs no other document.
-func checkExtensions(t *testing.T, s service) {
-	for _, op := range catalog.All() {
-		raw, offer := offerOf(t, s, op)
-		if n := base64.StdEncoding.EncodedLen(len(raw)); n >= maxEncoded || len(offer.Extensions) != 3 {
-			t.Errorf("%s: PAYMENT-REQUIRED has %d bytes and %d extensions", op.Slug, n, len(offer.Extensions))
-		}
-		for name, extension := range offer.Extensions {
-			e := decoded[struct{ Info, Schema json.RawMessage }](t, extension)
-			if bytes.Contains(e.Schema, []byte(`"$ref"`)) || bytes.Contains(e.Schema, []byte(`"$id"`)) {
-				t.Errorf("%s: %s: the schema refers to another: %s", op.Slug, name, e.Schema)
-			}
-			wantComplaint(t, op.Slug+" "+name, fits(t, e.Schema, e.Info), "")
-		}
-		e := decoded[struct{ Info, Schema json.RawMessage }](t, offer.Extensions["bazaar"])
-		spoils := []spoil{
-			{`"method":"GET"`, `"method":"POST"`, "/input/method"}, {`"type":"http"`, `"type":"mcp"`, "/input/type"},
-			{`"queryParams":{`, `"body":{},"queryParams":{`, "'body' not allowed"},
-		}
-		if op.Kind != catalog.SmokeTest { // its one parameter is optional
-			spoils = append(spoils, spoil{`"domain":`, `"host":`, "missing property 'domain'"})
-		}
-		for _, p := range spoils {
-			wantComplaint(t, op.Slug, fits(t, e.Schema, broken(t, e.Info, p.old, p.other)), p.about)
-		}
-	}
-}
-
-// htmlPages are the pages for people: the documentation, the paywall of every
-// operation, the last one with a query that is not a domain, and the page for
+// checkHTML is html-validate, with its recommended rules and those of accessibility,
+// warnings included. It reads the pages for people: the documentation, the paywall of
+// every operation, the last one with a query that is not a domain, and the page for
 // unknown paths.
-func htmlPages(t *testing.T, s service) map[string][]byte {
-	t.Helper()
+func checkHTML(t *testing.T, s service) {
 	wanted := map[string]int{catalog.PathDocs: http.StatusOK, "/nothing/here": http.StatusNotFound}
 	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"
 	for _, op := range catalog.All() {
@@ -245,18 +177,15 @@ func htmlPages(t *testing.T, s service) map[string][]byte {
 		}
 		pages[path] = a.Body
 	}
-	return pages
-}
-
-// checkHTML is html-validate, with its recommended rules and those of accessibility,
-// warnings included.
-func checkHTML(t *testing.T, s service) {
-	pages := htmlPages(t, s)
 	docs := pages[catalog.PathDocs]
-	about := map[string]string{"docs broken": "close-order", "paywall broken": "element-required-attributes", "no end": "no-implicit-close"}
-	pages["docs broken"] = broken(t, docs, "</h1>", "</h2>")
-	pages["paywall broken"] = broken(t, pages[catalog.Ping().Path], `<html lang="en"`, `<html`)
-	pages["no end"] = broken(t, docs, "</caption>", "")
+	about := map[string]string{}
+	for _, p := range []spoil{
+		{"</h1>", "</h2>", "close-order"}, {`<html lang="en"`, `<html`, "element-required-attributes"}, {"</caption>", "", "no-implicit-close"},
+		{`id="errors"`, `id="limits"`, "no-dup-id"}, {`id="errors"`, `id="nowhere"`, "no-missing-references"}, {"h2", "h4", "heading-level"},
+		{` scope="col"`, "", "wcag/h63"},
+	} {
+		pages[p.about], about[p.about] = broken(t, docs, p.old, p.other), p.about
+	}
 	args, names := []string{validators + "html.mjs"}, map[string]string{}
 	for name, page := range pages {
 		path := file(t, fmt.Sprintf("%d.html", len(names)), page)
@@ -268,42 +197,5 @@ func checkHTML(t *testing.T, s service) {
 	}
 	for path, complaints := range found {
 		wantComplaint(t, names[path], complaints, about[names[path]])
-	}
-}
-
-// checkAnchors: whatever of a document, an error or a page points into the documentation
-// arrives at one place.
-func checkAnchors(t *testing.T, s service) {
-	ids := map[string]int{}
-	docs := s.document(t, catalog.PathDocs)
-	for _, m := range regexp.MustCompile(`<[a-z0-9]+(?: [^>]*)? id="([^"]+)"`).FindAllSubmatch(docs, -1) {
-		ids[string(m[1])]++
-	}
-	seen := map[string]bool{}
-	collect := func(name string, doc []byte, start string) {
-		links := regexp.MustCompile(start+`#([a-zA-Z0-9_-]+)`).FindAllSubmatch(doc, -1)
-		if len(links) == 0 && name != catalog.PathLLMsFull { // it says everything itself
-			t.Errorf("%s points to no place of the documentation", name)
-		}
-		for _, m := range links {
-			if seen[string(m[1])] = true; ids[string(m[1])] != 1 {
-				t.Errorf("%s points to #%s, which is there %d times", name, m[1], ids[string(m[1])])
-			}
-		}
-	}
-	link := regexp.QuoteMeta(s.url + catalog.PathDocs)
-	for _, path := range []string{catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathLLMs, catalog.PathLLMsFull} {
-		collect(path, s.document(t, path), link)
-	}
-	collect(catalog.PathDocs, docs, `href="(?:`+catalog.PathDocs+`)?`)
-	for _, op := range catalog.All() {
-		collect(op.Slug+" as a page", s.ask(t, http.MethodGet, op.Path, "text/html").Body, `href="(?:`+link+`|`+catalog.PathDocs+`)`)
-		collect("an error of "+op.Slug, s.ask(t, http.MethodPost, op.Path, "").Body, link)
-		if ids[op.Slug] != 1 {
-			t.Errorf("#%s is there %d times", op.Slug, ids[op.Slug])
-		}
-	}
-	if !slices.ContainsFunc(catalog.All(), func(op catalog.Operation) bool { return seen[op.Slug] }) || !seen["errors"] {
-		t.Errorf("only %v are pointed to", seen)
 	}
 }

@@ -24,7 +24,7 @@ func receiptProgram() program {
 	install := func(t *testing.T) string {
 		return npmInstallOf(t, "@x402/fetch", "@x402/evm", "@x402/extensions", "viem")
 	}
-	return program{"receipt", "Checking a receipt", nodeWorkshop, install, typeCheck + "receipt.mts", false}
+	return program{"receipt", "Checking a receipt", nodeWorkshop, install, false}
 }
 
 // TestReceiptProgram runs the program behind a stranger who changes answers: it finds

@@ -25,27 +25,26 @@ type program struct {
 	id, title string
 	tools     func(*testing.T) workshop
 	install   func(*testing.T) string
-	check     string // a command that must find nothing
-	short     bool   // it prints the status and the answer in one line, and nothing else
+	short     bool // it prints the status and the answer in one line, and nothing else
 }
 
 const typeCheck = "npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck --types node "
 
 func payingPrograms() []program {
 	return []program{
-		{"typescript", "TypeScript", nodeWorkshop, npmInstall, typeCheck + "pay.mts", true},
-		{"typescript-receipt", "TypeScript", nodeWorkshop, npmInstall, typeCheck + "pay.mts", false},
+		{"typescript", "TypeScript", nodeWorkshop, npmInstall, true},
+		{"typescript-receipt", "TypeScript", nodeWorkshop, npmInstall, false},
 		retries(),
-		{"python", "Python", pythonWorkshop, pipInstall, "python -m py_compile pay.py", true},
-		{"python-receipt", "Python", pythonWorkshop, pipInstall, "python -m py_compile pay.py", false},
-		{"go", "Go", goWorkshop, goInstall, "go vet .", false},
+		{"python", "Python", pythonWorkshop, pipInstall, true},
+		{"python-receipt", "Python", pythonWorkshop, pipInstall, false},
+		{"go", "Go", goWorkshop, goInstall, false},
 		receiptProgram(),
 	}
 }
 
 // retries is the program that asks until it has its answer.
 func retries() program {
-	return program{"retries", "With retries", nodeWorkshop, npmInstall, typeCheck + "retry.mts", false}
+	return program{"retries", "With retries", nodeWorkshop, npmInstall, false}
 }
 
 // signed is the command that sends what something else has signed.
@@ -65,20 +64,44 @@ func TestPayingPrograms(t *testing.T) {
 	for _, p := range payingPrograms() {
 		run[p.id] = true
 	}
-	for id := range readPage(t, start(t)).programs {
+	shown := readPage(t, start(t))
+	for id := range shown.programs {
 		if !run[id] {
 			t.Errorf("no test runs %s, which the page shows", id)
 		}
+	}
+	for suffix, c := range map[string]struct {
+		tools func(*testing.T) workshop
+		check string // of all programs in a language; it must find nothing
+	}{
+		".mts": {nodeWorkshop, typeCheck + "*.mts"},
+		".go":  {goWorkshop, "go vet ."},
+	} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			w := c.tools(t)
+			for id, code := range shown.programs {
+				if strings.HasSuffix(shown.names[id], suffix) {
+					w.save(t, id+suffix, code)
+				}
+			}
+			if out, err := w.shell(t, c.check).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 	for _, p := range payingPrograms() {
 		t.Run(p.id, func(t *testing.T) {
 			t.Parallel()
 			w, s := p.tools(t), start(t)
-			text := p.asShown(t, w, s)
+			install, _ := shown.commands(t, p.title)
+			if want := p.install(t); install != want {
+				t.Errorf("the page says %q, and what is tested here is %q", install, want)
+			}
 			t.Run("pays", func(t *testing.T) {
 				o := p.run(t, w, s, s.url)
 				if p.short {
-					if n := strings.Count(strings.TrimSpace(text), "\n") + 1; n > maxShort {
+					if n := strings.Count(strings.TrimSpace(shown.programs[p.id]), "\n") + 1; n > maxShort {
 						t.Errorf("%d lines", n)
 					}
 					o.notes, o.out, _ = strings.Cut(o.out, " ")
@@ -122,22 +145,6 @@ func TestPayingPrograms(t *testing.T) {
 			})
 		})
 	}
-}
-
-// asShown saves a program as the page shows it, and returns it. What the page says
-// to install must be what is tested here, and the program's check find nothing.
-func (p program) asShown(t *testing.T, w workshop, s service) string {
-	t.Helper()
-	shown := readPage(t, s)
-	install, _ := shown.commands(t, p.title)
-	if want := p.install(t); install != want {
-		t.Errorf("the page says %q, and what is tested here is %q", install, want)
-	}
-	w.save(t, shown.names[p.id], shown.programs[p.id])
-	if out, err := w.shell(t, p.check).CombinedOutput(); err != nil {
-		t.Errorf("%s: %v\n%s", p.check, err, out)
-	}
-	return shown.programs[p.id]
 }
 
 // command is the program as the page of a service shows it, ready to run. The address

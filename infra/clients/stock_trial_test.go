@@ -245,15 +245,7 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) *buyer {
 }
 
 // transfers is how often the buyer has paid.
-func (b *buyer) transfers() int {
-	n := 0
-	for _, moved := range b.trial.books.Transfers() {
-		if strings.Contains(moved.Key, "|"+b.payer+"|") {
-			n++
-		}
-	}
-	return n
-}
+func (b *buyer) transfers() int { return len(b.trial.books.Moved(b.payer)) }
 
 // account is all that is known of a purchase, for whoever has to find out why it
 // went wrong.

@@ -11,32 +11,16 @@ import (
 
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
-	"github.com/google/go-cmp/cmp"
 )
-
-// languageOf is the lexer of a program's file.
-func languageOf(t *testing.T, file string) chroma.Lexer {
-	t.Helper()
-	name := map[string]string{".mts": "typescript", ".py": "python", ".sh": "bash", ".txt": "go"}[path.Ext(file)]
-	lexer := lexers.Get(name)
-	if lexer == nil {
-		t.Fatalf("no lexer for %s", file)
-	}
-	return chroma.Coalesce(lexer)
-}
 
 // command is a program that a line of shell starts.
 var command = regexp.MustCompile(`(?m)(^|[|&;(] *)(curl|printf|tr|jq|grep|base64)\b`)
 
 // colored is a program as HTML: each token that the style has a colour for in a
 // span, and everything escaped.
-func colored(t *testing.T, file, code string) string {
-	t.Helper()
-	tokens, err := languageOf(t, file).Tokenise(nil, code)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := tokens.Tokens()
+func colored(file, code string) string {
+	language := map[string]string{".mts": "typescript", ".py": "python", ".sh": "bash", ".txt": "go"}[path.Ext(file)]
+	list := must(chroma.Coalesce(lexers.Get(language)).Tokenise(nil, code)).Tokens()
 	var b strings.Builder
 	for i, token := range list {
 		called := i+1 < len(list) && strings.HasPrefix(list[i+1].Value, "(")
@@ -78,25 +62,12 @@ func classOf(kind chroma.TokenType, called bool) string {
 // TestColors makes the markup of every program (with -update), and holds what
 // is embedded to it and to the program: other colours, the same text.
 func TestColors(t *testing.T) {
-	files, err := fs.ReadDir(assets, "assets/snippets")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all strings.Builder
-	for _, f := range files {
-		raw, err := fs.ReadFile(assets, "assets/snippets/"+f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		markup := colored(t, f.Name(), string(raw))
+	for _, f := range must(fs.ReadDir(assets, "assets/snippets")) {
+		raw := must(fs.ReadFile(assets, "assets/snippets/"+f.Name()))
+		markup := colored(f.Name(), string(raw))
 		if text := textOf(parse(t, []byte("<pre>"+markup+"</pre>"))); text != string(raw) {
 			t.Errorf("%s: the markup says\n%s", f.Name(), text)
-		}
-		if n := strings.Count(markup, "<span"); n < 3 {
-			t.Errorf("%s: %d colours", f.Name(), n)
-		}
-		if strings.Contains(markup, "<!--") || !strings.HasSuffix(markup, "\n") {
-			t.Errorf("%s: the markup does not end where the next one begins", f.Name())
 		}
 		all.WriteString(coloredBegin(f.Name()) + markup)
 	}
@@ -106,11 +77,5 @@ func TestColors(t *testing.T) {
 		}
 		return
 	}
-	kept, err := fs.ReadFile(assets, coloredFile)
-	if err != nil {
-		t.Fatalf("%v; run with -update", err)
-	}
-	if diff := cmp.Diff(string(kept), all.String()); diff != "" {
-		t.Errorf("%s, run with -update: %s", coloredFile, diff)
-	}
+	same(t, coloredFile+", run with -update", string(must(fs.ReadFile(assets, coloredFile))), all.String())
 }

@@ -2,8 +2,8 @@ package discovery
 
 import (
 	"crypto/ed25519"
+	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -34,53 +34,40 @@ func TestDocumentsAgainstGoldenFiles(t *testing.T) {
 	}
 }
 
-// The keys of receipts are published with their names.
-func TestReceiptKeysDocument(t *testing.T) {
+// Where there are keys, the page and both texts say where receipts are and how to check
+// one, and the keys are published with their names. Where there is none, nothing
+// promises any.
+func TestReceiptKeys(t *testing.T) {
 	site := testSite()
 	old := must(receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"))
 	newer := make(ed25519.PublicKey, ed25519.PublicKeySize)
-	site.ReceiptKeys = []ed25519.PublicKey{newer, old}
-	d := must(Render(site))
-	for kid, want := range map[string]ed25519.PublicKey{"#receipt-1": old, "#receipt-2": newer} {
-		kid = receipt.DID(strings.TrimPrefix(site.Origin, "https://")) + kid
-		if got, err := receipt.FindKey(body(t, d, receipt.Path), kid); err != nil || !got.Equal(want) {
-			t.Errorf("%s: %v, %v", kid, got, err)
+	for _, keys := range [][]ed25519.PublicKey{{newer, old}, nil} {
+		site.ReceiptKeys = keys
+		d := must(Render(site))
+		for _, path := range []string{catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull} {
+			if said := strings.Contains(string(body(t, d, path)), receipt.Path); said != (keys != nil) {
+				t.Errorf("%d keys: %s says where they are: %v", len(keys), path, said)
+			}
+		}
+		doc, published := d.Find(receipt.Path)
+		if published != (keys != nil) {
+			t.Fatalf("%d keys are published: %v", len(keys), published)
+		}
+		for i := range keys {
+			kid := fmt.Sprintf("%s#receipt-%d", receipt.DID(strings.TrimPrefix(site.Origin, "https://")), len(keys)-i)
+			if got, err := receipt.FindKey(doc.Body, kid); err != nil || !got.Equal(keys[i]) {
+				t.Errorf("%s: %v, %v", kid, got, err)
+			}
 		}
 	}
 }
 
-func TestEveryFreePathOfTheSpecIsADocumentButTheProbes(t *testing.T) {
-	d := rendered()
-	for _, path := range catalog.FreePaths() {
-		_, ok := d.Find(path)
-		if probe := path == catalog.PathHealth || path == catalog.PathReady; ok == probe {
-			t.Errorf("%s: a document: %v", path, ok)
-		}
-	}
-}
-
-func TestTwoRendersAreEqual(t *testing.T) {
-	a, b := renderedWide(), must(render(testSite(), wideOps(), wideBooks()))
-	for i, d := range a.list {
-		if !reflect.DeepEqual(d, b.list[i]) {
-			t.Errorf("%s differs in a second rendering", d.Path)
-		}
-	}
-	if len(a.list) != len(b.list) {
-		t.Errorf("%d documents, then %d", len(a.list), len(b.list))
-	}
-}
-
-func TestETagFollowsTheContent(t *testing.T) {
-	other := testSite()
-	other.Terms.PayTo = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
-	d := must(Render(other))
-	for _, path := range []string{catalog.PathManifest, catalog.PathDocs, catalog.PathLLMsFull} {
-		was, _ := rendered().Find(path)
-		is, _ := d.Find(path)
-		if was.ETag == is.ETag {
-			t.Errorf("%s: another payee, the same ETag", path)
-		}
+func TestOwnershipProofsReachBothDocuments(t *testing.T) {
+	s := testSite()
+	s.OwnershipProofs = []string{"0xabc"}
+	d := must(Render(s))
+	for _, path := range []string{catalog.PathManifest, catalog.PathOpenAPI} {
+		says(t, path, string(body(t, d, path)), `"ownershipProofs":["0xabc"]`)
 	}
 }
 

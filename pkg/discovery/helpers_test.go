@@ -16,7 +16,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -37,63 +36,8 @@ func testSite() Site {
 	}
 }
 
-// wideOps are the operations of the catalog and one that has every shape that
-// a field, a parameter or an error can have.
-func wideOps() []catalog.Operation {
-	text := func(name string) catalog.Field {
-		return catalog.Field{Name: name, Type: "string", Description: "Text of " + name}
-	}
-	failed := catalog.Field{Name: "error", Type: "object", Description: "Child failed", Fields: []catalog.Field{
-		{Name: "error", Type: "object", Description: "Why", Fields: []catalog.Field{text("code"), text("message")}},
-	}}
-	return append(catalog.All(), catalog.Operation{
-		Slug: "wide-check", Path: "/v1/bundles/wide-check", Title: "Wide & <odd> check", Kind: catalog.Bundle, Amount: "1015000",
-		Summary: "Everything at once.", Description: "A bundle of every shape; \"quotes\" & <angles> included.",
-		Tags: []string{"wide"},
-		Params: []catalog.Param{
-			{Name: "domain", Type: "string", Required: true, Example: "example.com", Description: "Domain."},
-			{Name: "port", Type: "integer", Default: "443", Enum: []string{"443"}, Example: "443", Description: "Port."},
-		},
-		Example: []catalog.Value{{Name: "domain", Value: "example.com"}, {Name: "port", Value: "443"}},
-		Errors: []fault.Code{
-			fault.InvalidDomain, fault.InvalidPort, fault.BlockedAddress, fault.ConnectFailed, fault.HostIntelTimeout, fault.Overloaded,
-		},
-		Fields: []catalog.Field{
-			text("domain"),
-			{Name: "reason", Type: "string", Nullable: true, Enum: []string{"loop", "max_hops"}, Description: "Why it ended"},
-			{Name: "owner", Type: "object", Nullable: true, Description: "Owner", Fields: []catalog.Field{text("name"), text("iana_id")}},
-			{Name: "names", Type: "array", Description: "Names", Items: []catalog.Field{text("name")}},
-			{Name: "hops", Type: "array", Description: "Hops", Items: []catalog.Field{
-				{Name: "hop", Type: "object", Description: "Hop", Fields: []catalog.Field{
-					{Name: "index", Type: "integer", Description: "From 0"},
-					{Name: "location", Type: "string", Nullable: true, Description: "As received"},
-				}},
-			}},
-			{Name: "child", Type: "object", Description: "A result or an error object", Items: []catalog.Field{
-				{Name: "result", Type: "object", Description: "Child answered", Fields: []catalog.Field{
-					{Name: "expired", Type: "boolean", Description: "Whether it is"},
-				}},
-				failed,
-			}},
-		},
-		Response: `{"domain":"example.com","reason":null,"owner":null,"names":["a.example.com"],` +
-			`"hops":[{"index":0,"location":null}],"child":{"error":{"code":"connect_failed","message":"It failed."}}}`,
-		Deadline: 12 * time.Second,
-	})
-}
-
-func wideBooks() []catalog.Playbook {
-	return []catalog.Playbook{{
-		Slug: "wide", Name: "Wide", Description: "Step by step.", Bundle: "wide-check", Sequence: []string{"dns", "wide-check"},
-	}}
-}
-
-// Documents of testSite are rendered once, which takes a while: of the catalog,
-// and of wideOps.
-var (
-	rendered     = sync.OnceValue(func() *Documents { return must(Render(testSite())) })
-	renderedWide = sync.OnceValue(func() *Documents { return must(render(testSite(), wideOps(), wideBooks())) })
-)
+// rendered are the documents of testSite, which take a while: once.
+var rendered = sync.OnceValue(func() *Documents { return must(Render(testSite())) })
 
 func body(t *testing.T, d *Documents, path string) []byte {
 	t.Helper()
@@ -114,58 +58,17 @@ func tree(t *testing.T, raw []byte) map[string]any {
 	return v
 }
 
-// at walks into a tree: object keys by name, list items by index.
-func at(t *testing.T, v any, path ...any) any {
-	t.Helper()
-	for i, step := range path {
-		switch step := step.(type) {
-		case string:
-			m, ok := v.(map[string]any)
-			if !ok {
-				t.Fatalf("%v: not an object", path[:i])
-			}
-			if v, ok = m[step]; !ok {
-				t.Fatalf("%v: no key %q", path[:i], step)
-			}
-		case int:
-			l, ok := v.([]any)
-			if !ok || step >= len(l) {
-				t.Fatalf("%v: no item %d", path[:i], step)
-			}
-			v = l[step]
-		}
-	}
-	return v
-}
-
-// described is a document of JSON as at reads it.
+// described is a document of JSON as plain Go values.
 func described(t *testing.T, d *Documents, path string) map[string]any {
 	t.Helper()
 	return tree(t, body(t, d, path))
 }
 
-// text is a document as it is read: the page, or the section with the heading
-// that the path ends in, without its markup, and nothing with the marks of code.
-func text(t *testing.T, d *Documents, path string) string {
+// same compares a document, or a part of it, with what it must be.
+func same(t *testing.T, what string, want, got any) {
 	t.Helper()
-	path, section, _ := strings.Cut(path, "#")
-	all := string(body(t, d, path))
-	switch {
-	case section != "":
-		all = textOf(sectionOf(t, docsRoot(t, d), section))
-	case path == catalog.PathDocs:
-		all = textOf(docsRoot(t, d))
-	}
-	return strings.ReplaceAll(all, "`", "")
-}
-
-// says holds a text to all parts.
-func says(t *testing.T, where, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("%s does not say %q", where, part)
-		}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -216,4 +119,14 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// says holds a text to all parts.
+func says(t *testing.T, where, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s does not say %q", where, part)
+		}
+	}
 }

@@ -2,96 +2,85 @@ package discovery
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-var listLink = regexp.MustCompile(`^- \[([^\]]+)\]\(([^) ]+)\): (.+)$`)
-
-// checkLLMs is the grammar of llmstxt.org: a title, a summary in a quotation,
-// prose and lists, then sections. It returns the links of sections that are
-// lists of links.
-func checkLLMs(t *testing.T, text string) []string {
-	t.Helper()
-	lines := strings.Split(text, "\n")
-	if len(lines) < 3 || !strings.HasPrefix(lines[0], "# ") || lines[1] != "" || !strings.HasPrefix(lines[2], "> ") {
-		t.Fatalf("starts with %q", lines[:min(3, len(lines))])
-	}
-	var links []string
-	sections, fenced := 0, false
-	for i, line := range lines {
-		switch {
-		case strings.HasPrefix(line, "```"):
-			fenced = !fenced
-		case fenced:
-		case strings.HasPrefix(line, "## "):
-			sections++
-			if lines[i-1] != "" || lines[i+1] != "" {
-				t.Errorf("line %d: no empty line around %q", i+1, line)
+// TestLLMsGrammar is the grammar of llmstxt.org: a title, a summary in a quotation,
+// prose and lists, then sections that are lists of links with notes.
+func TestLLMsGrammar(t *testing.T) {
+	link := regexp.MustCompile(`^- \[[^\]]+\]\([^) ]+\): .+$`)
+	for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
+		lines := strings.Split(string(body(t, rendered(), path)), "\n")
+		if !strings.HasPrefix(lines[0], "# ") || lines[1] != "" || !strings.HasPrefix(lines[2], "> ") {
+			t.Errorf("%s starts with %q", path, lines[:3])
+		}
+		sections, links, fenced := 0, 0, false
+		for i, line := range lines {
+			bad := false
+			switch {
+			case strings.HasPrefix(line, "```"):
+				fenced = !fenced
+			case fenced:
+			case strings.HasPrefix(line, "## "):
+				sections++
+				bad = lines[i-1] != "" || lines[i+1] != ""
+			case strings.HasPrefix(line, "- ["):
+				links++
+				bad = !link.MatchString(line)
+			default:
+				bad = i > 0 && (strings.HasPrefix(line, "#") || line == "" && lines[i-1] == "" && i < len(lines)-1)
 			}
-		case strings.HasPrefix(line, "#") && i > 0:
-			t.Errorf("line %d: heading %q", i+1, line)
-		case strings.HasPrefix(line, "- ["):
-			m := listLink.FindStringSubmatch(line)
-			if m == nil {
-				t.Errorf("line %d is not a link with a note: %q", i+1, line)
-				continue
+			if bad {
+				t.Errorf("%s, line %d: %q", path, i+1, line)
 			}
-			links = append(links, m[2])
-		case line == "" && i > 0 && lines[i-1] == "" && i < len(lines)-1:
-			t.Errorf("line %d: two empty lines", i+1)
+		}
+		if sections == 0 || links == 0 || fenced {
+			t.Errorf("%s: %d sections, %d links, open fence: %v", path, sections, links, fenced)
 		}
 	}
-	if sections == 0 || len(links) == 0 || fenced {
-		t.Errorf("%d sections, %d links, open fence: %v", sections, len(links), fenced)
-	}
-	return links
 }
 
-func TestLLMsGrammarAndLinks(t *testing.T) {
-	s := testSite()
-	for name, d := range map[string]*Documents{"catalog": rendered(), "wide": renderedWide()} {
-		for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
-			t.Run(name+path, func(t *testing.T) {
-				for _, link := range checkLLMs(t, string(body(t, d, path))) {
-					rest, ok := strings.CutPrefix(link, s.Origin)
-					if !ok {
-						t.Errorf("%s is not one of ours", link)
-						continue
-					}
-					served, anchor, _ := strings.Cut(rest, "#")
-					if _, ok := d.Find(served); !ok {
-						t.Errorf("%s is not served", link)
-					}
-					if anchor != "" && !ids(parse(t, body(t, d, served)))[anchor] {
-						t.Errorf("%s: no such anchor", link)
-					}
+// Whoever gives a document to a model pays for each of its tokens, which are
+// about four characters each. The origin of testSite is the longest that this is
+// promised for.
+func TestSizesInTokens(t *testing.T) {
+	d := rendered()
+	for path, most := range map[string]int{
+		catalog.PathLLMs: 2500, catalog.PathCatalog: 7000, catalog.PathOpenAPI: 16000, catalog.PathLLMsFull: 12000,
+	} {
+		tokens := (len([]rune(string(body(t, d, path)))) + 3) / 4
+		t.Logf("%s: %d tokens of %d", path, tokens, most)
+		if tokens > most {
+			t.Errorf("%s has %d tokens, at most %d are allowed", path, tokens, most)
+		}
+	}
+}
+
+// TestErrorSentencesAreSaidOnce: what a code means is said in one place of each
+// text for machines.
+func TestErrorSentencesAreSaidOnce(t *testing.T) {
+	d, messages := rendered(), ""
+	for _, info := range fault.All() {
+		messages += info.Message + "\n"
+	}
+	for _, path := range []string{catalog.PathLLMs, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathLLMsFull} {
+		// The error of a child in an example is no explanation.
+		text := regexp.MustCompile(`"error":\{[^}]*\}`).ReplaceAllString(string(body(t, d, path)), "")
+		for _, info := range fault.All() {
+			if info.Code == fault.PaymentRequired {
+				continue // an example of an offer carries it
+			}
+			for _, sentence := range regexp.MustCompile(`[^.]{25,}\.`).FindAllString(info.Message, -1) {
+				sentence = strings.TrimSpace(sentence)
+				// Some are several codes' own, such as "Retry with the same PAYMENT-SIGNATURE."
+				if n := strings.Count(text, sentence); n > 1 && strings.Count(messages, sentence) == 1 {
+					t.Errorf("%s says %d times: %s", path, n, sentence)
 				}
-			})
-		}
-	}
-}
-
-func TestRowsNameEveryPart(t *testing.T) {
-	var names []string
-	ops := wideOps()
-	for _, r := range rows(ops[len(ops)-1].Fields) {
-		names = append(names, r.Name+": "+r.Type)
-	}
-	want := []string{
-		"domain: string", "reason: string or null", "owner: object or null", "owner.name: string", "owner.iana_id: string",
-		"names: array of string", "hops: array of object", "hops[].index: integer", "hops[].location: string or null",
-		"child: object", "child.expired: boolean", "child.error: object", "child.error.code: string", "child.error.message: string",
-	}
-	if !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
-	}
-	for _, r := range rows(catalog.DNS().Fields) {
-		if r.Name == "records[].exchange" && !strings.HasPrefix(r.Description, "MX: ") {
-			t.Errorf("%+v does not say for which type", r)
+			}
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package discovery
 
 import (
-	"bytes"
 	"encoding/json"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,7 +9,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/mcp"
 )
 
 func TestToolsAgainstGoldenFile(t *testing.T) { golden(t, "tools.json", must(Tools(testSite()))) }
@@ -56,31 +53,6 @@ func TestToolSchemas(t *testing.T) {
 	}
 }
 
-// The MCP bazaar entry fits its own schema, and an echo of it fits a header.
-func TestToolOffer(t *testing.T) {
-	for _, op := range append(wideOps(), largeOp(40, 40)) {
-		offer := ToolOffer(op, testSite())
-		if n := len(headerOf(offer.WithToken(shownToken))); n >= maxHeader {
-			t.Errorf("%s: an offer of %d bytes in base64", op.Slug, n)
-		}
-		var e struct{ Info, Schema json.RawMessage }
-		if err := json.Unmarshal(offer.Extensions["bazaar"], &e); err != nil {
-			t.Fatal(err)
-		}
-		s := validator(e.Schema)
-		if err := fits(s, e.Info); err != nil {
-			t.Errorf("%s: %v", op.Slug, err)
-		}
-		if fits(s, bytes.Replace(e.Info, []byte(`"type":"mcp"`), []byte(`"type":"http"`), 1)) == nil {
-			t.Errorf("%s: the schema takes another type", op.Slug)
-		}
-		http := Offer(op, testSite())
-		if string(offer.Extensions["payment-identifier"]) != string(http.Extensions["payment-identifier"]) || offer.Accepts[0] != http.Accepts[0] {
-			t.Errorf("%s: another price than by HTTP", op.Slug)
-		}
-	}
-}
-
 // serverRules is what the registry's schema of 2025-12-11 asks of an entry with
 // remotes (definitions ServerDetail and RemoteTransport), restated.
 const serverRules = `{"type":"object","required":["name","description","version","remotes"],"additionalProperties":false,"properties":{
@@ -107,24 +79,5 @@ func TestServerEntry(t *testing.T) {
 		if err := fits(s, must(encode(entry))); err != nil || entry.Name != name || entry.Remotes[0].URL != origin+"/mcp" {
 			t.Errorf("%s: %+v, %v", origin, entry, err)
 		}
-	}
-}
-
-// The documents name every member of a result's _meta.
-func TestResultKeysAreThoseOfResults(t *testing.T) {
-	want := map[string]bool{}
-	for f := range reflect.TypeFor[mcp.Meta]().Fields() {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !strings.HasPrefix(name, "io.modelcontextprotocol/") {
-			want[name] = true
-		}
-	}
-	for _, r := range resultKeys() {
-		if !want[r.Name] {
-			t.Errorf("no result has %s", r.Name)
-		}
-		delete(want, r.Name)
-	}
-	for name := range want {
-		t.Errorf("%s is not explained", name)
 	}
 }

@@ -5,46 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
-
-// TestOpenAPITop holds what the golden file does not explain.
-func TestOpenAPITop(t *testing.T) {
-	o := described(t, rendered(), catalog.PathOpenAPI)
-	if guidance := at(t, o, "info", "x-guidance").(string); len(guidance) >= 4000 || !strings.Contains(guidance, "PAYMENT-SIGNATURE") {
-		t.Errorf("x-guidance has %d bytes: %q", len(guidance), guidance)
-	}
-	if _, ok := at(t, o, "components").(map[string]any)["securitySchemes"]; ok {
-		t.Error("a security scheme makes crawlers take the service for one with API keys")
-	}
-}
-
-// TestASchemaHasOneShape: a name stands for one shape, wherever it is used.
-func TestASchemaHasOneShape(t *testing.T) {
-	shapes := map[string]string{}
-	var walk func(fields []catalog.Field)
-	walk = func(fields []catalog.Field) {
-		for _, f := range fields {
-			if f.Schema != "" {
-				names := fieldNames(f.Fields) + strings.Join(f.Enum, " ")
-				if had, ok := shapes[f.Schema]; ok && had != names {
-					t.Errorf("%s is %s and %s", f.Schema, had, names)
-				}
-				shapes[f.Schema] = names
-			}
-			walk(f.Fields)
-			walk(f.Items)
-		}
-	}
-	for _, op := range catalog.All() {
-		walk(op.Fields)
-	}
-}
 
 // walk visits every object of a document, and where it is.
 func walk(where string, v any, visit func(where string, v map[string]any)) {
@@ -61,124 +27,91 @@ func walk(where string, v any, visit func(where string, v map[string]any)) {
 	}
 }
 
-// TestReferencesResolve also finds components that nothing refers to.
-func TestReferencesResolve(t *testing.T) {
-	o := described(t, rendered(), catalog.PathOpenAPI)
-	used := map[string]bool{}
-	walk("", o, func(_ string, v map[string]any) {
-		if ref, ok := v["$ref"].(string); ok {
-			used[ref] = true
-		}
-	})
-	// Whether an error body is referred to depends on the declared statuses.
-	for kind, items := range o["components"].(map[string]any) {
-		for name := range items.(map[string]any) {
-			ref := "#/components/" + kind + "/" + name
-			if !used[ref] {
-				t.Errorf("%s is never used", ref)
-			}
-			delete(used, ref)
-		}
-	}
-	for ref := range used {
-		t.Errorf("%s does not exist", ref)
-	}
-}
-
-// TestResultSchemas holds every example against its schema, and the schema
-// against every way to leave a field out.
+// TestResultSchemas holds every example against both schemas of its result, the exact
+// one and that of the OpenAPI description, and each to refuse the example without a
+// member, and with a foreign object in its place, at any depth.
 func TestResultSchemas(t *testing.T) {
-	for _, op := range wideOps() {
-		s := validator(resultSchema(op.Fields, full))
-		if err := fits(s, []byte(op.Response)); err != nil {
-			t.Errorf("%s: %v", op.Slug, err)
-		}
-		for _, f := range op.Fields {
+	description := body(t, rendered(), catalog.PathOpenAPI)
+	for _, op := range catalog.All() {
+		for name, s := range map[string]*jsonschema.Schema{
+			"exact": validator(resultSchema(op.Fields, full)), "described": schemaAt(description, "/components/schemas/"+op.Result),
+		} {
+			if err := fits(s, []byte(op.Response)); err != nil {
+				t.Errorf("%s, %s: %v", op.Slug, name, err)
+			}
 			example := tree(t, []byte(op.Response))
-			delete(example, f.Name)
-			if fits(s, must(json.Marshal(example))) == nil {
-				t.Errorf("%s without %s passes", op.Slug, f.Name)
-			}
-			example[f.Name] = map[string]any{"unexpected": 1}
-			if fits(s, must(json.Marshal(example))) == nil {
-				t.Errorf("%s with a foreign object as %s passes", op.Slug, f.Name)
-			}
+			walk("", example, func(where string, v map[string]any) {
+				for key, was := range maps.Clone(v) {
+					delete(v, key)
+					without := fits(s, must(json.Marshal(example)))
+					v[key] = map[string]any{"unexpected": 1}
+					if foreign := fits(s, must(json.Marshal(example))); without == nil || foreign == nil {
+						t.Errorf("%s, %s%s: passes without %s (%v), or with a foreign object (%v)", op.Slug, name, where, key, without, foreign)
+					}
+					v[key] = was
+				}
+			})
 		}
 	}
 }
 
+// TestSchemaOfEveryShape is about values that no example has.
 func TestSchemaOfEveryShape(t *testing.T) {
-	fields := wideOps()[len(wideOps())-1].Fields
-	s := validator(resultSchema(fields, full))
-	for name, tt := range map[string]struct {
+	trace, whois, host := catalog.ResolveRedirect(), catalog.Whois(), catalog.HostIntel()
+	either := catalog.Operation{Response: `{}`, Fields: []catalog.Field{{Name: "either", Type: "object", Nullable: true, Items: []catalog.Field{
+		{Type: "object", Fields: []catalog.Field{{Name: "a", Type: "string"}}}, {Type: "object", Fields: []catalog.Field{{Name: "b", Type: "string"}}},
+	}}}}
+	for _, tt := range []struct {
+		op     catalog.Operation
 		change string
 		ok     bool
 	}{
-		"null enum":               {`{"reason":null}`, true},
-		"enum":                    {`{"reason":"loop"}`, true},
-		"outside the enum":        {`{"reason":"other"}`, false},
-		"null object":             {`{"owner":null}`, true},
-		"object":                  {`{"owner":{"name":"R","iana_id":"1"}}`, true},
-		"object lacks a field":    {`{"owner":{"name":"R"}}`, false},
-		"list of text":            {`{"names":["a","b"]}`, true},
-		"list of numbers":         {`{"names":[1]}`, false},
-		"list of objects":         {`{"hops":[{"index":1,"location":"/x"}]}`, true},
-		"item lacks a field":      {`{"hops":[{"index":1}]}`, false},
-		"first alternative":       {`{"child":{"expired":true}}`, true},
-		"second alternative":      {`{"child":{"error":{"code":"a","message":"b"}}}`, true},
-		"neither alternative":     {`{"child":{}}`, false},
-		"not nullable":            {`{"domain":null}`, false},
-		"a field that is added":   {`{"later":1}`, false},
-		"an item with two shapes": {`{"child":{"expired":true,"error":{"code":"a","message":"b"}}}`, false},
+		{trace, `{"stop_reason":null}`, true},
+		{trace, `{"stop_reason":"loop"}`, true},
+		{trace, `{"stop_reason":"other"}`, false},
+		{trace, `{"domain":null}`, false},
+		{trace, `{"hops":[{"index":1}]}`, false},
+		{trace, `{"later":1}`, false},
+		{whois, `{"registrar":null}`, true},
+		{whois, `{"registrar":{"name":"R"}}`, false},
+		{whois, `{"nameservers":[1]}`, false},
+		{host, `{"ssl":{"error":{"code":"a","message":"b"}}}`, true},
+		{host, `{"ssl":{}}`, false},
+		{either, `{"either":null}`, true},
+		{either, `{"either":{"a":"x"}}`, true},
+		{either, `{"either":{"b":"x"}}`, true},
+		{either, `{"either":{"c":"x"}}`, false},
 	} {
-		v := tree(t, []byte(wideOps()[len(wideOps())-1].Response))
+		v := tree(t, []byte(tt.op.Response))
 		maps.Copy(v, tree(t, []byte(tt.change)))
-		if err := fits(s, must(json.Marshal(v))); (err == nil) != tt.ok {
-			t.Errorf("%s: %s: %v", name, tt.change, err)
+		if err := fits(validator(resultSchema(tt.op.Fields, full)), must(json.Marshal(v))); (err == nil) != tt.ok {
+			t.Errorf("%s: %s: %v", tt.op.Slug, tt.change, err)
 		}
 	}
 }
 
-func TestErrorAndOfferSchemasFitWhatIsSent(t *testing.T) {
-	d := renderedWide()
-	description := body(t, d, catalog.PathOpenAPI)
-	schema := func(name string) *jsonschema.Schema { return schemaAt(description, "/components/schemas/"+name) }
-	errors := schema("ErrorBody")
-	const body, rest = `{"error":{"code":"dns_timeout","message":"m",%s},"request_id":"r"%s}`, `,"docs_url":"https://h/docs#error-x"`
+func TestSchemasFitWhatIsSent(t *testing.T) {
+	d := rendered()
+	description, offer := body(t, d, catalog.PathOpenAPI), string(must(json.Marshal(Offer(catalog.DNS(), testSite()))))
+	const failed = `{"error":{"code":"dns_timeout","message":"m"%s},"request_id":"r"%s}`
+	const members, rest = `,"charged":null,"retryable":true`, `,"docs_url":"https://h/docs#error-x"`
 	for _, c := range []struct {
-		members, rest string
-		ok            bool
+		name, sent string
+		ok         bool
 	}{
-		{`"charged":null,"retryable":true`, rest, true},
-		{`"charged":false,"retryable":false`, rest, true},
-		{`"charged":null,"retryable":true`, "", false},
-		{`"retryable":true`, rest, false},
-		{`"charged":null,"retryable":null`, rest, false},
-		{`"charged":null,"retryable":true,"cause":"x"`, rest, false},
-		{`"charged":null,"retryable":true`, rest + `,"more":1`, false},
+		{"ErrorBody", fmt.Sprintf(failed, members, rest), true},
+		{"ErrorBody", fmt.Sprintf(failed, `,"charged":false,"retryable":false`, rest), true},
+		{"ErrorBody", fmt.Sprintf(failed, members, ""), false},
+		{"ErrorBody", fmt.Sprintf(failed, `,"retryable":true`, rest), false},
+		{"ErrorBody", fmt.Sprintf(failed, `,"charged":null,"retryable":null`, rest), false},
+		{"ErrorBody", `{"error":"Payment required"}`, false},
+		{"PaymentRequired", offer, true},
+		{"PaymentRequiredBody", offer, false}, // it has no code
+		{"ToolCatalog", string(body(t, d, catalog.PathCatalog)), true},
+		{"PaymentManifest", string(body(t, d, catalog.PathManifest)), true},
 	} {
-		raw := fmt.Sprintf(body, c.members, c.rest)
-		if err := fits(errors, []byte(raw)); (err == nil) != c.ok {
-			t.Errorf("%s: %v", raw, err)
-		}
-	}
-	if fits(errors, []byte(`{"error":"Payment required"}`)) == nil {
-		t.Error("a text passes for an error")
-	}
-	header, unpaid := schema("PaymentRequired"), schema("PaymentRequiredBody")
-	for _, op := range wideOps() {
-		raw := must(json.Marshal(Offer(op, testSite())))
-		if err := fits(header, raw); err != nil {
-			t.Errorf("%s: %v", op.Slug, err)
-		}
-		if fits(unpaid, raw) == nil {
-			t.Errorf("%s: an offer without a code passes as the body", op.Slug)
-		}
-	}
-	for path, name := range map[string]string{catalog.PathCatalog: "ToolCatalog", catalog.PathManifest: "PaymentManifest"} {
-		doc, _ := d.Find(path)
-		if err := fits(schema(name), doc.Body); err != nil {
-			t.Errorf("%s: %v", path, err)
+		if err := fits(schemaAt(description, "/components/schemas/"+c.name), []byte(c.sent)); (err == nil) != c.ok {
+			t.Errorf("%s: %.300s: %v", c.name, c.sent, err)
 		}
 	}
 }
@@ -187,7 +120,7 @@ func TestErrorAndOfferSchemasFitWhatIsSent(t *testing.T) {
 // The spec gives shapes exactly, and only so is a field too many seen.
 func TestEveryObjectIsExact(t *testing.T) {
 	exact := 0
-	walk("", described(t, renderedWide(), catalog.PathOpenAPI), func(where string, v map[string]any) {
+	walk("", described(t, rendered(), catalog.PathOpenAPI), func(where string, v map[string]any) {
 		if _, named := v["properties"].(map[string]any); !named {
 			return
 		}

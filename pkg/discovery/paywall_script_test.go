@@ -56,3 +56,32 @@ func TestPaywallScriptKeepsItsWords(t *testing.T) {
 		t.Errorf("%d texts were looked for", words)
 	}
 }
+
+// TestPaywallScript holds the script to what keeps strangers' words text, and
+// the page in one piece.
+func TestPaywallScript(t *testing.T) {
+	js := paywallScript()
+	for _, bad := range []string{
+		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "parseFromString",
+		"createContextualFragment", "</script", "<!--", "{{", "sessionStorage", "parseFloat", "http://", "https://",
+	} {
+		if strings.Contains(js, bad) {
+			t.Errorf("the script has %q", bad)
+		}
+	}
+	for line := range strings.Lines(js) {
+		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "//") || strings.HasPrefix(line, "*") || line == "\n" {
+			t.Errorf("left in: %q", line)
+		}
+	}
+	whole := paywallView + paywallWallet + paywallSend
+	// A line of a template literal would lose its indentation: there is none.
+	for line := range strings.Lines(whole) {
+		if strings.Count(line, "`")%2 != 0 {
+			t.Errorf("a template literal spans lines: %q", line)
+		}
+	}
+	if len(js) < len(whole)/2 {
+		t.Errorf("%d bytes of %d are left", len(js), len(whole))
+	}
+}

@@ -1,10 +1,10 @@
 package discovery
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,11 +30,6 @@ func visit(op catalog.Operation, domain string) Visit {
 	return v
 }
 
-func mustPaywall(t *testing.T, op catalog.Operation, domain string) (*html.Node, []byte) {
-	t.Helper()
-	return mustVisit(t, op, visit(op, domain))
-}
-
 func mustVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte) {
 	t.Helper()
 	page, csp, err := Paywall(op, testSite(), v)
@@ -49,107 +44,108 @@ func mustVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte)
 			t.Errorf("the policy %q lacks %s", csp, want)
 		}
 	}
-	if len(page) >= maxPage {
-		t.Errorf("%s: %d bytes", op.Slug, len(page))
+	if len(page) >= maxPage || !utf8.Valid(page) {
+		t.Errorf("%s: %d bytes, or not UTF-8", op.Slug, len(page))
 	}
 	return checkPage(t, page, csp), page
 }
 
+// mainOf is the element whose data- attributes the script reads.
+func mainOf(root *html.Node) *html.Node { return elements(root, "main")[0] }
+
+// TestPaywall reads the page of every operation, and of one with odd words. A page that
+// asks about a domain and the one that does not are kept whole, without style and
+// script, which are files themselves.
 func TestPaywall(t *testing.T) {
-	s := testSite()
-	for _, op := range wideOps() {
+	odd := catalog.DNS()
+	odd.Slug, odd.Title, odd.Summary, odd.Description = "odd", "Wide & <odd> check", `<i>"Everything"</i>`, `A "quoted" & <angled> text.`
+	for _, op := range append(catalog.All(), odd) {
 		t.Run(op.Slug, func(t *testing.T) {
-			root, page := mustPaywall(t, op, "www.example.org")
-			text := textOf(root)
-			if strings.Contains(string(page), "{{") {
-				t.Error("a value is missing")
-			}
-			says(t, "the page", text, op.Title, op.Description, op.Price()+" in USDC on Base", "8453 (eip155:8453)",
-				op.Amount+" atomic units, "+op.PriceUSD()+" USDC", s.Terms.Asset, s.Terms.PayTo, "PAYMENT-REQUIRED", "PAYMENT-SIGNATURE",
-				"PAYMENT-RESPONSE", "curl alone cannot pay", "@x402/fetch", "wrapFetchWithPayment", "never charged twice")
+			root, page := mustVisit(t, op, visit(op, "www.example.org"))
+			says(t, "the page", textOf(root), op.Title, op.Description, op.Price()+" in USDC on Base",
+				op.Amount+" atomic units, "+op.PriceUSD()+" USDC", testSite().Terms.Asset, testSite().Terms.PayTo)
 			for _, o := range outcomes(op.Errors) {
 				if o.Class != fault.Standing {
-					says(t, "the page", text, string(o.Code))
+					says(t, "the page", textOf(root), string(o.Code))
 				}
 			}
 			// The page signs what the answer's header offers.
 			var offered x402.PaymentRequired
-			header, _ := attr(elements(root, "main")[0], "data-offer")
-			if err := json.Unmarshal(must(base64.StdEncoding.DecodeString(header)), &offered); err != nil {
+			if err := json.Unmarshal(must(base64.StdEncoding.DecodeString(attr(mainOf(root), "data-offer"))), &offered); err != nil {
 				t.Fatal(err)
 			}
 			same(t, "the offer", Offer(op, testSite()).Accepts, offered.Accepts)
 			says(t, "the title", textOf(elements(root, "title")[0]), op.Price(), op.Title)
-			if shown := len(elements(root, "bdi")) > 0; shown != asks(op) {
-				t.Errorf("the domain is on the page: %v", shown)
+			bare := strings.NewReplacer(paywallSheet(), "{{css}}", paywallScript(), "{{js}}").Replace(string(page))
+			if len(bare) > len(page)/2 || strings.Contains(string(page), "{{") {
+				t.Error("style and script are not in the page as they are, or a value is missing")
 			}
-			call := op.ExampleURL(s.Origin)
-			if asks(op) {
-				call = s.Origin + op.Path + "?domain=www.example.org"
+			if op.Slug == catalog.DNS().Slug || op.Slug == catalog.Ping().Slug {
+				golden(t, "paywall-"+op.Slug+".html", []byte(bare))
 			}
-			if n := strings.Count(text, "'"+call+"'") + strings.Count(text, `"`+call+`"`); n != 2 {
-				t.Errorf("%d of the two snippets make the call that was asked for", n)
-			}
+			// The example is, in other elements, the text that it was.
+			o := must(opViewOf(testSite(), op))
+			same(t, "the example", o.ResponseJSON, textOf(parse(t, []byte("<pre>"+exampleAnswer(o)+"</pre>"))))
 		})
 	}
 }
 
-// ready is what a page says of itself: "no" has no wallet.
-func ready(root *html.Node) string {
-	value, _ := attr(elements(root, "main")[0], "data-ready")
-	return value
-}
-
-// asks says whether the operation is asked about a domain.
-func asks(op catalog.Operation) bool {
-	return slices.ContainsFunc(op.Params, func(p catalog.Param) bool { return p.Name == "domain" })
-}
-
-// TestPaywallAgainstGoldenFiles compares a page that asks about a domain and the
-// one that does not, without style and script, which are files themselves.
-func TestPaywallAgainstGoldenFiles(t *testing.T) {
-	kept := map[string]bool{catalog.DNS().Slug: true, catalog.Ping().Slug: true}
-	for _, op := range catalog.All() {
-		_, page := mustPaywall(t, op, "www.example.org")
-		bare := strings.NewReplacer(paywallSheet(), "{{css}}", paywallScript(), "{{js}}").Replace(string(page))
-		if len(bare) > len(page)/2 {
-			t.Errorf("%s: style and script are not in the page as they are", op.Slug)
-		}
-		if kept[op.Slug] {
-			golden(t, "paywall-"+op.Slug+".html", []byte(bare))
-		}
+// TestPaywallOfAVisit: the snippets and the form show what was asked for, and not the
+// domain alone; nothing that the operation does not read. What lacks a domain, or would
+// be refused, has no wallet, and no word of the request beside the reason.
+func TestPaywallOfAVisit(t *testing.T) {
+	const refused, stranger = "domain has the character ' ', which <no> domain name has.", "a stranger's words"
+	dns, ping := catalog.DNS(), catalog.Ping()
+	for name, c := range map[string]struct {
+		op             catalog.Operation
+		asked, refused string
+		call           string   // which both snippets make
+		shown          []string // of what was asked for
+		says           string   // where there is nothing to pay for
+	}{
+		"a name": {dns, "domain=www.example.org", "", dns.Path + "?domain=www.example.org", []string{"www.example.org"}, ""},
+		"a type": {
+			dns, "type=MX&domain=www.example.org&later=" + url.QueryEscape(stranger), "",
+			dns.Path + "?domain=www.example.org&type=MX", []string{"www.example.org", "MX"}, "",
+		},
+		"no domain": {dns, "", "", dns.ExampleURL(""), nil, "No domain yetName one to pay for an answer."},
+		"refused":   {dns, "domain=www.example.org", refused, dns.ExampleURL(""), nil, "This cannot be asked" + refused},
+		"nothing":   {ping, "domain=" + url.QueryEscape(stranger), "", ping.ExampleURL(""), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := visit(c.op, "")
+			v.Asked, v.Refused = must(url.ParseQuery(c.asked)), c.refused
+			root, _ := mustVisit(t, c.op, v)
+			text := textOf(root)
+			says(t, "the page", text, c.says)
+			if strings.Contains(text, stranger) || c.refused != "" && strings.Contains(text, "No domain yet") {
+				t.Errorf("the page says too much: %s", text)
+			}
+			if n := len(regexp.MustCompile(`['"][^'"]+`+regexp.QuoteMeta(c.call)+`['"]`).FindAllString(text, -1)); n != 2 {
+				t.Errorf("%d of the two snippets make the call %s", n, c.call)
+			}
+			var shown []string
+			for _, n := range elements(root, "bdi") {
+				shown = append(shown, textOf(n))
+			}
+			same(t, "shown", c.shown, shown)
+			if ready := attr(mainOf(root), "data-ready"); (ready == "yes") != (c.says == "") {
+				t.Errorf("ready to be paid for: %s", ready)
+			}
+			for _, n := range elements(root, "input") {
+				same(t, "the form's domain", v.Asked.Get("domain"), attr(n, "value"))
+			}
+			var selected []string
+			for _, n := range elements(root, "option") {
+				if slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "selected" }) {
+					selected = append(selected, attr(n, "value"))
+				}
+			}
+			if want := max(v.Asked.Get("type"), "A"); c.op.Slug == dns.Slug {
+				same(t, "selected", []string{want}, selected)
+			}
+		})
 	}
-}
-
-func TestPaywallWithoutADomain(t *testing.T) {
-	root, _ := mustPaywall(t, catalog.DNS(), "")
-	says(t, "the page", textOf(root), "No domain yet", "Name one to pay for an answer.", catalog.DNS().ExampleURL(testSite().Origin)+"'")
-	same(t, "ready to be paid for", "no", ready(root))
-}
-
-// TestPaywallKeepsEveryParameter: the snippets and the form show what was
-// asked for, and not the domain alone; nothing that the operation does not read.
-func TestPaywallKeepsEveryParameter(t *testing.T) {
-	v := visit(catalog.DNS(), "")
-	v.Asked = url.Values{"type": {"MX"}, "domain": {"www.example.org"}, "later": {"a stranger's words"}}
-	root, _ := mustVisit(t, catalog.DNS(), v)
-	text := textOf(root)
-	if n := strings.Count(text, "/v1/tools/dns?domain=www.example.org&type=MX"); n != 2 {
-		t.Errorf("%d of the two snippets make the call that was asked for", n)
-	}
-	for _, n := range elements(root, "option") {
-		value, _ := attr(n, "value")
-		if _, selected := attr(n, "selected"); selected != (value == "MX") {
-			t.Errorf("%s is selected: %v", value, selected)
-		}
-	}
-	if strings.Contains(text, "stranger's words") {
-		t.Error("a parameter that nobody reads is on the page")
-	}
-	if value, _ := attr(elements(root, "input")[0], "value"); value != "www.example.org" {
-		t.Errorf("the form asks about %q", value)
-	}
-	same(t, "shown", []string{"www.example.org", "MX"}, texts(elements(root, "bdi")))
 }
 
 func TestPaywallNamesItsNetwork(t *testing.T) {
@@ -164,161 +160,51 @@ func TestPaywallNamesItsNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		root := parse(t, page)
-		for i, name := range []string{"data-chain", "data-explorer", "data-rpc"} {
-			if got, _ := attr(elements(root, "main")[0], name); got != want[i] {
-				t.Errorf("%s: %s is %q, want %q", network, name, got, want[i])
-			}
-		}
-		links := 0
-		for _, n := range elements(root, "a") {
-			if href, _ := attr(n, "href"); want[1] != "" && strings.HasPrefix(href, want[1]+"/") {
-				links++
-			}
-		}
+		main := mainOf(parse(t, page))
+		same(t, network, want, [3]string{attr(main, "data-chain"), attr(main, "data-explorer"), attr(main, "data-rpc")})
+		links := strings.Count(string(page), `href="`+want[1]+"/address/") + strings.Count(string(page), `href="`+want[1]+"/token/")
 		if explorer := want[1] != ""; explorer != (links == 2) {
 			t.Errorf("%s: %d links to the explorer", network, links)
 		}
 	}
 }
 
-// TestPaywallScript holds the script to what keeps strangers' words text, and
-// the page in one piece.
-func TestPaywallScript(t *testing.T) {
-	js := paywallScript()
-	for _, bad := range []string{
-		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "parseFromString",
-		"createContextualFragment", "</script", "<!--", "{{", "sessionStorage", "parseFloat", "http://", "https://",
-	} {
-		if strings.Contains(js, bad) {
-			t.Errorf("the script has %q", bad)
-		}
-	}
-	for line := range strings.Lines(js) {
-		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "//") || strings.HasPrefix(line, "*") || line == "\n" {
-			t.Errorf("left in: %q", line)
-		}
-	}
-	whole := paywallView + paywallWallet + paywallSend
-	// A line of a template literal would lose its indentation: there is none.
-	for line := range strings.Lines(whole) {
-		if strings.Count(line, "`")%2 != 0 {
-			t.Errorf("a template literal spans lines: %q", line)
-		}
-	}
-	if len(js) < len(whole)/2 {
-		t.Errorf("%d bytes of %d are left", len(js), len(whole))
-	}
-}
-
-// TestPaywallRefused: what the service would refuse has no wallet, and no word
-// of the request beside the reason.
-func TestPaywallRefused(t *testing.T) {
-	v := visit(catalog.DNS(), "www.example.org")
-	v.Refused = "domain has the character ' ', which <no> domain name has."
-	root, _ := mustVisit(t, catalog.DNS(), v)
-	same(t, "ready to be paid for", "no", ready(root))
-	text := textOf(root)
-	says(t, "the page", text, "This cannot be asked", v.Refused)
-	if strings.Contains(text, "No domain yet") {
-		t.Error("the page asks for a domain")
-	}
-	if n := strings.Count(text, catalog.DNS().ExampleURL(testSite().Origin)); n < 2 {
-		t.Errorf("%d of the two snippets show the example", n)
-	}
-}
-
-// TestPaywallShowsHostileDomainsAsText: the service gives the page names that
-// its guard has passed; should another one get through, it is text at most.
-func TestPaywallShowsHostileDomainsAsText(t *testing.T) {
-	plain := shape(t, "a.example")
-	for _, domain := range []string{
+// FuzzPaywallDomain: the service gives the page names that its guard has passed; should
+// another one get through, it is text at most.
+func FuzzPaywallDomain(f *testing.F) {
+	for _, s := range []string{
+		"example.com", `<script>`, `"'><`, "\u202e", "\xff", "a&b=c", "\x00",
 		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'); alert(1); ('`, `</code></style><script>`, `{{.Site}}`,
 		"`${alert(1)}`", "javascript:alert(1)", "\u202egro.elpmaxe", "a\x00b", "\xff\xfe", "a\nb\rc", strings.Repeat("a", 10_000),
 		strings.Repeat("\u00e9", 200), "\u2066x\u2069", "x' ; rm -rf ~ #", "--", `\u003cscript\u003e`,
 	} {
-		root, page := mustPaywall(t, catalog.DNS(), domain)
-		checkShown(t, domain, root, page, plain)
-	}
-}
-
-// shape is how many elements the page of a domain has, and the one without.
-func shape(t testing.TB, domain string) (plain struct{ with, without int }) {
-	t.Helper()
-	count := func(domain string) int {
-		page, _, err := Paywall(catalog.DNS(), testSite(), visit(catalog.DNS(), domain))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(elements(must(html.Parse(bytes.NewReader(page)))))
-	}
-	plain.with, plain.without = count(domain), count("")
-	return plain
-}
-
-// checkShown checks what is on the page of a domain.
-func checkShown(t *testing.T, domain string, root *html.Node, page []byte, plain struct{ with, without int }) {
-	t.Helper()
-	if !utf8.Valid(page) {
-		t.Errorf("%q: not UTF-8", domain)
-	}
-	if len(domain) > 253 || !printable.ASCII(domain) {
-		if ready(root) != "no" || len(elements(root)) != plain.without {
-			t.Errorf("%q: ready %q, %d elements, want %d", domain, ready(root), len(elements(root)), plain.without)
-		}
-		return
-	}
-	if n := len(elements(root)); n != plain.with {
-		t.Errorf("%q: %d elements, want %d", domain, n, plain.with)
-	}
-	if shown := textOf(elements(root, "bdi")[0]); shown != domain {
-		t.Errorf("%q: shows %q", domain, shown)
-	}
-	for _, n := range elements(root, "pre") {
-		label, _ := attr(n.Parent, "aria-label")
-		if !slices.Contains([]string{"The offer with curl", "Paying with @x402/fetch"}, label) {
-			continue
-		}
-		_, query, _ := strings.Cut(textOf(n), "?domain=")
-		value := query[:strings.IndexAny(query, "'\"")]
-		if strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%+=&") != "" {
-			t.Errorf("%q: the snippet carries %q", domain, value)
-		}
-	}
-}
-
-func FuzzPaywallDomain(f *testing.F) {
-	for _, s := range []string{"example.com", `<script>`, `"'><`, "\u202e", "\xff", "a&b=c", "\x00"} {
 		f.Add(s)
 	}
-	plain := shape(f, "a.example")
 	f.Fuzz(func(t *testing.T, domain string) {
-		page, _, err := Paywall(catalog.DNS(), testSite(), visit(catalog.DNS(), domain))
-		if err != nil {
-			t.Fatal(err)
+		root, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), domain))
+		plain := "a.example"
+		if domain == "" || len(domain) > 253 || !printable.ASCII(domain) {
+			plain = ""
 		}
-		if len(page) >= maxPage {
-			t.Errorf("%d bytes", len(page))
+		same, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), plain))
+		if ready := attr(mainOf(root), "data-ready"); len(elements(root)) != len(elements(same)) || ready != attr(mainOf(same), "data-ready") {
+			t.Fatalf("%q: ready %q, %d elements, want %d", domain, ready, len(elements(root)), len(elements(same)))
 		}
-		if domain == "" {
+		if plain == "" {
 			return
 		}
-		checkShown(t, domain, parse(t, page), page, plain)
-	})
-}
-
-// TestPaywallExample: the example is, in other elements, the text that it was.
-func TestPaywallExample(t *testing.T) {
-	for _, op := range wideOps() {
-		o := must(opViewOf(testSite(), op))
-		root := parse(t, []byte("<pre>"+exampleAnswer(o)+"</pre>"))
-		if text := textOf(root); text != o.ResponseJSON {
-			t.Errorf("%s: %s", op.Slug, text)
+		if shown := textOf(elements(root, "bdi")[0]); shown != domain {
+			t.Errorf("%q: shows %q", domain, shown)
 		}
-		for _, n := range elements(root, "b", "i", "u") {
-			if len(n.Attr) > 0 || n.FirstChild != n.LastChild {
-				t.Errorf("%s: around %q", op.Slug, textOf(n))
+		for _, n := range elements(root, "pre") {
+			if label := attr(n.Parent, "aria-label"); label != "The offer with curl" && label != "Paying with @x402/fetch" {
+				continue
+			}
+			_, query, _ := strings.Cut(textOf(n), "?domain=")
+			value := query[:strings.IndexAny(query, "'\"")]
+			if strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%+=&") != "" {
+				t.Errorf("%q: the snippet carries %q", domain, value)
 			}
 		}
-	}
+	})
 }

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -43,30 +42,30 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 	}
 }
 
-// TestWindowOff: no document promises what the configuration has turned off.
-func TestWindowOff(t *testing.T) {
-	s := testSite()
-	s.DuplicateWindow = 0
-	text := strings.Join(rules(s, catalog.All()), "\n")
-	if strings.Contains(text, "seconds after the answer") || !strings.Contains(text, "while their first payment is undecided") {
-		t.Errorf("without a window: %s", text)
-	}
-	unpaid := codeByLabel(docsRoot(t, must(Render(s))))["Body of the 402"][0]
-	if got := at(t, tree(t, []byte(unpaid)), "idempotency", "duplicate_window_seconds"); got != 0.0 {
-		t.Errorf("the body of the 402 says %v", got)
-	}
-}
-
+// No document promises what the configuration has turned off, or what no operation does.
 func TestRulesNameOnlyWhatCanHappen(t *testing.T) {
-	text := strings.Join(rules(testSite(), []catalog.Operation{catalog.Ping()}), "\n")
-	if strings.Contains(text, "nxdomain") || strings.Contains(text, "A failure of ours") || strings.Contains(text, "A bundle") {
-		t.Errorf("the smoke test alone: %s", text)
+	off := testSite()
+	off.DuplicateWindow = 0
+	for name, c := range map[string]struct {
+		site Site
+		ops  []catalog.Operation
+		says string
+		not  []string
+	}{
+		"no window":            {off, catalog.All(), "while their first payment is undecided", []string{"seconds after the answer"}},
+		"the smoke test alone": {testSite(), []catalog.Operation{catalog.Ping()}, "", []string{"nxdomain", "A failure of ours", "A bundle"}},
+		"no smoke test":        {testSite(), []catalog.Operation{catalog.DNS()}, "", []string{"smoke test"}},
+	} {
+		text := strings.Join(rules(c.site, c.ops), "\n")
+		says(t, name, text, c.says)
+		for _, not := range c.not {
+			if strings.Contains(text, not) {
+				t.Errorf("%s: %q in %s", name, not, text)
+			}
+		}
 	}
-	if text := strings.Join(rules(testSite(), []catalog.Operation{catalog.DNS()}), "\n"); strings.Contains(text, "smoke test") {
-		t.Errorf("no smoke test: %s", text)
-	}
-	if _, err := render(testSite(), []catalog.Operation{catalog.Ping()}, nil); err != nil {
-		t.Error(err)
+	if got := ChallengeOf(off, Offer(catalog.DNS(), off), fault.New(fault.PaymentRequired, nil)).Idempotency.DuplicateWindowSeconds; got != 0 {
+		t.Errorf("the body of the 402 says %v", got)
 	}
 }
 
@@ -98,18 +97,6 @@ func TestTypedParameters(t *testing.T) {
 	}
 }
 
-func TestNullableAlternatives(t *testing.T) {
-	s := validator(fieldSchema(catalog.Field{Type: "object", Nullable: true, Items: []catalog.Field{
-		{Type: "object", Fields: []catalog.Field{{Name: "a", Type: "string"}}},
-		{Type: "object", Fields: []catalog.Field{{Name: "b", Type: "string"}}},
-	}}, full))
-	for raw, ok := range map[string]bool{`null`: true, `{"a":"x"}`: true, `{"b":"x"}`: true, `{"c":"x"}`: false, `1`: false} {
-		if err := fits(s, []byte(raw)); (err == nil) != ok {
-			t.Errorf("%s: %v", raw, err)
-		}
-	}
-}
-
 func TestProse(t *testing.T) {
 	for in, want := range map[string]string{
 		"a `b` c": "a <code>b</code> c", "<a> & `<b>`": "&lt;a&gt; &amp; <code>&lt;b&gt;</code>", "": "",
@@ -128,53 +115,4 @@ func TestObjectKeepsItsOrderAndReportsWhatCannotBeEncoded(t *testing.T) {
 	if _, err := encode(object{{"bad", func() {}}}); err == nil || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("error %v does not name the member", err)
 	}
-}
-
-// Whoever gives a document to a model pays for each of its tokens, which are
-// about four characters each. The origin of testSite is the longest that this is
-// promised for.
-func TestSizesInTokens(t *testing.T) {
-	d := rendered()
-	for path, most := range map[string]int{
-		catalog.PathLLMs: 2500, catalog.PathCatalog: 7000, catalog.PathOpenAPI: 16000, catalog.PathLLMsFull: 12000,
-	} {
-		tokens := (len([]rune(string(body(t, d, path)))) + 3) / 4
-		t.Logf("%s: %d tokens of %d", path, tokens, most)
-		if tokens > most {
-			t.Errorf("%s has %d tokens, at most %d are allowed", path, tokens, most)
-		}
-	}
-}
-
-// TestErrorSentencesAreSaidOnce: what a code means is said in one place of each
-// text for machines.
-func TestErrorSentencesAreSaidOnce(t *testing.T) {
-	d := rendered()
-	for _, path := range []string{catalog.PathLLMs, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathLLMsFull} {
-		// The error of a child in an example is no explanation.
-		text := regexp.MustCompile(`"error":\{[^}]*\}`).ReplaceAllString(string(body(t, d, path)), "")
-		for _, info := range fault.All() {
-			if info.Code == fault.PaymentRequired {
-				continue // an example of an offer carries it
-			}
-			for _, sentence := range regexp.MustCompile(`[^.]{25,}\.`).FindAllString(info.Message, -1) {
-				sentence = strings.TrimSpace(sentence)
-				if shared(sentence) {
-					continue // such as "Retry with the same PAYMENT-SIGNATURE."
-				}
-				if n := strings.Count(text, sentence); n > 1 {
-					t.Errorf("%s says %d times: %s", path, n, sentence)
-				}
-			}
-		}
-	}
-}
-
-// shared says whether the messages of several codes have a sentence.
-func shared(sentence string) bool {
-	n := 0
-	for _, info := range fault.All() {
-		n += strings.Count(info.Message, sentence)
-	}
-	return n > 1
 }

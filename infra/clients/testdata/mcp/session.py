@@ -14,6 +14,11 @@ from x402.mechanisms.evm import EthAccountSigner
 from x402.mechanisms.evm.exact import register_exact_evm_client
 
 
+def result(r) -> dict:
+    receipt = r.payment_response.model_dump() if r.payment_made else None
+    return {"isError": r.is_error, "content": [{"text": r.content[0].text}], "_meta": {"x402/payment-response": receipt}}
+
+
 async def main() -> None:
     url, tool, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     payer = x402Client()
@@ -25,11 +30,7 @@ async def main() -> None:
             tools = [t.name for t in (await session.list_tools()).tools]
             paid = await session.call_tool(tool, arguments)
             wrong = await session.call_tool(tool, {"nothing": "here"})
-            print(json.dumps({
-                "tools": tools, "made": paid.payment_made, "error": paid.is_error,
-                "text": paid.content[0].text, "receipt": paid.payment_response.model_dump(),
-                "wrong_made": wrong.payment_made, "wrong": wrong.content[0].text,
-            }))
+            print(json.dumps({"tools": tools, "paid": result(paid), "wrong": result(wrong)}))
 
 
 asyncio.run(main())

@@ -1,6 +1,5 @@
-// The client of the official Go SDK. It lists the tools, asks one for its price,
-// prints what it got, and pays with the payment that it reads from its standard
-// input: a wallet is somebody else's affair.
+// The client of the official Go SDK. It lists the tools, asks one for its price, and pays
+// with a payment that it is given: a wallet is somebody else's affair.
 package main
 
 import (
@@ -13,13 +12,13 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := run(context.Background(), os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, url, tool, arguments string) error {
+func run(ctx context.Context, url, tool, arguments, payment string) error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, nil)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
 	if err != nil {
@@ -30,24 +29,19 @@ func run(ctx context.Context, url, tool, arguments string) error {
 	if err != nil {
 		return err
 	}
-	out := json.NewEncoder(os.Stdout)
-	call := func(payment json.RawMessage) error {
-		params := &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)}
-		if payment != nil {
-			params.Meta = mcp.Meta{"x402/payment": payment}
-		}
-		result, err := session.CallTool(ctx, params)
-		if err != nil {
-			return err
-		}
-		return out.Encode(map[string]any{"tools": len(list.Tools), "result": result})
+	var tools []string
+	for _, t := range list.Tools {
+		tools = append(tools, t.Name)
 	}
-	if err := call(nil); err != nil {
+	params := &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)}
+	unpaid, err := session.CallTool(ctx, params)
+	if err != nil {
 		return err
 	}
-	var payment json.RawMessage
-	if err := json.NewDecoder(os.Stdin).Decode(&payment); err != nil {
+	params.Meta = mcp.Meta{"x402/payment": json.RawMessage(payment)}
+	paid, err := session.CallTool(ctx, params)
+	if err != nil {
 		return err
 	}
-	return call(payment)
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"tools": tools, "unpaid": unpaid, "paid": paid})
 }
