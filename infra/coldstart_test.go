@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -53,7 +54,8 @@ func TestColdStartAsksNobody(t *testing.T) {
 		if resp.StatusCode != want || resp.Body == "" {
 			t.Errorf("%s: status %d, want %d: %.200s", slug, resp.StatusCode, want, resp.Body)
 		}
-		t.Logf("%s: init %v, first answer %v", slug, result.Init, result.First)
+		binary := must(os.Stat(filepath.Join(testbed.Functions(t), slug, "bootstrap")))(t)
+		t.Attr(slug, fmt.Sprint(result.First.Microseconds(), " ", binary.Size())) // make bench shows both
 		if n := asked.Swap(0); n != 0 {
 			t.Errorf("%s asked somebody %d times before its first answer", slug, n)
 		}

@@ -50,9 +50,8 @@ route add 2001:db8::2/128 dev near0 table local
 `
 )
 
-// far is a network namespace a round trip away from the one that the test
-// process is in. What is opened through it is opened there. A nil far is no
-// delay: everything is in one namespace.
+// far is a network namespace a round trip away from the one that the test process is in. What is
+// opened through it is opened there. A nil far is no delay: everything is in one namespace.
 type far struct {
 	jobs chan func()
 	out  *line // to the internet
@@ -66,19 +65,11 @@ func newFar(t *testing.T, rtt time.Duration) *far {
 	err := <-entered
 	t.Cleanup(func() { close(f.jobs) })
 	var here, there *os.File
-	f.do(func() {
-		if err == nil {
-			there, err = openTun("far0")
-		}
-		if err == nil {
-			err = testbed.IP(farRoutes)
-		}
-	})
 	if err == nil {
-		here, err = openTun("near0")
+		err = f.do(func() error { return openTun("far0", farRoutes, &there) })
 	}
 	if err == nil {
-		err = testbed.IP(nearRoutes)
+		err = openTun("near0", nearRoutes, &here)
 	}
 	if err != nil {
 		t.Fatalf("a second network namespace, and the way to it: %v", err)
@@ -112,46 +103,36 @@ func (f *far) stay(entered chan<- error) {
 
 // do runs a job in the namespace. Sockets that it opens and processes that it
 // starts are there; the job must not end the test.
-func (f *far) do(job func()) {
+func (f *far) do(job func() error) (err error) {
 	if f == nil {
-		job()
-		return
+		return job()
 	}
 	done := make(chan struct{})
 	f.jobs <- func() {
 		defer close(done)
-		job()
+		err = job()
 	}
 	<-done
-}
-
-func (f *far) start(cmd *exec.Cmd) (err error) {
-	f.do(func() { err = cmd.Start() })
 	return err
 }
 
+func (f *far) start(cmd *exec.Cmd) error { return f.do(cmd.Start) }
+
 func (f *far) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	f.do(func() { conn, err = new(net.Dialer).DialContext(ctx, network, address) })
+	err = f.do(func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
 	return conn, err
 }
 
-func (f *far) listen(t *testing.T) (l net.Listener) {
-	t.Helper()
-	var err error
-	f.do(func() { l, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// openTun makes a TUN device in the namespace of the calling thread; it is
-// gone when the file is closed. Each read takes one IP packet that was sent to
-// the device, and each write is one that arrives from it.
-func openTun(name string) (*os.File, error) {
+// openTun makes a TUN device in the namespace of the calling thread, with commands of
+// ip after it; it is gone when the file is closed. Each read takes one IP packet that
+// was sent to the device, and each write is one that arrives from it.
+func openTun(name, routes string, device **os.File) error {
 	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: "/dev/net/tun", Err: err}
+		return &fs.PathError{Op: "open", Path: "/dev/net/tun", Err: err}
 	}
 	var request struct { // struct ifreq
 		name  [syscall.IFNAMSIZ]byte
@@ -162,18 +143,10 @@ func openTun(name string) (*os.File, error) {
 	request.flags = syscall.IFF_TUN | syscall.IFF_NO_PI
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TUNSETIFF, uintptr(unsafe.Pointer(&request))); errno != 0 {
 		syscall.Close(fd)
-		return nil, &fs.PathError{Op: "TUNSETIFF", Path: "/dev/net/tun", Err: errno}
+		return &fs.PathError{Op: "TUNSETIFF", Path: "/dev/net/tun", Err: errno}
 	}
-	return os.NewFile(uintptr(fd), "tun "+name), nil
-}
-
-// noTun says why this machine has no TUN devices for us, or nil.
-func noTun() error {
-	f, err := openTun("probe0")
-	if err != nil {
-		return fmt.Errorf("this machine does not permit TUN devices: %w", err)
-	}
-	return f.Close()
+	*device = os.NewFile(uintptr(fd), "tun "+name)
+	return testbed.IP(routes)
 }
 
 // line carries packets one way, in order, each a fixed time after it came.
@@ -238,8 +211,10 @@ var (
 // call. How much longer it lasts is the table's to say, not a test's.
 func TestDelay(t *testing.T) {
 	reason := testbed.NoNamespaces()
+	var probe *os.File
 	if reason == nil {
-		reason = noTun()
+		reason = openTun("probe0", "", &probe)
+		probe.Close()
 	}
 	switch {
 	case reason != nil && *runs > 1:
@@ -327,32 +302,28 @@ func writeTimes(t *testing.T, n *internet) {
 	file := must(os.Create(*rowsPath))
 	defer file.Close()
 	for _, c := range trips() {
-		var ours []float64 // ms
-		theirs := map[string][]float64{}
-		var peers []timing // of the last turn, in their order
+		times := map[string][]float64{} // ms by peer; ours by ""
+		var peers []timing              // of the last turn, in their order
 		for turn := range *runs + 1 {
-			took := lookupTime(t, r, c)
+			took := timing{MS: lookupTime(t, r, c)}
 			peers = ask(t, c)
-			if turn == 0 {
-				continue
-			}
-			ours = append(ours, took)
-			for _, p := range peers {
-				if p.Error == "" {
-					theirs[p.Peer] = append(theirs[p.Peer], p.MS)
+			for _, p := range append([]timing{took}, peers...) {
+				if turn > 0 && p.Error == "" {
+					times[p.Peer] = append(times[p.Peer], p.MS)
 				}
 			}
 		}
 		var beside []string
 		for _, p := range peers {
 			if p.Error == "" {
-				beside = append(beside, fmt.Sprintf("%s: %.1f ms", p.Peer, median(theirs[p.Peer])))
+				beside = append(beside, fmt.Sprintf("%s: %.1f ms", p.Peer, median(times[p.Peer])))
 			}
 		}
-		over := median(ours) / float64(c.trips) / rtt.Seconds() / 1000
+		ours := median(times[""])
+		over := ours / float64(c.trips) / rtt.Seconds() / 1000
 		if err := json.NewEncoder(file).Encode(map[string]any{
 			"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.trips, *rtt, c.why),
-			"ours": fmt.Sprintf("%.1f ms", median(ours)), "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", over),
+			"ours": fmt.Sprintf("%.1f ms", ours), "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", over),
 			"target": fmt.Sprintf("≤ %.2f of the round trips", target), "met": over <= target,
 		}); err != nil {
 			t.Fatal(err)
@@ -380,11 +351,11 @@ func startPeers(t *testing.T, n *internet) func(*testing.T, trip) []timing {
 	})
 	lines := json.NewDecoder(bufio.NewReader(answers))
 	return func(t *testing.T, c trip) (all []timing) {
-		t.Helper()
-		if _, err := fmt.Fprintln(questions, c.op.Slug, c.domain); err != nil {
-			t.Fatalf("%s: %s: %v", *peersPath, c.op.Slug, err)
+		_, err := fmt.Fprintln(questions, c.op.Slug, c.domain)
+		if err == nil {
+			err = lines.Decode(&all)
 		}
-		if err := lines.Decode(&all); err != nil {
+		if err != nil {
 			t.Fatalf("%s: %s: %v", *peersPath, c.op.Slug, err)
 		}
 		return all

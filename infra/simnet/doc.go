@@ -1,37 +1,25 @@
 // Package simnet holds a small internet in a Linux network namespace, and the
 // table of paid requests to the built service in it; all of it is tests.
 //
-// The test binary builds the local runner, starts itself again in a user,
-// network and mount namespace of its own, and there gives every address of
-// IPv4 to the loopback interface. So the runner works with its production
-// settings: it asks 1.1.1.1, 8.8.8.8 and 9.9.9.10, connects to public
-// addresses on port 443 and trusts the certificates of registries by
-// SSL_CERT_FILE. Only its limits are off, because all cases are one client.
-// There is no uplink: nothing can leave. make simnet opens a shell in it.
+// The test binary builds the local runner, starts itself again in a user, network and
+// mount namespace of its own, and there gives every address of IPv4 to the loopback
+// interface. So the runner works with its production settings: it asks 1.1.1.1, 8.8.8.8
+// and 9.9.9.10, connects to public addresses on port 443 and trusts the certificates of
+// registries by SSL_CERT_FILE. Only its limits are off, because all cases are one
+// client. There is no uplink: nothing can leave. make simnet opens a shell in it. The
+// functions, as the template deploys them, answer the same table in it.
 //
-// With -rtt, the runner, those who pay and the shell are in a second network
-// namespace. A TUN device in each and a forwarder in this process join the two:
-// it hands every packet on in its order, half a round trip after it came. make
-// simnet RTT=50ms opens a shell there, TestDelay wants each lookup to last its round
-// trips, and make bench has it write the time of each lookup over them, beside the
-// same lookup by well-known tools and libraries (infra/bench).
-//
-// The functions, as make build builds them and as the template deploys them,
-// answer the same table in it, behind a gateway and a Lambda Runtime API of our
-// own and over a DynamoDB-compatible server.
+// With -rtt, the runner, those who pay and the shell are in a second network namespace.
+// A TUN device in each and a forwarder in this process join the two: it hands every
+// packet on in its order, half a round trip after it came.
 //
 // To add a case, add a line to one of the sites_*_linux_test.go files: a row asks
-// about a host of the tables, and a site is a host with what is answered about it. Every
-// answer is held to the OpenAPI description and to what package fault says about its
-// code. What the package of a lookup proves of peers on loopback has one row of its kind
-// here. A tap on the namespace's packets sees every address that anybody tries to
-// connect to, and no connection to one that is not public may be among them.
-// testdata/corpora holds names, addresses and redirects that try to lead there;
-// HOSTFACTS_SIMNET_CORPORA names a folder with more.
+// about a host of the tables, and a site is a host with what is answered about it. What
+// the package of a lookup proves of peers on loopback has one row of its kind here.
+// testdata/corpora holds names, addresses and redirects that try to lead to addresses
+// that are not public; HOSTFACTS_SIMNET_CORPORA names a folder with more. A tap on the
+// namespace's packets sees whom anybody tries to connect to.
 //
 // In the end dig, openssl, curl and the openrdap command are asked about the
-// same hosts. Where they say something else, differences_linux_test.go says why.
-//
-// Machines without the ip command, and those that do not permit unprivileged
-// namespaces, skip the tests with the reason.
+// same hosts. Where they say something else, a list of differences says why.
 package simnet

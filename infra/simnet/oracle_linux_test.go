@@ -2,7 +2,6 @@ package simnet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,28 +87,34 @@ func (a *agreement) settle(t *testing.T, tool string) {
 	for _, key := range slices.Sorted(maps.Keys(a.differ)) {
 		t.Errorf("%s is %s", key, a.differ[key])
 	}
-	if a.same < 100 {
+	if a.same < 80 {
 		t.Errorf("only %d values were compared and equal", a.same)
 	}
 }
 
-// lookUp pays for an answer. It returns the error's code, or decodes the answer.
-func (a *agreement) lookUp(t *testing.T, op catalog.Operation, domain, more string, into any) (code string) {
+// lookUp pays for an answer. It returns its values, see valuesOf, and the error's code.
+func (a *agreement) lookUp(t *testing.T, op catalog.Operation, domain, more string) (got map[string]any, code string) {
 	late := func(x402test.Reply) bool { // by the table, the host makes some operation run out of time
 		return slices.ContainsFunc(tableRows(), func(r row) bool { return r.domain == domain && strings.HasSuffix(string(r.code()), "_timeout") })
 	}
 	reply := a.buyUntil(t, op.Path+"?domain="+domain+more, late)
-	if reply.Status == http.StatusOK {
-		if err := json.Unmarshal(reply.Body, into); err != nil {
-			t.Fatal(err)
-		}
-		return ""
+	got = valuesOf(reply.Body)
+	if reply.Status != http.StatusOK {
+		code = fmt.Sprint(got["error.code"])
 	}
-	var failed struct{ Error struct{ Code string } }
-	if err := json.Unmarshal(reply.Body, &failed); err != nil || failed.Error.Code == "" {
-		t.Fatalf("%d %v: %.300s", reply.Status, err, reply.Body)
+	return got, code
+}
+
+// listed are the texts of a value that is a list, a text or null.
+func listed(v any) (all []string) {
+	list, ok := v.([]any)
+	if !ok && v != nil {
+		list = []any{v}
 	}
-	return failed.Error.Code
+	for _, x := range list {
+		all = append(all, fmt.Sprint(x))
+	}
+	return all
 }
 
 // run runs a program for some time at most. The status is -1 when it had to be ended.
@@ -131,9 +136,8 @@ func run(t *testing.T, limit time.Duration, env []string, stdin string, name str
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// patiently asks with a limit in seconds, and once more with a longer one where a
-// program was late and the service was not: perhaps this machine is slow, and not
-// the host.
+// patiently asks with a limit in seconds, and once more with a longer one where a program was
+// late and the service was not: perhaps this machine is slow, and not the host.
 func patiently(code string, late func(status int) bool, ask func(seconds int) (string, int)) (out string, status int) {
 	if out, status = ask(6); late(status) && !strings.HasSuffix(code, "_timeout") {
 		out, status = ask(40)
@@ -141,8 +145,7 @@ func patiently(code string, late func(status int) bool, ask func(seconds int) (s
 	return out, status
 }
 
-// comparedNames are those of the hosts that a program is asked about, which listen
-// or could.
+// comparedNames are those of the hosts that a program is asked about, which listen or could.
 func (n *internet) comparedNames(tool string) []string {
 	var names []string
 	for _, h := range n.comparedWith(tool) {
@@ -157,9 +160,8 @@ func at443(address string) string {
 	return netip.AddrPortFrom(netip.MustParseAddr(address), 443).String()
 }
 
-// difference is where another program says something else than the service,
-// and why the service is right to. Names under example.com are without it, and
-// with the type that dig asked for.
+// difference is where another program says something else than the service, and why the service
+// is right to. Names under example.com are without it, and with the type that dig asked for.
 type difference struct {
 	hosts, fields, why string
 }
@@ -171,19 +173,16 @@ func differences() map[string][]difference {
 			{"udpsilent/A", "rcode", "dig does not ask over TCP unless told to; the service does, before it gives up"},
 			{"liecase/A", "rcode", "the service draws the letter case of its question and wants it back"},
 			{"dname.zone/CNAME", "ttl", "the lowest TTL here counts records that the name asked for does not lead to"},
-			{"topbit/A", "ttl", "a TTL with the top bit set counts as 0 (RFC 2181 §8)"},
 			{"turning/A", "records", "the second to ask gets another answer"},
 		},
 		"openssl": {
 			{"junkchain", "certificate", "openssl ends the handshake at a chain that it does not take, and shows nothing; the leaf was there"},
-			{"oddsuite oddversion", "certificate", "openssl shows the certificate of a handshake that went on; the service that of one that did not"},
+			{"oddversion", "certificate", "openssl shows the certificate of a handshake that went on; the service that of one that did not"},
 			{"rc4", "certificate", "this build of openssl does not have the cipher"},
 		},
 		"curl": {
 			{"head405", "status server", "curl -I does not ask again with GET"},
 			{"headers", "cache-control server", "repeated list headers are joined, and ISO 8859-1 is read as such"},
-			{"mixedbytes", "cache-control", "the same"},
-			{"http3", "outcome", "for the service a later version does not matter"},
 			{"http999", "outcome", "a status outside 100 to 599 is no status"},
 			{"hole", "outcome", "a connection that is not made in its time is connect_failed"},
 			{"mtls13", "outcome", "in TLS 1.3 a server refuses after the client has finished; it is the handshake all the same"},
@@ -193,11 +192,8 @@ func differences() map[string][]difference {
 			{"another.com", "answer", "the command does not ask whether the answer is about the name"},
 			{"huge.com", "answer", "the service reads 1 MiB"},
 			{"co.uk", "answer", "the command does not lower the bootstrap file's letters"},
-			{"longdate.com noleap.com yearzero.com", "created_at", "the command prints dates as they are; the service gives none that it cannot read"},
-			{"listparams.com", "registrar", "the command drops a jCard for one malformed property"},
-			{"spacedfn.com", "registrar", "the service takes no spaces around"},
-			{"cardobject.com", "iana_id", "a registrar without a name is none for the service"},
-			{"onestatus.com", "status", "the service takes a word that is no list"},
+			{"noleap.com", "created_at", "the command prints dates as they are; the service gives none that it cannot read"},
+			{"listparams.com", "registrar.name", "the command drops a jCard for one malformed property"},
 		},
 	}
 }

@@ -59,15 +59,6 @@ func root(first, other string) page {
 	return func(_, path string) string { return map[bool]string{true: first, false: other}[path == "/"] }
 }
 
-func methods(head string, other page) page {
-	return func(method, path string) string {
-		if method == "HEAD" {
-			return head
-		}
-		return other(method, path)
-	}
-}
-
 func chain(n int) page {
 	return func(_, path string) string {
 		if len(path) <= n {
@@ -146,23 +137,13 @@ func dripOut(conn net.Conn, text string) {
 	}
 }
 
-func repeat(conn net.Conn, text string) {
-	for {
-		if _, err := io.WriteString(conn, text); err != nil {
-			return
-		}
-	}
-}
-
 func only(version uint16) func(*tls.Config) {
 	return func(c *tls.Config) { c.MinVersion, c.MaxVersion = version, version }
 }
 
-func wantsCertificate(version uint16) func(*tls.Config) {
-	return func(c *tls.Config) {
-		only(version)(c)
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-	}
+func wantsCertificate(c *tls.Config) {
+	only(tls.VersionTLS13)(c)
+	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 }
 
 // refusesHello ends every handshake with an alert.
@@ -178,34 +159,22 @@ func swallow(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
 func hear(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<14)) }
 
-// showsThen greets with a version and a cipher suite, shows its certificate
-// (RFC 5246 §7.4), and then does something else than going on.
-func showsThen(version, suite uint16, then func(net.Conn)) server {
-	return func(ca *authority, name string) func(net.Conn) {
-		return func(conn net.Conn) {
-			hear(conn)
-			_, _ = conn.Write(append(serverHello(version, suite), leafRecord(ca.Leaf(name).Certificate[0])...))
-			then(conn)
-		}
+// oddGreeting greets with SSL 3.0 and a cipher suite that nobody has, shows its
+// certificate (RFC 5246 §7.4), and says no more.
+func oddGreeting(ca *authority, name string) func(net.Conn) {
+	sized := func(b []byte) []byte {
+		return append([]byte{byte(len(b) >> 16), byte(len(b) >> 8), byte(len(b))}, b...)
 	}
-}
-
-func serverHello(version, suite uint16) []byte {
-	hello := binary.BigEndian.AppendUint16(nil, version)
-	hello = append(hello, make([]byte, 32+1)...) // random, no session
-	hello = binary.BigEndian.AppendUint16(hello, suite)
-	return handshakeRecord(2, append(hello, 0)) // no compression
-}
-
-func leafRecord(leaf []byte) []byte { return handshakeRecord(11, sized(sized(leaf))) }
-
-func handshakeRecord(kind byte, body []byte) []byte {
-	message := append([]byte{kind}, sized(body)...)
-	head := binary.BigEndian.AppendUint16([]byte{22, 3, 3}, uint16(len(message)))
-	return append(head, message...)
-}
-
-// sized has its length before it.
-func sized(b []byte) []byte {
-	return append([]byte{byte(len(b) >> 16), byte(len(b) >> 8), byte(len(b))}, b...)
+	record := func(kind byte, body []byte) []byte {
+		message := append([]byte{kind}, sized(body)...)
+		return append(binary.BigEndian.AppendUint16([]byte{22, 3, 3}, uint16(len(message))), message...)
+	}
+	hello := append([]byte{3, 0}, make([]byte, 32+1)...) // random, no session
+	hello = append(hello, 0xc0, 0xac, 0)                 // no compression
+	shown := append(record(2, hello), record(11, sized(sized(ca.Leaf(name).Certificate[0])))...)
+	return func(conn net.Conn) {
+		hear(conn)
+		_, _ = conn.Write(shown)
+		swallow(conn)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -25,23 +24,23 @@ type resolver struct {
 	zone, later testbed.Zone
 	mu          sync.Mutex
 	asked       map[dns.Question]bool // queries about names whose answers change
-	six         map[string]chan struct{}
 }
 
 func (n *internet) openResolvers(t *testing.T) {
-	zone, later := testbed.Zone{Records: map[string][]dns.RR{}}, testbed.Zone{Records: map[string][]dns.RR{}}
+	records, later := map[string][]dns.RR{}, map[string][]dns.RR{}
 	for name, h := range n.hosts {
 		owner := name + "."
-		zone.Records[owner], later.Records[owner] = addresses(owner, h.addrs), addresses(owner, h.later)
+		records[owner], later[owner] = addresses(owner, h.addrs), addresses(owner, h.later)
 		if h.alias != "" {
 			h.records = append(h.records, "60 IN CNAME "+h.alias+".")
 		}
 		for _, text := range h.records {
-			zone.Records[owner] = append(zone.Records[owner], record(owner, text))
+			records[owner] = append(records[owner], record(owner, text))
 		}
 	}
 	for _, a := range resolverAddrs() {
-		r := &resolver{at: a, hosts: n.hosts, zone: zone, later: later, asked: map[dns.Question]bool{}, six: map[string]chan struct{}{}}
+		r := &resolver{at: a, hosts: n.hosts, asked: map[dns.Question]bool{}}
+		r.zone.Records, r.later.Records = records, later
 		n.resolvers = append(n.resolvers, r)
 		s := must(testbed.ListenDNS(net.JoinHostPort(a, "53"), r))
 		t.Cleanup(func() { _ = s.Close() })
@@ -98,7 +97,7 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		h.trick(asked{w: w, honest: m, udp: overUDP, at: r.at})
 		return
 	}
-	r.inStep(qtype, name, h, func() { _ = w.WriteMsg(m) }) // the client may be gone
+	_ = w.WriteMsg(m) // the client may be gone
 }
 
 func (r *resolver) again(q dns.Question) bool {
@@ -107,40 +106,6 @@ func (r *resolver) again(q dns.Question) bool {
 	before := r.asked[q]
 	r.asked[q] = true
 	return before
-}
-
-// inStep lets the addresses of a name of both families that must not be
-// connected to go out together: IPv6 first. On a busy machine the service may
-// read IPv6 after its grace, and then it rightly knows of IPv4 alone. Somebody
-// who asks for IPv4 only is answered a little later.
-func (r *resolver) inStep(qtype uint16, name string, h host, send func()) {
-	const alone = time.Second
-	has := func(kind func(netip.Addr) bool) bool {
-		return slices.ContainsFunc(h.addrs, func(a string) bool { return kind(netip.MustParseAddr(a)) })
-	}
-	if h.serve != nil || !has(netip.Addr.Is4) || !has(netip.Addr.Is6) || qtype != dns.TypeA && qtype != dns.TypeAAAA {
-		send()
-		return
-	}
-	r.mu.Lock()
-	if r.six[name] == nil {
-		r.six[name] = make(chan struct{}, 1)
-	}
-	gone := r.six[name]
-	r.mu.Unlock()
-	if qtype == dns.TypeA {
-		select {
-		case <-gone:
-		case <-time.After(alone):
-		}
-		send()
-		return
-	}
-	send()
-	select {
-	case gone <- struct{}{}:
-	default:
-	}
 }
 
 // asked is one query at one resolver, and the honest answer to it.
@@ -153,34 +118,23 @@ type asked struct {
 
 type trick func(asked)
 
-func (a asked) send(m *dns.Msg) { _ = a.w.WriteMsg(m) } // the client may be gone
-
 func changes(change func(*dns.Msg)) trick {
 	return func(a asked) {
 		change(a.honest)
-		a.send(a.honest)
+		honestly(a)
 	}
 }
 
 // rcodes answers with a return code and nothing else.
-func rcodes(code int) trick {
-	return func(a asked) {
-		a.honest.Rcode, a.honest.Answer = code, nil
-		a.send(a.honest)
-	}
-}
+func rcodes(code int) trick { return changes(func(m *dns.Msg) { m.Rcode, m.Answer = code, nil }) }
 
-func honestly(a asked) { a.send(a.honest) }
+func honestly(a asked) { _ = a.w.WriteMsg(a.honest) } // the client may be gone
 func nothing(asked)    {}
 
 // each gives every resolver a trick of its own, in the order of the defaults.
 func each(first, second, third trick) trick {
 	return func(a asked) {
-		for i, t := range []trick{first, second, third} {
-			if a.at == resolverAddrs()[i] {
-				t(a)
-			}
-		}
+		[]trick{first, second, third}[slices.Index(resolverAddrs(), a.at)](a)
 	}
 }
 
@@ -195,8 +149,7 @@ func overUDP(t trick) trick {
 	}
 }
 
-// answers answers whatever the type with records in zone file form; @ is the
-// name that was asked.
+// answers answers whatever the type with records in zone file form; @ is the name that was asked.
 func answers(records ...string) trick {
 	return changes(func(m *dns.Msg) {
 		m.Answer = nil

@@ -18,7 +18,6 @@ func dnsRows() []row {
 		dns("example.com", want{"type": "TXT", "records.0.text": "v=spf1 -all", "records.0.strings": []string{"v=spf1 ", "-all"}}, "type=txt"),
 		dns("example.com", want{"records.0.target": "ns1.example.com"}, "type=NS"),
 		dns("example.com", want{"records.0.mname": "ns1.example.com", "records.0.minimum": 5}, "type=SOA"),
-		dns("www", want{"records.0.target": "example.com", "ttl": 60}, "type=CNAME"),
 		dns("www", want{"ttl": 60, "records": count(1)}),
 		dns("six", want{"records.0.address": "2606:2800:220:1::6"}, "type=AAAA"),
 		dns("empty", noRecord()),
@@ -28,7 +27,6 @@ func dnsRows() []row {
 		dns("mapped", want{"records.0.address": "::ffff:93.184.2.12"}, "type=AAAA"),
 		dns("BÜCHER.com.", want{"domain": "xn--bcher-kva.com"}),
 		dns("_dmarc.example.com", want{"records.0.text": "v=DMARC1; p=none"}, "type=TXT"),
-		dns("_dmarc\u3002example\uff0ecom\uff61", want{"domain": "_dmarc.example.com", "records.0.text": "v=DMARC1; p=none"}, "type=TXT"),
 		dns("refused", fails(fault.UpstreamUnavailable)),
 		dns("silent", fails(fault.DNSTimeout)),
 		{op: "dns", domain: "localhost", want: fails(fault.InvalidDomain)},
@@ -77,20 +75,12 @@ func dishonestSites() []site {
 
 // oddSites are honest replies of unusual content.
 func oddSites() []site {
-	mapped := changes(func(m *dns.Msg) { // the zone file form has none
-		m.Answer = []dns.RR{&dns.RFC3597{
-			Hdr:   dns.RR_Header{Name: m.Question[0].Name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: 60},
-			Rdata: "00000000000000000000ffff0a000001",
-		}}
-	})
 	dname := answers("zone.example.com. 60 IN DNAME other.example.com.", "@ 50 IN CNAME dname.other.example.com.", "dname.other.example.com. 40 IN A 93.184.1.1")
 	other := func(name, data string, w want) site {
 		return tricked(name, answers("@ 60 IN "+data), w, "type="+strings.Fields(data)[0])
 	}
 	return []site{
-		tricked("topbit", answers("@ 2147483649 IN A 93.184.1.1"), want{"ttl": 0}),
 		tricked("dname.zone.example.com", dname, want{"records": count(1), "records.0.address": "93.184.1.1", "ttl": 40}),
-		tricked("mappedrecord", mapped, want{"records.0.address": "::ffff:10.0.0.1"}, "type=AAAA"),
 		other("txtsplit", `TXT "caf\195" "\169"`, want{"records.0.text": "café", "records.0.strings": []string{`caf\195`, `\169`}}),
 		other("nullmx", "MX 0 .", want{"records.0.preference": 0, "records.0.exchange": "."}),
 		other("soadots", `SOA NS.example.com. first\.last.Example.com. 4294967295 2 3 4 5`,

@@ -2,10 +2,11 @@ package simnet
 
 import (
 	"encoding/binary"
-	"errors"
+	"io"
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -57,7 +58,7 @@ func opens() []syscall.SockFilter {
 func newTap(t *testing.T) *tap {
 	// Without a protocol the socket gets nothing, so that no packet comes in
 	// before the filter is there.
-	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatalf("tap: %v", err)
 	}
@@ -69,46 +70,32 @@ func newTap(t *testing.T) *tap {
 	}
 	// Room for bursts. Where only root of the machine may ask for that much, the
 	// usual room will do, and dropped says if it does not.
-	const buffer = 16 << 20
-	if syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, buffer) != nil {
-		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, buffer)
+	if syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20) != nil {
+		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 16<<20)
 	}
 	const all = 0x0300 // ETH_P_ALL in network order
 	if err := syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all}); err != nil {
 		t.Fatalf("tap: %v", err)
 	}
-	// A read that ends now and then lets the tap be closed.
-	tick := syscall.NsecToTimeval(int64(100 * time.Millisecond))
-	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &tick); err != nil {
-		t.Fatalf("tap: %v", err)
-	}
 	p := &tap{fd: fd, seen: map[netip.AddrPort]int{}}
-	stop, done := make(chan struct{}), make(chan struct{})
+	packets, done := os.NewFile(uintptr(fd), "tap"), make(chan struct{})
 	go func() {
 		defer close(done)
-		p.read(stop)
+		p.read(packets)
 	}()
 	t.Cleanup(func() {
-		close(stop)
+		packets.Close()
 		<-done
-		syscall.Close(fd)
 	})
 	return p
 }
 
-func (p *tap) read(stop <-chan struct{}) {
+// read returns when the file is closed.
+func (p *tap) read(packets io.Reader) {
 	b := make([]byte, 256)
 	for {
-		select {
-		case <-stop:
-			return
-		default:
-		}
-		n, _, err := syscall.Recvfrom(p.fd, b, 0)
+		n, err := packets.Read(b)
 		if err != nil {
-			if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
-				continue
-			}
 			return
 		}
 		if to, ok := destination(b[:n]); ok {
@@ -141,8 +128,7 @@ func (p *tap) all() map[netip.AddrPort]int {
 	return maps.Clone(p.seen)
 }
 
-// dropped is how many packets the kernel could not give to the tap since it
-// was last asked.
+// dropped is how many packets the kernel could not give to the tap since it was last asked.
 func (p *tap) dropped(t *testing.T) uint32 {
 	const statistics = 6 // PACKET_STATISTICS
 	var v struct{ packets, drops uint32 }
@@ -165,15 +151,11 @@ func proveTap(t *testing.T, p *tap) []netip.AddrPort {
 			t.Fatalf("somebody listens on %s", to)
 		}
 	}
-	seen := func() bool {
-		all := p.all()
-		return all[own[0]] > 0 && all[own[1]] > 0
-	}
-	for limit := time.Now().Add(patience); !seen(); {
+	limit := time.Now().Add(patience)
+	for ; p.all()[own[0]] == 0 || p.all()[own[1]] == 0; <-time.After(100 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("the tap did not see the connections to %v", own)
 		}
-		<-time.After(100 * time.Millisecond)
 	}
 	return own
 }

@@ -49,6 +49,8 @@ type Deployment struct {
 	Parameters map[string]string
 	// Environment is on top of what the template gives the functions.
 	Environment map[string]string
+	// Sound wants every invocation to have ended by itself when the test ends.
+	Sound bool
 	// Configure may change the host before it starts; nil does not.
 	Configure func(*lambdahost.Config)
 }
@@ -73,6 +75,11 @@ func (d Deployment) Open(tb testing.TB) (host *lambdahost.Host, url string) {
 	tb.Cleanup(func() {
 		gateway.Close()
 		host.Close()
+		for _, name := range host.Names() {
+			if st := host.Stats(name); d.Sound && st.Errors != 0 {
+				tb.Errorf("%s: %d invocations failed, %d of them timed out", name, st.Errors, st.TimedOut)
+			}
+		}
 	})
 	return host, gateway.URL
 }

@@ -16,18 +16,16 @@ import (
 // scenario is one line of the table: what one payer does, and what comes of it.
 type scenario struct {
 	name  string
-	needs capability // of the world; a case that no world can run fails the suite
-	slow  string     // why a quick run leaves it out
+	harms bool   // the store, or configures nobody to settle: a fixed world does without the case
+	slow  string // why a quick run leaves it out
 	// own changes the configuration, and so asks for a deployment of its own.
 	own func(testing.TB, *setup)
-	// settle is how the payer's settlements go, one after the other; then
-	// honestly.
+	// settle is how the payer's settlements go, one after the other; then honestly.
 	settle []x402test.Behaviour
 	steps  []step
-	// Of the payment that was signed last: calls to /settle and transfers in
-	// the facilitator's books. Left out, they are 0 and 0 for a case that ends
-	// uncharged, 1 and 1 for one that ends charged.
-	calls, transfers int
+	// calls to /settle of the payer, who is charged once if there is one. Left out,
+	// there is none in a case that ends uncharged, and one in one that ends charged.
+	calls int
 	// lookups of {name} at the resolver, when not 0.
 	lookups int
 }
@@ -65,13 +63,12 @@ type run struct {
 
 var caseIDs atomic.Int64
 
-// newRun is somebody with a wallet of his own, whose settlements go as the script
-// says.
+// newRun is somebody with a wallet of his own, whose settlements go as the script says.
 func newRun(tb testing.TB, l *lab, d *deployment, client *http.Client, script ...x402test.Behaviour) *run {
 	tb.Cleanup(client.CloseIdleConnections)
 	r := &run{TB: tb, lab: l, d: d, client: client, id: fmt.Sprintf("case%d", caseIDs.Add(1))}
-	r.wallet, r.payer = l.wallet(tb, script...)
-	r.account = r.wallet.Address()
+	r.wallet = l.wallet(script...)
+	r.account, r.payer = r.wallet.Address(), r.wallet.Address().String()
 	return r
 }
 
@@ -89,19 +86,27 @@ func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
 	if !priced {
 		return
 	}
-	if s.calls == 0 && s.transfers == 0 && end.charged == moved {
-		s.calls, s.transfers = 1, 1
+	if s.calls == 0 && end.charged == moved {
+		s.calls = 1
 	}
-	r.booked(op, s.calls, s.transfers)
+	r.booked(op, s.calls, min(s.calls, 1))
 	if s.lookups != 0 {
 		is(t, "lookups of "+r.name, l.dns.lookups(r.name), s.lookups)
 	}
 }
 
-// booked holds the facilitator's books to calls and transfers of the payer.
-func (r *run) booked(op catalog.Operation, calls, moved int) {
-	if err := r.lab.books(r.payer, op.Amount, calls, moved); err != nil {
-		r.Error(err)
+// booked holds the facilitator to what it did for the payer: calls to /settle, and
+// transfers of the right value to the right payee.
+func (r *run) booked(op catalog.Operation, calls, transfers int) {
+	moved := r.lab.facilitator.Moved(r.payer)
+	if len(moved) > transfers {
+		r.Error(grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers)))
+	}
+	is(r, "calls to /settle", r.lab.settles(r.payer), calls)
+	is(r, "transfers", len(moved), transfers)
+	for _, t := range moved {
+		is(r, "value", t.Value, op.Amount)
+		is(r, "payee", strings.EqualFold(t.Payee, r.lab.terms.PayTo), true)
 	}
 }
 
@@ -122,8 +127,7 @@ func (r *run) finish() {
 	r.after = nil
 }
 
-// fill puts the case's own lab name into a path or a body: {mode} stands for a
-// name of that mode.
+// fill puts the case's own lab name into a path or a body: {mode} stands for a name of that mode.
 func (r *run) fill(s string) string {
 	for _, mode := range []string{modeHealthy, modeSilent, modeRefused, modeHeld} {
 		if strings.Contains(s, "{"+mode+"}") {
@@ -148,14 +152,7 @@ func opOf(path string) (catalog.Operation, bool) {
 
 // check holds an answer to a want, and remembers it.
 func (r *run) check(e exchange, w want) {
-	s := subject{origin: r.d.origin, terms: r.lab.terms, payer: r.account.Checksum(), before: r.first}
-	s.op, _ = opOf(e.path)
-	if r.moved != nil && w.kind == aResult {
-		s.hash = r.moved()
-	} else if list := r.lab.facilitator.Moved(r.payer); len(list) > 0 {
-		s.hash = list[0].Transaction
-	}
-	check(r, e, w, s)
+	r.judge(e, w)
 	r.last = e
 	if w.charged == moved && !w.retryable() && !w.replay {
 		r.first = e
@@ -165,7 +162,7 @@ func (r *run) check(e exchange, w want) {
 	}
 }
 
-func (r *run) ask(method, path string, h http.Header) exchange {
+func (r *run) ask(method, path string, h header) exchange {
 	e, err := r.d.send(r.Context(), r.client, method, path, h)
 	if err != nil {
 		r.Fatalf("%s %.200s: %v", method, path, err)
@@ -184,8 +181,26 @@ func (r *run) pays(w want) exchange {
 	return e
 }
 
-// begin sends the payment along, and does not wait for the answer. What it returns
-// waits.
+// repeats sends the payment until enough says so of an answer, and waits as long as
+// each asks for. It returns the last answer and those before.
+func (r *run) repeats(wait func(time.Duration), enough func(exchange) bool) (last exchange, before []exchange) {
+	for deadline := time.Now().Add(patience); ; {
+		e := r.send(r.path)
+		if enough(e) || time.Now().After(deadline) {
+			return e, before
+		}
+		before = append(before, e)
+		wait(e.RetryAfter())
+	}
+}
+
+func (r *run) checks(all []exchange, w want) {
+	for _, e := range all {
+		r.check(e, w)
+	}
+}
+
+// begin sends the payment along, and does not wait for the answer. What it returns waits.
 func (r *run) begin(path string) (wait func() (exchange, error)) {
 	d, signature, ended := r.d, r.header, make(chan struct{})
 	var e exchange
@@ -200,14 +215,17 @@ func (r *run) begin(path string) (wait func() (exchange, error)) {
 	}
 }
 
-// sign signs the offer of a path. edit may change it before it is signed,
-// spoil what is signed.
+// sign signs the offer of a path. edit may change it before it is signed, spoil what is signed.
 func (r *run) sign(path string, edit func(*x402test.Draft), spoil func(string) string) {
 	e := r.ask(http.MethodGet, path, nil)
 	if r.moved == nil { // with two facilitators there is no duplicate window to offer
 		r.check(e, unpaid())
 	}
-	draft := must(r.wallet.Draft(e.offer(r), time.Now()))
+	required, err := e.Required()
+	if err != nil {
+		r.Fatal(err)
+	}
+	draft := must(r.wallet.Draft(required, time.Now()))
 	if edit != nil {
 		edit(&draft)
 	}
@@ -227,11 +245,7 @@ func (r *run) pause(d time.Duration) {
 
 func ask(method, path string, h header, w want) step {
 	return step{path: path, want: &w, do: func(r *run, s step) {
-		head := http.Header{}
-		for name, value := range h {
-			head.Set(name, value)
-		}
-		r.check(r.ask(method, s.path, head), *s.want)
+		r.check(r.ask(method, s.path, h), *s.want)
 	}}
 }
 
@@ -249,7 +263,6 @@ func signed(path string) step {
 	return step{path: path, do: func(r *run, s step) { r.sign(s.path, nil, nil) }}
 }
 
-// again sends the same payment for the same path.
 func again(w want) step {
 	return step{want: &w, do: func(r *run, s step) { r.pays(*s.want) }}
 }
@@ -269,22 +282,15 @@ func elsewhere(path string, w want) step {
 // answers allow: it heeds Retry-After. A refusal stands for a second.
 func eventually(w want) step {
 	return step{want: &w, do: func(r *run, s step) {
-		for deadline := time.Now().Add(patience); ; {
-			e := r.send(r.path)
-			wait := e.retryAfter()
-			refused := e.status == http.StatusPaymentRequired
-			if e.status == w.of() || wait == 0 && !refused || time.Now().After(deadline) {
-				r.check(e, *s.want)
-				return
-			}
-			r.pause(max(wait, 5*time.Millisecond))
-		}
+		e, _ := r.repeats(func(d time.Duration) { r.pause(max(d, 5*time.Millisecond)) }, func(e exchange) bool {
+			return e.Status == w.of() || e.RetryAfter() == 0 && e.Status != http.StatusPaymentRequired
+		})
+		r.check(e, *s.want)
 	}}
 }
 
-// inBackground pays for a path and holds the answer to w at the end of the
-// case. The case goes on as soon as the payer's settlement, or the question
-// about a held name, waits.
+// inBackground pays for a path and holds the answer to w at the end of the case. The case goes on
+// as soon as the payer's settlement, or the question about a held name, waits.
 func inBackground(path string, w want, at func(*run) *gate) step {
 	return step{path: path, want: &w, do: func(r *run, s step) {
 		r.sign(s.path, nil, nil)
@@ -307,20 +313,18 @@ func inBackground(path string, w want, at func(*run) *gate) step {
 func atTheFacilitator(r *run) *gate { return r.lab.hold(r.payer) }
 func atTheResolver(r *run) *gate    { return r.lab.dns.gate(r.name) }
 
-// happens is a step that asks for nothing.
 func happens(f func(*run)) step { return step{do: func(r *run, _ step) { f(r) }} }
 
 // finish ends what runs in the background, now and not at the end; heal makes the
 // case's lab name answer; cut and mend are about the ledger.
 func finish() step { return happens((*run).finish) }
-func heal() step   { return happens(func(r *run) { r.lab.dns.heal(r.name) }) }
+func heal() step   { return happens(func(r *run) { r.lab.dns.gate(r.name).open() }) }
 func cut() step    { return happens(func(r *run) { r.d.cut() }) }
 func mend() step   { return happens(func(r *run) { r.d.mend() }) }
 
-// corrupt plants a record that cannot be one under the payment's key.
 func corrupt() step {
 	return happens(func(r *run) {
-		if err := r.d.plant(r.Context(), keyOf(r, r.lab, r.header)); err != nil {
+		if err := r.d.plant(r.Context(), keyOf(r.lab, r.header)); err != nil {
 			r.Fatal(err)
 		}
 	})

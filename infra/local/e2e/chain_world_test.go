@@ -5,18 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	"net/url"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/crypto/sha3"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -34,14 +31,11 @@ type payer struct {
 }
 
 // dnsPrice is what one lookup costs, in atomic units.
-func dnsPrice(tb testing.TB) int64 {
-	n := must(strconv.ParseInt(catalog.DNS().Amount, 10, 64))
-	return n
-}
+func dnsPrice() int64 { return must(strconv.ParseInt(catalog.DNS().Amount, 10, 64)) }
 
 func (w *chainWorld) payer() *payer {
 	p := w.pauper()
-	p.mint(10 * dnsPrice(w))
+	p.mint(10 * dnsPrice())
 	return p
 }
 
@@ -69,7 +63,7 @@ func (w *chainWorld) contract() *payer {
 		w.Fatalf("deploy the wallet: %+v", receipt)
 	}
 	p.account, p.prefix = must(x402.ParseAddress(receipt.ContractAddress)), []byte{1}
-	p.mint(10 * dnsPrice(w))
+	p.mint(10 * dnsPrice())
 	return p
 }
 
@@ -78,8 +72,7 @@ func (p *payer) mint(value int64) {
 	p.funds += value
 }
 
-// sign asks for the offer and signs it, to be used within a time; 0 is as long
-// as the offer says.
+// sign asks for the offer and signs it, to be used within a time; 0 is as long as the offer says.
 func (p *payer) sign(window time.Duration) {
 	p.first, p.earlier = exchange{}, len(p.transfers())
 	p.run.sign(p.path, func(d *x402test.Draft) {
@@ -108,23 +101,19 @@ func (p *payer) refusedTwice(reason, facilitators string) {
 }
 
 // uncertain sends the payment, is told that nobody knows, and waits as long as the
-// answer asks for, which is not longer than a person would.
-func (p *payer) uncertain() {
-	p.rest(p.pays(fails(fault.SettlementUncertain)))
-}
+// answer asks for.
+func (p *payer) uncertain() { p.rest(p.pays(fails(fault.SettlementUncertain))) }
 
+// rest is not longer than a person would wait.
 func (p *payer) rest(e exchange) {
-	after := e.retryAfter()
-	if after < time.Second || after > 10*time.Second {
-		p.Fatalf("Retry-After is %s", after)
-	}
-	p.pause(after)
+	p.pause(e.RetryAfter())
+	is(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
 }
 
 // books checks what has happened on the chain: how often the price went from
 // the payer to the payee, and that nothing else did.
 func (p *payer) books(transfers int) {
-	moved := int64(transfers) * dnsPrice(p)
+	moved := int64(transfers) * dnsPrice()
 	if list := p.transfers(); len(list) != transfers {
 		p.Errorf("%d transfers from the payer to the payee, want %d: %v", len(list), transfers, list)
 	}
@@ -148,12 +137,12 @@ func (p *payer) transfer() string {
 // payee, by its events.
 func (p *payer) transfers() []string {
 	topic := func(a x402.Address) string { return "0x" + strings.Repeat("0", 24) + a.String()[2:] }
-	h := sha3.NewLegacyKeccak256()
-	h.Write([]byte("Transfer(address,address,uint256)"))
+	// Transfer(address,address,uint256)
+	const transfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 	var logs []struct{ TransactionHash string }
 	p.w.ask(&logs, "eth_getLogs", map[string]any{
 		"fromBlock": "0x0", "toBlock": "latest", "address": testbed.BaseUSDC,
-		"topics": []string{"0x" + hex.EncodeToString(h.Sum(nil)), topic(p.account), topic(p.w.payee)},
+		"topics": []string{transfer, topic(p.account), topic(p.w.payee)},
 	})
 	var hashes []string
 	for _, l := range logs {
@@ -179,14 +168,10 @@ type chainWorld struct {
 
 	toNode  *tap   // the first facilitator's way to the node, if it can be killed there
 	nodeURL string // what a facilitator calls the node by
-
-	mu   sync.Mutex
-	said []string // what each settlement came to: a reason, or "settled"
 }
 
 type chainOptions struct {
-	// confirm is how long the facilitator waits for a receipt. 0 is longer than
-	// any scenario.
+	// confirm is how long the facilitator waits for a receipt. 0 is longer than any scenario.
 	confirm time.Duration
 	// direct has the service talk to the facilitator without the relay.
 	direct bool
@@ -208,28 +193,21 @@ func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 		w.startFacilitator("0")
 		s.more["FACILITATOR_FALLBACK_URL"], s.more["DUPLICATE_WINDOW_SECONDS"] = w.facilitator.URL, "0"
 		w.toNode = newTap(t)
-		w.nodeURL = w.toNode.front(askOf, proxyTo(w.node.URL))
+		w.nodeURL = w.toNode.front(func(*http.Request, []byte) string { return callNode }, proxyTo(w.node.URL))
 	}
 	w.startFacilitator("0")
 	s.facilitator = w.facilitator.URL
 	if !o.direct {
 		w.relay = newTap(t)
-		w.relay.heard = w.hear
 		s.facilitator = w.relay.front(callOf, proxyTo(w.facilitator.URL))
 	}
 	w.d = openLocal(t, l, s)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the service's log:\n%s", w.d.log())
-		}
-	})
 	return w
 }
 
 var facilitatorDir = filepath.Join("testdata", "facilitator")
 
-// startFacilitator runs the reference facilitator on a port. Its account and
-// its memory are new.
+// startFacilitator runs the reference facilitator on a port. Its account and its memory are new.
 func (w *chainWorld) startFacilitator(port string) {
 	cmd := exec.Command(must(exec.LookPath("node")), "facilitator.mjs")
 	cmd.Dir = facilitatorDir
@@ -248,32 +226,18 @@ func (w *chainWorld) startFacilitator(port string) {
 	}
 }
 
-func (w *chainWorld) restartFacilitator() {
-	w.startFacilitator(must(url.Parse(w.facilitator.URL)).Port())
-}
-
-// hear remembers what a settlement came to.
-func (w *chainWorld) hear(kind string, reply []byte) {
-	if kind != callSettle {
-		return
+// heard is what each settlement came to: a reason, or "settled".
+func (w *chainWorld) heard() (said []string) {
+	w.relay.mu.Lock()
+	defer w.relay.mu.Unlock()
+	for _, reply := range w.relay.replies[callSettle] {
+		v := x402.SettleResponse{ErrorReason: fmt.Sprintf("unreadable: %.100s", reply)}
+		if json.Unmarshal(reply, &v) == nil && v.Success {
+			v.ErrorReason = saysSettled
+		}
+		said = append(said, v.ErrorReason)
 	}
-	var v x402.SettleResponse
-	err := json.Unmarshal(reply, &v)
-	says := v.ErrorReason
-	if err != nil {
-		says = fmt.Sprintf("unreadable: %.100s", reply)
-	} else if v.Success {
-		says = saysSettled
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.said = append(w.said, says)
-}
-
-func (w *chainWorld) heard() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.said)
+	return said
 }
 
 // deaf has the answers to settlements lost from now on.

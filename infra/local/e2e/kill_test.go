@@ -8,6 +8,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -89,8 +90,7 @@ func TestKilledAtMoments(t *testing.T) {
 	}
 }
 
-// answered has the process of a function killed when it has given its answer to
-// Lambda.
+// answered has the process of a function killed when it has given its answer to Lambda.
 func (p *tap) answered(process lambdahost.Process, request string, _ []byte) {
 	if p.choose(sendAnswer, request) != unharmed {
 		process.Kill()
@@ -99,49 +99,53 @@ func (p *tap) answered(process lambdahost.Process, request string, _ []byte) {
 }
 
 func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the log:\n%s", d.log())
-		}
-	})
 	r := newRun(t, l, d, p.client())
-	mode := "{" + modeHealthy + "}"
+	path, sealed := lookup("{healthy}", "A"), map[string]func(string) string{callVerify: contractWallet}[c.kind]
 	if c.kind == "" {
-		mode = "{" + modeHeld + "}"
+		path = lookup("{held}", "A")
 	}
-	var sealed func(string) string
-	if c.kind == callVerify {
-		sealed = contractWallet
-	}
-	r.sign(r.fill(lookup(mode, "A")), nil, sealed)
+	r.sign(r.fill(path), nil, sealed)
 	r.killedAt(at, c)
 	r.d = d.revive()
 
-	answered := r.answer()
-	answered.blind, answered.replay = c.blind, c.answered
-	waits := r.awaitAnswer(c, answered)
-	is(t, "the killed attempt had the lease", waits > 0, c.leased)
-	r.first = r.last
-	r.pays(answered.replayed())
-	calls := 1
-	if c.blind {
-		calls = 2
+	busy, answered, calls := fails(fault.PaymentInProgress), r.answer(), 1
+	if c.settled {
+		busy = busy.charge(moved)
 	}
+	if answered.replay = c.answered; c.blind {
+		answered.blind, calls = true, 2
+	}
+	e, waits := r.repeats(r.pause, func(e exchange) bool { return e.Status != http.StatusConflict })
+	r.checks(waits, busy)
+	if c.answered {
+		r.first = e // what it repeats was never seen
+	}
+	r.check(e, answered)
+	is(t, "the killed attempt had the lease", len(waits) > 0, c.leased)
+	r.first = e
+	r.pays(answered.replayed())
 	r.booked(catalog.DNS(), calls, 1)
 	if n := l.dns.lookups(r.name); n < c.lookups[0] || n > c.lookups[1] {
 		t.Errorf("%d lookups of %s, want %d to %d", n, r.name, c.lookups[0], c.lookups[1])
 	}
 }
 
-// killedAt sends the payment and returns when its process has been killed.
+// killedAt sends the payment and returns when its process has been killed. That of a
+// lookup is killed when the resolver has the question and the ledger the receipt, which
+// a copy of the request tells.
 func (r *run) killedAt(at *tap, c death) {
 	at.kill = r.d.kill
-	if c.kind != "" {
-		at.arm(c.kind, c.how)
-	}
+	at.arm(c.kind, c.how)
 	wait := r.begin(r.path)
 	if c.kind == "" {
-		r.killDuringLookup()
+		r.lab.dns.gate(r.name).await(r, "look up")
+		settled, before := r.repeats(func(time.Duration) { r.pause(5 * time.Millisecond) }, func(e exchange) bool {
+			return e.Header.Get(x402.HeaderResponse) != ""
+		})
+		r.checks(before, fails(fault.PaymentInProgress))
+		r.check(settled, fails(fault.PaymentInProgress).charge(moved))
+		r.d.kill()
+		r.lab.dns.gate(r.name).open()
 	}
 	e, err := wait()
 	if c.kind != "" {
@@ -151,54 +155,11 @@ func (r *run) killedAt(at *tap, c death) {
 		<-at.struck
 	}
 	switch dead := r.d.dead; {
-	case dead == nil && err == nil:
-		r.Fatalf("a process that was killed has answered: %s", e)
-	case dead != nil && err != nil:
-		r.Fatal(err)
+	case (dead == nil) != (err != nil):
+		r.Fatalf("the client of a process that was killed gets %s, %v", e, err)
 	case dead != nil:
 		r.check(e, *dead)
 	}
-}
-
-// killDuringLookup kills when the resolver has the question and the ledger the
-// receipt, which a copy of the request tells.
-func (r *run) killDuringLookup() {
-	r.lab.dns.gate(r.name).await(r, "look up")
-	busy := fails(fault.PaymentInProgress)
-	poll(r, "the settlement to be written down", func() bool {
-		e := r.send(r.path)
-		if e.header.Get(x402.HeaderResponse) == "" {
-			r.check(e, busy)
-			return false
-		}
-		r.check(e, busy.charge(moved))
-		return true
-	})
-	r.d.kill()
-	r.lab.dns.heal(r.name)
-}
-
-// awaitAnswer sends the payment as often as it is told to, until there is an
-// answer, and holds that to w. It returns how often it was told to wait.
-func (r *run) awaitAnswer(c death, w want) (waits int) {
-	busy := fails(fault.PaymentInProgress)
-	if c.settled {
-		busy = busy.charge(moved)
-	}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); waits++ {
-		e := r.send(r.path)
-		if e.status != http.StatusConflict {
-			if w.replay {
-				r.first = e // what it repeats was never seen
-			}
-			r.check(e, w)
-			return waits
-		}
-		r.check(e, busy)
-		r.pause(e.retryAfter())
-	}
-	r.Fatal("no answer although the lease has run out")
-	return 0
 }
 
 // accident is a way in which one write can go wrong.
@@ -224,39 +185,27 @@ func accidents() []accident {
 	}
 }
 
-// TestLostReply lets each write of a paid request go wrong in each way. The one
-// client, who is alone, gets the answer; money moves once; nothing that was
-// learnt is forgotten.
+// TestLostReply lets each write of a paid request go wrong in each way. The one client, who is
+// alone, gets the answer; money moves once; nothing that was learnt is forgotten.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs Node for the DynamoDB server")
-	db := testbed.StartDynamo(t)
-	l := newLab(t)
+	db, l := testbed.StartDynamo(t), newLab(t)
 	for _, write := range []string{writeClaim, writeOpen, writeFirst, writePlace, writeSettled, writeRelease, writeRedeem} {
 		for _, a := range accidents() {
 			t.Run(write+": "+a.name, func(t *testing.T) {
 				t.Parallel()
-				fairly(t, func(tb testing.TB, p *pace) {
-					at, table := newTap(tb), db.Table(tb)
-					d := newControls(tb).serve(tb, l, l.setup(), onTable(testbed.Dynamo{URL: at.front(writeOf, proxyTo(db.URL))}, table))
-					r := loseReply(tb, p, l, d, at, write, a)
-					record, err := tableStore(db, table).Fetch(tb.Context(), keyOf(tb, l, r.header))
-					if err != nil || record == nil {
-						tb.Fatalf("record: %v", err)
-					}
-					is(tb, "state", record.State, ledger.Redeemed)
-					if record.Receipt == nil || record.Receipt.Transaction != l.facilitator.Moved(r.payer)[0].Transaction {
-						tb.Errorf("receipt %+v", record.Receipt)
-					}
-				})
+				fairly(t, func(tb testing.TB, p *pace) { a.play(tb, p, l, db, write) })
 			})
 		}
 	}
 }
 
-// loseReply plays one accident. Without a lasting one nobody is told to wait for
+// play plays one accident. Without a lasting one nobody is told to wait for
 // the stored answer after he has got the first.
-func loseReply(t testing.TB, pc *pace, l *lab, d *deployment, p *tap, write string, a accident) *run {
+func (a accident) play(t testing.TB, pc *pace, l *lab, db testbed.Dynamo, write string) {
+	p, table := newTap(t), db.Table(t)
+	d := newControls(t).serve(t, l, l.setup(), onTable(testbed.Dynamo{URL: p.front(writeOf, proxyTo(db.URL))}, table))
 	if write != writeFirst { // the operation has had a lease before
 		r := newRun(t, l, d, pc.client())
 		r.sign(lookup("example.com", "A"), nil, nil)
@@ -270,65 +219,54 @@ func loseReply(t testing.TB, pc *pace, l *lab, d *deployment, p *tap, write stri
 		t.Errorf("%d attempts met with a mishap, want %d; seen %v", suffered, len(a.mishaps), seen)
 	}
 	// Whatever the store missed is made good when the client comes again.
-	again := untilReplayed(r)
-	if again > 0 && !a.lasting {
-		t.Errorf("the stored answer had to be waited for %d times", again)
-	}
-	r.booked(catalog.DNS(), 1, 1)
-	lookups := 1
+	again, lookups := untilReplayed(r), 1
 	if again > 0 {
 		lookups = 2 // the first answer was served and never written down
 	}
+	is(t, "the stored answer had to be waited for", again > 0 && !a.lasting, false)
 	is(t, "lookups", l.dns.lookups(r.name), lookups)
-	return r
+	r.booked(catalog.DNS(), 1, 1)
+	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
+	record, err := store.Fetch(t.Context(), keyOf(l, r.header))
+	if err != nil || record == nil {
+		t.Fatalf("record: %v", err)
+	}
+	is(t, "state", record.State, ledger.Redeemed)
+	if record.Receipt == nil || record.Receipt.Transaction != l.facilitator.Moved(r.payer)[0].Transaction {
+		t.Errorf("receipt %+v", record.Receipt)
+	}
 }
 
 // persistAlone sends the payment until it is answered, with the clock set forward
 // instead of waiting.
 func persistAlone(r *run, a accident) {
-	var told []string
-	for range 20 {
-		e := r.send(r.path)
-		if e.status == http.StatusOK {
-			w := r.answer()
-			if e.header.Get(x402.HeaderReplayed) != "" {
-				w, r.first = w.replayed(), e
-			}
-			r.check(e, w)
-			return
+	e, told := r.repeats(r.d.skip, func(e exchange) bool { return e.Status == http.StatusOK })
+	for _, before := range told {
+		code := codeOf(before)
+		if code != string(fault.LedgerUnavailable) && (code != string(fault.PaymentInProgress) || !a.lasting) ||
+			!a.lasting && len(told) > 1 {
+			r.Errorf("the client is told %s, one of %d answers", before, len(told))
 		}
-		code := codeOf(e)
-		told = append(told, code)
-		if code != string(fault.LedgerUnavailable) && (code != string(fault.PaymentInProgress) || !a.lasting) {
-			r.Errorf("the client is told %s", e)
-		}
-		if !a.lasting && len(told) > 1 {
-			r.Errorf("the client was told to come back %v", told)
-		}
-		r.d.skip(e.retryAfter())
 	}
-	r.Fatalf("no answer: %v", told)
+	w := r.answer()
+	if e.Header.Get(x402.HeaderReplayed) != "" {
+		w, r.first = w.replayed(), e
+	}
+	r.check(e, w)
 }
 
 // untilReplayed asks again until the stored answer comes, and returns how often
 // it was told that the payment is in progress.
 func untilReplayed(r *run) (busy int) {
-	for range 20 {
-		e := r.send(r.path)
-		switch {
-		case e.header.Get(x402.HeaderReplayed) != "":
-			r.check(e, r.answer().replayed())
-			return busy
-		case e.status == http.StatusOK && busy > 0:
-			r.check(e, r.answer())
-		case e.status == http.StatusConflict:
-			busy++
-			r.check(e, fails(fault.PaymentInProgress).charge(moved))
-			r.d.skip(e.retryAfter())
-		default:
-			r.Fatalf("an answered payment gets %s", e)
+	e, before := r.repeats(r.d.skip, func(e exchange) bool { return e.Header.Get(x402.HeaderReplayed) != "" })
+	for _, b := range before {
+		if b.Status == http.StatusOK && busy > 0 {
+			r.check(b, r.answer())
+			continue
 		}
+		busy++
+		r.check(b, fails(fault.PaymentInProgress).charge(moved))
 	}
-	r.Fatal("the answer is not stored")
-	return 0
+	r.check(e, r.answer().replayed())
+	return busy
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -21,31 +22,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// gate holds whoever comes by until it is opened.
+// gate holds whoever comes by until it is opened. Its two events are contexts, whose end
+// anybody may bring about and wait for.
 type gate struct {
-	once, came      sync.Once
-	opened, arrived chan struct{}
+	opened, arrived context.Context
+	open, arrive    context.CancelFunc
 }
 
-func newGate() *gate { return &gate{opened: make(chan struct{}), arrived: make(chan struct{})} }
-
-func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
-
-func (g *gate) isOpen() bool {
-	select {
-	case <-g.opened:
-		return true
-	default:
-		return false
-	}
+func newGate() *gate {
+	g := &gate{}
+	g.opened, g.open = context.WithCancel(context.Background())
+	g.arrived, g.arrive = context.WithCancel(context.Background())
+	return g
 }
 
-// pass waits until the gate is open, or the caller gives up. A nil done never
-// gives up.
+func (g *gate) isOpen() bool { return g.opened.Err() != nil }
+
+// pass waits until the gate is open, or the caller gives up. A nil done never gives up.
 func (g *gate) pass(done <-chan struct{}) {
-	g.came.Do(func() { close(g.arrived) })
+	g.arrive()
 	select {
-	case <-g.opened:
+	case <-g.opened.Done():
 	case <-done:
 	}
 }
@@ -53,7 +50,7 @@ func (g *gate) pass(done <-chan struct{}) {
 func (g *gate) await(tb testing.TB, what string) {
 	tb.Helper()
 	select {
-	case <-g.arrived:
+	case <-g.arrived.Done():
 	case <-time.After(patience):
 		tb.Fatalf("nobody came to %s", what)
 	}
@@ -113,8 +110,7 @@ func newLab(tb testing.TB) *lab {
 
 const contractSignature = "signed by a contract"
 
-// isContractSignature is what the play-money chain takes for the signature of
-// a contract wallet.
+// isContractSignature is what the play-money chain takes for the signature of a contract wallet.
 func isContractSignature(_ x402.Address, signature []byte) bool {
 	return bytes.HasPrefix(signature, []byte(contractSignature))
 }
@@ -157,13 +153,12 @@ func (l *lab) serveFacilitator(w http.ResponseWriter, r *http.Request) {
 	l.facilitator.ServeHTTP(w, r)
 }
 
-func (l *lab) wallet(tb testing.TB, script ...x402test.Behaviour) (*x402test.Wallet, string) {
+func (l *lab) wallet(script ...x402test.Behaviour) *x402test.Wallet {
 	w := must(x402test.NewWallet(rand.Reader))
-	payer := w.Address().String()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of(payer).script = script
-	return w, payer
+	l.of(w.Address().String()).script = script
+	return w
 }
 
 func (l *lab) hold(payer string) *gate {
@@ -189,6 +184,9 @@ func (l *lab) secret(header string) {
 // checkLog holds the log of a whole world to what no log may show.
 func (l *lab) checkLog(tb testing.TB, log string) {
 	tb.Helper()
+	if tb.Failed() {
+		tb.Logf("the end of the log:\n%s", log[max(len(log)-50_000, 0):])
+	}
 	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
 		if at := strings.Index(log, bad); at >= 0 {
 			tb.Error(grave(fmt.Sprintf("the log says %q: ... %.2000s", bad, log[max(at-500, 0):])))
@@ -201,26 +199,7 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	}
 }
 
-// books checks what the facilitator did for a payer: calls to /settle, and
-// transfers of the right value to the right payee.
-func (l *lab) books(payer, amount string, settles, transfers int) error {
-	moved := l.facilitator.Moved(payer)
-	if len(moved) > transfers {
-		return grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers))
-	}
-	if n := l.settles(payer); n != settles || len(moved) != transfers {
-		return fmt.Errorf("the facilitator was asked to settle %d times and moved money %d times, want %d and %d", n, len(moved), settles, transfers)
-	}
-	for _, t := range moved {
-		if t.Value != amount || !strings.EqualFold(t.Payee, l.terms.PayTo) {
-			return fmt.Errorf("%s was paid to %s, the price is %s", t.Value, t.Payee, amount)
-		}
-	}
-	return nil
-}
-
-func keyOf(tb testing.TB, l *lab, header string) string {
-	tb.Helper()
+func keyOf(l *lab, header string) string {
 	p := must(x402.DecodePayment(header))
 	return ledger.Key(l.terms.Network, strings.ToLower(l.terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
 }
@@ -311,8 +290,6 @@ func (r *resolver) lookups(name string) int {
 	defer r.mu.Unlock()
 	return len(r.asked[dns.Fqdn(name)])
 }
-
-func (r *resolver) heal(name string) { r.gate(name).open() }
 
 // gate is where the questions about a held name wait.
 func (r *resolver) gate(name string) *gate {

@@ -18,9 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// The sizes of crowds: what a machine gets through within a part of the
-// service's own deadlines, but never fewer than meet each other, and no more
-// than say anything new.
+// The sizes of crowds: what a machine gets through within a part of the service's own deadlines,
+// but never fewer than meet each other, and no more than say anything new.
 const (
 	smallCrowd, largeCrowd = 50, 1000
 	// crowdTime is half of what one lookup may take, which all the others of a
@@ -61,19 +60,13 @@ func newFleet(tb testing.TB, l *lab, s setup) *fleet {
 	return f
 }
 
-func (f *fleet) log() string {
-	var all strings.Builder
-	for _, d := range f.members {
-		all.WriteString(d.log())
-	}
-	return all.String()
-}
-
 // batch is many payments of one payer to a fleet.
 type batch struct {
 	*run
 	f        *fleet
 	payments []*purchase
+	answered func()       // is told of every answer
+	busy     atomic.Int64 // answers that a payment is in progress
 	doubts   atomic.Int64 // answers that a payment may have been settled
 }
 
@@ -86,39 +79,46 @@ type purchase struct {
 func newBatch(tb testing.TB, l *lab, f *fleet, n int) *batch {
 	client := newClient()
 	client.Timeout, client.Transport.(*http.Transport).MaxIdleConnsPerHost = 2*patience, largeCrowd
-	b := &batch{run: newRun(tb, l, f.members[0], client), f: f}
-	required := b.d.get(tb, b.client, lookup("example.com", "A"), "").offer(tb)
+	b := &batch{run: newRun(tb, l, f.members[0], client), f: f, answered: func() {}}
+	required := must(b.ask(http.MethodGet, lookup("example.com", "A"), nil).Required())
 	for i := range n {
 		p := &purchase{name: fmt.Sprintf("%s-%d.%s%s", b.id, i, modeHealthy, strings.TrimSuffix(labDomain, "."))}
-		p.path = lookup(p.name, "A")
-		p.header = must(b.wallet.Pay(required, time.Now()))
+		p.path, p.header = lookup(p.name, "A"), must(b.wallet.Pay(required, time.Now()))
 		l.secret(p.header)
 		b.payments = append(b.payments, p)
 	}
 	return b
 }
 
-// rush sends payments at one moment, each time to another process, until their answers
-// are for good, or enough. They heed Retry-After.
-func (b *batch) rush(t testing.TB, who []*purchase, enough func(exchange) bool, done func()) {
+// rush sends all payments at one moment, each time to another process, until their
+// answers are for good. They heed Retry-After. Whoever has had an answer before gets
+// the same, from the ledger or from another lookup.
+func (b *batch) rush(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
 	defer cancel()
-	begin, faults := make(chan struct{}), make([]error, len(who))
+	begin, faults := make(chan struct{}), make([]error, len(b.payments))
 	var all sync.WaitGroup
-	for i, p := range who {
+	for i, p := range b.payments {
 		all.Go(func() {
-			defer done()
+			before := p.answer
 			<-begin
 			for faults[i] == nil {
 				d := b.f.members[int(b.f.next.Add(1))%len(b.f.members)]
 				p.answer, faults[i] = d.send(ctx, b.client, http.MethodGet, p.path, paidBy(p.header))
-				if faults[i] != nil || p.answer.header.Get("Retry-After") == "" || enough(p.answer) {
-					return
-				}
-				if codeOf(p.answer) == string(fault.SettlementUncertain) {
+				b.answered()
+				switch codeOf(p.answer) {
+				case string(fault.SettlementUncertain):
 					b.doubts.Add(1)
+				case string(fault.PaymentInProgress):
+					b.busy.Add(1)
 				}
-				faults[i] = pause(ctx, p.answer.retryAfter())
+				if faults[i] != nil || p.answer.RetryAfter() == 0 {
+					break
+				}
+				faults[i] = pause(ctx, p.answer.RetryAfter())
+			}
+			if before.Status == http.StatusOK && string(p.answer.Body) != string(before.Body) {
+				t.Errorf("%s was answered %s, and then %s", p.name, before, p.answer)
 			}
 		})
 	}
@@ -129,32 +129,14 @@ func (b *batch) rush(t testing.TB, who []*purchase, enough func(exchange) bool, 
 	}
 }
 
-func never(exchange) bool { return false }
-func nothing()            {}
-
-// comeAgain has payers send their payments once more. Who has had an answer gets the
-// same, from the ledger or from another lookup.
-func (b *batch) comeAgain(t *testing.T, who []*purchase) {
-	before := make([]exchange, len(who))
-	for i, p := range who {
-		before[i] = p.answer
-	}
-	b.rush(t, who, never, nothing)
-	for i, p := range who {
-		if e := before[i]; e.status == http.StatusOK && string(p.answer.body) != string(e.body) {
-			t.Errorf("%s was answered %s, and then %s", p.name, e, p.answer)
-		}
-	}
-}
-
-// judge holds the answer of one payment to w.
-func (b *batch) judge(p *purchase, w want) {
+// settle holds the answer of one payment to w.
+func (b *batch) settle(p *purchase, w want) {
 	b.name, w.body = p.name, strings.ReplaceAll(w.body, "{name}", p.name)
-	if w.kind == aResult && p.answer.header.Get(x402.HeaderReplayed) != "" {
+	if w.kind == aResult && p.answer.Header.Get(x402.HeaderReplayed) != "" {
 		w, b.first = w.replayed(), p.answer // its receipt is held to the books
 	}
 	var receipt x402.SettleResponse
-	_ = decodeHeader(p.answer.header.Get(x402.HeaderResponse), &receipt) // check judges it
+	_ = decodeHeader(p.answer.Header.Get(x402.HeaderResponse), &receipt) // check judges it
 	w.blind = b.doubts.Load() > 0 && receipt.Transaction == ""
 	b.check(p.answer, w)
 }
@@ -177,7 +159,11 @@ func (b *batch) lookedUp(tb testing.TB, payments ...*purchase) {
 		extra += max(asked-1, 0)
 	}
 	poll(tb, fmt.Sprintf("the log to say why there were %d lookups more than names", extra), func() bool {
-		return extra == 0 || extra <= len(repeats.FindAllString(b.f.log(), -1))
+		told := 0
+		for _, d := range b.f.members {
+			told += len(repeats.FindAllString(d.log(), -1))
+		}
+		return extra <= told
 	})
 }
 
@@ -203,7 +189,7 @@ func TestLoad(t *testing.T) {
 			f := open(t, l, s)
 			begun := time.Now()
 			few := newBatch(t, l, f, smallCrowd)
-			few.rush(t, few.payments, never, nothing)
+			few.rush(t)
 			n := max(smallCrowd, min(largeCrowd, int(smallCrowd*crowdTime/time.Since(begun))))
 			t.Logf("a crowd of %d", n)
 			payments(t, newBatch(t, l, f, n))
@@ -212,12 +198,11 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// payments has many payments on their way at once: all are answered, each is
-// charged once and looked up once. A payer who was
-// told that his settlement is uncertain, as happens when it takes longer than it may,
-// has had it asked for again.
+// payments has many payments on their way at once: all are answered, each is charged once and
+// looked up once. A payer who was told that his settlement is uncertain, as happens when it takes
+// longer than it may, has had it asked for again.
 func payments(t *testing.T, b *batch) {
-	b.rush(t, b.payments, never, nothing)
+	b.rush(t)
 	hashes := map[string]string{} // ledger key -> transaction
 	for _, m := range b.lab.facilitator.Moved(b.payer) {
 		is(t, "value", m.Value, catalog.DNS().Amount)
@@ -225,8 +210,8 @@ func payments(t *testing.T, b *batch) {
 	}
 	is(t, "transfers", len(hashes), len(b.payments))
 	for _, p := range b.payments {
-		b.moved = func() string { return hashes[keyOf(t, b.lab, p.header)] }
-		b.judge(p, healthy())
+		b.moved = func() string { return hashes[keyOf(b.lab, p.header)] }
+		b.settle(p, healthy())
 	}
 	doubts := int(b.doubts.Load())
 	if n := b.lab.settles(b.payer); n < len(b.payments) || n > len(b.payments)+doubts {
@@ -235,13 +220,12 @@ func payments(t *testing.T, b *batch) {
 	b.lookedUp(t, b.payments...)
 	// Who comes again gets the same answer, without a charge: also where a store was too
 	// slow to take the answer, which does not keep it from the payer.
-	b.comeAgain(t, b.payments)
+	b.rush(t)
 	is(t, "transfers", len(b.lab.facilitator.Moved(b.payer)), len(b.payments))
 }
 
-// copies spreads the copies of one payment over the processes of a fleet: one
-// settlement, and one lookup. Each gets the answer, or is told to come back by a 409,
-// and then gets it.
+// copies spreads the copies of one payment over the processes of a fleet: one settlement, and one
+// lookup. Each gets the answer, or is told to come back by a 409, and then gets it.
 func copies(t *testing.T, b *batch) {
 	one, n := b.payments[0], len(b.payments)
 	for _, p := range b.payments {
@@ -252,56 +236,32 @@ func copies(t *testing.T, b *batch) {
 	// their time, and a settlement has only so much of it.
 	g := b.lab.hold(b.payer)
 	defer time.AfterFunc(5*time.Second, g.open).Stop()
-	var answered atomic.Int64
+	var answers atomic.Int64
 	var during atomic.Bool // a tenth was answered while it was under way
-	// A store that is too slow for a moment says nothing about the others, and
-	// neither does a lookup: they say when to come again.
-	busy := func(e exchange) bool { return e.status == http.StatusConflict }
-	b.rush(t, b.payments, busy, func() {
-		if answered.Add(1) == int64(n/10) {
+	b.answered = func() {
+		if answers.Add(1) == int64(n/10) {
 			during.Store(!g.isOpen())
 			g.open()
 		}
-	})
-	first, waiting := b.tally(t)
-	if during.Load() && len(waiting) < n/10 {
-		t.Errorf("%d times 409 for %d payments", len(waiting), n)
 	}
-	b.comeAgain(t, waiting)
-	if again, left := b.tally(t); again != first || len(left) > 0 {
-		t.Errorf("%d answers were looked up and then %d, %d are still in progress", first, again, len(left))
+	b.rush(t)
+	if during.Load() && int(b.busy.Load()) < n/10 {
+		t.Errorf("%d times 409 for %d payments", b.busy.Load(), n)
 	}
-	calls := b.lab.settles(b.payer)
-	b.booked(catalog.DNS(), calls, 1)
-	if doubts := int(b.doubts.Load()); calls > 1+doubts {
+	looked, receipts := 0, map[string]bool{} // answers that were looked up
+	for _, p := range b.payments {
+		if p.answer.Header.Get(x402.HeaderReplayed) == "" {
+			looked++
+		}
+		receipts[p.answer.Header.Get(x402.HeaderResponse)] = true
+		b.settle(p, healthy())
+	}
+	if looked == 1 && len(receipts) > 1 {
+		t.Errorf("%d receipts for one purchase: %v", len(receipts), receipts)
+	}
+	calls, doubts := b.lab.settles(b.payer), int(b.doubts.Load())
+	if b.booked(catalog.DNS(), calls, 1); calls > 1+doubts {
 		t.Errorf("%d settlements, %d times in doubt", calls, doubts)
 	}
 	b.lookedUp(t, one)
-}
-
-// tally holds all answers to being one answer, of which there is one receipt if it
-// was looked up once; or to saying that the payment is in progress.
-func (b *batch) tally(t *testing.T) (first int, waiting []*purchase) {
-	receipts := map[string]bool{}
-	for _, p := range b.payments {
-		receipt := p.answer.header.Get(x402.HeaderResponse)
-		w := healthy()
-		switch {
-		case p.answer.status == http.StatusConflict:
-			waiting = append(waiting, p)
-			if w = fails(fault.PaymentInProgress); receipt != "" {
-				w = w.charge(moved) // it came during the lookup
-			}
-		case p.answer.header.Get(x402.HeaderReplayed) == "":
-			first++
-			fallthrough
-		default:
-			receipts[receipt] = true
-		}
-		b.judge(p, w)
-	}
-	if first == 1 && len(receipts) > 1 {
-		t.Errorf("%d receipts for one purchase: %v", len(receipts), receipts)
-	}
-	return first, waiting
 }

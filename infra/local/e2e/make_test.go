@@ -20,7 +20,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -58,51 +57,6 @@ func runMake(t *testing.T, env []string, args ...string) (out, notes string, cod
 
 func signalGroup(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-cmd.Process.Pid, s) }
 
-// fakeService is ready, if status says so, asks for payment and then answers anything,
-// and keeps what it was sent.
-type fakeService struct {
-	*httptest.Server
-	mu                         sync.Mutex
-	status                     int
-	paths, queries, signatures []string
-}
-
-func newFakeService(t *testing.T) *fakeService {
-	f := &fakeService{}
-	required := must(x402.EncodeHeader(x402.PaymentRequired{
-		X402Version: x402.Version, Accepts: []x402.Requirements{testbed.LocalTerms(t).Requirements(catalog.Ping().Amount)},
-	}))
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		signature := r.Header.Get(x402.HeaderSignature)
-		switch {
-		case r.URL.Path == catalog.PathReady:
-			w.WriteHeader(f.status)
-			_, _ = io.WriteString(w, `{"checks":{"ledger":{"status":"ok"}}}`)
-			return
-		case signature != "":
-			f.signatures = append(f.signatures, signature)
-			_, _ = io.WriteString(w, `{"ok":true}`)
-		default:
-			w.Header().Set(x402.HeaderRequired, required)
-			w.WriteHeader(http.StatusPaymentRequired)
-		}
-		f.paths, f.queries = append(f.paths, r.URL.Path), append(f.queries, r.URL.RawQuery)
-	}))
-	t.Cleanup(f.Close)
-	return f
-}
-
-// take forgets what arrived, and sets the status of /ready.
-func (f *fakeService) take(status int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.status, f.paths, f.queries, f.signatures = status, nil, nil, nil
-}
-
-const paidAnswer = "{\n  \"ok\": true\n}\n"
-
 // TestMakePay: what a person types after URL= and AGAIN=, and what is in a kept
 // payment, arrives as it is. Nothing of it is run by make or by a shell, and stdout is
 // the answer and nothing else. Who deployed sees what /ready says, and make smoke pays
@@ -110,14 +64,46 @@ const paidAnswer = "{\n  \"ok\": true\n}\n"
 func TestMakePay(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
-	f := newFakeService(t)
+	required := must(x402.EncodeHeader(x402.PaymentRequired{
+		X402Version: x402.Version, Accepts: []x402.Requirements{testbed.LocalTerms(t).Requirements(catalog.Ping().Amount)},
+	}))
+	var mu sync.Mutex
+	var asked []string
+	signature := "" // that came last
+	ready := 0
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		signature = r.Header.Get(x402.HeaderSignature)
+		switch {
+		case r.URL.Path == catalog.PathReady:
+			w.WriteHeader(ready)
+			_, _ = io.WriteString(w, `{"checks":{"ledger":{"status":"ok"}}}`)
+			return
+		case signature != "":
+			_, _ = io.WriteString(w, `{"ok":true}`)
+		default:
+			w.Header().Set(x402.HeaderRequired, required)
+			w.WriteHeader(http.StatusPaymentRequired)
+		}
+		asked = append(asked, r.RequestURI)
+	}))
+	defer service.Close()
 	mark := filepath.Join(t.TempDir(), "ran")
-	pays := func(env []string, args ...string) {
+	pays := func(status int, env []string, args []string, want ...string) {
 		t.Helper()
-		f.take(http.StatusOK)
-		out, notes, code := runMake(t, env, append([]string{"pay"}, args...)...)
-		if out != paidAnswer || code != 0 {
-			t.Errorf("%q: exit status %d, stdout %q, stderr:\n%s", args, code, out, notes)
+		mu.Lock()
+		asked, ready = nil, status
+		mu.Unlock()
+		out, notes, code := runMake(t, env, args...)
+		mu.Lock()
+		defer mu.Unlock()
+		well := status == http.StatusOK
+		if (out == "{\n  \"ok\": true\n}\n") != well || (code == 0) != well || !slices.Equal(asked, want) {
+			t.Errorf("%q: exit status %d, requests for %q, want %q, stdout %q, stderr:\n%s", args, code, asked, want, out, notes)
+		}
+		if args[0] == "smoke" {
+			mentions(t, "stderr", notes, "ledger           ok\n")
 		}
 		if _, err := os.Stat(mark); err == nil {
 			t.Fatalf("what was typed was run: %q", args)
@@ -131,38 +117,26 @@ func TestMakePay(t *testing.T) {
 		`a="quoted"&b=it's&c='"` + "`touch MARK`" + `"'`,
 		`a=b c  d&a=back\slash\\&b=*?[x]{y,z}~!!&c=%20%zz&d=(e)#b`,
 	} {
-		query = strings.ReplaceAll(query, "MARK", mark)
-		want, _, _ := strings.Cut(query, "#") // a fragment is not sent
-		want = strings.ReplaceAll(want, " ", "%20")
-		typed := "URL=" + f.URL + "/v1?" + query
-		for _, how := range []func(){func() { pays(newcomer(), typed) }, func() { pays(newcomer(typed)) }} {
-			if how(); !slices.Equal(f.queries, []string{want, want}) {
-				t.Errorf("queries %q arrived, want %q twice", f.queries, want)
-			}
-		}
+		typed := "/v1?" + strings.ReplaceAll(query, "MARK", mark)
+		want, _, _ := strings.Cut(typed, "#") // a fragment is not sent
+		want, typed = strings.ReplaceAll(want, " ", "%20"), "URL="+service.URL+typed
+		pays(http.StatusOK, newcomer(), []string{"pay", typed}, want, want)
+		pays(http.StatusOK, newcomer(typed), []string{"pay"}, want, want)
 	}
 	hostile := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
 	file := filepath.Join(t.TempDir(), strings.ReplaceAll(hostile, "/", "_"))
-	raw := must(json.Marshal(map[string]string{"url": f.URL + "/v1?a=1", "payment_signature": hostile}))
+	raw := must(json.Marshal(map[string]string{"url": service.URL + "/v1?a=1", "payment_signature": hostile}))
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if pays(newcomer(), "AGAIN="+file); !slices.Equal(f.signatures, []string{hostile}) {
-		t.Errorf("signatures %q arrived, want %q", f.signatures, hostile)
-	}
-	for status, wantPaths := range map[int][]string{http.StatusOK: {catalog.Ping().Path, catalog.Ping().Path}, http.StatusServiceUnavailable: nil} {
-		f.take(status)
-		out, notes, code := runMake(t, newcomer(), "smoke", "ORIGIN="+f.URL)
-		well := status == http.StatusOK
-		if (code == 0) != well || (out == paidAnswer) != well || !slices.Equal(f.paths, wantPaths) || !strings.Contains(notes, "ledger           ok\n") {
-			t.Errorf("/ready %d: exit status %d, requests for %v, stdout %q, stderr:\n%s", status, code, f.paths, out, notes)
-		}
-	}
+	pays(http.StatusOK, newcomer(), []string{"pay", "AGAIN=" + file}, "/v1?a=1")
+	is(t, "the signature that arrives", signature, hostile)
+	pays(http.StatusOK, newcomer(), []string{"smoke", "ORIGIN=" + service.URL}, catalog.Ping().Path, catalog.Ping().Path)
+	pays(http.StatusServiceUnavailable, newcomer(), []string{"smoke", "ORIGIN=" + service.URL})
 }
 
-// TestMakeTargets: every target is in one of three groups of make help, and every
-// variable that a person types into a recipe is there. No target puts what a person
-// types into a command.
+// TestMakeTargets: every target is in one of three groups of make help, and every variable that a
+// person types into a recipe is there. No target puts what a person types into a command.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -200,6 +174,10 @@ func TestMakeTargets(t *testing.T) {
 			t.Errorf("typed text is part of a command: %s", line)
 		}
 	}
+	if out, notes, code := runMake(t, newcomer(), "build", "FUNCTIONS=discovery"); code != 0 || !regexp.MustCompile(
+		`^  discovery +\S+ +[1-9]\d*\.\d\d MB\n$`).MatchString(out) {
+		t.Errorf("make build: exit status %d, stdout %q, stderr:\n%s", code, out, notes)
+	}
 	// And for real, where that costs little. -o: nothing is built before.
 	for _, target := range []string{"local-invoke", "sign-origin", "payer", "refund"} {
 		out, notes, code := runMake(t, newcomer(), append([]string{"-o", "build", target}, values...)...)
@@ -212,33 +190,17 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestMakeBuildSizes: make build needs no tool for its sizes but those of
-// every Unix.
-func TestMakeBuildSizes(t *testing.T) {
-	t.Parallel()
-	verifyOnly(t, "needs make")
-	bin := t.TempDir() // a PATH without bc
-	for _, name := range []string{"bash", "go", "wc", "awk", "make", "gcc", "as", "ld"} {
-		if path, err := exec.LookPath(name); err == nil { // go build without cgo needs no compiler of C
-			if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	out, notes, code := runMake(t, newcomer("PATH="+bin), "build", "FUNCTIONS=discovery") // the last PATH counts
-	m := regexp.MustCompile(`(?m)^  discovery +\S+ +(\d+\.\d\d) MB$`).FindStringSubmatch(out)
-	if code != 0 || m == nil || m[1] == "0.00" || strings.Contains(notes, "not found") {
-		t.Errorf("exit status %d, stdout %q, stderr:\n%s", code, out, notes)
-	}
-}
-
 // TestReadme goes the README's way: make run, make pay, make pay AGAIN=1, Ctrl-C,
-// make run again, and the same signature once more.
+// make run again, and the same signature once more. The operator's commands work while
+// the service has its ledger open, after it has ended and after it was killed; what they
+// say and do is in the tests of infra/local/operate.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
 	resolver := newResolver(t)
-	env := newcomer("LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE="+filepath.Join(t.TempDir(), "ledger.db"), "DNS_RESOLVERS="+resolver.addr)
+	ledgerFile := filepath.Join(t.TempDir(), "ledger.db")
+	socket := embedded.SocketPath(ledgerFile)
+	env := newcomer("LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE="+ledgerFile, "DNS_RESOLVERS="+resolver.addr)
 
 	first := makeRun(t, env)
 	const question = "/v1/tools/dns?domain=example.com&type=MX"
@@ -259,12 +221,42 @@ func TestReadme(t *testing.T) {
 		is(t, "the stored answer", stored, out)
 		mentions(t, "stderr", notes, "Idempotent-Replayed: true")
 	}
+	var kept struct {
+		Signature string `json:"payment_signature"`
+	}
+	if err := testbed.ReadJSON(filepath.Join(root, file[1]), &kept); err != nil {
+		t.Fatal(err)
+	}
+	runbook := must(os.ReadFile(filepath.Join(root, "infra", "RUNBOOK.md")))
+	mentions(t, "the runbook", string(runbook), "make owed", "make payer WALLET=0x")
+	operator := func() {
+		t.Helper()
+		owed, _, _ := runMake(t, env, "owed")
+		paid, _, code := runMake(t, env, "payer", "WALLET="+must(x402.DecodePayment(kept.Signature)).From.String())
+		is(t, "exit status", code, 0)
+		mentions(t, "stdout", owed, "nothing is owed, and nothing in doubt")
+		mentions(t, "stdout", paid, "has paid 1 time ($0.005), got 1 answer, and is owed nothing.")
+	}
+	operator()
 	again()
-	interrupt(t, first)
+	_ = signalGroup(first.Cmd, syscall.SIGINT) // it is there
+	<-first.Gone()
+	if all := first.Log.String(); strings.Contains(all, "panic") || strings.Contains(all, "goroutine ") {
+		t.Errorf("it did not end well:\n%s", all)
+	}
+	if _, err := os.Lstat(filepath.Dir(socket)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket's folder is left behind: %v", err)
+	}
+	operator()
 	second := makeRun(t, env)
 	again("URL=" + second.URL + question)
 	is(t, "lookups", resolver.lookups("example.com"), 1)
-	interrupt(t, second)
+	_ = signalGroup(second.Cmd, syscall.SIGKILL) // it is there
+	<-second.Gone()
+	if _, err := os.Lstat(socket); err != nil {
+		t.Error(err)
+	}
+	operator()
 }
 
 // makeRun starts the service as a newcomer does.
@@ -283,88 +275,4 @@ func makeRun(t *testing.T, env []string) *testbed.Process {
 		t.Fatal(err)
 	}
 	return p
-}
-
-func interrupt(t *testing.T, p *testbed.Process) {
-	if err := signalGroup(p.Cmd, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	<-p.Gone()
-	if all := p.Log.String(); strings.Contains(all, "panic") || strings.Contains(all, "goroutine ") {
-		t.Errorf("it did not end well:\n%s", all)
-	}
-}
-
-// operator has the runbook, and a service whose ledger is a file. The money of the
-// lab moves on a chain whose clock is ahead, so that nothing is too young for the books.
-type operator struct {
-	*testing.T
-	file, chain string // of the ledger, and the node's URL
-}
-
-// reads types a command that the runbook has, with values of his own, and reads what
-// it says.
-func (o *operator) reads(says, target string, typed ...string) {
-	o.Helper()
-	form := "make " + target
-	for _, t := range typed {
-		name, _, _ := strings.Cut(t, "=")
-		form += " " + name + `=\S+`
-	}
-	if !regexp.MustCompile(form).Match(must(os.ReadFile(filepath.Join(root, "infra", "RUNBOOK.md")))) {
-		o.Errorf("the runbook has no %q", form)
-	}
-	env := newcomer("LEDGER_FILE="+o.file, "RPC_URL="+o.chain)
-	out, notes, code := runMake(o.T, env, append([]string{target}, typed...)...)
-	if code != 0 || !strings.Contains(out+notes, says) {
-		o.Errorf("%s %q: exit status %d\n%s%s\nwant %q", target, typed, code, out, notes, says)
-	}
-}
-
-// TestToolsBesideService: the operator's commands work while the service has its
-// ledger open, after it was killed and started again, and after it has ended. What they
-// say and do is in the tests of infra/local/operate.
-func TestToolsBesideService(t *testing.T) {
-	t.Parallel()
-	verifyOnly(t, "needs make")
-	l := newLab(t)
-	chain := httptest.NewServer(testbed.PlayNode{
-		// Its safe block stays some seconds ahead, and well behind its newest.
-		Moved: l.facilitator.Transfers, ChainID: 8453, Safe: 30 * time.Second,
-		Now: func() time.Time { return time.Now().Add(35 * time.Second) },
-	})
-	defer chain.Close()
-	o := &operator{T: t, file: filepath.Join(t.TempDir(), "ledger.db"), chain: chain.URL}
-	s := l.setup()
-	s.more["RPC_URL"] = chain.URL
-	day := time.Now().UTC().Format(time.DateOnly)
-	c := testbed.NewClient(t, newClient())
-	payer := "WALLET=" + c.Wallet.Address().String()
-	var p *testbed.Process
-	buy := func() {
-		t.Helper()
-		p = startLocal(t, l, s, o.file)
-		if reply, _, err := c.Buy(t.Context(), p.URL+catalog.Ping().Path); err != nil || reply.Status != 200 {
-			t.Fatalf("ping: %+v, %v", reply, err)
-		}
-	}
-	buy()
-	o.reads("nothing is owed, and nothing in doubt", "owed")
-	o.reads("in doubt  0 of 0 listed", "reconcile")
-	o.reads("has paid 1 time ($0.001), got 1 answer, and is owed nothing.", "payer", payer)
-	p.Kill() // its socket stays
-	if _, err := os.Lstat(embedded.SocketPath(o.file)); err != nil {
-		t.Error(err)
-	}
-	o.reads("has paid 1 time ($0.001), got 1 answer, and is owed nothing.", "payer", payer)
-	buy()
-	o.reads("has paid 2 times ($0.002), got 2 answers", "payer", payer)
-	if time.Now().UTC().Format(time.DateOnly) == day { // all payments are of one day
-		o.reads("$0.002 received in 2 payments; no differences", "books", "DAY="+day)
-	}
-	p.End(t)
-	if _, err := os.Lstat(filepath.Dir(embedded.SocketPath(o.file))); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket's folder is left behind: %v", err)
-	}
-	o.reads("has paid 2 times ($0.002), got 2 answers", "payer", payer)
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
@@ -33,7 +32,7 @@ func dnsCases() []scenario {
 			pay(lookup("localhost", "A"), fails(fault.InvalidDomain)), elsewhere(lookup("example.com", "PTR"), fails(fault.InvalidType)),
 			elsewhere(lookup("internal.example.com", "A"), result("")), again(result("").replayed()),
 		}},
-		{name: "the same question in other words", calls: 1, transfers: 1, lookups: 1, steps: []step{
+		{name: "the same question in other words", calls: 1, lookups: 1, steps: []step{
 			pay(lookup("{healthy}", "A"), healthy()),
 			happens(func(r *run) {
 				for _, same := range []string{"?domain=" + r.name, "?type=a&domain=" + strings.ToUpper(r.name) + ".", "?x=1&domain=" + r.name + "&type=A&utm=2"} {
@@ -70,15 +69,10 @@ func dnsCases() []scenario {
 func misspelt() []scenario {
 	var cases []scenario
 	for query, says := range map[string]string{
-		"":         "missing",
-		"?domain=": "empty",
+		"": "missing",
 		"?domain=example.com&%64omain=example.net":           "repeated",
-		"?domain=example.com;type=A":                         "no domain name has",
-		"?domain=exa%zzmple.com":                             "no domain name has",
 		"?domain=example.com&x=" + strings.Repeat("x", 2048): "longer than 2048 bytes",
-		"?domain=exa%ff%femple.com":                          "UTF-8",
 		"?domain=exa\xff\xfemple.com":                        "domain",
-		"?domain=exam+ple.com":                               "character",
 		"?domain=example.com%0d%0aHost:%20x":                 "character",
 		"?domain=127.0.0.1":                                  "IP address",
 	} {
@@ -101,53 +95,23 @@ func pingCases() []scenario {
 	}
 }
 
-// toolCases are payments that are sent over one transport and answered over the other
+// toolCases are a payment that is sent over one transport and answered over the other
 // too, with one settlement and one lookup: in built functions these are two processes
 // on one table. Who repeats what, and under which key, is in the tests of pkg/service.
 func toolCases() []scenario {
-	return []scenario{
-		{name: "by the path, and again by the tool", lookups: 1, steps: []step{
-			pay(lookup("{healthy}", "A"), healthy()), happens(answeredByTool),
-		}},
-		{name: "in doubt by the tool", settle: behaviours{x402test.DropAfter}, calls: 2, transfers: 1, lookups: 1, steps: []step{
-			happens(doubtByTool), again(healthy().withoutHash()), happens(answeredByTool),
-		}},
-	}
-}
-
-// callTool sends the payment with a call of the tool, after signing the tool's offer
-// if there is none.
-func (r *run) callTool() x402test.ToolResult {
-	c, url, args := &x402test.Client{HTTP: r.client, Wallet: r.wallet, Now: time.Now}, r.d.base+catalog.PathMCP, map[string]any{"domain": r.name}
-	if r.header == "" {
-		var err error
-		if r.header, err = c.SignCall(r.Context(), url, catalog.DNS().Tool, args); err != nil {
-			r.Fatal(err)
-		}
-		r.lab.secret(r.header)
-	}
-	answer, err := c.Call(r.Context(), url, catalog.DNS().Tool, args, r.header, "")
-	if err != nil {
-		r.Fatal(err)
-	}
-	return answer
-}
-
-// doubtByTool signs the offer of the tool, and calls it: nobody can say whether the
-// money has moved.
-func doubtByTool(r *run) {
-	r.path = r.fill(lookup("{healthy}", "A"))
-	if a := r.callTool(); !a.IsError || a.Structured != nil || !strings.Contains(a.Text(), string(fault.SettlementUncertain)) {
-		r.Errorf("%s", a.Raw)
-	}
+	return []scenario{{name: "by the path, and again by the tool", lookups: 1, steps: []step{
+		pay(lookup("{healthy}", "A"), healthy()), happens(answeredByTool),
+	}}}
 }
 
 // answeredByTool: the tool has the last answer of the path, and its receipt.
 func answeredByTool(r *run) {
-	receipt, err := x402test.Reply{Status: r.last.status, Header: r.last.header, Body: r.last.body}.Receipt()
-	a := r.callTool()
-	if err != nil || a.IsError || a.Text() != string(r.last.body) || string(a.Structured) != a.Text() {
-		r.Errorf("%s, and %s: %v", r.last, a.Raw, err)
+	receipt, err := r.last.Receipt()
+	c := &x402test.Client{HTTP: r.client}
+	question := map[string]any{"domain": r.name}
+	a, failed := c.Call(r.Context(), r.d.base+catalog.PathMCP, catalog.DNS().Tool, question, r.header, "")
+	if err != nil || failed != nil || a.IsError || a.Text() != string(r.last.Body) || string(a.Structured) != a.Text() {
+		r.Errorf("%s, and %s: %v, %v", r.last, a.Raw, err, failed)
 	}
 	if !a.Meta.Replayed || a.Meta.Receipt == nil || *a.Meta.Receipt != receipt {
 		r.Errorf("receipts %+v and %+v", receipt, a.Meta.Receipt)

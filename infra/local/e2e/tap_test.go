@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -44,12 +46,10 @@ const (
 	callNode     = "node"    // a facilitator asks its Ethereum node
 )
 
-// tap stands between a service and its servers. It lets one kind of request meet
-// with mishaps: the first attempts at its first occurrence after it was armed, one
-// mishap each.
+// tap stands between a service and its servers. It lets one kind of request meet with mishaps:
+// the first attempts at its first occurrence after it was armed, one mishap each.
 type tap struct {
-	tb    testing.TB
-	heard func(kind string, reply []byte) // is told of every answer; nil is nobody
+	tb testing.TB
 
 	mu       sync.Mutex
 	kind     string
@@ -60,9 +60,12 @@ type tap struct {
 	victim   string // SDK invocation that meets with the mishaps
 	suffered int    // attempts that did
 	seen     map[string]int
+	replies  map[string][][]byte // of the servers, by kind
 }
 
-func newTap(tb testing.TB) *tap { return &tap{tb: tb, seen: map[string]int{}} }
+func newTap(tb testing.TB) *tap {
+	return &tap{tb: tb, seen: map[string]int{}, replies: map[string][][]byte{}}
+}
 
 func (p *tap) arm(kind string, mishaps ...mishap) {
 	p.mu.Lock()
@@ -116,12 +119,9 @@ func (p *tap) front(kindOf func(*http.Request, []byte) string, server http.Handl
 		what := p.choose(kind, r.Header.Get("Amz-Sdk-Invocation-Id"))
 		switch what {
 		case reset:
-			c, _, err := w.(http.Hijacker).Hijack()
-			if err != nil {
-				p.tb.Errorf("tap: %v", err)
-				return
+			if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+				abort(c)
 			}
-			abort(c)
 			return
 		case forgotten:
 			<-r.Context().Done()
@@ -133,9 +133,9 @@ func (p *tap) front(kindOf func(*http.Request, []byte) string, server http.Handl
 		sent, answer := r.Clone(context.WithoutCancel(r.Context())), httptest.NewRecorder()
 		sent.Body = io.NopCloser(bytes.NewReader(body))
 		server.ServeHTTP(answer, sent)
-		if p.heard != nil {
-			p.heard(kind, answer.Body.Bytes())
-		}
+		p.mu.Lock()
+		p.replies[kind] = append(p.replies[kind], answer.Body.Bytes())
+		p.mu.Unlock()
 		switch what {
 		case dropped:
 			panic(http.ErrAbortHandler)
@@ -171,8 +171,6 @@ func callOf(r *http.Request, _ []byte) string {
 	return strings.TrimPrefix(r.URL.Path, "/")
 }
 
-func askOf(*http.Request, []byte) string { return callNode }
-
 // writeOf names a write; empty for a read.
 func writeOf(r *http.Request, body []byte) string {
 	var q struct {
@@ -201,8 +199,9 @@ func writeOf(r *http.Request, body []byte) string {
 type proxy struct {
 	addr, to string
 
+	down atomic.Bool
+
 	mu      sync.Mutex
-	down    bool
 	strands map[*strand]bool // open
 	dialed  int
 }
@@ -245,7 +244,7 @@ func (p *proxy) forward(near net.Conn) {
 	defer far.Close()
 	w := &strand{near: near, far: far}
 	p.mu.Lock()
-	if p.down {
+	if p.down.Load() {
 		p.mu.Unlock()
 		return
 	}
@@ -273,23 +272,13 @@ func (p *proxy) forward(near net.Conn) {
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.down = true
+	p.down.Store(true)
 	for w := range p.strands {
 		w.close()
 	}
 }
 
-func (p *proxy) isCut() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.down
-}
-
-func (p *proxy) mend() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = false
-}
+func (p *proxy) mend() { p.down.Store(false) }
 
 // open are the connections that are open, and dials is how many there have been.
 func (p *proxy) open() (strands []*strand, dials int) {
@@ -312,13 +301,8 @@ func (w *strand) Write(b []byte) (int, error) {
 func (w *strand) close() { _ = w.near.Close() }
 func (w *strand) reset() { abort(w.near) }
 
-// abort closes a connection with RST.
-func abort(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // it is about to be closed
-	}
-	_ = c.Close()
-}
+// abort closes a connection over TCP with RST.
+func abort(c net.Conn) { _ = errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close()) }
 
 // vanish cuts a connection in a way that its near end cannot see.
 func (w *strand) vanish() {

@@ -40,10 +40,9 @@ func (c *controls) inMemory() boot.Stores {
 	return boot.Stores{Ledger: c.store, Limits: &limit.Memory{}}
 }
 
-// patientCall bounds a call of the store, and patientAttempt an attempt at it.
-// They are longer than those in use, of which a call whose first reply is late
-// has half a second left for all that follows: a machine that is busy with
-// something else takes that for nothing.
+// patientCall bounds a call of the store, and patientAttempt an attempt at it. They are longer
+// than those in use, of which a call whose first reply is late has half a second left for all
+// that follows: a machine that is busy with something else takes that for nothing.
 const patientCall, patientAttempt = 4 * dynamo.DefaultTimeout, 3 * dynamo.DefaultAttemptTimeout
 
 func onTable(db testbed.Dynamo, table string) boot.Stores {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"maps"
 	"net/http"
@@ -12,9 +11,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
 const (
@@ -24,40 +21,28 @@ const (
 	dnsFunction = "DnsFunction"
 )
 
-// functions are the built functions as the template deploys them, on the setup's
-// table. configure may change the host; nil does not.
-func (s setup) functions(tb testing.TB, configure func(*lambdahost.Config)) testbed.Deployment {
-	env := maps.Clone(s.more)
-	env["AWS_ENDPOINT_URL_DYNAMODB"] = s.endpoint
-	return testbed.Deployment{
-		Functions: testbed.Functions(tb),
-		Parameters: map[string]string{
-			"PayTo": boot.LocalPayTo, "Ledger": s.table, "LogLevel": "debug",
-			"FacilitatorUrl": s.facilitator, "FacilitatorToken": s.token, "DnsResolvers": s.resolvers,
-			"ReceiptKey": receiptKey, "ReceiptPublicKeys": receiptPublicKey,
-		},
-		Environment: env,
-		Configure: func(c *lambdahost.Config) {
-			c.Domain = gatewayDomain
-			if configure != nil {
-				configure(c)
-			}
-		},
-	}
-}
-
-// openFunctions runs the built functions behind a gateway. They can be killed: the
-// host starts another process for the next request.
+// openFunctions runs the built functions as the template deploys them, on the setup's table,
+// behind a gateway. They can be killed: the host starts another process for the next request.
+// configure may change the host; nil does not, and then no invocation may fail.
 func openFunctions(tb testing.TB, l *lab, s setup, configure func(*lambdahost.Config)) *deployment {
 	log := new(testbed.Output)
 	d := &deployment{origin: "https://" + gatewayDomain, log: log.String}
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // when the host is closed
-	d.host, d.base = s.functions(tb, func(c *lambdahost.Config) {
-		c.Logs = log
-		if configure != nil {
-			configure(c)
-		}
-	}).Open(tb)
+	env := maps.Clone(s.more)
+	env["AWS_ENDPOINT_URL_DYNAMODB"] = s.endpoint
+	d.host, d.base = testbed.Deployment{
+		Functions: testbed.Functions(tb), Sound: configure == nil, Environment: env,
+		Parameters: map[string]string{
+			"Ledger": s.table, "LogLevel": "debug", "FacilitatorUrl": s.facilitator, "FacilitatorToken": s.token,
+			"DnsResolvers": s.resolvers, "ReceiptKey": receiptKey, "ReceiptPublicKeys": receiptPublicKey,
+		},
+		Configure: func(c *lambdahost.Config) {
+			c.Domain, c.Logs = gatewayDomain, log
+			if configure != nil {
+				configure(c)
+			}
+		},
+	}.Open(tb)
 	d.kill = func() { d.host.Kill(dnsFunction) }
 	d.revive, d.dead = func() *deployment { return d }, &want{kind: fromGateway, status: http.StatusInternalServerError}
 	return d
@@ -68,23 +53,8 @@ func openFunctions(tb testing.TB, l *lab, s setup, configure func(*lambdahost.Co
 func openLambda(tb testing.TB, l *lab, db testbed.Dynamo, s setup) *deployment {
 	through := newProxy(tb, db.URL)
 	s.table, s.endpoint = db.Table(tb), "http://"+through.addr
-	d := new(deployment)
-	tb.Cleanup(func() { // when the host is closed
-		if d.host == nil {
-			return
-		}
-		for _, name := range d.host.Names() {
-			if st := d.host.Stats(name); st.Errors != 0 {
-				tb.Errorf("%s: %d invocations failed, %d of them timed out", name, st.Errors, st.TimedOut)
-			}
-		}
-	})
-	*d = *openFunctions(tb, l, s, nil)
+	d := openFunctions(tb, l, s, nil)
 	d.cut, d.mend = through.cut, through.mend
-	d.slow = func(e exchange) bool {
-		return e.status == http.StatusServiceUnavailable && !through.isCut() &&
-			bytes.Contains(e.body, []byte(fault.LedgerUnavailable))
-	}
 	client := dynamo.NewClient(db.ClientConfig())
 	d.plant = func(ctx context.Context, key string) error {
 		_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.table, Item: map[string]types.AttributeValue{

@@ -11,23 +11,13 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/dynamo"
-)
-
-// capability is something that can be done to a world, or that a world does.
-type capability uint
-
-const (
-	cutLedger    capability = 1 << iota // the store can be made unreachable
-	plantRecord                         // a corrupt record can be put into the store
-	noURL                               // it can run without a FACILITATOR_URL
-	largeHeaders                        // requests with large headers reach the code
-	gateway                             // a gateway in front: its limits, repeated headers joined
 )
 
 type world struct {
 	name string
-	can  capability
+	// fixed: its store can neither be made unreachable nor be spoilt, and who settles is
+	// play money unless somebody is configured.
+	fixed bool
 	// start gets the world going and returns what opens deployments in it; it
 	// skips the test on a machine that cannot run the world.
 	start func(testing.TB) opener
@@ -37,9 +27,12 @@ type opener func(testing.TB, *lab, setup) *deployment
 
 func worlds() []world {
 	return []world{
-		{"handlers", cutLedger | plantRecord | noURL | largeHeaders, func(testing.TB) opener { return openHandlers }},
-		local(),
-		{"lambda", cutLedger | plantRecord | noURL | gateway, func(tb testing.TB) opener {
+		{"handlers", false, func(testing.TB) opener { return openHandlers }},
+		{"local", true, func(tb testing.TB) opener {
+			localBinary(tb, false)
+			return openLocal
+		}},
+		{"lambda", false, func(tb testing.TB) opener {
 			verifyOnly(tb, "needs the built functions, and Node for the DynamoDB server")
 			db := testbed.StartDynamo(tb)
 			testbed.Functions(tb)
@@ -48,21 +41,13 @@ func worlds() []world {
 	}
 }
 
-func local() world {
-	return world{"local", largeHeaders, func(tb testing.TB) opener {
-		localBinary(tb)
-		return openLocal
-	}}
-}
-
 // setup is the configuration of a deployment that a case may change.
 type setup struct {
 	facilitator string // URL
 	token       string // bearer
 	resolvers   string
-	crowd       bool // a local runner without the race detector: see plainBinary
-	// table is what the built functions have, and endpoint the URL that they reach
-	// its server at.
+	crowd       bool // see localBinary
+	// table is what the built functions have, and endpoint the URL that they reach its server at.
 	table, endpoint string
 	// more are other variables, or other values of the same. Every world has those of
 	// testbed.Alone: no view of a real chain, no registry, and no rate limit unless a
@@ -82,8 +67,7 @@ func (s setup) environment() map[string]string {
 	return env
 }
 
-// deployment is a running service. The functions are nil where the world lacks
-// the capability.
+// deployment is a running service. The functions are nil where a world cannot do it.
 type deployment struct {
 	base   string // where it listens
 	origin string // what it calls itself
@@ -92,23 +76,14 @@ type deployment struct {
 	plant  func(ctx context.Context, key string) error
 	// skip sets the service's clock forward.
 	skip func(time.Duration)
-	// slow says of an answer that it blames a store that is only slow.
-	slow func(exchange) bool
-	// log is what the service has said so far.
-	log func() string
+	log  func() string
 
 	host *lambdahost.Host // of the built functions
-	// kill ends the process that has a request, and returns when it is gone;
-	// revive is the service afterwards. dead is what the client of a killed
-	// process gets: nil is no answer.
+	// kill ends the process that has a request, and returns when it is gone; revive is the
+	// service afterwards. dead is what the client of a killed process gets: nil is no answer.
 	kill   func()
 	revive func() *deployment
 	dead   *want
-}
-
-// tableStore is a ledger on a table of the server, with the patience of a test.
-func tableStore(db testbed.Dynamo, table string) *dynamo.Ledger {
-	return dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
 }
 
 // closedPort is an address of 127.0.0.1 where nobody listens. A client of this
@@ -122,37 +97,24 @@ func closedPort(tb testing.TB) string {
 	return c.LocalAddr().String()
 }
 
-// openLocal runs the built local runner over a ledger file of its own. It can be
-// killed.
+// openLocal runs the built local runner over a ledger file of its own. It can be killed.
 func openLocal(tb testing.TB, l *lab, s setup) *deployment {
 	return openLocalOver(tb, l, s, filepath.Join(tb.TempDir(), "ledger.db"))
 }
 
-// openLocalOver is openLocal over a ledger file that may be there.
 func openLocalOver(tb testing.TB, l *lab, s setup, ledgerFile string) *deployment {
-	p := startLocal(tb, l, s, ledgerFile)
-	d := &deployment{base: p.URL, origin: p.URL, log: p.Log.String}
-	d.kill = p.Kill
-	d.revive = func() *deployment { return openLocalOver(tb, l, s, ledgerFile) }
-	return d
-}
-
-// startLocal starts the local runner and waits until it says that it is ready.
-// At the end of the test it is stopped, and must have ended well.
-func startLocal(tb testing.TB, l *lab, s setup, ledgerFile string) *testbed.Process {
 	p := launchLocal(tb, l, s, map[string]string{"LEDGER_FILE": ledgerFile})
 	if err := p.Ready(); err != nil {
 		tb.Fatal(err)
 	}
-	return p
+	revive := func() *deployment { return openLocalOver(tb, l, s, ledgerFile) }
+	return &deployment{base: p.URL, origin: p.URL, log: p.Log.String, kill: p.Kill, revive: revive}
 }
 
+// launchLocal starts the local runner. At the end of the test it is stopped, and must
+// have ended well.
 func launchLocal(tb testing.TB, l *lab, s setup, more map[string]string) *testbed.Process {
-	program := localBinary
-	if s.crowd {
-		program = plainBinary
-	}
-	p, err := testbed.Launch(testbed.Local(program(tb), tb.TempDir(), s.environment(), more), nil)
+	p, err := testbed.Launch(testbed.Local(localBinary(tb, s.crowd), tb.TempDir(), s.environment(), more), nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
