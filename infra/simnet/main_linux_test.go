@@ -104,7 +104,11 @@ func namesCommand(dir string) error {
 		all += strings.Join(namesFor(op.Slug), "")
 	}
 	file := filepath.Join(dir, "names.txt")
-	program := fmt.Sprintf("#!/bin/sh\ngrep \"^${1:+$1 }\" '%s'\n", file)
+	program := fmt.Sprintf(`#!/bin/sh
+grep "^${1:+$1 }" '%s' && exit
+echo "names: there is no tool $1 with names; there are:" $(cut -d' ' -f1 '%[1]s' | uniq) >&2
+exit 2
+`, file)
 	return errors.Join(os.WriteFile(file, []byte(all), 0o600), os.WriteFile(filepath.Join(dir, "names"), []byte(program), 0o700)) //nolint:gosec // a program is executable
 }
 
@@ -116,6 +120,9 @@ func TestNames(t *testing.T) {
 	whole, failed := exec.CommandContext(t.Context(), command).Output()
 	if err != nil || failed != nil {
 		t.Fatal(err, failed)
+	}
+	if out, err := exec.CommandContext(t.Context(), command, "nslookup").CombinedOutput(); err == nil || !bytes.Contains(out, []byte(" ssl-check")) {
+		t.Errorf("an unknown tool: %v, %s", err, out)
 	}
 	for _, op := range catalog.All() {
 		lines := namesFor(op.Slug)
