@@ -56,16 +56,13 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 
 ##@ Develop
 
-# The packages that make test runs with -short. What it leaves out is in VERIFY and
-# LARGE: the packages with tests that -short skips, and all others. .ci/run fails
-# when a test or a package is in none of the three.
+# The packages that make test runs with -short. What it leaves out is in VERIFY: the
+# packages with tests that -short skips, and all others. .ci/run fails when a test or a
+# package is in neither. Those that take longest begin first.
 QUICK := ./pkg/... ./infra/local/... ./infra/gameday
-VERIFY := ./infra ./infra/bench ./infra/local \
-	./infra/local/operate ./infra/testbed \
+VERIFY := ./infra/clients ./infra ./infra/local/e2e ./infra/simnet ./infra/gameday \
+	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
 	./pkg/dynamo ./pkg/x402/chain/...
-# These start servers and browsers of their own: one package at a time, so that they
-# compete for the processors with nothing but each other.
-LARGE := ./infra/clients ./infra/gameday ./infra/local/e2e ./infra/simnet
 
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
@@ -79,7 +76,6 @@ test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to
 verify: node-packages ## Everything else: real peers, namespaces, browser, load, 80,000 further schedules: 10 to 15 minutes
 	go test -vet=off -count=1 -run '^TestCampaign$$' -timeout 0 ./pkg/x402 -campaign.seed=10000 -campaign.n=80000
 	$(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) $(VERIFY)
-	$(GOTEST) -race -vet=off -p 1 -timeout 60m $(TESTFLAGS) $(LARGE)
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness
