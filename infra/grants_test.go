@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -12,28 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 )
 
-// keyForms are the forms of the keys in the table, as dynamodb:LeadingKeys has
-// them, with what they are.
-func keyForms() []string {
-	forms := []string{
-		"eip155:*",       // payments
-		"purchase|*",     // purchases
-		"cursor|*",       // how far the chain was read
-		"rate|*",         // units of a client
-		"rdap|bootstrap", // the registries' list
-		"ready",          // a key that nothing has, for /ready
-	}
-	for _, o := range catalog.All() {
-		forms = append(forms, slotForms(o.Slug)...)
-	}
-	return forms
-}
-
-// slotForms are the forms of the items with an operation's leases: the first, and
-// those that a cap of more than 50 takes.
-func slotForms(slug string) []string { return []string{"slots|" + slug, "slots|" + slug + "#*"} }
-
-// on are actions on the table's items of a form.
+// on are actions on the table's items with keys of a form, as dynamodb:LeadingKeys has
+// them.
 func on(form string, actions ...string) (all []string) {
 	for _, action := range actions {
 		all = append(all, "dynamodb:"+action+" on Ledger.Arn of "+form)
@@ -41,142 +21,108 @@ func on(form string, actions ...string) (all []string) {
 	return all
 }
 
-// TestPermissions lists by hand what each function may do: that what it is granted is
-// what it uses (TestPermissionsUsedAreGranted) does not say that it should.
-func TestPermissions(t *testing.T) {
-	t.Parallel()
-	for slug := range routesBySlug() {
-		var want []string
-		secrets := []string{"secretsmanager:GetSecretValue on FacilitatorSecretArn", "secretsmanager:GetSecretValue on FacilitatorFallbackSecretArn"}
-		switch slug {
-		case "discovery":
-			want = on("rate|*", "UpdateItem")
-		case "health":
-			want = append(on("ready", "GetItem"), secrets...)
-		case scheduled:
-			for _, form := range []string{"eip155:*", "purchase|*", "cursor|*"} {
-				want = append(want, on(form, "GetItem", "PutItem")...)
-			}
-			want = append(want, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
-			want = slices.Concat(want, on("ready", "GetItem"), secrets)
-		default: // priced
-			want = slices.Concat(on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem"), on("rate|*", "UpdateItem"), secrets)
-			for _, o := range catalog.All() {
-				if o.Kind != catalog.SmokeTest && (slug == o.Slug || slug == slugMCP) {
-					for _, form := range slotForms(o.Slug) {
-						want = append(want, on(form, "GetItem", "UpdateItem")...)
-					}
-				}
-			}
-			if slug == "whois" || slug == "host-intel" || slug == slugMCP {
-				want = append(want, on("rdap|bootstrap", "GetItem", "PutItem")...)
-			}
-		}
-		slices.Sort(want)
-		if d := cmp.Diff(want, granted(t, slug)); d != "" {
-			t.Errorf("%s: actions (-want +template):\n%s", slug, d)
-		}
+// slots are actions on the items with an operation's leases: the first, and those that
+// a cap of more than 50 takes.
+func slots(o catalog.Operation, actions ...string) (all []string) {
+	if o.Kind == catalog.SmokeTest {
+		return nil
 	}
+	return append(on("slots|"+o.Slug, actions...), on("slots|"+o.Slug+"#*", actions...)...)
 }
 
-// granted are the actions that the template allows a function, each with what
-// it is on, sorted.
-func granted(t *testing.T, slug string) (all []string) {
-	t.Helper()
-	f := properties(written(t, nil), logicalID(slug))
-	if f["Role"] != nil || f["ManagedPolicyArns"] != nil {
-		t.Errorf("%s: permissions belong in Policies", slug)
-	}
-	policies, _ := f["Policies"].([]any)
-	for _, policy := range policies {
-		inline, _ := policy.(document)
-		statements, _ := inline["Statement"].([]any)
-		if len(inline) != 1 || len(statements) == 0 {
-			t.Errorf("%s: %v is no inline statement; policy templates and managed policies are wider than needed", slug, policy)
+// may lists by hand what each function may do: that what it is granted is what it uses
+// (TestPermissionsUsedAreGranted) does not say that it should.
+func may(slug string) (all []string) {
+	payments, purchases := on("eip155:*", "GetItem", "PutItem"), on("purchase|*", "GetItem", "PutItem")
+	rates := on("rate|*", "UpdateItem") // units of a client
+	ready := on("ready", "GetItem")     // a key that nothing has, for /ready
+	secrets := []string{"secretsmanager:GetSecretValue on FacilitatorSecretArn", "secretsmanager:GetSecretValue on FacilitatorFallbackSecretArn"}
+	switch slug {
+	case "discovery":
+		all = rates
+	case "health":
+		all = slices.Concat(ready, secrets)
+	case scheduled:
+		all = slices.Concat(payments, purchases, on("cursor|*", "GetItem", "PutItem"), ready, secrets) // how far the chain was read
+		all = append(all, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
+	default: // priced
+		all = slices.Concat(payments, purchases, rates, secrets)
+		for _, o := range catalog.All() {
+			if slug == o.Slug || slug == slugMCP {
+				all = append(all, slots(o, "GetItem", "UpdateItem")...)
+			}
 		}
-		for _, s := range statements {
-			statement, _ := s.(document)
-			// One that is there only with a secret.
-			if choice, ok := statement["Fn::If"].([]any); ok {
-				if choice[0] != "HasFacilitatorSecret" && choice[0] != "HasFallbackSecret" || !cmp.Equal(choice[2], any(document{"Ref": "AWS::NoValue"})) {
-					t.Errorf("%s: statement %v", slug, statement)
-				}
-				statement, _ = choice[1].(document)
-			}
-			if statement["Effect"] != "Allow" {
-				t.Errorf("%s: statement %v, want Allow", slug, statement)
-			}
-			all = append(all, allowed(t, slug, statement)...)
+		if slug == "whois" || slug == "host-intel" || slug == slugMCP {
+			all = append(all, on("rdap|bootstrap", "GetItem", "PutItem")...) // the registries' list
 		}
 	}
 	slices.Sort(all)
 	return all
 }
 
-// allowed are the actions of a statement, each with what it is on. One on the
-// table's items says which.
-func allowed(t *testing.T, slug string, statement document) (all []string) {
-	t.Helper()
-	forms, members := []string{""}, 3
-	if condition, ok := statement["Condition"].(document); ok {
+// statement is what grants a permission and nothing else. What is on the table is on the
+// stack's own, or on the same part of the one that LedgerTableName names; a secret is
+// there if it is named.
+func statement(permission string) document {
+	const other = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${LedgerTableName}"
+	action, what, _ := strings.Cut(permission, " on ")
+	_, form, keyed := strings.Cut(what, " of ")
+	_, part, indexed := strings.Cut(what, "${Ledger.Arn}")
+	s := document{"Effect": "Allow", "Action": action}
+	switch {
+	case keyed:
+		own := document{"Fn::GetAtt": []any{"Ledger", "Arn"}}
+		s["Resource"] = document{"Fn::If": []any{"CreateLedger", own, document{"Fn::Sub": other}}}
 		// A request without keys would pass ForAllValues; none of the actions on
 		// items can be sent without.
-		keys, _ := condition["ForAllValues:StringLike"].(document)
-		forms, members = nil, 4
-		for _, form := range list(keys["dynamodb:LeadingKeys"]) {
-			forms = append(forms, " of "+form)
-		}
-		if len(condition) != 1 || len(keys) != 1 || len(forms) == 0 {
-			t.Errorf("%s: condition %v", slug, condition)
-		}
+		s["Condition"] = document{"ForAllValues:StringLike": document{"dynamodb:LeadingKeys": form}}
+	case indexed:
+		s["Resource"] = document{"Fn::If": []any{"CreateLedger", document{"Fn::Sub": what}, document{"Fn::Sub": other + part}}}
+	default:
+		s["Resource"] = document{"Ref": what}
+		given := map[string]string{"FacilitatorSecretArn": "HasFacilitatorSecret", "FacilitatorFallbackSecretArn": "HasFallbackSecret"}[what]
+		return document{"Fn::If": []any{given, s, document{"Ref": "AWS::NoValue"}}}
 	}
-	if len(statement) != members {
-		t.Errorf("%s: statement %v, want actions, a resource and nothing else but keys", slug, statement)
-	}
-	resource := onLedger(t, slug, statement["Resource"])
-	for _, action := range list(statement["Action"]) {
-		for _, on := range resource { // of one intrinsic function
-			if members == 3 && on == "Ledger.Arn" {
-				t.Errorf("%s: %s on any item of the table", slug, action)
-			}
-			for _, form := range forms {
-				all = append(all, fmt.Sprint(action, " on ", on, form))
-			}
-		}
-	}
-	return all
+	return s
 }
 
-// onLedger is a resource of a statement. What is on the table is on the stack's own,
-// or on the same part of the one that LedgerTableName names.
-func onLedger(t *testing.T, slug string, v any) document {
-	t.Helper()
-	resource, _ := v.(document)
-	choice, ok := resource["Fn::If"].([]any)
-	if !ok {
-		return resource
+// TestPermissions: the template allows each function what it may do, by inline
+// statements: policy templates and managed policies are wider than needed.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	text := func(v any) string { return string(must(json.Marshal(v))(t)) }
+	for slug := range routesBySlug() {
+		f := properties(written(t, nil), logicalID(slug))
+		var want, got []string
+		for _, permission := range may(slug) {
+			want = append(want, text(statement(permission)))
+		}
+		policies, _ := f["Policies"].([]any)
+		inline := policies[0].(document)
+		if len(policies) != 1 || len(inline) != 1 || f["Role"] != nil {
+			t.Errorf("%s: permissions belong in one list of statements: %v", slug, policies)
+		}
+		for _, s := range inline["Statement"].([]any) {
+			actions := s.(document)["Action"]
+			keys := section(section(s.(document), "Condition"), "ForAllValues:StringLike")["dynamodb:LeadingKeys"]
+			for _, action := range list(actions) {
+				for _, key := range list(keys) {
+					got = append(got, strings.NewReplacer(text(actions), text(action), text(keys), text(key)).Replace(text(s)))
+				}
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: statements (-want +template):\n%s", slug, d)
+		}
 	}
-	own, _ := choice[1].(document)
-	part := ""
-	for _, text := range own {
-		_, part, _ = strings.Cut(fmt.Sprint(text), "Ledger.Arn}")
-	}
-	other := document{"Fn::Sub": "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${LedgerTableName}" + part}
-	if len(choice) != 3 || choice[0] != "CreateLedger" || !cmp.Equal(choice[2], any(other)) {
-		t.Errorf("%s: resource %v", slug, resource)
-	}
-	return own
 }
 
-// list is a YAML string or list of strings.
-func list(v any) []string {
-	if s, ok := v.(string); ok {
-		return []string{s}
+// list is a value, or a list of values.
+func list(v any) []any {
+	if items, ok := v.([]any); ok {
+		return items
 	}
-	var out []string
-	items, _ := v.([]any)
-	for _, item := range items {
-		out = append(out, item.(string))
-	}
-	return out
+	return []any{v}
 }

@@ -1,16 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
@@ -55,24 +55,32 @@ func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)
 	}
-	return os.ReadFile(filepath.Join(out, defaultStack+".template.json"))
+	text, err := os.ReadFile(filepath.Join(out, defaultStack+".template.json"))
+	return regexp.MustCompile(`("Fn::GetAtt": )"(\w+)\.(\w+)"`).ReplaceAll(text, []byte(`$1["$2","$3"]`)), err // as elsewhere
 }
 
-// kept is the synthesized example, which is made once.
+// kept are texts that are made once.
 var kept struct {
 	sync.Mutex
-	text []byte
+	texts map[string][]byte
+}
+
+func once(name string, compute func() []byte) []byte {
+	kept.Lock()
+	defer kept.Unlock()
+	if kept.texts == nil {
+		kept.texts = map[string][]byte{}
+	}
+	if kept.texts[name] == nil {
+		kept.texts[name] = compute()
+	}
+	return kept.texts[name]
 }
 
 // synthesized is the synthesized example, a copy for each caller.
 func synthesized(t *testing.T) (d document) {
 	t.Helper()
-	kept.Lock()
-	defer kept.Unlock()
-	if kept.text == nil {
-		kept.text = must(synth(t, ".", nil))(t)
-	}
-	check(t, json.Unmarshal(kept.text, &d))
+	check(t, json.Unmarshal(once("the example", func() []byte { return must(synth(t, ".", nil))(t) }), &d))
 	return d
 }
 
@@ -100,55 +108,18 @@ func ofType(d document, kind string) []string {
 
 // written is template.yaml as JSON has it, with the long forms of intrinsic
 // functions, and with values for the parameters that are given.
-func written(t *testing.T, params map[string]any) document {
+func written(t *testing.T, params map[string]any) (d document) {
 	t.Helper()
-	var root yaml.Node
-	read(t, &root)
-	text := must(json.Marshal(long(t, root.Content[0], params)))(t)
-	var d document
-	check(t, json.Unmarshal(text, &d))
+	const long = "import json, sys, samtranslator.yaml_helper as y; json.dump(y.yaml_parse(sys.stdin), sys.stdout, separators=(',', ':'))"
+	text := once(templatePath, func() []byte {
+		cmd := python(t, "-c", long)
+		cmd.Stdin = bytes.NewReader(must(os.ReadFile(templatePath))(t))
+		return testbed.Run(t, cmd)
+	})
+	var values []string
+	for name, v := range params {
+		values = append(values, `{"Ref":"`+name+`"}`, string(must(json.Marshal(v))(t)), "${"+name+"}", fmt.Sprint(v))
+	}
+	check(t, json.Unmarshal([]byte(strings.NewReplacer(values...).Replace(string(text))), &d))
 	return d
-}
-
-// long is a YAML node with the long forms of intrinsic functions.
-func long(t *testing.T, n *yaml.Node, params map[string]any) any {
-	t.Helper()
-	var v any
-	switch n.Kind {
-	case yaml.MappingNode:
-		m := map[string]any{}
-		for i := 0; i < len(n.Content); i += 2 {
-			m[n.Content[i].Value] = long(t, n.Content[i+1], params)
-		}
-		v = m
-	case yaml.SequenceNode:
-		list := []any{}
-		for _, item := range n.Content {
-			list = append(list, long(t, item, params))
-		}
-		v = list
-	case yaml.ScalarNode:
-		if len(n.Tag) > 1 && n.Tag[0] == '!' && n.Tag[1] != '!' {
-			v = n.Value
-		} else if err := n.Decode(&v); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Fatalf("line %d: a node of kind %d", n.Line, n.Kind)
-	}
-	switch n.Tag {
-	case "!Ref":
-		if value, ok := params[n.Value]; ok {
-			return value
-		}
-		return map[string]any{"Ref": v}
-	case "!Sub":
-		for name, value := range params {
-			v = strings.ReplaceAll(fmt.Sprint(v), "${"+name+"}", fmt.Sprint(value))
-		}
-		return map[string]any{"Fn::Sub": v}
-	case "!GetAtt", "!If", "!Not", "!Equals":
-		return map[string]any{"Fn::" + n.Tag[1:]: v}
-	}
-	return v
 }
