@@ -73,7 +73,7 @@ test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to
 # The campaign begins behind the 10,000 schedules, with and without evidence of a
 # chain, that make test runs.
 .PHONY: verify
-verify: node-packages ## Everything else: real peers, namespaces, browser, load, 80,000 further schedules: 10 to 15 minutes
+verify: node-packages ## Everything else: real peers, namespaces, browser, load, 80,000 further schedules: 10 to 13 minutes
 	go test -vet=off -count=1 -run '^TestCampaign$$' -timeout 0 ./pkg/x402 -campaign.seed=10000 -campaign.n=80000
 	$(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) $(VERIFY)
 
