@@ -56,7 +56,8 @@ func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)
 	}
 	text, err := os.ReadFile(filepath.Join(out, defaultStack+".template.json"))
-	return regexp.MustCompile(`("Fn::GetAtt": )"(\w+)\.(\w+)"`).ReplaceAll(text, []byte(`$1["$2","$3"]`)), err // as elsewhere
+	// The CDK writes some attributes as "Id.Name", the transform all as a list.
+	return regexp.MustCompile(`("Fn::GetAtt": )"(\w+)\.(\w+)"`).ReplaceAll(text, []byte(`$1["$2","$3"]`)), err
 }
 
 // kept are texts that are made once.
