@@ -137,6 +137,7 @@ type Error struct {
 	RetryAfter time.Duration
 	cause      error
 	prevented  bool
+	silence    bool
 }
 
 // New returns an error with the default message. cause is logged, never shown,
@@ -174,6 +175,21 @@ func (e *Error) Prevented() *Error {
 // copy of one. An error that merely has such an error as its cause is not:
 // whoever gave it a new code did so for a reason of its own.
 func (e *Error) IsPrevented() bool { return e.prevented }
+
+// Silence returns a copy which says that the target was silent: it had accepted a
+// connection, and the time of the lookup was over before its answer was complete.
+// Only the code that talked to the target may say so; resolvers and registries are
+// not the target. Such a failure is owed like any other of its code, until no lookup
+// is left: then it is the answer.
+func (e *Error) Silence() *Error {
+	c := *e
+	c.silence = true
+	return &c
+}
+
+// IsSilence reports whether this error is one that Silence returned, or a copy of
+// one, and not whether its cause is.
+func (e *Error) IsSilence() bool { return e.silence }
 
 // Error is for logs: code, message and cause. The cause may quote a peer.
 func (e *Error) Error() string {

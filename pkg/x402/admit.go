@@ -182,6 +182,7 @@ func (a *attempt) verify(ctx context.Context) *Outcome {
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:
+		a.weight.doubt()
 		return a.answer(a.fail(v.Fault, charged(false)))
 	case v.Valid:
 		return nil

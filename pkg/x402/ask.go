@@ -209,6 +209,9 @@ func (a *attempt) sendTo(ctx context.Context, h *ledger.Hold, f *source, budget 
 	if w != wordNotResent {
 		a.asked(f, s, a.since(begun))
 	}
+	if s.Class == Unknown && !s.NoVerdict {
+		a.weight.doubt()
+	}
 	if f.name != "" && (s.Class == Refused || s.AboutPayer) {
 		h.RefusedBy(f.name)
 	}

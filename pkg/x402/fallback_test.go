@@ -110,6 +110,11 @@ func lost() x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost", NoVerdict: true}
 }
 
+// reverted is a transaction that was broadcast and has failed.
+func reverted() x402.Settlement {
+	return x402.Settlement{Class: x402.Unknown, Reason: "invalid_exact_evm_transaction_failed", Transaction: tx}
+}
+
 func declined() x402.Settlement {
 	return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
 }

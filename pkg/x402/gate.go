@@ -123,6 +123,9 @@ type Reply struct {
 	// Prevented says that no part that is owed was tried, because a pause after
 	// an earlier failure of ours is not over. Such a lookup is not counted.
 	Prevented bool
+	// Silent says that a part is owed because the target was silent
+	// (fault.Error.Silence).
+	Silent bool
 }
 
 // Standing is what an answer says about its payment.
@@ -189,7 +192,7 @@ func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	defer cancel()
 	a := &attempt{gate: g, request: r}
 	out := a.serve(ctx)
-	a.weight.close(ctx, out.refused())
+	a.weight.end(ctx, out)
 	a.weight.wait()
 	out.Trace = a.trace
 	return out
@@ -282,6 +285,9 @@ func (a *attempt) standing(ctx context.Context, c ledger.Claim) Outcome {
 	case ledger.Waiting:
 		return a.owedAgain(c.Record, c.Wait)
 	case ledger.Exhausted:
+		if ledger.SilenceStands(c.Record, a.gate.now()) {
+			return a.silenceStands(ctx, c.Record)
+		}
 		return a.owedAgain(c.Record, 0)
 	case ledger.OtherRequest:
 		return *a.refuseAs("authorization already used for another request", c.Record)
@@ -314,7 +320,7 @@ func (a *attempt) held(ctx context.Context, h *ledger.Hold) (out Outcome) {
 		// The outcome of another payment of the purchase is not yet that of the
 		// request.
 		if !a.resend {
-			a.weight.close(ctx, out.refused())
+			a.weight.end(ctx, out)
 		}
 		a.slot.leave(ctx, a.gate.log)
 	}()

@@ -237,6 +237,11 @@ func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	}
 }
 
+// silent makes every lookup fail by the silence of its target.
+func (b *harness) silent() {
+	b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.SSLTimeout, nil).Silence() }
+}
+
 // stored is the record of a payment.
 func (b *harness) stored(header string) ledger.Record {
 	b.t.Helper()

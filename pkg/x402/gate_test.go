@@ -128,6 +128,90 @@ func TestOwed(t *testing.T) {
 	}
 }
 
+// The silence of the target is the answer of a payment that has no lookup left, by
+// number or by time, if its last lookup met it: stored once, final and no refund. A
+// failure of ours in the last lookup, or a lookup that died, leaves a debt.
+func TestSilence(t *testing.T) {
+	quiet := fault.New(fault.SSLTimeout, nil).Silence()
+	ours := fault.New(fault.SSLTimeout, nil)
+	for name, c := range map[string]struct {
+		lookups []*fault.Error
+		answer  bool
+	}{
+		"five":              {[]*fault.Error{ours, quiet, ours, ours, quiet}, true},
+		"five, ours last":   {[]*fault.Error{quiet, quiet, quiet, quiet, ours}, false},
+		"a day":             {[]*fault.Error{ours, quiet}, true},
+		"a day, ours last":  {[]*fault.Error{quiet, ours}, false},
+		"a day, one lookup": {[]*fault.Error{quiet}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(t *testing.T, b *harness) {
+				b.work = func(_ context.Context, n int) ([]byte, error) { return nil, c.lookups[n-1] }
+				h := b.sign(nil)
+				for range c.lookups {
+					b.ask(h, "GET /a")
+					time.Sleep(11 * time.Minute)
+				}
+				if len(c.lookups) < ledger.MaxLookups {
+					time.Sleep(ledger.OwedFor)
+				}
+				first, again := b.ask(h, "GET /a"), b.ask(h, "GET /a")
+				for what, out := range map[string]x402.Outcome{"then": first, "again": again} {
+					b.expect(what, out, 504, orNone(c.answer, fault.SSLTimeout), "true", false, true)
+					if out.Replayed != c.answer || !c.answer && !strings.HasSuffix(out.Fault.Public(), "a refund is due.") {
+						t.Errorf("%s: replayed %v, %v", what, out.Replayed, out.Fault)
+					}
+				}
+				if c.answer && string(first.Body) != string(again.Body) {
+					t.Errorf("%s, then %s", first.Body, again.Body)
+				}
+				b.expectCalls("in all", 1, len(c.lookups))
+				if r := b.stored(h); (r.State == ledger.Redeemed) != c.answer {
+					t.Errorf("stored %s", r.State)
+				}
+			})
+		})
+	}
+}
+
+// orNone is no code for a stored answer, which has its code in its body.
+func orNone(stored bool, code fault.Code) fault.Code {
+	if stored {
+		return ""
+	}
+	return code
+}
+
+// A lookup that ended with its process uses none up, three times. A payment whose
+// lookups all ended so is told that a refund is due.
+func TestLookupsCutOff(t *testing.T) {
+	dies := false // then nothing is written
+	within(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+		if dies && op == ledgertest.Replace {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	}, func(t *testing.T, b *harness) {
+		b.work = func(context.Context, int) ([]byte, error) {
+			time.Sleep(time.Second) // the settlement is written meanwhile
+			dies = true
+			return nil, fault.New(fault.DNSTimeout, nil)
+		}
+		h := b.sign(nil)
+		for range ledger.MaxLookups + 5 {
+			b.ask(h, "GET /a")
+			dies = false
+			time.Sleep(11 * time.Minute)
+		}
+		b.expectCalls("in all", 1, ledger.MaxLookups+3)
+		out := b.ask(h, "GET /a")
+		b.expect("in the end", out, 500, fault.InternalError, "true", false, true)
+		if says := out.Fault.Public(); !strings.HasSuffix(says, "Repeats change nothing: a refund is due.") || strings.Contains(says, "retry") {
+			t.Errorf("%q", says)
+		}
+	})
+}
+
 // A request whose client disconnects is continued, and its answer is stored.
 func TestClientGoesAway(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {

@@ -32,18 +32,18 @@ func (s *fakeMeter) Open(context.Context) error {
 	return s.full
 }
 
-func (s *fakeMeter) Close(_ context.Context, refused bool) {
+func (s *fakeMeter) Close(_ context.Context, atFault bool) {
 	if s.close != nil {
 		s.close()
 	}
-	s.notes = append(s.notes, fmt.Sprint("refused ", refused))
+	s.notes = append(s.notes, fmt.Sprint("at fault ", atFault))
 }
 
 func (s *fakeMeter) heard() string { return strings.Join(s.notes, ", ") }
 
 const (
-	paidUp  = "open, refused false"
-	atFault = "open, refused true"
+	paidUp  = "open, at fault false"
+	atFault = "open, at fault true"
 )
 
 // Every kind of request, and what it counts as. A request before it (nil is
@@ -80,6 +80,25 @@ func TestMeter(t *testing.T) {
 		"empty account":    {before: as(declined()), status: 402, want: atFault},
 		"facilitator down": {before: as(unreached()), status: 503, want: paidUp},
 		"in doubt":         {before: as(lost()), status: 503, want: paidUp},
+		"reverted":         {before: as(reverted()), status: 503, want: atFault},
+		"reverted, and paid by the chain": {before: func(b *harness) string {
+			b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}})
+			b.settle = settles(reverted())
+			return ""
+		}, status: 200, want: paidUp},
+		"silent host": {before: func(b *harness) string { b.silent(); return "" }, status: 504, want: atFault},
+		"silent host, owed": {before: func(b *harness) string {
+			b.silent()
+			h := paidBefore(b)
+			time.Sleep(time.Second)
+			return h
+		}, status: 504, want: "late, " + atFault},
+		"bundle with a silent host": {before: func(b *harness) string {
+			b.reply = func(int32) (x402.Reply, error) {
+				return x402.Reply{Body: []byte("{}"), Owed: []string{"ssl"}, Silent: true}, nil
+			}
+			return ""
+		}, status: 200, want: atFault},
 		"cancelled":        {before: cancelled, status: 402, want: atFault},
 		"cancelled, again": {before: func(b *harness) string { cancelled(b); return paidBefore(b) }, status: 402, want: "late, " + paidUp},
 		"replay":           {before: paidBefore, status: 200, want: "late, " + paidUp},
@@ -102,6 +121,10 @@ func TestMeter(t *testing.T) {
 			b.verify = x402.Verification{Reason: "signature", BadSignature: true}
 			return ""
 		}, header: unrecoverable, status: 402, want: atFault},
+		"signature that nobody judges": {before: func(b *harness) string {
+			b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
+			return ""
+		}, header: unrecoverable, status: 503, want: atFault},
 		"a contract that pays": {before: func(b *harness) string { b.verify = x402.Verification{Valid: true}; return "" },
 			header: unrecoverable, status: 200, want: paidUp},
 		"signed anew in doubt": {before: func(b *harness) string {

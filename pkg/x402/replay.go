@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -57,11 +58,36 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 	return out
 }
 
+// silence is the fault of the last lookup of a payment, in which the target was
+// silent: it is the answer.
+func silence(f *fault.Error) *fault.Error {
+	last := *f
+	last.Message = f.Public() + " This was the last lookup of the payment: that the host did not answer is the answer."
+	return last.Final()
+}
+
+// silenceStands answers a payment whose last lookup met a silent target, and for
+// whose others the time is over. It stores that as the answer.
+func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) Outcome {
+	f := silence(fault.Newf(fault.Code(r.LastFault.Code), nil, "%s", r.LastFault.Message))
+	s := Standing{Charged: charged(true)}
+	answer, err := ledger.NewAnswer(f.Info().Status, a.request.Error(f, s))
+	var now *ledger.Record
+	if err == nil {
+		now, err = a.gate.ledger.AnswerSilence(ctx, r, answer)
+	}
+	if err != nil {
+		return a.with(Outcome{Receipt: responseOf(r)}, a.ledgerFault(err, charged(true)))
+	}
+	a.seen(now.State)
+	return a.replay(*now)
+}
+
 // beyondRetrying is the fault of a lookup after which none is left. It takes the
 // place of a message that asks for a retry.
 func beyondRetrying(f *fault.Error) *fault.Error {
 	last := *f
-	last.Message = "No lookup is left for this payment, and none gave an answer: a refund is due."
+	last.Message = "No lookup is left for this payment, and none gave an answer. Repeats change nothing: a refund is due."
 	if f.Code != fault.InternalError {
 		last.Message = f.Public() + " " + last.Message
 	}

@@ -28,10 +28,12 @@ type Meter interface {
 	// *fault.Error, with which the request is answered.
 	Open(ctx context.Context) error
 	// Close is called once after an Open, when the outcome of the payment is
-	// known, concurrently with the last write of the request. refused says that
-	// the payment failed through its payer's fault, and that this took a call to
-	// find out: the record alone did not show it.
-	Close(ctx context.Context, refused bool)
+	// known, concurrently with the last write of the request. atFault says that
+	// the payer can have caused the outcome, and that this took a call to find
+	// out: the payment was refused, or the facilitator gave a verdict that leaves
+	// doubt or none on a signature that only it can judge, or the target of the
+	// lookup was silent.
+	Close(ctx context.Context, atFault bool)
 }
 
 // heldSlot is a slot that is released once, concurrently with the last write of an
@@ -44,9 +46,10 @@ type heldSlot struct {
 }
 
 // leaving begins to release the slot while something else is written. It is
-// called when money has moved, which settles what the request counts as.
-func (p *heldSlot) leaving(ctx context.Context, log *slog.Logger) {
-	p.weight.close(ctx, false)
+// called when money has moved and the lookup has ended, which settles what the
+// request counts as: silent says that the target was silent.
+func (p *heldSlot) leaving(ctx context.Context, log *slog.Logger, silent bool) {
+	p.weight.close(ctx, silent)
 	p.release(ctx, log)
 }
 
@@ -76,14 +79,31 @@ type weight struct {
 	meter  Meter
 	once   sync.Once
 	closed sync.WaitGroup
+	// doubted says that a facilitator's verdict left doubt, or that it gave none
+	// on a signature that only it can judge: the payer can have caused that.
+	doubted bool
 }
 
 // close begins to report the outcome to the Meter; only the first call does.
-func (w *weight) close(ctx context.Context, refused bool) {
+func (w *weight) close(ctx context.Context, atFault bool) {
 	if w == nil {
 		return
 	}
-	w.once.Do(func() { w.closed.Go(func() { w.meter.Close(ctx, refused) }) })
+	w.once.Do(func() { w.closed.Go(func() { w.meter.Close(ctx, atFault) }) })
+}
+
+// end is close for a request that has not moved money.
+func (w *weight) end(ctx context.Context, out Outcome) {
+	if w != nil {
+		w.close(ctx, out.refused() || w.doubted)
+	}
+}
+
+// doubt notes that the payer can have caused the doubt that is left.
+func (w *weight) doubt() {
+	if w != nil {
+		w.doubted = true
+	}
 }
 
 // wait waits until the report is done: no goroutine outlives an invocation.

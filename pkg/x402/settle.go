@@ -187,7 +187,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 		failed = fault.New(a.job.Timeout, errors.New("no time left for the lookup"))
 	}
 	wrote.Wait()
-	a.slot.leaving(ctx, a.gate.log)
+	a.slot.leaving(ctx, a.gate.log, reply.Silent || failed != nil && failed.IsSilence())
 	paid := Outcome{Receipt: &SettleResponse{Success: true, Transaction: receipt.Transaction, Network: receipt.Network, Payer: receipt.Payer}}
 	if settled != nil {
 		a.unrecorded(ctx, "settlement not recorded", settled)
@@ -199,7 +199,11 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	} else {
 		a.seen(ledger.Settled)
 	}
-	if failed != nil && failed.Info().Class != fault.Answer {
+	switch now := a.gate.now(); {
+	case failed == nil || failed.Info().Class == fault.Answer:
+	case begins && failed.IsSilence() && ledger.LastLookup(h.Record(), now):
+		failed = silence(failed)
+	default:
 		return a.with(paid, a.owe(ctx, h, failed, begins && !failed.IsPrevented()))
 	}
 	return a.with(paid, a.redeem(ctx, h, reply, failed, *paid.Receipt))
@@ -291,7 +295,7 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 	var err error
 	begun := a.gate.now()
 	if began {
-		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Message: f.Public()})
+		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Message: f.Public(), Silence: f.IsSilence()})
 	} else if !h.Released() {
 		err = h.Return(withoutDeadline(ctx))
 	}

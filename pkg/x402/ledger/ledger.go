@@ -272,6 +272,10 @@ const (
 	// how long after it was given an answer is replayed.
 	OwedFor = 24 * time.Hour
 	KeptFor = 24 * time.Hour
+	// maxCutOff is how many lookups of a payment can end with their process and
+	// use none up. The bound keeps a lookup that kills its process from being run
+	// for ever.
+	maxCutOff = 3
 )
 
 // spacing is the least time between the end of lookup n and the next one.
@@ -293,9 +297,13 @@ func tooSoon(r Record, now time.Time) time.Duration {
 // owed decides whether an owed answer may be looked up now. One that could be
 // asked for only when the day is over is not waited for.
 func owed(r Record, now time.Time) (Standing, time.Duration) {
-	next := later(r.LookupAt.Add(spacing(r.Lookups)), now)
+	used := r.Lookups
+	if r.cutOff(now) {
+		used--
+	}
+	next := later(r.LookupAt.Add(spacing(used)), now)
 	switch {
-	case r.Lookups >= MaxLookups || next.Sub(r.SettledAt) > OwedFor:
+	case used >= MaxLookups || next.Sub(r.SettledAt) > OwedFor:
 		return Exhausted, 0
 	case next.After(now):
 		return Waiting, next.Sub(now)
@@ -312,6 +320,12 @@ func Spent(r Record, now time.Time) bool {
 	}
 	standing, _ := owed(r, now)
 	return standing == Exhausted
+}
+
+// cutOff says that the last lookup of a paid record neither ended nor gave its lease
+// back: its process died. That is no fault of the payer's.
+func (r Record) cutOff(now time.Time) bool {
+	return !r.LeaseUntil.IsZero() && leasePast(r, now) && r.CutOff < maxCutOff
 }
 
 // NextLookup is how long after a failed lookup the next one is allowed.

@@ -112,6 +112,7 @@ type Record struct {
 	Block     uint64    `json:"block,omitempty"`  // of a cursor: the first block that was not read
 
 	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
+	CutOff    int       `json:"cut_off,omitempty"`    // of all, those that ended with their process; they use none up
 	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last one began
 	LastFault *Failure  `json:"last_fault,omitempty"` // how the last one failed
 	Answer    *Answer   `json:"answer,omitempty"`     // once redeemed
@@ -137,6 +138,9 @@ type Receipt struct {
 type Failure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	// Silence says that the target was silent, which is the answer once no lookup
+	// is left (see SilenceStands).
+	Silence bool `json:"silence,omitempty"`
 }
 
 // Answer is what the payer bought.

@@ -250,7 +250,12 @@ func doubt(r *Record, c change) {
 	}
 }
 
+// beginLookup counts a lookup. One that ended with its process is taken off first.
 func beginLookup(r *Record, c change) {
+	if r.cutOff(c.now) {
+		r.CutOff++
+		r.Lookups = max(r.Lookups-1, 0)
+	}
 	takeLease(r, c)
 	r.Lookups++
 	r.LookupAt = c.now
