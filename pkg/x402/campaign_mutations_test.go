@@ -153,7 +153,7 @@ func TestCampaignDetects(t *testing.T) {
 		{"an owner that the facilitator refused was never sent", true, 500, "taken over from a payment that may have been sent"},
 		{"an owner that is proven dead is in doubt", true, 500, "no end, and not on the list of what is in doubt"},
 		{"an owner whose answer is owed is used up", true, 500, "charged twice for one purchase"},
-		{"an owner that is used up owes an answer", true, 500, "more than five lookups"},
+		{"an owner that is used up owes an answer", true, 500, "more lookups than a payment buys"},
 		{"a key whose lookups are used up is free at once", true, 2000, "charged twice for one purchase"},
 		{"an answer is not replayed to other signatures", true, 500, "charged twice for one purchase"},
 		{"an answer is replayed for ever", true, 500, "what was over is answered once more"},
@@ -171,7 +171,7 @@ func TestCampaignDetects(t *testing.T) {
 		{"the fallback's success in doubt is not checked", true, 1000, "a lookup before money moved"},
 		{"an unknown outcome at the primary counts as a rejection", true, 500, "the fallback was asked at once"},
 		{"what is owed or in doubt is kept for 72 hours", true, 1000, "a debt or a doubt was forgotten"},
-		{"lookups are not counted", true, 500, "more than five lookups"},
+		{"lookups are not counted", true, 500, "more lookups than a payment buys"},
 		{"only one lookup is permitted", true, 500, "used up before five lookups"},
 		{"lookups are not spaced", true, 1000, "a lookup came too soon"},
 	} {

@@ -303,9 +303,7 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 	r := h.Record()
 	if err != nil {
 		a.unrecorded(ctx, "owed lookup not recorded", err)
-		if !began {
-			r.Lookups-- // it may not count, so the payer is not told that none is left
-		}
+		r.Lookups-- // it may not count, so the payer is not told that none is left
 	}
 	return a.owed(f, r)
 }
