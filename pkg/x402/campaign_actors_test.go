@@ -15,8 +15,8 @@ import (
 // actors are all parties that cause something to happen in a schedule: clients of
 // one payer that retry early, each of which may sign a new authorization at any
 // moment; the payer, who may cancel one; a third party who may submit one to the
-// chain; strangers with copies of what is public, or with a forged signature; a
-// process of the first version; and the reconciler.
+// chain; strangers with copies of what is public, or with a forged signature; and
+// the reconciler.
 type actors struct {
 	w         *world
 	f         *fixture
@@ -79,15 +79,6 @@ func (c *actors) runWithFaults() {
 		time.Sleep(4*time.Minute + 10*time.Second + time.Duration(c.rng.Int64N(int64(35*time.Second))))
 	}
 	var all sync.WaitGroup
-	if c.w.firstVersion {
-		for i := range 1 + c.rng.IntN(2) {
-			at := time.Duration(c.rng.Int64N(int64(30 * time.Second)))
-			all.Go(func() {
-				time.Sleep(at)
-				c.runFirstVersion(c.w.authorizations[i])
-			})
-		}
-	}
 	clients := 1 + c.rng.IntN(3)
 	for i := range clients {
 		rng := mathrand.New(mathrand.NewPCG(c.seed, 100+uint64(i)))

@@ -138,10 +138,10 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 // checkStranger checks the answer to a stranger's copy of what can be read on the
 // chain. Such a copy gets nothing when the payment was recorded as paid, or when
 // its first claim recorded a proof. Otherwise anybody who has the authorization may
-// repeat it, as with rows of the first version, which recorded no proof: the result
-// is then false, and the answer is checked like one to the payer. The lock is held.
+// repeat it: the result is then false, and the answer is checked like one to the
+// payer. The lock is held.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
-	if p.pay.firstVersion || p.pay.proof == (ledger.Proof{}) && !p.paidBefore {
+	if p.pay.proof == (ledger.Proof{}) && !p.paidBefore {
 		return false
 	}
 	if p.paidBefore {
@@ -176,7 +176,7 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 		}
 	}
 	a := w.paymentOf(p, out)
-	if a.purchase != p.pay.purchase && !a.firstVersion && !p.pay.firstVersion {
+	if a.purchase != p.pay.purchase {
 		w.violated("an answer of another purchase")
 	}
 	if a != p.pay {
@@ -315,7 +315,7 @@ func (w *world) checkRefused(p *process, out *x402.Outcome) {
 	switch {
 	case p.sent > 0 && p.sends[p.pay] == 0:
 		w.observed("another payment refused again")
-	case saysUsedUp(out) && p.paidBefore && p.pay.proof == (ledger.Proof{}) && !p.pay.firstVersion:
+	case saysUsedUp(out) && p.paidBefore && p.pay.proof == (ledger.Proof{}):
 		w.observed("turned away without a token once paid")
 	case saysUsedUp(out) && p.signed.token != "" && p.pay.proof.Token == p.signed.token:
 		w.violated("the payer was taken for a stranger")

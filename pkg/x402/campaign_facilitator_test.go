@@ -128,13 +128,13 @@ func (p *process) checkSend(ctx context.Context, pay x402.Payload, r x402.Requir
 		w.violated("settled under other terms than it was offered")
 	}
 	// For a transfer that is on the chain already, the terms that it paid are right.
-	if fresh := p.readState == "" || p.readState == ledger.Refused; p.kind != asFirstVersion && a == p.pay && fresh && !a.used && !w.deployAt.IsZero() && p.begun.After(w.deployAt) {
+	if fresh := p.readState == "" || p.readState == ledger.Refused; a == p.pay && fresh && !a.used && !w.deployAt.IsZero() && p.begun.After(w.deployAt) {
 		w.violated("settled under the terms of before a deploy")
 	}
 	if p.sends[a] > 1 && !w.fallback {
 		w.violated("sent twice by one request")
 	}
-	if w.fallback && p.kind != asFirstVersion {
+	if w.fallback {
 		p.checkFacilitatorChoice(ctx, a, by)
 	}
 	if a != p.pay {
@@ -153,9 +153,6 @@ func (p *process) checkSend(ctx context.Context, pay x402.Payload, r x402.Requir
 // that can no longer execute may have lost it since.
 func (p *process) checkOwnership(a *authorization) {
 	w := p.w
-	if p.kind == asFirstVersion {
-		return
-	}
 	dead := a.used || a.cancelled || !w.chainNow().Before(a.validBefore)
 	switch owner := w.owner(a.purchase); {
 	case a.purchase == "":
@@ -278,7 +275,7 @@ const (
 // claims to have settled a payment that is in doubt.
 func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
 	w := p.w
-	if !w.fallback || p.kind == asFirstVersion || !p.drawFault(70) {
+	if !w.fallback || !p.drawFault(70) {
 		return x402.Settlement{}, false
 	}
 	if by == primaryName && (w.primaryOutage == hanging || w.primaryOutage == hangingButPaying) {
@@ -332,7 +329,7 @@ func (p *process) checkFacilitatorChoice(ctx context.Context, a *authorization, 
 			w.violated("a refusal about the payer was taken to the other facilitator")
 		}
 	}
-	alone := a.refusedBy != "" || a.firstVersion
+	alone := a.refusedBy != ""
 	most := map[string]int{primaryName: 2, fallbackName: 1}
 	if p.requestsTo[a][by] > most[by] {
 		w.violated("asked too often by one request")

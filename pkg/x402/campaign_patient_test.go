@@ -168,7 +168,7 @@ func (x *patientClient) ownerRefusedRecently(p *process) bool {
 func (x *patientClient) due() (due *ledger.Record, over bool) {
 	w := x.c.w
 	o := w.owner(x.purchase())
-	if o == nil || w.record(o) == nil || o.firstVersion {
+	if o == nil || w.record(o) == nil {
 		return nil, false
 	}
 	r := w.record(o)

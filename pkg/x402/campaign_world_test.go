@@ -26,7 +26,6 @@ type world struct {
 	withoutToken    bool           // the payer's clients echo no retry token
 	naming          purchaseNaming // how the payer's clients name a purchase
 	window          time.Duration  // how long an answer is replayed for a purchase without a key
-	firstVersion    bool           // processes of the first version run at the same time
 	nearlyUsedUp    bool           // the first payment was made before, and four of its lookups failed
 	deployAt        time.Time      // when price and payee change, zero for never
 	clockSkew       time.Duration  // the largest difference between two processes' clocks
@@ -82,7 +81,6 @@ type authorization struct {
 	unchargedToldAt, refusalToldAt time.Time
 
 	purchase      string       // as its first claim recorded it; empty before that
-	firstVersion  bool         // its first claim was made by a process of the first version
 	proof         ledger.Proof // that its first claim recorded
 	possibleSends int          // attempts to send it that are not proven to have sent nothing
 	supersededAt  time.Time    // when another payment replaced it
@@ -155,7 +153,7 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, rule string) *world {
 		w.window = defaultWindow
 	}
 	w.withoutToken = one(6) && w.naming != extensionID
-	w.firstVersion, w.nearlyUsedUp = one(12), one(12)
+	w.nearlyUsedUp = one(12)
 	w.nodes = 1 + rng.IntN(2)
 	for i := range f.early {
 		w.add(&f.early[i])
@@ -207,7 +205,7 @@ func requiredEvents(rpc bool) []string {
 		"resent for another payment", "another payment refused again", "a superseded payment was answered",
 		"another signature got the stored answer", "bought anew when the answer was over",
 		"a stranger's copy turned away in doubt", "a stranger's copy turned away once paid",
-		"repeated without a token", "turned away without a token once paid", "beside an older version",
+		"repeated without a token", "turned away without a token once paid",
 	}
 	all = append(all, "the fallback settled", "the fallback settled in doubt", "the fallback refused", "neither facilitator answered", "a refused payment was sent again to the facilitator that refused it", "sent again to the primary")
 	if rpc {

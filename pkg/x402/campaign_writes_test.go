@@ -42,7 +42,7 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 	}
 	if r.Attempt > old.Attempt {
 		p.claims[a], p.current = time.Now(), a
-		if r.Attempt > 1 && a == p.pay && a.proof == (ledger.Proof{}) && !a.firstVersion {
+		if r.Attempt > 1 && a == p.pay && a.proof == (ledger.Proof{}) {
 			w.observed("repeated without a token")
 		}
 		a.leaseHolder = p
@@ -105,7 +105,6 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Record) {
 	}
 	a.purchase = r.Purchase
 	if old.State == "" {
-		a.firstVersion = a.firstVersion || p.kind == asFirstVersion
 		if (p.kind == asClient || p.kind == asStranger) && r.Purchase != w.purchaseOf(p.key, p.path) {
 			w.violated("claimed for another purchase than its own")
 		}
@@ -115,7 +114,7 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Record) {
 	}
 	switch {
 	case onlyRaised(old, r):
-	case r.State == ledger.Refused && !r.Disproved && !r.Sent && a.possibleSends > 0 && p.kind != asFirstVersion:
+	case r.State == ledger.Refused && !r.Disproved && !r.Sent && a.possibleSends > 0:
 		w.violated("a send was forgotten")
 	case old.State == ledger.Superseded && r.State == ledger.Settled:
 		w.checkFoundPaid(a, r, p)
@@ -141,8 +140,6 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Record, p *process) {
 	switch {
 	case !a.byUs:
 		w.observed("a third party's transfer of a superseded payment was found")
-	case a.firstVersion:
-		w.observed("an older version's transfer of a superseded payment was found")
 	default:
 		w.observed("a superseded payment was found to be paid")
 		if !a.movedAfterRefusal {
@@ -200,10 +197,9 @@ func (w *world) owner(purchase string) *authorization {
 // checkChargedOnce checks that no facilitator moved money twice for one purchase.
 // The exceptions: the first payment was used up, refunded or no longer replayed
 // when the second came to own the purchase; a third party had submitted the first
-// (whether its ownership could be taken over is checked there); a facilitator
+// (whether its ownership could be taken over is checked there); or a facilitator
 // moved money that it had refused, and there is no chain evidence (the end of the
-// schedule checks that a refund is due); or a process of the first version, which
-// does not know purchases, took part. The lock is held.
+// schedule checks that a refund is due). The lock is held.
 func (w *world) checkChargedOnce(a *authorization) {
 	for _, b := range w.authorizations {
 		switch {
@@ -212,8 +208,6 @@ func (w *world) checkChargedOnce(a *authorization) {
 			w.observed("a third party had submitted another payment of the purchase")
 		case !w.chainVisible && (a.movedAfterRefusal || b.movedAfterRefusal):
 			w.observed("charged twice after a false refusal, without chain evidence")
-		case a.firstVersion || b.firstVersion:
-			w.observed("charged beside an older version")
 		default:
 			w.violated("charged twice for one purchase")
 		}
