@@ -284,7 +284,7 @@ func checkWriteUnits(t *testing.T, w *world) {
 		c, err := l.Claim(t.Context(), ledger.Payment{
 			Key: ledger.Key(network, asset, payer, nonce), AuthDigest: digits(32), SigDigest: digits(32),
 			Request: digits(32), Terms: json.RawMessage(terms), Payload: json.RawMessage(payload),
-			ValidBefore: until, Proof: ledger.Proof{Token: digits(32), Key: digits(32)}, Recovered: true,
+			ValidBefore: until, Token: digits(32), Recovered: true,
 			Purchase: ledger.PurchaseKey(network, asset, payer, "request:"+digits(32)),
 		}, time.Now().Add(30*time.Second))
 		if err != nil || c.Hold == nil {
@@ -305,7 +305,7 @@ func checkWriteUnits(t *testing.T, w *world) {
 		{"claim", 1, 1, func() error { return nil }},
 		{"open the purchase", 1, 0, func() error { return errOf(l.Open(t.Context(), first)) }},
 		{"settled", 1, 0, func() error { return settle(first) }},
-		{"redeemed, 1 KB", 2, 1, func() error { return first.Redeem(t.Context(), answer) }},
+		{"redeemed, 1 KB", 2, 1, func() error { return first.Redeem(t.Context(), answer, 0, false) }},
 	} {
 		must(t, step.do())
 		units, index, _, calls := w.spent()
@@ -317,7 +317,7 @@ func checkWriteUnits(t *testing.T, w *world) {
 	const more = 49
 	for range more {
 		h := pay()
-		must(t, errors.Join(errOf(l.Open(t.Context(), h)), settle(h), h.Redeem(t.Context(), answer)))
+		must(t, errors.Join(errOf(l.Open(t.Context(), h)), settle(h), h.Redeem(t.Context(), answer, 0, false)))
 	}
 	w.spent()
 	s := dynamo.NewScan(dynamo.ScanConfig{API: w.front, Table: w.table})

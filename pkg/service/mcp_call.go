@@ -55,7 +55,7 @@ func (v *visit) answer(limited *fault.Error) (res response) {
 	}
 	out := v.tool.gate.Serve(v.r.Context(), x402.Request{
 		Payload: v.call.Payment, Offer: o.offer, Arrived: v.arrived, Deadline: v.arrived.Add(deadline),
-		Keys: v.keys(), Client: client(v.r), Meter: v.meter, Prepare: v.job, Error: v.errorJSON,
+		Keys: v.keys(), Window: 2 * v.box.offering.DuplicateWindow, Client: client(v.r), Meter: v.meter, Prepare: v.job, Error: v.errorJSON,
 	})
 	if out.Status == http.StatusPaymentRequired {
 		return v.refused(o, out)

@@ -66,7 +66,7 @@ func (p *priced) answer(r *http.Request, id string, arrived time.Time, signature
 	}
 	out := p.gate.Serve(r.Context(), x402.Request{
 		Signature: signature[0], Offer: quote.offer, Arrived: arrived, Deadline: arrived.Add(deadline),
-		Keys:   r.Header.Values(x402.HeaderKey),
+		Keys: r.Header.Values(x402.HeaderKey), Window: p.offering.DuplicateWindow,
 		Client: client(r), Meter: m,
 		Prepare: func() (x402.Job, error) { return p.op.job(r.URL.RawQuery) },
 		Error:   func(f *fault.Error, s x402.Standing) []byte { return p.platform.errorJSON(r, id, f, s) },

@@ -49,7 +49,9 @@ type Offering struct {
 	Terms           x402.Terms
 	OwnershipProofs []string
 	// DuplicateWindow is how long after an answer another payment for the same
-	// request, without a purchase key, counts as the same purchase; 0 is off.
+	// request, without a purchase key, counts as the same purchase; 0 is off. An
+	// answer over MCP stands twice as long, because the official SDK gives up after
+	// 60 s and its host may call again then.
 	DuplicateWindow time.Duration
 	// Receipts sign answers; nil is none. ReceiptKeys are the public keys of
 	// receipts, the newest first.
@@ -89,7 +91,7 @@ func (s *Seller) Handler(op Operation) http.Handler {
 func (s *Seller) gate(op Operation) *x402.Gate {
 	return x402.NewGate(x402.GateConfig{
 		Ledger: s.ledger, Facilitator: s.facilitator, Fallback: s.fallback, Evidence: s.evidence, Slots: s.limits.slots(op.entry, s.platform.Now),
-		Receipts: s.offering.Receipts, Window: s.offering.DuplicateWindow, Now: s.platform.Now, Log: s.platform.Log,
+		Receipts: s.offering.Receipts, Now: s.platform.Now, Log: s.platform.Log,
 	})
 }
 

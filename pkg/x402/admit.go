@@ -126,7 +126,9 @@ func (a *attempt) identify(digest [32]byte, by signer) {
 		Asks:        a.gate.asksFirst(),
 	}
 	a.key, a.badKey = purchaseKey(a.request.Keys, p)
-	a.prove()
+	if t := a.payment.token(); t != "" {
+		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
+	}
 }
 
 // validBefore is the end of the authorization's window, bounded so that a hostile

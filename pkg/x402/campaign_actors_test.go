@@ -48,14 +48,11 @@ func (c *actors) addNearlyUsedUp(a *authorization) {
 		key = payerPaymentID
 	}
 	s := a.forms[form{w.ownKey, q.with}]
-	a.proof = ledger.Proof{Token: s.token}
-	if len(key) >= 16 {
-		a.proof.Key = digestHex(key)
-	}
+	a.token = s.token
 	a.purchase = w.purchaseOf(key, q.path)
 	r := ledger.Record{
 		Key: a.key, Version: 9, WriteID: "worn", State: ledger.Settled, AuthDigest: a.digest, SigDigest: s.digest,
-		Request: q.path, Terms: raw, Proof: &a.proof, Purchase: a.purchase, Attempt: 4, ValidBefore: a.validBefore,
+		Request: q.path, Terms: raw, Token: a.token, Purchase: a.purchase, Attempt: 4, ValidBefore: a.validBefore,
 		Receipt: &ledger.Receipt{Transaction: a.tx, Payer: a.payload.Authorization.From, Network: terms().Network}, Transaction: a.tx,
 		Lookups: 4, LookupAt: paid.Add(2 * time.Minute), LastFault: &ledger.Failure{Code: string(fault.DNSTimeout), Message: "slow"},
 		CreatedAt: paid, UpdatedAt: paid, SettledAt: paid,

@@ -137,11 +137,11 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 
 // checkStranger checks the answer to a stranger's copy of what can be read on the
 // chain. Such a copy gets nothing when the payment was recorded as paid, or when
-// its first claim recorded a proof. Otherwise anybody who has the authorization may
+// its first claim recorded a token. Otherwise anybody who has the authorization may
 // repeat it: the result is then false, and the answer is checked like one to the
 // payer. The lock is held.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
-	if p.pay.proof == (ledger.Proof{}) && !p.paidBefore {
+	if p.pay.token == "" && !p.paidBefore {
 		return false
 	}
 	if p.paidBefore {
@@ -278,8 +278,16 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkKeyConflict checks the answer that one key was used for two requests.
+// checkKeyConflict checks the answer that one key was used for two requests, or that
+// the payment came under another name than at first.
 func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
+	if p.pay.purchase != w.purchaseOf(p.key, p.path) {
+		w.observed("the same payment under another name")
+		if p.lookups+p.sends[p.pay] > 0 || out.Standing.Retryable {
+			w.violated("worked for a payment under another name")
+		}
+		return
+	}
 	w.observed("a key for another request")
 	o := w.owner(p.pay.purchase)
 	r := w.record(p.pay)
@@ -315,9 +323,9 @@ func (w *world) checkRefused(p *process, out *x402.Outcome) {
 	switch {
 	case p.sent > 0 && p.sends[p.pay] == 0:
 		w.observed("another payment refused again")
-	case saysUsedUp(out) && p.paidBefore && p.pay.proof == (ledger.Proof{}):
+	case saysUsedUp(out) && p.paidBefore && p.pay.token == "":
 		w.observed("turned away without a token once paid")
-	case saysUsedUp(out) && p.signed.token != "" && p.pay.proof.Token == p.signed.token:
+	case saysUsedUp(out) && p.signed.token != "" && p.pay.token == p.signed.token:
 		w.violated("the payer was taken for a stranger")
 	}
 }

@@ -172,7 +172,7 @@ func (x *patientClient) due() (due *ledger.Record, over bool) {
 		return nil, false
 	}
 	r := w.record(o)
-	age, margin := time.Since(r.Since()), w.clockSkew+2*time.Second
+	age, margin := time.Since(r.AnsweredAt), w.clockSkew+2*time.Second
 	switch {
 	case r.Request != "GET /a":
 		return nil, false

@@ -147,7 +147,7 @@ func (c *actors) ids() func() string {
 
 func (c *actors) gate(p *process) *x402.Gate {
 	config := x402.GateConfig{
-		Ledger: ledger.New(p, p.now, c.ids()), Facilitator: p, Window: c.w.window, Now: p.now, Log: slog.New(slog.DiscardHandler),
+		Ledger: ledger.New(p, p.now, c.ids()), Facilitator: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
 	}
 	if c.w.slotCap > 0 && c.w.brokenRule != "work takes no slot" {
 		config.Slots = p
@@ -234,7 +234,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		defer close(heard) // Goexit runs it too
 		signature, payload := inTransport(p)
 		out := c.gate(p).Serve(context.Background(), x402.Request{
-			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Arrived: p.arrived, Deadline: p.now().Add(invocation),
+			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: c.w.window, Arrived: p.arrived, Deadline: p.now().Add(invocation),
 			Prepare: func() (x402.Job, error) {
 				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Run: p.runLookup}, nil
 			},

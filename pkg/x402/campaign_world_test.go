@@ -80,11 +80,11 @@ type authorization struct {
 	// and a failed PAYMENT-RESPONSE, which permits signing again.
 	unchargedToldAt, refusalToldAt time.Time
 
-	purchase      string       // as its first claim recorded it; empty before that
-	proof         ledger.Proof // that its first claim recorded
-	possibleSends int          // attempts to send it that are not proven to have sent nothing
-	supersededAt  time.Time    // when another payment replaced it
-	ownershipLost bool         // its purchase was taken over by another payment
+	purchase      string    // as its first claim recorded it; empty before that
+	token         string    // that its first claim recorded
+	possibleSends int       // attempts to send it that are not proven to have sent nothing
+	supersededAt  time.Time // when another payment replaced it
+	ownershipLost bool      // its purchase was taken over by another payment
 	// overBefore holds the payments of the same purchase whose answers were used
 	// up, refunded or no longer replayed when this one came to own the purchase.
 	overBefore map[*authorization]bool

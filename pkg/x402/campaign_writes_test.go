@@ -42,7 +42,7 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 	}
 	if r.Attempt > old.Attempt {
 		p.claims[a], p.current = time.Now(), a
-		if r.Attempt > 1 && a == p.pay && a.proof == (ledger.Proof{}) {
+		if r.Attempt > 1 && a == p.pay && a.token == "" {
 			w.observed("repeated without a token")
 		}
 		a.leaseHolder = p
@@ -108,9 +108,7 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Record) {
 		if (p.kind == asClient || p.kind == asStranger) && r.Purchase != w.purchaseOf(p.key, p.path) {
 			w.violated("claimed for another purchase than its own")
 		}
-		if a.proof = (ledger.Proof{}); r.Proof != nil {
-			a.proof = *r.Proof
-		}
+		a.token = r.Token
 	}
 	switch {
 	case onlyRaised(old, r):
@@ -271,7 +269,7 @@ func (p *process) isOver(r ledger.Record) bool {
 	case ledger.Refunded:
 		return true
 	case ledger.Redeemed:
-		return !p.arrived.Before(r.Since().Add(p.w.replayWindow(r.Purchase)))
+		return !p.arrived.Before(r.AnsweredAt.Add(p.w.replayWindow(r.Purchase)))
 	case ledger.Settled:
 		exhausted := r.Lookups >= lookupsPerPayment || p.now().Sub(r.SettledAt) > owedFor-11*time.Minute
 		told := !keyed(r.Purchase) || !p.arrived.Before(r.LookupAt.Add(24*time.Hour))

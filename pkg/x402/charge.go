@@ -64,9 +64,6 @@ func ChargeOf(code fault.Code) Charge {
 	case fault.PaymentInProgress:
 		// Another attempt has it: it may be moving the money, or has moved it.
 		return Charge{Unknown: true, Yes: true}
-	case fault.IdempotencyConflict:
-		// It is about the payment that came, not about the one that the key names.
-		return Charge{No: true, Unknown: true}
 	case fault.SettlementUncertain:
 		c.Yes = true // the verdict is on record, the lease is another attempt's
 		for _, row := range conclusions() {

@@ -87,7 +87,7 @@ func (g *Gate) route(r ledger.Record) (first, second *source) {
 	switch {
 	case r.RefusedBy == f.name:
 		return &f.source, nil
-	case r.RefusedBy != "", r.Refusals > 0, r.Proof == nil: // rows of before there was a fallback have no name
+	case r.RefusedBy != "", r.Refusals > 0: // one refused before there was a fallback has no name
 		return primary, nil
 	}
 	return primary, &f.source

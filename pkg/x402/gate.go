@@ -38,7 +38,6 @@ type Gate struct {
 	evidence    Evidence  // nil: none
 	slots       Slots     // nil: none
 	receipts    Receipts  // nil: none
-	window      time.Duration
 	now         func() time.Time
 	log         *slog.Logger
 }
@@ -57,13 +56,8 @@ type GateConfig struct {
 	Slots Slots
 	// Receipts sign answers; nil is none.
 	Receipts Receipts
-	// Window is how long after its answer a payment without a purchase key
-	// still covers its request: until then another payment of the same payer
-	// for the same request is the same purchase. With 0 that ends with the
-	// answer.
-	Window time.Duration
-	Now    func() time.Time
-	Log    *slog.Logger
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // NewGate returns a Gate.
@@ -71,7 +65,7 @@ func NewGate(c GateConfig) *Gate {
 	if c.Ledger == nil || c.Facilitator == nil || c.Now == nil || c.Log == nil {
 		panic("x402.NewGate: ledger, facilitator, clock and log are required")
 	}
-	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, fallback: c.Fallback, evidence: c.Evidence, slots: c.Slots, receipts: c.Receipts, window: c.Window, now: c.Now, log: c.Log}
+	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, fallback: c.Fallback, evidence: c.Evidence, slots: c.Slots, receipts: c.Receipts, now: c.Now, log: c.Log}
 }
 
 // Request is a priced request that carries a payment.
@@ -81,6 +75,12 @@ type Request struct {
 	// then Signature is not read.
 	Payload strictjson.Object
 	Offer   *Offer
+	// Window is for how long after it was given an answer to this request stands
+	// for a purchase without a key: another payment of the same payer for the same
+	// request that arrives before is the same purchase. It is written with the
+	// answer, and depends on the transport, whose clients wait for an answer and
+	// call again after times of their own. With 0 a purchase ends with its answer.
+	Window time.Duration
 	// Client is the sender, as the Slots tell clients apart.
 	Client string
 	// Meter counts it; nil counts nothing.
@@ -291,6 +291,8 @@ func (a *attempt) standing(ctx context.Context, c ledger.Claim) Outcome {
 		return a.owedAgain(c.Record, 0)
 	case ledger.OtherRequest:
 		return *a.refuseAs("authorization already used for another request", c.Record)
+	case ledger.OtherPurchase:
+		return a.with(Outcome{Receipt: responseOf(c.Record)}, a.fail(otherName(c.Record), chargedBy(c.Record)))
 	case ledger.OtherAuthorization:
 		return a.otherNonce(c.Record, true)
 	case ledger.Over:

@@ -34,7 +34,7 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 // asked about it.
 func TestCorruptRecords(t *testing.T) {
 	redeemed := func(r *ledger.Record) {
-		r.State, r.Receipt, r.SettledAt = ledger.Redeemed, &ledger.Receipt{Transaction: tx}, time.Now()
+		r.State, r.Receipt, r.SettledAt, r.AnsweredAt = ledger.Redeemed, &ledger.Receipt{Transaction: tx}, time.Now(), time.Now()
 	}
 	for name, c := range map[string]struct {
 		settle  x402.Settlement

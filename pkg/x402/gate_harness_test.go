@@ -34,6 +34,7 @@ type harness struct {
 
 	given  time.Duration   // to the request; 0 is 27 s
 	keys   []string        // Idempotency-Key
+	window time.Duration   // x402.Request.Window
 	anew   bool            // x402.Job.Anew: each request is a purchase of its own
 	client context.Context // of the requests; nil does not end
 	// meter counts the requests; nil counts nothing.
@@ -147,7 +148,7 @@ func (b *harness) ask(header, path string) x402.Outcome {
 
 func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 	return b.gate.Serve(cmp.Or(b.client, context.Background()), x402.Request{
-		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(cmp.Or(b.given, 27*time.Second)), Keys: b.keys,
+		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(cmp.Or(b.given, 27*time.Second)), Keys: b.keys, Window: b.window,
 		Prepare: func() (x402.Job, error) {
 			if invalid != nil {
 				return x402.Job{}, invalid

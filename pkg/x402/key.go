@@ -13,8 +13,6 @@ import (
 // Bounds of a purchase key in characters.
 const (
 	mostKey = 255
-	// secretKey is how long a key must be to prove its sender.
-	secretKey = 16
 	// leastIdentifier and mostIdentifier are those of the extension
 	// payment-identifier.
 	leastIdentifier = 16
@@ -80,23 +78,22 @@ func (p *Payment) identifier() (string, error) {
 	return id, nil
 }
 
-// prove notes what proves that the payer sent the request: the retry token of its
-// challenge, and a key that is too long to be guessed. Only their digests are
-// stored, and neither is logged.
-func (a *attempt) prove() {
-	if t := a.payment.token(); t != "" {
-		a.claim.Proof.Token = digestOf(t)
-	}
-	if len(a.key) >= secretKey {
-		a.claim.Proof.Key = digestOf(a.key)
-	}
-}
-
 // byKey begins the id of a purchase that its payer has named.
 const byKey = "key:"
 
+// otherName is the fault of a payment that comes with another key than it was sent
+// with first. It belongs to the purchase that its first claim named.
+func otherName(r ledger.Record) *fault.Error {
+	first := "without an Idempotency-Key"
+	if named(r.Purchase) {
+		first = "with another Idempotency-Key"
+	}
+	return fault.Newf(fault.IdempotencyConflict, nil,
+		"This signature was sent %s at first. Send it as it was sent then, or sign a new authorization for this purchase.", first)
+}
+
 // named says whether the payer has named a purchase. The first claim of a payment
-// decides what it buys; a key that comes with a later one does not change that.
+// decides what it buys.
 func named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
 
 // name sets the purchase of the payment: what the payer's key names, or else the

@@ -38,9 +38,8 @@ type buyer struct {
 	request string    // fingerprint
 	arrived time.Time // when the request came
 	now     time.Time
-	keyed   bool          // the payer named the purchase
-	replay  time.Duration // how long an answer stands for the purchase
-	noChain bool          // the chain cannot be asked
+	keyed   bool // the payer named the purchase
+	noChain bool // the chain cannot be asked
 }
 
 // ownershipOf decides about the owner of a purchase, free of I/O. r is nil when
@@ -69,7 +68,11 @@ func ownershipOf(r *ledger.Record, b buyer) ownership {
 	case ledger.Settled:
 		return ownershipOfPaid(*r, b, held)
 	case ledger.Redeemed:
-		if b.arrived.Before(r.Since().Add(b.replay)) {
+		until := r.StandsUntil
+		if b.keyed {
+			until = r.AnsweredAt.Add(ledger.KeptFor)
+		}
+		if b.arrived.Before(until) {
 			return ownerAnswers
 		}
 		return ownerOver
@@ -170,10 +173,7 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 func (a *attempt) owner(r *ledger.Record) ownership {
 	b := buyer{
 		request: a.job.Fingerprint, arrived: a.request.Arrived, now: a.gate.now(),
-		keyed: r != nil && named(r.Purchase), replay: a.gate.window, noChain: a.gate.evidence == nil,
-	}
-	if b.keyed {
-		b.replay = ledger.KeptFor
+		keyed: r != nil && named(r.Purchase), noChain: a.gate.evidence == nil,
 	}
 	return ownershipOf(r, b)
 }
@@ -359,7 +359,7 @@ func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Record) *Outcome 
 	case ownerAnswers:
 		return a.answer(a.follow(ctx, *owner))
 	case ownerOver:
-		if owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.Since().Add(ledger.KeptFor)) {
+		if owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor)) {
 			return a.answer(a.follow(ctx, *owner))
 		}
 	case ownerElsewhere, ownerDoubt, ownerDead:

@@ -23,7 +23,8 @@ const duplicateWindow = 45 * time.Second
 // withWindow builds the Gate with a duplicate window, chain evidence and receipts; nil
 // is none.
 func (b *harness) withWindow(e x402.Evidence, r x402.Receipts) {
-	b.build(func(c *x402.GateConfig) { c.Evidence, c.Receipts, c.Window = e, r, duplicateWindow })
+	b.window = duplicateWindow
+	b.build(func(c *x402.GateConfig) { c.Evidence, c.Receipts = e, r })
 }
 
 // expectReplay checks an answer to being the one that an earlier payment bought.
@@ -313,20 +314,61 @@ func TestInvalidKeys(t *testing.T) {
 	})
 }
 
-// A key proves its sender from sixteen characters on: with one less, an
-// authorization that was paid is not answered again.
-func TestShortestSecretKey(t *testing.T) {
-	for key, secret := range map[string]bool{"0123456789abcdef": true, "0123456789abcde": false} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			b.keys = []string{key}
-			h := b.sign(func(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") })
-			first := b.ask(h, "GET /a")
-			b.expect(key, first, 200, "", "true", false, true)
-			if again := b.ask(h, "GET /a"); secret {
-				b.expectReplay(key, first, again)
-			} else {
-				b.expect(key, again, 402, fault.PaymentRequired, "true", false, false)
-			}
+// An authorization has the name of its first claim. With another one it is answered
+// 409 and nothing is written, whether it was sent, paid or not; with its own it goes on
+// as before; and a new signature under the other name is another purchase.
+func TestOneName(t *testing.T) {
+	const key, other = "order-7d5d747be160e280504c099d984bcfe0", "order-2"
+	for name, names := range map[string][2][]string{"added": {nil, {key}}, "dropped": {{key}, nil}, "changed": {{key}, {other}}} {
+		for first, charged := range map[x402.Class]string{x402.NotSent: "false", x402.Refused: "false", x402.Unknown: "null", x402.Moved: "true"} {
+			t.Run(name+" "+first.String(), func(t *testing.T) {
+				within(t, nil, func(t *testing.T, b *harness) {
+					b.withWindow(nil, nil)
+					b.settle = settles(map[x402.Class]x402.Settlement{
+						x402.NotSent: unreached(), x402.Refused: declined(), x402.Unknown: lost(), x402.Moved: moved(),
+					}[first], moved())
+					h := b.sign(nil)
+					b.keys = names[0]
+					b.ask(h, "GET /a")
+					time.Sleep(time.Second)
+					b.keys = names[1]
+					before := b.writes()
+					b.expect("the other name", b.ask(h, "GET /a"), 409, fault.IdempotencyConflict, charged, false, charged == "true")
+					b.expectCalls("the other name", 1, map[string]int{"true": 1}[charged])
+					if n := b.writes() - before; n != 1 { // the claim's own attempt to create it
+						t.Errorf("%d writes", n)
+					}
+					b.keys = names[0]
+					b.expect("its own name", b.ask(h, "GET /a"), 200, "", "true", false, true)
+					sent := len(b.settles)
+					b.keys = names[1]
+					b.expect("a new signature", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+					b.expect("another one", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+					b.expectCalls("in all", sent+1, 2)
+				})
+			})
+		}
+	}
+}
+
+// How long an answer stands without a key is written with it: an arrival with another
+// window, over another transport, compares with that, and a replay prolongs nothing.
+func TestWindowIsStamped(t *testing.T) {
+	for name, c := range map[string]struct {
+		given, arrives time.Duration // windows of the answer and of the next request
+	}{"HTTP, then MCP": {duplicateWindow, 2 * duplicateWindow}, "MCP, then HTTP": {2 * duplicateWindow, duplicateWindow}} {
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(t *testing.T, b *harness) {
+				b.withWindow(nil, nil)
+				b.window = c.given
+				first := b.ask(b.sign(nil), "GET /a")
+				b.window = c.arrives
+				time.Sleep(c.given - time.Nanosecond)
+				b.expectReplay("inside", first, b.ask(b.sign(nil), "GET /a"))
+				time.Sleep(time.Nanosecond)
+				b.expect("outside", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+				b.expectCalls("in all", 2, 2)
+			})
 		})
 	}
 }

@@ -100,7 +100,7 @@ const reconcilePayer = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
 func payment(n int) ledger.Payment {
 	return ledger.Payment{
 		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), reconcilePayer, fmt.Sprintf("0x%064x", n)),
-		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: must(json.Marshal(terms().Requirements("5000"))), Proof: ledger.Proof{Token: fmt.Sprint("t", n)},
+		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: must(json.Marshal(terms().Requirements("5000"))), Token: fmt.Sprint("t", n),
 		ValidBefore: time.Now().Add(5 * time.Minute),
 	}
 }
@@ -260,7 +260,7 @@ func elsewhere(p *ledger.Payment) { p.Key = strings.Replace(p.Key, terms().Netwo
 
 func redeem(d *reconcilerHarness, h *ledger.Hold) {
 	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, true))
-	d.must(h.Redeem(d.t.Context(), ledger.Answer{Status: 200, Stored: true}))
+	d.must(h.Redeem(d.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
 }
 
 // The index may be out of date: it lists records that are decided or deleted, or that

@@ -15,7 +15,7 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), charged(true))
 	}
-	if a.gate.now().Sub(r.Since()) > ledger.KeptFor {
+	if a.gate.now().Sub(r.AnsweredAt) > ledger.KeptFor {
 		out := a.refuse("authorization already used", responseOf(r))
 		out.Standing.Charged = charged(true)
 		return out
@@ -26,7 +26,7 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 	}
 	out := Outcome{
 		Status: r.Answer.Status, Body: body, Standing: Standing{Charged: charged(true)},
-		Receipt: responseOf(r).with(r.Answer.Receipt), Replayed: true, Answered: r.Since(),
+		Receipt: responseOf(r).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
 	}
 	if !ledger.Spent(r, a.gate.now()) {
 		out.Owed = r.Answer.Owed

@@ -254,11 +254,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	answer, err := ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
 		answer.Owed, answer.Receipt = reply.Owed, signed
-		if reply.Prevented {
-			err = h.RedeemUnused(withoutDeadline(ctx), answer)
-		} else {
-			err = h.Redeem(withoutDeadline(ctx), answer)
-		}
+		err = h.Redeem(withoutDeadline(ctx), answer, a.request.Window, reply.Prevented)
 	}
 	a.trace.Record = a.since(begun)
 	if errors.Is(err, ledger.ErrLost) {

@@ -121,7 +121,6 @@ func TestChargeOf(t *testing.T) {
 		fault.FacilitatorUnavailable:   {No: true, Unknown: true},
 		fault.FacilitatorMisconfigured: {No: true, Unknown: true},
 		fault.FacilitatorUnauthorized:  {No: true, Unknown: true},
-		fault.IdempotencyConflict:      {No: true, Unknown: true},
 		fault.InternalError:            any3,
 	}
 	for _, info := range fault.All() {

@@ -59,7 +59,7 @@ func (s *shop) settled(n int) *ledger.Hold {
 // answered is a payment that was answered.
 func (s *shop) answered(n int) {
 	s.t.Helper()
-	s.must(s.settled(n).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true, Encoding: "gzip", Body: []byte("x")}))
+	s.must(s.settled(n).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true, Encoding: "gzip", Body: []byte("x")}, 0, false))
 }
 
 // owed is a payment whose lookup has failed once.
@@ -291,7 +291,7 @@ func TestBooksDifferences(t *testing.T) {
 			s.testify(0x107, "6000")
 		}, "107" + unpaid},
 		"it names another's transaction": {func(s *shop) {
-			s.must(s.buyer.settled(0x108, txOf(1)).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true}))
+			s.must(s.buyer.settled(0x108, txOf(1)).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
 		}, "108" + unpaid},
 		"its refund was never sent": {func(s *shop) {
 			s.move(0x109, "5000")

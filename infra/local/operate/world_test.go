@@ -69,7 +69,7 @@ func (b *buyer) must(err error) {
 func (b *buyer) claim(key string) *ledger.Hold {
 	b.t.Helper()
 	c, err := b.Claim(b.t.Context(), ledger.Payment{
-		Key: key, AuthDigest: key, SigDigest: "s", Proof: ledger.Proof{Token: "t"}, Request: lookup, Terms: b.terms, ValidBefore: b.now.Add(5 * time.Minute),
+		Key: key, AuthDigest: key, SigDigest: "s", Token: "t", Request: lookup, Terms: b.terms, ValidBefore: b.now.Add(5 * time.Minute),
 	}, b.now.Add(30*time.Second))
 	if err != nil || c.Standing != ledger.Held {
 		b.t.Fatalf("claim %s: %+v, %v", key, c, err)
@@ -106,7 +106,7 @@ type filling func(b *buyer)
 func fill(b *buyer) {
 	b.must(b.claim(keyOf(1)).Uncertain(b.t.Context(), "timeout", ""))
 	b.must(b.settled(2, "0x02").Release(b.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
-	b.must(b.settled(4, "0x04").Redeem(b.t.Context(), ledger.Answer{Status: 200, Stored: true}))
+	b.must(b.settled(4, "0x04").Redeem(b.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
 	b.exhausted(3, "0x03", "upstream\x1b[31m")
 }
 

@@ -89,15 +89,11 @@ func (h *Hold) Uncertain(ctx context.Context, reason, transaction string) error 
 	return h.write(ctx, EventUncertain, change{reason: reason, transaction: transaction})
 }
 
-// Redeem stores the answer. The payment is used up.
-func (h *Hold) Redeem(ctx context.Context, a Answer) error {
-	return h.write(ctx, EventRedeem, change{answer: &a})
-}
-
-// RedeemUnused stores an answer whose lookup uses none up: a bundle whose owed
-// parts were not tried.
-func (h *Hold) RedeemUnused(ctx context.Context, a Answer) error {
-	return h.write(ctx, EventRedeem, change{answer: &a, unused: true})
+// Redeem stores the answer. The payment is used up. stands is for how long the
+// answer stands for a purchase without a key. unused says that the lookup uses none
+// up: a bundle whose owed parts were not tried.
+func (h *Hold) Redeem(ctx context.Context, a Answer, stands time.Duration, unused bool) error {
+	return h.write(ctx, EventRedeem, change{answer: &a, stands: stands, unused: unused})
 }
 
 // Supersede ends an attempt that sent nothing, because another payment, whose

@@ -59,7 +59,7 @@ func TestKept(t *testing.T) {
 	d := newTestLedger(t)
 	must(t, d.settled(t).Release(t.Context(), timedOut()))
 	d.pass(23 * time.Hour)
-	must(t, d.hold(t).Redeem(t.Context(), answer(t, "x")))
+	must(t, d.hold(t).Redeem(t.Context(), answer(t, "x"), 0, false))
 	d.pass(35*day - time.Nanosecond)
 	d.state(t)
 
@@ -119,7 +119,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	wants(t, ledgertest.ErrInjected, old.Settled(t.Context(), receipt(), true))
 	d.pass(lease)
 	d.hold(t)
-	wants(t, ledger.ErrLost, old.Redeem(t.Context(), answer(t, "x")))
+	wants(t, ledger.ErrLost, old.Redeem(t.Context(), answer(t, "x"), 0, false))
 	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
 		t.Errorf("the receipt is not on record: %+v", s)
 	}
@@ -155,7 +155,7 @@ func TestAdopts(t *testing.T) {
 				return
 			}
 			d.claim(t, ledger.InFlight)
-			must(t, taken.Redeem(t.Context(), answer(t, "x")))
+			must(t, taken.Redeem(t.Context(), answer(t, "x"), 0, false))
 			if r := d.claim(t, ledger.Answered).Record; r.Lookups != 1 {
 				t.Errorf("%d lookups", r.Lookups)
 			}
@@ -168,7 +168,7 @@ func TestAdopts(t *testing.T) {
 	d.pass(lease)
 	third := d.hold(t)
 	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // it would go on beside the third
-	must(t, third.Redeem(t.Context(), answer(t, "x")))
+	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
 	// A receipt that comes when the answer is there already changes nothing.
 	before, late := d.state(t), receipt()
 	late.Transaction = "0x02"
@@ -275,7 +275,7 @@ func TestAnswerWithoutBody(t *testing.T) {
 	if a.Stored || a.Body != nil {
 		t.Fatal("an answer that does not compress to 32 KB is stored")
 	}
-	must(t, h.Redeem(t.Context(), a))
+	must(t, h.Redeem(t.Context(), a, 0, false))
 	d.claim(t, ledger.Waiting)
 	d.pass(time.Minute)
 	again := d.claim(t, ledger.Held)
@@ -285,7 +285,7 @@ func TestAnswerWithoutBody(t *testing.T) {
 	d.claim(t, ledger.InFlight)
 	d.pass(day)
 	d.claim(t, ledger.Answered)
-	must(t, again.Hold.Redeem(t.Context(), answer(t, "small")))
+	must(t, again.Hold.Redeem(t.Context(), answer(t, "small"), 0, false))
 	d.claim(t, ledger.Answered)
 }
 
@@ -316,7 +316,7 @@ func TestPartsOwed(t *testing.T) {
 	h := d.settled(t)
 	owes := answer(t, "one")
 	owes.Owed = []string{"whois"}
-	must(t, h.RedeemUnused(t.Context(), owes))
+	must(t, h.Redeem(t.Context(), owes, 0, true))
 	if r := d.state(t); r.Lookups != 0 || r.Owed() {
 		t.Errorf("unused: %+v", r)
 	}
@@ -329,7 +329,7 @@ func TestPartsOwed(t *testing.T) {
 	d.claim(t, ledger.Answered)
 	d.pass(1)
 	h = d.hold(t)
-	must(t, h.Redeem(t.Context(), answer(t, "two")))
+	must(t, h.Redeem(t.Context(), answer(t, "two"), 0, false))
 	if r := d.state(t); !r.AnsweredAt.Equal(d.at) {
 		t.Errorf("the complete answer is kept from %v on, and is of %v", r.AnsweredAt, d.at)
 	}

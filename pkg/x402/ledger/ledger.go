@@ -38,8 +38,8 @@ type Payment struct {
 	// Purchase is what is bought with it (PurchaseKey), empty when the payment
 	// is a purchase of its own.
 	Purchase string
-	// Proof is what the request brings to show that it is the payer's.
-	Proof Proof
+	// Token is the hex SHA-256 of the retry token that it came with, or empty.
+	Token string
 	// Asks is the facilitator that the attempt asks first; empty where there is
 	// one only.
 	Asks string
@@ -77,6 +77,9 @@ const (
 	Exhausted
 	// OtherRequest: this authorization was used for another request.
 	OtherRequest
+	// OtherPurchase: this authorization was claimed for another purchase first,
+	// with another key or without one.
+	OtherPurchase
 	// OtherAuthorization: the payer signed something else with this nonce, or
 	// its money came without a request that we know.
 	OtherAuthorization
@@ -110,10 +113,9 @@ func (l *Ledger) Fetch(ctx context.Context, key string) (*Record, error) {
 	return r, nil
 }
 
-// expired compares the time itself, because stores delete late. What is in doubt
-// or owed never expires, also where an earlier version of this code wrote an end.
+// expired compares the time itself, because stores delete late.
 func (l *Ledger) expired(r Record) bool {
-	return !r.endless() && !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
+	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
 // Claim takes the lease of a payment until a point in time, or says why not.
@@ -138,7 +140,7 @@ func (l *Ledger) first(p Payment, lease time.Time) Record {
 	r := Record{
 		Key: p.Key, Version: 1, WriteID: l.newID(), State: Settling,
 		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
-		Payload: p.Payload, Proof: p.Proof.kept(), Purchase: p.Purchase,
+		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
 		CreatedAt: now, UpdatedAt: now,
 	}
@@ -166,19 +168,17 @@ func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease
 		return Claim{Standing: Unproven, Record: old}, nil
 	case old.Request != p.Request:
 		return Claim{Standing: OtherRequest, Record: old}, nil
+	case old.Purchase != p.Purchase:
+		return Claim{Standing: OtherPurchase, Record: old}, nil
 	}
-	return l.resume(ctx, old, p, lease)
+	return l.Resume(ctx, old, p.Asks, lease)
 }
 
 // Resume takes the lease of a payment that is on record, or says why not, like
 // Claim. It is for requests of the same payer that come with another payment for
 // the same purchase, which proves their right to this one. asks is the facilitator
 // that the attempt asks first, as in Payment.
-func (l *Ledger) Resume(ctx context.Context, r Record, asks string, lease time.Time) (Claim, error) {
-	return l.resume(ctx, r, Payment{Asks: asks}, lease)
-}
-
-func (l *Ledger) resume(ctx context.Context, old Record, p Payment, lease time.Time) (Claim, error) {
+func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old}
 	switch {
@@ -198,7 +198,7 @@ func (l *Ledger) resume(ctx context.Context, old Record, p Payment, lease time.T
 		c.Standing, c.Wait = standing, wait
 		return c, nil
 	}
-	return l.take(ctx, old, p, lease)
+	return l.take(ctx, old, asks, lease)
 }
 
 // busy is a record that another attempt holds. What is stored of an incomplete
@@ -231,7 +231,7 @@ func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
 	// have been kept.
 	next := later(r.LookupAt.Add(spacing(r.Lookups)), now)
 	switch {
-	case now.Sub(r.Since()) > KeptFor:
+	case now.Sub(r.AnsweredAt) > KeptFor:
 		return Answered, 0
 	case next.After(now):
 		return Waiting, next.Sub(now)
@@ -239,8 +239,8 @@ func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
 	return Held, 0
 }
 
-func (l *Ledger) take(ctx context.Context, old Record, p Payment, lease time.Time) (Claim, error) {
-	next, err := step(old, EventClaim, change{now: l.now(), lease: lease, payment: p, asks: p.Asks})
+func (l *Ledger) take(ctx context.Context, old Record, asks string, lease time.Time) (Claim, error) {
+	next, err := step(old, EventClaim, change{now: l.now(), lease: lease, asks: asks})
 	if err != nil {
 		return Claim{}, err
 	}

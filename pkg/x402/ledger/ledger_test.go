@@ -53,7 +53,7 @@ func (d *testLedger) payment() ledger.Payment {
 	return ledger.Payment{
 		Key: ledger.Key("eip155:8453", "0xa", "0xb", "0xc"), AuthDigest: "auth", SigDigest: "sig",
 		Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: json.RawMessage(`{"amount":"5000"}`),
-		ValidBefore: d.at.Add(5 * time.Minute), Proof: ledger.Proof{Token: "token"},
+		ValidBefore: d.at.Add(5 * time.Minute), Token: "token",
 	}
 }
 
@@ -153,7 +153,7 @@ func TestHappyPath(t *testing.T) {
 		t.Fatalf("claimed %+v", c.Record)
 	}
 	must(t, c.Hold.Settled(t.Context(), receipt(), true))
-	must(t, c.Hold.Redeem(t.Context(), answer(t, `{"ok":true}`)))
+	must(t, c.Hold.Redeem(t.Context(), answer(t, `{"ok":true}`), 0, false))
 	again := d.claim(t, ledger.Answered)
 	body, err := again.Record.Answer.Plain()
 	if err != nil || string(body) != `{"ok":true}` || again.Record.Receipt.Transaction != "0x01" {
@@ -178,7 +178,7 @@ func TestWritesThatFail(t *testing.T) {
 		h := d.hold(t)
 		d.fails(ledgertest.Replace, fault, 1)
 		wants(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
-		must(t, h.Redeem(t.Context(), answer(t, "x"))) // it confirmed the first
+		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // it confirmed the first
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)

@@ -198,12 +198,3 @@ func (l *Ledger) answered(ctx context.Context, r Record) (bool, error) {
 	owner, err := l.Owner(ctx, p)
 	return owner != nil && owner.Paid(), err
 }
-
-// Since is when a redeemed record's answer was stored. A row of the first version
-// says it by its last write.
-func (r Record) Since() time.Time {
-	if r.AnsweredAt.IsZero() {
-		return r.UpdatedAt
-	}
-	return r.AnsweredAt
-}

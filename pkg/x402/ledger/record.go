@@ -74,9 +74,10 @@ type Record struct {
 	// facilitator is sent, so that whoever finds it in doubt sends the same
 	// bytes. It is kept until it is known whether money moved.
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// Proof is what a repeat must bring to be taken for its payer's. Nil in a
-	// row that the first version of this code wrote, which asked for none.
-	Proof *Proof `json:"proof,omitempty"`
+	// Token is the hex SHA-256 of the retry token that it was claimed with first,
+	// which a repeat must bring to be taken for its payer's. Empty where it came
+	// without one.
+	Token string `json:"token,omitempty"`
 	// Purchase is the key of what is bought with it; empty when each payment is
 	// a purchase of its own.
 	Purchase string `json:"purchase,omitempty"`
@@ -122,6 +123,9 @@ type Record struct {
 	UpdatedAt   time.Time `json:"updated_at"`
 	SettledAt   time.Time `json:"settled_at,omitzero"`
 	AnsweredAt  time.Time `json:"answered_at,omitzero"` // when the answer was stored
+	// StandsUntil is until when the answer stands for a purchase without a key:
+	// another payment of the payer that arrives before is answered with it.
+	StandsUntil time.Time `json:"stands_until,omitzero"`
 	// ExpiresAt is when the row may be deleted; zero for one that is undecided
 	// or owed, which is kept until that ends.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`

@@ -53,12 +53,12 @@ type change struct {
 	reason      string
 	transaction string
 	owner       string
-	asks        string  // Claim, Ask: the facilitator that is asked next
-	refusedBy   string  // the end of an attempt: who refused it for a reason about the payer
-	payment     Payment // Claim: what came with it; empty for a claim by record
-	begins      bool    // Settled: the lookup begins at once
-	spent       bool    // Settled: no lookup is left, the amount must go back
+	asks        string // Claim, Ask: the facilitator that is asked next
+	refusedBy   string // the end of an attempt: who refused it for a reason about the payer
+	begins      bool   // Settled: the lookup begins at once
+	spent       bool   // Settled: no lookup is left, the amount must go back
 	answer      *Answer
+	stands      time.Duration // Redeem: for how long the answer stands for a purchase without a key
 	failure     *Failure
 	unused      bool      // Redeem, Release: the lookup uses none up
 	lookupAt    time.Time // Release, unused: when the one before began
@@ -164,20 +164,11 @@ func incomplete(r Record, _ time.Time) bool {
 	return r.Answer != nil && (!r.Answer.Stored || len(r.Answer.Owed) > 0)
 }
 
-// takeLease keeps what a row of the first version lacks, so that it is sent like
-// any other from now on. Such a row does not say whether it was sent before.
 func takeLease(r *Record, c change) {
 	r.Attempt++
 	r.LeaseUntil, r.RefusedAt = c.lease, time.Time{}
-	if r.Payload == nil && r.Open() {
-		r.Payload = c.payment.Payload
-	}
 	if r.State == Settling && r.RefusedBy == "" {
 		ask(r, c)
-	}
-	if r.Proof == nil {
-		r.Sent = true
-		r.Purchase = cmp.Or(r.Purchase, c.payment.Purchase)
 	}
 }
 
@@ -263,7 +254,8 @@ func beginLookup(r *Record, c change) {
 
 func keepAnswer(r *Record, c change) {
 	if r.AnsweredAt.IsZero() || c.answer.Stored {
-		r.AnsweredAt = c.now // what is not stored can be had for a day from the first time
+		// What is not stored can be had for a day from the first time.
+		r.AnsweredAt, r.StandsUntil = c.now, c.now.Add(c.stands)
 	}
 	r.Answer = c.answer
 	r.LastFault = nil

@@ -61,7 +61,7 @@ func situations() []situation {
 	}
 	for i := range all {
 		r := &all[i].Record
-		r.Key, r.Proof, r.Version, r.WriteID, r.Attempt, r.Lookups = "k", &Proof{}, 7, "w", 1, max(r.Lookups, 1)
+		r.Key, r.Token, r.Version, r.WriteID, r.Attempt, r.Lookups = "k", "t", 7, "w", 1, max(r.Lookups, 1)
 		r.ValidBefore, r.LookupAt, r.SettledAt = epoch.Add(time.Hour), past, past
 	}
 	return all

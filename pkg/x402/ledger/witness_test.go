@@ -47,7 +47,7 @@ func TestTestify(t *testing.T) {
 		"uncertain": {func(d *testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }, ledger.Found, ledger.Settled, 0},
 		"in flight": {func(d *testLedger) { d.hold(t) }, ledger.Found, ledger.Settled, 0},
 		"settled":   {func(d *testLedger) { d.settled(t) }, ledger.Known, ledger.Settled, 1},
-		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"))) }, ledger.Known, ledger.Redeemed, 1},
+		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, ledger.Known, ledger.Redeemed, 1},
 	} {
 		for _, fault := range faults {
 			for at := range 4 { // the call that fails, none at first
@@ -178,25 +178,6 @@ func TestKinds(t *testing.T) {
 	wants(t, ledger.ErrCorrupt, errOf(d.Purchase(t.Context(), p.Purchase)))
 	wants(t, ledger.ErrCorrupt, errOf(d.Cursor(t.Context(), p.Purchase)))
 	wants(t, ledger.ErrCorrupt, errOf(d.Reserve(t.Context(), p.Purchase, "one")))
-}
-
-// Debts and doubts have no end, also those that an earlier version gave one.
-func TestDebtsHaveNoEnd(t *testing.T) {
-	d := newTestLedger(t)
-	must(t, d.hold(t).Settled(t.Context(), receipt(), false))
-	old := d.state(t)
-	old.Version, old.WriteID, old.ExpiresAt = old.Version+1, "old", d.at.Add(30*day)
-	must(t, d.store.Replace(t.Context(), old))
-	d.pass(31 * day)
-	for range 2 { // the second time there is nothing to write
-		kept, err := d.Keep(t.Context(), d.state(t))
-		if r := d.state(t); err != nil || kept.Version != old.Version+1 || r.State != ledger.Settled || !r.ExpiresAt.IsZero() || r.Version != kept.Version {
-			t.Errorf("%+v, %v; %+v", kept, err, r)
-		}
-	}
-	if kept, err := d.Keep(t.Context(), old); kept != nil || err != nil { // somebody else has written
-		t.Errorf("%+v, %v", kept, err)
-	}
 }
 
 func TestCursor(t *testing.T) {

@@ -48,19 +48,19 @@ func Full(key string) ledger.Record {
 	r.AuthDigest, r.SigDigest, r.Request = "a"+text, "s"+text, "r"+text
 	r.Terms = json.RawMessage(`{"amount":"115792089237316195423570985008687907853269984665640564039457584007913129639935","n":1.50}`)
 	r.Attempt, r.Doubt, r.Transaction, r.Reason = 3, true, "0xabc", text
-	r.Payload, r.Proof = json.RawMessage(`{"signature":"0x00"}`), &ledger.Proof{Token: text, Key: text}
+	r.Payload, r.Token = json.RawMessage(`{"signature":"0x00"}`), text
 	r.Purchase, r.Owner, r.Sent = "p"+text, "o"+text, true
 	r.Refusals, r.RefusedAt = 4, at.Add(9*time.Second)
 	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
 	r.Disproved, r.Refund, r.Block = true, "0xfed", 1<<63-1
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
-	r.Lookups, r.LookupAt = 2, at.Add(1*time.Second)
-	r.LastFault = &ledger.Failure{Code: "dns_timeout", Message: text}
+	r.Lookups, r.CutOff, r.LookupAt = 2, 1, at.Add(1*time.Second)
+	r.LastFault = &ledger.Failure{Code: "dns_timeout", Message: text, Silence: true}
 	r.Answer = &ledger.Answer{Receipt: text, Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
 	r.LeaseUntil, r.ValidBefore = at.Add(2*time.Second), at.Add(3*time.Second)
 	r.CreatedAt, r.UpdatedAt = at.Add(4*time.Second), at.Add(5*time.Second)
 	r.SettledAt, r.ExpiresAt = at.Add(6*time.Second), at.Add(7*time.Second)
-	r.AnsweredAt = at.Add(8 * time.Second)
+	r.AnsweredAt, r.StandsUntil = at.Add(8*time.Second), at.Add(10*time.Second)
 	return r
 }
 
