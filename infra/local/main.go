@@ -122,7 +122,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name string, done func(), err error) {
 	if c.Ledger.Name == "" {
 		s, err := embedded.Open(c.LedgerFile, embedded.Options{Now: time.Now})
-		if errors.Is(err, embedded.ErrDamaged) {
+		if errors.Is(err, embedded.ErrDamaged) || errors.Is(err, embedded.ErrVersion) {
 			return stores, "", nil, err // it says what to do
 		}
 		if err != nil {

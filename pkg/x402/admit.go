@@ -214,7 +214,7 @@ func (a *attempt) used(ctx context.Context) *Outcome {
 		return a.answer(a.ledgerFault(err, nil))
 	}
 	if r == nil {
-		out := a.refuse("authorization already used", nil)
+		out := a.refuse(alreadyUsed, nil)
 		out.Standing.Charged = nil
 		return &out
 	}
@@ -228,11 +228,16 @@ func (a *attempt) used(ctx context.Context) *Outcome {
 	return a.unproven(*r)
 }
 
+// alreadyUsed is the reason of a 402 that says the same whatever the record is: who
+// sends a copy from the chain learns nothing from it, and a payer whose client leaves
+// out the extensions of offers learns what to do.
+const alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
+
 // unproven answers an authorization that has a record, from a sender who does not
 // prove to be its payer. Anybody can copy it from the chain, so the answer has no
 // receipt, and no alarm counts it.
 func (a *attempt) unproven(r ledger.Record) *Outcome {
-	out := a.refuse("authorization already used", nil)
+	out := a.refuse(alreadyUsed, nil)
 	out.Standing.Charged, out.recorded = chargedBy(r), true
 	return &out
 }

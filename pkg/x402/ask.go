@@ -27,6 +27,7 @@ func (a *attempt) take(ctx context.Context, h *ledger.Hold, budget time.Duration
 	v := verdict{doubt: doubtOf(h.Record())}
 	if fallback == nil {
 		v.s, v.word = a.ask(ctx, h, first, budget)
+		pin(h, first, v.s)
 		if v.word == wordMoved && v.doubt == inDoubt && first.fallback && a.gate.evidence != nil {
 			v.s.Class, v.word = Unknown, wordUnknown
 			a.traced(v.s)
@@ -57,9 +58,11 @@ func (a *attempt) askTwice(ctx context.Context, h *ledger.Hold, p *source, budge
 		return s, wordNotSent
 	}
 	s, w := a.sendTo(ctx, h, p, min(budget, firstBudget))
+	pin(h, p, s)
 	left := end.Sub(a.gate.now())
 	if w == wordUnknown && s.Transaction == "" && !s.AboutPayer && left >= leastResend && a.executable(h.Record()) {
 		again, word := a.sendTo(ctx, h, p, left)
+		pin(h, p, again)
 		s, w = resent(s, again), wordUnknown
 		if word == wordMoved {
 			w = word
@@ -67,9 +70,17 @@ func (a *attempt) askTwice(ctx context.Context, h *ledger.Hold, p *source, budge
 		a.traced(s)
 	}
 	if w != wordNotResent {
-		p.breaker.leave(s)
+		p.breaker.leave(s, a.claim.Recovered)
 	}
 	return s, w
+}
+
+// pin has the record name a facilitator that refused the payment for a reason about
+// the payer: only that one is asked about it from then on.
+func pin(h *ledger.Hold, f *source, s Settlement) {
+	if f.name != "" && (s.Class == Refused || s.AboutPayer) {
+		h.RefusedBy(f.name)
+	}
 }
 
 // resent joins the answer of a request that left doubt and of the same request
@@ -108,6 +119,10 @@ func (a *attempt) atOnce(ctx context.Context, h *ledger.Hold, fallback *source, 
 		return
 	}
 	s, w := a.ask(ctx, h, fallback, budget)
+	pin(h, fallback, s)
+	if w == wordUsed && v.word == wordTurnedAway && v.doubt == noDoubt {
+		v.doubt = sentBefore // to the primary, by this attempt
+	}
 	if w == wordNotSent || w == wordTurnedAway && v.word == wordTurnedAway && !s.AboutPayer {
 		v.s.Cause = errors.Join(v.s.Cause, s.Cause)
 		a.traced(v.s)
@@ -119,8 +134,9 @@ func (a *attempt) atOnce(ctx context.Context, h *ledger.Hold, fallback *source, 
 }
 
 // inDoubt asks the fallback about a payment that may have been made. If it says
-// that it has made it, the chain confirms it, or nobody can; whatever else it says
-// leaves the doubt that there was.
+// that it has made it, the chain confirms it, or nobody can. Whatever else it says
+// leaves the doubt that there was, and it is not pinned to the payment: only the
+// facilitator that may have been sent it before can say what came of that.
 func (a *attempt) inDoubt(ctx context.Context, h *ledger.Hold, fallback *source, v *verdict) {
 	budget := min(fallbackBudget, a.spare())
 	if a.gate.evidence != nil {
@@ -169,7 +185,7 @@ func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f *source, budget tim
 	}
 	s, w := a.sendTo(ctx, h, f, end.Sub(a.gate.now()))
 	if w != wordNotResent {
-		f.breaker.leave(s)
+		f.breaker.leave(s, a.claim.Recovered)
 	}
 	return s, w
 }
@@ -211,9 +227,6 @@ func (a *attempt) sendTo(ctx context.Context, h *ledger.Hold, f *source, budget 
 	}
 	if s.Class == Unknown && !s.NoVerdict {
 		a.weight.doubt()
-	}
-	if f.name != "" && (s.Class == Refused || s.AboutPayer) {
-		h.RefusedBy(f.name)
 	}
 	return s, w
 }

@@ -59,15 +59,19 @@ func (b *breaker) enter() bool {
 	return true
 }
 
-// leave counts what came of a payment that was let in.
-func (b *breaker) leave(s Settlement) {
+// leave counts what came of a payment that was let in. A time-out is not counted of
+// one whose signer was not recovered: its wallet's contract can cause that.
+func (b *breaker) leave(s Settlement, recovered bool) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !operatorsFault(s) {
+	switch {
+	case !operatorsFault(s):
 		b.failures = 0
+		return
+	case s.Class == Unknown && !recovered:
 		return
 	}
 	b.failures++

@@ -25,7 +25,7 @@ func isFalse(b *bool) bool { return b != nil && !*b }
 
 // usedUpMessage is the answer to a copy of an authorization that is on record,
 // without proof of being its payer.
-const usedUpMessage = "authorization already used"
+const usedUpMessage = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
 
 // saysUsedUp says whether an answer is usedUpMessage.
 func saysUsedUp(out *x402.Outcome) bool {

@@ -377,7 +377,8 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 		class = x402.Unknown // only success resolves the doubt that the first request left
 	}
 	p.lastClass[a][by] = class
-	if s.Class == x402.Refused || s.AboutPayer {
+	inDoubt := by == fallbackName && doubt && a.refusedBy == "" // it decides nothing
+	if (s.Class == x402.Refused || s.AboutPayer) && !inDoubt {
 		p.refusedBy[a] = by
 	}
 	if by != fallbackName {

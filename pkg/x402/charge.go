@@ -75,7 +75,7 @@ func ChargeOf(code fault.Code) Charge {
 	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 		c.No = true // from /verify, before any claim
 		for _, row := range conclusions() {
-			if row.reply == replyFault && row.doubt != noDoubt {
+			if row.reply == replyFault && row.doubt.covers(inDoubt) {
 				c.add(nil)
 			}
 		}

@@ -68,23 +68,39 @@ type conclusion struct {
 	reply reply
 }
 
+// doubtful is what a record says of the attempts before this claim.
 type doubtful int
 
 const (
 	anyDoubt doubtful = iota
+	// noDoubt: none of them may have reached a facilitator.
 	noDoubt
+	// sentBefore: one has, and its facilitator said that it did not settle.
+	sentBefore
+	// inDoubt: one may have, and what came of it is not known.
 	inDoubt
+	// undoubted is noDoubt or sentBefore, in the table only.
+	undoubted
 )
 
+// covers says whether a row for d is about a payment that is in e.
+func (d doubtful) covers(e doubtful) bool {
+	return d == anyDoubt || d == e || d == undoubted && e != inDoubt
+}
+
 // asks says whether the chain is to be asked after a reply: when the payment is in
-// doubt, and when the reply does not exclude that money has moved.
+// doubt, when the reply does not exclude that money has moved, and when a payment is
+// refused that was sent before. The earlier word may have been false, and a
+// facilitator that has settled finds the balance too low for another transfer.
 func asks(w facilitatorWord, d doubtful) bool {
 	switch w {
 	case wordMoved:
 		return false
 	case wordUsed, wordExpired, wordNotResent, wordUnknown:
 		return true
-	case wordRefused, wordTurnedAway, wordNotSent, anyWord:
+	case wordRefused:
+		return d != noDoubt
+	case wordTurnedAway, wordNotSent, anyWord:
 	}
 	return d == inDoubt
 }
@@ -100,19 +116,22 @@ func conclusions() []conclusion {
 		{anyWord, anyDoubt, chainNeverPaid, ledger.EventDisproved, replyRefused},
 
 		// The authorization is used, and the chain does not say for what. Where no
-		// node can be asked, a payment that may have been sent counts as paid:
-		// refusing a payer who has paid is worse than answering one who cancelled.
-		{wordUsed, inDoubt, chainMissing, ledger.EventSettled, replyLookUp},
+		// node can be asked, a payment that was sent before counts as paid, whatever
+		// was said of it then: refusing a payer who has paid is worse than answering
+		// one who cancelled.
 		{wordUsed, noDoubt, chainMissing, ledger.EventRefused, replyRefused},
+		{wordUsed, anyDoubt, chainMissing, ledger.EventSettled, replyLookUp},
 		{wordUsed, anyDoubt, anyChain, ledger.EventUncertain, replyUnsure},
 
 		// The end of the window says nothing about what moved before it.
-		{wordExpired, noDoubt, chainMissing, ledger.EventRefused, replyRefused},
-		{wordExpired, noDoubt, chainStillOpen, ledger.EventRefused, replyRefused},
-		{wordExpired, noDoubt, chainCannotTell, ledger.EventUncertain, replyUnsure},
+		{wordExpired, undoubted, chainMissing, ledger.EventRefused, replyRefused},
+		{wordExpired, undoubted, chainStillOpen, ledger.EventRefused, replyRefused},
+		{wordExpired, undoubted, chainCannotTell, ledger.EventUncertain, replyUnsure},
 
-		// A refusal says nothing about an earlier attempt that is in doubt.
-		{wordRefused, noDoubt, anyChain, ledger.EventRefused, replyRefused},
+		// A refusal says nothing about an earlier attempt that is in doubt. The
+		// second one of a payment is answered only when the chain has been asked.
+		{wordRefused, sentBefore, chainCannotTell, ledger.EventRefused, replyUnsure},
+		{wordRefused, undoubted, anyChain, ledger.EventRefused, replyRefused},
 		{wordRefused, inDoubt, anyChain, ledger.EventRefused, replyUnsure},
 		{wordExpired, inDoubt, anyChain, ledger.EventRefused, replyUnsure},
 
@@ -132,7 +151,7 @@ func conclusions() []conclusion {
 // conclusion for a combination that no row names, which is a bug.
 func conclusionOf(w facilitatorWord, d doubtful, s chainAnswer) conclusion {
 	for _, c := range conclusions() {
-		if (c.word == anyWord || c.word == w) && (c.doubt == anyDoubt || c.doubt == d) && (c.chain == anyChain || c.chain == s) {
+		if (c.word == anyWord || c.word == w) && c.doubt.covers(d) && (c.chain == anyChain || c.chain == s) {
 			return c
 		}
 	}

@@ -95,7 +95,7 @@ func questionOf(r ledger.Record) (Question, error) {
 	if len(parts) != 4 || parts[0] != terms.Network || !strings.EqualFold(parts[1], terms.Asset) {
 		return Question{}, errors.New("the key is not that of a payment under the record's terms")
 	}
-	q := Question{ValidBefore: r.ValidBefore, Since: r.CreatedAt, Sent: r.Doubt, Transaction: r.Transaction}
+	q := Question{ValidBefore: r.ValidBefore, Since: r.CreatedAt, Sent: r.Sent, Transaction: r.Transaction}
 	var err error
 	if q.Payer, err = ParseAddress(parts[2]); err != nil {
 		return Question{}, err

@@ -162,9 +162,9 @@ func TestFallback(t *testing.T) {
 		"lost, fallback down":   {lost(), unreached(), open, "ppcf", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
 		"lost, fallback lies":   {lost(), moved(), open, "ppcfccccc", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
 		"lost, node behind":     {lost(), moved(), later, "ppcfccc", 200, "", ledger.Redeemed, ""},
-		"lost, fallback no":     {lost(), declined(), open, "ppcfc", 503, fault.SettlementUncertain, ledger.Uncertain, fallbackName},
+		"lost, fallback no":     {lost(), declined(), open, "ppcfc", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
 		"lost, blind":           {lost(), moved(), nil, "ppf", 200, "", ledger.Redeemed, ""},
-		"lost, blind, used":     {lost(), usedNonce(), nil, "ppf", 503, fault.SettlementUncertain, ledger.Uncertain, fallbackName},
+		"lost, blind, used":     {lost(), usedNonce(), nil, "ppf", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
 		"lost, node down":       {lost(), moved(), unseen, "ppcfccccc", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
 		"nobody":                {unreached(), unreached(), open, "pf", 503, fault.FacilitatorUnavailable, ledger.Refused, ""},
 		"door and nobody":       {turned(), unreached(), open, "pf", 503, fault.FacilitatorUnauthorized, ledger.Refused, ""},
@@ -173,6 +173,7 @@ func TestFallback(t *testing.T) {
 		"fallback lost, found":  {unreached(), lost(), paid, "pfc", 200, "", ledger.Redeemed, ""},
 		"fallback lost":         {turned(), lost(), open, "pfc", 503, fault.SettlementUncertain, ledger.Uncertain, ""},
 		"fallback used, blind":  {unreached(), usedNonce(), nil, "pf", 402, fault.PaymentRequired, ledger.Refused, fallbackName},
+		"door, then used":       {turned(), usedNonce(), nil, "pf", 200, "", ledger.Redeemed, ""},
 		"both at the door":      {turned(), turned(), open, "pf", 503, fault.FacilitatorUnauthorized, ledger.Refused, ""},
 		"door, then screened":   {turned(), screened(), open, "pf", 503, fault.FacilitatorUnauthorized, ledger.Refused, fallbackName},
 		"lost, and the hash is": {x402.Settlement{Class: x402.Unknown, Transaction: tx}, moved(), paid, "pc", 200, "", ledger.Redeemed, ""},
@@ -254,10 +255,13 @@ func TestFallbackAfterATakeover(t *testing.T) {
 func TestFallbackAloneInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
-		p.primary, p.fallback = says(lost()), says(declined())
+		p.primary, p.fallback = says(unreached()), says(declined())
 		h := b.sign(nil)
 		p.header = h
 		b.ask(h, "GET /a")
+		time.Sleep(time.Minute)
+		p.fallback = says(lost())
+		b.expect("in doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
 		p.was()
 		p.fallback = says(moved())
 		b.expect("it boasts", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)

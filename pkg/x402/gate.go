@@ -180,6 +180,9 @@ type Trace struct {
 	Verify, Claim, Slot, Settle, Evidence, Lookup, Record time.Duration
 	Extensions                                            map[string]string // the facilitator's notes on extensions
 	Cause                                                 error             // private
+	// UsedAsPaid says that the payment counts as paid because the facilitator says
+	// that its authorization is used, and no node could be asked for what.
+	UsedAsPaid bool
 	// Unrecorded says that a verdict of this request could not be written to the
 	// ledger, or may not have been.
 	Unrecorded bool
@@ -279,7 +282,7 @@ func (a *attempt) standing(ctx context.Context, c ledger.Claim) Outcome {
 		if charged != nil && !*charged {
 			charged = nil // the other attempt may be moving it now
 		}
-		return a.with(Outcome{Receipt: responseOf(c.Record)}, a.fail(fault.New(fault.PaymentInProgress, nil).After(c.Wait), charged))
+		return a.with(Outcome{Receipt: responseOf(c.Record)}, a.fail(a.repeatable(fault.New(fault.PaymentInProgress, nil).After(c.Wait), c.Record), charged))
 	case ledger.Answered:
 		return a.replay(c.Record)
 	case ledger.Waiting:
@@ -365,12 +368,12 @@ func (a *attempt) spare() time.Duration {
 	return a.request.Deadline.Sub(a.gate.now()) - a.job.Budget - afterwork
 }
 
-// settleTime is how long a settlement may take. With doubt it leaves time to ask
-// the chain afterwards.
-func (a *attempt) settleTime(doubt bool) time.Duration {
+// settleTime is how long a settlement may take. Of a payment that was sent before it
+// leaves time to ask the chain afterwards.
+func (a *attempt) settleTime(sent bool) time.Duration {
 	left := a.spare()
 	switch {
-	case !doubt || a.gate.evidence == nil:
+	case !sent || a.gate.evidence == nil:
 	case a.gate.fallback != nil:
 		left -= chainBudget
 	default:

@@ -194,7 +194,7 @@ func TestClaimedWhileVerified(t *testing.T) {
 		sent, works int
 	}{
 		"paid":              {moved(), false, 200, "", true, 1, 1},
-		"refused":           {usedNonce(), false, 402, fault.PaymentRequired, false, 2, 0},
+		"refused":           {declined(), false, 402, fault.PaymentRequired, false, 2, 0},
 		"paid, by somebody": {moved(), true, 402, fault.PaymentRequired, false, 1, 1},
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -214,7 +214,7 @@ func TestClaimedWhileVerified(t *testing.T) {
 			}
 			out := b.ask(copied, "GET /a")
 			b.expect(name, out, c.status, c.code, fmt.Sprint(c.settled.Class == x402.Moved), false, c.receipt)
-			if told := out.Receipt != nil && out.Receipt.ErrorReason == x402.ReasonNonceUsed; told != (name == "refused") {
+			if told := out.Receipt != nil && out.Receipt.ErrorReason == declined().Reason; told != (name == "refused") {
 				t.Errorf("%s: PAYMENT-RESPONSE %+v", name, out.Receipt)
 			}
 			b.expectCalls(name, c.sent, c.works)

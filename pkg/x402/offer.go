@@ -200,15 +200,15 @@ func (o *Offer) echo(p *Payment) error {
 func window(p *Payment, now time.Time) error {
 	at := big.NewInt(now.Unix())
 	if p.ValidAfter.Cmp(at) > 0 {
-		return fmt.Errorf("authorization.validAfter is in the future")
+		return fmt.Errorf("authorization.validAfter is in the future by this server's clock, which says %d", now.Unix())
 	}
 	least := big.NewInt(now.Add(leastWindow).Unix())
 	if p.ValidBefore.Cmp(least) < 0 {
-		return fmt.Errorf("authorization.validBefore is past or less than %d seconds away", int(leastWindow/time.Second))
+		return fmt.Errorf("authorization.validBefore is past or less than %d seconds away by this server's clock, which says %d", int(leastWindow/time.Second), now.Unix())
 	}
 	most := big.NewInt(now.Add(mostWindow).Unix())
 	if p.ValidBefore.Cmp(most) > 0 {
-		return fmt.Errorf("authorization.validBefore is more than %d hours away", int(mostWindow/time.Hour))
+		return fmt.Errorf("authorization.validBefore is more than %d hours away by this server's clock, which says %d", int(mostWindow/time.Hour), now.Unix())
 	}
 	return nil
 }

@@ -281,7 +281,7 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 		if a.pause(ctx, c.Wait, until) {
 			return nil
 		}
-		return a.answer(a.endUnsent(ctx, h, a.ended(c.Record)))
+		return a.answer(a.endUnsent(ctx, h, heldByRefused(a.ended(c.Record), c.Record)))
 	case c.Hold == nil:
 		return nil // somebody else has taken it
 	}
@@ -309,8 +309,21 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 		return &out
 	case now.Disproved:
 		return nil
+	default:
+		out = heldByRefused(out, now)
 	}
 	return a.answer(a.endUnsent(ctx, h, a.unresolved(out, r)))
+}
+
+// heldByRefused adds to the refusal of an owner's signature what the payer can do:
+// its authorization can still execute, as far as anybody can tell, and so holds the
+// purchase. The other reasons hold for a new signature of the payer's as well.
+func heldByRefused(out Outcome, owner ledger.Record) Outcome {
+	if out.Status == 402 && owner.State == ledger.Refused && owner.BadSignature {
+		out.Fault = fault.Newf(fault.PaymentRequired, out.Fault.Unwrap(),
+			"%s, for an earlier signature, which holds the purchase for as long as it is valid: a new Idempotency-Key buys at once", out.Fault.Public())
+	}
+	return out
 }
 
 // unresolved adds to an uncertain answer until when it can stay uncertain, and

@@ -47,7 +47,7 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 		f = fault.Newf(fault.Code(l.Code), nil, "%s", l.Message)
 	}
 	if wait > 0 {
-		f = f.After(wait)
+		f = a.repeatable(f.After(wait), r)
 	} else {
 		f = beyondRetrying(f)
 	}
@@ -81,6 +81,22 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) Outcome {
 	}
 	a.seen(now.State)
 	return a.replay(*now)
+}
+
+// repeatable adds to a fault that asks for a retry what the payer of a record has to
+// know whose payment came without a retry token: this signature proves nothing once
+// its money has moved. A new one joins the purchase, which is not charged again, and
+// without a purchase is another one.
+func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
+	if r.Token != "" || a.resend {
+		return f
+	}
+	told := *f
+	told.Message = f.Public() + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again."
+	if r.Purchase == "" {
+		told.Message = f.Public() + " This payment came without the extensions of its offer and without an Idempotency-Key, so that it cannot be repeated once it is paid."
+	}
+	return &told
 }
 
 // beyondRetrying is the fault of a lookup after which none is left. It takes the

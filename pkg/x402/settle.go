@@ -15,7 +15,7 @@ import (
 // settle moves the money, once, and looks up when it has moved.
 func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
 	// The claim's own write took time, so the budget is computed again.
-	budget := a.settleTime(h.Record().Doubt)
+	budget := a.settleTime(h.Record().Sent)
 	if budget < leastSettle {
 		return a.unsent(ctx, h, Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
@@ -72,8 +72,11 @@ func (a *attempt) wordOf(s Settlement, r ledger.Record) facilitatorWord {
 }
 
 func doubtOf(r ledger.Record) doubtful {
-	if r.Doubt {
+	switch {
+	case r.Doubt:
 		return inDoubt
+	case r.Sent:
+		return sentBefore
 	}
 	return noDoubt
 }
@@ -103,12 +106,17 @@ func (a *attempt) carryOut(ctx context.Context, h *ledger.Hold, c conclusion, s 
 	reason := orElse(f.Reason, s.Reason)
 	switch c.event {
 	case ledger.EventSettled:
+		a.trace.UsedAsPaid = c.word == wordUsed && c.chain == chainMissing
 		a.trace.Transaction = orElse(f.Transaction, orElse(s.Transaction, h.Record().Transaction))
 		return a.lookUp(ctx, h, a.receipt(a.trace.Transaction))
 	case ledger.EventDisproved:
 		return a.conclude(ctx, h, c, s, reason, h.Disproved(withoutDeadline(ctx), reason))
 	case ledger.EventRefused:
-		return a.conclude(ctx, h, c, s, s.Reason, h.Refused(withoutDeadline(ctx), s.Reason))
+		refused := h.Refused
+		if s.BadSignature {
+			refused = h.RefusedSignature
+		}
+		return a.conclude(ctx, h, c, s, s.Reason, refused(withoutDeadline(ctx), s.Reason))
 	case ledger.EventTurnedAway:
 		return a.conclude(ctx, h, c, s, s.Reason, h.TurnedAway(withoutDeadline(ctx), s.Reason))
 	case ledger.EventNotSent:
@@ -308,10 +316,10 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 // signature until the lookups are used up.
 func (a *attempt) owed(f *fault.Error, r ledger.Record) Outcome {
 	last := ledger.Spent(r, a.gate.now())
-	if wait := ledger.NextLookup(r); last {
+	if last {
 		f = beyondRetrying(f)
-	} else if wait > 0 {
-		f = f.After(wait)
+	} else {
+		f = a.repeatable(f.After(max(ledger.NextLookup(r), f.Wait())), r)
 	}
 	out := a.fail(f, charged(true))
 	out.Standing.Retryable = !last

@@ -72,6 +72,8 @@ type Settlement struct {
 	// NonceUsed says that the authorization is already used or cancelled on
 	// chain, whoever did it. Class is then Refused.
 	NonceUsed bool
+	// BadSignature says that it was refused for its signature. Class is then Refused.
+	BadSignature bool
 	// Expired says that the authorization's window is over by the facilitator's
 	// clock. Facilitators look at it before they look at the nonce, so it says
 	// nothing about what has moved. Class is then Refused.

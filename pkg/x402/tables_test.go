@@ -69,6 +69,11 @@ func TestConclusions(t *testing.T) {
 	asked := map[string][5]to{
 		"used, no doubt": {refused, settled, disproved, unsure, unsure},
 		"used, doubt":    {settled, settled, disproved, unsure, unsure},
+		"used, sent":     {settled, settled, disproved, unsure, unsure},
+		"no, sent":       {refused, settled, disproved, refused, doubted},
+		"late, sent":     {refused, settled, disproved, refused, unsure},
+		"past, sent":     {past, settled, disproved, past, past},
+		"lost, sent":     {unsure, settled, disproved, unsure, unsure},
 		"late, no doubt": {refused, settled, disproved, refused, unsure},
 		"late, doubt":    {doubted, settled, disproved, doubted, doubted},
 		"no, doubt":      {doubted, settled, disproved, doubted, doubted},
@@ -81,12 +86,13 @@ func TestConclusions(t *testing.T) {
 	}
 	unasked := map[string]to{
 		"moved, no doubt": settled, "moved, doubt": settled, "no, no doubt": refused, "door, no doubt": door, "none, no doubt": none,
+		"moved, sent": settled, "door, sent": door, "none, sent": none,
 	}
 	words := map[string]facilitatorWord{
 		"moved": wordMoved, "no": wordRefused, "used": wordUsed, "late": wordExpired, "door": wordTurnedAway, "none": wordNotSent, "past": wordNotResent, "lost": wordUnknown,
 	}
 	for wordName, w := range words {
-		for doubtName, d := range map[string]doubtful{"no doubt": noDoubt, "doubt": inDoubt} {
+		for doubtName, d := range map[string]doubtful{"no doubt": noDoubt, "sent": sentBefore, "doubt": inDoubt} {
 			name := wordName + ", " + doubtName
 			if _, asks_ := asked[name]; asks(w, d) != asks_ {
 				t.Errorf("%s: asks the chain %t, want %t", name, asks(w, d), asks_)

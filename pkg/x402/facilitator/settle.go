@@ -108,7 +108,7 @@ func verdict(a answer, want expectation, re reply) (s x402.Settlement, pending b
 	switch r.Meaning {
 	case Refusal, Expired, NonceUsed:
 		s.Class = x402.Refused
-		s.NonceUsed, s.Expired, s.AboutPayer = r.Meaning == NonceUsed, r.Meaning == Expired, false
+		s.NonceUsed, s.Expired, s.BadSignature, s.AboutPayer = r.Meaning == NonceUsed, r.Meaning == Expired, r.Signature, false
 	case TurnedAway:
 		s.Class, s.Code = x402.TurnedAway, r.Answer
 		s.Cause = errors.Join(fmt.Errorf("facilitator answered status %d: %s", re.status, s.Reason), s.Cause)

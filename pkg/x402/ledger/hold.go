@@ -67,6 +67,11 @@ func (h *Hold) Refused(ctx context.Context, reason string) error {
 	return h.write(ctx, EventRefused, change{reason: reason})
 }
 
+// RefusedSignature is Refused for the signature of the payment.
+func (h *Hold) RefusedSignature(ctx context.Context, reason string) error {
+	return h.write(ctx, EventRefused, change{reason: reason, badSignature: true})
+}
+
 // TurnedAway records that the facilitator would not deal with the request, for a
 // reason that is the operator's affair.
 func (h *Hold) TurnedAway(ctx context.Context, reason string) error {

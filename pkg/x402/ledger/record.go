@@ -105,6 +105,8 @@ type Record struct {
 	// Disproved says that evidence, and not only a facilitator, refused it: the
 	// authorization has moved nothing for this record and never will.
 	Disproved bool `json:"disproved,omitempty"`
+	// BadSignature says that a facilitator refused it for its signature last.
+	BadSignature bool `json:"bad_signature,omitempty"`
 	// Refusals is how often a facilitator refused it for a reason about the payer,
 	// and RefusedAt when it did so last; zero once there was another attempt.
 	Refusals  int       `json:"refusals,omitempty"`

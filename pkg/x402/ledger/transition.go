@@ -47,21 +47,22 @@ type edge struct {
 
 // change is what an event brings along.
 type change struct {
-	now         time.Time
-	lease       time.Time
-	receipt     *Receipt
-	reason      string
-	transaction string
-	owner       string
-	asks        string // Claim, Ask: the facilitator that is asked next
-	refusedBy   string // the end of an attempt: who refused it for a reason about the payer
-	begins      bool   // Settled: the lookup begins at once
-	spent       bool   // Settled: no lookup is left, the amount must go back
-	answer      *Answer
-	stands      time.Duration // Redeem: for how long the answer stands for a purchase without a key
-	failure     *Failure
-	unused      bool      // Redeem, Release: the lookup uses none up
-	lookupAt    time.Time // Release, unused: when the one before began
+	now          time.Time
+	lease        time.Time
+	receipt      *Receipt
+	reason       string
+	transaction  string
+	owner        string
+	asks         string // Claim, Ask: the facilitator that is asked next
+	refusedBy    string // the end of an attempt: who refused it for a reason about the payer
+	begins       bool   // Settled: the lookup begins at once
+	spent        bool   // Settled: no lookup is left, the amount must go back
+	answer       *Answer
+	stands       time.Duration // Redeem: for how long the answer stands for a purchase without a key
+	failure      *Failure
+	badSignature bool      // Refused: for its signature
+	unused       bool      // Redeem, Release: the lookup uses none up
+	lookupAt     time.Time // Release, unused: when the one before began
 }
 
 // edges is the state machine. The first row that fits is taken; a pair without
@@ -212,7 +213,7 @@ func giveUp(r *Record, c change) {
 func decline(r *Record, c change) {
 	refuse(r, c)
 	r.Refusals++
-	r.RefusedAt = c.now
+	r.RefusedAt, r.BadSignature = c.now, c.badSignature
 }
 
 // refuse ends an attempt that a facilitator answered with a no.

@@ -19,6 +19,10 @@ import (
 // ErrDamaged says that the file is not what this package wrote.
 var ErrDamaged = errors.New("the ledger file is damaged")
 
+// ErrVersion says that another version of this package wrote the file. Open has not
+// changed it.
+var ErrVersion = errors.New("the ledger file is of another version of this program, and was left as it is")
+
 // advice is what Open adds to ErrDamaged: for whoever starts the runner.
 const advice = `
 Move it away and start again with a new, empty one, or name another one in LEDGER_FILE.
@@ -162,6 +166,8 @@ func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%w: %s", ErrLocked, path)
+	case errors.Is(err, ErrVersion):
+		return fmt.Errorf("%w: %s\nRun that version with it, or move it away, or name another one in LEDGER_FILE", ErrVersion, path)
 	case errors.As(err, &refused):
 		return fmt.Errorf("embedded: open %s: %w", path, err)
 	}

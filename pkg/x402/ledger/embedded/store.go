@@ -8,6 +8,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,11 +52,13 @@ type Store struct {
 
 var _ ledger.Store = (*Store)(nil)
 
-var records = []byte("records") // the bucket
+// records is the bucket, named after the form of what is in it: a file with another
+// one was written by another version.
+var records = []byte("records-3")
 
 // Open opens the ledger at path, and creates it with its folder, readable by
 // this user only, when it is missing. ErrLocked says that another process has
-// it open, ErrDamaged that it is not what this package wrote. Where that shows only
+// it open, ErrVersion that another version of this package wrote it, ErrDamaged that it is not what this package wrote. Where that shows only
 // when the file is first written to, it stays locked until the process ends.
 func Open(path string, o Options) (*Store, error) {
 	if o.LockTimeout == 0 {
@@ -92,12 +95,24 @@ func (s *Store) open(o Options) error {
 		return err
 	}
 	return s.db.Update(func(tx *bolt.Tx) error {
+		if err := tx.ForEach(ofThisVersion); err != nil {
+			return err
+		}
 		b, err := tx.CreateBucketIfNotExists(records)
 		if err != nil {
 			return err
 		}
 		return sweep(b, o.Now)
 	})
+}
+
+// ofThisVersion refuses a file that another version of this package wrote: to read
+// its rows as this version's would lose what they say.
+func ofThisVersion(bucket []byte, _ *bolt.Bucket) error {
+	if !bytes.Equal(bucket, records) {
+		return ErrVersion
+	}
+	return nil
 }
 
 // Close waits for running calls and closes the file. Calls after it fail. After
@@ -158,8 +173,7 @@ func read(b *bolt.Bucket, key string) (*ledger.Record, error) {
 }
 
 // sweep removes the rows that have expired, when there is a clock. What is in
-// doubt or owed stays, also where an earlier version of this code wrote an end.
-// It leaves what it cannot read: that is evidence, and it fails closed. A key that is not
+// doubt or owed has no end and stays. It leaves what it cannot read: that is evidence, and it fails closed. A key that is not
 // its row's is damage: the payment that it was would be new to us.
 func sweep(b *bolt.Bucket, now func() time.Time) error {
 	var at time.Time // before any row expires
@@ -172,7 +186,7 @@ func sweep(b *bolt.Bucket, now func() time.Time) error {
 		if checkKey(string(key)) != nil || errors.Is(err, errOtherKey) {
 			return fmt.Errorf("a row is kept under the wrong key %.80q", key)
 		}
-		if err == nil && !r.Open() && !r.Owed() && !r.ExpiresAt.IsZero() && at.After(r.ExpiresAt) {
+		if err == nil && !r.ExpiresAt.IsZero() && at.After(r.ExpiresAt) {
 			expired = append(expired, r.Key)
 		}
 		return nil

@@ -98,6 +98,29 @@ func TestOpen(t *testing.T) {
 	ledgertest.Holds(t, open(t, path, Options{LockTimeout: patience}), r)
 }
 
+// A file that another version wrote is refused, with what to do, and left as it is.
+func TestOpenOtherVersion(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	db, err := bolt.Open(path, 0o600, nil)
+	must(t, err)
+	must(t, db.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("records"))
+		return errors.Join(err, b.Put([]byte("k"), []byte("a row of another form")))
+	}))
+	must(t, db.Close())
+	before, err := os.ReadFile(path)
+	must(t, err)
+	for range 2 {
+		if _, err := Open(path, Options{Now: time.Now}); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "LEDGER_FILE") {
+			t.Errorf("Open = %v", err)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed: %v", err)
+	}
+}
+
 func TestOpenRemovesExpired(t *testing.T) {
 	t.Parallel()
 	path := file(t)
@@ -116,16 +139,13 @@ func TestOpenRemovesExpired(t *testing.T) {
 	for i := range 100 { // more than one page
 		has("old"+strings.Repeat("|", i), ledger.Redeemed, at.Add(-time.Hour))
 	}
-	for _, state := range []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled} { // with the end of an earlier version
-		has(string(state), state, at.Add(-time.Hour))
-	}
 	must(t, s.Plant(t.Context(), "corrupt", []byte(`{"expires_at":"2000-01-01T00:00:00Z"}`)))
 	want := keys(t, s.Store)
 	for _, clock := range []func() time.Time{nil, func() time.Time { return at }} { // without one nothing is removed
 		must(t, s.Close())
 		s.Store = open(t, path, Options{Now: clock})
 		if clock != nil {
-			want = []string{"corrupt", "later", "never", "now", "settled", "settling", "uncertain"}
+			want = []string{"corrupt", "later", "never", "now"}
 		}
 		if diff := cmp.Diff(want, keys(t, s.Store)); diff != "" {
 			t.Errorf("with a clock %t (-want +got):\n%s", clock != nil, diff)

@@ -50,7 +50,7 @@ func Full(key string) ledger.Record {
 	r.Attempt, r.Doubt, r.Transaction, r.Reason = 3, true, "0xabc", text
 	r.Payload, r.Token = json.RawMessage(`{"signature":"0x00"}`), text
 	r.Purchase, r.Owner, r.Sent = "p"+text, "o"+text, true
-	r.Refusals, r.RefusedAt = 4, at.Add(9*time.Second)
+	r.Refusals, r.BadSignature, r.RefusedAt = 4, true, at.Add(9*time.Second)
 	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
 	r.Disproved, r.Refund, r.Block = true, "0xfed", 1<<63-1
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
