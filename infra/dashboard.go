@@ -45,7 +45,7 @@ func (e *envelope) dashboard() {
 	)
 	row(
 		e.counts("Settlements", nil, append(service.SettlementMetrics(), service.MetricListed)...),
-		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricPrimaryFailed, service.MetricFallbackSettled, service.MetricFallbackFailed, service.MetricUnlisted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
+		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricPrimaryFailed, service.MetricFallbackSettled, service.MetricFallbackFailed, service.MetricUsedAsPaid, service.MetricUnlisted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
 		e.latencies("Settlement", nil, service.MetricSettle),
 	)
 	row(

@@ -219,6 +219,9 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	if t.Cause != nil {
 		text("cause", t.Cause.Error())
 	}
+	if t.UsedAsPaid {
+		attrs = append(attrs, slog.Bool("used_as_paid", true))
+	}
 	if t.Unrecorded {
 		attrs = append(attrs, slog.Bool("unrecorded", true))
 	}

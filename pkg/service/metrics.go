@@ -27,8 +27,11 @@ const (
 	MetricFacilitator = "FacilitatorFaults" // facilitator_*
 	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable, a verdict not recorded
 	MetricInternal    = "InternalErrors"
-	MetricSettle      = "SettleLatency"
-	MetricLookup      = "LookupLatency"
+	// Payments that count as paid because the facilitator says that they were used,
+	// where no node could be asked for what. A payer can provoke that.
+	MetricUsedAsPaid = "UsedNonceCountedAsPaid"
+	MetricSettle     = "SettleLatency"
+	MetricLookup     = "LookupLatency"
 	// Whether the facilitator accepted the extensions of a payment, and so lists
 	// the operation.
 	MetricListed   = "ExtensionsAccepted"
@@ -94,6 +97,9 @@ func metrics(res response) []metric {
 	}
 	if t.Settle > 0 {
 		values = append(values, latency(MetricSettle, t.Settle), count(MetricSettlement+settlementName(t.Class)))
+	}
+	if t.UsedAsPaid {
+		values = append(values, count(MetricUsedAsPaid))
 	}
 	values = append(values, bySource(t.Asked)...)
 	if t.Lookup > 0 {

@@ -259,6 +259,12 @@ func settledRequests() []request {
 			counts: tried + "Unknown", line: members{"evidence": "never_paid"}},
 		{name: "refused", before: always(x402test.Refuse), settles: 1, status: 402, code: "payment_required", counts: tried + "Refused",
 			line: members{"settlement": "refused", "reason": "settlement refused: invalid_exact_evm_insufficient_balance"}},
+		{name: "a false refusal, and no node", before: always(x402test.RefuseAfter), httpOnly: true, settles: 2, status: 200,
+			ask: func(w way) answer {
+				w.ask("example.com", w.sign("example.com"))
+				return w.ask("example.com", w.sign("example.com"))
+			},
+			counts: "Answers LookupLatency UsedNonceCountedAsPaid" + tried + "Refused", line: members{"used_as_paid": true, "purchase": "joined"}},
 		away("busy", "facilitator_unavailable", x402test.TooMany),
 		away("wrong credentials", "facilitator_unauthorized", x402test.Unauthorized),
 		{name: "no credentials", change: unsigned, status: 503, code: "facilitator_misconfigured", charged: "false",

@@ -297,7 +297,7 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 	case err != nil:
 		return a.answer(a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil))))
 	}
-	a.trace.Purchase = "joined"
+	b.trace.Purchase = "joined"
 	out := b.held(ctx, c.Hold)
 	a.trace = b.trace
 	switch now := c.Hold.Record(); {

@@ -21,6 +21,7 @@ type Behaviour int
 const (
 	Honest      Behaviour = iota
 	Refuse                // 200 success:false insufficient balance, nothing moves
+	RefuseAfter           // the money moves, insufficient balance all the same
 	FailBefore            // 500 without a body, nothing moves
 	FailAfter             // the money moves, 500 without a body
 	DropBefore            // the connection closes, nothing moves
@@ -219,6 +220,8 @@ func (f *Facilitator) perform(w http.ResponseWriter, r *http.Request, how Behavi
 		}
 	}
 	switch {
+	case how == RefuseAfter:
+		failed(w, q, p, "invalid_exact_evm_insufficient_balance", "")
 	case how == FailAfter:
 		w.WriteHeader(http.StatusInternalServerError)
 	case how == DropAfter:
