@@ -113,6 +113,9 @@ func TestWithoutExtensions(t *testing.T) {
 				})
 				says := func(what string, out x402.Outcome) {
 					t.Helper()
+					if same := strings.Contains(out.Fault.Public(), "same PAYMENT-SIGNATURE"); same && !c.token {
+						t.Errorf("%s: %q", what, out.Fault.Public())
+					}
 					for _, text := range []string{anew, never} {
 						if said := strings.Contains(out.Fault.Public(), text); said != (text == c.says) {
 							t.Errorf("%s: %q", what, out.Fault.Public())

@@ -92,9 +92,18 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 		return f
 	}
 	told := *f
-	told.Message = f.Public() + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again."
+	switch f.Code { //nolint:exhaustive // the others' messages ask for no repetition
+	case fault.PaymentInProgress:
+		told.Message = "A payment for this request is already being settled."
+	case fault.InternalError:
+		told.Message = "Internal error. Nothing you sent caused it."
+	default:
+		told.Message = f.Public()
+	}
 	if r.Purchase == "" {
-		told.Message = f.Public() + " This payment came without the extensions of its offer and without an Idempotency-Key, so that it cannot be repeated once it is paid."
+		told.Message += " This payment came without the extensions of its offer and without an Idempotency-Key, so that it cannot be repeated once it is paid."
+	} else {
+		told.Message += " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again."
 	}
 	return &told
 }
