@@ -11,6 +11,7 @@
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
 //	cursor|<network>|<asset>|<payee>          how far the chain was read, as a record
 //	rate|<client>|<window>                    the units of a client; window in unix seconds
+//	rate|documents|<client>|<window>          the same, of the free documents
 //	slots|<operation>, slots|<operation>#1    the leases of an operation, 50 an item
 //	rdap|bootstrap                            a File; package boot chooses its key
 //	ready                                     never there: /ready asks for it

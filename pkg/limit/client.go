@@ -28,6 +28,11 @@ const (
 // bytes of ASCII.
 func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, clientBits) }
 
+// DocumentsKey names the tally of what a client asks of the free documents, apart
+// from its ClientKey's, so that a client without units left can still read what an
+// error means. A key is at most 34 bytes.
+func DocumentsKey(remoteAddr string) string { return "documents|" + ClientKey(remoteAddr) }
+
 // SiteKey is a ClientKey with the /48 of an IPv6 address in place of its /64. What
 // is expensive to serve is counted by it, so that a customer to whom a provider has
 // assigned many networks does not have a limit for each of them.

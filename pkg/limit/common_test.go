@@ -118,6 +118,7 @@ func TestKeys(t *testing.T) {
 	} {
 		same(t, "ClientKey of "+in, limit.ClientKey(in), want.client)
 		same(t, "SiteKey of "+in, limit.SiteKey(in), want.site)
+		same(t, "DocumentsKey of "+in, limit.DocumentsKey(in), "documents|"+want.client)
 	}
 	for _, in := range []string{
 		"", "203.0.113.07", "203.0.113.7:", "203.0.113.7:65536", "203.0.113.7, 198.51.100.1", "[203.0.113.7]", "[2001:db8::1", "2001:db8::1]",

@@ -17,9 +17,10 @@ import (
 )
 
 // Discovery is every static document, and the answer to every unknown path
-// (spec §4.1, §2.10). Its requests count against the client's limit as those
-// without a payment do; a nil rate is no limit. The documents of origins that are
-// known beforehand are rendered at once, so that no request waits for that.
+// (spec §4.1, §2.10). Its requests count as those without a payment do, in a tally of
+// their own, so that a client over its limit can read the docs_url of that error; a nil
+// rate is no limit. The documents of origins that are known beforehand are rendered at
+// once, so that no request waits for that.
 func Discovery(p Platform, o Offering, rate *limit.Rate, origins ...string) http.Handler {
 	d := &documents{platform: p, offering: o, rate: rate, byOrigin: map[string]*discovery.Documents{}}
 	for _, origin := range origins {
@@ -50,6 +51,7 @@ func (s *documents) methods(r *http.Request) []string {
 
 func (s *documents) serve(r *http.Request, id string) response {
 	m := newMeter(s.platform.Log, s.rate, r, id, false)
+	m.client = limit.DocumentsKey(r.RemoteAddr)
 	if f := m.enter(r.Context()); f != nil {
 		res := s.platform.limited(r, id, f)
 		for name, values := range m.header() {

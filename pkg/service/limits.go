@@ -62,7 +62,8 @@ type meter struct {
 	log    *slog.Logger
 	rate   *limit.Rate // nil is no limit
 	id     string
-	remote string // the client's address
+	client string // whose requests without a payment it counts
+	site   string // whose requests with one
 	signed bool
 
 	opened    bool
@@ -71,7 +72,7 @@ type meter struct {
 }
 
 func newMeter(log *slog.Logger, rate *limit.Rate, r *http.Request, id string, signed bool) *meter {
-	return &meter{log: log, rate: rate, id: id, remote: r.RemoteAddr, signed: signed}
+	return &meter{log: log, rate: rate, id: id, client: limit.ClientKey(r.RemoteAddr), site: client(r), signed: signed}
 }
 
 // enter says whether a request may be served. A request without a payment is
@@ -82,7 +83,7 @@ func (m *meter) enter(ctx context.Context) *fault.Error {
 	case m.rate == nil:
 		return nil
 	case m.signed:
-		m.verdict = m.rate.Peek(limit.ClientKey(m.remote))
+		m.verdict = m.rate.Peek(m.client)
 	default:
 		m.count(ctx)
 	}
@@ -97,7 +98,7 @@ func (m *meter) leave(ctx context.Context) {
 }
 
 func (m *meter) count(ctx context.Context) {
-	m.verdict = m.rate.Allow(ctx, limit.ClientKey(m.remote))
+	m.verdict = m.rate.Allow(ctx, m.client)
 	if m.verdict.Err != nil {
 		m.log.WarnContext(ctx, "rate limit store failed", "request_id", m.id, "error", m.verdict.Err)
 	}
@@ -109,7 +110,7 @@ func (m *meter) Open(ctx context.Context) error {
 		return nil
 	}
 	m.opened = true
-	m.undecided, m.verdict = m.rate.Weigh(ctx, limit.SiteKey(m.remote))
+	m.undecided, m.verdict = m.rate.Weigh(ctx, m.site)
 	if err := m.verdict.Err; err != nil {
 		// The counters are in the ledger's table.
 		return fault.New(fault.LedgerUnavailable, fmt.Errorf("count the request: %w", err))
@@ -122,11 +123,11 @@ func (m *meter) Open(ctx context.Context) error {
 
 // Close implements x402.Meter. If it fails, the client keeps some units too many;
 // nothing else is affected.
-func (m *meter) Close(ctx context.Context, refused bool) {
+func (m *meter) Close(ctx context.Context, atFault bool) {
 	if m.rate == nil {
 		return
 	}
-	if err := m.undecided.Decide(ctx, refused); err != nil {
+	if err := m.undecided.Decide(ctx, atFault); err != nil {
 		m.log.WarnContext(ctx, "rate limit not corrected", "request_id", m.id, "error", err)
 	}
 	m.verdict = m.undecided.Verdict()

@@ -24,12 +24,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// A client over its rate gets 429 from the documents and from every message to the
-// tools, and health has no limit. The priced paths and the tools are in TestRequests.
+// A client over its rate gets 429 from every message to the tools, and still reads the
+// documents, to which the error points, until it is over their own rate; health has no
+// limit. The priced paths and the tools are in TestRequests.
 func TestRateLimited(t *testing.T) {
 	s := newShop(t, perMinute(20))
 	for range 30 { // a payment that is none counts, too
 		s.get(dnsPath, "garbage!")
+	}
+	for range 20 {
+		same(t, "the documents", s.get("/docs", "").Status, http.StatusOK)
 	}
 	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere"} {
 		r, w := s.get(path, ""), way{shop: s}

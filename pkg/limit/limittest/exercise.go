@@ -70,7 +70,7 @@ func agrees(t *testing.T, s Store) {
 	for range 300 {
 		op := pick("a", "a|b", "b")
 		l := lease(pick("a.b", "#id", ":limit", "leases", "0", " ", "ü", "a[0]", "NULL", strings.Repeat("x", 64)))
-		client, window := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64"), noon.Add(time.Duration(random.IntN(2))*limit.Window)
+		client, window := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64", limit.DocumentsKey("203.0.113.7")), noon.Add(time.Duration(random.IntN(2))*limit.Window)
 		n := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}
 		mine, key := slices.Contains(held[op], l), client+window.String()
 		switch random.IntN(5) {
