@@ -63,16 +63,21 @@ const (
 	IDLength = 5
 	// tagLength is the part that names the client: 36 bits of a hash. A client that
 	// finds an address whose tag is another's can do no more than share that
-	// client's half.
+	// client's slots.
 	tagLength = 6
 )
 
-// An acquisition that was refused because other clients hold more than their half
-// is tried again after these pauses: each of those is about to release its
-// surplus.
+// clientShare is which part of the slots one client may hold: a quarter, and at
+// least one slot. Two clients with a half each could keep everybody else out for as
+// long as their calls take.
+const clientShare = 4
+
+// An acquisition that was refused because other clients hold more than their share
+// is tried again after these pauses: each of those is about to release what is
+// above it.
 const (
-	surplusTries = 4
-	surplusPause = 10 * time.Millisecond // doubled with each try
+	overShareTries = 4
+	overSharePause = 10 * time.Millisecond // doubled with each try
 )
 
 // perItem is the most leases that are kept under one name in the store. Every
@@ -81,21 +86,24 @@ const (
 const perItem = 50
 
 // Slots caps how many calls of an operation run at once, over all environments,
-// and how many of them are one client's: half, and at least one.
+// and how many of them are one client's (see clientShare).
 //
 // A cap above 50 is divided over several items of the store, so that an operation
 // that is sold a thousand times a second does not wait for one item. A call asks
 // for a slot in one item, and if that has none, in a second one. So it can be
-// refused a little before the cap is reached, and a client a little before its half.
-type Slots struct{ parts []*part }
+// refused a little before the cap is reached, and a client a little before its
+// share.
+type Slots struct{ shards []*shard }
 
-// part is the slots of one item.
-type part struct {
-	operation string // the item's name
-	cap, half int
-	leases    Leases
-	now       func() time.Time
-	newID     func() string
+// shard is the slots of one item.
+type shard struct {
+	operation      string // the item's name
+	cap, clientCap int
+	// exceeded tells a client that it holds its share of the operation's slots.
+	exceeded string
+	leases   Leases
+	now      func() time.Time
+	newID    func() string
 }
 
 // NewSlots returns a Slots. It panics when a part is missing that a cap needs.
@@ -108,13 +116,16 @@ func NewSlots(c SlotsConfig) *Slots {
 	}
 	s := &Slots{}
 	items := (c.Cap + perItem - 1) / perItem
+	exceeded := fmt.Sprintf("Calls of this client hold its share of this tool's concurrency cap already, %d of %d. "+
+		"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", max(c.Cap/clientShare, 1), c.Cap)
 	for i := range items {
 		name, most := c.Operation, (c.Cap+i)/items // they add up to the cap
 		if i > 0 {
 			name += "#" + strconv.Itoa(i)
 		}
-		s.parts = append(s.parts, &part{
-			operation: name, cap: most, half: max(most/2, 1), leases: c.Leases, now: c.Now, newID: c.NewID,
+		s.shards = append(s.shards, &shard{
+			operation: name, cap: most, clientCap: max(most/clientShare, 1), exceeded: exceeded,
+			leases: c.Leases, now: c.Now, newID: c.NewID,
 		})
 	}
 	return s
@@ -122,7 +133,7 @@ func NewSlots(c SlotsConfig) *Slots {
 
 // Slot is an acquired lease. The zero Slot holds none.
 type Slot struct {
-	part  *part
+	shard *shard
 	lease Lease
 
 	mu       sync.Mutex
@@ -131,27 +142,28 @@ type Slot struct {
 
 // Acquire takes a slot for a client, a SiteKey. The slot is free again at until or
 // less than a second later, even if this process dies; the work must have ended by
-// then. The error is a *fault.Error: overloaded when every slot is taken or the
-// client holds its half already, ledger_unavailable when the store fails. After a
+// then. The error is a *fault.Error: overloaded when every slot is taken or, with a
+// message of its own, when the client holds its share already, ledger_unavailable when the store fails. After a
 // failure the store may keep a lease that nobody holds until it expires. It is not
 // removed, because a second call to a store that just failed would keep the client
 // waiting, and could take effect before the first.
 //
-// Acquire costs one write in an item that has room. Only when that is refused, it removes leases that have
-// expired and tries once more. That a client exceeds its half shows after its lease
-// was added, so that a client below its half costs no read. Such a lease is removed
-// at once, and clients that were refused because of it try again.
+// Acquire costs one write in an item that has room. Only when that is refused, it
+// removes leases that have expired and tries once more. That a client exceeds its
+// share shows after its lease was added, so that a client below its share costs no
+// read. Such a lease is removed at once, and clients that were refused because of it
+// try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*Slot, error) {
-	if len(s.parts) == 0 {
+	if len(s.shards) == 0 {
 		return &Slot{}, nil
 	}
 	tag := tagOf(client)
-	mine := Lease{ID: tag + s.parts[0].newID(), Until: wholeSecond(until)}
-	first := indexOf(mine.ID, len(s.parts))
-	slot, err := s.parts[first].acquire(ctx, mine, tag)
+	mine := Lease{ID: tag + s.shards[0].newID(), Until: wholeSecond(until)}
+	first := indexOf(mine.ID, len(s.shards))
+	slot, err := s.shards[first].acquire(ctx, mine, tag)
 	var refused *fault.Error
-	if len(s.parts) > 1 && errors.As(err, &refused) && refused.Code == fault.Overloaded {
-		return s.parts[(first+1)%len(s.parts)].acquire(ctx, mine, tag)
+	if len(s.shards) > 1 && errors.As(err, &refused) && refused.Code == fault.Overloaded {
+		return s.shards[(first+1)%len(s.shards)].acquire(ctx, mine, tag)
 	}
 	return slot, err
 }
@@ -164,29 +176,29 @@ func indexOf(id string, n int) int {
 }
 
 // acquire takes a slot of this item.
-func (s *part) acquire(ctx context.Context, mine Lease, tag string) (*Slot, error) {
-	held, ok, err := s.obtain(ctx, mine, tag)
+func (s *shard) acquire(ctx context.Context, mine Lease, tag string) (*Slot, error) {
+	held, ok, err := s.acquireRetrying(ctx, mine, tag)
 	if err != nil {
 		return nil, fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
 	}
-	if share := s.shareOf(held, tag); share > s.half || !ok && share == s.half {
-		return nil, s.overHalf(ctx, mine, ok)
+	if share := s.shareOf(held, tag); share > s.clientCap || !ok && share == s.clientCap {
+		return nil, s.refuseClient(ctx, mine, ok)
 	}
 	if !ok {
 		return nil, fault.New(fault.Overloaded, fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.cap))
 	}
-	return &Slot{part: s, lease: mine}, nil
+	return &Slot{shard: s, lease: mine}, nil
 }
 
-// obtain adds a lease. It tries again while the cap is reached only by leases that
-// have expired, or that are a surplus and about to be released.
-func (s *part) obtain(ctx context.Context, mine Lease, tag string) (held []Lease, ok bool, err error) {
+// acquireRetrying adds a lease. It tries again while the cap is reached only by leases
+// that have expired, or that are above their client's share and about to be released.
+func (s *shard) acquireRetrying(ctx context.Context, mine Lease, tag string) (held []Lease, ok bool, err error) {
 	held, ok, err = s.leases.Acquire(ctx, s.operation, mine, s.cap)
-	pause := surplusPause
-	for range surplusTries {
+	pause := overSharePause
+	for range overShareTries {
 		alive := s.alive(held)
 		switch {
-		case err != nil || ok || s.shareOf(held, tag) >= s.half || alive-s.surplus(held) >= s.cap:
+		case err != nil || ok || s.shareOf(held, tag) >= s.clientCap || alive-s.overShare(held) >= s.cap:
 			return held, ok, err
 		case alive >= s.cap:
 			if !wait(ctx, pause) {
@@ -194,25 +206,25 @@ func (s *part) obtain(ctx context.Context, mine Lease, tag string) (held []Lease
 			}
 			pause *= 2
 		}
-		held, ok, err = s.again(ctx, mine, held)
+		held, ok, err = s.evictExpiredAndRetry(ctx, mine, held)
 	}
 	return held, ok, err
 }
 
-// overHalf refuses a client that holds its half, and removes its lease if that was
-// added. A lease that could not be removed expires.
-func (s *part) overHalf(ctx context.Context, mine Lease, added bool) error {
-	cause := fmt.Errorf("the client holds its %d slots of %s", s.half, s.operation)
+// refuseClient refuses a client that holds its share, and removes its lease if that
+// was added. A lease that could not be removed expires.
+func (s *shard) refuseClient(ctx context.Context, mine Lease, added bool) error {
+	cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
 	if added {
 		if err := s.leases.Remove(ctx, s.operation, mine); err != nil {
 			cause = errors.Join(cause, fmt.Errorf("give the slot back: %w", err))
 		}
 	}
-	return fault.New(fault.Overloaded, cause)
+	return fault.Newf(fault.Overloaded, cause, "%s", s.exceeded)
 }
 
-// again removes those of held that have expired and tries once more.
-func (s *part) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, bool, error) {
+// evictExpiredAndRetry removes those of held that have expired and tries once more.
+func (s *shard) evictExpiredAndRetry(ctx context.Context, mine Lease, held []Lease) ([]Lease, bool, error) {
 	now := s.now()
 	var dead []Lease
 	for _, l := range held {
@@ -233,7 +245,7 @@ func (s *part) again(ctx context.Context, mine Lease, held []Lease) ([]Lease, bo
 }
 
 // alive is how many leases have not expired.
-func (s *part) alive(held []Lease) (n int) {
+func (s *shard) alive(held []Lease) (n int) {
 	now := s.now()
 	for _, l := range held {
 		if l.Until.After(now) {
@@ -244,7 +256,7 @@ func (s *part) alive(held []Lease) (n int) {
 }
 
 // shareOf is how many leases that have not expired are a client's.
-func (s *part) shareOf(held []Lease, tag string) (n int) {
+func (s *shard) shareOf(held []Lease, tag string) (n int) {
 	now := s.now()
 	for _, l := range held {
 		if strings.HasPrefix(l.ID, tag) && l.Until.After(now) {
@@ -254,8 +266,8 @@ func (s *part) shareOf(held []Lease, tag string) (n int) {
 	return n
 }
 
-// surplus is how many leases are above some client's half.
-func (s *part) surplus(held []Lease) (n int) {
+// overShare is how many leases are above the share of their client.
+func (s *shard) overShare(held []Lease) (n int) {
 	now := s.now()
 	shares := map[string]int{}
 	for _, l := range held {
@@ -263,7 +275,7 @@ func (s *part) surplus(held []Lease) (n int) {
 			continue
 		}
 		tag := l.ID[:min(len(l.ID), tagLength)]
-		if shares[tag]++; shares[tag] > s.half {
+		if shares[tag]++; shares[tag] > s.clientCap {
 			n++
 		}
 	}
@@ -301,7 +313,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // nothing, after an error it tries again. The error is for the log; a slot that is
 // not released expires.
 func (s *Slot) Release(ctx context.Context) error {
-	if s == nil || s.part == nil {
+	if s == nil || s.shard == nil {
 		return nil
 	}
 	s.mu.Lock()
@@ -309,8 +321,8 @@ func (s *Slot) Release(ctx context.Context) error {
 	if s.released {
 		return nil
 	}
-	if err := s.part.leases.Remove(ctx, s.part.operation, s.lease); err != nil {
-		return fmt.Errorf("release a slot of %s: %w", s.part.operation, err)
+	if err := s.shard.leases.Remove(ctx, s.shard.operation, s.lease); err != nil {
+		return fmt.Errorf("release a slot of %s: %w", s.shard.operation, err)
 	}
 	s.released = true
 	return nil

@@ -186,36 +186,81 @@ func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	}
 }
 
-// Three hundred signatures of empty wallets in a minute, from one address or
-// from everywhere in one network, in any rhythm: whoever pays is served.
-func TestEmptyWalletsTurnNobodyAway(t *testing.T) {
+// attack is a minute of requests that cost us and bring nothing.
+type attack struct {
+	name, asks string        // of itself, and what the request with a number asks about
+	rich       bool          // pays, and is refunded
+	reverts    time.Duration // see peers
+	crowd
+}
+
+// crowd is who sends an attack: so many requests of so many clients each.
+type crowd struct {
+	from           string // an address, of a client and a request
+	clients, sends int
+	apart, step    time.Duration // between requests, and between the phases that are tried
+}
+
+// TestNobodyIsTurnedAway: beside empty wallets, wallets whose transactions revert, and
+// buyers who ask about their own silent hosts, whoever pays is served: whether those
+// come as soon as they are let in, or all at once, from three addresses or from
+// everywhere in one network, and at every phase of the limit's minute.
+func TestNobodyIsTurnedAway(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		from  string
-		apart time.Duration
-	}{{"203.0.113.7:%d", 200 * time.Millisecond}, {"203.0.113.7:%d", 0}, {"[2001:db8:1:%x::1]:1", 0}} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, 1, explorer)
-			offer := f.to(0, "198.51.100.200:1", "empty.example.com", "")
-			codes := map[string]int{}
-			var mu sync.Mutex
-			var all sync.WaitGroup
-			comes(&all, 300, c.apart, func(i int) {
-				r := f.to(0, fmt.Sprintf(c.from, i), "empty.example.com", f.sign(offer, false))
-				mu.Lock()
-				defer mu.Unlock()
-				codes[fmt.Sprint(r.Status, " ", codeOf(r))]++
-			})
-			comes(&all, 120, time.Second/2, func(i int) { // from other addresses
-				f.buys(fmt.Sprintf("198.51.100.%d:1", i), fmt.Sprintf("p%d.example.com", i))
-			})
-			all.Wait()
-			if f.worst > 25 || f.worst == 0 {
-				t.Errorf("%+v: %d empty wallets at the facilitator at once, want no more than half of 50", c, f.worst)
+	for _, a := range []attack{
+		{name: "empty wallets", asks: "h%d.example.com"},
+		{name: "reverting wallets", asks: "h%d.example.com", reverts: 10 * time.Second},
+		{name: "silent hosts", asks: "h%d" + silentHosts, rich: true},
+	} {
+		for _, a.crowd = range []crowd{
+			{"203.0.113.%[1]d:1", 3, 120, time.Second / 2, 5 * time.Second},
+			{"203.0.113.%[1]d:1", 3, 100, 0, time.Minute}, {"[2001:db8:1:%[2]x::1]:1", 1, 100, 0, time.Minute},
+		} {
+			if raceDetector() {
+				a.step *= 6
 			}
-			if codes["200 "] > 0 || codes["429 rate_limited"] == 0 {
-				t.Errorf("%+v: the empty wallets got %v", c, codes)
+			for phase := time.Duration(0); phase < time.Minute; phase += a.step {
+				t.Run(fmt.Sprintf("%d %s, %s apart, from %s on", a.clients, a.name, a.apart, phase), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) { a.begin(t, phase) })
+				})
+			}
+		}
+	}
+}
+
+// begin begins the attack at a phase of the limit's minute, beside 120 payers.
+func (a attack) begin(t *testing.T, phase time.Duration) {
+	const most = 50 / 4 // places of one client
+	f := newFleet(t, 1, explorer)
+	f.reverts, f.table.unsized = a.reverts, true
+	offer := f.to(0, victim, "example.com", "")
+	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + phase)))
+	codes, until := map[string]int{}, map[int]time.Time{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for k := range a.clients {
+		comes(&all, a.sends, a.apart, func(n int) {
+			mu.Lock()
+			early := time.Now().Before(until[k])
+			mu.Unlock()
+			if early { // it would not pass
+				return
+			}
+			r := f.to(0, fmt.Sprintf(a.from, k, n), fmt.Sprintf(a.asks, n), f.sign(offer, a.rich))
+			mu.Lock()
+			defer mu.Unlock()
+			codes[fmt.Sprint(r.Status, " ", codeOf(r))]++
+			if r.Status == http.StatusTooManyRequests {
+				until[k] = time.Now().Add(r.RetryAfter())
 			}
 		})
+	}
+	comes(&all, 120, time.Second/2, func(i int) { // from other addresses
+		f.served(fmt.Sprintf("198.51.100.%d:1", i), fmt.Sprintf("p%d.example.com", i), f.sign(offer, true))
+	})
+	all.Wait()
+	if f.worst > a.clients*most || codes["200 "] > 0 || codes["429 rate_limited"]+codes["503 overloaded"] == 0 {
+		t.Errorf("%d at the facilitator at once, and they got %v", f.worst, codes)
 	}
 }
