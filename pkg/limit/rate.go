@@ -38,7 +38,7 @@ const shares = 10
 const (
 	weighedAt       = 300
 	weightUndecided = 5
-	weightRefused   = 20
+	weightAtFault   = 20
 )
 
 // recheck is how long a client is refused without asking the store, when it is
@@ -103,7 +103,8 @@ type RateConfig struct {
 //
 // A client that is over the limit is refused until the window ends, without asking
 // the store again; only for a second, if it is over the limit by units that may be
-// given back. Refused requests are not counted.
+// given back. It is told to come back after the one or the other: when a request of
+// the same weight would pass. Refused requests are not counted.
 //
 // When the store fails, a request without a payment passes, and so do the next
 // ones until the store is asked again. Each environment still applies the limit to
@@ -113,7 +114,7 @@ type Rate struct {
 	limit, share int
 	// What a request with a payment weighs until it is decided, and when its
 	// payer was at fault.
-	undecided, refused int
+	undecided, atFault int
 
 	policy     string
 	counter    Counter
@@ -180,17 +181,19 @@ func NewRate(c RateConfig) *Rate {
 	if c.StoreTimeout == 0 {
 		c.StoreTimeout = DefaultStoreTimeout
 	}
-	undecided, refused := Weights(c.PerMinute)
+	undecided, atFault := Weights(c.PerMinute)
 	return &Rate{
 		limit: c.PerMinute, share: c.PerMinute / shares, policy: policyOf(c.PerMinute),
-		undecided: undecided, refused: refused,
+		undecided: undecided, atFault: atFault,
 		counter: c.Counter, now: c.Now, maxClients: c.MaxClients, timeout: c.StoreTimeout,
 		clients: map[string]*tally{},
 	}
 }
 
-// Peek says whether a client, a ClientKey, may send a request, by what this
-// environment knows. It counts nothing and does not ask the store.
+// Peek says whether a client, a ClientKey, may send a request with a payment, by
+// what this environment knows: whether even one unit is left, because the payment may
+// turn out to be none. It counts nothing and does not ask the store. A refused client
+// is told when the payment could pass.
 func (r *Rate) Peek(client string) Verdict {
 	if r.limit == 0 {
 		return Verdict{OK: true}
@@ -199,13 +202,13 @@ func (r *Rate) Peek(client string) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tally(client, now)
-	return r.verdict(t, now, !t.exceeds(1, r.limit, now))
+	return r.verdict(t, now, !t.exceeds(1, r.limit, now), r.undecided)
 }
 
 // Weights are the units of a request with a payment at a limit in units a minute:
 // until it is decided, and if its payer was at fault.
-func Weights(perMinute int) (undecided, refused int) {
-	return weight(weightUndecided, perMinute), weight(weightRefused, perMinute)
+func Weights(perMinute int) (undecided, atFault int) {
+	return weight(weightUndecided, perMinute), weight(weightAtFault, perMinute)
 }
 
 // weight is what a request weighs at a limit: at least 1, and never more than the
@@ -227,12 +230,12 @@ func (r *Rate) Allow(ctx context.Context, client string) Verdict {
 		t := r.tally(client, now)
 		switch {
 		case t.exceeds(1, r.limit, now):
-			v := r.verdict(t, now, false)
+			v := r.verdict(t, now, false, 1)
 			r.mu.Unlock()
 			return v
 		case r.paused(now) || t.report == nil && t.unsent() < r.share && t.used() < r.limit:
 			t.count++
-			v := r.verdict(t, now, true)
+			v := r.verdict(t, now, true, 1)
 			r.mu.Unlock()
 			return v
 		case t.report == nil:
@@ -278,13 +281,13 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 		// Calls that failed at the same time are one failure.
 		r.failures = max(r.failures, failures+1)
 		r.resume = now.Add(min(firstPause<<min(r.failures-1, 8), maxPause))
-		v := r.verdict(t, now, true)
+		v := r.verdict(t, now, true, 1)
 		v.Err = err
 		return v
 	}
 	r.failures = 0
 	t.hear(total, now)
-	return r.verdict(t, now, total.All <= r.limit)
+	return r.verdict(t, now, total.All <= r.limit, 1)
 }
 
 // paused says that the store is left alone.
@@ -328,14 +331,14 @@ func (r *Rate) evict() {
 // start is when a window begins.
 func start(window int64) time.Time { return time.Unix(window*windowSeconds, 0).UTC() }
 
-// verdict is the answer by what is known now.
-func (r *Rate) verdict(t *tally, now time.Time, ok bool) Verdict {
+// verdict is the answer by what is known now to a request of so many units.
+func (r *Rate) verdict(t *tally, now time.Time, ok bool, units int) Verdict {
 	// The window may have ended while its total was asked for.
 	v := Verdict{OK: ok, Policy: r.policy, Reset: max(start(t.window+1).Sub(now), time.Second)}
 	switch {
 	case ok:
 		v.Remaining = max(r.limit-t.used(), 0)
-	case t.final() < r.limit:
+	case t.final()+units <= r.limit: // undecided requests may give enough back
 		v.RetryAfter = min(2*recheck, v.Reset)
 	default:
 		v.RetryAfter = v.Reset

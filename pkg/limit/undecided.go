@@ -20,7 +20,7 @@ func (r *Rate) Weigh(ctx context.Context, client string) (*Undecided, Verdict) {
 	r.mu.Lock()
 	t := r.tally(client, now)
 	if t.exceeds(r.undecided, r.limit, now) {
-		v := r.verdict(t, now, false)
+		v := r.verdict(t, now, false, r.undecided)
 		r.mu.Unlock()
 		return nil, v
 	}
@@ -34,15 +34,15 @@ func (r *Rate) Weigh(ctx context.Context, client string) (*Undecided, Verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		v := r.verdict(t, now, false)
+		v := r.verdict(t, now, false, r.undecided)
 		v.Err = err
 		return nil, v
 	}
 	t.hear(total, now)
 	if !ok {
-		return nil, r.verdict(t, now, false)
+		return nil, r.verdict(t, now, false, r.undecided)
 	}
-	return &Undecided{rate: r, client: client, window: window}, r.verdict(t, now, true)
+	return &Undecided{rate: r, client: client, window: window}, r.verdict(t, now, true, r.undecided)
 }
 
 // Undecided is a request with a payment whose outcome is not known yet. A nil
@@ -54,32 +54,34 @@ type Undecided struct {
 	once   sync.Once
 }
 
-// Decide reports the outcome of the request; only the first call does. refused
-// says that the payment failed through its payer's fault: the request then weighs
-// 20 units of a limit of 300, and otherwise 1. Decide takes at most the time of one
-// report. After an error the request weighs what it weighed before.
-func (u *Undecided) Decide(ctx context.Context, refused bool) (err error) {
+// Decide reports the outcome of the request; only the first call does. atFault says
+// that its payer can have caused the outcome, which costs us and does not pay: the
+// request then weighs 20 units of a limit of 300, and otherwise 1. Decide takes at
+// most the time of one report. After an error the request weighs what it weighed
+// before.
+func (u *Undecided) Decide(ctx context.Context, atFault bool) (err error) {
 	if u == nil {
 		return nil
 	}
-	u.once.Do(func() { err = u.decide(ctx, refused) })
+	u.once.Do(func() { err = u.decide(ctx, atFault) })
 	return err
 }
 
-func (u *Undecided) decide(ctx context.Context, refused bool) error {
+func (u *Undecided) decide(ctx context.Context, atFault bool) error {
 	r := u.rate
-	n := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
-	if refused {
-		n.All = r.refused - r.undecided
-	}
 	now := r.now()
-	window := now.Unix() / windowSeconds
+	window := max(now.Unix()/windowSeconds, u.window)
+	n := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
+	if atFault {
+		n.All = r.atFault - r.undecided
+	}
 	if window > u.window {
-		// Units are not given back in a window that has ended. Units that are added
-		// count in the current one, so that the turn of a minute saves nothing.
-		n = Units{All: max(n.All, 0)}
-	} else {
-		window = u.window
+		// In a window that has ended nothing is given back, and a fault costs nothing.
+		// So it counts in full in the current one.
+		n = Units{}
+		if atFault {
+			n.All = r.atFault
+		}
 	}
 	if n == (Units{}) {
 		return nil
@@ -108,5 +110,5 @@ func (u *Undecided) Verdict() Verdict {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.verdict(r.tally(u.client, now), now, true)
+	return r.verdict(r.tally(u.client, now), now, true, r.undecided)
 }

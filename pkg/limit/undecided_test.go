@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -25,10 +26,10 @@ func weigh(t *testing.T, r *limit.Rate, client string, n int) (on []*limit.Undec
 	return on
 }
 
-func decide(t *testing.T, refused bool, all ...*limit.Undecided) {
+func decide(t *testing.T, atFault bool, all ...*limit.Undecided) {
 	t.Helper()
 	for _, u := range all {
-		if err := u.Decide(t.Context(), refused); err != nil {
+		if err := u.Decide(t.Context(), atFault); err != nil {
 			t.Errorf("Decide: %v", err)
 		}
 	}
@@ -46,7 +47,7 @@ func counted(t *testing.T, s *store, what, client string, window time.Time, want
 // What payments weigh at several limits, and what of it comes back. Of a limit of 300,
 // the headers of a decided request say what is left after it.
 func TestWeights(t *testing.T) {
-	for _, c := range []struct{ perMinute, undecided, refused int }{
+	for _, c := range []struct{ perMinute, undecided, atFault int }{
 		{1, 1, 1}, {10, 1, 1}, {30, 1, 2}, {60, 1, 4}, {61, 2, 5}, {150, 3, 10}, {300, 5, 20}, {3000, 50, 200}, {1_000_000, 16_667, 66_667},
 	} {
 		var s store
@@ -63,7 +64,7 @@ func TestWeights(t *testing.T) {
 		decide(t, true, on...) // too late: it is decided
 		counted(t, &s, "decided", client, noon, limit.Units{All: 1})
 		decide(t, true, weigh(t, newRate(c.perMinute, &s, at(0)), "other", 1)...) // in another environment
-		counted(t, &s, "refused", "other", noon, limit.Units{All: c.refused})
+		counted(t, &s, "at fault", "other", noon, limit.Units{All: c.atFault})
 	}
 }
 
@@ -135,6 +136,73 @@ func TestWeighAsksAgain(t *testing.T) {
 	}
 }
 
+// A refused client is told when the same request would pass: soon only if its
+// undecided requests may give back as much as this one weighs.
+func TestRetryAfter(t *testing.T) {
+	const soon, later = 2 * time.Second, 40 * time.Second
+	for _, c := range []struct {
+		decided, undecided int
+		unsigned, signed   time.Duration // 0: it passes
+	}{
+		{295, 0, 0, 0}, {296, 0, 0, later}, {299, 0, 0, later}, {300, 0, later, later},
+		{290, 1, 0, 0}, {291, 1, 0, soon}, {294, 1, 0, soon}, {295, 1, soon, later}, {0, 60, soon, soon},
+	} {
+		full := func() *limit.Rate {
+			r := newRate(300, &limit.Memory{}, at(20*time.Second))
+			passed(t, r, client, c.decided)
+			same(t, "payments at work", len(weigh(t, r, client, c.undecided)), c.undecided)
+			return r
+		}
+		_, signed := full().Weigh(t.Context(), client)
+		same(t, fmt.Sprintf("%+v: without a payment", c), full().Allow(t.Context(), client).RetryAfter, c.unsigned)
+		same(t, fmt.Sprintf("%+v: with one", c), signed.RetryAfter, c.signed)
+		if peeked := full().Peek(client); !peeked.OK && peeked.RetryAfter != c.signed {
+			t.Errorf("%+v: Peek says %s", c, peeked.RetryAfter)
+		}
+	}
+}
+
+// A client that sends one request at a time, and after a refusal waits as long as it is
+// told, is never refused twice in a row, whatever it sends and whichever environments it
+// reaches.
+func TestRetryAfterIsTrue(t *testing.T) {
+	refusals := 0
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		var m limit.Memory
+		clock := at(0)
+		environments := make([]*limit.Rate, 1+random.IntN(5))
+		for i := range environments {
+			environments[i] = newRate(60, &m, clock)
+		}
+		send := func(signed bool) limit.Verdict {
+			r := environments[random.IntN(len(environments))]
+			if !signed {
+				return r.Allow(t.Context(), client)
+			}
+			u, v := r.Weigh(t.Context(), client)
+			clock.Advance(time.Duration(random.IntN(400)) * time.Millisecond)
+			decide(t, random.IntN(10) == 0, u)
+			return v
+		}
+		for range 500 {
+			signed := random.IntN(2) == 0
+			v := send(signed)
+			if v.OK {
+				continue
+			}
+			refusals++
+			clock.Advance(v.RetryAfter)
+			if v := send(signed); !v.OK {
+				t.Fatalf("seed %d: refused again, %+v", seed, v)
+			}
+		}
+	}
+	if refusals < 500 {
+		t.Errorf("only %d refusals", refusals)
+	}
+}
+
 // Requests with and without a payment share the limit, and what only this
 // environment knows counts.
 func TestWeighBesideOthers(t *testing.T) {
@@ -147,8 +215,8 @@ func TestWeighBesideOthers(t *testing.T) {
 	}
 }
 
-// What is refused after the turn of a minute counts in the new one, and nothing
-// is given back there.
+// What is found after the turn of a minute to be its payer's fault counts in the new
+// one, as much as what began there, and nothing is given back there.
 func TestDecideInTheNextWindow(t *testing.T) {
 	var s store
 	clock := at(59 * time.Second)
@@ -158,7 +226,7 @@ func TestDecideInTheNextWindow(t *testing.T) {
 	decide(t, false, on[0])
 	same(t, "given back into a window that is over", len(s.Calls()), 0)
 	decide(t, true, on[1])
-	counted(t, &s, "in the new window", client, noon.Add(limit.Window), limit.Units{All: 15})
+	counted(t, &s, "in the new window", client, noon.Add(limit.Window), limit.Units{All: 20})
 }
 
 // Each payment asks a store that is down: the ledger is down as well, and nobody else is

@@ -38,8 +38,9 @@ const policyName = `"default"`
 // Verdict says whether a request may go on. The zero Verdict refuses.
 type Verdict struct {
 	OK bool
-	// RetryAfter is how long a refused client has to wait: until its window
-	// ends. 0 when the request may go on.
+	// RetryAfter is how long a refused client has to wait: two seconds while its
+	// undecided requests may give back what the refused one needs, and otherwise
+	// until its window ends. 0 when the request may go on.
 	RetryAfter time.Duration
 	// Policy is the value of RateLimit-Policy, empty when there is no limit.
 	Policy string
