@@ -41,6 +41,7 @@ type peers struct {
 	// What each takes; a request to one that takes too long ends with its time limit.
 	settles, looks, finds time.Duration
 	cancelled             bool // what is settled was cancelled on the chain
+	unjudging             bool // nothing is said of a signature that cannot be verified locally
 	// reverts is how long a transaction of what has no money takes to revert, of a
 	// wallet that is a contract and has it in a simulation; 0 where there is none.
 	reverts time.Duration
@@ -56,6 +57,9 @@ type peers struct {
 func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	p.table.add(func(s *spent) { s.Verifies++ })
 	time.Sleep(2 * time.Second)
+	if p.unjudging {
+		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
+	}
 	return x402.Verification{Reason: "invalid_exact_evm_payload_signature", BadSignature: true}
 }
 
@@ -95,14 +99,22 @@ func (p *peers) Find(ctx context.Context, _ x402.Question) x402.Finding {
 }
 
 func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
-	looks := p.looks
 	if strings.HasSuffix(q.Domain, silentHosts) {
-		looks = time.Hour
+		return silent[dns.Query, dns.Result](fault.DNSTimeout).Lookup(ctx, q)
 	}
-	if err := wait(ctx, looks); err != nil {
+	if err := wait(ctx, p.looks); err != nil {
 		return dns.Result{}, fault.New(fault.DNSTimeout, err)
 	}
 	return noRecords(q), nil
+}
+
+// silent is a lookup whose target accepts connections and says nothing: it ends with
+// this code.
+type silent[Q, R any] fault.Code
+
+func (s silent[Q, R]) Lookup(ctx context.Context, _ Q) (r R, err error) {
+	<-ctx.Done()
+	return r, fault.New(fault.Code(s), ctx.Err()).Silence()
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -115,12 +127,13 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // fleet is several environments of one operation over one table and one set of peers, with
-// the limits at their defaults; what they have at /mcp sells the DNS Explorer.
+// the limits at their defaults.
 type fleet struct {
 	testing.TB
 	*peers
 	environments []http.Handler
-	parts        parts // of the last environment
+	parts        parts  // of the last environment
+	tool         string // the operation's
 }
 
 // leaseIDs numbers leases, in the length that production uses. Two leases of one
@@ -160,8 +173,8 @@ func newFleet(t testing.TB, environments int, op func(parts) service.Operation, 
 func (f *fleet) add(op service.Operation) {
 	seller, paths := f.parts.seller(), http.NewServeMux()
 	paths.Handle("/", seller.Handler(op))
-	paths.Handle("/mcp", seller.MCP([]service.Operation{explorer(f.parts)}))
-	f.environments = append(f.environments, paths)
+	paths.Handle("/mcp", seller.MCP([]service.Operation{op}))
+	f.environments, f.tool = append(f.environments, paths), op.Entry().Tool
 }
 
 // signer signs receipts, as long as real ones.

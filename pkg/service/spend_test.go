@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"sync"
@@ -17,13 +18,14 @@ const (
 	victim   = "198.51.100.9:1"
 )
 
-// free is a kind of request that pays nothing, with the most that a minute of one client's
-// may cost, over one environment and over two hundred.
+// free is a kind of request that pays nothing for what it costs, with the most that a
+// minute of one client's may cost, over one environment and over two hundred.
 type free struct {
 	name      string
 	one, many spent
 	// headers are what the client then sends for a minute, one after another and over again.
 	headers func(f *fleet, offer x402test.Reply) []string
+	asks    string // example.com if not set
 }
 
 // freeRequests: what is answered from the record counts one unit, so that it is bounded by
@@ -31,32 +33,62 @@ type free struct {
 // store once before it knows that the client is over its limit.
 func freeRequests() []free {
 	type reply = x402test.Reply
-	nothing := spent{Writes: 10, Units: 10}               // but the limit's reports
-	pool := func(sign func() string) (headers []string) { // more than the limit lets anybody send in a minute
-		for range 100 {
-			headers = append(headers, sign())
-		}
-		return headers
+	nothing := spent{Writes: 10, Units: 10} // but the limit's reports
+	verified, byMany := spent{Writes: 70, Units: 70, Reads: 35, Verifies: 35}, spent{Writes: 280, Units: 280, Reads: 35, Verifies: 35}
+	always := func(header string) func(*fleet, reply) []string {
+		return func(*fleet, reply) []string { return []string{header} }
 	}
+	pool := func(peers func(*peers), sign func(*fleet, reply) string) func(*fleet, reply) []string {
+		return func(f *fleet, offer reply) (headers []string) {
+			peers(f.peers)
+			for range 100 { // more than the limit lets anybody send in a minute
+				headers = append(headers, sign(f, offer))
+			}
+			return headers
+		}
+	}
+	honest := func(*peers) {}
+	rich := func(f *fleet, offer reply) string { return f.sign(offer, true) }
+	poor := func(f *fleet, offer reply) string { return f.sign(offer, false) }
 	return []free{
-		{"unsigned", nothing, nothing, func(*fleet, reply) []string { return []string{""} }},
-		{"malformed", nothing, nothing, func(*fleet, reply) []string { return []string{"e30="} }},
-		{"unrecoverable signature", spent{Writes: 70, Units: 70, Reads: 35, Verifies: 35}, spent{Writes: 280, Units: 280, Reads: 35, Verifies: 35},
-			func(f *fleet, offer reply) []string { return pool(func() string { return f.contract(offer) }) }},
-		{"empty account", spent{Writes: 250, Units: 320, Settles: 35}, spent{Writes: 440, Units: 510, Settles: 35},
-			func(f *fleet, offer reply) []string { return pool(func() string { return f.sign(offer, false) }) }},
-		{"cancelled authorization", spent{Writes: 900, Units: 900, Settles: 1, Looks: 1}, spent{Writes: 1100, Units: 1100, Settles: 1, Looks: 1},
-			func(f *fleet, offer reply) []string {
+		{name: "unsigned", one: nothing, many: nothing, headers: always("")},
+		{name: "malformed", one: nothing, many: nothing, headers: always("e30=")},
+		{name: "unrecoverable signature", one: verified, many: byMany, headers: pool(honest, (*fleet).contract)},
+		{
+			name: "signature that nobody judges", one: verified, many: byMany,
+			headers: pool(func(p *peers) { p.unjudging = true }, (*fleet).contract),
+		},
+		{
+			name: "empty account", one: spent{Writes: 250, Units: 320, Settles: 25}, many: spent{Writes: 440, Units: 510, Settles: 25},
+			headers: pool(honest, poor),
+		},
+		{
+			name: "reverting wallet", one: spent{Writes: 400, Units: 540, Settles: 25, Looks: 25}, many: spent{Writes: 620, Units: 760, Settles: 25, Looks: 25},
+			headers: pool(func(p *peers) { p.reverts = 4 * time.Second }, poor),
+		},
+		{ // which has paid: the answer is owed
+			name: "silent target", one: spent{Writes: 740, Units: 960, Settles: 22}, many: spent{Writes: 940, Units: 1150, Settles: 22},
+			headers: pool(honest, rich), asks: "a" + silentHosts,
+		},
+		{
+			name: "cancelled authorization", one: spent{Writes: 900, Units: 900, Settles: 1, Looks: 1}, many: spent{Writes: 1100, Units: 1100, Settles: 1, Looks: 1},
+			headers: func(f *fleet, offer reply) []string {
 				f.cancelled = true
-				return []string{f.sign(offer, false)}
-			}},
-		{"copied authorization", spent{Writes: 600, Units: 600, Reads: 300}, spent{Writes: 800, Units: 800, Reads: 300},
-			func(f *fleet, offer reply) []string { return []string{f.copied(offer)} }},
-		{"replay", spent{Writes: 900, Units: 1200}, spent{Writes: 1100, Units: 1400}, func(f *fleet, offer reply) []string {
-			header := f.sign(offer, true)
-			f.served(victim, "example.com", header)
-			return []string{header}
-		}},
+				return []string{poor(f, offer)}
+			},
+		},
+		{
+			name: "copied authorization", one: spent{Writes: 600, Units: 600, Reads: 300}, many: spent{Writes: 800, Units: 800, Reads: 300},
+			headers: func(f *fleet, offer reply) []string { return []string{f.copied(offer)} },
+		},
+		{
+			name: "replay", one: spent{Writes: 900, Units: 1200}, many: spent{Writes: 1100, Units: 1400},
+			headers: func(f *fleet, offer reply) []string {
+				header := rich(f, offer)
+				f.served(victim, "example.com", header)
+				return []string{header}
+			},
+		},
 	}
 }
 
@@ -126,16 +158,17 @@ func TestBudget(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d, tools %v", kind.name, c.environments, c.tools), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
+					asks := cmp.Or(kind.asks, "example.com")
 					f := newFleet(t, c.environments, explorer)
-					headers := kind.headers(f, f.to(0, victim, "example.com", ""))
+					headers := kind.headers(f, f.to(0, victim, asks, ""))
 					time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 					f.table.reset()
 					var all sync.WaitGroup
 					comes(&all, requests, (time.Minute-3*time.Second)/requests, func(n int) {
 						if header := headers[n%len(headers)]; c.tools {
-							_, _ = f.from(n, attacker).Call(t.Context(), "http://service/mcp", lookupTool, domain("example.com"), header, "")
+							_, _ = f.from(n, attacker).Call(t.Context(), "http://service/mcp", f.tool, domain(asks), header, "")
 						} else {
-							f.to(n, attacker, "example.com", header)
+							f.to(n, attacker, asks, header)
 						}
 					})
 					all.Wait()
