@@ -106,6 +106,9 @@ func whileAnotherRuns(w way) answer {
 	}()
 	<-begun
 	a := w.buy("example.com")
+	if !strings.Contains(a.text, "Calls of this client hold its share of this tool's concurrency cap already, 1 of 1.") {
+		w.Errorf("whose calls are in the way is not said: %s", a.text)
+	}
 	close(end)
 	w.expect(<-first, 200, "", "")
 	return a

@@ -141,7 +141,11 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, c conclusion, s 
 		if code == "" {
 			code = fault.FacilitatorUnavailable
 		}
-		return a.fail(fault.New(code, errors.Join(s.Cause, err)), charged)
+		f := fault.New(code, errors.Join(s.Cause, err))
+		if own, ok := errors.AsType[*fault.Error](s.Cause); ok && own.Code == code {
+			f.Message = own.Message // a client's share of the slots has one of its own
+		}
+		return a.fail(f, charged)
 	case c.reply == replyRefused && err == nil:
 		return a.refuse("settlement refused: "+reason, a.failure(orElse(s.Reason, reason)))
 	}
