@@ -144,6 +144,25 @@ func Soon(t testing.TB) context.Context {
 	return ctx
 }
 
+// Expiring is a context whose deadline passes when the test says so.
+func Expiring(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	return expiring{ctx}, cancel
+}
+
+type expiring struct{ context.Context }
+
+func (e expiring) Err() error {
+	if e.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value hides the context within, from which contexts made of this one would take
+// their error.
+func (expiring) Value(any) any { return nil }
+
 // Each runs the cases of a table side by side, each as a test with its name.
 func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()

@@ -39,6 +39,18 @@ const port = 443
 // had time. A dial that times out is a connect_failed of the guard's instead.
 var ErrTimeout = errors.New("origin: time is up")
 
+// ErrSilence is the ErrTimeout of a host that had accepted the connection, and had
+// all of the caller's time. One that the caller leaves is not silent.
+var ErrSilence = fmt.Errorf("%w: the host is silent", ErrTimeout)
+
+// late is the error of a connected host whose answer is not complete when ctx ends.
+func late(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ErrSilence
+	}
+	return ErrTimeout
+}
+
 // Config is what a Client needs.
 type Config struct {
 	Connector guard.Connector
@@ -112,9 +124,13 @@ func TLSConfig(name string) *tls.Config {
 }
 
 // Fault gives an error of this package or of a guard.Connector its code: its
-// own, or the tool's time-out for one that says nothing about the target. Any
-// other error is returned as it is.
+// own, or the tool's time-out for one that says nothing about the target and, marked
+// as its silence (fault.Error.Silence), for ErrSilence. Any other error is returned
+// as it is.
 func Fault(err error, timeout fault.Code) error {
+	if errors.Is(err, ErrSilence) {
+		return fault.New(timeout, err).Silence()
+	}
 	for _, ours := range []error{ErrTimeout, guard.ErrResolvers, guard.ErrNoRoute} {
 		if errors.Is(err, ours) {
 			return fault.New(timeout, err)

@@ -105,7 +105,7 @@ func (h *Host) connect(ctx context.Context) error {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w in the TLS handshake with %s: %w", ErrTimeout, peer, err)
+			return fmt.Errorf("%w in the TLS handshake with %s: %w", late(ctx), peer, err)
 		}
 		return handshakeFailed(peer, err)
 	}
@@ -161,7 +161,7 @@ func (l *line) ask(ctx context.Context, method, path, host, userAgent string) (A
 	case err == nil:
 		return a, nil
 	case ctx.Err() != nil:
-		return Answer{}, fmt.Errorf("%w while %s waited for %s: %w", ErrTimeout, method, l.peer, err)
+		return Answer{}, fmt.Errorf("%w while %s waited for %s: %w", late(ctx), method, l.peer, err)
 	}
 	return Answer{}, l.failed(method, err)
 }

@@ -107,6 +107,7 @@ func TestFault(t *testing.T) {
 		want fault.Code
 	}{
 		{t.Context(), fmt.Errorf("x: %w", origin.ErrTimeout), fault.HeadersTimeout},
+		{t.Context(), fmt.Errorf("x: %w", origin.ErrSilence), fault.HeadersTimeout},
 		{t.Context(), fmt.Errorf("x: %w", guard.ErrResolvers), fault.HeadersTimeout},
 		{t.Context(), fmt.Errorf("x: %w", guard.ErrNoRoute), fault.HeadersTimeout},
 		{t.Context(), fault.New(fault.NXDomain, nil), fault.NXDomain},
@@ -118,7 +119,8 @@ func TestFault(t *testing.T) {
 		w := testbed.NewOrigins(t)
 		w.Resolve(name, testbed.OriginName{Err: c.err})
 		_, err := origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "x"}).Resolve(c.ctx, name)
-		if got := origin.Fault(err, fault.HeadersTimeout); fault.From(got).Code != c.want || !errors.Is(got, c.err) {
+		got := origin.Fault(err, fault.HeadersTimeout)
+		if f := fault.From(got); f.Code != c.want || !errors.Is(got, c.err) || f.IsSilence() != errors.Is(c.err, origin.ErrSilence) {
 			t.Errorf("%v with %v: %v, want %q", c.err, c.ctx.Err(), got, c.want)
 		}
 	}
@@ -324,33 +326,39 @@ func TestHandshakes(t *testing.T) {
 }
 
 // Peers that stop at some point, the handshake or a part of the head, are waited for
-// until the time is up, which these end themselves once they have got that far.
+// until the time is up, or the caller leaves, which these end themselves once they have
+// got that far. The former is their silence.
 func TestTimeouts(t *testing.T) {
 	heads := map[string]string{
 		"handshake": "-", "request": "", "status": "H", "header": "HTTP/1.1 200 OK\r\nServer: a",
 		"interim": "HTTP/1.1 100 Continue\r\n\r\n",
 	}
 	testbed.Each(t, heads, func(t *testing.T, head string) {
-		w := testbed.NewOrigins(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		stop := func(conn net.Conn) {
-			cancel()
-			io.Copy(io.Discard, conn)
-		}
-		w.Serve(name, addr, func(conn *tls.Conn) {
-			http.ReadRequest(bufio.NewReader(conn))
-			io.WriteString(conn, head)
-			stop(conn)
-		})
-		if head == "-" {
-			w.Accept(name, addr, func(conn net.Conn) {
-				conn.Read(make([]byte, 1))
+		for _, expires := range []bool{true, false} {
+			w := testbed.NewOrigins(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			if expires {
+				ctx, cancel = testbed.Expiring(t.Context())
+			}
+			defer cancel()
+			stop := func(conn net.Conn) {
+				cancel()
+				io.Copy(io.Discard, conn)
+			}
+			w.Serve(name, addr, func(conn *tls.Conn) {
+				http.ReadRequest(bufio.NewReader(conn))
+				io.WriteString(conn, head)
 				stop(conn)
 			})
-		}
-		if _, err := fetch(ctx, t, w); !errors.Is(err, origin.ErrTimeout) {
-			t.Errorf("%v, want ErrTimeout", err)
+			if head == "-" {
+				w.Accept(name, addr, func(conn net.Conn) {
+					conn.Read(make([]byte, 1))
+					stop(conn)
+				})
+			}
+			if _, err := fetch(ctx, t, w); !errors.Is(err, origin.ErrTimeout) || errors.Is(err, origin.ErrSilence) != expires {
+				t.Errorf("%v, want ErrTimeout, and silence %v", err, expires)
+			}
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {

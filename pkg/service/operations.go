@@ -134,7 +134,7 @@ func (op Operation) job(rawQuery string) (x402.Job, error) {
 
 // debtor is the result of a bundle: an answer of which parts may be owed.
 type debtor interface {
-	Owed() (fields []string, prevented bool)
+	Owed() (fields []string, prevented, silent bool)
 }
 
 var _, _ debtor = bundle.HostIntelResult{}, bundle.UptimeResult{}
@@ -147,7 +147,7 @@ func reply(result any) (x402.Reply, error) {
 	}
 	r := x402.Reply{Body: body}
 	if d, ok := result.(debtor); ok {
-		r.Owed, r.Prevented = d.Owed()
+		r.Owed, r.Prevented, r.Silent = d.Owed()
 	}
 	return r, nil
 }

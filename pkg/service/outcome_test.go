@@ -145,44 +145,47 @@ func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.er
 
 // What the Gate is told: a bundle that was answered names its parts that are owed; one
 // that fails as a whole owes all of its answer, and names no part; so does a single
-// lookup, whose error alone says whether it was prevented. A code that the operation
-// does not list is a bug, and a bug was not prevented. Package bundle tests which parts
+// lookup, whose error alone says whether it was prevented, or the target silent. A code
+// that the operation does not list is a bug, which has neither mark. Package bundle tests which parts
 // are owed.
 func TestReplies(t *testing.T) {
 	marked := fault.New(fault.DNSTimeout, nil).Prevented()
+	silent := fault.New(fault.HeadersTimeout, nil).Silence()
 	tool := func(err error) Operation { return DNS(ends[dns.Query, dns.Result]{err}) }
 	whole := func(err error) Operation { return HostIntel(ends[bundle.HostIntelQuery, bundle.HostIntelResult]{err}) }
 	parts := func(err error) Operation {
 		return HostIntel(bundle.NewHostIntel(ends[dns.Query, dns.Result]{}, ends[ssl.Query, ssl.Result]{}, ends[whois.Query, whois.Result]{err}))
 	}
 	for name, c := range map[string]struct {
-		op        Operation
-		code      fault.Code // of an error
-		prevented bool
-		owed      string
+		op   Operation
+		code fault.Code // of an error
+		mark string
+		owed string
 	}{
-		"tool, answered":       {tool(nil), "", false, "[]"},
-		"tool":                 {tool(fault.New(fault.DNSTimeout, nil)), fault.DNSTimeout, false, "[]"},
-		"tool, prevented":      {tool(fmt.Errorf("lookup: %w", marked)), fault.DNSTimeout, true, "[]"},
-		"tool, unlisted":       {Headers(ends[headers.Query, headers.Result]{marked}), fault.InternalError, false, "[]"},
-		"tool, its own bug":    {tool(fault.New(fault.InternalError, marked)), fault.InternalError, false, "[]"},
-		"bundle":               {whole(fault.New(fault.HostIntelTimeout, nil)), fault.HostIntelTimeout, false, "[]"},
-		"bundle, child's code": {whole(marked), fault.InternalError, false, "[]"},
-		"bundle, answered":     {parts(nil), "", false, "[]"},
-		"part, tried":          {parts(fault.New(fault.UpstreamUnavailable, nil)), "", false, "[whois]"},
-		"part, prevented":      {parts(marked), "", true, "[whois]"},
+		"tool, answered":       {tool(nil), "", "", "[]"},
+		"tool":                 {tool(fault.New(fault.DNSTimeout, nil)), fault.DNSTimeout, "", "[]"},
+		"tool, prevented":      {tool(fmt.Errorf("lookup: %w", marked)), fault.DNSTimeout, "prevented", "[]"},
+		"tool, silent target":  {Headers(ends[headers.Query, headers.Result]{silent}), fault.HeadersTimeout, "silent", "[]"},
+		"tool, unlisted":       {tool(silent), fault.InternalError, "", "[]"},
+		"tool, its own bug":    {tool(fault.New(fault.InternalError, marked)), fault.InternalError, "", "[]"},
+		"bundle":               {whole(fault.New(fault.HostIntelTimeout, nil)), fault.HostIntelTimeout, "", "[]"},
+		"bundle, child's code": {whole(marked), fault.InternalError, "", "[]"},
+		"bundle, answered":     {parts(nil), "", "", "[]"},
+		"part, tried":          {parts(fault.New(fault.UpstreamUnavailable, nil)), "", "", "[whois]"},
+		"part, prevented":      {parts(marked), "", "prevented", "[whois]"},
+		"part, silent target":  {parts(silent), "", "silent", "[whois]"},
 	} {
 		j, err := c.op.job("domain=example.com")
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := j.Run(t.Context())
-		code, prevented := fault.Code(""), got.Prevented
-		if err != nil {
-			code, prevented = fault.From(err).Code, fault.From(err).IsPrevented()
+		code, prevented, silent := fault.Code(""), got.Prevented, got.Silent
+		if f := fault.From(err); err != nil {
+			code, prevented, silent = f.Code, f.IsPrevented(), f.IsSilence()
 		}
-		if code != c.code || prevented != c.prevented || fmt.Sprint(got.Owed) != c.owed || (code == "") != json.Valid(got.Body) {
-			t.Errorf("%s: %+v, %v, prevented %v; want %q, %v, owed %s", name, got, err, prevented, c.code, c.prevented, c.owed)
+		if code != c.code || prevented != (c.mark == "prevented") || silent != (c.mark == "silent") || fmt.Sprint(got.Owed) != c.owed || (code == "") != json.Valid(got.Body) {
+			t.Errorf("%s: %+v, %v, prevented %v, silent %v; want %q, %q, owed %s", name, got, err, prevented, silent, c.code, c.mark, c.owed)
 		}
 	}
 }

@@ -35,10 +35,10 @@ type part struct {
 }
 
 // owed names those of a bundle's children, in the order given, that failed with
-// a code of the class fault.Owed, which is a failure of ours and not a fact about
-// the target; nil when there are none. prevented says that there are some and
-// that not one of them was tried (fault.Error.IsPrevented).
-func owed(parts ...part) (fields []string, prevented bool) {
+// a code of the class fault.Owed; nil when there are none. prevented says that there
+// are some and that not one of them was tried (fault.Error.IsPrevented), silent that
+// one of them is owed because the target was silent (fault.Error.IsSilence).
+func owed(parts ...part) (fields []string, prevented, silent bool) {
 	tried := false
 	for _, p := range parts {
 		if p.fault == nil || p.fault.Info().Class != fault.Owed {
@@ -46,8 +46,9 @@ func owed(parts ...part) (fields []string, prevented bool) {
 		}
 		fields = append(fields, p.field)
 		tried = tried || !p.fault.IsPrevented()
+		silent = silent || p.fault.IsSilence()
 	}
-	return fields, len(fields) > 0 && !tried
+	return fields, len(fields) > 0 && !tried, silent
 }
 
 // MarshalJSON is the result, or an object with the single key error, whose

@@ -59,17 +59,18 @@ var errPanic = errors.New("panics")
 
 // In whatever way the children of a bundle end, those are owed under the names of
 // their fields whose code is owed by itself; they were prevented when none of them
-// was tried.
+// was tried, and the target was silent when it was in one of them.
 func TestOwed(t *testing.T) {
 	prevented := fault.New(fault.BootstrapUnavailable, nil).Prevented()
-	ends := []*fault.Error{nil, prevented, fault.New(fault.NXDomain, nil), fault.New(fault.InternalError, nil)}
+	silent := fault.New(fault.SSLTimeout, nil).Silence()
+	ends := []*fault.Error{nil, prevented, silent, fault.New(fault.NXDomain, nil).Silence(), fault.New(fault.InternalError, nil)}
 	few := len(ends)
 	for _, i := range fault.All() {
 		ends = append(ends, fault.New(i.Code, nil))
 	}
 	for n := range few * few * len(ends) {
 		three := []*fault.Error{ends[n%few], ends[n/few%few], ends[n/few/few]}
-		for last, owed := range map[string]func() ([]string, bool){
+		for last, owed := range map[string]func() ([]string, bool, bool){
 			"whois": HostIntelResult{DNS: Child[dns.Result]{Fault: three[0]}, SSL: Child[ssl.Result]{Fault: three[1]},
 				Whois: Child[whois.Result]{Fault: three[2]}}.Owed,
 			"headers": UptimeResult{DNS: Child[dns.Result]{Fault: three[0]}, SSL: Child[ssl.Result]{Fault: three[1]},
@@ -83,8 +84,9 @@ func TestOwed(t *testing.T) {
 					tried = tried || f != prevented
 				}
 			}
-			if got, all := owed(); !slices.Equal(got, want) || all != (want != nil && !tried) {
-				t.Fatalf("%v: %q, prevented %v; want %q", three, got, all, want)
+			got, all, silence := owed()
+			if !slices.Equal(got, want) || all != (want != nil && !tried) || silence != slices.Contains(three, silent) {
+				t.Fatalf("%v: %q, prevented %v, silent %v; want %q", three, got, all, silence, want)
 			}
 		}
 	}
@@ -231,6 +233,7 @@ func TestUptime(t *testing.T) {
 			"down http_failed"},
 		"handshake fails": {func(h *host) { h.ssl = fault.New(fault.HandshakeFailed, nil) }, "down handshake_failed handshake_failed"},
 		"ssl is late":     {func(h *host) { h.ssl = fault.New(fault.SSLTimeout, nil) }, "down ssl_timeout headers_timeout"},
+		"ssl is silent":   {func(h *host) { h.ssl = fault.New(fault.SSLTimeout, nil).Silence() }, "down ssl_timeout! headers_timeout!"},
 		"blocked":         {func(h *host) { h.resolve = fault.New(fault.BlockedAddress, nil) }, "down blocked_address blocked_address"},
 		"resolvers":       {func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, "down ssl_timeout headers_timeout"},
 		// A handshake that failed after the certificate: the headers make their own.
@@ -243,6 +246,9 @@ func TestUptime(t *testing.T) {
 		for _, f := range []*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault} {
 			if f != nil {
 				got += " " + string(f.Code)
+				if f.IsSilence() {
+					got += "!"
+				}
 			}
 		}
 		if got != c.want || err != nil || h.resolves != 1 {

@@ -47,8 +47,9 @@ type HostIntelResult struct {
 }
 
 // Owed names the fields, in the order of the JSON, whose child failed for a
-// reason that is ours; prevented says that none of those was tried.
-func (r HostIntelResult) Owed() (fields []string, prevented bool) {
+// reason that is ours or by its silence; prevented says that none of those was
+// tried, silent that a silence is among them.
+func (r HostIntelResult) Owed() (fields []string, prevented, silent bool) {
 	return owed(r.DNS.as("dns"), r.SSL.as("ssl"), r.Whois.as("whois"))
 }
 

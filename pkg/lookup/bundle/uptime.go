@@ -54,8 +54,9 @@ type UptimeResult struct {
 }
 
 // Owed names the fields, in the order of the JSON, whose child failed for a
-// reason that is ours; prevented says that none of those was tried.
-func (r UptimeResult) Owed() (fields []string, prevented bool) {
+// reason that is ours or by its silence; prevented says that none of those was
+// tried, silent that a silence is among them.
+func (r UptimeResult) Owed() (fields []string, prevented, silent bool) {
 	return owed(r.DNS.as("dns"), r.SSL.as("ssl"), r.Headers.as("headers"))
 }
 
@@ -140,10 +141,14 @@ func (c Uptime) web(ctx context.Context, q UptimeQuery) (Child[ssl.Result], Chil
 // sameFault is what kept the certificate away, as the headers lookup says it:
 // they share the way to the host, so it would meet the same.
 func sameFault(f *fault.Error) *fault.Error {
-	if f.Code == fault.SSLTimeout {
-		return fault.New(fault.HeadersTimeout, f)
+	if f.Code != fault.SSLTimeout {
+		return f
 	}
-	return f
+	late := fault.New(fault.HeadersTimeout, f)
+	if f.IsSilence() {
+		return late.Silence()
+	}
+	return late
 }
 
 func verdict(r UptimeResult) Verdict {

@@ -1,7 +1,6 @@
 package headers_test
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -92,26 +91,28 @@ func TestResult(t *testing.T) {
 // TestErrors: which errors there are is tested in pkg/origin.
 func TestErrors(t *testing.T) {
 	type row struct {
-		set  func(w *testbed.Origins, leave func())
-		want fault.Code
+		set     func(w *testbed.Origins, leave func())
+		want    fault.Code
+		silence bool
 	}
 	testbed.Each(t, map[string]row{
 		"resolvers": {func(w *testbed.Origins, _ func()) {
 			w.Resolve(name, testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})
-		}, fault.HeadersTimeout},
-		"no answer": {func(w *testbed.Origins, _ func()) { w.Serve(name, addr, testbed.Answers("")) }, fault.HTTPFailed},
+		}, fault.HeadersTimeout, false},
+		"no answer": {func(w *testbed.Origins, _ func()) { w.Serve(name, addr, testbed.Answers("")) }, fault.HTTPFailed, false},
 		"too late": {func(w *testbed.Origins, leave func()) {
 			w.Serve(name, addr, func(conn *tls.Conn) {
 				testbed.Answers("HTTP/1.1 200 OK\r\nSer")(conn)
 				leave()
 				io.Copy(io.Discard, conn)
 			})
-		}, fault.HeadersTimeout},
+		}, fault.HeadersTimeout, true},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
-		ctx, leave := context.WithCancel(testbed.Soon(t))
+		ctx, leave := testbed.Expiring(testbed.Soon(t))
 		c.set(w, leave)
-		if _, err := client(w.Dialer()).Lookup(ctx, query); fault.From(err).Code != c.want {
+		_, err := client(w.Dialer()).Lookup(ctx, query)
+		if f := fault.From(err); f.Code != c.want || f.IsSilence() != c.silence {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	})

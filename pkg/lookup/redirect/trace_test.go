@@ -156,9 +156,10 @@ func TestJSON(t *testing.T) {
 func TestErrors(t *testing.T) {
 	silent := fmt.Errorf("x: %w", guard.ErrResolvers)
 	type row struct {
-		to   string // where a leads
-		set  func(w *testbed.Origins, leave func())
-		want fault.Code
+		to      string // where a leads
+		set     func(w *testbed.Origins, leave func())
+		want    fault.Code
+		silence bool
 	}
 	hangs := func(name string) func(*testbed.Origins, func()) {
 		return func(w *testbed.Origins, leave func()) {
@@ -174,20 +175,21 @@ func TestErrors(t *testing.T) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(name, testbed.OriginName{Err: err}) }
 	}
 	testbed.Each(t, map[string]row{
-		"nxdomain":              {"", resolves(a, fault.New(fault.NXDomain, nil)), fault.NXDomain},
-		"resolvers":             {"", resolves(a, silent), fault.RedirectTimeout},
-		"resolvers, second hop": {"https://b.test.com/", resolves(b, silent), fault.RedirectTimeout},
-		"a bug, second hop":     {"https://b.test.com/", resolves(b, errors.New("a bug")), fault.InternalError},
+		"nxdomain":              {"", resolves(a, fault.New(fault.NXDomain, nil)), fault.NXDomain, false},
+		"resolvers":             {"", resolves(a, silent), fault.RedirectTimeout, false},
+		"resolvers, second hop": {"https://b.test.com/", resolves(b, silent), fault.RedirectTimeout, false},
+		"a bug, second hop":     {"https://b.test.com/", resolves(b, errors.New("a bug")), fault.InternalError, false},
 		"odd status": {"", func(w *testbed.Origins, _ func()) { w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 700 x\r\n\r\n")) },
-			fault.HTTPFailed},
-		"too late":             {"", hangs(a), fault.RedirectTimeout},
-		"too late, second hop": {"https://b.test.com/", hangs(b), fault.RedirectTimeout},
+			fault.HTTPFailed, false},
+		"too late":             {"", hangs(a), fault.RedirectTimeout, true},
+		"too late, second hop": {"https://b.test.com/", hangs(b), fault.RedirectTimeout, true},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, map[string]string{"/": "301 " + c.to})
-		ctx, leave := context.WithCancel(testbed.Soon(t))
+		ctx, leave := testbed.Expiring(testbed.Soon(t))
 		c.set(w, leave)
-		if _, err := lookup(ctx, w); err == nil || fault.From(err).Code != c.want {
+		_, err := lookup(ctx, w)
+		if f := fault.From(err); err == nil || f.Code != c.want || f.IsSilence() != c.silence {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	})

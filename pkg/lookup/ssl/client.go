@@ -10,7 +10,7 @@
 //	peer answered, but sent no leaf            once more with at most TLS 1.2 if
 //	                                           that can help, then handshake_failed
 //	no TLS, or no certificate that reads       handshake_failed
-//	silence, or bytes too slow                 ssl_timeout
+//	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
 // The certificate is read by this package and not by crypto/x509, which
 // refuses many that are in use. crypto/tls refuses the handshake when
@@ -273,8 +273,11 @@ func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16
 	if f.leaf != nil {
 		return seen{leaf: f.leaf, version: f.version, suite: f.suite}, nil, false, nil
 	}
-	if ctx.Err() != nil || isTimeout(herr) {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
 		return s, nil, false, fault.New(fault.SSLTimeout, herr)
+	case ctx.Err() != nil || isTimeout(herr):
+		return s, nil, false, fault.New(fault.SSLTimeout, herr).Silence()
 	}
 	again = highest == tls.VersionTLS13 && f.alert != alertUnrecognizedName && (!f.hello || f.version == tls.VersionTLS13)
 	if _, ok := errors.AsType[tls.RecordHeaderError](herr); ok && !f.hello && f.alert < 0 {
