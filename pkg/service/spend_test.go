@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
@@ -9,6 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -25,7 +30,9 @@ type free struct {
 	one, many spent
 	// headers are what the client then sends for a minute, one after another and over again.
 	headers func(f *fleet, offer x402test.Reply) []string
-	asks    string // example.com if not set
+	// asks and operation are what it asks for: example.com, and the DNS Explorer, if not set.
+	asks      string
+	operation func(parts) service.Operation
 }
 
 // freeRequests: what is answered from the record counts one unit, so that it is bounded by
@@ -70,6 +77,10 @@ func freeRequests() []free {
 			name: "silent target", one: spent{Writes: 740, Units: 960, Settles: 22}, many: spent{Writes: 940, Units: 1150, Settles: 22},
 			headers: pool(honest, rich), asks: "a" + silentHosts,
 		},
+		{ // the same; each payment that finds no place costs its claim
+			name: "bundle with a silent target", one: spent{Writes: 1450, Units: 1800, Settles: 12}, many: spent{Writes: 1650, Units: 2000, Settles: 12},
+			headers: pool(honest, rich), operation: silentBundle,
+		},
 		{
 			name: "cancelled authorization", one: spent{Writes: 900, Units: 900, Settles: 1, Looks: 1}, many: spent{Writes: 1100, Units: 1100, Settles: 1, Looks: 1},
 			headers: func(f *fleet, offer reply) []string {
@@ -90,6 +101,18 @@ func freeRequests() []free {
 			},
 		},
 	}
+}
+
+// silentBundle is a bundle whose certificate's host says nothing.
+func silentBundle(p parts) service.Operation {
+	return service.HostIntel(bundle.NewHostIntel(p.DNS, silent[ssl.Query, ssl.Result](fault.SSLTimeout), registered{}))
+}
+
+// registered is a registry that answers.
+type registered struct{}
+
+func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
+	return whois.Result{}, nil
 }
 
 // TestPaidUnits: what one paid request takes of DynamoDB, all tables and the index included,
@@ -158,8 +181,11 @@ func TestBudget(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d, tools %v", kind.name, c.environments, c.tools), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					asks := cmp.Or(kind.asks, "example.com")
-					f := newFleet(t, c.environments, explorer)
+					operation, asks := kind.operation, cmp.Or(kind.asks, "example.com")
+					if operation == nil {
+						operation = explorer
+					}
+					f := newFleet(t, c.environments, operation)
 					headers := kind.headers(f, f.to(0, victim, asks, ""))
 					time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 					f.table.reset()
