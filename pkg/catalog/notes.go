@@ -20,11 +20,11 @@ func Limits(c Caps) []Note {
 		{Title: "Request rate", Text: c.rate()},
 		{Title: "Concurrency", Text: c.concurrency()},
 		{Title: "Time", Text: lookupTimes()},
-		{Title: "DNS records", Text: "records holds at most 1,000 records and 512 KiB of names and text, in the order received; what is beyond is left out, and nothing in the answer says so.", Slugs: []string{"dns", "host-intel", "uptime-check"}},
+		{Title: "DNS records", Text: "records holds at most 1,000 records and 512 KiB of names and text, in the order received, and does not say when there were more.", Slugs: []string{"dns", "host-intel", "uptime-check"}},
 		{Title: "TLS port", Text: "443 only.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "uptime-check"}},
 		{Title: "Path", Text: "Always https://{domain}/; no other path is requested.", Slugs: []string{"headers", "uptime-check"}},
 		{Title: "First URL of a trace", Text: "Always https://{domain}/; after it, what each Location names.", Slugs: []string{"resolve-redirect"}},
-		{Title: "Redirect hops", Text: "A trace has at most 5, each an answered request, the first included; so at most 4 redirects are followed.", Slugs: []string{"resolve-redirect"}},
+		{Title: "Redirect hops", Text: "A trace has at most 5 answered requests, the first included.", Slugs: []string{"resolve-redirect"}},
 		{Title: "Redirect scheme", Text: "HTTPS only; a redirect to anything else stops the trace (insecure_redirect).", Slugs: []string{"resolve-redirect"}},
 	})
 }
@@ -60,7 +60,8 @@ func about(notes []Note) []Note {
 type Caps struct {
 	// PerMinute are the units that one client may use in a minute. A request
 	// without a payment is one unit; one with a payment is Undecided units until
-	// it is decided, one afterwards, and Refused units if its payer was at fault.
+	// it is decided, one afterwards, and Refused units if its payer could cause what
+	// became of it.
 	PerMinute, Undecided, Refused int
 	// Single and Bundle are the paid lookups at once of one tool and one bundle.
 	Single, Bundle int
@@ -70,8 +71,8 @@ func (c Caps) rate() string {
 	if c.PerMinute == 0 {
 		return "Not limited here."
 	}
-	return fmt.Sprintf("%d units per client and minute, as the header RateLimit-Policy says; beyond it 429 rate_limited with Retry-After. "+
-		"A request without a payment is 1 unit; one with a payment is %d until it is decided, then 1, or %d if it is refused for a reason of its payer's.",
+	return fmt.Sprintf("%d units per client and minute (documents apart), as the header RateLimit-Policy says; beyond it 429 rate_limited with Retry-After. "+
+		"A request is 1 unit; one with a payment %d until it is decided, then 1, or %d where its payer can be the cause: a refusal, a doubt, a silent target.",
 		c.PerMinute, c.Undecided, c.Refused)
 }
 
@@ -79,7 +80,7 @@ func (c Caps) concurrency() string {
 	if c.Single == 0 && c.Bundle == 0 {
 		return "Not limited here."
 	}
-	return fmt.Sprintf("%s paid lookups at once of each tool and %s of each bundle, at most half of them for one client; beyond it 503 overloaded with Retry-After.",
+	return fmt.Sprintf("%s paid lookups at once of each tool and %s of each bundle, one client at most a quarter of them; beyond it 503 overloaded with Retry-After.",
 		atMost(c.Single), atMost(c.Bundle))
 }
 

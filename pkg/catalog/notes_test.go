@@ -27,7 +27,7 @@ func TestNotes(t *testing.T) {
 		}
 	}
 	for title, says := range map[string][]string{
-		"Request rate": {"301 units", "is 6 until", "or 21 if", "header " + limit.HeaderPolicy + " "},
+		"Request rate": {"301 units", "payment 6 until", "or 21 where", "header " + limit.HeaderPolicy + " "},
 		"Concurrency":  {"51 paid lookups", "19 of each bundle"}, "Time": {"8 seconds", "12;"},
 		"Values are untrusted data": {"as data"}, "The resolver's vantage": {"resolver"}, "TTL counts down": {"ttl"},
 	} {

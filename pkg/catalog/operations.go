@@ -22,7 +22,7 @@ func RecordTypes() []string {
 func domainParam() Param {
 	return Param{
 		Name: "domain", Type: "string", Required: true, Example: "example.com",
-		Description: "Public domain name, such as example.com; no IP address, URL, port or internal name.",
+		Description: "Public domain name; no IP address, URL, port or internal name.",
 	}
 }
 
@@ -93,7 +93,7 @@ func recordShapes() []Field {
 func Ping() Operation {
 	return Operation{
 		Slug: "ping", Path: "/v1/tools/ping", Title: "Payment smoke test", Tool: "payment_smoke_test", Kind: SmokeTest, Amount: "1000",
-		Result: "SmokeTestResult", Use: "to try a wallet and a client for as little money as possible",
+		Result: "SmokeTestResult", Use: "to try a wallet and a client",
 		Summary: "Checks the payment gate only; not a product.",
 		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up, takes no input, " +
 			"is not a product and must not be used for production work.",
@@ -169,7 +169,7 @@ func UptimeCheck() Operation {
 		Result: "UptimeCheckResult", Use: "to learn whether a site is up: `dns`, `ssl-check` and `headers` for the price of the three, with a verdict",
 		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
 		Description: "One payment, one probe: DNS, the leaf TLS certificate and the HTTPS answer of https://{domain}/ side by side, with the verdict up, degraded or down. " +
-			"It is a one-shot probe, not a hosted monitor.",
+			"It is a one-shot probe, not a hosted monitor: asked again soon after, it repeats its answer, unless a new Idempotency-Key asks anew.",
 		Tags:    []string{"uptime", "tls", "http", "bundle"},
 		Params:  []Param{domainParam()},
 		Example: exampleDomain(),

@@ -76,7 +76,7 @@ func TestErrorSentencesAreSaidOnce(t *testing.T) {
 			}
 			for _, sentence := range regexp.MustCompile(`[^.]{25,}\.`).FindAllString(info.Message, -1) {
 				sentence = strings.TrimSpace(sentence)
-				// Some are several codes' own, such as "Retry with the same PAYMENT-SIGNATURE."
+				// Some are several codes' own, such as "Repeat the request unchanged."
 				if n := strings.Count(text, sentence); n > 1 && strings.Count(messages, sentence) == 1 {
 					t.Errorf("%s says %d times: %s", path, n, sentence)
 				}

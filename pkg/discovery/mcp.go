@@ -74,8 +74,12 @@ func mcpToolOf(s Site, op catalog.Operation) mcpTool {
 // toolText is what a model reads of a tool: what it does, what it costs, and the
 // one rule that saves money.
 func toolText(s Site, op catalog.Operation) string {
-	return fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. If a reply is lost, or an error says retryable, send the same %s again: it is never charged twice. Do not make a new payment for a retry.",
-		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment)
+	text := fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. If a reply is lost, or an error says retryable, send the same %s again, with the same %s if it had one: it is never charged twice. Do not make a new payment for a retry.",
+		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment, mcp.KeyPurchase)
+	if w := s.window(" after an answer over HTTP, ", " after one over MCP"); w != "" && op.Kind != catalog.SmokeTest {
+		text += " One with the same arguments is not charged until " + w + ", or for " + keptFor() + " under the same key."
+	}
+	return text
 }
 
 // argumentsSchema is the schema of a tool's arguments: the operation's parameters
@@ -118,8 +122,8 @@ func ToolInstructions(s Site) string {
 	return fmt.Sprintf("%s Each call of a tool costs money: USDC on %s through x402 version 2. "+
 		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
 		"After a lost reply, and when an error says retryable, send the same payment again; a result without the member accepts never asks for a new one. "+
-		"To name a purchase, send _meta[%q] with every attempt. %s Documentation: %s#mcp",
-		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, untrusted, s.Origin+catalog.PathDocs)
+		"Send _meta[%q] with every attempt: it names the purchase, which is charged once in %s, and a new one asks anew. %s Documentation: %s#mcp",
+		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, keptFor(), untrusted, s.Origin+catalog.PathDocs)
 }
 
 // ToolOffer is what a call of a tool without a payment is answered with: the
@@ -235,17 +239,17 @@ func (s Site) serverName() string {
 // mcpView is what the documents say about the operations as tools.
 type mcpView struct {
 	URL string
-	// Payment and Response are members of _meta.
-	Payment, Response string
-	Server            string // the URL of the entry for registries
-	Config            string // of an agent's host, JSON
-	Steps             []string
-	Notes             []string
-	Keys              []row // of _meta in a result
+	// Payment, Purchase and Response are members of _meta.
+	Payment, Purchase, Response string
+	Server                      string // the URL of the entry for registries
+	Config                      string // of an agent's host, JSON
+	Steps                       []string
+	Notes                       []string
+	Keys                        []row // of _meta in a result
 }
 
 func mcpViewOf(s Site) (mcpView, error) {
-	v := mcpView{Payment: mcp.KeyPayment, Response: mcp.KeyResponse, URL: s.Origin + catalog.PathMCP, Server: s.Origin + catalog.PathServer, Steps: toolSteps(), Notes: toolNotes(), Keys: resultKeys()}
+	v := mcpView{Payment: mcp.KeyPayment, Purchase: mcp.KeyPurchase, Response: mcp.KeyResponse, URL: s.Origin + catalog.PathMCP, Server: s.Origin + catalog.PathServer, Steps: toolSteps(), Notes: toolNotes(), Keys: resultKeys()}
 	raw, err := encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", v.URL}}}}}})
 	if err != nil {
 		return v, err
@@ -258,7 +262,7 @@ func mcpViewOf(s Site) (mcpView, error) {
 func toolSteps() []string {
 	return []string{
 		"Call a tool, such as `" + catalog.DNS().Tool + "` with `{\"domain\": \"example.com\"}`. The result is an error whose `structuredContent`, and whose text, is what must be paid: the same object that HTTP has in `PAYMENT-REQUIRED`. It costs nothing. Arguments that are wrong are an error before that, and not charged.",
-		"Sign its `accepts[0]`, and call again with the same arguments and the payment as an object in `params._meta[\"" + mcp.KeyPayment + "\"]`: what HTTP has in base64 in `PAYMENT-SIGNATURE`.",
+		"Sign its `accepts[0]`, and call again with the same arguments and the payment as an object in `params._meta[\"" + mcp.KeyPayment + "\"]`: what HTTP has in base64 in `PAYMENT-SIGNATURE`. Beside it, `_meta[\"" + mcp.KeyPurchase + "\"]` names the purchase, as the header `Idempotency-Key` does: send the same one with every attempt.",
 		"The result has the answer as `structuredContent` and, byte for byte what HTTP answers, as text, and the settlement in `_meta[\"" + mcp.KeyResponse + "\"]`.",
 	}
 }
@@ -268,7 +272,6 @@ func toolNotes() []string {
 	return []string{
 		"A tool is its path: the same price, limits, purchases and ledger. A payment whose answer was lost is answered by either: send it as the header `PAYMENT-SIGNATURE` to the operation's path, or as `" + mcp.KeyPayment + "` to the tool.",
 		"Only a result with the member `accepts` asks for a payment. Whatever is in doubt, in progress, limited or owed is an error of text alone, the error body of HTTP with `retry_after` in seconds: send the same payment again when it is `retryable`, and never a new one.",
-		"`_meta[\"" + mcp.KeyPurchase + "\"]` names the purchase, as the header `Idempotency-Key` does.",
 		fmt.Sprintf("Spoken are the revisions %s, without sessions and without streams: `POST` only, answered with JSON. A message has at most %d KiB. Any origin may call.", listed(mcp.Versions()), mcp.MaxBody>>10),
 	}
 }

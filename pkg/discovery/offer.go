@@ -163,7 +163,8 @@ type Challenge struct {
 	Idempotency Idempotency `json:"idempotency"`
 }
 
-// Idempotency says how a purchase is named and how long its answer is replayed.
+// Idempotency says how a purchase is named and how long its answer is replayed: with
+// a key, and without one after an answer that was given over HTTP.
 type Idempotency struct {
 	Header                 string `json:"header"`
 	ReplaySeconds          int    `json:"replay_seconds"`
@@ -172,9 +173,11 @@ type Idempotency struct {
 
 // ChallengeOf is the body of a 402 that says f.
 func ChallengeOf(s Site, required x402.PaymentRequired, f *fault.Error) Challenge {
-	return Challenge{PaymentRequired: required, Code: f.Code, Message: f.Public(), Idempotency: Idempotency{
-		Header: x402.HeaderKey, ReplaySeconds: seconds(x402.ReplayTime), DuplicateWindowSeconds: seconds(s.DuplicateWindow),
-	}}
+	return Challenge{PaymentRequired: required, Code: f.Code, Message: f.Public(), Idempotency: idempotencyOf(s)}
+}
+
+func idempotencyOf(s Site) Idempotency {
+	return Idempotency{Header: x402.HeaderKey, ReplaySeconds: seconds(x402.ReplayTime), DuplicateWindowSeconds: seconds(s.DuplicateWindow)}
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }

@@ -109,7 +109,7 @@ func purchaseSchema() schema {
 	return record("How a purchase is named, and for how long its answer is replayed.", object{
 		{"header", schema{Type: "string", Const: x402.HeaderKey}},
 		{"replay_seconds", schema{Type: "integer", Minimum: 0, Description: "With a key."}},
-		{"duplicate_window_seconds", schema{Type: "integer", Minimum: 0, Description: "Without one; 0: not at all."}},
+		{"duplicate_window_seconds", schema{Type: "integer", Minimum: 0, Description: "Without one, after an answer given over HTTP; twice as long after one given over MCP. 0: not at all."}},
 	})
 }
 
@@ -182,7 +182,7 @@ func toolCatalogSchema() schema {
 	return record("Every operation.", object{
 		{"service", str}, {"base_url", uri}, {"docs_url", uri},
 		{"x402Version", schema{Type: "integer", Const: catalog.X402Version}},
-		{"tools", listOfSchema(schema{Ref: refTool})}, {"playbooks", listOfSchema(schema{Ref: refPlaybook})},
+		{"idempotency", component("PurchaseTerms")}, {"tools", listOfSchema(schema{Ref: refTool})}, {"playbooks", listOfSchema(schema{Ref: refPlaybook})},
 	})
 }
 

@@ -21,8 +21,9 @@ type Site struct {
 	Origin string
 	// Terms are what every payer is asked for.
 	Terms x402.Terms
-	// DuplicateWindow is how long after an answer another payment for the same
-	// request, without a purchase key, counts as the same purchase; 0 is off.
+	// DuplicateWindow is how long after an answer given over HTTP another payment
+	// for the same request, without a purchase key, counts as the same purchase; 0
+	// is off. After an answer given over MCP it is twice as long.
 	DuplicateWindow time.Duration
 	// OwnershipProofs are signatures of the bare origin by the payee's key.
 	OwnershipProofs []string
@@ -52,6 +53,15 @@ func (s Site) check() error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// window is DuplicateWindow in words, with the one of MCP; empty where it is off.
+func (s Site) window(overHTTP, overMCP string) string {
+	w := seconds(s.DuplicateWindow)
+	if w == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d seconds%s%d%s", w, overHTTP, 2*w, overMCP)
 }
 
 // iconURL is the icon that an offer may name, or "". Facilitators drop icons

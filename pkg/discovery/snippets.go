@@ -46,11 +46,11 @@ func snippetList() []snippet {
 		},
 		{
 			ID: "signed", Title: "With a prepared signature", Name: "Sending a signature, with curl", file: "send.sh", Language: "curl",
-			Text: "Sends a `PAYMENT-SIGNATURE` that something else has made, and may be repeated: the same answer comes back and nothing is charged.",
+			Text: "Sends a `PAYMENT-SIGNATURE` that something else has made, with its key, and may be repeated: the same answer comes back and nothing is charged.",
 		},
 		{
 			ID: "typescript", Title: "TypeScript", Name: "pay.mts", file: "short.mts", Language: "typescript",
-			Install: npm, Run: "PRIVATE_KEY=0x… npx tsx pay.mts",
+			Install: npm, Run: "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx pay.mts",
 			Text: "The official client as it comes: it pays only with USDC, and at most $1 per call.",
 		},
 		{
@@ -64,7 +64,7 @@ func snippetList() []snippet {
 		},
 		{
 			ID: "python", Title: "Python", Name: "pay.py", file: "short.py", Language: "python",
-			Install: pip, Run: "PRIVATE_KEY=0x… python pay.py",
+			Install: pip, Run: "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 python pay.py",
 			Text: "The official client as it comes: it pays only with USDC, and at most $1 per call.",
 		},
 		{
@@ -74,7 +74,7 @@ func snippetList() []snippet {
 		{
 			ID: "go", Title: "Go", Name: "main.go", file: "pay.go.txt", Language: "go",
 			Install: "go mod init pay && go get github.com/decred/dcrd/dcrec/secp256k1/v4@v4.4.1 golang.org/x/crypto@v0.58.0",
-			Run:     "PRIVATE_KEY=0x… go run .",
+			Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 go run .",
 			Text:    "The whole handshake without an x402 library: what to check in an offer, what to hash, what to sign.",
 		},
 	}

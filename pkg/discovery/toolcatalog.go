@@ -9,12 +9,13 @@ import (
 
 // toolCatalog is the tool catalog of spec §2.10, served at /v1/catalog.
 type toolCatalog struct {
-	Service     string     `json:"service"`
-	BaseURL     string     `json:"base_url"`
-	DocsURL     string     `json:"docs_url"`
-	X402Version int        `json:"x402Version"`
-	Tools       []tool     `json:"tools"`
-	Playbooks   []playbook `json:"playbooks"`
+	Service     string      `json:"service"`
+	BaseURL     string      `json:"base_url"`
+	DocsURL     string      `json:"docs_url"`
+	X402Version int         `json:"x402Version"`
+	Idempotency Idempotency `json:"idempotency"`
+	Tools       []tool      `json:"tools"`
+	Playbooks   []playbook  `json:"playbooks"`
 }
 
 type tool struct {
@@ -82,7 +83,7 @@ type playbookStep struct {
 func toolCatalogOf(s Site, ops []catalog.Operation, books []catalog.Playbook) toolCatalog {
 	c := toolCatalog{
 		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
-		X402Version: catalog.X402Version, Tools: []tool{}, Playbooks: []playbook{},
+		X402Version: catalog.X402Version, Idempotency: idempotencyOf(s), Tools: []tool{}, Playbooks: []playbook{},
 	}
 	said := map[fault.Code]string{}
 	for _, op := range ops {

@@ -23,6 +23,7 @@ type view struct {
 	Tagline      string
 	Homepage     string
 	Network      string
+	Fresh, Once  string // what an answer is, and what is charged once
 	Instructions string // of the manifest
 	Guidance     string // of the OpenAPI description
 	Ops          []opView
@@ -87,7 +88,7 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	}
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
-		Network: s.networkName(), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Brief: brief(s, ops), Purchase: briefPurchase(s, ops),
+		Network: s.networkName(), Fresh: fresh(s), Once: once(s), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Brief: brief(s, ops), Purchase: briefPurchase(s, ops),
 		Refunds: refunds(), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: receiptRows(),
 		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
 		Payment: outcomes(catalog.PaymentErrors()),

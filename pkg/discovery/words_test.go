@@ -22,8 +22,6 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 			want = outcome{Charged: "see body"}
 		case fault.PaymentRequired:
 			want = outcome{Charged: "no", charged: &no}
-		case fault.IdempotencyConflict:
-			want.Charged = "no or not known yet"
 		case fault.PaymentInProgress, fault.SettlementUncertain:
 			want.Charged = "not known yet or yes"
 		case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
@@ -52,11 +50,12 @@ func TestRulesNameOnlyWhatCanHappen(t *testing.T) {
 		says string
 		not  []string
 	}{
-		"no window":            {off, catalog.All(), "while their first payment is undecided", []string{"seconds after the answer"}},
-		"the smoke test alone": {testSite(), []catalog.Operation{catalog.Ping()}, "", []string{"nxdomain", "A failure of ours", "A bundle"}},
+		"no window":            {off, catalog.All(), "while their first payment is undecided", []string{"0 seconds after", "over MCP"}},
+		"the window":           {testSite(), catalog.All(), "for 45 seconds after an answer given over HTTP, 90 after one given over MCP", nil},
+		"the smoke test alone": {testSite(), []catalog.Operation{catalog.Ping()}, "", []string{"nxdomain", "A failure of ours", "After the last try", "A bundle"}},
 		"no smoke test":        {testSite(), []catalog.Operation{catalog.DNS()}, "", []string{"smoke test"}},
 	} {
-		text := strings.Join(rules(c.site, c.ops), "\n")
+		text := strings.Join(append(rules(c.site, c.ops), briefPurchase(c.site, c.ops), fresh(c.site), once(c.site), toolText(c.site, c.ops[0])), "\n")
 		says(t, name, text, c.says)
 		for _, not := range c.not {
 			if strings.Contains(text, not) {

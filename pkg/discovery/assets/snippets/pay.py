@@ -10,7 +10,8 @@ from x402.mechanisms.evm.exact import ExactEvmScheme
 
 client = x402ClientSync()
 client.register("eip155:8453", ExactEvmScheme(Account.from_key(os.environ["PRIVATE_KEY"])))
-answer = x402_requests(client).get("https://api.example.com/v1/tools/dns?domain=example.com&type=MX")
+headers = {"Idempotency-Key": os.environ["IDEMPOTENCY_KEY"]}  # the same for every attempt
+answer = x402_requests(client).get("https://api.example.com/v1/tools/dns?domain=example.com&type=MX", headers=headers)
 
 print(json.dumps(answer.json(), indent=2))
 receipt = answer.headers.get("PAYMENT-RESPONSE")

@@ -7,7 +7,8 @@ import { privateKeyToAccount } from "viem/accounts";
 const url = new URL("https://api.example.com/v1/tools/dns?domain=example.com&type=MX");
 const account = privateKeyToAccount(process.env.PRIVATE_KEY as `0x${string}`);
 const pay = wrapFetchWithPayment(fetch, new x402Client().register("eip155:8453", new ExactEvmScheme(account)));
-const answer = await pay(url.href);
+const headers = { "Idempotency-Key": process.env.IDEMPOTENCY_KEY ?? "" };
+const answer = await pay(url.href, { headers });
 const body = Buffer.from(await answer.arrayBuffer()); // the bytes as they came: what is signed is their digest
 
 console.log(JSON.stringify(JSON.parse(body.toString()), null, 2));
