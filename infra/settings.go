@@ -34,7 +34,8 @@ const (
 
 // Values of the context's nodes: where those of RPC_URL are named. There is no
 // default, because the network's public node, which the template's is, limits how
-// often it is asked and promises nothing.
+// often it is asked and promises nothing. Nor is none one of them: without a node a
+// payer whose payment was refused gets an answer free when he cancels its nonce.
 const (
 	nodesSecret    = "secret"    // rpc_urls in the secret of FacilitatorSecretArn
 	nodesParameter = "parameter" // cdk deploy --parameters RpcUrl=…
@@ -186,7 +187,7 @@ func (c *contextReader) nodes(params map[string]any) string {
 			params["RpcUrl"] = nodesSecret
 		}
 	default:
-		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production must not ask the network's public node", nodesSecret, nodesParameter)
+		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production needs nodes of its own. The network's public node promises nothing, and with none at all a refused payer can get an answer free", nodesSecret, nodesParameter)
 	}
 	return v
 }

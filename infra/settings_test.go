@@ -53,7 +53,7 @@ func TestSettings(t *testing.T) {
 	// The nodes come from the secret, or from a parameter that has no default.
 	s = must(settled(map[string]any{ctxNodes: nodesSecret, "FacilitatorSecretArn": testSecret}))(t)
 	p := section(section(synthesized(t), "Parameters"), "RpcUrl")
-	if _, ok := p["Default"]; s.params["RpcUrl"] != "secret" || ok || p["NoEcho"] != true || p["AllowedPattern"] != `^(none|https?://[^ ]+)$` {
+	if _, ok := p["Default"]; s.params["RpcUrl"] != "secret" || ok || p["NoEcho"] != true || p["AllowedPattern"] != `^https?://[^ ]+$` {
 		t.Errorf("RpcUrl is %v or %v", s.params["RpcUrl"], p)
 	}
 }
@@ -83,7 +83,8 @@ func TestSettingsFaults(t *testing.T) {
 		"a high rate":           {map[string]any{"RateLimitPerMinute": "1000001"}, []string{"RateLimitPerMinute is not a number within"}},
 		"no rate":               {map[string]any{"RateLimitPerMinute": "many"}, []string{"RateLimitPerMinute is not a number within"}},
 		"a loud level":          {map[string]any{"LogLevel": "loud"}, []string{"LogLevel must be one of"}},
-		"the public node":       {map[string]any{ctxNodes: nil}, []string{"nodes must be secret (rpc_urls in the secret of FacilitatorSecretArn) or parameter (cdk deploy --parameters RpcUrl=…): production must not ask the network's public node"}},
+		"the public node":       {map[string]any{ctxNodes: nil}, []string{"nodes must be secret (rpc_urls in the secret of FacilitatorSecretArn) or parameter (cdk deploy --parameters RpcUrl=…): production needs nodes of its own"}},
+		"no node at all":        {map[string]any{ctxNodes: "none", "RpcUrl": "none"}, []string{"nodes must be secret", "with none at all a refused payer can get an answer free", "RpcUrl would stand"}},
 		"no secret":             {map[string]any{ctxNodes: nodesSecret}, []string{"nodes is secret, and FacilitatorSecretArn is not set"}},
 		"all of it": {map[string]any{"PayTo": "me", ctxEmail: "ops", ctxDomain: "api.example.com", "LogLevel": "loud"},
 			[]string{"4 fault(s)", "PayTo", "alarmEmail", "domain", "LogLevel"}},

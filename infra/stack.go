@@ -72,11 +72,11 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 }
 
 // demandNodes replaces the parameter RpcUrl by one of the same name without a
-// default, so that a deployment which does not name the nodes fails.
+// default that takes URLs only, so that a deployment which names no node fails.
 func (e *envelope) demandNodes() {
 	p := awscdk.NewCfnParameter(e.Stack, jsii.String("RpcUrl"), &awscdk.CfnParameterProps{
-		Type: jsii.String("String"), NoEcho: jsii.Bool(true), AllowedPattern: jsii.String(`^(none|https?://[^ ]+)$`),
-		ConstraintDescription: jsii.String("an http or https URL, several separated by commas, or none"),
+		Type: jsii.String("String"), NoEcho: jsii.Bool(true), AllowedPattern: jsii.String(`^https?://[^ ]+$`),
+		ConstraintDescription: jsii.String("http or https URLs of nodes, separated by commas. none is refused: without a node a refused payer can get an answer free. Any node of the network serves, such as one of a provider's free plan"),
 		Description:           jsii.String("JSON-RPC nodes that payments in doubt are looked up on; see template.yaml."),
 	})
 	e.settings.params["RpcUrl"] = p.ValueAsString()
