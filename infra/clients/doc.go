@@ -17,7 +17,8 @@
 //
 // Loops around the unmodified clients of the x402 project, in testdata/stock, run
 // against a facilitator that fails after it has settled, a proxy that loses answers,
-// and kill -9 (TestStockClients).
+// and kill -9 (TestStockClients), and against a reply that never arrives
+// (TestSwallowedReply).
 //
 // The clients of the TypeScript, Python and Go SDKs of the Model Context Protocol, the
 // x402 project's MCP session, the inspector and the official conformance suite, in

@@ -1,7 +1,9 @@
 package clients
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"log"
 	"net"
@@ -16,14 +18,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// step is what a gateway does with one request that carries a signature.
+// step is what a gateway does with one request that carries a payment.
 type step func(g *gateway, w http.ResponseWriter, r *http.Request)
 
 // gateway stands in front of a service, as API Gateway does. Requests without a
-// signature pass; those with one take the next step of the plan, and pass when it is at
+// payment pass; those with one take the next step of the plan, and pass when it is at
 // its end. A service that does not answer is a lost connection.
 type gateway struct {
 	url string
@@ -36,7 +39,7 @@ type gateway struct {
 	got     []http.Header // what the service answered to them
 }
 
-// paidRequest is one that carries a signature.
+// paidRequest is one that carries a payment.
 type paidRequest struct {
 	signature, key, uri string
 	header              http.Header
@@ -99,7 +102,7 @@ func (g *gateway) paid() []paidRequest {
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	do := pass
-	if signature := r.Header.Get(x402.HeaderSignature); signature != "" {
+	if signature := paymentOf(r); signature != "" {
 		g.mu.Lock()
 		g.seen = append(g.seen, paidRequest{signature, r.Header.Get(x402.HeaderKey), r.URL.RequestURI(), r.Header.Clone()})
 		if len(g.plan) > 0 {
@@ -110,6 +113,23 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.mu.Unlock()
 	}
 	do(g, w, r)
+}
+
+// paymentOf is the payment that a request carries, in its header or as a member of
+// _meta; empty without one.
+func paymentOf(r *http.Request) string {
+	if r.Method != http.MethodPost {
+		return r.Header.Get(x402.HeaderSignature)
+	}
+	body, _ := io.ReadAll(r.Body) // the service judges it
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var call struct {
+		Params struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		}
+	}
+	_ = json.Unmarshal(body, &call)
+	return string(call.Params.Meta[mcp.KeyPayment])
 }
 
 // pass lets the service answer.
@@ -206,6 +226,13 @@ func silent(held chan<- struct{}) step {
 		case <-time.After(patience):
 		}
 	}
+}
+
+// swallowed lets the service answer, keeps the answer to itself, and holds the
+// connection until the client gives up.
+func swallowed(g *gateway, _ http.ResponseWriter, r *http.Request) {
+	g.whole(r)
+	<-r.Context().Done()
 }
 
 // changing lets the service answer and changes what it has said, as a stranger in

@@ -47,6 +47,9 @@ func retries() program {
 	return program{"retries", "With retries", nodeWorkshop, npmInstall, false}
 }
 
+// signedKey is the key that what something else has signed is sent with.
+const signedKey = "IDEMPOTENCY_KEY=call-1"
+
 // signed is the command that sends what something else has signed.
 func signed() program { return program{id: "signed", tools: curlWorkshop} }
 
@@ -155,7 +158,7 @@ func (p program) command(t *testing.T, w workshop, s service, url string) *exec.
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], s.url, url)
 	if p.id == "signed" {
-		return w.shell(t, code, "SIGNATURE="+sign(t, s.url))
+		return w.shell(t, code, "SIGNATURE="+sign(t, s.url), signedKey)
 	}
 	w.save(t, shown.names[p.id], code)
 	_, command := shown.commands(t, p.title)

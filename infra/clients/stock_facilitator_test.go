@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +19,8 @@ import (
 // aurumflux20/hostile-facilitator, which plays them to clients. Here they are
 // played to the server, whose clients sign anew on every call.
 //
+// Three of our own repeat a refusal that is none, or contradict it.
+//
 // After that the authorization is used, and a repeat of it is answered as
 // facilitators do that ask nobody but the chain: nonce already used. In the
 // modes with recognises it is answered with the settlement that it had.
@@ -25,14 +28,36 @@ type failureMode struct {
 	name       string
 	means      string
 	recognises bool
-	// plays is how many settlements of a payer go that way.
+	// plays is how many settlements of a payer go that way, or everyTime.
 	plays int
 	play  func(http.ResponseWriter, *http.Request, settleAnswer)
 	// settles says that the answer, though played with, is that it has settled.
 	settles bool
-	// chainFails gives the service a node to ask that answers every question
-	// with 503. The other modes give it none.
-	chainFails bool
+	// node is what the service can ask about the chain. Most modes give it none.
+	node chainNode
+	// unanswered says that nobody can know that the money has moved, so that no
+	// answer comes.
+	unanswered bool
+}
+
+// everyTime is how often a facilitator fails that never answers otherwise.
+const everyTime = math.MaxInt
+
+// chainNode is a node of the chain, if there is one.
+type chainNode int
+
+const (
+	noNode   chainNode = iota
+	deadNode           // it answers every question with 503
+	liveNode           // it knows what has moved
+)
+
+// refuse is the word of a facilitator that looks at the balance after its own
+// transfer: it refuses with a reason that is about the payer and known to be given
+// before any broadcast. A server that believes it challenges its client once more.
+func refuse(w http.ResponseWriter, _ *http.Request, a settleAnswer) {
+	a.ErrorReason, a.Success, a.Transaction = "invalid_exact_evm_insufficient_balance", false, ""
+	a.write(w, http.StatusPaymentRequired)
 }
 
 // slowAnswer is just within the 15 seconds that a settlement may take.
@@ -51,15 +76,17 @@ func failureModes() []failureMode {
 			},
 		},
 		{
-			// What is paid is asked for again: the facilitator looks at the balance
-			// after its own transfer and refuses with a reason that is about the
-			// payer and known to be given before any broadcast. A server that
-			// believes it challenges its client once more.
-			name: "double_402", means: "settles, refuses the payment", plays: 1, recognises: true,
-			play: func(w http.ResponseWriter, _ *http.Request, a settleAnswer) {
-				a.ErrorReason, a.Success, a.Transaction = "invalid_exact_evm_insufficient_balance", false, ""
-				a.write(w, http.StatusPaymentRequired)
-			},
+			name: "double_402", means: "settles, refuses the payment", plays: 1, recognises: true, play: refuse,
+		},
+		{
+			// The second word, nonce used, says that the first was not true.
+			name: "contradicts", means: "settles, refuses; a second refusal contradicts the first", plays: 1, play: refuse,
+		},
+		{
+			name: "refuses", means: "refuses every time, settled once, with a node", plays: everyTime, node: liveNode, play: refuse,
+		},
+		{
+			name: "refuses_unseen", means: "the same without a node; no answer comes", plays: everyTime, unanswered: true, play: refuse,
 		},
 		{
 			// The answer comes just before the service would give up, and long after
@@ -79,8 +106,8 @@ func failureModes() []failureMode {
 			// The settlement is in doubt, and whoever could say how it ended fails
 			// too: the chain's node always, the facilitator at the first resend.
 			name: "reconcile_unavailable", means: "settles, answers 504 twice, no chain to ask", plays: 2, recognises: true,
-			chainFails: true,
-			play:       func(w http.ResponseWriter, _ *http.Request, _ settleAnswer) { w.WriteHeader(http.StatusGatewayTimeout) },
+			node: deadNode,
+			play: func(w http.ResponseWriter, _ *http.Request, _ settleAnswer) { w.WriteHeader(http.StatusGatewayTimeout) },
 		},
 		{
 			// The facilitator declares that a repeat is safe, and keeps its word. It
@@ -180,7 +207,8 @@ func (t *trial) settled(p payment, honest settleAnswer) (a settleAnswer, plays, 
 	b.plays++
 	plays = b.plays <= t.mode.plays
 	b.note("settle %.10s: success %t %s, spoilt %t", p.nonce, honest.Success, honest.ErrorReason, plays)
-	if t.moment == duringLookup && (!plays || t.mode.settles) {
+	// Where every word is a refusal, the second has the chain asked.
+	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
 		t.reached(b)
 	}
 	return honest, plays, true

@@ -90,6 +90,10 @@ type purchase struct {
 	Network string            `json:"network"`
 	Key     string            `json:"key"`
 	Headers map[string]string `json:"headers"`
+	// Calls is how many the loop makes at most, and Timeout in how many seconds the
+	// client gives one up; 0 leaves that to the client.
+	Calls   int `json:"calls"`
+	Timeout int `json:"timeout"`
 }
 
 type loopResult struct {
@@ -134,9 +138,13 @@ func newTrial(t *testing.T, mode failureMode, moment killMoment, db *testbed.Dyn
 	r.gateway.every = r.passOn
 	r.books = r.world.books
 	maps.Copy(r.world.env, map[string]string{"FACILITATOR_URL": listen(t, r.serveFacilitator), "DUPLICATE_WINDOW_SECONDS": window})
-	if mode.chainFails {
-		dead := listen(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-		r.world.env["RPC_URL"] = dead
+	switch mode.node {
+	case deadNode:
+		r.world.env["RPC_URL"] = listen(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	case liveNode:
+		chain := testbed.PlayNode{Moved: r.books.Transfers, ChainID: 8453, Now: time.Now, Safe: 2 * time.Second}
+		r.world.env["RPC_URL"] = listen(t, chain.ServeHTTP)
+	case noNode:
 	}
 	if db == nil {
 		r.name += ", embedded ledger"
@@ -224,24 +232,33 @@ func (t *trial) restart(tb *testing.T) {
 // buy adds a buyer.
 func (t *trial) buy(tb *testing.T, column int, keyed bool) *buyer {
 	tb.Helper()
+	order, payer := orderOf(tb, t.gateway.url, keyed)
+	b := &buyer{
+		trial: t, column: column, payer: payer, order: order,
+		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},
+	}
+	if t.mode.unanswered {
+		b.order.Calls = callsInVain
+	}
+	t.buyers[b.payer] = b
+	return b
+}
+
+// orderOf is a purchase of the example call at origin, by a payer of its own.
+func orderOf(tb testing.TB, origin string, keyed bool) (order purchase, payer string) {
+	tb.Helper()
 	key := newPayer()
 	w, err := x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	b := &buyer{
-		trial: t, column: column, payer: strings.ToLower(w.Address().String()),
-		order: purchase{
-			ID: rand.Text(), URL: catalog.DNS().ExampleURL(t.gateway.url), Network: "eip155:8453",
-			Key: key, Headers: map[string]string{},
-		},
-		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},
+	order = purchase{
+		ID: rand.Text(), URL: catalog.DNS().ExampleURL(origin), Network: "eip155:8453", Key: key, Headers: map[string]string{}, Calls: mostCalls,
 	}
 	if keyed {
-		b.order.Headers["Idempotency-Key"] = rand.Text()
+		order.Headers[x402.HeaderKey] = rand.Text()
 	}
-	t.buyers[b.payer] = b
-	return b
+	return order, strings.ToLower(w.Address().String())
 }
 
 // transfers is how often the buyer has paid.

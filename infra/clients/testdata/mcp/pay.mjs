@@ -1,5 +1,6 @@
 // Signs what a result asks for, as an agent's wallet does, and looks at what a
 // facilitator would list.
+import { randomUUID } from "node:crypto";
 import { x402Client } from "@x402/core/client";
 import { ExactEvmScheme } from "@x402/evm/exact/client";
 import { extractDiscoveryInfo, validateDiscoveryExtensionSpec } from "@x402/extensions/bazaar";
@@ -11,9 +12,11 @@ async function payment(required) {
   return client.createPaymentPayload(required);
 }
 
-// play lists the tools, asks one for its price, pays, and sends the payment again.
+// play lists the tools, asks one for its price, pays, and sends the payment again. As
+// an agent's host, it only calls until it is answered, and signs anew each time.
 export async function play(client) {
-  const [, , , name, args] = process.argv;
+  const [, , , name, args, host] = process.argv;
+  if (host) return answered(client, { name, arguments: JSON.parse(args) });
   const tools = (await client.listTools()).tools.map((t) => t.name);
   const call = { name, arguments: JSON.parse(args) };
   const unpaid = await client.callTool(call);
@@ -22,10 +25,23 @@ export async function play(client) {
     ...validateDiscoveryExtensionSpec(unpaid.structuredContent.extensions.bazaar),
     entry: extractDiscoveryInfo(signed, unpaid.structuredContent.accepts[0]),
   };
-  const paying = { ...call, _meta: { "x402/payment": signed } };
+  const paying = { ...call, _meta: { "x402/payment": signed, "x402/idempotency-key": randomUUID() } };
   const paid = await client.callTool(paying);
   const again = await client.callTool(paying);
   const wrong = await client.callTool({ name, arguments: { nothing: "here" } });
   console.log(JSON.stringify({ tools, unpaid, listing, paid, again, wrong }));
   await client.close();
+}
+
+async function answered(client, call) {
+  for (const told = []; ; ) {
+    try {
+      const signed = await payment((await client.callTool(call)).structuredContent);
+      const paid = await client.callTool({ ...call, _meta: { "x402/payment": signed } });
+      console.log(JSON.stringify({ told, paid }));
+      return client.close();
+    } catch (error) {
+      told.push(String(error)); // the time-out of the SDK
+    }
+  }
 }

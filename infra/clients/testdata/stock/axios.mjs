@@ -6,11 +6,11 @@ import { ExactEvmScheme } from '@x402/evm'
 import { privateKeyToAccount } from 'viem/accounts'
 import { loops } from './loop.mjs'
 
-await loops(async ({ url, network, key, headers }) => {
+await loops(async ({ url, network, key, headers, timeout }) => {
   const account = privateKeyToAccount(key)
   const api = wrapAxiosWithPaymentFromConfig(axios.create(), { schemes: [{ network, client: new ExactEvmScheme(account) }] })
   try {
-    const response = await api.get(url, { headers, responseType: 'text' })
+    const response = await api.get(url, { headers, responseType: 'text', timeout: timeout * 1000 })
     return { status: response.status, body: response.data }
   } catch (error) {
     if (!error.response || error.response.status === 200) throw error // lost, or cut off

@@ -4,9 +4,9 @@ import { ExactEvmScheme } from '@x402/evm'
 import { privateKeyToAccount } from 'viem/accounts'
 import { loops } from './loop.mjs'
 
-await loops(async ({ url, network, key, headers }) => {
+await loops(async ({ url, network, key, headers, timeout }) => {
   const account = privateKeyToAccount(key)
   const fetchWithPayment = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network, client: new ExactEvmScheme(account) }] })
-  const response = await fetchWithPayment(url, { headers })
+  const response = await fetchWithPayment(url, { headers, signal: timeout ? AbortSignal.timeout(timeout * 1000) : undefined })
   return { status: response.status, body: await response.text() }
 })

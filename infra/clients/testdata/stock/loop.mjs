@@ -11,13 +11,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 export async function loops(buy) {
   console.log('ready')
   for await (const line of createInterface({ input: process.stdin })) {
-    const { calls, pause, purchases } = JSON.parse(line)
-    await Promise.all(purchases.map((purchase) => loop(buy, purchase, calls, pause)))
+    const { pause, purchases } = JSON.parse(line)
+    await Promise.all(purchases.map((purchase) => loop(buy, purchase, pause)))
     return
   }
 }
 
-async function loop(buy, purchase, calls, pause) {
+async function loop(buy, purchase, pause) {
   const told = []
   const until200 = async () => {
     for (let got; ; await sleep(pause)) {
@@ -27,7 +27,7 @@ async function loop(buy, purchase, calls, pause) {
         got = { status: 0, body: String(error?.cause ?? error) } // no whole answer
       }
       told.push(got.status)
-      if (got.status === 200 || told.length >= calls) return got
+      if (got.status === 200 || told.length >= purchase.calls) return got
     }
   }
   const answer = await until200()

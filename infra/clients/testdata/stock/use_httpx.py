@@ -10,15 +10,15 @@ from x402.http.clients import x402HttpxClient
 from x402.mechanisms.evm.exact import ExactEvmScheme
 
 
-async def buy(url, network, key, headers, **_):
+async def buy(url, network, key, headers, timeout, **_):
     client = x402Client().register(network, ExactEvmScheme(Account.from_key(key)))
-    async with x402HttpxClient(client) as http:
+    async with x402HttpxClient(client, **({"timeout": timeout} if timeout else {})) as http:
         response = await http.get(url, headers=headers)
         return {"status": response.status_code, "body": response.text}
 
 
 # The loop is that of loop.mjs.
-async def loop(purchase, calls, pause):
+async def loop(purchase, pause):
     told = []
 
     async def until_200():
@@ -28,7 +28,7 @@ async def loop(purchase, calls, pause):
             except Exception as error:  # no whole answer
                 got = {"status": 0, "body": repr(error)}
             told.append(got["status"])
-            if got["status"] == 200 or len(told) >= calls:
+            if got["status"] == 200 or len(told) >= purchase["calls"]:
                 return got
             await asyncio.sleep(pause / 1000)
 
@@ -37,8 +37,8 @@ async def loop(purchase, calls, pause):
     print(json.dumps({"id": purchase["id"], "told": told, "answer": answer, "again": again}), flush=True)
 
 
-async def loops(calls, pause, purchases):
-    await asyncio.gather(*(loop(purchase, calls, pause) for purchase in purchases))
+async def loops(pause, purchases):
+    await asyncio.gather(*(loop(purchase, pause) for purchase in purchases))
 
 
 print("ready", flush=True)

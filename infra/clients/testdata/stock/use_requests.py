@@ -11,15 +11,15 @@ from x402.http.clients import x402_requests
 from x402.mechanisms.evm.exact import ExactEvmScheme
 
 
-def buy(url, network, key, headers, **_):
+def buy(url, network, key, headers, timeout, **_):
     client = x402ClientSync().register(network, ExactEvmScheme(Account.from_key(key)))
     with x402_requests(client) as session:
-        response = session.get(url, headers=headers)
+        response = session.get(url, headers=headers, timeout=timeout or None)
         return {"status": response.status_code, "body": response.text}
 
 
 # The loop is that of loop.mjs.
-def loop(purchase, calls, pause):
+def loop(purchase, pause):
     told = []
 
     def until_200():
@@ -29,7 +29,7 @@ def loop(purchase, calls, pause):
             except Exception as error:  # no whole answer
                 got = {"status": 0, "body": repr(error)}
             told.append(got["status"])
-            if got["status"] == 200 or len(told) >= calls:
+            if got["status"] == 200 or len(told) >= purchase["calls"]:
                 return got
             time.sleep(pause / 1000)
 
@@ -40,8 +40,8 @@ def loop(purchase, calls, pause):
     print(line, end="", flush=True)
 
 
-def loops(calls, pause, purchases):
-    side_by_side = [threading.Thread(target=loop, args=(p, calls, pause)) for p in purchases]
+def loops(pause, purchases):
+    side_by_side = [threading.Thread(target=loop, args=(p, pause)) for p in purchases]
     for thread in side_by_side:
         thread.start()
     for thread in side_by_side:

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -38,7 +39,7 @@ func run(ctx context.Context, url, tool, arguments, payment string) error {
 	if err != nil {
 		return err
 	}
-	params.Meta = mcp.Meta{"x402/payment": json.RawMessage(payment)}
+	params.Meta = mcp.Meta{"x402/payment": json.RawMessage(payment), "x402/idempotency-key": rand.Text()}
 	paid, err := session.CallTool(ctx, params)
 	if err != nil {
 		return err
