@@ -263,6 +263,7 @@ func bundleRows() []row {
 		uptime("mtls13", "down", want{"ssl.hostname_match": true, "headers.error.code": fault.HandshakeFailed}),
 		uptime("gone", "down", want{"dns.error.code": fault.NXDomain, "ssl.error.code": fault.NXDomain, "headers.error.code": fault.NXDomain}),
 		uptime("silent", "down", want{"dns.error.code": fault.DNSTimeout, "ssl.error.code": fault.SSLTimeout, "headers.error.code": fault.HeadersTimeout}),
+		uptime("nxalone", "down", want{"dns.error.code": fault.UpstreamUnavailable, "ssl.error.code": fault.SSLTimeout, "headers.error.code": fault.HeadersTimeout}),
 		uptime("loopback", "down", want{"dns.records.0.address": "127.0.0.1", "ssl.error.code": fault.BlockedAddress, "headers.error.code": fault.BlockedAddress}),
 		asks("uptime-check")("10.0.0.1", fails(fault.InvalidDomain)),
 		intel("example.com", want{"dns.type": "A", "ssl.serial": "0a1b2c", "whois.handle": "1234_DOMAIN_COM-VRSN"}),

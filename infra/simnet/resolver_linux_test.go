@@ -128,6 +128,16 @@ func changes(change func(*dns.Msg)) trick {
 // rcodes answers with a return code and nothing else.
 func rcodes(code int) trick { return changes(func(m *dns.Msg) { m.Rcode, m.Answer = code, nil }) }
 
+// denied is NXDOMAIN; its proof is the SOA record of a zone, or none.
+func denied(soa ...string) trick {
+	return changes(func(m *dns.Msg) {
+		m.Rcode, m.Answer, m.Ns = dns.RcodeNameError, nil, nil
+		for _, zone := range soa {
+			m.Ns = append(m.Ns, record(zone, "60 IN SOA ns."+zone+" host."+zone+" 1 2 3 4 5"))
+		}
+	})
+}
+
 func honestly(a asked) { _ = a.w.WriteMsg(a.honest) } // the client may be gone
 func nothing(asked)    {}
 

@@ -67,7 +67,10 @@ func dishonestSites() []site {
 		tricked("liecase", otherCase, fails(fault.DNSTimeout)),
 		tricked("tc", overUDP(changes(func(m *dns.Msg) { m.Truncated = true })), good()),
 		tricked("udpsilent", overUDP(nothing), good()),
-		tricked("servfailnx", each(rcodes(dns.RcodeServerFailure), rcodes(dns.RcodeNameError), nothing), fails(fault.NXDomain)),
+		tricked("servfailnx", each(rcodes(dns.RcodeServerFailure), denied("com."), nothing), fails(fault.NXDomain)),
+		tricked("nxbare", each(denied(), honestly, nothing), by(second)),
+		tricked("nxtwice", each(denied(), denied(), nothing), fails(fault.NXDomain)),
+		tricked("nxalone", each(denied(), rcodes(dns.RcodeRefused), rcodes(dns.RcodeRefused)), fails(fault.UpstreamUnavailable)),
 		tricked("refusedfirst", each(rcodes(dns.RcodeRefused), honestly, nothing), by(second)),
 		tricked("silentfirst", each(nothing, honestly, nothing), by(second)),
 	}

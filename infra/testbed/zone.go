@@ -13,21 +13,15 @@ type Zone struct {
 	// Records are by owner, in lower case with the final dot. Those of the owner
 	// "*." are the records of every name that has none.
 	Records map[string][]dns.RR
-	// negative is the SOA record that negative answers carry, if there is one.
-	negative []dns.RR
 }
 
 // ReadZone reads records in the form of a zone file. Without $TTL and $ORIGIN,
-// each has a TTL and a complete owner. A SOA record that comes first is that of
-// negative answers.
+// each has a TTL and a complete owner.
 func ReadZone(tb testing.TB, text string) Zone {
 	tb.Helper()
 	z := Zone{Records: map[string][]dns.RR{}}
 	parser := dns.NewZoneParser(strings.NewReader(text), "", "zone")
 	for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {
-		if rr.Header().Rrtype == dns.TypeSOA && len(z.Records) == 0 {
-			z.negative = []dns.RR{rr}
-		}
 		owner := strings.ToLower(rr.Header().Name)
 		z.Records[owner] = append(z.Records[owner], rr)
 	}
@@ -49,7 +43,7 @@ func (z Zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 }
 
 // Answer looks a name up, as a recursive resolver answers: the aliases first, then
-// what they lead to.
+// what they lead to. Negative answers carry the SOA record of the root.
 func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 	for range 8 {
 		set, exists := z.of(name)
@@ -72,7 +66,10 @@ func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 		case !exists:
 			m.Rcode = dns.RcodeNameError
 		}
-		m.Ns = z.negative
+		m.Ns = []dns.RR{&dns.SOA{
+			Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 5},
+			Ns:  "a.root-servers.net.", Mbox: "nstld.verisign-grs.com.", Serial: 2026110501, Refresh: 1800, Retry: 900, Expire: 604800, Minttl: 5,
+		}}
 		return
 	}
 }

@@ -254,11 +254,14 @@ type Connector interface {
 	Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error)
 }
 
+// Unresolved is what every tool says of ErrResolvers, whatever its code for that is.
+const Unresolved = "The domain name could not be resolved: no DNS resolver gave a usable answer."
+
 // Errors that say nothing about the target: a tool answers its own time-out
 // code for them, and the answer stays owed.
 var (
-	// ErrResolvers: our resolvers are down or silent.
-	ErrResolvers = errors.New("guard: the resolvers do not answer")
+	// ErrResolvers: our resolvers are down or silent, or say nothing usable.
+	ErrResolvers = errors.New("guard: no resolver gave a usable answer")
 	// ErrNoRoute: the target has IPv6 addresses only and this deployment has
 	// no IPv6 route.
 	ErrNoRoute = errors.New("guard: no route to the target's address family")

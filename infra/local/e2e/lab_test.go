@@ -302,8 +302,7 @@ func (r *resolver) gate(name string) *gate {
 	return r.gates[name]
 }
 
-// zoneText is what the resolver knows. The first record is the SOA of negative
-// answers. Addresses are those of RFC 5737.
+// zoneText is what the resolver knows. Addresses are those of RFC 5737.
 const zoneText = `
 $ORIGIN example.com.
 $TTL 3600

@@ -21,9 +21,9 @@ import (
 
 func TestAddresses(t *testing.T) {
 	const a, aaaa = "@ 60 IN A 93.184.216.34", "@ 60 IN AAAA 2606:4700::1"
-	servfail, nx, refused := rcode(miekg.RcodeServerFailure), rcode(miekg.RcodeNameError), rcode(miekg.RcodeRefused)
+	servfail, nx, refused := rcode(miekg.RcodeServerFailure), missing(), rcode(miekg.RcodeRefused)
 	yx := both(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example."))
-	none, referred := answer(), refer()
+	none, referred, bare := answer(), refer(), rcode(miekg.RcodeNameError)
 	type row struct {
 		v4, v6 change
 		want   string
@@ -43,9 +43,12 @@ func TestAddresses(t *testing.T) {
 		"alias": {v4: answer("@ 60 IN CNAME b.test.", "b.test. 60 IN A 93.184.216.34", "c.test. 60 IN A 8.8.8.8"), v6: none,
 			want: "93.184.216.34"},
 		"nxdomain":                 {v4: nx, v6: nx, code: fault.NXDomain},
-		"nxdomain behind an alias": {v4: both(nx, answer("@ 60 IN CNAME b.test.")), v6: nx, code: fault.NXDomain, says: "alias"},
+		"nxdomain behind an alias": {v4: both(rcode(miekg.RcodeNameError), answer("@ 60 IN CNAME b.test."), authority(". 60 IN SOA a. b. 1 2 3 4 5")), v6: nx, code: fault.NXDomain, says: "alias"},
 		"nxdomain, SERVFAIL":       {v4: servfail, v6: nx, code: fault.NXDomain},
 		"nxdomain, silence":        {v4: refused, v6: nx, code: fault.NXDomain},
+		"nxdomain, unproven":       {v4: bare, v6: bare, is: guard.ErrResolvers},
+		"no data, unproven":        {v4: none, v6: bare, is: guard.ErrResolvers},
+		"IPv6 only, unproven":      {v4: bare, v6: answer(aaaa), want: "2606:4700::1"},
 		"yxdomain":                 {v4: yx, v6: yx, code: fault.ConnectFailed, says: "YXDOMAIN"},
 		"no data":                  {v4: none, v6: none, code: fault.ConnectFailed, says: "without A and AAAA"},
 		"no data, false nxdomain":  {v4: none, v6: nx, code: fault.ConnectFailed, says: "without A and AAAA"},
@@ -126,7 +129,7 @@ func TestShare(t *testing.T) {
 	eachInBubble(t, map[string]change{
 		"both families": answer(good, aaaa, mx),
 		"no data":       answer(),
-		"behind alias":  both(rcode(miekg.RcodeNameError), families(answer("@ 60 IN CNAME b.test."), answer())),
+		"behind alias":  both(missing(), families(answer("@ 60 IN CNAME b.test."), answer())),
 		"SERVFAIL":      rcode(miekg.RcodeServerFailure),
 		"REFUSED":       rcode(miekg.RcodeRefused),
 		"IPv6 fails":    families(answer(good), rcode(miekg.RcodeServerFailure)),

@@ -13,7 +13,8 @@
 // something about the name wins:
 //
 //	NOERROR                       the records, none if there are none
-//	NXDOMAIN                      nxdomain
+//	NXDOMAIN with an SOA          nxdomain
+//	NXDOMAIN without one          the next resolver; nxdomain if a second says so
 //	YXDOMAIN                      the rcode of the result (RFC 6672 §2.2)
 //	SERVFAIL                      the next resolver; the rcode of the result if
 //	                              no resolver knows better

@@ -20,7 +20,9 @@ func ExampleClient_Lookup() {
 		return
 	}
 	server := &miekg.Server{PacketConn: socket, Handler: miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
+		soa, _ := miekg.NewRR("com. 900 IN SOA a.gtld-servers.net. nstld.verisign-grs.com. 1 1800 900 604800 900")
 		m := new(miekg.Msg).SetRcode(q, miekg.RcodeNameError)
+		m.Ns = []miekg.RR{soa} // without it, the client would ask a second resolver
 		if name := q.Question[0].Name; miekg.CanonicalName(name) == "example.com." {
 			mx, _ := miekg.NewRR(name + " 300 IN MX 10 mx1.example.com.")
 			m.Rcode, m.Answer = miekg.RcodeSuccess, []miekg.RR{mx}

@@ -13,6 +13,7 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
 // reply is what the resolvers have to say about a name: NOERROR, NXDOMAIN,
@@ -29,7 +30,8 @@ const (
 	silent    outcome = iota // no reply in time
 	useless                  // nobody there, or a reply that says nothing about the name
 	failing                  // SERVFAIL
-	answering                // NOERROR, NXDOMAIN or YXDOMAIN
+	unproven                 // NXDOMAIN without its proof
+	answering                // NOERROR, NXDOMAIN with its proof, or YXDOMAIN
 	crashed                  // a panic
 )
 
@@ -91,7 +93,7 @@ func (c *Client) run(ctx context.Context, r *race, name string, qtype uint16) {
 	for failed := 0; failed < started; {
 		select {
 		case a := <-results:
-			if r.add(a); a.outcome == answering || a.outcome == crashed {
+			if r.add(a) {
 				return
 			}
 			failed++
@@ -144,6 +146,8 @@ func judge(m *miekg.Msg, name string, qtype uint16) outcome {
 	switch {
 	case len(m.Question) == 0:
 		return useless
+	case m.Rcode == miekg.RcodeNameError && !proven(m, name):
+		return unproven
 	case m.Rcode == miekg.RcodeNameError, m.Rcode == miekg.RcodeYXDomain:
 		return answering
 	case m.Rcode == miekg.RcodeServerFailure:
@@ -152,6 +156,22 @@ func judge(m *miekg.Msg, name string, qtype uint16) outcome {
 		return answering
 	}
 	return useless
+}
+
+// proven reports whether an NXDOMAIN has the SOA record of a zone that the name,
+// or one that its aliases lead to, is in (RFC 2308 §2.1). Who asked the servers of
+// the zone has it. What answers in their place, such as a filter or the portal of
+// a network, often has none, or that of a zone of its own.
+func proven(m *miekg.Msg, name string) bool {
+	owners, _ := chain(m.Answer, name, miekg.TypeA)
+	return slices.ContainsFunc(m.Ns, func(rr miekg.RR) bool {
+		for owner := range owners {
+			if soa, ok := rr.(*miekg.SOA); ok && miekg.IsSubDomain(soa.Hdr.Name, owner) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // refers reports whether a NOERROR without an answer sends us to other servers
@@ -228,14 +248,18 @@ func (b *bug) Error() string { return fmt.Sprintf("DNS lookup panicked: %v", b.v
 // Stack is logged beside the error, whole.
 func (b *bug) Stack() string { return string(b.stack) }
 
-func (r *race) add(a attempt) {
+// add notes what a resolver came to, and reports whether no other need be asked.
+// Two that say NXDOMAIN without its proof agree, which is an answer.
+func (r *race) add(a attempt) (decided bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a.outcome == answering {
+	agrees := func(b attempt) bool { return a.outcome == unproven && b.outcome == unproven }
+	if a.outcome == answering || slices.ContainsFunc(r.failed, agrees) {
 		r.won, r.reply = true, a.reply
-		return
+		return true
 	}
 	r.failed = append(r.failed, a)
+	return a.outcome == crashed
 }
 
 // verdict is the answer, or weighs attempts none of which answered. A panic is
@@ -265,7 +289,7 @@ func (r *race) verdict(parent context.Context, late error) (reply, error) {
 	}
 	cause := errors.Join(append(causes, parent.Err())...)
 	if timedOut {
-		return reply{}, fault.New(fault.DNSTimeout, cause)
+		return reply{}, fault.Newf(fault.DNSTimeout, cause, guard.Unresolved)
 	}
-	return reply{}, fault.New(fault.UpstreamUnavailable, cause)
+	return reply{}, fault.Newf(fault.UpstreamUnavailable, cause, guard.Unresolved)
 }

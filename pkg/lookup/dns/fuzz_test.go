@@ -49,8 +49,8 @@ func FuzzReply(f *testing.F) {
 		query := Query{Domain: "example.com", Type: typ}
 		got, err := reply{msg: m, resolver: netip.MustParseAddr("192.0.2.53")}.result(query, q.qtype)
 		if m.Rcode == miekg.RcodeNameError {
-			if f := fault.From(err); f.Code != fault.NXDomain || len(m.Question) != 1 {
-				t.Errorf("NXDOMAIN gave %v, questions %v", err, m.Question)
+			if f := fault.From(err); f.Code != fault.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
+				t.Errorf("NXDOMAIN gave %v, questions %v, authority %v", err, m.Question, m.Ns)
 			}
 			return
 		}
@@ -180,11 +180,11 @@ func seeds(f *testing.F, q question) [][]byte {
 	}
 	var out [][]byte
 	for _, name := range []string{"NOERROR", "NXDOMAIN", "YXDOMAIN", "SERVFAIL", "FORMERR"} {
-		empty, bare, refers := all, all, all
-		empty.Answer, bare.Question, refers.Answer, refers.Ns = nil, nil, nil, all.Answer[8:9]
+		empty, bare, refers, proven := all, all, all, all
+		empty.Answer, bare.Question, refers.Answer, refers.Ns, proven.Ns = nil, nil, nil, all.Answer[8:9], all.Answer[9:10]
 		cut := all
 		cut.Truncated = true
-		for _, m := range []*miekg.Msg{&all, &empty, &bare, &refers, &cut} {
+		for _, m := range []*miekg.Msg{&all, &empty, &bare, &refers, &proven, &cut} {
 			m.Rcode = miekg.StringToRcode[name]
 			b, err := m.Pack()
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
@@ -23,8 +24,10 @@ func TestLookup(t *testing.T) {
 		one   = `"records":[{"address":"192.0.2.1"}]}`
 		none  = `"ttl":null,"records":[]}`
 		gone  = "nxdomain: The domain name does not exist."
+		vain  = "upstream_unavailable: " + guard.Unresolved
 	)
-	nx := rcode(miekg.RcodeNameError)
+	nx, bare := missing(), rcode(miekg.RcodeNameError)
+	other := "other.example. 60 IN SOA a. b. 1 2 3 4 5"
 	type row struct {
 		typ   string
 		reply change
@@ -86,8 +89,13 @@ func TestLookup(t *testing.T) {
 		"neither SOA nor servers":          {"A", sections(nil, "@ 60 IN NSEC b.example.com. TXT"), none},
 		"no such name":                     {"A", nx, gone},
 		"no such name, other aliases":      {"A", both(nx, answer("other.example. 60 IN CNAME gone.example.net.")), gone},
-		"no such name behind an alias": {"A", both(nx, answer(alias)),
+		"no such name behind an alias": {"A", both(bare, answer(alias), authority("NET. 60 IN SOA a. b. 1 2 3 4 5")),
 			"nxdomain: The domain name is an alias, and the name it leads to does not exist."},
+		"no such name, by the root":        {"A", both(bare, authority("com. 60 IN NS a.", ". 60 IN SOA a. b. 1 2 3 4 5")), gone},
+		"no such name, and no proof":       {"A", bare, vain},
+		"no such name, and servers":        {"A", both(bare, authority("com. 60 IN NS a.gtld-servers.net.")), vain},
+		"no such name, the SOA of another": {"A", both(bare, answer(alias), authority(other)), vain},
+		"no such name, the SOA beside it":  {"A", both(bare, func(m *miekg.Msg) { m.Extra = parse([]string{soa}) }), vain},
 	}
 	for _, data := range []string{
 		"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA", "MX 000a", "SOA 00", "SOA 0000", "SOA 000000000001", "SOA 18" + strings.Repeat("61", 24) + "00",

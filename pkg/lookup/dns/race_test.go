@@ -66,7 +66,7 @@ func silence() []string {
 func TestRace(t *testing.T) {
 	fail := func(d time.Duration) script { return after(d, rcode(miekg.RcodeServerFailure)) }
 	refuse := func(d time.Duration) script { return after(d, rcode(miekg.RcodeRefused)) }
-	gone := after(20*ms, rcode(miekg.RcodeNameError))
+	gone, bare := after(20*ms, missing()), after(20*ms, rcode(miekg.RcodeNameError))
 	atOnce := []string{first + " at 0s", second + " at 0s", third + " at 0s"}
 	type row struct {
 		udp   [3]script
@@ -84,12 +84,20 @@ func TestRace(t *testing.T) {
 		"nobody there goes on at once": {[3]script{nil, nil, ok(5 * ms)}, "NOERROR from 9.9.9.10 at 5ms", atOnce},
 		"a late answer beats SERVFAIL": {[3]script{ok(5 * time.Second), fail(10 * ms), fail(10 * ms)}, "NOERROR from 1.1.1.1 at 5s",
 			[]string{first + " at 0s", second + " at 200ms", third + " at 210ms", "tcp " + first + " at 2s"}},
-		"NXDOMAIN is final":        {[3]script{gone, ok(0), ok(0)}, "nxdomain at 20ms", hedged()[:1]},
-		"SERVFAIL from all":        {[3]script{fail(10 * ms), fail(20 * ms), fail(30 * ms)}, "SERVFAIL from 1.1.1.1 at 60ms", nil},
-		"SERVFAIL and REFUSED":     {[3]script{refuse(10 * ms), fail(20 * ms), refuse(30 * ms)}, "SERVFAIL from 8.8.8.8 at 60ms", nil},
-		"SERVFAIL and silence":     {[3]script{mute, fail(20 * ms), mute}, "SERVFAIL from 8.8.8.8 at 7.95s", nil},
-		"silence and nobody there": {[3]script{nil, mute, nil}, "dns_timeout at 7.95s", nil},
-		"too late":                 {[3]script{ok(9 * time.Second), mute, mute}, "dns_timeout at 7.95s", silence()},
+		"NXDOMAIN is final": {[3]script{gone, ok(0), ok(0)}, "nxdomain at 20ms", hedged()[:1]},
+		"NXDOMAIN without proof, twice": {[3]script{bare, bare, ok(0)}, "nxdomain at 40ms",
+			[]string{first + " at 0s", second + " at 20ms"}},
+		"NXDOMAIN without proof, and with it":  {[3]script{bare, gone, ok(0)}, "nxdomain at 40ms", nil},
+		"NXDOMAIN without proof, and REFUSED":  {[3]script{bare, refuse(10 * ms), bare}, "nxdomain at 50ms", nil},
+		"NXDOMAIN without proof, and a record": {[3]script{bare, ok(10 * ms), bare}, "NOERROR from 8.8.8.8 at 30ms", nil},
+		"NXDOMAIN without proof, alone":        {[3]script{bare, refuse(10 * ms), nil}, "upstream_unavailable at 30ms", nil},
+		"NXDOMAIN without proof, and SERVFAIL": {[3]script{bare, fail(10 * ms), nil}, "SERVFAIL from 8.8.8.8 at 30ms", nil},
+		"NXDOMAIN without proof, and silence":  {[3]script{bare, mute, nil}, "dns_timeout at 7.95s", nil},
+		"SERVFAIL from all":                    {[3]script{fail(10 * ms), fail(20 * ms), fail(30 * ms)}, "SERVFAIL from 1.1.1.1 at 60ms", nil},
+		"SERVFAIL and REFUSED":                 {[3]script{refuse(10 * ms), fail(20 * ms), refuse(30 * ms)}, "SERVFAIL from 8.8.8.8 at 60ms", nil},
+		"SERVFAIL and silence":                 {[3]script{mute, fail(20 * ms), mute}, "SERVFAIL from 8.8.8.8 at 7.95s", nil},
+		"silence and nobody there":             {[3]script{nil, mute, nil}, "dns_timeout at 7.95s", nil},
+		"too late":                             {[3]script{ok(9 * time.Second), mute, mute}, "dns_timeout at 7.95s", silence()},
 	}, func(t *testing.T, c row) {
 		contest(t, []host{{udp: c.udp[0]}, {udp: c.udp[1]}, {udp: c.udp[2]}}, 8*time.Second, c.want, c.dials)
 	})
@@ -145,7 +153,7 @@ func TestFallback(t *testing.T) {
 		"cut": {cut(10 * ms), ok(20 * ms), limit, "NOERROR from 1.1.1.1 at 30ms",
 			[]string{first + " at 0s", "tcp " + first + " at 10ms"}},
 		"cut when TCP is under way": {cut(2100 * ms), ok(150 * ms), limit, "NOERROR from 1.1.1.1 at 2.15s", silence()[:4]},
-		"silent, NXDOMAIN over TCP": {mute, after(20*ms, rcode(miekg.RcodeNameError)), limit, "nxdomain at 2.02s", silence()[:4]},
+		"silent, NXDOMAIN over TCP": {mute, after(20*ms, missing()), limit, "nxdomain at 2.02s", silence()[:4]},
 		"silent, SERVFAIL over TCP": {mute, after(20*ms, rcode(miekg.RcodeServerFailure)), limit, "SERVFAIL from 1.1.1.1 at 2.62s", silence()},
 		"UDP after 5 s, TCP mute":   {ok(late), mute, limit, "NOERROR from 1.1.1.1 at 5s", silence()},
 		"dead on both":              {mute, mute, limit, "dns_timeout at 7.95s", silence()},

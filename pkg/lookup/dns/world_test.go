@@ -58,6 +58,11 @@ func authority(records ...string) change {
 	return func(m *miekg.Msg) { m.Ns = rrs }
 }
 
+// missing is NXDOMAIN with its proof, as the servers of com give it.
+func missing() change {
+	return both(rcode(miekg.RcodeNameError), authority("com. 60 IN SOA a. b. 1 2 3 4 5"))
+}
+
 func rcode(code int) change { return func(m *miekg.Msg) { m.Rcode = code } }
 
 func truncate(m *miekg.Msg)   { m.Truncated = true }
