@@ -117,6 +117,50 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
+// TestWebHost: a suffix is asked about only for its own web host, and only where the
+// registry has nothing of that.
+func TestWebHost(t *testing.T) {
+	type row struct {
+		domain        string
+		host, suffix  site // what is said of www.gov.uk and of gov.uk
+		code          fault.Code
+		handle, asked string
+	}
+	gone, here := status(404, ""), says(domainOf("gov.uk", `"handle":"suffix"`))
+	each(t, map[string]row{
+		"registered itself":          {"www.gov.uk", says(domainOf("www.gov.uk", `"handle":"host"`)), here, "", "host", "www.gov.uk"},
+		"its suffix is":              {"www.gov.uk", gone, here, "", "suffix", "www.gov.uk gov.uk"},
+		"a host of it":               {"a.www.gov.uk", gone, here, "", "suffix", "www.gov.uk gov.uk"},
+		"neither is":                 {"www.gov.uk", gone, gone, fault.NotFound, "", "www.gov.uk gov.uk"},
+		"an error object":            {"www.gov.uk", says(`{"errorCode":404}`), here, "", "suffix", "www.gov.uk gov.uk"},
+		"the suffix is of another":   {"www.gov.uk", gone, says(domainOf("co.uk")), fault.RDAPUpstream, "", "www.gov.uk gov.uk"},
+		"the registry fails":         {"www.gov.uk", status(500, ""), here, fault.RDAPUpstream, "", "www.gov.uk"},
+		"another name":               {"free.gov.uk", gone, here, fault.NotFound, "", "free.gov.uk"},
+		"a suffix of one label":      {"www.uk", gone, here, fault.NotFound, "", "www.uk"},
+		"a host of a registered one": {"www.free.gov.uk", gone, here, fault.NotFound, "", "free.gov.uk"},
+	}, func(t *testing.T, s *stage, c row) {
+		var asked []string
+		s.bootstraps(says(wrap(`[["uk"],["https://rdap.registry.com/"]]`)))
+		s.https("rdap.registry.com", func(w io.Writer, r *http.Request) {
+			name := strings.TrimPrefix(r.URL.Path, "/domain/")
+			asked = append(asked, name)
+			if name == "gov.uk" {
+				c.suffix(w, r)
+				return
+			}
+			c.host(w, r)
+		})
+		got, err := s.lookup(t.Context(), c.domain)
+		wantCode(t, err, c.code)
+		if all := strings.Join(asked, " "); all != c.asked {
+			t.Errorf("asked about %s, want %s", all, c.asked)
+		}
+		if err == nil && (*got.Handle != c.handle || got.Domain != c.domain) {
+			t.Errorf("got %+v, handle %s", got, *got.Handle)
+		}
+	})
+}
+
 func zipped(s string) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)

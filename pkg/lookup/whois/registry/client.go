@@ -120,6 +120,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		return Result{}, fault.New(fault.RDAPUnavailable, nil)
 	}
 	domain, err := c.ask(ctx, base, name)
+	if up, ok := webHostOf(name); ok && err != nil && fault.From(err).Code == fault.NotFound {
+		domain, err = c.ask(ctx, base, up)
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -182,7 +185,11 @@ func broken(ctx context.Context, err error) error {
 	}
 	var f *fault.Error
 	switch {
-	case errors.Is(err, guard.ErrResolvers), errors.Is(err, guard.ErrNoRoute), errors.Is(ctx.Err(), context.Canceled):
+	case errors.Is(err, guard.ErrResolvers):
+		return fault.Newf(fault.WhoisTimeout, err, "The RDAP server's name could not be resolved: no DNS resolver gave a usable answer.")
+	case errors.Is(err, guard.ErrNoRoute):
+		return fault.Newf(fault.WhoisTimeout, err, "The RDAP server has IPv6 addresses only, and this deployment has no IPv6 route.")
+	case errors.Is(ctx.Err(), context.Canceled):
 		return fault.New(fault.WhoisTimeout, err) // ours, whatever it was doing
 	case errors.As(err, &f) && (f.Code == fault.BlockedAddress || f.Code == fault.InvalidDomain):
 		return fault.Newf(fault.RDAPUpstream, err, "The RDAP server is not at a public address.")

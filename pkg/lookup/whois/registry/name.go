@@ -42,3 +42,15 @@ func registrable(name string) string {
 	}
 	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + suffix
 }
+
+// webHostOf is the suffix of several labels whose own web host a registrable name
+// is: gov.uk for www.gov.uk. The public suffix list takes such a name for one that
+// somebody could register there, and no registry registers it: where it has no
+// registration, that of the suffix is the name's, if there is one. Other names below
+// such a suffix are not asked for so. They can be free, as those below co.uk, or
+// registered with somebody else, as those below ac.uk, while the registry has an
+// object for the suffix.
+func webHostOf(registrable string) (suffix string, ok bool) {
+	suffix, ok = strings.CutPrefix(registrable, "www.")
+	return suffix, ok && strings.Contains(suffix, ".")
+}

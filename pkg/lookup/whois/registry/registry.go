@@ -4,7 +4,8 @@
 // It asks the one server that the IANA bootstrap file names for the top-level
 // domain, once, about the registrable domain of the name it is given: cut by
 // the ICANN section of the public suffix list, because registries do not
-// answer for host names. It follows no link in an answer, and no redirect but
+// answer for host names. When it has none of a name like www.gov.uk, it asks once
+// more, about the suffix. It follows no link in an answer, and no redirect but
 // through the same guard. Certificates of RDAP servers are verified.
 //
 // It guarantees that an answer is about the name that was asked, that every

@@ -16,6 +16,9 @@ const (
 	// maxNested is how deep a registrar may be nested in other entities.
 	maxNested = 8
 
+	// maxCard is how deep the properties of a jCard may be nested; 3 is right.
+	maxCard = 4
+
 	ianaIDType = "IANA Registrar ID" // RFC 9083 §4.8
 )
 
@@ -27,7 +30,7 @@ func registrar(entities []rdap.Entity, depth int) *Registrar {
 	}
 	for _, e := range entities {
 		if hasRole(e, "registrar") {
-			if name := entityName(e); name != "" {
+			if name := registrarName(e); name != "" {
 				return &Registrar{Name: name, IANAID: ianaID(e)}
 			}
 		}
@@ -36,6 +39,22 @@ func registrar(entities []rdap.Entity, depth int) *Registrar {
 		}
 	}
 	return nil
+}
+
+// registrarName is the name of a registrar's entity. That of .cx has none, and
+// names the registrar on an entity within, for reports of abuse, whose handle is
+// the registrar's own.
+func registrarName(e rdap.Entity) string {
+	if name := entityName(e); name != "" {
+		return name
+	}
+	handle := text(raw(e.DecodeData, "handle"))
+	for _, within := range e.Entities {
+		if name := entityName(within); name != "" && handle != "" && text(raw(within.DecodeData, "handle")) == handle {
+			return name
+		}
+	}
+	return ""
 }
 
 func hasRole(e rdap.Entity, role string) bool {
@@ -75,36 +94,31 @@ func entityName(e rdap.Entity) string {
 	// The decoder drops a whole jCard for one malformed property, and knows
 	// property names in lower case only.
 	card := raw(e.DecodeData, "vcardArray")
-	if name := property(card, "fn"); name != "" {
+	if name := property(card, "fn", maxCard); name != "" {
 		return name
 	}
-	return property(card, "org")
+	return property(card, "org", maxCard)
 }
 
 // property reads a text property out of a jCard (RFC 7095) that need not be
-// well formed: of a property only the name at its start and the value at its
-// end count.
-func property(card any, name string) string {
-	for _, v := range list(card) {
-		properties, ok := v.([]any)
-		if !ok {
-			continue // "vcard"
-		}
-		for _, p := range properties {
-			fields, ok := p.([]any)
-			if !ok || len(fields) < 3 {
-				continue
-			}
-			if s, ok := fields[0].(string); !ok || !strings.EqualFold(s, name) {
-				continue
-			}
-			value := fields[len(fields)-1]
-			if parts, ok := value.([]any); ok && len(parts) > 0 {
-				value = parts[0] // org: the units follow
-			}
-			if s, ok := value.(string); ok && text(s) != "" {
+// well formed: the arrays may be nested one more time than they should be, and of
+// a property only the name at its start and the value at its end count.
+func property(card any, name string, depth int) string {
+	fields, ok := card.([]any)
+	if !ok || depth == 0 {
+		return ""
+	}
+	if len(fields) >= 3 && strings.EqualFold(text(fields[0]), name) {
+		value := list(fields[len(fields)-1])
+		if len(value) > 0 { // org: the units follow
+			if s, ok := value[0].(string); ok && text(s) != "" {
 				return text(s)
 			}
+		}
+	}
+	for _, f := range fields {
+		if found := property(f, name, depth-1); found != "" {
+			return found
 		}
 	}
 	return ""
@@ -127,11 +141,11 @@ func layouts() []string {
 	}
 }
 
-// event is the time of the first event with an action and a date that can be
-// read.
-func event(events []rdap.Event, action string) *string {
+// event is the time of the first event with one of the actions, in lower case, and
+// a date that can be read.
+func event(events []rdap.Event, actions ...string) *string {
 	for _, e := range events {
-		if !strings.EqualFold(strings.TrimSpace(e.Action), action) {
+		if !slices.Contains(actions, strings.ToLower(strings.TrimSpace(e.Action))) {
 			continue
 		}
 		if t, ok := date(e.Date); ok {
@@ -193,7 +207,7 @@ func result(q Query, base string, d *rdap.Domain) Result {
 		Registrar:   registrar(d.Entities, 0),
 		CreatedAt:   event(d.Events, "registration"),
 		UpdatedAt:   event(d.Events, "last changed"),
-		ExpiresAt:   event(d.Events, "expiration"),
+		ExpiresAt:   event(d.Events, "expiration", "record expires"), // the latter is that of .kg
 		Nameservers: nameservers(d.Nameservers),
 		DNSSEC:      signed(d.SecureDNS),
 	}
