@@ -10,10 +10,10 @@ package printable
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -88,33 +88,53 @@ func Quote(s string, most int) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// JSON is a JSON text whole, with every character that Text would replace
-// written as an escape, so that it means the same. Line feeds between the
-// tokens stay.
+// JSON is a JSON text whole, with every character that a reader would not see
+// where it stands, or that steers what he sees, written as an escape, so that it
+// means the same: control and format characters, line and paragraph separators
+// (categories Cc, Cf, Zl and Zp), tag characters and variation selectors, and
+// whatever else has no glyph of its own. White space between the tokens stays. A
+// text that has none of these is returned as it is.
 func JSON(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case r == utf8.RuneError && size == 1: // what a JSON reader makes of it
-			out = append(out, `\ufffd`...)
-		case r == '\n' || unicode.IsPrint(r):
-			out = append(out, text[:size]...)
-		default:
-			out = append(out, escape(r)...)
+	var out []byte
+	begin := 0 // of what is not in out yet
+	for i := 0; i < len(text); {
+		c := text[i]
+		if ' ' <= c && c < 0x7f || c == '\n' || c == '\t' || c == '\r' {
+			i++
+			continue
 		}
-		text = text[size:]
+		r, size := utf8.DecodeRune(text[i:])
+		if broken := r == utf8.RuneError && size == 1; !broken && !hidden(r) {
+			i += size
+			continue
+		}
+		out = appendEscape(append(out, text[begin:i]...), r)
+		i += size
+		begin = i
 	}
-	return out
+	if begin == 0 {
+		return text
+	}
+	return append(out, text[begin:]...)
 }
 
-// escape is a character inside a JSON string.
-func escape(r rune) string {
-	if r < 0x10000 {
-		return fmt.Sprintf(`\u%04x`, r)
+// hidden reports whether a character is not seen where it stands.
+func hidden(r rune) bool {
+	switch { // blocks of most texts that have none: Latin, Greek to Hebrew, Han to Hangul
+	case 0xae <= r && r < 0x34f, 0x350 <= r && r < 0x600, 0x4e00 <= r && r < 0xd800:
+		return false
 	}
-	r -= 0x10000
-	return fmt.Sprintf(`\u%04x\u%04x`, 0xD800+r>>10, 0xDC00+r&0x3FF)
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// appendEscape appends a character as it is written inside a JSON string.
+func appendEscape(out []byte, r rune) []byte {
+	const hex = "0123456789abcdef"
+	if r >= 0x10000 {
+		high, low := utf16.EncodeRune(r)
+		return appendEscape(appendEscape(out, high), low)
+	}
+	return append(out, '\\', 'u', hex[r>>12], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 }
 
 // onOneLine replaces the characters that do more than stand in a line.

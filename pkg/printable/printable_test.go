@@ -50,7 +50,8 @@ func shows(t *testing.T, text, but string) {
 		t.Errorf("%q is not UTF-8", text)
 	}
 	if i := strings.IndexFunc(text, func(r rune) bool {
-		return !strings.ContainsRune(but, r) && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
+		tag := 0xe0000 <= r && r <= 0xe007f
+		return !strings.ContainsRune(but, r) && (tag || unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
 	}); i >= 0 {
 		t.Errorf("%+q shows what it should not at %d", text, i)
 	}
@@ -70,10 +71,55 @@ func FuzzText(f *testing.F) {
 	})
 }
 
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"a":[1, "é 日本 🙂"]}`: `{"a":[1, "é 日本 🙂"]}`, "[\n\t1\r]": "[\n\t1\r]", "": "",
+		"\"\u202ea\u2066\"": `"\u202ea\u2066"`, "\"a\u200bb\ufeff\"": `"a\u200bb\ufeff"`, "\"\u0085\u009b\x7f\"": `"\u0085\u009b\u007f"`,
+		"\"\u2028\u2029\"": `"\u2028\u2029"`, "\"\U000e0000\U000e0041\U000e007f\"": `"\udb40\udc00\udb40\udc41\udb40\udc7f"`,
+		"\"a\ufe0f\U000e0100\u3164\"": `"a\ufe0f\udb40\udd00\u3164"`, "\"\U000110bd\"": `"\ud804\udcbd"`, "\"\xff\ufffd\"": `"\ufffd` + "\ufffd\"",
+		"\x1b[2J": `\u001b[2J`, // of what is no JSON, nothing steers a terminal either
+	} {
+		if got := string(printable.JSON([]byte(text))); got != want {
+			t.Errorf("%+q has become %+q, want %+q", text, got, want)
+		}
+	}
+}
+
+// Every character is either escaped or left as it is, by its properties alone.
+func TestHidden(t *testing.T) {
+	t.Parallel()
+	for r := rune(0x7f); r <= unicode.MaxRune; r++ {
+		text := string(r)
+		if !utf8.ValidRune(r) {
+			continue
+		}
+		want := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+		if got := string(printable.JSON([]byte(text))); (got != text) != want {
+			t.Errorf("U+%04X has become %s", r, got)
+		}
+	}
+}
+
+func BenchmarkJSON(b *testing.B) {
+	for name, text := range map[string]string{
+		"ASCII": `{"text":"v=spf1 include:_spf.example.com -all"}`, "Han": "日本語の文字列", "Cyrillic": "Пример текста", "hidden": "a\u202eb\u200b",
+	} {
+		line := []byte(strings.Repeat(text, 64<<10/len(text)))
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(line)))
+			b.ReportAllocs()
+			for b.Loop() {
+				printable.JSON(line)
+			}
+		})
+	}
+}
+
 // A JSON text means the same, and shows nothing that steers.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
-		`{"server":"` + "\u009b2J\u202e\x7f\U000e0041" + `"}`, "[1,\n 2]", `"\ud800"`, "\"\xff\"", `"\u202e"`,
+		`{"server":"` + "\u009b2J\u202e\x7f\U000e0041" + `"}`, "[1,\n 2]", `"\ud800"`, "\"\xff\"", `"\u202e"`, "\"\\\\\u202e\\\"\U000e0000\"",
 	} {
 		f.Add([]byte(s))
 	}

@@ -289,9 +289,18 @@ func uncharged() *bool { return new(bool) }
 
 // mustJSON encodes a value whose encoding cannot fail.
 func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
+	b, err := encode(v)
 	if err != nil {
 		panic(fmt.Sprintf("encode %T: %v", v, err))
 	}
 	return b
+}
+
+// encode is the JSON of an answer or an error, whose text may be a stranger's. What
+// a reader would not see, or what steers what he sees, is written as an escape: a
+// record, a registry or a certificate tells nobody, and no model, what he cannot see.
+// These bytes are what is stored, digested for receipts, and sent, over HTTP and MCP.
+func encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	return printable.JSON(b), err
 }

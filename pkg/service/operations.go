@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -141,7 +140,7 @@ var _, _ debtor = bundle.HostIntelResult{}, bundle.UptimeResult{}
 
 // reply is what the Gate is told of a result.
 func reply(result any) (x402.Reply, error) {
-	body, err := json.Marshal(result)
+	body, err := encode(result)
 	if err != nil {
 		return x402.Reply{}, fmt.Errorf("encode the answer: %w", err)
 	}

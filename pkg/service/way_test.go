@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -293,4 +294,25 @@ func TestToolPath(t *testing.T) {
 	r = s.send(http.MethodPost, "/mcp", strings.Repeat(" ", 70_000))
 	same(t, string(r.Body), r.Status, http.StatusRequestEntityTooLarge)
 	same(t, "lines for 4 requests", strings.Count(s.log.String(), `"msg":"request"`), 4)
+}
+
+// What a stranger wrote is legible, in the same bytes over both transports and when it is
+// given again.
+func TestStrangersText(t *testing.T) {
+	text := "a\u202eb\u009bc\u200bd\U000e0041\u2028é\x7f"
+	const want = `{"text":"a\u202eb\u009bc\u200bd\udb40\udc41\u2028é\u007f","strings":[]}`
+	s := newShop(t)
+	s.resolver = func() (dns.Result, error) {
+		return dns.Result{Records: []dns.Record{dns.TXT{Text: text, Strings: []string{}}}}, nil
+	}
+	for i, w := range s.ways() {
+		name := []string{"http.example.com", "mcp.example.com"}[i]
+		header := w.sign(name)
+		first := w.ask(name, header)
+		for _, again := range s.ways() {
+			if got := again.ask(name, header); got.text != first.text || !got.replayed || !strings.Contains(got.text, want) {
+				t.Errorf("%s, then %s: %+q, before %+q", w, again, got.text, first.text)
+			}
+		}
+	}
 }
