@@ -174,8 +174,8 @@ func seconds(f *fault.Error) int {
 
 // arguments are a tool's arguments as the parameters of its operation. null is a
 // parameter that is left out. A name that the operation does not have is refused,
-// where HTTP ignores it: a model that misspells one should hear of it before it
-// pays.
+// where HTTP ignores one that is no slip: a model that misspells one should hear of
+// it before it pays.
 func arguments(op catalog.Operation, args strictjson.Object) (url.Values, error) {
 	values, names := url.Values{}, []string{}
 	for _, p := range op.Params {

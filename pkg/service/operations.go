@@ -180,7 +180,8 @@ func (op Operation) asked(rawQuery string) (values url.Values, refused string) {
 // bytes, percent-encoded, and a type.
 const maxQuery = 2048
 
-// query parses the query string of an operation that takes one.
+// query parses the query string of an operation that takes one, and refuses a slip
+// in the name of a parameter.
 func query(op catalog.Operation, raw string) (url.Values, error) {
 	if op.Kind == catalog.SmokeTest {
 		return nil, nil // takes no input
@@ -188,7 +189,8 @@ func query(op catalog.Operation, raw string) (url.Values, error) {
 	if len(raw) > maxQuery {
 		return nil, fault.Newf(fault.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
 	}
-	return parameters(raw), nil
+	values := parameters(raw)
+	return values, slipped(op, values)
 }
 
 // parameters reads a query string pair by pair, so that a malformed pair does not
