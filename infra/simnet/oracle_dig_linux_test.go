@@ -14,13 +14,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
-// digOracle asks the first resolver for all seven types where the answer is honest,
-// and for A where it is not.
+// digOracle asks the first resolver for all seven types, or for the one that a site is
+// about.
 func digOracle(n *internet) oracle {
 	questions := []string{"gone.example.com/A"}
 	for _, h := range n.comparedWith("dig") {
 		for _, typ := range []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"} {
-			if typ == "A" || !h.dishonest && !h.silent {
+			if h.only == "" && !h.silent || typ == cmp.Or(h.only, "A") {
 				questions = append(questions, h.name+"/"+typ)
 			}
 		}

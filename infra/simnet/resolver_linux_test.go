@@ -94,7 +94,7 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		zone.Answer(m, name, qtype)
 	}
 	if h.trick != nil {
-		h.trick(asked{w: w, honest: m, udp: overUDP, at: r.at})
+		h.trick(asked{w: w, honest: m, udp: overUDP, edns: q.IsEdns0() != nil, at: r.at})
 		return
 	}
 	_ = w.WriteMsg(m) // the client may be gone
@@ -113,6 +113,7 @@ type asked struct {
 	w      dns.ResponseWriter
 	honest *dns.Msg
 	udp    bool
+	edns   bool
 	at     string // the resolver's address
 }
 
@@ -133,7 +134,7 @@ func denied(soa ...string) trick {
 	return changes(func(m *dns.Msg) {
 		m.Rcode, m.Answer, m.Ns = dns.RcodeNameError, nil, nil
 		for _, zone := range soa {
-			m.Ns = append(m.Ns, record(zone, "60 IN SOA ns."+zone+" host."+zone+" 1 2 3 4 5"))
+			m.Ns = append(m.Ns, record(zone, "60 IN SOA a.root-servers.net. nstld.verisign-grs.com. 1 2 3 4 5"))
 		}
 	})
 }
@@ -152,6 +153,17 @@ func each(first, second, third trick) trick {
 func overUDP(t trick) trick {
 	return func(a asked) {
 		if a.udp {
+			t(a)
+		} else {
+			honestly(a)
+		}
+	}
+}
+
+// withEDNS plays a trick with queries of EDNS and is honest to others.
+func withEDNS(t trick) trick {
+	return func(a asked) {
+		if a.edns {
 			t(a)
 		} else {
 			honestly(a)

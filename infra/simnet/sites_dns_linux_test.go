@@ -47,12 +47,18 @@ func noRecord() want { return want{"rcode": "NOERROR", "ttl": nil, "records": co
 // tricked is a site about what resolvers do to an answer, and what dns says then.
 // Its honest answer is one address where nobody listens.
 func tricked(name string, t trick, w want, more ...string) site {
-	h := host{name: full(name), addrs: []string{closedAddr}, trick: t, tools: []string{"dig"}}
+	h := host{name: full(name), addrs: []string{closedAddr}, trick: t, tools: []string{"dig"}, only: "A"}
 	return site{h, []row{asks("dns")(name, w, more...)}}
 }
 
-// dishonestSites are those whose answers dig is only asked for A about: a kind
-// each of what package dns holds against a resolver.
+// other is such a site for a question of another type.
+func other(typ, name string, t trick, w want) site {
+	s := tricked(name, t, w, "type="+typ)
+	s.only = typ
+	return s
+}
+
+// dishonestSites are a kind each of what package dns holds against a resolver.
 func dishonestSites() []site {
 	otherCase := changes(func(m *dns.Msg) { // every letter in the other case
 		m.Question[0].Name = strings.Map(func(r rune) rune {
@@ -68,8 +74,6 @@ func dishonestSites() []site {
 		tricked("tc", overUDP(changes(func(m *dns.Msg) { m.Truncated = true })), good()),
 		tricked("udpsilent", overUDP(nothing), good()),
 		tricked("servfailnx", each(rcodes(dns.RcodeServerFailure), denied("com."), nothing), fails(fault.NXDomain)),
-		tricked("nxbare", each(denied(), honestly, nothing), by(second)),
-		tricked("nxtwice", each(denied(), denied(), nothing), fails(fault.NXDomain)),
 		tricked("nxalone", each(denied(), rcodes(dns.RcodeRefused), rcodes(dns.RcodeRefused)), fails(fault.UpstreamUnavailable)),
 		tricked("refusedfirst", each(rcodes(dns.RcodeRefused), honestly, nothing), by(second)),
 		tricked("silentfirst", each(nothing, honestly, nothing), by(second)),
@@ -79,14 +83,18 @@ func dishonestSites() []site {
 // oddSites are honest replies of unusual content.
 func oddSites() []site {
 	dname := answers("zone.example.com. 60 IN DNAME other.example.com.", "@ 50 IN CNAME dname.other.example.com.", "dname.other.example.com. 40 IN A 93.184.1.1")
-	other := func(name, data string, w want) site {
-		return tricked(name, answers("@ 60 IN "+data), w, "type="+strings.Fields(data)[0])
+	odd := func(name, data string, w want) site {
+		return other(strings.Fields(data)[0], name, answers("@ 60 IN "+data), w)
 	}
-	return []site{
+	sites := []site{
 		tricked("dname.zone.example.com", dname, want{"records": count(1), "records.0.address": "93.184.1.1", "ttl": 40}),
-		other("txtsplit", `TXT "caf\195" "\169"`, want{"records.0.text": "café", "records.0.strings": []string{`caf\195`, `\169`}}),
-		other("nullmx", "MX 0 .", want{"records.0.preference": 0, "records.0.exchange": "."}),
-		other("soadots", `SOA NS.example.com. first\.last.Example.com. 4294967295 2 3 4 5`,
+		odd("txtsplit", `TXT "caf\195" "\169"`, want{"records.0.text": "café", "records.0.strings": []string{`caf\195`, `\169`}}),
+		odd("nullmx", "MX 0 .", want{"records.0.preference": 0, "records.0.exchange": "."}),
+		odd("soadots", `SOA NS.example.com. first\.last.Example.com. 4294967295 2 3 4 5`,
 			want{"records.0.mname": "ns.example.com", "records.0.rname": `first\.last.example.com`, "records.0.serial": 1<<32 - 1}),
 	}
+	for i := range sites {
+		sites[i].only = "" // dig is asked for every type
+	}
+	return sites
 }

@@ -42,7 +42,7 @@ func registries() []registry {
 		{"dev", "https://rdap-expired.registry.net/", "example.dev", upstream()},
 		{"UK", "https://rdap.registry.net/uk", "www.example.co.uk", from(main+"uk/").with("domain", "www.example.co.uk")}, // in capitals, and without the slash
 		{"io", main + "io/", "foo.github.io", want{"domain": "foo.github.io", "handle": something}},
-		{"kg", plain, "example.kg", from(plain)},
+		{"kg", plain, "example.kg", from(plain).with("expires_at", "2031-10-29T00:00:00Z")},                         // louislam/uptime-kuma#7860
 		{"mg", "http://rdap-nowhere.registry.net/ https://rdap.registry.net/mg/", "example.mg", from(main + "mg/")}, // https is preferred
 		{"tv", "https://rdap-alias.registry.net/v1/", "example.tv", upstream()},                                     // the certificate is for another name
 	}
@@ -52,6 +52,8 @@ func registries() []registry {
 func whoisRows() []row {
 	whois := asks("whois")
 	rows := []row{
+		report{"john-kurkowski/tldextract#56", "the service: the web host of gov.uk is registered as gov.uk"}.named(whois("www.gov.uk", want{"domain": "www.gov.uk", "handle": something})),
+		whois("free.gov.uk", fails(fault.NotFound)),
 		whois("co.uk", want{"domain": "co.uk", "handle": something}),
 		whois("bücher.com", want{"domain": "xn--bcher-kva.com"}),
 		whois("example.de", fails(fault.RDAPUnavailable)),
@@ -66,12 +68,15 @@ func whoisRows() []row {
 	for _, r := range registrations() {
 		rows = append(rows, whois(r.name+".com", r.want))
 	}
+	for _, r := range reportedAnswers() {
+		rows = append(rows, r.named(whois(r.name+".com", r.want)))
+	}
 	return rows
 }
 
 func registryHosts() []host {
 	other := paths(map[string]string{"/domain/permanent.com": registered("permanent.com")})
-	plain := paths(map[string]string{"/domain/example.kg": registered("example.kg")})
+	plain := paths(map[string]string{"/domain/example.kg": registered("example.kg", "expiration", "Record expires")})
 	hosts := []host{
 		{name: "rdap", serve: web(registryPages())},
 		{name: "rdap-mute", serve: raw(swallow)},
@@ -121,7 +126,6 @@ func registrations() []registration {
 	quirk := func(name, old, now string, path string, value any) registration {
 		return registration{name, registered(name+".com", old, now), want{path: value}}
 	}
-	const fn, name, date = `["fn",{},"text","Simnet Registrar"]`, "registrar.name", "1997-10-30T00:00:00Z"
 	return []registration{
 		{"bare", body(200, `{"objectClassName":"domain","ldhName":"bare.com"}`), want{
 			"handle": nil, "status": []string{}, "registrar": nil, "created_at": nil, "updated_at": nil, "expires_at": nil,
@@ -138,8 +142,7 @@ func registrations() []registration {
 		{"spinning", move(302, "https://rdap.registry.net/v1/domain/spinning.com"), upstream()},
 		{"toprivate", move(302, "https://rdap-private.registry.net/x"), upstream()},
 		quirk("latin", "1234_DOMAIN_COM-VRSN", "caf\xe9", "handle", "caf\ufffd"),
-		quirk("listparams", fn, `["fn",[],"text","Ex"]`, name, "Ex"), // .is
-		quirk("noleap", date, "2017-02-29", "created_at", nil),
+		quirk("noleap", "1997-10-30T00:00:00Z", "2017-02-29", "created_at", nil),
 	}
 }
 
@@ -155,11 +158,14 @@ func registryPages() page {
 	pages := map[string]string{at + "xn--bcher-kva.com": registered("xn--bcher-kva.com")}
 	for _, path := range []string{
 		at + "example.com", at + "example.tv", "/new/moved.com", "/domain/relative.com",
-		"/uk/domain/example.co.uk", "/uk/domain/co.uk", "/io/domain/github.io", "/mg/domain/example.mg",
+		"/uk/domain/example.co.uk", "/uk/domain/co.uk", "/uk/domain/gov.uk", "/io/domain/github.io", "/mg/domain/example.mg",
 	} {
 		pages[path] = registered(path[strings.LastIndex(path, "/")+1:])
 	}
 	for _, r := range registrations() {
+		pages[at+r.name+".com"] = r.answer
+	}
+	for _, r := range reportedAnswers() {
 		pages[at+r.name+".com"] = r.answer
 	}
 	maps.Copy(pages, specialRedirects(at))

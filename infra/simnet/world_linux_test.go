@@ -34,8 +34,8 @@ type host struct {
 	serve   server   // what listens on port 443 of its addresses
 	plain   server   // on port 80, for a host that has serve
 
-	tools     []string // other programs that are asked about it
-	dishonest bool     // dig is asked for A alone
+	tools []string // other programs that are asked about it
+	only  string   // the one type that dig is asked for
 }
 
 // site is a host with the rows that ask about it.
@@ -46,11 +46,7 @@ type site struct {
 
 // sites are all of them, made once.
 var sites = sync.OnceValue(func() []site {
-	dishonest := dishonestSites()
-	for i := range dishonest {
-		dishonest[i].dishonest = true
-	}
-	return slices.Concat(dishonest, oddSites(), certificateSites(), answerSites(), locationSites())
+	return slices.Concat(dishonestSites(), oddSites(), reportedSites(), certificateSites(), answerSites(), locationSites())
 })
 
 // compared are hosts that other programs are asked about in the end.

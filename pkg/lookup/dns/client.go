@@ -132,20 +132,21 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 }
 
 // result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when
-// it is about the target of an alias (RFC 6604 §3).
+// it is about the target of an alias (RFC 6604 §3), unless the alias itself is what
+// was asked for.
 func (r reply) result(q Query, t uint16) (Result, error) {
 	out := Result{
 		Domain: q.Domain, Type: q.Type, Records: []Record{},
 		Rcode: miekg.RcodeToString[r.msg.Rcode], Resolver: r.resolver.String(),
 	}
-	switch r.msg.Rcode {
-	case miekg.RcodeNameError:
+	switch {
+	case r.msg.Rcode == miekg.RcodeSuccess, aliased(r.msg, q.Domain, t):
+		out.Records, out.TTL = records(r.msg.Answer, q.Domain, t)
+	case r.msg.Rcode == miekg.RcodeNameError:
 		if owners, _ := chain(r.msg.Answer, q.Domain, miekg.TypeA); len(owners) > 1 {
 			return Result{}, fault.Newf(fault.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
 		}
 		return Result{}, fault.New(fault.NXDomain, nil)
-	case miekg.RcodeSuccess:
-		out.Records, out.TTL = records(r.msg.Answer, q.Domain, t)
 	}
 	return out, nil
 }

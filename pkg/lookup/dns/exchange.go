@@ -146,10 +146,12 @@ func judge(m *miekg.Msg, name string, qtype uint16) outcome {
 	switch {
 	case len(m.Question) == 0:
 		return useless
-	case m.Rcode == miekg.RcodeNameError && !proven(m, name):
-		return unproven
-	case m.Rcode == miekg.RcodeNameError, m.Rcode == miekg.RcodeYXDomain:
+	case m.Rcode == miekg.RcodeYXDomain, aliased(m, name, qtype):
 		return answering
+	case m.Rcode == miekg.RcodeNameError && proven(m, name):
+		return answering
+	case m.Rcode == miekg.RcodeNameError:
+		return unproven
 	case m.Rcode == miekg.RcodeServerFailure:
 		return failing
 	case m.Rcode == miekg.RcodeSuccess && !refers(m, name, qtype):
@@ -161,17 +163,32 @@ func judge(m *miekg.Msg, name string, qtype uint16) outcome {
 // proven reports whether an NXDOMAIN has the SOA record of a zone that the name,
 // or one that its aliases lead to, is in (RFC 2308 §2.1). Who asked the servers of
 // the zone has it. What answers in their place, such as a filter or the portal of
-// a network, often has none, or that of a zone of its own.
+// a network, often has none, or that of a zone of its own. A name with an SOA
+// record exists, so its own proves nothing.
 func proven(m *miekg.Msg, name string) bool {
 	owners, _ := chain(m.Answer, name, miekg.TypeA)
 	return slices.ContainsFunc(m.Ns, func(rr miekg.RR) bool {
+		soa, ok := rr.(*miekg.SOA)
 		for owner := range owners {
-			if soa, ok := rr.(*miekg.SOA); ok && miekg.IsSubDomain(soa.Hdr.Name, owner) {
+			if ok && owner != lower(soa.Hdr.Name) && miekg.IsSubDomain(soa.Hdr.Name, owner) {
 				return true
 			}
 		}
 		return false
 	})
+}
+
+// aliased reports whether an NXDOMAIN has the alias that was asked for. It is about
+// what the alias leads to, which was not: some servers look that up all the same
+// (RFC 6604 §3).
+func aliased(m *miekg.Msg, name string, qtype uint16) bool {
+	return m.Rcode == miekg.RcodeNameError && qtype == miekg.TypeCNAME && answered(m, name, qtype)
+}
+
+// answered reports whether a reply has a record of the type asked for.
+func answered(m *miekg.Msg, name string, qtype uint16) bool {
+	owners, _ := chain(m.Answer, name, qtype)
+	return slices.ContainsFunc(m.Answer, func(rr miekg.RR) bool { return answers(rr, owners, qtype) })
 }
 
 // refers reports whether a NOERROR without an answer sends us to other servers
@@ -188,11 +205,7 @@ func refers(m *miekg.Msg, name string, qtype uint16) bool {
 			servers = true
 		}
 	}
-	if !servers {
-		return false
-	}
-	owners, _ := chain(m.Answer, name, qtype)
-	return !slices.ContainsFunc(m.Answer, func(rr miekg.RR) bool { return answers(rr, owners, qtype) })
+	return servers && !answered(m, name, qtype)
 }
 
 // race is one question on its way to the resolvers.

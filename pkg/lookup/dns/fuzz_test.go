@@ -48,7 +48,7 @@ func FuzzReply(f *testing.F) {
 		}
 		query := Query{Domain: "example.com", Type: typ}
 		got, err := reply{msg: m, resolver: netip.MustParseAddr("192.0.2.53")}.result(query, q.qtype)
-		if m.Rcode == miekg.RcodeNameError {
+		if m.Rcode == miekg.RcodeNameError && !aliased(m, "example.com", q.qtype) {
 			if f := fault.From(err); f.Code != fault.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
 				t.Errorf("NXDOMAIN gave %v, questions %v, authority %v", err, m.Question, m.Ns)
 			}

@@ -167,7 +167,7 @@ func (q question) readBare(m *miekg.Msg, err error) (*miekg.Msg, error) {
 }
 
 // rejectsEDNS reports whether a resolver may know nothing of EDNS, or not this
-// version of it.
+// version of it (RFC 6891 §7; old ones say NOTIMP).
 func rejectsEDNS(m *miekg.Msg) bool {
-	return m.Rcode == miekg.RcodeFormatError || m.Rcode == miekg.RcodeBadVers
+	return m.Rcode == miekg.RcodeFormatError || m.Rcode == miekg.RcodeNotImplemented || m.Rcode == miekg.RcodeBadVers
 }

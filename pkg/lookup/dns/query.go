@@ -85,8 +85,8 @@ func qtype(t string) uint16 {
 type Result struct {
 	Domain string `json:"domain"`
 	Type   string `json:"type"`
-	// Rcode is NOERROR, YXDOMAIN, or SERVFAIL when that is all the resolvers
-	// say.
+	// Rcode is NOERROR, YXDOMAIN, SERVFAIL when that is all the resolvers say, or
+	// NXDOMAIN beside the alias that was asked for.
 	Rcode string `json:"rcode"`
 	// Resolver is the IP address of the resolver that answered.
 	Resolver string `json:"resolver"`

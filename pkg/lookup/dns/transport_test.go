@@ -186,6 +186,7 @@ func TestEDNS(t *testing.T) {
 		"FORMERR":                  {udp: old(formerr)},
 		"FORMERR, header only":     {udp: old(sends(bare(miekg.RcodeFormatError)))},
 		"FORMERR without question": {udp: old(after(0, rcode(miekg.RcodeFormatError), noQuestion))},
+		"NOTIMP":                   {udp: old(after(0, rcode(miekg.RcodeNotImplemented)))},
 		"BADVERS":                  {udp: old(after(0, withEDNS, rcode(miekg.RcodeBadVers)))},
 		"FORMERR over TCP":         {after(0, truncate), framed(old(formerr))},
 	}, func(t *testing.T, h host) {
