@@ -70,21 +70,29 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// The mark of a lookup that was prevented goes with every copy of an error, and
-// with no other error.
-func TestPrevented(t *testing.T) {
+// The mark of a lookup that was prevented, and that of a silent target, go with every
+// copy of an error, and with no other error.
+func TestMarks(t *testing.T) {
 	own := fault.New(fault.BootstrapUnavailable, errors.New("waiting"))
-	marked := own.Prevented()
-	if marked.Code != own.Code || marked.Public() != own.Public() || marked.Error() != own.Error() || marked.Wait() != own.Wait() {
-		t.Errorf("the marked copy says %v, not %v", marked, own)
-	}
-	for err, want := range map[error]bool{
-		own: false, marked: true, marked.Prevented(): true, marked.After(time.Minute): true, marked.Final(): true,
-		fmt.Errorf("whois: %w", marked): true, fault.New(fault.InternalError, marked): false,
-		fault.Newf(own.Code, marked, "again"): false, errors.New("waiting"): false,
+	for name, mark := range map[string]struct {
+		set       func(*fault.Error) *fault.Error
+		is, other func(*fault.Error) bool
+	}{
+		"prevented": {(*fault.Error).Prevented, (*fault.Error).IsPrevented, (*fault.Error).IsSilence},
+		"silence":   {(*fault.Error).Silence, (*fault.Error).IsSilence, (*fault.Error).IsPrevented},
 	} {
-		if got := fault.From(err).IsPrevented(); got != want {
-			t.Errorf("%#v: %v, want %v", err, got, want)
+		marked := mark.set(own)
+		if marked.Code != own.Code || marked.Public() != own.Public() || marked.Error() != own.Error() || marked.Wait() != own.Wait() {
+			t.Errorf("%s: the marked copy says %v, not %v", name, marked, own)
+		}
+		for err, want := range map[error]bool{
+			own: false, marked: true, mark.set(marked): true, marked.After(time.Minute): true, marked.Final(): true,
+			fmt.Errorf("whois: %w", marked): true, fault.New(fault.InternalError, marked): false,
+			fault.Newf(own.Code, marked, "again"): false, errors.New("waiting"): false,
+		} {
+			if f := fault.From(err); mark.is(f) != want || mark.other(f) {
+				t.Errorf("%s: %#v: %v, want %v", name, err, mark.is(f), want)
+			}
 		}
 	}
 	if wait := own.After(time.Hour).Wait(); wait != time.Hour || own.Wait() == wait || own.Final().Wait() != 0 {
