@@ -260,6 +260,8 @@ func bundleRows() []row {
 	return []row{
 		uptime("example.com", "up", want{"dns.records": count(1), "ssl.hostname_match": true, "headers.status": 200}),
 		uptime("expired", "degraded", want{"ssl.expired": true, "headers.status": 200}),
+		uptime("imperva", "up", want{"headers.status": 200}),
+		uptime("http999", "degraded", want{"headers.status": 999}),
 		uptime("mtls13", "down", want{"ssl.hostname_match": true, "headers.error.code": fault.HandshakeFailed}),
 		uptime("gone", "down", want{"dns.error.code": fault.NXDomain, "ssl.error.code": fault.NXDomain, "headers.error.code": fault.NXDomain}),
 		uptime("silent", "down", want{"dns.error.code": fault.DNSTimeout, "ssl.error.code": fault.SSLTimeout, "headers.error.code": fault.HeadersTimeout}),

@@ -157,13 +157,14 @@ func headersRows() []row {
 		headers("head405", want{"method": "GET", "status": 200, "headers.server": "got"}),
 		headers("there", want{"status": 302, "headers.location": "https://www.example.com/"}),
 		headers("http500", want{"status": 500}),
+		headers("http999", want{"status": 999}),
 		headers("gone", fails(fault.NXDomain)),
 	},
 		alike("headers", want{"status": 200}, "expired", "stranger", "tls10", "rc4", "selfsigned"),
 		alike("headers", fails(fault.ConnectFailed), "closed", "wall"),
 		alike("headers", fails(fault.HandshakeFailed), "alert", "plain"),
 		alike("headers", fails(fault.HandshakeFailed, "The TLS handshake failed"), "junkchain", "mtls13"),
-		alike("headers", fails(fault.HTTPFailed), "hangup", "http999", "endless"),
+		alike("headers", fails(fault.HTTPFailed), "hangup", "endless"),
 		alike("headers", fails(fault.HeadersTimeout), "quiet", "drips", "mute", "silent"),
 	)
 }
@@ -180,6 +181,10 @@ func answerSites() []site {
 	h2 := func(c *tls.Config) { c.NextProtos = []string{"h2"} }
 	return []site{
 		answered("h2only", webTLS(h2, ok()), want{"status": 200, "headers.server": "simnet"}),
+		sends("imperva", head+"Set-Cookie: ___utmvafIuFLPaB=abc\x01XYZ; path=/\r\nX-Powered-By: a"+end, want{"status": 200, "headers.x-powered-by": "a"}),
+		sends("control", head+"Server: a\x01\x7f\tb"+end, want{"headers.server": "a\tb"}),
+		sends("nofield", head+"Server: a\r\nbroken header line\r\n: x\r\nX Y: z\r\nX-Powered-By : b"+end, want{"headers.server": "a", "headers.x-powered-by": "b"}),
+		sends("http783", "HTTP/1.1 783 Unexpected Token\r\nServer: a"+end, want{"status": 783, "headers.server": "a"}),
 		sends("interim", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"+head+"Server: a"+end, want{"status": 200, "headers.server": "a"}),
 	}
 }

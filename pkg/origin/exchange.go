@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // MaxHead bounds what is read for one head, in bytes, interim answers included.
@@ -21,8 +23,7 @@ const MaxHead = 64 << 10
 var (
 	ErrLong       = errors.New("longer than allowed")
 	ErrStatusLine = errors.New("malformed status line")
-	ErrHeader     = errors.New("malformed header")
-	ErrStatus     = errors.New("status outside 100 to 599")
+	ErrStatus     = errors.New("status below 100")
 	ErrInterim    = errors.New("too many interim answers")
 	ErrFraming    = errors.New("malformed length or transfer encoding")
 )
@@ -86,10 +87,11 @@ func (a *allowance) Read(p []byte) (int, error) {
 
 // Head is the head of an answer.
 type Head struct {
-	Status int // 101, or 200 to 599
+	Status int // 101, or 200 to 999
 	Minor  int // 0 for HTTP/1.0 and 1 for everything later
-	// Header has the fields as received, in their order under each name; their
-	// bytes need not be UTF-8.
+	// Header has the fields in their order under each name. Lines that are no
+	// field are not there, and values have no control bytes but tabs; their bytes
+	// need not be UTF-8.
 	Header http.Header
 }
 
@@ -110,26 +112,58 @@ func (r *Reader) Head(most int) (Head, error) {
 		if err != nil {
 			return Head{}, err
 		}
-		fields, err := text.ReadMIMEHeader()
-		if err != nil {
-			return Head{}, unquoted(err)
-		}
-		if status < 100 || status > 599 {
+		if status < 100 {
 			return Head{}, ErrStatus
 		}
+		fields, err := header(text)
+		if err != nil {
+			return Head{}, fmt.Errorf("header: %w", err)
+		}
 		if status >= 200 || status == http.StatusSwitchingProtocols {
-			return Head{status, minor, http.Header(fields)}, nil
+			return Head{status, minor, fields}, nil
 		}
 	}
 }
 
-// unquoted is the error of a header that cannot be read, without the line that
-// textproto quotes: it may be a cookie's.
-func unquoted(err error) error {
-	if errors.As(err, new(textproto.ProtocolError)) {
-		return ErrHeader
+// header reads the lines up to the empty one. As browsers do, it passes over those
+// that are no field, together with the lines that continue them.
+func header(text *textproto.Reader) (http.Header, error) {
+	fields := http.Header{}
+	for first := true; ; first = false {
+		start, err := text.R.Peek(1)
+		if err != nil {
+			return nil, err
+		}
+		line, err := text.ReadContinuedLine()
+		switch {
+		case err != nil:
+			return nil, err
+		case first && (start[0] == ' ' || start[0] == '\t'): // continues the status line (RFC 9112 §2.2)
+		case line == "":
+			return fields, nil
+		default:
+			if name, value, ok := field(line); ok {
+				fields[name] = append(fields[name], value)
+			}
+		}
 	}
-	return fmt.Errorf("header: %w", err)
+}
+
+// field reads a line of a header. White space before the colon is not a part of the
+// name (RFC 9112 §5.1), and control bytes are not one of the value.
+func field(line string) (name, value string, ok bool) {
+	name, value, ok = strings.Cut(line, ":")
+	name = strings.TrimRight(name, " \t")
+	if !ok || !httpguts.ValidHeaderFieldName(name) {
+		return "", "", false
+	}
+	kept := make([]byte, 0, len(value))
+	for i := range len(value) {
+		if b := value[i]; b >= ' ' && b != 0x7f || b == '\t' {
+			kept = append(kept, b)
+		}
+	}
+	return textproto.CanonicalMIMEHeaderKey(name), strings.Trim(string(kept), " \t"), true
 }
 
 // statusLine reads "HTTP/1.1 200 OK"; the reason may be missing (RFC 9112 §4).

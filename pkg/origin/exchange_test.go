@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
@@ -79,28 +81,26 @@ func TestBody(t *testing.T) {
 		"five hints":            {strings.Repeat("HTTP/1.1 103 E\r\n\r\n", 5) + "HTTP/1.0 200 OK\r\n\r\na", "a", nil},
 		"six hints":             {strings.Repeat("HTTP/1.1 103 E\r\n\r\n", 6) + "HTTP/1.0 200 OK\r\n\r\na", "", origin.ErrInterim},
 		"no HTTP":               {"220 smtp\r\n", "", origin.ErrStatusLine},
-		"no colon":              {"HTTP/1.1 200 OK\r\nSet-Cookie sid=SECRET\r\n\r\n", "", origin.ErrHeader},
-		"no status":             {"HTTP/1.1 999 OK\r\n\r\n", "", origin.ErrStatus},
+		"no colon":              {"HTTP/1.1 200 OK\r\nSet-Cookie sid=SECRET\r\nContent-Length: 1\r\n\r\nab", "a", nil},
+		"no status":             {"HTTP/1.1 099 OK\r\n\r\n", "", origin.ErrStatus},
 	} {
 		_, got, err := answer(c.wire)
 		if !errors.Is(err, c.err) || c.err == nil && err != nil || (c.err == nil || c.want != "") && got != c.want {
 			t.Errorf("%s: %.20q, %v; want %q, %v", name, got, err, c.want, c.err)
 		}
-		if err != nil && strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
-// FuzzAnswer feeds the reader. What it takes is a final status with header
-// values that hold no control bytes, and it reads no more than it may.
+// FuzzAnswer feeds the reader. What it takes is a final status with header names that
+// are tokens and values that hold no control bytes but tabs, and it reads no more than
+// it may.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"HTTP/1.1 200 OK\r\nServer: a\r\n\r\n", "HTTP/1.1 103 E\r\nA: b\r\n\r\nHTTP/1.0 404\n\n", "HTTP/1.1 101 x\r\n\r\n",
 		"HTTP/9.9 200\r\nA:\r\n b\r\n\r\n", "http/1.1 200 OK\r\n\r\n", "HTTP/1.1  200\r\n\r\n", "\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\nTransfer-Encoding: x\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab",
-		"HTTP/1.0 200\n:\n\n",
+		"HTTP/1.0 200\n:\n\n", "HTTP/1.1 999 x\r\n a: b\r\nno\r\n c: d\r\nA : \x01b\tc\r\r\n\r\n",
 		strings.Repeat("HTTP/1.1 100 C\r\n\r\n", 50) + "HTTP/1.1 204 N\r\n\r\n",
 	} {
 		f.Add([]byte(s))
@@ -114,15 +114,15 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if h.Status < 200 && h.Status != 101 || h.Status > 599 || h.Minor < 0 || h.Minor > 1 {
+		if h.Status < 200 && h.Status != 101 || h.Status > 999 || h.Minor < 0 || h.Minor > 1 {
 			t.Errorf("status %d, minor version %d", h.Status, h.Minor)
 		}
 		for k, values := range h.Header {
-			if textproto.CanonicalMIMEHeaderKey(k) != k {
+			if textproto.CanonicalMIMEHeaderKey(k) != k || !httpguts.ValidHeaderFieldName(k) {
 				t.Errorf("name %q", k)
 			}
 			for _, v := range values {
-				if strings.ContainsAny(v, "\r\n\x00") {
+				if !httpguts.ValidHeaderFieldValue(v) || strings.Trim(v, " \t") != v {
 					t.Errorf("%s: %q", k, v)
 				}
 			}

@@ -27,11 +27,9 @@ type Host struct {
 // Answer is the head of an origin's answer.
 type Answer struct {
 	Method string // HEAD, or GET if the origin takes no HEAD
-	Status int    // 100 to 599
+	Status int    // 100 to 999
 	Peer   netip.Addr
-	// Header has the fields as received, in their order under each name; their
-	// bytes need not be UTF-8.
-	Header http.Header
+	Header http.Header // as in Head
 }
 
 // Host returns the origin at a target, not connected yet.
@@ -191,12 +189,12 @@ func (l *line) failed(method string, err error) *fault.Error {
 	case errors.Is(err, ErrLong), l.in.Spent(): // the cut may look like a malformed line
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response headers are longer than 64 KiB.")
 	case errors.Is(err, ErrStatus):
-		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response status is outside 100 to 599.")
+		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response status is below 100.")
 	case isAlert(err) && !l.in.Got():
 		// TLS 1.3 servers refuse a client, for want of its certificate for
 		// instance, when the client has finished.
 		return handshakeFailed(l.peer, err)
-	case errors.Is(err, ErrHeader), errors.Is(err, ErrStatusLine):
+	case errors.Is(err, ErrStatusLine):
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response is not HTTP/1.1.")
 	case !l.in.Got():
 		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the connection ended without a response.")

@@ -224,6 +224,7 @@ func TestUptime(t *testing.T) {
 		"all well":      {func(*host) {}, "up"},
 		"499":           {func(h *host) { h.status = 499 }, "up"},
 		"500":           {func(h *host) { h.status = 500 }, "degraded"},
+		"999":           {func(h *host) { h.status = 999 }, "degraded"},
 		"expired":       {func(h *host) { h.certificate.Expired = true }, "degraded"},
 		"not yet valid": {func(h *host) { h.certificate.NotYetValid = true }, "degraded"},
 		"mismatch":      {func(h *host) { h.certificate.HostnameMatch = false }, "degraded"},

@@ -179,7 +179,7 @@ func TestErrors(t *testing.T) {
 		"resolvers":             {"", resolves(a, silent), fault.RedirectTimeout, false},
 		"resolvers, second hop": {"https://b.test.com/", resolves(b, silent), fault.RedirectTimeout, false},
 		"a bug, second hop":     {"https://b.test.com/", resolves(b, errors.New("a bug")), fault.InternalError, false},
-		"odd status": {"", func(w *testbed.Origins, _ func()) { w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 700 x\r\n\r\n")) },
+		"odd status": {"", func(w *testbed.Origins, _ func()) { w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 099 x\r\n\r\n")) },
 			fault.HTTPFailed, false},
 		"too late":             {"", hangs(a), fault.RedirectTimeout, true},
 		"too late, second hop": {"https://b.test.com/", hangs(b), fault.RedirectTimeout, true},
