@@ -37,6 +37,7 @@ func layers() []layer {
 		{"pkg/lookup/headers", []string{"pkg/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/redirect", []string{"pkg/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/bundle", []string{"pkg/fault", "pkg/guard", "pkg/lookup/dns", "pkg/lookup/headers", "pkg/lookup/ssl", "pkg/lookup/whois", "pkg/origin"}, "a bundle knows its children"},
+		{"pkg/lookup/ssl", []string{"pkg/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/*", []string{"pkg/fault", "pkg/guard"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/whois/registry", []string{"pkg/fault", "pkg/guard", "pkg/lookup/whois", "pkg/origin", "pkg/strictjson"}, "the RDAP library is heavy: only the functions that ask a registry link it"},
 		{"pkg/x402", []string{"pkg/fault", "pkg/printable", "pkg/strictjson", "pkg/x402/ledger", "pkg/x402/receipt"}, "the payment layer knows nothing of lookups and is given its offer"},

@@ -18,6 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -260,6 +261,8 @@ func bundleRows() []row {
 	return []row{
 		uptime("example.com", "up", want{"dns.records": count(1), "ssl.hostname_match": true, "headers.status": 200}),
 		uptime("expired", "degraded", want{"ssl.expired": true, "headers.status": 200}),
+		uptime("old", "up", want{"ssl.tls_version": "tlsv1.2", "headers.status": 200}),
+		uptime("refused", "down", want{"ssl.error.message": guard.Unresolved, "headers.error.message": guard.Unresolved}),
 		uptime("imperva", "up", want{"headers.status": 200}),
 		uptime("http999", "degraded", want{"headers.status": 999}),
 		uptime("mtls13", "down", want{"ssl.hostname_match": true, "headers.error.code": fault.HandshakeFailed}),

@@ -183,6 +183,8 @@ func differences() map[string][]difference {
 			{"junkchain", "certificate", "openssl ends the handshake at a chain that it does not take, and shows nothing; the leaf was there"},
 			{"oddversion", "certificate", "openssl shows the certificate of a handshake that went on; the service that of one that did not"},
 			{"rc4", "certificate", "this build of openssl does not have the cipher"},
+			{"brainpool", "certificate", "openssl offers these curves when it is told to"},
+			{"old", "certificate", "openssl makes one offer, with TLS 1.3 in it"},
 		},
 		"curl": {
 			{"head405", "status server", "curl -I does not ask again with GET"},
@@ -192,6 +194,7 @@ func differences() map[string][]difference {
 			{"hole", "outcome", "a connection that is not made in its time is connect_failed"},
 			{"mtls13", "outcome", "in TLS 1.3 a server refuses after the client has finished; it is the handshake all the same"},
 			{"rc4", "outcome", "the same, with which this curl is built"},
+			{"old", "outcome", "curl makes one offer, with TLS 1.3 in it"},
 		},
 		"rdap": {
 			{"another.com", "answer", "the command does not ask whether the answer is about the name"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -155,6 +156,49 @@ func raw(talk func(conn net.Conn)) server {
 	return func(*authority, string) func(net.Conn) { return talk }
 }
 
+// byOpenSSL has an openssl s_server of its own talk to each connection, with a
+// certificate for a key of a kind, as openssl req -newkey takes it.
+func byOpenSSL(key string, args ...string) server {
+	return func(_ *authority, name string) func(net.Conn) {
+		file := builtIn(name + ".pem") // key and certificate
+		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
+			"-keyout", file, "-out", file, "-newkey"}, strings.Fields(key)...)
+		must(exec.Command("openssl", request...).Output())
+		return func(conn net.Conn) {
+			cmd := exec.Command("openssl", append([]string{"s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-www", "-cert", file}, args...)...)
+			out := must(cmd.StdoutPipe())
+			if err := cmd.Start(); err != nil {
+				panic(err)
+			}
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}()
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				at, ready := strings.CutPrefix(lines.Text(), "ACCEPT ")
+				if !ready {
+					continue
+				}
+				server := must(net.Dial("tcp", at))
+				defer server.Close()
+				go func() { _, _ = io.Copy(server, conn) }()
+				_, _ = io.Copy(conn, server)
+				return
+			}
+		}
+	}
+}
+
+// from13 refuses every hello with TLS 1.3 in it.
+func from13(c *tls.Config) {
+	c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		if h.SupportedVersions[0] == tls.VersionTLS13 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return nil, nil
+	}
+}
+
 func swallow(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
 func hear(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<14)) }
@@ -170,7 +214,7 @@ func oddGreeting(ca *authority, name string) func(net.Conn) {
 		return append(binary.BigEndian.AppendUint16([]byte{22, 3, 3}, uint16(len(message))), message...)
 	}
 	hello := append([]byte{3, 0}, make([]byte, 32+1)...) // random, no session
-	hello = append(hello, 0xc0, 0xac, 0)                 // no compression
+	hello = append(hello, 0xfe, 0xfe, 0)                 // no compression
 	shown := append(record(2, hello), record(11, sized(sized(ca.Leaf(name).Certificate[0])))...)
 	return func(conn net.Conn) {
 		hear(conn)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
 // redirectHosts are about chains; some are stops of another's.
@@ -44,7 +45,9 @@ func redirectRows() []row {
 		alike("resolve-redirect", want{"hop_count": 5, "truncated": true, "stop_reason": "max_hops"}, "hops5"),
 		alike("resolve-redirect", fails(fault.HandshakeFailed), "alert", "junkchain"),
 		alike("resolve-redirect", fails(fault.HTTPFailed), "hangup", "endless"),
+		alike("resolve-redirect", want{"hop_count": 1, "stop_reason": nil}, "old"),
 		alike("resolve-redirect", fails(fault.RedirectTimeout), "quiet", "drips"),
+		alike("resolve-redirect", fails(fault.RedirectTimeout, guard.Unresolved), "refused"),
 	)
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
 func valid(from, to string) edit {
@@ -32,6 +33,7 @@ func tlsHosts() []host {
 		{name: "mtls13", serve: webTLS(wantsCertificate, ok())},
 		{name: "oddversion", serve: oddGreeting},
 		{name: "alert", serve: webTLS(refusesHello, ok())},
+		{name: "old", serve: webTLS(from13, ok())},
 		{name: "plain", serve: raw(func(conn net.Conn) {
 			_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
 			swallow(conn)
@@ -60,6 +62,7 @@ func sslRows() []row {
 		ssl("expired", want{"expired": true, "not_yet_valid": false, "not_before": "2020-01-01T00:00:00Z", "not_after": "2020-12-31T23:59:59Z"}),
 		ssl("stranger", want{"hostname_match": false, "sans": []string{"other.example.net"}}),
 		ssl("tls10", want{"tls_version": "tlsv1"}),
+		ssl("old", want{"tls_version": "tlsv1.2"}),
 		ssl("mtls13", want{"tls_version": "tlsv1.3", "hostname_match": true}),
 		ssl("oddversion", want{"tls_version": nil, "cipher": nil, "subject": "CN=oddversion.example.com"}),
 		ssl("six", want{"peer_ip": "2606:2800:220:1::6"}),
@@ -70,7 +73,8 @@ func sslRows() []row {
 		alike("ssl-check", fails(fault.NXDomain), "gone", "dangling"),
 		alike("ssl-check", fails(fault.ConnectFailed), "closed", "wall", "hole", "empty", "servfail"),
 		alike("ssl-check", fails(fault.HandshakeFailed), "plain", "alert", "reset"),
-		alike("ssl-check", fails(fault.SSLTimeout), "mute", "silent", "refused"),
+		alike("ssl-check", fails(fault.SSLTimeout, "The TLS handshake timed out."), "mute"),
+		alike("ssl-check", fails(fault.SSLTimeout, guard.Unresolved), "silent", "refused"),
 	)
 }
 
@@ -85,7 +89,21 @@ func certificateSites() []site {
 	rc4 := func(c *tls.Config) {
 		c.CipherSuites, c.MaxVersion = []uint16{tls.TLS_ECDHE_ECDSA_WITH_RC4_128_SHA}, tls.VersionTLS12
 	}
+	strange := func(name, key, cipher string, w want, args ...string) site {
+		s := certified(name, byOpenSSL(key, append([]string{"-cipher", cipher + ":@SECLEVEL=0"}, args...)...), w.with("tls_version", "tlsv1.2"))
+		s.tools = []string{"openssl"}
+		s.rows = append(s.rows, asks("headers")(name, fails(fault.HandshakeFailed, "The TLS handshake failed: the host refused it. What was offered")))
+		return s
+	}
+	const rsa, p256 = "rsa:2048", "ec -pkeyopt ec_paramgen_curve:P-256"
 	return []site{
+		strange("dhe", rsa, "DHE-RSA-AES128-GCM-SHA256", want{"cipher": "tls_dhe_rsa_with_aes_128_gcm_sha256"}, "-tls1_2"),
+		strange("ccm", p256, "ECDHE-ECDSA-AES128-CCM", want{"cipher": "tls_ecdhe_ecdsa_with_aes_128_ccm"}, "-tls1_2"),
+		strange("camellia", rsa, "ECDHE-RSA-CAMELLIA128-SHA256", want{"cipher": "tls_ecdhe_rsa_with_camellia_128_cbc_sha256"}, "-tls1_2"),
+		strange("aria", rsa, "ECDHE-ARIA256-GCM-SHA384", want{"cipher": "tls_ecdhe_rsa_with_aria_256_gcm_sha384"}, "-tls1_2"),
+		strange("brainpool", "ec -pkeyopt ec_paramgen_curve:brainpoolP256r1", "ALL", want{"cipher": starts("tls_ecdhe_ecdsa_with_")}, "-curves", "brainpoolP256r1"),
+		strange("pss", "rsa-pss -pkeyopt rsa_keygen_bits:2048", "ALL", want{"cipher": starts("tls_")}),
+		strange("ed448", "ed448", "ALL", want{"cipher": starts("tls_ecdhe_ecdsa_with_"), "signature_algorithm": "Ed448"}),
 		certified("rc4", webTLS(rc4, ok()), want{"cipher": "tls_ecdhe_ecdsa_with_rc4_128_sha"}),
 		certified("selfsigned", selfSigned(), want{"subject": "", "issuer": "", "serial": "07", "hostname_match": true}),
 		certified("junkchain", chained(func(leaf []byte) [][]byte { return [][]byte{leaf, junk} }),
@@ -160,12 +178,13 @@ func headersRows() []row {
 		headers("http999", want{"status": 999}),
 		headers("gone", fails(fault.NXDomain)),
 	},
-		alike("headers", want{"status": 200}, "expired", "stranger", "tls10", "rc4", "selfsigned"),
+		alike("headers", want{"status": 200}, "expired", "stranger", "tls10", "old", "rc4", "selfsigned"),
 		alike("headers", fails(fault.ConnectFailed), "closed", "wall"),
 		alike("headers", fails(fault.HandshakeFailed), "alert", "plain"),
 		alike("headers", fails(fault.HandshakeFailed, "The TLS handshake failed"), "junkchain", "mtls13"),
 		alike("headers", fails(fault.HTTPFailed), "hangup", "endless"),
-		alike("headers", fails(fault.HeadersTimeout), "quiet", "drips", "mute", "silent"),
+		alike("headers", fails(fault.HeadersTimeout, "The HTTPS header fetch timed out."), "quiet", "drips", "mute"),
+		alike("headers", fails(fault.HeadersTimeout, guard.Unresolved), "silent", "refused"),
 	)
 }
 

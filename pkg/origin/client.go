@@ -43,8 +43,8 @@ var ErrTimeout = errors.New("origin: time is up")
 // all of the caller's time. One that the caller leaves is not silent.
 var ErrSilence = fmt.Errorf("%w: the host is silent", ErrTimeout)
 
-// late is the error of a connected host whose answer is not complete when ctx ends.
-func late(ctx context.Context) error {
+// Late is the error of a connected host whose answer is not complete when ctx ends.
+func Late(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ErrSilence
 	}
@@ -104,8 +104,9 @@ func (c *Client) Resolve(ctx context.Context, name string) (guard.Target, error)
 
 // TLSConfig is how origins are greeted: any certificate, TLS 1.0 and later,
 // every cipher suite that the library has, no resumption and no ALPN, which
-// leaves HTTP/1.1. The key shares that do not fit into one packet are left
-// out, because some old servers never answer two.
+// leaves HTTP/1.1, and with which servers that have no protocol in common with it
+// would refuse the handshake. The key shares that do not fit into one packet are
+// left out, because some old servers never answer two.
 func TLSConfig(name string) *tls.Config {
 	var suites []uint16
 	for _, s := range tls.CipherSuites() {
@@ -125,16 +126,18 @@ func TLSConfig(name string) *tls.Config {
 
 // Fault gives an error of this package or of a guard.Connector its code: its
 // own, or the tool's time-out for one that says nothing about the target and, marked
-// as its silence (fault.Error.Silence), for ErrSilence. Any other error is returned
-// as it is.
+// as its silence (fault.Error.Silence), for ErrSilence. Only that was a time-out of the
+// host's, and is called one. Any other error is returned as it is.
 func Fault(err error, timeout fault.Code) error {
-	if errors.Is(err, ErrSilence) {
+	switch {
+	case errors.Is(err, ErrSilence):
 		return fault.New(timeout, err).Silence()
-	}
-	for _, ours := range []error{ErrTimeout, guard.ErrResolvers, guard.ErrNoRoute} {
-		if errors.Is(err, ours) {
-			return fault.New(timeout, err)
-		}
+	case errors.Is(err, guard.ErrResolvers):
+		return fault.Newf(timeout, err, guard.Unresolved)
+	case errors.Is(err, guard.ErrNoRoute):
+		return fault.Newf(timeout, err, "The host has IPv6 addresses only, and this deployment has no IPv6 route.")
+	case errors.Is(err, ErrTimeout):
+		return fault.Newf(timeout, err, "The time of the lookup was over before the host could answer.")
 	}
 	return err
 }

@@ -93,22 +93,48 @@ func (h *Host) askOn(ctx context.Context, method, path string) (Answer, error) {
 	return a, err
 }
 
-// connect dials and completes the TLS handshake.
+// connect dials and completes the TLS handshake, the second time without TLS 1.3,
+// which some servers choke on.
 func (h *Host) connect(ctx context.Context) error {
+	again, err := h.handshake(ctx, tls.VersionTLS13)
+	if !again {
+		return err
+	}
+	if _, second := h.handshake(ctx, tls.VersionTLS12); second == nil {
+		return nil
+	}
+	return Narrow(err) // the first verdict stands
+}
+
+// handshake makes one connection. again says that another hello may help: the host
+// did not get to its certificate, and would not in plain text.
+func (h *Host) handshake(ctx context.Context, highest uint16) (again bool, err error) {
 	conn, peer, err := h.client.connector.Dial(ctx, h.target, port)
 	if err != nil {
-		return ended(ctx, err)
+		return false, ended(ctx, err)
 	}
-	secure := tls.Client(conn, TLSConfig(h.target.Name))
-	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		if ctx.Err() != nil {
-			return fmt.Errorf("%w in the TLS handshake with %s: %w", late(ctx), peer, err)
-		}
-		return handshakeFailed(peer, err)
+	cfg := TLSConfig(h.target.Name)
+	cfg.MaxVersion = highest
+	secure := tls.Client(conn, cfg)
+	err = secure.HandshakeContext(ctx)
+	if err == nil {
+		h.line = newLine(secure, peer)
+		return false, nil
 	}
-	h.line = newLine(secure, peer)
-	return nil
+	conn.Close()
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("%w in the TLS handshake with %s: %w", Late(ctx), peer, err)
+	}
+	state := secure.ConnectionState()
+	early := state.Version == 0 || state.Version == tls.VersionTLS13 && len(state.PeerCertificates) == 0
+	return early && !errors.As(err, new(tls.RecordHeaderError)), handshakeFailed(peer, err)
+}
+
+// Narrow adds to the message of an error that another offer in the handshake than any
+// of ours may have helped.
+func Narrow(err error) error {
+	f := fault.From(err)
+	return fault.Newf(f.Code, err, "%s What was offered to the host may have been too narrow.", f.Public())
 }
 
 func handshakeFailed(peer netip.Addr, err error) *fault.Error {
@@ -159,7 +185,7 @@ func (l *line) ask(ctx context.Context, method, path, host, userAgent string) (A
 	case err == nil:
 		return a, nil
 	case ctx.Err() != nil:
-		return Answer{}, fmt.Errorf("%w while %s waited for %s: %w", late(ctx), method, l.peer, err)
+		return Answer{}, fmt.Errorf("%w while %s waited for %s: %w", Late(ctx), method, l.peer, err)
 	}
 	return Answer{}, l.failed(method, err)
 }

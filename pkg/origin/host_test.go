@@ -94,8 +94,8 @@ func TestFetchRefusesOddPaths(t *testing.T) {
 	}
 }
 
-// TestFault: which errors are the tool's time-out. A verdict about the target is not,
-// also when the time ends with it.
+// TestFault: which errors are the tool's time-out, and what is said of them. A verdict
+// about the target is none, also when the time ends with it.
 func TestFault(t *testing.T) {
 	t.Parallel()
 	other := errors.New("a bug")
@@ -105,22 +105,23 @@ func TestFault(t *testing.T) {
 		ctx  context.Context
 		err  error
 		want fault.Code
+		says string // a part of the message
 	}{
-		{t.Context(), fmt.Errorf("x: %w", origin.ErrTimeout), fault.HeadersTimeout},
-		{t.Context(), fmt.Errorf("x: %w", origin.ErrSilence), fault.HeadersTimeout},
-		{t.Context(), fmt.Errorf("x: %w", guard.ErrResolvers), fault.HeadersTimeout},
-		{t.Context(), fmt.Errorf("x: %w", guard.ErrNoRoute), fault.HeadersTimeout},
-		{t.Context(), fault.New(fault.NXDomain, nil), fault.NXDomain},
-		{over, fault.New(fault.NXDomain, nil), fault.NXDomain},
-		{t.Context(), fault.New(fault.ConnectFailed, context.DeadlineExceeded), fault.ConnectFailed},
-		{t.Context(), other, fault.InternalError},
-		{over, other, fault.HeadersTimeout},
+		{t.Context(), fmt.Errorf("x: %w", origin.ErrTimeout), fault.HeadersTimeout, "before the host could answer"},
+		{t.Context(), fmt.Errorf("x: %w", origin.ErrSilence), fault.HeadersTimeout, "timed out"},
+		{t.Context(), fmt.Errorf("x: %w", guard.ErrResolvers), fault.HeadersTimeout, guard.Unresolved},
+		{t.Context(), fmt.Errorf("x: %w", guard.ErrNoRoute), fault.HeadersTimeout, "IPv6"},
+		{t.Context(), fault.New(fault.NXDomain, nil), fault.NXDomain, ""},
+		{over, fault.New(fault.NXDomain, nil), fault.NXDomain, ""},
+		{t.Context(), fault.New(fault.ConnectFailed, context.DeadlineExceeded), fault.ConnectFailed, ""},
+		{t.Context(), other, fault.InternalError, ""},
+		{over, other, fault.HeadersTimeout, "before the host could answer"},
 	} {
 		w := testbed.NewOrigins(t)
 		w.Resolve(name, testbed.OriginName{Err: c.err})
 		_, err := origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "x"}).Resolve(c.ctx, name)
 		got := origin.Fault(err, fault.HeadersTimeout)
-		if f := fault.From(got); f.Code != c.want || !errors.Is(got, c.err) || f.IsSilence() != errors.Is(c.err, origin.ErrSilence) {
+		if f := fault.From(got); f.Code != c.want || !errors.Is(got, c.err) || f.IsSilence() != errors.Is(c.err, origin.ErrSilence) || !strings.Contains(f.Public(), c.says) {
 			t.Errorf("%v with %v: %v, want %q", c.err, c.ctx.Err(), got, c.want)
 		}
 	}
@@ -279,7 +280,8 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestHandshakes: old and new versions, expired certificate and wrong name are all
-// answered; what is no handshake is not.
+// answered, and so is a host that chokes on a hello with TLS 1.3; what is no handshake
+// is not.
 func TestHandshakes(t *testing.T) {
 	version := func(v uint16) func(*tls.Config) {
 		return func(c *tls.Config) { c.MinVersion, c.MaxVersion = v, v }
@@ -287,22 +289,32 @@ func TestHandshakes(t *testing.T) {
 	wants := func(version uint16) func(*tls.Config) {
 		return func(c *tls.Config) { c.ClientAuth, c.MaxVersion = tls.RequireAnyClientCert, version }
 	}
-	refuses := func(c *tls.Config) {
-		c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, errors.New("no") }
+	refuses := func(highest uint16) func(*tls.Config) {
+		return func(c *tls.Config) {
+			c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+				if h.SupportedVersions[0] > highest {
+					return nil, errors.New("no")
+				}
+				return nil, nil
+			}
+		}
 	}
+	const narrow = " What was offered to the host may have been too narrow."
 	type row struct {
 		change func(*tls.Config) // nil for a server that only sends something
 		sends  string
-		want   string // part of a message; empty for an answer
+		want   string // end of a message; empty for an answer
+		dials  int
 	}
 	testbed.Each(t, map[string]row{
-		"TLS 1.0":                       {version(tls.VersionTLS10), "", ""},
-		"TLS 1.3":                       {version(tls.VersionTLS13), "", ""},
-		"plain HTTP":                    {nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS"},
-		"closed":                        {nil, "", "handshake failed"},
-		"alert":                         {refuses, "", "refused it"},
-		"client certificate in TLS 1.2": {wants(tls.VersionTLS12), "", "refused it"},
-		"client certificate in TLS 1.3": {wants(tls.VersionTLS13), "", "refused it"},
+		"TLS 1.0":                       {version(tls.VersionTLS10), "", "", 1},
+		"TLS 1.3":                       {version(tls.VersionTLS13), "", "", 1},
+		"chokes on TLS 1.3":             {refuses(tls.VersionTLS12), "", "", 2},
+		"plain HTTP":                    {nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS on port 443.", 1},
+		"closed":                        {nil, "", "The TLS handshake failed." + narrow, 2},
+		"alert":                         {refuses(0), "", "refused it." + narrow, 2},
+		"client certificate in TLS 1.2": {wants(tls.VersionTLS12), "", "refused it.", 1},
+		"client certificate in TLS 1.3": {wants(tls.VersionTLS13), "", "refused it.", 1},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
 		w.Accept(name, addr, func(conn net.Conn) {
@@ -319,8 +331,11 @@ func TestHandshakes(t *testing.T) {
 			io.Copy(io.Discard, conn)
 		})
 		a, err := fetch(testbed.Soon(t), t, w)
-		if f := fault.From(err); c.want != "" && (f.Code != fault.HandshakeFailed || !strings.Contains(f.Public(), c.want)) {
+		if f := fault.From(err); c.want != "" && (f.Code != fault.HandshakeFailed || !strings.HasSuffix(f.Public(), c.want)) {
 			t.Errorf("%v, want handshake_failed with %q", err, c.want)
+		}
+		if d := w.Dials(); len(d) != c.dials {
+			t.Errorf("dialled %v, want %d", d, c.dials)
 		}
 		if c.want == "" && (err != nil || a.Status != 200) {
 			t.Errorf("%d, %v", a.Status, err)

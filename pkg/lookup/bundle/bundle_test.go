@@ -252,6 +252,9 @@ func TestUptime(t *testing.T) {
 				}
 			}
 		}
+		if s, h := r.SSL.Fault, r.Headers.Fault; s != nil && h != nil && s.Message != h.Message {
+			t.Errorf("%s: %q and %q of one cause", name, s.Message, h.Message)
+		}
 		if got != c.want || err != nil || h.resolves != 1 {
 			t.Errorf("%s: %s, %v, after %d resolutions; want %s", name, got, err, h.resolves, c.want)
 		}

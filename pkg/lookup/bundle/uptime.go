@@ -144,11 +144,9 @@ func sameFault(f *fault.Error) *fault.Error {
 	if f.Code != fault.SSLTimeout {
 		return f
 	}
-	late := fault.New(fault.HeadersTimeout, f)
-	if f.IsSilence() {
-		return late.Silence()
-	}
-	return late
+	same := *f // with its message and its mark
+	same.Code = fault.HeadersTimeout
+	return &same
 }
 
 func verdict(r UptimeResult) Verdict {

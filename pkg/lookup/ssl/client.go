@@ -7,8 +7,10 @@
 //
 //	handshake completed                        the result, with the connection
 //	failed, hung or timed out, leaf was seen   the result
-//	peer answered, but sent no leaf            once more with at most TLS 1.2 if
-//	                                           that can help, then handshake_failed
+//	peer answered, but sent no leaf            once more with at most TLS 1.2, and
+//	                                           once with a hello that offers all that
+//	                                           there is, if that can help; then
+//	                                           handshake_failed
 //	no TLS, or no certificate that reads       handshake_failed
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
@@ -18,11 +20,14 @@
 // recorded during the handshake, and the leaf is taken from the recording when
 // crypto/tls does not hand it out: in plain text up to TLS 1.2, decrypted with
 // the handshake's own secret in TLS 1.3. No second connection is made for that.
+// The hello that offers all that there is, DHE, CCM, Camellia and old curves among
+// it, is of our own making: it gets the leaf of a TLS 1.2 server, which needs no key
+// exchange, and no connection.
 //
 // It does not build or verify chains, check revocation, resume sessions or
 // send application data. It connects to nothing but the addresses of a
-// guard.Target. crypto/tls takes no Certificate message above 256 KiB; of a
-// larger one only a leaf in its first record, so of at most 16 KiB, is seen.
+// guard.Target. crypto/tls takes no Certificate message above 256 KiB; of a larger
+// one in TLS 1.3 only a leaf in its first record, so of at most 16 KiB, is seen.
 package ssl
 
 import (
@@ -39,6 +44,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
 // minDial is the least time in which a host that does not answer a dial has
@@ -121,14 +127,11 @@ func (c *Client) inspect(ctx context.Context, q Query, target guard.Target) (Res
 	}
 	s, done, again, err := handshake(ctx, conn, q.Domain, tls.VersionTLS13)
 	if again {
-		// Servers that choke on a TLS 1.3 hello, and keys too short for its
-		// signatures. The first verdict stands if this shows no more.
-		if conn, p, derr := c.dial(ctx, target); derr == nil {
-			s2, done2, _, err2 := handshake(ctx, conn, q.Domain, tls.VersionTLS12)
-			if err2 == nil {
-				s, done, peer, err = s2, done2, p, nil
-			}
+		var p netip.Addr
+		if s, done, p = c.again(ctx, q.Domain, target); s.leaf == nil {
+			return Result{}, nil, origin.Narrow(err) // the first verdict stands
 		}
+		peer, err = p, nil
 	}
 	if err != nil {
 		return Result{}, nil, err
@@ -141,6 +144,26 @@ func (c *Client) inspect(ctx context.Context, q Query, target guard.Target) (Res
 		return Result{}, nil, fault.Newf(fault.HandshakeFailed, err, "The host sent a certificate that cannot be read.")
 	}
 	return r, done, nil
+}
+
+// again greets a host that has shown no certificate to a TLS 1.3 hello: some servers
+// choke on one, and some keys are too short for its signatures. The second greeting
+// is for those that take nothing that crypto/tls offers. The leaf is nil if neither
+// helps.
+func (c *Client) again(ctx context.Context, domain string, target guard.Target) (s seen, done *tls.Conn, peer netip.Addr) {
+	for _, hello := range []func(net.Conn){
+		func(conn net.Conn) { s, done, _, _ = handshake(ctx, conn, domain, tls.VersionTLS12) },
+		func(conn net.Conn) { s = greet(ctx, conn, domain) },
+	} {
+		conn, p, err := c.dial(ctx, target)
+		if err != nil {
+			break
+		}
+		if hello(conn); s.leaf != nil {
+			return s, done, p
+		}
+	}
+	return seen{}, nil, netip.Addr{}
 }
 
 // dial gives connecting half of the time that is left, so that a handshake
@@ -159,7 +182,7 @@ func (c *Client) dial(ctx context.Context, target guard.Target) (net.Conn, netip
 	silent := dctx.Err() != nil && (ok && f.Code == fault.ConnectFailed || !ok && isTimeout(err) && !errors.Is(err, guard.ErrNoRoute))
 	switch {
 	case silent && (share < minDial || errors.Is(ctx.Err(), context.Canceled)):
-		return nil, netip.Addr{}, fault.New(fault.SSLTimeout, err)
+		return nil, netip.Addr{}, early(err)
 	case silent && !ok:
 		return nil, netip.Addr{}, fault.New(fault.ConnectFailed, err)
 	}
@@ -178,14 +201,17 @@ func classify(ctx context.Context, err error) error {
 		}
 	}
 	switch {
-	case errors.Is(err, guard.ErrNoRoute):
-		return fault.Newf(fault.SSLTimeout, err, "The host has IPv6 addresses only, and this deployment has no IPv6 route.")
-	case errors.Is(err, guard.ErrResolvers):
-		return fault.Newf(fault.SSLTimeout, err, "The domain name could not be resolved in time: the resolvers do not answer.")
+	case errors.Is(err, guard.ErrNoRoute), errors.Is(err, guard.ErrResolvers):
+		return origin.Fault(err, fault.SSLTimeout)
 	case ctx.Err() != nil || isTimeout(err):
-		return fault.New(fault.SSLTimeout, err)
+		return early(err)
 	}
 	return fmt.Errorf("ssl: connector: %w", err)
+}
+
+// early is the error of a lookup whose time was over before the host was connected to.
+func early(err error) error {
+	return origin.Fault(fmt.Errorf("%w: %w", origin.ErrTimeout, err), fault.SSLTimeout)
 }
 
 // budget ends a margin before ctx does, so that a verdict can still be
@@ -269,15 +295,12 @@ func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16
 	if s.leaf != nil {
 		return s, nil, false, nil
 	}
-	f := readFlight(rec.read, rec.secret)
+	f := readFlight(bytes.NewReader(rec.read), rec.secret)
 	if f.leaf != nil {
 		return seen{leaf: f.leaf, version: f.version, suite: f.suite}, nil, false, nil
 	}
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return s, nil, false, fault.New(fault.SSLTimeout, herr)
-	case ctx.Err() != nil || isTimeout(herr):
-		return s, nil, false, fault.New(fault.SSLTimeout, herr).Silence()
+	if ctx.Err() != nil {
+		return s, nil, false, origin.Fault(fmt.Errorf("%w: %w", origin.Late(ctx), herr), fault.SSLTimeout)
 	}
 	again = highest == tls.VersionTLS13 && f.alert != alertUnrecognizedName && (!f.hello || f.version == tls.VersionTLS13)
 	if _, ok := errors.AsType[tls.RecordHeaderError](herr); ok && !f.hello && f.alert < 0 {
@@ -289,41 +312,18 @@ func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16
 	return s, nil, again, fault.Newf(fault.HandshakeFailed, herr, "The TLS handshake failed before the host sent a certificate.")
 }
 
-// config offers everything that crypto/tls has, because the leaf is wanted
-// whatever protects it. The post-quantum groups are left out: their hello
-// outgrows a packet, and some old servers never answer it. No ALPN is offered:
-// a server that has no protocol in common with it would refuse the handshake.
+// config is how every origin is greeted, and notes what is seen.
 func config(domain string, highest uint16, rec *recorder, s *seen) *tls.Config {
-	return &tls.Config{
-		ServerName:             domain,
-		InsecureSkipVerify:     true,
-		MinVersion:             tls.VersionTLS10,
-		MaxVersion:             highest,
-		CipherSuites:           allSuites(),
-		CurvePreferences:       []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
-		SessionTicketsDisabled: true,
-		KeyLogWriter:           keyLog{rec},
-		VerifyConnection: func(cs tls.ConnectionState) error {
-			if len(cs.PeerCertificates) == 0 {
-				return errNotACertificate
-			}
-			*s = seen{leaf: cs.PeerCertificates[0].Raw, version: cs.Version, suite: cs.CipherSuite}
-			return nil
-		},
+	cfg := origin.TLSConfig(domain)
+	cfg.MaxVersion, cfg.KeyLogWriter = highest, keyLog{rec}
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
+		if len(cs.PeerCertificates) == 0 {
+			return errNotACertificate
+		}
+		*s = seen{leaf: cs.PeerCertificates[0].Raw, version: cs.Version, suite: cs.CipherSuite}
+		return nil
 	}
-}
-
-// allSuites are the cipher suites that crypto/tls knows, insecure ones
-// included.
-func allSuites() []uint16 {
-	var ids []uint16
-	for _, s := range tls.CipherSuites() {
-		ids = append(ids, s.ID)
-	}
-	for _, s := range tls.InsecureCipherSuites() {
-		ids = append(ids, s.ID)
-	}
-	return ids
+	return cfg
 }
 
 func isTimeout(err error) bool {

@@ -147,6 +147,18 @@ func intolerant(answer []byte) func(net.Conn) {
 	}
 }
 
+// wants refuses every hello that is not as it wants, and sends the certificate.
+func wants(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
+	return handshakes([][]byte{with(nil)}, ecKey(), func(cfg *tls.Config) {
+		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			if !ok(h) || h.ServerName != domain {
+				return nil, io.EOF
+			}
+			return nil, nil
+		}
+	})
+}
+
 // TestPeers: what a peer does in its handshake, and what the lookup finds out: version,
 // suite and whether the connection is left, or the error.
 func TestPeers(t *testing.T) {
@@ -164,9 +176,10 @@ func TestPeers(t *testing.T) {
 		open  = " connected"
 
 		noTLS     = "handshake_failed: The host does not speak TLS on port 443."
+		narrow    = " What was offered to the host may have been too narrow."
 		failed    = "handshake_failed: The TLS handshake failed before the host sent a certificate."
 		unread    = "handshake_failed: The host sent a certificate that cannot be read."
-		alert     = "handshake_failed: The host refused the TLS handshake with alert 40 before it sent a certificate."
+		alert     = "handshake_failed: The host refused the TLS handshake with alert 40 before it sent a certificate." + narrow
 		nameAlert = "handshake_failed: The host refused the TLS handshake with alert 112 before it sent a certificate."
 	)
 	type row struct {
@@ -188,6 +201,20 @@ func TestPeers(t *testing.T) {
 		// It is asked once more without TLS 1.3.
 		"intolerant, alert": {intolerant([]byte{21, 3, 3, 0, 2, 2, 70}), tls12 + open, 2},
 		"intolerant, close": {intolerant(nil), tls12 + open, 2},
+		// And with everything: the real parser of a server finds it well-formed.
+		"wants GOST":            {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.CipherSuites, 0xc100) }), tls12, 3},
+		"wants Ed448":           {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SignatureSchemes, 0x0808) }), tls12, 3},
+		"wants brainpoolP256r1": {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SupportedCurves, 26) }), tls12, 3},
+		"certificate left out": {func(c net.Conn) { // by one that waits for a key then
+			hello := make([]byte, 1<<14)
+			n, _ := c.Read(hello)
+			out := []byte{21, 3, 1, 0, 2, 2, 40}
+			if session := int(hello[43]); int(hello[44+session])<<8+int(hello[45+session]) > 200 { // bytes of suites
+				out = append(helloTLS12(), 22, 3, 3, 0, 4, 14, 0, 0, 0)
+			}
+			c.Write(out[:min(n, len(out))])
+			hang(c)
+		}, alert, 3},
 
 		// The certificate came, and then the handshake failed.
 		"client certificate, TLS 1.2": {demand(tls.VersionTLS12), tls12, 1},
@@ -201,15 +228,16 @@ func TestPeers(t *testing.T) {
 
 		// No certificate came.
 		"HTTP":                {hangUp("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), noTLS, 1},
-		"close":               {hangUp(""), failed, 2},
-		"reset":               {func(c net.Conn) { c.Read(make([]byte, 1)); reset(c) }, failed, 2},
-		"alert":               {script([]byte{21, 3, 1, 0, 2, 2, 40}), alert, 2},
+		"close":               {hangUp(""), failed + narrow, 3},
+		"reset":               {func(c net.Conn) { c.Read(make([]byte, 1)); reset(c) }, failed + narrow, 3},
+		"alert":               {script([]byte{21, 3, 1, 0, 2, 2, 40}), alert, 3},
 		"alert for the name":  {script([]byte{21, 3, 1, 0, 2, 2, 112}), nameAlert, 1},
 		"record too long":     {script([]byte{22, 3, 3, 0xff, 0xff}), noTLS, 1},
-		"empty records":       {script(bytes.Repeat([]byte{22, 3, 3, 0, 0}, 1000)), failed, 2},
+		"empty records":       {script(bytes.Repeat([]byte{22, 3, 3, 0, 0}, 1000), []byte{21, 3, 3, 0, 2, 2, 40}), failed + narrow, 3},
 		"no TLS certificate":  {handshakes([][]byte{{0x30, 3, 1, 1, 0xff}}, ecKey(), nil), unread, 1},
-		"message too large":   {script([]byte{22, 3, 3, 0, 4, 2, 0xff, 0xff, 0xff}), failed, 2},
-		"nothing in common":   {handshakes(der, ecKey(), atMost(tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256)), alert, 2},
+		"message too large":   {hangUp(string([]byte{22, 3, 3, 0, 4, 2, 0xff, 0xff, 0xff})), failed + narrow, 3},
+		"no certificate":      {script(helloTLS12(), []byte{22, 3, 3, 0, 4, 14, 0, 0, 0}), failed, 1},
+		"nothing in common":   {handshakes(der, ecKey(), atMost(tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256)), alert, 3},
 		"empty list, TLS 1.2": {script(helloTLS12(), []byte{22, 3, 3, 0, 7, 11, 0, 0, 3, 0, 0, 0}), failed, 1},
 	}, func(t *testing.T, c row) {
 		w := peer(t, c.serve)

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"hash"
+	"io"
 
 	"golang.org/x/crypto/chacha20poly1305"
 	"golang.org/x/crypto/cryptobyte"
@@ -22,8 +23,10 @@ const (
 
 	fatal = 2 // alert level
 
+	messageClientHello = 1
 	messageServerHello = 2
 	messageCertificate = 11
+	messageHelloDone   = 14 // RFC 5246 §7.4.5
 
 	extensionVersions = 43
 
@@ -36,27 +39,32 @@ type flight struct {
 	version, suite uint16
 	leaf           []byte // the first certificate, DER or not; nil if none came
 	alert          int    // the fatal alert in it; -1 if none
+	done           bool   // a ServerHelloDone came: it is our turn
 }
 
-// readFlight reads the bytes that a server sent in a handshake. secret is the
+// readFlight reads what a server sends in a handshake. secret is the
 // server_handshake_traffic_secret of RFC 8446 §7.1; without it nothing behind
-// a TLS 1.3 ServerHello can be read. Reading ends with the first certificate,
-// at the end of the bytes, or at the first thing that is not TLS. The
-// certificate counts as soon as it is there in full, even when the message
-// around it is not.
-func readFlight(raw, secret []byte) flight {
+// a TLS 1.3 ServerHello can be read. Reading ends with the first certificate or
+// fatal alert, where the server waits for an answer, at the end of in, or at the
+// first thing that is not TLS. The certificate counts as soon as its record is
+// there in full, even when the message around it is not.
+func readFlight(in io.Reader, secret []byte) flight {
 	f := flight{alert: -1}
-	in := cryptobyte.String(raw)
 	var stream []byte
 	var key *opener
-	for f.leaf == nil {
-		var header, payload []byte
-		var size uint16
-		if !in.ReadBytes(&header, 3) || header[1] != 3 || !in.ReadUint16(&size) || size > maxRecord ||
-			!in.ReadBytes(&payload, int(size)) {
+	for f.leaf == nil && f.alert < 0 && !f.done {
+		var header [5]byte
+		if _, err := io.ReadFull(in, header[:]); err != nil {
 			return f
 		}
-		kind := header[0]
+		kind, size := header[0], binary.BigEndian.Uint16(header[3:])
+		if header[1] != 3 || size > maxRecord {
+			return f
+		}
+		payload := make([]byte, size)
+		if _, err := io.ReadFull(in, payload); err != nil {
+			return f
+		}
 		if kind == recordData {
 			if key == nil {
 				if key = newOpener(f, secret); key == nil {
@@ -92,8 +100,11 @@ func (f *flight) read(stream []byte) []byte {
 		if int(size) > len(s) || f.leaf != nil {
 			break
 		}
-		if kind == messageServerHello {
+		switch kind {
+		case messageServerHello:
 			f.readHello(s[:size])
+		case messageHelloDone:
+			f.done = true
 		}
 		stream = s[size:]
 	}

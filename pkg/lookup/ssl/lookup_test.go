@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -120,14 +121,13 @@ func TestLarge(t *testing.T) {
 	if n := len(namesText([]string{strings.Repeat("a", maxNamesText), "b"})); n != 1 {
 		t.Errorf("%d names of %d bytes", n, maxNamesText)
 	}
-	// Above the limit of crypto/tls, a small leaf is still there to be seen.
-	rest := make([]byte, 256<<10)
-	if _, err := lookup(t, peer(t, handshakes([][]byte{der, rest}, ecKey(), nil))); code(err) != fault.HandshakeFailed {
-		t.Errorf("a large leaf above the limit: %v", err)
-	}
-	got, err = lookup(t, peer(t, handshakes([][]byte{with(nil), rest}, ecKey(), nil)))
-	if err != nil || got.Subject != "CN="+domain {
-		t.Errorf("a small leaf above the limit: %+v, %v", got, err)
+	// Above the limit of crypto/tls, a small leaf is still there to be seen, and a large
+	// one by whoever does not need the rest of the message.
+	for what, leaf := range map[string][]byte{"large": der, "small": with(nil)} {
+		got, err := lookup(t, peer(t, handshakes([][]byte{leaf, make([]byte, 256<<10)}, ecKey(), nil)))
+		if err != nil || !got.HostnameMatch {
+			t.Errorf("a %s leaf above the limit: %+v, %v", what, got, err)
+		}
 	}
 }
 
@@ -239,17 +239,17 @@ func TestFlight(t *testing.T) {
 	} {
 		rec, state := recording(t, c.highest, c.curves...)
 		leaf := state.PeerCertificates[0].Raw
-		f := readFlight(rec.read, rec.secret)
+		f := readFlight(bytes.NewReader(rec.read), rec.secret)
 		if !f.hello || f.version != state.Version || f.suite != state.CipherSuite || f.alert != -1 || !bytes.Equal(f.leaf, leaf) {
 			t.Errorf("%+v, want %x %x %x", f, state.Version, state.CipherSuite, leaf)
 		}
 		// Cut anywhere, it is the same leaf or none.
 		for n := range rec.read {
-			if f := readFlight(rec.read[:n], rec.secret); f.leaf != nil && !bytes.Equal(f.leaf, leaf) {
+			if f := readFlight(bytes.NewReader(rec.read[:n]), rec.secret); f.leaf != nil && !bytes.Equal(f.leaf, leaf) {
 				t.Fatalf("%x: cut at %d the leaf is %x", c.highest, n, f.leaf)
 			}
 		}
-		if f := readFlight(rec.read, nil); (f.leaf == nil) != (c.highest == tls.VersionTLS13) {
+		if f := readFlight(bytes.NewReader(rec.read), nil); (f.leaf == nil) != (c.highest == tls.VersionTLS13) {
 			t.Errorf("%x: without the secret the leaf is %x", c.highest, f.leaf)
 		}
 	}
@@ -258,7 +258,7 @@ func TestFlight(t *testing.T) {
 	suites := map[uint16]bool{}
 	for _, seed := range kept("flights.hex") {
 		if len(seed) == 3 {
-			f := readFlight(seed[0], seed[1])
+			f := readFlight(bytes.NewReader(seed[0]), seed[1])
 			if suites[f.suite] = true; !bytes.Equal(f.leaf, seed[2]) {
 				t.Errorf("%x: the leaf is %x, want %x", f.suite, f.leaf, seed[2])
 			}
@@ -269,16 +269,33 @@ func TestFlight(t *testing.T) {
 	}
 }
 
-// A server's choice that was not offered has no name.
-func TestNotOffered(t *testing.T) {
+// A server's choice has the name that IANA and crypto/tls give it, also when it was not
+// offered.
+func TestChoice(t *testing.T) {
 	t.Parallel()
 	certificate := []byte{22, 3, 3, 0, 12, 11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad}
-	if f := readFlight(certificate, nil); f.leaf != nil {
+	if f := readFlight(bytes.NewReader(certificate), nil); f.leaf != nil {
 		t.Errorf("a leaf without a hello: %+v", f)
 	}
-	f := readFlight(append(serverHello(0x300, 0x39), certificate...), nil) // SSL 3.0, TLS_DHE_RSA_WITH_AES_256_CBC_SHA
-	if !bytes.Equal(f.leaf, []byte{0xde, 0xad}) || versionText(f.version) != nil || cipherText(f.suite) != nil {
+	f := readFlight(bytes.NewReader(append(serverHello(0x300, 0x39), certificate...)), nil) // SSL 3.0
+	if !bytes.Equal(f.leaf, []byte{0xde, 0xad}) || versionText(f.version) != nil || text(cipherText(f.suite)) != "tls_dhe_rsa_with_aes_256_cbc_sha" {
 		t.Errorf("%+v", f)
+	}
+	names := map[uint16]string{0xc09e: "TLS_DHE_RSA_WITH_AES_128_CCM", 0x0011: "TLS_DHE_DSS_EXPORT_WITH_DES40_CBC_SHA", 0xc102: "TLS_GOSTR341112_256_WITH_28147_CNT_IMIT", 0xfefe: ""}
+	for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+		names[s.ID] = s.Name
+	}
+	for id, want := range names {
+		if got := suiteName(id); got != want {
+			t.Errorf("%04x is %s, want %s", id, got, want)
+		}
+	}
+	once := map[uint16]bool{}
+	for id, name := range suites() {
+		if once[id] {
+			t.Errorf("%04x %s is there twice", id, name)
+		}
+		once[id] = true
 	}
 }
 
@@ -312,12 +329,12 @@ func FuzzFlight(f *testing.F) {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, raw, secret []byte) {
-		got := readFlight(raw, secret)
+		got := readFlight(bytes.NewReader(raw), secret)
 		if len(got.leaf) > len(raw) || got.leaf != nil && (!got.hello || len(got.leaf) == 0) || got.alert < -1 || got.alert > 255 {
 			t.Errorf("%+v", got)
 		}
-		if again := readFlight(raw, secret); !bytes.Equal(again.leaf, got.leaf) {
-			t.Error("read twice, it differs")
+		if again := readFlight(iotest.OneByteReader(bytes.NewReader(raw)), secret); !bytes.Equal(again.leaf, got.leaf) {
+			t.Error("read byte by byte, it differs")
 		}
 	})
 }

@@ -61,10 +61,11 @@ type Result struct {
 	SNI    string `json:"sni"`
 	PeerIP string `json:"peer_ip"`
 	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3, as the server chose
-	// it; nil when it chose one that was not offered. A handshake that failed
-	// after the certificate has one, too.
+	// it; nil when it chose another. A handshake that did not go on after the
+	// certificate has one, too.
 	TLSVersion *string `json:"tls_version"`
-	// Cipher is the IANA name in lower case; nil like TLSVersion.
+	// Cipher is the IANA name in lower case of what the server chose; nil when it
+	// has none.
 	Cipher *string `json:"cipher"`
 	// Subject and Issuer are in the form of RFC 4514; "" for an empty name.
 	Subject string `json:"subject"`
@@ -110,7 +111,7 @@ func (s seen) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	}, nil
 }
 
-// versionText is nil for what this client does not offer.
+// versionText is nil for what is no version of TLS.
 func versionText(v uint16) *string {
 	var s string
 	switch v {
@@ -128,13 +129,11 @@ func versionText(v uint16) *string {
 	return &s
 }
 
-// cipherText is nil for what this client does not offer: crypto/tls knows no
-// name for those.
 func cipherText(suite uint16) *string {
-	if !slices.Contains(allSuites(), suite) {
+	s := strings.ToLower(suiteName(suite))
+	if s == "" {
 		return nil
 	}
-	s := strings.ToLower(tls.CipherSuiteName(suite))
 	return &s
 }
 

@@ -1,0 +1,178 @@
+package ssl
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"io"
+	"iter"
+	"net"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/cryptobyte"
+
+	"github.com/hostfacts/hostfacts/pkg/origin"
+)
+
+// suites are the cipher suites of TLS 1.2 and earlier with which a server shows a
+// certificate, by their numbers and names of IANA, strong ones first. Those that want
+// a shared key besides are left out.
+func suites() iter.Seq2[uint16, string] {
+	const (
+		curves = "ECDHE_ECDSA ECDH_ECDSA ECDHE_RSA ECDH_RSA"
+		fields = "RSA DHE_RSA DH_RSA DHE_DSS DH_DSS"
+		older  = "RSA DH_DSS DH_RSA DHE_DSS DHE_RSA"
+	)
+	return func(yield func(uint16, string) bool) {
+		for _, block := range []struct {
+			first        uint16
+			keys, bodies string // numbered in this order: all bodies of the first key, and so on
+		}{
+			{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
+			{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
+			{0xcca8, "ECDHE_RSA ECDHE_ECDSA DHE_RSA", "CHACHA20_POLY1305_SHA256"},
+			{0xc0ac, "ECDHE_ECDSA", "AES_128_CCM AES_256_CCM AES_128_CCM_8 AES_256_CCM_8"},
+			{0xc09c, "RSA DHE_RSA", "AES_128_CCM AES_256_CCM"},
+			{0xc0a0, "RSA DHE_RSA", "AES_128_CCM_8 AES_256_CCM_8"},
+			{0xc086, curves, "CAMELLIA_128_GCM_SHA256 CAMELLIA_256_GCM_SHA384"},
+			{0xc07a, fields, "CAMELLIA_128_GCM_SHA256 CAMELLIA_256_GCM_SHA384"},
+			{0xc05c, curves, "ARIA_128_GCM_SHA256 ARIA_256_GCM_SHA384"},
+			{0xc050, fields, "ARIA_128_GCM_SHA256 ARIA_256_GCM_SHA384"},
+			{0xc023, curves, "AES_128_CBC_SHA256 AES_256_CBC_SHA384"},
+			{0x003c, "RSA", "AES_128_CBC_SHA256 AES_256_CBC_SHA256"},
+			{0x003e, "DH_DSS DH_RSA DHE_DSS", "AES_128_CBC_SHA256"},
+			{0x0067, "DHE_RSA", "AES_128_CBC_SHA256"},
+			{0x0068, "DH_DSS DH_RSA DHE_DSS DHE_RSA", "AES_256_CBC_SHA256"},
+			{0x002f, older, "AES_128_CBC_SHA"},
+			{0x0035, older, "AES_256_CBC_SHA"},
+			{0xc072, curves, "CAMELLIA_128_CBC_SHA256 CAMELLIA_256_CBC_SHA384"},
+			{0x00ba, older, "CAMELLIA_128_CBC_SHA256"},
+			{0x00c0, older, "CAMELLIA_256_CBC_SHA256"},
+			{0x0041, older, "CAMELLIA_128_CBC_SHA"},
+			{0x0084, older, "CAMELLIA_256_CBC_SHA"},
+			{0xc048, curves, "ARIA_128_CBC_SHA256 ARIA_256_CBC_SHA384"},
+			{0xc03c, older, "ARIA_128_CBC_SHA256 ARIA_256_CBC_SHA384"},
+			{0xc100, "GOSTR341112_256", "KUZNYECHIK_CTR_OMAC MAGMA_CTR_OMAC 28147_CNT_IMIT"},
+			{0x0080, "GOSTR341094 GOSTR341001", "28147_CNT_IMIT"},
+			{0x0096, older, "SEED_CBC_SHA"},
+			{0xc001, "ECDH_ECDSA ECDHE_ECDSA ECDH_RSA ECDHE_RSA", "NULL_SHA RC4_128_SHA 3DES_EDE_CBC_SHA AES_128_CBC_SHA AES_256_CBC_SHA"},
+			{0x000b, "DH_DSS DH_RSA DHE_DSS DHE_RSA", "EXPORT_WITH_DES40_CBC_SHA DES_CBC_SHA 3DES_EDE_CBC_SHA"},
+			{0x0001, "RSA", "NULL_MD5 NULL_SHA EXPORT_WITH_RC4_40_MD5 RC4_128_MD5 RC4_128_SHA EXPORT_WITH_RC2_CBC_40_MD5 IDEA_CBC_SHA " +
+				"EXPORT_WITH_DES40_CBC_SHA DES_CBC_SHA 3DES_EDE_CBC_SHA"},
+			{0x0082, "GOSTR341094 GOSTR341001", "NULL_GOSTR3411"},
+			{0x003b, "RSA", "NULL_SHA256"},
+		} {
+			id := block.first
+			for key := range strings.FieldsSeq(block.keys) {
+				for body := range strings.FieldsSeq(block.bodies) {
+					if !strings.HasPrefix(body, "EXPORT_") {
+						body = "WITH_" + body
+					}
+					if !yield(id, "TLS_"+key+"_"+body) {
+						return
+					}
+					id++
+				}
+			}
+		}
+	}
+}
+
+// suiteName is the IANA name of a cipher suite, "" for one without a certificate.
+func suiteName(suite uint16) string {
+	for id, name := range suites() {
+		if id == suite {
+			return name
+		}
+	}
+	if name := tls.CipherSuiteName(suite); strings.HasPrefix(name, "TLS_") { // those of TLS 1.3
+		return name
+	}
+	return ""
+}
+
+// Extensions of a ClientHello (RFC 6066 §3, RFC 8422 §5.1, RFC 5246 §7.4.1.4, RFC 7627
+// §5.1, RFC 5746 §3.2).
+const (
+	extensionName           = 0
+	extensionCurves         = 10
+	extensionPoints         = 11
+	extensionSignatures     = 13
+	extensionExtendedMaster = 23
+	extensionRenegotiation  = 0xff01
+)
+
+// widest is a TLS 1.2 ClientHello, in its record, that a server which shows its
+// certificate at all has something in common with: every suite, curve and signature
+// scheme that IANA has numbers for, and SNI. Who sends it could not go on.
+func widest(domain string) []byte {
+	var ids, curves []uint16
+	for id := range suites() {
+		ids = append(ids, id)
+	}
+	// Those in use before all the others; 0xff01 and 0xff02 stand for curves that a
+	// server writes out.
+	for id := uint16(1); id <= 41; id++ {
+		curves = append(curves, id)
+	}
+	curves = append(append([]uint16{29, 23, 24, 25}, slices.DeleteFunc(curves, func(id uint16) bool {
+		return id >= 23 && id <= 25 || id == 29
+	})...), 0xff01, 0xff02)
+	schemes := []uint16{
+		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601, // in use
+		0x0840, 0x0841, 0xeded, 0xeeee, 0xefef, // GOST: RFC 9189 §7.1, and its drafts
+		0x0402, 0x0502, 0x0602, 0x0303, 0x0301, 0x0302, 0x0203, 0x0201, 0x0202, 0x0101, // DSA, SHA-224, SHA-1, MD5
+	}
+	b := cryptobyte.NewBuilder([]byte{recordHandshake, 3, 1})
+	b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
+		b.AddUint8(messageClientHello)
+		b.AddUint24LengthPrefixed(func(b *cryptobyte.Builder) {
+			random := make([]byte, 32)
+			_, _ = rand.Read(random) // never fails
+			b.AddUint16(tls.VersionTLS12)
+			b.AddBytes(random)
+			b.AddUint8(0) // no session
+			addList(b, ids)
+			b.AddBytes([]byte{1, 0}) // no compression
+			b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
+				addExtension(b, extensionName, func(b *cryptobyte.Builder) {
+					b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
+						b.AddUint8(0) // host_name
+						b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(domain)) })
+					})
+				})
+				addExtension(b, extensionCurves, func(b *cryptobyte.Builder) { addList(b, curves) })
+				addExtension(b, extensionPoints, func(b *cryptobyte.Builder) { b.AddBytes([]byte{3, 0, 1, 2}) })
+				addExtension(b, extensionSignatures, func(b *cryptobyte.Builder) { addList(b, schemes) })
+				addExtension(b, extensionExtendedMaster, func(*cryptobyte.Builder) {})
+				addExtension(b, extensionRenegotiation, func(b *cryptobyte.Builder) { b.AddUint8(0) })
+			})
+		})
+	})
+	return b.BytesOrPanic()
+}
+
+func addList(b *cryptobyte.Builder, numbers []uint16) {
+	b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
+		for _, n := range numbers {
+			b.AddUint16(n)
+		}
+	})
+}
+
+func addExtension(b *cryptobyte.Builder, kind uint16, body cryptobyte.BuilderContinuation) {
+	b.AddUint16(kind)
+	b.AddUint16LengthPrefixed(body)
+}
+
+// greet sends the widest hello, reads what the server answers up to its certificate,
+// and closes conn. The leaf is nil when none came, in time or at all.
+func greet(ctx context.Context, conn net.Conn, domain string) seen {
+	done := origin.Until(ctx, func() { conn.Close() })
+	defer conn.Close()
+	defer done()
+	_, _ = conn.Write(widest(domain)) // a server that does not listen may have said why
+	f := readFlight(io.LimitReader(conn, maxBytes), nil)
+	return seen{leaf: f.leaf, version: f.version, suite: f.suite}
+}
