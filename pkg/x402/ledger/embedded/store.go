@@ -109,10 +109,13 @@ func (s *Store) open(o Options) error {
 // ofThisVersion refuses a file that another version of this package wrote: to read
 // its rows as this version's would lose what they say.
 func ofThisVersion(bucket []byte, _ *bolt.Bucket) error {
-	if !bytes.Equal(bucket, records) {
+	switch {
+	case bytes.Equal(bucket, records):
+		return nil
+	case bytes.HasPrefix(bucket, []byte("records")):
 		return ErrVersion
 	}
-	return nil
+	return fmt.Errorf("%.40q is no name of its rows", bucket) // damage
 }
 
 // Close waits for running calls and closes the file. Calls after it fail. After
