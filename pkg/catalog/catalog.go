@@ -9,6 +9,7 @@ package catalog
 
 import (
 	"fmt"
+	"math/big"
 	"net/url"
 	"slices"
 	"strings"
@@ -209,6 +210,21 @@ func (o Operation) Can(c fault.Code) bool {
 
 // Price is the amount as dollars, such as "$0.005".
 func (o Operation) Price() string { return "$" + o.PriceUSD() }
+
+// Cheapest is the lowest price of all operations, in atomic units.
+func Cheapest() *big.Int {
+	var least *big.Int
+	for _, o := range All() {
+		n, ok := new(big.Int).SetString(o.Amount, 10)
+		if !ok {
+			panic("catalog: the price of " + o.Slug + " is no integer")
+		}
+		if least == nil || n.Cmp(least) < 0 {
+			least = n
+		}
+	}
+	return least
+}
 
 // PriceUSD is the amount as decimal dollars without a sign, such as "0.005".
 // It is made of the digits of Amount; no arithmetic, no floats.

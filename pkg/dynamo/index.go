@@ -1,7 +1,6 @@
 package dynamo
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,30 +46,24 @@ var _ ledger.Index = (*Index)(nil)
 func NewIndex(c Config) *Index { return &Index{open(c, DefaultIndexTimeout)} }
 
 // Open implements ledger.Index.
-func (x *Index) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	return x.list(ctx, listOpen, aws.Int64(before.UnixMilli()), limit)
+func (x *Index) Open(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return x.list(ctx, listOpen, before, after, limit)
 }
 
 // Owed implements ledger.Index.
-func (x *Index) Owed(ctx context.Context, limit int) ([]string, error) {
-	return x.list(ctx, listOwed, nil, limit)
-}
-
-// entry is a record's place in the order of the index.
-type entry struct {
-	key string
-	at  int64
+func (x *Index) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return x.list(ctx, listOwed, time.Time{}, after, limit)
 }
 
 // list asks every partition of a list for as much as is wanted in all, since
 // one of them may hold it all, and merges.
-func (x *Index) list(ctx context.Context, name string, before *int64, limit int) ([]string, error) {
+func (x *Index) list(ctx context.Context, name string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := x.bound(ctx)
 	defer cancel()
-	if err := ctx.Err(); err != nil || limit <= 0 {
+	if err := ctx.Err(); err != nil || limit <= 0 || !before.IsZero() && after.At.After(before) {
 		return nil, err
 	}
-	var parts [shards][]entry
+	var parts [shards][]ledger.Place
 	var errs [shards]error
 	var asking sync.WaitGroup
 	turn := make(chan struct{}, atOnce)
@@ -78,7 +71,7 @@ func (x *Index) list(ctx context.Context, name string, before *int64, limit int)
 		asking.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			if parts[i], errs[i] = x.partition(ctx, place(name, i), before, limit); errs[i] != nil {
+			if parts[i], errs[i] = x.partition(ctx, x.query(place(name, i), before, after), after, limit); errs[i] != nil {
 				cancel() // the others are of no use
 			}
 		})
@@ -87,24 +80,20 @@ func (x *Index) list(ctx context.Context, name string, before *int64, limit int)
 	if err := first(errs[:]); err != nil {
 		return nil, fmt.Errorf("dynamo: query index: %w", err)
 	}
-	return merge(slices.Concat(parts[:]...), limit), nil
+	return merge(slices.Concat(parts[:]...), after, limit), nil
 }
 
 // merge sorts what the partitions gave. A record that was written between two
 // pages is in both; it is listed once.
-func merge(all []entry, limit int) []string {
-	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
-	})
+func merge(all []ledger.Place, after ledger.Place, limit int) []ledger.Place {
+	all = ledger.FirstPlaces(all, after, len(all))
 	seen := make(map[string]bool, len(all))
-	var keys []string
-	for _, e := range all {
-		if !seen[e.key] && len(keys) < limit {
-			keys = append(keys, e.key)
-		}
-		seen[e.key] = true
-	}
-	return keys
+	all = slices.DeleteFunc(all, func(p ledger.Place) bool {
+		twice := seen[p.Key]
+		seen[p.Key] = true
+		return twice
+	})
+	return all[:min(limit, len(all))]
 }
 
 // first is the error that made the others: not the cancellation that it caused.
@@ -118,35 +107,49 @@ func first(errs []error) error {
 	return found
 }
 
-// partition reads one partition in order, page by page.
-func (x *Index) partition(ctx context.Context, partition string, before *int64, limit int) ([]entry, error) {
-	in := &dynamodb.QueryInput{
-		TableName:                 &x.table,
-		IndexName:                 aws.String(IndexName),
-		KeyConditionExpression:    aws.String("#open = :open"),
-		ExpressionAttributeNames:  map[string]string{"#open": AttrOpen},
-		ExpressionAttributeValues: item{":open": text(partition)},
-		ScanIndexForward:          aws.Bool(true),
+// query is that of one partition, from the time of a place on. The places of one time
+// are in no order there.
+func (x *Index) query(partition string, before time.Time, after ledger.Place) *dynamodb.QueryInput {
+	condition, values := "#open = :open", item{":open": text(partition)}
+	if after.Key != "" {
+		condition += " AND " + AttrLeaseUntil + " >= :after"
+		values[":after"] = number(after.At.UnixMilli())
 	}
-	if before != nil {
-		in.KeyConditionExpression = aws.String("#open = :open AND " + AttrLeaseUntil + " <= :before")
-		in.ExpressionAttributeValues[":before"] = number(*before)
+	if !before.IsZero() {
+		condition += " AND " + AttrLeaseUntil + " <= :before"
+		values[":before"] = number(before.UnixMilli())
 	}
-	var found []entry
+	if len(values) == 3 { // a key may be compared once only
+		condition = "#open = :open AND " + AttrLeaseUntil + " BETWEEN :after AND :before"
+	}
+	return &dynamodb.QueryInput{
+		TableName: &x.table, IndexName: aws.String(IndexName), KeyConditionExpression: &condition,
+		ExpressionAttributeNames: map[string]string{"#open": AttrOpen}, ExpressionAttributeValues: values,
+		ScanIndexForward: aws.Bool(true),
+	}
+}
+
+// partition reads one partition in order, page by page, until it has as many places
+// behind after as are wanted, and every other one of the last one's time.
+func (x *Index) partition(ctx context.Context, in *dynamodb.QueryInput, after ledger.Place, limit int) ([]ledger.Place, error) {
+	in.Limit = aws.Int32(int32(min(limit, pageSize-1) + 1))
+	var found []ledger.Place
 	for {
-		in.Limit = aws.Int32(int32(min(limit-len(found), pageSize)))
 		out, err := x.api.Query(ctx, in)
 		if err != nil {
 			return nil, err
 		}
 		for _, it := range out.Items {
-			e, err := indexed(it)
+			p, err := indexed(it)
 			if err != nil {
 				return nil, err
 			}
-			found = append(found, e)
+			if p.Compare(after) > 0 {
+				found = append(found, p)
+			}
 		}
-		if len(out.LastEvaluatedKey) == 0 || len(found) >= limit {
+		enough := len(found) > limit && found[len(found)-1].At.After(found[limit-1].At)
+		if len(out.LastEvaluatedKey) == 0 || enough {
 			return found, nil
 		}
 		in.ExclusiveStartKey = out.LastEvaluatedKey
@@ -154,16 +157,16 @@ func (x *Index) partition(ctx context.Context, partition string, before *int64, 
 }
 
 // indexed reads an item of the index.
-func indexed(it item) (entry, error) {
+func indexed(it item) (ledger.Place, error) {
 	key, okKey := it[AttrKey].(*types.AttributeValueMemberS)
 	at, okAt := it[AttrLeaseUntil].(*types.AttributeValueMemberN)
 	if !okKey || !okAt {
-		return entry{}, fmt.Errorf("%w: an item of the index lacks an attribute", ledger.ErrCorrupt)
+		return ledger.Place{}, fmt.Errorf("%w: an item of the index lacks an attribute", ledger.ErrCorrupt)
 	}
 	// What is no whole number was written by nobody here. It comes first, so
 	// that whoever fetches the record finds out.
 	n, _ := strconv.ParseInt(at.Value, 10, 64)
-	return entry{key: key.Value, at: n}, nil
+	return ledger.Place{At: time.UnixMilli(n), Key: key.Value}, nil
 }
 
 // placeOf is the partition of the index that a record belongs in, if any.

@@ -265,7 +265,7 @@ func TestTimeout(t *testing.T) {
 				"acquire": func() error { return errOf3(limits.Acquire(ctx, "dns", lease("a"), 1)) },
 				"take":    func() error { return errOf3(limits.Take(ctx, "c", noon, limit.Units{All: 1}, 9)) },
 				"file":    func() error { return errOf3(dynamo.NewFile(c, "f").Get(ctx)) },
-				"owed":    func() error { return errOf(index.Owed(ctx, 10)) },
+				"owed":    func() error { return errOf(index.Owed(ctx, ledger.Place{}, 10)) },
 			} {
 				want := map[bool]time.Duration{true: dynamo.DefaultIndexTimeout, false: dynamo.DefaultTimeout}[verb == "owed"]
 				if configured > 0 {

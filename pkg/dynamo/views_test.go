@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -39,14 +40,31 @@ func listed(keys ...string) (items []item) {
 func TestIndexQueries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for list, call := range map[string]func(*dynamo.Index) ([]string, error){
-			"open": func(x *dynamo.Index) ([]string, error) { return x.Open(t.Context(), noon.Add(999999), 7) },
-			"owed": func(x *dynamo.Index) ([]string, error) { return x.Owed(t.Context(), 7) },
+		behind := ledger.Place{At: noon.Add(-time.Second), Key: "k"}
+		for list, c := range map[string]struct {
+			call      func(*dynamo.Index) ([]ledger.Place, error)
+			condition string
+			values    item
+		}{
+			"open": {
+				func(x *dynamo.Index) ([]ledger.Place, error) {
+					return x.Open(t.Context(), noon.Add(999999), ledger.Place{}, 7)
+				}, " AND lease_until <= :before", item{":before": num("1793534400000")},
+			},
+			"open behind": {
+				func(x *dynamo.Index) ([]ledger.Place, error) { return x.Open(t.Context(), noon, behind, 7) },
+				" AND lease_until BETWEEN :after AND :before", item{":before": num("1793534400000"), ":after": num("1793534399000")},
+			},
+			"owed": {func(x *dynamo.Index) ([]ledger.Place, error) { return x.Owed(t.Context(), ledger.Place{}, 7) }, "", item{}},
+			"owed behind": {
+				func(x *dynamo.Index) ([]ledger.Place, error) { return x.Owed(t.Context(), behind, 7) },
+				" AND lease_until >= :after", item{":after": num("1793534399000")},
+			},
 		} {
 			var mu sync.Mutex
 			var now, most atomic.Int64
 			asked, start := map[string]*dynamodb.QueryInput{}, time.Now()
-			keys, err := call(indexOn(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+			keys, err := c.call(indexOn(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 				mu.Lock()
 				if asked[p] != nil {
 					t.Errorf("%s was asked twice", p)
@@ -59,19 +77,17 @@ func TestIndexQueries(t *testing.T) {
 				return &dynamodb.QueryOutput{}, nil
 			}))
 			if d := time.Since(start); err != nil || keys != nil || most.Load() != 8 || d != 2*time.Millisecond {
-				t.Errorf("%s: %q, %v; %d at once, %v in all; want 8 and 2 ms", list, keys, err, most.Load(), d)
+				t.Errorf("%s: %v, %v; %d at once, %v in all; want 8 and 2 ms", list, keys, err, most.Load(), d)
 			}
 			want := map[string]*dynamodb.QueryInput{}
 			for i := range 16 {
-				partition := fmt.Sprintf("%s#%d", list, i)
+				partition := fmt.Sprintf("%s#%d", list[:len("open")], i)
+				values := maps.Clone(c.values)
+				values[":open"] = str(partition)
 				want[partition] = &dynamodb.QueryInput{
-					TableName: aws.String("t"), IndexName: aws.String("open"), ScanIndexForward: aws.Bool(true), Limit: aws.Int32(7),
-					KeyConditionExpression: aws.String("#open = :open"), ExpressionAttributeNames: map[string]string{"#open": "open"},
-					ExpressionAttributeValues: item{":open": str(partition)},
-				}
-				if list == "open" {
-					*want[partition].KeyConditionExpression += " AND lease_until <= :before"
-					want[partition].ExpressionAttributeValues[":before"] = num("1793534400000")
+					TableName: aws.String("t"), IndexName: aws.String("open"), ScanIndexForward: aws.Bool(true), Limit: aws.Int32(8),
+					KeyConditionExpression: aws.String("#open = :open" + c.condition), ExpressionAttributeNames: map[string]string{"#open": "open"},
+					ExpressionAttributeValues: values,
 				}
 			}
 			if diff := cmp.Diff(want, asked, exact); diff != "" {
@@ -81,11 +97,19 @@ func TestIndexQueries(t *testing.T) {
 	})
 }
 
-// Pages are followed, empty ones too, until there is enough; what was written
-// between two pages is listed once.
+// Pages are followed, empty ones too, until there is enough and all that is of the time
+// of the last one was read, because it is in no order; what was written between two pages
+// is listed once, and what is before the place that was asked for is not.
 func TestIndexPages(t *testing.T) {
 	t.Parallel()
-	for limit, want := range map[int][]string{10: {"a", "b", "c"}, 2: {"a", "b"}} {
+	for limit, c := range map[int]struct {
+		after ledger.Place
+		want  string
+		pages int
+	}{
+		10: {want: "[a b aa c]", pages: 4}, 2: {want: "[a b]", pages: 3}, 3: {want: "[a b aa]", pages: 4}, 1: {want: "[a]", pages: 1},
+		7: {after: ledger.Place{At: time.UnixMilli(4), Key: "b"}, want: "[c]", pages: 4},
+	} {
 		pages := 0
 		x := indexOn(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 			if p != "owed#3" {
@@ -101,13 +125,17 @@ func TestIndexPages(t *testing.T) {
 			case 3:
 				out.Items = []item{{"pk": str("a"), "lease_until": num("3")}}
 			case 4:
-				out.Items, out.LastEvaluatedKey = []item{{"pk": str("c"), "lease_until": num("4")}}, nil
+				out.Items, out.LastEvaluatedKey = []item{{"pk": str("c"), "lease_until": num("4")}, {"pk": str("aa"), "lease_until": num("4")}}, nil
 			}
 			return out, nil
 		})
-		got, err := x.Owed(t.Context(), limit)
-		if err != nil || !slices.Equal(got, want) || pages != map[int]int{10: 4, 2: 1}[limit] {
-			t.Errorf("Owed with limit %d = %q, %v in %d pages", limit, got, err, pages)
+		places, err := x.Owed(t.Context(), c.after, limit)
+		var got []string
+		for _, p := range places {
+			got = append(got, p.Key)
+		}
+		if err != nil || fmt.Sprint(got) != c.want || pages != c.pages {
+			t.Errorf("Owed with limit %d = %q, %v in %d pages; want %s in %d", limit, got, err, pages, c.want, c.pages)
 		}
 	}
 }
@@ -132,8 +160,8 @@ func TestIndexFails(t *testing.T) {
 			}
 			return &dynamodb.QueryOutput{Items: c.items}, c.fails
 		})
-		if keys, err := x.Open(t.Context(), time.Now(), 10); keys != nil || !errors.Is(err, c.want) {
-			t.Errorf("%s: Open = %q, %v; want %v", name, keys, err, c.want)
+		if places, err := x.Open(t.Context(), time.Now(), ledger.Place{}, 10); places != nil || !errors.Is(err, c.want) {
+			t.Errorf("%s: Open = %v, %v; want %v", name, places, err, c.want)
 		}
 	}
 }

@@ -257,9 +257,14 @@ func milliseconds(key string, d time.Duration) slog.Attr {
 }
 
 func (p Platform) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
+	return errorBody(id, f, s, catalog.ErrorURL(p.Origin(r), f.Info().Code))
+}
+
+// errorBody is the same without a request. docs may be empty.
+func errorBody(id string, f *fault.Error, s x402.Standing, docs string) []byte {
 	return mustJSON(fault.Body{
 		Error:     fault.Detail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
-		RequestID: id, DocsURL: catalog.ErrorURL(p.Origin(r), f.Info().Code),
+		RequestID: id, DocsURL: docs,
 	})
 }
 

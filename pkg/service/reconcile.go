@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -36,7 +38,9 @@ func Reconciler(
 ) *x402.Reconciler {
 	return x402.NewReconciler(x402.ReconcilerConfig{
 		Ledger: l, Index: index, Evidence: evidence, Scanner: scanner,
-		Network: t.Network, Asset: address(t.Asset), Payee: address(t.PayTo), Now: p.Now, Log: p.Log,
+		Network: t.Network, Asset: address(t.Asset), Payee: address(t.PayTo), Cheapest: catalog.Cheapest(), Now: p.Now, Log: p.Log,
+		// A run has no request of its own, and the origin may be known by requests only.
+		Error: func(f *fault.Error, s x402.Standing) []byte { return errorBody("reconcile", f, s, "") },
 	})
 }
 
@@ -97,21 +101,26 @@ func (p Platform) reconciled(ctx context.Context, r runResult, watched bool, too
 func summaryAttrs(s x402.Summary) []slog.Attr {
 	return []slog.Attr{
 		slog.Int("listed", s.Listed), slog.Int("settled_late", s.SettledLate), slog.Int("refused_late", s.RefusedLate),
-		slog.Int("still_open", s.StillOpen), slog.Int("cannot_tell", s.CannotTell), slog.Int("skipped", s.Skipped),
+		slog.Int("still_open", s.StillOpen), slog.Int("cannot_tell", s.CannotTell), slog.Int("undue", s.Undue), slog.Int("skipped", s.Skipped),
 		slog.Int("failed", s.Failed), slog.Int("left", s.Left), slog.Int("open", s.Open),
 		slog.Int("received", s.Received), slog.Int("deposits", s.Deposits), slog.Int("found", s.Found),
 		slog.Int("unasked", s.Unasked), slog.Int("unmatched", s.Unmatched), slog.Bool("unread", s.Unread),
-		slog.Int("owed", s.Owed), slog.Int("exhausted", s.Exhausted), slog.Int("uncounted", s.Uncounted),
+		slog.Int("owed", s.Owed), slog.Int("exhausted", s.Exhausted), slog.Int("silent", s.Silent), slog.Int("uncounted", s.Uncounted),
+		slog.Bool("unfinished", s.Unfinished),
 	}
 }
 
 // metrics are those of a run. A run that failed counts only as failed: its other
-// numbers may be too low, and would end an alarm.
+// numbers may be too low, and would end an alarm. One that did not read the index to its
+// end counts as failed, too, with what it has seen.
 func (r runResult) metrics() []metric {
 	s := r.summary
 	bad := s.Failed + s.Uncounted
+	if r.err != nil || s.Unfinished {
+		bad = max(bad, 1)
+	}
 	if r.err != nil {
-		return []metric{counted(MetricReconcileFailed, max(bad, 1))}
+		return []metric{counted(MetricReconcileFailed, bad)}
 	}
 	return []metric{
 		counted(MetricOpen, s.Open), counted(MetricSettledLate, s.SettledLate), counted(MetricRefusedLate, s.RefusedLate),

@@ -35,8 +35,12 @@ func (f chainView) Find(ctx context.Context, q x402.Question) x402.Finding { ret
 // brokenIndex is an Index that fails.
 type brokenIndex struct{ error }
 
-func (x brokenIndex) Open(context.Context, time.Time, int) ([]string, error) { return nil, x.error }
-func (x brokenIndex) Owed(context.Context, int) ([]string, error)            { return nil, x.error }
+func (x brokenIndex) Open(context.Context, time.Time, ledger.Place, int) ([]ledger.Place, error) {
+	return nil, x.error
+}
+func (x brokenIndex) Owed(context.Context, ledger.Place, int) ([]ledger.Place, error) {
+	return nil, x.error
+}
 
 func testTerms() x402.Terms {
 	return x402.Terms{
@@ -134,8 +138,8 @@ func TestReconcile(t *testing.T) {
 		}
 		want := map[string]any{
 			"time": begun.Add(3750 * time.Millisecond).Format(time.RFC3339Nano), "level": "INFO", "msg": "reconcile",
-			"listed": 2.0, "settled_late": 1.0, "refused_late": 0.0, "still_open": 0.0, "cannot_tell": 0.0, "skipped": 0.0, "failed": 0.0,
-			"left": 1.0, "open": 2.0, "owed": 2.0, "exhausted": 1.0, "uncounted": 0.0,
+			"listed": 2.0, "settled_late": 1.0, "refused_late": 0.0, "still_open": 0.0, "cannot_tell": 0.0, "undue": 0.0, "skipped": 0.0, "failed": 0.0,
+			"left": 1.0, "open": 2.0, "owed": 2.0, "exhausted": 1.0, "silent": 0.0, "uncounted": 0.0, "unfinished": false,
 			"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": false,
 			"evidence": true, "ms": 3750.0, "_aws": got["_aws"],
 		}
@@ -144,6 +148,28 @@ func TestReconcile(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("line (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A run has no request: what it stores of a silent target is the body of an error that
+// names none.
+func TestReconcileStoresSilence(t *testing.T) {
+	reconciles(t, func(s *scheduled) {
+		p := ledger.Payment{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
+		h := s.claim(p)
+		err := errors.Join(h.Settled(s.Context(), ledger.Receipt{Transaction: "0x1"}, true),
+			h.Release(s.Context(), ledger.Failure{Code: string(fault.SSLTimeout), Message: "The host did not answer.", Silence: true}))
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(25 * time.Hour)
+		same(s.T, "closed", s.run(s.Context(), nil)["silent"], any(1.0))
+		r := must(s.Ledger.Fetch(s.Context(), p.Key))
+		body := string(must(r.Answer.Plain()))
+		same(s.T, "status", r.Answer.Status, 504)
+		if !strings.Contains(body, `"code":"ssl_timeout","message":"The host did not answer.`) || !strings.Contains(body, `"charged":true,"retryable":false},"request_id":"reconcile"}`) {
+			s.Error(body)
 		}
 	})
 }
@@ -164,13 +190,13 @@ func (r received) SafeBlock(context.Context) (uint64, error)          { return 7
 func transfers() []x402.Transfer {
 	transfer := func(nonce byte, age time.Duration) x402.Transfer {
 		return x402.Transfer{
-			Transaction: fmt.Sprintf("0x0%d", nonce), Time: time.Now().Add(-age), From: must(x402.ParseAddress(payer)),
+			Transaction: fmt.Sprintf("0x0%d", nonce), Block: 8, Time: time.Now().Add(-age), From: must(x402.ParseAddress(payer)),
 			To: must(x402.ParseAddress(testTerms().PayTo)), Value: big.NewInt(5000), Authorized: nonce > 0, Nonce: [32]byte{31: nonce},
 		}
 	}
 	return []x402.Transfer{
 		transfer(1, 25*time.Hour), transfer(3, 25*time.Hour), // in doubt, and known to be paid
-		transfer(4, 0), transfer(5, 72*time.Hour), // unknown, and too old
+		transfer(4, 0), transfer(5, 35*24*time.Hour), // unknown, and too old
 		transfer(0, 0), transfer(0, 0), transfer(0, 0),
 	}
 }

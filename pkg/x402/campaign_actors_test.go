@@ -29,7 +29,7 @@ type actors struct {
 func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 	c := &actors{w: w, f: f, seed: seed, rng: rng}
 	// The cursor of the reconciler is there, as after an earlier run.
-	must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), cursorKey(), 0))
+	must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), cursorKey(addressOf(terms().PayTo)), 0, 0))
 	if w.nearlyUsedUp {
 		c.addNearlyUsedUp(w.authorizations[0])
 	}

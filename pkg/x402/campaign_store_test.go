@@ -194,26 +194,27 @@ func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger
 
 // Open implements ledger.Index, like Owed, as an index that is not up to date: it
 // may miss a record, and lists records that do not belong on it.
-func (p *process) Open(context.Context, time.Time, int) ([]string, error) { return p.list() }
+func (p *process) Open(context.Context, time.Time, ledger.Place, int) ([]ledger.Place, error) {
+	return p.list()
+}
 
 // Owed implements ledger.Index.
-func (p *process) Owed(context.Context, int) ([]string, error) { return p.list() }
+func (p *process) Owed(context.Context, ledger.Place, int) ([]ledger.Place, error) { return p.list() }
 
-func (p *process) list() ([]string, error) {
+func (p *process) list() (list []ledger.Place, err error) {
 	p.await()
 	if p.drawFault(5) {
 		return nil, errors.New("throttled")
 	}
-	var keys []string
 	p.w.mu.Lock()
 	pays := p.w.authorizations
 	p.w.mu.Unlock()
 	for _, a := range pays {
 		if !p.drawFault(10) {
-			keys = append(keys, a.key)
+			list = append(list, ledger.Place{Key: a.key})
 		}
 	}
-	return keys, nil
+	return list, nil
 }
 
 // decodedStore is the store itself. It keeps the same contract as

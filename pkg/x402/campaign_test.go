@@ -172,10 +172,10 @@ func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
 func (c *actors) checkEnd() {
 	w := c.w
 	open, until, movedRefused := w.unsettled()
-	if w.chainVisible && open {
-		time.Sleep(max(0, time.Until(until)) + w.clockSkew + 2*safeHeadDelay)
-		c.reconcile(true)
-		if open, _, _ = w.unsettled(); open {
+	if open {
+		time.Sleep(max(0, time.Until(until)) + w.clockSkew + ledger.ClockSlack + 2*safeHeadDelay)
+		c.reconcile(w.chainVisible)
+		if open, _, _ = w.unsettled(); open && w.chainVisible {
 			w.violated("in doubt in the end")
 		}
 	}
@@ -242,8 +242,10 @@ func (w *world) checkRecorded() {
 			w.observed("owed in the list")
 		case owed[a.key]:
 			w.violated("in the list of what is owed, and " + string(r.State))
-		case r.Open() && !open[a.key]:
-			w.violated("in doubt, and not in the list of that")
+		case r.Open() && !open[a.key] && a.moved() && a.byUs:
+			w.violated("paid, in doubt, and not in the list of that")
+		case open[a.key] && w.unsentByRecord(r):
+			w.violated("in the list of doubts, and never sent")
 		case r.State == ledger.Superseded && a.moved() && w.chainVisible && w.faultsOver.Load():
 			w.violated("paid, and superseded on record")
 		case r.State == ledger.Refused && mine:
@@ -253,6 +255,13 @@ func (w *world) checkRecorded() {
 			w.violated("a receipt on record, and nothing moved")
 		}
 	}
+}
+
+// unsentByRecord says that another payment owns the purchase of one that no attempt can
+// have sent. The lock is held.
+func (w *world) unsentByRecord(r *ledger.Record) bool {
+	item := w.store[r.Purchase]
+	return r.State == ledger.Settling && !r.Sent && !r.Doubt && item != nil && item.Owner != r.Key
 }
 
 // operatorLists reads the lists that operators see, at a time when nobody has a
@@ -266,17 +275,13 @@ func (w *world) operatorLists() (owed, open map[string]bool) {
 	r := x402.NewReconciler(x402.ReconcilerConfig{
 		Ledger: ledger.New(store, time.Now, func() string { return "" }), Index: store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
-	if missed, err := r.Outstanding(context.Background(), func(r ledger.Record, _ bool) { owed[r.Key] = true }, func(ledger.Record) {}); missed > 0 || err != nil {
-		w.violated("the list of what is owed cannot be read")
+	lists := x402.Lists{
+		Owed:    func(r ledger.Record, _ bool) { owed[r.Key] = true },
+		Unasked: func(r ledger.Record) { owed[r.Key] = true },
+		Doubt:   func(r ledger.Record) { open[r.Key] = true },
 	}
-	keys, err := store.Open(context.Background(), time.Now().Add(time.Hour), len(w.authorizations))
-	if err != nil {
-		w.violated("the list of what is in doubt cannot be read")
-	}
-	for _, k := range keys {
-		if r := w.store[k]; r != nil && r.Open() {
-			open[k] = true
-		}
+	if missed, err := r.Outstanding(context.Background(), lists); missed > 0 || err != nil {
+		w.violated("the lists cannot be read")
 	}
 	return owed, open
 }

@@ -1,28 +1,31 @@
 package x402
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// How old a transfer may be for a record to be made where there is none. An older
-// one may have been answered: records of answered payments are deleted after 35
-// days, and those of the first version of this code, which kept no cursor, after
-// 3.
 const (
-	oldestTransfer    = 34 * 24 * time.Hour // before now
-	oldestFirstCursor = 2 * 24 * time.Hour  // before the cursor was made
+	// oldestTransfer is how old a transfer may be for a record to be made where there
+	// is none. An older one may have been answered: records of answered payments are
+	// deleted after 35 days.
+	oldestTransfer = 34 * 24 * time.Hour
+	// firstStretch is how long ago the first cursor of a payee begins: the longest
+	// authorization, before a safe block that is an hour old at most.
+	firstStretch = mostWindow + time.Hour
+	// maxPayees is how many former payees are read in a run.
+	maxPayees = 8
 )
-
-// longestLease is more than any lease.
-const longestLease = time.Hour
 
 // maxUnmatched is how many transfers that an operator has to look at are logged
 // one by one in a run.
@@ -31,30 +34,53 @@ const maxUnmatched = 10
 // receive reads the payee's incoming transfers from the ledger's cursor on, and
 // compares each with its record. So it finds money for a payment that a
 // facilitator refused, or that has no record. What it costs depends on what was
-// transferred, not on what was refused.
-func (c *Reconciler) receive(ctx context.Context, s *Summary) error {
-	if c.scanner == nil || timeUp(ctx) {
+// transferred, not on what was refused. Payees of other undecided payments, which were
+// ours before a change of configuration, are read as long as there are such payments.
+func (r *run) receive(ctx context.Context) error {
+	if r.scanner == nil {
 		return nil
 	}
-	key := ledger.CursorKey(strings.ToLower(c.network), c.asset.String(), c.payee.String())
-	at, err := c.cursor(ctx, key)
+	former := slices.SortedFunc(maps.Keys(r.former), func(a, b Address) int { return bytes.Compare(a[:], b[:]) })
+	var broken error
+	for _, payee := range append([]Address{r.payee}, former...) {
+		if !timeUp(ctx) {
+			broken = errors.Join(broken, r.receiveOf(ctx, payee))
+		}
+	}
+	return broken
+}
+
+// noteFormer notes the payee of an undecided payment, if it is another one than ours.
+func (r *run) noteFormer(record ledger.Record) {
+	var terms Requirements
+	if !strings.HasPrefix(record.Key, r.sees) || unmarshalTerms(record, &terms) != nil {
+		return
+	}
+	if payee, err := ParseAddress(terms.PayTo); err == nil && payee != r.payee && len(r.former) < maxPayees {
+		r.former[payee] = true
+	}
+}
+
+func (r *run) receiveOf(ctx context.Context, payee Address) error {
+	key := ledger.CursorKey(strings.ToLower(r.network), r.asset.String(), payee.String())
+	at, err := r.cursor(ctx, key)
 	progress := false
 	for done := false; err == nil && !done; {
 		was := at.Next
-		done, err = c.batch(ctx, at, s)
+		done, err = r.batch(ctx, payee, at)
 		progress = progress || at.Next > was
 	}
 	var node unreadable
 	switch {
 	case errors.As(err, &node) && !(progress && timeUp(ctx)):
 		// A node that does not answer until the time is up has failed, too.
-		s.Unread = true
-		c.log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
+		r.Unread = true
+		r.log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
 		return nil
 	case err == nil || timeUp(ctx):
 		return nil // what was not read is read by the next run
 	case errors.Is(err, ledger.ErrConflict):
-		c.log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
+		r.log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
 		return nil
 	}
 	return fmt.Errorf("record incoming transfers: %w", err)
@@ -67,14 +93,14 @@ type unreadable struct{ error }
 // it. If the time is up during that, it moves the cursor behind the blocks that
 // are finished: otherwise every run would begin, and none finish, a batch that
 // takes longer than a run may.
-func (c *Reconciler) batch(ctx context.Context, at *ledger.Cursor, s *Summary) (done bool, err error) {
-	b, err := c.scanner.Transfers(ctx, c.payee, at.Next)
+func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done bool, err error) {
+	b, err := r.scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
 		return false, unreadable{err}
 	}
-	next, since := b.Next, c.remembers(*at)
+	next := b.Next
 	for _, t := range b.Transfers {
-		if err = c.match(ctx, t, since, s); err != nil {
+		if err = r.match(ctx, t, t.Block < at.DebtsFrom); err != nil {
 			next = t.Block
 			break
 		}
@@ -84,7 +110,7 @@ func (c *Reconciler) batch(ctx context.Context, at *ledger.Cursor, s *Summary) (
 	}
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
-	moved, stuck := c.ledger.Advance(write, *at, next)
+	moved, stuck := r.ledger.Advance(write, *at, next)
 	if stuck == nil {
 		*at = *moved
 	}
@@ -94,97 +120,89 @@ func (c *Reconciler) batch(ctx context.Context, at *ledger.Cursor, s *Summary) (
 	return b.Done(), err
 }
 
-// cursor is where reading goes on. The first time it is the block in which the
-// oldest payment in doubt was claimed or, without one, the safe block.
-func (c *Reconciler) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
-	at, err := c.ledger.Cursor(ctx, key)
+// cursor is where reading goes on. The first time it stands so far back that every
+// authorization that can still execute was signed since.
+func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
+	at, err := r.ledger.Cursor(ctx, key)
 	if err != nil || at != nil {
 		return at, err
 	}
-	keys, err := c.index.Open(ctx, c.now().Add(longestLease), maxListed) // those that are held, too
-	if err != nil {
-		return nil, err
-	}
-	var oldest time.Time
-	for _, k := range keys {
-		r, err := c.ledger.Fetch(ctx, k)
-		if err != nil && !errors.Is(err, ledger.ErrCorrupt) { // that is counted and logged elsewhere
-			return nil, err
-		}
-		if r != nil && r.Open() && strings.HasPrefix(r.Key, c.sees) && (oldest.IsZero() || r.CreatedAt.Before(oldest)) {
-			oldest = r.CreatedAt
-		}
-	}
-	var block uint64
-	if oldest.IsZero() {
-		block, err = c.scanner.SafeBlock(ctx)
-	} else {
-		block, err = c.scanner.BlockAt(ctx, oldest.Add(-ledger.ClockSlack))
-	}
+	safe, err := r.scanner.SafeBlock(ctx)
 	if err != nil {
 		return nil, unreadable{err}
 	}
-	return c.ledger.Begin(ctx, key, block)
+	from, err := r.scanner.BlockAt(ctx, r.now().Add(-firstStretch))
+	if err != nil {
+		return nil, unreadable{err}
+	}
+	return r.ledger.Begin(ctx, key, min(from, safe+1), safe+1)
 }
 
-// remembers is the time from which on a missing record proves that a payment was
-// not answered.
-func (c *Reconciler) remembers(at ledger.Cursor) time.Time {
-	since, first := c.now().Add(-oldestTransfer), at.Begun.Add(-oldestFirstCursor)
-	if first.After(since) {
-		return first
-	}
-	return since
-}
-
-// match compares one transfer with the ledger. Only an error of the store ends the
-// run: a record that cannot be read must not hide every later transfer.
-func (c *Reconciler) match(ctx context.Context, t Transfer, since time.Time, s *Summary) error {
-	if !t.Authorized || t.Value.Sign() == 0 {
-		s.Received++
-		s.Deposits++ // no payment: made without an authorization, or of value 0
-		return nil
-	}
-	key := ledger.Key(c.network, c.asset.String(), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
-	came, err := c.testify(ctx, key, t, since)
+// match compares one transfer with the ledger. early says that it is from before the
+// cursor was made: then it counts only if it is of a record. Only an error of the store
+// ends the run: a record that cannot be read must not hide every later transfer.
+func (r *run) match(ctx context.Context, t Transfer, early bool) error {
+	key := ledger.Key(r.network, r.asset.String(), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
+	came, err := r.testify(ctx, key, t, early)
 	switch {
 	case errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal):
-		s.Unmatched++
-		c.attention(ctx, s, "a transfer whose record cannot be read", key, t)
+		r.Unmatched++
+		r.attention(ctx, "a transfer whose record cannot be read", key, t)
 	case err != nil:
 		return err
+	case came == ignored:
+		return nil
+	case came == deposit:
+		r.Deposits++
 	case came == ledger.Found:
-		s.Found++
-		c.attention(ctx, s, "a payment that was not known to be paid is paid", key, t)
+		r.Found++
+		r.attention(ctx, "a payment that was not known to be paid is paid", key, t)
 	case came == ledger.RefundDue:
-		s.Unasked++
-		c.attention(ctx, s, "money came of which there is no record", key, t)
+		r.Unasked++
+		r.attention(ctx, "money came of which there is no record", key, t)
 	case came == forgotten:
-		s.Unmatched++
-		c.attention(ctx, s, "a transfer from before the ledger's memory", key, t)
+		r.Unmatched++
+		r.attention(ctx, "a transfer from before the ledger's memory", key, t)
 	}
-	s.Received++
+	r.Received++
 	return nil
 }
 
-// forgotten is the result of a transfer that is too old to be recorded.
-const forgotten ledger.Testimony = 0
+// What becomes of a transfer that is of no record, and of which none is made.
+const (
+	ignored   ledger.Testimony = -1 - iota // older than the first cursor
+	deposit                                // no payment: without an authorization, or of less than any price
+	forgotten                              // too old to be recorded
+)
 
-// testify records a transfer, unless it is from before the ledger's memory.
-func (c *Reconciler) testify(ctx context.Context, key string, t Transfer, since time.Time) (ledger.Testimony, error) {
-	if t.Time.Before(since) {
-		if r, err := c.ledger.Fetch(ctx, key); err != nil || r == nil {
-			return forgotten, err
+// testify records a transfer. No record is made of one that is early, small or too old.
+func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (ledger.Testimony, error) {
+	var unrecorded ledger.Testimony
+	authorized := t.Authorized && t.Value.Sign() > 0
+	switch {
+	case early:
+		unrecorded = ignored
+	case !authorized || t.Value.Cmp(r.cheapest) < 0:
+		unrecorded = deposit
+	case t.Time.Before(r.now().Add(-oldestTransfer)):
+		unrecorded = forgotten
+	}
+	if unrecorded != 0 {
+		if !authorized {
+			return unrecorded, nil
+		}
+		if record, err := r.ledger.Fetch(ctx, key); err != nil || record == nil || !paidBy(*record, t) {
+			return unrecorded, err
 		}
 	}
-	terms, err := json.Marshal(c.termsOf(t))
+	terms, err := json.Marshal(r.termsOf(t))
 	if err != nil {
 		return 0, err
 	}
-	return c.ledger.Testify(ctx, ledger.Witness{
+	return r.ledger.Testify(ctx, ledger.Witness{
 		Key: key, Terms: terms, At: t.Time,
-		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: c.network},
-		Of:      func(r ledger.Record) bool { return paidBy(r, t) },
+		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: r.network},
+		Of:      func(record ledger.Record) bool { return paidBy(record, t) },
 	})
 }
 
@@ -201,9 +219,9 @@ func paidBy(r ledger.Record, t Transfer) bool {
 	return unmarshalTerms(r, &terms) == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())
 }
 
-func (c *Reconciler) attention(ctx context.Context, s *Summary, what, key string, t Transfer) {
-	if s.Found+s.Unasked+s.Unmatched > maxUnmatched {
+func (r *run) attention(ctx context.Context, what, key string, t Transfer) {
+	if r.Found+r.Unasked+r.Unmatched > maxUnmatched {
 		return
 	}
-	c.log.WarnContext(ctx, what, "key", key, "transaction", t.Transaction, "amount", t.Value.String())
+	r.log.WarnContext(ctx, what, "key", key, "transaction", t.Transaction, "amount", t.Value.String())
 }

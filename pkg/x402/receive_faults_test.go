@@ -87,7 +87,7 @@ func TestReceiveNodeDown(t *testing.T) {
 				}
 				d.owed(2, 1)
 				time.Sleep(time.Minute)
-				p := &fakeScanner{d: d, width: 30}
+				p := &fakeScanner{d: d, width: 30, safe: uint64(time.Now().Unix())}
 				d.chain = p
 				p.before = func(ctx context.Context, call string) error {
 					if call == c.first && (!c.moves || len(p.asked) > 1) {
@@ -111,6 +111,7 @@ func TestReceiveNodeDown(t *testing.T) {
 					t.Errorf("said %d times:\n%s", said, d.log.String())
 				}
 				p.before = nil
+				time.Sleep(time.Second)
 				p.send(3)
 				if s, err := d.run(t.Context()); err != nil || s.Unread || s.Unasked != 1 {
 					t.Errorf("the next run: %+v, %v", s, err)
@@ -144,12 +145,12 @@ func TestReceiveStoreFails(t *testing.T) {
 			d.refused(2, false)
 			d.refused(3, true)
 			d.refused(4, false)
-			p := &fakeScanner{d: d, width: 300}
+			p := &fakeScanner{d: d, width: 30 * 3600, safe: uint64(time.Now().Unix())}
 			d.chain = p
 			p.send(2)
 			time.Sleep(time.Second)
 			p.send(3)
-			other := p.send(4, worth(1))
+			other := p.send(4, worth(6000))
 			time.Sleep(10 * time.Minute)
 			p.send(5)
 			p.send(0, unauthorized)
@@ -226,7 +227,7 @@ func TestReceiveTwoRuns(t *testing.T) {
 		t.Run("at "+call, func(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 				d.refused(1, false)
-				p := &fakeScanner{d: d}
+				p := &fakeScanner{d: d, safe: uint64(time.Now().Unix()) - 1}
 				if call == "transfers" {
 					p = d.watched()
 				}
@@ -251,68 +252,6 @@ func TestReceiveTwoRuns(t *testing.T) {
 				d.wants(x402.Summary{Owed: 2, Exhausted: 1})
 				if n := d.memory.Len(); n != 3 {
 					t.Errorf("%d records", n)
-				}
-			})
-		})
-	}
-}
-
-// Reading begins where the oldest payment in doubt was claimed, and where there
-// is none, at the safe block.
-func TestReceiveFirstCursor(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		before func(d *reconcilerHarness)
-		want   time.Duration // after the test began
-	}{
-		"nothing in doubt": {func(d *reconcilerHarness) {
-			d.refused(1, false)
-			d.owed(2, 1)
-			time.Sleep(3 * time.Hour)
-		}, 3 * time.Hour},
-		"the oldest": {func(d *reconcilerHarness) {
-			d.refused(1, false)
-			time.Sleep(time.Hour)
-			d.uncertain(2)
-			time.Sleep(time.Hour)
-			d.uncertain(3)
-			d.claim(2) // the longest untouched is not the oldest
-			time.Sleep(time.Hour)
-		}, time.Hour - ledger.ClockSlack},
-		"one in flight": {func(d *reconcilerHarness) {
-			time.Sleep(time.Hour)
-			d.claim(1)
-		}, time.Hour - ledger.ClockSlack},
-		"another network's": {func(d *reconcilerHarness) {
-			d.uncertain(1, elsewhere)
-			time.Sleep(time.Hour)
-			d.uncertain(2)
-			time.Sleep(time.Hour)
-		}, time.Hour - ledger.ClockSlack},
-		"one that is gone, and one that cannot be read": {func(d *reconcilerHarness) {
-			d.must(d.memory.Plant(d.t.Context(), payment(1).Key, []byte(`{"key":`)))
-			time.Sleep(time.Hour)
-			d.uncertain(2)
-			d.index = lists{open: []string{payment(1).Key, payment(2).Key, payment(3).Key}}
-			time.Sleep(time.Hour)
-		}, time.Hour - ledger.ClockSlack},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-				begun := time.Now()
-				p := &fakeScanner{d: d}
-				d.chain = p
-				c.before(d)
-				if _, err := d.run(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if want := uint64(begun.Add(c.want).Unix()); len(p.asked) == 0 || p.asked[0] != want {
-					t.Errorf("reading began at %v, want block %d", p.asked, want)
-				}
-				p.asked = nil
-				time.Sleep(time.Minute)
-				if _, err := d.run(t.Context()); err != nil || len(p.asked) != 1 || p.asked[0] != uint64(time.Now().Unix())-59 {
-					t.Errorf("the next run read from %v, %v", p.asked, err)
 				}
 			})
 		})

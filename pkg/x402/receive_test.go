@@ -1,6 +1,7 @@
 package x402_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -21,6 +22,7 @@ type fakeScanner struct {
 	transfers []x402.Transfer
 	width     uint64      // blocks of a batch; 0 is any number
 	asked     []uint64    // the blocks that reading began from
+	safe      uint64      // what is safe when a cursor is made; 0 is now
 	constant  *x402.Batch // replaces what it reads
 	// before may fail a call, or do something while it runs.
 	before func(ctx context.Context, call string) error
@@ -37,11 +39,8 @@ func (p *fakeScanner) call(ctx context.Context, call string) error {
 func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
 	p.d.t.Helper()
 	p.asked = append(p.asked, from)
-	if payee != addressOf(terms().PayTo) {
-		p.d.t.Errorf("the chain was read for %s", payee)
-	}
-	if at := p.d.cursor(); at == nil || at.Next != from {
-		p.d.t.Errorf("reading goes on from block %d, the stored cursor is %+v", from, at)
+	if at := p.d.cursorOf(payee); at == nil || at.Next != from {
+		p.d.t.Errorf("reading goes on for %s from block %d, the stored cursor is %+v", payee, from, at)
 	}
 	if err := p.call(ctx, "transfers"); err != nil {
 		return x402.Batch{Next: from}, err
@@ -58,7 +57,7 @@ func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from ui
 		b.Next = min(b.Next, from+p.width)
 	}
 	for _, t := range p.transfers {
-		if t.Block >= from && t.Block < b.Next {
+		if t.Block >= from && t.Block < b.Next && t.To == payee {
 			b.Transfers = append(b.Transfers, t)
 		}
 	}
@@ -72,7 +71,7 @@ func (p *fakeScanner) BlockAt(ctx context.Context, t time.Time) (uint64, error) 
 
 // SafeBlock implements x402.Scanner.
 func (p *fakeScanner) SafeBlock(ctx context.Context) (uint64, error) {
-	return uint64(time.Now().Unix()), p.call(ctx, "safe block")
+	return cmp.Or(p.safe, uint64(time.Now().Unix())), p.call(ctx, "safe block")
 }
 
 // send puts the transfer of the nth payment on the chain, as of now.
@@ -100,16 +99,21 @@ func earlier(d time.Duration) func(*x402.Transfer) {
 
 func unauthorized(t *x402.Transfer) { t.Authorized, t.Nonce = false, [32]byte{} }
 
-func cursorKey() string {
-	return ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), strings.ToLower(terms().PayTo))
+func cursorKey(payee x402.Address) string {
+	return ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), payee.String())
 }
 
-// cursor is the stored one.
-func (d *reconcilerHarness) cursor() *ledger.Cursor {
+// cursorOf is the stored one of a payee, and cursor that of ours.
+func (d *reconcilerHarness) cursorOf(payee x402.Address) *ledger.Cursor {
 	d.t.Helper()
-	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Cursor(context.Background(), cursorKey())
+	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Cursor(context.Background(), cursorKey(payee))
 	d.must(err)
 	return c
+}
+
+func (d *reconcilerHarness) cursor() *ledger.Cursor {
+	d.t.Helper()
+	return d.cursorOf(addressOf(terms().PayTo))
 }
 
 // watched gives the Reconciler a chain whose cursor begins now.
@@ -165,7 +169,7 @@ func TestReceive(t *testing.T) {
 				sent := p.send(1)
 				d.wants(c.want)
 				r := d.stored(1)
-				if diff := cmp.Diff(before, r); c.state == "" && diff != "" {
+				if diff := gocmp.Diff(before, r); c.state == "" && diff != "" {
 					t.Errorf("the record (-before +after):\n%s", diff)
 				}
 				if c.state != "" && (r.State != c.state || r.Receipt == nil || r.Receipt.Transaction != sent.Transaction || before.LeaseUntil.After(time.Now()) && r.LeaseUntil != before.LeaseUntil) {
@@ -195,28 +199,30 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		other := p.send(2, worth(6000)) // another authorization with the same nonce
 		inFlight := p.send(3, worth(4999))
 		p.send(4, worth(0))
+		p.send(5, worth(cheapest-1)) // as many as somebody likes
+		p.send(2, worth(cheapest-1))
 		p.send(0, unauthorized)
 		p.send(0, unauthorized, worth(0))
-		d.wants(x402.Summary{Received: 6, Deposits: 3, Unasked: 3, Owed: 3, Exhausted: 3})
+		d.wants(x402.Summary{Received: 8, Deposits: 5, Unasked: 3, Owed: 3, Exhausted: 3})
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
 		owed := map[string]string{} // amounts; all of them are refunds
-		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Record, spent bool) {
+		missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Unasked: func(r ledger.Record) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
-			if !spent || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
+			if !ledger.Spent(r, time.Now()) || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
 				t.Errorf("%s is no debt of the payer's that has to go back", r.Key)
 			}
 			if q.Network != terms().Network || q.Asset != terms().Asset || q.PayTo != terms().PayTo || q.Scheme != x402.Scheme {
 				t.Errorf("a debt's terms are %+v", q)
 			}
 			owed[r.Key] = q.Amount
-		}, func(ledger.Record) {})
-		if diff := cmp.Diff(want, owed); diff != "" || missed != 0 || err != nil {
+		}})
+		if diff := gocmp.Diff(want, owed); diff != "" || missed != 0 || err != nil {
 			t.Errorf("owed (-want +got), %d missed, %v:\n%s", missed, err, diff)
 		}
-		if diff := cmp.Diff([]ledger.Record{refused, live}, []ledger.Record{d.stored(2), d.stored(3)}); diff != "" {
+		if diff := gocmp.Diff([]ledger.Record{refused, live}, []ledger.Record{d.stored(2), d.stored(3)}); diff != "" {
 			t.Errorf("records of other authorizations (-before +after):\n%s", diff)
 		}
 		if n := d.memory.Len(); n != 6 {
@@ -280,22 +286,68 @@ func TestReceiveForgotten(t *testing.T) {
 	})
 }
 
-// The first cursor may lie far back, in a time whose answered payments left no
-// record.
+// The first cursor begins before every payment that can still move: what is of a record
+// counts from there on, and of anything else only what comes after the cursor was made.
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		d.uncertain(1)
-		const days = 24 * time.Hour
-		time.Sleep(20 * days)
-		p := &fakeScanner{d: d}
+		p := &fakeScanner{d: d, width: 24 * 3600}
+		d.refused(1, false) // the facilitator said no, and settled
+		d.refused(3, false)
+		time.Sleep(2 * time.Second)
+		p.send(1)
+		p.send(2)
+		p.send(3, worth(6000)) // not that payment's
+		p.send(4, worth(1))
+		p.send(0, unauthorized)
+		time.Sleep(3 * time.Minute)
 		d.chain = p
-		p.send(1, earlier(20*days))
-		p.send(2, earlier(2*days+time.Second))
-		p.send(3, earlier(2*days))
-		p.width = 5 * 24 * 3600 // the cursor is as old in later batches
-		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, Exhausted: 1})
-		time.Sleep(3 * days)
-		p.send(4, earlier(3*days-time.Second))
-		d.wants(x402.Summary{Received: 1, Unasked: 1, Owed: 3, Exhausted: 3}) // nobody came for the first
+		d.wants(x402.Summary{Received: 1, Found: 1, Owed: 1})
+		if want := uint64(time.Now().Add(-25 * time.Hour).Unix()); len(p.asked) != 2 || p.asked[0] != want {
+			t.Errorf("reading began at %v, want block %d", p.asked, want)
+		}
+		if r := d.stored(1); r.State != ledger.Settled || d.memory.Len() != 3 {
+			t.Errorf("it is %s among %v", r.State, d.memory.Keys())
+		}
+		p.asked = nil
+		time.Sleep(time.Minute)
+		p.send(5, earlier(time.Minute-time.Second)) // in the first block that came after
+		d.wants(x402.Summary{Received: 1, Unasked: 1, Owed: 2, Exhausted: 1})
+		if want := uint64(time.Now().Unix()) - 59; len(p.asked) != 1 || p.asked[0] != want {
+			t.Errorf("the next run read from %v, want block %d", p.asked, want)
+		}
+	})
+}
+
+// The cursor of a payee who was ours goes on moving until no payment to him is undecided.
+func TestReceiveFormerPayee(t *testing.T) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+		former := addressOf("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")
+		to := func(x *x402.Transfer) { x.To = former }
+		paysFormer := func(p *ledger.Payment) {
+			other := terms()
+			other.PayTo = former.Checksum()
+			p.Terms = must(json.Marshal(other.Requirements("5000")))
+		}
+		p := d.watched()
+		d.uncertain(1, paysFormer)
+		d.uncertain(2, paysFormer, elsewhere, func(p *ledger.Payment) {
+			p.Terms = json.RawMessage(strings.Replace(string(p.Terms), terms().Network, "eip155:84532", 1))
+		})
+		p.asked = nil
+		d.wants(x402.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1})
+		time.Sleep(time.Hour)
+		p.send(1, to)
+		p.send(3, to)
+		d.wants(x402.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1, Received: 2, Found: 1, Unasked: 1, Owed: 2, Exhausted: 1})
+		if r := d.stored(1); r.State != ledger.Settled || len(p.asked) != 4 {
+			t.Errorf("it is %s, read from %v", r.State, p.asked)
+		}
+		time.Sleep(time.Hour)
+		stands := d.cursorOf(former).Next
+		p.send(4, to)
+		d.wants(x402.Summary{Listed: 1, Open: 1, CannotTell: 1, Owed: 2, Exhausted: 1})
+		if at := d.cursorOf(former); at.Next != stands {
+			t.Errorf("nothing is undecided, and the cursor went on from %d to %d", stands, at.Next)
+		}
 	})
 }

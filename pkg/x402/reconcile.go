@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -22,6 +24,8 @@ type Reconciler struct {
 	network  string
 	asset    Address
 	payee    Address
+	cheapest *big.Int
+	render   func(f *fault.Error, s Standing) []byte
 	sees     string // the keys that evidence can judge begin with it
 	now      func() time.Time
 	log      *slog.Logger
@@ -44,8 +48,14 @@ type ReconcilerConfig struct {
 	// Empty means that Evidence looks at every payment.
 	Network      string
 	Asset, Payee Address
-	Now          func() time.Time
-	Log          *slog.Logger
+	// Cheapest is the lowest price, in atomic units. A transfer of less that is of no
+	// payment on record is a deposit. Nil is no price.
+	Cheapest *big.Int
+	// Error renders the body of an error answer, which is stored where a target's
+	// silence is the answer. Nil leaves that to requests.
+	Error func(f *fault.Error, s Standing) []byte
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // NewReconciler returns a Reconciler.
@@ -58,6 +68,10 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 	}
 	r := &Reconciler{ledger: c.Ledger, index: c.Index, evidence: c.Evidence, now: c.Now, log: c.Log}
 	r.scanner, r.network, r.asset, r.payee = c.Scanner, c.Network, c.Asset, c.Payee
+	r.cheapest, r.render = c.Cheapest, c.Error
+	if r.cheapest == nil {
+		r.cheapest = new(big.Int)
+	}
 	if c.Network != "" {
 		r.sees = ledger.Key(c.Network, c.Asset.String(), "", "")
 		r.sees = strings.TrimSuffix(r.sees, "|")
@@ -67,8 +81,7 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 
 // Bounds of one run.
 const (
-	maxListed = 10000 // keys of one list
-	maxJudged = 1000  // payments in doubt
+	maxJudged = 1000 // payments that evidence is asked about
 	// reclaimLease covers the writes of one verdict, and verdictBudget is what
 	// they may take: they are finished even when the run's time ends.
 	reclaimLease  = 10 * time.Second
@@ -79,13 +92,14 @@ const (
 )
 
 // Summary is the result of one run. Every listed record is counted once among the
-// seven numbers that follow Listed.
+// eight numbers that follow Listed.
 type Summary struct {
 	Listed      int // records in the index's list of open ones
 	SettledLate int // of those, found to be paid
 	RefusedLate int // found never to be paid
 	StillOpen   int // can still execute
 	CannotTell  int // no evidence either way
+	Undue       int // abandoned, most likely unsent, and too early to tell: not in doubt
 	Skipped     int // decided, paid, gone, or held by somebody else
 	Failed      int // the ledger failed on it, or it is corrupt
 	Left        int // not reached before the time was up, or after 1,000 in doubt
@@ -93,15 +107,17 @@ type Summary struct {
 	Open int // of the listed, in doubt and held by nobody when looked at
 
 	Received  int  // transfers to the payee that were read
-	Deposits  int  // of those, no payments: made without an authorization, or of nothing
+	Deposits  int  // of those, no payments: made without an authorization, or of less than any price
 	Found     int  // of a payment that was not known to be paid, owed now
 	Unasked   int  // for which nobody asked anything that is known: a refund is due
 	Unmatched int  // too old, or with a record too broken, to tell whether they were answered
 	Unread    bool // the chain could not be read
 
-	Owed      int // paid, not answered, nobody is looking up
-	Exhausted int // of those, with no lookup left: a refund is due
-	Uncounted int // could not be read, or not before the time was up
+	Owed       int  // paid, not answered, nobody is looking up
+	Exhausted  int  // of those, with no lookup left: a refund is due
+	Silent     int  // the target's silence is their answer now
+	Uncounted  int  // could not be read, or not before the time was up
+	Unfinished bool // the index was not read to its end: there is more of everything
 }
 
 // result is the result of one listed record.
@@ -109,18 +125,19 @@ type result int
 
 const (
 	skipped result = iota
-	lookupDied
 	settledLate
 	refusedLate
 	stillOpen
 	cannotTell
+	undue
 	failed
 	left
 )
 
 func (s *Summary) add(r result) {
+	s.Listed++
 	switch r {
-	case skipped, lookupDied:
+	case skipped:
 		s.Skipped++
 	case settledLate:
 		s.SettledLate++
@@ -130,6 +147,8 @@ func (s *Summary) add(r result) {
 		s.StillOpen++
 	case cannotTell:
 		s.CannotTell++
+	case undue:
+		s.Undue++
 	case failed:
 		s.Failed++
 	case left:
@@ -142,10 +161,21 @@ func (s *Summary) add(r result) {
 // is valid with an error, too. A corrupt record is counted and logged, and is no
 // error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
-	var s Summary
-	owed, err := c.settle(ctx, &s)
-	err = errors.Join(err, c.receiveSome(ctx, &s), c.count(ctx, owed, &s))
-	return s, err
+	r := &run{Reconciler: c, open: c.opened(), judged: map[string]bool{}, died: map[string]bool{}, former: map[Address]bool{}}
+	err := r.settle(ctx)
+	err = errors.Join(err, r.receiveSome(ctx), r.count(ctx))
+	return r.Summary, err
+}
+
+// run is one run on its way.
+type run struct {
+	*Reconciler
+	Summary
+	open   list
+	judged map[string]bool  // whom evidence was asked about
+	died   map[string]bool  // whose lookup died, and that are counted
+	rest   *ledger.Place    // the open records behind it were not looked at
+	former map[Address]bool // payees of undecided payments, other than ours
 }
 
 // share is ctx with a part of the time that is left, in quarters. The last quarter
@@ -158,83 +188,112 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 	return context.WithTimeout(ctx, deadline.Sub(c.now())*time.Duration(quarters)/4)
 }
 
-func (c *Reconciler) receiveSome(ctx context.Context, s *Summary) error {
-	ctx, cancel := c.share(ctx, 2)
+func (r *run) receiveSome(ctx context.Context) error {
+	ctx, cancel := r.share(ctx, 2)
 	defer cancel()
-	return c.receive(ctx, s)
+	return r.receive(ctx)
 }
 
-// settle decides by evidence about every open record that it reaches. It returns
-// the keys of those that are owed, because a lookup died, or that it did not reach.
-func (c *Reconciler) settle(ctx context.Context, s *Summary) (owed []string, broken error) {
+// settle decides by evidence about every open record that it reaches, and counts those
+// of them that are owed because a lookup died.
+func (r *run) settle(ctx context.Context) (broken error) {
 	quarters := 3
-	if c.scanner != nil {
+	if r.scanner != nil {
 		quarters = 2 // the rest is shared with reading the chain
 	}
-	ctx, cancel := c.share(ctx, quarters)
+	ctx, cancel := r.share(ctx, quarters)
 	defer cancel()
-	keys, err := c.index.Open(ctx, c.now(), maxListed)
-	if err != nil {
-		return nil, unlisted("open", err)
-	}
-	s.Listed = len(keys)
-	for _, key := range keys {
-		res := left
-		if !timeUp(ctx) && s.Open < maxJudged {
-			if res, err = c.one(ctx, key, s); err != nil {
-				res = failed
-				broken = c.failed(ctx, key, err, broken)
+	var last ledger.Place
+	whole, err := pages(ctx, r.open, last, func(page []ledger.Place) {
+		for _, p := range page {
+			if r.judged[p.Key] {
+				continue // what was written about it has moved it behind the others
 			}
+			res := left
+			if !timeUp(ctx) && len(r.judged) < maxJudged {
+				var err error
+				if res, err = r.one(ctx, p.Key); err != nil {
+					res = failed
+					broken = r.failed(ctx, p.Key, err, broken)
+				}
+			}
+			if res == left && r.rest == nil {
+				before := last
+				r.rest = &before
+			}
+			last = p
+			r.add(res)
 		}
-		if res == left || res == lookupDied {
-			owed = append(owed, key)
-		}
-		s.add(res)
+	})
+	if err == nil && !whole && r.rest == nil {
+		r.rest = &last
 	}
-	return owed, broken
+	r.Unfinished = err != nil
+	return errors.Join(err, broken)
 }
 
 // one deals with one record. The chain is asked without a lease, so that no
 // request waits for it; a verdict is written only on the version of the record
 // that it was found for.
-func (c *Reconciler) one(ctx context.Context, key string, s *Summary) (result, error) {
-	r, err := c.ledger.Fetch(ctx, key)
+func (r *run) one(ctx context.Context, key string) (result, error) {
+	record, err := r.ledger.Fetch(ctx, key)
 	switch {
 	case timeUp(ctx):
 		return left, nil
 	case err != nil:
 		return failed, err
-	case r != nil && c.ledger.Unclaimed(*r):
-		return lookupDied, nil
-	case r == nil || !c.ledger.Sleeping(*r):
+	case record == nil:
+		return skipped, nil
+	case r.ledger.Unclaimed(*record):
+		r.died[key] = true
+		return skipped, r.owes(ctx, *record)
+	case !record.Open():
 		return skipped, nil
 	}
-	s.Open++
-	if r, err = c.ledger.Keep(ctx, *r); err != nil || r == nil {
-		return skipped, err
+	r.noteFormer(*record)
+	if !r.ledger.Sleeping(*record) {
+		return skipped, nil
 	}
-	if err := c.ledger.KeepPurchase(ctx, *r); err != nil {
+	sending, err := r.ledger.Sending(ctx, *record)
+	switch {
+	case err != nil:
 		return failed, err
-	}
-	if withdrawn, err := c.ledger.Withdraw(ctx, *r); err != nil || withdrawn {
+	case sending == ledger.NeverSent:
+		closed, err := r.ledger.CloseUnsent(ctx, *record)
+		if err == nil && !closed {
+			return skipped, nil
+		}
 		return refusedLate, err
+	case sending == ledger.MayBeSent:
+		r.Open++
+	case sending == ledger.Undue || r.evidence == nil:
+		return undue, nil
 	}
-	q, err := QuestionOf(*r)
+	r.judged[key] = true
+	return r.judge(ctx, *record, sending == ledger.MayBeSent)
+}
+
+// judge asks for evidence about a record. doubtful says that it may have been sent; what
+// decides nothing about any other is not written, because that would put it in doubt.
+func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (result, error) {
+	q, err := QuestionOf(record)
 	if err != nil {
 		return failed, err // corrupt: the record is left as it is
 	}
 	q.Sent = true // what is open may have been sent, abandoned attempts too
-	if c.evidence == nil {
+	if r.evidence == nil {
 		return cannotTell, nil
 	}
-	f := c.find(ctx, *r, q)
-	if f.Verdict == CannotTell && timeUp(ctx) {
+	f := r.find(ctx, record, q)
+	switch {
+	case !doubtful && f.Verdict != Paid && f.Verdict != NeverPaid:
+		return undue, nil
+	case f.Verdict == CannotTell && timeUp(ctx):
 		return left, nil // there was no time to ask
+	case f.Verdict == CannotTell && r.CannotTell < maxDoubts:
+		r.log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
 	}
-	if f.Verdict == CannotTell && s.CannotTell < maxDoubts {
-		c.log.WarnContext(ctx, "no evidence", "key", key, "cause", f.Cause)
-	}
-	return c.decide(ctx, *r, q, f)
+	return r.decide(ctx, record, q, f)
 }
 
 func (c *Reconciler) find(ctx context.Context, r ledger.Record, q Question) Finding {
@@ -290,23 +349,6 @@ func unlessLost(r result, err error) (result, error) {
 
 // timeUp says that the time of a run has ended.
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
-
-// count counts what is owed: the records of the index's list, and those of the
-// other list that settle has found to be owed, or has not looked at.
-func (c *Reconciler) count(ctx context.Context, open []string, s *Summary) error {
-	var broken error
-	missed, err := c.owed(ctx, open, func(r ledger.Record, spent bool) {
-		s.Owed++
-		if spent {
-			s.Exhausted++
-		}
-		if _, err := c.ledger.Keep(ctx, r); err != nil {
-			broken = c.failed(ctx, r.Key, err, broken)
-		}
-	})
-	s.Uncounted = missed
-	return errors.Join(err, broken)
-}
 
 // failed logs a record that could not be dealt with. It returns the first
 // error that was the store's and not the record's own.

@@ -29,9 +29,9 @@ func TestReconcileOwed(t *testing.T) {
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1}) // the lease of 6 runs
 		var got []string
-		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Record, spent bool) {
+		missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Owed: func(r ledger.Record, spent bool) {
 			got = append(got, fmt.Sprint(r.Key[len(r.Key)-1:], " spent: ", spent))
-		}, func(ledger.Record) {})
+		}, Doubt: func(ledger.Record) {}})
 		if want := []string{"1 spent: true", "2 spent: false", "3 spent: false"}; !slices.Equal(got, want) || missed != 0 || err != nil {
 			t.Errorf("owed %v, %d missed, %v; want %v", got, missed, err, want)
 		}
@@ -51,9 +51,9 @@ func TestReconcileInDoubt(t *testing.T) {
 		d.uncertain(5)
 		for _, want := range [][]int{{1, 5}, {1, 4, 5}} {
 			var got []int
-			missed, err := d.reconciler().Outstanding(t.Context(), func(ledger.Record, bool) {}, func(r ledger.Record) {
+			missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Owed: func(ledger.Record, bool) {}, Doubt: func(r ledger.Record) {
 				got = append(got, int(r.Key[len(r.Key)-1]-'0'))
-			})
+			}})
 			if slices.Sort(got); !slices.Equal(got, want) || missed != 0 || err != nil {
 				t.Errorf("in doubt %v, %d missed, %v; want %v", got, missed, err, want)
 			}
@@ -66,11 +66,181 @@ func TestReconcileInDoubt(t *testing.T) {
 		}
 		d.must(d.memory.Plant(t.Context(), "corrupt", []byte("{")))
 		seen := 0
-		missed, err = d.reconciler().Each(t.Context(), append([]string{"corrupt", "missing"}, d.memory.Keys()...), func(ledger.Record) { seen++ })
+		missed, err = d.reconciler().Each(t.Context(), append([]string{"missing"}, d.memory.Keys()...), func(ledger.Record) { seen++ })
 		if seen != 5 || missed != 1 || err != nil {
 			t.Errorf("%d seen, %d missed, %v; want all 5, and the corrupt one missed once", seen, missed, err)
 		}
 	})
+}
+
+// bought is a purchase of the nth payment, which the mth has opened.
+func (d *reconcilerHarness) bought(n, m int) {
+	d.t.Helper()
+	with := func(p *ledger.Payment) { p.Purchase = "purchase|" + payment(n).Key }
+	if m >= 0 {
+		must(d.ledger.Open(d.t.Context(), d.claim(m, with)))
+	}
+	if n != m {
+		d.claim(n, with)
+	}
+}
+
+// Processes that died: what was not sent is closed when its window is long over, and
+// before that it is in no list and takes no place of what is in doubt. What may have been
+// sent stays for evidence.
+func TestReconcileUnsent(t *testing.T) {
+	t.Parallel()
+	for _, blind := range []bool{false, true} {
+		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) { reconcilesUnsent(t, d, blind) })
+		})
+	}
+}
+
+func reconcilesUnsent(t *testing.T, d *reconcilerHarness, blind bool) {
+	d.blind = blind
+	d.bought(1, 1)  // died as the owner of its purchase
+	d.bought(2, 12) // while it waited for another
+	d.bought(3, -1) // before the purchase was opened
+	d.claim(4)      // a ping
+	d.uncertain(5)  // in doubt
+	time.Sleep(time.Minute)
+	listed := func(when string, want ...string) {
+		t.Helper()
+		var got []string
+		missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Doubt: func(r ledger.Record) {
+			got = append(got, strings.TrimLeft(r.Key[len(r.Key)-2:], "0"))
+		}})
+		if slices.Sort(got); !slices.Equal(got, want) || missed != 0 || err != nil {
+			t.Errorf("%s: in doubt are %v, %d missed, %v; want %v", when, got, missed, err, want)
+		}
+	}
+	before, undue := d.stored(2), x402.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
+	late := x402.Summary{Listed: 6, Open: 4, RefusedLate: 2, StillOpen: 4}
+	if blind {
+		undue.StillOpen, undue.CannotTell = 0, 2
+		late = x402.Summary{Listed: 6, Open: 4, RefusedLate: 1, CannotTell: 4, Undue: 1}
+	}
+	listed("at first", "4", "5")
+	d.wants(undue)
+	if r := d.stored(2); r.Version != before.Version {
+		t.Errorf("it was written: %+v", r)
+	}
+	d.find = func(_ context.Context, q x402.Question) x402.Finding {
+		if q.Nonce[31] == 3 {
+			return x402.Finding{Verdict: x402.NeverPaid, Reason: "expired"}
+		}
+		return x402.Finding{Verdict: x402.StillOpen}
+	}
+	time.Sleep(5*time.Minute + ledger.ClockSlack)
+	listed("when the windows are over", "1", "4", "5", "c")
+	d.wants(late)
+	listed("in the end", "1", "4", "5", "c")
+	if r := d.stored(2); r.State != ledger.Refused || r.Sent || r.Doubt {
+		t.Errorf("who waited: %+v", r)
+	}
+}
+
+// Where its purchase is missing, what decides nothing about a payment puts it in no doubt.
+func TestReconcileUnopened(t *testing.T) {
+	t.Parallel()
+	for _, f := range []x402.Finding{{Verdict: x402.StillOpen}, {Cause: errors.New("down")}} {
+		t.Run(f.Verdict.String(), func(t *testing.T) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+				d.bought(1, -1)
+				time.Sleep(time.Hour)
+				d.find = verdict(f)
+				d.wants(x402.Summary{Listed: 1, Undue: 1})
+				if r := d.stored(1); r.Version != 1 || len(d.asked) != 1 {
+					t.Errorf("%+v, asked %d times", r, len(d.asked))
+				}
+				d.find = verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})
+				d.wants(x402.Summary{Listed: 1, SettledLate: 1, Owed: 1})
+			})
+		})
+	}
+}
+
+// A silent target's debt is none: reconcile stores the silence as the answer, also where
+// nobody asks again, and it is in no list.
+func TestReconcileSilence(t *testing.T) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+		h := d.claim(1)
+		d.must(h.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
+		d.must(h.Release(t.Context(), ledger.Failure{Code: "ssl_timeout", Message: "m", Silence: true}))
+		d.owed(2, 1)
+		d.wants(x402.Summary{Owed: 2}) // it can be asked for still
+		time.Sleep(25 * time.Hour)
+		missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Owed: func(r ledger.Record, _ bool) {
+			if r.Key != payment(2).Key {
+				t.Errorf("%s is listed", r.Key)
+			}
+		}})
+		if missed != 0 || err != nil {
+			t.Error(missed, err)
+		}
+		d.wants(x402.Summary{Owed: 1, Exhausted: 1, Silent: 1})
+		r := d.stored(1)
+		if r.State != ledger.Redeemed || r.Answer.Status != 504 || string(must(r.Answer.Plain())) != "ssl_timeout, charged true, retryable false" {
+			t.Errorf("%s, %+v", r.State, r.Answer)
+		}
+		d.wants(x402.Summary{Owed: 1, Exhausted: 1})
+	})
+}
+
+// The lists are read to their end, whatever is in them, unless the time ends first; then a
+// run says so.
+func TestReconcileReadsToTheEnd(t *testing.T) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+		const n = 2500
+		for i := range n {
+			w := ledger.Witness{Key: payment(100 + i).Key, Terms: payment(1).Terms, At: time.Now(), Receipt: ledger.Receipt{Transaction: tx}}
+			must(d.ledger.Testify(t.Context(), w))
+		}
+		time.Sleep(time.Hour)
+		d.owed(1, ledger.MaxLookups)
+		d.wants(x402.Summary{Owed: n + 1, Exhausted: n + 1})
+		unasked, owed := 0, 0
+		all := x402.Lists{Unasked: func(ledger.Record) { unasked++ }, Owed: func(ledger.Record, bool) { owed++ }}
+		if missed, err := d.reconciler().Outstanding(t.Context(), all); unasked != n || owed != 1 || missed != 0 || err != nil {
+			t.Errorf("%d and %d are listed, %d missed, %v", unasked, owed, missed, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		all.Unasked = func(ledger.Record) {
+			if unasked++; unasked == n+1500 {
+				cancel()
+			}
+		}
+		missed, err := d.reconciler().Outstanding(ctx, all)
+		if missed != 500 || !errors.Is(err, context.Canceled) {
+			t.Errorf("stopped: %d missed, %v", missed, err)
+		}
+		slow := *d
+		slow.index = &stopping{Index: d.memory, after: 2}
+		if s, err := slow.run(slow.index.(*stopping).context(t.Context())); s.Owed != 1000 || s.Uncounted != 1000 || !s.Unfinished || err != nil {
+			t.Errorf("stopped: %+v, %v", s, err)
+		}
+	})
+}
+
+// stopping is an index that ends a run with one of the pages of what is owed.
+type stopping struct {
+	ledger.Index
+	after int
+	stop  context.CancelFunc
+}
+
+func (x *stopping) context(ctx context.Context) context.Context {
+	ctx, x.stop = context.WithCancel(ctx)
+	return ctx
+}
+
+func (x *stopping) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+	page, err := x.Index.Owed(ctx, after, limit)
+	if x.after--; x.after == 0 {
+		x.stop()
+	}
+	return page, err
 }
 
 func TestNewReconcilerPanics(t *testing.T) {
@@ -172,7 +342,7 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 			return x402.Finding{Verdict: x402.NeverPaid, Reason: "r"}
 		}
 		s, err := d.run(ctx)
-		if want := (x402.Summary{Listed: 2, Open: 1, RefusedLate: 1, Left: 1}); s != want || !errors.Is(err, context.Canceled) {
+		if want := (x402.Summary{Listed: 2, Open: 1, RefusedLate: 1, Left: 1, Unfinished: true}); s != want || !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v, %v; want %+v, and that what is owed could not be listed", s, err, want)
 		}
 		if len(p.asked) > 0 {

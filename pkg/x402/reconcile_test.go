@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -61,7 +62,10 @@ func verdict(f x402.Finding) func(context.Context, x402.Question) x402.Finding {
 func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 	c := x402.ReconcilerConfig{
 		Ledger: d.ledger, Index: d.index, Now: time.Now, Network: terms().Network, Asset: addressOf(terms().Asset),
-		Log: slog.New(slog.NewTextHandler(&d.log, nil)),
+		Log: slog.New(slog.NewTextHandler(&d.log, nil)), Cheapest: big.NewInt(cheapest),
+		Error: func(f *fault.Error, s x402.Standing) []byte {
+			return fmt.Appendf(nil, "%s, charged %v, retryable %v", f.Code, *s.Charged, s.Retryable)
+		},
 	}
 	if !d.blind {
 		c.Evidence = d
@@ -76,7 +80,7 @@ func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 func (d *reconcilerHarness) run(ctx context.Context) (x402.Summary, error) {
 	d.t.Helper()
 	s, err := d.reconciler().Run(ctx)
-	if sum := s.SettledLate + s.RefusedLate + s.StillOpen + s.CannotTell + s.Skipped + s.Failed + s.Left; sum != s.Listed {
+	if sum := s.SettledLate + s.RefusedLate + s.StillOpen + s.CannotTell + s.Undue + s.Skipped + s.Failed + s.Left; sum != s.Listed {
 		d.t.Errorf("%d listed and %d accounted for: %+v", s.Listed, sum, s)
 	}
 	if s.Open > s.Listed || s.Exhausted > s.Owed {
@@ -93,6 +97,9 @@ func (d *reconcilerHarness) wants(want x402.Summary) {
 		d.t.Errorf("summary (-want +got), %v:\n%s", err, diff)
 	}
 }
+
+// cheapest is the lowest price.
+const cheapest = 1000
 
 const reconcilePayer = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
 
@@ -298,5 +305,16 @@ type lists struct {
 	openFails, owedFails error
 }
 
-func (l lists) Open(context.Context, time.Time, int) ([]string, error) { return l.open, l.openFails }
-func (l lists) Owed(context.Context, int) ([]string, error)            { return l.owed, l.owedFails }
+func (l lists) Open(context.Context, time.Time, ledger.Place, int) ([]ledger.Place, error) {
+	return places(l.open), l.openFails
+}
+func (l lists) Owed(context.Context, ledger.Place, int) ([]ledger.Place, error) {
+	return places(l.owed), l.owedFails
+}
+
+func places(keys []string) (list []ledger.Place) {
+	for _, key := range keys {
+		list = append(list, ledger.Place{Key: key})
+	}
+	return list
+}

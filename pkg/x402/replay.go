@@ -69,9 +69,7 @@ func silence(f *fault.Error) *fault.Error {
 // silenceStands answers a payment whose last lookup met a silent target, and for
 // whose others the time is over. It stores that as the answer.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) Outcome {
-	f := silence(fault.Newf(fault.Code(r.LastFault.Code), nil, "%s", r.LastFault.Message))
-	s := Standing{Charged: charged(true)}
-	answer, err := ledger.NewAnswer(f.Info().Status, a.request.Error(f, s))
+	answer, err := silentAnswer(r, a.request.Error)
 	var now *ledger.Record
 	if err == nil {
 		now, err = a.gate.ledger.AnswerSilence(ctx, r, answer)
@@ -106,6 +104,12 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 		told.Message += " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again."
 	}
 	return &told
+}
+
+// silentAnswer is what a payment for which ledger.SilenceStands is answered with.
+func silentAnswer(r ledger.Record, render func(f *fault.Error, s Standing) []byte) (ledger.Answer, error) {
+	f := silence(fault.Newf(fault.Code(r.LastFault.Code), nil, "%s", r.LastFault.Message))
+	return ledger.NewAnswer(f.Info().Status, render(f, Standing{Charged: charged(true)}))
 }
 
 // beyondRetrying is the fault of a lookup after which none is left. It takes the

@@ -62,10 +62,12 @@ type books struct {
 	Refunded   sum `json:"refunded"`
 	Differing  sum `json:"differing"` // not in the ledger as it should be: see Differences
 
-	Operations map[string]*sum `json:"operations"`   // Answered, by the operation's slug
-	Deposits   sum             `json:"deposits"`     // transfers without an authorization, or of nothing
-	RefundsOut sum             `json:"refunds_made"` // closed on this day, whenever they were paid for
-	InDoubt    sum             `json:"in_doubt"`     // first claimed on this day, and not known to be paid
+	Operations map[string]*sum `json:"operations"` // Answered, by the operation's slug
+	// Deposits are transfers without an authorization, and those of less than any price
+	// that no record is of.
+	Deposits   sum `json:"deposits"`
+	RefundsOut sum `json:"refunds_made"` // closed on this day, whenever they were paid for
+	InDoubt    sum `json:"in_doubt"`     // first claimed on this day, and not known to be paid
 
 	Records     int          `json:"records_read"`
 	Unreadable  int          `json:"records_unreadable"`
@@ -85,6 +87,11 @@ type sum struct {
 func (s *sum) add(amount *big.Int) {
 	s.Count++
 	s.amount.Add(&s.amount, amount)
+}
+
+func (s *sum) remove(amount *big.Int) {
+	s.Count--
+	s.amount.Sub(&s.amount, amount)
 }
 
 // kind is what differs.
@@ -243,7 +250,7 @@ func (b *books) count(s standing, amount *big.Int, request string) {
 		b.RefundDue.add(amount)
 	case refunded:
 		b.Refunded.add(amount)
-	case inDoubt, underWay, refused, superseded, unknown: // not paid
+	case inDoubt, underWay, refused, notCharged, superseded, unknown: // not known to be paid
 	}
 }
 

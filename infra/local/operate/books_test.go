@@ -115,6 +115,9 @@ func (s *shop) honest() {
 	s.inDoubt(7)
 	s.refused(8)
 	s.moved = append(s.moved, x402test.Transfer{Key: ledger.Key("eip155:8453", asset, sender, ""), Transaction: txOf(9), Payee: payee, Value: "77", At: s.now})
+	s.move(17, "3") // less than anything costs
+	s.refused(18)
+	s.move(18, "4")
 	// The last second of the day, recorded on the next; and the first, which the
 	// service's clock recorded on the day before.
 	s.now = s.day.Add(24*time.Hour - time.Second)
@@ -215,7 +218,7 @@ func TestBooks(t *testing.T) {
 	out, notes := s.books(0, s.env(), s.day)
 	out = regexp.MustCompile(`(?m)^chain   127\.0\.0\.1:\d+$`).ReplaceAllString(out, "chain   N")
 	want := `books   ` + day + `, UTC, the whole day
-ledger  ` + s.path + `, 16 records
+ledger  ` + s.path + `, 17 records
 chain   N
 token   0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 on eip155:8453
 payee   ` + payee + `
@@ -226,7 +229,7 @@ received      9         $0.046     (46000)
     dns       5         $0.025     (25000)
   refund due  3         $0.016     (16000)
   refunded    1         $0.005     (5000)
-deposits      1         $0.000077  (77)
+deposits      3         $0.000084  (84)
 refunds made  1         $0.005     (5000)
 in doubt      1         $0.005     (5000)
 

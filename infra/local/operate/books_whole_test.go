@@ -35,14 +35,14 @@ func TestBooksIncomplete(t *testing.T) {
 }
 
 // inMemory is a ledger in memory, looked at with a node.
-func inMemory(t *testing.T, memory *ledgertest.Memory, payers ledger.Payers, rpc string, notes io.Writer) opened {
+func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc string, notes io.Writer) opened {
 	t.Helper()
 	config, err := boot.ReadLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := opened{name: "memory", node: "N", rows: memory, payers: payers, notes: notes}
-	if o.parts, err = config.Reconciling(memory, memory, slog.New(slog.DiscardHandler), time.Now); err != nil {
+	o := opened{name: "memory", node: "N", rows: memory, payers: memory, notes: notes}
+	if o.parts, err = config.Reconciling(store, memory, slog.New(slog.DiscardHandler), time.Now); err != nil {
 		t.Fatal(err)
 	}
 	return o

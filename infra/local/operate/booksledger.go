@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -92,7 +93,7 @@ func (a *audit) record(ctx context.Context, r ledger.Record) error {
 	p, ok := a.recordedOf(r)
 	switch {
 	case r.Open():
-		if ok && a.standingOf(r) == inDoubt && a.within(r.CreatedAt) {
+		if ok && a.within(r.CreatedAt) && a.standingOf(ctx, r) == inDoubt {
 			a.InDoubt.add(p.amount)
 		}
 		return nil
@@ -110,7 +111,7 @@ func (a *audit) record(ctx context.Context, r ledger.Record) error {
 	if !a.Compared {
 		if a.within(r.SettledAt) {
 			a.Received.add(p.amount)
-			a.count(a.standingOf(r), p.amount, r.Request)
+			a.count(a.standingOf(ctx, r), p.amount, r.Request)
 		}
 		return nil
 	}
@@ -119,7 +120,7 @@ func (a *audit) record(ctx context.Context, r ledger.Record) error {
 	case m == nil || p.transaction != "" && p.transaction != m.transaction():
 		return a.unmoved(ctx, r, p)
 	case a.of(p, m):
-		a.match(m, r)
+		a.match(ctx, m, r)
 	case len(a.mismatched) < maxDifferences:
 		a.mismatched = append(a.mismatched, r)
 	default:
@@ -129,13 +130,13 @@ func (a *audit) record(ctx context.Context, r ledger.Record) error {
 }
 
 // match counts a transfer with its record.
-func (a *audit) match(m *movement, r ledger.Record) {
+func (a *audit) match(ctx context.Context, m *movement, r ledger.Record) {
 	if m.matched {
 		return // read twice, while it was written
 	}
 	m.matched = true
 	if a.within(m.at) {
-		a.count(a.standingOf(r), m.value, r.Request)
+		a.count(a.standingOf(ctx, r), m.value, r.Request)
 	}
 }
 
@@ -161,7 +162,7 @@ func (a *audit) unmoved(ctx context.Context, r ledger.Record, p recorded) error 
 	case x402.Paid:
 		a.Elsewhere++
 	case x402.NeverPaid, x402.StillOpen:
-		a.claimed(r, p, f.Reason)
+		a.claimed(ctx, r, p, f.Reason)
 	case x402.CannotTell:
 		if a.Unchecked++; a.Unchecked == 1 {
 			fmt.Fprintf(a.notes, "%s: %v\n", r.Key, f.Cause)
@@ -171,8 +172,8 @@ func (a *audit) unmoved(ctx context.Context, r ledger.Record, p recorded) error 
 }
 
 // claimed is the difference of a record that says paid although no money came.
-func (a *audit) claimed(r ledger.Record, p recorded, note string) {
-	d := a.differenceOf(noTransfer, r, p.amount)
+func (a *audit) claimed(ctx context.Context, r ledger.Record, p recorded, note string) {
+	d := a.differenceOf(ctx, noTransfer, r, p.amount)
 	if r.State == ledger.Redeemed {
 		d.Kind = gift
 	}
@@ -180,8 +181,8 @@ func (a *audit) claimed(r ledger.Record, p recorded, note string) {
 	a.differ(d)
 }
 
-func (a *audit) differenceOf(k kind, r ledger.Record, amount *big.Int) difference {
-	p := a.paymentOf(r)
+func (a *audit) differenceOf(ctx context.Context, k kind, r ledger.Record, amount *big.Int) difference {
+	p := a.paymentOf(ctx, r)
 	d := difference{Kind: k, Key: r.Key, Payer: p.Payer, Standing: p.Standing, Transaction: p.Transaction, Request: r.Request, At: p.Since}
 	if amount != nil {
 		d.Recorded = amount.String()
@@ -205,7 +206,7 @@ func (a *audit) refunded(ctx context.Context, r ledger.Record, p recorded) error
 	case sent:
 		return nil
 	case err == nil || errors.Is(err, chain.ErrUnknownTransaction) || errors.Is(err, chain.ErrFailedTransaction):
-		d := a.differenceOf(noRefund, r, p.amount)
+		d := a.differenceOf(ctx, noRefund, r, p.amount)
 		d.Transaction, d.At = r.Refund, r.UpdatedAt
 		a.differ(d)
 		return nil
@@ -227,10 +228,10 @@ func (a *audit) settle(ctx context.Context) error {
 		switch {
 		case m.matched: // by a record of its own, so that this one has no transfer
 			if a.within(r.SettledAt) {
-				a.claimed(r, p, "its nonce was used for another transfer")
+				a.claimed(ctx, r, p, "its nonce was used for another transfer")
 			}
 		case a.within(m.at):
-			d := a.differenceOf(otherAmount, r, p.amount)
+			d := a.differenceOf(ctx, otherAmount, r, p.amount)
 			d.Received, d.Transaction, d.At = m.value.String(), m.transaction(), m.at
 			if p.amount.Cmp(m.value) == 0 {
 				d.Note = "the record names another payee: " + p.payee
@@ -264,23 +265,32 @@ func (a *audit) unrecorded(ctx context.Context, s spend, m *movement) error {
 	d := difference{
 		Kind: noRecord, Key: key, Payer: s.from.Checksum(), Received: m.value.String(), Transaction: m.transaction(), At: m.at,
 	}
+	known := false // it is that of a payment on record
 	for _, k := range []string{key, key + "|" + m.transaction()} {
 		r, err := a.parts.Ledger.Fetch(ctx, k)
 		switch {
 		case errors.Is(err, ledger.ErrCorrupt):
-			d.Kind, d.Key, d.Note = unreadable, k, err.Error()
+			d.Kind, d.Key, d.Note, known = unreadable, k, err.Error(), true
 			continue
 		case err != nil:
 			return err
 		case r == nil:
 			continue
 		}
-		if p, ok := a.recordedOf(*r); ok && r.Paid() && a.of(p, m) {
-			a.match(m, *r)
+		p, ok := a.recordedOf(*r)
+		its := ok && a.of(p, m)
+		known = known || its
+		if its && r.Paid() {
+			a.match(ctx, m, *r)
 			return nil
 		}
-		d.Kind, d.Standing, d.Request, d.Note = unpaidRecord, a.standingOf(*r), r.Request, r.Reason
-		d.Recorded = a.paymentOf(*r).Amount
+		q := a.paymentOf(ctx, *r)
+		d.Kind, d.Standing, d.Request, d.Note, d.Recorded = unpaidRecord, q.Standing, r.Request, r.Reason, q.Amount
+	}
+	if !known && m.value.Cmp(catalog.Cheapest()) < 0 { // as for reconcile, which makes no debt of it
+		a.Received.remove(m.value)
+		a.Deposits.add(m.value)
+		return nil
 	}
 	a.Differing.add(m.value)
 	a.differ(d)

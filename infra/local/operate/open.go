@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"os/user"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
@@ -23,7 +24,22 @@ type opened struct {
 	payers ledger.Payers
 	rows   ledger.Rows
 	notes  io.Writer
-	close  func()
+	// operator is who runs this, as user@host.
+	operator string
+	close    func()
+}
+
+// operator names who runs this, for whoever comes next.
+func operator() string {
+	const unknown = "unknown"
+	name, at := unknown, unknown
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		at = h
+	}
+	return plain(name + "@" + at)
 }
 
 // errNoPayee keeps what others paid to the published test address, which stands for
@@ -41,7 +57,7 @@ func open(ctx context.Context, getenv func(string) string, notes io.Writer, byPa
 	if byPayee && c.Ledger.Name != "" && !c.OwnPayee {
 		return opened{}, errNoPayee
 	}
-	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.RPCURL), notes: notes, close: func() {}}
+	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.RPCURL), notes: notes, operator: operator(), close: func() {}}
 	var store ledger.Store
 	var index ledger.Index
 	if c.Ledger.Name == "" {

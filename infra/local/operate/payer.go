@@ -60,7 +60,7 @@ func (o opened) listPayer(ctx context.Context, out io.Writer, wallet x402.Addres
 	slices.SortStableFunc(records, func(x, y ledger.Record) int { return x.CreatedAt.Compare(y.CreatedAt) })
 	asked := 0
 	for _, r := range records {
-		p := o.paymentOf(r)
+		p := o.paymentOf(ctx, r)
 		if p.Standing == inDoubt && o.parts.Chain != nil && asked < maxAsked {
 			asked++
 			p.Chain = o.ask(ctx, r)

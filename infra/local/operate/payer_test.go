@@ -20,14 +20,14 @@ func TestPayer(t *testing.T) {
 		"SINCE UPDATED STATE AMOUNT REQUEST TRANSACTION NOTE",
 		at(0) + " " + at(0) + " in doubt $0.005 " + lookup + " - timeout; the chain: never paid, authorization expired unused",
 		at(0) + " " + at(0) + " answer owed $0.005 " + lookup + " 0x02 until " + at(24*time.Hour) + ", last error dns_timeout",
-		at(0) + " " + at(time.Hour) + " refund due $0.005 " + lookup + " 0x03 last error upstream?[31m",
+		at(0) + " " + at(time.Hour) + " refund due $0.005 " + lookup + " " + paidIn + " last error upstream?[31m",
 		at(0) + " " + at(0) + " answered $0.005 " + lookup + " 0x04 -",
-		at(time.Minute) + " " + at(time.Minute) + " refused $0.005 " + lookup + " - insufficient_funds",
+		at(time.Minute) + " " + at(time.Minute) + " refused $0.005 " + lookup + " - insufficient_funds, not proven",
 		at(2*time.Minute) + " " + at(2*time.Minute) + " refunded $0.005 - 0x06 by " + back,
 		"make refund KEY='" + keyOf(3) + "'",
 		payer + " has paid 4 times ($0.02), got 1 answer, was refunded 1 time ($0.005), and is owed 2: " + lookup + " and 1 more; " +
 			"the same signature, sent again, gets the answer until " + at(24*time.Hour) + "; a refund of $0.005 is due; " +
-			"1 payment in doubt ($0.005) was not made, as the chain shows, and cannot be made any more; 1 payment was refused and charged nothing.",
+			"1 payment in doubt ($0.005) was not made, as the chain shows, and cannot be made any more; 1 payment ($0.005) was refused by the facilitator, not proven.",
 	}
 	spaces := regexp.MustCompile(` +`)
 	for _, wallet := range []string{payer, strings.ToLower(payer), strings.ToUpper(payer), " " + payer + " "} {
@@ -107,8 +107,9 @@ func TestVerdict(t *testing.T) {
 			"W has paid 2 times ($0.015) and is owed 2: GET /v1/a and 1 more; the same signatures, sent again, get 2 answers, the last until 2026-11-20 12:00Z."},
 		{account{Payments: []payment{lost}}, "W has paid 1 time ($0.005) and is owed 1: a transfer without a request that is known; a refund of $0.005 is due."},
 		{account{Payments: []payment{pay(refunded, "9007199254740993000001")}}, "W has paid 1 time ($9007199254740993.000001), was refunded 1 time ($9007199254740993.000001), and is owed nothing."},
-		{account{Payments: []payment{pay(refused, "5000"), pay(refused, "5000")}},
-			"W has no payment that is known to have been made; 2 payments were refused and charged nothing."},
+		{account{Payments: []payment{pay(refused, "5000"), pay(refused, "5000"), pay(notCharged, "5000"), pay(superseded, "5000")}},
+			"W has no payment that is known to have been made; 2 payments ($0.01) were refused by the facilitator, not proven; 1 payment was not charged; " +
+				"1 payment was not charged, because another payment answers the same purchase."},
 		{account{Payments: []payment{doubt("paid"), doubt("never_paid"), doubt("still_open"), doubt("cannot_tell"), pay(inDoubt, "1"), pay(underWay, "1")}},
 			"W has no payment that is known to have been made; 1 payment in doubt ($0.005) was made, as the chain shows; " +
 				"1 payment in doubt ($0.005) was not made, as the chain shows, and cannot be made any more; " +

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
@@ -17,20 +18,23 @@ const (
 	answerOwed standing = "answer_owed" // paid; the same signature gets the answer
 	refundDue  standing = "refund_due"  // paid, and no lookup is left
 	refunded   standing = "refunded"
-	inDoubt    standing = "in_doubt"   // it is not known whether it was paid
-	underWay   standing = "under_way"  // somebody is at it just now
-	refused    standing = "refused"    // nothing was paid
+	inDoubt    standing = "in_doubt"  // it is not known whether it was paid
+	underWay   standing = "under_way" // somebody is at it just now, or was, and it is too early to tell
+	refused    standing = "refused"   // by a facilitator's word, which is not proven
+	notCharged standing = "not_charged"
 	superseded standing = "superseded" // nothing was paid: another payment answers its purchase
 	unknown    standing = "unknown"
 )
 
 // standingOf classifies a record.
-func (o opened) standingOf(r ledger.Record) standing {
+func (o opened) standingOf(ctx context.Context, r ledger.Record) standing {
 	switch {
 	case o.parts.Ledger.Sleeping(r):
-		return inDoubt
+		return o.standingOfSleeping(ctx, r)
 	case r.Open():
 		return underWay
+	case ledger.SilenceStands(r, o.parts.Platform.Now()):
+		return answered
 	case o.parts.Ledger.Unclaimed(r) && ledger.Spent(r, o.parts.Platform.Now()):
 		return refundDue
 	case r.Owed():
@@ -41,13 +45,28 @@ func (o opened) standingOf(r ledger.Record) standing {
 		return answered
 	case ledger.Refunded:
 		return refunded
-	case ledger.Refused:
-		return refused
-	case ledger.Superseded:
+	case ledger.Refused, ledger.Superseded:
+		switch {
+		case r.Sent && !r.Disproved:
+			return refused
+		case r.State == ledger.Refused:
+			return notCharged
+		}
 		return superseded
 	default:
 		return unknown // no payment, or of another version of this code
 	}
+}
+
+// standingOfSleeping classifies an undecided record that nobody holds.
+func (o opened) standingOfSleeping(ctx context.Context, r ledger.Record) standing {
+	switch sending, err := o.parts.Ledger.Sending(ctx, r); {
+	case err != nil || sending == ledger.MayBeSent:
+		return inDoubt
+	case sending == ledger.NeverSent:
+		return notCharged
+	}
+	return underWay
 }
 
 // payment is a record, as -json prints it.
@@ -75,6 +94,10 @@ type payment struct {
 	AskUntil  time.Time `json:"ask_until,omitzero"`
 	// SupersededBy is the key of the payment in the place of this one.
 	SupersededBy string `json:"superseded_by,omitempty"`
+	// Unasked says that it is money that came without a request.
+	Unasked bool `json:"unasked,omitempty"`
+	// SendingBack says who has begun to send the amount back.
+	SendingBack *ledger.SendingBack `json:"sending_back,omitempty"`
 	// Chain is what the chain says of a payment in doubt, if it was asked.
 	Chain *evidence `json:"chain,omitempty"`
 }
@@ -87,13 +110,22 @@ type evidence struct {
 }
 
 // paymentOf reads a record. Terms that cannot be read leave their fields empty.
-func (o opened) paymentOf(r ledger.Record) payment {
+func (o opened) paymentOf(ctx context.Context, r ledger.Record) payment {
+	return o.paymentAs(r, o.standingOf(ctx, r))
+}
+
+// paymentAs is the same of a record whose standing is known.
+func (o opened) paymentAs(r ledger.Record, s standing) payment {
 	var terms x402.Requirements
 	_ = json.Unmarshal(r.Terms, &terms) // see above
 	p := payment{
-		Key: r.Key, Standing: o.standingOf(r), Payer: payerOf(r), Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network,
+		Key: r.Key, Standing: s, Payer: payerOf(r), Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network,
 		Transaction: r.Transaction, Refund: r.Refund, Request: r.Request, Since: r.CreatedAt, Updated: r.UpdatedAt,
 		Lookups: r.Lookups, LastError: r.LastFault, Reason: r.Reason, SupersededBy: r.Owner,
+		Unasked: r.Unasked(), SendingBack: r.SendingBack,
+	}
+	if s == underWay && o.parts.Ledger.Sleeping(r) {
+		p.Reason = "its attempt has ended, decided after " + minute(decidedAfter(r))
 	}
 	if r.Receipt != nil {
 		p.Transaction = r.Receipt.Transaction
@@ -107,6 +139,9 @@ func (o opened) paymentOf(r ledger.Record) payment {
 	}
 	return p
 }
+
+// decidedAfter is when it can be told whether an abandoned payment was sent.
+func decidedAfter(r ledger.Record) time.Time { return r.ValidBefore.Add(ledger.ClockSlack) }
 
 // payerOf is whose payment a record is, by its key: that is who has signed.
 func payerOf(r ledger.Record) string {
@@ -129,7 +164,9 @@ func (p payment) note() string {
 		about = "until " + minute(p.AskUntil)
 	case refunded:
 		about = "by " + p.Refund
-	case inDoubt, refused, underWay:
+	case refused:
+		about = p.Reason + ", not proven"
+	case inDoubt, notCharged, underWay:
 		about = p.Reason
 	case superseded:
 		about = "by " + p.SupersededBy

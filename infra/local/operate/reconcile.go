@@ -18,7 +18,7 @@ import (
 // transfers to the payee with the ledger.
 //
 // Without LEDGER_TABLE the ledger is the file, or that of a service that runs.
-// Without RPC_URL the chain is not asked: nothing is decided then.
+// Without RPC_URL the chain is not asked: only what was never sent is decided then.
 type ledgerOrder struct {
 	owed, asJSON, force        bool
 	payer, refund, transaction string
@@ -125,7 +125,7 @@ func (o opened) reconcile(ctx context.Context, out io.Writer) error {
 	s, err := o.parts.Reconciler.Run(ctx)
 	evidence := o.node
 	if o.parts.Chain == nil {
-		evidence = "none (RPC_URL): nothing is decided, and nothing written"
+		evidence = "none (RPC_URL): only what was never sent is decided"
 	}
 	fmt.Fprintf(out, "ledger    %s\nevidence  %s\n", o.name, evidence)
 	printSummary(out, s)
@@ -141,7 +141,7 @@ func printSummary(out io.Writer, s x402.Summary) {
 	fmt.Fprintf(out, "in doubt  %d of %d listed\n", s.Open, s.Listed)
 	printRows(out, []row{
 		{s.SettledLate, "found paid"}, {s.RefusedLate, "found never paid"}, {s.StillOpen, "can still be paid"},
-		{s.CannotTell, "no evidence"}, {s.Skipped, "decided or held meanwhile"}, {s.Failed, "failed"}, {s.Left, "not reached"},
+		{s.CannotTell, "no evidence"}, {s.Undue, "too early to tell whether they were sent"}, {s.Skipped, "decided or held meanwhile"}, {s.Failed, "failed"}, {s.Left, "not reached"},
 	})
 }
 
@@ -149,7 +149,7 @@ func printSummary(out io.Writer, s x402.Summary) {
 func printReceived(out io.Writer, s x402.Summary) {
 	fmt.Fprintf(out, "received  %d transfers since the last run\n", s.Received)
 	printRows(out, []row{
-		{s.Deposits, "no payment: not signed for, or of amount 0"},
+		{s.Deposits, "no payment: not signed for, or of less than anything costs"},
 		{s.Found, "for a payment thought to be unpaid: the answer is owed now"},
 		{s.Unasked, "that nobody here asked an answer for: a refund is due"},
 		{s.Unmatched, "too old to be recorded, or with a broken record: look for the answer by hand"},
@@ -161,7 +161,10 @@ func printReceived(out io.Writer, s x402.Summary) {
 
 func printOwed(out io.Writer, s x402.Summary) {
 	fmt.Fprintf(out, "owed      %d, refunds due: %d (make owed lists them)\n", s.Owed, s.Exhausted)
-	printRows(out, []row{{s.Uncounted, "not counted"}})
+	printRows(out, []row{{s.Silent, "closed: the target's silence is the answer"}, {s.Uncounted, "not counted"}})
+	if s.Unfinished {
+		fmt.Fprintln(out, "          the index was not read to its end: there is more of everything")
+	}
 }
 
 // row is one number of a summary, in words.

@@ -21,7 +21,7 @@ func TestReconcile(t *testing.T) {
 	env := map[string]string{"LEDGER_FILE": path}
 	out, notes := command(t, 0, env)
 	want := "ledger    " + env["LEDGER_FILE"] + `
-evidence  none (RPC_URL): nothing is decided, and nothing written
+evidence  none (RPC_URL): only what was never sent is decided
 in doubt  1 of 1 listed
           1 no evidence
 owed      2, refunds due: 1 (make owed lists them)
@@ -53,7 +53,7 @@ func TestPrintReceived(t *testing.T) {
 	}{
 		"nothing": {x402.Summary{Owed: 3}, "received  0 transfers since the last run\n"},
 		"everything": {x402.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, `received  15 transfers since the last run
-          1 no payment: not signed for, or of amount 0
+          1 no payment: not signed for, or of less than anything costs
           2 for a payment thought to be unpaid: the answer is owed now
           3 that nobody here asked an answer for: a refund is due
           4 too old to be recorded, or with a broken record: look for the answer by hand
@@ -77,7 +77,7 @@ func TestOwed(t *testing.T) {
 	want := strings.Join([]string{
 		"SINCE PAYER AMOUNT OWED LOOKUPS LAST ERROR REQUEST TRANSACTION",
 		row(minute(paid), payer, "$0.005", "answer, until "+minute(paid.Add(24*time.Hour)), "1 of 5", "dns_timeout", lookup, "0x02"),
-		row(minute(paid), payer, "$0.005", "refund", "5 of 5", "upstream?[31m", lookup, "0x03"),
+		row(minute(paid), payer, "$0.005", "refund", "5 of 5", "upstream?[31m", lookup, paidIn),
 		row(minute(paid), payer, "$0.005", "IN DOUBT: timeout", "0 of 5", "-", lookup, "-"),
 		"",
 		"2 owed in " + env["LEDGER_FILE"] + ", refunds due: 1, in doubt: 1",
@@ -91,7 +91,7 @@ func TestOwed(t *testing.T) {
 	}
 	lines := strings.Split(out, "\n")
 	for i := range 3 { // a table: the columns stand below each other
-		if at := strings.LastIndex(lines[i], []string{"TRANSACTION", "0x02", "0x03"}[i]); at != strings.Index(lines[0], "TRANSACTION") {
+		if at := strings.LastIndex(lines[i], []string{"TRANSACTION", "0x02", paidIn}[i]); at != strings.Index(lines[0], "TRANSACTION") {
 			t.Errorf("line %d: column at %d", i, at)
 		}
 	}
@@ -116,7 +116,7 @@ func TestOwedJSON(t *testing.T) {
 	}
 	want := []map[string]any{
 		debt(2, "0x02", 1, false, "dns_timeout", "No resolver answered.", "answer_owed", 0),
-		debt(3, "0x03", 5, true, "upstream\x1b[31m", "m", "refund_due", time.Hour),
+		debt(3, paidIn, 5, true, "upstream\x1b[31m", "m", "refund_due", time.Hour),
 		{
 			"key": keyOf(1), "standing": "in_doubt", "updated": at(0), "payer": payer, "amount": "5000", "asset": asset, "network": "eip155:8453",
 			"transaction": "", "request": lookup, "since": at(0), "lookups": 0.0, "last_error": nil, "reason": "timeout", "refund_due": false,

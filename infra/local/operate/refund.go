@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/big"
 	"strings"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
@@ -75,7 +76,7 @@ func (o opened) refund(ctx context.Context, out io.Writer, key debtKey, force bo
 		fmt.Fprintf(out, "This record is closed on that transaction: there is nothing left to do.\n")
 		return nil
 	}
-	if err := o.refusal(key, r); err != nil {
+	if err := o.refusal(ctx, key, r); err != nil {
 		return err
 	}
 	d, err := dueOf(key, *r)
@@ -83,18 +84,34 @@ func (o opened) refund(ctx context.Context, out io.Writer, key debtKey, force bo
 		return err
 	}
 	if key.transaction == "" {
-		o.printDue(out, d)
-		return nil
+		return o.begin(ctx, out, d)
 	}
 	return o.closeDebt(ctx, out, d, force)
 }
 
+// begin writes that the refund is begun, and prints what to transfer. Whoever comes
+// after that is told who has begun.
+func (o opened) begin(ctx context.Context, out io.Writer, d due) error {
+	stands, begun, err := o.parts.Ledger.SendBack(ctx, d.record, o.operator)
+	switch {
+	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
+		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with make refund KEY='%s'", err, d.key)
+	case err != nil:
+		return fmt.Errorf("it could not be written that you begin this refund: send the same command again before you transfer anything (%w)", err)
+	case begun:
+		fmt.Fprintf(out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything\n\n",
+			minute(stands.SendingBack.At), plain(stands.SendingBack.By))
+	}
+	o.printDue(out, d)
+	return nil
+}
+
 // refusal is why no refund is due, and what to do next.
-func (o opened) refusal(key debtKey, r *ledger.Record) error {
+func (o opened) refusal(ctx context.Context, key debtKey, r *ledger.Record) error {
 	if r == nil {
 		return fmt.Errorf("there is no such record in %s.\nmake payer WALLET=%s lists what there is of that payer", o.name, key.payer.Checksum())
 	}
-	switch o.standingOf(*r) {
+	switch o.standingOf(ctx, *r) {
 	case refundDue:
 		return nil
 	case refunded:
@@ -108,10 +125,15 @@ func (o opened) refusal(key debtKey, r *ledger.Record) error {
 		return errors.New("it is not known whether this was paid, so nothing can be paid back yet.\n" +
 			"make reconcile with RPC_URL set asks the chain; if it was paid, the answer is owed first")
 	case underWay:
+		if o.parts.Ledger.Sleeping(*r) {
+			return fmt.Errorf("the attempt to make this payment has ended, and it is too early to tell whether it was made: look again after %s", minute(decidedAfter(*r)))
+		}
 		return fmt.Errorf("this payment is being made just now, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case refused:
-		return fmt.Errorf("nothing is due: this was refused (%s), and nothing was charged.\n"+
+		return fmt.Errorf("nothing is known to be due: the facilitator refused this (%s), which is not proven.\n"+
 			"If the payer shows a transfer to us all the same, make reconcile with RPC_URL set finds it", plain(r.Reason))
+	case notCharged:
+		return fmt.Errorf("nothing is due: this was not charged (%s)", plain(r.Reason))
 	case superseded:
 		return fmt.Errorf("nothing is due: nothing was charged for this payment, because another one answers the same purchase:\n%s", plain(r.Owner))
 	case unknown:
@@ -174,7 +196,7 @@ why      %s
 Transfer exactly that, from any account of yours. Then close the record:
   make refund KEY='%s' TRANSACTION=0x...
 `, strings.TrimPrefix(dollars(d.amount.String()), "$"), d.amount, asset.Checksum(), d.network, d.payer.Checksum(),
-		minute(d.record.SettledAt), plain(d.record.Receipt.Transaction), request(o.paymentOf(d.record)), why, d.key)
+		minute(d.record.SettledAt), plain(d.record.Receipt.Transaction), request(payment{Request: d.record.Request}), why, d.key)
 }
 
 // errUnchecked says that the chain could not be asked.
@@ -186,12 +208,15 @@ func (e errUnchecked) Error() string {
 
 // closeDebt closes a record, once the transaction is known to have paid it back.
 func (o opened) closeDebt(ctx context.Context, out io.Writer, d due, force bool) error {
-	how, err := o.verify(ctx, d)
+	transfers, how, err := o.verify(ctx, d)
 	var unchecked errUnchecked
 	switch {
 	case errors.As(err, &unchecked) && force:
-		how = "the chain was not asked"
+		transfers, how = 1, "the chain was not asked"
 	case err != nil:
+		return err
+	}
+	if err := o.reserve(ctx, d, transfers); err != nil {
 		return err
 	}
 	switch _, err := o.parts.Ledger.Refund(ctx, d.key, d.transaction); {
@@ -205,71 +230,75 @@ func (o opened) closeDebt(ctx context.Context, out io.Writer, d due, force bool)
 	return nil
 }
 
-// verify asks the chain whether the transaction has sent exactly the amount to
-// the payer, for this record and no other.
-func (o opened) verify(ctx context.Context, d due) (how string, err error) {
+// verify asks the chain how often the transaction has sent exactly the amount to
+// the payer, which must be after the payment.
+func (o opened) verify(ctx context.Context, d due) (transfers int, how string, err error) {
+	const unsure = "it could not be checked that the transaction is the refund: "
 	switch {
 	case o.parts.Chain == nil:
-		return "", errUnchecked{"it could not be checked that the transaction is the refund: RPC_URL names no node"}
+		return 0, "", errUnchecked{unsure + "RPC_URL names no node"}
 	case !strings.EqualFold(d.network, o.parts.Terms.Network) || !strings.EqualFold(d.asset, o.parts.Terms.Asset):
-		return "", errUnchecked{fmt.Sprintf("it could not be checked that the transaction is the refund: NETWORK and USDC_ASSET are %s and %s here, the record's others",
-			o.parts.Terms.Network, o.parts.Terms.Asset)}
+		return 0, "", errUnchecked{fmt.Sprintf(unsure+"NETWORK and USDC_ASSET are %s and %s here, the record's others", o.parts.Terms.Network, o.parts.Terms.Asset)}
 	}
 	list, err := o.parts.Chain.Received(ctx, d.transaction, d.payer)
 	switch {
 	case errors.Is(err, chain.ErrUnknownTransaction) || errors.Is(err, chain.ErrFailedTransaction):
-		return "", fmt.Errorf("the record stays open: %w", err)
+		return 0, "", fmt.Errorf("the record stays open: %w", err)
 	case err != nil:
-		return "", errUnchecked{fmt.Sprintf("it could not be checked that the transaction is the refund: %v", err)}
+		return 0, "", errUnchecked{fmt.Sprintf(unsure+"%v", err)}
 	}
-	exact, others := []int{}, []string{}
-	for i, t := range list {
+	others := []string{}
+	for _, t := range list {
 		if t.From != d.payer && t.Value.Cmp(d.amount) == 0 {
-			exact = append(exact, i)
+			transfers++
 		} else {
 			others = append(others, fmt.Sprintf("%s from %s", dollars(t.Value.String()), t.From.Checksum()))
 		}
 	}
-	if len(exact) == 0 {
+	if transfers == 0 {
 		found := "nothing"
 		if len(others) > 0 {
 			found = enumerated(others[:min(len(others), 5)])
 		}
-		return "", fmt.Errorf("the record stays open: that transaction is not a transfer of exactly %s of the token to %s, who got %s in it",
+		return 0, "", fmt.Errorf("the record stays open: that transaction is not a transfer of exactly %s of the token to %s, who got %s in it",
 			dollars(d.amount.String()), d.payer.Checksum(), found)
 	}
-	return fmt.Sprintf("checked on the chain, block %d", list[0].Block), o.unused(ctx, d, exact)
+	switch paid, err := o.paidAt(ctx, d); {
+	case err != nil:
+		return 0, "", errUnchecked{fmt.Sprintf("it could not be checked that the transaction is later than the payment: %v", err)}
+	case !list[0].Time.After(paid):
+		return 0, "", fmt.Errorf("the record stays open: that transaction is of %s, and the payment of %s: a refund comes after it", second(list[0].Time), second(paid))
+	}
+	return transfers, fmt.Sprintf("checked on the chain, block %d", list[0].Block), nil
 }
 
-// unused takes one of a transaction's transfers to the payer, by their places, for
-// this record: each of them closes one debt. The records that were closed on the
-// transaction are counted too, because one that was closed unchecked has taken none.
-func (o opened) unused(ctx context.Context, d due, transfers []int) error {
-	keys, err := o.payers.ByPayer(ctx, ledger.PayerPrefix(d.network, d.asset, d.payer.String()), maxPayments)
+// paidAt is when the payment moved its money, by the chain's clock.
+func (o opened) paidAt(ctx context.Context, d due) (time.Time, error) {
+	payee, err := x402.ParseAddress(d.terms.PayTo)
 	if err != nil {
-		return fmt.Errorf("look for other records that were closed on it: %w", err)
+		return time.Time{}, fmt.Errorf("the record's payee: %w", err)
 	}
-	closed := 0
-	missed, err := o.parts.Reconciler.Each(ctx, keys, func(r ledger.Record) {
-		if r.State == ledger.Refunded && strings.EqualFold(r.Refund, d.transaction) && o.paymentOf(r).Amount == d.terms.Amount {
-			closed++
+	list, err := o.parts.Chain.Received(ctx, d.record.Receipt.Transaction, payee)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the payment's transaction: %w", err)
+	}
+	for _, t := range list {
+		if t.From == d.payer && t.Value.Cmp(d.amount) == 0 {
+			return t.Time, nil
 		}
-	})
-	switch {
-	case err != nil:
-		return err
-	case missed > 0:
-		fmt.Fprintf(o.notes, "%s of this payer could not be read\n", counted(missed, "record"))
 	}
-	holds := fmt.Sprintf("the record stays open: that transaction holds %s of %s to %s", counted(len(transfers), "transfer"), dollars(d.amount.String()), d.payer.Checksum())
-	if closed >= len(transfers) {
-		return fmt.Errorf("%s, and %s closed on it already", holds, plural(closed, "1 record is", fmt.Sprintf("%d records are", closed)))
-	}
-	for _, n := range transfers {
-		key := ledger.RepaymentKey(d.network, d.asset, d.payer.String(), d.transaction, n)
+	return time.Time{}, errors.New("the payment's transaction has not moved its money")
+}
+
+// reserve takes one of a transaction's transfers of the amount to the payer for this
+// record: each of them closes one debt. Without the chain there is one.
+func (o opened) reserve(ctx context.Context, d due, transfers int) error {
+	for n := range transfers {
+		key := ledger.RepaymentKey(d.network, d.asset, d.payer.String(), d.transaction, d.amount.String(), n)
 		if mine, err := o.parts.Ledger.Reserve(ctx, key, d.key); err != nil || mine {
 			return err
 		}
 	}
-	return fmt.Errorf("%s, and another record is being closed on it, or was", holds)
+	return fmt.Errorf("the record stays open: of the transfers of %s to %s in that transaction, %d known, each has closed another record, or is about to",
+		dollars(d.amount.String()), d.payer.Checksum(), transfers)
 }

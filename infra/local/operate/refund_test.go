@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// What to transfer, exactly; it writes nothing.
+// What to transfer, exactly; whoever asks after that is told who has begun.
 func TestRefundDue(t *testing.T) {
 	t.Parallel()
 	path, paid := stored(t, fill)
@@ -28,21 +28,29 @@ amount   0.005 USDC (5000 atomic units)
 token    0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913
 network  eip155:8453
 to       %s
-paid     %s, transaction 0x03
+paid     %s, transaction %s
 for      %s
 why      5 of 5 lookups, the last: upstream?[31m, m
 
 Transfer exactly that, from any account of yours. Then close the record:
   make refund KEY='%s' TRANSACTION=0x...
-`, payer, minute(paid), lookup, keyOf(3))
-	for _, key := range []string{keyOf(3), strings.ToUpper(keyOf(3)), "'" + keyOf(3) + "'\n"} {
-		if out, notes := command(t, 0, env, "-refund", key); out != want || notes != "" {
-			t.Errorf("%q printed\n%s%s, want\n%s", key, out, notes, want)
+`, payer, minute(paid), paidIn, lookup, keyOf(3))
+	for i, key := range []string{keyOf(3), strings.ToUpper(keyOf(3)), "'" + keyOf(3) + "'\n"} {
+		out, notes := command(t, 0, env, "-refund", key)
+		begun := record(t, path, keyOf(3)).SendingBack
+		if begun == nil || begun.By != operator() || !strings.Contains(begun.By, "@") {
+			t.Fatalf("on record is %+v", begun)
+		}
+		told := ""
+		if i > 0 {
+			told = "this refund was begun at " + minute(begun.At) + ", by " + begun.By + ": ask whether it is on its way before you transfer anything\n\n"
+		}
+		if out != told+want || notes != "" {
+			t.Errorf("%q printed\n%s%s, want\n%s%s", key, out, notes, told, want)
 		}
 	}
-	if r := record(t, path, keyOf(3)); r.State != ledger.Settled {
-		t.Errorf("the record is %s", r.State)
-	}
+	out, _ := command(t, 0, env, "-owed")
+	prints(t, out, "refund, begun "+minute(record(t, path, keyOf(3)).SendingBack.At)+" by "+operator())
 }
 
 // Rows with nothing due say what is so, and what to do.
@@ -52,7 +60,7 @@ func TestRefundNotDue(t *testing.T) {
 	env := map[string]string{"LEDGER_FILE": path}
 	for n, says := range map[int]string{
 		1: "it is not known whether this was paid", 2: "until " + minute(paid.Add(24*time.Hour)) + " (1 of 5 lookups are used)",
-		4: "this payment was answered at " + minute(paid), 5: "this was refused (insufficient_funds), and nothing was charged",
+		4: "this payment was answered at " + minute(paid), 5: "the facilitator refused this (insufficient_funds), which is not proven",
 		6: "was refunded already, by transaction " + back, 7: "make payer WALLET=" + payer,
 	} {
 		for _, args := range [][]string{{"-refund", keyOf(n)}, {"-refund", keyOf(n), "-transaction", "0x" + strings.Repeat("ab", 32), "-force"}} {
@@ -72,15 +80,8 @@ func TestRefundNotDue(t *testing.T) {
 func TestRefundCloses(t *testing.T) {
 	t.Parallel()
 	// reserved is a tool that was stopped on behalf of a record.
-	reserved := func(owner int) filling {
-		return func(b *buyer) {
-			mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, 0), keyOf(owner))
-			if b.must(err); !mine {
-				b.t.Error("it is reserved already")
-			}
-		}
-	}
-	const once = "holds 1 transfer of $0.005 to " + payer + ", and "
+	reserved := func(owner int) filling { return func(b *buyer) { b.reserves(owner, 0) } }
+	const once = "of the transfers of $0.005 to " + payer + " in that transaction, 1 known, each has closed another record, or is about to"
 	for name, c := range map[string]struct {
 		also   filling // beside fill
 		node   *node   // nil: no RPC_URL
@@ -104,9 +105,13 @@ func TestRefundCloses(t *testing.T) {
 		"the same, forced":       {node: &node{down: true}, force: true, closed: true, says: "the chain was not asked"},
 		"another token":          {node: &node{sent: []int{5000}}, env: map[string]string{"USDC_ASSET": sender}, says: "NETWORK and USDC_ASSET are eip155:8453 and " + sender},
 		"another chain":          {node: &node{sent: []int{5000}}, env: map[string]string{"NETWORK": "eip155:84532"}, says: "NETWORK and USDC_ASSET are eip155:84532"},
-		"another's transfer":     {also: complete, node: &node{sent: []int{5000}}, says: once + "1 record is closed on it already"},
+		"another's transfer":     {also: complete, node: &node{sent: []int{5000}}, says: once},
 		"another's and its own":  {also: complete, node: &node{sent: []int{5000, 5000}}, closed: true, says: "closed: $0.005 went back"},
-		"reserved for another":   {also: reserved(4), node: &node{sent: []int{5000}}, says: once + "another record is being closed on it, or was"},
+		"reserved for another":   {also: reserved(4), node: &node{sent: []int{5000}}, says: once},
+		"another's, forced":      {also: complete, force: true, says: once},
+		"before the payment":     {node: &node{sent: []int{5000}, early: true}, force: true, says: "a refund comes after it"},
+		"after no payment":       {node: &node{sent: []int{5000}, unpaid: true}, says: "that the transaction is later than the payment: the payment's transaction: "},
+		"the same, forced then":  {node: &node{sent: []int{5000}, unpaid: true}, force: true, closed: true, says: "the chain was not asked"},
 		"reserved for it":        {also: reserved(3), node: &node{sent: []int{5000}}, closed: true, says: "closed: $0.005 went back"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,17 +153,22 @@ func TestRefundCloses(t *testing.T) {
 	}
 }
 
-// meeting is a list of a payer's records at which two callers wait for each other.
+// meeting is a store at which the first two callers that reserve a transfer wait for each
+// other.
 type meeting struct {
-	ledger.Payers
-	both sync.WaitGroup
+	ledger.Store
+	turns chan struct{} // 2
+	both  sync.WaitGroup
 }
 
-func (m *meeting) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
-	keys, err := m.Payers.ByPayer(ctx, prefix, limit)
-	m.both.Done()
-	m.both.Wait()
-	return keys, err
+func (m *meeting) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	select {
+	case m.turns <- struct{}{}:
+		m.both.Done()
+		m.both.Wait()
+	default:
+	}
+	return m.Store.Create(ctx, r)
 }
 
 // Two debts that are closed at the same time on one transfer: one is closed, and the
@@ -169,10 +179,10 @@ func TestRefundAtOnce(t *testing.T) {
 		memory := new(ledgertest.Memory)
 		b := newBuyer(t, memory, time.Now().Add(-48*time.Hour))
 		for n := range 2 {
-			b.must(b.claim(keyOf(n)).Settled(t.Context(), receiptOf("0x01"), false))
+			b.must(b.claim(keyOf(n)).Settled(t.Context(), receiptOf(paidIn), false))
 		}
 		n := startNode(t, node{sent: []int{5000, 5000}[:transfers]})
-		at := &meeting{Payers: memory}
+		at := &meeting{Store: memory, turns: make(chan struct{}, 2)}
 		at.both.Add(2)
 		o := inMemory(t, memory, at, n.URL, io.Discard)
 		var errs [2]error
@@ -191,7 +201,7 @@ func TestRefundAtOnce(t *testing.T) {
 		for i, err := range errs {
 			r, failed := memory.Fetch(t.Context(), keyOf(i))
 			b.must(failed)
-			if (err == nil) != (r.State == ledger.Refunded) || err != nil && !strings.Contains(err.Error(), "the record stays open: that transaction holds 1 transfer") {
+			if (err == nil) != (r.State == ledger.Refunded) || err != nil && !strings.Contains(err.Error(), "the record stays open: of the transfers of $0.005") {
 				t.Errorf("%d transfers: record %d is %s, %v", transfers, i, r.State, err)
 			}
 			if err == nil {
@@ -225,7 +235,7 @@ func TestRefundCorrupt(t *testing.T) {
 			t.Parallel()
 			terms := good.Requirements("5000")
 			r := ledgertest.First(keyOf(8))
-			r.State, r.SettledAt, r.Lookups = ledger.Settled, r.CreatedAt, ledger.MaxLookups
+			r.State, r.SettledAt, r.Lookups, r.ExpiresAt = ledger.Settled, r.CreatedAt, ledger.MaxLookups, time.Time{}
 			r.Receipt = &ledger.Receipt{Transaction: "0x08", Payer: payer}
 			c.spoil(&r, &terms)
 			var err error

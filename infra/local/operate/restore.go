@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // pollEvery is how often a table that is being made is looked at: a restore takes
@@ -137,8 +138,20 @@ func protectTable(ctx context.Context, api *dynamodb.Client, table string) error
 	return nil
 }
 
-// mostOpen is how many open records are counted of each kind.
-const mostOpen = 100_000
+// placesAtOnce is how many places of an index are read at once.
+const placesAtOnce = 10_000
+
+// countPlaces reads a list of an index to its end.
+func countPlaces(list func(after ledger.Place, limit int) ([]ledger.Place, error)) (n int, err error) {
+	var after ledger.Place
+	for {
+		page, err := list(after, placesAtOnce)
+		if n += len(page); err != nil || len(page) < placesAtOnce {
+			return n, err
+		}
+		after = page[len(page)-1]
+	}
+}
 
 // describeTable says what a table holds: how many items, and how many payments in it are
 // in doubt or owed, which are those that must not be lost.
@@ -153,15 +166,16 @@ func describeTable(ctx context.Context, api *dynamodb.Client, table string, out 
 		items += int(page.Count)
 	}
 	index := dynamo.NewIndex(dynamo.Config{API: api, Table: table})
-	open, err := index.Open(ctx, time.Now(), mostOpen)
+	now := time.Now()
+	open, err := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Open(ctx, now, after, limit) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}
-	owed, err := index.Owed(ctx, mostOpen)
+	owed, err := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Owed(ctx, after, limit) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}
-	fmt.Fprintf(out, "%s: %d items, %d in doubt, %d owed\n", table, items, len(open), len(owed))
+	fmt.Fprintf(out, "%s: %d items, %d in doubt, %d owed\n", table, items, open, owed)
 	return nil
 }
 

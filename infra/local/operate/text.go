@@ -11,6 +11,8 @@ import (
 
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
+func second(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
 // dollars is an amount of USDC (6 decimals) as a price; one that is no number
 // stays what it is.
 func dollars(atomic string) string {

@@ -64,7 +64,7 @@ func (a account) tallies() *tallies {
 			t.paid.add(p)
 		case inDoubt:
 			t.inDoubt(p)
-		case underWay, refused, superseded, unknown:
+		case underWay, refused, notCharged, superseded, unknown:
 		}
 	}
 	return t
@@ -170,8 +170,9 @@ func (t *tallies) open() []string {
 	say(&t.pending, "%[1]s in doubt (%[2]s) %[4]s not made so far and can still be made")
 	say(&t.doubt, "it is not known whether %[1]s in doubt (%[2]s) %[4]s made")
 	say(t.of(underWay), "%[1]s %[3]s under way just now")
-	say(t.of(refused), "%[1]s %[4]s refused and charged nothing")
-	say(t.of(superseded), "%[1]s charged nothing, because another payment answers the same purchase")
+	say(t.of(refused), "%[1]s (%[2]s) %[4]s refused by the facilitator, not proven")
+	say(t.of(notCharged), "%[1]s %[4]s not charged")
+	say(t.of(superseded), "%[1]s %[4]s not charged, because another payment answers the same purchase")
 	say(t.of(unknown), "%[1]s %[3]s in a state that this version does not know")
 	return clauses
 }

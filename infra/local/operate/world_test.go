@@ -25,6 +25,9 @@ const (
 	back   = "0x00000000000000000000000000000000000000000000000000000000000000bb"
 	block  = "0x000000000000000000000000000000000000000000000000000000000000b10c"
 	sender = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
+	// paidIn is what a node has of payments: one of 5000, in the block before.
+	paidIn    = "0x0000000000000000000000000000000000000000000000000000000000000003"
+	paidBlock = "0x000000000000000000000000000000000000000000000000000000000000b10b"
 )
 
 func keyOf(n int) string {
@@ -107,7 +110,7 @@ func fill(b *buyer) {
 	b.must(b.claim(keyOf(1)).Uncertain(b.t.Context(), "timeout", ""))
 	b.must(b.settled(2, "0x02").Release(b.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
 	b.must(b.settled(4, "0x04").Redeem(b.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
-	b.exhausted(3, "0x03", "upstream\x1b[31m")
+	b.exhausted(3, paidIn, "upstream\x1b[31m")
 }
 
 // complete adds to fill's payments one refused, one of which no request is known
@@ -122,6 +125,16 @@ func complete(b *buyer) {
 	b.must(err)
 	_, err = b.Refund(b.t.Context(), keyOf(6), back)
 	b.must(err)
+	b.reserves(6, 0)
+}
+
+// reserves takes the nth transfer of back for a record.
+func (b *buyer) reserves(owner, n int) {
+	b.t.Helper()
+	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, "5000", n), keyOf(owner))
+	if b.must(err); !mine {
+		b.t.Error("it is reserved already")
+	}
 }
 
 // stored is a ledger file with the records of fillings, each begun at the same time,
@@ -166,6 +179,8 @@ type node struct {
 	failed  bool
 	unknown bool
 	down    bool
+	early   bool // the payment came after it
+	unpaid  bool // the payment is not known
 }
 
 func startNode(t *testing.T, n node) *node {
@@ -174,6 +189,7 @@ func startNode(t *testing.T, n node) *node {
 		var c struct {
 			ID     int
 			Method string
+			Params []any
 		}
 		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
 			t.Error(err)
@@ -182,6 +198,12 @@ func startNode(t *testing.T, n node) *node {
 			"eth_chainId": `"0x2105"`, "eth_call": fmt.Sprintf(`"0x%064x"`, 0), "eth_getTransactionReceipt": n.receipt(),
 			"eth_getBlockByNumber": fmt.Sprintf(`{"number":"0x10","hash":%q,"timestamp":"0x%x"}`, block, time.Now().Unix()),
 		}[c.Method]
+		switch about, _ := append(c.Params, nil)[0].(string); about {
+		case paidIn:
+			result = n.payment()
+		case "0xf":
+			result = fmt.Sprintf(`{"number":"0xf","hash":%q,"timestamp":"0x%x"}`, paidBlock, n.paid().Unix())
+		}
 		if n.down {
 			result = "!"
 		}
@@ -189,6 +211,22 @@ func startNode(t *testing.T, n node) *node {
 	}))
 	t.Cleanup(n.Close)
 	return &n
+}
+
+// paid is the time of the payment's block.
+func (n node) paid() time.Time {
+	if n.early {
+		return time.Now().Add(time.Hour)
+	}
+	return time.Now().Add(-3 * time.Hour)
+}
+
+func (n node) payment() string {
+	if n.unpaid {
+		return "null"
+	}
+	s := node{from: payer, sent: []int{5000}}.receipt()
+	return strings.NewReplacer(back, paidIn, block, paidBlock, `"0x10"`, `"0xf"`).Replace(s)
 }
 
 func (n node) receipt() string {

@@ -33,7 +33,8 @@
 // A record in doubt, or paid and not answered, is the only trace of what is owed,
 // so it does not expire: it ends with an answer, a refund, or proof that no money
 // moved. Any other record is deleted 35 days after its authorization and its last
-// write, which is enough for the books of a month.
+// write, which is enough for the books of a month, and a purchase 70 days after it was
+// given to a payment.
 //
 // The rules are data (see edges) above a Store that only compares versions and
 // swaps. So DynamoDB needs two conditions, the file of the local runner behaves the

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -136,56 +135,6 @@ func (l *Ledger) item(h *Hold, version int64) Record {
 	}
 	r.ExpiresAt = expiry(r, now)
 	return r
-}
-
-// KeepPurchase prolongs the purchase of an undecided payment whose purchase ends
-// within half of the time for which one is kept, so that it does not end before
-// its owner is decided.
-func (l *Ledger) KeepPurchase(ctx context.Context, owner Record) error {
-	now := l.now()
-	if owner.Purchase == "" || !owner.Open() || owner.CreatedAt.After(now.Add(-keep/2)) {
-		return nil
-	}
-	p, err := l.Purchase(ctx, owner.Purchase)
-	if err != nil || p == nil || p.Owner != owner.Key || p.record.ExpiresAt.After(now.Add(keep/2)) {
-		return err
-	}
-	next := p.record
-	next.Version, next.WriteID, next.UpdatedAt = next.Version+1, l.newID(), now
-	next.ExpiresAt = expiry(next, now)
-	if err := l.store.Replace(ctx, next); err != nil && !errors.Is(err, ErrConflict) {
-		return fmt.Errorf("keep purchase: %w", err)
-	}
-	return nil
-}
-
-// Withdraw ends an attempt that died, or froze, while its payment waited for another
-// one of its purchase, or before that was opened. Nothing but the owner of a purchase
-// is sent, so that a payment that has held no lease for so long that no clock can be
-// wrong by as much, and is not the owner, was never sent and will not be. It reports
-// whether it wrote that.
-func (l *Ledger) Withdraw(ctx context.Context, r Record) (bool, error) {
-	now := l.now()
-	if r.State != Settling || r.Purchase == "" || r.Sent || r.Doubt || r.LeaseUntil.Add(ClockSlack).After(now) {
-		return false, nil
-	}
-	p, err := l.Purchase(ctx, r.Purchase)
-	expired := p == nil && r.CreatedAt.Before(now.Add(-keep/2))
-	if err != nil || expired || p != nil && p.Owner == r.Key {
-		return false, err
-	}
-	next, err := step(r, EventNotSent, change{now: now, reason: "ended while another payment of the purchase was under way"})
-	if err != nil {
-		return false, fmt.Errorf("withdraw: %w", err)
-	}
-	next.WriteID = l.newID()
-	switch err := l.store.Replace(ctx, next); {
-	case errors.Is(err, ErrConflict):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("withdraw: %w", err)
-	}
-	return true, nil
 }
 
 // answered says whether the purchase of a superseded payment was paid for with

@@ -72,7 +72,7 @@ func TestOpenPurchase(t *testing.T) {
 	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
 	d.opens(t, second, first)
 	// A purchase that nobody has opened for its time is as good as none.
-	d.pass(35*day + time.Minute)
+	d.pass(70*day + time.Minute)
 	d.opens(t, second, second)
 }
 
@@ -116,53 +116,86 @@ func TestTakeOver(t *testing.T) {
 	d.takesOver(t, p, nil, second, nil)
 }
 
-// A purchase does not end before a payment in doubt that owns it.
-func TestKeepPurchase(t *testing.T) {
-	d := newTestLedger(t)
-	owner, other := d.opened(t)
-	must(t, owner.Uncertain(t.Context(), "timeout", ""))
-	for range 10 { // as reconcile does, every now and then
-		d.pass(7 * day)
-		r := d.record(t, owner.Record().Key)
-		must(t, d.KeepPurchase(t.Context(), r))
-		must(t, d.KeepPurchase(t.Context(), r))
+// What an undecided payment is taken for: by its own record, by the clock, and then by its
+// purchase, which is read only when the payment's window is long over.
+func TestSending(t *testing.T) {
+	const window = 5*time.Minute + ledger.ClockSlack
+	waits := func(d *testLedger) *ledger.Hold {
+		_, second := d.opened(t)
+		return second
 	}
-	if r := d.owner(t, d.opens(t, other, owner)); r == nil || r.State != ledger.Uncertain {
-		t.Errorf("after 70 days: %+v", r)
+	owner := func(d *testLedger) *ledger.Hold {
+		first, _ := d.opened(t)
+		return first
 	}
-	d.pass(36 * day) // nobody has looked
-	if p, err := d.Purchase(t.Context(), bought); p != nil || err != nil {
-		t.Errorf("%+v, %v", p, err)
-	}
-}
-
-// A payment that waited for another one when its process ended was never sent; the
-// owner of a purchase may have been.
-func TestWithdraw(t *testing.T) {
-	d := newTestLedger(t)
-	owner, waits := d.opened(t)
-	early := d.pay(t, "early")
-	d.opens(t, waits, owner)
-	is := func(what string, h *ledger.Hold, want bool) {
-		t.Helper()
-		if got, err := d.Withdraw(t.Context(), d.record(t, h.Record().Key)); got != want || err != nil {
-			t.Errorf("%s: withdrawn %t, %v", what, got, err)
+	unopened := func(d *testLedger) *ledger.Hold { return d.pay(t, "first") }
+	for name, c := range map[string]struct {
+		begin func(d *testLedger) *ledger.Hold
+		after time.Duration
+		want  ledger.Sending
+		reads int // of the purchase
+	}{
+		"waits for another, too early":     {waits, window, ledger.Undue, 0},
+		"waits for another":                {waits, window + 1, ledger.NeverSent, 1},
+		"waited for one, long ago":         {waits, 70 * day, ledger.MayBeSent, 1},
+		"the owner, too early":             {owner, window, ledger.Undue, 0},
+		"the owner":                        {owner, window + 1, ledger.MayBeSent, 1},
+		"nobody has opened it, too early":  {unopened, window, ledger.Undue, 0},
+		"nobody has opened it":             {unopened, window + 1, ledger.Unopened, 1},
+		"nobody has opened it for a month": {unopened, 35 * day, ledger.NeverSent, 1},
+		"or it has ended since":            {unopened, 70 * day, ledger.MayBeSent, 1},
+		"without a purchase":               {func(d *testLedger) *ledger.Hold { return d.hold(t) }, lease, ledger.MayBeSent, 0},
+		"in doubt": {func(d *testLedger) *ledger.Hold {
+			h := waits(d)
+			must(t, h.Uncertain(t.Context(), "timeout", ""))
+			return h
+		}, window + 1, ledger.MayBeSent, 0},
+		"abandoned twice": {func(d *testLedger) *ledger.Hold {
+			waits(d)
+			d.pass(lease)
+			return d.pay(t, "second")
+		}, window + 1, ledger.MayBeSent, 0},
+	} {
+		d := newTestLedger(t)
+		r := c.begin(d).Record()
+		d.pass(c.after)
+		before := d.store.Calls(ledgertest.Fetch)
+		if got, err := d.Sending(t.Context(), r); got != c.want || err != nil || d.store.Calls(ledgertest.Fetch)-before != c.reads {
+			t.Errorf("%s: %v, %v; want %v with %d reads", name, got, err, c.want, c.reads)
 		}
 	}
-	d.pass(lease + ledger.ClockSlack - time.Nanosecond)
-	is("a clock may be wrong", waits, false)
-	d.pass(time.Nanosecond)
-	is("the owner", owner, false)
-	is("before the purchase was opened for it", early, true)
-	is("waits", waits, true)
-	if r := d.record(t, waits.Record().Key); r.State != ledger.Refused || r.Sent || r.Doubt {
+	// An attempt that stood still opens the purchase at the moment at which the clock is
+	// read: what was read before that would not show it.
+	d := newTestLedger(t)
+	first := d.pay(t, "first")
+	l := ledger.New(d.store, func() time.Time {
+		d.opens(t, first, first)
+		return d.at.Add(window + 1)
+	}, func() string { return "w" })
+	if got, err := l.Sending(t.Context(), first.Record()); got != ledger.MayBeSent || err != nil {
+		t.Errorf("opened when the clock was read: %v, %v", got, err)
+	}
+	d.fails(ledgertest.Fetch, ledgertest.FailBefore, 1)
+	d.pass(window + 1)
+	wants(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
+}
+
+// What was never sent is closed on the version that was read, and on no other.
+func TestCloseUnsent(t *testing.T) {
+	d := newTestLedger(t)
+	_, waits := d.opened(t)
+	for _, fault := range faults {
+		d.fails(ledgertest.Replace, fault, 1)
+		wants(t, ledgertest.ErrInjected, errOf(d.CloseUnsent(t.Context(), waits.Record())))
+		d.decide = nil
+	}
+	if r := d.record(t, waits.Record().Key); r.State != ledger.Refused || r.Sent || r.Doubt || r.Reason == "" {
 		t.Errorf("%+v", r)
 	}
-	must(t, d.pay(t, "second").Uncertain(t.Context(), "timeout", ""))
-	is("in doubt", waits, false)
-	d.pay(t, "second")
-	d.pass(lease + ledger.ClockSlack)
-	is("in doubt, and abandoned", waits, false)
+	if closed, err := d.CloseUnsent(t.Context(), waits.Record()); closed || err != nil {
+		t.Errorf("on a version that is not there: %v, %v", closed, err)
+	}
+	wants(t, ledger.ErrIllegal, errOf(d.CloseUnsent(t.Context(), d.record(t, waits.Record().Key))))
 }
 
 // Who is taken for the payer of a record, by what comes with the payment: the token of

@@ -30,21 +30,64 @@ func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold,
 	return l.hold(next), nil
 }
 
-// Keep takes the end from a record in doubt or owed that an earlier version of
-// this code gave one, so that no store deletes it. It returns the record as it
-// stands, nil when another writer came first: that write takes the end, too.
-func (l *Ledger) Keep(ctx context.Context, r Record) (*Record, error) {
-	if !r.endless() || r.ExpiresAt.IsZero() {
-		return &r, nil
+// Sending is what is known, without evidence, of whether an undecided payment that
+// nobody holds was sent.
+type Sending int
+
+const (
+	// MayBeSent: it may have been sent, so that only evidence decides about it.
+	MayBeSent Sending = iota + 1
+	// Undue: an attempt died with it, and it is too early to tell.
+	Undue
+	// Unopened: the same, and its window is over. Its purchase is missing. Evidence
+	// may decide about it; nothing else does until the row is older.
+	Unopened
+	// NeverSent: it was not sent, and cannot be any more.
+	NeverSent
+)
+
+// Sending says it. Nothing but the payment that its purchase names is sent. An attempt
+// that stood still for any time may still open the purchase and send, but a facilitator
+// or the chain refuses what comes after the payment's window. So the clock is read
+// first, and says that the window is over, whatever is wrong with it by ClockSlack; and
+// then the purchase is read. A purchase that may have ended since it named the payment
+// says nothing. A payment without a purchase may have been sent by whoever held it.
+func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
+	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
+		return MayBeSent, nil
 	}
-	r.Version, r.WriteID, r.ExpiresAt = r.Version+1, l.newID(), time.Time{}
-	switch err := l.store.Replace(ctx, r); {
-	case errors.Is(err, ErrConflict):
-		return nil, nil
+	now := l.now()
+	if !now.After(r.ValidBefore.Add(ClockSlack)) {
+		return Undue, nil
+	}
+	p, err := l.Purchase(ctx, r.Purchase)
+	age := now.Sub(r.CreatedAt)
+	switch {
 	case err != nil:
-		return nil, fmt.Errorf("keep: %w", err)
+		return 0, fmt.Errorf("read the purchase: %w", err)
+	case p != nil && p.Owner == r.Key, age >= purchaseKept:
+		return MayBeSent, nil
+	case p == nil && age < purchaseKept/2:
+		return Unopened, nil
 	}
-	return &r, nil
+	return NeverSent, nil
+}
+
+// CloseUnsent closes a payment that was NeverSent, on the version that was read.
+// It reports whether it wrote that; somebody else may have come first.
+func (l *Ledger) CloseUnsent(ctx context.Context, r Record) (bool, error) {
+	next, err := step(r, EventNotSent, change{now: l.now(), reason: "its attempt ended before it was sent"})
+	if err != nil {
+		return false, fmt.Errorf("close unsent: %w", err)
+	}
+	next.WriteID = l.newID()
+	switch err := l.store.Replace(ctx, next); {
+	case errors.Is(err, ErrConflict):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("close unsent: %w", err)
+	}
+	return true, nil
 }
 
 // Open says that the outcome of a record is not known: what Index.Open lists.
@@ -52,6 +95,9 @@ func (r Record) Open() bool { return r.State == Settling || r.State == Uncertain
 
 // Owed says that a record is paid and not answered.
 func (r Record) Owed() bool { return r.State == Settled }
+
+// Unasked says that a record is money that came without a request.
+func (r Record) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
 
 // LookingUp says that a record is owed, and that a lookup was under way when it
 // was last written. Index.Open lists it, also when that lookup has died since.
@@ -77,10 +123,10 @@ func (r Record) OpenedAt() time.Time {
 	return r.UpdatedAt
 }
 
-// RepaymentKey names the nth transfer to a payer in a transaction. All parts must be
-// in lower case.
-func RepaymentKey(network, asset, payer, transaction string, n int) string {
-	return "refund|" + Key(network, asset, payer, transaction) + "|" + strconv.Itoa(n)
+// RepaymentKey names a transfer to a payer in a transaction: the nth of an amount, from
+// 0 on. All parts must be in lower case.
+func RepaymentKey(network, asset, payer, transaction, amount string, n int) string {
+	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
 }
 
 // Reserve takes a transfer for the refund of one debt, so that no other is closed on
@@ -105,9 +151,11 @@ func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, erro
 
 // Cursor is how far the chain was read for transfers of one token to one payee.
 type Cursor struct {
-	Next   uint64    // the first block that was not read
-	Begun  time.Time // when the cursor was made
-	record Record
+	Next uint64 // the first block that was not read
+	// DebtsFrom is the first block in which a transfer without a record is a debt:
+	// what is older may have been answered before the cursor was made.
+	DebtsFrom uint64
+	record    Record
 }
 
 // CursorKey names the cursor of a token and a payee. All parts must be in lower
@@ -116,7 +164,7 @@ func CursorKey(network, asset, payee string) string {
 	return "cursor|" + network + "|" + asset + "|" + payee
 }
 
-func cursorOf(r Record) *Cursor { return &Cursor{Next: r.Block, Begun: r.CreatedAt, record: r} }
+func cursorOf(r Record) *Cursor { return &Cursor{Next: r.Block, DebtsFrom: r.DebtsFrom, record: r} }
 
 // Cursor reads a cursor; nil when there is none yet.
 func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
@@ -131,9 +179,9 @@ func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
 }
 
 // Begin makes a cursor. ErrConflict means that somebody else has made it.
-func (l *Ledger) Begin(ctx context.Context, key string, next uint64) (*Cursor, error) {
+func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
 	now := l.now()
-	r := Record{Key: key, Version: 1, WriteID: l.newID(), State: Scanned, Block: next, CreatedAt: now, UpdatedAt: now}
+	r := Record{Key: key, Version: 1, WriteID: l.newID(), State: Scanned, Block: next, DebtsFrom: debtsFrom, CreatedAt: now, UpdatedAt: now}
 	old, err := l.store.Create(ctx, r)
 	if err == nil && old != nil {
 		err = ErrConflict

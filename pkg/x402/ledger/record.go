@@ -112,7 +112,12 @@ type Record struct {
 	Refusals  int       `json:"refusals,omitempty"`
 	RefusedAt time.Time `json:"refused_at,omitzero"`
 	Refund    string    `json:"refund,omitempty"` // transaction that sent the amount back
-	Block     uint64    `json:"block,omitempty"`  // of a cursor: the first block that was not read
+	// SendingBack says that an operator was told to send the amount back.
+	SendingBack *SendingBack `json:"sending_back,omitempty"`
+	// Block and DebtsFrom are of a cursor: the first block that was not read, and the
+	// one from which on a transfer without a record is a debt.
+	Block     uint64 `json:"block,omitempty"`
+	DebtsFrom uint64 `json:"debts_from,omitempty"`
 
 	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
 	CutOff    int       `json:"cut_off,omitempty"`    // of all, those that ended with their process; they use none up
@@ -147,6 +152,12 @@ type Failure struct {
 	// Silence says that the target was silent, which is the answer once no lookup
 	// is left (see SilenceStands).
 	Silence bool `json:"silence,omitempty"`
+}
+
+// SendingBack is a refund that somebody has begun.
+type SendingBack struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"`
 }
 
 // Answer is what the payer bought.

@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -42,17 +44,39 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // Index lists records that are not over, for the reconciler and for operators.
 // It may be behind the store by some seconds; whoever acts on it fetches the
 // record first.
+//
+// A list is in the order of its Places, from the one behind after on, limit at most.
+// One that is shorter is the end. A record that is written while a list is read moves
+// towards its end, so that it can be met again there.
 type Index interface {
-	// Open lists keys of records that an attempt has, or had, in hand: settling
-	// and uncertain, and the paid ones that were LookingUp when they were last
-	// written, those untouched for longest first, at most limit, none whose lease
-	// ends after before. A payment that is answered in one go never leaves this
-	// list, so that a store writes its index twice for it, and not four times.
-	Open(ctx context.Context, before time.Time, limit int) ([]string, error)
+	// Open lists records that an attempt has, or had, in hand: settling and
+	// uncertain, and the paid ones that were LookingUp when they were last written,
+	// none whose lease ends after before. A payment that is answered in one go never
+	// leaves this list, so that a store writes its index twice for it, and not four
+	// times.
+	Open(ctx context.Context, before time.Time, after Place, limit int) ([]Place, error)
 
-	// Owed lists keys of the other records that are paid and not answered, those
-	// untouched for longest first, at most limit.
-	Owed(ctx context.Context, limit int) ([]string, error)
+	// Owed lists the other records that are paid and not answered.
+	Owed(ctx context.Context, after Place, limit int) ([]Place, error)
+}
+
+// Place is where a record stands in a list of an Index: those untouched for longest
+// come first. The zero Place is before all of them.
+type Place struct {
+	At  time.Time // the record's OpenedAt; an index may round it up to milliseconds
+	Key string
+}
+
+// Compare orders places, as cmp.Compare does.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.Key, q.Key))
+}
+
+// FirstPlaces are the first of some places behind after, in their order, limit at most.
+func FirstPlaces(all []Place, after Place, limit int) []Place {
+	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
+	slices.SortFunc(all, Place.Compare)
+	return all[:max(min(limit, len(all)), 0)]
 }
 
 // Payers lists what there is of one payer, for operators: records in every state,

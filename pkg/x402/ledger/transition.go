@@ -25,11 +25,12 @@ const (
 	EventRefund     Event = "refund"      // the operator has sent the amount back
 	EventSupersede  Event = "supersede"   // another payment answers its purchase
 	EventAsk        Event = "ask"         // one more facilitator is about to be asked
+	EventSendBack   Event = "send_back"   // an operator is about to send the amount back
 )
 
 // Events lists every event.
 func Events() []Event {
-	return []Event{EventClaim, EventSettled, EventRefused, EventTurnedAway, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund, EventSupersede, EventAsk}
+	return []Event{EventClaim, EventSettled, EventRefused, EventTurnedAway, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund, EventSupersede, EventAsk, EventSendBack}
 }
 
 // ErrIllegal says that an event cannot happen in the record's state. It is a
@@ -60,6 +61,7 @@ type change struct {
 	answer       *Answer
 	stands       time.Duration // Redeem: for how long the answer stands for a purchase without a key
 	failure      *Failure
+	operator     string    // SendBack: who
 	badSignature bool      // Refused: for its signature
 	unused       bool      // Redeem, Release: the lookup uses none up
 	lookupAt     time.Time // Release, unused: when the one before began
@@ -95,6 +97,7 @@ func edges() []edge {
 		{Settled, EventRedeem, nil, Redeemed, keepAnswer},
 		{Settled, EventRelease, nil, Settled, release},
 		{Settled, EventRefund, refundDue, Refunded, refund},
+		{Settled, EventSendBack, refundDue, Settled, sendBack},
 
 		{Redeemed, EventClaim, incomplete, Redeemed, beginLookup},
 		{Redeemed, EventRedeem, incomplete, Redeemed, keepAnswer},
@@ -122,12 +125,22 @@ func step(r Record, event Event, c change) (Record, error) {
 // long enough for a month's books.
 const keep = 35 * 24 * time.Hour
 
+// purchaseKept is how long a purchase is kept after it was given to a payment. It must
+// not end before its owner is decided: an authorization is valid for 24 hours at most,
+// and evidence decides it some minutes later. The rest is for a chain that cannot be
+// asked for weeks: with twice the time for which a decided payment is kept, a purchase
+// that is missing says something about every payment of the last 35 days (see Sending).
+const purchaseKept = 2 * keep
+
 // expiry is when a record that was just written may be deleted. A payment in
 // doubt, a debt, a cursor and a reservation have no end: they are the only trace of
 // what is owed, of what was read, and of what a transfer was for.
 func expiry(r Record, now time.Time) time.Time {
-	if r.endless() {
+	switch {
+	case r.endless():
 		return time.Time{}
+	case r.State == Bought:
+		return now.Add(purchaseKept)
 	}
 	return later(r.ValidBefore, now).Add(keep)
 }
@@ -233,6 +246,8 @@ func supersede(r *Record, c change) {
 }
 
 func refund(r *Record, c change) { r.Refund = c.transaction }
+
+func sendBack(r *Record, c change) { r.SendingBack = &SendingBack{At: c.now, By: c.operator} }
 
 func doubt(r *Record, c change) {
 	giveUp(r, c)

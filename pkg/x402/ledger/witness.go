@@ -140,6 +140,25 @@ func (l *Ledger) orphan(ctx context.Context, w Witness, old *Record) (Testimony,
 	return 0, fmt.Errorf("record a transfer: %w", ErrConflict) // claimed meanwhile
 }
 
+// SendBack writes who is about to send the amount of a refund back, before anybody is
+// told what to send. It returns the record as it stands, and whether somebody else, or
+// the same operator before, has begun: then nothing is written. ErrIllegal means that
+// no refund is due.
+func (l *Ledger) SendBack(ctx context.Context, r Record, operator string) (stands *Record, begun bool, err error) {
+	if r.SendingBack != nil {
+		return &r, true, nil
+	}
+	next, err := step(r, EventSendBack, change{now: l.now(), operator: operator})
+	if err != nil {
+		return nil, false, fmt.Errorf("begin a refund: %w", err)
+	}
+	next.WriteID = l.newID()
+	if err := l.store.Replace(ctx, next); err != nil {
+		return nil, false, fmt.Errorf("begin a refund: %w", err)
+	}
+	return &next, false, nil
+}
+
 // Refund closes a record whose refund is due, on the transaction that sent the
 // amount back. ErrIllegal means that none is due.
 func (l *Ledger) Refund(ctx context.Context, key, transaction string) (*Record, error) {

@@ -182,8 +182,8 @@ func TestOpenDamaged(t *testing.T) {
 func (f soundFile) use(t *testing.T, what string, s *Store) {
 	t.Helper()
 	f.answers(t, what, s)
-	_, open := s.Open(t.Context(), time.Now(), 10)
-	_, owed := s.Owed(t.Context(), 10)
+	_, open := s.Open(t.Context(), time.Now(), ledger.Place{}, 10)
+	_, owed := s.Owed(t.Context(), ledger.Place{}, 10)
 	_, create := s.Create(t.Context(), ledgertest.First("new"))
 	replace := s.Replace(t.Context(), ledgertest.Next(f.want[f.last]))
 	if errors.Is(replace, ledger.ErrConflict) {

@@ -2,9 +2,7 @@ package embedded
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -19,13 +17,13 @@ var (
 )
 
 // Open implements ledger.Index by a scan: the file is one machine's.
-func (s *Store) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	return s.list(ctx, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
+func (s *Store) Open(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return s.list(ctx, after, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
 }
 
 // Owed implements ledger.Index by a scan.
-func (s *Store) Owed(ctx context.Context, limit int) ([]string, error) {
-	return s.list(ctx, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
+func (s *Store) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return s.list(ctx, after, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
 }
 
 // ByPayer implements ledger.Payers: the keys of the file are in order. Rows that
@@ -92,64 +90,31 @@ func (s *Store) Page(ctx context.Context, after string, limit int) (ledger.Page,
 	return p, nil
 }
 
-// list scans every row. One that cannot be read has no state to be listed by.
-func (s *Store) list(ctx context.Context, limit int, wanted func(*ledger.Record) bool) ([]string, error) {
+// list scans every row, and never keeps many more places than asked for. A row that
+// cannot be read has no state to be listed by.
+func (s *Store) list(ctx context.Context, after ledger.Place, limit int, wanted func(*ledger.Record) bool) ([]ledger.Place, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	keys, err := call(s, func(db *bolt.DB) ([]string, error) {
-		found := oldest{limit: max(limit, 0)}
-		err := db.View(func(tx *bolt.Tx) error {
+	places, err := call(s, func(db *bolt.DB) (found []ledger.Place, err error) {
+		err = db.View(func(tx *bolt.Tx) error {
 			return tx.Bucket(records).ForEach(func(key, row []byte) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
 				if r, err := decode(string(key), row); err == nil && wanted(r) {
-					found.add(entry{key: r.Key, at: r.OpenedAt()})
+					found = append(found, ledger.Place{At: r.OpenedAt(), Key: r.Key})
+				}
+				if len(found) >= 2*limit+64 {
+					found = ledger.FirstPlaces(found, after, limit)
 				}
 				return nil
 			})
 		})
-		return found.keys(), err
+		return ledger.FirstPlaces(found, after, limit), err
 	})
 	if err != nil {
 		return nil, wrap("list", err)
 	}
-	return keys, nil
-}
-
-// entry is a record's place in the order of an index.
-type entry struct {
-	key string
-	at  time.Time
-}
-
-// oldest keeps the entries that were untouched for longest, and never many
-// more than asked for.
-type oldest struct {
-	limit   int
-	entries []entry
-}
-
-func (o *oldest) add(e entry) {
-	o.entries = append(o.entries, e)
-	if len(o.entries) >= 2*o.limit+64 {
-		o.trim()
-	}
-}
-
-func (o *oldest) trim() {
-	slices.SortFunc(o.entries, func(a, b entry) int {
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key, b.key))
-	})
-	o.entries = o.entries[:min(o.limit, len(o.entries))]
-}
-
-func (o *oldest) keys() []string {
-	o.trim()
-	var keys []string
-	for _, e := range o.entries {
-		keys = append(keys, e.key)
-	}
-	return keys
+	return places, nil
 }

@@ -73,13 +73,28 @@ func (c *Client) Fetch(ctx context.Context, key string) (*ledger.Record, error) 
 }
 
 // Open implements ledger.Index.
-func (c *Client) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	return c.keys(ctx, request{Verb: verbOpen, Before: before, Limit: limit})
+func (c *Client) Open(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return c.places(ctx, request{Verb: verbOpen, Before: before, Key: []byte(after.Key), At: after.At, Limit: limit})
 }
 
 // Owed implements ledger.Index.
-func (c *Client) Owed(ctx context.Context, limit int) ([]string, error) {
-	return c.keys(ctx, request{Verb: verbOwed, Limit: limit})
+func (c *Client) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return c.places(ctx, request{Verb: verbOwed, Key: []byte(after.Key), At: after.At, Limit: limit})
+}
+
+func (c *Client) places(ctx context.Context, q request) ([]ledger.Place, error) {
+	p, err := c.call(ctx, listTime, q)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.At) != len(p.Keys) {
+		return nil, fmt.Errorf("embedded: %s: %d times of %d keys", q.Verb, len(p.At), len(p.Keys))
+	}
+	var places []ledger.Place
+	for i, k := range p.Keys {
+		places = append(places, ledger.Place{At: p.At[i], Key: string(k)})
+	}
+	return places, nil
 }
 
 // ByPayer implements ledger.Payers.

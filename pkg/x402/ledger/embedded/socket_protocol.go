@@ -49,7 +49,8 @@ func SocketPath(ledgerFile string) string { return filepath.Join(ledgerFile+".ru
 // no UTF-8, and a key that was changed is another payment's.
 type request struct {
 	Verb   string    `json:"verb"`
-	Key    []byte    `json:"key,omitempty"` // or the prefix
+	Key    []byte    `json:"key,omitempty"` // or the prefix, or that of a place
+	At     time.Time `json:"at,omitzero"`   // of a place
 	Record *message  `json:"record,omitempty"`
 	Before time.Time `json:"before,omitzero"`
 	Limit  int       `json:"limit,omitempty"`
@@ -60,8 +61,8 @@ const (
 	verbCreate  = "create"
 	verbReplace = "replace"
 	verbFetch   = "fetch"
-	verbOpen    = "open"
-	verbOwed    = "owed"
+	verbOpen    = "open" // Key and At are the place that it comes after
+	verbOwed    = "owed" // the same
 	verbByPayer = "by_payer"
 	verbPage    = "page" // Key is what it comes after
 )
@@ -70,6 +71,8 @@ const (
 type reply struct {
 	Record *message `json:"record,omitempty"`
 	Keys   [][]byte `json:"keys,omitempty"`
+	// At are the times of places, whose keys are in Keys.
+	At []time.Time `json:"at,omitempty"`
 	// Page is what a page has, with its corrupt rows in Keys.
 	Page  []*message `json:"page,omitempty"`
 	Next  []byte     `json:"next,omitempty"`
@@ -142,9 +145,9 @@ func (q request) answer(ctx context.Context, s Served) (reply, error) {
 		r, err := s.Fetch(ctx, string(q.Key))
 		return found(r, err)
 	case verbOpen:
-		return listed(s.Open(ctx, q.Before, limit))
+		return placed(s.Open(ctx, q.Before, q.after(), limit))
 	case verbOwed:
-		return listed(s.Owed(ctx, limit))
+		return placed(s.Owed(ctx, q.after(), limit))
 	case verbByPayer:
 		return listed(s.ByPayer(ctx, string(q.Key), limit))
 	case verbPage:
@@ -180,6 +183,17 @@ func listed(keys []string, err error) (reply, error) {
 	var r reply
 	for _, k := range keys {
 		r.Keys = append(r.Keys, []byte(k))
+	}
+	return r, err
+}
+
+// after is the place that a request names.
+func (q request) after() ledger.Place { return ledger.Place{At: q.At, Key: string(q.Key)} }
+
+func placed(places []ledger.Place, err error) (reply, error) {
+	var r reply
+	for _, p := range places {
+		r.Keys, r.At = append(r.Keys, []byte(p.Key)), append(r.At, p.At)
 	}
 	return r, err
 }

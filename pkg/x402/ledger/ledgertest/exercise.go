@@ -45,6 +45,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 		"50 creates of one key":              raceCreate,
 		"no lost update":                     raceCount,
 		"none whose lease ends later":        indexBefore,
+		"places of one time":                 indexTies,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +164,7 @@ func endedContext(t *testing.T, s Planter) {
 	for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: late} {
 		for verb, err := range map[string]error{
 			"Create": errOf(s.Create(ctx, other)), "Replace": s.Replace(ctx, Next(r)), "Fetch": errOf(s.Fetch(ctx, r.Key)),
-			"Open": errOf(s.Open(ctx, never(), 10)), "Owed": errOf(s.Owed(ctx, 10)),
+			"Open": errOf(s.Open(ctx, never(), ledger.Place{}, 10)), "Owed": errOf(s.Owed(ctx, ledger.Place{}, 10)),
 			"ByPayer": errOf(s.ByPayer(ctx, "exercise|", 10)), "Page": errOf(s.Page(ctx, "", 10)),
 		} {
 			if !errors.Is(err, want) {
@@ -241,9 +242,25 @@ func indexBefore(t *testing.T, s Planter) {
 		at.Add(time.Millisecond): 2, at.Add(time.Minute - time.Millisecond): 2,
 		at.Add(time.Minute): 3, at.Add(time.Minute).In(time.FixedZone("", 3600)): 3,
 	} {
-		if got, err := s.Open(t.Context(), before, 10); !slices.Equal(got, keys[:n]) || err != nil {
+		places, err := s.Open(t.Context(), before, ledger.Place{}, 10)
+		if got := keysOf(places); !slices.Equal(got, keys[:n]) || err != nil {
 			t.Errorf("Open before noon%+v = %q, %v; want %q", before.Sub(at), got, err, keys[:n])
 		}
+	}
+}
+
+// indexTies: records of one time are in the order of their keys, whatever the page.
+func indexTies(t *testing.T, s Planter) {
+	model := &Memory{}
+	for i := range 90 { // a few in each partition that a store may have
+		r := First(fmt.Sprintf("exercise|%d", i))
+		r.State = []ledger.State{ledger.Settling, ledger.Settled}[i%2]
+		r.LeaseUntil, r.UpdatedAt = time.Time{}, noon().Add(time.Duration(i/60)*time.Second)
+		MustCreate(t, s, r)
+		MustCreate(t, model, r)
+	}
+	for _, limit := range []int{1, 2, 7, 44, 45} {
+		agree(t, model, s, never(), limit)
 	}
 }
 

@@ -1,7 +1,6 @@
 package ledgertest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,13 +150,13 @@ func checkKey(key string) error {
 }
 
 // Open implements ledger.Index.
-func (m *Memory) Open(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	return m.list(ctx, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
+func (m *Memory) Open(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return m.list(ctx, after, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
 }
 
 // Owed implements ledger.Index.
-func (m *Memory) Owed(ctx context.Context, limit int) ([]string, error) {
-	return m.list(ctx, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
+func (m *Memory) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return m.list(ctx, after, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
 }
 
 // ByPayer implements ledger.Payers.
@@ -193,19 +192,21 @@ func (m *Memory) Keys() []string {
 	return slices.Sorted(maps.Keys(m.rows))
 }
 
-// list returns the keys of at most limit records that are wanted, the longest
-// untouched first. What cannot be read has no state to be listed by.
-func (m *Memory) list(ctx context.Context, limit int, wanted func(*ledger.Record) bool) ([]string, error) {
+// list returns the places of at most limit records that are wanted. What cannot be read
+// has no state to be listed by.
+func (m *Memory) list(ctx context.Context, after ledger.Place, limit int, wanted func(*ledger.Record) bool) ([]ledger.Place, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := map[string]time.Time{}
+	var all []ledger.Place
 	for key := range m.rows {
 		if r, err := m.read(key); err == nil && wanted(r) {
-			at[key] = r.OpenedAt()
+			all = append(all, ledger.Place{At: r.OpenedAt(), Key: key})
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(at), func(a, b string) int { return cmp.Or(at[a].Compare(at[b]), cmp.Compare(a, b)) })
-	return first(ctx, keys, limit)
+	return ledger.FirstPlaces(all, after, limit), nil
 }
 
 // first are the first of some keys, unless the context has ended.

@@ -17,18 +17,35 @@ import (
 // records. The other stores share no code with it.
 func agree(t *testing.T, model, s Whole, before time.Time, limit int) {
 	t.Helper()
-	for name, list := range map[string]func(Whole) ([]string, error){
-		"Open": func(s Whole) ([]string, error) { return s.Open(t.Context(), before, limit) },
-		"Owed": func(s Whole) ([]string, error) { return s.Owed(t.Context(), limit) },
+	for name, list := range map[string]func(Whole, ledger.Place) ([]ledger.Place, error){
+		"Open": func(s Whole, after ledger.Place) ([]ledger.Place, error) {
+			return s.Open(t.Context(), before, after, limit)
+		},
+		"Owed": func(s Whole, after ledger.Place) ([]ledger.Place, error) { return s.Owed(t.Context(), after, limit) },
 	} {
-		want, failed := list(model)
-		if got, err := list(s); !slices.Equal(want, got) || err != nil || failed != nil {
-			t.Errorf("%s before %v, limit %d = %q, %v; want %q, %v", name, before, limit, got, err, want, failed)
+		var mine, theirs ledger.Place
+		for more := true; more; { // page by page to the end
+			want, failed := list(model, mine)
+			got, err := list(s, theirs)
+			if !slices.Equal(keysOf(want), keysOf(got)) || err != nil || failed != nil {
+				t.Fatalf("%s before %v, limit %d after %q = %q, %v; want %q, %v", name, before, limit, theirs.Key, keysOf(got), err, keysOf(want), failed)
+			}
+			if more = len(want) > 0; more {
+				mine, theirs = want[len(want)-1], got[len(got)-1]
+			}
 		}
 	}
 	if diff := cmp.Diff(rows(t, model, limit), rows(t, s, limit)); diff != "" {
 		t.Errorf("pages of %d (-want +got):\n%s", limit, diff)
 	}
+}
+
+// keysOf are the keys of places.
+func keysOf(places []ledger.Place) (keys []string) {
+	for _, p := range places {
+		keys = append(keys, p.Key)
+	}
+	return keys
 }
 
 // agreeOf compares the list of a payer. Which keys it has where there are more than the

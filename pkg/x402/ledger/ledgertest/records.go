@@ -52,11 +52,12 @@ func Full(key string) ledger.Record {
 	r.Purchase, r.Owner, r.Sent = "p"+text, "o"+text, true
 	r.Refusals, r.BadSignature, r.RefusedAt = 4, true, at.Add(9*time.Second)
 	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
-	r.Disproved, r.Refund, r.Block = true, "0xfed", 1<<63-1
+	r.Disproved, r.Refund, r.Block, r.DebtsFrom = true, "0xfed", 1<<63-1, 1<<63
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
 	r.Lookups, r.CutOff, r.LookupAt = 2, 1, at.Add(1*time.Second)
 	r.LastFault = &ledger.Failure{Code: "dns_timeout", Message: text, Silence: true}
 	r.Answer = &ledger.Answer{Receipt: text, Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
+	r.SendingBack = &ledger.SendingBack{At: at.Add(10 * time.Second), By: text}
 	r.LeaseUntil, r.ValidBefore = at.Add(2*time.Second), at.Add(3*time.Second)
 	r.CreatedAt, r.UpdatedAt = at.Add(4*time.Second), at.Add(5*time.Second)
 	r.SettledAt, r.ExpiresAt = at.Add(6*time.Second), at.Add(7*time.Second)
