@@ -2,7 +2,13 @@ module github.com/hostfacts/hostfacts
 
 go 1.26.0
 
-godebug x509negativeserial=1
+// Hosts are looked at as they are: with serials below zero, keys below 1024 bits, and
+// signatures by SHA-1 in TLS 1.2.
+godebug (
+	rsa1024min=0
+	tlssha1=1
+	x509negativeserial=1
+)
 
 require (
 	code.dny.dev/ssrf v0.3.0

@@ -83,11 +83,11 @@ func curlOracle(n *internet) oracle {
 		printed = strings.TrimSuffix(strings.ReplaceAll(printed, "\r\n", "\n"), "\n\n")
 		printed = printed[strings.LastIndex(printed, "\n\n")+1:]
 		first, rest, _ := strings.Cut(strings.TrimLeft(printed, "\n"), "\n")
-		a.compare(name, "status", fmt.Sprint(got["status"]), strings.Fields(first)[1])
+		a.compare(name, "status", fmt.Sprint(got["status"]), strings.Fields(first)[1][:3])
 		theirs := http.Header{}
 		for line := range strings.Lines(rest) {
 			field, value, _ := strings.Cut(line, ":")
-			theirs.Add(field, strings.Trim(value, " \n"))
+			theirs.Add(field, strings.Trim(value, " \t\n"))
 		}
 		for key, value := range got["headers"].(map[string]any) {
 			var other any // null, which is not empty

@@ -203,22 +203,24 @@ func swallow(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
 func hear(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<14)) }
 
-// oddGreeting greets with SSL 3.0 and a cipher suite that nobody has, shows its
+// greets greets with a version and a cipher suite, whatever it was offered, shows its
 // certificate (RFC 5246 §7.4), and says no more.
-func oddGreeting(ca *authority, name string) func(net.Conn) {
-	sized := func(b []byte) []byte {
-		return append([]byte{byte(len(b) >> 16), byte(len(b) >> 8), byte(len(b))}, b...)
-	}
-	record := func(kind byte, body []byte) []byte {
-		message := append([]byte{kind}, sized(body)...)
-		return append(binary.BigEndian.AppendUint16([]byte{22, 3, 3}, uint16(len(message))), message...)
-	}
-	hello := append([]byte{3, 0}, make([]byte, 32+1)...) // random, no session
-	hello = append(hello, 0xfe, 0xfe, 0)                 // no compression
-	shown := append(record(2, hello), record(11, sized(sized(ca.Leaf(name).Certificate[0])))...)
-	return func(conn net.Conn) {
-		hear(conn)
-		_, _ = conn.Write(shown)
-		swallow(conn)
+func greets(version, suite uint16) server {
+	return func(ca *authority, name string) func(net.Conn) {
+		sized := func(b []byte) []byte {
+			return append([]byte{byte(len(b) >> 16), byte(len(b) >> 8), byte(len(b))}, b...)
+		}
+		record := func(kind byte, body []byte) []byte {
+			message := append([]byte{kind}, sized(body)...)
+			return append(binary.BigEndian.AppendUint16([]byte{22, 3, 3}, uint16(len(message))), message...)
+		}
+		hello := append(binary.BigEndian.AppendUint16(nil, version), make([]byte, 32+1)...) // random, no session
+		hello = append(binary.BigEndian.AppendUint16(hello, suite), 0)                      // no compression
+		shown := append(record(2, hello), record(11, sized(sized(ca.Leaf(name).Certificate[0])))...)
+		return func(conn net.Conn) {
+			hear(conn)
+			_, _ = conn.Write(shown)
+			swallow(conn)
+		}
 	}
 }

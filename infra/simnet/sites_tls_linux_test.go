@@ -31,7 +31,7 @@ func tlsHosts() []host {
 		{name: "stranger", serve: web(ok(), named("other.example.net"))},
 		{name: "tls10", serve: webTLS(only(tls.VersionTLS10), ok())},
 		{name: "mtls13", serve: webTLS(wantsCertificate, ok())},
-		{name: "oddversion", serve: oddGreeting},
+		{name: "oddversion", serve: greets(0x0300, 0xfefe)},
 		{name: "alert", serve: webTLS(refusesHello, ok())},
 		{name: "old", serve: webTLS(from13, ok())},
 		{name: "plain", serve: raw(func(conn net.Conn) {
@@ -204,6 +204,13 @@ func answerSites() []site {
 		sends("control", head+"Server: a\x01\x7f\tb"+end, want{"headers.server": "a\tb"}),
 		sends("nofield", head+"Server: a\r\nbroken header line\r\n: x\r\nX Y: z\r\nX-Powered-By : b"+end, want{"headers.server": "a", "headers.x-powered-by": "b"}),
 		sends("http783", "HTTP/1.1 783 Unexpected Token\r\nServer: a"+end, want{"status": 783, "headers.server": "a"}),
+		sends("sticks", "HTTP/1.1 200OK\r\nServer: a"+end, want{"status": 200, "headers.server": "a"}),
+		sends("lower", "http/1.1 200 ok\r\nServer: a"+end, want{"status": 200, "headers.server": "a"}),
+		answered("truncated", talks(func(secure *tls.Conn) {
+			hear(secure)
+			_, _ = io.WriteString(secure, head+"Server: a\r\n")
+			secure.Close()
+		}), fails(fault.HTTPFailed)),
 		sends("interim", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"+head+"Server: a"+end, want{"status": 200, "headers.server": "a"}),
 	}
 }

@@ -46,7 +46,7 @@ type site struct {
 
 // sites are all of them, made once.
 var sites = sync.OnceValue(func() []site {
-	return slices.Concat(dishonestSites(), oddSites(), reportedSites(), certificateSites(), answerSites(), locationSites())
+	return slices.Concat(dishonestSites(), oddSites(), reportedSites(), certificateSites(), answerSites(), reportedOrigins(), locationSites())
 })
 
 // compared are hosts that other programs are asked about in the end.

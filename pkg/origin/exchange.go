@@ -126,25 +126,25 @@ func (r *Reader) Head(most int) (Head, error) {
 }
 
 // header reads the lines up to the empty one. As browsers do, it passes over those
-// that are no field, together with the lines that continue them.
+// that are no field, together with those that continue them, and takes a first line
+// that begins with white space.
 func header(text *textproto.Reader) (http.Header, error) {
 	fields := http.Header{}
-	for first := true; ; first = false {
+	for {
 		start, err := text.R.Peek(1)
 		if err != nil {
 			return nil, err
 		}
+		blank := start[0] == ' ' || start[0] == '\t'
 		line, err := text.ReadContinuedLine()
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case first && (start[0] == ' ' || start[0] == '\t'): // continues the status line (RFC 9112 §2.2)
-		case line == "":
+		}
+		if line == "" && !blank {
 			return fields, nil
-		default:
-			if name, value, ok := field(line); ok {
-				fields[name] = append(fields[name], value)
-			}
+		}
+		if name, value, ok := field(line); ok {
+			fields[name] = append(fields[name], value)
 		}
 	}
 }
@@ -166,18 +166,23 @@ func field(line string) (name, value string, ok bool) {
 	return textproto.CanonicalMIMEHeaderKey(name), strings.Trim(string(kept), " \t"), true
 }
 
-// statusLine reads "HTTP/1.1 200 OK"; the reason may be missing (RFC 9112 §4).
+// statusLine reads "HTTP/1.1 200 OK" (RFC 9112 §4). As with curl, the reason may be
+// missing or stick to the status, and the version may be in lower case or that of
+// another protocol than is spoken.
 func statusLine(s string) (status, minor int, err error) {
-	version, rest, _ := strings.Cut(s, " ")
+	version, rest, _ := strings.Cut(strings.ToUpper(s), " ")
+	if version == "HTTP/2" {
+		version = "HTTP/1.1"
+	}
 	major, minor, ok := http.ParseHTTPVersion(version)
-	code, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
-	if !ok || major < 1 || len(code) != 3 || strings.Trim(code, "0123456789") != "" {
+	rest = strings.TrimLeft(rest, " ")
+	if !ok || major < 1 || len(rest)-len(strings.TrimLeft(rest, "0123456789")) != len("200") {
 		return 0, 0, ErrStatusLine
 	}
 	if major > 1 || minor > 1 {
 		minor = 1
 	}
-	status, err = strconv.Atoi(code)
+	status, err = strconv.Atoi(rest[:3])
 	return status, minor, err
 }
 

@@ -100,8 +100,8 @@ func (h *Host) connect(ctx context.Context) error {
 	if !again {
 		return err
 	}
-	if _, second := h.handshake(ctx, tls.VersionTLS12); second == nil {
-		return nil
+	if _, second := h.handshake(ctx, tls.VersionTLS12); second == nil || ctx.Err() != nil {
+		return second
 	}
 	return Narrow(err) // the first verdict stands
 }

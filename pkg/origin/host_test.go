@@ -235,7 +235,9 @@ func TestAnswers(t *testing.T) {
 		"folded line":               {sends(ok + "Server: a\r\n  b\r\n\r\n"), "200 map[Server:[a b]]"},
 		"bytes outside ASCII":       {sends(ok + "Server : caf\xe9\r\n\r\n"), "200 map[Server:[caf\xe9]]"},
 		"control bytes":             {sends(ok + "Set-Cookie: a=\x01b\x7f\r\nServer:\x00 a\tb\r\r\n\r\n"), "200 map[Server:[a\tb] Set-Cookie:[a=b]]"},
-		"lines that are no fields":  {sends(ok + " Server: no\r\nServer: a\r\nno colon\r\n Via: no\r\n: b\r\nVi a: c\r\n\x85: d\r\nVia: e\r\n\r\n"), "200 map[Server:[a] Via:[e]]"},
+		"lines that are no fields":  {sends(ok + " Server: a\r\nno colon\r\n Via: no\r\n: b\r\nVi a: c\r\n\x85: d\r\nVia: e\r\n\r\n"), "200 map[Server:[a] Via:[e]]"},
+		"a status line at odds":     {sends("http/1.1  200OK\r\nServer: a\r\n\r\n"), "200 map[Server:[a]]"},
+		"a status line of HTTP/2":   {sends("HTTP/2 200\r\nServer: a\r\n\r\n"), "200 map[Server:[a]]"},
 		"LinkedIn's status":         {sends("HTTP/1.1 999 Request denied\r\n\r\n"), "999 map[]"},
 		"nothing is made of Pragma": {sends(ok + "Pragma: no-cache\r\n\r\n"), "200 map[Pragma:[no-cache]]"},
 		"length and body":           {sends("HTTP/1.1 599 x\r\nContent-Length: x\r\n\r\n<html>"), "599 map[Content-Length:[x]]"},
@@ -243,7 +245,7 @@ func TestAnswers(t *testing.T) {
 
 		"closed":             {sends(""), none},
 		"closed in the head": {sends(ok + "Server: a\r\n"), cut},
-		"HTTP/2":             {sends("HTTP/2 200\r\n\r\n"), foreign},
+		"HTTP/2":             {sends("\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80"), foreign},
 		"signed status":      {sends("HTTP/1.1 +20 x\r\n\r\n"), foreign},
 		"status 099":         {sends("HTTP/1.1 099 x\r\n\r\n"), odd},
 		"status 1000":        {sends("HTTP/1.1 1000 x\r\n\r\n"), foreign},
@@ -349,7 +351,7 @@ func TestHandshakes(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	heads := map[string]string{
 		"handshake": "-", "request": "", "status": "H", "header": "HTTP/1.1 200 OK\r\nServer: a",
-		"interim": "HTTP/1.1 100 Continue\r\n\r\n",
+		"interim": "HTTP/1.1 100 Continue\r\n\r\n", "second handshake": "--",
 	}
 	testbed.Each(t, heads, func(t *testing.T, head string) {
 		for _, expires := range []bool{true, false} {
@@ -368,10 +370,13 @@ func TestTimeouts(t *testing.T) {
 				io.WriteString(conn, head)
 				stop(conn)
 			})
-			if head == "-" {
+			if strings.HasPrefix(head, "-") {
+				var n atomic.Int32
 				w.Accept(name, addr, func(conn net.Conn) {
 					conn.Read(make([]byte, 1))
-					stop(conn)
+					if int(n.Add(1)) == len(head) { // the others are closed
+						stop(conn)
+					}
 				})
 			}
 			if _, err := fetch(ctx, t, w); !errors.Is(err, origin.ErrTimeout) || errors.Is(err, origin.ErrSilence) != expires {

@@ -128,10 +128,15 @@ func (c *Client) inspect(ctx context.Context, q Query, target guard.Target) (Res
 	s, done, again, err := handshake(ctx, conn, q.Domain, tls.VersionTLS13)
 	if again {
 		var p netip.Addr
-		if s, done, p = c.again(ctx, q.Domain, target); s.leaf == nil {
-			return Result{}, nil, origin.Narrow(err) // the first verdict stands
+		s, done, p = c.again(ctx, q.Domain, target)
+		switch {
+		case s.leaf != nil:
+			peer, err = p, nil
+		case ctx.Err() != nil:
+			return Result{}, nil, origin.Fault(fmt.Errorf("%w, greeted anew after: %w", origin.Late(ctx), err), fault.SSLTimeout)
+		default:
+			err = origin.Narrow(err) // the first verdict stands
 		}
-		peer, err = p, nil
 	}
 	if err != nil {
 		return Result{}, nil, err

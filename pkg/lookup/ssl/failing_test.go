@@ -279,12 +279,20 @@ func TestSlow(t *testing.T) {
 			<-tick.C
 		}
 	}
+	var greetings atomic.Int32
+	refuses := func(c net.Conn) {
+		if greetings.Add(1)%2 == 1 {
+			script([]byte{21, 3, 1, 0, 2, 2, 40})(c)
+		}
+		hang(c)
+	}
 	type row struct {
 		serve func(net.Conn)
 		leaf  bool
 	}
 	testbed.Each(t, map[string]row{
 		"silence":                 {script(), false},
+		"refusal, then silence":   {refuses, false},
 		"half a record":           {script([]byte{22, 3, 3}), false},
 		"hello, then silence":     {script(helloTLS12()), false},
 		"half a certificate":      {halts([][]byte{der}, tls.VersionTLS12, 400, hang), false},
