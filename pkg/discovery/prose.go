@@ -78,7 +78,7 @@ func rules(s Site, ops []catalog.Operation) []string {
 // essentials are the rules that the shortest document has, too.
 func essentials(s Site, ops []catalog.Operation) []string {
 	list := []string{
-		"Settlement completes before the lookup runs. What can be checked without it is checked first: a signed request with a bad parameter is answered 400 and not charged for.",
+		"Settlement completes before the lookup runs. A signed request with a bad or misspelt parameter is answered 400 first and not charged for; other unknown parameters are ignored.",
 		"An answer about the domain uses up the payment: 200" + alsoCodes(codesOf(fault.Answer, ops)) + ". The same signature on the same URL gets the stored answer again for " +
 			keptFor() + ", with `" + x402.HeaderReplayed + ": true` and its `Age` in seconds. On another URL it is refused with 402.",
 	}
