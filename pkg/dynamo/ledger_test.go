@@ -62,7 +62,7 @@ func (p whole) Plant(_ context.Context, key string, doc []byte) error {
 }
 
 func planted(key, doc string) item {
-	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": str(doc)}
+	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": dynamo.Packed(doc)}
 }
 
 // The suites that every store passes, on a server that returns no old item with a

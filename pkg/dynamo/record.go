@@ -193,24 +193,21 @@ func (p *packer) pack(doc []byte) (types.AttributeValue, error) {
 	return &types.AttributeValueMemberB{Value: b.Bytes()}, nil
 }
 
-// Unpack returns the JSON form of a record, of the value of AttrRecord. A row of
-// an earlier version of this code has it as it is.
+// Unpack returns the JSON form of a record, of the value of AttrRecord.
 func Unpack(v types.AttributeValue) ([]byte, error) {
-	switch v := v.(type) {
-	case *types.AttributeValueMemberS:
-		return []byte(v.Value), nil
-	case *types.AttributeValueMemberB:
-		if len(v.Value) == 0 || v.Value[0] != packing {
-			return nil, fmt.Errorf("%w: the record is packed in no way that is known here", ledger.ErrCorrupt)
-		}
-		doc, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(v.Value[1:]), []byte(dictionary)), maxItem+1))
-		if err != nil {
-			return nil, fmt.Errorf("%w: unpack record: %w", ledger.ErrCorrupt, err)
-		}
-		if len(doc) > maxItem {
-			return nil, fmt.Errorf("%w: unpack record: more than %d bytes", ledger.ErrCorrupt, maxItem)
-		}
-		return doc, nil
+	b, ok := v.(*types.AttributeValueMemberB)
+	if !ok {
+		return nil, fmt.Errorf("%w: attribute %s is missing or of another type", ledger.ErrCorrupt, AttrRecord)
 	}
-	return nil, fmt.Errorf("%w: attribute %s is missing or of another type", ledger.ErrCorrupt, AttrRecord)
+	if len(b.Value) == 0 || b.Value[0] != packing {
+		return nil, fmt.Errorf("%w: the record is packed in no way that is known here", ledger.ErrCorrupt)
+	}
+	doc, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(b.Value[1:]), []byte(dictionary)), maxItem+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: unpack record: %w", ledger.ErrCorrupt, err)
+	}
+	if len(doc) > maxItem {
+		return nil, fmt.Errorf("%w: unpack record: more than %d bytes", ledger.ErrCorrupt, maxItem)
+	}
+	return doc, nil
 }
