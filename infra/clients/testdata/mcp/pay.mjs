@@ -34,7 +34,8 @@ export async function play(client) {
 }
 
 async function answered(client, call) {
-  for (const told = []; ; ) {
+  const told = [];
+  while (told.length < 5) {
     try {
       const signed = await payment((await client.callTool(call)).structuredContent);
       const paid = await client.callTool({ ...call, _meta: { "x402/payment": signed } });
@@ -44,4 +45,5 @@ async function answered(client, call) {
       told.push(String(error)); // the time-out of the SDK
     }
   }
+  throw new Error(told.join("; "));
 }
