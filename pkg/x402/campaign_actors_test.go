@@ -28,8 +28,9 @@ type actors struct {
 
 func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 	c := &actors{w: w, f: f, seed: seed, rng: rng}
-	// The cursor of the reconciler is there, as after an earlier run.
-	must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), cursorKey(addressOf(terms().PayTo)), 0, 0))
+	if w.cursorBefore {
+		must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), cursorKey(addressOf(terms().PayTo)), 0, 0))
+	}
 	if w.nearlyUsedUp {
 		c.addNearlyUsedUp(w.authorizations[0])
 	}
@@ -90,11 +91,25 @@ func (c *actors) runWithFaults() {
 	if c.oneIn(6) {
 		all.Go(func() { c.stranger() })
 	}
-	if c.oneIn(3) {
-		times := 1 + c.rng.IntN(3)
+	if c.w.stalls && !c.w.standsStill {
+		for range 12 {
+			at := time.Duration(c.rng.Int64N(int64(12 * time.Minute)))
+			if c.oneIn(2) {
+				at = time.Until(c.w.authorizations[0].validBefore) + time.Duration(c.rng.Int64N(int64(40*time.Second))) - 30*time.Second
+			}
+			all.Go(func() {
+				time.Sleep(at)
+				c.reconcile(c.w.chainVisible)
+			})
+		}
+	} else if c.oneIn(3) || c.w.standsStill {
+		times, every := 1+c.rng.IntN(3), 40*time.Second
+		if c.w.standsStill {
+			times, every = 2+c.rng.IntN(10), 15*time.Minute
+		}
 		all.Go(func() {
 			for range times {
-				time.Sleep(40 * time.Second)
+				time.Sleep(every)
 				c.reconcile(c.w.chainVisible)
 			}
 		})
@@ -111,7 +126,7 @@ func (c *actors) client(rng *mathrand.Rand) {
 	anew := []int{0, 3, 10}[rng.IntN(3)] // retries of ten with a new signature
 	i := 0
 	if rng.IntN(3) == 0 {
-		i = rng.IntN(len(c.f.early))
+		i = rng.IntN(w.early)
 	}
 	for range 1 + rng.IntN(4) {
 		c.lastSent.Store(int64(i))
@@ -124,16 +139,26 @@ func (c *actors) client(rng *mathrand.Rand) {
 		if rng.IntN(10) == 0 {
 			wait += 2 * time.Minute
 		}
+		if w.standsStill && rng.IntN(3) == 0 {
+			wait += time.Duration(rng.Int64N(int64(40 * time.Minute)))
+		}
 		if out != nil && saysNothingMoved(out) && rng.IntN(2) == 0 || rng.IntN(10) < anew {
-			i = rng.IntN(len(c.f.early))
+			i = rng.IntN(w.early)
 			w.observed("signed anew")
 		}
 		time.Sleep(wait)
 	}
 }
 
-// vary changes some requests: to another path, another key, or no key.
+// vary changes some requests: to another path, another key, or no key. Where the payer
+// uses several names, it changes the name of every other one.
 func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
+	if c.w.manyNames && rng.IntN(2) == 0 {
+		q.key = []string{"", keyOne, keyTwo}[rng.IntN(3)]
+		if q.with == withExtensionID && rng.IntN(2) == 0 {
+			q.with = withToken
+		}
+	}
 	switch rng.IntN(24) {
 	case 0, 1:
 		q.path = "GET /b"
@@ -161,7 +186,7 @@ func (c *actors) stranger() {
 		q := c.payerRequest(w.authorizations[c.lastSent.Load()], []string{"GET /a", "GET /a", "GET /b"}[rng.IntN(3)])
 		q.kind, q.with = asStranger, []attachment{withNothing, withStrangersToken, withForgedSignature}[rng.IntN(3)]
 		if q.key != "" {
-			q.key = []string{"", keyShort, "a-guess-of-a-strangers-own"}[rng.IntN(3)]
+			q.key = []string{"", q.key, "a-guess-of-a-strangers-own"}[rng.IntN(3)]
 		}
 		if w.ownKey && q.with == withForgedSignature {
 			q.with = withNothing

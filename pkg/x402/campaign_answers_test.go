@@ -12,7 +12,12 @@ import (
 )
 
 func isAnswer(out *x402.Outcome) bool {
-	return out.Fault == nil || out.Fault.Info().Class == fault.Answer
+	return out.Fault == nil || out.Fault.Info().Class == fault.Answer || isSilence(out)
+}
+
+// isSilence says that an answer is the silence of the target in the last lookup.
+func isSilence(out *x402.Outcome) bool {
+	return out.Fault != nil && out.Fault.IsSilence() && !out.Standing.Retryable && !strings.Contains(out.Fault.Public(), "refund")
 }
 
 // saysNothingMoved says that an answer has a failed PAYMENT-RESPONSE, after which a
@@ -93,6 +98,7 @@ func (w *world) checkEnded(p *process, out *x402.Outcome) {
 			w.violated("an answer that is not on record")
 		}
 	}
+	w.checkHeard(p, out)
 	if isTrue(out.Standing.Charged) && p.sent > 0 && p.lookups == 0 {
 		w.observed("settled too late for the lookup")
 	}
@@ -116,6 +122,7 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	if out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt)) {
 		w.violated("an illegal transition or a corrupt record")
 	}
+	w.checkName(p, out)
 	if out.Fault != nil && !x402.ChargeOf(out.Fault.Code).Allows(out.Standing.Charged) {
 		w.violated("charged is not what the documents say: " + string(out.Fault.Code))
 	}
@@ -209,7 +216,7 @@ func (w *world) checkReplayTime(p *process, a *authorization, out *x402.Outcome)
 		return
 	}
 	w.observed("another signature got the stored answer")
-	if !p.arrived.Before(out.Answered.Add(w.replayWindow(a.purchase))) {
+	if !p.arrived.Before(a.standsUntil) {
 		w.violated("an answer that was over got another payment's request")
 	}
 }
@@ -278,31 +285,6 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkKeyConflict checks the answer that one key was used for two requests, or that
-// the payment came under another name than at first.
-func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
-	if p.pay.purchase != w.purchaseOf(p.key, p.path) {
-		w.observed("the same payment under another name")
-		if p.lookups+p.sends[p.pay] > 0 || out.Standing.Retryable {
-			w.violated("worked for a payment under another name")
-		}
-		return
-	}
-	w.observed("a key for another request")
-	o := w.owner(p.pay.purchase)
-	r := w.record(p.pay)
-	if r == nil {
-		w.violated("a conflict of keys, and no record")
-		return
-	}
-	if !keyed(p.pay.purchase) || out.Standing.Retryable || o == nil || w.record(o) != nil && w.record(o).Request == r.Request {
-		w.violated("a conflict of keys that is none")
-	}
-	if doubt := r != nil && r.Doubt; !isFalse(out.Standing.Charged) && !(doubt && out.Standing.Charged == nil) {
-		w.violated("a conflict of keys, and charged")
-	}
-}
-
 // checkWaited checks that a request which finds another payment of its purchase in
 // flight waits for it before it answers 409: the reference client does not retry
 // after that. If the other record has changed meanwhile, it need not wait again.
@@ -351,7 +333,7 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	if !a.moved() && (w.chainVisible || !a.cancelled) {
 		w.violated("told that money moved, and it did not")
 	}
-	if !w.signatureUnverified(p, out) && (out.Receipt == nil || !out.Receipt.Success) {
+	if !w.signatureUnverified(p, out) && !isKeyConflict(out) && (out.Receipt == nil || !out.Receipt.Success) {
 		w.violated("charged, and no receipt")
 	}
 }
@@ -385,7 +367,7 @@ func (w *world) checkUncharged(p *process, out *x402.Outcome) {
 	}
 	byOther := a.moved() && !a.byUs && a.visibleAt.Before(at)
 	seen := !p.chainSeenAt.IsZero() && !a.visibleAt.After(p.chainSeenAt)
-	if w.chainVisible && !w.falseRefusals && w.clockSkew == 0 && byOther && seen && !p.refusedAt.IsZero() && !strings.Contains(out.Fault.Public(), usedBefore) {
+	if w.chainVisible && !w.falseRefusals && w.lies.times == 0 && w.clockSkew == 0 && byOther && seen && !p.refusedAt.IsZero() && !strings.Contains(out.Fault.Public(), usedBefore) {
 		w.violated("told that nothing moved after a third party's transfer")
 	}
 }

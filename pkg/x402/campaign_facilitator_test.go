@@ -62,6 +62,10 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 	if s, done := p.outage(ctx, a, by); done {
 		return s
 	}
+	if s, done := p.lie(a, by); done {
+		return s
+	}
+	ctx = p.unhurried(ctx)
 	if p.drawFault(8) {
 		p.w.mu.Lock()
 		a.possibleSends--
@@ -84,6 +88,9 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 	s := p.executeSettlement(a, late, refuses, nothing, delay)
 	if p.w.freezesInSettle {
 		p.pause(30)
+	}
+	if p.w.stalls && p.drawFault(30) {
+		p.die()
 	}
 	p.pause(2)
 	switch {
@@ -112,7 +119,7 @@ func (p *process) checkSend(ctx context.Context, pay x402.Payload, r x402.Requir
 	switch {
 	case p.claims[a].IsZero():
 		w.violated("sent without a claim")
-	case time.Since(p.begun) > minimumLease:
+	case p.now().Sub(p.arrived) > minimumLease:
 		w.violated("sent after the lease")
 	}
 	if !ok || time.Until(d) > 15*time.Second {
@@ -258,53 +265,6 @@ func (s fallbackFacilitator) Settle(ctx context.Context, pay x402.Payload, r x40
 	return s.settle(ctx, pay, r, fallbackName)
 }
 
-// outage is a lasting fault of the primary in a schedule, besides single faults.
-type outage int
-
-const (
-	noOutage         outage = iota
-	unreachable             // connections fail
-	rejecting               // it answers 401 to every request
-	hanging                 // it never answers and does not settle
-	hangingButPaying        // it never answers, but settles
-	outages
-)
-
-// outage is the answer of a facilitator with an outage, which it has most of the
-// time while there are faults. The fallback has none, but with falseSuccess it
-// claims to have settled a payment that is in doubt.
-func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
-	w := p.w
-	if !w.fallback || !p.drawFault(70) {
-		return x402.Settlement{}, false
-	}
-	if by == primaryName && (w.primaryOutage == hanging || w.primaryOutage == hangingButPaying) {
-		<-ctx.Done()
-		return p.hangUp(a, w.primaryOutage == hanging, p.drawDuration(20*time.Second)), true
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case by == fallbackName && w.falseSuccess && p.inDoubt(a):
-		w.observed("the fallback reported a success that was none")
-		return x402.Settlement{Class: x402.Moved, Transaction: a.tx}, true
-	case by == fallbackName:
-	case w.primaryOutage == unreachable:
-		a.possibleSends--
-		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}, true
-	case w.primaryOutage == rejecting:
-		return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "http_401"}, true
-	}
-	return x402.Settlement{}, false
-}
-
-// inDoubt says whether this process must assume that a payment may have been made.
-// The lock is held.
-func (p *process) inDoubt(a *authorization) bool {
-	class, asked := p.lastClass[a][primaryName]
-	return p.lastWrites[a].doubt || asked && class == x402.Unknown
-}
-
 // checkFacilitatorChoice checks the rules of which of two facilitators may be asked,
 // how often, and for how long. The lock is held.
 func (p *process) checkFacilitatorChoice(ctx context.Context, a *authorization, by string) {
@@ -342,7 +302,7 @@ func (p *process) checkFacilitatorChoice(ctx context.Context, a *authorization, 
 	} else if by == primaryName {
 		bound = p.primaryDeadline[a]
 	}
-	if !alone && (!ok || d.After(bound)) {
+	if !alone && !p.stopped.Load() && (!ok || d.After(bound)) {
 		w.violated("a facilitator of two was given too much time")
 	}
 	if by == primaryName && p.requestsTo[a][by] == 2 {
@@ -358,7 +318,7 @@ func (p *process) checkFacilitatorChoice(ctx context.Context, a *authorization, 
 	case class == x402.Moved || class == x402.Refused:
 		w.violated("the fallback was asked after a verdict")
 	case !p.inDoubt(a):
-	case w.chainVisible && !p.consulted[a]:
+	case w.chainVisible && !p.asked(a):
 		w.violated("the fallback was asked at once in doubt")
 	}
 }
@@ -377,10 +337,14 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 		class = x402.Unknown // only success resolves the doubt that the first request left
 	}
 	p.lastClass[a][by] = class
-	inDoubt := by == fallbackName && doubt && a.refusedBy == "" // it decides nothing
+	inDoubt := by == fallbackName && doubt && p.requestsTo[a][primaryName] > 0 // it decides nothing
 	if (s.Class == x402.Refused || s.AboutPayer) && !inDoubt {
 		p.refusedBy[a] = by
 	}
+	if class == x402.Refused && !inDoubt {
+		p.heard[a] = s
+	}
+	p.pins = inDoubt && class == x402.Refused && w.brokenRule == "the fallback's refusal in doubt is on record"
 	if by != fallbackName {
 		return
 	}

@@ -26,10 +26,11 @@ import (
 type fixture struct {
 	offer, offerAfterDeploy, offerWithID *x402.Offer
 	payer                                string
-	// early are the authorizations that clients use while there are faults. later
-	// are those that the patient client uses afterwards; their windows end every
+	// early are the authorizations that clients use while there are faults, and long
+	// those that they use instead where processes stand still for an hour. later are
+	// those that the patient client uses afterwards; their windows end every
 	// half day.
-	early, later []signedAuthorization
+	early, long, later []signedAuthorization
 	// settlements are what the facilitator's client reports for each error reason,
 	// known and unknown, at several statuses.
 	settlements []x402.Settlement
@@ -99,6 +100,7 @@ func newFixture(t *testing.T) *fixture {
 		window := x402.MaxTimeoutSeconds * time.Second
 		for _, after := range []time.Duration{0, 0, 3 * time.Minute, 8 * time.Minute} {
 			f.early = append(f.early, f.bill(wallet, begun.Add(window+after)))
+			f.long = append(f.long, f.bill(wallet, begun.Add(3*time.Hour+after)))
 		}
 		for _, days := range [][3]int{{0, 8, 8}, {36, 46, 2}} {
 			for half := 2*days[0] + 1; half <= 2*days[1]; half++ {
@@ -122,7 +124,7 @@ func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthoriza
 		nonce: a.Nonce, validBefore: until, forms: map[form]paymentHeader{},
 		tx: "0x" + strings.Repeat("c", 8) + a.Nonce[10:],
 	}
-	bazaar, raw := d.Payload.Extensions, wallet.Sign(digest)
+	bazaar, raw, ownToken := d.Payload.Extensions, wallet.Sign(digest), rand.Text()
 	for _, own := range []bool{true, false} {
 		for _, with := range []attachment{withToken, withNothing, withStrangersToken, withExtensionID, withForgedSignature} {
 			d.Payload.Extensions = maps.Clone(bazaar)
@@ -133,7 +135,9 @@ func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthoriza
 			}
 			token := ""
 			if with != withNothing && with != withForgedSignature {
-				token = rand.Text()
+				if token = ownToken; with == withStrangersToken {
+					token = rand.Text()
+				}
 				d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + token + `"}}`)
 				token = digestHex(token)
 			}

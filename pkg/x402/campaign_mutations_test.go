@@ -39,6 +39,12 @@ func (p *process) applyBrokenRead(r *ledger.Record) *ledger.Record {
 		r.Sent = false
 	case "who refused is not recorded":
 		r.RefusedBy, r.Refusals = "", 0
+	case "an authorization may come under another name":
+		if p.pay != nil && r.Key == p.pay.key {
+			r.Purchase = p.named(p.w)
+		}
+	case "an abandoned payment is closed ten minutes after its lease":
+		p.closesAt(r, r.LeaseUntil.Add(refusedUntil))
 	case "a superseded payment may be sent like a refused one":
 		if r.State == ledger.Superseded {
 			r.State = ledger.Refused
@@ -56,6 +62,13 @@ func (p *process) applyBrokenRead(r *ledger.Record) *ledger.Record {
 		p.applyBrokenOwnerRead(r)
 	}
 	return r
+}
+
+// closesAt changes when a reconciler may close an abandoned payment as never sent.
+func (p *process) closesAt(r *ledger.Record, at time.Time) {
+	if p.kind == asReconciler && r.State == ledger.Settling && !r.Sent && !r.Doubt {
+		r.ValidBefore = at.Add(-refusedUntil)
+	}
 }
 
 // applyBrokenOwnerRead changes the record of another payment, which owns the
@@ -78,13 +91,15 @@ func (p *process) applyBrokenOwnerRead(r *ledger.Record) {
 	case s == "a key whose lookups are used up is free at once" && r.State == ledger.Settled:
 		r.LookupAt = time.Time{}
 	case s == "an answer is not replayed to other signatures" && r.State == ledger.Redeemed:
-		r.AnsweredAt = time.Unix(1, 0)
+		r.AnsweredAt, r.StandsUntil = time.Unix(1, 0), time.Unix(1, 0)
 	case s == "an answer is replayed for ever" && r.State == ledger.Redeemed:
-		r.AnsweredAt = p.now()
+		r.AnsweredAt, r.StandsUntil = p.now(), p.now().Add(time.Minute)
 	case s == "the replay window begins with the first claim" && r.State == ledger.Redeemed:
-		r.AnsweredAt = r.CreatedAt
+		r.AnsweredAt, r.StandsUntil = r.CreatedAt, r.CreatedAt.Add(r.StandsUntil.Sub(r.AnsweredAt))
+	case s == "the transport that arrives decides how long an answer stands" && r.State == ledger.Redeemed:
+		r.StandsUntil = r.AnsweredAt.Add(p.window())
 	case s == "nobody waits for another payment" && held:
-		p.offset += 8 * time.Second // to the end of the time that a request waits
+		p.offset.Add(int64(8 * time.Second)) // to the end of the time that a request waits
 	}
 }
 
@@ -109,6 +124,10 @@ func (p *process) applyBrokenWrite(r *ledger.Record) {
 		}
 	case "who is asked is not recorded":
 		r.Asked = nil
+	case "the fallback's refusal in doubt is on record":
+		if p.pins && r.State == ledger.Uncertain && r.RefusedBy == "" {
+			r.RefusedBy = fallbackName
+		}
 	}
 }
 
@@ -171,6 +190,16 @@ func TestCampaignDetects(t *testing.T) {
 		{"the fallback's success in doubt is not checked", true, 1000, "a lookup before money moved"},
 		{"an unknown outcome at the primary counts as a rejection", true, 500, "the fallback was asked at once"},
 		{"what is owed or in doubt is kept for 72 hours", true, 1000, "a debt or a doubt was forgotten"},
+		{"an authorization may come under another name", true, 500, "worked for an authorization under another name"},
+		{"the transport that arrives decides how long an answer stands", true, 3000, "charged twice for one purchase"},
+		{"an abandoned payment is closed ten minutes after its lease", false, 3000, "taken over from a payment that may have been sent"},
+		{"a later attempt forgets that an earlier one sent", true, 500, "refused again, and the chain was not asked"},
+		{"a later attempt forgets that an earlier one sent", false, 500, "refused a payment that has moved"},
+		{"the fallback's refusal in doubt is on record", false, 500, "the fallback was asked, and not the primary"},
+		{"dust counts as money without a request", true, 500, "dust is a debt"},
+		{"the first cursor begins at the safe block", true, 3000, "paid, and refused on record"},
+		{"the reconciler leaves silent targets alone", true, 3000, "a silent target is not the answer after a day"},
+		{"one page of the index is read", true, 500, "in doubt in the end"},
 		{"lookups are not counted", true, 500, "more lookups than a payment buys"},
 		{"only one lookup is permitted", true, 500, "used up before five lookups"},
 		{"lookups are not spaced", true, 1000, "a lookup came too soon"},

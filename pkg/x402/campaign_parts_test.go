@@ -2,65 +2,14 @@ package x402_test
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/big"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
-
-// Transfers implements x402.Scanner as a node that can be unreachable or behind,
-// and that returns one transfer or more at a time. Each second is one block.
-func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
-	p.await()
-	down, lag, most := p.drawFault(10), p.drawDuration(time.Minute), 1+p.rng.IntN(3)
-	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.executePending()
-	if payee != addressOf(terms().PayTo) {
-		w.violated("the chain was read for another payee")
-	}
-	if down {
-		return x402.Batch{Next: from}, errors.New("down")
-	}
-	at := w.chainNow().Add(-safeHeadDelay)
-	if !w.faultsOver.Load() {
-		at = at.Add(-lag)
-	}
-	b := x402.Batch{Next: max(from, uint64(at.Unix())+1), Safe: uint64(at.Unix())}
-	moves := slices.DeleteFunc(slices.Clone(w.authorizations), func(a *authorization) bool {
-		block := uint64(a.visibleAt.Unix())
-		return !a.moved() || block < from || block > b.Safe
-	})
-	slices.SortFunc(moves, func(x, y *authorization) int { return x.visibleAt.Compare(y.visibleAt) })
-	for _, a := range moves {
-		if n := len(b.Transfers); n >= most && b.Transfers[n-1].Block < uint64(a.visibleAt.Unix()) {
-			b.Next = b.Transfers[n-1].Block + 1
-			break
-		}
-		w.observed("a transfer was read")
-		t := x402.Transfer{Transaction: a.tx, Block: uint64(a.visibleAt.Unix()), Time: a.movedAt, To: payee, Value: big.NewInt(5000), Authorized: true}
-		t.From = addressOf(strings.Split(a.key, "|")[2])
-		raw, _ := hex.DecodeString(strings.TrimPrefix(a.nonce, "0x"))
-		copy(t.Nonce[:], raw)
-		b.Transfers = append(b.Transfers, t)
-	}
-	return b, nil
-}
-
-// BlockAt implements x402.Scanner: the first run starts at the first block.
-func (p *process) BlockAt(context.Context, time.Time) (uint64, error) { return 0, nil }
-
-// SafeBlock implements x402.Scanner.
-func (p *process) SafeBlock(context.Context) (uint64, error) { return 0, nil }
-
-func addressOf(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
 // noteChainTime remembers the chain's time at which an answer about pay was true.
 func (p *process) noteChainTime(a *authorization, at time.Time) {
@@ -111,7 +60,7 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	if q.Value.String() != "5000" || !strings.EqualFold(q.Payee.String(), terms().PayTo) {
 		w.violated("the chain was asked about other terms")
 	}
-	p.consulted[a] = true
+	p.consulted[a] = x402.CannotTell
 	if answers == nil {
 		if w.brokenRule == "the window's end is proof by our clock" && !p.now().Before(q.ValidBefore) {
 			return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired"}
@@ -130,7 +79,9 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	if w.brokenRule == "the fallback's success in doubt is not checked" && p.lastClass[a][fallbackName] == x402.Moved {
 		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
 	}
-	return w.finding(a, q, at)
+	f := w.finding(a, q, at)
+	p.consulted[a] = f.Verdict
+	return f
 }
 
 // Acquire implements x402.Slots.
@@ -151,7 +102,7 @@ func (p *process) Acquire(_ context.Context, _ string, until time.Time) (x402.Sl
 	if full || len(w.slots) >= w.slotCap {
 		return nil, fault.New(fault.Overloaded, nil)
 	}
-	if until.Before(p.begun.Add(p.offset + minimumLease)) {
+	if until.Before(p.arrived.Add(minimumLease)) {
 		w.violated("a slot ends before its lease")
 	}
 	p.slots, w.slots[p] = p.slots+1, until
@@ -208,6 +159,9 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	}
 	switch {
 	case p.drawFault(12), w.lookupsFail && p.chance(85):
+		if f := fault.New(fault.DNSTimeout, nil); w.silent {
+			return x402.Reply{}, f.Silence()
+		}
 		return x402.Reply{}, fault.New(fault.DNSTimeout, nil)
 	case p.drawFault(2):
 		panic("a bug of ours")
@@ -229,12 +183,15 @@ func (w *world) checkLookup(p *process) *authorization {
 	if !a.moved() && (w.chainVisible || !a.cancelled) {
 		w.violated("a lookup before money moved")
 	}
+	defer func() { a.runningLookups[p] = true }()
+	if p.stopped.Load() { // by its own clock it has its lease still
+		return a
+	}
 	for other := range a.runningLookups {
 		if w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew {
 			w.violated("two lookups ran at once")
 		}
 	}
-	a.runningLookups[p] = true
 	if !a.settledAt.IsZero() && p.now().Sub(a.settledAt) > owedFor+time.Minute {
 		w.violated("a lookup more than a day after the settlement")
 	}

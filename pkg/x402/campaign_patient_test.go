@@ -20,10 +20,12 @@ type patientClient struct {
 	signsOnce  bool
 	signatures int // new authorizations that it has signed
 	refusals   int // of payments that had not been sent before
+	lied       int // how often it was refused where the facilitator lies
 	// ownerRefused says that the last request was refused because of the payment that
 	// owns the purchase, and its own payment was not sent.
 	ownerRefused bool
 	out          *x402.Outcome // the definitive answer
+	asked        time.Time     // when it last asked
 }
 
 // runWithoutFaults ends the faults and lets a patient client ask until it has a
@@ -31,7 +33,10 @@ type patientClient struct {
 func (c *actors) runWithoutFaults() *patientClient {
 	w := c.w
 	w.faultsOver.Store(true)
-	time.Sleep(2 * time.Minute) // frozen processes resume, and every lease ends
+	time.Sleep(2 * time.Minute) // every lease ends
+	if !w.standsStill || c.oneIn(2) {
+		w.quieten()
+	}
 	x := c.newPatientClient()
 	var before *x402.Outcome
 	for try := range 40 {
@@ -46,6 +51,9 @@ func (c *actors) runWithoutFaults() *patientClient {
 		if out.Fault != nil {
 			wait = out.Fault.Wait() + 1
 		}
+		if out.Status == 402 && w.lies.times > 0 {
+			wait += time.Minute // a facilitator is asked again after that
+		}
 		time.Sleep(wait)
 		if try == 10 && out.Fault.Info().Class != fault.Owed {
 			c.waitForWindows()
@@ -58,15 +66,17 @@ func (c *actors) runWithoutFaults() *patientClient {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.result = "stuck in doubt"
-	if r := x.ownerRecord(); w.chainVisible || r == nil || !r.Open() {
+	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator refuses whatever it settles
+	if r := x.ownerRecord(); !endless && (w.chainVisible || r == nil || !r.Open()) {
 		w.violated("no end, and not on the list of what is in doubt")
 	}
 	return x
 }
 
-// waitForWindows waits until no authorization of fixture.early can be in doubt.
+// waitForWindows waits until no authorization that was used with the faults can be in
+// doubt.
 func (c *actors) waitForWindows() {
-	last := c.f.early[len(c.f.early)-1].validBefore
+	last := c.w.authorizations[c.w.early-1].validBefore
 	time.Sleep(max(0, time.Until(last)) + c.w.clockSkew + refusedUntil + 2*safeHeadDelay)
 	c.reconcile(c.w.chainVisible)
 }
@@ -139,9 +149,18 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 	w.mu.Lock()
 	due, _ := x.due()
 	w.mu.Unlock()
+	if !w.quietSince(x.asked) {
+		before = nil
+	}
+	x.asked = time.Now()
 	p, out := x.c.ask(x.request())
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.quietSince(x.asked) && out != nil {
+		x.unsent = false
+		w.observed("something of before thawed or landed in between")
+		return out, false
+	}
 	w.checkWithoutFaults(p, before, out)
 	x.checkNewSignature(p, out, due)
 	// Without chain evidence, an owner that was refused keeps the purchase for a
@@ -172,16 +191,16 @@ func (x *patientClient) due() (due *ledger.Record, over bool) {
 		return nil, false
 	}
 	r := w.record(o)
-	age, margin := time.Since(r.AnsweredAt), w.clockSkew+2*time.Second
+	left, margin := time.Until(o.standsUntil), w.clockSkew+2*time.Second
 	switch {
 	case r.Request != "GET /a":
 		return nil, false
 	case r.State == ledger.Settled && r.Lookups < lookupsPerPayment && time.Since(r.SettledAt) < owedFor-15*time.Minute-w.clockSkew:
 		return r, false
-	case r.State == ledger.Redeemed && age < w.replayWindow(r.Purchase)-margin:
+	case r.State == ledger.Redeemed && left > margin:
 		return r, false
 	}
-	return nil, r.State == ledger.Redeemed && age > w.replayWindow(r.Purchase)+margin
+	return nil, r.State == ledger.Redeemed && left < -margin
 }
 
 // checkNewSignature compares the answer to a new signature with the one that was
@@ -220,7 +239,7 @@ func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 		// signature.
 		x.key = "order-of-the-patient-client"
 		return x.signAnew()
-	case out.Status == 402 && !x.ownerRefused:
+	case out.Status == 402 && !x.ownerRefused && !x.signsOnce:
 		return x.signAnew()
 	case mayBuyAnew && x.c.w.withoutToken && x.signatures == 0:
 		// Without a token, its payment cannot be told from a copy.
@@ -251,6 +270,9 @@ func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 		w.result = "a key for another request"
 	case out.Status != 402:
 		return false
+	case w.lies.times > 0 && x.lied < 6: // it may have paid, and asks again
+		x.lied++
+		return false
 	case x.signsOnce || !w.deployAt.IsZero() || x.refusals > 2:
 		w.result = "refused"
 		x.checkFinalRefusal(p, out)
@@ -271,7 +293,7 @@ func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	if paid(a) && !known {
 		w.violated("a payer who has paid is refused in the end")
 	}
-	if x.refusals > 2 {
+	if x.refusals > 2 && w.lies.times == 0 {
 		w.violated("refused in the end, whatever the payer signs")
 	}
 }
@@ -284,6 +306,9 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	if first == nil || w.result != "answered" && w.result != "used up" || !c.oneIn(3) {
 		return
 	}
+	if c.oneIn(2) {
+		time.Sleep(time.Duration(c.rng.Int64N(int64(2*defaultWindow + 20*time.Second))))
+	}
 	if (c.oneIn(2) || w.withoutToken) && !x.signAnew() {
 		return
 	}
@@ -295,9 +320,13 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	// when the answer of the payment that owned the purchase is no longer replayed.
 	doubt := r != nil && r.Open()
 	w.mu.Unlock()
+	begun := time.Now()
 	p, out := c.ask(x.request())
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.quietSince(begun) {
+		return
+	}
 	x.checkNewSignature(p, out, due)
 	switch {
 	case out == nil:
@@ -341,6 +370,7 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second
 		switch {
 		case out.Standing.Charged != nil:
+		case !w.chainVisible && w.lies.times > 0 && w.lies.to(a.reached-1):
 		case !w.chainVisible && a != p.pay && w.record(p.pay) != nil && w.record(p.pay).Doubt:
 			// The client's own payment is in doubt, and the owner is refused each time.
 		case inside:

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/big"
 	mathrand "math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,13 +29,18 @@ type process struct {
 	rng *mathrand.Rand
 
 	dead   atomic.Bool
-	offset time.Duration // of its clock
+	offset atomic.Int64 // of its clock, a time.Duration
+	// stopped says that its clock stood still while it was frozen, and is behind
+	// since then.
+	stopped atomic.Bool
 
 	// The request, and who sent it. Its key is also that of the extension.
 	clientRequest
 	number  uint64
 	signed  paymentHeader
 	begun   time.Time
+	early   bool      // begun while there were faults
+	overMCP bool      // the request comes over the Model Context Protocol
 	arrived time.Time // begun, by its own clock
 	// Whether pay was on record, and recorded as paid, when the request began.
 	recordedBefore, paidBefore bool
@@ -46,7 +53,9 @@ type process struct {
 	lastClass       map[*authorization]map[string]x402.Class // of the answers, by facilitator
 	requestsTo      map[*authorization]map[string]int        // count, by facilitator
 	refusedBy       map[*authorization]string                // the facilitator whose refusal, about the payer, it received
-	consulted       map[*authorization]bool                  // whether the chain was asked
+	consulted       map[*authorization]x402.Verdict          // the chain's last, if it was asked
+	sentBefore      map[*authorization]bool                  // whether it may have been sent before this process claimed it
+	heard           map[*authorization]x402.Settlement       // the refusal that counts
 	primaryDeadline map[*authorization]time.Time             // the end of all requests to the primary
 	lastWrites      map[*authorization]writtenRecord
 	current         *authorization // the payment that it claimed or sent last
@@ -60,7 +69,8 @@ type process struct {
 	writes          int
 	sent, lookups   int
 	lookEnded       time.Time
-	slots           int // that it holds
+	slots           int  // that it holds
+	pins            bool // the fallback refused in doubt, under a broken rule
 }
 
 // writtenRecord is the last write of a record by a process.
@@ -78,7 +88,7 @@ const (
 	asReconciler           // no request and no deadline
 )
 
-func (p *process) now() time.Time { return time.Now().Add(p.offset) }
+func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.offset.Load())) }
 
 func (p *process) chance(percent float64) bool {
 	p.mu.Lock()
@@ -108,31 +118,90 @@ func (p *process) pause(freezes float64) {
 	if !p.dead.Load() {
 		time.Sleep(p.drawDuration(20 * time.Millisecond))
 		if p.drawFault(freezes) {
-			p.froze.Store(true)
-			p.w.trace("  p%d freezes", p.number)
-			time.Sleep(25*time.Second + p.drawDuration(time.Minute)) // in some cases beyond its lease
+			p.freeze(p.drawFreeze())
 		}
 		if p.drawFault(1) {
-			p.dead.Store(true)
-			p.w.trace("  p%d dies", p.number)
+			p.die()
 		}
 	}
 	if p.dead.Load() {
 		runtime.Goexit()
 	}
+	if p.early {
+		p.w.stirred()
+	}
+}
+
+// die ends the process at its next await point.
+func (p *process) die() {
+	p.dead.Store(true)
+	p.w.trace("  p%d dies", p.number)
+}
+
+// drawFreeze draws a freeze of a minute or so, in some cases beyond the lease. Where
+// processes stand still, most freezes take up to an hour or more, and during every other
+// one the process's own clock stands still, too.
+func (p *process) drawFreeze() (takes time.Duration, stops bool) {
+	stops = p.w.standsStill && p.chance(50)
+	if p.w.standsStill && p.chance(70) {
+		return p.drawDuration(70 * time.Minute), stops
+	}
+	return 25*time.Second + p.drawDuration(time.Minute), stops
+}
+
+// stall freezes a process, where they stall, before it opens a purchase and, if it is a
+// reconciler, when it has read a payment and before it reads a purchase.
+func (p *process) stall(here bool) {
+	switch {
+	case !p.w.stalls || !here || !p.drawFault(30):
+	case p.kind == asReconciler:
+		p.freeze(p.drawDuration(20*time.Minute), false)
+	case p.w.standsStill:
+		p.freeze(p.drawDuration(70*time.Minute), true)
+	default:
+		p.freeze(p.drawDuration(5*time.Minute), true)
+	}
+}
+
+func isPurchase(key string) bool { return strings.HasPrefix(key, "purchase|") }
+
+func (p *process) freeze(takes time.Duration, stops bool) {
+	w := p.w
+	p.froze.Store(true)
+	w.trace("  p%d freezes for %s, its clock stops: %v", p.number, takes, stops)
+	w.restlessFor(takes)
+	time.Sleep(takes)
+	if stops {
+		w.observed("thawed with a clock that had stood still")
+		p.offset.Add(-int64(takes))
+		p.stopped.Store(true)
+	}
+	w.trace("  p%d thaws", p.number)
+}
+
+// unhurried is ctx without its deadline for a process whose clock stood still: what
+// it waits for is over by everybody's clock but its own.
+func (p *process) unhurried(ctx context.Context) context.Context {
+	if p.stopped.Load() {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 func (c *actors) process() *process {
 	n := c.processes.Add(1)
 	p := &process{
-		w: c.w, number: n, rng: mathrand.New(mathrand.NewPCG(c.seed, 1000+n)), begun: time.Now(), offset: c.w.clockSkew / 2,
+		w: c.w, number: n, rng: mathrand.New(mathrand.NewPCG(c.seed, 1000+n)), begun: time.Now(), early: !c.w.faultsOver.Load(),
 		claims: map[*authorization]time.Time{}, openedPurchase: map[*authorization]bool{}, sends: map[*authorization]int{},
 		lastClass: map[*authorization]map[string]x402.Class{}, requestsTo: map[*authorization]map[string]int{},
-		refusedBy: map[*authorization]string{}, consulted: map[*authorization]bool{}, primaryDeadline: map[*authorization]time.Time{}, lastWrites: map[*authorization]writtenRecord{},
+		refusedBy: map[*authorization]string{}, consulted: map[*authorization]x402.Verdict{}, sentBefore: map[*authorization]bool{}, heard: map[*authorization]x402.Settlement{},
+		primaryDeadline: map[*authorization]time.Time{}, lastWrites: map[*authorization]writtenRecord{},
 	}
+	p.overMCP = p.chance(40)
+	p.offset.Store(int64(c.w.clockSkew / 2))
 	if c.w.clockSkew > 0 && p.drawFault(80) {
 		c.w.observed("clocks apart")
-		p.offset = p.drawDuration(c.w.clockSkew)
+		p.offset.Store(int64(p.drawDuration(c.w.clockSkew)))
 	}
 	p.arrived = p.now()
 	return p
@@ -182,11 +251,10 @@ type clientRequest struct {
 	kind actorKind
 }
 
-// The payer's Idempotency-Keys. The first two cannot be guessed.
+// The payer's Idempotency-Keys.
 const (
-	keyOne   = "order-7d5d747be160e280504c099d984bcfe0"
-	keyTwo   = "order-8e6e858cf271f391615d1aae095cd0f1"
-	keyShort = "1"
+	keyOne = "order-7d5d747be160e280504c099d984bcfe0"
+	keyTwo = "2"
 )
 
 // payerRequest is a request by a client of the payer. All name the purchase in the
@@ -194,10 +262,8 @@ const (
 func (c *actors) payerRequest(a *authorization, path string) clientRequest {
 	q := clientRequest{pay: a, path: path, with: withToken}
 	switch c.w.naming {
-	case longKey:
+	case withKey:
 		q.key = keyOne
-	case shortKey:
-		q.key = keyShort
 	case extensionID:
 		q.with = withExtensionID
 	case noKey:
@@ -234,14 +300,11 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		defer close(heard) // Goexit runs it too
 		signature, payload := inTransport(p)
 		out := c.gate(p).Serve(context.Background(), x402.Request{
-			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: c.w.window, Arrived: p.arrived, Deadline: p.now().Add(invocation),
+			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: p.window(), Arrived: p.arrived, Deadline: p.now().Add(invocation),
 			Prepare: func() (x402.Job, error) {
 				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Run: p.runLookup}, nil
 			},
-			Error: func(f *fault.Error, s x402.Standing) []byte {
-				b, _ := json.Marshal(map[string]any{"code": f.Code, "charged": s.Charged, "to": p.path})
-				return b
-			},
+			Error: p.renderError,
 		})
 		if p.dead.Load() {
 			return // it died after Serve returned; nobody gets the answer
@@ -263,6 +326,11 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 }
 
+func (p *process) renderError(f *fault.Error, s x402.Standing) []byte {
+	b, _ := json.Marshal(map[string]any{"code": f.Code, "charged": s.Charged, "to": p.path})
+	return b
+}
+
 // gatewayCut is the timeout of the gateway before the processes.
 const gatewayCut = 30 * time.Second
 
@@ -273,6 +341,13 @@ func (c *actors) reconcile(sees bool) {
 	config := x402.ReconcilerConfig{
 		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
 		Network: terms().Network, Asset: addressOf(terms().Asset), Payee: addressOf(terms().PayTo),
+		Cheapest: big.NewInt(5000), Error: p.renderError,
+	}
+	switch c.w.brokenRule {
+	case "dust counts as money without a request":
+		config.Cheapest = nil
+	case "the reconciler leaves silent targets alone":
+		config.Error = nil
 	}
 	if sees {
 		config.Evidence, config.Scanner = p, p
@@ -289,11 +364,22 @@ func (c *actors) reconcile(sees bool) {
 	done.Wait()
 }
 
-// inTransport is a payment as one of the two transports delivers it: for every
-// other request as a header, otherwise as an object, as in the Model Context
-// Protocol.
+// window is for how long an answer that is given to this process's request stands for a
+// purchase without a key: twice as long over the Model Context Protocol as over HTTP.
+func (p *process) window() time.Duration {
+	if p.overMCP {
+		return 2 * p.w.window
+	}
+	return p.w.window
+}
+
+// named is the purchase that the request names.
+func (q clientRequest) named(w *world) string { return w.purchaseOf(q.key, q.path) }
+
+// inTransport is a payment as its transport delivers it: over HTTP as a header, over the Model
+// Context Protocol as an object.
 func inTransport(p *process) (signature string, payload strictjson.Object) {
-	if p.number%2 == 0 {
+	if !p.overMCP {
 		return p.signed.encoded, nil
 	}
 	return "", must(strictjson.Parse(must(base64.StdEncoding.DecodeString(p.signed.encoded)), 32))

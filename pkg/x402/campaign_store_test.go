@@ -3,7 +3,6 @@ package x402_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -12,19 +11,25 @@ import (
 
 // The process as a store. A call can fail without effect, take effect and report
 // failure, hang until the client library's timeout, or be sent twice because the
-// first reply was lost. What is read may have changed by the time it arrives.
-// Fetch is consistent, as ledger.Store requires; the index is not.
+// first reply was lost. A write that hangs may take effect long after its caller has
+// given up. What is read may have changed by the time it arrives. Fetch is
+// consistent, as ledger.Store requires; the index is not.
 
-func (p *process) call(ctx context.Context, do func() (*ledger.Record, error)) (r *ledger.Record, err error) {
+// call calls the store. late is what becomes of a call that hangs, nil for nothing.
+func (p *process) call(ctx context.Context, do func(context.Context) (*ledger.Record, error), late func(context.Context)) (r *ledger.Record, err error) {
 	p.await()
+	ctx = p.unhurried(ctx)
 	fails, failsAfter := p.drawFault(2), p.drawFault(3)
-	if hangs := p.drawFault(1); hangs || fails || failsAfter {
+	if hangs := p.drawFault(p.w.hanging); hangs || fails || failsAfter {
 		p.faulty.Store(true)
 		switch {
 		case failsAfter:
-			_, err = do()
+			_, err = do(ctx)
 			p.await()
 		case hangs: // until the client library's timeout or the context ends
+			if late != nil && p.chance(70) {
+				p.land(late)
+			}
 			select {
 			case <-time.After(1500 * time.Millisecond):
 			case <-ctx.Done():
@@ -33,38 +38,59 @@ func (p *process) call(ctx context.Context, do func() (*ledger.Record, error)) (
 		}
 		return nil, cmp.Or(err, ledgertest.ErrInjected)
 	}
-	r, err = do()
+	r, err = do(ctx)
 	p.await()
 	return r, err
 }
 
+// land lets a write take effect after its caller has given up, or dies: most within
+// 45 seconds, some after minutes.
+func (p *process) land(write func(context.Context)) {
+	after := p.drawDuration(45 * time.Second)
+	if p.chance(20) {
+		after = p.drawDuration(10 * time.Minute)
+	}
+	p.w.restlessFor(after)
+	go func() {
+		time.Sleep(after)
+		p.w.observed("a write landed late")
+		p.w.stirred()
+		write(context.Background())
+	}()
+}
+
 // Create implements ledger.Store.
 func (p *process) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	return p.call(ctx, p.sendTwice(func() (*ledger.Record, error) { return p.create(ctx, r) }))
+	p.stall(isPurchase(r.Key))
+	write := func(ctx context.Context) (*ledger.Record, error) { return p.create(ctx, r) }
+	return p.call(ctx, p.sendTwice(write), func(ctx context.Context) { _, _ = write(ctx) })
 }
 
 // Replace implements ledger.Store.
 func (p *process) Replace(ctx context.Context, r ledger.Record) error {
-	_, err := p.call(ctx, p.sendTwice(func() (*ledger.Record, error) { return nil, p.replace(ctx, r) }))
+	p.stall(isPurchase(r.Key))
+	write := func(ctx context.Context) (*ledger.Record, error) { return nil, p.replace(ctx, r) }
+	_, err := p.call(ctx, p.sendTwice(write), func(ctx context.Context) { _, _ = write(ctx) })
 	return err
 }
 
 // sendTwice sends some writes a second time, without faults too, as the store's
 // client library does when a reply is lost. The caller gets the second reply.
-func (p *process) sendTwice(write func() (*ledger.Record, error)) func() (*ledger.Record, error) {
-	return func() (*ledger.Record, error) {
-		old, err := write()
+func (p *process) sendTwice(write func(context.Context) (*ledger.Record, error)) func(context.Context) (*ledger.Record, error) {
+	return func(ctx context.Context) (*ledger.Record, error) {
+		old, err := write(ctx)
 		if err != nil || !p.chance(4) {
 			return old, err
 		}
 		p.w.observed("sent twice by the store's client")
-		return write()
+		return write(ctx)
 	}
 }
 
 // Fetch implements ledger.Store.
 func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
-	return p.call(ctx, func() (*ledger.Record, error) {
+	p.stall(isPurchase(key))
+	found, err := p.call(ctx, func(ctx context.Context) (*ledger.Record, error) {
 		p.w.mu.Lock()
 		defer p.w.mu.Unlock()
 		r, err := p.w.store.Fetch(ctx, key)
@@ -72,7 +98,9 @@ func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error)
 			return nil, err
 		}
 		return p.noteRead(key, r), nil
-	})
+	}, nil)
+	p.stall(p.kind == asReconciler && found != nil && found.State == ledger.Settling)
+	return found, err
 }
 
 // noteRead remembers what is read, and returns it as changed by a broken rule.
@@ -190,31 +218,6 @@ func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger
 		}
 	}
 	return nil
-}
-
-// Open implements ledger.Index, like Owed, as an index that is not up to date: it
-// may miss a record, and lists records that do not belong on it.
-func (p *process) Open(context.Context, time.Time, ledger.Place, int) ([]ledger.Place, error) {
-	return p.list()
-}
-
-// Owed implements ledger.Index.
-func (p *process) Owed(context.Context, ledger.Place, int) ([]ledger.Place, error) { return p.list() }
-
-func (p *process) list() (list []ledger.Place, err error) {
-	p.await()
-	if p.drawFault(5) {
-		return nil, errors.New("throttled")
-	}
-	p.w.mu.Lock()
-	pays := p.w.authorizations
-	p.w.mu.Unlock()
-	for _, a := range pays {
-		if !p.drawFault(10) {
-			list = append(list, ledger.Place{Key: a.key})
-		}
-	}
-	return list, nil
 }
 
 // decodedStore is the store itself. It keeps the same contract as

@@ -1,10 +1,8 @@
 package x402_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"maps"
 	mathrand "math/rand/v2"
 	"runtime"
@@ -17,9 +15,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 var (
@@ -61,7 +57,7 @@ func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, rule string, sum 
 		c.runWithFaults()
 		c.returnLate()
 		x := c.runWithoutFaults()
-		time.Sleep(5 * time.Minute) // frozen processes resume and end before the synctest bubble does
+		c.w.quieten() // frozen processes resume and end before the synctest bubble does
 		c.checkEnd()
 		c.checkLongAfter(x)
 		c.w.mu.Lock()
@@ -161,8 +157,8 @@ func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
 		tt.Errorf("only %d of %d schedules ended with an answer", n, t.n)
 	}
 	// Without chain evidence, a payment that is in doubt when its window ends stays
-	// in doubt: about 5 % of the schedules with these fault rates.
-	if n := t.ends["stuck in doubt"]; n > t.n*8/100 {
+	// in doubt: about 14 % of the schedules with these fault rates.
+	if n := t.ends["stuck in doubt"]; n > t.n*18/100 {
 		tt.Errorf("%d of %d schedules ended in doubt", n, t.n)
 	}
 }
@@ -173,7 +169,7 @@ func (c *actors) checkEnd() {
 	w := c.w
 	open, until, movedRefused := w.unsettled()
 	if open {
-		time.Sleep(max(0, time.Until(until)) + w.clockSkew + ledger.ClockSlack + 2*safeHeadDelay)
+		time.Sleep(max(0, time.Until(until)) + w.clockSkew + refusedUntil + 2*safeHeadDelay)
 		c.reconcile(w.chainVisible)
 		if open, _, _ = w.unsettled(); open && w.chainVisible {
 			w.violated("in doubt in the end")
@@ -224,74 +220,13 @@ func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 	return open, until, movedRefused
 }
 
-// checkRecorded checks that every payment that moved money is answered, or is in the
-// list of what is owed or, without chain evidence, in that of what is in doubt, and
-// that no other payment is. The lock is held.
-func (w *world) checkRecorded() {
-	owed, open := w.operatorLists()
-	for _, a := range w.authorizations {
-		r := w.record(a)
-		mine := a.moved() && (a.byUs && !a.movedAfterRefusal || w.chainVisible && w.faultsOver.Load())
-		switch {
-		case r == nil && mine:
-			w.violated("paid, and not on record")
-		case r == nil:
-		case r.State == ledger.Settled && !owed[a.key]:
-			w.violated("paid, not answered, and not in the list of what is owed")
-		case r.State == ledger.Settled:
-			w.observed("owed in the list")
-		case owed[a.key]:
-			w.violated("in the list of what is owed, and " + string(r.State))
-		case r.Open() && !open[a.key] && a.moved() && a.byUs:
-			w.violated("paid, in doubt, and not in the list of that")
-		case open[a.key] && w.unsentByRecord(r):
-			w.violated("in the list of doubts, and never sent")
-		case r.State == ledger.Superseded && a.moved() && w.chainVisible && w.faultsOver.Load():
-			w.violated("paid, and superseded on record")
-		case r.State == ledger.Refused && mine:
-			w.violated("paid, and refused on record")
-		}
-		if r != nil && r.Receipt != nil && !a.moved() && (w.chainVisible || !a.cancelled) {
-			w.violated("a receipt on record, and nothing moved")
-		}
-	}
-}
-
-// unsentByRecord says that another payment owns the purchase of one that no attempt can
-// have sent. The lock is held.
-func (w *world) unsentByRecord(r *ledger.Record) bool {
-	item := w.store[r.Purchase]
-	return r.State == ledger.Settling && !r.Sent && !r.Doubt && item != nil && item.Owner != r.Key
-}
-
-// operatorLists reads the lists that operators see, at a time when nobody has a
-// lease.
-func (w *world) operatorLists() (owed, open map[string]bool) {
-	owed, open = map[string]bool{}, map[string]bool{}
-	store := &ledgertest.Memory{}
-	for _, row := range w.store {
-		must(store.Create(context.Background(), *row))
-	}
-	r := x402.NewReconciler(x402.ReconcilerConfig{
-		Ledger: ledger.New(store, time.Now, func() string { return "" }), Index: store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	lists := x402.Lists{
-		Owed:    func(r ledger.Record, _ bool) { owed[r.Key] = true },
-		Unasked: func(r ledger.Record) { owed[r.Key] = true },
-		Doubt:   func(r ledger.Record) { open[r.Key] = true },
-	}
-	if missed, err := r.Outstanding(context.Background(), lists); missed > 0 || err != nil {
-		w.violated("the lists cannot be read")
-	}
-	return owed, open
-}
-
 // checkLongAfter checks, in some schedules, what is left much later. After a day an
 // answer is no longer replayed, and a new signature makes a new purchase. After 35
 // days a decided row has expired and its authorization is not sent again, while
 // what is owed or in doubt is still on its list.
 func (c *actors) checkLongAfter(x *patientClient) {
 	w := c.w
+	c.checkSilence(x)
 	if w.result == "answered" && c.oneIn(10) {
 		time.Sleep(25 * time.Hour)
 		x.checkNextDay()
@@ -343,7 +278,7 @@ func (x *patientClient) checkNextDay() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	doubt := !w.chainVisible && out != nil && out.Fault != nil && out.Fault.Code == fault.SettlementUncertain
-	if !doubt && !isKeyConflict(out) && (out.Receipt == nil || out.Receipt.Transaction != p.pay.tx) {
+	if !doubt && !isKeyConflict(out) && w.lies.times == 0 && (out.Receipt == nil || out.Receipt.Transaction != p.pay.tx) {
 		w.violated("a day later a new signature buys nothing")
 	}
 }

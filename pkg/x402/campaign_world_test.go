@@ -4,6 +4,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,27 +26,41 @@ type world struct {
 	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
 	withoutToken    bool           // the payer's clients echo no retry token
 	naming          purchaseNaming // how the payer's clients name a purchase
-	window          time.Duration  // how long an answer is replayed for a purchase without a key
+	manyNames       bool           // they name it otherwise in many requests
+	window          time.Duration  // how long an answer over HTTP stands for a purchase without a key
 	nearlyUsedUp    bool           // the first payment was made before, and four of its lookups failed
 	deployAt        time.Time      // when price and payee change, zero for never
 	clockSkew       time.Duration  // the largest difference between two processes' clocks
 	lateInWindow    bool           // the first request comes near the end of the window
+	standsStill     bool           // processes freeze for up to an hour or more, and authorizations are valid for three
+	stalls          bool           // processes often freeze before they open or read a purchase
+	hanging         float64        // percentage of the store's calls that hang
 	lookupsFail     bool           // most lookups fail, without faults too
+	silent          bool           // those that fail do so because the target is silent
 	freezesInSettle bool           // a process often freezes while it settles
 	falseRefusals   bool           // the facilitator may refuse and move the money nevertheless
 	slotCap         int            // number of slots, 0 for no cap
+	cursorBefore    bool           // the reconciler has run before
+	crowd           int            // rows in the index that stand before all others
 	fallback        bool           // there is a second facilitator
 	nodes           int            // nodes of the chain, asked in order
 	primaryOutage   outage         // of the first facilitator
-	falseSuccess    bool           // the fallback reports success for payments in doubt, without settling
+	fallbackLies    bool           // the fallback lies about payments in doubt
+	lies            lies           // of the primary
 
 	// State.
 	slots          map[*process]time.Time
 	authorizations []*authorization
+	early          int // how many of them clients may use while there are faults
+	strays         []*stray
+	cursorAt       time.Time // when the reconciler's first cursor was made
 	store          decodedStore
 	settlements    []x402.Settlement // what settleWithAnyReason draws from
 	payer          string
 	balance        int // of the payer, in payments
+
+	restless time.Time    // when the last frozen process has thawed, and the last late write has landed
+	stir     atomic.Int64 // when something that began with the faults last happened, since 1970 in nanoseconds
 
 	violations, events sync.Map // of their names; no lock is needed
 	result             string   // of the patient client's last answer
@@ -56,8 +71,7 @@ type purchaseNaming int
 
 const (
 	noKey       purchaseNaming = iota // by the request alone
-	longKey                           // by an Idempotency-Key that cannot be guessed
-	shortKey                          // by one that can be guessed, so that it proves nothing
+	withKey                           // by an Idempotency-Key
 	extensionID                       // by the payment-identifier extension
 )
 
@@ -73,6 +87,7 @@ type authorization struct {
 	refusedAt         time.Time // when that was recorded
 	byUs              bool      // moved by a facilitator, not by a third party
 	movedAfterRefusal bool      // moved by a facilitator that had refused it
+	reached           int       // requests that reached the primary
 	claimedAt         time.Time // when the attempt that moved it had claimed it
 	pending           []pendingTransaction
 
@@ -88,6 +103,10 @@ type authorization struct {
 	// overBefore holds the payments of the same purchase whose answers were used
 	// up, refunded or no longer replayed when this one came to own the purchase.
 	overBefore map[*authorization]bool
+
+	// standsUntil is until when its stored answer stands for other payments of the
+	// purchase.
+	standsUntil time.Time
 
 	lastWriter         *process
 	leaseHolder        *process
@@ -112,7 +131,8 @@ const (
 	// lease that covers it.
 	invocation   = 27 * time.Second
 	minimumLease = invocation + 3*time.Second
-	// defaultWindow is how long an answer is replayed for a purchase without a key.
+	// defaultWindow is how long an answer that is given over HTTP stands for a purchase
+	// without a key.
 	defaultWindow = 45 * time.Second
 	// refusedUntil is how long after its window a refused payment may still have
 	// moved, as far as is known without chain evidence.
@@ -127,7 +147,7 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, rule string) *world {
 	}
 	w.fallback = one(2)
 	if w.fallback {
-		w.primaryOutage, w.falseSuccess = outage(rng.IntN(int(outages))), rpc && one(4)
+		w.primaryOutage, w.fallbackLies = outage(rng.IntN(int(outages))), one(4)
 	}
 	w.ownKey = one(6) || w.lateInWindow && one(2)
 	if one(2) {
@@ -144,22 +164,63 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, rule string) *world {
 		w.deployAt = time.Now().Add(time.Duration(rng.Int64N(int64(time.Minute))))
 	case 1:
 		w.naming = extensionID
-	case 2, 3:
-		w.naming = longKey
-	case 4:
-		w.naming = shortKey
+	case 2, 3, 4:
+		w.naming = withKey
 	}
 	if one(2) {
 		w.window = defaultWindow
 	}
+	w.manyNames, w.silent, w.cursorBefore = one(6), one(3), one(2)
+	if one(4) {
+		w.addStrays(rng)
+	}
+	if one(300) || rule == "one page of the index is read" {
+		w.crowd = 1000 + rng.IntN(1500)
+	}
 	w.withoutToken = one(6) && w.naming != extensionID
 	w.nearlyUsedUp = one(12)
 	w.nodes = 1 + rng.IntN(2)
-	for i := range f.early {
-		w.add(&f.early[i])
+	early := f.early
+	w.stalls = one(30) || strings.Contains(rule, "abandoned")
+	if w.standsStill = !w.lateInWindow && (one(6) || w.stalls && one(2)); w.standsStill {
+		early = f.long
+	}
+	w.early = len(early)
+	for i := range early {
+		w.add(&early[i])
+	}
+	if one(10) {
+		w.lies = lies{rng.IntN(2), []int{1, 2, 4, 1000}[rng.IntN(4)]}
+	}
+	w.hanging = 1
+	if one(6) {
+		w.hanging = 6
 	}
 	return w
 }
+
+// restlessFor says that something which begins now may happen until a while later.
+func (w *world) restlessFor(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if until := time.Now().Add(d); until.After(w.restless) {
+		w.restless = until
+	}
+}
+
+// quieten waits until nothing that began with the faults can happen any more.
+func (w *world) quieten() {
+	w.mu.Lock()
+	until := w.restless
+	w.mu.Unlock()
+	time.Sleep(max(0, time.Until(until)) + 2*time.Minute)
+}
+
+// stirred says that something which began with the faults has happened.
+func (w *world) stirred() { w.stir.Store(time.Now().UnixNano()) }
+
+// quietSince says that nothing that began with the faults has happened since a time.
+func (w *world) quietSince(t time.Time) bool { return w.stir.Load() < t.UnixNano() }
 
 // add is the payer's signing of one more authorization.
 func (w *world) add(b *signedAuthorization) *authorization {
@@ -207,10 +268,12 @@ func requiredEvents(rpc bool) []string {
 		"a stranger's copy turned away in doubt", "a stranger's copy turned away once paid",
 		"repeated without a token", "turned away without a token once paid",
 	}
+	all = append(all, "thawed with a clock that had stood still", "a write landed late", "abandoned, and in no list yet", "dust", "closed with the silence of the target",
+		"a conflict of names", "refused what it settled", "lied once more", "lied after the truth", "the fallback refused in doubt", "the fallback called a nonce used in doubt")
 	all = append(all, "the fallback settled", "the fallback settled in doubt", "the fallback refused", "neither facilitator answered", "a refused payment was sent again to the facilitator that refused it", "sent again to the primary")
 	if rpc {
 		all = append(all, "the fallback reported a success that was none")
-		return append(all, "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "a node was passed over", "used before it reached us")
+		return append(all, "money without a request", "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "a node was passed over", "used before it reached us")
 	}
 	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
 }

@@ -25,7 +25,10 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 	}
 	a := w.authorizationOf(r.Key)
 	if a == nil {
-		return // a cursor
+		if r.State == ledger.Scanned && r.Version == 1 {
+			w.cursorAt = time.Now()
+		}
+		return
 	}
 	p.checkTransition(a, *old, r)
 	if by := p.refusedBy[a]; by != "" && a.refusedBy == "" && r.Attempt == old.Attempt {
@@ -41,7 +44,7 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 		w.observed("evidence over a lost lease")
 	}
 	if r.Attempt > old.Attempt {
-		p.claims[a], p.current = time.Now(), a
+		p.claims[a], p.current, p.sentBefore[a] = time.Now(), a, a.possibleSends > 0
 		if r.Attempt > 1 && a == p.pay && a.token == "" {
 			w.observed("repeated without a token")
 		}
@@ -69,6 +72,15 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 		if p.kind == asReconciler {
 			w.observed("settled by the reconciler")
 		}
+	}
+	switch {
+	case r.State != ledger.Redeemed || old.State == ledger.Redeemed:
+	case keyed(r.Purchase):
+		a.standsUntil = r.AnsweredAt.Add(24 * time.Hour)
+	case p.kind == asReconciler: // nobody was given it
+		a.standsUntil = r.AnsweredAt
+	default:
+		a.standsUntil = r.AnsweredAt.Add(p.window())
 	}
 	a.lookupsBegun += r.Lookups - old.Lookups
 	if r.Lookups < old.Lookups {
@@ -148,8 +160,9 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Record, p *process) {
 		}
 	}
 	o := w.owner(a.purchase)
-	paid := o != nil && o != a && w.record(o) != nil && w.record(o).Paid()
-	if due := ledger.Spent(r, p.now()); paid && !due {
+	// An owner that was paid a moment ago was not when this was decided.
+	paid := o != nil && o != a && w.record(o) != nil && w.record(o).Paid() && time.Since(o.settledAt) > 5*time.Second+w.clockSkew
+	if due := ledger.Spent(r, p.now()); paid && !due && !p.froze.Load() {
 		w.violated("paid twice for a purchase, and no refund is due")
 	}
 }
@@ -175,14 +188,6 @@ func digestHex(s string) string {
 
 // keyed says whether a purchase is named by a key of the payer.
 func keyed(purchase string) bool { return strings.Contains(purchase, "|key:") }
-
-// replayWindow is how long an answer is replayed to other payments of a purchase.
-func (w *world) replayWindow(purchase string) time.Duration {
-	if keyed(purchase) {
-		return 24 * time.Hour
-	}
-	return w.window
-}
 
 // owner is the payment that owns a purchase, or nil. The lock is held.
 func (w *world) owner(purchase string) *authorization {
@@ -241,7 +246,8 @@ func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
 		if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
 			w.observed("a takeover stopped halfway")
 		}
-		if !expired && b != nil && b.State != ledger.Superseded && !p.isOver(*b) {
+		found := !before.byUs && !before.supersededAt.IsZero() // paid by a third party, and read in the middle of the takeover
+		if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
 			w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
 		}
 	}
@@ -255,7 +261,7 @@ func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
 		if b == a || b.purchase != r.Key {
 			continue
 		}
-		if r := w.record(b); r == nil || p.isOver(*r) {
+		if r := w.record(b); r == nil || p.isOver(b) {
 			a.overBefore[b] = true
 		}
 	}
@@ -264,12 +270,13 @@ func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
 // isOver says that a payment gives no answer to this process's request any more
 // (it is refunded, used up, or no longer replayed), so that a new payment makes a
 // new purchase. The lock is held.
-func (p *process) isOver(r ledger.Record) bool {
+func (p *process) isOver(a *authorization) bool {
+	r := p.w.record(a)
 	switch r.State {
 	case ledger.Refunded:
 		return true
 	case ledger.Redeemed:
-		return !p.arrived.Before(r.AnsweredAt.Add(p.w.replayWindow(r.Purchase)))
+		return !p.arrived.Before(a.standsUntil)
 	case ledger.Settled:
 		exhausted := r.Lookups >= lookupsPerPayment || p.now().Sub(r.SettledAt) > owedFor-11*time.Minute
 		told := !keyed(r.Purchase) || !p.arrived.Before(r.LookupAt.Add(24*time.Hour))

@@ -1,0 +1,351 @@
+package x402_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/big"
+	mathrand "math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// stray is a transfer to us with an authorization of which nobody has asked anything:
+// dust, if it is worth less than the cheapest price.
+type stray struct {
+	key    string
+	value  int64 // atomic units
+	at     time.Time
+	number int
+	read   bool // from a cursor that was there before
+}
+
+func (s *stray) dust() bool { return s.value < 5000 }
+
+// addStrays draws transfers of the first minutes.
+func (w *world) addStrays(rng *mathrand.Rand) {
+	for n := range 1 + rng.IntN(3) {
+		nonce := fmt.Sprintf("0x%064x", 0xd0000+n)
+		s := &stray{key: ledger.Key(terms().Network, strings.ToLower(terms().Asset), w.payer, nonce), value: 1 + rng.Int64N(6000), number: n}
+		s.at = time.Now().Add(time.Duration(rng.Int64N(int64(5 * time.Minute))))
+		w.strays = append(w.strays, s)
+	}
+}
+
+func (s *stray) transfer() x402.Transfer {
+	return transferOf(s.key, fmt.Sprintf("0x%064x", 0xdd000+s.number), s.at, s.at, s.value)
+}
+
+// transferOf is a transfer as the chain shows it. Each second is one block.
+func transferOf(key, transaction string, at, visible time.Time, value int64) x402.Transfer {
+	t := x402.Transfer{Transaction: transaction, Block: uint64(visible.Unix()), Time: at, To: addressOf(terms().PayTo), Value: big.NewInt(value), Authorized: true}
+	parts := strings.Split(key, "|")
+	t.From = addressOf(parts[2])
+	raw, _ := hex.DecodeString(strings.TrimPrefix(parts[3], "0x"))
+	copy(t.Nonce[:], raw)
+	return t
+}
+
+// Transfers implements x402.Scanner as a node that can be unreachable or behind,
+// and that returns one transfer or more at a time.
+func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
+	p.await()
+	down, lag, most := p.drawFault(10), p.drawDuration(time.Minute), 1+p.rng.IntN(3)
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executePending()
+	if payee != addressOf(terms().PayTo) {
+		w.violated("the chain was read for another payee")
+	}
+	if down {
+		return x402.Batch{Next: from}, errors.New("down")
+	}
+	at := w.chainNow().Add(-safeHeadDelay)
+	if !w.faultsOver.Load() {
+		at = at.Add(-lag)
+	}
+	b := x402.Batch{Next: max(from, uint64(at.Unix())+1), Safe: uint64(at.Unix())}
+	all := w.transfers(from, b.Safe)
+	if len(all) > most {
+		for most < len(all) && all[most].Block == all[most-1].Block {
+			most++ // whole blocks only
+		}
+		b.Next, all = all[most-1].Block+1, all[:most]
+	}
+	b.Transfers = all
+	for _, t := range b.Transfers {
+		w.observed("a transfer was read")
+		for _, s := range w.strays {
+			s.read = s.read || w.cursorBefore && t.Transaction == s.transfer().Transaction
+		}
+	}
+	return b, nil
+}
+
+// transfers are those of some blocks, in their order. The lock is held.
+func (w *world) transfers(from, to uint64) (all []x402.Transfer) {
+	for _, a := range w.authorizations {
+		if a.moved() {
+			all = append(all, transferOf(a.key, a.tx, a.movedAt, a.visibleAt, 5000))
+		}
+	}
+	for _, s := range w.strays {
+		all = append(all, s.transfer())
+	}
+	all = slices.DeleteFunc(all, func(t x402.Transfer) bool { return t.Block < from || t.Block > to })
+	slices.SortStableFunc(all, func(x, y x402.Transfer) int { return int(x.Block) - int(y.Block) })
+	return all
+}
+
+// BlockAt implements x402.Scanner.
+func (p *process) BlockAt(_ context.Context, t time.Time) (uint64, error) {
+	p.await()
+	if p.drawFault(10) {
+		return 0, errors.New("down")
+	}
+	if p.w.brokenRule == "the first cursor begins at the safe block" {
+		return p.SafeBlock(context.Background())
+	}
+	return uint64(t.Unix()), nil
+}
+
+// SafeBlock implements x402.Scanner.
+func (p *process) SafeBlock(context.Context) (uint64, error) {
+	p.await()
+	if p.drawFault(10) {
+		return 0, errors.New("down")
+	}
+	return uint64(p.w.chainNow().Add(-safeHeadDelay).Unix()), nil
+}
+
+func addressOf(s string) x402.Address { return must(x402.ParseAddress(s)) }
+
+// Open implements ledger.Index, like Owed, as an index that is not up to date: it
+// may miss a record, and lists records that do not belong on it, or are gone.
+func (p *process) Open(_ context.Context, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return p.list(after, limit)
+}
+
+// Owed implements ledger.Index.
+func (p *process) Owed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return p.list(after, limit)
+}
+
+func (p *process) list(after ledger.Place, limit int) ([]ledger.Place, error) {
+	p.await()
+	if p.drawFault(5) {
+		return nil, errors.New("throttled")
+	}
+	if after.Key != "" && p.w.brokenRule == "one page of the index is read" {
+		return nil, nil
+	}
+	var all []ledger.Place
+	for n := range p.w.crowd {
+		all = append(all, ledger.Place{At: time.Unix(1, 0), Key: fmt.Sprint("gone ", n)})
+	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	for n, a := range p.w.authorizations {
+		if !p.drawFault(10) {
+			all = append(all, ledger.Place{At: time.Unix(int64(2+n), 0), Key: a.key})
+		}
+	}
+	return ledger.FirstPlaces(all, after, limit), nil
+}
+
+// Open implements ledger.Index, up to date.
+func (s decodedStore) Open(_ context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return s.list(after, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
+}
+
+// Owed implements ledger.Index.
+func (s decodedStore) Owed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return s.list(after, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
+}
+
+func (s decodedStore) list(after ledger.Place, limit int, wanted func(*ledger.Record) bool) ([]ledger.Place, error) {
+	var all []ledger.Place
+	for key, r := range s {
+		if wanted(r) {
+			all = append(all, ledger.Place{At: r.OpenedAt(), Key: key})
+		}
+	}
+	return ledger.FirstPlaces(all, after, limit), nil
+}
+
+// operatorLists are what operators see.
+type operatorLists struct{ owed, spent, unasked, doubt map[string]bool }
+
+// outstanding reads the lists at a time when nobody has a lease. In some schedules, more
+// rows than a page of the index holds stand before the others. The lock is held.
+func (w *world) outstanding() operatorLists {
+	store := maps.Clone(w.store)
+	for n := range w.crowd {
+		key := fmt.Sprint("crowd|", n)
+		store[key] = &ledger.Record{Key: key, Version: 1, State: ledger.Settled, SettledAt: time.Unix(1, 0), UpdatedAt: time.Unix(1, 0)}
+	}
+	l := operatorLists{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	r := x402.NewReconciler(x402.ReconcilerConfig{
+		Ledger: ledger.New(store, time.Now, func() string { return "" }), Index: store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	missed, err := r.Outstanding(context.Background(), x402.Lists{
+		Owed:    func(r ledger.Record, spent bool) { l.owed[r.Key], l.spent[r.Key] = true, spent },
+		Unasked: func(r ledger.Record) { l.unasked[r.Key] = true },
+		Doubt:   func(r ledger.Record) { l.doubt[r.Key] = true },
+	})
+	if missed > 0 || err != nil {
+		w.violated("the lists of what is outstanding cannot be read")
+	}
+	for n := range w.crowd {
+		if key := fmt.Sprint("crowd|", n); !l.unasked[key] {
+			w.violated("a list was cut")
+		}
+		delete(l.unasked, fmt.Sprint("crowd|", n))
+	}
+	return l
+}
+
+// checkRecorded checks that every payment that moved money is answered, or is in the
+// list of what is owed or, without chain evidence, in that of what is in doubt, and
+// that no other payment is. The lock is held.
+func (w *world) checkRecorded() {
+	l := w.outstanding()
+	for _, a := range w.authorizations {
+		r := w.record(a)
+		found := w.chainVisible && w.faultsOver.Load() && w.read(a)
+		mine := a.moved() && (a.byUs && !a.movedAfterRefusal || found)
+		switch {
+		case r == nil && mine:
+			w.violated("paid, and not on record")
+		case r == nil:
+		case r.State == ledger.Settled && !l.owed[a.key] && !l.unasked[a.key] && !ledger.SilenceStands(*r, time.Now()):
+			w.violated("paid, not answered, and not in the list of what is owed")
+		case r.State == ledger.Settled:
+			w.observed("owed in the list")
+		case l.owed[a.key] || l.unasked[a.key]:
+			w.violated("in the list of what is owed, and " + string(r.State))
+		case r.State == ledger.Superseded && a.moved() && found:
+			w.violated("paid, and superseded on record")
+		case r.State == ledger.Refused && mine:
+			w.violated("paid, and refused on record")
+		}
+		if r != nil && r.Receipt != nil && !a.moved() && (w.chainVisible || !a.cancelled) {
+			w.violated("a receipt on record, and nothing moved")
+		}
+		if r != nil {
+			w.checkDoubt(a, r, l.doubt[a.key])
+		}
+	}
+	w.checkStrays(l)
+}
+
+// read says that the reconciler has read the transfer of a payment. Its first cursor
+// begins a day before it, and what a third party moved in that day counts only if there
+// was a record. The lock is held.
+func (w *world) read(a *authorization) bool {
+	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
+}
+
+// checkDoubt checks that a payment is in the list of what is in doubt if it may have
+// been sent. One whose attempt has ended without a word is not, until it can execute no
+// more. The lock is held.
+func (w *world) checkDoubt(a *authorization, r *ledger.Record, listed bool) {
+	undue := a.validBefore.Add(refusedUntil)
+	switch {
+	case listed && !r.Open():
+		w.violated("in the list of what is in doubt, and " + string(r.State))
+	case listed && !r.Sent && !r.Doubt && time.Now().Before(undue):
+		w.violated("abandoned a moment ago, and in the list of what is in doubt")
+	case !r.Open() || listed:
+	case r.Sent || r.Doubt || a.possibleSends > 0 && time.Now().After(undue.Add(time.Minute)):
+		w.violated("in doubt, and not in the list of that")
+	default:
+		w.observed("abandoned, and in no list yet")
+	}
+}
+
+// checkStrays checks that money without a request is due back if it is worth a price,
+// and in no list if it is dust. The lock is held.
+func (w *world) checkStrays(l operatorLists) {
+	for _, s := range w.strays {
+		listed := l.unasked[s.key]
+		switch {
+		case s.dust() && (listed || l.owed[s.key]):
+			w.violated("dust is a debt")
+		case s.dust():
+			w.observed("dust")
+		case s.read && !listed && w.chainVisible && w.faultsOver.Load():
+			w.violated("money without a request, and in no list")
+		case listed:
+			w.observed("money without a request")
+		}
+		delete(l.unasked, s.key)
+	}
+	for key := range l.unasked {
+		if r := w.store[key]; r == nil || r.AuthDigest != "" {
+			w.violated("in the list of money without a request, and requested")
+		}
+	}
+}
+
+// checkSilence lets a day pass, in some schedules with silent targets. A payment whose
+// last lookup met a silent target is answered by that then, whether its payer asks again
+// or only the reconciler runs, and no refund of it is due.
+func (c *actors) checkSilence(x *patientClient) {
+	w := c.w
+	if !w.silent || !c.oneIn(3) {
+		return
+	}
+	time.Sleep(25 * time.Hour)
+	w.mu.Lock()
+	silent := slices.DeleteFunc(slices.Clone(w.authorizations), func(a *authorization) bool {
+		r := w.record(a)
+		return r == nil || r.State != ledger.Settled || r.LastFault == nil || !r.LastFault.Silence || !r.LeaseUntil.IsZero()
+	})
+	w.mu.Unlock()
+	if len(silent) == 0 {
+		return
+	}
+	if slices.Contains(silent, x.pay) && c.oneIn(2) {
+		x.askAfterSilence()
+	}
+	c.reconcile(w.chainVisible)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.observed("closed with the silence of the target")
+	l := w.outstanding()
+	for _, a := range silent {
+		if r := w.record(a); r.State != ledger.Redeemed || l.owed[a.key] {
+			w.violated("a silent target is not the answer after a day")
+		}
+	}
+}
+
+// askAfterSilence asks when the time for lookups is over, and again with a new
+// signature, as a client does whose answer was lost.
+func (x *patientClient) askAfterSilence() {
+	w := x.c.w
+	p, out := x.c.ask(x.request())
+	w.mu.Lock()
+	ends := w.withoutToken || p.pay.purchase != p.named(w) || w.record(x.pay).Request != p.path
+	if !ends && (out == nil || !isAnswer(out)) {
+		w.violated("the silence of the target is no answer after a day")
+	}
+	due, _ := x.due()
+	w.mu.Unlock()
+	if ends || !x.signAnew() {
+		return
+	}
+	p, out = x.c.ask(x.request())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x.checkNewSignature(p, out, due)
+}
