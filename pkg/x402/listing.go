@@ -173,7 +173,7 @@ func (r *run) owes(ctx context.Context, record ledger.Record) error {
 	if err != nil {
 		return err
 	}
-	switch _, err := r.ledger.AnswerSilence(ctx, record, answer); {
+	switch _, err := r.ledger.AnswerSilence(ctx, record, answer, 0); {
 	case errors.Is(err, ledger.ErrConflict):
 		return nil
 	case err != nil:

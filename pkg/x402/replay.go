@@ -72,7 +72,7 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) Outcome {
 	answer, err := silentAnswer(r, a.request.Error)
 	var now *ledger.Record
 	if err == nil {
-		now, err = a.gate.ledger.AnswerSilence(ctx, r, answer)
+		now, err = a.gate.ledger.AnswerSilence(ctx, r, answer, a.request.Window)
 	}
 	if err != nil {
 		return a.with(Outcome{Receipt: responseOf(r)}, a.ledgerFault(err, charged(true)))
