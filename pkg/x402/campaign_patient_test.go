@@ -333,7 +333,7 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 		w.violated("a process died without faults")
 	case x.unsent && over && isAnswer(out) && (out.Replayed || out.Receipt.Transaction != p.pay.tx):
 		w.violated("what was over is answered once more")
-	case x.unsent && (due == nil || first.Receipt == nil || due.Receipt.Transaction != first.Receipt.Transaction):
+	case x.unsent && (due == nil || first.Receipt == nil || first.Receipt.Transaction == "" || due.Receipt.Transaction != first.Receipt.Transaction):
 	case doubt:
 	case p.lookups+p.sent > 0:
 		w.violated("worked again for what was over")

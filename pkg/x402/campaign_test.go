@@ -270,8 +270,9 @@ func (x *patientClient) checkNextDay() {
 	case own:
 		w.observed("spent after a day")
 	}
+	due, _ := x.due() // the silence of a target is an answer only since it was asked for
 	w.mu.Unlock()
-	if !x.signAnew() {
+	if due != nil || !x.signAnew() {
 		return
 	}
 	p, out = x.c.ask(x.request())
