@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,22 +186,22 @@ func orNone(stored bool, code fault.Code) fault.Code {
 // A lookup that ended with its process uses none up, three times. A payment whose
 // lookups all ended so is told that a refund is due.
 func TestLookupsCutOff(t *testing.T) {
-	dies := false // then nothing is written
+	var dies atomic.Bool // then nothing is written
 	within(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-		if dies && op == ledgertest.Replace {
+		if dies.Load() && op == ledgertest.Replace {
 			return ledgertest.FailBefore
 		}
 		return ledgertest.None
 	}, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {
 			time.Sleep(time.Second) // the settlement is written meanwhile
-			dies = true
+			dies.Store(true)
 			return nil, fault.New(fault.DNSTimeout, nil)
 		}
 		h := b.sign(nil)
 		for range ledger.MaxLookups + 5 {
 			b.ask(h, "GET /a")
-			dies = false
+			dies.Store(false)
 			time.Sleep(11 * time.Minute)
 		}
 		b.expectCalls("in all", 1, ledger.MaxLookups+3)
