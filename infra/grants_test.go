@@ -43,7 +43,7 @@ func may(slug string) (all []string) {
 	case "health":
 		all = slices.Concat(ready, secrets)
 	case scheduled:
-		all = slices.Concat(payments, purchases, on("cursor|*", "GetItem", "PutItem"), ready, secrets) // how far the chain was read
+		all = slices.Concat(payments, on("purchase|*", "GetItem"), on("cursor|*", "GetItem", "PutItem"), ready, secrets) // how far the chain was read
 		all = append(all, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
 	default: // priced
 		all = slices.Concat(payments, purchases, rates, secrets)

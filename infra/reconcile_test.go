@@ -103,20 +103,21 @@ func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (testbed.Sign
 	return signed, c.Hold, key
 }
 
-// age makes a payment one of some weeks ago, whose purchase ends soon unless its
-// time is prolonged.
-func age(t *testing.T, store ledger.Store, key string) {
+// abandon makes a payment one whose attempt died an hour ago, before it was sent: its
+// purchase names another one.
+func abandon(t *testing.T, store ledger.Store, key string) {
 	t.Helper()
 	r, err := store.Fetch(t.Context(), key)
 	if err != nil || r == nil {
 		t.Fatalf("%s: %v", key, err)
 	}
-	now := time.Now()
-	r.Version, r.WriteID, r.Purchase, r.CreatedAt = r.Version+1, "aged", "purchase|"+key, now.Add(-30*24*time.Hour)
+	ago := time.Now().Add(-time.Hour)
+	r.Version, r.WriteID, r.Purchase = r.Version+1, "abandoned", "purchase|"+key
+	r.CreatedAt, r.UpdatedAt, r.LeaseUntil, r.ValidBefore = ago, ago, ago, ago
 	check(t, store.Replace(t.Context(), *r))
 	purchase := ledger.Record{
-		Key: r.Purchase, Version: 1, WriteID: "aged", State: ledger.Bought, Owner: key, AuthDigest: r.AuthDigest,
-		CreatedAt: r.CreatedAt, UpdatedAt: r.CreatedAt, ExpiresAt: now.Add(24 * time.Hour),
+		Key: r.Purchase, Version: 1, WriteID: "bought", State: ledger.Bought, Owner: "another", AuthDigest: "another",
+		CreatedAt: ago, UpdatedAt: ago, ExpiresAt: ago.Add(24 * time.Hour),
 	}
 	if old, err := store.Create(t.Context(), purchase); err != nil || old != nil {
 		t.Fatalf("%+v, %v", old, err)
@@ -125,7 +126,7 @@ func age(t *testing.T, store ledger.Store, key string) {
 
 // TestReconcileFunction runs the built function, by its event, on a DynamoDB
 // table and an Ethereum node: what was paid is settled, what was not stays in
-// doubt, what is owed is counted.
+// doubt, what was never sent is closed, what is owed is counted.
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch, node := newRecorder(t), testbed.StartChain(t)
@@ -138,7 +139,8 @@ func TestReconcileFunction(t *testing.T) {
 	_, silent, open := claim(t, l, payer)
 	check(t, errors.Join(lost.Uncertain(t.Context(), "timeout", ""), silent.Uncertain(t.Context(), "timeout", "")))
 	owed := pays(t, l)
-	age(t, store, open)
+	_, _, unsent := claim(t, l, payer)
+	abandon(t, store, unsent)
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
 	h, logs := hosted(t, params, watch.environment(t, scheduled, `,"rpc_urls":["`+node.URL+`"]`), scheduled)
@@ -146,7 +148,7 @@ func TestReconcileFunction(t *testing.T) {
 	if err != nil || string(result.Payload) != "null" {
 		t.Errorf("it answered %s, %v", result.Payload, err)
 	}
-	for key, want := range map[string]ledger.State{paid: ledger.Settled, open: ledger.Uncertain, owed: ledger.Settled} {
+	for key, want := range map[string]ledger.State{paid: ledger.Settled, open: ledger.Uncertain, unsent: ledger.Refused, owed: ledger.Settled} {
 		r, err := store.Fetch(t.Context(), key)
 		if err != nil || r == nil || r.State != want {
 			t.Errorf("%s: %+v, %v; want %s", key, r, err, want)
@@ -157,7 +159,7 @@ func TestReconcileFunction(t *testing.T) {
 	}
 	// LogLevel does not silence what alarms are made of.
 	checkLine(t, logs(), map[string]any{
-		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
+		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "RefusedLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
 	})
 	if d := cmp.Diff(may(scheduled), watch.used(scheduled)); d != "" {

@@ -43,6 +43,7 @@ type gateway struct {
 type paidRequest struct {
 	signature, key, uri string
 	header              http.Header
+	at                  time.Time
 }
 
 // newGateway starts one before the service at origin, which to may name later.
@@ -100,11 +101,17 @@ func (g *gateway) paid() []paidRequest {
 	return slices.Clone(g.seen)
 }
 
+// late says that the second payment came later than a time after the first.
+func (g *gateway) late(d time.Duration) bool {
+	paid := g.paid()
+	return len(paid) > 1 && paid[1].at.Sub(paid[0].at) >= d
+}
+
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	do := pass
 	if signature := paymentOf(r); signature != "" {
 		g.mu.Lock()
-		g.seen = append(g.seen, paidRequest{signature, r.Header.Get(x402.HeaderKey), r.URL.RequestURI(), r.Header.Clone()})
+		g.seen = append(g.seen, paidRequest{signature, r.Header.Get(x402.HeaderKey), r.URL.RequestURI(), r.Header.Clone(), time.Now()})
 		if len(g.plan) > 0 {
 			do, g.plan = g.plan[0], g.plan[1:]
 		} else if g.every != nil {

@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -18,6 +20,9 @@ const (
 	givesUp      = 30
 	givesUpKeyed = 60
 )
+
+// window is how long an answer over HTTP stands without a key, by default.
+const window = 45 * time.Second
 
 // TestSwallowedReply: the service has the payment and answers, and its reply is lost on
 // a connection that stays open. A stock client waits until its own time-out, calls
@@ -34,19 +39,29 @@ func TestSwallowedReply(t *testing.T) {
 		for i, c := range clients {
 			t.Run(c.title, func(t *testing.T) {
 				t.Parallel()
-				s := start(t)
-				g := newGateway(t, s.url, swallowed)
-				order, payer := orderOf(t, g.url, c.keyed)
-				if order.Timeout = givesUp; c.keyed {
-					order.Timeout = givesUpKeyed
+				var s service
+				var g *gateway
+				var payer string
+				stands := window
+				if c.keyed {
+					stands = ledger.KeptFor
 				}
-				p := startLoops(t, c, c.tools(t))
-				p.orders = []purchase{order}
-				results := make(chan loopResult, 1)
-				if err := p.loop(results); err != nil {
-					t.Fatal(err)
-				}
-				got := <-results
+				got := inTime(t, stands, func() (loopResult, *gateway) {
+					s = start(t)
+					g = newGateway(t, s.url, swallowed)
+					var order purchase
+					order, payer = orderOf(t, g.url, c.keyed)
+					if order.Timeout = givesUp; c.keyed {
+						order.Timeout = givesUpKeyed
+					}
+					p := startLoops(t, c, c.tools(t))
+					p.orders = []purchase{order}
+					results := make(chan loopResult, 1)
+					if err := p.loop(results); err != nil {
+						t.Fatal(err)
+					}
+					return <-results, g
+				})
 				for _, fault := range got.check(t) {
 					t.Error(fault)
 				}
@@ -60,13 +75,13 @@ func TestSwallowedReply(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				s := localTools(t)
-				g := newGateway(t, s.url, swallowed)
-				cmd := mcpClients()[name](t, service{url: g.url})
-				cmd.Args = append(cmd.Args, "host")
-				got := printed[struct {
-					Told []string
-					Paid x402test.ToolResult
-				}](t, cmd)
+				var g *gateway
+				got := inTime(t, 2*window, func() (called, *gateway) {
+					g = newGateway(t, s.url, swallowed)
+					cmd := mcpClients()[name](t, service{url: g.url})
+					cmd.Args = append(cmd.Args, "host")
+					return printed[called](t, cmd), g
+				})
 				if len(got.Told) != 1 || !strings.Contains(got.Told[0], "timed out") || !got.Paid.Meta.Replayed || !strings.Contains(got.Paid.Text(), `"192.0.2.77"`) {
 					t.Fatalf("%+v", got)
 				}
@@ -85,6 +100,27 @@ func TestSwallowedReply(t *testing.T) {
 	if !strings.Contains(string(readme), row+"\n") {
 		t.Errorf("README.md does not have the row\n%s", row)
 	}
+}
+
+// called is what a host of the Model Context Protocol prints.
+type called struct {
+	Told []string
+	Paid x402test.ToolResult
+}
+
+// inTime repeats a trial until its client has called again within the window. On a busy
+// machine it can take longer than its time-out, which is another purchase.
+func inTime[R any](t *testing.T, window time.Duration, trial func() (R, *gateway)) R {
+	t.Helper()
+	for range 5 {
+		result, g := trial()
+		if !g.late(window) || t.Failed() {
+			return result
+		}
+		t.Log("the client called again after the window: once more")
+	}
+	t.Fatal("in five trials the client never called again within the window: is the machine overloaded?")
+	panic("unreachable")
 }
 
 // settledOnce holds a payer to one settlement of purchases that he signed more than once,

@@ -86,7 +86,7 @@ func exhaust(w *world, payers []*payer) {
 		now := r.LookupAt
 		l := ledger.New(store, func() time.Time { return now }, rand.Text)
 		paid := ledger.Payment{
-			Key: r.Key, AuthDigest: r.AuthDigest, SigDigest: r.SigDigest, Request: r.Request, Terms: r.Terms, ValidBefore: r.ValidBefore, Token: r.Token,
+			Key: r.Key, AuthDigest: r.AuthDigest, SigDigest: r.SigDigest, Request: r.Request, Terms: r.Terms, ValidBefore: r.ValidBefore, Token: r.Token, Purchase: r.Purchase,
 		}
 		for n := r.Lookups; n < ledger.MaxLookups; n++ {
 			now = now.Add(11 * time.Minute)
