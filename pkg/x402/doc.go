@@ -43,8 +43,9 @@
 //
 // A settlement publishes payer, nonce and signature on the chain, where anybody
 // can copy them. So a repeated authorization must bring the retry token of its
-// challenge or a purchase key of at least 16 characters (ledger.Proof). Without
-// one of them every sender gets the same 402, without answer, receipt or job.
+// challenge (ledger.Record.Vouches). Without it every sender gets the same 402,
+// without answer, receipt or job. One that came without a token at first may be
+// repeated until it is known that its money moved; then its payer signs anew.
 //
 // A second facilitator (Fallback) can never charge twice, because the token executes
 // an authorization once, whoever sends it; what can go wrong is how replies are read.
@@ -54,7 +55,8 @@
 // names each before it is asked.
 //
 // What a facilitator refused is not asked about again at once, but after 1, 10
-// and then every 60 seconds.
+// and then every 60 seconds. Its second refusal is answered when the chain has been
+// asked: the first one may have been false.
 //
 // The reference server's packages are not used, because they verify, work, settle
 // and keep no record. The official clients pay the real service in the tests.

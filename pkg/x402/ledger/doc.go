@@ -32,7 +32,7 @@
 //
 // A record in doubt, or paid and not answered, is the only trace of what is owed,
 // so it does not expire: it ends with an answer, a refund, or proof that no money
-// moved. Any other record is deleted 35 days after its authorization and its last
+// moved. Any other payment is deleted 35 days after its authorization and its last
 // write, which is enough for the books of a month, and a purchase 70 days after it was
 // given to a payment.
 //
