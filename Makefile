@@ -15,7 +15,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is no code.
-TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 ##@ Use
@@ -95,13 +95,15 @@ build: ## Build every function to build/<slug>/bootstrap
 	done
 
 .PHONY: local-invoke
-local-invoke: ## Build a function and send it an event, as Lambda would
+local-invoke: ## Build a function and send it an event as Lambda would, signed where it costs play money
 ##   FN=dns            the function
 ##   EVENT=...         the event (events/FN.json)
+##   SAM=1             by sam local invoke, in Docker
 	@test -n "$$FN" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
 	@for f in $(FUNCTIONS); do test "$$f" = "$$FN" && exit 0; done; echo "there is no function $$FN; there are: $(FUNCTIONS)" >&2; exit 2
-	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o "build/$$FN/bootstrap" "./functions/$$FN"
-	@go run ./infra/local/invoke -fn "$$FN" $${EVENT:+-event "$$EVENT"}
+	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o "build/trial/$$FN/function" "./functions/$$FN"
+	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o "build/trial/$$FN/bootstrap" ./infra/local/invoke
+	@go run ./infra/local/invoke -build build/trial -fn "$$FN" $${EVENT:+-event "$$EVENT"} $(if $(SAM),-sam)
 
 .PHONY: bench
 bench: node-packages build ## Measure beside what others use; write infra/bench/table.md and its lines in the README: 8 minutes
@@ -139,6 +141,15 @@ campaign: ## Run random schedules of faults over the payment layer
 gameday: ## Break everything once; print what clients see and which alarms go off (Linux)
 	@mkdir -p build && go test -c -o build/gameday.test ./infra/gameday && \
 		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -gameday.print
+
+.PHONY: prove
+prove: ## Prove what CI does not: conformance lists of others, newest linters; write infra/prove/table.md: 2 minutes
+##   PART=linters      this part alone: linters or lists
+	@go build -o build/local ./infra/local && go build -o build/pay ./infra/local/pay
+	@cmp -s infra/prove/requirements.txt build/prove/installed || { python3 -m venv --clear build/prove && \
+		build/prove/bin/pip install -q --disable-pip-version-check -r infra/prove/requirements.txt && \
+		cp infra/prove/requirements.txt build/prove/installed; }
+	@build/prove/bin/python -B infra/prove/prove.py $${PART:+"$$PART"}
 
 .PHONY: screenshots
 screenshots: node-packages ## Write build/screenshots, one of each state of the pages, and those of the README
@@ -180,7 +191,7 @@ restore: ## Restore the ledger's table (LEDGER_TABLE) as another one
 	@test -n "$$TO" || { echo "usage: make restore TO=name [AT=2026-11-20T08:00:00Z] [DRILL=1]" >&2; exit 2; }
 	@go run ./infra/local/operate restore -to "$$TO" $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
-# These five look at the file of make run, also while it runs, or with LEDGER_TABLE
+# These six look at the file of make run, also while it runs, or with LEDGER_TABLE
 # at a table; RPC_URL lets them ask the chain.
 .PHONY: reconcile
 reconcile: ## Look once at every payment in doubt
@@ -205,6 +216,14 @@ refund: ## Say what to pay back for a payment
 ##   FORCE=1           also when the chain does not confirm it
 	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x... [FORCE=1]]; make owed prints keys" >&2; exit 2; }
 	@go run ./infra/local/operate reconcile -refund="$$KEY" $${TRANSACTION:+-transaction="$$TRANSACTION"} $(if $(and $(FORCE),$(TRANSACTION)),-force)
+
+.PHONY: answered
+answered: ## Close a debt that was answered before the ledger was restored
+##   KEY='...'         the payment, as make owed prints it
+##   TRANSACTION=0x... the transaction that paid for it, as the log of the answer has it
+##   FORCE=1           also when a refund of it was begun
+	@test -n "$$KEY" || { echo "usage: make answered KEY='eip155:8453|0x...|0x...|0x...' TRANSACTION=0x... [FORCE=1]; make owed prints keys" >&2; exit 2; }
+	@go run ./infra/local/operate reconcile -answered="$$KEY" -transaction="$$TRANSACTION" $(if $(FORCE),-force)
 
 .PHONY: books
 books: ## Compare the payments of a day on the chain with the ledger; fails where they differ

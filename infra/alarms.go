@@ -30,46 +30,55 @@ const enough = 20
 // of two seconds each, and far below the time-out, which is at least 13 s.
 const slowSettlement = 8000 // ms
 
-// templateAlarms are the alarms that template.yaml declares, because a release
-// that sets one of them off is rolled back. All of them are pages.
-func templateAlarms() []string {
-	return []string{"errors", "facilitator-faults", "ledger-faults"}
-}
-
-// alarms are all alarms of the deployment. Each stands for one cause, whatever
-// operation it shows in: the dashboard and the log have that by operation.
+// alarms are all alarms of the deployment but those of template.yaml, which roll a
+// release back and tell nobody. Each stands for one cause, whatever operation it shows
+// in: the dashboard and the log have that by operation.
 func (e *envelope) alarms(to topics) {
-	for _, name := range templateAlarms() {
-		r := e.resource(pascal(name) + "Alarm")
-		for _, when := range []string{"AlarmActions", "OKActions"} {
-			r.AddPropertyOverride(jsii.String(when), []*string{to.page})
-		}
-	}
 	for _, a := range append(e.forNow(), e.forTomorrow()...) {
 		e.add(a, to)
 	}
 }
 
-// forNow are the alarms that somebody is woken for, but for those of the template.
-// What one customer can cause is none of them.
+// faultsAlarm goes off when something that sells fails more than a few times in two
+// periods of three, by what payers met or by what reconcile found.
+func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
+	return alarm{
+		name: name, page: true, means: means,
+		of:         []series{e.own("faults", metric, statSum), e.own("ready", service.ReadyMetric(probe), statMin)},
+		expression: "FILL(faults, 0) + IF(FILL(ready, 1) > 0, 0, 3)", bound: few, period: minutes5, periods: 3, breaching: 2,
+	}
+}
+
+// forNow are the alarms that somebody is woken for. What one customer can cause is none
+// of them.
 func (e *envelope) forNow() []alarm {
 	return []alarm{{
-		// A payer can bring about doubt of his own payments, never of most.
-		name: "uncertain", page: true,
-		means:      "Most payments are sent to the facilitator and it is not known whether they were made.",
-		of:         []series{e.own("uncertain", service.MetricUncertain, statSum), e.own("settled", service.SettlementMetrics()[0], statSum)},
-		expression: "IF(FILL(uncertain, 0) > FILL(settled, 0), FILL(uncertain, 0), 0)", bound: few, period: minutes15,
-	}, {
-		name: "resolvers", page: true,
-		means: "No resolver of DNS_RESOLVERS answers: every lookup fails on our side, and what was paid is owed.",
-		of:    []series{e.own("", service.ReadyMetric(service.ProbeResolvers), statMin)}, bound: 1, below: true,
-		period: minutes5, periods: 3, breaching: 2,
-	}, {
-		// This alarm alone goes off when there is no data.
-		name: "reconcile-silent", page: true,
-		means: "No run of reconcile ended for 15 minutes: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
-		of:    []series{e.own("", service.MetricReady, statMax)}, below: true, period: minutes5, periods: 3, missing: missingBad,
-	}}
+		name: "errors", page: true,
+		means:      "A function failed in a way that is a bug: an internal error, a crash, a time-out, or a call that Lambda turned away.",
+		of:         []series{e.own("gateway", metricGatewayErrors, statSum), e.own("internal", service.MetricInternal, statSum)},
+		expression: "FILL(gateway, 0) + FILL(internal, 0)", period: minutes5,
+	}, e.faultsAlarm("facilitator-faults", service.MetricFacilitator, service.ProbeFacilitator,
+		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
+		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
+			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
+			// A payer can bring about doubt of his own payments, never of most.
+			name: "uncertain", page: true,
+			means:      "Most payments are sent to the facilitator and it is not known whether they were made.",
+			of:         []series{e.own("uncertain", service.MetricUncertain, statSum), e.own("settled", service.SettlementMetrics()[0], statSum)},
+			expression: "IF(FILL(uncertain, 0) > FILL(settled, 0), FILL(uncertain, 0), 0)", bound: few, period: minutes15,
+		}, {
+			name: "resolvers", page: true,
+			means: "No resolver of DNS_RESOLVERS answers: every lookup fails on our side, and what was paid is owed.",
+			of:    []series{e.own("", service.ReadyMetric(service.ProbeResolvers), statMin)}, bound: 1, below: true,
+			period: minutes5, periods: 3, breaching: 2,
+		}, {
+			// This alarm alone tells when data stop, and no value is below its bound.
+			// Before the first run its state is the one that it would tell of, so that it
+			// tells nothing.
+			name: "reconcile-silent", page: true,
+			means: "No run of reconcile ended for 15 minutes: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
+			of:    []series{e.own("", service.MetricReady, statMax)}, below: true, period: minutes5, periods: 3, missing: missingTells,
+		}}
 }
 
 // forTomorrow are the alarms for the next working day. What a customer can set off, such
@@ -77,25 +86,41 @@ func (e *envelope) forNow() []alarm {
 // day at most. A run of reconcile that failed has no number of what is open or due,
 // and alarms on those keep their state then: a missing number must not end them.
 func (e *envelope) forTomorrow() []alarm {
+	// What a page has told of, or another ticket, is not told again.
 	slowLookup := float64(deadlineOfTools().Milliseconds()) * 5 / 8
 	return []alarm{{
-		name:       "latency",
-		means:      fmt.Sprintf("One lookup in twenty took longer than %.1f s over a day.", slowLookup/1000),
-		of:         []series{e.own("p95", service.MetricLookup, statP95), e.own("n", service.MetricLookup, statCount)},
-		expression: percentile("p95", "n"), bound: slowLookup, period: day,
+		name: "lookups",
+		means: fmt.Sprintf("Over a day, and while the resolvers answered, payers paid and the lookup failed on our side, "+
+			"or one lookup in twenty took longer than %.1f s.", slowLookup/1000),
+		of: append(e.percentile(service.MetricLookup), e.own("owed", service.MetricOwed, statSum),
+			e.own("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
+			e.own("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
+		// Two runs that miss the resolvers are a page.
+		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
+			enough, slowLookup, few+1), bound: few, period: day,
 	}, {
-		name:       "facilitator-slow",
-		means:      "One settlement in twenty took longer than 8 s over an hour. Beyond 13 s, 15 s at most, they end in doubt.",
-		of:         []series{e.own("p95", service.MetricSettle, statP95), e.own("n", service.MetricSettle, statCount)},
-		expression: percentile("p95", "n"), bound: slowSettlement, period: hour,
+		name:  "facilitator-slow",
+		means: "One settlement in twenty took longer than 8 s over an hour. Beyond 13 s, 15 s at most, they end in doubt.",
+		of: append(e.percentile(service.MetricSettle), e.own("uncertain", service.MetricUncertain, statSum),
+			e.own("settled", service.SettlementMetrics()[0], statSum)),
+		expression: fmt.Sprintf("IF(n >= %d, IF(FILL(uncertain, 0) > FILL(settled, 0), 0, p95))", enough), bound: slowSettlement, period: hour,
 	}, {
-		name:  "owed",
-		means: "Over a day, payers paid and the lookup failed on our side.",
-		of:    []series{e.own("", service.MetricOwed, statSum)}, bound: few, period: day,
+		// Tries of one payer are one number, however many there are.
+		name:  "refused",
+		means: "For half an hour the facilitator refused the payments of more than one payer, and settled none.",
+		of: []series{
+			e.own("least", service.MetricRefusedPayer, statMin), e.own("most", service.MetricRefusedPayer, statMax),
+			e.own("tries", service.MetricSettlement+"Refused", statSum), e.own("settled", service.SettlementMetrics()[0], statSum),
+		},
+		expression: "IF(FILL(settled, 0) > 0, 0, IF(most > least, tries, 0))", bound: few, period: hour / 2,
 	}, {
 		name:  "overloaded",
 		means: "Over a day, paid lookups were turned away because all places of an operation were taken.",
 		of:    []series{e.own("", service.MetricOverloaded, statSum)}, bound: few, period: day,
+	}, {
+		name:  "receipts",
+		means: "Over a day, answers came without a signed receipt although there is a key: it is not published, or cannot be read.",
+		of:    []series{e.own("", service.MetricUnreceipted, statSum)}, period: day,
 	}, {
 		name:  "chain",
 		means: "For an hour the node of RPC_URL has not answered: what is in doubt stays in doubt.",
@@ -103,11 +128,12 @@ func (e *envelope) forTomorrow() []alarm {
 	}, {
 		// Without the chain nothing is settled late; that has its own alarm.
 		name:  "reconcile-open",
-		means: "For an hour every run found payments in doubt, and the chain answers: some are not being settled by evidence.",
+		means: "For an hour every run found payments in doubt that cannot be made any more, and the chain answers: some are not being settled by evidence.",
 		of: []series{
-			e.own("open", service.MetricOpen, statMax), e.own("chain", service.ReadyMetric(service.ProbeChain), statMax),
+			e.own("open", service.MetricOpen, statMax), e.own("still", service.MetricStillOpen, statMax),
+			e.own("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		expression: "IF(FILL(chain, 1) > 0, open)", period: minutes15, periods: 4, missing: missingIgnore,
+		expression: "IF(FILL(chain, 1) > 0, open > still)", period: minutes15, periods: 4, missing: missingIgnore,
 	}, {
 		name:  "reconcile-refund",
 		means: "Somebody has paid and no lookup is left to answer with: a refund is due.",
@@ -123,9 +149,10 @@ func (e *envelope) forTomorrow() []alarm {
 	}}
 }
 
-// percentile is an expression that has no value in periods of too few samples.
-func percentile(of, samples string) string {
-	return fmt.Sprintf("IF(%s >= %d, %s)", samples, enough, of)
+// percentile are what a durations' alarm looks at: one in periods of too few samples
+// says nothing.
+func (e *envelope) percentile(of string) []series {
+	return []series{e.own("p95", of, statP95), e.own("n", of, statCount)}
 }
 
 // deadlineOfTools is the shortest time that a lookup is given.
@@ -151,8 +178,9 @@ const (
 // How an alarm treats a period without data.
 const (
 	missingGood   = "notBreaching"
-	missingBad    = "breaching"
 	missingIgnore = "ignore"
+	// missingTells tells the alarm's topic when data stop after there were some.
+	missingTells = "missing"
 )
 
 // Periods of alarms, seconds.
@@ -189,7 +217,7 @@ type alarm struct {
 // runbook is the address of an alarm's entry in infra/RUNBOOK.md.
 func (a alarm) runbook() string { return catalog.Runbook + "#alarm-" + a.name }
 
-// add makes an alarm that notifies a topic when it begins and when it ends.
+// add makes an alarm that notifies a topic when it begins. That it ends wakes nobody.
 func (e *envelope) add(a alarm, to topics) {
 	comparison := "GreaterThanThreshold"
 	if a.below {
@@ -215,7 +243,9 @@ func (e *envelope) add(a alarm, to topics) {
 		DatapointsToAlarm:  jsii.Number(breaching),
 		TreatMissingData:   &missing,
 		AlarmActions:       actions,
-		OkActions:          actions,
+	}
+	if missing == missingTells {
+		props.InsufficientDataActions = actions
 	}
 	if a.expression == "" {
 		plain(props, a.of[0], a.period)

@@ -45,7 +45,7 @@ func (e *envelope) dashboard() {
 	)
 	row(
 		e.counts("Settlements", nil, append(service.SettlementMetrics(), service.MetricListed)...),
-		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricPrimaryFailed, service.MetricFallbackSettled, service.MetricFallbackFailed, service.MetricUsedAsPaid, service.MetricUnlisted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
+		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricPrimaryFailed, service.MetricFallbackSettled, service.MetricFallbackFailed, service.MetricUsedAsPaid, service.MetricUnlisted, service.MetricUnreceipted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
 		e.latencies("Settlement", nil, service.MetricSettle),
 	)
 	row(
@@ -194,7 +194,7 @@ func savedQueries() []savedQuery {
 | sort requests desc`,
 	}, {
 		name: "one wallet",
-		text: `fields @timestamp, operation, status, code, states, settlement, evidence, purchase, reason, request_id
+		text: `fields @timestamp, operation, status, code, states, settlement, evidence, purchase, reason, nonce, transaction, request_id
 | filter payer = "0xWALLET-IN-LOWER-CASE"
 | sort @timestamp asc`,
 	}, {
@@ -218,7 +218,7 @@ func savedQueries() []savedQuery {
 | stats count(*) as calls, pct(settle_ms, 95) as settle_p95, pct(lookup_ms, 95) as lookup_p95 by operation`,
 	}, {
 		name: "bugs",
-		text: `fields @timestamp, @log, msg, code, stack, record.status, record.metrics.durationMs, @message
+		text: `fields @timestamp, @logStream, msg, code, stack, record.status, record.metrics.durationMs, @message
 | filter code = "internal_error" or msg = "panic" or (type = "platform.report" and record.status != "success")
 | sort @timestamp desc`,
 	}, {
@@ -236,15 +236,12 @@ func savedQueries() []savedQuery {
 
 // queries saves them, in a folder of the stack's name.
 func (e *envelope) queries() {
-	functions := make([]*string, 0, len(slugs()))
-	for _, slug := range slugs() {
-		functions = append(functions, e.logs[slug])
-	}
 	for _, q := range savedQueries() {
-		groups := &functions
+		group := idFunctionsLog
 		if q.gateway {
-			groups = &[]*string{e.resource(idLog).Ref()}
+			group = idLog
 		}
+		groups := &[]*string{e.resource(group).Ref()}
 		awslogs.NewCfnQueryDefinition(e.Stack, jsii.String(q.id()), &awslogs.CfnQueryDefinitionProps{
 			Name: jsii.String(e.settings.stack + "/" + q.name), QueryString: jsii.String(q.text), LogGroupNames: groups,
 		})

@@ -95,7 +95,8 @@ func (e emulator) ledger(table string) *ledger.Ledger {
 
 // forEmulator is a transformed template without what moto does not know: aliases,
 // of which what refers to one refers to its function here. CodeDeploy, the parts of
-// API Gateway and alarms it leaves out by itself, with a line in its log.
+// API Gateway and alarms it leaves out by itself, with a line in its log. It makes null
+// of what a list leaves out with AWS::NoValue, such as the secrets that are not given.
 func forEmulator(t *testing.T, path string, params ...string) string {
 	t.Helper()
 	d := transformed(t, path, params...)
@@ -107,6 +108,7 @@ func forEmulator(t *testing.T, path string, params ...string) string {
 		properties(d, id)["FunctionName"] = document{"Ref": strings.TrimSuffix(ref, "Alias"+alias)}
 	}
 	text := must(json.Marshal(d))(t)
+	text = regexp.MustCompile(`,\{"Fn::If":\["Has\w+Secret",\{.*?\},\{"Ref":"AWS::NoValue"\}\]\}`).ReplaceAll(text, nil)
 	text = regexp.MustCompile(`\{"Ref":"(\w+)Alias`+alias+`"\}`).ReplaceAll(text, []byte(`{"Fn::GetAtt":["$1","Arn"]}`))
 	text = regexp.MustCompile(`\$\{(\w+)Alias`+alias+`\}`).ReplaceAll(text, []byte(`$${$1.Arn}`))
 	return stored(t, string(text))
@@ -136,7 +138,7 @@ const ownNode = "RpcUrl=https://node.example"
 func TestFromSAMToCDK(t *testing.T) {
 	t.Parallel()
 	e := startEmulator(t)
-	first := e.stack(t, "create", "hostfacts-sam", forEmulator(t, templatePath, payTo), payTo)
+	first := e.stack(t, "create", "hostfacts-sam", forEmulator(t, templatePath, payTo), payTo, "FacilitatorUrl="+facilitatorURL)
 	if len(first.Tables) != 1 || !strings.HasSuffix(first.Stacks["hostfacts-sam"], "COMPLETE") {
 		t.Fatalf("%+v", first)
 	}
@@ -146,7 +148,7 @@ func TestFromSAMToCDK(t *testing.T) {
 		t.Errorf("tables and functions of the first stack (-want +got):\n%s", d)
 	}
 	key := pays(t, e.ledger(table))
-	path := stored(t, string(must(synth(t, ".", map[string]any{"PayTo": boot.LocalPayTo, "LedgerTableName": table, "assets": "none", "nodes": "parameter"}))(t)))
+	path := stored(t, string(must(synth(t, ".", map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, "LedgerTableName": table, "assets": "none", "nodes": "parameter"}))(t)))
 	second := e.stack(t, "create", "hostfacts-cdk", forEmulator(t, path), ownNode)
 	if d := cmp.Diff([]string{table}, second.Tables); d != "" {
 		t.Errorf("tables of both stacks (-want +got):\n%s", d)

@@ -267,7 +267,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 			s.buy(t, o, w)
 		}
 	}
-	for i, path := range append(catalog.FreePaths(), "/", "/nowhere", catalog.PathReady) {
+	for i, path := range append(catalog.FreePaths(), "/", "/nowhere", catalog.PathReady, catalog.PathReady, catalog.PathReady) {
 		if i%5 == 0 { // several documents a client, so that some are counted
 			s.next()
 		}

@@ -47,16 +47,24 @@ func TestRestoreDrill(t *testing.T) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// Under a name that is taken nothing is restored.
-	if out, err := restore("-to", "ledger-copy"); err == nil {
-		t.Errorf("a table is overwritten:\n%s", out)
+	// Under a name that is taken nothing is restored, unless it is this copy, which a
+	// drill does not delete.
+	check(t, dynamo.EnsureTable(t.Context(), api, "other"))
+	for line, says := range map[string]string{
+		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",
+		"-to ledger-copy -drill": "a drill deletes its copy, so give another name", "-to other -drill": "a drill deletes its copy, so give another name",
+		"-to ledger-copy -at 2026-11-20T08:00:00Z": "ledger-copy is there already, as ledger was at",
+	} {
+		if out, err := restore(strings.Fields(line)...); !strings.Contains(out, says) || (err == nil) != (len(strings.Fields(line)) == 2) {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
 	}
 	out, err = restore("-to", "drill", "-drill")
 	if err != nil || !strings.Contains(out, holds("drill")+"drill is deleted") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	tables, err := api.ListTables(t.Context(), &dynamodb.ListTablesInput{})
-	if err != nil || strings.Join(tables.TableNames, " ") != "ledger ledger-copy" {
+	if err != nil || strings.Join(tables.TableNames, " ") != "ledger ledger-copy other" {
 		t.Errorf("tables %v, %v", tables, err)
 	}
 	if !owes(t, e.ledger("ledger"), key) {

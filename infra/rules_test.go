@@ -65,11 +65,16 @@ func TestTemplateRules(t *testing.T) {
 	}
 	const usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 	walk(&root, func(n *yaml.Node) {
+		named := n.Kind == yaml.MappingNode && slices.ContainsFunc(n.Content, func(of *yaml.Node) bool { return of.Value == "FunctionName" })
+		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // a dimension's name is allowed
+			t.Errorf("line %d: FunctionName or %s", n.Line, n.Value)
+		}
 		switch {
-		case n.Value == "FunctionName" || strings.HasPrefix(n.Value, "Fn::"):
-			t.Errorf("line %d: %s", n.Line, n.Value)
 		case n.Tag == "!Ref" || n.Tag == "!GetAtt":
 			name, _, _ := strings.Cut(n.Value, ".")
+			if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the CDK keeps a list a list
+				name = n.Content[0].Value
+			}
 			used[name] = true
 			if !declared[name] && !strings.HasPrefix(name, "AWS::") {
 				t.Errorf("line %d: %s %s is not declared here; what SAM generates must not be referred to", n.Line, n.Tag, n.Value)
@@ -130,15 +135,17 @@ func TestParameters(t *testing.T) {
 		"Network":                      {[]string{"eip155:84532"}, []string{"base"}},
 		"DnsResolvers":                 {[]string{"[2606:4700:4700::1111]:53,1.1.1.1"}, []string{"dns.example"}},
 		"OwnershipProofs":              {[]string{"0xab,0xcd"}, []string{"ab"}},
+		"Contact":                      {[]string{"https://example.com/contact", "mailto:a@example.com"}, []string{"http://example.com", "a@example.com", "https://a b"}},
+		"WellKnownFiles":               {[]string{`{"x402-trust.txt":"0x12\n"}`}, []string{"x402-trust.txt", "[]"}},
 		"ReceiptKey":                   {[]string{a43, " "}, []string{a43 + "a"}},
 		"ReceiptPublicKeys":            {[]string{a43 + "," + strings.Repeat("b", 43)}, []string{a43[1:]}},
-		"FacilitatorUrl":               {[]string{"https://x402.org/facilitator"}, []string{"x402.org"}},
+		"FacilitatorUrl":               {[]string{"https://x402.org/facilitator", "http://127.0.0.1:8403"}, []string{"x402.org", "http://x402.org"}},
 		"FacilitatorSecretArn":         {[]string{secret + "team/x402-AbCdEf"}, []string{secret + "x402", "team/x402"}},
 		"FacilitatorFallbackUrl":       {[]string{"https://x402.org/facilitator"}, []string{"x402.org"}},
 		"FacilitatorFallbackSecretArn": {nil, []string{secret + "x402"}},
 		"RpcUrl": {
 			[]string{"", " ", "none", "secret", "https://one.example/k,https://two.example", "https://rpc.example/v1/key"},
-			[]string{"rpc.example", "none of these"},
+			[]string{"rpc.example", "none of these", "http://rpc.example/v1/key"},
 		},
 		"LogLevel": {[]string{"debug"}, []string{"loud"}},
 	} {

@@ -49,7 +49,7 @@ const (
 
 const (
 	defaultStack     = "hostfacts-production"
-	defaultBudget    = 120
+	defaultBudget    = 80
 	defaultRetention = 90
 )
 
@@ -160,6 +160,9 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		s.tickets = s.email
 	}
 	s.params = c.parameters(s)
+	if p := s.params; p["FacilitatorUrl"] == "" && (p["Selling"] == "yes" || p["FacilitatorFallbackUrl"] != "") {
+		c.fault("FacilitatorUrl", "is empty: it is required while Selling is yes, and beside FacilitatorFallbackUrl")
+	}
 	s.nodes = c.nodes(s.params)
 	switch assets := c.text(ctxAssets, assetsBuild); assets {
 	case assetsNone:
@@ -222,6 +225,8 @@ func (c *contextReader) parameters(s settings) map[string]any {
 				c.fault(name, "contradicts %s", ctxDomain)
 			}
 			v = "https://" + s.domain
+		case name == "DefaultEndpoint" && s.domain != "" && v == absent:
+			v = "no"
 		case v == absent && p.Default == nil:
 			c.fault(name, "is not set, and has no default")
 			continue

@@ -22,9 +22,11 @@ func from(values map[string]any) func(*string) any {
 	return func(key *string) any { return values[*key] }
 }
 
-// settled are the settings of a context with a payee and without code.
+const facilitatorURL = "https://facilitator.example"
+
+// settled are the settings of a context with a payee and a facilitator, and without code.
 func settled(values map[string]any) (settings, error) {
-	context := map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxAssets: assetsNone}
+	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone}
 	maps.Copy(context, values)
 	return readSettings("..", from(context))
 }
@@ -36,14 +38,26 @@ func TestSettings(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	// Parameters have their defaults, but for what is secret.
-	want := map[string]any{"PayTo": boot.LocalPayTo}
+	want := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL}
 	for name, p := range template(t).Parameters {
-		if !p.NoEcho && p.Default != nil {
+		if !p.NoEcho && p.Default != nil && want[name] == nil {
 			want[name] = *p.Default
 		}
 	}
 	if d := cmp.Diff(want, s.params); d != "" {
 		t.Errorf("parameters (-want +got):\n%s", d)
+	}
+	if s := must(settled(map[string]any{"Selling": "no", "FacilitatorUrl": nil}))(t); s.params["Selling"] != "no" {
+		t.Errorf("%v", s.params["Selling"])
+	}
+	// A domain is the only way in, unless somebody says otherwise.
+	domain := map[string]any{ctxDomain: "api.example.com", ctxCertificate: "arn:aws:acm:us-east-1:111122223333:certificate/a"}
+	if s := must(settled(domain))(t); s.params["DefaultEndpoint"] != "no" || s.params["BaseUrl"] != "https://api.example.com" {
+		t.Errorf("%v", s.params)
+	}
+	domain["DefaultEndpoint"] = "yes"
+	if s := must(settled(domain))(t); s.params["DefaultEndpoint"] != "yes" {
+		t.Errorf("%v", s.params)
 	}
 	// Numbers may be numbers in cdk.json.
 	s = must(settled(map[string]any{"RateLimitPerMinute": 20.0, ctxBudget: 12.5}))(t)
@@ -53,7 +67,7 @@ func TestSettings(t *testing.T) {
 	// The nodes come from the secret, or from a parameter that has no default.
 	s = must(settled(map[string]any{ctxNodes: nodesSecret, "FacilitatorSecretArn": testSecret}))(t)
 	p := section(section(synthesized(t), "Parameters"), "RpcUrl")
-	if _, ok := p["Default"]; s.params["RpcUrl"] != "secret" || ok || p["NoEcho"] != true || p["AllowedPattern"] != `^https?://[^ ]+$` {
+	if _, ok := p["Default"]; s.params["RpcUrl"] != "secret" || ok || p["NoEcho"] != true || p["AllowedPattern"] != `^https://[^ ]+$` {
 		t.Errorf("RpcUrl is %v or %v", s.params["RpcUrl"], p)
 	}
 }
@@ -86,6 +100,9 @@ func TestSettingsFaults(t *testing.T) {
 		"the public node":       {map[string]any{ctxNodes: nil}, []string{"nodes must be secret (rpc_urls in the secret of FacilitatorSecretArn) or parameter (cdk deploy --parameters RpcUrl=…): production needs nodes of its own"}},
 		"no node at all":        {map[string]any{ctxNodes: "none", "RpcUrl": "none"}, []string{"nodes must be secret", "with none at all a refused payer can get an answer free", "RpcUrl would stand"}},
 		"no secret":             {map[string]any{ctxNodes: nodesSecret}, []string{"nodes is secret, and FacilitatorSecretArn is not set"}},
+		"nobody who settles":    {map[string]any{"FacilitatorUrl": nil}, []string{"FacilitatorUrl is empty: it is required while Selling is yes"}},
+		"a fallback alone": {map[string]any{"Selling": "no", "FacilitatorUrl": "", "FacilitatorFallbackUrl": "https://fallback.example"},
+			[]string{"1 fault(s)", "FacilitatorUrl is empty"}},
 		"all of it": {map[string]any{"PayTo": "me", ctxEmail: "ops", ctxDomain: "api.example.com", "LogLevel": "loud"},
 			[]string{"4 fault(s)", "PayTo", "alarmEmail", "domain", "LogLevel"}},
 	} {
@@ -94,6 +111,45 @@ func TestSettingsFaults(t *testing.T) {
 			if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), s) {
 				t.Errorf("%s: %q is not said in:\n%v", name, s, err)
 			}
+		}
+	}
+}
+
+// TestRules: CloudFormation refuses, before it changes anything, what the CDK app does.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	var holds func(v any) bool
+	holds = func(v any) bool {
+		for name, of := range v.(document) {
+			parts := of.([]any)
+			switch name {
+			case "Fn::Equals":
+				return parts[0] == parts[1]
+			case "Fn::Not":
+				return !holds(parts[0])
+			case "Fn::Or":
+				return holds(parts[0]) || holds(parts[1])
+			}
+		}
+		t.Fatalf("%v is not known here", v)
+		return false
+	}
+	const one, other = "https://one.example", "https://other.example"
+	for _, c := range []struct {
+		selling, primary, fallback string
+		passes                     bool
+	}{
+		{"yes", one, "", true}, {"yes", one, other, true}, {"yes", "", "", false}, {"yes", "", other, false},
+		{"no", one, "", true}, {"no", one, other, true}, {"no", "", "", true}, {"no", "", other, false},
+	} {
+		values := map[string]any{"Selling": c.selling, "FacilitatorUrl": c.primary, "FacilitatorFallbackUrl": c.fallback}
+		rule := section(written(t, values), "Rules")["Facilitator"].(document)
+		assert := rule["Assertions"].([]any)[0].(document)["Assert"]
+		if passes := !holds(rule["RuleCondition"]) || holds(assert); passes != c.passes {
+			t.Errorf("%+v: passes %v", c, passes)
+		}
+		if _, err := settled(values); (err == nil) != c.passes {
+			t.Errorf("%+v: the CDK app says %v", c, err)
 		}
 	}
 }

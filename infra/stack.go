@@ -6,7 +6,6 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3assets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/cloudformationinclude"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -27,6 +26,8 @@ const (
 const (
 	idAPI = "Api"
 	idLog = "ApiAccessLog"
+	// idFunctionsLog is the log group of every function.
+	idFunctionsLog = "FunctionsLog"
 	// idStage is what SAM calls the $default stage of Api. It exists only after the
 	// transform, so it can be named but not referred to.
 	idStage = idAPI + "ApiGatewayDefaultStage"
@@ -37,12 +38,11 @@ type envelope struct {
 	awscdk.Stack
 	settings
 	include cloudformationinclude.CfnInclude
-	logs    map[string]*string // name of a function's log group, by slug
 }
 
 // NewStack is the included template with everything that is added to it.
 func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
-	e := &envelope{settings: s, logs: map[string]*string{}}
+	e := &envelope{settings: s}
 	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
 		Description: jsii.String(catalog.Service + ": template.yaml with its production envelope"),
 	})
@@ -56,10 +56,11 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 		e.reserveReconcile()
 	}
 	for _, slug := range slugs() {
-		e.keepLogs(slug)
 		e.code(slug)
 	}
-	e.resource(idLog).AddPropertyOverride(jsii.String("RetentionInDays"), s.retention)
+	for _, id := range []string{idLog, idFunctionsLog} {
+		e.resource(id).AddPropertyOverride(jsii.String("RetentionInDays"), s.retention)
+	}
 	to, policy := e.notify()
 	e.alarms(to)
 	e.dashboard()
@@ -75,8 +76,8 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 // default that takes URLs only, so that a deployment which names no node fails.
 func (e *envelope) demandNodes() {
 	p := awscdk.NewCfnParameter(e.Stack, jsii.String("RpcUrl"), &awscdk.CfnParameterProps{
-		Type: jsii.String("String"), NoEcho: jsii.Bool(true), AllowedPattern: jsii.String(`^https?://[^ ]+$`),
-		ConstraintDescription: jsii.String("http or https URLs of nodes, separated by commas. none is refused: without a node a refused payer can get an answer free. Any node of the network serves, such as one of a provider's free plan"),
+		Type: jsii.String("String"), NoEcho: jsii.Bool(true), AllowedPattern: jsii.String(`^https://[^ ]+$`),
+		ConstraintDescription: jsii.String("https URLs of nodes, separated by commas. none is refused: without a node a refused payer can get an answer free. Any node of the network serves, such as one of a provider's free plan"),
 		Description:           jsii.String("JSON-RPC nodes that payments in doubt are looked up on; see template.yaml."),
 	})
 	e.settings.params["RpcUrl"] = p.ValueAsString()
@@ -108,18 +109,6 @@ func (e *envelope) resource(id string) awscdk.CfnResource { return e.include.Get
 // function, so that it runs while requests use up the account's concurrency.
 func (e *envelope) reserveReconcile() {
 	e.resource(logicalID(slugReconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
-}
-
-// keepLogs gives a function a log group with a retention. The one that Lambda makes
-// by itself is kept for ever. CloudFormation chooses the name, so that an account
-// can have two stacks.
-func (e *envelope) keepLogs(slug string) {
-	logs := awslogs.NewCfnLogGroup(e.Stack, jsii.String(pascal(slug)+"Log"), &awslogs.CfnLogGroupProps{
-		RetentionInDays: &e.retention,
-	})
-	logs.ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN, nil)
-	e.logs[slug] = logs.Ref()
-	e.resource(logicalID(slug)).AddPropertyOverride(jsii.String("LoggingConfig.LogGroup"), logs.Ref())
 }
 
 // code replaces the template's CodeUri by the built binary.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,20 +33,10 @@ func TestEnvelope(t *testing.T) {
 		section(want, "Resources")[id] = r
 		return r
 	}
-	var logs []any
-	for _, slug := range slugs() {
-		log := pascal(slug) + "Log"
-		properties(want, logicalID(slug))["LoggingConfig"] = m{"LogGroup": ref(log)}
-		// Without a name, so that a second stack fits beside this one.
-		maps.Copy(add(log, "Logs::LogGroup", m{"RetentionInDays": float64(defaultRetention)}), m{"UpdateReplacePolicy": "Retain", "DeletionPolicy": "Retain"})
-		logs = append(logs, ref(log))
+	for _, id := range []string{idLog, idFunctionsLog} {
+		properties(want, id)["RetentionInDays"] = float64(defaultRetention)
 	}
-	properties(want, idLog)["RetentionInDays"] = float64(defaultRetention)
 	properties(want, logicalID(slugReconcile))["ReservedConcurrentExecutions"] = 1.0
-	for _, name := range templateAlarms() {
-		p := properties(want, pascal(name)+"Alarm")
-		p["AlarmActions"], p["OKActions"] = []any{ref("Alarms")}, []any{ref("Alarms")}
-	}
 	for id, email := range map[string]string{"Alarms": "ops@hostfacts.example", "Tickets": "tickets@hostfacts.example"} {
 		add(id, "SNS::Topic", m{"DisplayName": defaultStack + " " + strings.ToLower(id)})
 		add(id+"Email", "SNS::Subscription", m{"Protocol": "email", "Endpoint": email, "TopicArn": ref(id)})
@@ -75,7 +66,7 @@ func TestEnvelope(t *testing.T) {
 	// It waits for the stage, which SAM makes, and TestTransform finds.
 	add("DomainMapping", "ApiGatewayV2::ApiMapping", m{"ApiId": ref(idAPI), "DomainName": ref("Domain"), "Stage": "$default"})["DependsOn"] = []any{idStage}
 	for _, q := range savedQueries() {
-		groups := logs
+		groups := []any{ref(idFunctionsLog)}
 		if q.gateway {
 			groups = []any{ref(idLog)}
 		}
@@ -92,9 +83,10 @@ func TestEnvelope(t *testing.T) {
 			t.Errorf("parameter %s: secret %v, asked for %v", name, p.NoEcho, stays)
 		}
 	}
+	delete(section(got, "Rules"), "CheckBootstrapVersion") // the CDK's own
 	outputs := section(got, "Outputs")
 	maps.DeleteFunc(outputs, func(id string, _ any) bool { return section(want, "Outputs")[id] == nil })
-	for _, part := range []string{"Resources", "Conditions", "Globals", "Outputs"} {
+	for _, part := range []string{"Resources", "Conditions", "Globals", "Rules", "Outputs"} {
 		if d := cmp.Diff(want[part], any(section(got, part))); d != "" {
 			t.Errorf("%s (-template.yaml and its envelope +synthesized):\n%s", part, d)
 		}
@@ -119,8 +111,9 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// TestDashboard: each operation has its graphs, each metric of ours is on some
-// graph, and the runbook is one click away.
+// TestDashboard: each operation has its graphs, each series that is kept, which costs,
+// is on some graph or in an alarm, and no other one is; and the runbook is one click
+// away.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)
@@ -131,8 +124,22 @@ func TestDashboard(t *testing.T) {
 	}
 	text := strings.ReplaceAll(string(board), `\`, "")
 	want := []string{"(" + catalog.Runbook + ")"}
+	alarmed := map[string]bool{}
+	for _, a := range readAlarms(t) {
+		for _, q := range a.Queries {
+			alarmed[q.Metric.Name] = true
+		}
+	}
 	for _, name := range writtenMetrics() {
-		want = append(want, `["`+service.Namespace(defaultStack)+`","`+name+`"`)
+		of := regexp.QuoteMeta(`["` + service.Namespace(defaultStack) + `","` + name + `",`)
+		seen := map[bool]bool{}
+		for _, m := range regexp.MustCompile(of+`("operation")?`).FindAllStringSubmatch(text, -1) {
+			seen[m[1] != ""] = true
+		}
+		total, operation := service.KeptBy(name)
+		if operation != seen[true] || total && !seen[false] && !alarmed[name] || seen[false] && !total && !strings.Contains(text, name+`","transport"`) {
+			t.Errorf("%s: kept in all %v, by operation %v; seen %v", name, total, operation, seen)
+		}
 	}
 	for _, slug := range slugs() {
 		want = append(want, `"label":"`+slug+` ConcurrentExecutions"`)
@@ -166,7 +173,7 @@ func TestCodeIsShipped(t *testing.T) {
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
 	write(t, filepath.Join(root, "infra", "cdk.json"), nil)
-	text = must(synth(t, filepath.Join(root, "infra"), map[string]any{"PayTo": boot.LocalPayTo, ctxNodes: nodesParameter, ctxReserve: false}))(t)
+	text = must(synth(t, filepath.Join(root, "infra"), map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxReserve: false}))(t)
 	var d document
 	check(t, json.Unmarshal(text, &d))
 	keys := map[any]string{}
@@ -194,7 +201,7 @@ func TestCodeIsShipped(t *testing.T) {
 func TestAppNamesItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := synth(t, ".", map[string]any{ctxAssets: assetsNone, ctxRetention: "x"})
-	if err == nil || !strings.Contains(err.Error(), "3 fault(s)") || !strings.Contains(err.Error(), "\nPayTo is not set") {
+	if err == nil || !strings.Contains(err.Error(), "4 fault(s)") || !strings.Contains(err.Error(), "\nPayTo is not set") {
 		t.Errorf("%v", err)
 	}
 }

@@ -87,28 +87,30 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 	}
 }
 
+// TestEnvironmentIsWhatBootReads: the template sets what boot reads for all functions
+// alike, and hides its secrets from those that need none.
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
+	hidden := map[string][]string{"discovery": boot.SecretVars(), scheduled: {"RECEIPT_KEY"}}
 	for slug := range routesBySlug() {
-		want := boot.PricedVars()
-		switch slug {
-		case "discovery":
-			want = boot.DiscoveryVars()
-		case "health":
-			want = boot.HealthVars()
-		case scheduled:
-			want = boot.ReconcileVars()
-		case "whois", "host-intel", "mcp":
-			want = boot.RegistryVars()
-		}
 		have := must(tpl.FunctionProperties(logicalID(slug)))(t).Environment.Variables
-		if d := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(maps.Keys(have))); d != "" {
+		if d := cmp.Diff(slices.Sorted(slices.Values(boot.TemplateVars())), slices.Sorted(maps.Keys(have))); d != "" {
 			t.Errorf("%s: variables (-boot +template):\n%s", slug, d)
 		}
 		for name, node := range have {
 			if node.Tag == "!Ref" && node.Value == "Api" {
 				t.Errorf("%s: %s refers to the Api, which depends on the function", slug, name)
+			}
+			if empty := node.Tag != "!Ref" && node.Value == "" && node.Kind == yaml.ScalarNode; empty != slices.Contains(hidden[slug], name) {
+				t.Errorf("%s: %s is empty: %v", slug, name, empty)
+			}
+		}
+	}
+	for name, p := range tpl.Parameters {
+		for _, variable := range boot.TemplateVars() {
+			if node := tpl.Globals.Function.Environment.Variables[variable]; node.Value == name && p.NoEcho != slices.Contains(boot.SecretVars(), variable) {
+				t.Errorf("%s is hidden: %v, and %s is no such secret", name, p.NoEcho, variable)
 			}
 		}
 	}

@@ -3,10 +3,14 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 // alias is what callers use.
@@ -56,8 +60,9 @@ func facts(d document) map[string]document {
 		"ReconcileFunctionEventInvokeConfig": {"MaximumRetryAttempts": 0.0, "MaximumEventAgeInSeconds": 60.0},
 		"ReconcileFunctionSchedule":          {"ScheduleExpression": "rate(5 minutes)"},
 	}
+	all["ReleaseFaultsAlarm"], all["ReleaseCrashesAlarm"] = watching(published, service.MetricVersion), watching(published, "Errors")
 	var watched []any
-	for _, id := range []string{"ErrorsAlarm", "FacilitatorFaultsAlarm", "LedgerFaultsAlarm"} {
+	for _, id := range []string{"ReleaseFaultsAlarm", "ReleaseCrashesAlarm"} {
 		watched = append(watched, document{"Name": document{"Ref": id}})
 	}
 	for _, slug := range slugs() {
@@ -65,7 +70,7 @@ func facts(d document) map[string]document {
 		// A new version takes over by parts, and is rolled back when one of the
 		// template's alarms goes off.
 		group := document{
-			"DeploymentConfigName":      document{"Fn::Sub": []any{"CodeDeployDefault.Lambda${ConfigName}", document{"ConfigName": "Canary10Percent5Minutes"}}},
+			"DeploymentConfigName":      document{"Fn::If": []any{"ChangesTerms", configuration("AllAtOnce"), configuration("Canary10Percent10Minutes")}},
 			"AutoRollbackConfiguration": document{"Enabled": true, "Events": []any{"DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_REQUEST"}},
 			"AlarmConfiguration":        document{"Fn::If": []any{"Watched", document{"Enabled": true, "Alarms": watched}, document{}}},
 		}
@@ -86,6 +91,38 @@ func facts(d document) map[string]document {
 		}
 	}
 	return all
+}
+
+// configuration is CodeDeploy's own of a name.
+func configuration(name string) document {
+	return document{"Fn::Sub": []any{"CodeDeployDefault.Lambda${ConfigName}", document{"ConfigName": name}}}
+}
+
+// watching are the queries of an alarm that guards a release: a metric of the newest
+// version of each function, minute by minute.
+func watching(published map[string]string, metric string) document {
+	named := func(name string, value any) document { return document{"Name": name, "Value": value} }
+	own, also, namespace := slugReconcile, []any{}, any(document{"Fn::Sub": "Hostfacts/${AWS::StackName}"})
+	if metric == "Errors" {
+		own, namespace = slugDiscovery, "AWS/Lambda"
+	}
+	var all []any
+	var terms []string
+	for _, slug := range slugs() {
+		if _, priced := catalog.BySlug(slug); !priced && slug != slugMCP && slug != own {
+			continue
+		}
+		id, fn := strings.ReplaceAll(slug, "-", "_"), logicalID(slug)
+		if metric == "Errors" {
+			also = []any{named("Resource", document{"Fn::Sub": "${" + fn + "}:" + alias})}
+		}
+		dimensions := slices.Concat([]any{named(service.DimensionFunction, document{"Ref": fn})}, also,
+			[]any{named(service.DimensionVersion, document{"Fn::GetAtt": []any{published[fn], "Version"}})})
+		all = append(all, document{"Id": id, "ReturnData": false, "MetricStat": document{"Period": 60.0, "Stat": "Sum",
+			"Metric": document{"Namespace": namespace, "MetricName": metric, "Dimensions": dimensions}}})
+		terms = append(terms, "FILL("+id+", 0)")
+	}
+	return document{"Metrics": append(all, document{"Id": "value", "Expression": strings.Join(terms, " + "), "ReturnData": true})}
 }
 
 // calls are who calls whose alias for what: the gateway each function for each of its

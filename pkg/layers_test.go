@@ -45,7 +45,7 @@ func layers() []layer {
 		{"pkg/x402/receipt", nil, "a receipt is words and a signature; when to give one is the Gate's"},
 		{"pkg/x402/facilitator", []string{"pkg/fault", "pkg/printable", "pkg/strictjson", "pkg/x402"}, "the client classifies outcomes; what they mean is the Gate's"},
 		{"pkg/x402/chain", []string{"pkg/fault", "pkg/printable", "pkg/strictjson", "pkg/x402"}, "the client says what the chain says; what follows is the Gate's"},
-		{"pkg/x402/ledger/embedded", []string{"pkg/x402/ledger"}, "a store compares and swaps, for whoever reaches its file or its socket, and nothing else"},
+		{"pkg/x402/ledger/file", []string{"pkg/x402/ledger"}, "a store compares and swaps, and nothing else"},
 		{"pkg/x402/ledger/ledgertest", []string{"pkg/x402/ledger"}, "one suite for every store"},
 		{"pkg/x402/x402test", []string{"pkg/x402"}, "the other sides of a payment see the wire only"},
 		{"pkg/discovery", []string{"pkg/catalog", "pkg/fault", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "documents are rendered from facts"},
@@ -58,14 +58,15 @@ func layers() []layer {
 		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
 		{"infra", []string{"pkg/catalog", "pkg/fault", "pkg/boot", "pkg/service"}, "infrastructure reads facts"},
-		{"infra/local", []string{"pkg/boot", "pkg/catalog", "pkg/dynamo", "pkg/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/embedded", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
-		{"infra/local/pay", []string{"pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts"},
-		{"infra/local/operate", []string{"pkg/boot", "pkg/catalog", "pkg/dynamo", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/embedded"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
-		{"infra/local/keys", []string{"pkg/x402", "pkg/x402/receipt"}, "an offline tool makes a key, or signs one line and checks it as the service does"},
+		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/dynamo", "pkg/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
+		{"infra/local/pay", []string{"infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts with how a question is written there"},
+		{"infra/local/operate", []string{"pkg/boot", "pkg/catalog", "pkg/dynamo", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/file"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
+		{"infra/local/keys", []string{"infra/local/keyfile", "pkg/x402", "pkg/x402/receipt"}, "an offline tool makes a key, or signs one line and checks it as the service does"},
+		{"infra/local/keyfile", nil, "a file is read whatever the key is for"},
 		{"infra/local/lambdahost", nil, "the host runs binaries; it knows no service"},
-		{"infra/local/invoke", []string{"infra/local/lambdahost"}, "it runs one function"},
+		{"infra/local/invoke", []string{"infra/local/lambdahost", "pkg/boot", "pkg/x402", "pkg/x402/x402test"}, "it runs one function, beside play money on the terms of its configuration"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
-		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/embedded", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
+		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
 		{"infra/testbed", []string{"infra/local/lambdahost", "pkg/dynamo", "pkg/fault", "pkg/guard", "pkg/x402", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/fault"}, "the description judges; the programs of others are run from outside"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
@@ -83,7 +84,7 @@ func foreign() []layer {
 		{"github.com/miekg/dns", []string{"infra/bench", "infra/testbed", "pkg/lookup/dns"}, "DNS messages are the lookup's business"},
 		{"github.com/openrdap/rdap", []string{"infra/bench", "pkg/lookup/whois/registry"}, "RDAP answers are the lookup's business"},
 		{"github.com/santhosh-tekuri/jsonschema", []string{"infra/clients"}, "schemas are published, and judged by tests only"},
-		{"go.etcd.io/bbolt", []string{"pkg/x402/ledger/embedded"}, "the file store is not deployed"},
+		{"modernc.org/sqlite", []string{"pkg/x402/ledger/file"}, "the file store is not deployed"},
 		{"github.com/decred/dcrd", []string{"pkg/x402", "pkg/x402/x402test", "infra/local/keys"}, "signatures are the payment layer's business"},
 		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/keys"}, "nothing that is deployed has a terminal"},
 		{"github.com/cdklabs/cdk-nag-go", []string{"infra"}, "the linter of the envelope is a part of it"},
@@ -164,7 +165,7 @@ func TestLayers(t *testing.T) {
 // registry link it.
 func TestDeployedCode(t *testing.T) {
 	const library = "github.com/openrdap/rdap"
-	banned := []string{"x402test", "ledgertest", "limittest", "testbed", "ledger/embedded", "go.etcd.io/bbolt", "net/http/httptest", "testing"}
+	banned := []string{"x402test", "ledgertest", "limittest", "testbed", "ledger/file", "modernc.org/sqlite", "net/http/httptest", "testing"}
 	var linked []string
 	for _, p := range list(t) {
 		name, deployed := strings.CutPrefix(p.ImportPath, module+"functions/")

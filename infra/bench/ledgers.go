@@ -7,10 +7,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+	ledgerfile "github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
 func (s site) sample(b buyer) (rows []ledger.Record) {
@@ -20,7 +19,7 @@ func (s site) sample(b buyer) (rows []ledger.Record) {
 		defer server.stop()
 		b.payments(server).play(s.ctx, 1, 1)
 	}()
-	store := must(embedded.Open(file, embedded.Options{Now: time.Now}))
+	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
 	for _, r := range must(store.Page(s.ctx, "", 10)).Records {
 		if strings.Contains(r.Key, b.payer()) { // others are of the service, not of the payment
@@ -37,7 +36,7 @@ func (s site) sample(b buyer) (rows []ledger.Record) {
 // another payer, and returns its file.
 func (s site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
-	store := must(embedded.Open(file, embedded.Options{Now: time.Now}))
+	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
 	// Writes that come together share a sync of the file.
 	const writers = 2000

@@ -328,8 +328,9 @@ func receiptVisits(t *testing.T) []visit {
 	)
 	return []visit{
 		pays("the receipt is kept", "receiptKept", wwwPath, 2),
-		says("it holds", "#receipt-1; covers this answer.", ""),
+		says("it holds", "; covers this answer.", ""),
 		says("a changed byte", not, "", changing(t, nil, func(b []byte) []byte { return bytes.Replace(b, []byte("192.0.2.10"), []byte("192.0.2.11"), 1) })),
+		says("an answer to another question", not, "", asking("domain=www.example.com", "domain=mail.example.com")),
 		says("white space", not, "", changing(t, nil, func(b []byte) []byte { return append(b, ' ') })),
 		says("another signature", not, "", changing(t, resigned(forged), nil)),
 		says("another transaction", not, "", changing(t, func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),

@@ -258,6 +258,15 @@ func changing(t *testing.T, header func(*x402.SettleResponse), body func([]byte)
 	}
 }
 
+// asking pays with the client's signature for another question: the service answers that
+// one, and signs for it.
+func asking(old, other string) step {
+	return func(g *gateway, w http.ResponseWriter, r *http.Request) {
+		r.URL.RawQuery = strings.Replace(r.URL.RawQuery, old, other, 1)
+		pass(g, w, r)
+	}
+}
+
 // drop closes the connection of a request.
 func drop(w http.ResponseWriter) {
 	connection, _, err := http.NewResponseController(w).Hijack()

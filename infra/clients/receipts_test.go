@@ -36,8 +36,9 @@ func TestReceiptProgram(t *testing.T) {
 		"The receipt DOES NOT HOLD: did:web:": changing(t, nil, func(body []byte) []byte {
 			return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
 		}),
-		"signature verification failed":     changing(t, resigned(forged), nil),
-		"No receipt came with this answer.": changing(t, func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil),
+		"signature verification failed":                changing(t, resigned(forged), nil),
+		"The receipt DOES NOT HOLD: did:web:127.0.0.1": asking("type=MX", "type=NS"),
+		"No receipt came with this answer.":            changing(t, func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil),
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
@@ -81,11 +82,12 @@ func forged(jws string) string { return jws[:len(jws)-4] + "AAAA" }
 
 // found is what the unmodified package says of an answer, or signs.
 type found struct {
-	Failed                string
-	Found, JWS            bool
-	Kid, Signature, Hash  string
-	Said                  receipt.Statement
-	Matches, MatchesOther bool
+	Failed                         string
+	Found, JWS                     bool
+	Offered                        bool // by one signed offer, whose terms are those of accepts[0]
+	Kid, OfferKid, Signature, Hash string
+	Said                           receipt.Statement
+	Matches, MatchesOther          bool
 }
 
 // checker is the package, which is asked by lines.
@@ -98,10 +100,11 @@ func (c checker) ask(t *testing.T, job map[string]any) (f found) {
 	return f
 }
 
-// bought is an answer with what was asked for before it.
+// bought is an answer with what was asked for before it: the offer, and the question as
+// a receipt has it.
 type bought struct {
 	x402test.Reply
-	required, signature string
+	required, signature, question string
 }
 
 func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
@@ -120,7 +123,39 @@ func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
 	if err != nil || r.Status != http.StatusOK {
 		t.Fatalf("%d %s: %v", r.Status, r.Body, err)
 	}
-	return bought{r, asked.Header.Get(x402.HeaderRequired), signature}
+	_, path, _ := strings.Cut(url, "/v1/")
+	return bought{r, asked.Header.Get(x402.HeaderRequired), signature, "GET /v1/" + path}
+}
+
+// buyTool buys by a tool what buy buys at its path.
+func buyTool(t *testing.T, c *x402test.Client, url, question string, args map[string]any, signature string) bought {
+	t.Helper()
+	asked, err := c.Call(t.Context(), url, catalog.DNS().Tool, args, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	required, err := asked.Required()
+	if err == nil && signature == "" {
+		signature, err = c.Wallet.Pay(required, c.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Call(t.Context(), url, catalog.DNS().Tool, args, signature, "")
+	if err != nil || r.IsError || r.Meta.Receipt == nil {
+		t.Fatalf("%s: %v", r.Raw, err)
+	}
+	offer, err := x402.EncodeHeader(required)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled, err := x402.EncodeHeader(r.Meta.Receipt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply := x402test.Reply{Status: r.Status, Header: http.Header{}, Body: []byte(r.Text())}
+	reply.Header.Set(x402.HeaderResponse, settled)
+	return bought{reply, offer, signature, question}
 }
 
 // check has the package look at an answer.
@@ -138,6 +173,7 @@ func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) f
 		t.Fatal(err)
 	}
 	if !f.Found || !f.JWS || f.Kid != kid || !f.Matches || f.MatchesOther || f.Said.ResponseHash != f.Hash || f.Hash != receipt.HashOf(b.Body) ||
+		!f.Offered || !strings.HasPrefix(f.OfferKid, kid[:strings.Index(kid, "#")+1]) || f.Said.Request != b.question ||
 		f.Said.Transaction != settled.Transaction || !strings.EqualFold(f.Said.Payer, payer) || !f.Said.Covers(b.Body) {
 		t.Errorf("%s: %+v\nwant a receipt of %s for %s", what, f, kid, b.Header)
 	}
@@ -160,10 +196,13 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	s := w.startAt(t, addr)
 	client := testbed.NewClient(t, &http.Client{Timeout: patience})
 	payer, call := client.Wallet.Address().Checksum(), catalog.DNS().ExampleURL(s.url)
-	oldKey, newKey := receipt.DID(addr)+"#receipt-1", receipt.DID(addr)+"#receipt-2"
+	oldKey := receipt.KeyID(addr, publicOf(w.key(t)))
 
 	first := buy(t, client, call, "")
 	f := c.holds(t, "an answer", first, payer, oldKey)
+	if other := buy(t, client, s.url+catalog.DNS().Path+"?domain=example.com&type=NS", ""); c.holds(t, "another answer", other, payer, oldKey).Said.Request == first.question {
+		t.Error("two questions have one name")
+	}
 	again := buy(t, client, call, first.signature)
 	if again.Header.Get(x402.HeaderReplayed) != "true" || !bytes.Equal(again.Body, first.Body) ||
 		again.Header.Get(x402.HeaderResponse) != first.Header.Get(x402.HeaderResponse) {
@@ -190,36 +229,56 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 		t.Errorf("a receipt of nothing: %+v", f)
 	}
 
+	tool := buyTool(t, client, s.tools(), "GET /v1/tools/dns?domain=example.com&type=SOA", map[string]any{"domain": "Example.com", "type": "soa"}, "")
+	c.holds(t, "an answer of the tool", tool, payer, oldKey)
+	joined := buyTool(t, client, s.tools(), first.question, map[string]any{"domain": "example.com", "type": "MX"}, first.signature)
+	if joined.Header.Get(x402.HeaderResponse) != first.Header.Get(x402.HeaderResponse) {
+		t.Errorf("by the tool the answer has another receipt: %v, was %v", joined.Header, first.Header)
+	}
+
 	s.kill()
-	theirs := c.ask(t, map[string]any{"job": "sign", "payload": f.Said, "kid": oldKey, "seed": w.rekey(t)})
+	old := w.key(t)
+	theirs := c.ask(t, map[string]any{"job": "sign", "payload": f.Said, "kid": oldKey, "seed": receipt.FormatKey(old)})
 	if diff := cmp.Diff(theirs.Signature, f.Signature); diff != "" {
 		t.Errorf("the package signs (-), and we (+): %s", diff)
 	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newKey := receipt.KeyID(addr, public)
+	w.env["RECEIPT_KEY"] = receipt.FormatKey(private)
+	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public) + "," + receipt.FormatPublic(publicOf(old))
 	s = w.startAt(t, addr)
 	c.holds(t, "an answer of before the change", first, payer, oldKey)
 	again = buy(t, client, call, first.signature)
 	if got := c.holds(t, "a replay after the change", again, payer, oldKey); got.Signature != f.Signature {
 		t.Errorf("the receipt was %s, and is %s", f.Signature, got.Signature)
 	}
-	c.holds(t, "an answer after the change", buy(t, client, s.url+catalog.DNS().Path+"?domain=example.com&type=TXT", ""), payer, newKey)
+	after := buy(t, client, s.url+catalog.DNS().Path+"?domain=example.com&type=TXT", "")
+	c.holds(t, "an answer after the change", after, payer, newKey)
+
+	s.kill()
+	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public)
+	w.startAt(t, addr)
+	c.holds(t, "an answer of the key that stays", after, payer, newKey)
+	if f := c.check(t, first, first.Body, payer); !strings.Contains(f.Failed, "No verification method found") {
+		t.Errorf("a receipt of the key that was taken away: %+v", f)
+	}
 }
 
-// rekey has the service start with another key, and publish both. It returns the old one.
-func (w world) rekey(t *testing.T) string {
+// key is the one that the service has made for itself.
+func (w world) key(t *testing.T) ed25519.PrivateKey {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.dir, "receipt.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := receipt.ParseKey(strings.TrimSpace(string(text)))
+	key, err := receipt.ParseKey(strings.TrimSpace(string(text)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.env["RECEIPT_KEY"] = receipt.FormatKey(private)
-	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public) + "," + receipt.FormatPublic(old.Public().(ed25519.PublicKey))
-	return receipt.FormatKey(old)
+	return key
 }
+
+func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // what Public says

@@ -25,9 +25,9 @@ type Alarm struct {
 	// Of the last Periods data points, Datapoints have to breach.
 	Periods, Datapoints int
 	Missing             string // TreatMissingData
-	// Tells are the logical ids of the topics that are told when it begins, and
-	// Resolves of those that are told when it ends.
-	Tells, Resolves []string
+	// Tells are the logical ids of the topics that are told when it begins, Resolves of
+	// those that are told when it ends, and Lost of those that are told when data stop.
+	Tells, Resolves, Lost []string
 }
 
 // Query is a metric with its statistic, or an expression over earlier ones.
@@ -47,6 +47,7 @@ type properties struct {
 	Period, EvaluationPeriods, DatapointsToAlarm int
 	Threshold                                    *float64
 	AlarmActions, OKActions                      []string
+	InsufficientDataActions                      []string
 	Metrics                                      []dataQuery
 }
 
@@ -55,7 +56,10 @@ type dataQuery struct {
 	Expression string
 	ReturnData *bool // true when it is absent
 	MetricStat struct {
-		Metric struct{ MetricName, Namespace string }
+		Metric struct {
+			MetricName, Namespace string
+			Dimensions            []struct{ Name, Value string }
+		}
 		Period int
 		Stat   string
 	}
@@ -114,6 +118,9 @@ func plain(v any, stack string) any {
 		if id, ok := v["Ref"].(string); ok {
 			return id
 		}
+		if at, ok := v["Fn::GetAtt"].([]any); ok && len(at) == 2 && at[1] == "Version.Version" {
+			return fmt.Sprint(at[0], ".", at[1])
+		}
 	case []any:
 		for i, part := range v {
 			v[i] = plain(part, stack)
@@ -137,7 +144,7 @@ func readAlarm(id string, text []byte) (Alarm, error) {
 	a := Alarm{
 		ID: id, Name: p.AlarmName, Description: p.AlarmDescription, below: p.ComparisonOperator == "LessThanThreshold",
 		Period: p.Period, Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
-		Missing: p.TreatMissingData, Tells: p.AlarmActions, Resolves: p.OKActions,
+		Missing: p.TreatMissingData, Tells: p.AlarmActions, Resolves: p.OKActions, Lost: p.InsufficientDataActions,
 	}
 	if p.Metrics == nil {
 		one := dataQuery{ID: "m"}
@@ -158,7 +165,7 @@ func readAlarm(id string, text []byte) (Alarm, error) {
 		a.threshold = *p.Threshold
 	}
 	fault(!a.below && p.ComparisonOperator != "GreaterThanThreshold", "comparison %q is not known here", p.ComparisonOperator)
-	fault(!slices.Contains([]string{"notBreaching", "breaching", "ignore"}, a.Missing), "missing data %q is not known here", a.Missing)
+	fault(!slices.Contains([]string{"notBreaching", "breaching", "ignore", "missing"}, a.Missing), "missing data %q is not known here", a.Missing)
 	fault(a.Period < 10 || a.Datapoints < 1 || a.Datapoints > a.Periods, "%d of %d periods of %d s", a.Datapoints, a.Periods, a.Period)
 	return a, errors.Join(faults...)
 }
@@ -167,9 +174,13 @@ func readAlarm(id string, text []byte) (Alarm, error) {
 func (a *Alarm) query(all []dataQuery) error {
 	known := map[string]float64{}
 	for _, m := range all {
-		q := Query{ID: m.ID, Metric: Metric{m.MetricStat.Metric.Namespace, m.MetricStat.Metric.MetricName}, Statistic: m.MetricStat.Stat, Expression: m.Expression}
+		stat := m.MetricStat
+		q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}
+		for _, d := range stat.Metric.Dimensions {
+			q.Metric.Of += d.Name + "=" + d.Value + ";"
+		}
 		var err error
-		switch period := m.MetricStat.Period; {
+		switch period := stat.Period; {
 		case (m.Expression == "") == (q.Metric == Metric{}):
 			err = errors.New("it must be a metric or an expression")
 		case m.Expression != "":
@@ -224,12 +235,16 @@ type Source interface {
 const lookBack = 2
 
 // History is the state of an alarm after each of the periods from 0 on, if it
-// begins as Insufficient.
+// begins as Insufficient. An alarm that tells of data which stop is Firing then.
 func (a Alarm) History(src Source, periods int) []State {
-	history, state := make([]State, periods), Insufficient
+	history, state, known := make([]State, periods), Insufficient, false
 	for now := range history {
 		state = a.after(src, now, state)
+		known = known || state != Insufficient
 		history[now] = state
+		if known && state == Insufficient && len(a.Lost) > 0 {
+			history[now] = Firing
+		}
 	}
 	return history
 }
@@ -253,7 +268,9 @@ func (a Alarm) after(src Source, period int, before State) State {
 		breaching += a.Periods - there
 	}
 	switch {
-	case breaching >= a.Datapoints:
+	case a.Missing == "missing" && there == 0:
+		return Insufficient
+	case breaching >= a.Datapoints, a.Missing == "missing" && there < a.Periods && there == breaching:
 		return Firing
 	case a.Missing == "ignore" && there < a.Periods && there == breaching:
 		return before

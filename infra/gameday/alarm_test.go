@@ -19,8 +19,7 @@ func (r recorded) Values(m Metric, period int) []float64 {
 }
 
 // TestMissingData are the rows of AWS's tables "Configuring how CloudWatch alarms
-// treat missing data", without the treatment that no alarm here has: X breaches, 0
-// does not, - is missing, the newest is last. * is: the state is retained.
+// treat missing data": X breaches, 0 does not, - is missing, the newest is last. * is: the state is retained.
 func TestMissingData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -28,29 +27,29 @@ func TestMissingData(t *testing.T) {
 		of     int // of 3
 		want   string
 	}{
-		{"0 - X - X", 3, "ignore OK, breaching OK, notBreaching OK"},
-		{"0 - - - -", 3, "ignore OK, breaching OK, notBreaching OK"},
-		{"- - - - -", 3, "ignore *, breaching ALARM, notBreaching OK"},
-		{"0 X X - X", 3, "ignore ALARM, breaching ALARM, notBreaching ALARM"},
-		{"- - X - -", 3, "ignore *, breaching ALARM, notBreaching OK"},
-		{"0 - X - X", 2, "ignore ALARM, breaching ALARM, notBreaching ALARM"},
-		{"0 0 X 0 X", 2, "ignore ALARM, breaching ALARM, notBreaching ALARM"},
-		{"0 - X - -", 2, "ignore OK, breaching ALARM, notBreaching OK"},
-		{"- - - - 0", 2, "ignore OK, breaching ALARM, notBreaching OK"},
-		{"- - - X -", 2, "ignore *, breaching ALARM, notBreaching OK"},
-		{"- - - - X", 3, "ignore *, breaching ALARM, notBreaching OK"},
-		{"X X X X X", 3, "ignore ALARM, breaching ALARM, notBreaching ALARM"},
-		{"X X X 0 0", 2, "ignore OK, breaching OK, notBreaching OK"},
-		{"X X 0 X 0", 2, "ignore OK, breaching OK, notBreaching OK"},
+		{"0 - X - X", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
+		{"0 - - - -", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
+		{"- - - - -", 3, "missing INSUFFICIENT_DATA, ignore *, breaching ALARM, notBreaching OK"},
+		{"0 X X - X", 3, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"- - X - -", 3, "missing ALARM, ignore *, breaching ALARM, notBreaching OK"},
+		{"0 - X - X", 2, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"0 0 X 0 X", 2, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"0 - X - -", 2, "missing OK, ignore OK, breaching ALARM, notBreaching OK"},
+		{"- - - - 0", 2, "missing OK, ignore OK, breaching ALARM, notBreaching OK"},
+		{"- - - X -", 2, "missing ALARM, ignore *, breaching ALARM, notBreaching OK"},
+		{"- - - - X", 3, "missing ALARM, ignore *, breaching ALARM, notBreaching OK"},
+		{"X X X X X", 3, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"X X X 0 0", 2, "missing OK, ignore OK, breaching OK, notBreaching OK"},
+		{"X X 0 X 0", 2, "missing OK, ignore OK, breaching OK, notBreaching OK"},
 	} {
-		m := Metric{"N", "M"}
+		m := Metric{"N", "M", ""}
 		src := recorded{}
 		for _, p := range strings.Fields(c.points) {
 			src[m] = append(src[m], map[string][]float64{"X": {2}, "0": {1}}[p])
 		}
 		for _, before := range []State{OK, Firing, Insufficient} {
 			var got []string
-			for _, treatment := range []string{"ignore", "breaching", "notBreaching"} {
+			for _, treatment := range []string{"missing", "ignore", "breaching", "notBreaching"} {
 				a := Alarm{Queries: []Query{{ID: "m", Metric: m, Statistic: "Sum"}}, returns: "m", threshold: 1, Periods: 3, Datapoints: c.of, Missing: treatment}
 				got = append(got, fmt.Sprint(treatment, " ", a.after(src, 4, before)))
 			}
@@ -85,7 +84,7 @@ func TestReadAlarms(t *testing.T) {
 		t.Fatalf("%d alarms, %v", len(alarms), err)
 	}
 	plain, ratio := alarms[0], alarms[1]
-	errorsOf := Metric{"N/prod", "Errors"}
+	errorsOf := Metric{"N/prod", "Errors", ""}
 	if got, want := fmt.Sprint(plain), fmt.Sprint(Alarm{
 		ID: "Plain", Name: "prod-errors", Description: "failed, see #errors", Queries: []Query{{ID: "m", Metric: errorsOf, Statistic: "Minimum"}},
 		returns: "m", below: true, threshold: 1, Period: 60, Periods: 3, Datapoints: 2, Missing: "notBreaching", Tells: []string{"Topic"}, Resolves: []string{"Other"},
@@ -95,7 +94,7 @@ func TestReadAlarms(t *testing.T) {
 	if ratio.ID != "Ratio" || ratio.Period != 300 || ratio.Queries[2].Expression != "IF(all >= 10, FILL(bad, 0), 0)" {
 		t.Errorf("%+v", ratio)
 	}
-	bad, all := Metric{"N", "Bad"}, Metric{"N", "All"}
+	bad, all := Metric{"N", "Bad", ""}, Metric{"N", "All", ""}
 	for _, c := range []struct {
 		alarm Alarm
 		src   recorded
@@ -122,7 +121,7 @@ func TestBadAlarms(t *testing.T) {
 		{`"LessThanThreshold"`, `"LessThanOrEqualToThreshold"`, "LessThanOrEqualToThreshold"},
 		{`"DatapointsToAlarm": 2`, `"DatapointsToAlarm": 4`, "4 of 3"},
 		{`"DatapointsToAlarm": 2, `, ``, "0 of 3"},
-		{`"notBreaching"`, `"missing"`, `"missing"`},
+		{`"notBreaching"`, `"evaluate"`, `"evaluate"`},
 		{`"MetricName": "Errors"`, `"MetricName": {"Fn::GetAtt": ["A", "B"]}`, "MetricName"},
 		{`"MetricName": "Errors",`, ``, "without namespace or name"},
 		{`"Metrics": [`, `"Statistic": "Sum", "Metrics": [`, "a metric of its own"},

@@ -41,6 +41,8 @@ func calculate(n ast.Expr, of map[string]float64) (float64, error) {
 			return v, nil
 		}
 		return 0, fmt.Errorf("%s is not the id of a query before it", n.Name)
+	case *ast.ParenExpr:
+		return calculate(n.X, of)
 	case *ast.BinaryExpr:
 		return apply(n.Op.String(), of, n.X, n.Y)
 	case *ast.CallExpr:

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Metric names a metric without dimensions. Alarms look at no others.
-type Metric struct{ Namespace, Name string }
+// Metric names a metric. Of are its dimensions, each as name=value and a semicolon.
+type Metric struct{ Namespace, Name, Of string }
 
 // Sample is one value of a metric.
 type Sample struct {
@@ -60,7 +60,7 @@ func ReadEMF(line []byte) (samples []Sample, at int64, err error) {
 					return nil, 0, fmt.Errorf("metric %s is not a number of the line", m.Name)
 				}
 				if len(names) == 0 {
-					samples = append(samples, Sample{Metric{set.Namespace, m.Name}, value})
+					samples = append(samples, Sample{Metric{set.Namespace, m.Name, ""}, value})
 				}
 			}
 		}
@@ -105,7 +105,7 @@ func readFilter(id string, text []byte) (Filter, error) {
 		return Filter{}, errors.New("it must count one metric of a log group of the template")
 	}
 	m := p.MetricTransformations[0]
-	f := Filter{ID: id, LogGroup: p.LogGroupName, Metric: Metric{m.MetricNamespace, m.MetricName}}
+	f := Filter{ID: id, LogGroup: p.LogGroupName, Metric: Metric{m.MetricNamespace, m.MetricName, ""}}
 	var whole []string
 	for _, found := range regexp.MustCompile(`\(\$\.(\w+) (!?=) "([^"]*)"\)`).FindAllStringSubmatch(p.FilterPattern, -1) {
 		text := strings.ReplaceAll(regexp.QuoteMeta(found[3]), `\*`, ".*")

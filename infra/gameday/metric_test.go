@@ -12,7 +12,7 @@ func TestReadEMF(t *testing.T) {
 	const line = `{"time":"x","operation":"dns","Requests":1,"LookupLatency":1.5,"_aws":{"Timestamp":5,"CloudWatchMetrics":[
 		{"Namespace":"N","Dimensions":[[],["operation"]],"Metrics":[{"Name":"Requests","Unit":"Count"},{"Name":"LookupLatency","Unit":"Milliseconds"}]}]}}`
 	got, at, err := ReadEMF([]byte(line))
-	want := []Sample{{Metric{"N", "Requests"}, 1}, {Metric{"N", "LookupLatency"}, 1.5}}
+	want := []Sample{{Metric{"N", "Requests", ""}, 1}, {Metric{"N", "LookupLatency", ""}, 1.5}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || at != 5 {
 		t.Errorf("%v, at %d (-want +got):\n%s", err, at, diff)
 	}
@@ -49,7 +49,7 @@ func TestFilter(t *testing.T) {
 		t.Fatalf("%v, %v", filters, err)
 	}
 	f := filters[0]
-	if want := (Metric{"Own/prod", "Errors"}); f.ID != "Errors" || f.LogGroup != "Log" || f.Metric != want {
+	if want := (Metric{"Own/prod", "Errors", ""}); f.ID != "Errors" || f.LogGroup != "Log" || f.Metric != want {
 		t.Errorf("%+v", f)
 	}
 	for line, want := range map[string]bool{

@@ -122,8 +122,12 @@ func (p *payer) send() sight {
 func (p *payer) learn() { p.again(func(s sight) bool { return !s.inDoubt() }) }
 
 // comeBack sends the payment again, as often as it is told to, until there is a
-// final answer. One that the ledger did not take in time is owed still.
+// final answer. One that the ledger did not take in time is owed still. For a second
+// after a refusal, or a lookup that failed, the ledger would repeat what it said.
 func (p *payer) comeBack() {
+	if s := p.last(); s.status >= http.StatusBadRequest {
+		p.pause(ledgerRepeats)
+	}
 	final := func(s sight) bool { return s.final() && (!s.answered() || p.w.table.phases.over(p.address)) }
 	if !p.again(final) && p.broken == nil {
 		p.broken = fmt.Errorf("no final answer after %s", 2*patience)
@@ -138,13 +142,18 @@ func (p *payer) again(enough func(sight) bool) bool {
 		if p.broken != nil || enough(s) {
 			return p.broken == nil
 		}
-		select {
-		case <-p.w.Context().Done():
-			return false
-		case <-time.After(max(s.wait, settleDown)): // as Retry-After says
-		}
+		p.pause(max(s.wait, settleDown)) // as Retry-After says
 	}
 	return false
+}
+
+// pause waits, or until the test ends.
+func (p *payer) pause(d time.Duration) {
+	select {
+	case <-p.w.Context().Done():
+		p.broken = p.w.Context().Err()
+	case <-time.After(d):
+	}
 }
 
 func (p *payer) answered() bool {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -110,6 +111,26 @@ func answersAfter(late time.Duration) failure {
 func hangs(_ http.ResponseWriter, r *http.Request, _ call, _ func()) bool {
 	<-r.Context().Done()
 	return false
+}
+
+// refuses says of every payment what a facilitator says whose token is paused.
+func refuses(w http.ResponseWriter, _ *http.Request, _ call, _ func()) bool {
+	_, _ = io.WriteString(w, `{"success":false,"errorReason":"invalid_exact_evm_transaction_simulation_failed","transaction":"","network":"eip155:8453"}`)
+	return false
+}
+
+// untelling is a node that tells nothing of payments while it says so, and that it is
+// there.
+func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // next sees what is missing
+		if untold.Load() && regexp.MustCompile(`"eth_(getLogs|call)"`).Match(body) {
+			http.Error(w, "not in your plan", http.StatusForbidden)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
 }
 
 // table is a DynamoDB-compatible server behind a door.

@@ -35,7 +35,9 @@ type scenario struct {
 	absent     int // how many of each operation never come back
 	owed       int // how many are owed something in the end
 
-	fires   []string // alarms that must go off
+	fires   []string // alarms that must go off, one for each fault
+	faults  int      // how many there are; one when 0
+	heals   bool     // nobody need hear of it
 	may     []string // alarms that may
 	lingers []string // of those, the ones that stay on after the mending
 }

@@ -158,10 +158,11 @@ func lookupScenarios() []scenario {
 	return []scenario{{
 		name: "the resolvers cannot be reached", ops: looks(), payers: several, together: true, rounds: 4, stable: true,
 		breakage: shut(theResolvers),
-		ready:    http.StatusServiceUnavailable, sees: owedWith(unreachable), fires: []string{"resolvers", "owed"},
+		ready:    http.StatusServiceUnavailable, sees: owedWith(unreachable), fires: []string{"resolvers"},
+		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // a day has many runs
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: looks(), payers: several, together: true,
-		breakage: unheard().and(tabled(freezing)), sees: owedWith(timeouts()), fires: []string{"owed", "latency"},
+		breakage: unheard().and(tabled(freezing)), sees: owedWith(timeouts()), fires: []string{"lookups"},
 		// The table's answer and the end of the time for it wait side by side
 		// for a process that goes on, and which one it sees first is open.
 		may: []string{"ledger-faults"},
@@ -207,6 +208,11 @@ func facilitatorScenarios() []scenario {
 		name: "the facilitator is slow", payers: several, together: true, stable: true,
 		breakage: facilitated(func(*world) failure { return answersAfter(slow) }),
 		fires:    []string{"facilitator-slow"},
+	}, {
+		name: "the facilitator refuses every payment", payers: 1, stable: true,
+		breakage: facilitated(func(*world) failure { return refuses }),
+		ready:    http.StatusOK, sees: everybody(sight{status: http.StatusPaymentRequired, code: string(fault.PaymentRequired)}),
+		fires: []string{"refused"},
 	}}
 }
 
@@ -216,14 +222,21 @@ func doubtScenarios() []scenario {
 	return []scenario{{
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4, stable: true,
 		breakage: mute.and(shut(func(w *world) *door { return w.chain })),
-		ready:    http.StatusOK, sees: everybody(inDoubt), fires: []string{"uncertain", "facilitator-slow", "chain"},
+		ready:    http.StatusOK, sees: everybody(inDoubt), fires: []string{"uncertain", "chain"}, faults: 2,
 		// The first of each operation never comes back: reconcile finds that
 		// they have paid.
 		absent: 1, owed: 8,
 	}, {
 		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4, stable: true,
 		breakage: facilitated(func(*world) failure { return hangs }), sees: everybody(inDoubt),
-		fires: []string{"uncertain", "reconcile-open"},
+		fires: []string{"uncertain"}, // the payments can still be made
+	}, {
+		name: "few payments are in doubt, and no node tells of payments", ops: []string{"dns", "ping"}, payers: 1, rounds: 4, stable: true,
+		breakage: mute.and(breakage{
+			breaks: func(w *world) { w.untold.Store(true) },
+			mends:  func(w *world) { w.untold.Store(false) },
+		}),
+		ready: http.StatusOK, sees: everybody(inDoubt), fires: []string{"reconcile-open"},
 	}}
 }
 
@@ -249,7 +262,7 @@ func debtScenarios() []scenario {
 		// Each is owed the answer; nothing more happens for a day.
 		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1, stable: true,
 		breakage: shut(theResolvers),
-		sees:     unreachable, owed: 2,
+		sees:     unreachable, owed: 2, heals: true,
 	}, {
 		name: "every lookup that was paid for has failed", ops: []string{"dns"}, payers: 2, stable: true,
 		breakage: shut(theResolvers),
@@ -265,6 +278,14 @@ func customerScenarios() []scenario {
 		name: "all places of an operation are taken", ops: []string{"host-intel"}, payers: several, stable: true,
 		breakage: placesTaken("host-intel", bundlePlaces),
 		sees:     everybody(refusal(fault.Overloaded, "false", "true")), fires: []string{"overloaded"},
+	}, {
+		name: "receipts are signed with a key that is not published", ops: []string{"dns", "ping"}, payers: 1, stable: true,
+		breakage: breakage{
+			breaks: func(w *world) { w.sign(otherKey()); w.restart() },
+			mends:  func(w *world) { w.sign(receiptKey()); w.restart() },
+		},
+		ready: http.StatusOK, sees: everybody(sight{status: http.StatusOK}),
+		fires: []string{"receipts"},
 	}, {
 		name: "a record cannot be dealt with", ops: []string{"ping"}, payers: 1, rounds: 2, stable: true,
 		breakage: strangeRecord(),

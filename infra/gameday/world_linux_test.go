@@ -3,6 +3,7 @@ package gameday
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // world is everything that one scenario has to itself.
@@ -30,10 +32,12 @@ type world struct {
 	*testing.T
 	facilitator *facilitator
 	chain       *door // to a node
+	untold      atomic.Bool
 	table       *table
 	name        string // of the table
 	db          testbed.Dynamo
 	resolvers   *resolvers
+	receiptKey  atomic.Pointer[string] // what the secret of the facilitator holds
 	host        *lambdahost.Host
 	url         string // of the gateway
 	opened      time.Time
@@ -70,23 +74,51 @@ func (s *stage) open(t *testing.T) *world {
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
 	w.facilitator = newFacilitator(t, own(9, 8080))
-	w.chain = serve(t, own(6, 8545), w.facilitator.node(time.Minute, time.Now), nil)
+	w.chain = serve(t, own(6, 8545), untelling(w.facilitator.node(time.Minute, time.Now), &w.untold), nil)
 	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.passed)
 	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, rdap)
 	secure := &tls.Config{GetCertificate: s.ca.For}
 	serve(t, net.JoinHostPort(web.String(), "443"), http.HandlerFunc(origin), secure)
 	serve(t, net.JoinHostPort(rdap.String(), "443"), http.HandlerFunc(registry), secure)
 	file := serve(t, own(7, 80), http.HandlerFunc(bootstrap), nil)
+	w.sign(receiptKey())
+	secrets := serve(t, own(10, 80), http.HandlerFunc(w.secret), nil)
 	w.host, w.url = testbed.Deployment{
 		Functions: builtIn("functions"),
 		Parameters: map[string]string{
 			"AWS::StackName": stack, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": w.resolvers.addr,
-			"FacilitatorUrl": "http://" + w.facilitator.addr, "FacilitatorToken": "gameday", "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
+			"FacilitatorUrl": "http://" + w.facilitator.addr, "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
+			"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:gameday-AbCdEf", "ReceiptPublicKeys": receipt.FormatPublic(receiptKey().Public().(ed25519.PublicKey)),
 		},
-		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "SSL_CERT_FILE": s.ca.File},
+		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "AWS_ENDPOINT_URL_SECRETS_MANAGER": "http://" + secrets.addr, "SSL_CERT_FILE": s.ca.File},
 		Configure:   func(c *lambdahost.Config) { c.Logs, c.OnEnd, c.OnEvent = w.series, w.series.ended, w.handed },
 	}.Open(t)
 	return w
+}
+
+// receiptKey is a private key whose public half is published, and otherKey one whose
+// is not.
+func receiptKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
+
+func otherKey() ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+}
+
+// sign gives the functions that start from now on a key to sign receipts with.
+func (w *world) sign(key ed25519.PrivateKey) {
+	text := receipt.FormatKey(key)
+	w.receiptKey.Store(&text)
+}
+
+// secret answers for Secrets Manager.
+func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
+	doc, err := json.Marshal(map[string]string{"token": "gameday", "receipt_key": *w.receiptKey.Load()})
+	if err == nil {
+		err = json.NewEncoder(out).Encode(map[string]string{"SecretString": string(doc)})
+	}
+	if err != nil {
+		w.Error(err)
+	}
 }
 
 // handed notes which process an event goes to, and kills it if it is to crash.
@@ -129,6 +161,13 @@ func (w *world) crash(yes bool, functions ...string) {
 	defer w.mu.Unlock()
 	for _, f := range functions {
 		w.crashes[f] = yes
+	}
+}
+
+// restart ends every process, as a deployment does.
+func (w *world) restart() {
+	for _, f := range w.host.Names() {
+		w.host.Kill(f)
 	}
 }
 
@@ -218,3 +257,6 @@ func (w *world) logFaults() {
 
 // settleDown is how long to wait before a payer who was not told comes back.
 const settleDown = 100 * time.Millisecond
+
+// ledgerRepeats is longer than the first spacing of refusals and lookups.
+const ledgerRepeats = 1100 * time.Millisecond

@@ -26,7 +26,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/operations"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -54,7 +54,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if config.Ledger.InAWS() && config.FacilitatorURL == "" {
+	if config.Ledger.InAWS() && config.FacilitatorURL == "" && !config.Paused {
 		return errPlayInAWS
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.Addr)
@@ -93,19 +93,17 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	welcome(out, config, ledgerName)
+	ctx, cancel := context.WithCancel(ctx)
+	probed := make(chan struct{})
+	go func() { defer close(probed); warnUnresolved(ctx, out, parts.Resolver.Probe) }()
+	defer func() { cancel(); <-probed }()
 	return serve(ctx, listener, atHome(listener.Addr(), config.BaseURL, handler))
 }
 
 // serve runs an HTTP server until ctx ends, and lets open requests finish.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	const (
-		readHeader = 5 * time.Second
-		grace      = 30 * time.Second // an invocation's deadline, and some
-		// maxHeader is above API Gateway's, so that an oversized payment header
-		// is answered by our code and not by net/http.
-		maxHeader = 256 << 10
-	)
-	server := &http.Server{Handler: h, ReadHeaderTimeout: readHeader, MaxHeaderBytes: maxHeader}
+	const grace = 30 * time.Second // an invocation's deadline, and some
+	server := newServer(h)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {
@@ -118,19 +116,30 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return server.Shutdown(ctx)
 }
 
+// newServer returns a server that waits for nobody for ever. A handler may take 27 s,
+// as on Lambda. The bound on headers is above API Gateway's, so that an oversized
+// payment header is answered by our code and not by net/http.
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, MaxHeaderBytes: 256 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 45 * time.Second, IdleTimeout: 15 * time.Second,
+	}
+}
+
 // openLedger opens DynamoDB when a table is named, else the file.
 func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name string, done func(), err error) {
 	if c.Ledger.Name == "" {
-		s, err := embedded.Open(c.LedgerFile, embedded.Options{Now: time.Now})
-		if errors.Is(err, embedded.ErrDamaged) || errors.Is(err, embedded.ErrVersion) {
+		s, err := file.Open(c.LedgerFile)
+		if errors.Is(err, file.ErrUnreadable) {
 			return stores, "", nil, err // it says what to do
 		}
-		if err != nil {
-			return stores, "", nil, fmt.Errorf("open the ledger %s: %w (LEDGER_FILE sets another one)", c.LedgerFile, err)
+		if err == nil {
+			err = s.Sweep(ctx, time.Now())
 		}
-		endSharing := share(ctx, c.LedgerFile, s)
-		// One process holds the file, so the limits can stay in its memory.
-		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { endSharing(); logClose("ledger", s.Close()) }, nil
+		if err != nil {
+			return stores, "", nil, fmt.Errorf("%w (LEDGER_FILE sets another one)", err)
+		}
+		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
 	}
 	if c.Ledger.Endpoint != "" {
 		// A local server starts empty; the deployed table is the template's.
@@ -141,21 +150,10 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 	return c.Ledger.Stores(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
 }
 
-// share serves the open ledger to the operator's tools. The service can do
-// without that.
-func share(ctx context.Context, file string, s *embedded.Store) (done func()) {
-	end, err := embedded.Serve(ctx, file, s)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "make payer, owed, refund, books and reconcile need this service stopped: %v\n", err)
-		return func() {}
-	}
-	return func() { logClose("ledger's socket", end()) }
-}
-
 // playMoney starts the play-money facilitator on the next port, unless a real
 // one is configured.
 func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(), err error) {
-	if c.FacilitatorURL != "" {
+	if c.FacilitatorURL != "" || c.Paused {
 		return func() {}, nil
 	}
 	journal := ""
@@ -176,8 +174,8 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 		return nil, fmt.Errorf("the play-money facilitator, on the port after the service's: %w\n"+
 			"LOCAL_ADDR moves both, such as LOCAL_ADDR=127.0.0.1:9402; FACILITATOR_URL uses another facilitator", err)
 	}
-	c.FacilitatorURL = "http://" + l.Addr().String()
-	server := &http.Server{Handler: f, ReadHeaderTimeout: 5 * time.Second}
+	c.FacilitatorURL, c.PlayMoney = "http://"+l.Addr().String(), true
+	server := newServer(f)
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintln(os.Stderr, "play-money facilitator:", err)
@@ -221,6 +219,16 @@ func nextPort(service, configured string) (string, error) {
 			"set a lower port, or FACILITATOR_URL to use another facilitator")
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10)), nil
+}
+
+// warnUnresolved says at start what would otherwise be learnt by paying for lookups.
+func warnUnresolved(ctx context.Context, out io.Writer, probe func(context.Context) error) {
+	probing, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := probe(probing); err != nil && ctx.Err() == nil {
+		fmt.Fprintf(out, "WARNING: nothing resolves, so that every lookup will fail: %v.\n"+
+			"Many networks block UDP port 53 to the outside. Stop this and name resolvers that can be reached: DNS_RESOLVERS=192.0.2.53 make run\n\n", err)
+	}
 }
 
 func welcome(out io.Writer, c boot.Local, ledgerName string) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -50,6 +51,7 @@ func start(t *testing.T, env map[string]string) *runner {
 	select {
 	case <-r.out.Ready():
 	case err := <-r.ended:
+		r.ended <- err
 		t.Fatalf("it ended: %v\n%s", err, r.out.String())
 	case <-time.After(time.Minute):
 		t.Fatal("not ready after a minute")
@@ -110,8 +112,22 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("ledger %s", got)
 	}
 
-	// One process at a time has the ledger.
-	says(t, run(t.Context(), quiet(env), io.Discard), "LEDGER_FILE")
+	// It says that its money is none, and that nothing resolves, and drops who sends no
+	// whole request.
+	page, err := http.Get(first.line(t, "is ready on") + "/docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	if text, err := io.ReadAll(page.Body); err != nil || !strings.Contains(string(text), "takes play money") {
+		t.Errorf("the page does not say so: %v", err)
+	}
+	if s := newServer(nil); s.ReadTimeout == 0 || s.IdleTimeout == 0 || s.WriteTimeout <= 30*time.Second {
+		t.Errorf("%+v waits for ever, or not for a lookup", s)
+	}
+
+	// Services share a ledger, but one facilitator at a time has the play money.
+	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "FACILITATOR_URL")
 	if err := first.end(); err != nil {
 		t.Errorf("stopped: %v", err)
 	}
@@ -301,11 +317,29 @@ func TestRunDamagedLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, run(t.Context(), quiet(env), io.Discard), env["LEDGER_FILE"], "is damaged", "Move it away", "LEDGER_FILE", "owed")
+	says(t, run(t.Context(), quiet(env), io.Discard), env["LEDGER_FILE"], "is damaged", "move it away", "LEDGER_FILE", "owed")
 	if err := os.Rename(env["LEDGER_FILE"], env["LEDGER_FILE"]+".damaged"); err != nil {
 		t.Fatal(err)
 	}
 	buyPing(t, start(t, env))
+}
+
+func TestWarnUnresolved(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	down := errors.New("no answer")
+	for _, c := range []struct {
+		ctx  context.Context
+		err  error
+		says bool
+	}{{t.Context(), down, true}, {t.Context(), nil, false}, {ended, down, false}} {
+		var out bytes.Buffer
+		warnUnresolved(c.ctx, &out, func(context.Context) error { return c.err })
+		if said := strings.Contains(out.String(), "nothing resolves") && strings.Contains(out.String(), "DNS_RESOLVERS"); said != c.says {
+			t.Errorf("%v: %q", c.err, out.String())
+		}
+	}
 }
 
 func TestLineLog(t *testing.T) {
@@ -360,29 +394,5 @@ func TestAtHome(t *testing.T) {
 		if h.ServeHTTP(w, r); w.Code != c.status {
 			t.Errorf("%+v: %d", c, w.Code)
 		}
-	}
-}
-
-// The key is made once, for its owner alone, and a file that holds none is left.
-func TestReceiptKey(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "local")
-	first, err := receiptKey(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := receiptKey(dir)
-	if err != nil || !again.Equal(first) {
-		t.Errorf("another key after a restart, %v", err)
-	}
-	path := filepath.Join(dir, receiptFile)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-	if err := os.WriteFile(path, []byte("not a key"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if key, err := receiptKey(dir); key != nil || err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a broken file: %v", err)
 	}
 }

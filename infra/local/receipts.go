@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -17,15 +18,18 @@ import (
 const receiptFile = "receipt.key"
 
 // receiptKey reads the key that signs receipts on this machine, or makes it: what
-// was signed before a restart holds afterwards.
+// was signed before a restart holds afterwards. One that somebody else may know is
+// refused, because the folder may be one that others write to.
 func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, receiptFile)
-	text, err := os.ReadFile(path)
+	text, err := keyfile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newReceiptKey(path)
+		if err = newReceiptKey(path); err == nil {
+			text, err = keyfile.Read(path)
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the receipt key: %w", err)
+		return nil, fmt.Errorf("the receipt key: %w. If somebody else may have put it there, or read it, move it away for a new one", err)
 	}
 	key, err := receipt.ParseKey(strings.TrimSpace(string(text)))
 	if err != nil {
@@ -34,16 +38,27 @@ func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-func newReceiptKey(path string) (ed25519.PrivateKey, error) {
+// newReceiptKey makes the file unless there is one. It is there as a whole or not at
+// all, so that the first of several runners has made it.
+func newReceiptKey(path string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a receipt key: %w", err)
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("keep the receipt key: %w", err)
+		return err
 	}
-	if err := os.WriteFile(path, []byte(receipt.FormatKey(key)+"\n"), 0o600); err != nil {
-		return nil, fmt.Errorf("keep the receipt key: %w", err)
+	f, err := os.CreateTemp(filepath.Dir(path), receiptFile+"-*") // for its owner alone
+	if err != nil {
+		return err
 	}
-	return key, nil
+	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
+	_, err = f.WriteString(receipt.FormatKey(key) + "\n")
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }

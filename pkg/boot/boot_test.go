@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -27,6 +28,7 @@ import (
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const one, other = "https://one.example/x402", "https://other.example"
+	const claims = "WELL_KNOWN_FILES"
 	const window, windowSays = "DUPLICATE_WINDOW_SECONDS", "whole seconds from 0 to 86400"
 	_, public := keyPair(1)
 	secret := vars{"FACILITATOR_SECRET_ARN": secretARN}
@@ -55,8 +57,26 @@ func TestFaults(t *testing.T) {
 		{vars{window: "-1"}, windowSays},
 		{vars{window: "86401"}, windowSays},
 		{vars{window: "45s"}, "whole seconds"},
+		{vars{"CONTACT": "https://example.com/contact?of=us#form"}, ""},
+		{vars{"CONTACT": "mailto:op@example.com", "WELL_KNOWN_FILES": `{"glama.json": "{\"a\":1}", "402index-verify.txt": "hush\n"}`}, ""},
+		{vars{"CONTACT": "op@example.com"}, "CONTACT must be"},
+		{vars{"CONTACT": "http://example.com"}, "CONTACT must be"},
+		{vars{"CONTACT": "https://u:p@example.com"}, "CONTACT must be"},
+		{vars{"CONTACT": "https://example.com/(a)"}, "CONTACT must be"},
+		{vars{"CONTACT": "mailto:op"}, "CONTACT must be"},
+		{vars{"CONTACT": "mailto:op@example.com?cc=x"}, "CONTACT must be"},
+		{vars{"CONTACT": "https://example.com/" + strings.Repeat("a", 90)}, "CONTACT must be"},
+		{vars{claims: `{"security.txt":"hush","../x":"a"}`}, `WELL_KNOWN_FILES has "security.txt", which is none of|has "../x", which`},
+		{vars{claims: `{"x402-trust.txt":"é"}`}, "has x402-trust.txt, which must be 1 to 1024"},
+		{vars{claims: `{"x402-trust.txt":""}`}, "has x402-trust.txt"},
+		{vars{claims: `{"x402-trust.txt":1}`}, "has x402-trust.txt"},
+		{vars{claims: `{"x402-trust.txt":"` + strings.Repeat("a", 1025) + `"}`}, "has x402-trust.txt"},
+		{vars{claims: `{"x402-trust.txt":"a","x402-trust.txt":"b"}`}, "must be a JSON object"},
+		{vars{claims: `{"glama.json":"{"}`}, "glama.json, which is no JSON"},
+		{vars{claims: `["a"]`}, "must be a JSON object"},
+		{vars{claims: strings.Repeat(" {", 1025)}, "is longer than 2048"},
 		{vars{"RECEIPT_KEY": "hush"}, "RECEIPT_KEY must be 32 bytes"},
-		{vars{"RECEIPT_PUBLIC_KEYS": public + ",short"}, "RECEIPT_PUBLIC_KEYS is a list of keys"},
+		{vars{"RECEIPT_PUBLIC_KEYS": public + ",short"}, "RECEIPT_PUBLIC_KEYS is a set of keys"},
 		{vars{"RECEIPT_PUBLIC_KEYS": strings.Repeat(public+",", receipt.MaxKeys+1)}, "RECEIPT_PUBLIC_KEYS has more than 16 keys"},
 		{vars{
 			"BASE_URL": "https://api.example.com/prod", "PAY_TO": "0x12", "NETWORK": "base", "USDC_ASSET": "usdc",
@@ -83,10 +103,19 @@ func TestFaults(t *testing.T) {
 
 		// A second facilitator, with credentials of its own.
 		{vars{"FACILITATOR_URL": one}, ""},
+		{vars{"FACILITATOR_URL": "http://198.51.100.9/hush"}, "FACILITATOR_URL must be an https URL"},
+		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "http://other.example"}, "FACILITATOR_FALLBACK_URL must be an https URL"},
+		{vars{"FACILITATOR_URL": "http://127.0.0.1:8403", "RPC_URL": "http://[::1]:8545,http://localhost:8546"}, ""},
+		{vars{"RPC_URL": "https://one.example,http://10.0.0.1/hush"}, "RPC_URL must be an https URL"},
 		{two(vars{"FACILITATOR_FALLBACK_TOKEN": "hush"}), ""},
 		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}), ""},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "https://one.example/other"}, ""},
-		{vars{"FACILITATOR_FALLBACK_URL": other}, "FACILITATOR_FALLBACK_URL is set, and FACILITATOR_URL is not"},
+		{vars{"FACILITATOR_FALLBACK_URL": other}, ""}, // see TestPaused
+		{vars{"SELLING": "perhaps"}, "SELLING must be yes or no"},
+		{vars{"FORMER_TERMS": "2026-11-20T08:05:00Z"}, "FORMER_TERMS must be none, or a time"},
+		{vars{"FORMER_TERMS": "soon,dns=5000"}, "FORMER_TERMS must be none, or a time"},
+		{vars{"FORMER_TERMS": "2026-11-20T08:05:00Z,payTo=0x0000000000000000000000000000000000000000"}, "FORMER_TERMS is the zero address"},
+		{vars{"FORMER_TERMS": "2026-11-20T08:05:00Z,dns=0.005,mcp=1,payTo="}, `FORMER_TERMS has "dns=0.005"|FORMER_TERMS has "mcp=1"|FORMER_TERMS has "payTo="`},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "other"}, "FACILITATOR_FALLBACK_URL must be"},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "http://ONE.example/x402/"},
 			"FACILITATOR_FALLBACK_URL is the facilitator of FACILITATOR_URL"},
@@ -120,9 +149,44 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%q is not said in:\n%v", says, err)
 		}
 	}
-	// It signs no receipt, and limits nobody.
-	for _, name := range []string{"RECEIPT_KEY", "RATE_LIMIT_PER_MINUTE", "CONCURRENCY_SINGLE"} {
-		same(t, "reconcile is told "+name, slices.Contains(ReconcileVars(), name), false)
+}
+
+// TestFormerTerms: one setting holds what was different and until when, which is soon.
+func TestFormerTerms(t *testing.T) {
+	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	read := func(v string) *service.FormerTerms { return configured(t, vars{"FORMER_TERMS": v}).Former }
+	if read("") != nil || read("none") != nil {
+		t.Error("there are former terms, and nobody named them")
+	}
+	f := read("2026-11-20T08:05:00Z, payTo=" + LocalPayTo + ",dns=7000")
+	if f.Terms.PayTo != LocalPayTo || f.Terms.Network != defaultNetwork || f.Prices["dns"] != "7000" || !f.Until.Equal(now.Add(5*time.Minute)) {
+		t.Errorf("%+v", f)
+	}
+	c := configured(t, vars{"FORMER_TERMS": "2026-11-20T08:05:00Z,dns=7000"})
+	same(t, "the payee stays", c.Former.Terms.PayTo, c.Terms.PayTo)
+	same(t, "/ready says that releases are not watched", c.warnings()["former_terms"] != "", true)
+	for early, says := range map[time.Duration]string{0: "", 25 * time.Hour: "FORMER_TERMS ends more than a day from now"} {
+		if err := c.checkFormer(now.Add(-early)); (err != nil) != (says != "") || err != nil && err.Error() != says+": five minutes after the deployment are enough" {
+			t.Errorf("%v before: %v", early, err)
+		}
+	}
+}
+
+// Nothing is sold where that is said, or where there is no facilitator, whatever else
+// is configured.
+func TestPaused(t *testing.T) {
+	both := vars{"FACILITATOR_URL": "https://one.example", "FACILITATOR_FALLBACK_URL": "https://other.example"}
+	for _, c := range []struct {
+		vars          vars
+		paused, sells bool
+	}{
+		{both, false, true}, {deployed(both, vars{"SELLING": "yes"}), false, true}, {deployed(both, vars{"SELLING": "no"}), true, false},
+		{vars{"FACILITATOR_FALLBACK_URL": "https://other.example"}, false, false}, {vars{"SELLING": "no"}, true, false},
+	} {
+		got := configured(t, c.vars)
+		if got.Paused != c.paused || (got.FacilitatorURL != "") != c.sells || !c.sells && got.FallbackURL != "" {
+			t.Errorf("%v: paused %v, facilitators %q and %q", c.vars, got.Paused, got.FacilitatorURL, got.FallbackURL)
+		}
 	}
 }
 
@@ -158,6 +222,9 @@ func TestValues(t *testing.T) {
 		}},
 		{"DUPLICATE_WINDOW_SECONDS", func(v vars) any { return local(v).offering(nil).DuplicateWindow }, values{
 			"": 45 * time.Second, "0": time.Duration(0), " 90 ": 90 * time.Second, "86400": 24 * time.Hour,
+		}},
+		{"CONTACT", func(v vars) any { return local(v).userAgent() }, values{
+			"": "Hostfacts/0.1.0 (+https://github.com/hostfacts/hostfacts)", "mailto:op@example.com": "Hostfacts/0.1.0 (+mailto:op@example.com)",
 		}},
 		{"DNS_RESOLVERS", func(v vars) any { return strings.Join(local(v).Resolvers, " ") }, values{
 			"": "1.1.1.1:53 8.8.8.8:53 9.9.9.10:53",

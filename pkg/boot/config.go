@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 )
@@ -35,9 +36,19 @@ const (
 type Config struct {
 	// BaseURL is the public origin; empty on Lambda means the domain name of
 	// each request.
-	BaseURL         string
-	Terms           x402.Terms
+	BaseURL string
+	// Paused says that SELLING is no: there is no facilitator, by intent.
+	Paused bool
+	Terms  x402.Terms
+	// Former are the terms before the last change; nil is none.
+	Former          *service.FormerTerms
 	OwnershipProofs []string
+	// Contact is an https or mailto URL at which the operator can be reached; empty
+	// is none. Claims are files below /.well-known/, by name.
+	Contact string
+	Claims  map[string]string
+	// PlayMoney says that the facilitator moves no real money. No variable sets it.
+	PlayMoney bool
 	// DuplicateWindow is how long after an answer another payment for the same
 	// request, without a purchase key, counts as the same purchase; 0 is off.
 	DuplicateWindow time.Duration
@@ -57,18 +68,22 @@ type Config struct {
 	BootstrapURL string
 	Limits       Limits
 	LogLevel     slog.Level
-	// ReceiptKeys are the public keys of receipts, the newest first.
+	// ReceiptKeys are the set of public keys of offers and receipts.
 	ReceiptKeys []ed25519.PublicKey
 	// Warnings are what /ready says of the configuration, by name.
 	Warnings map[string]string
 	// Stack is the deployment's name, which its metrics are kept under; empty
 	// is none.
 	Stack string
+	// Function and Version are what Lambda calls this code; empty elsewhere.
+	Function, Version string
 
-	secret        *sharedSecret                           // the facilitator's; nil: none
-	readNodes     func(context.Context) ([]string, error) // of the chain, from the secret; nil: none
-	receiptKey    func(context.Context) (ed25519.PrivateKey, error)
+	secret        *sharedSecret                                            // the facilitator's; nil: none
+	readNodes     func(context.Context, time.Time, bool) ([]string, error) // of the chain, from the secret; nil: none
+	receiptKey    func(ctx context.Context, now time.Time, failed bool) (ed25519.PrivateKey, error)
 	hasReceiptKey bool
+	// keyInSecret: receiptKey asks for the secret.
+	keyInSecret bool
 }
 
 // Limits are the numbers of design §6; 0 turns one off.
@@ -106,16 +121,23 @@ const (
 
 func (e *environment) shared(payTo string) Config {
 	asset := e.address(varAsset, e.text(varAsset, defaultAsset))
+	terms := x402.Terms{
+		Network: e.network(defaultNetwork),
+		Asset:   asset,
+		PayTo:   e.payee(varPayTo, payTo, asset),
+		Name:    e.text(varAssetName, defaultName),
+		Version: e.text(varAssetVersion, defaultVersion),
+	}
 	return Config{
-		BaseURL: e.origin(varBaseURL, ""),
-		Terms: x402.Terms{
-			Network: e.network(defaultNetwork),
-			Asset:   asset,
-			PayTo:   e.payee(varPayTo, payTo, asset),
-			Name:    e.text(varAssetName, defaultName),
-			Version: e.text(varAssetVersion, defaultVersion),
-		},
+		BaseURL:         e.origin(varBaseURL, ""),
+		Paused:          e.paused(),
+		Terms:           terms,
+		Former:          e.formerTerms(terms),
+		Function:        e.text(varFunction, ""),
+		Version:         e.text(varVersion, ""),
 		OwnershipProofs: e.list(varOwnershipProofs),
+		Contact:         e.contact(),
+		Claims:          e.claims(),
 		DuplicateWindow: e.duplicateWindow(),
 		LogLevel:        e.level(),
 		Stack:           e.stack(),
@@ -184,16 +206,20 @@ func Reachable(addr string) string {
 // facilitators reads where the facilitators are and who we are to each. The secret
 // of the first one can also have the nodes of the chain and the receipts' key.
 func (e *environment) facilitators(c *Config) {
-	c.FacilitatorURL = e.httpURL(varFacilitatorURL)
+	c.FacilitatorURL = e.peerURL(varFacilitatorURL)
 	c.Credentials, c.secret = e.credentials(primaryCredentials())
 	e.fallback(c)
+	if c.Paused || c.FacilitatorURL == "" { // the template refuses a fallback alone
+		c.FacilitatorURL, c.FallbackURL = "", ""
+	}
 }
 
 // money reads facilitators, receipts, registries, resolvers and limits.
 func (e *environment) money(c *Config) {
 	e.facilitators(c)
 	shared := c.secret
-	c.receiptKey, c.hasReceiptKey = e.receiptKey(shared), shared != nil || e.text(varReceiptKey, "") != ""
+	given := e.text(varReceiptKey, "") != ""
+	c.receiptKey, c.hasReceiptKey, c.keyInSecret = e.receiptKey(shared), shared != nil || given, shared != nil && !given
 	c.BootstrapURL = e.text(varBootstrap, "")
 	if _, err := whois.ParseBootstrapURL(c.BootstrapURL); c.BootstrapURL != "" && err != nil {
 		e.fault(varBootstrap, "is %v", err)

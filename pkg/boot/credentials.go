@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 )
@@ -54,7 +55,7 @@ func (e *environment) credentials(of credentialVars) (facilitator.Credentials, *
 }
 
 func lazily(read func() (facilitator.Credentials, error)) facilitator.Credentials {
-	return facilitator.Lazy(func(context.Context) (facilitator.Credentials, error) { return read() })
+	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return read() }, func() {})
 }
 
 // secret is read from Secrets Manager, the first time when somebody pays: a
@@ -63,19 +64,24 @@ func (e *environment) secret(name, arn string) *sharedSecret {
 	if _, ok := secretRegion(arn); !ok {
 		e.fault(name, "must be the complete ARN of a Secrets Manager secret, with its six random characters at the end")
 	}
-	return &sharedSecret{config: secretConfig{ARN: arn, Credentials: e.awsKeys(), Endpoint: e.text(varSecretsEndpoint, "")}}
+	c := secretConfig{ARN: arn, Credentials: e.awsKeys(), Endpoint: e.text(varSecretsEndpoint, "")}
+	return newSharedSecret(func(ctx context.Context) ([]byte, error) { return readSecret(ctx, c) })
 }
 
 // credentials are the facilitator's of a secret.
 func (s *sharedSecret) credentials() facilitator.Credentials {
-	return facilitator.Lazy(func(ctx context.Context) (facilitator.Credentials, error) {
-		doc, err := s.fresh(ctx)
+	return facilitator.Lazy(func(ctx context.Context, now time.Time) (facilitator.Credentials, error) {
+		doc, err := s.read(ctx, now)
 		if errors.Is(err, errSecretSilent) {
 			return nil, facilitator.Unreachable(err)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return facilitator.ParseCredentials(doc, secretReceiptKey, secretNodes)
-	})
+		creds, err := facilitator.ParseCredentials(doc, secretReceiptKey, secretNodes)
+		if err != nil {
+			s.failed()
+		}
+		return creds, err
+	}, s.failed)
 }

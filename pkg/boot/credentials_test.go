@@ -22,8 +22,8 @@ import (
 // What is in the secret is asked for when somebody pays, and read anew where it was of no
 // use. Whatever is wrong with it, nothing is sent, and no payer is told that the payment was
 // refused. A facilitator without credentials can be paid through with a secret that holds
-// only what others read. When it is read again is tested with facilitator.Lazy, and which
-// documents are good with facilitator.ParseCredentials.
+// only what others read. Which documents are good is tested with
+// facilitator.ParseCredentials.
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	receiptKey, _ := keyPair(1)
@@ -143,6 +143,86 @@ func TestReadyWithAFallback(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
+	}
+}
+
+// A secret is kept once it was read. It is read again when the reading failed, or what it
+// holds has failed, at most once a minute by the clock on the wall, and a reading that
+// fails leaves what there was.
+func TestSharedSecret(t *testing.T) {
+	t.Parallel()
+	reads, doc, fails := 0, "", errors.New("throttled")
+	s := newSharedSecret(func(context.Context) ([]byte, error) { reads++; return []byte(doc), fails })
+	now := time.Unix(1_800_000_000, 0)
+	for _, c := range []struct {
+		what   string
+		wait   time.Duration
+		failed bool
+		doc    string // of the store; empty: it does not answer
+		want   string // empty: an error
+		reads  int
+	}{
+		{"the first reading fails", 0, false, "", "", 1},
+		{"and is not repeated at once", rereadAfter - time.Second, false, `{"a":1}`, "", 1},
+		{"but after a minute", time.Second, false, `{"a":1}`, `{"a":1}`, 2},
+		{"and then kept", time.Hour, false, `{"a":2}`, `{"a":1}`, 2},
+		{"until it is of no use", 0, true, `{"a":2}`, `{"a":2}`, 3},
+		{"not within a minute", rereadAfter - time.Second, true, `{"a":3}`, `{"a":2}`, 3},
+		{"a reading that fails leaves it", time.Second, false, "", `{"a":2}`, 4},
+		{"so does what is no object", rereadAfter, false, `["a"]`, `{"a":2}`, 5},
+		{"and it tries again", rereadAfter, false, `{"a":3}`, `{"a":3}`, 6},
+		{"once", time.Hour, false, `{"a":4}`, `{"a":3}`, 6},
+		{"a clock that was set back does not hold it up", -2 * time.Hour, true, `{"a":4}`, `{"a":4}`, 7},
+	} {
+		now, doc, fails = now.Add(c.wait), c.doc, nil
+		if c.doc == "" {
+			fails = errors.New("throttled")
+		}
+		if c.failed {
+			s.failed()
+		}
+		if got, err := s.read(t.Context(), now); string(got) != c.want || (err == nil) != (c.want != "") || reads != c.reads {
+			t.Errorf("%s: %s, %v after %d readings; want %s after %d", c.what, got, err, reads, c.want, c.reads)
+		}
+	}
+	if _, err := s.read(t.Context(), time.Now()); err != nil || s.at != s.at.Round(0) {
+		t.Errorf("the reading of %s goes by a clock that stands still with the process: %v", s.at, err)
+	}
+}
+
+// Nobody waits for a reading longer than he would, and who gives up has not used up the
+// minute's one reading.
+func TestSharedSecretWaitsNoLongerThanItsCaller(t *testing.T) {
+	t.Parallel()
+	started, release, readings := make(chan struct{}), make(chan struct{}), 0
+	s := newSharedSecret(func(ctx context.Context) ([]byte, error) {
+		if readings++; readings > 1 {
+			return []byte(`{}`), nil
+		}
+		close(started)
+		<-release
+		return nil, ctx.Err()
+	})
+	ask := func(ctx context.Context) error {
+		_, err := s.read(ctx, time.Unix(1, 0))
+		return err
+	}
+	first, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- ask(first) }()
+	<-started
+	second, cancelSecond := context.WithCancel(t.Context())
+	cancelSecond()
+	if err := ask(second); !errors.Is(err, context.Canceled) {
+		t.Errorf("second: %v", err)
+	}
+	cancel()
+	close(release)
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("first: %v", err)
+	}
+	if err := ask(t.Context()); err != nil {
+		t.Errorf("third: %v", err)
 	}
 }
 

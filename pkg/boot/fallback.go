@@ -14,7 +14,7 @@ import (
 // have the first one's credentials, so that neither operator ever sees what proves
 // to the other who we are.
 func (e *environment) fallback(c *Config) {
-	c.FallbackURL = e.httpURL(varFallbackURL)
+	c.FallbackURL = e.peerURL(varFallbackURL)
 	c.FallbackCredentials, _ = e.credentials(fallbackCredentials())
 	one, other := primaryCredentials(), fallbackCredentials()
 	for _, name := range [][2]string{{one.keyID, other.keyID}, {one.keySecret, other.keySecret}, {one.token, other.token}, {one.secret, other.secret}} {
@@ -26,11 +26,7 @@ func (e *environment) fallback(c *Config) {
 			e.fault(name[1], "is that of %s: each facilitator has credentials of its own", name[0])
 		}
 	}
-	switch {
-	case c.FallbackURL == "":
-	case c.FacilitatorURL == "":
-		e.fault(varFallbackURL, "is set, and %s is not", varFacilitatorURL)
-	case place(c.FallbackURL) == place(c.FacilitatorURL):
+	if c.FallbackURL != "" && place(c.FallbackURL) == place(c.FacilitatorURL) {
 		e.fault(varFallbackURL, "is the facilitator of %s", varFacilitatorURL)
 	}
 }
@@ -44,13 +40,19 @@ func place(raw string) string {
 	return strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/")
 }
 
-// httpURL reads a URL; empty is none.
-func (e *environment) httpURL(name string) string {
+// peerURL reads the URL of a peer whose word about money is believed; empty is none.
+func (e *environment) peerURL(name string) string {
 	v := e.text(name, "")
-	if u, err := url.Parse(v); v != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-		e.fault(name, "must be an http or https URL")
+	if v != "" && insecure(v) {
+		e.fault(name, "must be an https URL; http is for this machine only, because whoever is on the way could read credentials and invent a settlement")
 	}
 	return v
+}
+
+// insecure says that raw is no https URL, and no http URL of this machine.
+func insecure(raw string) bool {
+	u, err := url.Parse(raw)
+	return err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname()))
 }
 
 // settlers are the clients of the facilitators.
@@ -61,7 +63,7 @@ type settlers struct {
 
 func (c Config) settlers(p service.Platform) (settlers, error) {
 	client := func(url string, creds facilitator.Credentials) (*facilitator.Client, error) {
-		return facilitator.New(facilitator.Config{URL: url, Credentials: creds, Now: p.Now, Logger: p.Log, UserAgent: UserAgent})
+		return facilitator.New(facilitator.Config{URL: url, Credentials: creds, Now: p.Now, Logger: p.Log, UserAgent: c.userAgent()})
 	}
 	var s settlers
 	var err error

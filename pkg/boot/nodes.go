@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,29 +50,33 @@ func (e *environment) rpc(c *Config, fallback string) {
 	}
 	nodes := e.list(varRPCURL)
 	for _, node := range nodes {
-		if u, err := url.Parse(node); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		if insecure(node) {
 			nodes = nil
 			break
 		}
 	}
 	if len(nodes) == 0 || len(nodes) > chain.MaxNodes {
-		e.fault(varRPCURL, "must be an http or https URL, or none, or %s, or up to %d URLs separated by commas", secretRPC, chain.MaxNodes)
+		e.fault(varRPCURL, "must be an https URL (http only for this machine), or none, or %s, or up to %d URLs separated by commas", secretRPC, chain.MaxNodes)
 	}
 	c.RPCURL = strings.Join(nodes, ",")
 }
 
 // nodes are those that the secret names; none is no error. The errors do not quote
-// what was read.
-func (s *sharedSecret) nodes(ctx context.Context) ([]string, error) {
-	doc, err := s.any(ctx)
+// what was read. failed says that none of them could answer.
+func (s *sharedSecret) nodes(ctx context.Context, now time.Time, failed bool) ([]string, error) {
+	if failed {
+		s.failed()
+	}
+	doc, err := s.read(ctx, now)
 	if err != nil {
 		return nil, fmt.Errorf("read the chain's nodes: %w", err)
 	}
 	var v struct {
 		URLs []string `json:"rpc_urls"`
 	}
-	if json.Unmarshal(doc, &v) != nil {
-		return nil, errors.New("the secret is not a JSON object whose rpc_urls is a list of texts")
+	if json.Unmarshal(doc, &v) != nil || slices.ContainsFunc(v.URLs, insecure) {
+		s.failed()
+		return nil, errors.New("rpc_urls of the secret is not a list of https URLs")
 	}
 	return v.URLs, nil
 }
@@ -85,7 +89,7 @@ func (c Config) chain(now func() time.Time) (*chain.Nodes, error) {
 	if !c.watched() {
 		return nil, nil
 	}
-	n := chain.NodesConfig{Read: c.readNodes, Config: chain.Config{Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: UserAgent}}
+	n := chain.NodesConfig{Read: c.readNodes, Config: chain.Config{Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: c.userAgent()}}
 	if c.RPCURL != "" {
 		n.URLs = strings.Split(c.RPCURL, ",")
 	}

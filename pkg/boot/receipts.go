@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -15,22 +16,28 @@ import (
 // errNoReceiptKey is what /ready says where no key is configured.
 var errNoReceiptKey = errors.New("RECEIPT_KEY is not set: answers come without a signed receipt; make receipt-key makes a key")
 
-// receipts signs answers with the key of the configuration, which is read when the
-// first answer is given. Without one, and with one that is not published, nothing
-// is signed: nobody could check it.
+// receipts signs offers and answers with the key of the configuration. One in the
+// environment is in memory at once; the secret is read when the first answer is given,
+// and until then offers are unsigned. Without a key, and with one that is not
+// published, nothing is signed: nobody could check it.
 type receipts struct {
 	published []ed25519.PublicKey
-	read      func(context.Context) (ed25519.PrivateKey, error)
+	read      func(ctx context.Context, now time.Time, failed bool) (ed25519.PrivateKey, error)
 	now       func() time.Time
 
-	mu     sync.Mutex
-	signer *receipt.Signer
-	failed error
-	at     time.Time // of the failure
+	signer atomic.Pointer[receipt.Signer]
+	mu     sync.Mutex // held while the key is read
+	failed bool       // the key of the last reading is not published
 }
 
-// rereadAfter is the least time between two readings that fail.
-const rereadAfter = time.Minute
+// receipts reads a key that is in the environment at once.
+func (c Config) receipts(now func() time.Time) *receipts {
+	r := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: now}
+	if !c.keyInSecret {
+		_ = r.check(context.Background()) // /ready says what is wrong
+	}
+	return r
+}
 
 // Sign implements x402.Receipts.
 func (r *receipts) Sign(ctx context.Context, d receipt.Delivery) (string, error) {
@@ -44,6 +51,15 @@ func (r *receipts) Sign(ctx context.Context, d receipt.Delivery) (string, error)
 	return s.Sign(d)
 }
 
+// SignOffer implements x402.Receipts.
+func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
+	s := r.signer.Load()
+	if s == nil {
+		return "", nil
+	}
+	return s.SignOffer(o)
+}
+
 // check is the probe of /ready.
 func (r *receipts) check(ctx context.Context) error {
 	_, err := r.key(ctx)
@@ -51,23 +67,28 @@ func (r *receipts) check(ctx context.Context) error {
 }
 
 func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
+	if s := r.signer.Load(); s != nil {
+		return s, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if age := r.now().Sub(r.at); r.signer != nil || r.failed != nil && age >= 0 && age < rereadAfter {
-		return r.signer, r.failed
+	if s := r.signer.Load(); s != nil {
+		return s, nil
 	}
 	private, err := ed25519.PrivateKey(nil), errNoReceiptKey
 	if r.read != nil {
-		private, err = r.read(ctx)
+		private, err = r.read(ctx, r.now(), r.failed)
 	}
-	if err == nil {
-		r.signer, err = receipt.NewSigner(private, r.published)
+	if err != nil {
+		r.failed = false
+		return nil, err
 	}
-	if errors.Is(err, receipt.ErrMismatch) {
-		err = errors.New("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
+	s, err := receipt.NewSigner(private, r.published)
+	if r.failed = errors.Is(err, receipt.ErrMismatch); r.failed {
+		return nil, errors.New("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
 	}
-	r.failed, r.at = err, r.now()
-	return r.signer, err
+	r.signer.Store(s)
+	return s, err
 }
 
 // receiptKeys reads the public keys of the DID document.
@@ -76,7 +97,7 @@ func (e *environment) receiptKeys() []ed25519.PublicKey {
 	for _, text := range e.list(varReceiptPublicKeys) {
 		key, err := receipt.ParsePublic(text)
 		if err != nil {
-			e.fault(varReceiptPublicKeys, "is a list of keys, the newest first; each %v", err)
+			e.fault(varReceiptPublicKeys, "is a set of keys; each %v", err)
 			return nil
 		}
 		keys = append(keys, key)
@@ -89,19 +110,22 @@ func (e *environment) receiptKeys() []ed25519.PublicKey {
 
 // receiptKey says where the private key is read: from the environment, or else
 // from the secret that has the facilitator's credentials.
-func (e *environment) receiptKey(s *sharedSecret) func(context.Context) (ed25519.PrivateKey, error) {
+func (e *environment) receiptKey(s *sharedSecret) func(context.Context, time.Time, bool) (ed25519.PrivateKey, error) {
 	if text := e.text(varReceiptKey, ""); text != "" {
 		key, err := receipt.ParseKey(text)
 		if err != nil {
 			e.fault(varReceiptKey, "%v", err)
 		}
-		return func(context.Context) (ed25519.PrivateKey, error) { return key, nil }
+		return func(context.Context, time.Time, bool) (ed25519.PrivateKey, error) { return key, nil }
 	}
 	if s == nil {
-		return func(context.Context) (ed25519.PrivateKey, error) { return nil, errNoReceiptKey }
+		return func(context.Context, time.Time, bool) (ed25519.PrivateKey, error) { return nil, errNoReceiptKey }
 	}
-	return func(ctx context.Context) (ed25519.PrivateKey, error) {
-		doc, err := s.any(ctx)
+	return func(ctx context.Context, now time.Time, failed bool) (ed25519.PrivateKey, error) {
+		if failed {
+			s.failed()
+		}
+		doc, err := s.read(ctx, now)
 		if err != nil {
 			return nil, fmt.Errorf("read the receipt key: %w", err)
 		}
@@ -109,6 +133,7 @@ func (e *environment) receiptKey(s *sharedSecret) func(context.Context) (ed25519
 			Key string `json:"receipt_key"`
 		}
 		if json.Unmarshal(doc, &v) != nil { // its text would quote the secret
+			s.failed()
 			return nil, errors.New("the secret is not a JSON object with the text receipt_key")
 		}
 		if v.Key == "" {
@@ -116,6 +141,7 @@ func (e *environment) receiptKey(s *sharedSecret) func(context.Context) (ed25519
 		}
 		key, err := receipt.ParseKey(v.Key)
 		if err != nil {
+			s.failed()
 			return nil, fmt.Errorf("receipt_key of the secret %w", err)
 		}
 		return key, nil
@@ -130,5 +156,5 @@ func (c *Config) SignReceipts(key ed25519.PrivateKey) {
 	if public, ok := key.Public().(ed25519.PublicKey); ok && len(c.ReceiptKeys) == 0 {
 		c.ReceiptKeys = []ed25519.PublicKey{public}
 	}
-	c.receiptKey = func(context.Context) (ed25519.PrivateKey, error) { return key, nil }
+	c.receiptKey = func(context.Context, time.Time, bool) (ed25519.PrivateKey, error) { return key, nil }
 }

@@ -26,7 +26,8 @@ func delivery() receipt.Delivery {
 }
 
 // Whatever the configuration: an answer is signed with a published key or not at
-// all, and /ready says why not.
+// all, and /ready says why not. An offer is signed by the same key, where that is in
+// memory: nothing is read for it, and /ready says so.
 func TestReceiptConfiguration(t *testing.T) {
 	t.Parallel()
 	one, onePublic := keyPair(1)
@@ -35,18 +36,18 @@ func TestReceiptConfiguration(t *testing.T) {
 	for name, c := range map[string]struct {
 		vars   vars
 		answer http.HandlerFunc // of Secrets Manager
-		kid    string           // empty: nothing is signed
+		signs  bool             // answers
 		says   string           // /ready
 		fails  bool             // with a log line for each answer
 	}{
 		"none":             {says: "RECEIPT_KEY is not set"},
 		"a blank":          {vars: vars{"RECEIPT_KEY": " "}, says: "RECEIPT_KEY is not set"},
-		"a key":            {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": onePublic}, kid: "#receipt-1"},
-		"the newer of two": {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": onePublic + ", " + twoPublic}, kid: "#receipt-2"},
-		"the older of two": {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic + "," + onePublic}, kid: "#receipt-1"},
+		"a key":            {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": onePublic}, signs: true},
+		"the first of two": {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": onePublic + ", " + twoPublic}, signs: true},
+		"the other of two": {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic + "," + onePublic}, signs: true},
 		"another key":      {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic}, says: "none of the keys", fails: true},
 		"none published":   {vars: vars{"RECEIPT_KEY": one}, says: "none of the keys", fails: true},
-		"in the secret":    {vars: published, answer: holds(`{"token":"t","receipt_key":"` + one + `"}`), kid: "#receipt-1"},
+		"in the secret":    {vars: published, answer: holds(`{"token":"t","receipt_key":"` + one + `"}`), signs: true},
 		"not in it":        {vars: published, answer: holds(`{"token":"t"}`), says: "RECEIPT_KEY is not set"},
 		"a number in it":   {answer: holds(`{"receipt_key":17}`), says: "receipt_key", fails: true},
 		"no key in it":     {answer: holds(`{"receipt_key":"hush"}`), says: "receipt_key of the secret must be", fails: true},
@@ -55,24 +56,38 @@ func TestReceiptConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			secret := vars{}
+			v := newVault(t, c.answer)
 			if c.answer != nil {
-				secret = newVault(t, c.answer).secretVars()
+				secret = v.secretVars()
 			}
 			config := configured(t, c.vars, secret)
 			config.FacilitatorURL = "https://facilitator.example"
 			p := partsOf(config, quiet())
+			signsOffer := func() bool {
+				offer, err := p.Offering.Receipts.SignOffer(receipt.Offer{ResourceURL: delivery().ResourceURL})
+				if err != nil {
+					t.Error(err)
+				}
+				return offer != ""
+			}
+			same(t, "an offer is signed at once", signsOffer(), c.signs && c.answer == nil)
+			same(t, "readings of the secret for an offer", v.asked.Load(), 0)
+			same(t, "/ready says that offers wait for an answer", config.warnings()["offers"] != "", c.answer != nil && len(config.ReceiptKeys) > 0)
 			jws, err := p.Offering.Receipts.Sign(t.Context(), delivery())
-			if (err != nil) != c.fails || (jws != "") != (c.kid != "") {
+			if (err != nil) != c.fails || (jws != "") != c.signs {
 				t.Errorf("signed %q, %v", jws, err)
 			}
+			same(t, "an offer is signed after an answer", signsOffer(), c.signs)
 			if err != nil && strings.Contains(err.Error(), "hush") {
 				t.Errorf("the error quotes the secret: %v", err)
 			}
-			if c.kid != "" {
+			if c.signs {
+				_, key := keyPair(1)
 				doc := must(receipt.Document("api.example.com", config.ReceiptKeys))
 				find := func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
-				if _, kid, err := receipt.Verify(jws, find); err != nil || !strings.HasSuffix(kid, c.kid) {
-					t.Errorf("key %s, %v; want %s", kid, err, c.kid)
+				want := receipt.KeyID("api.example.com", must(receipt.ParsePublic(key)))
+				if _, kid, err := receipt.Verify(jws, find); err != nil || kid != want {
+					t.Errorf("key %s, %v; want %s", kid, err, want)
 				}
 			}
 			for _, probe := range p.probes {

@@ -27,10 +27,6 @@ func Reconcile() {
 	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil, probes...))
 }
 
-// ReconcileVars are the variables that the template sets for the reconcile
-// function, which also asks whether everything that sells is ready.
-func ReconcileVars() []string { return watchVars() }
-
 // readReconcile reads what the reconcile function needs.
 func readReconcile(get func(string) string) (Config, error) {
 	e := &environment{get: get}
@@ -83,6 +79,6 @@ func (c Config) Reconciling(store ledger.Store, index ledger.Index, log *slog.Lo
 	}
 	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(store, now, randomID), Chain: client}
 	evidence, scanner := watchers(client)
-	r.Reconciler = service.Reconciler(r.Platform, c.Terms, r.Ledger, index, evidence, scanner)
+	r.Reconciler = service.Reconciler(r.Platform, c.Terms, c.Former, r.Ledger, index, evidence, scanner)
 	return r, nil
 }

@@ -11,7 +11,7 @@ import (
 // named, on this machine none unless one is.
 func TestRPCURL(t *testing.T) {
 	t.Parallel()
-	const mustBe, unset = "RPC_URL must be an http or https URL, or none", "RPC_URL is not set, and no public node of eip155:1"
+	const mustBe, unset = "RPC_URL must be an https URL (http only for this machine), or none", "RPC_URL is not set, and no public node of eip155:1"
 	const public = "https://mainnet.base.org"
 	rpc := func(url string) vars { return vars{"RPC_URL": url} }
 	for name, c := range map[string]struct {
@@ -28,7 +28,7 @@ func TestRPCURL(t *testing.T) {
 		"no host":         {rpc("https:///s3cr3t"), "", mustBe},
 		"another scheme":  {rpc("wss://rpc.example/s3cr3t"), "", mustBe},
 		"no URL":          {rpc("http://[s3cr3t"), "", mustBe},
-		"two nodes":       {rpc("https://one.example/k, http://10.0.0.1:8545"), "https://one.example/k,http://10.0.0.1:8545", ""},
+		"two nodes":       {rpc("https://one.example/k, http://127.0.0.1:8545"), "https://one.example/k,http://127.0.0.1:8545", ""},
 		"one is no URL":   {rpc("https://one.example,s3cr3t"), "", mustBe},
 		"a comma":         {rpc(","), "", mustBe},
 		"too many":        {rpc(strings.Repeat("https://one.example,", 6)), "", mustBe},
@@ -77,12 +77,13 @@ func TestNodesOfTheSecret(t *testing.T) {
 		},
 		"by the word":  {"secret", holds(`{"rpc_urls":["https://one.example/k"]}`), "https://one.example/k", ""},
 		"none in it":   {"", holds(`{"token":"t"}`), "", ""},
-		"a text":       {"", holds(`{"rpc_urls":"https://one.example/hush"}`), "", "rpc_urls is a list"},
+		"a text":       {"", holds(`{"rpc_urls":"https://one.example/hush"}`), "", "rpc_urls of the secret is not a list"},
+		"in the open":  {"", holds(`{"rpc_urls":["https://one.example/k","http://two.example/hush"]}`), "", "list of https URLs"},
 		"no secret":    {"secret", reply(503, ""), "", "read the chain's nodes"},
 		"not a secret": {"", holds(`hush`), "", "not a JSON object"},
 	} {
 		config := must(readReconcile(env(deployed(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars()))))
-		got, err := config.readNodes(t.Context())
+		got, err := config.readNodes(t.Context(), time.Now(), false)
 		if strings.Join(got, " ") != c.want || (err == nil) != (c.says == "") ||
 			err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {
 			t.Errorf("%s: %v, %v", name, got, err)

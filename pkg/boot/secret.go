@@ -2,12 +2,13 @@ package boot
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -118,32 +119,64 @@ func explainSecret(err error) error {
 	return fmt.Errorf("%w: %w", errSecretSilent, err)
 }
 
-// sharedSecret is one secret that several parts are configured by.
+// rereadAfter is the least time between two readings of a secret, so that nobody
+// who turns away what is in it makes us ask for it all the time.
+const rereadAfter = time.Minute
+
+// sharedSecret is a secret that several parts are configured by. It is read when one
+// of them first needs it, and again after a reading that failed and after what it
+// holds has failed one of them, at most once a minute.
 type sharedSecret struct {
-	config secretConfig
-	mu     sync.Mutex
-	last   []byte
+	load func(context.Context) ([]byte, error)
+	turn chan struct{} // holds one token; who takes it owns doc, err and at
+	doc  []byte        // as it was read last; nil before
+	err  error         // of the last reading
+	at   time.Time     // of the last reading
+
+	wrong atomic.Bool // what it holds has failed
 }
 
-// fresh reads the secret.
-func (s *sharedSecret) fresh(ctx context.Context) ([]byte, error) {
-	doc, err := readSecret(ctx, s.config)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = doc
-	return doc, nil
+func newSharedSecret(load func(context.Context) ([]byte, error)) *sharedSecret {
+	s := &sharedSecret{load: load, turn: make(chan struct{}, 1)}
+	s.turn <- struct{}{}
+	return s
 }
 
-// any is the secret as it was read last, or reads it.
-func (s *sharedSecret) any(ctx context.Context) ([]byte, error) {
-	s.mu.Lock()
-	last := s.last
-	s.mu.Unlock()
-	if last != nil {
-		return last, nil
+// failed says that what the secret holds was of no use.
+func (s *sharedSecret) failed() { s.wrong.Store(true) }
+
+// read returns the secret. It waits no longer than ctx, so that a slow store delays a
+// caller by no more than that.
+func (s *sharedSecret) read(ctx context.Context, now time.Time) ([]byte, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.turn:
 	}
-	return s.fresh(ctx)
+	defer func() { s.turn <- struct{}{} }()
+	if (s.doc == nil || s.wrong.Load()) && !s.tooSoon(now) {
+		doc, err := s.load(ctx)
+		if err == nil && json.Unmarshal(doc, new(map[string]json.RawMessage)) != nil {
+			err = errors.New("the secret is not a JSON object") // its text would quote the secret
+		}
+		if err != nil && ctx.Err() != nil {
+			return nil, ctx.Err() // the caller gave up; the minute's one reading is not used up
+		}
+		s.at, s.err = now.Round(0), err
+		if err == nil {
+			s.doc = doc
+			s.wrong.Store(false)
+		}
+	}
+	if s.doc != nil { // what was refused once is better than nothing
+		return s.doc, nil
+	}
+	return nil, s.err
+}
+
+// tooSoon goes by the clock on the wall: the other one may stand still while Lambda
+// has the process frozen. A clock that was set back is no reason to wait.
+func (s *sharedSecret) tooSoon(now time.Time) bool {
+	since := now.Sub(s.at)
+	return !s.at.IsZero() && since >= 0 && since < rereadAfter
 }

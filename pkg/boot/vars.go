@@ -19,7 +19,9 @@ import (
 // Names of the environment variables (design §10).
 const (
 	varBaseURL              = "BASE_URL"
+	varSelling              = "SELLING"
 	varPayTo                = "PAY_TO"
+	varFormerTerms          = "FORMER_TERMS"
 	varNetwork              = "NETWORK"
 	varAsset                = "USDC_ASSET"
 	varAssetName            = "USDC_NAME"
@@ -38,6 +40,8 @@ const (
 	varRPCURL               = "RPC_URL"
 	varResolvers            = "DNS_RESOLVERS"
 	varOwnershipProofs      = "OWNERSHIP_PROOFS"
+	varContact              = "CONTACT"
+	varWellKnown            = "WELL_KNOWN_FILES"
 	varReceiptKey           = "RECEIPT_KEY"
 	varReceiptPublicKeys    = "RECEIPT_PUBLIC_KEYS"
 	varLogLevel             = "LOG_LEVEL"
@@ -55,6 +59,8 @@ const (
 // names and never set by the template.
 const (
 	varCollector    = "GOGC"
+	varFunction     = "AWS_LAMBDA_FUNCTION_NAME"
+	varVersion      = "AWS_LAMBDA_FUNCTION_VERSION"
 	varRegion       = "AWS_REGION"
 	varAccessKey    = "AWS_ACCESS_KEY_ID"
 	varSecretKey    = "AWS_SECRET_ACCESS_KEY"
@@ -64,34 +70,19 @@ const (
 	varSecretsEndpoint = "AWS_ENDPOINT_URL_SECRETS_MANAGER"
 )
 
-func sharedVars() []string {
-	return []string{varBaseURL, varPayTo, varNetwork, varAsset, varAssetName, varAssetVersion, varDuplicateWindow, varReceiptPublicKeys, varLogLevel, varStack}
+// TemplateVars are the variables that the template sets, the same for every function.
+func TemplateVars() []string {
+	return append(SecretVars(), varBaseURL, varSelling, varPayTo, varFormerTerms, varNetwork, varAsset, varAssetName, varAssetVersion,
+		varFacilitatorURL, varFacilitatorKeyID, varFacilitatorSecret, varFallbackURL, varFallbackKeyID, varFallbackSecret,
+		varLedgerTable, varResolvers, varBootstrap, varRate, varSingle, varBundle, varDuplicateWindow,
+		varOwnershipProofs, varReceiptPublicKeys, varContact, varWellKnown, varLogLevel, varStack)
 }
 
-func moneyVars() []string {
-	return []string{
-		varLedgerTable, varRPCURL, varFacilitatorURL,
-		varFacilitatorKeyID, varFacilitatorKeySecret, varFacilitatorToken, varFacilitatorSecret,
-		varFallbackURL, varFallbackKeyID, varFallbackKeySecret, varFallbackToken, varFallbackSecret,
-	}
+// SecretVars are those of them that can hold a secret. The template empties them for
+// a function that does not read them.
+func SecretVars() []string {
+	return []string{varRPCURL, varFacilitatorKeySecret, varFacilitatorToken, varFallbackKeySecret, varFallbackToken, varReceiptKey}
 }
-
-// PricedVars are the variables that the template sets for a priced function.
-func PricedVars() []string { return append(watchVars(), varRate, varSingle, varBundle, varReceiptKey) }
-
-// RegistryVars are those of a priced function that asks a registry.
-func RegistryVars() []string { return append(PricedVars(), varBootstrap) }
-
-// watchVars are those of whoever works with money and lookups, limits aside.
-func watchVars() []string { return append(append(sharedVars(), moneyVars()...), varResolvers) }
-
-// DiscoveryVars are those of the discovery function.
-func DiscoveryVars() []string {
-	return append(sharedVars(), varOwnershipProofs, varLedgerTable, varRate, varSingle, varBundle)
-}
-
-// HealthVars are those of the health function.
-func HealthVars() []string { return append(watchVars(), varOwnershipProofs, varReceiptKey) }
 
 // LocalVars are those that only the local runner reads.
 func LocalVars() []string { return []string{varLedgerFile, varLocalAddr} }

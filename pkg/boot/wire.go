@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -30,9 +31,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
-
-// UserAgent names the service to those it calls.
-const UserAgent = catalog.Service + "/" + catalog.APIVersion + " (+" + catalog.Homepage + ")"
 
 // Store opens the ledger's table.
 func (t Table) Store() ledger.Store {
@@ -64,10 +62,10 @@ type Parts struct {
 // Parts makes them, over the stores. What is logged of a peer's text is fit to be
 // read, whatever handler log has.
 func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
-	signs := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: now}
+	signs := c.receipts(now)
 	p := Parts{Platform: c.platform(log, now), Offering: c.offering(signs), Limits: c.limits(stores.Limits, now), config: c}
 	settle, err := c.settlers(p.Platform)
-	if err != nil {
+	if err = errors.Join(err, c.checkFormer(now())); err != nil {
 		return Parts{}, err
 	}
 	view, err := c.chain(now)
@@ -86,7 +84,7 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 
 // Origins is the client that asks web origins.
 func (p Parts) Origins() *origin.Client {
-	return origin.New(origin.Config{Connector: p.Connector, UserAgent: UserAgent})
+	return origin.New(origin.Config{Connector: p.Connector, UserAgent: p.config.userAgent()})
 }
 
 // bootstrapKey is the key of the RDAP bootstrap file in the ledger's table. The keys
@@ -98,7 +96,7 @@ const bootstrapKey = "rdap|bootstrap"
 // ask IANA.
 func (p Parts) Registries() whois.Config {
 	c := whois.Config{
-		Connector: p.Connector, BootstrapURL: p.config.BootstrapURL, Now: p.Platform.Now, UserAgent: UserAgent, Log: p.Platform.Log,
+		Connector: p.Connector, BootstrapURL: p.config.BootstrapURL, Now: p.Platform.Now, UserAgent: p.config.userAgent(), Log: p.Platform.Log,
 	}
 	if t := p.config.Ledger; t.Name != "" {
 		c.Cache = dynamo.NewFile(dynamo.Config{API: t.Client(), Table: t.Name}, bootstrapKey)
@@ -108,7 +106,7 @@ func (p Parts) Registries() whois.Config {
 
 // Health is /health and /ready, which asks what the functions are made of.
 func (p Parts) Health() http.Handler {
-	return service.Health(p.Platform, p.Offering, p.probes, p.config.warnings())
+	return service.Health(p.Platform, p.Offering, p.Limits.Rate, p.probes, p.config.warnings())
 }
 
 // Documents is every static document.
@@ -118,11 +116,15 @@ func (p Parts) Documents() http.Handler {
 
 // warnings are what /ready says of the configuration, by name.
 func (c Config) warnings() map[string]string {
-	all := maps.Clone(c.Warnings)
+	all := map[string]string{}
+	maps.Copy(all, c.Warnings)
+	if c.Former != nil {
+		all["former_terms"] = "FORMER_TERMS is set: let the next deployment leave it out, so that releases are watched again"
+	}
+	if c.keyInSecret && len(c.ReceiptKeys) > 0 {
+		all["offers"] = "the receipt key is in the secret, for which no challenge waits: the offers of a process are unsigned before its first answer, and signed from the start with RECEIPT_KEY"
+	}
 	if !c.watched() {
-		if all == nil {
-			all = map[string]string{}
-		}
 		all["chain"] = "RPC_URL is none: without a view of the chain a payment in doubt can stay in doubt, and a used nonce can pass for a payment"
 	}
 	return all
@@ -131,14 +133,15 @@ func (c Config) warnings() map[string]string {
 // offering says what is sold; signs is nil where nothing is.
 func (c Config) offering(signs x402.Receipts) service.Offering {
 	return service.Offering{
-		Terms: c.Terms, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow, Receipts: signs, ReceiptKeys: c.ReceiptKeys,
-		Caps: c.Limits.caps(),
+		Terms: c.Terms, Former: c.Former, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow, Receipts: signs, ReceiptKeys: c.ReceiptKeys,
+		Caps: c.Limits.caps(), Contact: c.Contact, Claims: c.Claims, PlayMoney: c.PlayMoney,
 	}
 }
 
 func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {
 	return service.Platform{
-		Log: printable.Log(log), Now: now, Random: rand.Reader, Origin: c.origin, RequestID: requestID, Stack: c.Stack,
+		Log: printable.Log(log), Now: now, Random: rand.Reader, Origin: c.origin, RequestID: requestID,
+		Stack: c.Stack, Function: c.Function, Version: c.Version, Paused: c.Paused,
 	}
 }
 

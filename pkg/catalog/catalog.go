@@ -8,6 +8,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"net/url"
@@ -267,6 +268,19 @@ func ErrorURL(origin string, c fault.Code) string { return origin + PathDocs + "
 
 // ErrorAnchor is the anchor of an error code in the human documentation.
 func ErrorAnchor(c fault.Code) string { return "error-" + string(c) }
+
+// Request names a request in the ledger and in its receipt: method, path and the
+// parameters, which are normalised, in the order of their names. One that is not there
+// has its default. Nothing else that a request carries is in it.
+func (o Operation) Request(values url.Values) string {
+	understood := url.Values{}
+	for _, p := range o.Params {
+		if v := cmp.Or(values.Get(p.Name), p.Default); v != "" && o.Kind != SmokeTest {
+			understood.Set(p.Name, v)
+		}
+	}
+	return Method + " " + o.Path + "?" + understood.Encode()
+}
 
 // DocsURL is the operation's anchor in the human documentation.
 func (o Operation) DocsURL(origin string) string { return origin + PathDocs + "#" + o.Slug }

@@ -61,7 +61,7 @@ func about(notes []Note) []Note {
 // Caps are the numbers of a deployment's limits. 0 turns a limit off.
 type Caps struct {
 	// PerMinute are the units that one client may use in a minute. A request
-	// without a payment is one unit; one with a payment is Undecided units until
+	// without a payment is one unit for each started 16 KB of its answer; one with a payment is Undecided units until
 	// it is decided, one afterwards, and Refused units if its payer could cause what
 	// became of it.
 	PerMinute, Undecided, Refused int
@@ -74,7 +74,7 @@ func (c Caps) rate() string {
 		return "Not limited here."
 	}
 	return fmt.Sprintf("%d units per client and minute (documents apart), as the header RateLimit-Policy says; beyond it 429 rate_limited with Retry-After. "+
-		"A request is 1 unit; one with a payment %d until it is decided, then 1, or %d where its payer can be the cause: a refusal, a doubt, a silent target.",
+		"A request is 1 unit per 16 KB of answer; one with a payment %d until decided, then 1, or %d where its payer can be the cause (refusal, doubt, silent target).",
 		c.PerMinute, c.Undecided, c.Refused)
 }
 

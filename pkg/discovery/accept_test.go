@@ -26,7 +26,7 @@ func TestWantsGzip(t *testing.T) {
 		",, gzip ,": true, "gzip;q=2": false, "gzip;q=0.0001": false, "gzip;q=": false, "gzip;q=a": false, "gzip;level=1": false, "gzip;q=1;a=b": false,
 		"gz ip": false, "gzip;": false, "br;q=x, gzip": false, "notgzip": false, "gzip" + strings.Repeat(",br", 500): false,
 	} {
-		if got := wantsGzip(accept); got != want {
+		if got := WantsGzip(accept); got != want {
 			t.Errorf("%q: %v, want %v", accept, got, want)
 		}
 	}
@@ -146,13 +146,13 @@ func FuzzAcceptEncoding(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, accept string) {
-		if !wantsGzip(accept) {
+		if !WantsGzip(accept) {
 			return
 		}
 		if lower := strings.ToLower(accept); !strings.Contains(lower, "gzip") && !strings.Contains(lower, "*") {
 			t.Errorf("%q does not allow gzip", accept)
 		}
-		if len(accept) < maxAccept-20 && wantsGzip(accept+", identity;q=1") && strings.HasSuffix(strings.ToLower(accept), ";q=0.5") && strings.Count(accept, ",") == 0 {
+		if len(accept) < maxAccept-20 && WantsGzip(accept+", identity;q=1") && strings.HasSuffix(strings.ToLower(accept), ";q=0.5") && strings.Count(accept, ",") == 0 {
 			t.Errorf("%q prefers the plain text", accept)
 		}
 	})

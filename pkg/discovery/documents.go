@@ -37,7 +37,7 @@ type Document struct {
 	Body        []byte
 	ETag        string // strong, of the body
 	// Gzip is the body compressed, with an ETag of its own. A redirect has
-	// none.
+	// none, and neither has what is made for each request.
 	Gzip     []byte
 	GzipETag string
 	// CSP is the Content-Security-Policy of an HTML page, else empty.
@@ -68,7 +68,7 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Add("Vary", "Accept-Encoding")
 	body, etag := d.Body, d.ETag
-	if wantsGzip(strings.Join(r.Header.Values("Accept-Encoding"), ",")) {
+	if d.Gzip != nil && WantsGzip(strings.Join(r.Header.Values("Accept-Encoding"), ",")) {
 		body, etag = d.Gzip, d.GzipETag
 		h.Set("Content-Encoding", "gzip")
 	}
@@ -86,8 +86,15 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// source is how a document is made; one without a body is left out.
+type source struct {
+	path, contentType string
+	body              func() ([]byte, error)
+}
+
 // Documents are all free documents of one deployment.
 type Documents struct {
+	site    Site
 	list    []Document
 	missing Page
 }
@@ -107,12 +114,8 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 	if err != nil {
 		return nil, err
 	}
-	d := &Documents{}
-	c := newCompressor()
-	for _, source := range []struct {
-		path, contentType string
-		body              func() ([]byte, error)
-	}{
+	d := &Documents{site: s}
+	for _, source := range append(s.claims(), []source{
 		{catalog.PathCatalog, typeJSON, func() ([]byte, error) { return encode(toolCatalogOf(s, ops, books)) }},
 		{catalog.PathManifest, typeJSON, func() ([]byte, error) { return encode(manifestOf(v)) }},
 		{catalog.PathOpenAPI, typeJSON, func() ([]byte, error) { return encode(openAPIOf(v)) }},
@@ -124,7 +127,7 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 		{pathFavicon, typeSVG, favicon},
 		{receipt.Path, typeJSON, func() ([]byte, error) { return keysOf(s) }},
 		{pathRobots, typeText, func() ([]byte, error) { return []byte("User-agent: *\nAllow: /\n"), nil }},
-	} {
+	}...) {
 		body, err := source.body()
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", source.path, err)
@@ -132,11 +135,7 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 		if body == nil {
 			continue
 		}
-		doc, err := documentOf(source.path, source.contentType, body, c)
-		if err != nil {
-			return nil, fmt.Errorf("compress %s: %w", source.path, err)
-		}
-		d.list = append(d.list, doc)
+		d.list = append(d.list, documentOf(source.path, source.contentType, body))
 	}
 	if d.missing, err = v.missing(); err != nil {
 		return nil, fmt.Errorf("render the page for unknown paths: %w", err)
@@ -153,24 +152,21 @@ func keysOf(s Site) ([]byte, error) {
 	return receipt.Document(u.Host, s.ReceiptKeys)
 }
 
-func documentOf(path, contentType string, body []byte, c compressor) (Document, error) {
+func documentOf(path, contentType string, body []byte) Document {
 	doc := Document{Path: path, ContentType: contentType, Body: body, ETag: etagOf(body)}
 	switch path {
 	case catalog.PathDocs:
 		doc.CSP = pageCSP()
 	case pathRoot:
 		doc.Location = catalog.PathDocs
-		return doc, nil
+		return doc
 	}
-	var err error
-	if doc.Gzip, err = c.compressed(body); err != nil {
-		return doc, err
-	}
+	doc.Gzip = Gzip(body)
 	doc.GzipETag = etagOf(doc.Gzip)
-	return doc, nil
+	return doc
 }
 
-// Paths are the paths of all documents.
+// Paths are the paths of all documents that are kept.
 func (d *Documents) Paths() []string {
 	paths := make([]string, 0, len(d.list))
 	for _, doc := range d.list {
@@ -185,6 +181,9 @@ func (d *Documents) Find(path string) (Document, bool) {
 		if doc.Path == path {
 			return doc, true
 		}
+	}
+	if path == pathSecurity && d.site.Contact != "" {
+		return d.site.security(), true
 	}
 	return Document{}, false
 }

@@ -2,10 +2,10 @@ package discovery
 
 import (
 	"crypto/ed25519"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -53,11 +53,52 @@ func TestReceiptKeys(t *testing.T) {
 		if published != (keys != nil) {
 			t.Fatalf("%d keys are published: %v", len(keys), published)
 		}
-		for i := range keys {
-			kid := fmt.Sprintf("%s#receipt-%d", receipt.DID(strings.TrimPrefix(site.Origin, "https://")), len(keys)-i)
-			if got, err := receipt.FindKey(doc.Body, kid); err != nil || !got.Equal(keys[i]) {
+		for _, key := range keys {
+			kid := receipt.KeyID(strings.TrimPrefix(site.Origin, "https://"), key)
+			if got, err := receipt.FindKey(doc.Body, kid); err != nil || !got.Equal(key) {
 				t.Errorf("%s: %v, %v", kid, got, err)
 			}
+		}
+	}
+}
+
+// Where the operator can be reached is in every document that people look for it in,
+// and security.txt is never out of date. A deployment without a contact says so. The
+// files of indexes are what the operator gave.
+func TestContact(t *testing.T) {
+	for _, c := range []struct{ contact, api, shown string }{
+		{"mailto:op@example.com", `"contact":{"name":"Hostfacts","email":"op@example.com"}`, "op@example.com"},
+		{"https://example.com/contact", `"contact":{"name":"Hostfacts","url":"https://example.com/contact"}`, "https://example.com/contact"},
+		{"", `"contact":{"name":"Hostfacts","url":"` + catalog.Homepage + `"}`, "The operator of this deployment gave no"},
+	} {
+		s := testSite()
+		now := s.Now()
+		s.Contact, s.Now = c.contact, func() time.Time { return now }
+		s.Claims = map[string]string{"glama.json": `{"a":1}`, "x402-trust.txt": "0x12\n"}
+		d := must(Render(s))
+		for name, kind := range map[string]string{"glama.json": "application/json", "x402-trust.txt": "text/plain; charset=utf-8"} {
+			if w := ask(d, http.MethodGet, "/.well-known/"+name, nil); w.Body.String() != s.Claims[name] || w.Header().Get("Content-Type") != kind {
+				t.Errorf("%s: %s as %s", name, w.Body, w.Header())
+			}
+		}
+		says(t, catalog.PathOpenAPI, string(body(t, d, catalog.PathOpenAPI)), c.api)
+		says(t, catalog.PathLLMsFull, string(body(t, d, catalog.PathLLMsFull)), c.shown)
+		says(t, catalog.PathDocs, string(body(t, d, catalog.PathDocs)), c.shown)
+		if w := ask(d, http.MethodGet, pathSecurity, nil); c.contact == "" {
+			if w.Code != http.StatusNotFound {
+				t.Errorf("security.txt without a contact: %d", w.Code)
+			}
+			continue
+		}
+		says(t, catalog.PathLLMs, string(body(t, d, catalog.PathLLMs)), c.contact)
+		says(t, catalog.PathDocs, string(body(t, d, catalog.PathDocs)), `<a href="`+c.contact+`">`)
+		for _, expires := range []string{"2027-05-19T00:00:00Z", "2028-11-09T00:00:00Z"} {
+			w := ask(d, http.MethodGet, pathSecurity, map[string]string{"Accept-Encoding": "gzip"})
+			want := "Contact: " + c.contact + "\nExpires: " + expires + "\nCanonical: " + s.Origin + "/.well-known/security.txt\n"
+			if got := w.Body.String(); got != want || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+				t.Errorf("%v\n%s, want\n%s", w.Header(), got, want)
+			}
+			now = now.AddDate(0, 0, 540)
 		}
 	}
 }

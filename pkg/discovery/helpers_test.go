@@ -21,8 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// testSite has an origin of 60 characters, the longest that the size of the
-// offers is promised for.
+// testSite has a long origin, of 60 characters.
 func testSite() Site {
 	return Site{
 		Origin: "https://facts-about-hosts.an-organisation.some-registry.test",
@@ -32,6 +31,8 @@ func testSite() Site {
 		},
 		DuplicateWindow: 45 * time.Second,
 		ReceiptKeys:     []ed25519.PublicKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)}, //nolint:forcetypeassert // what Public says
+		Contact:         "mailto:operator@some-registry.test",
+		Now:             func() time.Time { return time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC) },
 		Caps:            catalog.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20},
 	}
 }

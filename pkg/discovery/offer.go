@@ -11,9 +11,9 @@ import (
 )
 
 // maxBazaar bounds the bazaar extension in bytes of JSON. PAYMENT-REQUIRED
-// stays below 4,096 bytes of base64, which is 3,071 of JSON; terms, resource
+// stays below 5,632 bytes of base64, which is 4,223 of JSON; terms, resource
 // and the longest description take about 1,150 of those, payment-identifier
-// 300, and the rest is left to a longer reason.
+// 300, the signed offer 1,050, and the rest is left to a longer reason.
 const maxBazaar = 1400
 
 // reasonUnpaid is the error of an offer that answers an unsigned request.

@@ -2,6 +2,8 @@ package discovery
 
 import (
 	"bytes"
+	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,10 +13,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// maxHeader is what PAYMENT-REQUIRED stays below (design: documents and pages).
-const maxHeader = 4096
+// longHost has 64 characters, the longest that the size of the offers is promised for.
+const longHost = "the-facts-about-hosts.an-organisation.a-long-registry-name.test1"
+
+// signer signs with one key, as a deployment does.
+type signer struct{ *receipt.Signer }
+
+func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { return s.Signer.Sign(d) }
 
 // largeOp has a result that is too large for a header.
 func largeOp(fields, value int) catalog.Operation {
@@ -35,9 +43,10 @@ func largeOp(fields, value int) catalog.Operation {
 // list offers demand: they drop what exceeds their limits, or fails its own schema.
 func TestOffers(t *testing.T) {
 	s := testSite()
-	if len(s.Origin) != 60 {
-		t.Fatalf("the origin has %d characters, want 60", len(s.Origin))
+	if s.Origin = "https://" + longHost; len(longHost) != 64 {
+		t.Fatalf("the host has %d characters, want 64", len(longHost))
 	}
+	signs := signer{must(receipt.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), s.ReceiptKeys))}
 	short := func(most int, texts ...string) bool {
 		return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(text) > most || !printable.ASCII(text) })
 	}
@@ -52,8 +61,9 @@ func TestOffers(t *testing.T) {
 		if r := http.Resource; r.URL != s.Origin+op.Path || !short(400, r.Description) || !short(32, append(r.Tags, r.ServiceName)...) || len(r.Tags) > 5 {
 			t.Errorf("%s: %+v", op.Slug, r)
 		}
-		for kind, offer := range map[string]x402.PaymentRequired{"http": http.WithToken(shownToken), "mcp": tool.WithToken(shownToken)} {
-			if header := must(x402.EncodeHeader(offer)); len(header) >= maxHeader || len(offer.Extensions) != 3 {
+		for kind, plain := range map[string]x402.PaymentRequired{"http": http, "mcp": tool} {
+			offer := must(must(x402.NewOffer(plain)).Signed(signs)).Required("").WithToken(shownToken)
+			if header := must(x402.EncodeHeader(offer)); len(header) >= x402.MaxOfferHeader || len(offer.Extensions) != 4 {
 				t.Errorf("%s, %s: %d extensions, %d bytes", op.Slug, kind, len(offer.Extensions), len(header))
 			}
 			for name, raw := range offer.Extensions {
@@ -84,6 +94,8 @@ func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw [
 	case name == x402.ExtensionIdentifier: // it is offered and not required
 		const was = `"required":false`
 		changes = append(changes, change{was, id + `fe0"`, true}, change{was, id + `|"`, false}, change{was, was + `,"id":"short"`, false})
+	case name == x402.ExtensionReceipt:
+		changes = append(changes, change{`"format":"jws",`, ``, false}, change{`"offers":[`, `"receipts":[`, false})
 	case name == "bazaar" && kind == "mcp":
 		changes = append(changes, change{`"type":"mcp"`, `"type":"http"`, false})
 	case name == "bazaar":

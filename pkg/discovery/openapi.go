@@ -42,8 +42,9 @@ type apiLicense struct {
 }
 
 type apiContact struct {
-	Name string `json:"name"`
-	URL  string `json:"url"`
+	Name  string `json:"name"`
+	URL   string `json:"url,omitempty"`
+	Email string `json:"email,omitempty"`
 }
 
 type apiServer struct {
@@ -159,7 +160,7 @@ func openAPIOf(v *view) openAPI {
 		Info: apiInfo{
 			Title: catalog.Service, Version: catalog.APIVersion, Summary: catalog.Tagline,
 			Description: apiDescription(v),
-			Contact:     apiContact{Name: catalog.Service, URL: catalog.Homepage},
+			Contact:     apiContactOf(v.Site),
 			License:     apiLicense{Name: "MIT", Identifier: "MIT"},
 			Guidance:    v.Guidance,
 		},

@@ -171,7 +171,7 @@ func settledSchema() schema {
 }
 
 func receiptSchema() schema {
-	return record("The signed receipt of the answer: a compact JWS over its resource, payer, transaction and the SHA-256 of its body.", object{
+	return record("The signed receipt of the answer: a compact JWS over its request, resource, payer, transaction and the SHA-256 of its body.", object{
 		{"format", schema{Type: "string", Const: x402.FormatJWS}}, {"signature", schema{Type: "string"}},
 	})
 }

@@ -86,7 +86,7 @@ func checkInline(t *testing.T, root *html.Node, csp string) {
 
 func checkLoads(t *testing.T, root *html.Node) {
 	t.Helper()
-	ours := []string{"/", "#", testSite().Origin + "/", x402.Network(testSite().Terms.Network).Explorer + "/", catalog.Homepage}
+	ours := []string{"/", "#", testSite().Origin + "/", x402.Network(testSite().Terms.Network).Explorer + "/", catalog.Homepage, testSite().Contact}
 	for _, n := range elements(root) {
 		switch n.Data {
 		case "iframe", "object", "embed", "base", "img", "video", "audio", "svg", "template":

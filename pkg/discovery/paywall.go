@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	_ "embed" // the page
 	"html"
 	"net/url"
@@ -41,6 +42,9 @@ type Visit struct {
 	// were not sent: a name is in A-labels. The words of whoever made the link
 	// are not among them.
 	Asked url.Values
+	// Request is what the receipt of the answer will say was asked; empty when
+	// nothing is.
+	Request string
 	// Refused says why the request would be refused, in public words, or is
 	// empty. Nothing is offered for such a request.
 	Refused string
@@ -69,7 +73,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 		"{{service}}", html.EscapeString(catalog.Service), "{{docs}}", html.EscapeString(strings.TrimPrefix(o.DocsURL, s.Origin)),
 		"{{title}}", html.EscapeString(op.Title), "{{summary}}", html.EscapeString(op.Summary),
 		"{{description}}", html.EscapeString(op.Description), "{{example}}", html.EscapeString(o.ExampleURL),
-		"{{call}}", html.EscapeString(a.call(o)), "{{price}}", html.EscapeString(op.Price()), "{{usd}}", html.EscapeString(op.PriceUSD()),
+		"{{call}}", html.EscapeString(a.call(o)), "{{price}}", html.EscapeString(s.price(op)), "{{usd}}", html.EscapeString(op.PriceUSD()),
 		"{{amount}}", html.EscapeString(op.Amount), "{{network}}", html.EscapeString(s.shortNetworkName()),
 		"{{caip2}}", html.EscapeString(s.Terms.Network), "{{chain}}", html.EscapeString(s.chainID()),
 		"{{asset}}", account(s, "token", s.Terms.Asset)+" "+html.EscapeString(s.Terms.Name+", version "+s.Terms.Version),
@@ -97,10 +101,7 @@ var paywallSheet = sync.OnceValue(func() string {
 
 // dataOf are the values that the script reads, as attributes.
 func dataOf(o opView, s Site, v Visit, a asked) string {
-	ready := "no"
-	if a.ready() {
-		ready = "yes"
-	}
+	said := map[bool]string{true: "yes"}
 	var owed []string
 	for _, c := range append(codesIn(o.Outcomes, fault.Owed), fault.InternalError) {
 		owed = append(owed, string(c))
@@ -108,8 +109,8 @@ func dataOf(o opView, s Site, v Visit, a asked) string {
 	n := x402.Network(s.Terms.Network)
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
-		{"slug", o.Slug}, {"ready", ready}, {"chain", n.Name}, {"explorer", n.Explorer}, {"rpc", n.PublicNode},
-		{"owed", strings.Join(owed, " ")}, {"offer", v.Offer},
+		{"slug", o.Slug}, {"ready", cmp.Or(said[a.ready()], "no")}, {"play", said[s.PlayMoney]}, {"chain", n.Name}, {"explorer", s.explorer()}, {"rpc", n.PublicNode},
+		{"owed", strings.Join(owed, " ")}, {"request", v.Request}, {"offer", v.Offer},
 	} {
 		b.WriteString(" data-" + d.name + `="` + html.EscapeString(d.value) + `"`)
 	}
@@ -180,6 +181,9 @@ func footLinks(s Site) string {
 	for _, l := range links(s) {
 		add(l.Path, l.Title)
 	}
-	add(catalog.Homepage, "Source and contact")
+	if s.Contact != "" {
+		add(s.Contact, "Contact of the operator")
+	}
+	add(catalog.Homepage, "Source")
 	return b.String()
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // maxShown bounds each parameter that the paywall repeats; no domain name is
@@ -222,12 +221,12 @@ func account(s Site, field, address string) string {
 	text := html.EscapeString(address)
 	what := map[string]string{"to": "payee", "token": "token"}[field]
 	out := `<code data-signs="` + field + `">` + text + `</code>`
-	if n := x402.Network(s.Terms.Network); n.Explorer != "" {
+	if explorer := s.explorer(); explorer != "" {
 		path := "/address/"
 		if field == "token" {
 			path = "/token/"
 		}
-		out += ` <a href="` + html.EscapeString(n.Explorer+path+address) + `" rel="noopener noreferrer" aria-label="The ` + what + ` on the block explorer">explorer</a>`
+		out += ` <a href="` + html.EscapeString(explorer+path+address) + `" rel="noopener noreferrer" aria-label="The ` + what + ` on the block explorer">explorer</a>`
 	}
 	return out
 }

@@ -169,6 +169,26 @@ func TestPaywallNamesItsNetwork(t *testing.T) {
 	}
 }
 
+// Every page calls play money play money, links to no explorer, and looks at no balance.
+func TestPlayMoney(t *testing.T) {
+	s := testSite()
+	s.PlayMoney = true
+	page, _, err := Paywall(catalog.DNS(), s, visit(catalog.DNS(), "www.example.org"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := must(Render(s))
+	says(t, "the page that is paid on", string(page), "<title>Pay $0.005 of play money", "on Base, as play money", `data-play="yes"`, `data-explorer=""`)
+	says(t, "its script", paywallWallet, "if (!page.play) checkBalance(")
+	says(t, "the documentation", string(body(t, d, catalog.PathDocs)), "This service takes play money: any account can pay")
+	says(t, "the page for unknown paths", string(d.Missing().Body), "this service takes play money only")
+	for name, text := range map[string][]byte{"paywall": page, "docs": body(t, d, catalog.PathDocs)} {
+		if strings.Contains(string(text), "basescan") {
+			t.Errorf("%s links to an explorer", name)
+		}
+	}
+}
+
 // FuzzPaywallDomain: the service gives the page names that its guard has passed; should
 // another one get through, it is text at most.
 func FuzzPaywallDomain(f *testing.F) {

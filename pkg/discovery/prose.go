@@ -133,12 +133,12 @@ func details(ops []catalog.Operation) []string {
 }
 
 // refunds is what happens when a payment never got its answer.
-func refunds() []string {
+func refunds(s Site) []string {
 	return []string{
 		fmt.Sprintf("A refund is due when a charged call has had %d lookups without an answer, or %s have passed since it was charged, and the last time-out was not the target's own silence. The last error then stands: `charged` is true and `retryable` is false, although its code can be retried elsewhere.",
 			ledger.MaxLookups, owedFor()),
 		"Nobody has to claim it. The ledger keeps every payment that was not answered, and the operator is told when one is beyond retrying. The amount goes back to the account that paid.",
-		"To ask about one, write to the contact at the foot of the documentation with the `transaction` of its `" + x402.HeaderResponse + "`.",
+		howToAsk(s),
 	}
 }
 

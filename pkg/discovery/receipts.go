@@ -16,7 +16,7 @@ func receiptNote(s Site) string {
 		return ""
 	}
 	return "An answer that uses up the payment comes with a signed receipt, in `" + x402.HeaderResponse +
-		"` at `extensions[\"offer-receipt\"].info.receipt`: a compact JWS that names the URL, the payer and the transaction and has the SHA-256 of the body, byte for byte. " +
+		"` at `extensions[\"offer-receipt\"].info.receipt`: a compact JWS that names the request, the payer and the transaction and has the SHA-256 of the body, byte for byte. " +
 		"Its key is in " + s.Origin + receipt.Path + ", and " + s.Origin + catalog.PathDocs + "#" + receiptsAnchor + " has a program that checks one."
 }
 
@@ -26,13 +26,15 @@ func receiptText(s Site) []string {
 		return []string{"This service has no key for receipts: its answers come with a `" + x402.HeaderResponse + "` that nobody has signed."}
 	}
 	return []string{
-		"An answer that uses up the payment, an error such as `nxdomain` included, comes with a signed receipt: the service's word that this payer was given these bytes, from this URL, for this transaction, at this time. " +
+		"An answer that uses up the payment, an error such as `nxdomain` included, comes with a signed receipt: the service's word that this payer was given these bytes, for this request and this transaction, at this time. " +
 			"Who keeps the body byte for byte, and the receipt, can show it to anybody. It does not prove that what the body says is true.",
 		"It is in `" + x402.HeaderResponse + "` at `extensions[\"offer-receipt\"].info.receipt`, in version 1 of the x402 extension `offer-receipt` with the format `jws`: a compact JWS with EdDSA (Ed25519). " +
-			"The members that begin with `responseHash` are not in version 1, whose verifiers keep them; they have the names of the proposal for version 2. " +
-			"There is one receipt for one answer: the answer that is replayed comes with the same one.",
-		"The key is named by the `kid` of the header, such as `" + receipt.DID("api.example.com") + "#receipt-1`, and published in `" + receipt.Path + "` of the same host. " +
-			"Keys that are no longer used stay there, so that what they have signed can be checked.",
+			"`request` and the members that begin with `responseHash` are not in version 1, whose verifiers keep them; the latter have the names of the proposal for version 2. " +
+			"There is one receipt for one answer, over HTTP and MCP: the answer that is replayed comes with the same one.",
+		"The key is named by the `kid` of the header, the DID of the host with the thumbprint of the key (RFC 7638), and published in `" + receipt.Path + "` of the same host. " +
+			"Keys that are no longer used stay there, so that what they have signed can be checked. What a key signed that was taken away holds no more.",
+		"The offer is signed in the same way, at `extensions[\"offer-receipt\"].info.offers` of `" + x402.HeaderRequired + "`: the terms, without an end. " +
+			"An offer without a signature is as good to pay.",
 	}
 }
 
@@ -43,6 +45,7 @@ func receiptRows() []row {
 		{"issuedAt", "integer", "When the answer was given, unix seconds"},
 		{"network", "string", "CAIP-2 network of the payment"},
 		{"payer", "string", "Whose payment it was"},
+		{"request", "string", "What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"},
 		{"resourceUrl", "string", "URL that was paid for, without its query"},
 		{"transaction", "string", "Transaction hash; absent when it is not known"},
 		{"responseHash", "string", "SHA-256 of the body as it was sent, 0x and hexadecimal"},
@@ -58,6 +61,7 @@ func receiptProgram() snippet {
 		Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 @x402/extensions@2.27.0 viem@2.57.0 tsx",
 		Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx receipt.mts",
 		Text: "Pays with the official client and checks the receipt with the official package, which reads the key by its `kid`: over https, and over http only from `localhost` and `127.0.0.1`. " +
-			"The package checks the signature and nothing else: that the key is one of the host that was asked, and that URL, payer, transaction and bytes are those of this answer, is compared here.",
+			"The package checks the signature and nothing else: that the key is one of the host that was asked, and that request, payer, transaction and bytes are those of this answer, is compared here. " +
+			"The URL has every parameter as the receipt writes it: names in lower case, types in upper case, defaults too.",
 	}
 }

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -27,11 +28,19 @@ type Site struct {
 	DuplicateWindow time.Duration
 	// OwnershipProofs are signatures of the bare origin by the payee's key.
 	OwnershipProofs []string
-	// ReceiptKeys are the public keys of receipts, the newest first. Without one
-	// there is no DID document.
+	// ReceiptKeys are the set of public keys of offers and receipts. Without one there
+	// is no DID document.
 	ReceiptKeys []ed25519.PublicKey
+	// PlayMoney says that the facilitator moves no real money.
+	PlayMoney bool
 	// Caps are the numbers of the limits.
 	Caps catalog.Caps
+	// Contact is an https or mailto URL at which the operator can be reached. Without
+	// one there is no security.txt, whose end of validity Now is for.
+	Contact string
+	Now     func() time.Time
+	// Claims are the operator's files below /.well-known/, by name.
+	Claims map[string]string
 }
 
 // check reports every fault of a Site at once.
@@ -91,12 +100,31 @@ func (s Site) networkName() string {
 // other.
 func (s Site) shortNetworkName() string {
 	switch n := x402.Network(s.Terms.Network); {
+	case s.PlayMoney:
+		return cmp.Or(n.Name, s.Terms.Network) + ", as play money"
 	case n.Test:
 		return n.Name + ", a test network"
 	case n.Name != "":
 		return n.Name
 	}
 	return s.Terms.Network
+}
+
+// explorer is where accounts and transactions of the network can be seen; empty where
+// there is none, and for play money, of which it would show nothing.
+func (s Site) explorer() string {
+	if s.PlayMoney {
+		return ""
+	}
+	return x402.Network(s.Terms.Network).Explorer
+}
+
+// price is what an operation costs, in words.
+func (s Site) price(op catalog.Operation) string {
+	if s.PlayMoney {
+		return op.Price() + " of play money"
+	}
+	return op.Price()
 }
 
 // chainID is the number in an EVM network's CAIP-2 name, as EIP-712 wants it.

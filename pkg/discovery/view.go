@@ -89,7 +89,7 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
 		Network: s.networkName(), Fresh: fresh(s), Once: once(s), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Brief: brief(s, ops), Purchase: briefPurchase(s, ops),
-		Refunds: refunds(), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: receiptRows(),
+		Refunds: refunds(s), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: receiptRows(),
 		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
 		Payment: outcomes(catalog.PaymentErrors()),
 		Limits:  catalog.Limits(s.Caps), Caveats: catalog.Caveats(), Untrusted: untrusted,
@@ -234,10 +234,10 @@ func ownRows(op catalog.Operation) []row {
 func links(s Site) []link {
 	var all []link
 	for _, l := range []link{
-		{Title: "Documentation", Path: catalog.PathDocs, Text: "every operation with parameters, an example answer, fields and errors, for people"},
+		{Title: "Documentation", Path: catalog.PathDocs, Text: "every operation with parameters, example, fields and errors, for people"},
 		{Title: "llms.txt", Path: catalog.PathLLMs, Text: "prices and how to pay, in short"},
-		{Title: "llms-full.txt", Path: catalog.PathLLMsFull, Text: "the same with every parameter, field and error, as plain text"},
-		{Title: "OpenAPI 3.1", Path: catalog.PathOpenAPI, Text: "paths, schemas and prices for generators and crawlers"},
+		{Title: "llms-full.txt", Path: catalog.PathLLMsFull, Text: "the same with every parameter, field and error"},
+		{Title: "OpenAPI 3.1", Path: catalog.PathOpenAPI, Text: "paths, schemas and prices for generators"},
 		{Title: "Tool catalog", Path: catalog.PathCatalog, Text: "operations, parameters, fields and errors as JSON"},
 		{Title: "Payment manifest", Path: catalog.PathManifest, Text: "what each path costs and whom it pays, as JSON"},
 	} {

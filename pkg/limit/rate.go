@@ -96,7 +96,7 @@ type RateConfig struct {
 // total with the same call. So a client below a tenth costs no call, one at the
 // limit costs one call per tenth, and each environment can be at most a tenth
 // ahead of the store: a client gets at most the limit plus a tenth per
-// environment. Reporting every request after the first tenth would cost ten to
+// environment, and what its last answers weigh (see Spend). Reporting every request after the first tenth would cost ten to
 // thirty times the calls for the same bound, which depends on the environments
 // that have not reported yet. In one environment the limit is exact, because it
 // adds its own unreported requests to the total.
@@ -133,7 +133,7 @@ type Rate struct {
 // tally is what this environment knows of a client in the current window.
 type tally struct {
 	window int64
-	count  int   // requests without a payment that this environment let pass or reported
+	count  int   // units without a payment that this environment let pass or reported
 	sent   int   // those of them that were reported, or may have been
 	total  Units // the store's last answer
 	// heard is when that answer came.
@@ -145,7 +145,7 @@ type tally struct {
 	report chan struct{}
 }
 
-// unsent is how many requests were not reported to the store.
+// unsent is how many units were not reported to the store.
 func (t *tally) unsent() int { return t.count - t.sent }
 
 // used is how many units the client uses now, at least.
@@ -251,6 +251,21 @@ func (r *Rate) Allow(ctx context.Context, client string) Verdict {
 			return Verdict{OK: true, Err: ctx.Err()}
 		}
 	}
+}
+
+// Spend counts units that a client, a ClientKey, whose request was allowed has used
+// beyond the one of the request. The next request reports them. It returns the state
+// of the limit for the headers of the answer.
+func (r *Rate) Spend(client string, units int) Verdict {
+	if r.limit == 0 {
+		return Verdict{OK: true}
+	}
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tally(client, now)
+	t.count += units
+	return r.verdict(t, now, true, 1)
 }
 
 // report reports what was not reported yet, the current request included. It is

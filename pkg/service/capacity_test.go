@@ -179,17 +179,21 @@ const (
 type kindOfCall struct {
 	name string // as in the README
 	took time.Duration
+	fee  float64 // of the facilitator, in US dollars
 	do   func(f *fleet) x402test.Reply
 }
+
+// fee is what the CDP facilitator takes for a settlement, in US dollars.
+const fee = 0.001
 
 func kindsOfCalls() []kindOfCall {
 	paid := func(f *fleet, rich bool) x402test.Reply {
 		return f.to(0, victim, "example.com", f.sign(f.to(0, attacker, "example.com", ""), rich))
 	}
 	return []kindOfCall{
-		{"challenge", 5 * time.Millisecond, func(f *fleet) x402test.Reply { return f.to(0, victim, "example.com", "") }},
-		{"paid call", 3 * time.Second, func(f *fleet) x402test.Reply { return paid(f, true) }},
-		{"refused payment", time.Second, func(f *fleet) x402test.Reply { return paid(f, false) }},
+		{"challenge", 5 * time.Millisecond, 0, func(f *fleet) x402test.Reply { return f.to(0, victim, "example.com", "") }},
+		{"paid call", 3 * time.Second, fee, func(f *fleet) x402test.Reply { return paid(f, true) }},
+		{"refused payment", time.Second, 0, func(f *fleet) x402test.Reply { return paid(f, false) }},
 	}
 }
 
@@ -231,22 +235,53 @@ func memory(t testing.TB) float64 {
 	return must(strconv.ParseFloat(string(m[1]), 64))
 }
 
-// TestReadmeCosts: the README says what a call costs on AWS, as it is counted here.
+// What a year costs besides its calls, in US dollars: metrics, alarms and the dashboard;
+// and what is kept of a call, 35 days in the table with its recovery, 90 in the log.
+const (
+	fixedCosts  = 12 * 52
+	recordBytes = 3 << 10
+	priceStored = (0.25 + 0.20) / (1 << 30) * 35 / 30.4 // a byte
+	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
+)
+
+// near says whether a number of a document is that which is counted. Ids and
+// compression make sizes differ a little.
+func near(said string, want float64) bool {
+	n, err := strconv.ParseFloat(strings.ReplaceAll(said, ",", ""), 64)
+	return err == nil && math.Abs(n-want) <= 0.1*want
+}
+
+// TestReadmeCosts: the README says what a call costs on AWS, and the runbook what a year
+// does, as it is counted here.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
-	readme := must(os.ReadFile("../../README.md"))
+	readme, runbook := must(os.ReadFile("../../README.md")), must(os.ReadFile("../../infra/RUNBOOK.md"))
+	sold := recordBytes * priceStored // a call with its challenge
 	for _, k := range kindsOfCalls() {
 		var c map[string]float64
 		synctest.Test(t, func(t *testing.T) { c = k.count(t) })
 		name := "| " + k.name + ", " + k.took.String() + " |"
-		counted := []float64{c["GB-s"], c["write-units"], c["read-units"], c["log-bytes"] / 1024, c["$/million"]}
-		row := fmt.Sprintf("%s %.4g | %g, %g | %.1f KB | $%.2f |", name, counted[0], counted[1], counted[2], counted[3], counted[4])
+		if k.name != "refused payment" {
+			sold += c["$/million"]/1e6 + c["log-bytes"]*priceLogged
+		}
+		counted := []float64{c["GB-s"], c["write-units"], c["read-units"], c["log-bytes"] / 1024, c["$/million"], 1e6 * k.fee}
+		row := fmt.Sprintf("%s %.4g | %g, %g | %.1f KB | $%.2f | $%g |", name, counted[0], counted[1], counted[2], counted[3], counted[4], counted[5])
 		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `.*$`).Find(readme)
 		said := regexp.MustCompile(`[\d.e-]+`).FindAllString(strings.TrimPrefix(string(line), name), -1)
 		for i, want := range counted {
-			// Ids and compression make sizes differ a little.
-			if len(said) != 5 || math.Abs(must(strconv.ParseFloat(said[i], 64))-want) > 0.1*want {
+			if len(said) != len(counted) || !near(said[i], want) {
 				t.Errorf("the README says %q, counted is\n%s", line, row)
+				break
+			}
+		}
+	}
+	for rate, name := range map[float64]string{1: "1", 10: "10", 1000: "1,000"} {
+		calls := rate * 365 * 24 * 3600
+		want := []float64{fixedCosts + calls*sold, (calls - 12*1000) * fee, calls * 0.005}
+		row := regexp.MustCompile(`(?m)^\| ` + name + ` \| \$([\d,]+) \| \$([\d,]+) \| \$([\d,]+) \|$`).FindSubmatch(runbook)
+		for i := range want {
+			if len(row) != 4 || !near(string(row[i+1]), want[i]) {
+				t.Errorf("the runbook says %q of a year at %s a second, counted is $%.0f, $%.0f, $%.0f", row, name, want[0], want[1], want[2])
 				break
 			}
 		}

@@ -78,10 +78,11 @@ func TestReasonOf402(t *testing.T) {
 // another origin may read what a purchase comes to. The body says that no purchase answers
 // another when there is no window for it; the end-to-end suite has a window.
 func TestHeadersOfAChallenge(t *testing.T) {
-	const mostPayment = 5000
+	const mostPayment = 6656
+	const host = "the-facts-about-hosts.an-organisation.a-long-registry-name.test1" // of 64 characters
 	s := newShop(t, func(p *parts) {
-		p.DuplicateWindow = 0
-		p.Origin = func(*http.Request) string { return "https://facts-about-hosts.an-organisation.some-registry.test" }
+		p.DuplicateWindow, p.Receipts = 0, newSigner()
+		p.Origin = func(*http.Request) string { return "https://" + host }
 	})
 	const exposed = "PAYMENT-REQUIRED, PAYMENT-RESPONSE, Retry-After, Idempotent-Replayed, Age, Answer-Owed, " +
 		"RateLimit-Policy, RateLimit, X-Request-Id"
@@ -94,7 +95,7 @@ func TestHeadersOfAChallenge(t *testing.T) {
 		named := strings.Replace(plain, `"required":false`, `"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"`, 1)
 		required.Extensions[x402.ExtensionIdentifier] = json.RawMessage(named)
 		offer, payment := len(r.Header.Get(x402.HeaderRequired)), len(s.pay(required))
-		if offer >= x402.MaxOfferHeader || payment >= mostPayment {
+		if offer >= x402.MaxOfferHeader || payment >= mostPayment || len(host) != 64 || required.Extensions[x402.ExtensionReceipt] == nil {
 			t.Errorf("%s: PAYMENT-REQUIRED has %d bytes, want less than %d; PAYMENT-SIGNATURE %d, want less than %d",
 				op.Slug, offer, x402.MaxOfferHeader, payment, mostPayment)
 		}

@@ -171,7 +171,7 @@ func (e edge) record(r *http.Request, res response, id string, took time.Duratio
 		attrs = append(attrs, traceAttrs(*t)...)
 	}
 	if priced {
-		attrs = append(attrs, e.platform.emf(metrics(res), dimensions...)...)
+		attrs = append(attrs, e.platform.emf(e.platform.measured(res), dimensions...)...)
 	}
 	ctx := context.WithoutCancel(r.Context())
 	if priced {
@@ -221,6 +221,9 @@ func traceAttrs(t x402.Trace) []slog.Attr {
 	}
 	if t.UsedAsPaid {
 		attrs = append(attrs, slog.Bool("used_as_paid", true))
+	}
+	if t.Unreceipted {
+		attrs = append(attrs, slog.Bool("unreceipted", true))
 	}
 	if t.Unrecorded {
 		attrs = append(attrs, slog.Bool("unrecorded", true))

@@ -2,7 +2,6 @@ package service_test
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -29,7 +28,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
-	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -148,8 +146,7 @@ func leaseIDs() func() string {
 func newFleet(t testing.TB, environments int, op func(parts) service.Operation, changes ...func(*parts)) *fleet {
 	f := &fleet{TB: t, peers: &peers{table: newTable(t), settles: 300 * time.Millisecond, looks: 200 * time.Millisecond}}
 	limits := f.table.limits()
-	public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
-	receipts := signer{must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
+	receipts := newSigner()
 	newID := leaseIDs()
 	for range environments {
 		f.parts = parts{
@@ -176,11 +173,6 @@ func (f *fleet) add(op service.Operation) {
 	paths.Handle("/mcp", seller.MCP([]service.Operation{op}))
 	f.environments, f.tool = append(f.environments, paths), op.Entry().Tool
 }
-
-// signer signs receipts, as long as real ones.
-type signer struct{ *receipt.Signer }
-
-func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { return s.Signer.Sign(d) }
 
 func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -50,16 +51,11 @@ func (s *documents) methods(r *http.Request) []string {
 }
 
 func (s *documents) serve(r *http.Request, id string) response {
-	m := newMeter(s.platform.Log, s.rate, r, id, false)
-	m.client = limit.DocumentsKey(r.RemoteAddr)
-	if f := m.enter(r.Context()); f != nil {
-		res := s.platform.limited(r, id, f)
-		for name, values := range m.header() {
-			res.header[name] = values
-		}
+	m, limited := s.platform.freely(s.rate, r, id)
+	if limited != nil {
 		// A document is one by its path and encoding; this is one by the client.
-		res.header.Set("Vary", "Accept-Encoding")
-		return res
+		limited.header.Set("Vary", "Accept-Encoding")
+		return *limited
 	}
 	docs, err := s.of(s.platform.Origin(r))
 	if err != nil {
@@ -70,7 +66,9 @@ func (s *documents) serve(r *http.Request, id string) response {
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	docs.ServeHTTP(w, r)
-	return response{status: w.status, header: w.header, body: w.body.Bytes()}
+	res := response{status: w.status, header: w.header, body: w.body.Bytes()}
+	m.sent(r, res)
+	return res
 }
 
 // missing answers an unknown path: with a page for a person who looks around, as
@@ -122,15 +120,18 @@ func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
 // probeCache is how long an answer of /ready stands (design §8).
 const probeCache = 15 * time.Second
 
-// Health is /health and /ready (spec §4.1), which asks the probes. The warnings
-// are what /ready says without asking, by name; they leave the service ready.
-func Health(p Platform, o Offering, probes []Probe, warnings map[string]string) http.Handler {
-	return edge{platform: p, name: "health", next: &health{platform: p, offering: o, probes: probes, warnings: warnings}}
+// Health is /health and /ready (spec §4.1), which asks the probes, and counts in the
+// tally of the free documents, because asking costs calls to others; a nil rate is no
+// limit. The warnings are what /ready says without asking, by name; they leave the
+// service ready.
+func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings map[string]string) http.Handler {
+	return edge{platform: p, name: "health", next: &health{platform: p, offering: o, rate: rate, probes: probes, warnings: warnings}}
 }
 
 type health struct {
 	platform Platform
 	offering Offering
+	rate     *limit.Rate
 	probes   []Probe
 	warnings map[string]string
 
@@ -155,6 +156,11 @@ func (h *health) serve(r *http.Request, id string) response {
 	case catalog.PathHealth:
 		return response{status: http.StatusOK, header: head, body: mustJSON(map[string]string{"status": "ok", "service": catalog.Service})}
 	case catalog.PathReady:
+		m, limited := h.platform.freely(h.rate, r, id)
+		if limited != nil {
+			return *limited
+		}
+		maps.Copy(head, m.header())
 		state := h.ready(r.Context(), h.platform.Origin(r))
 		if state.Status != "ready" {
 			head.Set(fault.HeaderRetryAfter, "15")

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -16,7 +19,7 @@ import (
 // Limits are the caps of a deployment (spec §8, design §6). The zero value
 // limits nothing.
 type Limits struct {
-	// Rate limits each client over all paths but health's; nil is no limit.
+	// Rate limits each client over all paths but /health; nil is no limit.
 	Rate *limit.Rate
 	// Leases keep who is at work; nil is no cap.
 	Leases limit.Leases
@@ -102,6 +105,45 @@ func (m *meter) count(ctx context.Context) {
 	if m.verdict.Err != nil {
 		m.log.WarnContext(ctx, "rate limit store failed", "request_id", m.id, "error", m.verdict.Err)
 	}
+}
+
+// unitBytes is how much of an answer without a payment is one unit.
+const unitBytes = 16 << 10
+
+// sent counts an answer to a request without a payment by its size: a unit for each
+// started 16 KiB that leave us, of which the request itself was the first.
+func (m *meter) sent(r *http.Request, res response) {
+	if more := (len(res.body) - 1) / unitBytes; m.rate != nil && !m.signed && m.verdict.OK && more > 0 && r.Method != http.MethodHead {
+		m.verdict = m.rate.Spend(m.client, more)
+	}
+}
+
+// freely counts a request for what is free, in a tally of its client's that is apart
+// from that of its other requests. The response is for a client that is over its limit,
+// and nil for another.
+func (p Platform) freely(rate *limit.Rate, r *http.Request, id string) (*meter, *response) {
+	m := newMeter(p.Log, rate, r, id, false)
+	m.client = limit.DocumentsKey(r.RemoteAddr)
+	f := m.enter(r.Context())
+	if f == nil {
+		return m, nil
+	}
+	res := p.limited(r, id, f)
+	maps.Copy(res.header, m.header())
+	return m, &res
+}
+
+// worthZipping is from how many bytes on an answer is compressed: below, it fits into
+// the first packets anyway.
+const worthZipping = 4 << 10
+
+// zipped compresses an answer for a client that takes it so.
+func (r response) zipped(q *http.Request) response {
+	if len(r.body) >= worthZipping && discovery.WantsGzip(strings.Join(q.Header.Values("Accept-Encoding"), ",")) {
+		r.body = discovery.Gzip(r.body)
+		r.header.Set("Content-Encoding", "gzip")
+	}
+	return r
 }
 
 // Open implements x402.Meter.

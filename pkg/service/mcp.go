@@ -73,10 +73,11 @@ func (h *toolbox) serve(r *http.Request, id string) response {
 	case f != nil:
 		res = limitedRPC(q, f)
 	default:
-		res = h.respond(r, q)
+		res = h.respond(r, q).zipped(r)
 	}
 	if f == nil {
 		m.leave(r.Context())
+		m.sent(r, res)
 	}
 	for name, values := range m.header() {
 		res.header[name] = values
@@ -102,6 +103,7 @@ func (h *toolbox) respond(r *http.Request, q *mcp.Request) response {
 func rpc(m mcp.Response) response {
 	h := http.Header{}
 	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Accept-Encoding")
 	if len(m.Body) > 0 {
 		h.Set("Content-Type", "application/json")
 	}
@@ -122,8 +124,9 @@ func limitedRPC(q *mcp.Request, f *fault.Error) response {
 
 // counter is what an origin's clients are told, made once.
 type counter struct {
-	site   discovery.Site
-	server *mcp.Server
+	offering Offering
+	site     discovery.Site
+	server   *mcp.Server
 
 	once   sync.Once
 	failed error
@@ -150,7 +153,7 @@ func (h *toolbox) at(origin string) *counter {
 		return c
 	}
 	site := h.platform.site(h.offering, origin)
-	c := &counter{site: site, offers: map[string]*toolOffer{}, server: &mcp.Server{
+	c := &counter{offering: h.offering, site: site, offers: map[string]*toolOffer{}, server: &mcp.Server{
 		Name: mcp.ServerName, Title: catalog.Service, Version: catalog.APIVersion,
 		Instructions: discovery.ToolInstructions(site), KeepFor: keepTools,
 	}}
@@ -166,21 +169,29 @@ func (c *counter) list() error {
 	return c.failed
 }
 
+// of is what a tool costs, made again when its offer can be signed.
 func (c *counter) of(op catalog.Operation) (*toolOffer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o, ok := c.offers[op.Tool]; ok {
-		return o, nil
+	var offer *x402.Offer
+	o, known := c.offers[op.Tool]
+	if known {
+		offer = o.offer
+	} else {
+		var err error
+		if offer, err = c.offering.offer(op, c.site, discovery.ToolOffer, discovery.Offer); err != nil {
+			return nil, err
+		}
 	}
-	offer, err := x402.NewOffer(discovery.ToolOffer(op, c.site), discovery.Offer(op, c.site))
-	if err != nil {
-		return nil, err
+	offer, err := offer.Signed(c.offering.Receipts)
+	if err != nil || known && offer == o.offer {
+		return o, err
 	}
 	form, err := x402.NewForm(func(token string) any { return offer.Required("").WithToken(token) })
 	if err != nil {
 		return nil, err
 	}
-	o := &toolOffer{offer: offer, form: form}
+	o = &toolOffer{offer: offer, form: form}
 	c.offers[op.Tool] = o
 	return o, nil
 }

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,8 +31,11 @@ const (
 	// Payments that count as paid because the facilitator says that they were used,
 	// where no node could be asked for what. A payer can provoke that.
 	MetricUsedAsPaid = "UsedNonceCountedAsPaid"
-	MetricSettle     = "SettleLatency"
-	MetricLookup     = "LookupLatency"
+	// Answers that came without a receipt although a key is configured: it is not
+	// published, or cannot be read.
+	MetricUnreceipted = "Unreceipted"
+	MetricSettle      = "SettleLatency"
+	MetricLookup      = "LookupLatency"
 	// Whether the facilitator accepted the extensions of a payment, and so lists
 	// the operation.
 	MetricListed   = "ExtensionsAccepted"
@@ -44,7 +48,46 @@ const (
 	MetricPrimaryFailed   = "PrimaryFailed"
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
+	// MetricRefusedPayer is a number of the payer whose payment the facilitator
+	// refused. Where its least and its greatest value differ, payers do, however often
+	// each of them tries.
+	MetricRefusedPayer = "RefusedPayer"
+	// MetricVersion is 1 for a payment that this version of this function answered with
+	// a fault of ours or of the facilitator, and -0.05 for one that was answered
+	// otherwise, so that its sum is above 0 when more than one in twenty failed. A
+	// refused payment does not count. Of reconcile it is notReadyWeight for a run that
+	// found something not ready.
+	MetricVersion = "VersionFaults"
 )
+
+// Dimensions of MetricVersion, as AWS names them in its own metrics of a function.
+const (
+	DimensionFunction = "FunctionName"
+	DimensionVersion  = "ExecutedVersion"
+)
+
+// Weights in MetricVersion. One run that found something not ready weighs more than all
+// that is sold in its minute.
+const (
+	faultWeight    = 1
+	goodWeight     = -0.05
+	notReadyWeight = 1000
+)
+
+// KeptBy says whether a metric is kept over all operations, and by operation and of
+// the tools. CloudWatch bills each series, so that one which no alarm and no graph
+// reads is not kept.
+func KeptBy(name string) (total, operation bool) {
+	switch name {
+	case MetricVersion:
+		return false, false
+	case MetricRequests, MetricChallenges, MetricAnswers, MetricReplayed, MetricFaults:
+		return false, true
+	case MetricOwed, MetricUncertain, MetricInternal, MetricSettle, MetricLookup, SettlementMetrics()[0]:
+		return true, true
+	}
+	return true, false
+}
 
 // DimensionOperation is the member of a request's log line that its metrics are
 // kept by: the slug of the operation.
@@ -65,6 +108,33 @@ func SettlementMetrics() []string {
 		names = append(names, MetricSettlement+settlementName(class.String()))
 	}
 	return names
+}
+
+// measured are the metrics of one priced request. That there is no facilitator is no
+// fault where none is wanted.
+func (p Platform) measured(res response) []metric {
+	values := metrics(res)
+	if p.Paused {
+		values = slices.DeleteFunc(values, func(m metric) bool { return m.Name == MetricFacilitator })
+	}
+	faulty := slices.ContainsFunc(values, func(m metric) bool {
+		return slices.Contains([]string{MetricFacilitator, MetricLedger, MetricInternal, MetricUncertain}, m.Name)
+	})
+	switch {
+	case faulty:
+		return p.ofVersion(values, faultWeight)
+	case res.trace != nil && res.status != http.StatusPaymentRequired:
+		return p.ofVersion(values, goodWeight)
+	}
+	return values
+}
+
+// ofVersion adds the metric that a release is judged by, where Lambda says what runs.
+func (p Platform) ofVersion(values []metric, weight float64) []metric {
+	if p.Function == "" || p.Version == "" {
+		return values
+	}
+	return append(values, metric{MetricVersion, unitCount, weight})
 }
 
 // metrics are what one priced request counts as.
@@ -98,8 +168,14 @@ func metrics(res response) []metric {
 	if t.Settle > 0 {
 		values = append(values, latency(MetricSettle, t.Settle), count(MetricSettlement+settlementName(t.Class)))
 	}
+	if n, err := strconv.ParseUint(t.Payer[max(len(t.Payer)-6, 0):], 16, 64); err == nil && t.Class == x402.Refused.String() && res.status == http.StatusPaymentRequired {
+		values = append(values, counted(MetricRefusedPayer, int(n)))
+	}
 	if t.UsedAsPaid {
 		values = append(values, count(MetricUsedAsPaid))
+	}
+	if t.Unreceipted {
+		values = append(values, count(MetricUnreceipted))
 	}
 	values = append(values, bySource(t.Asked)...)
 	if t.Lookup > 0 {
@@ -240,21 +316,39 @@ func Namespace(stack string) string {
 	return catalog.Service + "/" + stack
 }
 
-// emf are the attributes that make a log record carry metrics: the directive,
-// and one member a metric. dimensions name members of the same record, and each
-// metric is kept by each of them alone, and without any.
+// emf are the attributes that make a log record carry metrics: the directives, and
+// one member a metric. dimensions name members of the same record, by each of which
+// alone metrics are kept that are kept by operation.
 func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 	if len(values) == 0 {
 		return nil
 	}
-	m := emfMetric{Namespace: Namespace(p.Stack), Dimensions: [][]string{{}}}
+	var single [][]string
 	for _, name := range dimensions {
-		m.Dimensions = append(m.Dimensions, []string{name})
+		single = append(single, []string{name})
 	}
-	attrs := make([]slog.Attr, 0, len(values)+1)
+	sets := []emfMetric{
+		{Dimensions: [][]string{{}}}, {Dimensions: single}, {Dimensions: append([][]string{{}}, single...)},
+		{Dimensions: [][]string{{DimensionFunction, DimensionVersion}}},
+	}
+	attrs := make([]slog.Attr, 0, len(values)+3)
 	for _, v := range values {
-		m.Metrics = append(m.Metrics, emfDefinition{v.Name, v.Unit})
+		at := 0
+		switch total, operation := KeptBy(v.Name); {
+		case v.Name == MetricVersion:
+			at = 3
+			attrs = append(attrs, slog.String(DimensionFunction, p.Function), slog.String(DimensionVersion, p.Version))
+		case operation && total:
+			at = 2
+		case operation:
+			at = 1
+		}
+		sets[at].Metrics = append(sets[at].Metrics, emfDefinition{v.Name, v.Unit})
 		attrs = append(attrs, slog.Float64(v.Name, v.Value))
 	}
-	return append(attrs, slog.Any(emfKey, emfDirective{p.Now().UnixMilli(), []emfMetric{m}}))
+	for i := range sets {
+		sets[i].Namespace = Namespace(p.Stack)
+	}
+	sets = slices.DeleteFunc(sets, func(m emfMetric) bool { return len(m.Metrics) == 0 })
+	return append(attrs, slog.Any(emfKey, emfDirective{p.Now().UnixMilli(), sets}))
 }

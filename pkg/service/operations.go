@@ -117,7 +117,7 @@ func (op Operation) job(rawQuery string) (x402.Job, error) {
 		return x402.Job{}, listed(op.entry, err)
 	}
 	return x402.Job{
-		Fingerprint: catalog.Method + " " + op.entry.Path + "?" + normal.Encode(),
+		Fingerprint: op.entry.Request(normal),
 		Budget:      op.entry.Deadline,
 		Timeout:     op.timeout,
 		Anew:        op.entry.Kind == catalog.SmokeTest,
@@ -152,28 +152,29 @@ func reply(result any) (x402.Reply, error) {
 }
 
 // asked is what a page may show of a query string: the parameters as the operation
-// reads them, or why it would refuse them. Both are empty while a required
-// parameter is missing, because then nothing is asked yet.
-func (op Operation) asked(rawQuery string) (values url.Values, refused string) {
+// reads them, or why it would refuse them. All is empty while a required parameter is
+// missing, because then nothing is asked yet. request names what is asked.
+func (op Operation) asked(rawQuery string) (values url.Values, request, refused string) {
 	sent, err := query(op.entry, rawQuery)
 	if err != nil {
-		return nil, fault.From(err).Public()
+		return nil, "", fault.From(err).Public()
 	}
 	for _, param := range op.entry.Params {
 		if param.Required && strings.Join(sent[param.Name], "") == "" {
-			return nil, ""
+			return nil, "", ""
 		}
 	}
 	normal, _, err := op.parse(sent)
 	if err != nil {
-		return nil, fault.From(err).Public()
+		return nil, "", fault.From(err).Public()
 	}
+	request = op.entry.Request(normal)
 	for _, param := range op.entry.Params { // defaults are not shown
 		if !sent.Has(param.Name) && normal.Get(param.Name) == param.Default {
 			normal.Del(param.Name)
 		}
 	}
-	return normal, ""
+	return normal, request, ""
 }
 
 // maxQuery bounds a query string; the longest honest one is a domain of 253

@@ -37,6 +37,7 @@ func (p *priced) serve(r *http.Request, id string) response {
 	} else {
 		res = p.answer(r, id, arrived, signature, m)
 		m.leave(r.Context())
+		m.sent(r, res)
 	}
 	for name, values := range m.header() {
 		res.header[name] = values
@@ -162,9 +163,9 @@ func (p *priced) paywall(r *http.Request, id string, q *quote) response {
 	if err != nil {
 		return p.unready(r, id, err)
 	}
-	values, refused := p.op.asked(r.URL.RawQuery)
+	values, request, refused := p.op.asked(r.URL.RawQuery)
 	body, csp, err := discovery.Paywall(p.op.entry, p.platform.site(p.offering, p.platform.Origin(r)), discovery.Visit{
-		Asked: values, Refused: refused, Offer: res.header.Get(x402.HeaderRequired), Nonce: rand.Text(),
+		Asked: values, Request: request, Refused: refused, Offer: res.header.Get(x402.HeaderRequired), Nonce: rand.Text(),
 	})
 	if err != nil {
 		return p.unready(r, id, err)
@@ -175,11 +176,11 @@ func (p *priced) paywall(r *http.Request, id string, q *quote) response {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex")
 	res.body = body
-	return res
+	return res.zipped(r)
 }
 
 // vary names the request headers that the answers of a priced path depend on.
-const vary = "Accept, " + x402.HeaderSignature + ", " + x402.HeaderKey
+const vary = "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
 
 func receipt(h http.Header, s *x402.SettleResponse) {
 	if s == nil {
@@ -248,22 +249,27 @@ func newOffers(p Platform, o Offering, op catalog.Operation) *offers {
 	return &offers{platform: p, offering: o, op: op, byOrigin: map[string]*quote{}}
 }
 
+// of is the quote at an origin, made again when its offer can be signed.
 func (o *offers) of(origin string) (*quote, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if q, ok := o.byOrigin[origin]; ok {
-		return q, nil
+	q, known := o.byOrigin[origin]
+	if !known {
+		site := o.platform.site(o.offering, origin)
+		offer, err := o.offering.offer(o.op, site, discovery.Offer, discovery.ToolOffer)
+		if err != nil {
+			return nil, err
+		}
+		q = &quote{offer: offer, site: site}
 	}
-	site := o.platform.site(o.offering, origin)
-	offer, err := x402.NewOffer(discovery.Offer(o.op, site), discovery.ToolOffer(o.op, site))
-	if err != nil {
+	offer, err := q.offer.Signed(o.offering.Receipts)
+	if err != nil || known && offer == q.offer {
+		return q, err
+	}
+	if q, err = newQuote(offer, q.site); err != nil {
 		return nil, err
 	}
-	q, err := newQuote(offer, site)
-	if err != nil {
-		return nil, err
-	}
-	if len(o.byOrigin) < maxOrigins {
+	if known || len(o.byOrigin) < maxOrigins {
 		o.byOrigin[origin] = q
 	}
 	return q, nil

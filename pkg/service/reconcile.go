@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/big"
 	"slices"
 	"time"
 
@@ -31,17 +32,26 @@ const (
 // that is being written when the run's time ends, and for the log.
 const reconcileMargin = 10 * time.Second
 
-// Reconciler settles by evidence what requests left in doubt. evidence and
-// scanner are nil without a view of the chain.
+// Reconciler settles by evidence what requests left in doubt. former
+// are the terms before the last change; it, evidence and scanner may be nil.
 func Reconciler(
-	p Platform, t x402.Terms, l *ledger.Ledger, index ledger.Index, evidence x402.Evidence, scanner x402.Scanner,
+	p Platform, t x402.Terms, former *FormerTerms, l *ledger.Ledger, index ledger.Index, evidence x402.Evidence, scanner x402.Scanner,
 ) *x402.Reconciler {
-	return x402.NewReconciler(x402.ReconcilerConfig{
+	c := x402.ReconcilerConfig{
 		Ledger: l, Index: index, Evidence: evidence, Scanner: scanner,
 		Network: t.Network, Asset: address(t.Asset), Payee: address(t.PayTo), Cheapest: catalog.Cheapest(), Now: p.Now, Log: p.Log,
 		// A run has no request of its own, and the origin may be known by requests only.
 		Error: func(f *fault.Error, s x402.Standing) []byte { return errorBody("reconcile", f, s, "") },
-	})
+	}
+	if former != nil {
+		c.Former = address(former.Terms.PayTo)
+		for _, price := range former.Prices {
+			if n, ok := new(big.Int).SetString(price, 10); ok && n.Cmp(c.Cheapest) < 0 {
+				c.Cheapest = n
+			}
+		}
+	}
+	return x402.NewReconciler(c)
 }
 
 // address reads an address of the terms, which are checked before anything is
@@ -59,6 +69,9 @@ func address(s string) x402.Address {
 // which says whether there is a view of the chain. Its error says that the index or
 // the ledger failed.
 func Reconcile(p Platform, r *x402.Reconciler, watched bool, probes ...Probe) func(ctx context.Context) error {
+	if p.Paused { // nobody is to miss the facilitator
+		probes = slices.DeleteFunc(probes, func(b Probe) bool { return b.Name == ProbeFacilitator })
+	}
 	return func(ctx context.Context) error {
 		begun := p.Now()
 		checks := p.probe(ctx, probes)
@@ -94,7 +107,11 @@ func (p Platform) reconciled(ctx context.Context, r runResult, watched bool, too
 	if names := r.notReady(); len(names) > 0 {
 		attrs = append(attrs, slog.Any("not_ready", names))
 	}
-	attrs = append(attrs, p.emf(append(r.metrics(), r.readiness()...))...)
+	values := append(r.metrics(), r.readiness()...)
+	if i := slices.IndexFunc(values, func(m metric) bool { return m.Name == MetricReady }); i >= 0 {
+		values = p.ofVersion(values, (1-values[i].Value)*notReadyWeight)
+	}
+	attrs = append(attrs, p.emf(values)...)
 	p.logAlways(context.WithoutCancel(ctx), level, "reconcile", attrs)
 }
 

@@ -53,6 +53,7 @@ func testTerms() x402.Terms {
 // refund that is due.
 type scheduled struct {
 	*testing.T
+	former *service.FormerTerms
 	parts
 	Scanner x402.Scanner
 	Index   ledger.Index
@@ -96,7 +97,7 @@ func (s *scheduled) claim(p ledger.Payment) *ledger.Hold {
 // run runs the function, and returns the one line that it leaves.
 func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
 	s.Helper()
-	reconciler := service.Reconciler(s.Platform, s.Terms, s.Ledger, s.Index, s.Evidence, s.Scanner)
+	reconciler := service.Reconciler(s.Platform, s.Terms, s.former, s.Ledger, s.Index, s.Evidence, s.Scanner)
 	if err := service.Reconcile(s.Platform, reconciler, s.Evidence != nil, probes...)(ctx); !errors.Is(err, fails) {
 		s.Errorf("%v, want %v", err, fails)
 	}
@@ -133,7 +134,7 @@ func TestReconcile(t *testing.T) {
 			"Open": 2, "SettledLate": 1, "RefusedLate": 0, "StillOpen": 0, "CannotTell": 0, "Left": 1,
 			"OwedUnclaimed": 2, "RefundsDue": 1, "ReconcileFailed": 0,
 		}
-		if diff := cmp.Diff(metrics, emf(s.T, got, "Hostfacts", [][]string{{}}, begun)); diff != "" {
+		if diff := cmp.Diff(metrics, emf(s.T, got, "Hostfacts", nil, begun)); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)
 		}
 		want := map[string]any{
@@ -234,6 +235,17 @@ func TestReconcileSays(t *testing.T) {
 			"owed": 3.0, "exhausted": 2.0, "RefundsDue": 2.0, "level": "INFO", "not_ready": []any{"facilitator", "resolvers"},
 			"Ready": 0.0, "ReadyLedger": 1.0, "ReadyFacilitator": 0.0, "ReadyResolvers": 0.0, "ReadyChain": 1.0,
 		}},
+		{"resolvers", func(s *scheduled) { s.Function, s.Version = "f", "7" }, nil, line{"Ready": 0.0, "VersionFaults": 1000.0, "ExecutedVersion": "7"}},
+		// A facilitator is not missed where nothing is to be sold.
+		{"facilitator", func(s *scheduled) { s.Paused, s.Function, s.Version = true, "f", "7" }, nil, line{
+			"Ready": 1.0, "ReadyFacilitator": nil, "VersionFaults": 0.0, "not_ready": nil,
+		}},
+		// What comes to the payee before the last change is read, too, and its price is no deposit.
+		{"", func(s *scheduled) {
+			s.former = &service.FormerTerms{Terms: testTerms(), Prices: map[string]string{"ping": "1"}}
+			s.former.Terms.PayTo = payer
+			s.Scanner = received{transfers: transfers()}
+		}, nil, line{"received": 14.0, "deposits": 6.0}},
 		{"", func(s *scheduled) { s.Scanner = received{transfers(), errors.New("down")} }, nil, line{
 			"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": true,
 			"owed": 1.0, "exhausted": 1.0, "RefundsDue": 1.0, "level": "INFO",
@@ -275,7 +287,7 @@ func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(wha
 	at := platform()
 	at.Now = func() time.Time { return time.Now().Round(0).Add(*shift) }
 	offering := service.Offering{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}
-	h := service.Health(at, offering, probes, map[string]string{"payee": "not yours"})
+	h := service.Health(at, offering, nil, probes, map[string]string{"payee": "not yours"})
 	return func(what string, status int) checks {
 		t.Helper()
 		w := httptest.NewRecorder()

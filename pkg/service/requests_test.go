@@ -16,6 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -42,7 +43,7 @@ const anything = "anything"
 // ticking is a clock that moves with every reading, so that no duration is zero, in a stack
 // with a name.
 func ticking(p *parts) {
-	p.Stack = "prod"
+	p.Stack, p.Function, p.Version = "prod", "dns-function", "7"
 	var looks atomic.Int64
 	p.Now = func() time.Time { return time.Now().Add(time.Duration(looks.Add(1)) * time.Millisecond) }
 }
@@ -64,6 +65,12 @@ type traced struct{ stack string }
 
 func (traced) Error() string   { return "a trace" }
 func (b traced) Stack() string { return b.stack }
+
+// noKey signs nothing, as with a key that is not published.
+type noKey struct{}
+
+func (noKey) Sign(context.Context, receipt.Delivery) (string, error) { return "", receipt.ErrMismatch }
+func (noKey) SignOffer(receipt.Offer) (string, error)                { return "", nil }
 
 func failsWith(err error) func() (dns.Result, error) {
 	return func() (dns.Result, error) { return dns.Result{}, err }
@@ -162,9 +169,11 @@ func noted(what string) func(*shop) {
 
 // unsigned is a facilitator whose credentials cannot be read, and which therefore is sent nothing.
 func unsigned(p *parts) {
-	missing := func(context.Context) (facilitator.Credentials, error) { return nil, errors.New("bug: no secret") }
+	missing := func(context.Context, time.Time) (facilitator.Credentials, error) {
+		return nil, errors.New("bug: no secret")
+	}
 	p.Facilitator = must(facilitator.New(facilitator.Config{
-		URL: "https://facilitator.example", Credentials: facilitator.Lazy(missing),
+		URL: "https://facilitator.example", Credentials: facilitator.Lazy(missing, nil),
 	}))
 }
 
@@ -268,10 +277,14 @@ func settledRequests() []request {
 				return w.ask("example.com", w.sign("example.com"))
 			},
 			counts: "Answers LookupLatency UsedNonceCountedAsPaid" + tried + "Refused", line: members{"used_as_paid": true, "purchase": "joined"}},
+		{name: "a key that cannot be read", change: func(p *parts) { p.Receipts = noKey{} }, settles: 1, status: 200,
+			counts: "Answers" + settled + " Unreceipted", line: members{"unreceipted": true}},
 		away("busy", "facilitator_unavailable", x402test.TooMany),
 		away("wrong credentials", "facilitator_unauthorized", x402test.Unauthorized),
 		{name: "no credentials", change: unsigned, status: 503, code: "facilitator_misconfigured", charged: "false",
 			counts: "FacilitatorFaults" + tried + "NotSent", line: members{"settlement": "not_sent"}},
+		{name: "nothing is sold", change: func(p *parts) { unsigned(p); p.Paused = true }, status: 503, code: "facilitator_misconfigured", charged: "false",
+			counts: tried + "NotSent"},
 	}
 	bug := traced{strings.Repeat("goroutine 1\n", 200)}
 	where := owes("a bug of which is known where it was", 500, "internal_error", failsWith(fmt.Errorf("while looking: %w", bug)), " InternalErrors")

@@ -14,6 +14,7 @@
 package service
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"fmt"
 	"io"
@@ -42,23 +43,63 @@ type Platform struct {
 	RequestID func(*http.Request) string
 	// Stack is the name of the deployment, for the metrics; it may be empty.
 	Stack string
+	// Function and Version are what Lambda calls the code that runs, for the metric
+	// that a release is rolled back by; empty elsewhere.
+	Function, Version string
+	// Paused says that the deployment does not sell, by intent: that it has no
+	// facilitator is no fault of it.
+	Paused bool
 }
 
 // Offering is what a deployment asks for its answers, and to whom it is paid.
 type Offering struct {
-	Terms           x402.Terms
+	Terms x402.Terms
+	// Former are the terms before the last change; nil is none.
+	Former          *FormerTerms
 	OwnershipProofs []string
 	// DuplicateWindow is how long after an answer another payment for the same
 	// request, without a purchase key, counts as the same purchase; 0 is off. An
 	// answer over MCP stands twice as long, because the official SDK gives up after
 	// 60 s and its host may call again then.
 	DuplicateWindow time.Duration
-	// Receipts sign answers; nil is none. ReceiptKeys are the public keys of
-	// receipts, the newest first.
+	// Receipts sign offers and answers; nil is none. ReceiptKeys are the set of public
+	// keys that are published.
 	Receipts    x402.Receipts
 	ReceiptKeys []ed25519.PublicKey
 	// Caps are what the documents say of Limits.
 	Caps catalog.Caps
+	// Contact is a URL at which the operator can be reached; empty is none. Claims
+	// are the operator's files below /.well-known/, by name.
+	Contact string
+	Claims  map[string]string
+	// PlayMoney says that the facilitator moves no real money.
+	PlayMoney bool
+}
+
+// FormerTerms are terms that payments pass under, too, which were signed before a
+// change of payee or price.
+type FormerTerms struct {
+	Terms  x402.Terms
+	Prices map[string]string // in atomic units, by slug; another operation's is today's
+	Until  time.Time
+}
+
+// required makes what is asked for an operation at an origin.
+type required func(catalog.Operation, discovery.Site) x402.PaymentRequired
+
+// offer prepares an operation's offer on one transport, beside its sibling on the
+// other, with the former one behind it.
+func (o Offering) offer(op catalog.Operation, site discovery.Site, own, sibling required) (*x402.Offer, error) {
+	offer, err := x402.NewOffer(own(op, site), sibling(op, site))
+	if err != nil || o.Former == nil {
+		return offer, err
+	}
+	op.Amount, site.Terms = cmp.Or(o.Former.Prices[op.Slug], op.Amount), o.Former.Terms
+	former, err := x402.NewOffer(own(op, site), sibling(op, site))
+	if err != nil {
+		return nil, err
+	}
+	return offer.Succeeding(former, o.Former.Until), nil
 }
 
 // Seller sells operations: it has what every one of them needs to be paid.
@@ -142,7 +183,7 @@ func complete(operations []Operation) error {
 func (p Platform) site(o Offering, origin string) discovery.Site {
 	return discovery.Site{
 		Origin: origin, Terms: o.Terms, OwnershipProofs: p.proofs(o, origin), DuplicateWindow: o.DuplicateWindow,
-		ReceiptKeys: o.ReceiptKeys, Caps: o.Caps,
+		ReceiptKeys: o.ReceiptKeys, Caps: o.Caps, Contact: o.Contact, Claims: o.Claims, Now: p.Now, PlayMoney: o.PlayMoney,
 	}
 }
 

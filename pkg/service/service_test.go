@@ -2,7 +2,9 @@ package service_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -25,20 +27,21 @@ import (
 )
 
 // A client over its rate gets 429 from every message to the tools, and still reads the
-// documents, to which the error points, until it is over their own rate; health has no
-// limit. The priced paths and the tools are in TestRequests.
+// documents, to which the error points, and /ready, until it is over their own rate;
+// /health has no limit. The priced paths and the tools are in TestRequests.
 func TestRateLimited(t *testing.T) {
 	s := newShop(t, perMinute(20))
 	for range 30 { // a payment that is none counts, too
 		s.get(dnsPath, "garbage!")
 	}
-	for range 20 {
-		same(t, "the documents", s.get("/docs", "").Status, http.StatusOK)
+	for range 10 {
+		same(t, "the documents", s.get("/robots.txt", "").Status, http.StatusOK)
+		same(t, "whether it is ready", s.get("/ready", "").Status, http.StatusOK)
 	}
-	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere"} {
+	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere", "/ready"} {
 		r, w := s.get(path, ""), way{shop: s}
 		w.expect(w.reply(r), 429, "rate_limited", "false")
-		if r.Header.Get("Vary") != "Accept-Encoding" || r.Header.Get("ETag") != "" || r.Header.Get("RateLimit-Policy") == "" {
+		if path != "/ready" && r.Header.Get("Vary") != "Accept-Encoding" || r.Header.Get("ETag") != "" || r.Header.Get("RateLimit-Policy") == "" {
 			t.Errorf("%s: %v", path, r.Header)
 		}
 	}
@@ -53,6 +56,37 @@ func TestRateLimited(t *testing.T) {
 		}
 	}
 	same(t, "health, which has no limit", s.get("/health", "").Status, http.StatusOK)
+}
+
+// An answer without a payment weighs a unit for each started 16 KB that leave us, and the
+// page and the list of tools leave compressed where that is taken. What is over the limit
+// only by its size is served, and the next request is not.
+func TestSizesInUnits(t *testing.T) {
+	const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
+	s, left := newShop(t, perMinute(300)), 300
+	for _, c := range []struct{ method, path, body, accept, encoding string }{
+		{http.MethodGet, dnsPath, "", "application/json", "gzip"}, {http.MethodHead, dnsPath, "", "text/html", "identity"},
+		{http.MethodGet, dnsPath, "", "text/html", "identity"}, {http.MethodGet, dnsPath, "", "text/html", "gzip"},
+		{http.MethodPost, "/mcp", list, "application/json, text/event-stream", "identity"}, {http.MethodPost, "/mcp", list, "application/json, text/event-stream", "gzip"},
+	} {
+		r := s.send(c.method, c.path, c.body, "Accept", c.accept, "Accept-Encoding", c.encoding, "Content-Type", "application/json")
+		left -= 1 + max(len(r.Body)-1, 0)/(16<<10)
+		if got := r.Header.Get("RateLimit"); !strings.Contains(got, fmt.Sprintf(";r=%d;", left)) {
+			t.Errorf("%v: %s after %d bytes, want %d left", c, got, len(r.Body), left)
+		}
+		if zipped := c.encoding == "gzip" && c.accept != "application/json"; zipped != (r.Header.Get("Content-Encoding") == "gzip") {
+			t.Errorf("%v: %v", c, r.Header)
+		} else if zipped {
+			text := must(io.ReadAll(must(gzip.NewReader(bytes.NewReader(r.Body)))))
+			if len(text) < 2*len(r.Body) || len(r.Body) > 20<<10 {
+				t.Errorf("%v: %d bytes of %d", c, len(r.Body), len(text))
+			}
+		}
+	}
+	s = newShop(t, perMinute(2))
+	for _, want := range []int{200, 429} { // by its size alone
+		same(t, "the documentation", s.send(http.MethodGet, "/docs", "", "Accept-Encoding", "identity").Status, want)
+	}
 }
 
 // A failed correction of a client's count is logged, and does not change the answer.

@@ -1,6 +1,9 @@
 package service_test
 
 import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // A parameter that is misspelt, or called as another operation calls it, is named before
@@ -94,3 +98,12 @@ func TestSlipsOfEveryParameter(t *testing.T) {
 		}
 	}
 }
+
+// signer signs offers and receipts, as long as real ones.
+type signer struct{ *receipt.Signer }
+
+func newSigner() signer {
+	public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
+	return signer{must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
+}
+func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { return s.Signer.Sign(d) }

@@ -21,7 +21,8 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 	}
 	a.payment = p
 	a.trace.Payer, a.trace.Nonce, a.trace.Amount = p.From.String(), "0x"+hex.EncodeToString(p.Nonce[:]), p.Value.String()
-	offer := a.request.Offer
+	offer := a.request.Offer.of(p, a.gate.now())
+	a.request.Offer = offer
 	if err := offer.fixed(p); err != nil {
 		return a.reject(err)
 	}

@@ -115,6 +115,14 @@ func (p *process) lie(a *authorization, by string) (x402.Settlement, bool) {
 	return insufficient(), true
 }
 
+// firstLie says whether this process sent the authorization first, to a facilitator
+// that settled it and refused it. This one refusal stands until reconcile finds the
+// transfer, because a first refusal is not held against the chain. The lock is held.
+func (p *process) firstLie(a *authorization) bool {
+	_, refused := p.heard[a]
+	return refused && a.movedAfterRefusal && !p.sentBefore[a]
+}
+
 // checkHeard checks what a process has made of a refusal. The lock is held.
 func (w *world) checkHeard(p *process, out *x402.Outcome) {
 	for a, s := range p.heard {

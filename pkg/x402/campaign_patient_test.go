@@ -290,7 +290,7 @@ func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	}
 	r := w.record(a)
 	known := w.withoutToken && saysUsedUp(out) || r != nil && r.Request != "GET /a"
-	if paid(a) && !known {
+	if paid(a) && !known && !p.firstLie(a) {
 		w.violated("a payer who has paid is refused in the end")
 	}
 	if x.refusals > 2 && w.lies.times == 0 {

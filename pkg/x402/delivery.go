@@ -7,11 +7,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Receipts sign what was delivered (design §16).
+// Receipts sign what is offered and what was delivered (design §16 and §23).
 type Receipts interface {
 	// Sign returns the receipt of an answer, a compact JWS, or nothing where no key
 	// is configured.
 	Sign(ctx context.Context, d receipt.Delivery) (string, error)
+	// SignOffer returns a signed offer, a compact JWS, or nothing while no key is in
+	// memory: it waits for nothing, because a challenge does not.
+	SignOffer(o receipt.Offer) (string, error)
 }
 
 // signBudget is the most that signing may take. It is a part of afterwork: the key
@@ -28,9 +31,10 @@ func (a *attempt) signed(ctx context.Context, paid SettleResponse, body []byte) 
 	defer cancel()
 	jws, err := a.gate.receipts.Sign(ctx, receipt.Delivery{
 		At: a.gate.now(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
-		ResourceURL: a.request.Offer.required.Resource.URL, Body: body,
+		Request: a.job.Fingerprint, ResourceURL: a.request.Offer.required.Resource.URL, Body: body,
 	})
 	if err != nil {
+		a.trace.Unreceipted = true
 		a.gate.log.WarnContext(ctx, "no receipt", "error", err)
 		return ""
 	}

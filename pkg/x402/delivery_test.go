@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,13 @@ func (r *receipts) Sign(_ context.Context, d receipt.Delivery) (string, error) {
 	return r.Signer.Sign(d)
 }
 
+func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
+	if r.err == nil {
+		return r.Signer.SignOffer(o)
+	}
+	return "", nil
+}
+
 // holds checks the receipt of an answer, and returns it.
 func (r *receipts) holds(t *testing.T, what string, out x402.Outcome) string {
 	t.Helper()
@@ -44,7 +52,7 @@ func (r *receipts) holds(t *testing.T, what string, out x402.Outcome) string {
 		jws = out.Receipt.Extensions.OfferReceipt.Info.Receipt.Signature
 	}
 	s, kid, err := receipt.Verify(jws, func(string) (ed25519.PublicKey, error) { return r.public, nil })
-	if err != nil || !receipt.Authorizes(kid, s) || !s.Covers(out.Body) || s.Transaction != out.Receipt.Transaction ||
+	if err != nil || !receipt.Authorizes(kid, s) || !s.Covers(out.Body) || !strings.HasPrefix(s.Request, "GET /") || s.Transaction != out.Receipt.Transaction ||
 		s.Payer != out.Receipt.Payer || s.Network != out.Receipt.Network {
 		t.Errorf("%s: %d %s with %q: %+v, %v", what, out.Status, out.Body, jws, s, err)
 	}
@@ -92,11 +100,17 @@ func TestReceipts(t *testing.T) {
 				}
 				if signs.err != nil {
 					unsigned(t, "without the key", out)
+					if !out.Trace.Unreceipted {
+						t.Error("that the receipt is missing is not noted")
+					}
 					unsigned(t, "again, without the key", b.ask(first, "GET /a"))
 					b.expectReplay("without the key", out, b.ask(first, "GET /a"))
 					return
 				}
 				jws := signs.holds(t, "answered", out)
+				if out.Trace.Unreceipted {
+					t.Error("the receipt is noted as missing")
+				}
 				time.Sleep(time.Hour)
 				for what, header := range map[string]string{"again": first, "by another payment": b.sign(nil)} {
 					again := b.ask(header, "GET /a")

@@ -101,7 +101,8 @@ type Request struct {
 // Job is the work that is paid for.
 type Job struct {
 	// Fingerprint names the request: method, path, the operation's parameters
-	// after normalisation.
+	// after normalisation. The receipt says it, so that it is printable ASCII and
+	// holds nothing that the payer may not show.
 	Fingerprint string
 	// Budget is what Run may take.
 	Budget time.Duration
@@ -183,6 +184,8 @@ type Trace struct {
 	// UsedAsPaid says that the payment counts as paid because the facilitator says
 	// that its authorization is used, and no node could be asked for what.
 	UsedAsPaid bool
+	// Unreceipted says that the answer has no receipt although a key is configured.
+	Unreceipted bool
 	// Unrecorded says that a verdict of this request could not be written to the
 	// ledger, or may not have been.
 	Unrecorded bool

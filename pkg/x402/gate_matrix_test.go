@@ -2,6 +2,7 @@ package x402_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,6 +37,15 @@ func standings() map[string]standing {
 		}
 	}
 	owed := after(moved(), nil, true)
+	closed := func(end func(l *ledger.Ledger, ctx context.Context, key, word string) (*ledger.Record, error)) func(b *harness, h string) {
+		return func(b *harness, h string) {
+			owed(b, h)
+			time.Sleep(25 * time.Hour)
+			if _, err := end(ledger.New(b.store, time.Now, func() string { return "closed" }), b.t.Context(), b.stored(h).Key, tx); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
 	return map[string]standing{
 		"in flight": {"null", func(b *harness, h string) {
 			hold := make(chan struct{})
@@ -52,14 +62,8 @@ func standings() map[string]standing {
 		"owed":      {"true", owed},
 		"spent":     {"true", func(b *harness, h string) { owed(b, h); time.Sleep(25 * time.Hour) }},
 		"redeemed":  {"true", after(moved(), nil, false)},
-		"refunded": {"true", func(b *harness, h string) {
-			owed(b, h)
-			time.Sleep(25 * time.Hour)
-			l := ledger.New(b.store, time.Now, func() string { return "refund" })
-			if _, err := l.Refund(b.t.Context(), b.stored(h).Key, tx); err != nil {
-				b.t.Fatal(err)
-			}
-		}},
+		"refunded":  {"true", closed((*ledger.Ledger).Refund)},
+		"attested":  {"true", closed((*ledger.Ledger).Attest)},
 	}
 }
 
@@ -93,7 +97,7 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	}
 	for state, s := range standings() {
 		for name, w := range ways {
-			if name == "again, when it has ended" && state != "disproved" && state != "refunded" {
+			if name == "again, when it has ended" && state != "disproved" && state != "refunded" && state != "attested" {
 				continue
 			}
 			if late := strings.HasPrefix(name, "past the window"); late && (state == "in flight" || state == "refused" && w.status == 400) {
@@ -150,6 +154,27 @@ func TestMoneyWithoutARequest(t *testing.T) {
 				b.expect("wrong parameter", b.askWith(h, "GET /a", fault.New(fault.InvalidDomain, nil)), 400, fault.InvalidDomain, "true", false, true)
 			}
 			b.expectCalls("money without a request", 0, 0)
+		})
+	}
+	// What its payer is told, as long as it is due and once it is closed.
+	for told, end := range map[string]func(l *ledger.Ledger, ctx context.Context, key, word string) (*ledger.Record, error){
+		"is due back": nil, "refunded by transaction 0xback": (*ledger.Ledger).Refund, "authorization already used": (*ledger.Ledger).Attest,
+	} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			h := b.sign(nil)
+			l := ledger.New(b.store, time.Now, rand.Text)
+			_, err := l.Testify(t.Context(), ledger.Witness{Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now()})
+			if err == nil && end != nil {
+				_, err = end(l, t.Context(), b.key(h), "0xback")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := b.ask(h, "GET /a")
+			b.expect(told, out, 402, fault.PaymentRequired, "true", false, true)
+			if !strings.HasSuffix(out.Fault.Public(), told) {
+				t.Errorf("the payer is told %q, want %q", out.Fault.Public(), told)
+			}
 		})
 	}
 }

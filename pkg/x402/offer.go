@@ -7,11 +7,13 @@ import (
 	"math/big"
 	"slices"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // MaxOfferHeader is what PAYMENT-REQUIRED must stay below, in base64 bytes:
 // clients echo it, and API Gateway caps all request headers at 10,240 bytes.
-const MaxOfferHeader = 4096
+const MaxOfferHeader = 5632
 
 // Bounds of an authorization's window.
 const (
@@ -27,6 +29,7 @@ const (
 // retry token is new in each challenge.
 type Offer struct {
 	required PaymentRequired
+	signed   bool            // required has a signature of its terms
 	terms    json.RawMessage // required.Accepts[0]
 	domain   Domain
 	asset    Address
@@ -39,6 +42,27 @@ type Offer struct {
 	form  Form // PAYMENT-REQUIRED with the offer's own reason
 	// forwarded are the extensions that go to the facilitator with a payment.
 	forwarded map[string]json.RawMessage
+	// former is the offer before the last change, which can be paid until a time; nil
+	// is none.
+	former *Offer
+	until  time.Time
+}
+
+// Succeeding is the offer after a change: what the former one asked for is taken as
+// well until a time. Challenges ask for what is offered now.
+func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
+	next := *o
+	next.former, next.until = former, until
+	return &next
+}
+
+// of is the offer that a payment is judged by: the former one for a payment that fits
+// it and does not fit this one, while it is taken.
+func (o *Offer) of(p *Payment, now time.Time) *Offer {
+	if o.former != nil && now.Before(o.until) && o.today(p, now) != nil && o.former.today(p, now) == nil {
+		return o.former
+	}
+	return o
 }
 
 // NewOffer prepares an offer with exactly one way to pay. siblings are offers of
@@ -64,14 +88,56 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	o.forwarded = maps.Clone(required.Extensions)
 	delete(o.forwarded, ExtensionIdentifier)
 	delete(o.forwarded, ExtensionToken)
-	var err error
-	if o.form, err = NewForm(func(token string) any { return required.WithToken(token) }); err != nil {
-		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
-	}
-	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader {
-		return nil, fmt.Errorf("offer for %s: header has %d bytes, must stay below %d", required.Resource.URL, n, MaxOfferHeader)
+	delete(o.forwarded, ExtensionReceipt)
+	if err := o.encode(); err != nil {
+		return nil, err
 	}
 	return o, nil
+}
+
+// encode prepares the header.
+func (o *Offer) encode() (err error) {
+	if o.form, err = NewForm(func(token string) any { return o.required.WithToken(token) }); err != nil {
+		return fmt.Errorf("offer for %s: %w", o.required.Resource.URL, err)
+	}
+	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader {
+		return fmt.Errorf("offer for %s: header has %d bytes, must stay below %d", o.required.Resource.URL, n, MaxOfferHeader)
+	}
+	return nil
+}
+
+// Signed is the offer with its terms signed (extension offer-receipt, version 1). It is
+// the offer itself when it is signed already, and while r has no key in memory or is
+// nil. What is signed has no end and nothing of one challenge in it, so that one
+// signature is enough for all of them. A payment is judged as without it: whoever
+// echoes it is not held to it, and no facilitator is sent it.
+func (o *Offer) Signed(r Receipts) (*Offer, error) {
+	if o.signed || r == nil {
+		return o, nil
+	}
+	terms := o.required.Accepts[0]
+	jws, err := r.SignOffer(receipt.Offer{
+		Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network, PayTo: terms.PayTo, ResourceURL: o.required.Resource.URL, Scheme: terms.Scheme,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sign the offer for %s: %w", o.required.Resource.URL, err)
+	}
+	if jws == "" {
+		return o, nil
+	}
+	next := *o
+	next.signed, next.required = true, o.required.with(ExtensionReceipt, offerExtension(jws))
+	if err := next.encode(); err != nil {
+		return nil, err
+	}
+	return &next, nil
+}
+
+// offerExtension is the extension offer-receipt of an offer, with its JSON Schema.
+func offerExtension(jws string) json.RawMessage {
+	return json.RawMessage(`{"info":{"offers":[{"format":"` + FormatJWS + `","acceptIndex":0,"signature":"` + jws + `"}]},` +
+		`"schema":{"type":"object","properties":{"offers":{"type":"array","items":{"type":"object",` +
+		`"properties":{"format":{"type":"string"},"signature":{"type":"string"}},"required":["format","signature"]}}},"required":["offers"]}}`)
 }
 
 func (o *Offer) readTerms(r Requirements) error {
@@ -98,8 +164,8 @@ func (o *Offer) readTerms(r Requirements) error {
 
 func (o *Offer) readExtensions(extensions map[string]json.RawMessage) error {
 	for key, raw := range extensions {
-		if key == ExtensionToken {
-			continue // each challenge has another
+		if key == ExtensionToken || key == ExtensionReceipt {
+			continue // each challenge has another token, and a signed offer is its client's to keep
 		}
 		tree, err := parseObject(raw)
 		if err != nil {

@@ -160,6 +160,10 @@ func TestReceive(t *testing.T) {
 			d.owed(1, ledger.MaxLookups)
 			must(d.ledger.Refund(d.t.Context(), payment(1).Key, "0xback"))
 		}, known, ""},
+		"closed as answered": {func(d *reconcilerHarness) {
+			d.owed(1, ledger.MaxLookups)
+			must(d.ledger.Attest(d.t.Context(), payment(1).Key, "answered"))
+		}, known, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {

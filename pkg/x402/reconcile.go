@@ -24,6 +24,7 @@ type Reconciler struct {
 	network  string
 	asset    Address
 	payee    Address
+	before   Address // the payee before the last change, or zero
 	cheapest *big.Int
 	render   func(f *fault.Error, s Standing) []byte
 	sees     string // the keys that evidence can judge begin with it
@@ -48,6 +49,9 @@ type ReconcilerConfig struct {
 	// Empty means that Evidence looks at every payment.
 	Network      string
 	Asset, Payee Address
+	// Former is the payee before the last change, which Scanner reads too; the zero
+	// address is none.
+	Former Address
 	// Cheapest is the lowest price, in atomic units. A transfer of less that is of no
 	// payment on record is a deposit. Nil is no price.
 	Cheapest *big.Int
@@ -68,7 +72,7 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 	}
 	r := &Reconciler{ledger: c.Ledger, index: c.Index, evidence: c.Evidence, now: c.Now, log: c.Log}
 	r.scanner, r.network, r.asset, r.payee = c.Scanner, c.Network, c.Asset, c.Payee
-	r.cheapest, r.render = c.Cheapest, c.Error
+	r.cheapest, r.render, r.before = c.Cheapest, c.Error, c.Former
 	if r.cheapest == nil {
 		r.cheapest = new(big.Int)
 	}
@@ -162,6 +166,9 @@ func (s *Summary) add(r result) {
 // error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r := &run{Reconciler: c, open: c.opened(), judged: map[string]bool{}, died: map[string]bool{}, former: map[Address]bool{}}
+	if c.before != (Address{}) && c.before != c.payee {
+		r.former[c.before] = true
+	}
 	err := r.settle(ctx)
 	err = errors.Join(err, r.receiveSome(ctx), r.count(ctx))
 	return r.Summary, err

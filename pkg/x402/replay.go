@@ -9,6 +9,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
+// answerGone is why a payment is refused whose answer was given and is not kept.
+const answerGone = "authorization already used"
+
 // replay answers a redeemed payment with the stored answer, for a day. After that
 // it answers 402.
 func (a *attempt) replay(r ledger.Record) Outcome {
@@ -16,9 +19,7 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), charged(true))
 	}
 	if a.gate.now().Sub(r.AnsweredAt) > ledger.KeptFor {
-		out := a.refuse("authorization already used", responseOf(r))
-		out.Standing.Charged = charged(true)
-		return out
+		return *a.refuseAs(answerGone, r)
 	}
 	body, err := r.Answer.Plain()
 	if err != nil {
@@ -132,14 +133,19 @@ func (a *attempt) otherNonce(r ledger.Record, vouched bool) Outcome {
 		return a.refuse("nonce already used for another authorization", nil)
 	case !vouched:
 		return *a.unproven(r)
+	case r.State == ledger.Settled:
+		return *a.refuseAs("the money of this authorization came without a request, and is due back", r)
 	}
-	return *a.refuseAs("the money of this authorization came without a request, and is due back", r)
+	return a.ended(r)
 }
 
-// ended answers a payment that is refunded, or refused for good.
+// ended answers a payment that is refunded, refused for good, or closed as answered.
 func (a *attempt) ended(r ledger.Record) Outcome {
-	if r.State == ledger.Refunded {
+	switch {
+	case r.State == ledger.Refunded:
 		return *a.refuseAs("the payment was refunded by transaction "+r.Refund, r)
+	case r.Attested():
+		return *a.refuseAs(answerGone, r)
 	}
 	return a.refuse("settlement refused: "+r.Reason, a.failure(r.Reason))
 }

@@ -24,6 +24,9 @@ const ExtensionIdentifier = "payment-identifier"
 // tells the payer's own retry from a copy of what is on the chain.
 const ExtensionToken = "retry-token"
 
+// ExtensionReceipt is the extension of signed offers and receipts.
+const ExtensionReceipt = "offer-receipt"
+
 // ReplayTime is how long the answer of a purchase that has a key is replayed to
 // any later payment with that key.
 const ReplayTime = ledger.KeptFor
@@ -56,11 +59,16 @@ type PaymentRequired struct {
 // WithToken returns a copy with a retry token among its extensions. The token must
 // be base64url.
 func (p PaymentRequired) WithToken(token string) PaymentRequired {
+	return p.with(ExtensionToken, tokenExtension(token))
+}
+
+// with returns a copy with one more extension.
+func (p PaymentRequired) with(key string, extension json.RawMessage) PaymentRequired {
 	extensions := maps.Clone(p.Extensions)
 	if extensions == nil {
 		extensions = map[string]json.RawMessage{}
 	}
-	extensions[ExtensionToken] = tokenExtension(token)
+	extensions[key] = extension
 	p.Extensions = extensions
 	return p
 }

@@ -93,7 +93,7 @@ func checkHeaders(tb testing.TB, e exchange, w want) {
 		wanted["Cache-Control"] = "no-store"
 	}
 	if w.kind == anOffer || w.charged == moved {
-		wanted["Vary"] = "Accept, PAYMENT-SIGNATURE, Idempotency-Key"
+		wanted["Vary"] = "Accept, Accept-Encoding, PAYMENT-SIGNATURE, Idempotency-Key"
 	}
 	for _, headers := range []header{wanted, w.header} {
 		for name, value := range headers {

@@ -4,10 +4,15 @@
 //	go run ./infra/local/invoke -fn dns [-event events/dns.json]
 //
 // The function is the built bootstrap, run as Lambda runs it (package
-// lambdahost). Template parameters are those of [default.local_invoke.parameters]
-// in samconfig.toml; a variable of the function that is set in the environment
-// wins over the template's value, and AWS_ENDPOINT_URL_DYNAMODB is passed on for
-// an event that needs a ledger. No AWS credentials are passed on.
+// lambdahost), or with -sam by "sam local invoke", in Docker. Template parameters
+// are those of [default.local_invoke.parameters] in samconfig.toml; a variable of
+// the function that is set in the environment wins over the template's value, and
+// AWS_ENDPOINT_URL_DYNAMODB is passed on. No AWS credentials are passed on.
+//
+// An event whose answer asks for a payment is sent again with one, signed by a key
+// that is made for it. As the bootstrap of a folder with a program "function", this
+// program runs that beside play money and a ledger in memory (see trial): "make
+// local-invoke" makes such a folder, so that the payment is answered.
 //
 // The answer goes to standard output, measurements and what the function logs go
 // to standard error. The exit status is 1 when the function fails, 2 when it
@@ -15,6 +20,7 @@
 package main
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
@@ -26,8 +32,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +52,9 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
+		os.Exit(trial(ctx, os.Getenv))
+	}
 	code := run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -52,6 +63,7 @@ func main() {
 // options are the command line.
 type options struct {
 	slug, event, template, samconfig, build string
+	sam                                     bool
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -63,6 +75,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.StringVar(&o.template, "template", "template.yaml", "SAM template")
 	set.StringVar(&o.samconfig, "samconfig", "samconfig.toml", "SAM configuration with the test parameters")
 	set.StringVar(&o.build, "build", "build", "`directory` with <function>/bootstrap")
+	set.BoolVar(&o.sam, "sam", false, "run it by sam local invoke, in Docker")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -83,20 +96,23 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	}
 	if err == nil {
 		var result lambdahost.Result
-		result, err = invoke(ctx, o, lookup, stderr)
+		var again bool
+		result, again, err = invoke(ctx, o, lookup, stderr)
+		if again {
+			fmt.Fprintln(stderr, "invoke: it costs play money: the event was sent again, signed with a key that was made for it")
+		}
 		var failed *lambdahost.FunctionError
 		switch {
 		case errors.As(err, &failed):
 			fmt.Fprintf(stdout, "%s\n", failed.Payload)
 			fmt.Fprintln(stderr, "invoke:", err)
-			if _, local := lookup(varEndpoint); !local {
-				fmt.Fprintln(stderr, "invoke: if it was DynamoDB that it could not reach, "+varEndpoint+"=http://127.0.0.1:8000 names a local one")
-			}
 			return exitFunction
 		case err == nil:
 			show(stdout, result.Payload)
-			fmt.Fprintf(stderr, "invoke: init %v, first answer %v after start, event %v\n",
-				result.Init.Round(10*time.Microsecond), result.First.Round(10*time.Microsecond), result.Duration.Round(10*time.Microsecond))
+			if !o.sam {
+				fmt.Fprintf(stderr, "invoke: init %v, first answer %v after start, event %v\n",
+					result.Init.Round(10*time.Microsecond), result.First.Round(10*time.Microsecond), result.Duration.Round(10*time.Microsecond))
+			}
 			return 0
 		}
 	}
@@ -104,39 +120,100 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	return exitUsage
 }
 
-// invoke hosts the one function and sends it the event.
-func invoke(ctx context.Context, o options, lookup func(string) (string, bool), logs io.Writer) (lambdahost.Result, error) {
+// invoke hosts the one function and sends it the event, and again if it costs money.
+func invoke(ctx context.Context, o options, lookup func(string) (string, bool), logs io.Writer) (r lambdahost.Result, again bool, err error) {
 	event, err := os.ReadFile(o.event)
 	if errors.Is(err, fs.ErrNotExist) {
-		return lambdahost.Result{}, fmt.Errorf("there is no event %s; a function %s has its example in %s", o.event, o.slug, filepath.Join("events", o.slug+".json"))
+		return r, false, fmt.Errorf("there is no event %s; a function %s has its example in %s", o.event, o.slug, filepath.Join("events", o.slug+".json"))
 	}
 	if err != nil {
-		return lambdahost.Result{}, err
+		return r, false, err
 	}
 	params, err := parameters(o.samconfig)
 	if err != nil {
-		return lambdahost.Result{}, err
+		return r, false, err
 	}
 	params["Ledger"] = "Ledger" // as sam local does: a resource is called by its logical id
 	cfg, err := lambdahost.FromTemplate(o.template, o.build, params, nil)
 	if err != nil {
-		return lambdahost.Result{}, err
+		return r, false, err
 	}
 	i := slices.IndexFunc(cfg.Functions, func(f lambdahost.Function) bool { return filepath.Base(f.Dir) == o.slug })
 	if i < 0 {
-		return lambdahost.Result{}, fmt.Errorf("%s has no function with the CodeUri functions/%s", o.template, o.slug)
+		return r, false, fmt.Errorf("%s has no function with the CodeUri functions/%s", o.template, o.slug)
 	}
 	f := cfg.Functions[i]
 	fromEnvironment(f.Env, lookup)
 	if _, err := os.Stat(filepath.Join(f.Dir, "bootstrap")); err != nil {
-		return lambdahost.Result{}, fmt.Errorf("%w (make build)", err)
+		return r, false, fmt.Errorf("%w (make build)", err)
+	}
+	if o.sam {
+		return paid(event, func(event []byte) (lambdahost.Result, error) { return bySAM(ctx, f, event, logs) })
 	}
 	h, err := lambdahost.New(lambdahost.Config{Functions: []lambdahost.Function{f}, Logs: logs})
 	if err != nil {
-		return lambdahost.Result{}, err
+		return r, false, err
 	}
 	defer h.Close()
-	return h.Call(ctx, f.Name, event)
+	return paid(event, func(event []byte) (lambdahost.Result, error) {
+		r, err := h.Call(ctx, f.Name, event)
+		if cold := h.Stats(f.Name).Cold; len(cold) > 0 { // of the first call
+			r.Init, r.First = cold[0].Init, cold[0].First
+		}
+		return r, err
+	})
+}
+
+// paid sends an event, and sends it again with a payment if its answer asks for one.
+func paid(event []byte, call func([]byte) (lambdahost.Result, error)) (r lambdahost.Result, again bool, err error) {
+	if r, err = call(event); err != nil {
+		return r, false, err
+	}
+	event, err = signed(event, r.Payload, time.Now())
+	if err != nil || event == nil {
+		return r, false, err
+	}
+	r, err = call(event)
+	return r, true, err
+}
+
+// bySAM has the SAM CLI run a function in Lambda's image, out of a template that has
+// its settings. Every call is a new container.
+func bySAM(ctx context.Context, f lambdahost.Function, event []byte, logs io.Writer) (lambdahost.Result, error) {
+	code, err := filepath.Abs(f.Dir)
+	if err != nil {
+		return lambdahost.Result{}, err
+	}
+	type object map[string]any
+	template, err := json.Marshal(object{"Transform": "AWS::Serverless-2016-10-31", "Resources": object{f.Name: object{
+		"Type": "AWS::Serverless::Function", "Properties": object{
+			"CodeUri": code, "Handler": "bootstrap", "Runtime": "provided.al2023", "Architectures": []string{architecture()},
+			"MemorySize": f.Memory, "Timeout": int(f.Timeout.Seconds()), "Environment": object{"Variables": f.Env},
+		},
+	}}})
+	if err != nil {
+		return lambdahost.Result{}, err
+	}
+	files := code + ".sam" // beside it, because SAM ships the folder
+	if err := errors.Join(os.MkdirAll(files, 0o750), os.WriteFile(filepath.Join(files, "template.json"), template, 0o600),
+		os.WriteFile(filepath.Join(files, "event.json"), event, 0o600)); err != nil {
+		return lambdahost.Result{}, err
+	}
+	sam := exec.CommandContext(ctx, "sam", "local", "invoke", f.Name, "--template", "template.json", "--event", "event.json")
+	sam.Dir, sam.Stderr = files, logs
+	out, err := sam.Output()
+	if err != nil {
+		return lambdahost.Result{}, fmt.Errorf("sam local invoke: %w", err)
+	}
+	return lambdahost.Result{Payload: bytes.TrimSpace(out)}, nil
+}
+
+// architecture is that of the built function, as SAM calls it.
+func architecture() string {
+	if runtime.GOARCH == "arm64" {
+		return runtime.GOARCH
+	}
+	return "x86_64"
 }
 
 // varEndpoint is the SDK's own variable for a DynamoDB elsewhere.

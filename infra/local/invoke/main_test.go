@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,6 +119,58 @@ func TestRun(t *testing.T) {
 			for _, never := range []string{"of the developer", "HOME="} {
 				if strings.Contains(stdout.String(), never) {
 					t.Errorf("the function was given %q", never)
+				}
+			}
+		})
+	}
+}
+
+// What make local-invoke makes of a function sells for play money and reconciles,
+// without a table, a facilitator or a node; the SAM CLI is given the same folder.
+func TestTrial(t *testing.T) {
+	root, dir := filepath.Join("..", "..", ".."), t.TempDir()
+	cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", dir+"/", "./infra/local/invoke", "./functions/ping", "./functions/mcp", "./functions/reconcile")
+	cmd.Dir = root
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, text)
+	}
+	sam := "#!/bin/sh\n" + `grep -q rawPath event.json && grep -q '"CodeUri":"'"$CODE"'"' template.json && echo '{"statusCode":200,"body":"'"$*"'"}'`
+	if err := os.WriteFile(filepath.Join(dir, "sam"), []byte(sam), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	t.Setenv("CODE", filepath.Join(dir, "build", "ping"))
+	environment := func(name string) (string, bool) { return "127.0.0.1:9", name == "DNS_RESOLVERS" }
+	for _, c := range []struct {
+		slug, flag string
+		says       []string
+	}{
+		{"ping", "", []string{"200\n", "payment-response: ", `"ok": true`, "signed with a key"}},
+		{"mcp", "", []string{"200\n", `"x402/payment-response"`, `"transaction": "0x`, "signed with a key"}},
+		{"reconcile", "", []string{"null\n", `"msg":"reconcile"`, `"owed":0`}},
+		{"ping", "-sam", []string{"200\n", "local invoke PingFunction --template template.json --event event.json"}},
+	} {
+		t.Run(c.slug+c.flag, func(t *testing.T) {
+			built := filepath.Join(dir, "build", c.slug)
+			if err := os.MkdirAll(built, 0o750); err != nil {
+				t.Fatal(err)
+			}
+			for name, from := range map[string]string{"function": c.slug, "bootstrap": "invoke"} {
+				if err := os.Link(filepath.Join(dir, from), filepath.Join(built, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+					t.Fatal(err)
+				}
+			}
+			args := []string{"-fn", c.slug, "-event", filepath.Join(root, "events", c.slug+".json"), "-build", filepath.Join(dir, "build"), "-template", filepath.Join(root, "template.yaml"), "-samconfig", filepath.Join(root, "samconfig.toml")}
+			if c.flag != "" {
+				args = append(args, c.flag)
+			}
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), args, environment, &stdout, &stderr); code != 0 || strings.Contains(stderr.String(), `"level":"ERROR"`) {
+				t.Fatalf("exit status %d\n%s%s", code, &stdout, &stderr)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(stdout.String()+stderr.String(), want) {
+					t.Errorf("it does not say %q:\n%s%s", want, &stdout, &stderr)
 				}
 			}
 		})

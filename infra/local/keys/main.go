@@ -58,8 +58,8 @@ func makeReceiptKey(random io.Reader, published string, out, notes io.Writer) er
 	}
 	fmt.Fprintln(notes, `RECEIPT_KEY signs receipts: keep it as receipt_key in the secret of the facilitator's
 credentials, or as the parameter ReceiptKey. RECEIPT_PUBLIC_KEYS is published in
-/.well-known/did.json: the parameter ReceiptPublicKeys. With RECEIPT_PUBLIC_KEYS set to
-the list so far, the new key is put before the old ones, whose receipts then still hold.`)
+/.well-known/did.json: the parameter ReceiptPublicKeys, a set. With RECEIPT_PUBLIC_KEYS
+set to the keys so far, the new one is added to them: what they have signed holds on.`)
 	_, err = fmt.Fprintf(out, "RECEIPT_KEY=%s\nRECEIPT_PUBLIC_KEYS=%s\n", receipt.FormatKey(private), all)
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/sha3"
 	"golang.org/x/term"
 
+	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -94,16 +95,11 @@ func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.
 // maxKeyText is more than a key with its white space takes.
 const maxKeyText = 256
 
-// keyText reads the key from a file, from the terminal without echo, or from
+// keyText reads the key from a file that is private, from the terminal without echo, or from
 // standard input.
 func keyText(file string) ([]byte, error) {
 	if file != "" {
-		f, err := os.Open(file) // #nosec G304 -- the operator names it
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, maxKeyText))
+		return keyfile.Read(file)
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return io.ReadAll(io.LimitReader(os.Stdin, maxKeyText))

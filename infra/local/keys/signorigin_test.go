@@ -161,18 +161,23 @@ func TestCommand(t *testing.T) {
 	if err := os.WriteFile(file, []byte(vectorKey+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(t.TempDir(), "key")
+	if err := errors.Join(os.WriteFile(open, []byte(vectorKey+"\n"), 0o600), os.Chmod(open, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		args  []string
 		stdin string
 		want  string // on stdout; empty: it must fail
 	}{
-		"stdin":         {[]string{"-origin", vectorOrigin}, "0x" + vectorKey + "\n", "OWNERSHIP_PROOFS=" + vectorProof + "\n"},
-		"file":          {[]string{"-origin", vectorOrigin, "-key-file", file}, "", "OWNERSHIP_PROOFS=" + vectorProof + "\n"},
-		"no file":       {[]string{"-origin", vectorOrigin, "-key-file", file + "x"}, "", ""},
-		"empty stdin":   {[]string{"-origin", vectorOrigin}, "", ""},
-		"no origin":     {nil, vectorKey, ""},
-		"key as extra":  {[]string{"-origin", vectorOrigin, vectorKey}, "", ""},
-		"endless stdin": {[]string{"-origin", vectorOrigin}, strings.Repeat(vectorKey, 1000), ""},
+		"stdin":          {[]string{"-origin", vectorOrigin}, "0x" + vectorKey + "\n", "OWNERSHIP_PROOFS=" + vectorProof + "\n"},
+		"file":           {[]string{"-origin", vectorOrigin, "-key-file", file}, "", "OWNERSHIP_PROOFS=" + vectorProof + "\n"},
+		"no file":        {[]string{"-origin", vectorOrigin, "-key-file", file + "x"}, "", ""},
+		"open to others": {[]string{"-origin", vectorOrigin, "-key-file", open}, "", ""},
+		"empty stdin":    {[]string{"-origin", vectorOrigin}, "", ""},
+		"no origin":      {nil, vectorKey, ""},
+		"key as extra":   {[]string{"-origin", vectorOrigin, vectorKey}, "", ""},
+		"endless stdin":  {[]string{"-origin", vectorOrigin}, strings.Repeat(vectorKey, 1000), ""},
 	} {
 		cmd := command(t, c.args...)
 		cmd.Stdin = strings.NewReader(c.stdin)

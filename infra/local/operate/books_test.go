@@ -16,7 +16,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -25,7 +25,7 @@ const payee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 // shop is a ledger and the chain of a day that is over.
 type shop struct {
 	*buyer
-	store *embedded.Store
+	store *file.Store
 	path  string
 	day   time.Time
 	moved []x402test.Transfer
@@ -35,7 +35,7 @@ func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{path: t.TempDir() + "/ledger.db", day: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)}
 	var err error
-	if s.store, err = embedded.Open(s.path, embedded.Options{}); err != nil {
+	if s.store, err = file.Open(s.path); err != nil {
 		t.Fatal(err)
 	}
 	s.buyer = newBuyer(t, s.store, s.day.Add(12*time.Hour))

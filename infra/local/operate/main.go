@@ -6,6 +6,7 @@
 //	go run ./infra/local/operate reconcile -owed [-json]
 //	go run ./infra/local/operate reconcile -payer 0x... [-json]
 //	go run ./infra/local/operate reconcile -refund 'network|asset|payer|nonce' [-transaction 0x... [-force]]
+//	go run ./infra/local/operate reconcile -answered 'network|asset|payer|nonce' -transaction 0x... [-force]
 //	go run ./infra/local/operate reconcile -books 2026-11-20 [-json]
 //	go run ./infra/local/operate restore -to NAME [-at 2026-11-20T08:00:00Z] [-drill]
 //	go run ./infra/local/operate smoke https://api.example.com
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, no
 	case "restore":
 		return exitStatus(runRestore(ctx, args[1:], getenv, out, notes, pollEvery), notes)
 	case "smoke":
-		return exitStatus(runSmoke(ctx, args[1:], notes), notes)
+		return exitStatus(runSmoke(ctx, args[1:], getenv, notes), notes)
 	}
 	fmt.Fprintln(notes, "usage: operate reconcile|restore|smoke ...; make help lists what runs them")
 	return exitUsage

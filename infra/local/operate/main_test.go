@@ -12,19 +12,12 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
 )
 
 // TestCannot: what cannot be done is said before anything is done, and prints
 // nothing. infra runs the drill of restore on a server that can restore.
 func TestCannot(t *testing.T) {
 	t.Parallel()
-	busy := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := embedded.Open(busy, embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
 	none := filepath.Join(t.TempDir(), "none.db")
 	spoiled, _ := stored(t, fill)
 	if err := os.Truncate(spoiled, 9000); err != nil {
@@ -41,9 +34,8 @@ func TestCannot(t *testing.T) {
 	}{
 		"no command":          {exitUsage, nil, "", programs},
 		"another command":     {exitUsage, nil, "settle", programs},
-		"the service runs":    {exitFailed, env{"LEDGER_FILE": busy}, "reconcile", "If it is the service (make run), stop it first"},
 		"there is no ledger":  {exitFailed, env{"LEDGER_FILE": none}, "reconcile -owed", "there is no ledger"},
-		"a damaged ledger":    {exitFailed, env{"LEDGER_FILE": spoiled}, "reconcile -owed", "the ledger file is damaged: " + spoiled},
+		"a damaged ledger":    {exitFailed, env{"LEDGER_FILE": spoiled}, "reconcile -owed", "the ledger file is damaged, or another version of this program wrote it"},
 		"a bad variable":      {exitFailed, env{"PAY_TO": "0x1", "RPC_URL": "x"}, "reconcile", "2 fault(s)"},
 		"no payee":            {exitFailed, table, "reconcile", "PAY_TO is not set"},
 		"books of no payee":   {exitFailed, table, "reconcile -books 2026-11-20", "PAY_TO is not set"},
@@ -53,6 +45,8 @@ func TestCannot(t *testing.T) {
 		"two tools":           {exitUsage, nil, "reconcile -owed -payer " + payer, usage},
 		"JSON of a refund":    {exitUsage, nil, "reconcile -refund " + keyOf(1) + " -json", usage},
 		"closing what":        {exitUsage, nil, "reconcile -transaction 0x1", usage},
+		"answered when":       {exitUsage, nil, "reconcile -answered " + keyOf(1), usage},
+		"answered what":       {exitFailed, nil, "reconcile -answered x -transaction 0x1", "is no key of a payment"},
 		"forcing what":        {exitUsage, nil, "reconcile -refund " + keyOf(1) + " -force", usage},
 		"no wallet":           {exitFailed, nil, "reconcile -payer=", "is no address"},
 		"half a wallet":       {exitFailed, nil, "reconcile -payer " + payer[:41], "is no address"},
@@ -108,15 +102,16 @@ func TestStopped(t *testing.T) {
 // What /ready says is printed, and decides.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
+	const unseen = "The ledger's table was not looked at: LEDGER_TABLE names none.\n"
 	for name, c := range map[string]struct {
 		status     int
 		body       string
 		says, fail string
 	}{
-		"ready":          {200, `{"status":"ready","checks":{"ledger":{"status":"ok"},"chain":{"status":"warning","message":"no node"}}}`, "chain            warning no node\nledger           ok\n", ""},
+		"ready":          {200, `{"status":"ready","checks":{"ledger":{"status":"ok"},"chain":{"status":"warning","message":"no node"}}}`, "chain            warning no node\nledger           ok\n" + unseen, ""},
 		"not ready":      {503, `{"status":"not_ready","checks":{"facilitator":{"status":"failing","code":"facilitator_unauthorized","message":"refused"}}}`, "facilitator      failing refused\n", "not ready: /ready answers 503"},
 		"a gateway":      {500, `Internal Server Error`, "", "/ready answers 500, and not as this service does"},
-		"for a terminal": {200, `{"checks":{"a\u001b[2J":{"status":"ok\u202e"}}}`, "a?[2J            ok?\n", ""},
+		"for a terminal": {200, `{"checks":{"a\u001b[2J":{"status":"ok\u202e"}}}`, "a?[2J            ok?\n" + unseen, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
 // opened is a ledger, ready to be looked at.
@@ -26,6 +26,7 @@ type opened struct {
 	notes  io.Writer
 	// operator is who runs this, as user@host.
 	operator string
+	sound    func(context.Context) error // whether the ledger can be relied on
 	close    func()
 }
 
@@ -49,7 +50,7 @@ var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDG
 
 // open opens the ledger that the environment names. byPayee says that transfers to
 // the payee will be looked for.
-func open(ctx context.Context, getenv func(string) string, notes io.Writer, byPayee bool) (opened, error) {
+func open(getenv func(string) string, notes io.Writer, byPayee bool) (opened, error) {
 	c, err := boot.ReadLocal(getenv)
 	if err != nil {
 		return opened{}, err
@@ -57,11 +58,12 @@ func open(ctx context.Context, getenv func(string) string, notes io.Writer, byPa
 	if byPayee && c.Ledger.Name != "" && !c.OwnPayee {
 		return opened{}, errNoPayee
 	}
-	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.RPCURL), notes: notes, operator: operator(), close: func() {}}
+	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.RPCURL), notes: notes, operator: operator(),
+		sound: func(context.Context) error { return nil }, close: func() {}}
 	var store ledger.Store
 	var index ledger.Index
 	if c.Ledger.Name == "" {
-		s, err := openFile(ctx, c.LedgerFile)
+		s, err := openFile(c.LedgerFile)
 		if err != nil {
 			return opened{}, err
 		}
@@ -73,6 +75,7 @@ func open(ctx context.Context, getenv func(string) string, notes io.Writer, byPa
 		}
 	} else {
 		scan := c.Ledger.Scan(progress(notes))
+		o.sound = func(ctx context.Context) error { return checkTable(ctx, c.Ledger) }
 		store, index, o.payers, o.rows = c.Ledger.Stores().Ledger, c.Ledger.Index(), scan, scan
 	}
 	log := slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: c.LogLevel}))
@@ -94,34 +97,12 @@ func progress(notes io.Writer) func(read, found int) {
 	}
 }
 
-// fileStore is the embedded ledger, or that of a service that has it open.
-type fileStore interface {
-	embedded.Served
-	Close() error
-}
-
-// openFile opens the ledger of "make run", or asks the service that has it open.
-// It makes no new one.
-func openFile(ctx context.Context, path string) (fileStore, error) {
+// openFile opens the ledger of "make run", also while that runs. It makes no new one.
+func openFile(path string) (*file.Store, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("there is no ledger to look at: %w (LEDGER_FILE and LEDGER_TABLE name one)", err)
 	}
-	// A service keeps its file for as long as it runs: there is no use in waiting.
-	const patience = 100 * time.Millisecond
-	s, err := embedded.Open(path, embedded.Options{LockTimeout: patience})
-	if err == nil {
-		return s, nil
-	}
-	if !errors.Is(err, embedded.ErrLocked) {
-		return nil, err
-	}
-	c, refused := embedded.Dial(ctx, path)
-	if refused != nil {
-		return nil, fmt.Errorf("%w\nIt cannot be reached through that process either: %w\n"+
-			"If it is another of these tools, try again when that has ended. If it is the service (make run), stop it first: "+
-			"when it starts again it says why it does not share its ledger", err, refused)
-	}
-	return c, nil
+	return file.Open(path)
 }
 
 // host is where a node is, without the key that its URL may hold.

@@ -87,7 +87,7 @@ type payment struct {
 	Updated   time.Time       `json:"updated"`
 	Lookups   int             `json:"lookups"`
 	LastError *ledger.Failure `json:"last_error"`
-	Reason    string          `json:"reason,omitempty"` // why it was refused, or is in doubt
+	Reason    string          `json:"reason,omitempty"` // why it was refused, is in doubt, or was closed as answered
 	// RefundDue says that no lookup is left; otherwise the payer of an answer that
 	// is owed can still ask again, until AskUntil.
 	RefundDue bool      `json:"refund_due"`
@@ -166,11 +166,11 @@ func (p payment) note() string {
 		about = "by " + p.Refund
 	case refused:
 		about = p.Reason + ", not proven"
-	case inDoubt, notCharged, underWay:
+	case inDoubt, notCharged, underWay, answered:
 		about = p.Reason
 	case superseded:
 		about = "by " + p.SupersededBy
-	case answered, refundDue, unknown:
+	case refundDue, unknown:
 	}
 	if p.LastError != nil {
 		about = strings.TrimPrefix(about+", last error "+p.LastError.Code, ", ")

@@ -14,14 +14,16 @@ import (
 // ledgerOrder is a command line of reconcile. Without a flag it looks once at every
 // payment in doubt, as the scheduled function does every few minutes. -owed lists
 // what is owed and in doubt, -payer what there is of one payer, -refund says what to
-// pay back, and closes the record once that is done, and -books compares a day's
-// transfers to the payee with the ledger.
+// pay back, and closes the record once that is done, -answered closes one that was
+// answered before the ledger was restored, and -books compares a day's transfers to the
+// payee with the ledger.
 //
 // Without LEDGER_TABLE the ledger is the file, or that of a service that runs.
 // Without RPC_URL the chain is not asked: only what was never sent is decided then.
 type ledgerOrder struct {
 	owed, asJSON, force        bool
 	payer, refund, transaction string
+	answered                   string
 	books                      string
 	given                      map[string]bool
 }
@@ -33,8 +35,9 @@ func read(args []string, notes io.Writer) (o ledgerOrder, code int, ok bool) {
 	flags.BoolVar(&o.owed, "owed", false, "list what is owed, to whom, and what is in doubt")
 	flags.StringVar(&o.payer, "payer", "", "list what there is of a payer, by `address`, and say what it comes to")
 	flags.StringVar(&o.refund, "refund", "", "say what to pay back for a record, by `key`")
-	flags.StringVar(&o.transaction, "transaction", "", "with -refund: close the record on the `transaction` that paid it back")
-	flags.BoolVar(&o.force, "force", false, "with -transaction: also where the chain cannot be asked about it")
+	flags.StringVar(&o.transaction, "transaction", "", "with -refund: close the record on the `transaction` that paid it back; with -answered: the one that paid for it")
+	flags.StringVar(&o.answered, "answered", "", "close a record, by `key`, that was answered before the ledger was restored")
+	flags.BoolVar(&o.force, "force", false, "with -transaction: also where the chain cannot be asked about it, or a refund was begun")
 	flags.StringVar(&o.books, "books", "", "compare the transfers of a `day`, such as 2026-11-20, with the ledger")
 	flags.BoolVar(&o.asJSON, "json", false, "with -owed, -payer or -books: JSON for a program")
 	switch err := flags.Parse(args); {
@@ -55,13 +58,13 @@ func read(args []string, notes io.Writer) (o ledgerOrder, code int, ok bool) {
 // sound says whether the flags go together.
 func (o ledgerOrder) sound() bool {
 	tools := 0
-	for _, tool := range []bool{o.owed, o.given["payer"], o.given["refund"], o.given["books"]} {
+	for _, tool := range []bool{o.owed, o.given["payer"], o.given["refund"], o.given["answered"], o.given["books"]} {
 		if tool {
 			tools++
 		}
 	}
 	return tools <= 1 && (!o.asJSON || o.owed || o.given["payer"] || o.given["books"]) &&
-		(!o.given["transaction"] || o.given["refund"]) && (!o.force || o.given["transaction"])
+		(o.given["transaction"] == o.given["answered"] || o.given["refund"]) && (!o.force || o.given["transaction"])
 }
 
 // runReconcile is the whole command; it returns the exit status.
@@ -94,24 +97,31 @@ func (o ledgerOrder) do(ctx context.Context, getenv func(string) string, out, no
 		wallet, err = readWallet(o.payer)
 	case o.given["refund"]:
 		debt, err = readDebt(o.refund, o.transaction, o.given["transaction"])
+	case o.given["answered"]:
+		debt, err = readDebt(o.answered, o.transaction, true)
+		debt.answered = true
 	case o.given["books"]:
 		day, err = readDay(o.books, time.Now())
 	}
 	if err != nil {
 		return err
 	}
-	looks := o.owed || o.given["payer"] || o.given["refund"]
-	l, err := open(ctx, getenv, notes, !looks)
+	pays := o.given["refund"] || o.given["answered"]
+	looks := o.owed || o.given["payer"] || pays
+	l, err := open(getenv, notes, !looks)
 	if err != nil {
 		return err
 	}
 	defer l.close()
 	switch {
 	case o.owed:
+		if err := l.sound(ctx); err != nil {
+			return err
+		}
 		return l.listOwed(ctx, out, o.asJSON)
 	case o.given["payer"]:
 		return l.listPayer(ctx, out, wallet, o.asJSON)
-	case o.given["refund"]:
+	case pays:
 		return l.refund(ctx, out, debt, o.force)
 	case o.given["books"]:
 		return l.listBooks(ctx, out, day, o.asJSON)

@@ -20,6 +20,9 @@ type debtKey struct {
 	key, network, asset string
 	payer               x402.Address
 	transaction         string
+	// answered says that the payment was answered, and transaction is the one that
+	// made it.
+	answered bool
 }
 
 // readDebt reads KEY and TRANSACTION, in any letter case.
@@ -72,7 +75,7 @@ func (o opened) refund(ctx context.Context, out io.Writer, key debtKey, force bo
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the record: %w", err)
-	case r != nil && r.State == ledger.Refunded && key.transaction != "" && r.Refund == key.transaction:
+	case r != nil && key.transaction != "" && (r.State == ledger.Refunded && r.Refund == key.transaction || r.Attested() && madeIn(*r, key.transaction)):
 		fmt.Fprintf(out, "This record is closed on that transaction: there is nothing left to do.\n")
 		return nil
 	}
@@ -83,10 +86,51 @@ func (o opened) refund(ctx context.Context, out io.Writer, key debtKey, force bo
 	if err != nil {
 		return err
 	}
-	if key.transaction == "" {
+	switch its := madeIn(d.record, key.transaction); {
+	case key.transaction == "":
 		return o.begin(ctx, out, d)
+	case key.answered && !its:
+		return fmt.Errorf("the record stays open: its payment was made in transaction %s, not in that one", plain(d.record.Receipt.Transaction))
+	case its && !key.answered && !force:
+		return fmt.Errorf("the record stays open: that transaction is the payment, not a refund of it.\n"+
+			"If the log says that the payment was answered, close it with make answered KEY='%s' TRANSACTION=%s", d.key, d.transaction)
+	case its:
+		return o.closeAnswered(ctx, out, d, force)
 	}
 	return o.closeDebt(ctx, out, d, force)
+}
+
+// madeIn says whether a record's payment was made in a transaction.
+func madeIn(r ledger.Record, transaction string) bool {
+	return r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, transaction)
+}
+
+// closeAnswered closes a record that was answered before the ledger was restored. That
+// the operator knows the payment's transaction, which is in the log line of the answer,
+// is what speaks for it.
+func (o opened) closeAnswered(ctx context.Context, out io.Writer, d due, force bool) error {
+	if b := d.record.SendingBack; b != nil && !force {
+		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, FORCE=1 closes the record as answered",
+			minute(b.At), plain(b.By))
+	}
+	_, err := o.parts.Ledger.Attest(ctx, d.key, "answered before the ledger was restored, says "+o.operator)
+	if err := d.closed(err); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "closed: %s of %s was answered, says %s. Nothing is due.\n"+
+		"Whoever repeats the payment is told that it was used.\n", dollars(d.amount.String()), d.payer.Checksum(), o.operator)
+	return nil
+}
+
+// closed puts into words why a record could not be closed.
+func (d due) closed(err error) error {
+	switch {
+	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
+		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with make refund KEY='%s'", err, d.key)
+	case err != nil:
+		return fmt.Errorf("it may be closed or not: send the same command again (%w)", err)
+	}
+	return nil
 }
 
 // begin writes that the refund is begun, and prints what to transfer. Whoever comes
@@ -118,6 +162,9 @@ func (o opened) refusal(ctx context.Context, key debtKey, r *ledger.Record) erro
 		return fmt.Errorf("nothing is due: this payment was refunded already, by transaction %s.\nDo not send it again. "+
 			"Whoever repeats the payment is told that transaction", plain(r.Refund))
 	case answered:
+		if r.Attested() {
+			return fmt.Errorf("nothing is due: this payment was closed as %s, at %s", plain(r.Reason), minute(r.UpdatedAt))
+		}
 		return fmt.Errorf("nothing is due: this payment was answered at %s. The same signature gets the answer again for a day after that", minute(r.UpdatedAt))
 	case answerOwed:
 		return o.early(*r)
@@ -219,11 +266,9 @@ func (o opened) closeDebt(ctx context.Context, out io.Writer, d due, force bool)
 	if err := o.reserve(ctx, d, transfers); err != nil {
 		return err
 	}
-	switch _, err := o.parts.Ledger.Refund(ctx, d.key, d.transaction); {
-	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
-		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with make refund KEY='%s'", err, d.key)
-	case err != nil:
-		return fmt.Errorf("it may be closed or not: send the same command again (%w)", err)
+	_, err = o.parts.Ledger.Refund(ctx, d.key, d.transaction)
+	if err := d.closed(err); err != nil {
+		return err
 	}
 	fmt.Fprintf(out, "closed: %s went back to %s in %s (%s).\nWhoever repeats the payment is told that transaction.\n",
 		dollars(d.amount.String()), d.payer.Checksum(), d.transaction, how)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,7 +36,8 @@ type copyOrder struct {
 // runRestore brings the ledger's table back from its point-in-time recovery as a
 // table of another name. It gives the copy what a restored table lacks (the end of
 // old items, recovery and protection of its own), and says what it holds beside the
-// original, which is only read. With -drill it deletes the copy then.
+// original, which is only read. A copy that is there already is finished. With -drill
+// it deletes the copy then.
 //
 // The table is LEDGER_TABLE, with the region and the keys of the environment.
 func runRestore(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer, poll time.Duration) error {
@@ -63,26 +65,77 @@ func runRestore(ctx context.Context, args []string, getenv func(string) string, 
 	case o.from == "":
 		return errors.New("LEDGER_TABLE is not set: it names the table to restore")
 	case o.to == "" || o.to == o.from:
-		return errors.New("-to must name a table that is not there yet")
+		return errors.New("-to must name the copy, another table than LEDGER_TABLE")
 	case flags.NArg() > 0:
 		return fmt.Errorf("%q is not expected", flags.Arg(0))
 	}
-	t := c.Ledger
-	return restore(ctx, dynamo.NewClient(dynamo.ClientConfig{
-		Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint, AttemptTimeout: callTimeout,
-	}), o, out)
+	return restore(ctx, tableClient(c.Ledger), o, out)
 }
 
-// restore makes the copy, protects it, and compares it with the original.
+// tableClient has time for calls that work on a whole table.
+func tableClient(t boot.Table) *dynamodb.Client {
+	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint, AttemptTimeout: callTimeout})
+}
+
+// restore makes the copy, or goes on with one that is there, protects it, and compares
+// it with the original.
 func restore(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Writer) error {
 	in := &dynamodb.RestoreTableToPointInTimeInput{SourceTableName: &o.from, TargetTableName: &o.to, UseLatestRestorableTime: aws.Bool(true)}
 	if !o.at.IsZero() {
 		in.UseLatestRestorableTime, in.RestoreDateTime = nil, &o.at
 	}
-	if _, err := api.RestoreTableToPointInTime(ctx, in); err != nil {
+	_, err := api.RestoreTableToPointInTime(ctx, in)
+	var there *types.TableAlreadyExistsException
+	var inUse *types.ResourceInUseException
+	switch {
+	case errors.As(err, &there) || errors.As(err, &inUse):
+		if err := resume(ctx, api, o, out); err != nil {
+			return err
+		}
+	case err != nil:
 		return fmt.Errorf("restore %s: %w", o.from, err)
+	default:
+		fmt.Fprintf(out, "%s is being restored as %s; this can take long\n", o.from, o.to)
 	}
-	fmt.Fprintf(out, "%s is being restored as %s; this can take long\n", o.from, o.to)
+	if err := finish(ctx, api, o, out); err != nil {
+		return fmt.Errorf("%w\n%s is not finished: do not use it. The same command goes on where this one stopped, with new credentials if these have expired", err, o.to)
+	}
+	if !o.drill {
+		fmt.Fprintf(out, "deploy with LedgerTableName=%s\n", o.to)
+		return nil
+	}
+	return removeTable(ctx, api, o.to, out)
+}
+
+// resume looks whether a table that is there can be the copy that was ordered. A drill,
+// which deletes its copy, takes none that is protected from that.
+func resume(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Writer) error {
+	d, err := api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
+	if err != nil {
+		return fmt.Errorf("describe %s, which is there already: %w", o.to, err)
+	}
+	of, known := "", d.Table.RestoreSummary
+	if known != nil {
+		_, of, _ = strings.Cut(aws.ToString(known.SourceTableArn), "/")
+	}
+	switch {
+	case known != nil && of != o.from:
+		return fmt.Errorf("%s is there already, as a copy of %s: give another name", o.to, of)
+	case known != nil && !o.at.IsZero() && aws.ToTime(known.RestoreDateTime).Sub(o.at).Abs() >= time.Second:
+		return fmt.Errorf("%s is there already, as %s was at %s: give that time, or another name", o.to, o.from, aws.ToTime(known.RestoreDateTime).UTC().Format(time.RFC3339))
+	case o.drill && (known == nil || aws.ToBool(d.Table.DeletionProtectionEnabled)):
+		return fmt.Errorf("%s is there already, and may be in use: a drill deletes its copy, so give another name.\nIf it is left of a drill, it can be deleted:\n"+
+			"  aws dynamodb update-table --table-name %[1]s --no-deletion-protection-enabled && aws dynamodb delete-table --table-name %[1]s", o.to)
+	case known == nil:
+		fmt.Fprintf(out, "%s is there already, and DynamoDB does not say whose copy it is: compare what both hold before you use it\n", o.to)
+	default:
+		fmt.Fprintf(out, "%s is there already: this goes on with it\n", o.to)
+	}
+	return nil
+}
+
+// finish waits for the copy, gives it what DynamoDB does not restore, and describes it.
+func finish(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Writer) error {
 	if err := waitActive(ctx, api, o); err != nil {
 		return err
 	}
@@ -98,11 +151,7 @@ func restore(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Writ
 			return err
 		}
 	}
-	if !o.drill {
-		fmt.Fprintf(out, "deploy with LedgerTableName=%s\n", o.to)
-		return nil
-	}
-	return removeTable(ctx, api, o.to, out)
+	return nil
 }
 
 // waitActive waits until the copy can be used.
@@ -121,21 +170,6 @@ func waitActive(ctx context.Context, api *dynamodb.Client, o copyOrder) error {
 		case <-time.After(o.poll):
 		}
 	}
-}
-
-// protectTable gives a restored table what DynamoDB does not restore.
-func protectTable(ctx context.Context, api *dynamodb.Client, table string) error {
-	_, ttl := api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(true)},
-	})
-	_, recovery := api.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
-		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
-	})
-	_, deletion := api.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: aws.Bool(true)})
-	if err := errors.Join(ttl, recovery, deletion); err != nil {
-		return fmt.Errorf("protect %s: %w", table, err)
-	}
-	return nil
 }
 
 // placesAtOnce is how many places of an index are read at once.

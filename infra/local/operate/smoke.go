@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
@@ -26,8 +27,8 @@ const (
 
 // runSmoke reads /ready of a deployment and prints what each part says: the first
 // half of "make smoke", which then pays ping. It returns an error unless the service
-// is ready.
-func runSmoke(ctx context.Context, args []string, notes io.Writer) error {
+// is ready and the table of LEDGER_TABLE, if that is set, has its protections.
+func runSmoke(ctx context.Context, args []string, getenv func(string) string, notes io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("usage: make smoke ORIGIN=https://api.example.com [KEY_FILE=...]")
 	}
@@ -35,7 +36,18 @@ func runSmoke(ctx context.Context, args []string, notes io.Writer) error {
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return fmt.Errorf("ORIGIN=%s is no origin such as https://api.example.com", printable.Quote(args[0], printable.Max))
 	}
-	return checkReady(ctx, u, notes)
+	c, err := boot.ReadLocal(getenv)
+	if err == nil {
+		err = checkReady(ctx, u, notes)
+	}
+	switch {
+	case err != nil:
+		return err
+	case c.Ledger.Name != "":
+		return checkTable(ctx, c.Ledger)
+	}
+	fmt.Fprintln(notes, "The ledger's table was not looked at: LEDGER_TABLE names none.")
+	return nil
 }
 
 // check is a part of /ready.

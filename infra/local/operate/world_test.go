@@ -14,7 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/embedded"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
 const (
@@ -143,7 +143,7 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	t.Helper()
 	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()
 	path = filepath.Join(t.TempDir(), "ledger.db")
-	s, err := embedded.Open(path, embedded.Options{})
+	s, err := file.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 
 func record(t *testing.T, path, key string) *ledger.Record {
 	t.Helper()
-	s, err := embedded.Open(path, embedded.Options{})
+	s, err := file.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

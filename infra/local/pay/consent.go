@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 
+	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -58,31 +58,9 @@ func (c consent) agree(ctx context.Context, w way) error {
 	}
 }
 
-// maxKeyText is more than a key with its white space takes, in bytes.
-const maxKeyText = 256
-
 // readKey reads a private key from a file that nobody else can read.
 func readKey(path string) (*x402test.Wallet, error) {
-	// Opening a pipe would wait for a writer, so that its kind is looked at first.
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, typed("KEY_FILE: %v", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, typed("KEY_FILE: %q is not a regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, typed("KEY_FILE: %v", err)
-	}
-	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return nil, typed("KEY_FILE: %v", err)
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, typed("KEY_FILE: others than its owner may use %q (mode %04o): chmod 600 makes it private", path, mode)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyText))
+	text, err := keyfile.Read(path)
 	if err != nil {
 		return nil, typed("KEY_FILE: %v", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -55,6 +57,8 @@ func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 		fmt.Fprintf(p.notes, "receipt: DOES NOT HOLD: %s\n", reason(err))
 	case s.ResponseHash == "":
 		fmt.Fprintf(p.notes, "receipt: holds for the payment, signed by %s; it does not say what was answered\n", printable.Text(kid))
+	case s.Request == "":
+		fmt.Fprintf(p.notes, "receipt: holds for these %d bytes, signed by %s; it does not say what was asked\n", len(r.Body), printable.Text(kid))
 	default:
 		fmt.Fprintf(p.notes, "receipt: holds: signed by %s at %s for these %d bytes\n", printable.Text(kid), time.Unix(s.IssuedAt, 0).UTC().Format(time.RFC3339), len(r.Body))
 	}
@@ -70,8 +74,8 @@ func reason(err error) string {
 }
 
 // verified is what a receipt says, and the id of the key that signed it, when all
-// of it is so: a key of the service that was asked signed it, for this address,
-// this payment and these bytes.
+// of it is so: a key of the service that was asked signed it, for this question, this
+// payment and these bytes.
 func (p *payer) verified(ctx context.Context, jws string, settled x402.SettleResponse, body []byte) (receipt.Statement, string, error) {
 	asked, err := url.Parse(p.url)
 	if err != nil {
@@ -85,6 +89,8 @@ func (p *payer) verified(ctx context.Context, jws string, settled x402.SettleRes
 		return s, kid, fmt.Errorf("the key %q may not speak for %q", kid, s.ResourceURL)
 	case !sameResource(asked, s.ResourceURL):
 		return s, kid, fmt.Errorf("it is for %q, which was not asked", s.ResourceURL)
+	case s.Request != "" && s.Request != question(asked):
+		return s, kid, fmt.Errorf("it is for the question %q, and this was asked: %s", s.Request, question(asked))
 	case s.Transaction != "" && !strings.EqualFold(s.Transaction, settled.Transaction):
 		return s, kid, fmt.Errorf("it is for the transaction %q, and the answer names %q", s.Transaction, settled.Transaction)
 	case !strings.EqualFold(s.Payer, settled.Payer) || s.Network != settled.Network:
@@ -104,6 +110,26 @@ func sameResource(asked *url.URL, resource string) bool {
 	}
 	return u.Scheme == asked.Scheme && strings.EqualFold(u.Host, asked.Host) && u.EscapedPath() == asked.EscapedPath() &&
 		(u.RawQuery == "" || u.RawQuery == asked.RawQuery)
+}
+
+// question is what a receipt for an address says was asked. The parameters of an
+// operation of this product are as it understands them; those of another service are
+// as they were sent, in the order of their names.
+func question(asked *url.URL) string {
+	sent := asked.Query()
+	for _, op := range catalog.All() {
+		if op.Path != asked.Path {
+			continue
+		}
+		for name := range sent {
+			sent.Set(name, strings.ToUpper(sent.Get(name))) // types, in either case
+		}
+		if name, err := guard.Domain(asked.Query().Get("domain"), guard.DNSName); err == nil {
+			sent.Set("domain", name)
+		}
+		return op.Request(sent)
+	}
+	return http.MethodGet + " " + asked.EscapedPath() + "?" + sent.Encode()
 }
 
 // keyOf reads a key from the DID document of the service that was asked. A

@@ -65,7 +65,7 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 		a.keys(w, doc)
 	})
 	a = sold{
-		delivery: receipt.Delivery{At: time.Unix(1795219500, 0), Network: "eip155:8453", Payer: payerOf, ResourceURL: s.URL + soldPath, Transaction: hashOf, Body: []byte(`{"ok":true}` + "\n")},
+		delivery: receipt.Delivery{At: time.Unix(1795219500, 0), Network: "eip155:8453", Payer: payerOf, Request: "GET " + soldPath + "?domain=example.com&type=A", ResourceURL: s.URL + soldPath, Transaction: hashOf, Body: []byte(`{"ok":true}` + "\n")},
 		settled:  x402.SettleResponse{Success: true, Network: "eip155:8453", Payer: strings.ToLower(payerOf), Transaction: hashOf},
 		body:     `{"ok":true}` + "\n",
 		format:   x402.FormatJWS,
@@ -100,7 +100,7 @@ func withoutHash(t *testing.T, d receipt.Delivery) string {
 	}
 	var parts []string
 	for _, v := range []map[string]any{
-		{"alg": "EdDSA", "kid": receipt.DID(u.Host) + "#receipt-1"},
+		{"alg": "EdDSA", "kid": receipt.KeyID(u.Host, publicOf(sellerKey(1)))},
 		{"version": 1, "network": d.Network, "resourceUrl": d.ResourceURL, "payer": d.Payer, "issuedAt": d.At.Unix(), "transaction": d.Transaction},
 	} {
 		raw, err := json.Marshal(v)
@@ -118,6 +118,7 @@ func withoutHash(t *testing.T, d receipt.Delivery) string {
 func TestReceipt(t *testing.T) {
 	t.Parallel()
 	const not, unchecked = "receipt: DOES NOT HOLD: ", "receipt: NOT CHECKED: the keys of the service cannot be read: "
+	_, name, _ := strings.Cut(receipt.KeyID("", publicOf(sellerKey(1))), "#")
 	keys := func(status int, body string) func(*sold) {
 		return func(a *sold) {
 			a.keys = func(w http.ResponseWriter, _ []byte) { w.WriteHeader(status); fmt.Fprint(w, body) }
@@ -127,19 +128,23 @@ func TestReceipt(t *testing.T) {
 		change func(*sold)
 		says   string
 	}{
-		"it holds":              {func(*sold) {}, "receipt: holds: signed by did:web:HOST#receipt-1 at 2026-11-21T00:05:00Z for these 12 bytes\n"},
+		"it holds":              {func(*sold) {}, "receipt: holds: signed by KEY at 2026-11-21T00:05:00Z for these 12 bytes\n"},
 		"none":                  {func(a *sold) { a.jws = func(string) string { return "" } }, "receipt: none came with this answer\n"},
 		"another format":        {func(a *sold) { a.format = "eip712" }, "receipt: not checked: its format is not jws\n"},
-		"version 1 alone":       {func(a *sold) { a.jws = func(string) string { return withoutHash(t, a.delivery) } }, "receipt: holds for the payment, signed by did:web:HOST#receipt-1; it does not say what was answered\n"},
+		"version 1 alone":       {func(a *sold) { a.jws = func(string) string { return withoutHash(t, a.delivery) } }, "receipt: holds for the payment, signed by KEY; it does not say what was answered\n"},
 		"a changed byte":        {func(a *sold) { a.body = `{"ok":true}  ` }, not + "it is for another answer: these 13 bytes have the SHA-256 0x"},
 		"one byte less":         {func(a *sold) { a.body = `{"ok":true}` }, not + "it is for another answer: these 11 bytes"},
 		"another transaction":   {func(a *sold) { a.settled.Transaction = "0x1" }, not + `it is for the transaction "` + hashOf + `", and the answer names "0x1"`},
 		"another payer":         {func(a *sold) { a.settled.Payer = "0x2" }, not + `it is for the payer "` + payerOf + `"`},
 		"another network":       {func(a *sold) { a.settled.Network = "eip155:1" }, not + `it is for the payer "` + payerOf + `" on "eip155:8453", and`},
+		"another question":      {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=mail.example.com&type=A" }, not + `it is for the question "GET /v1/tools/dns?domain=mail.example.com&type=A", and this was asked: GET /v1/tools/dns?domain=example.com&type=A`},
+		"another type":          {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=example.com&type=MX" }, not + "it is for the question"},
+		"another operation":     {func(a *sold) { a.delivery.Request = "GET /v1/tools/whois?domain=example.com" }, not + "it is for the question"},
+		"no question":           {func(a *sold) { a.delivery.Request = "" }, "receipt: holds for these 12 bytes, signed by KEY; it does not say what was asked\n"},
 		"another path":          {func(a *sold) { a.delivery.ResourceURL += "/more" }, not + `it is for "http://HOST/v1/tools/dns/more", which was not asked`},
 		"another query":         {func(a *sold) { a.delivery.ResourceURL += "?domain=other.example" }, not + `it is for "http://HOST/v1/tools/dns?domain=other.example", which`},
 		"the same query":        {func(a *sold) { a.delivery.ResourceURL += "?domain=example.com" }, "receipt: holds: "},
-		"another host":          {func(a *sold) { a.delivery.ResourceURL = "https://other.example/" }, not + `it is signed by "did:web:other.example#receipt-1", and "127.0.0.1:`},
+		"another host":          {func(a *sold) { a.delivery.ResourceURL = "https://other.example/" }, not + `it is signed by "did:web:other.example#` + name + `", and "127.0.0.1:`},
 		"a forged signature":    {func(a *sold) { a.jws = func(jws string) string { return jws[:len(jws)-4] + "AAAA" } }, not + "receipt: invalid: the signature is not that of did:web:"},
 		"no JWS":                {func(a *sold) { a.jws = func(string) string { return "x" } }, not + "receipt: invalid: not a compact JWS"},
 		"a JWS that is long":    {func(a *sold) { a.jws = func(jws string) string { return strings.Repeat("A", receipt.MaxSize) + jws } }, not + "receipt: invalid: not a compact JWS"},
@@ -158,7 +163,7 @@ func TestReceipt(t *testing.T) {
 			u := s.URL + soldPath + "?domain=example.com"
 			o := newBuyer(t, u, "a key").buy(t)
 			host, _ := strings.CutPrefix(s.URL, "http://")
-			want := strings.ReplaceAll(c.says, "did:web:HOST", receipt.DID(host))
+			want := strings.ReplaceAll(c.says, "KEY", receipt.KeyID(host, publicOf(sellerKey(1))))
 			want = strings.ReplaceAll(want, "HOST", host)
 			if o.err != nil || o.out != "{\n  \"ok\": true\n}\n" {
 				t.Errorf("%v, stdout %q", o.err, o.out)
@@ -167,6 +172,30 @@ func TestReceipt(t *testing.T) {
 				t.Errorf("%d lines on the receipt, want %s:\n%s", n, want, o.notes)
 			}
 		})
+	}
+}
+
+// An address is compared with a receipt as the operation reads it, and one of another
+// service as it is.
+func TestQuestion(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string]string{
+		"/v1/tools/dns?domain=Example.COM.":                                "GET /v1/tools/dns?domain=example.com&type=A",
+		"/v1/tools/dns?type=mx&x=key&domain=b%C3%BCcher.de":                "GET /v1/tools/dns?domain=xn--bcher-kva.de&type=MX",
+		"/v1/tools/ssl-check?domain=example.com":                           "GET /v1/tools/ssl-check?domain=example.com&port=443",
+		"/v1/bundles/host-intel?domain=example.com&dns_type=a&api_key=one": "GET /v1/bundles/host-intel?dns_type=A&domain=example.com",
+		"/v1/tools/whois?domain=example.com&type=MX":                       "GET /v1/tools/whois?domain=example.com",
+		"/v1/tools/ping":                 "GET /v1/tools/ping?",
+		"/v1/tools/ping?probe=1":         "GET /v1/tools/ping?",
+		"/weather%2Fnow?town=Oslo&day=1": "GET /weather%2Fnow?day=1&town=Oslo",
+	} {
+		u, err := url.Parse("https://api.example.com" + asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := question(u); got != want {
+			t.Errorf("%s: %s, want %s", asked, got, want)
+		}
 	}
 }
 
@@ -183,7 +212,7 @@ func TestReceiptOverHTTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.keyOf(t.Context(), u, receipt.DID(u.Host)+"#receipt-1"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := p.keyOf(t.Context(), u, receipt.KeyID(u.Host, publicOf(sellerKey(1)))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", where, err)
 		}
 	}

@@ -339,7 +339,7 @@ function receipt(answer, bytes, name) {
   part("receipt-tools").replaceChildren(copyButton("Copy receipt", json), downloadButton("Download receipt", name + "-receipt.json", json));
 }
 
-/** What a signed receipt comes to, in words: whose key, for this payment, over these bytes. */
+/** What a signed receipt comes to, in words: whose key, for this question and payment, over these bytes. */
 async function checked(signed, settled, bytes) {
   if (!signed) return "None: nobody signed for this answer.";
   let problem = "It cannot be read.";
@@ -355,8 +355,8 @@ async function checked(signed, settled, bytes) {
     const valid = await subtle.verify("Ed25519", await subtle.importKey("jwk", key.publicKeyJwk, "Ed25519", false, ["verify"]), raw(signature), new TextEncoder().encode(head + "." + payload));
     const hash = hex(new Uint8Array(await subtle.digest("SHA-256", bytes)));
     const is = (...list) => JSON.stringify(list);
-    if (!valid || is(said.resourceUrl, said.network, said.payer, said.transaction ?? "", said.responseHashAlg, said.responseHashEncoding, said.responseHash) !==
-      is(resource.url, settled.network, settled.payer, settled.transaction, "sha256", "raw", "0x" + hash)) return "DOES NOT HOLD for this answer.";
+    if (!valid || is(said.resourceUrl, said.request, said.network, said.payer, said.transaction ?? "", said.responseHashAlg, said.responseHashEncoding, said.responseHash) !==
+      is(resource.url, page.request, settled.network, settled.payer, settled.transaction, "sha256", "raw", "0x" + hash)) return "DOES NOT HOLD for this answer.";
     return `Signed by ${words(kid)}; covers this answer.`;
   } catch {
     return problem;

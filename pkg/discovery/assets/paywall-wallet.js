@@ -133,7 +133,7 @@ async function switchChain() {
       await wallet.provider.request({
         method: "wallet_addEthereumChain",
         params: [{
-          chainId, chainName, rpcUrls: [page.rpc], blockExplorerUrls: [page.explorer],
+          chainId, chainName: page.chain, rpcUrls: [page.rpc], ...(page.explorer && { blockExplorerUrls: [page.explorer] }),
           nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
         }],
       });
@@ -170,13 +170,13 @@ function draw(next) {
 /** Shows exactly what will be signed: the bill, the exact terms, and for how long. */
 function review(problem = null) {
   draw(authorization());
-  const note = el("p", { class: "soft", id: "balance" }, `Good for ${Math.round(terms.maxTimeoutSeconds / 60)} minutes.`);
+  const note = el("p", { class: "soft", id: "balance" }, `Good for ${Math.round(terms.maxTimeoutSeconds / 60)} minutes.` + (page.play && " The account needs to hold nothing."));
   show({
     stage: 2, problem, status: "Connected. The wallet will show these terms.",
     body: [el("h3", { tabindex: "-1" }, "What you will sign"), note],
     actions: [button(`Sign and pay ${price}`, sign), button("Use another wallet", () => choose(), "quiet")],
   });
-  checkBalance(turn);
+  if (!page.play) checkBalance(turn);
 }
 
 /** Warns when the account is known to hold too little. No answer is no news. */

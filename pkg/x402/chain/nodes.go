@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-const (
-	// MaxNodes bounds a list of nodes: each gets a share of a few seconds.
-	MaxNodes = 5
-	// rereadAfter is the least time between two readings of the list that fail.
-	rereadAfter = time.Minute
-)
+// MaxNodes bounds a list of nodes: each gets a share of a few seconds.
+const MaxNodes = 5
 
 // Nodes asks several nodes in order, as if they were one. Each has its share of
 // the time that is left: one that is down, on another chain, or behind is passed
@@ -24,9 +22,11 @@ type Nodes struct {
 	config NodesConfig
 	static []*Client
 
-	mu    sync.Mutex
-	read  []*Client // what Read gave
-	tried time.Time // when Read last failed, or gave nothing
+	failed atomic.Bool // none of the nodes that were asked last could answer
+
+	mu   sync.Mutex
+	urls []string  // what Read gave
+	read []*Client // and the clients for it
 }
 
 var (
@@ -41,11 +41,12 @@ type NodesConfig struct {
 	// URLs are the nodes, the first asked first. It may be empty where there is
 	// Read.
 	URLs []string
-	// Read gives a list that comes before URLs, such as one with keys that is
-	// kept in a secret; nil is none. It is called when the chain is first asked,
-	// and until it has succeeded, at most once a minute; meanwhile, and when it
-	// gives an empty list, URLs are asked. Its errors must not contain a URL.
-	Read func(ctx context.Context) ([]string, error)
+	// Read gives a list that is asked in place of URLs, such as one with keys that
+	// is kept in a secret; nil is none. It is called each time that the chain is
+	// asked, and told whether no node could answer the last time. Until it has
+	// given a list, and when that is empty, URLs are asked. Its errors must not
+	// contain a URL.
+	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
 }
 
 // NewNodes checks the configuration and makes no connection.
@@ -81,29 +82,24 @@ func (n *Nodes) clients(urls []string) ([]*Client, error) {
 
 // nodes are those to ask now.
 func (n *Nodes) nodes(ctx context.Context) ([]*Client, error) {
+	if n.config.Read == nil {
+		return n.static, nil
+	}
+	urls, err := n.config.Read(ctx, n.config.Now(), n.failed.Load())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	since := n.config.Now().Sub(n.tried)
+	if err == nil && !slices.Equal(urls, n.urls) {
+		var all []*Client
+		if all, err = n.clients(urls); err == nil {
+			n.urls, n.read = urls, all
+		}
+	}
 	switch {
-	case n.read != nil:
+	case len(n.read) > 0:
 		return n.read, nil
-	case n.config.Read == nil, !n.tried.IsZero() && since >= 0 && since < rereadAfter && len(n.static) > 0:
+	case len(n.static) > 0:
 		return n.static, nil
-	}
-	urls, err := n.config.Read(ctx)
-	var all []*Client
-	if err == nil {
-		all, err = n.clients(urls)
-	}
-	if len(all) > 0 {
-		n.read = all
-		return all, nil
-	}
-	n.tried = n.config.Now()
-	if len(n.static) > 0 {
-		return n.static, nil
-	}
-	if err == nil {
+	case err == nil:
 		err = errors.New("the list is empty")
 	}
 	return nil, fmt.Errorf("chain: read the list of nodes: %w", err)
@@ -119,6 +115,7 @@ func (n *Nodes) each(ctx context.Context, most time.Duration, ask func(ctx conte
 		return err
 	}
 	var failed []error
+	defer func() { n.failed.Store(len(failed) == len(nodes)) }()
 	for i, c := range nodes {
 		err := share(ctx, len(nodes)-i, func(ctx context.Context) error { return ask(ctx, c) })
 		if err == nil {

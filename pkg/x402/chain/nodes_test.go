@@ -113,7 +113,7 @@ func TestNew(t *testing.T) {
 	refused("negative age", func(c *Config) { c.HeadAge = -time.Second })
 }
 
-func (w *world) several(t *testing.T, read func(context.Context) ([]string, error), urls ...string) *Nodes {
+func (w *world) several(t *testing.T, read func(context.Context, time.Time, bool) ([]string, error), urls ...string) *Nodes {
 	t.Helper()
 	n, err := NewNodes(NodesConfig{Config: w.config(t, ""), URLs: urls, Read: read})
 	must(t, err)
@@ -172,28 +172,38 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// A list that is read comes first. Until it can be read the others are asked, and
-// a reading that fails is not repeated for a minute.
+// A list that is read comes first, and is another one when that is read. Until it
+// can be read the others are asked. The reader is told when no node could answer.
 func TestNodesThatAreRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	reads, list, fails := 0, []string(nil), errors.New("no answer")
-	n := w.several(t, func(context.Context) ([]string, error) { reads++; return list, fails }, w.proxy.url())
-	probe := func() {
-		for range 3 {
-			must(t, n.Probe(t.Context()))
+	var list []string
+	var told bool
+	fails := errors.New("no answer")
+	n := w.several(t, func(_ context.Context, _ time.Time, failed bool) ([]string, error) { told = failed; return list, fails }, w.proxy.url())
+	down := startProxy(t, w.URL, bare(http.StatusBadGateway, ""))
+	for _, c := range []struct {
+		what         string
+		list         []string
+		fails        error
+		answers, was bool // failed the last time
+	}{
+		{"not read yet", nil, fails, true, false},
+		{"one is down", []string{down.url(), w.proxy.url()}, nil, true, false},
+		{"all are", []string{down.url()}, nil, false, false},
+		{"they still are", []string{down.url()}, nil, false, true},
+		{"not read again", nil, fails, false, true},
+		{"replaced", []string{w.proxy.url()}, nil, true, true},
+		{"with one that is no URL", []string{secret}, nil, true, false},
+		{"taken away", nil, nil, true, false},
+	} {
+		list, fails = c.list, c.fails
+		if err := n.Probe(t.Context()); (err == nil) != c.answers || told != c.was {
+			t.Errorf("%s: %v, the reader is told %t", c.what, err, told)
 		}
 	}
-	if probe(); reads != 1 {
-		t.Errorf("%d readings", reads)
-	}
-	first := startProxy(t, w.URL, bare(http.StatusBadGateway, ""))
-	list, fails = []string{first.url(), w.proxy.url()}, nil
-	w.ahead = rereadAfter
-	if probe(); reads != 2 || len(first.methods()) != 3 {
-		t.Errorf("%d readings, and the first node was asked %d times", reads, len(first.methods()))
-	}
-	only := w.several(t, func(context.Context) ([]string, error) { return nil, nil })
+	equal(t, "times the first was asked", 4, len(down.methods()))
+	only := w.several(t, func(context.Context, time.Time, bool) ([]string, error) { return nil, nil })
 	if err := only.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "list of nodes") {
 		t.Errorf("an empty list: %v", err)
 	}

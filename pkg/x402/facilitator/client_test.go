@@ -38,11 +38,11 @@ func TestNewRefusesBadConfig(t *testing.T) {
 func TestNothingIsSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("access denied")
-	unreadable := Lazy(func(context.Context) (Credentials, error) { return nil, broken })
+	unreadable := Lazy(func(context.Context, time.Time) (Credentials, error) { return nil, broken }, nil)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	ending, cancel := context.WithCancel(t.Context())
-	slow := Lazy(func(context.Context) (Credentials, error) { cancel(); return nil, broken })
+	slow := Lazy(func(context.Context, time.Time) (Credentials, error) { cancel(); return nil, broken }, nil)
 	good, bad := testPayload(), testPayload()
 	bad.Accepted = json.RawMessage(`{`) // cannot be encoded
 	for name, c := range map[string]struct {

@@ -133,96 +133,24 @@ func (e *unreachableError) Unwrap() error { return e.err }
 // not facilitator_misconfigured: nothing is wrong with the deployment.
 func Unreachable(err error) error { return &unreachableError{err} }
 
-// reloadAfter is the least time between two readings of a lazy secret, so that
-// a facilitator that rejects a good key cannot make us hammer the secret store.
-const reloadAfter = time.Minute
-
 type lazy struct {
 	redacted
-	load func(context.Context) (Credentials, error)
-	turn chan struct{} // holds one token; who takes it owns the fields below
-
-	current  Credentials
-	failure  error     // of the last reading
-	readAt   time.Time // of the last reading; zero before the first
-	rejected chan struct{}
+	load     func(ctx context.Context, now time.Time) (Credentials, error)
+	rejected func()
 }
 
-// Lazy reads credentials when they are first needed, and again after a 401 or a
-// failed reading, at most once a minute. The error of load must not contain the
-// secret.
-func Lazy(load func(context.Context) (Credentials, error)) Credentials {
-	if load == nil {
-		panic("facilitator.Lazy: load is nil")
-	}
-	l := &lazy{redacted: "lazy credentials", load: load, turn: make(chan struct{}, 1), rejected: make(chan struct{}, 1)}
-	l.turn <- struct{}{}
-	return l
+// Lazy are the credentials that load returns for each call. rejected is called when
+// the facilitator has answered 401. The error of load must not contain the secret.
+func Lazy(load func(ctx context.Context, now time.Time) (Credentials, error), rejected func()) Credentials {
+	return &lazy{redacted: "lazy credentials", load: load, rejected: rejected}
 }
 
-// Rejected notes that the credentials in use are no longer good.
-func (l *lazy) Rejected() {
-	select {
-	case l.rejected <- struct{}{}:
-	default:
-	}
-}
+func (l *lazy) Rejected() { l.rejected() }
 
 func (l *lazy) Authorization(ctx context.Context, c Call) (string, error) {
-	creds, err := l.get(ctx, c.Now)
+	creds, err := l.load(ctx, c.Now)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("read facilitator credentials: %w", err)
 	}
 	return creds.Authorization(ctx, c)
-}
-
-// get waits for its turn no longer than ctx, so that a slow secret store delays a
-// caller by no more than the caller's deadline.
-func (l *lazy) get(ctx context.Context, now time.Time) (Credentials, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-l.turn:
-	}
-	defer func() { l.turn <- struct{}{} }()
-
-	stale := l.current == nil || len(l.rejected) > 0
-	if !stale || l.tooSoon(now) {
-		return l.current, l.missing()
-	}
-	fresh, err := l.load(ctx)
-	if err == nil && fresh == nil {
-		err = errors.New("no credentials were returned")
-	}
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err() // the caller gave up; the secret was not judged
-	}
-	l.readAt = now.Round(0) // by the wall: see tooSoon
-	if err != nil {
-		// Credentials that were rejected once are better than none: a 401 is
-		// harmless, and it may have been the facilitator's mistake.
-		l.failure = fmt.Errorf("read facilitator credentials: %w", err)
-		return l.current, l.missing()
-	}
-	select {
-	case <-l.rejected:
-	default:
-	}
-	l.current, l.failure = fresh, nil
-	return l.current, nil
-}
-
-// tooSoon goes by the clock on the wall: the other one may stand still while
-// Lambda has the process frozen, and a failed reading would then outlive its
-// minute. A clock that was set back is no reason to wait.
-func (l *lazy) tooSoon(now time.Time) bool {
-	since := now.Sub(l.readAt)
-	return !l.readAt.IsZero() && since >= 0 && since < reloadAfter
-}
-
-func (l *lazy) missing() error {
-	if l.current == nil {
-		return l.failure
-	}
-	return nil
 }

@@ -139,7 +139,7 @@ func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 	t.Parallel()
 	const token = "hunter2-hunter2-hunter2"
 	b, c := mustBearer(t, token), mustCDP(t)
-	l := Lazy(func(context.Context) (Credentials, error) { return b, nil })
+	l := Lazy(func(context.Context, time.Time) (Credentials, error) { return b, nil }, nil)
 	_, err := l.Authorization(t.Context(), Call{Now: time.Unix(1, 0)})
 	must(t, err)
 	var out bytes.Buffer

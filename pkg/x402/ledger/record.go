@@ -32,7 +32,8 @@ const (
 	// Disproved is set). Without proof it is left by a new claim: the signature
 	// stays valid until it expires, and the payer may top up.
 	Refused State = "refused"
-	// Redeemed: the answer was produced and is stored. Terminal.
+	// Redeemed: the answer was produced and is stored, or was by an operator's word
+	// (see Attest). Terminal.
 	Redeemed State = "redeemed"
 	// Superseded: another payment answers the purchase that this one was made
 	// for, and this one is never sent (again). Owner names the other. Nothing
@@ -101,7 +102,7 @@ type Record struct {
 	Doubt       bool     `json:"doubt,omitempty"` // a request may have reached the facilitator unanswered
 	Transaction string   `json:"transaction,omitempty"`
 	Receipt     *Receipt `json:"receipt,omitempty"` // proof of payment, once settled
-	Reason      string   `json:"reason,omitempty"`  // why it was refused, or why it is in doubt
+	Reason      string   `json:"reason,omitempty"`  // why it was refused, is in doubt, or was closed as answered
 	// Disproved says that evidence, and not only a facilitator, refused it: the
 	// authorization has moved nothing for this record and never will.
 	Disproved bool `json:"disproved,omitempty"`

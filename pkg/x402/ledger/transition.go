@@ -26,11 +26,12 @@ const (
 	EventSupersede  Event = "supersede"   // another payment answers its purchase
 	EventAsk        Event = "ask"         // one more facilitator is about to be asked
 	EventSendBack   Event = "send_back"   // an operator is about to send the amount back
+	EventAttest     Event = "attest"      // the operator has shown that it was answered, and the record does not know
 )
 
 // Events lists every event.
 func Events() []Event {
-	return []Event{EventClaim, EventSettled, EventRefused, EventTurnedAway, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund, EventSupersede, EventAsk, EventSendBack}
+	return []Event{EventClaim, EventSettled, EventRefused, EventTurnedAway, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund, EventSupersede, EventAsk, EventSendBack, EventAttest}
 }
 
 // ErrIllegal says that an event cannot happen in the record's state. It is a
@@ -98,6 +99,7 @@ func edges() []edge {
 		{Settled, EventRelease, nil, Settled, release},
 		{Settled, EventRefund, refundDue, Refunded, refund},
 		{Settled, EventSendBack, refundDue, Settled, sendBack},
+		{Settled, EventAttest, refundDue, Redeemed, attest},
 
 		{Redeemed, EventClaim, incomplete, Redeemed, beginLookup},
 		{Redeemed, EventRedeem, incomplete, Redeemed, keepAnswer},
@@ -207,8 +209,8 @@ func keepReceipt(r *Record, c change) {
 	r.SettledAt = c.now
 	r.LeaseUntil = c.lease
 	switch {
-	case c.spent:
-		r.Lookups, r.LookupAt = MaxLookups, c.now
+	case c.spent: // without a lookup, so that the lease, if there is one, cuts none off
+		r.Lookups, r.CutOff, r.LookupAt = MaxLookups, maxCutOff, c.now
 	case c.begins:
 		r.Lookups, r.LookupAt = 1, c.now
 	}
@@ -246,6 +248,11 @@ func supersede(r *Record, c change) {
 }
 
 func refund(r *Record, c change) { r.Refund = c.transaction }
+
+// attest leaves AnsweredAt zero: no answer is kept, so that none is replayed.
+func attest(r *Record, c change) {
+	r.Answer, r.Reason, r.LastFault = &Answer{Stored: true}, c.reason, nil
+}
 
 func sendBack(r *Record, c change) { r.SendingBack = &SendingBack{At: c.now, By: c.operator} }
 

@@ -49,7 +49,7 @@ func situations() []situation {
 		{"superseded", Record{State: Superseded}, moves{EventSettled: Settled}},
 		{"settled, live", Record{State: Settled, LeaseUntil: live}, owed},
 		{"settled, released", Record{State: Settled}, and(owed, EventClaim, Settled)},
-		{"settled, spent", Record{State: Settled, Lookups: MaxLookups}, and(and(and(owed, EventClaim, Settled), EventRefund, Refunded), EventSendBack, Settled)},
+		{"settled, spent", Record{State: Settled, Lookups: MaxLookups}, and(and(and(and(owed, EventClaim, Settled), EventRefund, Refunded), EventSendBack, Settled), EventAttest, Redeemed)},
 		{"settled, spent, live", Record{State: Settled, Lookups: MaxLookups, LeaseUntil: live}, owed},
 		{"redeemed", Record{State: Redeemed, Answer: &Answer{Stored: true}}, nil},
 		{"redeemed, without a body", Record{State: Redeemed, Answer: &Answer{}}, incomplete},

@@ -162,23 +162,41 @@ func (l *Ledger) SendBack(ctx context.Context, r Record, operator string) (stand
 // Refund closes a record whose refund is due, on the transaction that sent the
 // amount back. ErrIllegal means that none is due.
 func (l *Ledger) Refund(ctx context.Context, key, transaction string) (*Record, error) {
+	return l.closeDebt(ctx, key, EventRefund, change{transaction: transaction}, func(r Record) bool {
+		return r.State == Refunded && r.Refund == transaction
+	})
+}
+
+// Attest closes a record whose refund is due as one that was answered, which a
+// restored ledger has forgotten. reason says who has shown that. No answer is kept:
+// the payer is told that the authorization was used. ErrIllegal means that no refund
+// is due.
+func (l *Ledger) Attest(ctx context.Context, key, reason string) (*Record, error) {
+	return l.closeDebt(ctx, key, EventAttest, change{reason: reason}, Record.Attested)
+}
+
+// Attested says that a record was closed by Attest.
+func (r Record) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
+
+// closeDebt applies an event that ends a debt, unless it was applied before.
+func (l *Ledger) closeDebt(ctx context.Context, key string, event Event, c change, closed func(Record) bool) (*Record, error) {
 	r, err := l.store.Fetch(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("refund: %w", err)
-	}
-	if r == nil {
-		return nil, fmt.Errorf("refund: %w: there is no record %s", ErrIllegal, key)
-	}
-	if r.State == Refunded && r.Refund == transaction {
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", event, err)
+	case r == nil:
+		return nil, fmt.Errorf("%s: %w: there is no record %s", event, ErrIllegal, key)
+	case closed(*r):
 		return r, nil
 	}
-	next, err := step(*r, EventRefund, change{now: l.now(), transaction: transaction})
+	c.now = l.now()
+	next, err := step(*r, event, c)
 	if err != nil {
-		return nil, fmt.Errorf("refund: %w", err)
+		return nil, fmt.Errorf("%s: %w", event, err)
 	}
 	next.WriteID = l.newID()
 	if err := l.store.Replace(ctx, next); err != nil {
-		return nil, fmt.Errorf("refund: %w", err)
+		return nil, fmt.Errorf("%s: %w", event, err)
 	}
 	return &next, nil
 }

@@ -70,10 +70,19 @@ func TestTestify(t *testing.T) {
 			}
 		}
 	}
-	// A transfer of the same nonce that is not the record's gets a record of its own.
+	// A transfer from before the claim is a refund. When the claim's lease ends, no lookup
+	// has been cut off that would be given back.
 	d := newTestLedger(t)
 	d.hold(t)
 	w := witness(d.payment().Key)
+	w.At = d.at.Add(-time.Hour)
+	d.testifies(t, w, ledger.RefundDue)
+	d.pass(2 * lease)
+	d.claim(t, ledger.Exhausted)
+	// A transfer of the same nonce that is not the record's gets a record of its own.
+	d = newTestLedger(t)
+	d.hold(t)
+	w = witness(d.payment().Key)
 	w.Of = func(ledger.Record) bool { return false }
 	d.testifies(t, w, ledger.RefundDue)
 	d.testifies(t, w, ledger.Known)
@@ -122,37 +131,49 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	}
 }
 
-// A refund closes a debt that has no lookup left, once, and nothing else. One whose
+// A refund closes a debt that has no lookup left, once, and nothing else; so does an
+// operator's word that it was answered, after which nothing is a refund. One whose
 // writing fails may be repeated, and is one.
 func TestRefund(t *testing.T) {
-	d := newTestLedger(t)
-	key := d.payment().Key
-	refunds := func(d *testLedger, when, transaction string, want error) {
+	const answered = "answered, says ann@desk" // instead of a transaction
+	key := newTestLedger(t).payment().Key
+	closes := func(d *testLedger, when, word string, want error) {
 		t.Helper()
-		r, err := d.Refund(t.Context(), key, transaction)
-		if !errors.Is(err, want) || want == nil && (r.State != ledger.Refunded || r.Refund != transaction || r.ExpiresAt.IsZero()) || want != nil && r != nil {
+		closing, state := d.Refund, ledger.Refunded
+		if word == answered {
+			closing, state = d.Attest, ledger.Redeemed
+		}
+		r, err := closing(t.Context(), key, word)
+		if !errors.Is(err, want) || want != nil && r != nil ||
+			want == nil && (r.State != state || r.Refund+r.Reason != word || r.Attested() != (word == answered) || r.ExpiresAt.IsZero()) {
 			t.Fatalf("%s: %+v, %v; want %v", when, r, err, want)
 		}
 	}
-	refunds(d, "no record", "0xback", ledger.ErrIllegal)
-	h := d.settled(t)
-	refunds(d, "in flight", "0xback", ledger.ErrIllegal)
-	must(t, h.Release(t.Context(), timedOut()))
-	refunds(d, "lookups left", "0xback", ledger.ErrIllegal)
-	d.pass(25 * time.Hour)
-	refunds(d, "due", "0xback", nil)
-	refunds(d, "again", "0xback", nil)
-	refunds(d, "a second refund", "0xother", ledger.ErrIllegal)
-	if c := d.claim(t, ledger.Over); c.Record.State != ledger.Refunded {
-		t.Errorf("%+v", c.Record)
-	}
-	for _, fault := range faults {
-		for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
-			d := newTestLedger(t)
-			d.testifies(t, witness(key), ledger.RefundDue)
-			d.fails(op, fault, 1)
-			refunds(d, fmt.Sprint(fault, " at ", op), "0xback", ledgertest.ErrInjected)
-			refunds(d, "then", "0xback", nil)
+	for word, c := range map[string]struct {
+		other    string
+		standing ledger.Standing
+	}{"0xback": {"0xother", ledger.Over}, answered: {"0xback", ledger.Answered}} {
+		d := newTestLedger(t)
+		closes(d, "no record", word, ledger.ErrIllegal)
+		h := d.settled(t)
+		closes(d, "in flight", word, ledger.ErrIllegal)
+		must(t, h.Release(t.Context(), timedOut()))
+		closes(d, "lookups left", word, ledger.ErrIllegal)
+		d.pass(25 * time.Hour)
+		closes(d, "due", word, nil)
+		closes(d, "again", word, nil)
+		closes(d, "a second end", c.other, ledger.ErrIllegal)
+		if r := d.claim(t, c.standing).Record; r.Attested() != (word == answered) {
+			t.Errorf("%+v", r)
+		}
+		for _, fault := range faults {
+			for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
+				d := newTestLedger(t)
+				d.testifies(t, witness(key), ledger.RefundDue)
+				d.fails(op, fault, 1)
+				closes(d, fmt.Sprint(fault, " at ", op), word, ledgertest.ErrInjected)
+				closes(d, "then", word, nil)
+			}
 		}
 	}
 }

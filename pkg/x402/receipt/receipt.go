@@ -1,11 +1,12 @@
-// Package receipt signs and reads receipts: a seller's statement that a payer was
-// given an answer, in the form of the x402 extension offer-receipt, version 1, as
-// a compact JWS (RFC 7515) with EdDSA (RFC 8037).
+// Package receipt signs offers, and signs and reads receipts: a seller's statement
+// that a payer was given an answer. Both have the form of the x402 extension
+// offer-receipt, version 1, as a compact JWS (RFC 7515) with EdDSA (RFC 8037).
 //
 // The extension proves that something was paid for and delivered, not what. A
-// receipt of this package also has the digest of the answer's body, in members
-// that version 1 allows and does not name; their names are those of the proposal
-// for version 2. Keys are published as a did:web document (Document).
+// receipt of this package also has the request and the digest of the answer's body,
+// in members that version 1 allows and does not name; the names of the digest's are
+// those of the proposal for version 2. Keys are published as a did:web document
+// (Document), each under its thumbprint (RFC 7638).
 package receipt
 
 import (
@@ -18,15 +19,19 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Statement is what a receipt says.
 type Statement struct {
-	IssuedAt    int64  `json:"issuedAt"` // unix seconds
-	Network     string `json:"network"`  // CAIP-2
-	Payer       string `json:"payer"`
+	IssuedAt int64  `json:"issuedAt"` // unix seconds
+	Network  string `json:"network"`  // CAIP-2
+	Payer    string `json:"payer"`
+	// Request is what was asked, as the seller understood it, such as
+	// GET /v1/tools/dns?domain=example.com&type=A; empty when that is not said.
+	Request     string `json:"request,omitempty"`
 	ResourceURL string `json:"resourceUrl"`
 	// ResponseHash is the SHA-256 of the answer's body, byte for byte, 0x and hexadecimal digits.
 	ResponseHash         string `json:"responseHash"`
@@ -47,15 +52,15 @@ const (
 
 // Delivery is what happened.
 type Delivery struct {
-	At                                       time.Time
-	Network, Payer, ResourceURL, Transaction string
-	Body                                     []byte
+	At                                                time.Time
+	Network, Payer, Request, ResourceURL, Transaction string
+	Body                                              []byte
 }
 
 // statement has its members in the order of their names, as RFC 8785 wants them.
 func (d Delivery) statement() Statement {
 	return Statement{
-		IssuedAt: d.At.Unix(), Network: d.Network, Payer: d.Payer, ResourceURL: d.ResourceURL,
+		IssuedAt: d.At.Unix(), Network: d.Network, Payer: d.Payer, Request: d.Request, ResourceURL: d.ResourceURL,
 		ResponseHash: HashOf(d.Body), ResponseHashAlg: hashAlg, ResponseHashEncoding: encoding,
 		Transaction: d.Transaction, Version: version,
 	}
@@ -80,21 +85,33 @@ type header struct {
 
 const algorithm = "EdDSA"
 
-// Signer signs receipts with one key.
+// Offer is what a signed offer says: the terms of one way to pay, without an end.
+// It has its members in the order of their names.
+type Offer struct {
+	Amount      string `json:"amount"` // atomic units
+	Asset       string `json:"asset"`
+	Network     string `json:"network"` // CAIP-2
+	PayTo       string `json:"payTo"`
+	ResourceURL string `json:"resourceUrl"`
+	Scheme      string `json:"scheme"`
+	Version     int    `json:"version"` // set by SignOffer
+}
+
+// Signer signs with one key.
 type Signer struct {
 	private ed25519.PrivateKey
-	number  int
+	name    string // of the key
 }
 
 // ErrMismatch says that a private key is none of the published ones.
 var ErrMismatch = errors.New("receipt: the private key is none of the published keys")
 
-// NewSigner returns a Signer. published are the keys of the DID document, the
-// newest first; the private key's own is one of them.
+// NewSigner returns a Signer. published is the set of keys of the DID document; the
+// private key's own is one of them.
 func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Signer, error) {
-	for i, key := range published {
+	for _, key := range published {
 		if key.Equal(private.Public()) {
-			return &Signer{private: private, number: len(published) - i}, nil
+			return &Signer{private: private, name: thumbprint(key)}, nil
 		}
 	}
 	return nil, ErrMismatch
@@ -103,16 +120,24 @@ func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Sign
 // Sign returns the receipt of a delivery, a compact JWS. The same delivery has the
 // same receipt. It fails for a resource that is at no URL, and for text that JSON
 // could write in more than one way.
-func (s *Signer) Sign(d Delivery) (string, error) {
-	u, err := url.Parse(d.ResourceURL)
+func (s *Signer) Sign(d Delivery) (string, error) { return s.sign(d.ResourceURL, d.statement()) }
+
+// SignOffer returns a signed offer, a compact JWS, and fails as Sign does.
+func (s *Signer) SignOffer(o Offer) (string, error) {
+	o.Version = version
+	return s.sign(o.ResourceURL, o)
+}
+
+func (s *Signer) sign(resource string, said any) (string, error) {
+	u, err := url.Parse(resource)
 	if err != nil || u.Host == "" {
 		return "", errors.New("receipt: the resource is at no URL")
 	}
-	head, err := canonical(header{Alg: algorithm, Kid: keyID(u.Host, s.number)})
+	head, err := canonical(header{Alg: algorithm, Kid: DID(u.Host) + "#" + s.name})
 	if err != nil {
 		return "", err
 	}
-	payload, err := canonical(d.statement())
+	payload, err := canonical(said)
 	if err != nil {
 		return "", err
 	}
@@ -145,8 +170,8 @@ const MaxSize = 4 << 10
 var ErrInvalid = errors.New("receipt: invalid")
 
 // Verify reads a receipt and checks its signature with the key that find returns
-// for the id of its key, such as did:web:api.example.com#receipt-1. It does not
-// say whether that key may speak for the resource: Authorizes does.
+// for the id of its key (KeyID). It does not say whether that key may speak for the
+// resource: Authorizes does.
 func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (Statement, string, error) {
 	parts := strings.Split(jws, ".")
 	if len(jws) > MaxSize || len(parts) != 3 {
@@ -221,9 +246,15 @@ func FormatPublic(key ed25519.PublicKey) string { return base64.RawURLEncoding.E
 // DID is the did:web identifier of a host, with its port if there is one.
 func DID(host string) string { return "did:web:" + strings.ReplaceAll(host, ":", "%3A") }
 
-// keyID names a key of a host. The oldest has the number 1, so that a key keeps
-// its name when another one is added.
-func keyID(host string, number int) string { return fmt.Sprintf("%s#receipt-%d", DID(host), number) }
+// KeyID names a key of a host by what the key is, so that its name does not depend
+// on which others are published.
+func KeyID(host string, key ed25519.PublicKey) string { return DID(host) + "#" + thumbprint(key) }
+
+// thumbprint is the SHA-256 thumbprint of a key (RFC 7638 and RFC 8037) in base64url.
+func thumbprint(key ed25519.PublicKey) string {
+	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + FormatPublic(key) + `"}`))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
 
 type document struct {
 	Context            []string             `json:"@context"`
@@ -245,14 +276,17 @@ type jwk struct {
 	X   string `json:"x"`
 }
 
-// Document is the DID document of a host with its keys, the newest first.
+// Document is the DID document of a host with a set of keys.
 func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 	d := document{
 		Context: []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"},
 		ID:      DID(host),
 	}
-	for i, key := range keys {
-		id := keyID(host, len(keys)-i)
+	for _, key := range keys {
+		id := KeyID(host, key)
+		if slices.Contains(d.AssertionMethod, id) {
+			continue
+		}
 		d.VerificationMethod = append(d.VerificationMethod, verificationMethod{
 			ID: id, Type: "JsonWebKey2020", Controller: d.ID, PublicKeyJWK: jwk{Kty: "OKP", Crv: "Ed25519", X: FormatPublic(key)},
 		})
@@ -271,10 +305,7 @@ func FindKey(doc []byte, kid string) (ed25519.PublicKey, error) {
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return nil, fmt.Errorf("%w: the DID document cannot be read", ErrInvalid)
 	}
-	allowed := false
-	for _, id := range d.AssertionMethod {
-		allowed = allowed || id == kid
-	}
+	allowed := slices.Contains(d.AssertionMethod, kid)
 	for _, m := range d.VerificationMethod {
 		if m.ID == kid && allowed && m.PublicKeyJWK.Kty == "OKP" && m.PublicKeyJWK.Crv == "Ed25519" {
 			key, err := ParsePublic(m.PublicKeyJWK.X)

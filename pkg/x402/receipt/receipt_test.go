@@ -13,13 +13,15 @@ import (
 
 const (
 	body = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"192.0.2.1"}]}`
-	kid  = "did:web:api.example.com#receipt-1"
-	// What @x402/extensions 2.27 makes and verifies, with the key of oldKey.
-	vector = "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6YXBpLmV4YW1wbGUuY29tI3JlY2VpcHQtMSJ9." +
+	kid  = "did:web:api.example.com#3iR-H6Xx_3rpt7eNMUVNazSZkUclb_cekBJZZL4mlUs"
+	// What @x402/extensions 2.27 makes and verifies, with key(1).
+	vector = "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6YXBpLmV4YW1wbGUuY29tIzNpUi1INlh4XzNycHQ3ZU5NVVZOYXpTWmtVY2xiX2Nla0JKWlpMNG1sVXMifQ." +
 		"eyJpc3N1ZWRBdCI6MTc5NTIxOTUwMCwibmV0d29yayI6ImVpcDE1NTo4NDUzIiwicGF5ZXIiOiIweDcwOTk3OTcwQzUxODEyZGMzQTAxMEM3ZDAxYjUwZTBkMTdkYzc5QzgiLCJyZXNvdXJjZVVybCI6Imh0dHBzOi8vYXBpLmV4YW1wbGUuY29tL3YxL3Rvb2xzL2RucyIsInRyYW5zYWN0aW9uIjoiMHg4OWM5MWM3ODllNTcwNTliMTcyODVlN2JhMTcxNmExZjVmZjRjNWRhY2UwZWE1YTUxMzVmMjYxNThkMDQyMWI5IiwidmVyc2lvbiI6MX0." +
-		"OnsfxpLjinjFJhBsxNxInHif9dIwn154fMZ_TarJFKCJsmd3HhaVBoJUx6AohcW-sHUQA3yb4o0iYQpXmnEYDg"
-	// The signature of the same statement with the digest of body, by the same.
-	withHash = "ppLEIf6R9PobEhBaCCiBf7e4A3UWwh4D9jo8J-Bn_T6T81_SGgyP7NyZ_QDC7JzaFzus9lfaetZwzj1gEZDlCw"
+		"qlwZwceexESUZgXjmJ2TzR_WfWBValJJyc-jK5mUv57BONi_gWgUjiaprJkK-VDxaxVsrTaQSxSCkKFvPfryDw"
+	// The signatures, by the same, of the same statement with the request and the digest
+	// of body, and of an offer.
+	whole   = "u57Zv2dFZQx7RpXdBsTDhdXMsgUa_82gKYySUnPGDdr4oSD4uT1_vWIZUFlVCHjYbZuzGGAj-Ty2YqjyeJ9MAw"
+	offered = "FOyf2TLEjg-BTYyuraXFLBDY5hxWKsn2kYIjIomHKZ9woqwCVGJw-oh9Ez9H4F2mTj9VWFshgh00oIupJnWfDA"
 )
 
 func key(last byte) ed25519.PrivateKey {
@@ -33,7 +35,7 @@ func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519
 func delivery() receipt.Delivery {
 	return receipt.Delivery{
 		At: time.Unix(1795219500, 999999999), Network: "eip155:8453", Payer: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
-		ResourceURL: "https://api.example.com/v1/tools/dns",
+		Request: "GET /v1/tools/dns?domain=example.com&type=A", ResourceURL: "https://api.example.com/v1/tools/dns",
 		Transaction: "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9", Body: []byte(body),
 	}
 }
@@ -63,32 +65,63 @@ func find(t *testing.T, keys ...ed25519.PublicKey) func(string) (ed25519.PublicK
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 }
 
-// What is signed here is, to the byte, what the extension's own package signs. A key
-// keeps its name when another one is put before it, and what it has signed still holds.
+// What is signed here is, to the byte, what the extension's own package signs.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	first, second := key(1), key(2)
-	jws, now := signed(t, first), signed(t, second, public(first))
-	if !strings.HasSuffix(jws, "."+withHash) {
-		t.Errorf("Sign = %s; want the signature %s", jws, withHash)
+	jws := signed(t, key(1))
+	if !strings.HasSuffix(jws, "."+whole) {
+		t.Errorf("Sign = %s; want the signature %s", jws, whole)
 	}
 	for _, c := range []struct {
-		jws, kid  string
-		covers    bool
-		published []ed25519.PublicKey
-	}{
-		{jws, kid, true, []ed25519.PublicKey{public(first)}},
-		{vector, kid, false, []ed25519.PublicKey{public(first)}}, // of version 1, without a digest
-		{jws, kid, true, []ed25519.PublicKey{public(second), public(first)}},
-		{now, "did:web:api.example.com#receipt-2", true, []ed25519.PublicKey{public(second), public(first)}},
-	} {
-		s, id, err := receipt.Verify(c.jws, find(t, c.published...))
-		if err != nil || id != c.kid || !receipt.Authorizes(id, s) || s.IssuedAt != 1795219500 ||
-			s.Covers([]byte(body)) != c.covers || s.Covers([]byte(body+" ")) {
-			t.Errorf("%s: %+v, %s, %v; want %s", c.jws, s, id, err, c.kid)
+		jws  string
+		all  bool // it says what was asked and answered
+		kept string
+	}{{jws, true, delivery().Request}, {vector, false, ""}} {
+		s, id, err := receipt.Verify(c.jws, find(t, public(key(1))))
+		if err != nil || id != kid || !receipt.Authorizes(id, s) || s.IssuedAt != 1795219500 || s.Request != c.kept ||
+			s.Covers([]byte(body)) != c.all || s.Covers([]byte(body+" ")) {
+			t.Errorf("%s: %+v, %s, %v; want %s", c.jws, s, id, err, kid)
 		}
 	}
-	if _, err := receipt.NewSigner(key(3), []ed25519.PublicKey{public(first)}); !errors.Is(err, receipt.ErrMismatch) {
+	s, err := receipt.NewSigner(key(1), []ed25519.PublicKey{public(key(1))})
+	must(t, err)
+	offer, err := s.SignOffer(receipt.Offer{
+		Amount: "5000", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Network: "eip155:8453", PayTo: "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
+		ResourceURL: "https://api.example.com/v1/tools/dns", Scheme: "exact",
+	})
+	if err != nil || !strings.HasSuffix(offer, "."+offered) {
+		t.Errorf("SignOffer = %s, %v; want the signature %s", offer, err, offered)
+	}
+}
+
+// Keys are a set: which others are published, and in which order, changes no name, and
+// takes nothing from what a key has signed. A key that is taken away ends with all that
+// it signed.
+func TestRevocation(t *testing.T) {
+	t.Parallel()
+	a, b, c := public(key(1)), public(key(2)), public(key(3))
+	jws := signed(t, key(2), a)
+	name := receipt.KeyID("api.example.com", b)
+	for what, keys := range map[string]struct {
+		published []ed25519.PublicKey
+		holds     bool
+	}{
+		"nothing removed":           {[]ed25519.PublicKey{b, a}, true},
+		"in another order":          {[]ed25519.PublicKey{a, b}, true},
+		"C added":                   {[]ed25519.PublicKey{c, b, a}, true},
+		"A removed":                 {[]ed25519.PublicKey{b}, true},
+		"A removed, C is new":       {[]ed25519.PublicKey{c, b}, true},
+		"published twice":           {[]ed25519.PublicKey{b, b}, true},
+		"B removed":                 {[]ed25519.PublicKey{a}, false},
+		"B removed, C in its place": {[]ed25519.PublicKey{c, a}, false},
+		"no key":                    {nil, false},
+	} {
+		_, id, err := receipt.Verify(jws, find(t, keys.published...))
+		if (err == nil) != keys.holds || id != name || err != nil && !errors.Is(err, receipt.ErrInvalid) {
+			t.Errorf("%s: %s, %v; want the key %s, holds: %v", what, id, err, name, keys.holds)
+		}
+	}
+	if _, err := receipt.NewSigner(key(3), []ed25519.PublicKey{a, b}); !errors.Is(err, receipt.ErrMismatch) {
 		t.Errorf("a key that is not published: %v", err)
 	}
 }
@@ -123,7 +156,7 @@ func TestUnsignable(t *testing.T) {
 	for name, change := range map[string]func(*receipt.Delivery){
 		"no resource": func(d *receipt.Delivery) { d.ResourceURL = "" }, "a path": func(d *receipt.Delivery) { d.ResourceURL = "/v1" },
 		"quotes": func(d *receipt.Delivery) { d.Payer = `"` }, "not ASCII": func(d *receipt.Delivery) { d.Transaction = "é" },
-		"control": func(d *receipt.Delivery) { d.Network = "\n" },
+		"control": func(d *receipt.Delivery) { d.Network = "\n" }, "a request": func(d *receipt.Delivery) { d.Request = `GET /\` },
 	} {
 		d := delivery()
 		change(&d)
@@ -138,6 +171,11 @@ func TestKeys(t *testing.T) {
 	k := key(1)
 	if got, err := receipt.ParseKey(receipt.FormatKey(k)); err != nil || !got.Equal(k) {
 		t.Errorf("%v, %v", got, err)
+	}
+	// RFC 8037, appendix A.3.
+	ofRFC, err := receipt.ParsePublic("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
+	if id := receipt.KeyID("h", ofRFC); err != nil || id != "did:web:h#kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k" {
+		t.Errorf("%s, %v", id, err)
 	}
 	if got, err := receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"); err != nil || !bytes.Equal(got, public(k)) {
 		t.Errorf("%v, %v", got, err)
@@ -176,7 +214,7 @@ func TestAuthorizesWholeHosts(t *testing.T) {
 		"api.example.com": true, "api.example.com.evil.example": false, "api.example.community": false, "api.example.com:8443": false,
 		"other.example.com": false,
 	} {
-		if got := receipt.Authorizes(receipt.DID(host)+"#receipt-1", s); got != want {
+		if got := receipt.Authorizes(receipt.KeyID(host, public(key(1))), s); got != want {
 			t.Errorf("the key of %s speaks for %s: %v", host, s.ResourceURL, got)
 		}
 	}

@@ -18,15 +18,20 @@ type journal struct {
 // maxLine bounds a line; a transfer takes some 300 bytes.
 const maxLine = 64 << 10
 
-// openJournal opens the file, makes it when it is missing, and returns the
-// transfers that it holds.
+// openJournal opens the file for this process alone, makes it when it is missing, and
+// returns the transfers that it holds.
 func openJournal(path string) (*journal, []Transfer, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open play-money journal: %w", err)
 	}
 	j := &journal{file: file}
-	list, err := j.read()
+	var list []Transfer
+	if err = lock(file); err != nil {
+		err = fmt.Errorf("%w: another process keeps it, whose play-money facilitator FACILITATOR_URL can name", err)
+	} else {
+		list, err = j.read()
+	}
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("play-money journal %s: %w", path, err), file.Close())
 	}

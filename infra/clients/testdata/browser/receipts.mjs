@@ -24,23 +24,24 @@ export async function receiptKept(stage) {
   const page = await stage.open({ wallets: [new Wallet()] });
   await toReview(stage);
   await toAnswer(stage);
-  await stage.sees("#receipt-1; covers this answer.", "#receipt");
+  await stage.sees("; covers this answer.", "#receipt");
   await stage.look("", "#result");
   const first = await download(page);
   const [head, payload] = first.receipt.split(".").map((part) => Buffer.from(part, "base64url"));
   const { kid } = JSON.parse(head), said = JSON.parse(payload);
-  const { id, verificationMethod } = await (await page.request.get(stage.origin + "/.well-known/did.json")).json();
-  assert.equal(kid, id + "#receipt-1");
+  const { verificationMethod } = await (await page.request.get(stage.origin + "/.well-known/did.json")).json();
+  assert.equal(kid, verificationMethod[0].id);
   const key = await crypto.subtle.importKey("jwk", verificationMethod[0].publicKeyJwk, "Ed25519", false, ["verify"]);
   const [signed, signature] = [first.receipt.slice(0, first.receipt.lastIndexOf(".")), Buffer.from(first.receipt.split(".")[2], "base64url")];
   assert.ok(await crypto.subtle.verify("Ed25519", key, signature, Buffer.from(signed)));
   assert.equal(said.responseHash, "0x" + createHash("sha256").update(first.body).digest("hex"), "the bytes in the file are those that were signed");
+  assert.equal(said.request, "GET /v1/tools/dns?domain=www.example.com&type=A");
   assert.deepEqual([said.transaction, said.payer.toLowerCase()], [first.transaction, first.payer.toLowerCase()]);
   assert.deepEqual(JSON.parse(first.body), await answerJSON(stage));
   await page.reload();
   await stage.click("Get the answer again");
   await answered(stage);
-  await stage.sees("#receipt-1; covers this answer.", "#receipt");
+  await stage.sees("; covers this answer.", "#receipt");
   const again = await download(page);
   assert.deepEqual([again.receipt, again.body], [first.receipt, first.body]);
 }

@@ -3,7 +3,8 @@
 import { createHash, createPrivateKey, sign } from "node:crypto";
 import { createInterface } from "node:readline";
 import {
-  createJWS, extractJWSHeader, extractReceiptFromResponse, isJWSSignedReceipt, verifyReceiptMatchesOffer, verifyReceiptSignatureJWS,
+  createJWS, decodeSignedOffers, extractJWSHeader, extractOffersFromPaymentRequired, extractReceiptFromResponse, findAcceptsObjectFromSignedOffer,
+  isJWSSignedOffer, isJWSSignedReceipt, verifyOfferSignatureJWS, verifyReceiptMatchesOffer, verifyReceiptSignatureJWS,
 } from "@x402/extensions/offer-receipt";
 
 /** A seed as a private key: RFC 8032 in the PKCS #8 of RFC 8410. */
@@ -16,15 +17,18 @@ const jobs = {
     const response = new Response(bytes, { headers: { "PAYMENT-RESPONSE": header } });
     const receipt = extractReceiptFromResponse(response);
     if (!receipt) return { found: false };
-    const { resource, accepts } = JSON.parse(Buffer.from(required, "base64"));
-    // The offer is not signed here: what it says is what a signed one would.
-    const offer = { ...accepts[0], version: 1, resourceUrl: resource.url };
+    const offered = JSON.parse(Buffer.from(required, "base64"));
+    const [offer, ...more] = decodeSignedOffers(extractOffersFromPaymentRequired(offered));
+    const terms = await verifyOfferSignatureJWS(offer.signedOffer); // by the key of its DID
     const said = await verifyReceiptSignatureJWS(receipt); // by the key of its DID
     return {
       found: true, jws: isJWSSignedReceipt(receipt), kid: extractJWSHeader(receipt.signature).kid, signature: receipt.signature, said,
       hash: "0x" + createHash("sha256").update(Buffer.from(await response.arrayBuffer())).digest("hex"),
+      offered: isJWSSignedOffer(offer.signedOffer) && more.length === 0 && terms.resourceUrl === offered.resource.url &&
+        findAcceptsObjectFromSignedOffer(offer, offered.accepts) === offered.accepts[0],
+      offerKid: extractJWSHeader(offer.signedOffer.signature).kid,
       matches: verifyReceiptMatchesOffer(receipt, offer, payers),
-      matchesOther: verifyReceiptMatchesOffer(receipt, { ...offer, resourceUrl: resource.url + "/other" }, payers),
+      matchesOther: verifyReceiptMatchesOffer(receipt, { ...offer, resourceUrl: offer.resourceUrl + "/other" }, payers),
     };
   },
   /** A receipt as the package signs it. */

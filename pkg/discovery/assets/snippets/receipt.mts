@@ -5,6 +5,7 @@ import { extractJWSHeader, extractReceiptFromResponse, isJWSSignedReceipt, verif
 import { privateKeyToAccount } from "viem/accounts";
 
 const url = new URL("https://api.example.com/v1/tools/dns?domain=example.com&type=MX");
+url.searchParams.sort(); // as the receipt has them
 const account = privateKeyToAccount(process.env.PRIVATE_KEY as `0x${string}`);
 const pay = wrapFetchWithPayment(fetch, new x402Client().register("eip155:8453", new ExactEvmScheme(account)));
 const headers = { "Idempotency-Key": process.env.IDEMPOTENCY_KEY ?? "" };
@@ -23,7 +24,8 @@ if (receipt && isJWSSignedReceipt(receipt)) {
   const said: any = ours && await verifyReceiptSignatureJWS(receipt); // throws when the signature is not that key's
   const settled = decodePaymentResponseHeader(answer.headers.get("PAYMENT-RESPONSE")!);
   const same = (a: string, b = "") => a.toLowerCase() === b.toLowerCase();
-  const holds = ours && said.resourceUrl === url.origin + url.pathname && said.network === settled.network &&
+  const holds = ours && said.resourceUrl === url.origin + url.pathname &&
+    said.request === `GET ${url.pathname}?${url.searchParams}` && said.network === settled.network &&
     same(said.transaction ?? "", settled.transaction) && same(said.payer, account.address) &&
     said.responseHashAlg === "sha256" && said.responseHashEncoding === "raw" &&
     said.responseHash === "0x" + createHash("sha256").update(body).digest("hex");

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// trial runs a function beside what it needs to sell: this program is then the
+// bootstrap of its folder, and the function the program beside it. In this process are
+// a facilitator of play money and a ledger in memory, so that it works in a container
+// as well as without one. It returns the exit status.
+//
+// What the environment names of the two, it keeps. There are no limits, and nobody
+// looks at a chain.
+func trial(ctx context.Context, getenv func(string) string) int {
+	err := func() error {
+		c, err := boot.ReadLocal(getenv)
+		if err != nil {
+			return err
+		}
+		money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: c.Terms, Now: time.Now})
+		if err != nil {
+			return err
+		}
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		server := http.Server{Handler: beside(money, &table{}), ReadHeaderTimeout: time.Second}
+		go func() { _ = server.Serve(l) }() // until this process ends
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		f := exec.CommandContext(ctx, filepath.Join(filepath.Dir(self), "function"))
+		f.Stdin, f.Stdout, f.Stderr, f.Env = os.Stdin, os.Stdout, os.Stderr, os.Environ()
+		here := "http://" + l.Addr().String()
+		for name, value := range map[string]string{"FACILITATOR_URL": here, varEndpoint: here} {
+			if getenv(name) == "" {
+				f.Env = append(f.Env, name+"="+value)
+			}
+		}
+		f.Env = append(f.Env, "RPC_URL=none", "RATE_LIMIT_PER_MINUTE=0", "CONCURRENCY_SINGLE=0", "CONCURRENCY_BUNDLE=0")
+		return f.Run()
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "trial:", err)
+		return exitFunction
+	}
+	return 0
+}
+
+// beside is one server for both: calls of DynamoDB name their target.
+func beside(money, ledger http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Amz-Target") != "" {
+			ledger.ServeHTTP(w, r)
+			return
+		}
+		money.ServeHTTP(w, r)
+	})
+}
+
+// table is as much of DynamoDB as a ledger without limits asks for: items by their key,
+// and the two conditions of a write (package dynamo). It is no database: it forgets all
+// with its process.
+type table struct {
+	mu    sync.Mutex
+	items map[string]map[string]json.RawMessage // by pk
+}
+
+// maxCall is what DynamoDB takes, in bytes.
+const maxCall = 1 << 20
+
+func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Key, Item                 map[string]json.RawMessage
+		ConditionExpression       string
+		ExpressionAttributeValues map[string]json.RawMessage
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCall))
+	if err == nil {
+		err = json.Unmarshal(body, &q)
+	}
+	if err != nil {
+		refuse(w, "SerializationException", err.Error(), nil)
+		return
+	}
+	_, call, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch call {
+	case "GetItem":
+		reply(w, map[string]any{"Item": t.items[string(q.Key["pk"])]})
+	case "PutItem":
+		key := string(q.Item["pk"])
+		old := t.items[key]
+		read, conditional := q.ExpressionAttributeValues[":read"]
+		if conditional && string(old["version"]) != string(read) || strings.HasPrefix(q.ConditionExpression, "attribute_not_exists") && old != nil {
+			refuse(w, "ConditionalCheckFailedException", "The conditional request failed", old)
+			return
+		}
+		if t.items == nil {
+			t.items = map[string]map[string]json.RawMessage{}
+		}
+		t.items[key] = q.Item
+		reply(w, struct{}{})
+	case "Query":
+		for _, item := range t.items {
+			if item["open"] != nil {
+				refuse(w, "ValidationException", "this trial lists nothing that is open", nil)
+				return
+			}
+		}
+		reply(w, map[string]any{"Items": []any{}, "Count": 0, "ScannedCount": 0})
+	default:
+		refuse(w, "UnknownOperationException", call, nil)
+	}
+}
+
+func reply(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // the function may be gone
+
+func refuse(w http.ResponseWriter, kind, message string, old map[string]json.RawMessage) {
+	w.WriteHeader(http.StatusBadRequest)
+	reply(w, map[string]any{"__type": "com.amazonaws.dynamodb.v20120810#" + kind, "message": message, "Item": old})
+}

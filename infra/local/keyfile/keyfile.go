@@ -1,0 +1,42 @@
+// Package keyfile reads files that hold one private key.
+package keyfile
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxText is more than a key with its white space takes, in bytes.
+const maxText = 256
+
+// Read returns the text of a key file, of which it reads at most 256 bytes. The file
+// must be a regular one, not a link, of the user who runs this, and nobody else may
+// read or write it.
+func Read(path string) ([]byte, error) {
+	// Opening a pipe would wait for a writer, so that its kind is looked at first.
+	named, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !named.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q is not a regular file; a link is not followed", path)
+	}
+	f, err := os.Open(path) // #nosec G304 -- the operator names it, or the file of the ledger
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	opened, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !os.SameFile(named, opened):
+		return nil, fmt.Errorf("%q was replaced while it was opened", path)
+	case opened.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("others than its owner may use %q (mode %04o): chmod 600 makes it private", path, opened.Mode().Perm())
+	case ofAnother(opened):
+		return nil, fmt.Errorf("%q belongs to another user, who knows the key: chown it if that is you", path)
+	}
+	return io.ReadAll(io.LimitReader(f, maxText))
+}

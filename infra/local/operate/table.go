@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
+)
+
+// protection is something that a ledger's table must have, and that DynamoDB does not
+// restore with it.
+type protection struct {
+	what    string
+	command string // of the AWS CLI, which turns it on
+	on      func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error)
+	turnOn  func(ctx context.Context, api *dynamodb.Client, table *string) error
+}
+
+// protections begin with the one that a local server does not know.
+func protections() []protection {
+	return []protection{{
+		"point-in-time recovery", "update-continuous-backups --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
+		func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error) {
+			d, err := api.DescribeContinuousBackups(ctx, &dynamodb.DescribeContinuousBackupsInput{TableName: table})
+			if err != nil || d.ContinuousBackupsDescription == nil || d.ContinuousBackupsDescription.PointInTimeRecoveryDescription == nil {
+				return false, err
+			}
+			return d.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus == types.PointInTimeRecoveryStatusEnabled, nil
+		},
+		func(ctx context.Context, api *dynamodb.Client, table *string) error {
+			_, err := api.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
+				TableName: table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+			})
+			return err
+		},
+	}, {
+		"end of old items (TTL)", "update-time-to-live --time-to-live-specification Enabled=true,AttributeName=" + dynamo.AttrExpiresAt,
+		func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error) {
+			d, err := api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: table})
+			if err != nil || d.TimeToLiveDescription == nil || aws.ToString(d.TimeToLiveDescription.AttributeName) != dynamo.AttrExpiresAt {
+				return false, err
+			}
+			status := d.TimeToLiveDescription.TimeToLiveStatus
+			return status == types.TimeToLiveStatusEnabled || status == types.TimeToLiveStatusEnabling, nil
+		},
+		func(ctx context.Context, api *dynamodb.Client, table *string) error {
+			_, err := api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+				TableName: table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(true)},
+			})
+			return err
+		},
+	}, {
+		"protection from deletion", "update-table --deletion-protection-enabled",
+		func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error) {
+			d, err := api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: table})
+			return err == nil && aws.ToBool(d.Table.DeletionProtectionEnabled), err
+		},
+		func(ctx context.Context, api *dynamodb.Client, table *string) error {
+			_, err := api.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: table, DeletionProtectionEnabled: aws.Bool(true)})
+			return err
+		},
+	}}
+}
+
+// protectTable gives a restored table what it lacks of the protections.
+func protectTable(ctx context.Context, api *dynamodb.Client, table string) error {
+	var faults []error
+	for _, p := range protections() {
+		on, err := p.on(ctx, api, &table)
+		if err == nil && !on {
+			err = p.turnOn(ctx, api, &table)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("give %s its %s: %w", table, p.what, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// checkTable returns an error when a ledger's table lacks one of the protections. A
+// local server, which does not know recovery, has nothing to protect.
+func checkTable(ctx context.Context, t boot.Table) error {
+	api := tableClient(t)
+	var missing, commands []string
+	for _, p := range protections() {
+		on, err := p.on(ctx, api, &t.Name)
+		var said smithy.APIError
+		switch {
+		case errors.As(err, &said) && said.ErrorCode() == "UnknownOperationException":
+			return nil
+		case err != nil:
+			return fmt.Errorf("it cannot be seen whether table %s has its %s: %w\n"+
+				"The credentials need dynamodb:DescribeTable, DescribeTimeToLive and DescribeContinuousBackups on it", t.Name, p.what, err)
+		case !on:
+			missing = append(missing, "no "+p.what)
+			command, flags, _ := strings.Cut(p.command, " ")
+			commands = append(commands, fmt.Sprintf("\n  aws dynamodb %s --table-name %s %s", command, t.Name, flags))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("table %s has %s, without which it is no ledger of a deployment.\n"+
+		"If it is a copy, finish it: make restore TO=%s, with LEDGER_TABLE naming the original. Otherwise:%s",
+		t.Name, enumerated(missing), t.Name, strings.Join(commands, ""))
+}

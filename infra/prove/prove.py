@@ -1,0 +1,205 @@
+"""make prove: what is proven outside CI, because it needs the newest of what others
+publish. It runs every part, or those that are named, and fails when a part does, or when
+a check's verdict is not the one that verdicts.py expects.
+
+    prove.py [linters] [lists]
+
+linters holds template.yaml to the newest SAM CLI and cfn-lint. lists runs the conformance
+lists of others against the service, or as its facilitator. A further part is a function
+in PARTS: it returns its section of table.md, and a list of what failed."""
+
+import concurrent.futures
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import rules
+import verdicts
+from stage import PING, ROOT, Service, Signer, ask, pay, wallet
+
+HERE = pathlib.Path(__file__).resolve().parent
+BIN = pathlib.Path(sys.executable).parent
+
+
+def output(*command, **settings):
+    """What a program of others prints. It knows of this machine what is in settings."""
+    environment = {"PATH": os.environ["PATH"], "HOME": tempfile.mkdtemp(prefix="home-"), "NO_PROXY": "127.0.0.1", **settings}
+    return subprocess.run([str(c) for c in command], cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def conformance():
+    """x402-conformance: P1 to P7 of every operation, S0 to S4 of the play-money facilitator."""
+    with Service() as service:
+        catalog = json.loads(ask(service, "/v1/catalog").body)
+        urls = [service.url + tool["path"] for tool in catalog["tools"]] + [service.url + PING]
+        seen = {}
+        for command in (["resource", *sorted(set(urls))], ["live", service.facilitator]):
+            for result in json.loads(output(BIN / "x402conf", *command).stdout)["results"]:
+                for check in result["checks"]:
+                    name, title = check["check"].split(" ", 1)
+                    seen.setdefault((name, title), []).append(check["pass"])
+    return [(name, title, "pass" if all(oks) else "fail", "%d of %d" % (sum(oks), len(oks))) for (name, title), oks in sorted(seen.items())]
+
+
+# How long the battery's facilitator takes for silence, in seconds: as long as the service
+# waits for a settlement.
+SILENCE = 15
+
+
+def buy(how, into):
+    """The client of the battery: one purchase from a service with the battery's facilitator.
+    make pay sends one signature while the service says that it may; the other signs anew
+    for the same Idempotency-Key whenever it has no answer, up to four times."""
+    key, heard = wallet(), []
+    with Service(os.environ["FACILITATOR_URL"]) as service:
+        if how == "same signature":
+            done = pay(["-key-file", key, "-yes", service.url + PING], service.folder)
+            heard = re.findall(r"^status: +(\d+)", done.stderr, re.M)
+        else:
+            with Signer(service) as signer:
+                while len(heard) < 4 and heard[-1:] != ["200"]:
+                    heard.append(str(ask(service, PING, signer.sign(PING, key), **{"Idempotency-Key": "one-purchase-0123"})))
+    pathlib.Path(into).write_text(", ".join(heard))
+
+
+def battery():
+    """hostile-facilitator, as the facilitator of the service, in each of its modes."""
+    from hostile_facilitator.adapter import ALL_MODES, run_client_command
+
+    def mode(mode, how):
+        with tempfile.NamedTemporaryFile("r") as heard:
+            r = run_client_command([sys.executable, __file__, "buy", how, heard.name], mode=mode, client_timeout_s=SILENCE, run_timeout_s=300)
+            said = heard.read()
+        what = {"pass": "pass", "not_exercised": "n/a"}.get(r["verdict"], "fail")
+        if not said.endswith("200") or r["distinct"] != 1:
+            what = "fail"  # no more than one settlement is half of it: the purchase has to be answered
+        return (mode + ", " + how, "", what, "%s; payments moved: %d, calls of /settle: %d" % (said, r["distinct"], r["settle_calls"]))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        return list(pool.map(mode, *zip(*[(m, how) for how in ("same signature", "signs anew") for m in ALL_MODES])))
+
+
+def harness(name, *arguments, era=""):
+    """One of the harnesses of agent-security-harness. SERVICE is the service's origin."""
+    with Service() as service, tempfile.NamedTemporaryFile("r", suffix=".json") as report:
+        done = output(BIN / "agent-security", "test", name, *(a.replace("SERVICE", service.url) for a in arguments), "--report", report.name)
+        results = json.loads(report.read() or "{}").get("results")
+    if not results:
+        raise RuntimeError("agent-security-harness: %s\n%s" % (done.stdout, done.stderr))
+    rows = []
+    for r in results:
+        about = r["details"].removeprefix("INCONCLUSIVE - ").removeprefix("Not applicable: ")
+        about = re.sub(r" in \d+\.\d+s", "", about).split(". ")[0]
+        unjudged = r.get("not_evaluated") or r["details"].startswith("INCONCLUSIVE")
+        rows.append((r["test_id"] + era, r["name"], "pass" if r["passed"] else "n/a" if unjudged else "fail", "" if r["passed"] else about))
+    return sorted(rows)
+
+
+def lists():
+    """The conformance lists. A verdict that is not the one of verdicts.py has failed."""
+    version = {p: "%s %s" % (p, importlib.metadata.version(p)) for p in ("x402-conformance", "hostile-facilitator", "agent-security-harness")}
+    security, era = version["agent-security-harness"], "2026-07-28"
+    # With how many checks each has: one that is missing has no verdict that could change.
+    sections = [
+        (version["x402-conformance"] + ": `x402conf resource` for each operation, `x402conf live` for the play-money facilitator", 11, conformance()),
+        (version["x402-conformance"] + ": the rules R, played by `infra/prove/rules.py`", 28, rules.play_all()),
+        (version["hostile-facilitator"] + ": as the service's facilitator", 20, battery()),
+        (security + ": `agent-security test x402`", 54, harness("x402", "--url", "SERVICE", "--paid-path", PING)),
+        (security + ": `agent-security test mcp`", 34, harness("mcp", "--url", "SERVICE/mcp")),
+        (security + ": `agent-security test mcp --protocol-version " + era + "`", 34,
+         harness("mcp", "--url", "SERVICE/mcp", "--protocol-version", era, era=" (%s)" % era)),
+    ]
+    text, failed, met = LISTS, [], set()
+    for title, number, rows in sections:
+        if len(rows) != number:
+            failed.append("%s has %d checks, not %d" % (title, len(rows), number))
+        count = [sum(r[2] == v for r in rows) for v in ("pass", "fail", "n/a")]
+        text += "\n### %s\n\n%d checks: %d pass, %d fail, %d not judged.\n\n| Check | Verdict | Right | Seen |\n|---|---|---|---|\n" % (title, len(rows), *count)
+        for name, what, verdict, seen in rows:
+            met.add(name)
+            wanted = "fail" if name in verdicts.FAILS else "n/a" if name in verdicts.NOT_JUDGED else "pass"
+            if verdict != wanted:
+                failed.append("%s %s: %s, not %s (%s)" % (name, what, verdict, wanted, seen))
+            right, why = verdicts.FAILS.get(name, ("", verdicts.NOT_JUDGED.get(name, "")))
+            if why and name.startswith(("X4", "MCP")):
+                seen = ""  # why answers the sentence of the list
+            cells = (name + " " + what).strip(), verdict, right, "; ".join(filter(None, (seen, why)))
+            text += "| %s |\n" % " | ".join(c.replace("|", "\\|") for c in cells)
+    failed += ["%s is in verdicts.py, and in no list" % n for n in {*verdicts.FAILS, *verdicts.NOT_JUDGED} - met]
+    return text, failed
+
+
+LISTS = """## Conformance lists
+
+Of a check that fails, *Right* has who is, by the specification of x402 v2: we, or *open*
+where the list has a point. A verdict that is not the one of `verdicts.py` fails `make
+prove`. The service runs alone on loopback with play money, without a node of a chain; its
+resolvers do not answer.
+
+The probe of the rules R is an npm package that could not be had, so that they are played
+by the text of the list's README. The x402 harness of agent-security-harness sends
+`X-Payment-Authorization`, which x402 does not have, and no signature: its passes say that
+nothing is served unpaid, and no more.
+"""
+
+
+def linters():
+    """The newest SAM CLI and cfn-lint that PyPI has must pass template.yaml, as the pinned
+    ones do (infra/testdata/python/requirements.txt, TestValidate and TestLint)."""
+    newest = ROOT / "build" / "newest" / "bin"
+    for command in ([sys.executable, "-m", "venv", "--clear", newest.parent],
+                    [newest / "pip", "install", "--quiet", "--disable-pip-version-check", "aws-sam-cli", "cfn-lint"]):
+        if (done := output(*command)).returncode:
+            return "", [done.stderr]
+    text, failed = "## Newest linters\n\n| Command | Newest | Pinned | template.yaml |\n|---|---|---|---|\n", []
+    pins = (ROOT / "infra/testdata/python/requirements.txt").read_text()
+    for name, command in ("aws-sam-cli", ("sam", "validate", "--lint")), ("cfn-lint", ("cfn-lint", "template.yaml")):
+        found = re.search(r"^Version: (\S+)", output(newest / "pip", "show", name).stdout, re.M)[1]
+        pinned = re.search(r"^%s==(\S+)" % name, pins, re.M)[1]
+        done = output(newest / command[0], *command[1:], AWS_DEFAULT_REGION="us-east-1", SAM_CLI_TELEMETRY="0")
+        if done.returncode:
+            failed.append("%s %s:\n%s%s" % (name, found, done.stdout, done.stderr))
+        text += "| `%s` | %s | %s | %s |\n" % (" ".join(command), found, pinned, "fail" if done.returncode else "pass")
+    return text, failed
+
+
+PARTS = {"linters": linters, "lists": lists}
+
+HEAD = "# What is proven outside CI\n\nWritten by `make prove`, part by part.\n"
+
+
+def keep(name, text):
+    """Puts the section of a part into table.md, beside those of the others."""
+    table = HERE / "table.md"
+    old = re.split(r"<!-- (\w+) -->\n", table.read_text() if table.exists() else "")[1:]
+    sections = {**dict(zip(old[::2], (t.strip() + "\n" for t in old[1::2]))), name: text}
+    table.write_text("\n".join([HEAD, *("<!-- %s -->\n%s" % (n, sections[n]) for n in PARTS if n in sections)]))
+
+
+def main(arguments):
+    if unknown := set(arguments) - set(PARTS):
+        sys.exit("there is no part %s; there are: %s" % (", ".join(unknown), ", ".join(PARTS)))
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="prove-") as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        for name in arguments or PARTS:
+            print("== " + name, flush=True)
+            text, wrong = PARTS[name]()
+            failed += wrong
+            if text:
+                keep(name, text)
+    if failed:
+        sys.exit("\n".join(["make prove failed:", *failed]))
+    print("infra/prove/table.md is written; every verdict is the expected one")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["buy"]:
+        buy(*sys.argv[2:])
+    else:
+        main(sys.argv[1:])

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// chapters are the commands of the runbook, by chapter: what is indented by four
+// spaces, with what continues on the next line.
+func chapters(t *testing.T) map[string][]string {
+	t.Helper()
+	text := strings.ReplaceAll(string(must(os.ReadFile("RUNBOOK.md"))(t)), "\\\n", " ")
+	all := map[string][]string{}
+	title := ""
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			title = strings.TrimSpace(name)
+			all[title] = nil
+		} else if command, ok := strings.CutPrefix(line, "    "); ok && title != "" {
+			all[title] = append(all[title], strings.Join(strings.Fields(command), " "))
+		}
+	}
+	return all
+}
+
+// step is a command of a chapter as it is printed, or the part of it that tells it from
+// the others, and what becomes of it.
+type step struct {
+	command string
+	before  func()
+	fails   bool
+	says    []string
+}
+
+// operator plays chapters of the runbook in the checkout.
+type operator struct {
+	env   map[string]string // a command's own variables stay, for "with the same variables"
+	words map[string]string // what stands for a printed word
+}
+
+// meant is a printed text with its words replaced, the longest first: one may begin
+// with another.
+func (o *operator) meant(printed string) string {
+	for _, word := range slices.SortedFunc(maps.Keys(o.words), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
+		printed = strings.ReplaceAll(printed, word, o.words[word])
+	}
+	return printed
+}
+
+// play runs a printed command, and returns all that it prints.
+func (o *operator) play(t *testing.T, printed string) (string, error) {
+	t.Helper()
+	command := o.meant(printed)
+	for {
+		m := regexp.MustCompile(`^([A-Z_]+)=(\S*) `).FindStringSubmatch(command)
+		if m == nil {
+			break
+		}
+		o.env[m[1]], command = m[2], command[len(m[0]):]
+	}
+	if strings.ContainsAny(command, "<…") {
+		t.Fatalf("a word of %q has no meaning here: %q", printed, command)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Dir = ".."
+	cmd.Env = append(testbed.Environment(o.env), "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "GOFLAGS="+os.Getenv("GOFLAGS"), "GOCACHE="+os.Getenv("GOCACHE"))
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// chapter plays a chapter: all of its commands, in their order, and nothing else.
+func (o *operator) chapter(t *testing.T, printed []string, steps []step) {
+	t.Helper()
+	i := 0
+	for _, s := range steps {
+		again := i > 0 && strings.Contains(printed[i-1], s.command) && (i == len(printed) || !strings.Contains(printed[i], s.command))
+		if again {
+			i--
+		}
+		if i == len(printed) || !strings.Contains(printed[i], s.command) {
+			t.Fatalf("command %d is not %q in %q", i, s.command, printed)
+		}
+		if s.before != nil {
+			s.before()
+		}
+		out, err := o.play(t, printed[i])
+		if (err != nil) != s.fails {
+			t.Fatalf("%s: %v\n%s", printed[i], err, out)
+		}
+		for _, part := range s.says {
+			if part = o.meant(part); !strings.Contains(out, part) {
+				t.Fatalf("%s does not say %q:\n%s", printed[i], part, out)
+			}
+		}
+		i++
+	}
+	if i != len(printed) {
+		t.Errorf("not played: %q", printed[i:])
+	}
+}
+
+// dynamoDown is an emulator's DynamoDB in front of which an operator's session can expire.
+type dynamoDown struct {
+	url     string
+	expired atomic.Int32 // so many answers to DescribeTable
+}
+
+func (d *dynamoDown) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".DescribeTable") && d.expired.Add(-1) >= 0 {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ExpiredTokenException","message":"The security token included in the request is expired"}`)
+		return
+	}
+	to, _ := url.Parse(d.url)
+	httputil.NewSingleHostReverseProxy(to).ServeHTTP(w, r)
+}
+
+// world is a deployment's ledger on an emulator, its chain, and the service.
+type world struct {
+	t     *testing.T
+	api   *dynamodb.Client
+	store ledger.Store
+	terms json.RawMessage
+	payer *x402test.Wallet
+	safe  atomic.Int64 // how old a block is that is safe, in nanoseconds
+	mu    sync.Mutex
+	moved []x402test.Transfer
+}
+
+// paid is a transfer to the payee, with a key and a transaction.
+func (w *world) paid(at time.Time) (key, transaction string) {
+	nonce := strings.ToLower(must(x402test.NewWallet(rand.Reader))(w.t).Address().String()[2:])
+	key = ledger.Key("eip155:8453", strings.ToLower(testbed.BaseUSDC), w.payer.Address().String(), "0x"+strings.Repeat("0", 24)+nonce)
+	w.move(key, "0x"+nonce+strings.Repeat("1", 24), boot.LocalPayTo, at)
+	return key, "0x" + nonce + strings.Repeat("1", 24)
+}
+
+func (w *world) move(key, transaction, to string, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.moved = append(w.moved, x402test.Transfer{Key: key, Transaction: transaction, Payee: to, Value: "5000", At: at})
+}
+
+// claimed is a payment that is on record since a time.
+func (w *world) claimed(key string, at time.Time) *ledger.Hold {
+	l := ledger.New(w.store, func() time.Time { return at }, rand.Text)
+	c := must(l.Claim(w.t.Context(), ledger.Payment{
+		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: w.terms, ValidBefore: at.Add(5 * time.Minute),
+	}, at.Add(time.Minute)))(w.t)
+	return c.Hold
+}
+
+// protect gives a table what a deployment's has.
+func (w *world) protect(table string) {
+	yes, expires := true, dynamo.AttrExpiresAt
+	_, err := w.api.UpdateContinuousBackups(w.t.Context(), &dynamodb.UpdateContinuousBackupsInput{
+		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
+	})
+	check(w.t, err)
+	_, err = w.api.UpdateTimeToLive(w.t.Context(), &dynamodb.UpdateTimeToLiveInput{
+		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &expires, Enabled: &yes},
+	})
+	check(w.t, err)
+	_, err = w.api.UpdateTable(w.t.Context(), &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: &yes})
+	check(w.t, err)
+}
+
+// TestRunbookIsPlayed plays the runbook from its own text: what an operator does with a ledger
+// that is a table, on an emulator that can restore one. What is played elsewhere is
+// named here with where; a command that is in neither fails.
+func TestRunbookIsPlayed(t *testing.T) {
+	t.Parallel()
+	down := &dynamoDown{url: startEmulator(t).url}
+	server := serve(t, down.ServeHTTP)
+	facilitator := testbed.StartFacilitator(t, nil)
+	w := &world{t: t, api: dynamo.NewClient(testbed.Dynamo{URL: down.url}.ClientConfig()), payer: must(x402test.NewWallet(rand.Reader))(t)}
+	w.terms = must(json.Marshal(testbed.LocalTerms(t).Requirements("5000")))(t)
+	check(t, dynamo.EnsureTable(t.Context(), w.api, "ledger"))
+	w.store = dynamo.NewLedger(dynamo.Config{API: w.api, Table: "ledger", Timeout: emulatorPatience})
+	node := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		testbed.PlayNode{ChainID: 8453, Now: time.Now, Safe: time.Duration(w.safe.Load()), Moved: func() []x402test.Transfer {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return append(slices.Clone(w.moved), facilitator.Transfers()...)
+		}}.ServeHTTP(rw, r)
+	})
+	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
+	o := &operator{env: map[string]string{
+		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
+	}, words: map[string]string{
+		"<Ledger>": "ledger", "<table>": "ledger", "<copy>": "ledger-copy", "<drill>": "ledger-drill", "<the payee>": boot.LocalPayTo,
+		"AWS_REGION=…": "AWS_REGION=" + testbed.DynamoRegion, "RPC_URL=…": "RPC_URL=" + node, "https://mainnet.base.org": node,
+		" KEY_FILE=…": "", "<the list so far>": "", "WALLET=0x…": "WALLET=" + w.payer.Address().String(),
+	}}
+	// deploys starts the service over a table.
+	deploys := func(table string) {
+		p := testbed.Start(t, testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
+			"LEDGER_TABLE": table, "AWS_REGION": testbed.DynamoRegion, "FACILITATOR_URL": facilitator.URL, "RPC_URL": node, "DNS_RESOLVERS": names,
+		}))
+		o.words["https://api.example.com"] = p.URL
+	}
+	kept := must(filepath.Glob("../.local/*"))(t)
+	t.Cleanup(func() { // what make pay keeps
+		for _, f := range must(filepath.Glob("../.local/*"))(t) {
+			if !slices.Contains(kept, f) {
+				_ = os.RemoveAll(f)
+			}
+		}
+	})
+
+	// A day ago somebody paid and got nothing; an hour ago a payment was left in doubt.
+	// What was answered, and what was not, has come since the restored time.
+	now := time.Now()
+	long, ago := now.Add(-25*time.Hour), now.Add(-time.Hour)
+	owed, owedIn := w.paid(long)
+	h := w.claimed(owed, long)
+	check(t, h.Settled(t.Context(), ledger.Receipt{Transaction: owedIn}, true))
+	check(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
+	doubt, _ := w.paid(ago)
+	check(t, w.claimed(doubt, ago).Uncertain(t.Context(), "timeout", ""))
+	w.safe.Store(int64(50 * time.Minute))
+	backFor := map[string]string{}
+	back := func(key string) func() {
+		return func() {
+			backFor[key] = "0x" + strings.Repeat("b", 40) + strings.Repeat("2", 24-len(backFor)) + strings.Repeat("3", len(backFor))
+			w.move(ledger.Key("eip155:8453", strings.ToLower(testbed.BaseUSDC), testbed.Account(5), ""), backFor[key], w.payer.Address().String(), time.Now())
+			o.words["KEY='…' TRANSACTION=0x…"] = "KEY='" + key + "' TRANSACTION=" + backFor[key]
+			o.words["<its refund>"] = backFor[key]
+		}
+	}
+	o.words["eip155:8453|0x…|0x…|0x…"] = owed
+	var answered, unanswered, answeredIn string
+
+	played := map[string][]step{
+		"Releases": {{"make smoke", func() { deploys("ledger") }, false, []string{"ledger           ok", "LEDGER_TABLE names none", `"ok": true`}}},
+		"Payments that are owed": {
+			{"make owed", nil, true, []string{"table ledger has no point-in-time recovery, no end of old items (TTL), and no protection from deletion", "aws dynamodb update-time-to-live --table-name ledger"}},
+			{"make owed", func() { w.protect("ledger") }, false, []string{"1 owed in DynamoDB table ledger, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
+			{"make payer", nil, false, []string{"has paid 1 time ($0.005) and is owed 1", "1 payment in doubt ($0.005) was made, as the chain shows"}},
+			{"make refund KEY='eip155", nil, false, []string{"a refund is due\namount   0.005 USDC"}},
+			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
+		},
+		"In doubt for hours":                   {{"make reconcile", nil, false, []string{"1 found paid"}}},
+		`"I paid and got nothing"`:             {{"make payer", nil, false, []string{"was refunded 1 time ($0.005), and is owed 1", "the same signature, sent again, gets the answer until"}}},
+		"Changes while payments are in flight": {{"make receipt-key", nil, false, []string{"RECEIPT_KEY", "RECEIPT_PUBLIC_KEYS"}}},
+		"The books of a day": {{"make books", func() {
+			o.words["DAY=2026-11-20"] = "DAY=" + long.UTC().Format(time.DateOnly)
+		}, false, []string{"no differences"}}},
+		"Restoring the table": {
+			{"TO=<drill>", nil, false, []string{"ledger-drill is deleted: the drill is over"}},
+			{"TO=<copy>", func() { down.expired.Store(1) }, true, []string{"ExpiredTokenException", "The same command goes on where this one stopped"}},
+			{"TO=<copy>", func() {
+				o.env["LEDGER_TABLE"] = "ledger-copy"
+				out, err := o.play(t, "make owed")
+				if err == nil || !strings.Contains(out, "finish it: make restore TO=ledger-copy, with LEDGER_TABLE naming the original") {
+					t.Errorf("a copy that is not finished: %v\n%s", err, out)
+				}
+				o.words[" AT=2026-11-20T08:00:00Z"] = "" // the emulator restores the present, and says so
+			}, false, []string{"ledger-copy is there already", "deploy with LedgerTableName=ledger-copy"}},
+			{"make smoke", func() { deploys("ledger-copy") }, false, []string{"ledger           ok", `"ok": true`}},
+			{"make reconcile", func() {
+				recent := now.Add(-30 * time.Minute)
+				answered, answeredIn = w.paid(recent)
+				unanswered, _ = w.paid(recent)
+				w.safe.Store(int64(time.Second))
+			}, false, []string{"2 that nobody here asked an answer for: a refund is due"}},
+			{"make owed", func() {
+				maps.Copy(o.words, map[string]string{"<answered>": answered, "<its payment>": answeredIn, "<unanswered>": unanswered, "<that day>": now.Add(-30 * time.Minute).UTC().Format(time.DateOnly)})
+			}, false, []string{"make refund KEY='<answered>'", "make refund KEY='<unanswered>'"}},
+			{"make answered", nil, false, []string{"closed: $0.005 of " + w.payer.Address().Checksum() + " was answered"}},
+			{"make refund KEY='<unanswered>'", nil, false, []string{"a refund is due"}},
+			{"TRANSACTION=<its refund>", func() { back(unanswered)() }, false, []string{"closed: $0.005 went back to"}},
+			{"make books", func() {
+				out, err := o.play(t, "make owed")
+				if err != nil || !strings.Contains(out, "\n1 owed in DynamoDB table ledger-copy, refunds due: 0, in doubt: 0\n") {
+					t.Errorf("at the end: %v\n%s", err, out)
+				}
+			}, false, []string{"no differences"}},
+		},
+	}
+	// A chapter without commands is held by the test that is named.
+	elsewhere := map[string][]string{
+		"Configuration":        nil, // TestRunbookVariables, TestRunbookContext
+		"Alarms":               nil, // TestRunbook, TestGameDay
+		"How much it sells":    nil, // TestCapacity
+		"What a year costs":    nil, // TestReadmeCosts
+		"What an attack costs": nil, // by nobody: it is a table of prices
+		// TestFormerTerms
+		"Changes while payments are in flight":     {"sam deploy --parameter-overrides FormerTerms=2026-11-20T08:15:00Z,dns=5000,ping=1000"},
+		"What is lost with a region or an account": nil, // by nobody: there is nothing to run
+		"Deploy for production": {
+			"make build ARCH=arm64",          // TestMakeTargets
+			"npx aws-cdk@",                   // TestCodeIsShipped, TestFromSAMToCDK
+			"sam local invoke DnsFunction",   // needs Docker; TestColdStartAsksNobody sends the same event
+			"make local-invoke FN=dns",       // TestTrial
+			"make local-invoke FN=dns SAM=1", // the same
+		},
+		// Needs the AWS CLI. Its key is the table's.
+		"Where to look first": {`aws dynamodb get-item --consistent-read --table-name <Ledger> --key '{"` + dynamo.AttrKey + `":{"S":"eip155:8453|<asset>|<payer>|<nonce>"}}'`},
+	}
+	all := chapters(t)
+	for title, printed := range all {
+		for _, known := range elsewhere[title] {
+			if !slices.ContainsFunc(printed, func(c string) bool { return strings.Contains(c, known) }) {
+				t.Errorf("%s: no command %q", title, known)
+			}
+		}
+		if known, ok := elsewhere[title]; played[title] == nil && (!ok || len(printed) != len(known)) {
+			t.Errorf("%s: nobody plays %q", title, printed)
+		}
+	}
+	for _, title := range []string{"Releases", "Payments that are owed", "In doubt for hours", `"I paid and got nothing"`, "The books of a day", "Changes while payments are in flight", "Restoring the table"} {
+		here := slices.DeleteFunc(slices.Clone(all[title]), func(c string) bool {
+			return slices.ContainsFunc(elsewhere[title], func(known string) bool { return strings.Contains(c, known) })
+		})
+		o.chapter(t, here, played[title])
+		delete(played, title)
+	}
+	if len(played) > 0 {
+		t.Errorf("not played: %v", slices.Collect(maps.Keys(played)))
+	}
+}

@@ -1,0 +1,214 @@
+// Package file keeps the payment ledger in one SQLite file. Any number of processes
+// may have it open, so that an operator's tools read and write it beside the service.
+// Each write is on disk (fsync of the write-ahead log) before it is acknowledged, so
+// that a crash loses no write that was.
+//
+// The engine is modernc.org/sqlite: maintained, and SQLite itself without cgo.
+package file
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// ErrUnreadable says that a file is not a ledger that this version can read. Open
+// leaves it as it is.
+var ErrUnreadable = errors.New("the ledger file is damaged, or another version of this program wrote it")
+
+// advice is what Open adds to ErrUnreadable, for the person who starts the program.
+const advice = `
+If another version wrote it, use that version. Otherwise move it away and start again with a
+new, empty one, or name another one in LEDGER_FILE. The new one knows nothing of earlier
+payments: their signatures are refused and never charged again, but stored answers are not
+repeated, and answers that are owed are forgotten. Keep the damaged file, and refund its
+payers by the list of transfers to PAY_TO.`
+
+// What a file of this package says of itself: application is "x402" in ASCII, and
+// version counts the forms of the table.
+const (
+	application = 0x78343032
+	version     = 1
+)
+
+// schema is the table. list and since are the place of a record in ledger.Index. sum
+// covers doc and body, because SQLite has no checksum over what it stores.
+const schema = `
+CREATE TABLE IF NOT EXISTS records (
+	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
+	list INTEGER NOT NULL, since INTEGER NOT NULL, expires INTEGER NOT NULL,
+	doc TEXT NOT NULL, body BLOB, sum INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS lists ON records (list, since, key) WHERE list > 0;`
+
+// Store is a ledger.Store on a file. It is safe for concurrent use.
+type Store struct {
+	db *sql.DB
+	// writer is the connection that writes; the statements are its.
+	writer                *sql.Conn
+	insert, update, fetch *sql.Stmt
+	writes                chan *change
+	closed                chan struct{} // closed by Close
+	ended                 chan struct{} // closed when the last transaction is over
+}
+
+var _ ledger.Store = (*Store)(nil)
+
+// Open opens the ledger at path, and creates it with its folder, readable by this
+// user only, when it is missing. ErrUnreadable says that something else is there, or
+// that its pages are damaged.
+func Open(path string) (*Store, error) {
+	if err := create(path); err != nil {
+		return nil, fmt.Errorf("open the ledger: %w", err)
+	}
+	// Another process that writes is waited for.
+	settings := url.Values{"_pragma": {"busy_timeout(5000)", "synchronous(FULL)"}}.Encode()
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+settings)
+	if err != nil {
+		return nil, fmt.Errorf("open the ledger: %w", err)
+	}
+	s := &Store{db: db, writes: make(chan *change), closed: make(chan struct{}), ended: make(chan struct{})}
+	err = told(s.open(context.Background()))
+	if errors.Is(err, ledger.ErrCorrupt) {
+		err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the ledger %s: %w", path, err), db.Close())
+	}
+	go s.run()
+	return s, nil
+}
+
+// create makes an empty file, unless there is one.
+func create(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// prepare checks a file, and makes the table in one that is empty. It changes no other.
+func prepare(ctx context.Context, db *sql.DB) error {
+	var pages, app, form int
+	var health string
+	for pragma, value := range map[string]any{
+		"page_count": &pages, "application_id": &app, "user_version": &form, "integrity_check(1)": &health,
+	} {
+		if err := db.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(value); err != nil {
+			return err
+		}
+	}
+	switch {
+	case health != "ok":
+		return fmt.Errorf("%w: %.200s", ledger.ErrCorrupt, health)
+	case pages > 0 && (app != application || form != version):
+		return fmt.Errorf("%w: application %#x, form %d", ledger.ErrCorrupt, app, form)
+	}
+	// The mode is kept in the file. It cannot be set inside a transaction.
+	if _, err := db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil || pages > 0 {
+		return err
+	}
+	_, err := db.ExecContext(ctx, fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", schema, application, version))
+	return err
+}
+
+// open checks the file and prepares what writes use.
+func (s *Store) open(ctx context.Context) (err error) {
+	if err := prepare(ctx, s.db); err != nil {
+		return err
+	}
+	if s.writer, err = s.db.Conn(ctx); err != nil {
+		return err
+	}
+	for statement, text := range map[**sql.Stmt]string{
+		&s.insert: `INSERT INTO records (version, write_id, list, since, expires, doc, body, sum, key)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		&s.update: `UPDATE records SET version = ?1, write_id = ?2, list = ?3, since = ?4, expires = ?5, doc = ?6, body = ?7, sum = ?8
+			WHERE key = ?9 AND version = ?1 - 1`,
+		&s.fetch: "SELECT key, doc, body, sum FROM records WHERE key = ?",
+	} {
+		if *statement, err = s.writer.PrepareContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told names an error of SQLite that means damage ledger.ErrCorrupt.
+func told(err error) error {
+	var e *sqlite.Error
+	if errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_CORRUPT || e.Code()&0xff == sqlite3.SQLITE_NOTADB) {
+		return fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
+	}
+	return err
+}
+
+// Close waits for running writes and closes the file. Calls after it fail. It is
+// called once.
+func (s *Store) Close() error {
+	close(s.closed)
+	<-s.ended
+	return errors.Join(s.insert.Close(), s.update.Close(), s.fetch.Close(), s.writer.Close(), s.db.Close())
+}
+
+// Sweep deletes the records that have expired. What is in doubt or owed has no end and
+// stays.
+func (s *Store) Sweep(ctx context.Context, now time.Time) error {
+	_, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE expires > 0 AND expires < ?", now.Unix())
+	return wrap("sweep", err)
+}
+
+// Create implements ledger.Store.
+func (s *Store) Create(ctx context.Context, r ledger.Record) (existing *ledger.Record, err error) {
+	o := s.write(ctx, r, s.insert)
+	if o.err != nil || o.written || o.held.WriteID == r.WriteID {
+		return nil, wrap("create", o.err)
+	}
+	return o.held, nil
+}
+
+// Replace implements ledger.Store.
+func (s *Store) Replace(ctx context.Context, r ledger.Record) error {
+	o := s.write(ctx, r, s.update)
+	if o.err == nil && !o.written && (o.held == nil || o.held.WriteID != r.WriteID) {
+		return ledger.ErrConflict
+	}
+	return wrap("replace", o.err)
+}
+
+// Fetch implements ledger.Store.
+func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
+		return nil, err
+	}
+	r, err := read(s.db.QueryRowContext(ctx, "SELECT key, doc, body, sum FROM records WHERE key = ?", key))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return r, wrap("fetch", err)
+}
+
+func wrap(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("ledger file: %s: %w", verb, told(err))
+}
