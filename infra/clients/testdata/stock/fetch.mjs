@@ -4,9 +4,13 @@ import { ExactEvmScheme } from '@x402/evm'
 import { privateKeyToAccount } from 'viem/accounts'
 import { loops } from './loop.mjs'
 
+// A signal that is given to the wrapped fetch passes through clones of its request, which
+// Node 20 collects before they pass it on: then nothing ends the call. So each request
+// gets a signal of its own.
 await loops(async ({ url, network, key, headers, timeout }) => {
   const account = privateKeyToAccount(key)
-  const fetchWithPayment = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network, client: new ExactEvmScheme(account) }] })
-  const response = await fetchWithPayment(url, { headers, signal: timeout ? AbortSignal.timeout(timeout * 1000) : undefined })
+  const patient = (input, init) => fetch(input, { ...init, signal: timeout ? AbortSignal.timeout(timeout * 1000) : undefined })
+  const fetchWithPayment = wrapFetchWithPaymentFromConfig(patient, { schemes: [{ network, client: new ExactEvmScheme(account) }] })
+  const response = await fetchWithPayment(url, { headers })
   return { status: response.status, body: await response.text() }
 })
