@@ -13,7 +13,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 )
 
 // sharedError is the body of every error that a response does not declare.
@@ -136,7 +135,7 @@ func parseOpenAPI(raw []byte) (*OpenAPI, error) {
 		return nil, err
 	}
 	d := &OpenAPI{operations: map[string]operation{}, undeclared: response{Content: map[string]*part{jsonType: shared}}, outside: map[string]code{}}
-	for _, info := range fault.All() {
+	for _, info := range catalog.Codes() {
 		d.outside[string(info.Code)] = code{Status: info.Status}
 	}
 	for path, methods := range written.Paths {

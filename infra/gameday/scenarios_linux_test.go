@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -84,7 +85,7 @@ func (b breakage) and(c breakage) breakage {
 func everybody(s sight) func(string) sight { return func(string) sight { return s } }
 
 func refusal(code fault.Code, charged, retryable string) sight {
-	info, _ := fault.Of(code)
+	info, _ := catalog.CodeOf(code)
 	return sight{status: info.Status, code: string(code), charged: charged, retryable: retryable}
 }
 
@@ -101,8 +102,8 @@ func owedWith(codes map[string]fault.Code) func(string) sight {
 
 func timeouts() map[string]fault.Code {
 	return map[string]fault.Code{
-		"dns": fault.DNSTimeout, "ssl-check": fault.SSLTimeout, "whois": fault.WhoisTimeout, "headers": fault.HeadersTimeout,
-		"resolve-redirect": fault.RedirectTimeout, "host-intel": fault.HostIntelTimeout, "uptime-check": fault.UptimeCheckTimeout,
+		"dns": lookup.DNSTimeout, "ssl-check": lookup.SSLTimeout, "whois": lookup.WhoisTimeout, "headers": lookup.HeadersTimeout,
+		"resolve-redirect": lookup.RedirectTimeout, "host-intel": lookup.HostIntelTimeout, "uptime-check": lookup.UptimeCheckTimeout,
 	}
 }
 
@@ -152,7 +153,7 @@ func processScenarios() []scenario {
 // lookupScenarios are those in which money is taken and there is no answer.
 func lookupScenarios() []scenario {
 	unreachable := timeouts()
-	unreachable["dns"] = fault.UpstreamUnavailable
+	unreachable["dns"] = lookup.UpstreamUnavailable
 	delete(unreachable, "host-intel") // what fails is in its fields
 	delete(unreachable, "uptime-check")
 	return []scenario{{
@@ -257,7 +258,7 @@ func tableScenarios() []scenario {
 
 // debtScenarios are those in which somebody is owed something for long.
 func debtScenarios() []scenario {
-	unreachable := owedWith(map[string]fault.Code{"dns": fault.UpstreamUnavailable, "ssl-check": fault.SSLTimeout})
+	unreachable := owedWith(map[string]fault.Code{"dns": lookup.UpstreamUnavailable, "ssl-check": lookup.SSLTimeout})
 	return []scenario{{
 		// Each is owed the answer; nothing more happens for a day.
 		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1, stable: true,
@@ -266,7 +267,7 @@ func debtScenarios() []scenario {
 	}, {
 		name: "every lookup that was paid for has failed", ops: []string{"dns"}, payers: 2, stable: true,
 		breakage: shut(theResolvers),
-		sees:     unreachable, meanwhile: exhaust, ends: everybody(refusal(fault.UpstreamUnavailable, "true", "false")), owed: 2,
+		sees:     unreachable, meanwhile: exhaust, ends: everybody(refusal(lookup.UpstreamUnavailable, "true", "false")), owed: 2,
 		fires: []string{"reconcile-refund"}, lingers: []string{"reconcile-refund"},
 	}}
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/clients"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -92,7 +93,7 @@ func (r row) code() fault.Code {
 // charges says that money has moved when this is answered. Every row is a payment of
 // its own, so Either is before the settlement.
 func (r row) charges() bool {
-	info, failed := fault.Of(r.code())
+	info, failed := catalog.CodeOf(r.code())
 	return !failed || info.Class == fault.Answer || info.Class == fault.Owed
 }
 
@@ -100,7 +101,7 @@ func (r row) charges() bool {
 // an error says of its other fields is in the description.
 func (r row) faults(reply x402test.Reply) []string {
 	status := http.StatusOK
-	if info, failed := fault.Of(r.code()); failed {
+	if info, failed := catalog.CodeOf(r.code()); failed {
 		status = info.Status
 	}
 	if reply.Status != status {
@@ -265,20 +266,20 @@ func bundleRows() []row {
 		uptime("refused", "down", want{"ssl.error.message": guard.Unresolved, "headers.error.message": guard.Unresolved}),
 		uptime("imperva", "up", want{"headers.status": 200}),
 		uptime("http999", "degraded", want{"headers.status": 999}),
-		uptime("mtls13", "down", want{"ssl.hostname_match": true, "headers.error.code": fault.HandshakeFailed}),
-		uptime("gone", "down", want{"dns.error.code": fault.NXDomain, "ssl.error.code": fault.NXDomain, "headers.error.code": fault.NXDomain}),
-		uptime("silent", "down", want{"dns.error.code": fault.DNSTimeout, "ssl.error.code": fault.SSLTimeout, "headers.error.code": fault.HeadersTimeout}),
-		uptime("nxalone", "down", want{"dns.error.code": fault.UpstreamUnavailable, "ssl.error.code": fault.SSLTimeout, "headers.error.code": fault.HeadersTimeout}),
-		uptime("loopback", "down", want{"dns.records.0.address": "127.0.0.1", "ssl.error.code": fault.BlockedAddress, "headers.error.code": fault.BlockedAddress}),
-		asks("uptime-check")("10.0.0.1", fails(fault.InvalidDomain)),
+		uptime("mtls13", "down", want{"ssl.hostname_match": true, "headers.error.code": lookup.HandshakeFailed}),
+		uptime("gone", "down", want{"dns.error.code": lookup.NXDomain, "ssl.error.code": lookup.NXDomain, "headers.error.code": lookup.NXDomain}),
+		uptime("silent", "down", want{"dns.error.code": lookup.DNSTimeout, "ssl.error.code": lookup.SSLTimeout, "headers.error.code": lookup.HeadersTimeout}),
+		uptime("nxalone", "down", want{"dns.error.code": lookup.UpstreamUnavailable, "ssl.error.code": lookup.SSLTimeout, "headers.error.code": lookup.HeadersTimeout}),
+		uptime("loopback", "down", want{"dns.records.0.address": "127.0.0.1", "ssl.error.code": lookup.BlockedAddress, "headers.error.code": lookup.BlockedAddress}),
+		asks("uptime-check")("10.0.0.1", fails(lookup.InvalidDomain)),
 		intel("example.com", want{"dns.type": "A", "ssl.serial": "0a1b2c", "whois.handle": "1234_DOMAIN_COM-VRSN"}),
 		intel("example.com", want{"dns.type": "MX", "dns.records": count(2), "ssl.hostname_match": true, "whois.dnssec": true}, "dns_type=MX"),
-		intel("missing.com", want{"dns.error.code": fault.NXDomain, "ssl.error.code": fault.NXDomain, "whois.error.code": fault.NotFound}),
-		intel("loopback", want{"dns.records": count(1), "ssl.error.code": fault.BlockedAddress, "whois.handle": something}),
-		intel("example.org", want{"whois.error.code": fault.WhoisTimeout}),
-		intel("silent", want{"dns.error.code": fault.DNSTimeout, "ssl.error.code": fault.SSLTimeout, "whois.handle": something}),
-		intel("example.com", fails(fault.InvalidType), "dns_type=ANY"),
-		intel("metadata.goog", fails(fault.InvalidDomain)),
+		intel("missing.com", want{"dns.error.code": lookup.NXDomain, "ssl.error.code": lookup.NXDomain, "whois.error.code": lookup.NotFound}),
+		intel("loopback", want{"dns.records": count(1), "ssl.error.code": lookup.BlockedAddress, "whois.handle": something}),
+		intel("example.org", want{"whois.error.code": lookup.WhoisTimeout}),
+		intel("silent", want{"dns.error.code": lookup.DNSTimeout, "ssl.error.code": lookup.SSLTimeout, "whois.handle": something}),
+		intel("example.com", fails(lookup.InvalidType), "dns_type=ANY"),
+		intel("metadata.goog", fails(lookup.InvalidDomain)),
 	}
 }
 

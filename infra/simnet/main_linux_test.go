@@ -17,8 +17,9 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 func TestMain(m *testing.M) {
@@ -147,7 +148,7 @@ func namesFor(slug string) []string {
 	turn := map[string]int{} // of a line
 	for _, r := range tableRows() {
 		line := fmt.Sprintf("%s  %-44s %s\n", slug, r.domain, cmp.Or(r.code(), "200"))
-		if r.op == slug && r.code() != fault.InvalidType && r.code() != fault.InvalidPort && !slices.Contains(lines, line) { // because of the name
+		if r.op == slug && r.code() != lookup.InvalidType && r.code() != lookup.InvalidPort && !slices.Contains(lines, line) { // because of the name
 			lines, turn[line] = append(lines, line), nth[r.code()]
 			nth[r.code()]++
 		}

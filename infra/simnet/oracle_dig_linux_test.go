@@ -11,7 +11,8 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // digOracle asks the first resolver for all seven types, or for the one that a site is
@@ -28,7 +29,7 @@ func digOracle(n *internet) oracle {
 	return oracle{"dig", questions, func(t *testing.T, question string, a *agreement) {
 		name, typ, _ := strings.Cut(question, "/")
 		got, code := a.lookUp(t, catalog.DNS(), name, "&type="+typ)
-		ours := cmp.Or(map[fault.Code]string{fault.NXDomain: "NXDOMAIN", fault.DNSTimeout: noAnswer}[fault.Code(code)], code, fmt.Sprint(got["rcode"]))
+		ours := cmp.Or(map[fault.Code]string{lookup.NXDomain: "NXDOMAIN", lookup.DNSTimeout: noAnswer}[fault.Code(code)], code, fmt.Sprint(got["rcode"]))
 		rcode, ttl, theirs := dig(t, name, typ)
 		// A datagram can be lost on a machine that is busy. One who lies or is
 		// silent does so again.
@@ -63,7 +64,7 @@ func dig(t *testing.T, name, typ string) (rcode, ttl string, records []string) {
 	}
 	rcode, _, _ = strings.Cut(after, ",")
 	if !slices.Contains([]string{"NOERROR", "NXDOMAIN", "SERVFAIL", "YXDOMAIN"}, rcode) {
-		rcode = string(fault.UpstreamUnavailable) // it speaks of the resolver
+		rcode = string(lookup.UpstreamUnavailable) // it speaks of the resolver
 	}
 	lowest := 1<<32 - 1
 	for line := range strings.Lines(out) {

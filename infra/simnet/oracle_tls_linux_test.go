@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // everySuite has a program take what is long out of use.
@@ -105,13 +105,13 @@ func curlFailure(status int) string {
 	case 0:
 		return ""
 	case 7:
-		return string(fault.ConnectFailed)
+		return string(lookup.ConnectFailed)
 	case 28:
-		return string(fault.HeadersTimeout)
+		return string(lookup.HeadersTimeout)
 	case 35, 60:
-		return string(fault.HandshakeFailed)
+		return string(lookup.HandshakeFailed)
 	case 1, 8, 43, 52, 56, 61:
-		return string(fault.HTTPFailed)
+		return string(lookup.HTTPFailed)
 	}
 	return "curl ended with " + strconv.Itoa(status)
 }

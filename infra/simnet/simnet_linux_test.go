@@ -10,9 +10,10 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestSimnet plays the tables to the local runner and to the functions as they are deployed, then
@@ -64,8 +65,8 @@ func TestSimnet(t *testing.T) {
 		t.Run("without a bootstrap", func(t *testing.T) {
 			t.Parallel()
 			nowhere := startRunner(t, n, "RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/")
-			seen.play(t, nowhere, asks("whois")("example.com", fails(fault.BootstrapUnavailable)))
-			seen.play(t, nowhere, asks("host-intel")("example.com", want{"whois.error.code": fault.BootstrapUnavailable, "ssl.expired": false}))
+			seen.play(t, nowhere, asks("whois")("example.com", fails(lookup.BootstrapUnavailable)))
+			seen.play(t, nowhere, asks("host-intel")("example.com", want{"whois.error.code": lookup.BootstrapUnavailable, "ssl.expired": false}))
 		})
 		t.Run("overloaded", func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +147,7 @@ func covered(t *testing.T, seen *observed) {
 		for _, code := range op.Errors {
 			// No request can bring these about from outside: the children end half a
 			// second before the bundle does.
-			if code != fault.HostIntelTimeout && code != fault.UptimeCheckTimeout {
+			if code != lookup.HostIntelTimeout && code != lookup.UptimeCheckTimeout {
 				saw(op.Slug, " answered ", code)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // dnsRows are spec §7.2 and §7.3 for dns, and the fields of §2.1.
@@ -27,12 +27,12 @@ func dnsRows() []row {
 		dns("mapped", want{"records.0.address": "::ffff:93.184.2.12"}, "type=AAAA"),
 		dns("BÜCHER.com.", want{"domain": "xn--bcher-kva.com"}),
 		dns("_dmarc.example.com", want{"records.0.text": "v=DMARC1; p=none"}, "type=TXT"),
-		dns("refused", fails(fault.UpstreamUnavailable)),
-		dns("silent", fails(fault.DNSTimeout)),
-		{op: "dns", domain: "localhost", want: fails(fault.InvalidDomain)},
-		dns("example.com", fails(fault.InvalidType), "type=PTR"),
-		dns("example.com", fails(fault.InvalidDomain), "domain=example.com"),
-	}, alike("dns", fails(fault.NXDomain), "gone", "dangling")...)
+		dns("refused", fails(lookup.UpstreamUnavailable)),
+		dns("silent", fails(lookup.DNSTimeout)),
+		{op: "dns", domain: "localhost", want: fails(lookup.InvalidDomain)},
+		dns("example.com", fails(lookup.InvalidType), "type=PTR"),
+		dns("example.com", fails(lookup.InvalidDomain), "domain=example.com"),
+	}, alike("dns", fails(lookup.NXDomain), "gone", "dangling")...)
 }
 
 // good is an answer with the address of a site without a listener.
@@ -70,11 +70,11 @@ func dishonestSites() []site {
 	})
 	const second = "8.8.8.8"
 	return []site{
-		tricked("liecase", otherCase, fails(fault.DNSTimeout)),
+		tricked("liecase", otherCase, fails(lookup.DNSTimeout)),
 		tricked("tc", overUDP(changes(func(m *dns.Msg) { m.Truncated = true })), good()),
 		tricked("udpsilent", overUDP(nothing), good()),
-		tricked("servfailnx", each(rcodes(dns.RcodeServerFailure), denied("com."), nothing), fails(fault.NXDomain)),
-		tricked("nxalone", each(denied(), rcodes(dns.RcodeRefused), rcodes(dns.RcodeRefused)), fails(fault.UpstreamUnavailable)),
+		tricked("servfailnx", each(rcodes(dns.RcodeServerFailure), denied("com."), nothing), fails(lookup.NXDomain)),
+		tricked("nxalone", each(denied(), rcodes(dns.RcodeRefused), rcodes(dns.RcodeRefused)), fails(lookup.UpstreamUnavailable)),
 		tricked("refusedfirst", each(rcodes(dns.RcodeRefused), honestly, nothing), by(second)),
 		tricked("silentfirst", each(nothing, honestly, nothing), by(second)),
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // redirectHosts are about chains; some are stops of another's.
@@ -39,15 +39,15 @@ func redirectRows() []row {
 		trace("turning", want{"hop_count": 2, "hops.0.peer_ip": "93.184.2.13", "hops.1.peer_ip": "93.184.2.13"}),
 		trace("ping", want{"stop_reason": "loop", "hop_count": 2}),
 		trace("toturning", stopped("blocked_address")),
-		trace("gone", fails(fault.NXDomain)),
-		trace("closed", fails(fault.ConnectFailed)),
+		trace("gone", fails(lookup.NXDomain)),
+		trace("closed", fails(lookup.ConnectFailed)),
 	},
 		alike("resolve-redirect", want{"hop_count": 5, "truncated": true, "stop_reason": "max_hops"}, "hops5"),
-		alike("resolve-redirect", fails(fault.HandshakeFailed), "alert", "junkchain"),
-		alike("resolve-redirect", fails(fault.HTTPFailed), "hangup", "endless"),
+		alike("resolve-redirect", fails(lookup.HandshakeFailed), "alert", "junkchain"),
+		alike("resolve-redirect", fails(lookup.HTTPFailed), "hangup", "endless"),
 		alike("resolve-redirect", want{"hop_count": 1, "stop_reason": nil}, "old"),
-		alike("resolve-redirect", fails(fault.RedirectTimeout), "quiet", "drips"),
-		alike("resolve-redirect", fails(fault.RedirectTimeout, guard.Unresolved), "refused"),
+		alike("resolve-redirect", fails(lookup.RedirectTimeout), "quiet", "drips"),
+		alike("resolve-redirect", fails(lookup.RedirectTimeout, guard.Unresolved), "refused"),
 	)
 }
 
@@ -74,7 +74,7 @@ func locationSites() []site {
 		}
 	}
 	for _, url := range []string{"https://mute.example.com/", "https://silent.example.com/", "https://drips.example.com/"} {
-		add(url, fails(fault.RedirectTimeout))
+		add(url, fails(lookup.RedirectTimeout))
 	}
 	for _, same := range []string{"//www.example.com/", "https://www.example.com:0443/", "https://www。example。com/#frag"} {
 		add(same, arrives("https://www.example.com/"))

@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // registry is a line of the bootstrap file, and what whois says of a name there.
@@ -26,7 +26,7 @@ type registry struct {
 // as de, has none.
 func registries() []registry {
 	const main, plain = "https://rdap.registry.net/", "http://rdap-plain.registry.net/"
-	late := fails(fault.WhoisTimeout)
+	late := fails(lookup.WhoisTimeout)
 	from := func(server string) want { return want{"rdap_server": server, "handle": something} }
 	return []registry{
 		{"com", main + "v1/", "www.example.com", want{
@@ -53,12 +53,12 @@ func whoisRows() []row {
 	whois := asks("whois")
 	rows := []row{
 		report{"john-kurkowski/tldextract#56", "the service: the web host of gov.uk is registered as gov.uk"}.named(whois("www.gov.uk", want{"domain": "www.gov.uk", "handle": something})),
-		whois("free.gov.uk", fails(fault.NotFound)),
+		whois("free.gov.uk", fails(lookup.NotFound)),
 		whois("co.uk", want{"domain": "co.uk", "handle": something}),
 		whois("bücher.com", want{"domain": "xn--bcher-kva.com"}),
-		whois("example.de", fails(fault.RDAPUnavailable)),
-		whois("example.invalid", fails(fault.InvalidDomain)),
-		whois("_dmarc.example.com", fails(fault.InvalidDomain)),
+		whois("example.de", fails(lookup.RDAPUnavailable)),
+		whois("example.invalid", fails(lookup.InvalidDomain)),
+		whois("_dmarc.example.com", fails(lookup.InvalidDomain)),
 	}
 	for _, r := range registries() {
 		if r.asked != "" {
@@ -117,7 +117,7 @@ type registration struct {
 	want   want
 }
 
-func upstream() want { return fails(fault.RDAPUpstream) }
+func upstream() want { return fails(lookup.RDAPUpstream) }
 
 // registrations are answers of every kind, and quirks of registries that no fixture
 // of package registry has.
@@ -131,9 +131,9 @@ func registrations() []registration {
 			"handle": nil, "status": []string{}, "registrar": nil, "created_at": nil, "updated_at": nil, "expires_at": nil,
 			"nameservers": []string{}, "dnssec": false,
 		}},
-		{"missing", body(404, "{}"), fails(fault.NotFound)},
-		{"errorobject", body(200, `{"errorCode":404,"title":"Not Found"}`), fails(fault.NotFound)},
-		{"hang", hang, fails(fault.WhoisTimeout)},
+		{"missing", body(404, "{}"), fails(lookup.NotFound)},
+		{"errorobject", body(200, `{"errorCode":404,"title":"Not Found"}`), fails(lookup.NotFound)},
+		{"hang", hang, fails(lookup.WhoisTimeout)},
 		{"html", body(200, "<html>hello</html>"), upstream()},
 		{"another", registered("someone-else.com"), upstream()},
 		{"huge", registered("huge.com", "active", strings.Repeat("x", 2<<20)), upstream()},
@@ -212,11 +212,11 @@ func corporaRows() []row {
 	}
 	var rows []row
 	for i, s := range refused {
-		rows = append(rows, row{name: s.from, op: ops[i%(len(ops)-1)].Slug, domain: s.value, want: fails(fault.InvalidDomain)})
+		rows = append(rows, row{name: s.from, op: ops[i%(len(ops)-1)].Slug, domain: s.value, want: fails(lookup.InvalidDomain)})
 	}
 	connects := []string{"dns", "ssl-check", "headers", "resolve-redirect"}
 	for i, s := range corpora()["name"] {
-		rows = append(rows, row{name: s.from, op: connects[i%len(connects)], domain: s.value, want: fails(fault.NXDomain)})
+		rows = append(rows, row{name: s.from, op: connects[i%len(connects)], domain: s.value, want: fails(lookup.NXDomain)})
 	}
 	for i, s := range corpora()["location"] {
 		rows = append(rows, row{name: s.from, op: "resolve-redirect", domain: hostile("location", i), want: want{"hops.0.status": 302}})
@@ -228,7 +228,7 @@ func corporaRows() []row {
 func guardRows() []row {
 	var all []row
 	for _, op := range []string{"ssl-check", "headers", "resolve-redirect"} {
-		all = append(all, alike(op, fails(fault.BlockedAddress), "loopback", "metadata", "alias", "mixed", "mapped")...)
+		all = append(all, alike(op, fails(lookup.BlockedAddress), "loopback", "metadata", "alias", "mixed", "mapped")...)
 	}
 	return all
 }
@@ -280,12 +280,12 @@ func specialRows() []row {
 			all = append(all, row{name: s.from + " " + s.value + ", " + way, op: op, domain: domain, want: w})
 		}
 		for j, way := range []string{"direct", "alias", "mixed"} {
-			add(way, connects[(i+j)%len(connects)], hostile(way, i), fails(fault.BlockedAddress))
+			add(way, connects[(i+j)%len(connects)], hostile(way, i), fails(lookup.BlockedAddress))
 		}
 		add("redirect", "resolve-redirect", hostile("redirect", i), want{"stop_reason": "blocked_address", "hop_count": 1})
 		// Resolved once, so it stays what it was.
 		add("turning", "resolve-redirect", hostile("turning", i), want{"stop_reason": nil, "hop_count": 2})
-		add("rdap", "whois", rdapName(i), fails(fault.RDAPUpstream, "The RDAP server is not at a public address"))
+		add("rdap", "whois", rdapName(i), fails(lookup.RDAPUpstream, "The RDAP server is not at a public address"))
 	}
 	return all
 }

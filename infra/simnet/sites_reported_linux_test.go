@@ -5,7 +5,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // report is a case that users of another tool reported: where, and who is right about it,
@@ -50,17 +50,17 @@ func reportedSites() []site {
 		{report{"systemd/systemd#8608", "the service: a portal denies what is asked with EDNS"},
 			tricked("portal", each(withEDNS(denied()), honestly, nothing), by(second))},
 		{report{"pi-hole/pi-hole#5384", agree + ": a cache forgot the SOA record, and a second resolver says the same"},
-			tricked("nxcached", each(denied(), denied(), nothing), fails(fault.NXDomain))},
+			tricked("nxcached", each(denied(), denied(), nothing), fails(lookup.NXDomain))},
 		{report{"jvns/mess-with-dns#4", "the service: a name with an SOA record exists"},
 			tricked("nxapex", each(denied("nxapex.example.com."), honestly, nothing), by(second))},
 		{report{"PowerDNS/pdns#6112", agree + ": whose SOA record of the root that is, no client can tell"},
-			tricked("nxroot", denied("."), fails(fault.NXDomain))},
+			tricked("nxroot", denied("."), fails(lookup.NXDomain))},
 		{report{"coredns/coredns#4341", agree + ": the alias is there, NXDOMAIN is about its target"},
 			other("CNAME", "nxtarget", target, want{"rcode": "NXDOMAIN", "ttl": 60, "records.0.target": "gone.example.com"})},
 		{report{"projectdiscovery/dnsx#212", "the service: of two aliases, one is of the name"},
 			other("CNAME", "twoaliases", both, want{"ttl": 60, "records": count(1), "records.0.target": "a.example.com"})},
 		{report{"NLnetLabs/unbound#653", "the service: a damaged record is not an empty answer"},
-			other("AAAA", "fourbytes", fourBytes, fails(fault.UpstreamUnavailable))},
+			other("AAAA", "fourbytes", fourBytes, fails(lookup.UpstreamUnavailable))},
 		{report{"zmap/zdns#618", "the service: FORMERR is about EDNS, and without it there is an address"},
 			tricked("formerr", withEDNS(rcodes(dns.RcodeFormatError)), good())},
 		{report{"nil0x42/dnsanity#3", "the service: so is NOTIMP"},
@@ -129,8 +129,8 @@ func reportedAnswers() []reportedAnswer {
 			about("nohandle", want{"handle": nil}, `"handle":"1234_DOMAIN_COM-VRSN",`, "")},
 		{report{"meeb/whoisit#34", "both: 422 is no word about the name"}, registration{"limited", body(422, "{}"), upstream()}},
 		{report{"rdap-org/client.rdap.org#13", "both: a reserved name has no registration"},
-			registration{"reserved", body(404, `{"errorCode":404,"title":"Not Found","description":["Registry Reserved"]}`), fails(fault.NotFound)}},
+			registration{"reserved", body(404, `{"errorCode":404,"title":"Not Found","description":["Registry Reserved"]}`), fails(lookup.NotFound)}},
 		{report{"NICMx/rdap-server#79", "both: the error's code is a string"},
-			registration{"stringcode", body(200, `{"errorCode":"404","title":"Object not found"}`), fails(fault.NotFound)}},
+			registration{"stringcode", body(200, `{"errorCode":"404","title":"Object not found"}`), fails(lookup.NotFound)}},
 	}
 }

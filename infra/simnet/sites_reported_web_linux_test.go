@@ -6,7 +6,7 @@ import (
 	"net"
 	"slices"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // reportedOrigins are what origins do in a handshake and in the head of an answer.
@@ -28,7 +28,7 @@ func reportedOrigins() []site {
 	}
 	// openssl s_server answers no HEAD: who waits for it has got through the handshake.
 	shown := func(name string, serve server) site {
-		return headers(certified(name, serve, want{"tls_version": "tlsv1.2"}), fails(fault.HeadersTimeout))
+		return headers(certified(name, serve, want{"tls_version": "tlsv1.2"}), fails(lookup.HeadersTimeout))
 	}
 	picky := func(likes func(*tls.ClientHelloInfo) bool) server {
 		return webTLS(func(c *tls.Config) {
@@ -86,9 +86,9 @@ func reportedOrigins() []site {
 		{report{"zmap/zcrypto#449", agree + "a key of 512 bits is still a key that is shown"},
 			shown("rsa512", byOpenSSL("rsa:512", "-tls1_2", "-cipher", "ALL:@SECLEVEL=0"))},
 		{report{"testssl/testssl.sh#784", ours + "a suite that nobody offered was chosen, and the leaf shown"},
-			headers(certified("yassl", greets(tls.VersionTLS12, rc4MD5), want{"tls_version": "tlsv1.2", "cipher": "tls_rsa_with_rc4_128_md5"}), fails(fault.HandshakeFailed))},
+			headers(certified("yassl", greets(tls.VersionTLS12, rc4MD5), want{"tls_version": "tlsv1.2", "cipher": "tls_rsa_with_rc4_128_md5"}), fails(lookup.HandshakeFailed))},
 		{report{"testssl/testssl.sh#253", agree + "nobody offers as little as TLS 1.1 unasked"},
-			headers(certified("below12", picky(below12), fails(fault.HandshakeFailed, "The host refused the TLS handshake with alert 80")), fails(fault.HandshakeFailed))},
+			headers(certified("below12", picky(below12), fails(lookup.HandshakeFailed, "The host refused the TLS handshake with alert 80")), fails(lookup.HandshakeFailed))},
 	}
 	sites := make([]site, len(table))
 	for i, r := range table {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 func valid(from, to string) edit {
@@ -66,15 +66,15 @@ func sslRows() []row {
 		ssl("mtls13", want{"tls_version": "tlsv1.3", "hostname_match": true}),
 		ssl("oddversion", want{"tls_version": nil, "cipher": nil, "subject": "CN=oddversion.example.com"}),
 		ssl("six", want{"peer_ip": "2606:2800:220:1::6"}),
-		ssl("example.com", fails(fault.InvalidPort), "port=8443"),
-		ssl("127.0.0.1", fails(fault.InvalidDomain)),
+		ssl("example.com", fails(lookup.InvalidPort), "port=8443"),
+		ssl("127.0.0.1", fails(lookup.InvalidDomain)),
 	},
 		alike("ssl-check", want{"hostname_match": true}, "long", "drips"),
-		alike("ssl-check", fails(fault.NXDomain), "gone", "dangling"),
-		alike("ssl-check", fails(fault.ConnectFailed), "closed", "wall", "hole", "empty", "servfail"),
-		alike("ssl-check", fails(fault.HandshakeFailed), "plain", "alert", "reset"),
-		alike("ssl-check", fails(fault.SSLTimeout, "The TLS handshake timed out."), "mute"),
-		alike("ssl-check", fails(fault.SSLTimeout, guard.Unresolved), "silent", "refused"),
+		alike("ssl-check", fails(lookup.NXDomain), "gone", "dangling"),
+		alike("ssl-check", fails(lookup.ConnectFailed), "closed", "wall", "hole", "empty", "servfail"),
+		alike("ssl-check", fails(lookup.HandshakeFailed), "plain", "alert", "reset"),
+		alike("ssl-check", fails(lookup.SSLTimeout, "The TLS handshake timed out."), "mute"),
+		alike("ssl-check", fails(lookup.SSLTimeout, guard.Unresolved), "silent", "refused"),
 	)
 }
 
@@ -92,7 +92,7 @@ func certificateSites() []site {
 	strange := func(name, key, cipher string, w want, args ...string) site {
 		s := certified(name, byOpenSSL(key, append([]string{"-cipher", cipher + ":@SECLEVEL=0"}, args...)...), w.with("tls_version", "tlsv1.2"))
 		s.tools = []string{"openssl"}
-		s.rows = append(s.rows, asks("headers")(name, fails(fault.HandshakeFailed, "The TLS handshake failed: the host refused it. What was offered")))
+		s.rows = append(s.rows, asks("headers")(name, fails(lookup.HandshakeFailed, "The TLS handshake failed: the host refused it. What was offered")))
 		return s
 	}
 	const rsa, p256 = "rsa:2048", "ec -pkeyopt ec_paramgen_curve:P-256"
@@ -176,15 +176,15 @@ func headersRows() []row {
 		headers("there", want{"status": 302, "headers.location": "https://www.example.com/"}),
 		headers("http500", want{"status": 500}),
 		headers("http999", want{"status": 999}),
-		headers("gone", fails(fault.NXDomain)),
+		headers("gone", fails(lookup.NXDomain)),
 	},
 		alike("headers", want{"status": 200}, "expired", "stranger", "tls10", "old", "rc4", "selfsigned"),
-		alike("headers", fails(fault.ConnectFailed), "closed", "wall"),
-		alike("headers", fails(fault.HandshakeFailed), "alert", "plain"),
-		alike("headers", fails(fault.HandshakeFailed, "The TLS handshake failed"), "junkchain", "mtls13"),
-		alike("headers", fails(fault.HTTPFailed), "hangup", "endless"),
-		alike("headers", fails(fault.HeadersTimeout, "The HTTPS header fetch timed out."), "quiet", "drips", "mute"),
-		alike("headers", fails(fault.HeadersTimeout, guard.Unresolved), "silent", "refused"),
+		alike("headers", fails(lookup.ConnectFailed), "closed", "wall"),
+		alike("headers", fails(lookup.HandshakeFailed), "alert", "plain"),
+		alike("headers", fails(lookup.HandshakeFailed, "The TLS handshake failed"), "junkchain", "mtls13"),
+		alike("headers", fails(lookup.HTTPFailed), "hangup", "endless"),
+		alike("headers", fails(lookup.HeadersTimeout, "The HTTPS header fetch timed out."), "quiet", "drips", "mute"),
+		alike("headers", fails(lookup.HeadersTimeout, guard.Unresolved), "silent", "refused"),
 	)
 }
 
@@ -210,7 +210,7 @@ func answerSites() []site {
 			hear(secure)
 			_, _ = io.WriteString(secure, head+"Server: a\r\n")
 			secure.Close()
-		}), fails(fault.HTTPFailed)),
+		}), fails(lookup.HTTPFailed)),
 		sends("interim", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"+head+"Server: a"+end, want{"status": 200, "headers.server": "a"}),
 	}
 }

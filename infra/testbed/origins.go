@@ -23,8 +23,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // Origins is the internet of one test. When the test ends, every connection that
@@ -220,7 +220,7 @@ func (w *Origins) Addresses(_ context.Context, name string) ([]netip.Addr, error
 	w.asked = append(w.asked, name)
 	n, ok := w.names[name]
 	if !ok {
-		return nil, fault.New(fault.NXDomain, nil)
+		return nil, lookup.Fault(lookup.NXDomain, nil)
 	}
 	var out []netip.Addr
 	for _, a := range n.Addrs {

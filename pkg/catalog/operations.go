@@ -3,7 +3,8 @@ package catalog
 import (
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // single is the deadline of a single lookup.
@@ -44,8 +45,8 @@ func DNS() Operation {
 		},
 		Example: []Value{{"domain", "example.com"}, {"type", "MX"}},
 		Errors: []fault.Code{
-			fault.InvalidDomain, fault.InvalidType, fault.NXDomain,
-			fault.UpstreamUnavailable, fault.DNSTimeout, fault.Overloaded,
+			lookup.InvalidDomain, lookup.InvalidType, lookup.NXDomain,
+			lookup.UpstreamUnavailable, lookup.DNSTimeout, fault.Overloaded,
 		},
 		Fields: []Field{
 			{Name: "domain", Type: "string", Description: "Normalized FQDN that was queried"},
@@ -147,7 +148,7 @@ func HostIntel() Operation {
 			},
 		},
 		Example: exampleDomain(),
-		Errors:  []fault.Code{fault.InvalidDomain, fault.InvalidType, fault.HostIntelTimeout, fault.Overloaded},
+		Errors:  []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.HostIntelTimeout, fault.Overloaded},
 		Fields: []Field{
 			text("domain", "Normalized FQDN queried"),
 			child("dns", "DNS", DNS()), child("ssl", "SSL", SSLCheck()), child("whois", "WHOIS", Whois()),
@@ -173,7 +174,7 @@ func UptimeCheck() Operation {
 		Tags:    []string{"uptime", "tls", "http", "bundle"},
 		Params:  []Param{domainParam()},
 		Example: exampleDomain(),
-		Errors:  []fault.Code{fault.InvalidDomain, fault.UptimeCheckTimeout, fault.Overloaded},
+		Errors:  []fault.Code{lookup.InvalidDomain, lookup.UptimeCheckTimeout, fault.Overloaded},
 		Fields: []Field{
 			text("domain", "Normalized FQDN queried"),
 			{Name: "verdict", Type: "string", Description: "What the three lookups come to", Schema: "Verdict", Enum: []string{"up", "degraded", "down"}},

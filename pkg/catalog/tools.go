@@ -1,6 +1,9 @@
 package catalog
 
-import "github.com/hostfacts/hostfacts/pkg/fault"
+import (
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
 
 func text(name, description string) Field {
 	return Field{Name: name, Type: "string", Description: description}
@@ -40,8 +43,8 @@ func SSLCheck() Operation {
 		},
 		Example: exampleDomain(),
 		Errors: []fault.Code{
-			fault.InvalidDomain, fault.InvalidPort, fault.BlockedAddress, fault.NXDomain,
-			fault.ConnectFailed, fault.HandshakeFailed, fault.SSLTimeout, fault.Overloaded,
+			lookup.InvalidDomain, lookup.InvalidPort, lookup.BlockedAddress, lookup.NXDomain,
+			lookup.ConnectFailed, lookup.HandshakeFailed, lookup.SSLTimeout, fault.Overloaded,
 		},
 		Fields:   sslFields(),
 		Response: sslExample,
@@ -89,8 +92,8 @@ func Whois() Operation {
 		Params:  []Param{domainParam()},
 		Example: exampleDomain(),
 		Errors: []fault.Code{
-			fault.InvalidDomain, fault.RDAPUnavailable, fault.NotFound, fault.RDAPUpstream,
-			fault.BootstrapUnavailable, fault.WhoisTimeout, fault.Overloaded,
+			lookup.InvalidDomain, lookup.RDAPUnavailable, lookup.NotFound, lookup.RDAPUpstream,
+			lookup.BootstrapUnavailable, lookup.WhoisTimeout, fault.Overloaded,
 		},
 		Fields:   whoisFields(),
 		Response: whoisExample,
@@ -134,8 +137,8 @@ func Headers() Operation {
 		Params:  []Param{domainParam()},
 		Example: exampleDomain(),
 		Errors: []fault.Code{
-			fault.InvalidDomain, fault.BlockedAddress, fault.NXDomain, fault.ConnectFailed,
-			fault.HandshakeFailed, fault.HTTPFailed, fault.HeadersTimeout, fault.Overloaded,
+			lookup.InvalidDomain, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed,
+			lookup.HandshakeFailed, lookup.HTTPFailed, lookup.HeadersTimeout, fault.Overloaded,
 		},
 		Fields:   headersFields(),
 		Response: headersExample,
@@ -190,8 +193,8 @@ func ResolveRedirect() Operation {
 		Params:  []Param{domainParam()},
 		Example: exampleDomain(),
 		Errors: []fault.Code{
-			fault.InvalidDomain, fault.BlockedAddress, fault.NXDomain, fault.ConnectFailed,
-			fault.HandshakeFailed, fault.HTTPFailed, fault.RedirectTimeout, fault.Overloaded,
+			lookup.InvalidDomain, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed,
+			lookup.HandshakeFailed, lookup.HTTPFailed, lookup.RedirectTimeout, fault.Overloaded,
 		},
 		Fields: []Field{
 			text("domain", "Normalized FQDN traced"),

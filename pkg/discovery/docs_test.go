@@ -10,7 +10,6 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -92,7 +91,7 @@ func TestLinks(t *testing.T) {
 // TestEveryCodeIsDocumented finds every error code of the service, with what it
 // means for the payment, on the page, with an anchor of its own, and in both texts.
 func TestEveryCodeIsDocumented(t *testing.T) {
-	for _, info := range fault.All() {
+	for _, info := range catalog.Codes() {
 		o := outcomeOf(info.Code)
 		for path, pattern := range map[string]string{
 			catalog.PathDocs: `<tr id="` + catalog.ErrorAnchor(o.Code) + `">.*<code>CODE</code></th>` +

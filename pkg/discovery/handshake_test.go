@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -69,7 +70,7 @@ func pay(t *testing.T, s Site, signature string) x402.Outcome {
 		Signature: signature, Offer: offer, Deadline: time.Now().Add(27 * time.Second),
 		Prepare: func() (x402.Job, error) {
 			return x402.Job{
-				Fingerprint: "GET dns", Budget: time.Second, Timeout: fault.DNSTimeout,
+				Fingerprint: "GET dns", Budget: time.Second, Timeout: lookup.Info(lookup.DNSTimeout),
 				Run: func(context.Context) (x402.Reply, error) {
 					return x402.Reply{Body: []byte(catalog.All()[0].Response)}, nil
 				},

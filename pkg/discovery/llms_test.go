@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestLLMsGrammar is the grammar of llmstxt.org: a title, a summary in a quotation,
@@ -64,13 +64,13 @@ func TestSizesInTokens(t *testing.T) {
 // text for machines.
 func TestErrorSentencesAreSaidOnce(t *testing.T) {
 	d, messages := rendered(), ""
-	for _, info := range fault.All() {
+	for _, info := range catalog.Codes() {
 		messages += info.Message + "\n"
 	}
 	for _, path := range []string{catalog.PathLLMs, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathLLMsFull} {
 		// The error of a child in an example is no explanation.
 		text := regexp.MustCompile(`"error":\{[^}]*\}`).ReplaceAllString(string(body(t, d, path)), "")
-		for _, info := range fault.All() {
+		for _, info := range catalog.Codes() {
 			if info.Code == fault.PaymentRequired {
 				continue // an example of an offer carries it
 			}

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // outcome is what an error code means for the payment that came with the
@@ -22,11 +22,14 @@ type outcome struct {
 	charged *bool
 }
 
-// outcomeOf explains a code. A code that is not in the table of package fault
-// has no place in the catalog; it is explained as the internal error it is.
+// outcomeOf explains a code. One that is in no table is explained as the internal error
+// that it is answered as.
 func outcomeOf(c fault.Code) outcome {
-	info := fault.New(c, nil).Info()
-	charge := x402.ChargeOf(c)
+	info, ok := catalog.CodeOf(c)
+	if !ok {
+		info = fault.New(fault.InternalError, nil).Info()
+	}
+	charge := x402.ChargeOf(info)
 	o := outcome{Info: info, Charged: charge.String(), Anchor: catalog.ErrorAnchor(info.Code)}
 	if charge.Yes != charge.No && !charge.Unknown {
 		o.charged = &charge.Yes
@@ -56,7 +59,7 @@ func outcomes(codes []fault.Code) []outcome {
 
 // outsideCodes are the codes that no operation lists.
 func outsideCodes() []fault.Code {
-	return []fault.Code{fault.InternalError, fault.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey, fault.InvalidArguments}
+	return []fault.Code{fault.InternalError, catalog.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey, fault.InvalidArguments}
 }
 
 // everyOutcome are all codes that can be answered, in the order of spec §7: those
@@ -64,7 +67,7 @@ func outsideCodes() []fault.Code {
 func everyOutcome(ops []catalog.Operation) []outcome {
 	var all []outcome
 	outside := outsideCodes()
-	for _, info := range fault.All() {
+	for _, info := range catalog.Codes() {
 		if slices.Contains(outside, info.Code) || slices.ContainsFunc(ops, func(o catalog.Operation) bool { return o.Can(info.Code) }) {
 			all = append(all, outcomeOf(info.Code))
 		}
@@ -76,7 +79,7 @@ func everyOutcome(ops []catalog.Operation) []outcome {
 // in the order of spec §7.
 func codesOf(class fault.Class, ops []catalog.Operation) []fault.Code {
 	var codes []fault.Code
-	for _, info := range fault.All() {
+	for _, info := range catalog.Codes() {
 		if info.Class != class {
 			continue
 		}

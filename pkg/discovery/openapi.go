@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // openAPI is the OpenAPI 3.1 description (spec §4.1, §9). It lists every path:

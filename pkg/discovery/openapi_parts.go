@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // References into the components of the OpenAPI description.
@@ -142,7 +142,7 @@ func errorResponse(status int, ops []catalog.Operation) apiResponse {
 			continue
 		}
 		codes = append(codes, string(o.Code))
-		after = after || x402.ChargeOf(o.Code).Yes
+		after = after || x402.ChargeOf(o.Info).Yes
 		stored = stored || o.Class == fault.Answer
 	}
 	r.Description = listed(codes) + "."

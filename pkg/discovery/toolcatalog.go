@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // toolCatalog is the tool catalog of spec §2.10, served at /v1/catalog.

@@ -7,12 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 func TestOutcomeOfEveryCode(t *testing.T) {
 	yes, no := true, false
-	for _, info := range fault.All() {
+	for _, info := range catalog.Codes() {
 		want := map[fault.Class]outcome{
 			fault.Standing: {Charged: "see body"},
 			fault.Answer:   {Charged: "yes", charged: &yes}, fault.Owed: {Charged: "yes, answer owed", charged: &yes},

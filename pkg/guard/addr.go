@@ -7,7 +7,8 @@ import (
 
 	"code.dny.dev/ssrf"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // public knows every special-purpose range of the IANA registries, multicast
@@ -42,9 +43,9 @@ func CheckAddr(a netip.Addr) error {
 // could tell a sinkhole from a mistake in the zone.
 func blocked(a netip.Addr, cause error) *fault.Error {
 	if !a.IsValid() {
-		return fault.New(fault.BlockedAddress, cause)
+		return lookup.Fault(lookup.BlockedAddress, cause)
 	}
-	return fault.Newf(fault.BlockedAddress, cause, "The domain resolves to %s, which is not a public address.", a.WithZone(""))
+	return lookup.Faultf(lookup.BlockedAddress, cause, "The domain resolves to %s, which is not a public address.", a.WithZone(""))
 }
 
 // isSpecial reports whether a normalised name is, or lies under, a name that

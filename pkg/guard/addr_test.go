@@ -7,8 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // span is a range of a registry, first to last address.
@@ -98,7 +99,7 @@ func TestCheckAddr(t *testing.T) {
 			table = four
 		}
 		want := !slices.ContainsFunc(table, func(s [2]netip.Addr) bool { return s[0].Compare(a) <= 0 && a.Compare(s[1]) <= 0 })
-		if code := codeOf(guard.CheckAddr(a)); (code == "") != want || !want && code != fault.BlockedAddress {
+		if code := codeOf(guard.CheckAddr(a)); (code == "") != want || !want && code != lookup.BlockedAddress {
 			t.Fatalf("%s: %q, the registries say public %v", a, code, want)
 		}
 		if n++; want {
@@ -140,11 +141,11 @@ func TestCheckAddr(t *testing.T) {
 		"168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "fd00:c1::a9fe:a9fe",
 		"::8.8.8.8", "::ffff:8.8.8.8", "::ffff:0:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "2606:4700:4700::1111%eth0",
 	} {
-		if code := codeOf(guard.CheckAddr(netip.MustParseAddr(s))); code != fault.BlockedAddress {
+		if code := codeOf(guard.CheckAddr(netip.MustParseAddr(s))); code != lookup.BlockedAddress {
 			t.Errorf("%s: %q, want blocked_address", s, code)
 		}
 	}
-	if code := codeOf(guard.CheckAddr(netip.Addr{})); code != fault.BlockedAddress {
+	if code := codeOf(guard.CheckAddr(netip.Addr{})); code != lookup.BlockedAddress {
 		t.Errorf("no address: %q, want blocked_address", code)
 	}
 }

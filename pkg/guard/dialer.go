@@ -11,7 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 const (
@@ -89,7 +90,7 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 		return Target{}, err
 	}
 	if len(addrs) == 0 {
-		return Target{}, fault.Newf(fault.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
+		return Target{}, lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
 	}
 	for _, a := range addrs {
 		if err := CheckAddr(a); err != nil {
@@ -135,7 +136,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 // reachable are the addresses to try, in their order.
 func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) {
 	if len(t.Addrs) == 0 {
-		return nil, fault.Newf(fault.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
+		return nil, lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
 	}
 	var v4, v6 []netip.Addr
 	for _, a := range t.Addrs {
@@ -191,7 +192,7 @@ func connectFailed(failed []error) *fault.Error {
 			ways = append(ways, w)
 		}
 	}
-	return fault.Newf(fault.ConnectFailed, errors.Join(failed...),
+	return lookup.Faultf(lookup.ConnectFailed, errors.Join(failed...),
 		"The TCP connection to the host failed: %s (addresses tried: %d).", strings.Join(ways, ", "), len(failed))
 }
 
@@ -212,11 +213,11 @@ func way(err error) string {
 // connect to (net.Dialer.Control).
 func checkSocket(network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
-		return fault.New(fault.BlockedAddress, fmt.Errorf("network %s", network))
+		return lookup.Fault(lookup.BlockedAddress, fmt.Errorf("network %s", network))
 	}
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fault.New(fault.BlockedAddress, err)
+		return lookup.Fault(lookup.BlockedAddress, err)
 	}
 	return CheckAddr(a.Addr())
 }

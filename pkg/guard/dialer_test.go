@@ -16,8 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // zone is a Resolver that knows some names. It is silent about those without a slice.
@@ -30,7 +31,7 @@ func (z zone) Addresses(ctx context.Context, name string) ([]netip.Addr, error) 
 		<-ctx.Done()
 		return nil, fmt.Errorf("%w: %v", guard.ErrResolvers, ctx.Err())
 	case !ok:
-		return nil, fault.New(fault.NXDomain, nil)
+		return nil, lookup.Fault(lookup.NXDomain, nil)
 	}
 	return addrs(texts...), nil
 }
@@ -55,9 +56,9 @@ func TestResolve(t *testing.T) {
 		"late.test.com":    append(many("93.184.216.%d", 200), "127.0.0.1"),
 	}})
 	for name, want := range map[string]fault.Code{
-		"public.test.com": "", "private.test.com": fault.BlockedAddress, "mixed.test.com": fault.BlockedAddress,
-		"mixed6.test.com": fault.BlockedAddress, "mapped.test.com": fault.BlockedAddress,
-		"empty.test.com": fault.ConnectFailed, "late.test.com": fault.BlockedAddress, "none.test.com": fault.NXDomain,
+		"public.test.com": "", "private.test.com": lookup.BlockedAddress, "mixed.test.com": lookup.BlockedAddress,
+		"mixed6.test.com": lookup.BlockedAddress, "mapped.test.com": lookup.BlockedAddress,
+		"empty.test.com": lookup.ConnectFailed, "late.test.com": lookup.BlockedAddress, "none.test.com": lookup.NXDomain,
 	} {
 		target, err := d.Resolve(t.Context(), name)
 		if codeOf(err) != want || (want == "") != (err == nil) {
@@ -121,7 +122,7 @@ func TestDial(t *testing.T) {
 		"IPv4 first": {addrs: []string{"2606:4700::1", "1.1.1.1"}, route: true, world: map[string]string{"2606:4700::1": connects},
 			dialed: "tcp4 1.1.1.1:443 at 0s, tcp6 [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
 		"no route": {addrs: []string{"2606:4700::1", "1.1.1.1"}, world: map[string]string{"2606:4700::1": connects},
-			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "connection refused (addresses tried: 1)"},
+			dialed: "tcp4 1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1)"},
 		"IPv6 only, no route": {addrs: []string{"2606:4700::1"}, is: guard.ErrNoRoute},
 		"IPv6 only": {addrs: []string{"2606:4700::1"}, route: true, world: map[string]string{"2606:4700::1": connects},
 			dialed: "tcp6 [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
@@ -130,14 +131,14 @@ func TestDial(t *testing.T) {
 		"unused share goes on": {addrs: []string{"1.1.1.1", "8.8.8.8", "9.9.9.9"}, world: map[string]string{"8.8.8.8": hole, "9.9.9.9": connects},
 			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 0s, tcp4 9.9.9.9:443 at 3s", peer: "9.9.9.9"},
 		"black hole": {addrs: []string{"1.1.1.1"}, world: map[string]string{"1.1.1.1": hole},
-			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "timed out (addresses tried: 1)"},
+			dialed: "tcp4 1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "timed out (addresses tried: 1)"},
 		"both ways": {addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole},
-			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 3s", code: fault.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)"},
+			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 3s", code: lookup.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)"},
 		"doubles count once": {addrs: []string{"1.1.1.1", "1.1.1.1"},
-			dialed: "tcp4 1.1.1.1:443 at 0s", code: fault.ConnectFailed, says: "tried: 1"},
-		"at most eight": {addrs: many("1.1.1.%d", 20), dialed: eight, code: fault.ConnectFailed, says: "tried: 8"},
-		"made by hand":  {addrs: []string{"1.1.1.1", "127.0.0.1"}, code: fault.BlockedAddress, dialed: ""},
-		"none":          {code: fault.ConnectFailed, says: "no IPv4 or IPv6 address"},
+			dialed: "tcp4 1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "tried: 1"},
+		"at most eight": {addrs: many("1.1.1.%d", 20), dialed: eight, code: lookup.ConnectFailed, says: "tried: 8"},
+		"made by hand":  {addrs: []string{"1.1.1.1", "127.0.0.1"}, code: lookup.BlockedAddress, dialed: ""},
+		"none":          {code: lookup.ConnectFailed, says: "no IPv4 or IPv6 address"},
 	}, func(t *testing.T, c row) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()

@@ -16,7 +16,8 @@ import (
 
 	"golang.org/x/net/idna"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Grammar says which labels a name may have.
@@ -246,7 +247,7 @@ func asciiLower(s string) string {
 }
 
 func refuse(message string) *fault.Error {
-	return fault.Newf(fault.InvalidDomain, nil, "%s", message)
+	return lookup.Faultf(lookup.InvalidDomain, nil, "%s", message)
 }
 
 func refuseAddress() *fault.Error {
@@ -259,8 +260,8 @@ func refuseRune(r rune) *fault.Error {
 	}
 	q := strconv.QuoteRuneToASCII(r)
 	if strings.ContainsRune(":/@?#[]\\", r) {
-		return fault.Newf(fault.InvalidDomain, nil,
+		return lookup.Faultf(lookup.InvalidDomain, nil,
 			"domain has the character %s: pass a bare name, without scheme, user, port, path or query.", q)
 	}
-	return fault.Newf(fault.InvalidDomain, nil, "domain has the character %s, which no domain name has.", q)
+	return lookup.Faultf(lookup.InvalidDomain, nil, "domain has the character %s, which no domain name has.", q)
 }

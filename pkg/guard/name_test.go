@@ -11,8 +11,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 var (
@@ -119,7 +120,7 @@ func TestDomainParam(t *testing.T) {
 func wantInvalid(t *testing.T, raw string, err error, part string) {
 	t.Helper()
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != fault.InvalidDomain {
+	if !errors.As(err, &f) || f.Code != lookup.InvalidDomain {
 		t.Errorf("%q: %v, want invalid_domain", raw, err)
 		return
 	}

@@ -6,7 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestSocketIsChecked connects to a real listener with the dialer's own Dial:
@@ -25,7 +26,7 @@ func TestSocketIsChecked(t *testing.T) {
 		t.Fatal("connected to loopback")
 	}
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != fault.BlockedAddress {
+	if !errors.As(err, &f) || f.Code != lookup.BlockedAddress {
 		t.Errorf("%v, want blocked_address", err)
 	}
 }

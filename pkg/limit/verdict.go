@@ -22,7 +22,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // The headers that say where a client stands

@@ -27,9 +27,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // port is the only one that is connected to (spec §8).
@@ -131,13 +132,13 @@ func TLSConfig(name string) *tls.Config {
 func Fault(err error, timeout fault.Code) error {
 	switch {
 	case errors.Is(err, ErrSilence):
-		return fault.New(timeout, err).Silence()
+		return lookup.Fault(timeout, err).Silence()
 	case errors.Is(err, guard.ErrResolvers):
-		return fault.Newf(timeout, err, guard.Unresolved)
+		return lookup.Faultf(timeout, err, guard.Unresolved)
 	case errors.Is(err, guard.ErrNoRoute):
-		return fault.Newf(timeout, err, "The host has IPv6 addresses only, and this deployment has no IPv6 route.")
+		return lookup.Faultf(timeout, err, "The host has IPv6 addresses only, and this deployment has no IPv6 route.")
 	case errors.Is(err, ErrTimeout):
-		return fault.Newf(timeout, err, "The time of the lookup was over before the host could answer.")
+		return lookup.Faultf(timeout, err, "The time of the lookup was over before the host could answer.")
 	}
 	return err
 }

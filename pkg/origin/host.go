@@ -11,9 +11,10 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Host is one origin. It keeps its connection from one request to the next
@@ -134,7 +135,7 @@ func (h *Host) handshake(ctx context.Context, highest uint16) (again bool, err e
 // of ours may have helped.
 func Narrow(err error) error {
 	f := fault.From(err)
-	return fault.Newf(f.Code, err, "%s What was offered to the host may have been too narrow.", f.Public())
+	return f.Info().Newf(err, "%s What was offered to the host may have been too narrow.", f.Public())
 }
 
 func handshakeFailed(peer netip.Addr, err error) *fault.Error {
@@ -142,11 +143,11 @@ func handshakeFailed(peer netip.Addr, err error) *fault.Error {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &record):
-		return fault.Newf(fault.HandshakeFailed, cause, "The TLS handshake failed: the host does not speak TLS on port 443.")
+		return lookup.Faultf(lookup.HandshakeFailed, cause, "The TLS handshake failed: the host does not speak TLS on port 443.")
 	case isAlert(err):
-		return fault.Newf(fault.HandshakeFailed, cause, "The TLS handshake failed: the host refused it.")
+		return lookup.Faultf(lookup.HandshakeFailed, cause, "The TLS handshake failed: the host refused it.")
 	}
-	return fault.New(fault.HandshakeFailed, cause)
+	return lookup.Fault(lookup.HandshakeFailed, cause)
 }
 
 // isAlert recognises the alert of a peer, which has no exported type.
@@ -213,17 +214,17 @@ func (l *line) failed(method string, err error) *fault.Error {
 	cause := fmt.Errorf("%s to %s: %w", method, l.peer, err)
 	switch {
 	case errors.Is(err, ErrLong), l.in.Spent(): // the cut may look like a malformed line
-		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response headers are longer than 64 KiB.")
+		return lookup.Faultf(lookup.HTTPFailed, cause, "The HTTPS request failed: the response headers are longer than 64 KiB.")
 	case errors.Is(err, ErrStatus):
-		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response status is below 100.")
+		return lookup.Faultf(lookup.HTTPFailed, cause, "The HTTPS request failed: the response status is below 100.")
 	case isAlert(err) && !l.in.Got():
 		// TLS 1.3 servers refuse a client, for want of its certificate for
 		// instance, when the client has finished.
 		return handshakeFailed(l.peer, err)
 	case errors.Is(err, ErrStatusLine):
-		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response is not HTTP/1.1.")
+		return lookup.Faultf(lookup.HTTPFailed, cause, "The HTTPS request failed: the response is not HTTP/1.1.")
 	case !l.in.Got():
-		return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the connection ended without a response.")
+		return lookup.Faultf(lookup.HTTPFailed, cause, "The HTTPS request failed: the connection ended without a response.")
 	}
-	return fault.Newf(fault.HTTPFailed, cause, "The HTTPS request failed: the response headers are incomplete.")
+	return lookup.Faultf(lookup.HTTPFailed, cause, "The HTTPS request failed: the response headers are incomplete.")
 }

@@ -17,9 +17,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestConnections puts requests on one Host, until the last status is seen, to an
@@ -107,20 +108,20 @@ func TestFault(t *testing.T) {
 		want fault.Code
 		says string // a part of the message
 	}{
-		{t.Context(), fmt.Errorf("x: %w", origin.ErrTimeout), fault.HeadersTimeout, "before the host could answer"},
-		{t.Context(), fmt.Errorf("x: %w", origin.ErrSilence), fault.HeadersTimeout, "timed out"},
-		{t.Context(), fmt.Errorf("x: %w", guard.ErrResolvers), fault.HeadersTimeout, guard.Unresolved},
-		{t.Context(), fmt.Errorf("x: %w", guard.ErrNoRoute), fault.HeadersTimeout, "IPv6"},
-		{t.Context(), fault.New(fault.NXDomain, nil), fault.NXDomain, ""},
-		{over, fault.New(fault.NXDomain, nil), fault.NXDomain, ""},
-		{t.Context(), fault.New(fault.ConnectFailed, context.DeadlineExceeded), fault.ConnectFailed, ""},
+		{t.Context(), fmt.Errorf("x: %w", origin.ErrTimeout), lookup.HeadersTimeout, "before the host could answer"},
+		{t.Context(), fmt.Errorf("x: %w", origin.ErrSilence), lookup.HeadersTimeout, "timed out"},
+		{t.Context(), fmt.Errorf("x: %w", guard.ErrResolvers), lookup.HeadersTimeout, guard.Unresolved},
+		{t.Context(), fmt.Errorf("x: %w", guard.ErrNoRoute), lookup.HeadersTimeout, "IPv6"},
+		{t.Context(), lookup.Fault(lookup.NXDomain, nil), lookup.NXDomain, ""},
+		{over, lookup.Fault(lookup.NXDomain, nil), lookup.NXDomain, ""},
+		{t.Context(), lookup.Fault(lookup.ConnectFailed, context.DeadlineExceeded), lookup.ConnectFailed, ""},
 		{t.Context(), other, fault.InternalError, ""},
-		{over, other, fault.HeadersTimeout, "before the host could answer"},
+		{over, other, lookup.HeadersTimeout, "before the host could answer"},
 	} {
 		w := testbed.NewOrigins(t)
 		w.Resolve(name, testbed.OriginName{Err: c.err})
 		_, err := origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "x"}).Resolve(c.ctx, name)
-		got := origin.Fault(err, fault.HeadersTimeout)
+		got := origin.Fault(err, lookup.HeadersTimeout)
 		if f := fault.From(got); f.Code != c.want || !errors.Is(got, c.err) || f.IsSilence() != errors.Is(c.err, origin.ErrSilence) || !strings.Contains(f.Public(), c.says) {
 			t.Errorf("%v with %v: %v, want %q", c.err, c.ctx.Err(), got, c.want)
 		}
@@ -333,7 +334,7 @@ func TestHandshakes(t *testing.T) {
 			io.Copy(io.Discard, conn)
 		})
 		a, err := fetch(testbed.Soon(t), t, w)
-		if f := fault.From(err); c.want != "" && (f.Code != fault.HandshakeFailed || !strings.HasSuffix(f.Public(), c.want)) {
+		if f := fault.From(err); c.want != "" && (f.Code != lookup.HandshakeFailed || !strings.HasSuffix(f.Public(), c.want)) {
 			t.Errorf("%v, want handshake_failed with %q", err, c.want)
 		}
 		if d := w.Dials(); len(d) != c.dials {
@@ -390,7 +391,7 @@ func TestTimeouts(t *testing.T) {
 		w.Peer(addr, testbed.Hole)
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
-		if _, err := fetch(ctx, t, w); fault.From(err).Code != fault.ConnectFailed || ctx.Err() != nil {
+		if _, err := fetch(ctx, t, w); fault.From(err).Code != lookup.ConnectFailed || ctx.Err() != nil {
 			t.Errorf("%v, want connect_failed before the time is up", err)
 		}
 	})

@@ -20,12 +20,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -98,10 +99,10 @@ func (p *peers) Find(ctx context.Context, _ x402.Question) x402.Finding {
 
 func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	if strings.HasSuffix(q.Domain, silentHosts) {
-		return silent[dns.Query, dns.Result](fault.DNSTimeout).Lookup(ctx, q)
+		return silent[dns.Query, dns.Result](lookup.DNSTimeout).Lookup(ctx, q)
 	}
 	if err := wait(ctx, p.looks); err != nil {
-		return dns.Result{}, fault.New(fault.DNSTimeout, err)
+		return dns.Result{}, lookup.Fault(lookup.DNSTimeout, err)
 	}
 	return noRecords(q), nil
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Discovery is every static document, and the answer to every unknown path
@@ -75,7 +75,7 @@ func (s *documents) serve(r *http.Request, id string) response {
 // an error for everybody else. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
 func (s *documents) missing(r *http.Request, id string, page discovery.Page) response {
-	res := s.platform.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
+	res := s.platform.fault(r, id, catalog.NoSuchPath().New(nil), x402.Standing{Charged: unpaid(r)})
 	res.header.Set("Vary", "Accept, "+x402.HeaderSignature)
 	visit := r.Method == http.MethodGet || r.Method == http.MethodHead
 	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
@@ -168,7 +168,7 @@ func (h *health) serve(r *http.Request, id string) response {
 		}
 		return response{status: http.StatusOK, header: head, body: mustJSON(state)}
 	}
-	return h.platform.fault(r, id, fault.New(fault.UnknownPath, nil), x402.Standing{Charged: unpaid(r)})
+	return h.platform.fault(r, id, catalog.NoSuchPath().New(nil), x402.Standing{Charged: unpaid(r)})
 }
 
 // ready asks every probe, side by side, and remembers the answer for a while:

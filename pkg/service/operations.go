@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
@@ -15,13 +15,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Operation is an operation of the catalog with the client that answers it.
 // There is one constructor for each: without its client it does not compile.
 type Operation struct {
 	entry   catalog.Operation
-	timeout fault.Code // what a lookup answers that does not end in time
+	timeout fault.Info // what a lookup answers that does not end in time
 	parse   parse
 	// result is the zero value of the answer, whose fields are the catalog's.
 	result any
@@ -30,53 +31,48 @@ type Operation struct {
 // Entry is what the catalog says of the operation.
 func (op Operation) Entry() catalog.Operation { return op.entry }
 
-// Looker looks one fact up.
-type Looker[Q, R any] interface {
-	Lookup(ctx context.Context, q Q) (R, error)
-}
-
 // DNS is /v1/tools/dns (spec §4.2).
-func DNS(c Looker[dns.Query, dns.Result]) Operation {
-	return lookup(catalog.DNS(), fault.DNSTimeout, dns.ParseQuery, c)
+func DNS(c lookup.Looker[dns.Query, dns.Result]) Operation {
+	return looks(catalog.DNS(), lookup.DNSTimeout, dns.ParseQuery, c)
 }
 
 // SSLCheck is /v1/tools/ssl-check (spec §4.3).
-func SSLCheck(c Looker[ssl.Query, ssl.Result]) Operation {
-	return lookup(catalog.SSLCheck(), fault.SSLTimeout, ssl.ParseQuery, c)
+func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
+	return looks(catalog.SSLCheck(), lookup.SSLTimeout, ssl.ParseQuery, c)
 }
 
 // Whois is /v1/tools/whois (spec §4.4).
-func Whois(c Looker[whois.Query, whois.Result]) Operation {
-	return lookup(catalog.Whois(), fault.WhoisTimeout, whois.ParseQuery, c)
+func Whois(c lookup.Looker[whois.Query, whois.Result]) Operation {
+	return looks(catalog.Whois(), lookup.WhoisTimeout, whois.ParseQuery, c)
 }
 
 // Headers is /v1/tools/headers (spec §4.5).
-func Headers(c Looker[headers.Query, headers.Result]) Operation {
-	return lookup(catalog.Headers(), fault.HeadersTimeout, headers.ParseQuery, c)
+func Headers(c lookup.Looker[headers.Query, headers.Result]) Operation {
+	return looks(catalog.Headers(), lookup.HeadersTimeout, headers.ParseQuery, c)
 }
 
 // ResolveRedirect is /v1/tools/resolve-redirect (spec §4.6).
-func ResolveRedirect(c Looker[redirect.Query, redirect.Result]) Operation {
-	return lookup(catalog.ResolveRedirect(), fault.RedirectTimeout, redirect.ParseQuery, c)
+func ResolveRedirect(c lookup.Looker[redirect.Query, redirect.Result]) Operation {
+	return looks(catalog.ResolveRedirect(), lookup.RedirectTimeout, redirect.ParseQuery, c)
 }
 
 // HostIntel is /v1/bundles/host-intel (spec §4.7).
-func HostIntel(c Looker[bundle.HostIntelQuery, bundle.HostIntelResult]) Operation {
-	return lookup(catalog.HostIntel(), fault.HostIntelTimeout, bundle.ParseHostIntel, c)
+func HostIntel(c lookup.Looker[bundle.HostIntelQuery, bundle.HostIntelResult]) Operation {
+	return looks(catalog.HostIntel(), lookup.HostIntelTimeout, bundle.ParseHostIntel, c)
 }
 
 // UptimeCheck is /v1/bundles/uptime-check (spec §4.8).
-func UptimeCheck(c Looker[bundle.UptimeQuery, bundle.UptimeResult]) Operation {
-	return lookup(catalog.UptimeCheck(), fault.UptimeCheckTimeout, bundle.ParseUptime, c)
+func UptimeCheck(c lookup.Looker[bundle.UptimeQuery, bundle.UptimeResult]) Operation {
+	return looks(catalog.UptimeCheck(), lookup.UptimeCheckTimeout, bundle.ParseUptime, c)
 }
 
-// lookup is the operation of a lookup: how its parameters are read, and who
+// looks is the operation of a lookup: how its parameters are read, and who
 // looks it up.
-func lookup[Q interface{ Values() url.Values }, R any](
-	op catalog.Operation, timeout fault.Code, read func(url.Values) (Q, error), c Looker[Q, R],
+func looks[Q interface{ Values() url.Values }, R any](
+	op catalog.Operation, timeout fault.Code, read func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
 	var result R
-	return Operation{entry: op, timeout: timeout, result: result, parse: func(values url.Values) (url.Values, run, error) {
+	return Operation{entry: op, timeout: lookup.Info(timeout), result: result, parse: func(values url.Values) (url.Values, run, error) {
 		q, err := read(values)
 		if err != nil {
 			return nil, nil, err
@@ -94,7 +90,7 @@ type Pong struct {
 // Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that
 // could time out.
 func Ping() Operation {
-	return Operation{entry: catalog.Ping(), timeout: fault.InternalError, result: Pong{}, parse: func(url.Values) (url.Values, run, error) {
+	return Operation{entry: catalog.Ping(), timeout: fault.New(fault.InternalError, nil).Info(), result: Pong{}, parse: func(url.Values) (url.Values, run, error) {
 		return nil, func(context.Context) (any, error) { return Pong{OK: true, Service: catalog.Service}, nil }, nil
 	}}
 }
@@ -188,7 +184,7 @@ func query(op catalog.Operation, raw string) (url.Values, error) {
 		return nil, nil // takes no input
 	}
 	if len(raw) > maxQuery {
-		return nil, fault.Newf(fault.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
+		return nil, lookup.Faultf(lookup.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
 	}
 	values := parameters(raw)
 	return values, slipped(op, values)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
@@ -23,6 +23,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
@@ -51,13 +52,13 @@ func aVisit(paid, modern bool) *visit {
 // says is the same by whichever transport it was answered first.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
-	for _, info := range fault.All() {
+	for _, info := range catalog.Codes() {
 		if info.Code == fault.PaymentRequired {
 			continue
 		}
 		always := []string{`"isError":true`, string(info.Code), catalog.ErrorURL("https://api.example.com", info.Code) + `\"`}
 		for i := range 4 {
-			v, f := aVisit(i&1 > 0, i&2 > 0), fault.New(info.Code, errors.New("x402Version accepts"))
+			v, f := aVisit(i&1 > 0, i&2 > 0), info.New(errors.New("x402Version accepts"))
 			answers := []response{v.fail(f), v.fail(f.After(time.Minute)), v.fail(f.Final())}
 			for _, charged := range []*bool{nil, new(false), new(true)} {
 				s := x402.Standing{Charged: charged, Retryable: info.Retry}
@@ -75,7 +76,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 					t.Errorf("%s: %d %s", info.Code, a.wire(), body)
 				}
 			}
-			f, s := fault.New(info.Code, nil), x402.Standing{Charged: uncharged()}
+			f, s := info.New(nil), x402.Standing{Charged: uncharged()}
 			path, tool := v.box.platform.errorJSON(v.r, v.id, f, s), v.errorJSON(f, s)
 			if info.Class == fault.Answer && string(path) != string(tool) {
 				t.Errorf("%s and %s", path, tool)
@@ -87,7 +88,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 // A stored answer says how old it is, a bundle which of its parts are owed, and an
 // error how long to wait: over HTTP in headers, and over MCP in _meta.
 func TestHeadersOfAPurchase(t *testing.T) {
-	late := fault.New(fault.DNSTimeout, nil)
+	late := lookup.Fault(lookup.DNSTimeout, nil)
 	receipt := &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
 	ago := func(d time.Duration, owed ...string) x402.Outcome {
 		return x402.Outcome{Status: 200, Replayed: true, Answered: noon.Add(-d), Owed: owed}
@@ -102,7 +103,7 @@ func TestHeadersOfAPurchase(t *testing.T) {
 		"by a faster clock": {ago(-time.Minute), "true", "0", "", "", `"hostfacts/replayed":true,"hostfacts/age":0,`},
 		"no time":           {x402.Outcome{Status: 200, Replayed: true}, "true", "", "", "", `"hostfacts/replayed":true,`},
 		"an error, replayed": {
-			x402.Outcome{Status: 404, Replayed: true, Answered: noon.Add(-time.Hour), Fault: fault.New(fault.NXDomain, nil)},
+			x402.Outcome{Status: 404, Replayed: true, Answered: noon.Add(-time.Hour), Fault: lookup.Fault(lookup.NXDomain, nil)},
 			"true", "3600", "", "", `"hostfacts/replayed":true,"hostfacts/age":3600,`,
 		},
 		"owed, replayed": {
@@ -149,8 +150,8 @@ func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.er
 // that the operation does not list is a bug, which has neither mark. Package bundle tests which parts
 // are owed.
 func TestReplies(t *testing.T) {
-	marked := fault.New(fault.DNSTimeout, nil).Prevented()
-	silent := fault.New(fault.HeadersTimeout, nil).Silence()
+	marked := lookup.Fault(lookup.DNSTimeout, nil).Prevented()
+	silent := lookup.Fault(lookup.HeadersTimeout, nil).Silence()
 	tool := func(err error) Operation { return DNS(ends[dns.Query, dns.Result]{err}) }
 	whole := func(err error) Operation { return HostIntel(ends[bundle.HostIntelQuery, bundle.HostIntelResult]{err}) }
 	parts := func(err error) Operation {
@@ -163,15 +164,15 @@ func TestReplies(t *testing.T) {
 		owed string
 	}{
 		"tool, answered":       {tool(nil), "", "", "[]"},
-		"tool":                 {tool(fault.New(fault.DNSTimeout, nil)), fault.DNSTimeout, "", "[]"},
-		"tool, prevented":      {tool(fmt.Errorf("lookup: %w", marked)), fault.DNSTimeout, "prevented", "[]"},
-		"tool, silent target":  {Headers(ends[headers.Query, headers.Result]{silent}), fault.HeadersTimeout, "silent", "[]"},
+		"tool":                 {tool(lookup.Fault(lookup.DNSTimeout, nil)), lookup.DNSTimeout, "", "[]"},
+		"tool, prevented":      {tool(fmt.Errorf("lookup: %w", marked)), lookup.DNSTimeout, "prevented", "[]"},
+		"tool, silent target":  {Headers(ends[headers.Query, headers.Result]{silent}), lookup.HeadersTimeout, "silent", "[]"},
 		"tool, unlisted":       {tool(silent), fault.InternalError, "", "[]"},
 		"tool, its own bug":    {tool(fault.New(fault.InternalError, marked)), fault.InternalError, "", "[]"},
-		"bundle":               {whole(fault.New(fault.HostIntelTimeout, nil)), fault.HostIntelTimeout, "", "[]"},
+		"bundle":               {whole(lookup.Fault(lookup.HostIntelTimeout, nil)), lookup.HostIntelTimeout, "", "[]"},
 		"bundle, child's code": {whole(marked), fault.InternalError, "", "[]"},
 		"bundle, answered":     {parts(nil), "", "", "[]"},
-		"part, tried":          {parts(fault.New(fault.UpstreamUnavailable, nil)), "", "", "[whois]"},
+		"part, tried":          {parts(lookup.Fault(lookup.UpstreamUnavailable, nil)), "", "", "[whois]"},
 		"part, prevented":      {parts(marked), "", "prevented", "[whois]"},
 		"part, silent target":  {parts(silent), "", "silent", "[whois]"},
 	} {

@@ -18,9 +18,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
@@ -160,7 +162,7 @@ func TestReconcileStoresSilence(t *testing.T) {
 		p := ledger.Payment{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
 		h := s.claim(p)
 		err := errors.Join(h.Settled(s.Context(), ledger.Receipt{Transaction: "0x1"}, true),
-			h.Release(s.Context(), ledger.Failure{Code: string(fault.SSLTimeout), Message: "The host did not answer.", Silence: true}))
+			h.Release(s.Context(), ledger.Failure{Code: string(lookup.SSLTimeout), Message: "The host did not answer.", Silence: true}))
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -351,7 +353,7 @@ func TestReadyNamesWhatFails(t *testing.T) {
 			service.Probe{Name: "facilitator", Check: func(context.Context) error { return fault.New(fault.FacilitatorMisconfigured, nil) }},
 		)("two say nothing", 503)
 		same(t, "it took", time.Since(begun), 2*time.Second)
-		misconfigured, _ := fault.Of(fault.FacilitatorMisconfigured)
+		misconfigured, _ := catalog.CodeOf(fault.FacilitatorMisconfigured)
 		for name, failing := range (checks{
 			"ledger":      {"failing", "", "ledger does not answer"},
 			"resolvers":   {"failing", "", "resolvers does not answer"},

@@ -11,10 +11,11 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -236,7 +237,7 @@ func settledRequests() []request {
 	served := func(name string, before func(*shop), line members, more string) request {
 		return request{name: name, before: before, status: 200, settles: 1, counts: "Answers" + more + settled, line: line}
 	}
-	fails := func(code fault.Code) func() (dns.Result, error) { return failsWith(fault.New(code, nil)) }
+	fails := func(code fault.Code) func() (dns.Result, error) { return failsWith(lookup.Fault(code, nil)) }
 	// As an origin's header that cannot be read, from a lookup that quotes it.
 	flood := fmt.Errorf("bug: malformed header: %q", strings.Repeat("\x01\u202e", 64000))
 	panics := func() (dns.Result, error) { panic(flood) }
@@ -248,17 +249,17 @@ func settledRequests() []request {
 		served("not listed", noted(`{"bazaar":{"status":"rejected","rejectedReason":"no_description","note":"x"}}`), members{
 			"extension_responses": members{"bazaar.status": "rejected", "bazaar.rejectedReason": "no_description"},
 		}, " ExtensionsRejected"),
-		{name: "an answer that is an error", before: func(s *shop) { s.resolver = fails(fault.NXDomain) }, settles: 1,
+		{name: "an answer that is an error", before: func(s *shop) { s.resolver = fails(lookup.NXDomain) }, settles: 1,
 			status: 404, code: "nxdomain", charged: "true", counts: "Answers" + settled},
 		{name: "spent on another question", ask: twice("none.example.com"), settles: 1,
 			status: 402, code: "payment_required", charged: "true"},
 		{name: "replayed", ask: twice("example.com"), status: 200, replayed: true, settles: 1,
 			counts: "Replayed", line: members{"states": "redeemed", "settlement": nil}},
-		owes("a time-out", 504, "dns_timeout", failsWith(fault.New(fault.DNSTimeout, flood)), ""),
+		owes("a time-out", 504, "dns_timeout", failsWith(lookup.Fault(lookup.DNSTimeout, flood)), ""),
 		owes("a foreign error", 500, "internal_error", failsWith(flood), " InternalErrors"),
-		owes("a code that is not the operation's", 500, "internal_error", fails(fault.HandshakeFailed), " InternalErrors"),
+		owes("a code that is not the operation's", 500, "internal_error", fails(lookup.HandshakeFailed), " InternalErrors"),
 		owes("a bug", 500, "internal_error", panics, " InternalErrors"),
-		{name: "owed and asked for too early", before: func(s *shop) { s.resolver = fails(fault.UpstreamUnavailable) },
+		{name: "owed and asked for too early", before: func(s *shop) { s.resolver = fails(lookup.UpstreamUnavailable) },
 			ask: twice("example.com"), settles: 1, status: 503, code: "upstream_unavailable", charged: "true", counts: "Owed"},
 		doubt("uncertain", x402test.FailAfter, nil, members{"settlement": "unknown", "states": "settling>uncertain", "evidence": nil}),
 		doubt("uncertain, and the chain cannot tell", x402test.DropAfter,
@@ -291,7 +292,7 @@ func settledRequests() []request {
 	where.line = members{"stack": bug.stack, "error": "internal_error: while looking: a trace"}
 	pending := doubt("pending", x402test.Unconfirmed, nil, nil)
 	pending.settles = 2 // it is asked again once
-	lookup := owes("a failed lookup", 503, "upstream_unavailable", fails(fault.UpstreamUnavailable), "")
+	lookup := owes("a failed lookup", 503, "upstream_unavailable", fails(lookup.UpstreamUnavailable), "")
 	lookup.change = slots(50)
 	lookup.line = members{"states": "settling>settled", "settlement": "settled", "unrecorded": nil}
 	for _, key := range []string{

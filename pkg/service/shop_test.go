@@ -20,6 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -235,7 +236,7 @@ type parts struct {
 	Facilitator x402.Facilitator
 	Evidence    x402.Evidence
 	Limits      service.Limits
-	DNS         service.Looker[dns.Query, dns.Result]
+	DNS         lookup.Looker[dns.Query, dns.Result]
 
 	perMinute, slots int // limits of a shop; 0 is none
 }
@@ -261,7 +262,7 @@ func (p parts) whole() http.Handler {
 
 // every is every operation as the deployment makes it, but for the DNS
 // Explorer, which asks c.
-func every(c service.Looker[dns.Query, dns.Result]) []service.Operation {
+func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	local := must(boot.ReadLocal(func(string) string { return "" }))
 	local.FacilitatorURL = "http://127.0.0.1:1" // nobody asks it
 	stores := boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}

@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // slipped refuses a parameter that an operation does not have and that is a slip for
@@ -25,7 +26,7 @@ func slipped(op catalog.Operation, sent url.Values) error {
 			code, known := refusal(p.Name)
 			other, _ := refusal(name)
 			if known && op.Can(code) && (other == code || oneEdit(strings.ToLower(name), p.Name)) {
-				return fault.Newf(code, nil, "There is no parameter %s: it is called %s.", printable.Quote(name, 40), p.Name)
+				return lookup.Faultf(code, nil, "There is no parameter %s: it is called %s.", printable.Quote(name, 40), p.Name)
 			}
 		}
 	}
@@ -36,7 +37,7 @@ func slipped(op catalog.Operation, sent url.Values) error {
 // two operations' names for the same thing.
 func refusal(param string) (code fault.Code, known bool) {
 	code, known = map[string]fault.Code{
-		"domain": fault.InvalidDomain, "type": fault.InvalidType, "dns_type": fault.InvalidType, "port": fault.InvalidPort,
+		"domain": lookup.InvalidDomain, "type": lookup.InvalidType, "dns_type": lookup.InvalidType, "port": lookup.InvalidPort,
 	}[param]
 	return code, known
 }

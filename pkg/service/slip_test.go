@@ -9,8 +9,9 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -57,7 +58,7 @@ func TestSlips(t *testing.T) {
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	const name, letters = "type", "typex"
-	op := catalog.Operation{Params: []catalog.Param{{Name: name}}, Errors: []fault.Code{fault.InvalidType}}
+	op := catalog.Operation{Params: []catalog.Param{{Name: name}}, Errors: []fault.Code{lookup.InvalidType}}
 	edits := map[string]bool{}
 	for i := range len(name) + 1 {
 		head, tail := name[:i], name[i:]

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -105,7 +105,7 @@ func freeRequests() []free {
 
 // silentBundle is a bundle whose certificate's host says nothing.
 func silentBundle(p parts) service.Operation {
-	return service.HostIntel(bundle.NewHostIntel(p.DNS, silent[ssl.Query, ssl.Result](fault.SSLTimeout), registered{}))
+	return service.HostIntel(bundle.NewHostIntel(p.DNS, silent[ssl.Query, ssl.Result](lookup.SSLTimeout), registered{}))
 }
 
 // registered is a registry that answers.

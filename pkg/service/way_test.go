@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -122,7 +123,7 @@ func (w way) result(r x402test.ToolResult) answer {
 		}
 	default:
 		wait := w.read(&a)
-		info, _ := fault.Of(fault.Code(a.code))
+		info, _ := catalog.CodeOf(fault.Code(a.code))
 		asks := r.Structured != nil || strings.Contains(a.all, "accepts") || strings.Contains(a.all, "x402Version")
 		if asks || wait != a.wait || (wait > 0) != (info.After > 0) || strings.Contains(a.text, "PAYMENT-") {
 			w.Errorf("not an error of MCP, or one that asks for a payment: %s", a.all)
@@ -151,7 +152,7 @@ func (w way) read(a *answer) (wait int) {
 	if e.Charged != nil {
 		a.charged = fmt.Sprint(*e.Charged)
 	}
-	info, _ := fault.Of(e.Code)
+	info, _ := catalog.CodeOf(e.Code)
 	docs := "https://api.example.com/docs#error-" + a.code
 	if e.Message == "" || body.RequestID == "" || info.After > 0 && a.wait == 0 || body.DocsURL != docs {
 		w.Errorf("%d %s, retry after %d s", a.status, a.text, a.wait)

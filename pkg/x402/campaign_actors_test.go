@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -55,7 +55,7 @@ func (c *actors) addNearlyUsedUp(a *authorization) {
 		Key: a.key, Version: 9, WriteID: "worn", State: ledger.Settled, AuthDigest: a.digest, SigDigest: s.digest,
 		Request: q.path, Terms: raw, Token: a.token, Purchase: a.purchase, Attempt: 4, ValidBefore: a.validBefore,
 		Receipt: &ledger.Receipt{Transaction: a.tx, Payer: a.payload.Authorization.From, Network: terms().Network}, Transaction: a.tx,
-		Lookups: 4, LookupAt: paid.Add(2 * time.Minute), LastFault: &ledger.Failure{Code: string(fault.DNSTimeout), Message: "slow"},
+		Lookups: 4, LookupAt: paid.Add(2 * time.Minute), LastFault: &ledger.Failure{Code: string(lookup.DNSTimeout), Message: "slow"},
 		CreatedAt: paid, UpdatedAt: paid, SettledAt: paid,
 	}
 	item := ledger.Record{

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -123,7 +123,7 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		w.violated("an illegal transition or a corrupt record")
 	}
 	w.checkName(p, out)
-	if out.Fault != nil && !x402.ChargeOf(out.Fault.Code).Allows(out.Standing.Charged) {
+	if out.Fault != nil && !x402.ChargeOf(out.Fault.Info()).Allows(out.Standing.Charged) {
 		w.violated("charged is not what the documents say: " + string(out.Fault.Code))
 	}
 	switch {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // outage is a lasting fault of the primary in a schedule, besides single faults.

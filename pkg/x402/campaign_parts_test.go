@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // noteChainTime remembers the chain's time at which an answer about pay was true.
@@ -152,21 +153,21 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
-		return x402.Reply{}, fault.New(fault.DNSTimeout, ctx.Err())
+		return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, ctx.Err())
 	}
 	if p.await(); w.nearlyUsedUp {
 		p.pause(20)
 	}
 	switch {
 	case p.drawFault(12), w.lookupsFail && p.chance(85):
-		if f := fault.New(fault.DNSTimeout, nil); w.silent {
+		if f := lookup.Fault(lookup.DNSTimeout, nil); w.silent {
 			return x402.Reply{}, f.Silence()
 		}
-		return x402.Reply{}, fault.New(fault.DNSTimeout, nil)
+		return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil)
 	case p.drawFault(2):
 		panic("a bug of ours")
 	case p.chance(10):
-		return x402.Reply{}, fault.New(fault.NXDomain, nil)
+		return x402.Reply{}, lookup.Fault(lookup.NXDomain, nil)
 	}
 	return x402.Reply{Body: fmt.Appendf(nil, `{"answer":%d,"to":%q}`, p.drawDuration(1<<40), p.path)}, nil
 }

@@ -14,9 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -302,7 +303,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		out := c.gate(p).Serve(context.Background(), x402.Request{
 			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: p.window(), Arrived: p.arrived, Deadline: p.now().Add(invocation),
 			Prepare: func() (x402.Job, error) {
-				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Run: p.runLookup}, nil
+				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), Run: p.runLookup}, nil
 			},
 			Error: p.renderError,
 		})

@@ -3,7 +3,7 @@ package x402
 import (
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -52,15 +52,15 @@ func (c *Charge) add(charged *bool) {
 
 // ChargeOf says what charged can be with a code. It is computed from the tables
 // that decide it.
-func ChargeOf(code fault.Code) Charge {
+func ChargeOf(info fault.Info) Charge {
 	var c Charge
-	switch info := fault.New(code, nil).Info(); {
-	case code == fault.InternalError:
+	switch {
+	case info.Code == fault.InternalError:
 		return byAnyRecord() // it can come before the settlement, too
 	case info.Class == fault.Answer || info.Class == fault.Owed:
 		return Charge{Yes: true}
 	}
-	switch code { //nolint:exhaustive // all others are what any record says
+	switch info.Code { //nolint:exhaustive // all others are what any record says
 	case fault.PaymentInProgress:
 		// Another attempt has it: it may be moving the money, or has moved it.
 		return Charge{Unknown: true, Yes: true}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -77,7 +77,7 @@ func TestReceipts(t *testing.T) {
 	}{
 		"a result":             {func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":1}`)}, nil }, 200, nil},
 		"a result, and no key": {func(int32) (x402.Reply, error) { return x402.Reply{}, nil }, 200, errors.New("unreadable")},
-		"a fact as an error":   {func(int32) (x402.Reply, error) { return x402.Reply{}, fault.New(fault.NXDomain, nil) }, 404, nil},
+		"a fact as an error":   {func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.NXDomain, nil) }, 404, nil},
 		"an answer after one":  {nil, 200, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestReceipts(t *testing.T) {
 				b.reply = c.answer
 				first := b.sign(nil)
 				if c.answer == nil { // owed at first: that is no answer
-					b.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, fault.New(fault.DNSTimeout, nil) }
+					b.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil) }
 					unsigned(t, "owed", b.ask(first, "GET /a"))
 					b.reply = func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":2}`)}, nil }
 					time.Sleep(time.Second)
@@ -172,7 +172,7 @@ func TestBundleOwes(t *testing.T) {
 			var now run
 			b.reply = func(n int32) (x402.Reply, error) {
 				if now.fails {
-					return x402.Reply{}, fault.New(fault.HostIntelTimeout, nil)
+					return x402.Reply{}, lookup.Fault(lookup.HostIntelTimeout, nil)
 				}
 				return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: now.owes, Prevented: now.prevented}, nil
 			}
@@ -216,11 +216,11 @@ func TestBundleOwes(t *testing.T) {
 func TestPreventedLookupIsNotCounted(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {
-			return nil, fault.New(fault.BootstrapUnavailable, nil).Prevented()
+			return nil, lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented()
 		}
 		h := b.sign(nil)
 		for range 2 * ledger.MaxLookups {
-			b.expect("prevented", b.ask(h, "GET /a"), 503, fault.BootstrapUnavailable, "true", true, true)
+			b.expect("prevented", b.ask(h, "GET /a"), 503, lookup.BootstrapUnavailable, "true", true, true)
 			if r := b.stored(h); r.Lookups != 0 || !r.LeaseUntil.IsZero() {
 				t.Errorf("%+v", r)
 			}

@@ -8,9 +8,10 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -49,7 +50,7 @@ func ExampleGate_Serve() {
 			Arrived: time.Now(), Deadline: time.Now().Add(27 * time.Second),
 			Prepare: func() (x402.Job, error) {
 				return x402.Job{
-					Fingerprint: "GET /fact?", Budget: time.Second, Timeout: fault.DNSTimeout,
+					Fingerprint: "GET /fact?", Budget: time.Second, Timeout: lookup.Info(lookup.DNSTimeout),
 					Run: func(context.Context) (x402.Reply, error) {
 						fmt.Println("the job runs")
 						return x402.Reply{Body: []byte(`{"fact":42}`)}, nil

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -106,8 +106,8 @@ type Job struct {
 	Fingerprint string
 	// Budget is what Run may take.
 	Budget time.Duration
-	// Timeout is the fault when Run cannot have its budget.
-	Timeout fault.Code
+	// Timeout is the fault when Run cannot have its budget; its class is owed.
+	Timeout fault.Info
 	// Anew says that without a purchase key every payment is a purchase of its
 	// own, because there is no answer that two of them could share (ping).
 	Anew bool
@@ -253,7 +253,7 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
 	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
 	switch {
 	case err != nil:
-		f = fault.Newf(f.Code, errors.Join(f, err), "%s", f.Public())
+		f = f.Because(errors.Join(f, err))
 		return a.fail(f, nil)
 	case r == nil || r.AuthDigest != a.claim.AuthDigest && r.AuthDigest != "":
 		return a.fail(f, charged(false))

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -179,8 +180,8 @@ func TestSlots(t *testing.T) {
 		b.expect("full", b.ask(h, "GET /a"), 503, fault.Overloaded, "false", true, false)
 		b.expectCalls("full", 0, 0)
 		r.full = nil
-		b.work = looksUp(fault.DNSTimeout)
-		b.expect("room, owed", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+		b.work = looksUp(lookup.DNSTimeout)
+		b.expect("room, owed", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
 		time.Sleep(time.Second)
 		r.full = fault.New(fault.Overloaded, nil)
 		for _, r.late = range []time.Duration{0, 28 * time.Second} { // the last is past the deadline

@@ -16,8 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -154,7 +155,7 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 				return x402.Job{}, invalid
 			}
 			return x402.Job{
-				Fingerprint: path, Budget: 8 * time.Second, Timeout: fault.DNSTimeout, Anew: b.anew,
+				Fingerprint: path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), Anew: b.anew,
 				Run: func(ctx context.Context) (x402.Reply, error) {
 					if b.reply != nil {
 						return b.reply(b.runs.Add(1))
@@ -232,7 +233,7 @@ func settles(all ...x402.Settlement) func(context.Context, int) x402.Settlement 
 func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	return func(_ context.Context, n int) ([]byte, error) {
 		if code := codes[min(n, len(codes))-1]; code != "" {
-			return nil, fault.New(code, nil)
+			return nil, lookup.Fault(code, nil)
 		}
 		return []byte("{}"), nil
 	}
@@ -240,7 +241,7 @@ func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 
 // silent makes every lookup fail by the silence of its target.
 func (b *harness) silent() {
-	b.work = func(context.Context, int) ([]byte, error) { return nil, fault.New(fault.SSLTimeout, nil).Silence() }
+	b.work = func(context.Context, int) ([]byte, error) { return nil, lookup.Fault(lookup.SSLTimeout, nil).Silence() }
 }
 
 // stored is the record of a payment.

@@ -10,8 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -31,7 +32,7 @@ func standings() map[string]standing {
 			}
 			b.settle = settles(s)
 			if failing {
-				b.work = looksUp(fault.DNSTimeout)
+				b.work = looksUp(lookup.DNSTimeout)
 			}
 			b.ask(h, "GET /a")
 		}
@@ -78,12 +79,12 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	}{
 		"again, when it has ended": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome { return b.ask(h, "GET /a") }},
 		"wrong URL":                {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome { return b.ask(h, "GET /b") }},
-		"wrong parameter": {400, fault.InvalidDomain, func(b *harness, h, _ string) x402.Outcome {
-			return b.askWith(h, "GET /a", fault.New(fault.InvalidDomain, errors.New("?")))
+		"wrong parameter": {400, lookup.InvalidDomain, func(b *harness, h, _ string) x402.Outcome {
+			return b.askWith(h, "GET /a", lookup.Fault(lookup.InvalidDomain, errors.New("?")))
 		}},
-		"past the window, wrong parameter": {400, fault.InvalidDomain, func(b *harness, h, _ string) x402.Outcome {
+		"past the window, wrong parameter": {400, lookup.InvalidDomain, func(b *harness, h, _ string) x402.Outcome {
 			time.Sleep(10 * time.Minute)
-			return b.askWith(h, "GET /a", fault.New(fault.InvalidDomain, nil))
+			return b.askWith(h, "GET /a", lookup.Fault(lookup.InvalidDomain, nil))
 		}},
 		"second signature": {402, fault.PaymentRequired, func(b *harness, _, other string) x402.Outcome { return b.ask(other, "GET /a") }},
 		"another price, wrong URL": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome {
@@ -151,7 +152,7 @@ func TestMoneyWithoutARequest(t *testing.T) {
 			}
 			b.expect(name, b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, change == nil)
 			if change == nil {
-				b.expect("wrong parameter", b.askWith(h, "GET /a", fault.New(fault.InvalidDomain, nil)), 400, fault.InvalidDomain, "true", false, true)
+				b.expect("wrong parameter", b.askWith(h, "GET /a", lookup.Fault(lookup.InvalidDomain, nil)), 400, lookup.InvalidDomain, "true", false, true)
 			}
 			b.expectCalls("money without a request", 0, 0)
 		})

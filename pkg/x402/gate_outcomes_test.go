@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -17,7 +18,7 @@ import (
 func TestInvalidParametersAreNotCharged(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
-		b.expect("invalid", b.askWith(h, "", fault.New(fault.InvalidDomain, nil)), 400, fault.InvalidDomain, "false", false, false)
+		b.expect("invalid", b.askWith(h, "", lookup.Fault(lookup.InvalidDomain, nil)), 400, lookup.InvalidDomain, "false", false, false)
 		b.expectCalls("invalid", 0, 0)
 		if n := b.store.Calls(ledgertest.Create); n != 0 {
 			t.Errorf("%d creates", n)
@@ -25,8 +26,8 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 		b.expect("corrected, same signature", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
 	within(t, ledgertest.Failing(ledgertest.Fetch, ledgertest.FailBefore, 1), func(_ *testing.T, b *harness) {
-		out := b.askWith(b.sign(nil), "GET /a", fault.New(fault.InvalidDomain, nil))
-		b.expect("no ledger", out, 400, fault.InvalidDomain, "null", false, false)
+		out := b.askWith(b.sign(nil), "GET /a", lookup.Fault(lookup.InvalidDomain, nil))
+		b.expect("no ledger", out, 400, lookup.InvalidDomain, "null", false, false)
 	})
 }
 
@@ -88,8 +89,8 @@ func TestUnrecorded(t *testing.T) {
 		{"answered", moved(), nil, nil, 200},
 		{"settlement", moved(), []int{1}, nil, 200},
 		{"answer", moved(), []int{2}, nil, 200},
-		{"owed lookup", moved(), []int{2}, fault.New(fault.DNSTimeout, nil), 504},
-		{"settlement and owed lookup", moved(), []int{1, 2}, fault.New(fault.DNSTimeout, nil), 504},
+		{"owed lookup", moved(), []int{2}, lookup.Fault(lookup.DNSTimeout, nil), 504},
+		{"settlement and owed lookup", moved(), []int{1, 2}, lookup.Fault(lookup.DNSTimeout, nil), 504},
 		{"refused", declined(), nil, nil, 402},
 		{"in doubt", x402.Settlement{Class: x402.Unknown}, nil, nil, 503},
 	} {
@@ -272,9 +273,9 @@ func TestLateSettlement(t *testing.T) {
 	for _, fails := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore, ledgertest.FailAfter} {
 		within(t, ledgertest.Failing(ledgertest.Replace, fails, 1), func(t *testing.T, b *harness) {
 			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(20 * time.Second); return moved() }
-			b.work = looksUp(fault.DNSTimeout)
+			b.work = looksUp(lookup.DNSTimeout)
 			h := b.sign(nil)
-			b.expect("late", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+			b.expect("late", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
 			b.expectCalls("late", 1, 0)
 			for range ledger.MaxLookups + 2 {
 				time.Sleep(11 * time.Minute)

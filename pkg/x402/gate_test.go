@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -103,11 +105,11 @@ func TestRefusedAtTheDoor(t *testing.T) {
 // asks for another try.
 func TestOwed(t *testing.T) {
 	for code, fails := range map[fault.Code]func(context.Context, int) ([]byte, error){
-		fault.DNSTimeout:    looksUp(fault.DNSTimeout),
+		lookup.DNSTimeout:   looksUp(lookup.DNSTimeout),
 		fault.InternalError: func(context.Context, int) ([]byte, error) { panic("bug") },
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			info, _ := fault.Of(code)
+			info, _ := catalog.CodeOf(code)
 			b.work = fails
 			h := b.sign(nil)
 			for i, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 0, 0} {
@@ -133,8 +135,8 @@ func TestOwed(t *testing.T) {
 // number or by time, if its last lookup met it: stored once, final and no refund. A
 // failure of ours in the last lookup, or a lookup that died, leaves a debt.
 func TestSilence(t *testing.T) {
-	quiet := fault.New(fault.SSLTimeout, nil).Silence()
-	ours := fault.New(fault.SSLTimeout, nil)
+	quiet := lookup.Fault(lookup.SSLTimeout, nil).Silence()
+	ours := lookup.Fault(lookup.SSLTimeout, nil)
 	for name, c := range map[string]struct {
 		lookups []*fault.Error
 		answer  bool
@@ -158,7 +160,7 @@ func TestSilence(t *testing.T) {
 				}
 				first, again := b.ask(h, "GET /a"), b.ask(h, "GET /a")
 				for what, out := range map[string]x402.Outcome{"then": first, "again": again} {
-					b.expect(what, out, 504, orNone(c.answer, fault.SSLTimeout), "true", false, true)
+					b.expect(what, out, 504, orNone(c.answer, lookup.SSLTimeout), "true", false, true)
 					if out.Replayed != c.answer || !c.answer && !strings.HasSuffix(out.Fault.Public(), "a refund is due.") {
 						t.Errorf("%s: replayed %v, %v", what, out.Replayed, out.Fault)
 					}
@@ -196,7 +198,7 @@ func TestLookupsCutOff(t *testing.T) {
 		b.work = func(context.Context, int) ([]byte, error) {
 			time.Sleep(time.Second) // the settlement is written meanwhile
 			dies.Store(true)
-			return nil, fault.New(fault.DNSTimeout, nil)
+			return nil, lookup.Fault(lookup.DNSTimeout, nil)
 		}
 		h := b.sign(nil)
 		for range ledger.MaxLookups + 5 {
@@ -271,16 +273,16 @@ func TestLostLeaseServesNoAnswer(t *testing.T) {
 // one said stands.
 func TestNoTimeForAnOwedLookup(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		b.work = looksUp(fault.UpstreamUnavailable)
+		b.work = looksUp(lookup.UpstreamUnavailable)
 		h := b.sign(nil)
-		b.expect("owed", b.ask(h, "GET /a"), 503, fault.UpstreamUnavailable, "true", true, true)
+		b.expect("owed", b.ask(h, "GET /a"), 503, lookup.UpstreamUnavailable, "true", true, true)
 		before := b.stored(h)
 		slow := &countedSlots{}
 		b.withParts(slow, nil)
 		for _, late := range []time.Duration{20 * time.Second, 26 * time.Second, 28 * time.Second} { // the last is past the deadline
 			time.Sleep(time.Minute)
 			slow.late = late
-			b.expect("no time", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+			b.expect("no time", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
 		}
 		r := b.stored(h)
 		if r.Lookups != 1 || !r.LookupAt.Equal(before.LookupAt) || *r.LastFault != *before.LastFault || !r.LeaseUntil.IsZero() {
@@ -374,7 +376,7 @@ func TestNoTimeForTheLastLookup(t *testing.T) {
 			}
 			return ledgertest.None
 		}, func(t *testing.T, b *harness) {
-			b.work = looksUp(fault.DNSTimeout)
+			b.work = looksUp(lookup.DNSTimeout)
 			h := b.sign(nil)
 			for range ledger.MaxLookups - 1 {
 				b.ask(h, "GET /a")
@@ -382,7 +384,7 @@ func TestNoTimeForTheLastLookup(t *testing.T) {
 			}
 			b.withParts(&countedSlots{late: 20 * time.Second}, nil)
 			armed = true
-			b.expect("no time", b.ask(h, "GET /a"), 504, fault.DNSTimeout, "true", true, true)
+			b.expect("no time", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
 			b.expectCalls("no time", 1, ledger.MaxLookups-1)
 		})
 	}

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -114,7 +116,7 @@ func TestMeter(t *testing.T) {
 			return h
 		}, status: 402, want: "late, " + paidUp},
 		"owed": {before: func(b *harness) string {
-			b.work = looksUp(fault.DNSTimeout)
+			b.work = looksUp(lookup.DNSTimeout)
 			return paidBefore(b)
 		}, status: 504, want: "late, " + paidUp},
 		"signature that nobody knows": {before: func(b *harness) string {
@@ -183,7 +185,7 @@ func TestMeterFull(t *testing.T) {
 		within(t, nil, func(t *testing.T, b *harness) {
 			s := &fakeMeter{harness: b, full: fault.New(code, nil)}
 			b.meter = s
-			info, _ := fault.Of(code)
+			info, _ := catalog.CodeOf(code)
 			b.expect(string(code), b.ask(b.sign(nil), "GET /a"), info.Status, code, "null", true, false)
 			if n := b.writes() + b.store.Calls(ledgertest.Fetch) + len(b.settles); n > 0 || s.heard() != "open" {
 				t.Errorf("%s: %d calls, and the meter heard %q", code, n, s.notes)

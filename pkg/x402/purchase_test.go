@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -87,7 +88,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 func TestOwnerOfAPurchase(t *testing.T) {
 	never := x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
 	open := x402.Finding{Verdict: x402.StillOpen}
-	failing := func(b *harness) { b.work = looksUp(fault.DNSTimeout) }
+	failing := func(b *harness) { b.work = looksUp(lookup.DNSTimeout) }
 	working := func(b *harness) { b.work = looksUp("") }
 	spend := func(b *harness, h string) {
 		for _, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
@@ -136,9 +137,9 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		{name: "never sent", first: unreached(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
 
 		{name: "owed", before: failing, after: func(b *harness, _ string) { working(b); time.Sleep(time.Second) }, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 2, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "owed, too early", before: failing, after: func(b *harness, _ string) { working(b) }, first: moved(), second: moved(), status: 504, code: fault.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 1, own: ledger.Superseded, owner: ledger.Settled},
+		{name: "owed, too early", before: failing, after: func(b *harness, _ string) { working(b) }, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 1, own: ledger.Superseded, owner: ledger.Settled},
 		{name: "owed, no lookup left", before: failing, after: spend, first: moved(), second: moved(), status: 200, charge: "true", sent: 2, runs: 6, own: ledger.Redeemed, owner: ledger.Settled},
-		{name: "owed, no lookup left, with a key", keyed: true, before: failing, after: spend, first: moved(), second: moved(), status: 504, code: fault.DNSTimeout, charge: "true", sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
+		{name: "owed, no lookup left, with a key", keyed: true, before: failing, after: spend, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
 		{name: "owed, no lookup left, with a key, a day later", keyed: true, before: failing, after: spend, wait: 24 * time.Hour, first: moved(), second: moved(), status: 200, charge: "true", sent: 2, runs: 6, own: ledger.Redeemed, owner: ledger.Settled},
 
 		{name: "its record is gone", first: moved(), wait: 36 * 24 * time.Hour, keyed: true, second: moved(), status: 200, charge: "true", sent: 2, runs: 2, own: ledger.Redeemed},

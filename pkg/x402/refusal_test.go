@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -122,7 +123,7 @@ func TestWithoutExtensions(t *testing.T) {
 						}
 					}
 				}
-				b.work = looksUp(fault.DNSTimeout, "")
+				b.work = looksUp(lookup.DNSTimeout, "")
 				inFlight := make(chan x402.Outcome, 1)
 				b.settle = func(context.Context, int) x402.Settlement {
 					time.Sleep(2 * time.Second)
@@ -130,7 +131,7 @@ func TestWithoutExtensions(t *testing.T) {
 				}
 				go func() { time.Sleep(time.Second); inFlight <- b.ask(h, "GET /a") }()
 				owed := b.ask(h, "GET /a")
-				b.expect("owed", owed, 504, fault.DNSTimeout, "true", true, true)
+				b.expect("owed", owed, 504, lookup.DNSTimeout, "true", true, true)
 				says("owed", owed)
 				says("in flight", <-inFlight)
 				if !c.token {

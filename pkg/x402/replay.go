@@ -1,11 +1,13 @@
 package x402
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -45,7 +47,7 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 		f = fault.Newf(fault.PaymentInProgress, nil,
 			"The answer was too large to be stored, and was given once. It is looked up again, without a charge, after Retry-After.")
 	case l != nil:
-		f = fault.Newf(fault.Code(l.Code), nil, "%s", l.Message)
+		f = failureOf(l)
 	}
 	if wait > 0 {
 		f = a.repeatable(f.After(wait), r)
@@ -109,8 +111,19 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 
 // silentAnswer is what a payment for which ledger.SilenceStands is answered with.
 func silentAnswer(r ledger.Record, render func(f *fault.Error, s Standing) []byte) (ledger.Answer, error) {
-	f := silence(fault.Newf(fault.Code(r.LastFault.Code), nil, "%s", r.LastFault.Message))
+	f := silence(failureOf(r.LastFault))
 	return ledger.NewAnswer(f.Info().Status, render(f, Standing{Charged: charged(true)}))
+}
+
+// failureOf is the fault of a lookup that is on record. Earlier releases kept no status:
+// those of theirs that were silent had run out of time.
+func failureOf(l *ledger.Failure) *fault.Error {
+	before := http.StatusServiceUnavailable
+	if l.Silence {
+		before = http.StatusGatewayTimeout
+	}
+	info := fault.Info{Code: fault.Code(l.Code), Status: cmp.Or(l.Status, before), Class: fault.Owed, Retry: true, After: time.Second}
+	return info.Newf(nil, "%s", l.Message)
 }
 
 // beyondRetrying is the fault of a lookup after which none is left. It takes the

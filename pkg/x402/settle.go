@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -196,7 +196,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	if begins {
 		reply, failed = a.run(ctx)
 	} else {
-		failed = fault.New(a.job.Timeout, errors.New("no time left for the lookup"))
+		failed = a.job.Timeout.New(errors.New("no time left for the lookup"))
 	}
 	wrote.Wait()
 	a.slot.leaving(ctx, a.gate.log, reply.Silent || failed != nil && failed.IsSilence())
@@ -303,7 +303,7 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 	var err error
 	begun := a.gate.now()
 	if began {
-		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Message: f.Public(), Silence: f.IsSilence()})
+		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Status: f.Info().Status, Message: f.Public(), Silence: f.IsSilence()})
 	} else if !h.Released() {
 		err = h.Return(withoutDeadline(ctx))
 	}

@@ -3,7 +3,7 @@ package x402
 import (
 	"context"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Facilitator verifies and settles payments. Both calls are bounded by ctx and

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -129,7 +130,7 @@ func TestChargeOf(t *testing.T) {
 		fault.FacilitatorUnauthorized:  {No: true, Unknown: true},
 		fault.InternalError:            any3,
 	}
-	for _, info := range fault.All() {
+	for _, info := range catalog.Codes() {
 		want, ok := special[info.Code]
 		switch {
 		case ok:
@@ -138,7 +139,7 @@ func TestChargeOf(t *testing.T) {
 		default:
 			want = any3
 		}
-		got := ChargeOf(info.Code)
+		got := ChargeOf(info)
 		if got != want {
 			t.Errorf("%s: %+v, want %+v", info.Code, got, want)
 		}

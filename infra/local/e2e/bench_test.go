@@ -32,7 +32,7 @@ func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (
 }
 
 func BenchmarkChallenge(b *testing.B) {
-	unsigned(b, sellsDNS, http.MethodGet, lookup("example.com", "MX"), "", http.StatusPaymentRequired)
+	unsigned(b, sellsDNS, http.MethodGet, lookUp("example.com", "MX"), "", http.StatusPaymentRequired)
 }
 
 func BenchmarkToolChallenge(b *testing.B) {
@@ -73,7 +73,7 @@ func BenchmarkPaidDNS(b *testing.B) {
 	l, _, h := openBench(b, sellsDNS, "debug")
 	p := newRun(b, l, nil, newClient())
 	send := func(header http.Header) *httptest.ResponseRecorder {
-		r, w := httptest.NewRequest(http.MethodGet, lookup("example.com", "MX"), nil), httptest.NewRecorder()
+		r, w := httptest.NewRequest(http.MethodGet, lookUp("example.com", "MX"), nil), httptest.NewRecorder()
 		r.Header = header
 		h.ServeHTTP(w, r)
 		return w

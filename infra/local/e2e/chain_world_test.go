@@ -17,8 +17,8 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -42,7 +42,7 @@ func (w *chainWorld) payer() *payer {
 func (w *chainWorld) pauper() *payer {
 	p := &payer{run: newRun(w, w.lab, w.d, w.pace.client()), w: w}
 	p.moved = p.transfer
-	p.path = p.fill(lookup("{healthy}", "A"))
+	p.path = p.fill(lookUp("{healthy}", "A"))
 	return p
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -166,7 +166,7 @@ const (
 // bytes, and nothing else has one.
 func checkSigned(tb testing.TB, e exchange, w want, got x402.SettleResponse) {
 	signed := got.Extensions.OfferReceipt.Info.Receipt
-	info, _ := fault.Of(w.code)
+	info, _ := catalog.CodeOf(w.code)
 	answers := w.kind == aResult || w.kind == aFault && info.Class == fault.Answer
 	if is(tb, "has a signed receipt", signed.Format == x402.FormatJWS, answers); !answers {
 		return

@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -81,11 +82,11 @@ func spent(reason string) want {
 
 func fails(code fault.Code) want {
 	w := want{kind: aFault, code: code, charged: unmoved}
-	switch info, _ := fault.Of(code); info.Class {
+	switch info, _ := catalog.CodeOf(code); info.Class {
 	case fault.Answer, fault.Owed:
 		w.charged, w.receipt = moved, true
 	case fault.Standing:
-		if !x402.ChargeOf(code).No {
+		if !x402.ChargeOf(info).No {
 			w.charged = unknown
 		}
 	}
@@ -125,14 +126,14 @@ func (w want) with(name, value string) want {
 }
 
 func (w want) of() int {
-	if info, ok := fault.Of(w.code); ok {
+	if info, ok := catalog.CodeOf(w.code); ok {
 		return info.Status
 	}
 	return w.status
 }
 
 func (w want) retryable() bool {
-	info, _ := fault.Of(w.code)
+	info, _ := catalog.CodeOf(w.code)
 	return info.Retry
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -81,7 +81,7 @@ func TestFreeze(t *testing.T) {
 // failed twice without doing anything, and what happens, happens on the chain.
 func (f *freezer) play(t testing.TB, c freeze) {
 	r := newRun(t, f.lab, f.d, newClient(), x402test.FailBefore, x402test.FailBefore)
-	r.sign(r.fill(lookup("{healthy}", "A")), nil, nil)
+	r.sign(r.fill(lookUp("{healthy}", "A")), nil, nil)
 	f.await(t)
 	f.node.Mint(t, r.wallet.Address(), dnsPrice())
 	r.pays(fails(fault.SettlementUncertain))

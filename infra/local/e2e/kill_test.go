@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -100,9 +100,9 @@ func (p *tap) answered(process lambdahost.Process, request string, _ []byte) {
 
 func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
 	r := newRun(t, l, d, p.client())
-	path, sealed := lookup("{healthy}", "A"), map[string]func(string) string{callVerify: contractWallet}[c.kind]
+	path, sealed := lookUp("{healthy}", "A"), map[string]func(string) string{callVerify: contractWallet}[c.kind]
 	if c.kind == "" {
-		path = lookup("{held}", "A")
+		path = lookUp("{held}", "A")
 	}
 	r.sign(r.fill(path), nil, sealed)
 	r.killedAt(at, c)
@@ -208,11 +208,11 @@ func (a accident) play(t testing.TB, pc *pace, l *lab, db testbed.Dynamo, write 
 	d := newControls(t).serve(t, l, l.setup(), onTable(testbed.Dynamo{URL: p.front(writeOf, proxyTo(db.URL))}, table))
 	if write != writeFirst { // the operation has had a lease before
 		r := newRun(t, l, d, pc.client())
-		r.sign(lookup("example.com", "A"), nil, nil)
+		r.sign(lookUp("example.com", "A"), nil, nil)
 		r.pays(result(""))
 	}
 	r := newRun(t, l, d, pc.client())
-	r.sign(r.fill(lookup("{healthy}", "A")), named, nil)
+	r.sign(r.fill(lookUp("{healthy}", "A")), named, nil)
 	p.arm(write, a.mishaps...)
 	persistAlone(r, a)
 	if suffered, seen := p.harm(); suffered != len(a.mishaps) {

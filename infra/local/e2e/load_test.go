@@ -14,8 +14,8 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // The sizes of crowds: what a machine gets through within a part of the service's own deadlines,
@@ -80,10 +80,10 @@ func newBatch(tb testing.TB, l *lab, f *fleet, n int) *batch {
 	client := newClient()
 	client.Timeout, client.Transport.(*http.Transport).MaxIdleConnsPerHost = 2*patience, largeCrowd
 	b := &batch{run: newRun(tb, l, f.members[0], client), f: f, answered: func() {}}
-	required := must(b.ask(http.MethodGet, lookup("example.com", "A"), nil).Required())
+	required := must(b.ask(http.MethodGet, lookUp("example.com", "A"), nil).Required())
 	for i := range n {
 		p := &purchase{name: fmt.Sprintf("%s-%d.%s%s", b.id, i, modeHealthy, strings.TrimSuffix(labDomain, "."))}
-		p.path, p.header = lookup(p.name, "A"), must(b.wallet.Pay(required, time.Now()))
+		p.path, p.header = lookUp(p.name, "A"), must(b.wallet.Pay(required, time.Now()))
 		l.secret(p.header)
 		b.payments = append(b.payments, p)
 	}

@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-func lookup(domain, typ string) string {
+func lookUp(domain, typ string) string {
 	return catalog.DNS().Path + "?domain=" + domain + "&type=" + typ
 }
 
@@ -23,17 +24,17 @@ func healthy() want { return result(answer("{name}", "A", "30", `{"address":"192
 func dnsCases() []scenario {
 	return append(misspelt(), []scenario{
 		{name: "answered in full", steps: []step{
-			pay(lookup("b%C3%BCcher.example.com", "mx"), result(answer("xn--bcher-kva.example.com", "MX", "300", `{"preference":5,"exchange":"mail.example.com"}`))),
+			pay(lookUp("b%C3%BCcher.example.com", "mx"), result(answer("xn--bcher-kva.example.com", "MX", "300", `{"preference":5,"exchange":"mail.example.com"}`))),
 		}},
 		{name: "no record type", steps: []step{
-			pay(lookup("example.com", "ANY"), fails(fault.InvalidType).saying("A, AAAA, MX, TXT, CNAME, NS, SOA")),
+			pay(lookUp("example.com", "ANY"), fails(lookup.InvalidType).saying("A, AAAA, MX, TXT, CNAME, NS, SOA")),
 		}},
 		{name: "corrected after bad parameters", steps: []step{
-			pay(lookup("localhost", "A"), fails(fault.InvalidDomain)), elsewhere(lookup("example.com", "PTR"), fails(fault.InvalidType)),
-			elsewhere(lookup("internal.example.com", "A"), result("")), again(result("").replayed()),
+			pay(lookUp("localhost", "A"), fails(lookup.InvalidDomain)), elsewhere(lookUp("example.com", "PTR"), fails(lookup.InvalidType)),
+			elsewhere(lookUp("internal.example.com", "A"), result("")), again(result("").replayed()),
 		}},
 		{name: "the same question in other words", calls: 1, lookups: 1, steps: []step{
-			pay(lookup("{healthy}", "A"), healthy()),
+			pay(lookUp("{healthy}", "A"), healthy()),
 			happens(func(r *run) {
 				for _, same := range []string{"?domain=" + r.name, "?type=a&domain=" + strings.ToUpper(r.name) + ".", "?x=1&domain=" + r.name + "&type=A&utm=2"} {
 					r.step(elsewhere(catalog.DNS().Path+same, healthy().replayed()))
@@ -42,24 +43,24 @@ func dnsCases() []scenario {
 			elsewhere(catalog.DNS().Path+"?domain={name}&type=AAAA", spent("another request")),
 			elsewhere("/v1/tools/ping", spent("another request")),
 		}},
-		{name: "no such name", steps: []step{pay(lookup("nope.example.com", "A"), fails(fault.NXDomain)), again(fails(fault.NXDomain).replayed())}},
+		{name: "no such name", steps: []step{pay(lookUp("nope.example.com", "A"), fails(lookup.NXDomain)), again(fails(lookup.NXDomain).replayed())}},
 		// Lookups that fail on our side.
 		{name: "resolver refuses, then answers", steps: []step{
-			pay(lookup("{refused}", "A"), fails(fault.UpstreamUnavailable)), heal(), eventually(healthy()), again(healthy().replayed()),
+			pay(lookUp("{refused}", "A"), fails(lookup.UpstreamUnavailable)), heal(), eventually(healthy()), again(healthy().replayed()),
 		}},
-		{name: "resolver is down", own: withoutResolver, steps: []step{pay(lookup("example.com", "A"), fails(fault.UpstreamUnavailable))}},
+		{name: "resolver is down", own: withoutResolver, steps: []step{pay(lookUp("example.com", "A"), fails(lookup.UpstreamUnavailable))}},
 		{name: "resolver is silent, then answers", slow: "waits until a lookup has taken too long", lookups: 2, steps: []step{
-			pay(lookup("{silent}", "A"), fails(fault.DNSTimeout)), heal(), eventually(healthy()), again(healthy().replayed()),
+			pay(lookUp("{silent}", "A"), fails(lookup.DNSTimeout)), heal(), eventually(healthy()), again(healthy().replayed()),
 		}},
 		{name: "in progress after the settlement", lookups: 1, steps: []step{
-			inBackground(lookup("{held}", "A"), healthy(), atTheResolver), again(fails(fault.PaymentInProgress).charge(moved)),
+			inBackground(lookUp("{held}", "A"), healthy(), atTheResolver), again(fails(fault.PaymentInProgress).charge(moved)),
 			heal(), finish(), again(healthy().replayed()),
 		}},
 		{name: "every place is taken", own: withOnePlace, lookups: 1, steps: []step{
-			inBackground(lookup("{held}", "A"), healthy(), atTheResolver),
-			another(0, pay(lookup("example.com", "A"), fails(fault.Overloaded)), again(fails(fault.Overloaded))),
+			inBackground(lookUp("{held}", "A"), healthy(), atTheResolver),
+			another(0, pay(lookUp("example.com", "A"), fails(fault.Overloaded)), again(fails(fault.Overloaded))),
 			another(1, pay("/v1/tools/ping", result(""))), // looks nothing up
-			finish(), again(healthy().replayed()), another(1, pay(lookup("example.com", "A"), result(""))),
+			finish(), again(healthy().replayed()), another(1, pay(lookUp("example.com", "A"), result(""))),
 		}},
 	}...)
 }
@@ -77,7 +78,7 @@ func misspelt() []scenario {
 		"?domain=127.0.0.1":                                  "IP address",
 	} {
 		cases = append(cases, scenario{name: fmt.Sprintf("query %.40q", query), steps: []step{
-			pay(catalog.DNS().Path+query, fails(fault.InvalidDomain).saying(says)),
+			pay(catalog.DNS().Path+query, fails(lookup.InvalidDomain).saying(says)),
 		}})
 	}
 	return cases
@@ -100,7 +101,7 @@ func pingCases() []scenario {
 // on one table. Who repeats what, and under which key, is in the tests of pkg/service.
 func toolCases() []scenario {
 	return []scenario{{name: "by the path, and again by the tool", lookups: 1, steps: []step{
-		pay(lookup("{healthy}", "A"), healthy()), happens(answeredByTool),
+		pay(lookUp("{healthy}", "A"), healthy()), happens(answeredByTool),
 	}}}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -188,9 +188,9 @@ func freeCases() []scenario {
 		"/nope", "/v1/tools/dns/", "/v1/tools/DNS", "/v1/tools/dns%2f", "//v1/tools/dns", "/%00", "/%ff", "/v1/tools/..%2fping",
 	} {
 		cases = append(cases, scenario{name: fmt.Sprintf("unknown path %q", path), steps: []step{
-			ask(http.MethodGet, path, nil, fails(fault.UnknownPath)), ask(http.MethodHead, path, nil, fails(fault.UnknownPath).empty()),
-			ask(http.MethodPost, path, nil, fails(fault.UnknownPath)),
-			ask(http.MethodDelete, path, header{"PAYMENT-SIGNATURE": "garbage"}, fails(fault.UnknownPath).charge(unknown)),
+			ask(http.MethodGet, path, nil, fails(catalog.UnknownPath)), ask(http.MethodHead, path, nil, fails(catalog.UnknownPath).empty()),
+			ask(http.MethodPost, path, nil, fails(catalog.UnknownPath)),
+			ask(http.MethodDelete, path, header{"PAYMENT-SIGNATURE": "garbage"}, fails(catalog.UnknownPath).charge(unknown)),
 		}})
 	}
 	const health = catalog.PathHealth

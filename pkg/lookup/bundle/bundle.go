@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // budget is what a child may take. It is shorter than a bundle's own deadline,

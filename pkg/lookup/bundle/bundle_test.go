@@ -17,12 +17,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 type fact struct {
@@ -32,7 +34,7 @@ type fact struct {
 // A result or an error as JSON. What is owed shows in the header of the answer; its
 // body is that of spec §2.8.
 func TestChild(t *testing.T) {
-	gone := fault.Newf(fault.NXDomain, nil, "gone")
+	gone := lookup.Faultf(lookup.NXDomain, nil, "gone")
 	for name, c := range map[string]struct {
 		err  error
 		want string
@@ -61,12 +63,12 @@ var errPanic = errors.New("panics")
 // their fields whose code is owed by itself; they were prevented when none of them
 // was tried, and the target was silent when it was in one of them.
 func TestOwed(t *testing.T) {
-	prevented := fault.New(fault.BootstrapUnavailable, nil).Prevented()
-	silent := fault.New(fault.SSLTimeout, nil).Silence()
-	ends := []*fault.Error{nil, prevented, silent, fault.New(fault.NXDomain, nil).Silence(), fault.New(fault.InternalError, nil)}
+	prevented := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented()
+	silent := lookup.Fault(lookup.SSLTimeout, nil).Silence()
+	ends := []*fault.Error{nil, prevented, silent, lookup.Fault(lookup.NXDomain, nil).Silence(), fault.New(fault.InternalError, nil)}
 	few := len(ends)
-	for _, i := range fault.All() {
-		ends = append(ends, fault.New(i.Code, nil))
+	for _, i := range catalog.Codes() {
+		ends = append(ends, i.New(nil))
 	}
 	for n := range few * few * len(ends) {
 		three := []*fault.Error{ends[n%few], ends[n/few%few], ends[n/few/few]}
@@ -103,7 +105,7 @@ func takes[Q, R any](d time.Duration) look[Q, R] {
 		case <-time.After(d):
 			return r, nil
 		case <-ctx.Done():
-			return r, fault.New(fault.SSLTimeout, ctx.Err())
+			return r, lookup.Fault(lookup.SSLTimeout, ctx.Err())
 		}
 	}
 }
@@ -156,11 +158,11 @@ func TestBundlesOutOfTime(t *testing.T) {
 			b := NewHostIntel(stubborn, takes[ssl.Query, ssl.Result](0), takes[whois.Query, whois.Result](0))
 			_, err := b.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 			return err
-		}, fault.HostIntelTimeout},
+		}, lookup.HostIntelTimeout},
 		"uptime-check": {func(ctx context.Context) error {
 			_, err := NewUptime(h, stubborn, h, h).Lookup(ctx, UptimeQuery{Domain: "example.com"})
 			return err
-		}, fault.UptimeCheckTimeout},
+		}, lookup.UptimeCheckTimeout},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -228,14 +230,14 @@ func TestUptime(t *testing.T) {
 		"expired":       {func(h *host) { h.certificate.Expired = true }, "degraded"},
 		"not yet valid": {func(h *host) { h.certificate.NotYetValid = true }, "degraded"},
 		"mismatch":      {func(h *host) { h.certificate.HostnameMatch = false }, "degraded"},
-		"dns fails":     {func(h *host) { h.dns = fault.New(fault.DNSTimeout, nil) }, "down dns_timeout"},
-		"headers fail":  {func(h *host) { h.headers = fault.New(fault.HTTPFailed, nil) }, "down http_failed"},
-		"expired and headers fail": {func(h *host) { h.certificate.Expired, h.headers = true, fault.New(fault.HTTPFailed, nil) },
+		"dns fails":     {func(h *host) { h.dns = lookup.Fault(lookup.DNSTimeout, nil) }, "down dns_timeout"},
+		"headers fail":  {func(h *host) { h.headers = lookup.Fault(lookup.HTTPFailed, nil) }, "down http_failed"},
+		"expired and headers fail": {func(h *host) { h.certificate.Expired, h.headers = true, lookup.Fault(lookup.HTTPFailed, nil) },
 			"down http_failed"},
-		"handshake fails": {func(h *host) { h.ssl = fault.New(fault.HandshakeFailed, nil) }, "down handshake_failed handshake_failed"},
-		"ssl is late":     {func(h *host) { h.ssl = fault.New(fault.SSLTimeout, nil) }, "down ssl_timeout headers_timeout"},
-		"ssl is silent":   {func(h *host) { h.ssl = fault.New(fault.SSLTimeout, nil).Silence() }, "down ssl_timeout! headers_timeout!"},
-		"blocked":         {func(h *host) { h.resolve = fault.New(fault.BlockedAddress, nil) }, "down blocked_address blocked_address"},
+		"handshake fails": {func(h *host) { h.ssl = lookup.Fault(lookup.HandshakeFailed, nil) }, "down handshake_failed handshake_failed"},
+		"ssl is late":     {func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil) }, "down ssl_timeout headers_timeout"},
+		"ssl is silent":   {func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil).Silence() }, "down ssl_timeout! headers_timeout!"},
+		"blocked":         {func(h *host) { h.resolve = lookup.Fault(lookup.BlockedAddress, nil) }, "down blocked_address blocked_address"},
 		"resolvers":       {func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, "down ssl_timeout headers_timeout"},
 		// A handshake that failed after the certificate: the headers make their own.
 		"no connection": {func(h *host) { h.conn = nil }, "up"},
@@ -314,7 +316,7 @@ func TestResolvesOnce(t *testing.T) {
 				t.Errorf("%s: %d questions, %d and %d under way after the answer, %v, %v", kind, asked.Load(), uptime, n, uerr, herr)
 			}
 			for i, f := range []*fault.Error{u.DNS.Fault, u.SSL.Fault, h.DNS.Fault, h.SSL.Fault} {
-				if code := []fault.Code{fault.DNSTimeout, fault.SSLTimeout}[i%2]; f == nil || f.Code != code {
+				if code := []fault.Code{lookup.DNSTimeout, lookup.SSLTimeout}[i%2]; f == nil || f.Code != code {
 					t.Errorf("%s: %v, want %s", kind, f, code)
 				}
 			}

@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -57,17 +57,13 @@ func (r HostIntelResult) Owed() (fields []string, prevented, silent bool) {
 // a name, looked up side by side for one payment (spec §2.6, §4.7). Where they want
 // the same records, one resolution serves them.
 type HostIntel struct {
-	dns   lookup[dns.Query, dns.Result]
-	ssl   lookup[ssl.Query, ssl.Result]
-	whois lookup[whois.Query, whois.Result]
-}
-
-type lookup[Q, R any] interface {
-	Lookup(ctx context.Context, q Q) (R, error)
+	dns   lookup.Looker[dns.Query, dns.Result]
+	ssl   lookup.Looker[ssl.Query, ssl.Result]
+	whois lookup.Looker[whois.Query, whois.Result]
 }
 
 // NewHostIntel returns the bundle of the three lookups.
-func NewHostIntel(d lookup[dns.Query, dns.Result], s lookup[ssl.Query, ssl.Result], w lookup[whois.Query, whois.Result]) HostIntel {
+func NewHostIntel(d lookup.Looker[dns.Query, dns.Result], s lookup.Looker[ssl.Query, ssl.Result], w lookup.Looker[whois.Query, whois.Result]) HostIntel {
 	return HostIntel{dns: d, ssl: s, whois: w}
 }
 
@@ -98,7 +94,7 @@ func (c HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResul
 	})
 	all.Wait()
 	if err := over(whole); err != nil {
-		return HostIntelResult{}, fault.New(fault.HostIntelTimeout, err)
+		return HostIntelResult{}, lookup.Fault(lookup.HostIntelTimeout, err)
 	}
 	return r, nil
 }

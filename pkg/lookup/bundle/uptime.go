@@ -8,12 +8,13 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // UptimeQuery is a normalised question to Uptime.
@@ -107,7 +108,7 @@ func (c Uptime) Lookup(ctx context.Context, q UptimeQuery) (UptimeResult, error)
 	all.Go(func() { r.SSL, r.Headers = c.web(ctx, q) })
 	all.Wait()
 	if err := over(whole); err != nil {
-		return UptimeResult{}, fault.New(fault.UptimeCheckTimeout, err)
+		return UptimeResult{}, lookup.Fault(lookup.UptimeCheckTimeout, err)
 	}
 	r.Verdict = verdict(r)
 	return r, nil
@@ -120,7 +121,7 @@ func (c Uptime) web(ctx context.Context, q UptimeQuery) (Child[ssl.Result], Chil
 	var conn *tls.Conn
 	certificate := run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
 		if target, err = c.connector.Resolve(ctx, q.Domain); err != nil {
-			return r, origin.Fault(err, fault.SSLTimeout)
+			return r, origin.Fault(err, lookup.SSLTimeout)
 		}
 		r, conn, err = c.ssl.Inspect(ctx, ssl.Query{Domain: q.Domain}, target)
 		return r, err
@@ -141,11 +142,11 @@ func (c Uptime) web(ctx context.Context, q UptimeQuery) (Child[ssl.Result], Chil
 // sameFault is what kept the certificate away, as the headers lookup says it:
 // they share the way to the host, so it would meet the same.
 func sameFault(f *fault.Error) *fault.Error {
-	if f.Code != fault.SSLTimeout {
+	if f.Code != lookup.SSLTimeout {
 		return f
 	}
 	same := *f // with its message and its mark
-	same.Code = fault.HeadersTimeout
+	same.Code = lookup.HeadersTimeout
 	return &same
 }
 

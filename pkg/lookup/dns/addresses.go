@@ -10,8 +10,9 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // grace is how long the IPv6 addresses have when the IPv4 addresses are there
@@ -31,7 +32,7 @@ var _ guard.Resolver = (*Client)(nil)
 // Lookup about deadlines and goroutines.
 func (c *Client) Addresses(ctx context.Context, name string) ([]netip.Addr, error) {
 	if _, ok := miekg.IsDomainName(name); !ok {
-		return nil, fault.New(fault.InvalidDomain, nil)
+		return nil, lookup.Fault(lookup.InvalidDomain, nil)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -101,7 +102,7 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) (f famil
 		_, err := r.result(Query{Domain: name}, qtype)
 		return family{state: missing, err: err}
 	case r.msg.Rcode == miekg.RcodeYXDomain:
-		return family{state: missing, err: fault.Newf(fault.ConnectFailed, nil,
+		return family{state: missing, err: lookup.Faultf(lookup.ConnectFailed, nil,
 			"The domain has no address to connect to: the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long.")}
 	case r.msg.Rcode != miekg.RcodeSuccess:
 		return family{state: broken}
@@ -120,7 +121,7 @@ func unresolved(v4, v6 family) error {
 	case v6.state == missing && v4.state != empty:
 		return v6.err
 	case v4.state == broken || v6.state == broken:
-		return fault.Newf(fault.ConnectFailed, nil,
+		return lookup.Faultf(lookup.ConnectFailed, nil,
 			"The domain has no address to connect to: the resolvers answer SERVFAIL for it.")
 	case v4.state == unanswered || v6.state == unanswered:
 		// %v: the codes inside are those of the dns tool, not of the tool that
@@ -129,7 +130,7 @@ func unresolved(v4, v6 family) error {
 	}
 	// A name that exists without IPv4 exists, so NXDOMAIN for IPv6 is an old
 	// server's mistake (RFC 4074 §4.2) and means none.
-	return fault.Newf(fault.ConnectFailed, nil,
+	return lookup.Faultf(lookup.ConnectFailed, nil,
 		"The domain has no address to connect to: it exists without A and AAAA records.")
 }
 

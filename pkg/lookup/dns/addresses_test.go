@@ -14,9 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 func TestAddresses(t *testing.T) {
@@ -42,19 +43,19 @@ func TestAddresses(t *testing.T) {
 		"IPv4 fails beside IPv6":       {v4: servfail, v6: answer(aaaa), want: "2606:4700::1"},
 		"alias": {v4: answer("@ 60 IN CNAME b.test.", "b.test. 60 IN A 93.184.216.34", "c.test. 60 IN A 8.8.8.8"), v6: none,
 			want: "93.184.216.34"},
-		"nxdomain":                 {v4: nx, v6: nx, code: fault.NXDomain},
-		"nxdomain behind an alias": {v4: both(rcode(miekg.RcodeNameError), answer("@ 60 IN CNAME b.test."), authority(". 60 IN SOA a. b. 1 2 3 4 5")), v6: nx, code: fault.NXDomain, says: "alias"},
-		"nxdomain, SERVFAIL":       {v4: servfail, v6: nx, code: fault.NXDomain},
-		"nxdomain, silence":        {v4: refused, v6: nx, code: fault.NXDomain},
+		"nxdomain":                 {v4: nx, v6: nx, code: lookup.NXDomain},
+		"nxdomain behind an alias": {v4: both(rcode(miekg.RcodeNameError), answer("@ 60 IN CNAME b.test."), authority(". 60 IN SOA a. b. 1 2 3 4 5")), v6: nx, code: lookup.NXDomain, says: "alias"},
+		"nxdomain, SERVFAIL":       {v4: servfail, v6: nx, code: lookup.NXDomain},
+		"nxdomain, silence":        {v4: refused, v6: nx, code: lookup.NXDomain},
 		"nxdomain, unproven":       {v4: bare, v6: bare, is: guard.ErrResolvers},
 		"no data, unproven":        {v4: none, v6: bare, is: guard.ErrResolvers},
 		"IPv6 only, unproven":      {v4: bare, v6: answer(aaaa), want: "2606:4700::1"},
-		"yxdomain":                 {v4: yx, v6: yx, code: fault.ConnectFailed, says: "YXDOMAIN"},
-		"no data":                  {v4: none, v6: none, code: fault.ConnectFailed, says: "without A and AAAA"},
-		"no data, false nxdomain":  {v4: none, v6: nx, code: fault.ConnectFailed, says: "without A and AAAA"},
-		"SERVFAIL":                 {v4: servfail, v6: servfail, code: fault.ConnectFailed, says: "SERVFAIL"},
-		"no data, SERVFAIL":        {v4: none, v6: servfail, code: fault.ConnectFailed, says: "SERVFAIL"},
-		"SERVFAIL, refused":        {v4: servfail, v6: refused, code: fault.ConnectFailed, says: "SERVFAIL"},
+		"yxdomain":                 {v4: yx, v6: yx, code: lookup.ConnectFailed, says: "YXDOMAIN"},
+		"no data":                  {v4: none, v6: none, code: lookup.ConnectFailed, says: "without A and AAAA"},
+		"no data, false nxdomain":  {v4: none, v6: nx, code: lookup.ConnectFailed, says: "without A and AAAA"},
+		"SERVFAIL":                 {v4: servfail, v6: servfail, code: lookup.ConnectFailed, says: "SERVFAIL"},
+		"no data, SERVFAIL":        {v4: none, v6: servfail, code: lookup.ConnectFailed, says: "SERVFAIL"},
+		"SERVFAIL, refused":        {v4: servfail, v6: refused, code: lookup.ConnectFailed, says: "SERVFAIL"},
 		"refused":                  {v4: refused, v6: refused, is: guard.ErrResolvers},
 		"referred":                 {v4: referred, v6: referred, is: guard.ErrResolvers},
 		"no data, refused":         {v4: none, v6: refused, is: guard.ErrResolvers},
@@ -222,7 +223,7 @@ func TestShareEnds(t *testing.T) {
 		ctx, end := dns.Share(t.Context())
 		hurried, cancel := context.WithTimeout(ctx, 20*ms)
 		defer cancel()
-		if _, err := cl.Lookup(hurried, query("A")); code(err) != fault.DNSTimeout {
+		if _, err := cl.Lookup(hurried, query("A")); code(err) != lookup.DNSTimeout {
 			t.Errorf("%v, want dns_timeout", err)
 		}
 		if w.near.Load() != 1 {
@@ -231,7 +232,7 @@ func TestShareEnds(t *testing.T) {
 		end()
 		w.at(18*ms + time.Second) // it waits for what it stops, and no longer
 		w.check()
-		if _, err := cl.Lookup(ctx, query("A")); code(err) != fault.DNSTimeout {
+		if _, err := cl.Lookup(ctx, query("A")); code(err) != lookup.DNSTimeout {
 			t.Errorf("after the end: %v, want dns_timeout", err)
 		}
 	})

@@ -51,7 +51,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // Config is what a Client needs.
@@ -119,10 +119,10 @@ func positive(d, fallback time.Duration) time.Duration {
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	t := qtype(q.Type)
 	if t == miekg.TypeNone {
-		return Result{}, fault.New(fault.InvalidType, nil)
+		return Result{}, lookup.Fault(lookup.InvalidType, nil)
 	}
 	if _, ok := miekg.IsDomainName(q.Domain); !ok {
-		return Result{}, fault.New(fault.InvalidDomain, nil)
+		return Result{}, lookup.Fault(lookup.InvalidDomain, nil)
 	}
 	r, err := c.exchange(ctx, q.Domain, t)
 	if err != nil {
@@ -144,9 +144,9 @@ func (r reply) result(q Query, t uint16) (Result, error) {
 		out.Records, out.TTL = records(r.msg.Answer, q.Domain, t)
 	case r.msg.Rcode == miekg.RcodeNameError:
 		if owners, _ := chain(r.msg.Answer, q.Domain, miekg.TypeA); len(owners) > 1 {
-			return Result{}, fault.Newf(fault.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
+			return Result{}, lookup.Faultf(lookup.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
 		}
-		return Result{}, fault.New(fault.NXDomain, nil)
+		return Result{}, lookup.Fault(lookup.NXDomain, nil)
 	}
 	return out, nil
 }
@@ -164,7 +164,7 @@ func (c *Client) Probe(ctx context.Context) error {
 	}
 	servers, _ := records(r.msg.Answer, name, miekg.TypeNS)
 	if r.msg.Rcode != miekg.RcodeSuccess || len(servers) == 0 {
-		return fault.New(fault.UpstreamUnavailable, fmt.Errorf("resolver %s: %s with %d name servers for %s",
+		return lookup.Fault(lookup.UpstreamUnavailable, fmt.Errorf("resolver %s: %s with %d name servers for %s",
 			r.resolver, miekg.RcodeToString[r.msg.Rcode], len(servers), name))
 	}
 	return nil

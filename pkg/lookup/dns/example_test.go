@@ -8,8 +8,8 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // A lookup over a resolver on loopback that knows one name.

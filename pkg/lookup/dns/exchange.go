@@ -12,8 +12,9 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // reply is what the resolvers have to say about a name: NOERROR, NXDOMAIN,
@@ -302,7 +303,7 @@ func (r *race) verdict(parent context.Context, late error) (reply, error) {
 	}
 	cause := errors.Join(append(causes, parent.Err())...)
 	if timedOut {
-		return reply{}, fault.Newf(fault.DNSTimeout, cause, guard.Unresolved)
+		return reply{}, lookup.Faultf(lookup.DNSTimeout, cause, guard.Unresolved)
 	}
-	return reply{}, fault.Newf(fault.UpstreamUnavailable, cause, guard.Unresolved)
+	return reply{}, lookup.Faultf(lookup.UpstreamUnavailable, cause, guard.Unresolved)
 }

@@ -10,7 +10,8 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // fuzzed is the question whose replies are fuzzed. ID and letter case are
@@ -49,7 +50,7 @@ func FuzzReply(f *testing.F) {
 		query := Query{Domain: "example.com", Type: typ}
 		got, err := reply{msg: m, resolver: netip.MustParseAddr("192.0.2.53")}.result(query, q.qtype)
 		if m.Rcode == miekg.RcodeNameError && !aliased(m, "example.com", q.qtype) {
-			if f := fault.From(err); f.Code != fault.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
+			if f := fault.From(err); f.Code != lookup.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
 				t.Errorf("NXDOMAIN gave %v, questions %v, authority %v", err, m.Question, m.Ns)
 			}
 			return

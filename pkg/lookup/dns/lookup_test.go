@@ -10,9 +10,10 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestLookup: what a resolver replies, and the result or the error. No other
@@ -166,15 +167,15 @@ func TestForeignQueries(t *testing.T) {
 	t.Parallel()
 	c := dns.New(dns.Config{Resolvers: []string{first}})
 	for q, want := range map[dns.Query]fault.Code{
-		{Domain: "example.com"}:                               fault.InvalidType,
-		{Domain: "example.com", Type: "mx"}:                   fault.InvalidType,
-		{Domain: strings.Repeat("a", 64) + ".com", Type: "A"}: fault.InvalidDomain,
+		{Domain: "example.com"}:                               lookup.InvalidType,
+		{Domain: "example.com", Type: "mx"}:                   lookup.InvalidType,
+		{Domain: strings.Repeat("a", 64) + ".com", Type: "A"}: lookup.InvalidDomain,
 	} {
 		if _, err := c.Lookup(t.Context(), q); code(err) != want {
 			t.Errorf("%+v: %v, want %s", q, err, want)
 		}
 	}
-	if _, err := c.Addresses(t.Context(), strings.Repeat("a", 300)+".com"); code(err) != fault.InvalidDomain {
+	if _, err := c.Addresses(t.Context(), strings.Repeat("a", 300)+".com"); code(err) != lookup.InvalidDomain {
 		t.Errorf("addresses: %v, want invalid_domain", err)
 	}
 	for _, resolvers := range [][]string{nil, {"1.1.1.1"}, {"one.example:53"}} {
@@ -200,14 +201,14 @@ func TestProbe(t *testing.T) {
 	}
 	eachInBubble(t, map[string]row{
 		"com":             {answer(com), ""},
-		"SERVFAIL and NS": {bad(miekg.RcodeServerFailure), fault.UpstreamUnavailable},
-		"NXDOMAIN":        {bad(miekg.RcodeNameError), fault.UpstreamUnavailable},
-		"nothing":         {answer(), fault.UpstreamUnavailable},
-		"another's":       {answer("net. 172800 IN NS a.gtld-servers.net."), fault.UpstreamUnavailable},
-		"another type":    {answer("com. 60 IN A 192.0.2.1"), fault.UpstreamUnavailable},
+		"SERVFAIL and NS": {bad(miekg.RcodeServerFailure), lookup.UpstreamUnavailable},
+		"NXDOMAIN":        {bad(miekg.RcodeNameError), lookup.UpstreamUnavailable},
+		"nothing":         {answer(), lookup.UpstreamUnavailable},
+		"another's":       {answer("net. 172800 IN NS a.gtld-servers.net."), lookup.UpstreamUnavailable},
+		"another type":    {answer("com. 60 IN A 192.0.2.1"), lookup.UpstreamUnavailable},
 		"lower case": {both(answer(com, "t.co. 60 IN A 192.0.2.1"), func(m *miekg.Msg) {
 			m.Question[0].Name = strings.ToLower(m.Question[0].Name)
-		}), fault.DNSTimeout},
+		}), lookup.DNSTimeout},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{}, host{udp: after(ms, c.says)})
 		for range 64 { // a short name is spelled in few ways
@@ -216,7 +217,7 @@ func TestProbe(t *testing.T) {
 				t.Errorf("probe: %v, want %q", err, c.want)
 			}
 			cancel()
-			if c.want != fault.DNSTimeout {
+			if c.want != lookup.DNSTimeout {
 				continue
 			}
 			if _, err := w.client().Lookup(t.Context(), dns.Query{Domain: "t.co", Type: "A"}); code(err) != c.want {

@@ -6,8 +6,8 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // DefaultType is the record type when none is asked for (spec §4.2).
@@ -42,7 +42,7 @@ func TypeParam(q url.Values, name string) (string, error) {
 	case !ok:
 		return DefaultType, nil
 	case len(values) != 1:
-		return "", fault.Newf(fault.InvalidType, nil, "%s is repeated: pass one of A, AAAA, MX, TXT, CNAME, NS, SOA.", name)
+		return "", lookup.Faultf(lookup.InvalidType, nil, "%s is repeated: pass one of A, AAAA, MX, TXT, CNAME, NS, SOA.", name)
 	}
 	// Longer than any type, and strings.ToUpper would make an S of U+017F.
 	if v := values[0]; len(v) <= len("CNAME") && !strings.ContainsFunc(v, func(r rune) bool { return r > '~' }) {
@@ -50,7 +50,7 @@ func TypeParam(q url.Values, name string) (string, error) {
 			return t, nil
 		}
 	}
-	return "", fault.New(fault.InvalidType, nil)
+	return "", lookup.Fault(lookup.InvalidType, nil)
 }
 
 // Values are the parameters as understood, defaults filled in. Two requests

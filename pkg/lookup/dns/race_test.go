@@ -14,9 +14,10 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // outcome is what a lookup came to and when: "NOERROR from 1.1.1.1 at 20ms", which
@@ -189,7 +190,7 @@ func TestCancel(t *testing.T) {
 		}
 		_, err := w.client().Lookup(leaving(), query("A"))
 		w.at(1700 * ms)
-		if code(err) != fault.DNSTimeout || !errors.Is(err, context.Canceled) {
+		if code(err) != lookup.DNSTimeout || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want dns_timeout", err)
 		}
 		w.check()

@@ -9,7 +9,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 )
 
@@ -153,7 +153,7 @@ func TestPassedOver(t *testing.T) {
 		"TCP: damaged":       tcp(framed(sends(func(q []byte) []byte { return less(1, reply(q, answer(evil))) }))),
 		"TCP: one byte more": tcp(framed(sends(func(q []byte) []byte { return append(reply(q, answer(evil)), 0) }))),
 	}, func(t *testing.T, c row) {
-		if got, err := newWorld(t, c.host, c.host, host{}).lookup(c.typ); code(err) != fault.UpstreamUnavailable {
+		if got, err := newWorld(t, c.host, c.host, host{}).lookup(c.typ); code(err) != lookup.UpstreamUnavailable {
 			t.Errorf("alone: %+v, %v, want upstream_unavailable", got, err)
 		}
 		w := newWorld(t, c.host, resolver(answer(good, "@ 60 IN NS x.", "@ 60 IN CNAME x.")))

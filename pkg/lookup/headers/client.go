@@ -12,8 +12,8 @@ import (
 	"crypto/tls"
 	"net/netip"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
@@ -39,7 +39,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	defer cancel()
 	target, err := c.origins.Resolve(ctx, q.Domain)
 	if err != nil {
-		return Result{}, origin.Fault(err, fault.HeadersTimeout)
+		return Result{}, origin.Fault(err, lookup.HeadersTimeout)
 	}
 	return c.LookupOn(ctx, q, target, nil, netip.Addr{})
 }
@@ -57,7 +57,7 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 	defer host.Close()
 	a, err := host.Fetch(ctx, "/")
 	if err != nil {
-		return Result{}, origin.Fault(err, fault.HeadersTimeout)
+		return Result{}, origin.Fault(err, lookup.HeadersTimeout)
 	}
 	return Result{
 		Domain: q.Domain, URL: "https://" + q.Domain + "/",

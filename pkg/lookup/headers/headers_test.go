@@ -13,10 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 const (
@@ -98,15 +99,15 @@ func TestErrors(t *testing.T) {
 	testbed.Each(t, map[string]row{
 		"resolvers": {func(w *testbed.Origins, _ func()) {
 			w.Resolve(name, testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})
-		}, fault.HeadersTimeout, false},
-		"no answer": {func(w *testbed.Origins, _ func()) { w.Serve(name, addr, testbed.Answers("")) }, fault.HTTPFailed, false},
+		}, lookup.HeadersTimeout, false},
+		"no answer": {func(w *testbed.Origins, _ func()) { w.Serve(name, addr, testbed.Answers("")) }, lookup.HTTPFailed, false},
 		"too late": {func(w *testbed.Origins, leave func()) {
 			w.Serve(name, addr, func(conn *tls.Conn) {
 				testbed.Answers("HTTP/1.1 200 OK\r\nSer")(conn)
 				leave()
 				io.Copy(io.Discard, conn)
 			})
-		}, fault.HeadersTimeout, true},
+		}, lookup.HeadersTimeout, true},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
 		ctx, leave := testbed.Expiring(testbed.Soon(t))

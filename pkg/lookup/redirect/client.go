@@ -25,8 +25,9 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // maxHops is the cap of spec §8.
@@ -122,7 +123,7 @@ func (t *trace) fetch(ctx context.Context, p httpsURL) (origin.Answer, error) {
 // failed turns the failure of a hop into the trace's end: a reason to stop
 // after the first hop, if the failure is the target's.
 func (t *trace) failed(err error) (StopReason, error) {
-	err = origin.Fault(err, fault.RedirectTimeout)
+	err = origin.Fault(err, lookup.RedirectTimeout)
 	var f *fault.Error
 	if len(t.hops) > 0 && errors.As(err, &f) {
 		if stop := StopReason(f.Code); slices.Contains(StopReasons(), stop) {

@@ -3,8 +3,8 @@ package redirect
 import (
 	"net/url"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // Query is a normalised question.
@@ -67,11 +67,11 @@ const (
 	InsecureRedirect StopReason = "insecure_redirect"
 	BlockedHost      StopReason = "blocked_host"
 	BlockedPort      StopReason = "blocked_port"
-	BlockedAddress              = StopReason(fault.BlockedAddress)
-	NXDomain                    = StopReason(fault.NXDomain)
-	ConnectFailed               = StopReason(fault.ConnectFailed)
-	HandshakeFailed             = StopReason(fault.HandshakeFailed)
-	HTTPFailed                  = StopReason(fault.HTTPFailed)
+	BlockedAddress              = StopReason(lookup.BlockedAddress)
+	NXDomain                    = StopReason(lookup.NXDomain)
+	ConnectFailed               = StopReason(lookup.ConnectFailed)
+	HandshakeFailed             = StopReason(lookup.HandshakeFailed)
+	HTTPFailed                  = StopReason(lookup.HTTPFailed)
 )
 
 // StopReasons are all of them, in the order of spec §2.5.

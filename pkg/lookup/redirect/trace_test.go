@@ -17,10 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 	b, bAddr = "b.test.com", "93.184.216.2"
 )
 
-func lookup(ctx context.Context, w *testbed.Origins) (redirect.Result, error) {
+func lookUp(ctx context.Context, w *testbed.Origins) (redirect.Result, error) {
 	c := redirect.New(origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}))
 	return c.Lookup(ctx, redirect.Query{Domain: a})
 }
@@ -107,7 +108,7 @@ func TestTrace(t *testing.T) {
 		w.Resolve("dead.test.com", testbed.OriginName{Addrs: []string{"93.184.216.9"}})
 		w.Accept("plain.test.com", "93.184.216.10", func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 400 x\r\n\r\n"); io.Copy(io.Discard, conn) })
 		w.Serve("garbage.test.com", "93.184.216.11", testbed.Answers("?\r\n\r\n"))
-		r, err := lookup(testbed.Soon(t), w)
+		r, err := lookUp(testbed.Soon(t), w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,7 @@ func TestJSON(t *testing.T) {
 	w := testbed.NewOrigins(t)
 	w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 405 x\r\n\r\n", "HTTP/1.1 302 x\r\nLocation: /caf\xe9#y\r\nLocation: /z\r\nContent-Length: 0\r\n\r\n",
 		"HTTP/1.1 201 x\r\nLocation: http://x\r\n\r\n"))
-	r, err := lookup(testbed.Soon(t), w)
+	r, err := lookUp(testbed.Soon(t), w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,20 +176,20 @@ func TestErrors(t *testing.T) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(name, testbed.OriginName{Err: err}) }
 	}
 	testbed.Each(t, map[string]row{
-		"nxdomain":              {"", resolves(a, fault.New(fault.NXDomain, nil)), fault.NXDomain, false},
-		"resolvers":             {"", resolves(a, silent), fault.RedirectTimeout, false},
-		"resolvers, second hop": {"https://b.test.com/", resolves(b, silent), fault.RedirectTimeout, false},
+		"nxdomain":              {"", resolves(a, lookup.Fault(lookup.NXDomain, nil)), lookup.NXDomain, false},
+		"resolvers":             {"", resolves(a, silent), lookup.RedirectTimeout, false},
+		"resolvers, second hop": {"https://b.test.com/", resolves(b, silent), lookup.RedirectTimeout, false},
 		"a bug, second hop":     {"https://b.test.com/", resolves(b, errors.New("a bug")), fault.InternalError, false},
 		"odd status": {"", func(w *testbed.Origins, _ func()) { w.Serve(a, aAddr, testbed.Answers("HTTP/1.1 099 x\r\n\r\n")) },
-			fault.HTTPFailed, false},
-		"too late":             {"", hangs(a), fault.RedirectTimeout, true},
-		"too late, second hop": {"https://b.test.com/", hangs(b), fault.RedirectTimeout, true},
+			lookup.HTTPFailed, false},
+		"too late":             {"", hangs(a), lookup.RedirectTimeout, true},
+		"too late, second hop": {"https://b.test.com/", hangs(b), lookup.RedirectTimeout, true},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, map[string]string{"/": "301 " + c.to})
 		ctx, leave := testbed.Expiring(testbed.Soon(t))
 		c.set(w, leave)
-		_, err := lookup(ctx, w)
+		_, err := lookUp(ctx, w)
 		if f := fault.From(err); err == nil || f.Code != c.want || f.IsSilence() != c.silence {
 			t.Errorf("%v, want %s", err, c.want)
 		}

@@ -42,9 +42,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // minDial is the least time in which a host that does not answer a dial has
@@ -133,7 +134,7 @@ func (c *Client) inspect(ctx context.Context, q Query, target guard.Target) (Res
 		case s.leaf != nil:
 			peer, err = p, nil
 		case ctx.Err() != nil:
-			return Result{}, nil, origin.Fault(fmt.Errorf("%w, greeted anew after: %w", origin.Late(ctx), err), fault.SSLTimeout)
+			return Result{}, nil, origin.Fault(fmt.Errorf("%w, greeted anew after: %w", origin.Late(ctx), err), lookup.SSLTimeout)
 		default:
 			err = origin.Narrow(err) // the first verdict stands
 		}
@@ -146,7 +147,7 @@ func (c *Client) inspect(ctx context.Context, q Query, target guard.Target) (Res
 		if done != nil {
 			_ = done.Close()
 		}
-		return Result{}, nil, fault.Newf(fault.HandshakeFailed, err, "The host sent a certificate that cannot be read.")
+		return Result{}, nil, lookup.Faultf(lookup.HandshakeFailed, err, "The host sent a certificate that cannot be read.")
 	}
 	return r, done, nil
 }
@@ -184,12 +185,12 @@ func (c *Client) dial(ctx context.Context, target guard.Target) (net.Conn, netip
 	}
 	f, ok := errors.AsType[*fault.Error](err)
 	// A Connector may also return the bare error of the context that we gave it.
-	silent := dctx.Err() != nil && (ok && f.Code == fault.ConnectFailed || !ok && isTimeout(err) && !errors.Is(err, guard.ErrNoRoute))
+	silent := dctx.Err() != nil && (ok && f.Code == lookup.ConnectFailed || !ok && isTimeout(err) && !errors.Is(err, guard.ErrNoRoute))
 	switch {
 	case silent && (share < minDial || errors.Is(ctx.Err(), context.Canceled)):
 		return nil, netip.Addr{}, early(err)
 	case silent && !ok:
-		return nil, netip.Addr{}, fault.New(fault.ConnectFailed, err)
+		return nil, netip.Addr{}, lookup.Fault(lookup.ConnectFailed, err)
 	}
 	return nil, netip.Addr{}, classify(ctx, err)
 }
@@ -199,7 +200,7 @@ func (c *Client) dial(ctx context.Context, target guard.Target) (net.Conn, netip
 func classify(ctx context.Context, err error) error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		switch f.Code {
-		case fault.InvalidDomain, fault.NXDomain, fault.BlockedAddress, fault.ConnectFailed:
+		case lookup.InvalidDomain, lookup.NXDomain, lookup.BlockedAddress, lookup.ConnectFailed:
 			return err
 		default:
 			return fault.New(fault.InternalError, err)
@@ -207,7 +208,7 @@ func classify(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, guard.ErrNoRoute), errors.Is(err, guard.ErrResolvers):
-		return origin.Fault(err, fault.SSLTimeout)
+		return origin.Fault(err, lookup.SSLTimeout)
 	case ctx.Err() != nil || isTimeout(err):
 		return early(err)
 	}
@@ -216,7 +217,7 @@ func classify(ctx context.Context, err error) error {
 
 // early is the error of a lookup whose time was over before the host was connected to.
 func early(err error) error {
-	return origin.Fault(fmt.Errorf("%w: %w", origin.ErrTimeout, err), fault.SSLTimeout)
+	return origin.Fault(fmt.Errorf("%w: %w", origin.ErrTimeout, err), lookup.SSLTimeout)
 }
 
 // budget ends a margin before ctx does, so that a verdict can still be
@@ -305,16 +306,16 @@ func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16
 		return seen{leaf: f.leaf, version: f.version, suite: f.suite}, nil, false, nil
 	}
 	if ctx.Err() != nil {
-		return s, nil, false, origin.Fault(fmt.Errorf("%w: %w", origin.Late(ctx), herr), fault.SSLTimeout)
+		return s, nil, false, origin.Fault(fmt.Errorf("%w: %w", origin.Late(ctx), herr), lookup.SSLTimeout)
 	}
 	again = highest == tls.VersionTLS13 && f.alert != alertUnrecognizedName && (!f.hello || f.version == tls.VersionTLS13)
 	if _, ok := errors.AsType[tls.RecordHeaderError](herr); ok && !f.hello && f.alert < 0 {
-		return s, nil, false, fault.Newf(fault.HandshakeFailed, herr, "The host does not speak TLS on port 443.")
+		return s, nil, false, lookup.Faultf(lookup.HandshakeFailed, herr, "The host does not speak TLS on port 443.")
 	}
 	if f.alert >= 0 {
-		return s, nil, again, fault.Newf(fault.HandshakeFailed, herr, "The host refused the TLS handshake with alert %d before it sent a certificate.", f.alert)
+		return s, nil, again, lookup.Faultf(lookup.HandshakeFailed, herr, "The host refused the TLS handshake with alert %d before it sent a certificate.", f.alert)
 	}
-	return s, nil, again, fault.Newf(fault.HandshakeFailed, herr, "The TLS handshake failed before the host sent a certificate.")
+	return s, nil, again, lookup.Faultf(lookup.HandshakeFailed, herr, "The TLS handshake failed before the host sent a certificate.")
 }
 
 // config is how every origin is greeted, and notes what is seen.

@@ -17,7 +17,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // refused are chains that crypto/x509 does not parse, or that crypto/tls does not go
@@ -311,7 +312,7 @@ func TestSlow(t *testing.T) {
 				return
 			}
 			if !c.leaf || limit > time.Minute {
-				if code(err) != fault.SSLTimeout || !fault.From(err).IsSilence() || c.leaf {
+				if code(err) != lookup.SSLTimeout || !fault.From(err).IsSilence() || c.leaf {
 					t.Errorf("%+v, %v within %s", r, err, limit)
 				}
 				break
@@ -319,7 +320,7 @@ func TestSlow(t *testing.T) {
 		}
 		leaves, leave := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, leave)
-		if r, err := client(w.Dialer()).Lookup(leaves, query()); code(err) != fault.SSLTimeout || fault.From(err).IsSilence() {
+		if r, err := client(w.Dialer()).Lookup(leaves, query()); code(err) != lookup.SSLTimeout || fault.From(err).IsSilence() {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -343,7 +344,7 @@ func TestEndless(t *testing.T) {
 		})
 		_, conn, err := inspect(t, w)
 		// What the sockets' own buffers hold comes on top.
-		if code(err) != fault.HandshakeFailed || conn != nil || len(w.Dials()) != 1 || sent.Load() > 32<<20 {
+		if code(err) != lookup.HandshakeFailed || conn != nil || len(w.Dials()) != 1 || sent.Load() > 32<<20 {
 			t.Errorf("%v after %q and %d bytes", err, w.Dials(), sent.Load())
 		}
 	})

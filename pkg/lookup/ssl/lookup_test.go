@@ -21,8 +21,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestLookup holds what a server is told, and the shape of spec §2.2, byte for byte.
@@ -31,7 +32,7 @@ func TestLookup(t *testing.T) {
 	der := with(nil)
 	sum := sha256.Sum256(der)
 	hellos := make(chan *tls.ClientHelloInfo, 1)
-	got, err := lookup(t, peer(t, handshakes([][]byte{der}, ecKey(), func(c *tls.Config) {
+	got, err := lookUp(t, peer(t, handshakes([][]byte{der}, ecKey(), func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) { hellos <- h; return nil, nil }
 	})))
 	want := `{"domain":"www.example.com","port":443,"sni":"www.example.com","peer_ip":"93.184.216.34",` +
@@ -114,7 +115,7 @@ func TestLarge(t *testing.T) {
 	der := with(func(p *parts) { // with a match beyond the names that are shown
 		p.rest, p.serial, p.subject = names(append(many, domain)...), tlv(2, serial), name()
 	})
-	got, err := lookup(t, peer(t, handshakes([][]byte{der}, ecKey(), nil)))
+	got, err := lookUp(t, peer(t, handshakes([][]byte{der}, ecKey(), nil)))
 	if err != nil || len(got.SANs) != 5000 || !got.HostnameMatch || got.Serial != "ab"+strings.Repeat("00", 29) || got.Subject != "" {
 		t.Errorf("%v, %d names, match %v, serial %s, subject %q", err, len(got.SANs), got.HostnameMatch, got.Serial, got.Subject)
 	}
@@ -124,7 +125,7 @@ func TestLarge(t *testing.T) {
 	// Above the limit of crypto/tls, a small leaf is still there to be seen, and a large
 	// one by whoever does not need the rest of the message.
 	for what, leaf := range map[string][]byte{"large": der, "small": with(nil)} {
-		got, err := lookup(t, peer(t, handshakes([][]byte{leaf, make([]byte, 256<<10)}, ecKey(), nil)))
+		got, err := lookUp(t, peer(t, handshakes([][]byte{leaf, make([]byte, 256<<10)}, ecKey(), nil)))
 		if err != nil || !got.HostnameMatch {
 			t.Errorf("a %s leaf above the limit: %+v, %v", what, got, err)
 		}
@@ -157,28 +158,28 @@ func (c connector) Dial(ctx context.Context, _ guard.Target, _ uint16) (net.Conn
 func TestConnectorErrors(t *testing.T) {
 	t.Parallel()
 	secret := errors.New("secret")
-	failed := fault.New(fault.ConnectFailed, secret)
+	failed := lookup.Fault(lookup.ConnectFailed, secret)
 	for _, c := range []struct {
 		connector
 		timeout time.Duration // 0 for a caller that has left
 		want    fault.Code
 	}{
-		{connector{resolve: fault.New(fault.NXDomain, secret)}, time.Minute, fault.NXDomain},
-		{connector{resolve: fmt.Errorf("wrapped: %w", fault.New(fault.BlockedAddress, secret))}, time.Minute, fault.BlockedAddress},
-		{connector{resolve: fmt.Errorf("dns: %w", guard.ErrResolvers)}, time.Minute, fault.SSLTimeout},
-		{connector{resolve: context.DeadlineExceeded}, time.Minute, fault.SSLTimeout},
-		{connector{resolve: fault.New(fault.DNSTimeout, secret)}, time.Minute, fault.InternalError},
+		{connector{resolve: lookup.Fault(lookup.NXDomain, secret)}, time.Minute, lookup.NXDomain},
+		{connector{resolve: fmt.Errorf("wrapped: %w", lookup.Fault(lookup.BlockedAddress, secret))}, time.Minute, lookup.BlockedAddress},
+		{connector{resolve: fmt.Errorf("dns: %w", guard.ErrResolvers)}, time.Minute, lookup.SSLTimeout},
+		{connector{resolve: context.DeadlineExceeded}, time.Minute, lookup.SSLTimeout},
+		{connector{resolve: lookup.Fault(lookup.DNSTimeout, secret)}, time.Minute, fault.InternalError},
 		{connector{resolve: secret}, time.Minute, fault.InternalError},
-		{connector{dial: failed}, time.Minute, fault.ConnectFailed},
-		{connector{dial: fault.New(fault.BlockedAddress, secret)}, time.Minute, fault.BlockedAddress},
-		{connector{dial: fmt.Errorf("v6: %w", guard.ErrNoRoute)}, time.Minute, fault.SSLTimeout},
+		{connector{dial: failed}, time.Minute, lookup.ConnectFailed},
+		{connector{dial: lookup.Fault(lookup.BlockedAddress, secret)}, time.Minute, lookup.BlockedAddress},
+		{connector{dial: fmt.Errorf("v6: %w", guard.ErrNoRoute)}, time.Minute, lookup.SSLTimeout},
 		{connector{dial: secret}, time.Minute, fault.InternalError},
-		{connector{silence: true}, 2500 * time.Millisecond, fault.ConnectFailed},
-		{connector{silence: true, dial: failed}, 2500 * time.Millisecond, fault.ConnectFailed},
-		{connector{silence: true}, 1500 * time.Millisecond, fault.SSLTimeout},
-		{connector{silence: true, dial: failed}, 1500 * time.Millisecond, fault.SSLTimeout},
-		{connector{silence: true}, 0, fault.SSLTimeout},
-		{connector{silence: true, dial: failed}, 0, fault.SSLTimeout},
+		{connector{silence: true}, 2500 * time.Millisecond, lookup.ConnectFailed},
+		{connector{silence: true, dial: failed}, 2500 * time.Millisecond, lookup.ConnectFailed},
+		{connector{silence: true}, 1500 * time.Millisecond, lookup.SSLTimeout},
+		{connector{silence: true, dial: failed}, 1500 * time.Millisecond, lookup.SSLTimeout},
+		{connector{silence: true}, 0, lookup.SSLTimeout},
+		{connector{silence: true, dial: failed}, 0, lookup.SSLTimeout},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())

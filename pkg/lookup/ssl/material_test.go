@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // parts are the elements of a certificate in DER. Each can be replaced by
@@ -159,8 +159,8 @@ func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: no
 
 func query() Query { return Query{Domain: domain} }
 
-// lookup asks with a deadline that only a hang reaches.
-func lookup(t *testing.T, w *testbed.Origins) (Result, error) {
+// lookUp asks with a deadline that only a hang reaches.
+func lookUp(t *testing.T, w *testbed.Origins) (Result, error) {
 	t.Helper()
 	return client(w.Dialer()).Lookup(testbed.Soon(t), query())
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // Port is the only port that is inspected (spec §8).
@@ -34,9 +34,9 @@ func ParseQuery(q url.Values) (Query, error) {
 	// Spelled exactly so: a port that needs interpretation is not 443.
 	if p, ok := q["port"]; ok && (len(p) != 1 || p[0] != strconv.Itoa(Port)) {
 		if len(p) > 1 {
-			return Query{}, fault.Newf(fault.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
+			return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
 		}
-		return Query{}, fault.New(fault.InvalidPort, nil)
+		return Query{}, lookup.Fault(lookup.InvalidPort, nil)
 	}
 	return Query{Domain: domain}, nil
 }

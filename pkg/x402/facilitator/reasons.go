@@ -1,8 +1,8 @@
 package facilitator
 
 import (
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Meaning is what a reason says about a payment.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // The codes of the protocol, of the reference facilitators and of those that

@@ -149,6 +149,7 @@ type Receipt struct {
 // Failure is a lookup that ended without an answer.
 type Failure struct {
 	Code    string `json:"code"`
+	Status  int    `json:"status,omitempty"` // HTTP status; 0 in a record of a release before it was kept
 	Message string `json:"message"`
 	// Silence says that the target was silent, which is the answer once no lookup
 	// is left (see SilenceStands).

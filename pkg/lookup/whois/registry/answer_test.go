@@ -19,8 +19,9 @@ import (
 	"github.com/openrdap/rdap"
 	"golang.org/x/tools/txtar"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -79,7 +80,7 @@ func TestOutcomes(t *testing.T) {
 		message string     // part of the public message
 	}
 	fine := func(say site) row { return row{say, "", ""} }
-	bad := func(say site, message string) row { return row{say, fault.RDAPUpstream, message} }
+	bad := func(say site, message string) row { return row{say, lookup.RDAPUpstream, message} }
 	each(t, map[string]row{
 		"domain":                       fine(says(good)),
 		"domain with 203":              fine(status(203, good)),
@@ -90,10 +91,10 @@ func TestOutcomes(t *testing.T) {
 		"early hints":                  fine(wire(strings.Repeat(hint, 5) + ok + good)),
 		"gzip unasked":                 fine(wire(gzipped + zipped(good))),
 		"long but allowed":             fine(says(good + strings.Repeat(" ", 1<<20-len(good)))),
-		"404":                          {status(404, `{"errorCode":404}`), fault.NotFound, ""},
-		"404 without a body":           {status(404, ""), fault.NotFound, ""},
-		"404 with an endless body":     {drip("HTTP/1.1 404 Not Found\r\n\r\n"), fault.NotFound, ""},
-		"200 with an error object 404": {says(`{"errorCode":404,"title":"Not Found"}`), fault.NotFound, ""},
+		"404":                          {status(404, `{"errorCode":404}`), lookup.NotFound, ""},
+		"404 without a body":           {status(404, ""), lookup.NotFound, ""},
+		"404 with an endless body":     {drip("HTTP/1.1 404 Not Found\r\n\r\n"), lookup.NotFound, ""},
+		"200 with an error object 404": {says(`{"errorCode":404,"title":"Not Found"}`), lookup.NotFound, ""},
 		"error object without a code":  bad(says(`{"errorCode":null}`), "an error"),
 		"500":                          bad(status(500, good), "HTTP status 500"),
 		"empty":                        bad(says(""), ""),
@@ -131,13 +132,13 @@ func TestWebHost(t *testing.T) {
 		"registered itself":          {"www.gov.uk", says(domainOf("www.gov.uk", `"handle":"host"`)), here, "", "host", "www.gov.uk"},
 		"its suffix is":              {"www.gov.uk", gone, here, "", "suffix", "www.gov.uk gov.uk"},
 		"a host of it":               {"a.www.gov.uk", gone, here, "", "suffix", "www.gov.uk gov.uk"},
-		"neither is":                 {"www.gov.uk", gone, gone, fault.NotFound, "", "www.gov.uk gov.uk"},
+		"neither is":                 {"www.gov.uk", gone, gone, lookup.NotFound, "", "www.gov.uk gov.uk"},
 		"an error object":            {"www.gov.uk", says(`{"errorCode":404}`), here, "", "suffix", "www.gov.uk gov.uk"},
-		"the suffix is of another":   {"www.gov.uk", gone, says(domainOf("co.uk")), fault.RDAPUpstream, "", "www.gov.uk gov.uk"},
-		"the registry fails":         {"www.gov.uk", status(500, ""), here, fault.RDAPUpstream, "", "www.gov.uk"},
-		"another name":               {"free.gov.uk", gone, here, fault.NotFound, "", "free.gov.uk"},
-		"a suffix of one label":      {"www.uk", gone, here, fault.NotFound, "", "www.uk"},
-		"a host of a registered one": {"www.free.gov.uk", gone, here, fault.NotFound, "", "free.gov.uk"},
+		"the suffix is of another":   {"www.gov.uk", gone, says(domainOf("co.uk")), lookup.RDAPUpstream, "", "www.gov.uk gov.uk"},
+		"the registry fails":         {"www.gov.uk", status(500, ""), here, lookup.RDAPUpstream, "", "www.gov.uk"},
+		"another name":               {"free.gov.uk", gone, here, lookup.NotFound, "", "free.gov.uk"},
+		"a suffix of one label":      {"www.uk", gone, here, lookup.NotFound, "", "www.uk"},
+		"a host of a registered one": {"www.free.gov.uk", gone, here, lookup.NotFound, "", "free.gov.uk"},
 	}, func(t *testing.T, s *stage, c row) {
 		var asked []string
 		s.bootstraps(says(wrap(`[["uk"],["https://rdap.registry.com/"]]`)))

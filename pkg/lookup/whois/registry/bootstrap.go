@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 const (
@@ -75,7 +75,7 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-ctx.Done():
-		return nil, fault.New(fault.WhoisTimeout, ctx.Err())
+		return nil, lookup.Fault(lookup.WhoisTimeout, ctx.Err())
 	}
 	if r := b.current(); r != nil {
 		return r, nil
@@ -84,17 +84,17 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 		return b.current(), nil
 	}
 	if wait := b.pause(); wait > 0 {
-		return nil, fault.New(fault.BootstrapUnavailable, errors.New("whois: waiting after a failed download")).After(wait).Prevented()
+		return nil, lookup.Fault(lookup.BootstrapUnavailable, errors.New("whois: waiting after a failed download")).After(wait).Prevented()
 	}
 	if err := b.download(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil, fault.New(fault.WhoisTimeout, err)
+			return nil, lookup.Fault(lookup.WhoisTimeout, err)
 		}
 		b.mu.Lock()
 		b.notUntil = b.now().Add(min(backOff, firstPause<<min(b.failures, 16)))
 		b.failures++
 		b.mu.Unlock()
-		return nil, fault.New(fault.BootstrapUnavailable, err)
+		return nil, lookup.Fault(lookup.BootstrapUnavailable, err)
 	}
 	return b.current(), nil
 }

@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 func TestFirstLoad(t *testing.T) {
@@ -150,11 +151,11 @@ func TestFirstLoadTimesOut(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		s.cache.hang = true
 		s.place("data.iana.org:80", silence)
-		s.failsAt(t.Context(), 4500*time.Millisecond, fault.BootstrapUnavailable)
+		s.failsAt(t.Context(), 4500*time.Millisecond, lookup.BootstrapUnavailable)
 		time.Sleep(time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
-		s.failsAt(ctx, 2500*time.Millisecond, fault.BootstrapUnavailable)
+		s.failsAt(ctx, 2500*time.Millisecond, lookup.BootstrapUnavailable)
 		s.counts(2, 0)
 	})
 }
@@ -172,7 +173,7 @@ func TestFirstLoadTakenOver(t *testing.T) {
 				defer leave()
 				want := fault.Code("")
 				if patience > 0 {
-					want = fault.WhoisTimeout
+					want = lookup.WhoisTimeout
 					time.AfterFunc(patience, leave)
 				}
 				_, err := s.Lookup(ctx, Query{Domain: "example.com"})
@@ -209,14 +210,14 @@ func TestNew(t *testing.T) {
 	for _, c := range []struct {
 		to   string
 		want fault.Code
-	}{{"/end", fault.RDAPUnavailable}, {iana.URL + "/end", fault.RDAPUnavailable}, {other.URL + "/end", fault.BootstrapUnavailable}} {
+	}{{"/end", lookup.RDAPUnavailable}, {iana.URL + "/end", lookup.RDAPUnavailable}, {other.URL + "/end", lookup.BootstrapUnavailable}} {
 		to = c.to
 		client := New(Config{Connector: connector, RootCAs: roots, BootstrapURL: iana.URL})
 		_, err := client.Lookup(t.Context(), Query{Domain: "example.io"})
 		wantCode(t, err, c.want)
 		for _, d := range []string{"", "Example.com", "example.com.", "127.0.0.1", "a/../b.com"} {
 			_, err := client.Lookup(t.Context(), Query{Domain: d})
-			wantCode(t, err, fault.InvalidDomain)
+			wantCode(t, err, lookup.InvalidDomain)
 		}
 	}
 	for _, cfg := range []Config{{}, {Connector: connector, BootstrapURL: "ftp://x/"}} {
@@ -259,9 +260,9 @@ func TestShared(t *testing.T) {
 					got, err := s.Lookup(t.Context(), Query{Domain: "www." + name})
 					switch {
 					case tld == "io":
-						wantCode(t, err, fault.RDAPUnavailable)
+						wantCode(t, err, lookup.RDAPUnavailable)
 					case i%5 == 0:
-						wantCode(t, err, fault.NotFound)
+						wantCode(t, err, lookup.NotFound)
 					case err != nil || got.Handle == nil || *got.Handle != name || got.Domain != "www."+name:
 						t.Errorf("%s: %+v, %v", name, got, err)
 					}

@@ -13,10 +13,11 @@ import (
 	"github.com/openrdap/rdap"
 	rdapbootstrap "github.com/openrdap/rdap/bootstrap"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // defaultTimeout bounds a lookup whose context has no deadline.
@@ -117,10 +118,10 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		base, ok = c.bootstrap.current().find(name)
 	}
 	if !ok {
-		return Result{}, fault.New(fault.RDAPUnavailable, nil)
+		return Result{}, lookup.Fault(lookup.RDAPUnavailable, nil)
 	}
 	domain, err := c.ask(ctx, base, name)
-	if up, ok := webHostOf(name); ok && err != nil && fault.From(err).Code == fault.NotFound {
+	if up, ok := webHostOf(name); ok && err != nil && fault.From(err).Code == lookup.NotFound {
 		domain, err = c.ask(ctx, base, up)
 	}
 	if err != nil {
@@ -142,16 +143,16 @@ func (c *Client) ask(ctx context.Context, base, name string) (*rdap.Domain, erro
 	switch o := resp.Object.(type) {
 	case *rdap.Domain:
 		if !about(o, name) {
-			return nil, fault.Newf(fault.RDAPUpstream, nil, "The RDAP server answered about another name.")
+			return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered about another name.")
 		}
 		return o, nil
 	case *rdap.Error:
 		if o.ErrorCode != nil && *o.ErrorCode == http.StatusNotFound {
-			return nil, fault.New(fault.NotFound, nil)
+			return nil, lookup.Fault(lookup.NotFound, nil)
 		}
-		return nil, fault.Newf(fault.RDAPUpstream, nil, "The RDAP server answered with an error.")
+		return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with an error.")
 	}
-	return nil, fault.Newf(fault.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
+	return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
 }
 
 // failure says what a request that gave no object means. The library's own
@@ -169,11 +170,11 @@ func failure(ctx context.Context, resp *rdap.Response, err error) error {
 	}
 	switch status {
 	case http.StatusNotFound:
-		return fault.New(fault.NotFound, err)
+		return lookup.Fault(lookup.NotFound, err)
 	case 0, http.StatusOK: // an empty body
-		return fault.New(fault.RDAPUpstream, err)
+		return lookup.Fault(lookup.RDAPUpstream, err)
 	}
-	return fault.Newf(fault.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", status)
+	return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", status)
 }
 
 // broken says what an exchange that failed means. http.Client puts the address
@@ -186,17 +187,17 @@ func broken(ctx context.Context, err error) error {
 	var f *fault.Error
 	switch {
 	case errors.Is(err, guard.ErrResolvers):
-		return fault.Newf(fault.WhoisTimeout, err, "The RDAP server's name could not be resolved: no DNS resolver gave a usable answer.")
+		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server's name could not be resolved: no DNS resolver gave a usable answer.")
 	case errors.Is(err, guard.ErrNoRoute):
-		return fault.Newf(fault.WhoisTimeout, err, "The RDAP server has IPv6 addresses only, and this deployment has no IPv6 route.")
+		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server has IPv6 addresses only, and this deployment has no IPv6 route.")
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fault.New(fault.WhoisTimeout, err) // ours, whatever it was doing
-	case errors.As(err, &f) && (f.Code == fault.BlockedAddress || f.Code == fault.InvalidDomain):
-		return fault.Newf(fault.RDAPUpstream, err, "The RDAP server is not at a public address.")
-	case errors.As(err, &f) && (f.Code == fault.ConnectFailed || f.Code == fault.NXDomain):
-		return fault.Newf(fault.RDAPUpstream, err, "The RDAP server could not be reached.")
+		return lookup.Fault(lookup.WhoisTimeout, err) // ours, whatever it was doing
+	case errors.As(err, &f) && (f.Code == lookup.BlockedAddress || f.Code == lookup.InvalidDomain):
+		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server is not at a public address.")
+	case errors.As(err, &f) && (f.Code == lookup.ConnectFailed || f.Code == lookup.NXDomain):
+		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server could not be reached.")
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return fault.New(fault.WhoisTimeout, err)
+		return lookup.Fault(lookup.WhoisTimeout, err)
 	}
-	return fault.New(fault.RDAPUpstream, err)
+	return lookup.Fault(lookup.RDAPUpstream, err)
 }

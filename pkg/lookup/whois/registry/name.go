@@ -5,8 +5,8 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
 // check refuses a query that ParseQuery did not make.
@@ -16,7 +16,7 @@ func check(q Query) error {
 		return err
 	}
 	if name != q.Domain {
-		return fault.New(fault.InvalidDomain, nil)
+		return lookup.Fault(lookup.InvalidDomain, nil)
 	}
 	return nil
 }

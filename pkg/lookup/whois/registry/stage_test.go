@@ -25,8 +25,9 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 const (
@@ -188,7 +189,7 @@ func (s *stage) connect(ctx context.Context, host string, port uint16) (net.Conn
 	defer s.mu.Unlock()
 	serve := s.sites[fmt.Sprintf("%s:%d", host, port)]
 	if serve == nil || ctx.Err() != nil {
-		return nil, fault.New(fault.ConnectFailed, ctx.Err())
+		return nil, lookup.Fault(lookup.ConnectFailed, ctx.Err())
 	}
 	if host == "data.iana.org" {
 		s.hits++

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/fault"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestPolicies: where redirects of RDAP servers and of the bootstrap URL may lead,
@@ -68,17 +69,17 @@ func TestRedirects(t *testing.T) {
 	each(t, map[string]row{
 		"to another host":        {"https://end.registry.com/x", ""},
 		"relative":               {"/end", ""},
-		"a loop":                 {"https://rdap.registry.com/v1/domain/example.com", fault.RDAPUpstream},
-		"to a 404":               {"https://gone.registry.com/", fault.NotFound},
-		"to a private address":   {"https://blocked.registry.com/", fault.RDAPUpstream},
-		"to an IP address":       {"https://127.0.0.1/", fault.RDAPUpstream},
-		"to http":                {"http://end.registry.com/", fault.RDAPUpstream},
-		"to localhost":           {"https://localhost/", fault.RDAPUpstream},
-		"without a host":         {"https:///x", fault.RDAPUpstream},
-		"not a URL, long":        {"http://[sid=SECRET" + strings.Repeat("x", 62000), fault.RDAPUpstream},
-		"long":                   {"https://nobody.registry.com/sid=SECRET" + strings.Repeat("%80", 20000), fault.RDAPUpstream},
-		"names what was asked":   {"https://nobody.registry.com/domain/example.com", fault.RDAPUpstream},
-		"to a wrong certificate": {"https://a.b.registry.com/", fault.RDAPUpstream},
+		"a loop":                 {"https://rdap.registry.com/v1/domain/example.com", lookup.RDAPUpstream},
+		"to a 404":               {"https://gone.registry.com/", lookup.NotFound},
+		"to a private address":   {"https://blocked.registry.com/", lookup.RDAPUpstream},
+		"to an IP address":       {"https://127.0.0.1/", lookup.RDAPUpstream},
+		"to http":                {"http://end.registry.com/", lookup.RDAPUpstream},
+		"to localhost":           {"https://localhost/", lookup.RDAPUpstream},
+		"without a host":         {"https:///x", lookup.RDAPUpstream},
+		"not a URL, long":        {"http://[sid=SECRET" + strings.Repeat("x", 62000), lookup.RDAPUpstream},
+		"long":                   {"https://nobody.registry.com/sid=SECRET" + strings.Repeat("%80", 20000), lookup.RDAPUpstream},
+		"names what was asked":   {"https://nobody.registry.com/domain/example.com", lookup.RDAPUpstream},
+		"to a wrong certificate": {"https://a.b.registry.com/", lookup.RDAPUpstream},
 	}, func(t *testing.T, s *stage, c row) {
 		s.https("rdap.registry.com", func(w io.Writer, r *http.Request) {
 			if r.URL.Path == "/end" {
@@ -92,7 +93,7 @@ func TestRedirects(t *testing.T) {
 		}
 		s.place("end.registry.com:80", serve(says(domain())))
 		s.https("gone.registry.com", status(404, ""))
-		s.fails["resolve blocked.registry.com"] = fault.New(fault.BlockedAddress, errors.New("10.0.0.1"))
+		s.fails["resolve blocked.registry.com"] = lookup.Fault(lookup.BlockedAddress, errors.New("10.0.0.1"))
 		s.wants(c.code, "")
 		for _, host := range s.asked {
 			if !strings.HasSuffix(host, ".registry.com") {
@@ -114,16 +115,16 @@ func TestUnreachable(t *testing.T) {
 		message string
 	}
 	each(t, map[string]row{
-		"not public":          {fails(resolve, fault.New(fault.BlockedAddress, nil)), fault.RDAPUpstream, "public"},
-		"not public, dialled": {fails(dial, fault.New(fault.BlockedAddress, nil)), fault.RDAPUpstream, "public"},
-		"no such host":        {fails(resolve, fault.New(fault.NXDomain, nil)), fault.RDAPUpstream, "reached"},
-		"no connection":       {fails(dial, fault.New(fault.ConnectFailed, nil)), fault.RDAPUpstream, "reached"},
-		"resolvers down":      {fails(resolve, fmt.Errorf("x: %w", guard.ErrResolvers)), fault.WhoisTimeout, "could not be resolved"},
-		"no route":            {fails(dial, fmt.Errorf("x: %w", guard.ErrNoRoute)), fault.WhoisTimeout, "no IPv6 route"},
-		"another error":       {fails(dial, errors.New("x")), fault.RDAPUpstream, ""},
-		"not TLS":             {func(s *stage) { s.place(at, serve(says(domain()))) }, fault.RDAPUpstream, ""},
-		"unknown authority":   {func(s *stage) { s.place(at, secure(certificate(), says(domain()))) }, fault.RDAPUpstream, ""},
-		"hangs up":            {func(s *stage) { s.place(at, func(net.Conn) {}) }, fault.RDAPUpstream, ""},
+		"not public":          {fails(resolve, lookup.Fault(lookup.BlockedAddress, nil)), lookup.RDAPUpstream, "public"},
+		"not public, dialled": {fails(dial, lookup.Fault(lookup.BlockedAddress, nil)), lookup.RDAPUpstream, "public"},
+		"no such host":        {fails(resolve, lookup.Fault(lookup.NXDomain, nil)), lookup.RDAPUpstream, "reached"},
+		"no connection":       {fails(dial, lookup.Fault(lookup.ConnectFailed, nil)), lookup.RDAPUpstream, "reached"},
+		"resolvers down":      {fails(resolve, fmt.Errorf("x: %w", guard.ErrResolvers)), lookup.WhoisTimeout, "could not be resolved"},
+		"no route":            {fails(dial, fmt.Errorf("x: %w", guard.ErrNoRoute)), lookup.WhoisTimeout, "no IPv6 route"},
+		"another error":       {fails(dial, errors.New("x")), lookup.RDAPUpstream, ""},
+		"not TLS":             {func(s *stage) { s.place(at, serve(says(domain()))) }, lookup.RDAPUpstream, ""},
+		"unknown authority":   {func(s *stage) { s.place(at, secure(certificate(), says(domain()))) }, lookup.RDAPUpstream, ""},
+		"hangs up":            {func(s *stage) { s.place(at, func(net.Conn) {}) }, lookup.RDAPUpstream, ""},
 	}, func(_ *testing.T, s *stage, c row) {
 		c.set(s)
 		s.wants(c.code, c.message)
@@ -153,12 +154,12 @@ func TestSlowPeers(t *testing.T) {
 		},
 	}, func(t *testing.T, s *stage, peer func(*stage) func(net.Conn)) {
 		s.place("rdap.registry.com:443", peer(s))
-		s.failsAt(t.Context(), 8*time.Second, fault.WhoisTimeout) // by itself
+		s.failsAt(t.Context(), 8*time.Second, lookup.WhoisTimeout) // by itself
 		hurried, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		s.failsAt(hurried, 2*time.Second, fault.WhoisTimeout)
+		s.failsAt(hurried, 2*time.Second, lookup.WhoisTimeout)
 		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, leave)
-		s.failsAt(ctx, 500*time.Millisecond, fault.WhoisTimeout)
+		s.failsAt(ctx, 500*time.Millisecond, lookup.WhoisTimeout)
 	})
 }

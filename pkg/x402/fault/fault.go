@@ -1,10 +1,11 @@
-// Package fault holds the error codes of the service (spec §7) and the one
-// error type that carries one.
+// Package fault has the error codes of payments (spec §7.1), and the one error type
+// that carries a code.
 //
-// Everything that is known about a code is in one table: HTTP status, public
-// message, whether money can have moved when it is answered, and whether it
-// uses up the payment. An error of any other type is a bug or a foreign error;
-// it reaches a client as internal_error and never as its own text.
+// Everything that is known about a code is in an Info: HTTP status, public message,
+// whether it uses up the payment, and when to come back. Those of payments are in the
+// table of this package. Whoever sells something has codes of their own, for how that
+// can fail, and makes errors of them with Info.New. An error of any other type is a bug
+// or a foreign error; it reaches a client as internal_error and never as its own text.
 package fault
 
 import (
@@ -33,38 +34,9 @@ const (
 	Overloaded               Code = "overloaded"
 )
 
-// Validation errors, spec §7.2.
-const (
-	InvalidDomain  Code = "invalid_domain"
-	InvalidType    Code = "invalid_type"
-	InvalidPort    Code = "invalid_port"
-	BlockedAddress Code = "blocked_address"
-)
-
-// Lookup errors, spec §7.3.
-const (
-	NXDomain             Code = "nxdomain"
-	RDAPUnavailable      Code = "rdap_unavailable"
-	NotFound             Code = "not_found"
-	ConnectFailed        Code = "connect_failed"
-	HandshakeFailed      Code = "handshake_failed"
-	HTTPFailed           Code = "http_failed"
-	RDAPUpstream         Code = "rdap_upstream"
-	UpstreamUnavailable  Code = "upstream_unavailable"
-	BootstrapUnavailable Code = "bootstrap_unavailable"
-	DNSTimeout           Code = "dns_timeout"
-	SSLTimeout           Code = "ssl_timeout"
-	WhoisTimeout         Code = "whois_timeout"
-	HeadersTimeout       Code = "headers_timeout"
-	RedirectTimeout      Code = "redirect_timeout"
-	HostIntelTimeout     Code = "host_intel_timeout"
-	UptimeCheckTimeout   Code = "uptime_check_timeout"
-)
-
-// Codes outside the spec's tables, documented once and listed by no operation.
+// Codes outside the table of the spec, which anything that is sold can answer.
 const (
 	InternalError         Code = "internal_error"
-	UnknownPath           Code = "unknown_path"
 	MethodNotAllowed      Code = "method_not_allowed"
 	IdempotencyConflict   Code = "idempotency_conflict"
 	InvalidIdempotencyKey Code = "invalid_idempotency_key"
@@ -78,8 +50,8 @@ const (
 	// Standing: what is charged is what the payment's record says, or that
 	// nobody knows yet (x402.ChargeOf). It uses nothing up.
 	Standing Class = iota
-	// Answer: a fact about the target. It is what was paid for, uses up the
-	// payment and is stored like a result.
+	// Answer: what was paid for, such as a fact about the target of a lookup. It uses
+	// up the payment and is stored like a result.
 	Answer
 	// Owed: the payment stands and the answer is still owed; the same
 	// signature runs the lookup again without a charge.
@@ -113,8 +85,7 @@ type Info struct {
 	After time.Duration
 }
 
-// Of returns what is known about a code; ok is false for one that is not in
-// the table.
+// Of returns what is known about a code of this package; ok is false for any other.
 func Of(c Code) (info Info, ok bool) {
 	for _, i := range table() {
 		if i.Code == c {
@@ -124,7 +95,8 @@ func Of(c Code) (info Info, ok bool) {
 	return Info{}, false
 }
 
-// All returns every code in the order of spec §7, the six of our own last.
+// All returns every code of this package: those of spec §7.1 in its order, then the
+// others, of which InternalError is the first.
 func All() []Info { return slices.Clone(table()) }
 
 // Error is an error with a code, a public message and a private cause.
@@ -135,18 +107,43 @@ type Error struct {
 	// RetryAfter replaces the default Retry-After of the code when positive;
 	// below 0 none is sent.
 	RetryAfter time.Duration
+	info       Info
 	cause      error
 	prevented  bool
 	silence    bool
 }
 
-// New returns an error with the default message. cause is logged, never shown,
-// and may be nil.
-func New(c Code, cause error) *Error { return &Error{Code: c, cause: cause} }
+// New returns an error of this package's table with the default message. cause is
+// logged, never shown, and may be nil. A code that is not in the table is answered as
+// internal_error.
+func New(c Code, cause error) *Error {
+	info, ok := Of(c)
+	if !ok {
+		info, _ = Of(InternalError)
+	}
+	return &Error{Code: c, info: info, cause: cause}
+}
 
-// Newf returns an error with a public message of its own.
+// Newf is New with a public message of its own.
 func Newf(c Code, cause error, format string, args ...any) *Error {
-	return &Error{Code: c, Message: fmt.Sprintf(format, args...), cause: cause}
+	e := New(c, cause)
+	e.Message = fmt.Sprintf(format, args...)
+	return e
+}
+
+// New returns an error of this code, whatever table it is in, with its default message.
+func (i Info) New(cause error) *Error { return &Error{Code: i.Code, info: i, cause: cause} }
+
+// Newf is New with a public message of its own.
+func (i Info) Newf(cause error, format string, args ...any) *Error {
+	return &Error{Code: i.Code, Message: fmt.Sprintf(format, args...), info: i, cause: cause}
+}
+
+// Because is a copy of the error with another cause.
+func (e *Error) Because(cause error) *Error {
+	c := *e
+	c.cause = cause
+	return &c
 }
 
 // After returns a copy that asks the client to wait for d.
@@ -206,14 +203,9 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Info returns the code's entry; an unknown code is an internal error.
-func (e *Error) Info() Info {
-	if i, ok := Of(e.Code); ok {
-		return i
-	}
-	i, _ := Of(InternalError)
-	return i
-}
+// Info returns what is known about the code; of one that nobody knows, that of
+// internal_error.
+func (e *Error) Info() Info { return e.info }
 
 // Public is the message a client may read.
 func (e *Error) Public() string {

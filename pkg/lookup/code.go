@@ -1,0 +1,108 @@
+// Package lookup has the error codes of the lookups (spec §7.2 and §7.3), which the
+// packages below it answer with.
+package lookup
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// Validation errors, spec §7.2.
+const (
+	InvalidDomain  fault.Code = "invalid_domain"
+	InvalidType    fault.Code = "invalid_type"
+	InvalidPort    fault.Code = "invalid_port"
+	BlockedAddress fault.Code = "blocked_address"
+)
+
+// Lookup errors, spec §7.3.
+const (
+	NXDomain             fault.Code = "nxdomain"
+	RDAPUnavailable      fault.Code = "rdap_unavailable"
+	NotFound             fault.Code = "not_found"
+	ConnectFailed        fault.Code = "connect_failed"
+	HandshakeFailed      fault.Code = "handshake_failed"
+	HTTPFailed           fault.Code = "http_failed"
+	RDAPUpstream         fault.Code = "rdap_upstream"
+	UpstreamUnavailable  fault.Code = "upstream_unavailable"
+	BootstrapUnavailable fault.Code = "bootstrap_unavailable"
+	DNSTimeout           fault.Code = "dns_timeout"
+	SSLTimeout           fault.Code = "ssl_timeout"
+	WhoisTimeout         fault.Code = "whois_timeout"
+	HeadersTimeout       fault.Code = "headers_timeout"
+	RedirectTimeout      fault.Code = "redirect_timeout"
+	HostIntelTimeout     fault.Code = "host_intel_timeout"
+	UptimeCheckTimeout   fault.Code = "uptime_check_timeout"
+)
+
+// Codes returns every code of a lookup in the order of the spec.
+func Codes() []fault.Info { return slices.Clone(table()) }
+
+// Info is what is known about a code of this package; of any other code, what is known
+// about internal_error.
+func Info(c fault.Code) fault.Info {
+	if i := slices.IndexFunc(table(), func(i fault.Info) bool { return i.Code == c }); i >= 0 {
+		return table()[i]
+	}
+	return fault.New(fault.InternalError, nil).Info()
+}
+
+// Fault returns the error of a lookup with its default message. cause is logged, never
+// shown, and may be nil.
+func Fault(c fault.Code, cause error) *fault.Error { return Info(c).New(cause) }
+
+// Faultf is Fault with a public message of its own.
+func Faultf(c fault.Code, cause error, format string, args ...any) *fault.Error {
+	return Info(c).Newf(cause, format, args...)
+}
+
+// Looker looks one fact up. Its errors are faults of this package, or internal_error.
+type Looker[Q, R any] interface {
+	Lookup(ctx context.Context, q Q) (R, error)
+}
+
+// table is spec §7.2 and §7.3 with the class of each code. It is made once.
+var table = sync.OnceValue(func() []fault.Info {
+	row := func(c fault.Code, status int, message string, class fault.Class) fault.Info {
+		return fault.Info{Code: c, Status: status, Message: message, Class: class}
+	}
+	refused := func(c fault.Code, message string) fault.Info {
+		return row(c, http.StatusBadRequest, message, fault.Standing)
+	}
+	answer := func(c fault.Code, status int, message string) fault.Info {
+		return row(c, status, message, fault.Answer)
+	}
+	owed := func(c fault.Code, status int, message string) fault.Info {
+		i := row(c, status, message, fault.Owed)
+		i.Retry, i.After = true, time.Second
+		return i
+	}
+	return []fault.Info{
+		refused(InvalidDomain, "domain must be one public fully-qualified domain name, such as example.com."),
+		refused(InvalidType, "The record type must be one of A, AAAA, MX, TXT, CNAME, NS, SOA."),
+		refused(InvalidPort, "port must be 443."),
+		answer(BlockedAddress, http.StatusBadRequest, "The domain resolves to a private, loopback or metadata address."),
+
+		answer(NXDomain, http.StatusNotFound, "The domain name does not exist."),
+		answer(RDAPUnavailable, http.StatusNotFound, "The top-level domain has no RDAP server in the IANA bootstrap."),
+		answer(NotFound, http.StatusNotFound, "The registry has no registration object for the domain."),
+		answer(ConnectFailed, http.StatusBadGateway, "The TCP connection to the host failed."),
+		answer(HandshakeFailed, http.StatusBadGateway, "The TLS handshake failed."),
+		answer(HTTPFailed, http.StatusBadGateway, "The HTTPS request failed after the connection was made."),
+		owed(RDAPUpstream, http.StatusBadGateway, "The RDAP server returned an unusable response."),
+		owed(UpstreamUnavailable, http.StatusServiceUnavailable, "The public DNS resolvers were unreachable."),
+		owed(BootstrapUnavailable, http.StatusServiceUnavailable, "The IANA RDAP bootstrap could not be loaded."),
+		owed(DNSTimeout, http.StatusGatewayTimeout, "DNS resolution timed out."),
+		owed(SSLTimeout, http.StatusGatewayTimeout, "The TLS handshake timed out."),
+		owed(WhoisTimeout, http.StatusGatewayTimeout, "The RDAP lookup timed out."),
+		owed(HeadersTimeout, http.StatusGatewayTimeout, "The HTTPS header fetch timed out."),
+		owed(RedirectTimeout, http.StatusGatewayTimeout, "The HTTPS redirect trace timed out."),
+		owed(HostIntelTimeout, http.StatusGatewayTimeout, "The host intelligence bundle timed out."),
+		owed(UptimeCheckTimeout, http.StatusGatewayTimeout, "The uptime check bundle timed out."),
+	}
+})
