@@ -17,6 +17,25 @@ type Receipts interface {
 	SignOffer(o receipt.Offer) (string, error)
 }
 
+// Sale is the payment that a job is run for.
+type Sale struct {
+	Payer       string // checksummed address
+	Network     string // CAIP-2
+	Transaction string // hash of the transfer; empty where nobody has told it
+	Amount      string // in atomic units
+	// Repeat says that an earlier run for this payment ended without an answer, or with
+	// one that could not be kept.
+	Repeat bool
+}
+
+type saleKey struct{}
+
+// SaleOf is the payment that a job runs for; ok is false for the context of no job.
+func SaleOf(ctx context.Context) (s Sale, ok bool) {
+	s, ok = ctx.Value(saleKey{}).(Sale)
+	return s, ok
+}
+
 // signBudget is the most that signing may take. It is a part of afterwork: the key
 // can be in a secret that has to be read first, and the answer must still be stored.
 const signBudget = time.Second

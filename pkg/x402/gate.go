@@ -111,13 +111,19 @@ type Job struct {
 	// Anew says that without a purchase key every payment is a purchase of its
 	// own, because there is no answer that two of them could share (ping).
 	Anew bool
-	// Run does the work and returns the answer or a *fault.Error.
+	// Run does the work and returns the answer or a *fault.Error. Its context has the
+	// payment (SaleOf).
 	Run func(ctx context.Context) (Reply, error)
 }
 
 // Reply is what the work came to.
 type Reply struct {
-	Body []byte // JSON
+	// Status is the HTTP status of the answer; 0 is 200.
+	Status int
+	// Header are headers that belong to the body, such as its type; nil is none. They
+	// are stored with it.
+	Header map[string][]string
+	Body   []byte
 	// Owed names the parts of a bundle that failed on our side and not on the
 	// target's. They are looked up again without a charge.
 	Owed []string
@@ -142,7 +148,8 @@ type Standing struct {
 // Outcome is what to answer.
 type Outcome struct {
 	Status int
-	Body   []byte // JSON; nil on a challenge, whose body is the offer
+	Header map[string][]string // of a Reply
+	Body   []byte              // nil on a challenge, whose body is the offer
 	// Fault is nil for a result. A challenge has one too, with the reason.
 	Fault    *fault.Error
 	Standing Standing

@@ -28,7 +28,7 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 		return a.ledgerFault(err, charged(true))
 	}
 	out := Outcome{
-		Status: r.Answer.Status, Body: body, Standing: Standing{Charged: charged(true)},
+		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Standing: Standing{Charged: charged(true)},
 		Receipt: responseOf(r).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
 	}
 	if !ledger.Spent(r, a.gate.now()) {

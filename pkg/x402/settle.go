@@ -1,10 +1,12 @@
 package x402
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -186,6 +188,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	begins := a.canRun()
 	var wrote sync.WaitGroup
 	var settled error
+	repeat := receipt == nil && h.Record().Lookups > 1
 	if receipt != nil {
 		wrote.Go(func() { settled = h.Settled(withoutDeadline(ctx), *receipt, begins) })
 	} else {
@@ -194,7 +197,9 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	var reply Reply
 	var failed *fault.Error
 	if begins {
-		reply, failed = a.run(ctx)
+		reply, failed = a.run(context.WithValue(ctx, saleKey{}, Sale{
+			Payer: receipt.Payer, Network: receipt.Network, Transaction: receipt.Transaction, Amount: a.trace.Amount, Repeat: repeat,
+		}))
 	} else {
 		failed = a.job.Timeout.New(errors.New("no time left for the lookup"))
 	}
@@ -255,7 +260,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
 		return a.noBetter(ctx, h, reply.Prevented)
 	}
-	out := Outcome{Status: 200, Body: reply.Body, Fault: f, Standing: Standing{Charged: charged(true)}}
+	out := Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Fault: f, Standing: Standing{Charged: charged(true)}}
 	if f != nil {
 		out.Status = f.Info().Status
 		out.Body = a.request.Error(f, out.Standing)
@@ -265,7 +270,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	out.Receipt = paid.with(signed)
 	answer, err := ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
-		answer.Owed, answer.Receipt = reply.Owed, signed
+		answer.Owed, answer.Receipt, answer.Header = reply.Owed, signed, reply.Header
 		err = h.Redeem(withoutDeadline(ctx), answer, a.request.Window, reply.Prevented)
 	}
 	a.trace.Record = a.since(begun)

@@ -165,6 +165,9 @@ type SendingBack struct {
 // Answer is what the payer bought.
 type Answer struct {
 	Status int `json:"status"` // HTTP status
+	// Header are the headers that belong to the body; nil where it is JSON of this
+	// service.
+	Header map[string][]string `json:"header,omitempty"`
 	// Encoding of Body: "gzip", or empty for plain.
 	Encoding string `json:"encoding,omitempty"`
 	// Stored is false when the body was too large to keep; a repeat then runs

@@ -1,0 +1,315 @@
+package x402http
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// AnswerOwed is the code of an answer that a handler owes. While its payment may be
+// repeated, the handler's own status and body are answered.
+const AnswerOwed fault.Code = "answer_owed"
+
+// Refused is the code of a request that a check has refused.
+const Refused fault.Code = "refused"
+
+// Option changes how a handler is sold.
+type Option func(*sale)
+
+// Check has every payment's request checked before money moves, by a handler that calls
+// Refuse for a request that cannot be answered, and otherwise returns without a word.
+// A refused request is not charged.
+func Check(check http.HandlerFunc) Option { return func(s *sale) { s.check = check } }
+
+// Owed has single statuses count as owed, such as a 404 of a store that is a moment
+// behind: they do not use the payment up, and the handler runs again.
+func Owed(statuses ...int) Option { return func(s *sale) { s.owed = append(s.owed, statuses...) } }
+
+// Describe says in the offer what is sold, and its media type.
+func Describe(description, mimeType string) Option {
+	return func(s *sale) { s.resource.Description, s.resource.MimeType = description, mimeType }
+}
+
+// Refuse answers a check with a status from 400 to 499 and a body of the type that w's
+// header says, or else text.
+func Refuse(w http.ResponseWriter, status int, body string) {
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body))
+}
+
+// sale is a handler and its price.
+type sale struct {
+	seller   *Seller
+	handler  http.Handler
+	amount   string // in atomic units
+	check    http.HandlerFunc
+	owed     []int
+	resource x402.Resource
+}
+
+// Sell returns a handler that answers only to who has paid price, a decimal number such
+// as "0.01" of the seller's asset. Like http.ServeMux.Handle it panics when the price is
+// wrong, which is a bug in the program.
+//
+// It takes GET and HEAD. A purchase is the path with its query, sorted; no header counts.
+func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint {
+	amount, err := atomic(price, s.config.Decimals)
+	if err != nil {
+		panic("x402http: " + err.Error())
+	}
+	if h == nil {
+		panic("x402http: a nil handler is sold")
+	}
+	x := &sale{seller: s, handler: h, amount: amount, resource: x402.Resource{
+		Description: s.config.Description, MimeType: "application/json", ServiceName: s.config.Name,
+	}}
+	for _, o := range options {
+		o(x)
+	}
+	return s.Endpoint(Product{Name: "sold", At: s.at, Offer: x.offer, Job: x.job, Slots: s.slots, Window: s.config.Window})
+}
+
+// Handle registers a handler that is sold for a pattern of mux. It panics for a pattern
+// whose method is not GET, as mux does for one that it cannot read.
+func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handler, options ...Option) {
+	if method, _, ok := strings.Cut(pattern, " "); ok && method != http.MethodGet {
+		panic(fmt.Sprintf("x402http: %q: only GET is sold, because a purchase is named by its path and query", pattern))
+	}
+	mux.Handle(pattern, s.Sell(price, h, options...))
+}
+
+// at is the address of what is asked for, without its query.
+func (s *Seller) at(r *http.Request) string {
+	origin := s.config.Origin
+	if origin == "" {
+		origin = "http://" + r.Host
+		if r.TLS != nil {
+			origin = "https://" + r.Host
+		}
+	}
+	return origin + r.URL.EscapedPath()
+}
+
+func (x *sale) offer(at string) (*x402.Offer, error) {
+	resource := x.resource
+	resource.URL = at
+	return x402.NewOffer(x402.PaymentRequired{
+		X402Version: x402.Version, Error: "Payment required", Resource: resource,
+		Accepts: []x402.Requirements{x.seller.terms.Requirements(x.amount)},
+	})
+}
+
+// maxRequest bounds the path and query of a purchase.
+const maxRequest = 4 << 10
+
+// job is the run of the handler that a request asks for.
+func (x *sale) job(r *http.Request) (x402.Job, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	name := "GET " + r.URL.EscapedPath() + "?" + query.Encode()
+	if err != nil || len(name) > maxRequest {
+		return x402.Job{}, fault.Newf(fault.InvalidArguments, err, "The query cannot be read, or is longer than %d bytes with its path.", maxRequest)
+	}
+	if err := x.refuses(r); err != nil {
+		return x402.Job{}, err
+	}
+	return x402.Job{
+		Fingerprint: name, Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout, time.Second),
+		Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, r) },
+	}, nil
+}
+
+// refuses is what the check says against a request.
+func (x *sale) refuses(r *http.Request) error {
+	if x.check == nil {
+		return nil
+	}
+	w := newRecorder()
+	x.check(w, r)
+	if w.status == 0 {
+		return nil
+	}
+	if w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError {
+		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.status))
+	}
+	info := fault.Info{Code: Refused, Status: w.status, Message: "The seller refuses this request. Nothing was charged for it.", Class: fault.Standing}
+	return info.New(w.own())
+}
+
+// owedWith is what is known about an answer that is owed with a status.
+func owedWith(status int, after time.Duration) fault.Info {
+	return fault.Info{
+		Code: AnswerOwed, Status: status, Class: fault.Owed, Retry: true, After: after,
+		Message: "The seller could not answer. The payment stands, and the answer is owed.",
+	}
+}
+
+// run runs the handler until the context ends, and judges what it says. A handler that
+// goes on after that is heard no more.
+func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
+	w, done := newRecorder(), make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("the handler panicked: %v", p)
+			}
+		}()
+		req := r.Clone(ctx)
+		for _, secret := range []string{x402.HeaderSignature, x402.HeaderKey} {
+			req.Header.Del(secret)
+		}
+		x.handler.ServeHTTP(w, req)
+		done <- nil
+	}()
+	select {
+	case <-ctx.Done():
+		w.close()
+		return x402.Reply{}, owedWith(http.StatusGatewayTimeout, time.Second).New(ctx.Err())
+	case err := <-done:
+		w.close()
+		if err != nil {
+			return x402.Reply{}, fault.New(fault.InternalError, err)
+		}
+	}
+	if w.tooLong {
+		return x402.Reply{}, fault.New(fault.InternalError, fmt.Errorf("the answer is longer than %d bytes", maxAnswer))
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if x.owes(w.status) {
+		return x402.Reply{}, owedWith(max(w.status, http.StatusBadRequest), waitOf(w.header)).New(w.own())
+	}
+	return x402.Reply{Status: w.status, Header: kept(w.header, w.body.Bytes()), Body: w.body.Bytes()}, nil
+}
+
+// owes says whether a status is no answer: the handler may do better when it runs again.
+func (x *sale) owes(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status < 200 || status >= http.StatusInternalServerError || slices.Contains(x.owed, status)
+}
+
+// waitOf is the Retry-After of a handler, in seconds, or one second.
+func waitOf(h http.Header) time.Duration {
+	n, err := strconv.Atoi(h.Get(fault.HeaderRetryAfter))
+	if err != nil {
+		n = 1
+	}
+	return time.Duration(min(max(n, 1), 3600)) * time.Second
+}
+
+// maxHeader bounds the headers that are kept with an answer.
+const maxHeader = 4 << 10
+
+// kept are the headers of an answer that are stored and replayed with it: those that the
+// handler has set, but for what belongs to one connection or one client.
+func kept(h http.Header, body []byte) map[string][]string {
+	own := map[string][]string{}
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		switch http.CanonicalHeaderKey(name) {
+		case "Connection", "Content-Length", "Date", "Keep-Alive", "Set-Cookie", "Trailer", "Transfer-Encoding", "Upgrade", "Cache-Control", "Age", "Vary",
+			http.CanonicalHeaderKey(x402.HeaderRequired), http.CanonicalHeaderKey(x402.HeaderResponse), http.CanonicalHeaderKey(x402.HeaderReplayed):
+			continue
+		}
+		size += len(name) + len(strings.Join(h[name], ""))
+		if size <= maxHeader {
+			own[name] = h[name]
+		}
+	}
+	if len(own["Content-Type"]) == 0 {
+		own["Content-Type"] = []string{http.DetectContentType(body)}
+	}
+	return own
+}
+
+// ownBody is what a handler or a check has said itself, as the cause of a fault.
+type ownBody struct {
+	header map[string][]string
+	body   []byte
+}
+
+// Error is for logs.
+func (o *ownBody) Error() string { return "the handler's own answer" }
+
+// ownOf is what a handler or a check has said itself in place of a fault's body.
+func ownOf(f *fault.Error) (own *ownBody, ok bool) {
+	if f == nil || f.Code != Refused && f.Code != AnswerOwed {
+		return nil, false
+	}
+	ok = errors.As(f, &own)
+	return own, ok
+}
+
+// maxAnswer bounds what a handler may answer, in bytes, because it is kept in memory
+// until it is sent.
+const maxAnswer = 32 << 20
+
+// recorder is the http.ResponseWriter of a handler that is sold. Its answer is sent when
+// it is complete, with the payment's response before it.
+type recorder struct {
+	mu      sync.Mutex
+	header  http.Header
+	status  int // 0 before the first word
+	body    bytes.Buffer
+	closed  bool
+	tooLong bool
+}
+
+func newRecorder() *recorder { return &recorder{header: http.Header{}} }
+
+func (w *recorder) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+}
+
+func (w *recorder) own() *ownBody {
+	return &ownBody{header: kept(w.header, w.body.Bytes()), body: w.body.Bytes()}
+}
+
+// Header implements http.ResponseWriter.
+func (w *recorder) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter. The first final status counts.
+func (w *recorder) WriteHeader(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+}
+
+// Write implements http.ResponseWriter. It fails once the time of the handler is over.
+func (w *recorder) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return 0, http.ErrHandlerTimeout
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if w.body.Len()+len(b) > maxAnswer {
+		w.tooLong = true
+		return 0, http.ErrContentLength
+	}
+	return w.body.Write(b)
+}
+
+// Flush implements http.Flusher, and sends nothing yet.
+func (w *recorder) Flush() {}

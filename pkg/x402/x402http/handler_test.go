@@ -1,0 +1,126 @@
+package x402http_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+
+// stall is a shop of one handler over loopback, with play money.
+type stall struct {
+	*testing.T
+	url    string
+	client *x402test.Client
+	books  *x402test.Facilitator
+	runs   atomic.Int32
+}
+
+func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
+	t.Helper()
+	s := &stall{T: t}
+	terms := x402.Terms{Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", PayTo: payTo, Name: "USD Coin", Version: "2"}
+	s.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
+	last := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	s.client = &x402test.Client{HTTP: &http.Client{CheckRedirect: last}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	bank := httptest.NewServer(s.books)
+	t.Cleanup(bank.Close)
+	seller := must(x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Log: slog.New(slog.DiscardHandler), Budget: time.Second,
+	}))
+	mux := http.NewServeMux()
+	seller.Handle(mux, "GET /weather/{city}", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.runs.Add(1)
+		h(w, r)
+	}), options...)
+	shop := httptest.NewServer(mux)
+	t.Cleanup(shop.Close)
+	s.url = shop.URL + "/weather/oslo?b=2&a=1"
+	return s
+}
+
+// get sends a request, with a signature or without, and follows nothing.
+func (s *stall) get(signature string) x402test.Reply {
+	s.Helper()
+	return must(s.client.Get(s.Context(), s.url, signature))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// What a handler says, what the payer is told of it, and how often it has run when the
+// same payment has come twice.
+func TestSell(t *testing.T) {
+	t.Parallel()
+	answers := func(status int, kind, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.Header().Set("Set-Cookie", "a=b")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	for name, c := range map[string]struct {
+		h           http.HandlerFunc
+		options     []x402http.Option
+		status      int
+		kind, body  string
+		runs, moved int
+		answer      bool
+	}{
+		"an answer":        {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
+		"binary":           {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
+		"not found":        {h: answers(404, "text/html", "<p>no"), status: 404, kind: "text/html", body: "<p>no", runs: 1, moved: 1, answer: true},
+		"found elsewhere":  {h: answers(302, "text/html", "there"), status: 302, kind: "text/html", body: "there", runs: 1, moved: 1, answer: true},
+		"nothing to say":   {h: answers(204, "text/plain", ""), status: 204, kind: "text/plain", runs: 1, moved: 1, answer: true},
+		"no words":         {h: func(http.ResponseWriter, *http.Request) {}, status: 200, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
+		"busy":             {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
+		"broken":           {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
+		"owed by option":   {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
+		"panic":            {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
+		"silent":           {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
+		"refused by check": {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 400, "no such city") })}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, c.h, c.options...)
+			if asked := s.get(""); asked.Status != http.StatusPaymentRequired || asked.Header.Get(x402.HeaderRequired) == "" || s.runs.Load() > 0 {
+				t.Fatalf("without a payment: %d %v", asked.Status, asked.Header)
+			}
+			signature := must(s.client.Sign(t.Context(), s.url))
+			res := s.get(signature)
+			if res.Status != c.status || res.Header.Get("Content-Type") != c.kind || !strings.Contains(string(res.Body), c.body) || res.Header.Get("Set-Cookie") != "" {
+				t.Errorf("%d %v %q", res.Status, res.Header, res.Body)
+			}
+			if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.moved > 0) {
+				t.Errorf("the answer says paid: %v", paid)
+			}
+			s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // the same purchase
+			again := s.get(signature)
+			replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.kind
+			if again.Status != c.status || replayed != c.answer {
+				t.Errorf("again: %d %v %q", again.Status, again.Header, again.Body)
+			}
+			if int(s.runs.Load()) != c.runs || len(s.books.Transfers()) != c.moved {
+				t.Errorf("%d runs and %d transfers, want %d and %d", s.runs.Load(), len(s.books.Transfers()), c.runs, c.moved)
+			}
+		})
+	}
+}
