@@ -57,7 +57,7 @@ func unpaid(t *testing.T, site discovery.Site, op catalog.Operation) Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(discovery.ChallengeOf(site, offer, fault.New(fault.PaymentRequired, nil)))
+	body, err := json.Marshal(discovery.ChallengeOf(site.DuplicateWindow, offer, fault.New(fault.PaymentRequired, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -275,16 +275,8 @@ func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	}
 }
 
-// Every character of a lease id is paid for with each call of its operation. A
-// request's id is another each time.
+// A request's id is another each time.
 func TestIDs(t *testing.T) {
-	seen := map[string]bool{}
-	for range 1000 {
-		seen[leaseID()] = true
-	}
-	if len(seen) < 990 || len(leaseID()) != limit.IDLength {
-		t.Errorf("%d different ids such as %q", len(seen), leaseID())
-	}
 	if a, b := randomID(), randomID(); len(a) != 32 || a == b {
 		t.Errorf("%q, %q", a, b)
 	}

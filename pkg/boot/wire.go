@@ -8,7 +8,6 @@ package boot
 
 import (
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -78,8 +77,8 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	p.probes = append(c.probes(books, settle, p.Resolver, view), service.Probe{Name: service.ProbeReceipts, Check: signs.check, Optional: true})
 	p.probes = append(p.probes, settle.each(c.Terms.Network)...)
 	evidence, _ := watchers(view)
-	p.Seller = service.NewSeller(p.Platform, p.Offering, books, settle.primary, settle.fallbackOf(p.Platform), evidence, p.Limits)
-	return p, nil
+	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.primary, settle.fallbackOf(p.Platform), evidence, p.Limits)
+	return p, err
 }
 
 // Origins is the client that asks web origins.
@@ -223,7 +222,7 @@ func (l Limits) caps() catalog.Caps {
 func (c Config) limits(store LimitStore, now func() time.Time) service.Limits {
 	return service.Limits{
 		Rate:   c.rate(store, now),
-		Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle, NewID: leaseID,
+		Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle,
 	}
 }
 
@@ -233,12 +232,4 @@ func (c Config) rate(store limit.Counter, now func() time.Time) *limit.Rate {
 		return nil
 	}
 	return limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: now})
-}
-
-// leaseID is 30 random bits: it stands in an item with all others, and every
-// write is paid by its size.
-func leaseID() string {
-	b := make([]byte, 4)
-	rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)[:limit.IDLength]
 }

@@ -62,7 +62,7 @@ func wireExampleOf(op catalog.Operation, s Site) (wireExample, error) {
 	if e.Required.Encoded, err = x402.EncodeHeader(offer); err != nil {
 		return e, err
 	}
-	body, err := json.Marshal(ChallengeOf(s, offer, fault.New(fault.PaymentRequired, nil)))
+	body, err := json.Marshal(ChallengeOf(s.DuplicateWindow, offer, fault.New(fault.PaymentRequired, nil)))
 	if err != nil {
 		return e, err
 	}

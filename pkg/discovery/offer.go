@@ -171,13 +171,13 @@ type Idempotency struct {
 	DuplicateWindowSeconds int    `json:"duplicate_window_seconds"` // 0: off
 }
 
-// ChallengeOf is the body of a 402 that says f.
-func ChallengeOf(s Site, required x402.PaymentRequired, f *fault.Error) Challenge {
-	return Challenge{PaymentRequired: required, Code: f.Code, Message: f.Public(), Idempotency: idempotencyOf(s)}
+// ChallengeOf is the body of a 402 that says f, where a duplicate window is set.
+func ChallengeOf(window time.Duration, required x402.PaymentRequired, f *fault.Error) Challenge {
+	return Challenge{PaymentRequired: required, Code: f.Code, Message: f.Public(), Idempotency: idempotencyOf(window)}
 }
 
-func idempotencyOf(s Site) Idempotency {
-	return Idempotency{Header: x402.HeaderKey, ReplaySeconds: seconds(x402.ReplayTime), DuplicateWindowSeconds: seconds(s.DuplicateWindow)}
+func idempotencyOf(window time.Duration) Idempotency {
+	return Idempotency{Header: x402.HeaderKey, ReplaySeconds: seconds(x402.ReplayTime), DuplicateWindowSeconds: seconds(window)}
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }

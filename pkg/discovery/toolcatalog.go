@@ -83,7 +83,7 @@ type playbookStep struct {
 func toolCatalogOf(s Site, ops []catalog.Operation, books []catalog.Playbook) toolCatalog {
 	c := toolCatalog{
 		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
-		X402Version: catalog.X402Version, Idempotency: idempotencyOf(s), Tools: []tool{}, Playbooks: []playbook{},
+		X402Version: catalog.X402Version, Idempotency: idempotencyOf(s.DuplicateWindow), Tools: []tool{}, Playbooks: []playbook{},
 	}
 	said := map[fault.Code]string{}
 	for _, op := range ops {

@@ -63,7 +63,7 @@ func TestRulesNameOnlyWhatCanHappen(t *testing.T) {
 			}
 		}
 	}
-	if got := ChallengeOf(off, Offer(catalog.DNS(), off), fault.New(fault.PaymentRequired, nil)).Idempotency.DuplicateWindowSeconds; got != 0 {
+	if got := ChallengeOf(off.DuplicateWindow, Offer(catalog.DNS(), off), fault.New(fault.PaymentRequired, nil)).Idempotency.DuplicateWindowSeconds; got != 0 {
 		t.Errorf("the body of the 402 says %v", got)
 	}
 }

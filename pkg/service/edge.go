@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,40 +14,16 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
-
-// response is what a handler answers. Only edge writes it to the client.
-type response struct {
-	status int
-	header http.Header
-	body   []byte
-	fault  *fault.Error
-	trace  *x402.Trace
-	// reason says in the log why a 402 was answered where there is no trace.
-	reason string
-	// replayed says that the answer comes from the ledger.
-	replayed bool
-	// call is set where the answer is the result of a tool's call: then status is
-	// what it would be by HTTP, and the answer is 200.
-	call *toolCall
-}
-
-// wire is the HTTP status of the answer.
-func (r response) wire() int {
-	if r.call != nil {
-		return http.StatusOK
-	}
-	return r.status
-}
 
 // handler answers one path. It does not write, but returns a response.
 type handler interface {
 	// methods lists what the request's path takes, for 405 and CORS. It is nil for
 	// an unknown path, which serve answers.
 	methods(r *http.Request) []string
-	serve(r *http.Request, id string) response
+	serve(r *http.Request, id string) x402http.Response
 }
 
 // edge is the outermost layer of every function: request id, CORS, methods,
@@ -68,22 +43,22 @@ func (e edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.record(r, res, id, e.platform.Now().Sub(begun))
 }
 
-func (e edge) answer(r *http.Request, id string) (res response) {
+func (e edge) answer(r *http.Request, id string) (res x402http.Response) {
 	defer func() {
 		if p := recover(); p != nil {
-			res = e.platform.fault(r, id, e.platform.panicked(r.Context(), id, p), x402.Standing{Charged: unpaid(r)})
+			res = e.platform.failed(r, id, e.platform.panicked(r.Context(), id, p))
 		}
 	}()
 	methods := e.next.methods(r)
 	switch {
 	case r.Method == http.MethodOptions:
-		return response{status: http.StatusNoContent, header: preflight(methods)}
+		return x402http.Response{Status: http.StatusNoContent, Header: preflight(methods)}
 	case methods == nil || slices.Contains(methods, r.Method):
 		return e.next.serve(r, id)
 	}
 	f := fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow(methods))
-	res = e.platform.fault(r, id, f, x402.Standing{Charged: unpaid(r)})
-	res.header.Set("Allow", allow(methods))
+	res = e.platform.failed(r, id, f)
+	res.Header.Set("Allow", allow(methods))
 	return res
 }
 
@@ -93,18 +68,9 @@ func (p Platform) panicked(ctx context.Context, id string, v any) *fault.Error {
 	return fault.New(fault.InternalError, fmt.Errorf("panic: %v", v))
 }
 
-// unpaid is the charged of an answer for which no payment was read: false, or nil
-// (not known) if the request carries one.
-func unpaid(r *http.Request) *bool {
-	if len(r.Header.Values(x402.HeaderSignature)) > 0 {
-		return nil
-	}
-	return uncharged()
-}
-
-func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id string) {
+func (e edge) write(w http.ResponseWriter, r *http.Request, res x402http.Response, id string) {
 	h := w.Header()
-	for k, v := range res.header {
+	for k, v := range res.Header {
 		h[k] = v
 	}
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -114,12 +80,12 @@ func (e edge) write(w http.ResponseWriter, r *http.Request, res response, id str
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
 		protectPage(h)
 	}
-	if r.Method != http.MethodHead && res.wire() != http.StatusNoContent && res.wire() != http.StatusNotModified {
-		h.Set("Content-Length", strconv.Itoa(len(res.body)))
+	if r.Method != http.MethodHead && res.Wire() != http.StatusNoContent && res.Wire() != http.StatusNotModified {
+		h.Set("Content-Length", strconv.Itoa(len(res.Body)))
 	}
-	w.WriteHeader(res.wire())
+	w.WriteHeader(res.Wire())
 	if r.Method != http.MethodHead {
-		if _, err := w.Write(res.body); err != nil {
+		if _, err := w.Write(res.Body); err != nil {
 			e.platform.Log.DebugContext(r.Context(), "client went away", "request_id", id, "error", err)
 		}
 	}
@@ -136,20 +102,20 @@ func protectPage(h http.Header) {
 
 // record writes the request's log line. It never contains a signature, a payload
 // or a full header. The line of a 402 has a reason.
-func (e edge) record(r *http.Request, res response, id string, took time.Duration) {
+func (e edge) record(r *http.Request, res x402http.Response, id string, took time.Duration) {
 	name, priced, dimensions := e.name, e.priced, []string{DimensionOperation}
-	if res.call != nil {
-		name, priced, dimensions = res.call.operation, true, append(dimensions, DimensionTransport)
+	if res.Call != nil {
+		name, priced, dimensions = res.Call.Product, true, append(dimensions, DimensionTransport)
 	}
 	attrs := []slog.Attr{
 		slog.String("request_id", id), slog.String(DimensionOperation, name),
-		slog.String("method", r.Method), slog.Int("status", res.status), milliseconds("ms", took),
+		slog.String("method", r.Method), slog.Int("status", res.Status), x402http.Milliseconds("ms", took),
 	}
-	if res.call != nil {
-		attrs = append(attrs, slog.String(DimensionTransport, TransportMCP), slog.String("tool", res.call.tool))
+	if res.Call != nil {
+		attrs = append(attrs, slog.String(DimensionTransport, TransportMCP), slog.String("tool", res.Call.Tool))
 	}
 	level := slog.LevelInfo
-	if f := res.fault; f != nil {
+	if f := res.Fault; f != nil {
 		attrs = append(attrs, slog.String("code", string(f.Code)))
 		if f.Code != fault.PaymentRequired {
 			attrs = append(attrs, slog.String("error", f.Error()))
@@ -160,16 +126,14 @@ func (e edge) record(r *http.Request, res response, id string, took time.Duratio
 				attrs = append(attrs, slog.Any("stack", printable.Own(bug.Stack())))
 			}
 		}
-		if res.status >= http.StatusInternalServerError {
+		if res.Status >= http.StatusInternalServerError {
 			level = slog.LevelWarn
 		}
 	}
-	if res.reason != "" {
-		attrs = append(attrs, slog.String("reason", res.reason))
+	if res.Reason != "" {
+		attrs = append(attrs, slog.String("reason", res.Reason))
 	}
-	if t := res.trace; t != nil {
-		attrs = append(attrs, traceAttrs(*t)...)
-	}
+	attrs = append(attrs, res.Attrs()...)
 	if priced {
 		attrs = append(attrs, e.platform.emf(e.platform.measured(res), dimensions...)...)
 	}
@@ -190,125 +154,16 @@ func (p Platform) logAlways(ctx context.Context, level slog.Level, msg string, a
 	}
 }
 
-func traceAttrs(t x402.Trace) []slog.Attr {
-	var attrs []slog.Attr
-	text := func(key, value string) {
-		if value != "" {
-			attrs = append(attrs, slog.String(key, value))
-		}
-	}
-	text("payer", t.Payer)
-	text("nonce", t.Nonce)
-	text("amount", t.Amount)
-	text("transaction", t.Transaction)
-	states := make([]string, len(t.States))
-	for i, s := range t.States {
-		states[i] = string(s)
-	}
-	text("states", strings.Join(states, ">"))
-	text("purchase", t.Purchase)
-	text("settlement", t.Class)
-	if len(t.Asked) > 0 {
-		attrs = append(attrs, slog.Any("facilitators", askedAttr(t.Asked)))
-	}
-	text("evidence", t.Verdict)
-	text("reason", t.Reason)
-	if len(t.Extensions) > 0 {
-		attrs = append(attrs, slog.Any("extension_responses", t.Extensions))
-	}
-	if t.Cause != nil {
-		text("cause", t.Cause.Error())
-	}
-	if t.UsedAsPaid {
-		attrs = append(attrs, slog.Bool("used_as_paid", true))
-	}
-	if t.Unreceipted {
-		attrs = append(attrs, slog.Bool("unreceipted", true))
-	}
-	if t.Unrecorded {
-		attrs = append(attrs, slog.Bool("unrecorded", true))
-	}
-	for _, phase := range []struct {
-		name string
-		took time.Duration
-	}{
-		{"verify_ms", t.Verify}, {"claim_ms", t.Claim}, {"slot_ms", t.Slot}, {"settle_ms", t.Settle},
-		{"evidence_ms", t.Evidence}, {"lookup_ms", t.Lookup}, {"record_ms", t.Record},
-	} {
-		if phase.took > 0 {
-			attrs = append(attrs, milliseconds(phase.name, phase.took))
-		}
-	}
-	return attrs
+// failed is the response to an error outside the flow of a payment.
+func (p Platform) failed(r *http.Request, id string, f *fault.Error) x402http.Response {
+	return x402http.Failed(r, id, catalog.ErrorURL(p.Origin(r), f.Info().Code), f)
 }
-
-// askedAttr is the member of a log line that says what came of each facilitator,
-// in the order in which they were asked.
-func askedAttr(asked []x402.Ask) []map[string]any {
-	all := make([]map[string]any, len(asked))
-	for i, a := range asked {
-		all[i] = map[string]any{"name": a.Facilitator, "settlement": a.Class, "ms": float64(a.Took.Microseconds()) / 1000}
-		if a.Reason != "" {
-			all[i]["reason"] = a.Reason
-		}
-	}
-	return all
-}
-
-func milliseconds(key string, d time.Duration) slog.Attr {
-	return slog.Float64(key, float64(d.Microseconds())/1000)
-}
-
-func (p Platform) errorJSON(r *http.Request, id string, f *fault.Error, s x402.Standing) []byte {
-	return errorBody(id, f, s, catalog.ErrorURL(p.Origin(r), f.Info().Code))
-}
-
-// errorBody is the same without a request. docs may be empty.
-func errorBody(id string, f *fault.Error, s x402.Standing, docs string) []byte {
-	return mustJSON(fault.Body{
-		Error:     fault.Detail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
-		RequestID: id, DocsURL: docs,
-	})
-}
-
-// fault is the response to an error outside the payment flow.
-func (p Platform) fault(r *http.Request, id string, f *fault.Error, s x402.Standing) response {
-	s.Retryable = f.Info().Retry
-	return response{status: f.Info().Status, header: errorHeader(f), body: p.errorJSON(r, id, f, s), fault: f}
-}
-
-// errorHeader are the headers of an error answer.
-func errorHeader(f *fault.Error) http.Header {
-	h := http.Header{}
-	h.Set("Content-Type", jsonType)
-	h.Set("Cache-Control", "no-store")
-	if wait := f.Wait(); wait > 0 {
-		h.Set(fault.HeaderRetryAfter, strconv.Itoa(wholeSeconds(wait)))
-	}
-	return h
-}
-
-const jsonType = "application/json; charset=utf-8"
-
-// wholeSeconds rounds a wait up to what Retry-After can say, at least 1.
-func wholeSeconds(d time.Duration) int { return max(int((d+time.Second-1)/time.Second), 1) }
-
-func uncharged() *bool { return new(bool) }
 
 // mustJSON encodes a value whose encoding cannot fail.
 func mustJSON(v any) []byte {
-	b, err := encode(v)
+	b, err := x402http.JSON(v)
 	if err != nil {
 		panic(fmt.Sprintf("encode %T: %v", v, err))
 	}
 	return b
-}
-
-// encode is the JSON of an answer or an error, whose text may be a stranger's. What
-// a reader would not see, or what steers what he sees, is written as an escape: a
-// record, a registry or a certificate tells nobody, and no model, what he cannot see.
-// These bytes are what is stored, digested for receipts, and sent, over HTTP and MCP.
-func encode(v any) ([]byte, error) {
-	b, err := json.Marshal(v)
-	return printable.JSON(b), err
 }

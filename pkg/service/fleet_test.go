@@ -148,15 +148,14 @@ func newFleet(t testing.TB, environments int, op func(parts) service.Operation, 
 	f := &fleet{TB: t, peers: &peers{table: newTable(t), settles: 300 * time.Millisecond, looks: 200 * time.Millisecond}}
 	limits := f.table.limits()
 	receipts := newSigner()
-	newID := leaseIDs()
 	for range environments {
 		f.parts = parts{
 			Platform: platform(),
 			Offering: service.Offering{Terms: testTerms(), Receipts: receipts, DuplicateWindow: 45 * time.Second},
-			Ledger:   ledger.New(f.table.ledger, time.Now, rand.Text), Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
+			Ledger:   f.table.ledger, Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
 			Limits: service.Limits{
 				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
-				Leases: limits, Single: 50, Bundle: 20, NewID: newID,
+				Leases: limits, Single: 50, Bundle: 20,
 			},
 		}
 		for _, change := range changes {

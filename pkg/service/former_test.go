@@ -8,7 +8,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -20,7 +19,7 @@ func (s *shop) version(later *atomic.Int64) *shop {
 		p.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 		p.Former = &service.FormerTerms{Terms: p.Terms, Until: begun.Add(5 * time.Minute)}
 		p.Terms.PayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
-		p.Ledger = ledger.New(s.store, p.Now, rand.Text) // not the names of the other version
+		p.Ledger = s.store
 	})
 }
 

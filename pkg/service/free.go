@@ -15,6 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Discovery is every static document, and the answer to every unknown path
@@ -31,6 +32,10 @@ func Discovery(p Platform, o Offering, rate *limit.Rate, origins ...string) http
 	}
 	return edge{platform: p, name: "discovery", next: d}
 }
+
+// maxOrigins bounds the memory. A deployment has one or two origins, which the
+// platform names and not the client.
+const maxOrigins = 8
 
 // documents renders once per origin.
 type documents struct {
@@ -50,43 +55,43 @@ func (s *documents) methods(r *http.Request) []string {
 	return nil
 }
 
-func (s *documents) serve(r *http.Request, id string) response {
+func (s *documents) serve(r *http.Request, id string) x402http.Response {
 	m, limited := s.platform.freely(s.rate, r, id)
 	if limited != nil {
 		// A document is one by its path and encoding; this is one by the client.
-		limited.header.Set("Vary", "Accept-Encoding")
+		limited.Header.Set("Vary", "Accept-Encoding")
 		return *limited
 	}
 	docs, err := s.of(s.platform.Origin(r))
 	if err != nil {
-		return s.platform.fault(r, id, fault.New(fault.InternalError, err), x402.Standing{Charged: unpaid(r)})
+		return s.platform.failed(r, id, fault.New(fault.InternalError, err))
 	}
 	if _, ok := docs.Find(r.URL.Path); !ok {
 		return s.missing(r, id, docs.Missing())
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	docs.ServeHTTP(w, r)
-	res := response{status: w.status, header: w.header, body: w.body.Bytes()}
-	m.sent(r, res)
+	res := x402http.Response{Status: w.status, Header: w.header, Body: w.body.Bytes()}
+	m.Sent(r, res)
 	return res
 }
 
 // missing answers an unknown path: with a page for a person who looks around, as
 // an error for everybody else. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
-func (s *documents) missing(r *http.Request, id string, page discovery.Page) response {
-	res := s.platform.fault(r, id, catalog.NoSuchPath().New(nil), x402.Standing{Charged: unpaid(r)})
-	res.header.Set("Vary", "Accept, "+x402.HeaderSignature)
+func (s *documents) missing(r *http.Request, id string, page discovery.Page) x402http.Response {
+	res := s.platform.failed(r, id, catalog.NoSuchPath().New(nil))
+	res.Header.Set("Vary", "Accept, "+x402.HeaderSignature)
 	visit := r.Method == http.MethodGet || r.Method == http.MethodHead
 	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
 	if !visit || signed || strings.HasPrefix(r.URL.Path, "/.well-known/") || !discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
 		return res
 	}
-	res.header.Set("Content-Type", "text/html; charset=utf-8")
-	res.header.Set("Content-Security-Policy", page.CSP)
-	res.header.Set("Referrer-Policy", "no-referrer")
-	res.header.Set("X-Robots-Tag", "noindex")
-	res.body = page.Body
+	res.Header.Set("Content-Type", "text/html; charset=utf-8")
+	res.Header.Set("Content-Security-Policy", page.CSP)
+	res.Header.Set("Referrer-Policy", "no-referrer")
+	res.Header.Set("X-Robots-Tag", "noindex")
+	res.Body = page.Body
 	return res
 }
 
@@ -148,27 +153,27 @@ type readiness struct {
 
 func (h *health) methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
-func (h *health) serve(r *http.Request, id string) response {
+func (h *health) serve(r *http.Request, id string) x402http.Response {
 	head := http.Header{}
-	head.Set("Content-Type", jsonType)
+	head.Set("Content-Type", x402http.TypeJSON)
 	head.Set("Cache-Control", "no-store")
 	switch r.URL.Path {
 	case catalog.PathHealth:
-		return response{status: http.StatusOK, header: head, body: mustJSON(map[string]string{"status": "ok", "service": catalog.Service})}
+		return x402http.Response{Status: http.StatusOK, Header: head, Body: mustJSON(map[string]string{"status": "ok", "service": catalog.Service})}
 	case catalog.PathReady:
 		m, limited := h.platform.freely(h.rate, r, id)
 		if limited != nil {
 			return *limited
 		}
-		maps.Copy(head, m.header())
+		maps.Copy(head, m.Header())
 		state := h.ready(r.Context(), h.platform.Origin(r))
 		if state.Status != "ready" {
 			head.Set(fault.HeaderRetryAfter, "15")
-			return response{status: http.StatusServiceUnavailable, header: head, body: mustJSON(state)}
+			return x402http.Response{Status: http.StatusServiceUnavailable, Header: head, Body: mustJSON(state)}
 		}
-		return response{status: http.StatusOK, header: head, body: mustJSON(state)}
+		return x402http.Response{Status: http.StatusOK, Header: head, Body: mustJSON(state)}
 	}
-	return h.platform.fault(r, id, catalog.NoSuchPath().New(nil), x402.Standing{Charged: unpaid(r)})
+	return h.platform.failed(r, id, catalog.NoSuchPath().New(nil))
 }
 
 // ready asks every probe, side by side, and remembers the answer for a while:

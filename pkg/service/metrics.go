@@ -11,6 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Names of the metrics of priced requests. Alarms and dashboard are defined on
@@ -112,7 +113,7 @@ func SettlementMetrics() []string {
 
 // measured are the metrics of one priced request. That there is no facilitator is no
 // fault where none is wanted.
-func (p Platform) measured(res response) []metric {
+func (p Platform) measured(res x402http.Response) []metric {
 	values := metrics(res)
 	if p.Paused {
 		values = slices.DeleteFunc(values, func(m metric) bool { return m.Name == MetricFacilitator })
@@ -123,7 +124,7 @@ func (p Platform) measured(res response) []metric {
 	switch {
 	case faulty:
 		return p.ofVersion(values, faultWeight)
-	case res.trace != nil && res.status != http.StatusPaymentRequired:
+	case res.Trace != nil && res.Status != http.StatusPaymentRequired:
 		return p.ofVersion(values, goodWeight)
 	}
 	return values
@@ -138,18 +139,18 @@ func (p Platform) ofVersion(values []metric, weight float64) []metric {
 }
 
 // metrics are what one priced request counts as.
-func metrics(res response) []metric {
+func metrics(res x402http.Response) []metric {
 	values := []metric{count(MetricRequests)}
-	if f := res.fault; f != nil {
-		values = append(values, faultMetrics(f, res.status)...)
+	if f := res.Fault; f != nil {
+		values = append(values, faultMetrics(f, res.Status)...)
 		// After a bug before any payment nothing is owed.
-		if f.Info().Class == fault.Owed && res.receipted() {
+		if f.Info().Class == fault.Owed && receipted(res) {
 			values = append(values, count(MetricOwed))
 		}
 	}
-	t := res.trace
+	t := res.Trace
 	if t == nil {
-		if res.status == http.StatusPaymentRequired {
+		if res.Status == http.StatusPaymentRequired {
 			values = append(values, count(MetricChallenges))
 		}
 		return values
@@ -157,9 +158,9 @@ func metrics(res response) []metric {
 	if t.Unrecorded && !slices.Contains(values, count(MetricLedger)) {
 		values = append(values, count(MetricLedger))
 	}
-	if res.replayed {
+	if res.Replayed {
 		values = append(values, count(MetricReplayed))
-	} else if t.Lookup > 0 && (res.fault == nil || res.fault.Info().Class == fault.Answer) {
+	} else if t.Lookup > 0 && (res.Fault == nil || res.Fault.Info().Class == fault.Answer) {
 		values = append(values, count(MetricAnswers))
 	}
 	if name := listing(t.Extensions); name != "" {
@@ -168,7 +169,7 @@ func metrics(res response) []metric {
 	if t.Settle > 0 {
 		values = append(values, latency(MetricSettle, t.Settle), count(MetricSettlement+settlementName(t.Class)))
 	}
-	if n, err := strconv.ParseUint(t.Payer[max(len(t.Payer)-6, 0):], 16, 64); err == nil && t.Class == x402.Refused.String() && res.status == http.StatusPaymentRequired {
+	if n, err := strconv.ParseUint(t.Payer[max(len(t.Payer)-6, 0):], 16, 64); err == nil && t.Class == x402.Refused.String() && res.Status == http.StatusPaymentRequired {
 		values = append(values, counted(MetricRefusedPayer, int(n)))
 	}
 	if t.UsedAsPaid {
@@ -208,8 +209,8 @@ func bySource(asked []x402.Ask) []metric {
 }
 
 // receipted says that the answer names the settlement that paid for it.
-func (r response) receipted() bool {
-	return r.header.Get(x402.HeaderResponse) != "" || r.call != nil && r.call.receipted
+func receipted(r x402http.Response) bool {
+	return r.Header.Get(x402.HeaderResponse) != "" || r.Call != nil && r.Call.Receipted
 }
 
 func faultMetrics(f *fault.Error, status int) []metric {

@@ -16,6 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Operation is an operation of the catalog with the client that answers it.
@@ -136,7 +137,7 @@ var _, _ debtor = bundle.HostIntelResult{}, bundle.UptimeResult{}
 
 // reply is what the Gate is told of a result.
 func reply(result any) (x402.Reply, error) {
-	body, err := encode(result)
+	body, err := x402http.JSON(result)
 	if err != nil {
 		return x402.Reply{}, fmt.Errorf("encode the answer: %w", err)
 	}

@@ -2,142 +2,22 @@ package service
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
-
-var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
-
-// aVisit is a call of the DNS tool, paid or not, by a client of either era.
-func aVisit(paid, modern bool) *visit {
-	d := Platform{
-		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Random: rand.Reader,
-		Origin: func(*http.Request) string { return "https://api.example.com" },
-	}
-	r := httptest.NewRequest(http.MethodPost, catalog.PathMCP, nil)
-	call := &mcp.Call{Tool: "dns_lookup"}
-	if paid {
-		call.BadPayment = errors.New("bad")
-	}
-	return &visit{
-		box: &toolbox{platform: d, byOrigin: map[string]*counter{}}, r: r, id: "id", call: call,
-		meter: newMeter(d.Log, nil, r, "id", paid), tool: &tool{op: DNS(nil)},
-		q: &mcp.Request{ID: json.RawMessage("1"), Method: mcp.MethodCall, Modern: modern},
-	}
-}
-
-// No answer but a challenge looks like one: clients sign anew when they see
-// x402Version and accepts, and in doubt, in progress, limited or owed that would
-// be a second payment. For every code, however it came about. What a stored error
-// says is the same by whichever transport it was answered first.
-func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
-	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
-	for _, info := range catalog.Codes() {
-		if info.Code == fault.PaymentRequired {
-			continue
-		}
-		always := []string{`"isError":true`, string(info.Code), catalog.ErrorURL("https://api.example.com", info.Code) + `\"`}
-		for i := range 4 {
-			v, f := aVisit(i&1 > 0, i&2 > 0), info.New(errors.New("x402Version accepts"))
-			answers := []response{v.fail(f), v.fail(f.After(time.Minute)), v.fail(f.Final())}
-			for _, charged := range []*bool{nil, new(false), new(true)} {
-				s := x402.Standing{Charged: charged, Retryable: info.Retry}
-				out := x402.Outcome{Status: info.Status, Body: v.errorJSON(f, s), Standing: s}
-				answers = append(answers, v.paid(out))
-				out.Receipt = &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
-				out.Fault, out.Replayed, out.Answered = f, true, noon
-				answers = append(answers, v.paid(out))
-			}
-			for _, a := range answers {
-				body := string(a.body)
-				shown := func(word string) bool { return strings.Contains(body, word) }
-				absent := func(word string) bool { return !shown(word) }
-				if a.wire() != http.StatusOK || slices.ContainsFunc(always, absent) || slices.ContainsFunc(never, shown) {
-					t.Errorf("%s: %d %s", info.Code, a.wire(), body)
-				}
-			}
-			f, s := info.New(nil), x402.Standing{Charged: uncharged()}
-			path, tool := v.box.platform.errorJSON(v.r, v.id, f, s), v.errorJSON(f, s)
-			if info.Class == fault.Answer && string(path) != string(tool) {
-				t.Errorf("%s and %s", path, tool)
-			}
-		}
-	}
-}
-
-// A stored answer says how old it is, a bundle which of its parts are owed, and an
-// error how long to wait: over HTTP in headers, and over MCP in _meta.
-func TestHeadersOfAPurchase(t *testing.T) {
-	late := lookup.Fault(lookup.DNSTimeout, nil)
-	receipt := &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
-	ago := func(d time.Duration, owed ...string) x402.Outcome {
-		return x402.Outcome{Status: 200, Replayed: true, Answered: noon.Add(-d), Owed: owed}
-	}
-	for name, c := range map[string]struct {
-		out                       x402.Outcome
-		replayed, age, owed, wait string // headers
-		meta                      string // the members besides the request's id
-	}{
-		"new, with a time":  {out: x402.Outcome{Status: 200, Answered: noon}},
-		"replayed":          {ago(44_999 * time.Millisecond), "true", "44", "", "", `"hostfacts/replayed":true,"hostfacts/age":44,`},
-		"by a faster clock": {ago(-time.Minute), "true", "0", "", "", `"hostfacts/replayed":true,"hostfacts/age":0,`},
-		"no time":           {x402.Outcome{Status: 200, Replayed: true}, "true", "", "", "", `"hostfacts/replayed":true,`},
-		"an error, replayed": {
-			x402.Outcome{Status: 404, Replayed: true, Answered: noon.Add(-time.Hour), Fault: lookup.Fault(lookup.NXDomain, nil)},
-			"true", "3600", "", "", `"hostfacts/replayed":true,"hostfacts/age":3600,`,
-		},
-		"owed, replayed": {
-			ago(time.Second, "ssl", "whois"), "true", "1", "ssl, whois", "",
-			`"hostfacts/replayed":true,"hostfacts/age":1,"hostfacts/owed":["ssl","whois"],`,
-		},
-		"nothing owed": {out: x402.Outcome{Status: 200, Owed: []string{}}},
-		"wait":         {x402.Outcome{Status: 504, Fault: late.After(1500 * time.Millisecond)}, "", "", "", "2", `"hostfacts/retry-after":2,`},
-		"do not wait":  {out: x402.Outcome{Status: 504, Fault: late.Final()}},
-		"paid": {
-			out:  x402.Outcome{Status: 200, Receipt: receipt},
-			meta: `"x402/payment-response":{"success":true,"transaction":"0x01","network":"eip155:8453"},`,
-		},
-	} {
-		v := aVisit(true, false)
-		c.out.Body = []byte(`{"a":"<&>"}`)
-		h := (&priced{platform: v.box.platform}).paid(c.out).header
-		for header, want := range map[string]string{
-			x402.HeaderReplayed: c.replayed, "Age": c.age, x402.HeaderOwed: c.owed, "Retry-After": c.wait,
-		} {
-			if got := h.Get(header); got != want || want == "" && h[http.CanonicalHeaderKey(header)] != nil {
-				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
-			}
-		}
-		structured := ""
-		if c.out.Status == 200 {
-			structured = `"structuredContent":{"a":"<&>"},`
-		}
-		want := structured + `"content":[{"type":"text","text":"{\"a\":\"<&>\"}"}],"_meta":{` + c.meta + `"hostfacts/request-id":"id"}}}`
-		if body := string(v.paid(c.out).body); !strings.HasSuffix(body, want) || strings.Contains(body, "structured") != (structured != "") {
-			t.Errorf("%s: %s, want %s", name, body, want)
-		}
-	}
-}
 
 // ends is a lookup that ends with an error, or with a result when it is nil.
 type ends[Q, R any] struct{ error }
@@ -233,9 +113,9 @@ func TestMetricsBySource(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, got, c.want)
 		}
 	}
-	line := fmt.Sprint(askedAttr([]x402.Ask{one(x402.NotSent), two(x402.Moved)}))
-	if want := "[map[ms:1000 name:primary.example reason:why settlement:not_sent] " +
-		"map[ms:1000 name:fallback.example reason:why settlement:settled]]"; line != want {
+	line := fmt.Sprint(x402http.Response{Trace: &x402.Trace{Asked: []x402.Ask{one(x402.NotSent), two(x402.Moved)}}}.Attrs())
+	if want := "facilitators=[map[ms:1000 name:primary.example reason:why settlement:not_sent] " +
+		"map[ms:1000 name:fallback.example reason:why settlement:settled]]"; !strings.Contains(line, want) {
 		t.Errorf("%s, want %s", line, want)
 	}
 }

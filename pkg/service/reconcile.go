@@ -13,6 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Names of the metrics of a reconcile run.
@@ -41,7 +42,7 @@ func Reconciler(
 		Ledger: l, Index: index, Evidence: evidence, Scanner: scanner,
 		Network: t.Network, Asset: address(t.Asset), Payee: address(t.PayTo), Cheapest: catalog.Cheapest(), Now: p.Now, Log: p.Log,
 		// A run has no request of its own, and the origin may be known by requests only.
-		Error: func(f *fault.Error, s x402.Standing) []byte { return errorBody("reconcile", f, s, "") },
+		Error: func(f *fault.Error, s x402.Standing) []byte { return x402http.ErrorBody("reconcile", "", f, s) },
 	}
 	if former != nil {
 		c.Former = address(former.Terms.PayTo)
@@ -100,7 +101,7 @@ func (p Platform) reconciled(ctx context.Context, r runResult, watched bool, too
 	if r.err != nil {
 		level = slog.LevelError
 	}
-	attrs := append(summaryAttrs(r.summary), slog.Bool("evidence", watched), milliseconds("ms", took))
+	attrs := append(summaryAttrs(r.summary), slog.Bool("evidence", watched), x402http.Milliseconds("ms", took))
 	if r.err != nil {
 		attrs = append(attrs, slog.String("error", r.err.Error()))
 	}

@@ -59,6 +59,7 @@ type scheduled struct {
 	parts
 	Scanner x402.Scanner
 	Index   ledger.Index
+	Ledger  *ledger.Ledger
 	log     bytes.Buffer
 }
 
@@ -69,8 +70,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 		memory := new(ledgertest.Memory)
 		s := &scheduled{T: t, parts: parts{
 			Platform: platform(), Offering: service.Offering{Terms: testTerms()},
-			Ledger: ledger.New(memory, time.Now, rand.Text),
-		}, Index: memory}
+		}, Index: memory, Ledger: ledger.New(memory, time.Now, rand.Text)}
 		s.Platform.Log = slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 		for nonce := range 3 {
 			h := s.claim(ledger.Payment{

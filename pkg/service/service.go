@@ -27,7 +27,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Platform is what every function gets from where it runs. All but Stack is
@@ -104,41 +106,30 @@ func (o Offering) offer(op catalog.Operation, site discovery.Site, own, sibling 
 
 // Seller sells operations: it has what every one of them needs to be paid.
 type Seller struct {
-	platform    Platform
-	offering    Offering
-	ledger      *ledger.Ledger
-	facilitator x402.Facilitator
-	fallback    *x402.Fallback
-	evidence    x402.Evidence
-	limits      Limits
+	platform Platform
+	offering Offering
+	limits   Limits
+	seller   *x402http.Seller
 }
 
 // NewSeller returns a Seller. fallback is a second facilitator and evidence a view
-// of the chain; each is nil without one.
+// of the chain; each is nil without one. Its error names what is wrong with the terms.
 func NewSeller(
-	p Platform, o Offering, l *ledger.Ledger, f x402.Facilitator, fallback *x402.Fallback, evidence x402.Evidence, limits Limits,
-) *Seller {
-	return &Seller{platform: p, offering: o, ledger: l, facilitator: f, fallback: fallback, evidence: evidence, limits: limits}
+	p Platform, o Offering, l ledger.Store, f x402.Facilitator, fallback *x402.Fallback, evidence x402.Evidence, limits Limits,
+) (*Seller, error) {
+	seller, err := x402http.New(x402http.Config{
+		PayTo: o.Terms.PayTo, Network: o.Terms.Network, Asset: o.Terms.Asset, AssetName: o.Terms.Name, AssetVersion: o.Terms.Version,
+		Ledger: l, Settler: f, Fallback: fallback, Evidence: evidence, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
+		Docs:      func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
+		RequestID: p.RequestID, Log: p.Log, Now: p.Now, Random: p.Random,
+	})
+	return &Seller{platform: p, offering: o, limits: limits, seller: seller}, err
 }
 
 // Handler answers an operation's path.
 func (s *Seller) Handler(op Operation) http.Handler {
-	return edge{platform: s.platform, name: op.entry.Slug, priced: true, next: &priced{
-		platform: s.platform, offering: s.offering, rate: s.limits.Rate,
-		op: op, gate: s.gate(op), offers: newOffers(s.platform, s.offering, op.entry),
-	}}
+	return edge{platform: s.platform, name: op.entry.Slug, priced: true, next: priced{s.seller.Endpoint(s.product(op))}}
 }
-
-func (s *Seller) gate(op Operation) *x402.Gate {
-	return x402.NewGate(x402.GateConfig{
-		Ledger: s.ledger, Facilitator: s.facilitator, Fallback: s.fallback, Evidence: s.evidence, Slots: s.limits.slots(op.entry, s.platform.Now),
-		Receipts: s.offering.Receipts, Now: s.platform.Now, Log: s.platform.Log,
-	})
-}
-
-// deadline is how long an invocation may take, from its arrival. API Gateway ends
-// a request after 30 s, and the functions time out after 29 s.
-const deadline = 27 * time.Second
 
 // All is the whole service on one mux: the same handlers that the functions
 // are made of, one path each, and the documents for everything else. Its error

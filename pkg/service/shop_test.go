@@ -128,22 +128,23 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		}
 	}))
 	t.Cleanup(settler.Close)
+	id := leaseIDs()
 	p := parts{
 		Platform: platform(), Offering: service.Offering{Terms: terms, DuplicateWindow: 45 * time.Second},
 		Facilitator: must(facilitator.New(facilitator.Config{
 			URL: settler.URL, Credentials: must(facilitator.Bearer("token")),
 		})), DNS: s,
-		Limits: service.Limits{Leases: &s.limits, NewID: leaseIDs()},
+		Limits: service.Limits{Leases: &s.limits},
 	}
 	p.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: &s.level})))
-	p.RequestID = func(*http.Request) string { return p.Limits.NewID() }
+	p.RequestID = func(*http.Request) string { return id() }
 	for _, change := range changes {
 		if change != nil {
 			change(&p)
 		}
 	}
 	if p.Ledger == nil {
-		p.Ledger = ledger.New(s.store, p.Now, p.Limits.NewID)
+		p.Ledger = s.store
 	}
 	p.Limits.Single, p.Limits.Bundle = p.slots, p.slots
 	if p.perMinute > 0 {
@@ -232,7 +233,7 @@ func must[T any](v T, err error) T {
 type parts struct {
 	service.Platform
 	service.Offering
-	Ledger      *ledger.Ledger
+	Ledger      ledger.Store
 	Facilitator x402.Facilitator
 	Evidence    x402.Evidence
 	Limits      service.Limits
@@ -251,7 +252,7 @@ func platform() service.Platform {
 }
 
 func (p parts) seller() *service.Seller {
-	return service.NewSeller(p.Platform, p.Offering, p.Ledger, p.Facilitator, nil, p.Evidence, p.Limits)
+	return must(service.NewSeller(p.Platform, p.Offering, p.Ledger, p.Facilitator, nil, p.Evidence, p.Limits))
 }
 
 // whole is every function.

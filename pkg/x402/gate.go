@@ -120,8 +120,7 @@ type Job struct {
 type Reply struct {
 	// Status is the HTTP status of the answer; 0 is 200.
 	Status int
-	// Header are headers that belong to the body, such as its type; nil is none. They
-	// are stored with it.
+	// Header are stored with the body, such as its type; nil is none.
 	Header map[string][]string
 	Body   []byte
 	// Owed names the parts of a bundle that failed on our side and not on the

@@ -3,6 +3,7 @@ package x402http
 import (
 	"cmp"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -193,8 +194,15 @@ func local(host string) bool {
 
 // Slots cap the jobs of an operation, over all processes that share leases.
 func Slots(operation string, most int, leases limit.Leases, now func() time.Time) x402.Slots {
-	id := func() string { return rand.Text()[:limit.IDLength] }
-	return gateSlots{limit.NewSlots(limit.SlotsConfig{Operation: operation, Cap: most, Leases: leases, Now: now, NewID: id})}
+	return gateSlots{limit.NewSlots(limit.SlotsConfig{Operation: operation, Cap: most, Leases: leases, Now: now, NewID: leaseID})}
+}
+
+// leaseID is 30 random bits: it stands in an item with all others, and every write is
+// paid by its size.
+func leaseID() string {
+	b := make([]byte, 4)
+	rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)[:limit.IDLength]
 }
 
 // atomic is a decimal price, such as "0.01", in the smallest units of an asset.

@@ -1,0 +1,162 @@
+package service
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+)
+
+// product is an operation as it is sold over HTTP.
+func (s *Seller) product(op Operation) x402http.Product {
+	return x402http.Product{
+		Name: op.entry.Slug, At: s.platform.Origin, Slots: s.limits.slots(op.entry, s.platform.Now), Window: s.offering.DuplicateWindow,
+		Offer: func(origin string) (*x402.Offer, error) {
+			return s.offering.offer(op.entry, s.platform.site(s.offering, origin), discovery.Offer, discovery.ToolOffer)
+		},
+		Says: func(required x402.PaymentRequired, f *fault.Error) any {
+			return discovery.ChallengeOf(s.offering.DuplicateWindow, required, f)
+		},
+		Job: func(r *http.Request) (x402.Job, error) { return op.job(r.URL.RawQuery) },
+		Page: func(r *http.Request, asks x402http.Response) (x402http.Response, error) {
+			return s.paywall(op, r, asks)
+		},
+	}
+}
+
+// priced is the endpoint of an operation behind edge.
+type priced struct{ *x402http.Endpoint }
+
+func (p priced) methods(*http.Request) []string { return x402http.Methods() }
+
+func (p priced) serve(r *http.Request, id string) x402http.Response { return p.Serve(r, id) }
+
+// paywall is the page in place of the 402's body, for a client that wants one.
+func (s *Seller) paywall(op Operation, r *http.Request, res x402http.Response) (x402http.Response, error) {
+	if !discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
+		return res, nil
+	}
+	values, request, refused := op.asked(r.URL.RawQuery)
+	body, csp, err := discovery.Paywall(op.entry, s.platform.site(s.offering, s.platform.Origin(r)), discovery.Visit{
+		Asked: values, Request: request, Refused: refused, Offer: res.Header.Get(x402.HeaderRequired), Nonce: rand.Text(),
+	})
+	if err != nil {
+		return res, err
+	}
+	h := res.Header
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", csp)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Robots-Tag", "noindex")
+	res.Body = body
+	return zipped(r, res), nil
+}
+
+// MCP is /mcp: the operations as tools of the Model Context Protocol. A tool is
+// sold as its path is, by the same terms and on the same ledger, so that what was
+// paid for on one is answered on the other.
+func (s *Seller) MCP(operations []Operation) http.Handler {
+	var tools []x402http.Tool
+	for _, op := range operations {
+		p := s.product(op)
+		p.Says, p.Window = nil, 2*s.offering.DuplicateWindow
+		p.Offer = func(origin string) (*x402.Offer, error) {
+			return s.offering.offer(op.entry, s.platform.site(s.offering, origin), discovery.ToolOffer, discovery.Offer)
+		}
+		tools = append(tools, x402http.Tool{Name: op.entry.Tool, Product: p, Call: op.call})
+	}
+	return edge{platform: s.platform, name: "mcp", next: toolbox{s.seller.Tools(x402http.ToolServer{
+		Name: mcp.ServerName, Title: catalog.Service, Version: catalog.APIVersion, KeepFor: keepTools, At: s.platform.Origin, Compress: zipped,
+		Describe: func(origin string) (string, json.RawMessage, error) {
+			site := s.platform.site(s.offering, origin)
+			tools, err := discovery.Tools(site)
+			return discovery.ToolInstructions(site), tools, err
+		},
+	}, tools...)}}
+}
+
+// keepTools is how long a client may keep the list of tools: a price change
+// reaches everyone as fast as by the documents.
+const keepTools = 5 * time.Minute
+
+// toolbox is /mcp behind edge.
+type toolbox struct{ *x402http.Toolbox }
+
+func (b toolbox) methods(*http.Request) []string { return []string{http.MethodPost} }
+
+func (b toolbox) serve(r *http.Request, id string) x402http.Response { return b.Serve(r, id) }
+
+// call is the work that a tool's arguments ask for: that of the same parameters on the
+// operation's path.
+func (op Operation) call(args strictjson.Object) (x402.Job, error) {
+	values, err := arguments(op.entry, args)
+	if err != nil {
+		return x402.Job{}, err
+	}
+	return op.job(values.Encode())
+}
+
+// arguments are a tool's arguments as the parameters of its operation. null is a
+// parameter that is left out. A name that the operation does not have is refused,
+// where HTTP ignores one that is no slip: a model that misspells one should hear of
+// it before it pays.
+func arguments(op catalog.Operation, args strictjson.Object) (url.Values, error) {
+	values, names := url.Values{}, []string{}
+	for _, p := range op.Params {
+		names = append(names, p.Name)
+		value := args[p.Name]
+		text, ok := scalar(value)
+		if !ok {
+			return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s must be one value, not a list or an object.", p.Name)
+		}
+		if value != nil {
+			values.Set(p.Name, text)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if !slices.Contains(names, name) {
+			return nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
+				printable.Quote(name, 40), op.Tool, strings.Join(names, ", "))
+		}
+	}
+	return values, nil
+}
+
+// scalar is a JSON value as a query string has it.
+func scalar(v any) (text string, ok bool) {
+	switch x := v.(type) {
+	case nil:
+		return "", true
+	case string:
+		return x, true
+	case json.Number:
+		return whole(x), true
+	case bool:
+		return strconv.FormatBool(x), true
+	}
+	return "", false
+}
+
+// whole writes a number without a fraction as an integer: 443.0 and 4.43e2 are
+// integers in JSON Schema.
+func whole(n json.Number) string {
+	if f, err := n.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return n.String()
+}
