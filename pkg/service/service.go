@@ -5,12 +5,12 @@
 //
 // The lookups do not know about payments, and the payment layer does not know
 // about lookups, so that each can be tested and changed without the other. A
-// priced request passes edge (request id, CORS, methods, panics, one log line),
-// then priced (rate limit, offer, 402), then the Gate of package x402, which runs
+// priced request passes edge (request id, CORS, methods, panics, one log line), then
+// package x402http (rate limit, offer, 402), then the Gate of package x402, which runs
 // the lookup as a Job. Nothing here depends on Lambda.
 //
-// Decisions are elsewhere: statuses in package fault, the outcome of a payment in
-// package x402, limits in package limit.
+// Decisions are elsewhere: statuses in packages fault and lookup, the outcome of a payment
+// in package x402, limits in package limit.
 package service
 
 import (
