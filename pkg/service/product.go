@@ -3,19 +3,13 @@ package service
 import (
 	"crypto/rand"
 	"encoding/json"
-	"maps"
-	"math"
 	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -104,59 +98,13 @@ func (b toolbox) serve(r *http.Request, id string) x402http.Response { return b.
 // call is the work that a tool's arguments ask for: that of the same parameters on the
 // operation's path.
 func (op Operation) call(args strictjson.Object) (x402.Job, error) {
-	values, err := arguments(op.entry, args)
+	var names []string
+	for _, p := range op.entry.Params {
+		names = append(names, p.Name)
+	}
+	values, err := x402http.Arguments(op.entry.Tool, names, args)
 	if err != nil {
 		return x402.Job{}, err
 	}
 	return op.job(values.Encode())
-}
-
-// arguments are a tool's arguments as the parameters of its operation. null is a
-// parameter that is left out. A name that the operation does not have is refused,
-// where HTTP ignores one that is no slip: a model that misspells one should hear of
-// it before it pays.
-func arguments(op catalog.Operation, args strictjson.Object) (url.Values, error) {
-	values, names := url.Values{}, []string{}
-	for _, p := range op.Params {
-		names = append(names, p.Name)
-		value := args[p.Name]
-		text, ok := scalar(value)
-		if !ok {
-			return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s must be one value, not a list or an object.", p.Name)
-		}
-		if value != nil {
-			values.Set(p.Name, text)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(args)) {
-		if !slices.Contains(names, name) {
-			return nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
-				printable.Quote(name, 40), op.Tool, strings.Join(names, ", "))
-		}
-	}
-	return values, nil
-}
-
-// scalar is a JSON value as a query string has it.
-func scalar(v any) (text string, ok bool) {
-	switch x := v.(type) {
-	case nil:
-		return "", true
-	case string:
-		return x, true
-	case json.Number:
-		return whole(x), true
-	case bool:
-		return strconv.FormatBool(x), true
-	}
-	return "", false
-}
-
-// whole writes a number without a fraction as an integer: 443.0 and 4.43e2 are
-// integers in JSON Schema.
-func whole(n json.Number) string {
-	if f, err := n.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-		return strconv.FormatInt(int64(f), 10)
-	}
-	return n.String()
 }

@@ -1,8 +1,12 @@
 package x402http
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
@@ -111,7 +115,14 @@ func (v *visit) paid(out x402.Outcome) Response {
 	if out.Fault != nil {
 		meta.RetryAfter = seconds(out.Fault)
 	}
-	res := v.result(out.Status, mcp.Result{Text: out.Body, Structured: !failed, IsError: failed, Meta: meta})
+	result := mcp.Result{Text: out.Body, Structured: !failed, IsError: failed, Meta: meta}
+	if out.Header != nil { // a handler's answer is text, JSON, or anything
+		result.Structured = !failed && bytes.HasPrefix(out.Body, []byte("{")) && json.Valid(out.Body)
+		if !utf8.Valid(out.Body) {
+			result.Text = []byte(base64.StdEncoding.EncodeToString(out.Body))
+		}
+	}
+	res := v.result(out.Status, result)
 	res.Fault, res.Trace, res.Replayed = out.Fault, &out.Trace, out.Replayed
 	return res
 }

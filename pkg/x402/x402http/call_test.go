@@ -143,3 +143,14 @@ func TestLeaseID(t *testing.T) {
 		t.Errorf("%d different ids such as %q", len(seen), leaseID())
 	}
 }
+
+// An integer of JSON Schema is one in whatever notation.
+func TestScalar(t *testing.T) {
+	for number, want := range map[json.Number]string{
+		"443": "443", "443.0": "443", "4.43e2": "443", "443.5": "443.5", "1e400": "1e400", "12345678901234567890": "12345678901234567890",
+	} {
+		if got, ok := scalar(number); got != want || !ok {
+			t.Errorf("%s is written %q, %v; want %q", number, got, ok, want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -91,15 +92,17 @@ func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handle
 }
 
 // at is the address of what is asked for, without its query.
-func (s *Seller) at(r *http.Request) string {
-	origin := s.config.Origin
-	if origin == "" {
-		origin = "http://" + r.Host
-		if r.TLS != nil {
-			origin = "https://" + r.Host
-		}
+func (s *Seller) at(r *http.Request) string { return s.origin(r) + r.URL.EscapedPath() }
+
+// origin is the public origin of a request.
+func (s *Seller) origin(r *http.Request) string {
+	switch {
+	case s.config.Origin != "":
+		return s.config.Origin
+	case r.TLS != nil:
+		return "https://" + r.Host
 	}
-	return origin + r.URL.EscapedPath()
+	return "http://" + r.Host
 }
 
 func (x *sale) offer(at string) (*x402.Offer, error) {
@@ -143,8 +146,7 @@ func (x *sale) refuses(r *http.Request) error {
 	if w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError {
 		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.status))
 	}
-	info := fault.Info{Code: Refused, Status: w.status, Message: "The seller refuses this request. Nothing was charged for it.", Class: fault.Standing}
-	return info.New(w.own())
+	return fault.Info{Code: Refused, Status: w.status, Class: fault.Standing}.Newf(w.own(), "%s", printable.Text(w.body.String()))
 }
 
 // owedWith is what is known about an answer that is owed with a status.

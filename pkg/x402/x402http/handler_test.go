@@ -3,6 +3,7 @@ package x402http_test
 import (
 	"bytes"
 	"crypto/rand"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -46,6 +47,14 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 		s.runs.Add(1)
 		h(w, r)
 	}), options...)
+	fixed := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.runs.Add(1)
+		h(w, r)
+	}), options...)
+	mux.Handle("GET /weather", fixed)
+	mux.Handle("POST /mcp", seller.MCP("weather", "1.0", x402http.MCPTool{
+		Endpoint: fixed, Path: "/weather", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
+	}))
 	shop := httptest.NewServer(mux)
 	t.Cleanup(shop.Close)
 	s.url = shop.URL + "/weather/oslo?b=2&a=1"
@@ -122,5 +131,74 @@ func TestSell(t *testing.T) {
 				t.Errorf("%d runs and %d transfers, want %d and %d", s.runs.Load(), len(s.books.Transfers()), c.runs, c.moved)
 			}
 		})
+	}
+}
+
+// A tool is the same purchase as its endpoint: what was paid for on one is answered on
+// the other, and run once.
+func TestMCP(t *testing.T) {
+	t.Parallel()
+	s := open(t, func(w http.ResponseWriter, r *http.Request) {
+		sale, ok := x402.SaleOf(r.Context())
+		if !ok || sale.Repeat || sale.Amount != "10000" || sale.Transaction == "" || r.Header.Get(x402.HeaderSignature) != "" {
+			t.Errorf("the handler sees %+v and %v", sale, r.Header)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"city":"`+r.URL.Query().Get("city")+`"}`)
+	})
+	at := strings.TrimSuffix(s.url, "/weather/oslo?b=2&a=1")
+	if r := must(s.client.Call(t.Context(), at+"/mcp", "weather", nil, "", "")); !r.IsError || !strings.Contains(r.Text(), "city is missing") {
+		t.Errorf("without its argument: %s", r.Raw)
+	}
+	args := map[string]any{"city": "oslo"}
+	signature := must(s.client.SignCall(t.Context(), at+"/mcp", "weather", args))
+	called := must(s.client.Call(t.Context(), at+"/mcp", "weather", args, signature, ""))
+	if called.Text() != `{"city":"oslo"}` || string(called.Structured) != called.Text() || called.Meta.Receipt == nil {
+		t.Errorf("called: %s", called.Raw)
+	}
+	s.url = at + "/weather?city=oslo"
+	if got := s.get(signature); string(got.Body) != called.Text() || got.Header.Get(x402.HeaderReplayed) != "true" {
+		t.Errorf("over HTTP: %d %s", got.Status, got.Body)
+	}
+	if s.runs.Load() != 1 || len(s.books.Transfers()) != 1 {
+		t.Errorf("%d runs and %d transfers", s.runs.Load(), len(s.books.Transfers()))
+	}
+}
+
+// Every setting that is wrong is an error at start that names it, and so is a price or a
+// method that cannot be sold.
+func TestWrongSettings(t *testing.T) {
+	t.Parallel()
+	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}}
+	for name, spoil := range map[string]func(*x402http.Config){
+		"PayTo":       func(c *x402http.Config) { c.PayTo = "0x12" },
+		"Facilitator": func(c *x402http.Config) { c.Facilitator = "http://facilitator.example" },
+		"Ledger":      func(c *x402http.Config) { c.Ledger = nil },
+		"Network":     func(c *x402http.Config) { c.Network = "base" },
+		"Budget":      func(c *x402http.Config) { c.Budget = time.Minute },
+		"Origin":      func(c *x402http.Config) { c.Origin = "shop.example" },
+		"Decimals":    func(c *x402http.Config) { c.Decimals = -1 },
+	} {
+		bad := good
+		spoil(&bad)
+		if _, err := x402http.New(bad); err == nil || !strings.Contains(err.Error(), "x402http: "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	seller := must(x402http.New(good))
+	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for what, sell := range map[string]func(){
+		`"0"`: func() { seller.Sell("0", nothing) }, `"0.0000001"`: func() { seller.Sell("0.0000001", nothing) },
+		`"1e3"`: func() { seller.Sell("1e3", nothing) }, `"-1"`: func() { seller.Sell("-1", nothing) }, `""`: func() { seller.Sell("", nothing) },
+		"nil": func() { seller.Sell("1", nil) }, `"POST /a"`: func() { seller.Handle(http.NewServeMux(), "POST /a", "1", nothing) },
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), what) {
+					t.Errorf("%s: %v", what, p)
+				}
+			}()
+			sell()
+		}()
 	}
 }

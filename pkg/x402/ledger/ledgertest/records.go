@@ -55,8 +55,8 @@ func Full(key string) ledger.Record {
 	r.Disproved, r.Refund, r.Block, r.DebtsFrom = true, "0xfed", 1<<63-1, 1<<63
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
 	r.Lookups, r.CutOff, r.LookupAt = 2, 1, at.Add(1*time.Second)
-	r.LastFault = &ledger.Failure{Code: "dns_timeout", Message: text, Silence: true}
-	r.Answer = &ledger.Answer{Receipt: text, Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
+	r.LastFault = &ledger.Failure{Code: "dns_timeout", Status: 504, Message: text, Silence: true}
+	r.Answer = &ledger.Answer{Header: map[string][]string{"Content-Type": {text}}, Receipt: text, Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
 	r.SendingBack = &ledger.SendingBack{At: at.Add(10 * time.Second), By: text}
 	r.LeaseUntil, r.ValidBefore = at.Add(2*time.Second), at.Add(3*time.Second)
 	r.CreatedAt, r.UpdatedAt = at.Add(4*time.Second), at.Add(5*time.Second)
