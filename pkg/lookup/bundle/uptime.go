@@ -145,9 +145,7 @@ func sameFault(f *fault.Error) *fault.Error {
 	if f.Code != lookup.SSLTimeout {
 		return f
 	}
-	same := *f // with its message and its mark
-	same.Code = lookup.HeadersTimeout
-	return &same
+	return f.As(lookup.Info(lookup.HeadersTimeout)) // with its message and its mark
 }
 
 func verdict(r UptimeResult) Verdict {
