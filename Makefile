@@ -83,6 +83,7 @@ check: ## Formatting, vet, lint and module tidiness
 	go vet ./...
 	go mod tidy -diff
 	cd infra/clients/testdata/mcp/go && go vet ./... && go mod tidy -diff
+	cd infra/shop && go vet ./... && go mod tidy -diff
 	go run $(GOLANGCI) run ./...
 
 .PHONY: build
