@@ -145,7 +145,7 @@ func sameFault(f *fault.Error) *fault.Error {
 	if f.Code != lookup.SSLTimeout {
 		return f
 	}
-	return f.As(lookup.Info(lookup.HeadersTimeout)) // with its message and its mark
+	return f.WithCode(lookup.Info(lookup.HeadersTimeout)) // with its message and its mark
 }
 
 func verdict(r UptimeResult) Verdict {

@@ -139,8 +139,8 @@ func (i Info) Newf(cause error, format string, args ...any) *Error {
 	return &Error{Code: i.Code, Message: fmt.Sprintf(format, args...), info: i, cause: cause}
 }
 
-// As is a copy of the error under another code, with its own message and marks.
-func (e *Error) As(i Info) *Error {
+// WithCode is a copy of the error under another code, with its own message and marks.
+func (e *Error) WithCode(i Info) *Error {
 	c := *e
 	c.Code, c.info = i.Code, i
 	return &c
