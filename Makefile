@@ -62,7 +62,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 QUICK := ./pkg/... ./infra/local/... ./infra/gameday
 VERIFY := ./infra/clients ./infra ./infra/local/e2e ./infra/simnet ./infra/gameday \
 	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
-	./pkg/dynamo ./pkg/x402/chain/...
+	./pkg/x402/ledger/dynamo ./pkg/x402/chain/...
 
 .PHONY: test
 test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // TestRestoreDrill: on a server that can restore a table, make restore brings the

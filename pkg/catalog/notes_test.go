@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
 // Where there is a limit, the documents print its number, and the header as package limit

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
 const headerRequestID = "X-Request-Id"

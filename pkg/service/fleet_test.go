@@ -19,16 +19,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -345,10 +345,10 @@ func (t *table) limits() *limittest.Watched {
 	s := &limittest.Watched{}
 	s.Before = func(ctx context.Context, c limittest.Call) error {
 		if c.Verb == "add" || c.Verb == "take" {
-			return t.write("count "+c.Of, 1) // below a kilobyte (see package pkg/dynamo)
+			return t.write("count "+c.Of, 1) // below a kilobyte (see package dynamo)
 		}
 		held, _, err := s.Memory.Acquire(ctx, c.Of, limit.Lease{}, 0)
-		// One item, of 20 bytes a lease (pkg/dynamo's TestSlotUnits).
+		// One item, of 20 bytes a lease (dynamo's TestSlotUnits).
 		return errors.Join(err, t.write("slots "+c.Of, (20*(len(held)+1)+1023)/1024))
 	}
 	return s

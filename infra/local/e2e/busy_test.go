@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // verifyOnly skips what a quick run leaves out: go test -short needs Go alone,

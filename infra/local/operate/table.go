@@ -12,7 +12,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // protection is something that a ledger's table must have, and that DynamoDB does not

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
 // gateSlots adapts limit.Slots to x402.Slots.

@@ -17,8 +17,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/pkg/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
 // Store is what is exercised.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
 // newRate waits for its store as long as a busy machine may need.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/limit"
-	"github.com/hostfacts/hostfacts/pkg/limit/limittest"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
 // faultVariable names the fault of the store that TestFaultyStore exercises.

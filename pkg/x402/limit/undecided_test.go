@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
 // weigh weighs n requests with a payment and returns those that may go on.

@@ -26,7 +26,7 @@ type Lease struct {
 }
 
 // Leases keeps the leases of each operation. A call that returns an error may or
-// may not have taken effect. Memory and pkg/dynamo implement it, and both pass
+// may not have taken effect. Memory and pkg/x402/ledger/dynamo implement it, and both pass
 // limittest.
 type Leases interface {
 	// Acquire adds a lease to an operation that has fewer than limit of them,

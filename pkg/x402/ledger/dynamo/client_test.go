@@ -20,7 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // config is a client's configuration with the production time-outs.
