@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -87,6 +88,8 @@ type Operation struct {
 	// errors of spec §7.1 come on top, see AllErrors.
 	Errors []fault.Code
 	Fields []Field
+	// Verdicts are the rules for the line that says in words what the answer found.
+	Verdicts []lookup.Verdict
 	// Response is the example answer, JSON.
 	Response string
 	// Deadline bounds the lookup.
