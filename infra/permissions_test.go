@@ -267,7 +267,10 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 			s.buy(t, o, w)
 		}
 	}
-	for i, path := range append(catalog.FreePaths(), "/", "/nowhere", catalog.PathReady, catalog.PathReady, catalog.PathReady) {
+	for i, path := range []string{
+		catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs,
+		catalog.PathLLMsFull, catalog.PathDocs, "/", "/nowhere", catalog.PathReady, catalog.PathReady, catalog.PathReady,
+	} {
 		if i%5 == 0 { // several documents a client, so that some are counted
 			s.next()
 		}

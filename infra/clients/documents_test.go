@@ -142,7 +142,7 @@ func checkAgentcash(t *testing.T, s service) {
 		t.Errorf("it trusts the origin as %q, and warns: %+v", got.Trust, got.Warnings)
 	}
 	var want []endpoint
-	for _, path := range catalog.FreePaths() {
+	for _, path := range freePaths() {
 		want = append(want, endpoint{Path: path, Mode: "unprotected", Probed: map[string]probe{}})
 	}
 	for _, op := range catalog.All() {
@@ -197,5 +197,12 @@ func checkHTML(t *testing.T, s service) {
 	}
 	for path, complaints := range found {
 		wantComplaint(t, names[path], complaints, about[names[path]])
+	}
+}
+
+// freePaths are the free paths of spec §4.1 in its order.
+func freePaths() []string {
+	return []string{
+		catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathDocs,
 	}
 }

@@ -152,7 +152,7 @@ func checkLiveAnswers(t *testing.T, s service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths := append(catalog.FreePaths(), "/nope", "/v1/tools/dns/")
+	paths := append(freePaths(), "/nope", "/v1/tools/dns/")
 	for _, op := range catalog.All() {
 		paths = append(paths, op.Path, op.Path+"?domain=example.com")
 	}
@@ -182,7 +182,7 @@ func checkPrices(t *testing.T, s service) {
 		t.Fatal(err)
 	}
 	docs := map[string]string{"README": string(readme), "guidance": decoded[struct{ Info map[string]any }](t, s.document(t, catalog.PathOpenAPI)).Info["x-guidance"].(string)}
-	for _, path := range catalog.FreePaths() {
+	for _, path := range freePaths() {
 		docs[path] = string(s.ask(t, http.MethodGet, path, "").Body)
 	}
 	const line = "(?m)^- .*: \\$(?P<dollars>[0-9.]+) \\((?P<units>[0-9]+) atomic units\\) for `GET (?P<path>\\S+)`"

@@ -110,32 +110,6 @@ type Param struct {
 // Value is one query parameter of an example.
 type Value struct{ Name, Value string }
 
-// Field is a field of a result, or a part of one.
-type Field struct {
-	Name        string
-	Type        string // JSON type: string, integer, boolean, array, object
-	Nullable    bool   // always present, may be null
-	Description string
-	Enum        []string
-	// Schema is the name of the schema of an object or an enumeration; empty: it is
-	// part of its parent's.
-	Schema string
-	Fields []Field // of an object
-	Items  []Field // of an array: the shapes an item can have, one or more
-}
-
-// TypeText is the type in the spec's words, such as "integer or null".
-func (f Field) TypeText() string {
-	t := f.Type
-	if t == "array" && len(f.Items) == 1 {
-		t = "array of " + f.Items[0].Type
-	}
-	if f.Nullable {
-		t += " or null"
-	}
-	return t
-}
-
 // Playbook is a suggested call sequence (spec §4.10).
 type Playbook struct {
 	Slug        string
@@ -162,28 +136,11 @@ func Playbooks() []Playbook {
 }
 
 // BySlug returns the operation with that slug.
-func BySlug(slug string) (Operation, bool) {
-	for _, o := range All() {
-		if o.Slug == slug {
-			return o, true
-		}
+func BySlug(slug string) (op Operation, ok bool) {
+	if i := slices.IndexFunc(all(), func(o Operation) bool { return o.Slug == slug }); i >= 0 {
+		return all()[i], true
 	}
-	return Operation{}, false
-}
-
-// ByTool returns the operation with that name as a tool.
-func ByTool(name string) (Operation, bool) {
-	for _, o := range All() {
-		if o.Tool == name {
-			return o, true
-		}
-	}
-	return Operation{}, false
-}
-
-// FreePaths returns the free paths of spec §4.1 in its order.
-func FreePaths() []string {
-	return []string{PathHealth, PathReady, PathCatalog, PathOpenAPI, PathManifest, PathLLMs, PathLLMsFull, PathDocs}
+	return op, false
 }
 
 // PaymentErrors are the codes that every priced path can answer (spec §7.1),
@@ -199,63 +156,45 @@ func PaymentErrors() []fault.Code {
 
 // AllErrors are the operation's own codes and the payment errors.
 func (o Operation) AllErrors() []fault.Code {
-	return append(append([]fault.Code{}, o.Errors...), PaymentErrors()...)
+	return slices.Concat(o.Errors, PaymentErrors())
 }
 
-// Can says whether the operation may answer a code.
-func (o Operation) Can(c fault.Code) bool {
-	for _, x := range o.AllErrors() {
-		if x == c {
-			return true
-		}
-	}
-	return false
-}
+// Can reports whether the operation may answer a code.
+func (o Operation) Can(c fault.Code) bool { return slices.Contains(o.AllErrors(), c) }
 
 // Price is the amount as dollars, such as "$0.005".
 func (o Operation) Price() string { return "$" + o.PriceUSD() }
 
 // Cheapest is the lowest price of all operations, in atomic units.
 func Cheapest() *big.Int {
-	var least *big.Int
-	for _, o := range All() {
-		n, ok := new(big.Int).SetString(o.Amount, 10)
-		if !ok {
-			panic("catalog: the price of " + o.Slug + " is no integer")
-		}
-		if least == nil || n.Cmp(least) < 0 {
-			least = n
-		}
+	least := slices.MinFunc(all(), func(a, b Operation) int { return a.atomic().Cmp(b.atomic()) })
+	return least.atomic()
+}
+
+// atomic is the price as a number.
+func (o Operation) atomic() *big.Int {
+	n, ok := new(big.Int).SetString(o.Amount, 10)
+	if !ok {
+		panic("catalog: the price of " + o.Slug + " is not an integer")
 	}
-	return least
+	return n
 }
 
 // PriceUSD is the amount as decimal dollars without a sign, such as "0.005".
-// It is made of the digits of Amount; no arithmetic, no floats.
 func (o Operation) PriceUSD() string {
 	const decimals = 6 // USDC
-	digits := o.Amount
-	if len(digits) <= decimals {
-		digits = strings.Repeat("0", decimals+1-len(digits)) + digits
-	}
-	whole, frac := digits[:len(digits)-decimals], strings.TrimRight(digits[len(digits)-decimals:], "0")
-	if frac == "" {
-		return whole
-	}
-	return whole + "." + frac
+	digits := fmt.Sprintf("%0*d", decimals+1, o.atomic())
+	whole, frac := digits[:len(digits)-decimals], digits[len(digits)-decimals:]
+	return strings.TrimSuffix(whole+"."+strings.TrimRight(frac, "0"), ".")
 }
 
 // ExampleURL is the example call below an origin such as https://host.
 func (o Operation) ExampleURL(origin string) string {
-	u := origin + o.Path
-	for i, v := range o.Example {
-		sep := "&"
-		if i == 0 {
-			sep = "?"
-		}
-		u += fmt.Sprintf("%s%s=%s", sep, v.Name, url.QueryEscape(v.Value))
+	var query []string
+	for _, v := range o.Example {
+		query = append(query, v.Name+"="+url.QueryEscape(v.Value))
 	}
-	return u
+	return origin + o.Path + "?" + strings.Join(query, "&")
 }
 
 // StepURL is the example call of an operation as a step of a playbook: it asks

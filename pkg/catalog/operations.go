@@ -1,93 +1,168 @@
 package catalog
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// single is the deadline of a single lookup.
-const single = 8 * time.Second
+// all is made once: it reads the types of every result.
+var all = sync.OnceValue(func() []Operation {
+	return []Operation{DNS(), SSLCheck(), Whois(), Headers(), ResolveRedirect(), HostIntel(), UptimeCheck(), Ping()}
+})
 
 // All returns every priced operation in the order of the spec's price list.
-func All() []Operation {
-	return []Operation{DNS(), SSLCheck(), Whois(), Headers(), ResolveRedirect(), HostIntel(), UptimeCheck(), Ping()}
-}
+func All() []Operation { return slices.Clone(all()) }
 
-// RecordTypes are the DNS record types that can be asked for (spec §4.2).
-func RecordTypes() []string {
-	return []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}
-}
-
-func domainParam() Param {
-	return Param{
+// priced fills in what every operation of its kind has: price, deadline of the lookup,
+// the domain as its first parameter and its example, and two error codes.
+func priced(o Operation) Operation {
+	o.Amount, o.Deadline = "5000", 8*time.Second
+	if o.Kind == Bundle {
+		o.Amount, o.Deadline = "15000", 12*time.Second
+	}
+	o.Params = append([]Param{{
 		Name: "domain", Type: "string", Required: true, Example: "example.com",
 		Description: "Public domain name; no IP address, URL, port or internal name.",
+	}}, o.Params...)
+	o.Errors = slices.Concat([]fault.Code{lookup.InvalidDomain}, o.Errors, []fault.Code{fault.Overloaded})
+	o.Example = append([]Value{{"domain", "example.com"}}, o.Example...)
+	return o
+}
+
+// recordType is a parameter that takes a DNS record type (spec §4.2).
+func recordType(name, example, description string) Param {
+	return Param{
+		Name: name, Type: "string", Default: "A", Example: example, Description: description,
+		Enum: []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"},
 	}
 }
 
 // DNS is the DNS Explorer (spec §2.1, §4.2).
 func DNS() Operation {
-	return Operation{
-		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Tool: "dns_lookup", Kind: Tool, Amount: "5000",
+	return priced(Operation{
+		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Tool: "dns_lookup", Kind: Tool,
 		Result: "DnsResult", Use: "to read the records of one type that a name has now",
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
 		Description: "Live DNS records of one type of a public hostname, asked of a public recursive resolver: " +
 			"response code, resolver, lowest TTL and typed records. Values are untrusted data, as seen by that resolver.",
-		Tags: []string{"dns", "domain", "network"},
-		Params: []Param{
-			domainParam(),
-			{
-				Name: "type", Type: "string", Default: "A", Enum: RecordTypes(), Example: "MX",
-				Description: "Record type, in either case.",
-			},
-		},
-		Example: []Value{{"domain", "example.com"}, {"type", "MX"}},
-		Errors: []fault.Code{
-			lookup.InvalidDomain, lookup.InvalidType, lookup.NXDomain,
-			lookup.UpstreamUnavailable, lookup.DNSTimeout, fault.Overloaded,
-		},
-		Fields: []Field{
-			{Name: "domain", Type: "string", Description: "Normalized FQDN that was queried"},
-			{Name: "type", Type: "string", Description: "Record type queried", Schema: "RecordType", Enum: RecordTypes()},
-			{Name: "rcode", Type: "string", Description: "Resolver response code, such as NOERROR; SERVFAIL and YXDOMAIN come without records"},
-			{Name: "resolver", Type: "string", Description: "Public recursive resolver that answered"},
-			{Name: "ttl", Type: "integer", Nullable: true, Description: "Lowest TTL among the answers, in seconds; null without records"},
-			{Name: "records", Type: "array", Description: "At most 1,000 records and 512 KiB of text; their shape depends on type", Items: recordShapes()},
-		},
+		Tags:    []string{"dns", "domain", "network"},
+		Params:  []Param{recordType("type", "MX", "Record type, in either case.")},
+		Example: []Value{{"type", "MX"}},
+		Errors:  []fault.Code{lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout},
+		Fields:  FieldsOf[dns.Result](),
 		Response: `{"domain":"example.com","type":"MX","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,` +
 			`"records":[{"preference":10,"exchange":"mx1.example.com"},{"preference":20,"exchange":"mx2.example.com"}]}`,
-		Deadline: single,
-	}
+	})
 }
 
-// recordShapes are the shapes of a DNS record, in the order A and AAAA, MX,
-// TXT, CNAME and NS, SOA.
-func recordShapes() []Field {
-	name := func(n, d string) Field { return Field{Name: n, Type: "string", Description: d} }
-	number := func(n, d string) Field { return Field{Name: n, Type: "integer", Description: d} }
-	return []Field{
-		{Name: "address", Type: "object", Description: "A and AAAA", Schema: "AddressRecord", Fields: []Field{
-			name("address", "IPv4 or IPv6 address"),
-		}},
-		{Name: "mx", Type: "object", Description: "MX", Schema: "MxRecord", Fields: []Field{
-			number("preference", "Lower is tried first"),
-			name("exchange", "Mail host; . is a null MX (RFC 7505)"),
-		}},
-		{Name: "txt", Type: "object", Description: "TXT", Schema: "TxtRecord", Fields: []Field{
-			name("text", "The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"),
-			{Name: "strings", Type: "array", Description: "The strings as published", Items: []Field{name("string", "One character-string, written like text")}},
-		}},
-		{Name: "target", Type: "object", Description: "CNAME and NS", Schema: "TargetRecord", Fields: []Field{
-			name("target", "Host name, lower case, no trailing dot"),
-		}},
-		{Name: "soa", Type: "object", Description: "SOA", Schema: "SoaRecord", Fields: []Field{
-			name("mname", "Primary name server"), name("rname", "Mailbox of the zone, in name form"),
-			number("serial", "Zone version"), number("refresh", "Seconds"), number("retry", "Seconds"),
-			number("expire", "Seconds"), number("minimum", "Negative-caching TTL, seconds"),
-		}},
-	}
+// SSLCheck is the SSL Inspector (spec §2.2, §4.3).
+func SSLCheck() Operation {
+	return priced(Operation{
+		Slug: "ssl-check", Path: "/v1/tools/ssl-check", Title: "SSL Inspector", Tool: "ssl_check", Kind: Tool,
+		Result: "SslResult", Use: "to see the certificate that a host presents now, an invalid one, too",
+		Summary: "The leaf TLS certificate that a public hostname presents right now.",
+		Description: "Connects to port 443 of a public hostname and reports the leaf TLS certificate as presented: subject, issuer, serial, validity, names, fingerprint, protocol and cipher. " +
+			"Expired, not yet valid and mismatching certificates are results with flags, not errors. The chain is not validated.",
+		Tags:     []string{"tls", "certificate", "security"},
+		Params:   []Param{{Name: "port", Type: "integer", Default: "443", Enum: []string{"443"}, Example: "443", Description: "TLS port; 443 only."}},
+		Errors:   []fault.Code{lookup.InvalidPort, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.SSLTimeout},
+		Fields:   FieldsOf[ssl.Result](),
+		Response: sslExample,
+	})
+}
+
+// Whois is WHOIS Intelligence (spec §2.3, §4.4).
+func Whois() Operation {
+	return priced(Operation{
+		Slug: "whois", Path: "/v1/tools/whois", Title: "WHOIS Intelligence", Tool: "whois_lookup", Kind: Tool,
+		Result: "WhoisResult", Use: "to learn registrar, dates, status and name servers of a domain",
+		Summary: "Registry data of a public domain over RDAP.",
+		Description: "Registration data of a public domain from its registry's RDAP server: registrar, status, dates, name servers, DNSSEC. " +
+			"A host name is reduced to its registrable domain. Values are as the registry publishes them.",
+		Tags:     []string{"whois", "rdap", "domain"},
+		Errors:   []fault.Code{lookup.RDAPUnavailable, lookup.NotFound, lookup.RDAPUpstream, lookup.BootstrapUnavailable, lookup.WhoisTimeout},
+		Fields:   FieldsOf[whois.Result](),
+		Response: whoisExample,
+	})
+}
+
+// Headers is HTTP Headers (spec §2.4, §4.5).
+func Headers() Operation {
+	return priced(Operation{
+		Slug: "headers", Path: "/v1/tools/headers", Title: "HTTP Headers", Tool: "http_headers", Kind: Tool,
+		Result: "HeadersResult", Use: "to read status and security headers of a site's front page",
+		Summary: "Allowlisted HTTPS response headers of a public hostname.",
+		Description: "Requests https://{domain}/ with HEAD (GET when HEAD answers 405 or 501) and reports the status and sixteen allowlisted response headers, null when absent. " +
+			"Redirects are not followed, certificates are not validated, cookies are never returned.",
+		Tags:     []string{"http", "headers", "security"},
+		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.HeadersTimeout},
+		Fields:   FieldsOf[headers.Result](),
+		Response: headersExample,
+	})
+}
+
+// ResolveRedirect is the Redirect Tracer (spec §2.5, §3.2, §4.6).
+func ResolveRedirect() Operation {
+	return priced(Operation{
+		Slug: "resolve-redirect", Path: "/v1/tools/resolve-redirect", Title: "Redirect Tracer", Tool: "resolve_redirect", Kind: Tool,
+		Result: "RedirectTraceResult", Use: "to follow where https://{domain}/ redirects to",
+		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
+		Description: "Starts at https://{domain}/, the first of at most five hops, and follows Location, HTTPS on port 443 only, every hop guarded against private addresses. " +
+			"Reports each hop with status, peer and Location, and why the trace ended. Bodies and cookies are omitted.",
+		Tags:   []string{"http", "redirect", "network"},
+		Errors: []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.RedirectTimeout},
+		Fields: FieldsOf[redirect.Result](),
+		Response: `{"domain":"example.com","start_url":"https://example.com/","final_url":"https://www.example.com/","hop_count":2,"truncated":false,` +
+			`"stop_reason":null,"hops":[{"index":0,"url":"https://example.com/","method":"HEAD","status":301,"peer_ip":"93.184.216.34",` +
+			`"location":"https://www.example.com/"},{"index":1,"url":"https://www.example.com/","method":"HEAD","status":200,"peer_ip":"93.184.216.34","location":null}]}`,
+	})
+}
+
+// HostIntel is the host intelligence bundle (spec §2.6, §4.7).
+func HostIntel() Operation {
+	return priced(Operation{
+		Slug: "host-intel", Path: "/v1/bundles/host-intel", Title: "Host intelligence bundle", Tool: "host_intel", Kind: Bundle,
+		Result: "HostIntelligenceResult", Use: "for what `dns`, `ssl-check` and `whois` say of one name: the price of the three, in one payment and one answer",
+		Summary: "DNS, TLS certificate and registry data of a hostname for one payment.",
+		Description: "One payment, three live lookups side by side: DNS records, the leaf TLS certificate and RDAP registry data of a public hostname. " +
+			"A lookup that fails is reported in its field; the others stand, and no data is invented.",
+		Tags:     []string{"dns", "tls", "whois", "bundle"},
+		Params:   []Param{recordType("dns_type", "A", "Record type of the DNS lookup alone, in either case.")},
+		Errors:   []fault.Code{lookup.InvalidType, lookup.HostIntelTimeout},
+		Fields:   FieldsOf[bundle.HostIntelResult](),
+		Response: `{"domain":"example.com","dns":` + addressExample + `,"ssl":` + sslExample + `,"whois":` + whoisExample + `}`,
+	})
+}
+
+// UptimeCheck is the uptime check bundle (spec §2.7, §3.1, §4.8).
+func UptimeCheck() Operation {
+	return priced(Operation{
+		Slug: "uptime-check", Path: "/v1/bundles/uptime-check", Title: "Uptime check bundle", Tool: "uptime_check", Kind: Bundle,
+		Result: "UptimeCheckResult", Use: "to learn whether a site is up: `dns`, `ssl-check` and `headers` for the price of the three, with a verdict",
+		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
+		Description: "One payment, one probe: DNS, the leaf TLS certificate and the HTTPS answer of https://{domain}/ side by side, with the verdict up, degraded or down. " +
+			"It is a one-shot probe, not a hosted monitor: asked again soon after, it repeats its answer, unless a new Idempotency-Key asks anew.",
+		Tags:     []string{"uptime", "tls", "http", "bundle"},
+		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
+		Fields:   FieldsOf[bundle.UptimeResult](),
+		Response: `{"domain":"example.com","verdict":"down","dns":` + addressExample + `,"ssl":` + failedExample + `,"headers":` + failedExample + `}`,
+	})
+}
+
+// Pong is the smoke test's result (spec §2.9).
+type Pong struct {
+	OK      bool   `json:"ok" doc:"Always true after a successful settlement"`
+	Service string `json:"service" doc:"Product name"`
 }
 
 // Ping is the payment smoke test (spec §2.9, §4.9).
@@ -98,89 +173,33 @@ func Ping() Operation {
 		Summary: "Checks the payment gate only; not a product.",
 		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up, takes no input, " +
 			"is not a product and must not be used for production work.",
-		Tags: []string{"payment", "test"},
-		Params: []Param{{
-			Name: "probe", Type: "string", Example: "1",
-			Description: "Ignored; the endpoint takes no input.",
-		}},
-		Example: []Value{{"probe", "1"}},
-		Errors:  nil,
-		Fields: []Field{
-			{Name: "ok", Type: "boolean", Description: "Always true after a successful settlement"},
-			{Name: "service", Type: "string", Description: "Product name"},
-		},
+		Tags:     []string{"payment", "test"},
+		Params:   []Param{{Name: "probe", Type: "string", Example: "1", Description: "Ignored; the endpoint takes no input."}},
+		Example:  []Value{{"probe", "1"}},
+		Fields:   FieldsOf[Pong](),
 		Response: `{"ok":true,"service":"` + Service + `"}`,
 		Deadline: time.Second,
 	}
 }
 
-// bundle is the deadline of a bundle.
-const bundle = 12 * time.Second
+// The examples of the tools, which the bundles have, too.
+const (
+	sslExample = `{"domain":"example.com","port":443,"sni":"example.com","peer_ip":"93.184.216.34","tls_version":"tlsv1.3",` +
+		`"cipher":"tls_aes_256_gcm_sha384","subject":"CN=example.com","issuer":"CN=Example CA,O=Example Trust,C=US",` +
+		`"serial":"0a1b2c3d4e5f60718293a4b5c6d7e8f9","not_before":"2026-10-01T00:00:00Z","not_after":"2026-12-30T23:59:59Z",` +
+		`"expired":false,"not_yet_valid":false,"hostname_match":true,"sans":["example.com"],` +
+		`"fingerprint_sha256":"5ef2f214260ab8f58e55eea42e4ac04b0f171807d8d1185fddd67470e9ab6096","signature_algorithm":"ecdsa-with-SHA256"}`
+	whoisExample = `{"domain":"example.com","source":"rdap","rdap_server":"https://rdap.verisign.com/com/v1/","handle":"2336799_DOMAIN_COM-VRSN",` +
+		`"status":["client transfer prohibited"],"registrar":{"name":"Example Registrar, Inc.","iana_id":"376"},` +
+		`"created_at":"1995-08-14T04:00:00Z","updated_at":"2026-08-14T07:01:34Z","expires_at":"2027-08-13T04:00:00Z",` +
+		`"nameservers":["a.iana-servers.net"],"dnssec":true}`
+	headersExample = `{"domain":"example.com","url":"https://example.com/","method":"HEAD","status":200,"peer_ip":"93.184.216.34","headers":{` +
+		`"access-control-allow-origin":null,"cache-control":"max-age=604800","content-security-policy":null,"content-security-policy-report-only":null,` +
+		`"content-type":"text/html; charset=UTF-8","cross-origin-opener-policy":null,"cross-origin-resource-policy":null,"location":null,` +
+		`"permissions-policy":null,"referrer-policy":null,"server":"ECS","strict-transport-security":"max-age=63072000","www-authenticate":null,` +
+		`"x-content-type-options":"nosniff","x-frame-options":null,"x-powered-by":null}}`
+	addressExample = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"93.184.216.34"}]}`
 
-// child is a field of a bundle: a result, or why there is none (spec §2.8).
-func child(name, what string, of Operation) Field {
-	return Field{
-		Name: name, Type: "object", Description: what + " result, or an error object",
-		Items: []Field{
-			{Name: "result", Type: "object", Schema: of.Result, Fields: of.Fields},
-			{Name: "failure", Type: "object", Schema: "ChildFailure", Fields: []Field{{
-				Name: "error", Type: "object", Description: "Why this child failed", Schema: "ChildError",
-				Fields: []Field{text("code", "Error code"), text("message", "Public message")},
-			}}},
-		},
-	}
-}
-
-// HostIntel is the host intelligence bundle (spec §2.6, §4.7).
-func HostIntel() Operation {
-	return Operation{
-		Slug: "host-intel", Path: "/v1/bundles/host-intel", Title: "Host intelligence bundle", Tool: "host_intel", Kind: Bundle, Amount: "15000",
-		Result: "HostIntelligenceResult", Use: "for what `dns`, `ssl-check` and `whois` say of one name: the price of the three, in one payment and one answer",
-		Summary: "DNS, TLS certificate and registry data of a hostname for one payment.",
-		Description: "One payment, three live lookups side by side: DNS records, the leaf TLS certificate and RDAP registry data of a public hostname. " +
-			"A lookup that fails is reported in its field; the others stand, and no data is invented.",
-		Tags: []string{"dns", "tls", "whois", "bundle"},
-		Params: []Param{
-			domainParam(),
-			{
-				Name: "dns_type", Type: "string", Default: "A", Enum: RecordTypes(), Example: "A",
-				Description: "Record type of the DNS lookup alone, in either case.",
-			},
-		},
-		Example: exampleDomain(),
-		Errors:  []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.HostIntelTimeout, fault.Overloaded},
-		Fields: []Field{
-			text("domain", "Normalized FQDN queried"),
-			child("dns", "DNS", DNS()), child("ssl", "SSL", SSLCheck()), child("whois", "WHOIS", Whois()),
-		},
-		Response: `{"domain":"example.com","dns":` + addressExample + `,"ssl":` + sslExample + `,"whois":` + whoisExample + `}`,
-		Deadline: bundle,
-	}
-}
-
-const addressExample = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"93.184.216.34"}]}`
-
-// failedExample is a child that failed: the results are shown by the tools.
-const failedExample = `{"error":{"code":"connect_failed","message":"The TCP connection to the host failed."}}`
-
-// UptimeCheck is the uptime check bundle (spec §2.7, §3.1, §4.8).
-func UptimeCheck() Operation {
-	return Operation{
-		Slug: "uptime-check", Path: "/v1/bundles/uptime-check", Title: "Uptime check bundle", Tool: "uptime_check", Kind: Bundle, Amount: "15000",
-		Result: "UptimeCheckResult", Use: "to learn whether a site is up: `dns`, `ssl-check` and `headers` for the price of the three, with a verdict",
-		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
-		Description: "One payment, one probe: DNS, the leaf TLS certificate and the HTTPS answer of https://{domain}/ side by side, with the verdict up, degraded or down. " +
-			"It is a one-shot probe, not a hosted monitor: asked again soon after, it repeats its answer, unless a new Idempotency-Key asks anew.",
-		Tags:    []string{"uptime", "tls", "http", "bundle"},
-		Params:  []Param{domainParam()},
-		Example: exampleDomain(),
-		Errors:  []fault.Code{lookup.InvalidDomain, lookup.UptimeCheckTimeout, fault.Overloaded},
-		Fields: []Field{
-			text("domain", "Normalized FQDN queried"),
-			{Name: "verdict", Type: "string", Description: "What the three lookups come to", Schema: "Verdict", Enum: []string{"up", "degraded", "down"}},
-			child("dns", "DNS", DNS()), child("ssl", "SSL", SSLCheck()), child("headers", "Headers", Headers()),
-		},
-		Response: `{"domain":"example.com","verdict":"down","dns":` + addressExample + `,"ssl":` + failedExample + `,"headers":` + failedExample + `}`,
-		Deadline: bundle,
-	}
-}
+	// failedExample is a child that failed: the results are shown by the tools.
+	failedExample = `{"error":{"code":"connect_failed","message":"The TCP connection to the host failed."}}`
+)

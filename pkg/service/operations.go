@@ -25,8 +25,6 @@ type Operation struct {
 	entry   catalog.Operation
 	timeout fault.Info // what a lookup answers that does not end in time
 	parse   parse
-	// result is the zero value of the answer, whose fields are the catalog's.
-	result any
 }
 
 // Entry is what the catalog says of the operation.
@@ -72,8 +70,7 @@ func UptimeCheck(c lookup.Looker[bundle.UptimeQuery, bundle.UptimeResult]) Opera
 func looks[Q interface{ Values() url.Values }, R any](
 	op catalog.Operation, timeout fault.Code, read func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
-	var result R
-	return Operation{entry: op, timeout: lookup.Info(timeout), result: result, parse: func(values url.Values) (url.Values, run, error) {
+	return Operation{entry: op, timeout: lookup.Info(timeout), parse: func(values url.Values) (url.Values, run, error) {
 		q, err := read(values)
 		if err != nil {
 			return nil, nil, err
@@ -82,17 +79,11 @@ func looks[Q interface{ Values() url.Values }, R any](
 	}}
 }
 
-// Pong is the smoke test's result (spec §2.9).
-type Pong struct {
-	OK      bool   `json:"ok"`
-	Service string `json:"service"`
-}
-
 // Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that
 // could time out.
 func Ping() Operation {
-	return Operation{entry: catalog.Ping(), timeout: fault.New(fault.InternalError, nil).Info(), result: Pong{}, parse: func(url.Values) (url.Values, run, error) {
-		return nil, func(context.Context) (any, error) { return Pong{OK: true, Service: catalog.Service}, nil }, nil
+	return Operation{entry: catalog.Ping(), timeout: fault.New(fault.InternalError, nil).Info(), parse: func(url.Values) (url.Values, run, error) {
+		return nil, func(context.Context) (any, error) { return catalog.Pong{OK: true, Service: catalog.Service}, nil }, nil
 	}}
 }
 

@@ -10,19 +10,15 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -137,70 +133,6 @@ func TestDocumentsAreRenderedAtStart(t *testing.T) {
 	}
 }
 
-// TestResultsAreTheCatalogs ties every result type to the fields that the
-// documents promise: names, order, JSON types, nullability.
-func TestResultsAreTheCatalogs(t *testing.T) {
-	for _, op := range every(nil) {
-		entry := op.Entry()
-		promised := bare(catalog.Field{Type: "object", Fields: entry.Fields})
-		if d := cmp.Diff(promised, encodes(op.Result(), ""), cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("%s (-catalog +%s):\n%s", entry.Slug, op.Result(), d)
-		}
-		if code := op.Timeout(); code != fault.InternalError && !entry.Can(code) {
-			t.Errorf("%s answers %s when it does not end in time, which the catalog does not list", entry.Slug, code)
-		}
-	}
-}
-
-// bare is a field of the catalog without its words; the shapes of items have no names.
-func bare(f catalog.Field) catalog.Field {
-	f.Description, f.Enum, f.Schema = "", nil, ""
-	f.Fields, f.Items = slices.Clone(f.Fields), slices.Clone(f.Items)
-	for i, member := range f.Fields {
-		f.Fields[i] = bare(member)
-	}
-	for i, shape := range f.Items {
-		shape.Name = ""
-		f.Items[i] = bare(shape)
-	}
-	return f
-}
-
-// encodes is the same of a type, as encoding/json writes it. Only a pointer can be
-// null: slices are never nil here, which the end-to-end suite sees to. A field that
-// can be left out shows in its tag.
-func encodes(t reflect.Type, name string) catalog.Field {
-	f := catalog.Field{Name: name, Type: "object"}
-	if t.Kind() == reflect.Pointer {
-		f.Nullable, t = true, t.Elem()
-	}
-	switch kind := t.Kind(); {
-	case kind >= reflect.Int && kind <= reflect.Uint64:
-		f.Type = "integer"
-	case kind == reflect.Bool:
-		f.Type = "boolean"
-	case kind == reflect.Slice && t.Elem() == reflect.TypeFor[dns.Record](): // in the order of the catalog's shapes
-		f.Type = "array"
-		for _, r := range []dns.Record{dns.Address{}, dns.MX{}, dns.TXT{}, dns.Target{}, dns.SOA{}} {
-			f.Items = append(f.Items, encodes(reflect.TypeOf(r), ""))
-		}
-	case kind == reflect.Slice:
-		f.Type, f.Items = "array", []catalog.Field{encodes(t.Elem(), "")}
-	case strings.HasPrefix(t.Name(), "Child["): // the error object of spec §2.8 is tested in package bundle
-		result, _ := t.FieldByName("Result")
-		says := []catalog.Field{{Name: "code", Type: "string"}, {Name: "message", Type: "string"}}
-		failure := catalog.Field{Type: "object", Fields: []catalog.Field{{Name: "error", Type: "object", Fields: says}}}
-		f.Items = []catalog.Field{encodes(result.Type, ""), failure}
-	case kind == reflect.Struct:
-		for i := range t.NumField() {
-			f.Fields = append(f.Fields, encodes(t.Field(i).Type, t.Field(i).Tag.Get("json")))
-		}
-	default:
-		f.Type = kind.String()
-	}
-	return f
-}
-
 // The README says what the ledger does.
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	text := strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
@@ -220,18 +152,16 @@ func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	}
 }
 
-// What the catalog lists beside the result types is what the lookups can say.
-func TestListsAreTheLookups(t *testing.T) {
-	var reasons, types []string
-	for _, r := range redirect.StopReasons() {
-		reasons = append(reasons, string(r))
-	}
-	for _, kind := range append(catalog.RecordTypes(), "SRV", "PTR", "ANY", "CAA") {
+// The record types that the catalog lists are those that the lookup takes.
+func TestRecordTypesAreTheLookups(t *testing.T) {
+	listed := catalog.DNS().Params[1].Enum
+	var taken []string
+	for _, kind := range append(listed, "SRV", "PTR", "ANY", "CAA") {
 		if got, err := dns.TypeParam(url.Values{"type": {kind}}, "type"); err == nil {
-			types = append(types, got)
+			taken = append(taken, got)
 		}
 	}
-	if d := cmp.Diff([][]string{catalog.StopReasons(), catalog.RecordTypes()}, [][]string{reasons, types}); d != "" {
-		t.Errorf("stop reasons and record types (-catalog +lookups):\n%s", d)
+	if d := cmp.Diff(listed, taken); d != "" {
+		t.Errorf("record types (-catalog +lookup):\n%s", d)
 	}
 }

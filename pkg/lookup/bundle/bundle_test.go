@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -67,7 +66,7 @@ func TestOwed(t *testing.T) {
 	silent := lookup.Fault(lookup.SSLTimeout, nil).Silence()
 	ends := []*fault.Error{nil, prevented, silent, lookup.Fault(lookup.NXDomain, nil).Silence(), fault.New(fault.InternalError, nil)}
 	few := len(ends)
-	for _, i := range catalog.Codes() {
+	for _, i := range slices.Concat(fault.All(), lookup.Codes()) {
 		ends = append(ends, i.New(nil))
 	}
 	for n := range few * few * len(ends) {

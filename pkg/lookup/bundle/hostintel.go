@@ -40,10 +40,10 @@ func (q HostIntelQuery) Values() url.Values {
 
 // HostIntelResult is spec §2.6.
 type HostIntelResult struct {
-	Domain string              `json:"domain"`
-	DNS    Child[dns.Result]   `json:"dns"`
-	SSL    Child[ssl.Result]   `json:"ssl"`
-	Whois  Child[whois.Result] `json:"whois"`
+	Domain string              `json:"domain" doc:"Normalized FQDN queried"`
+	DNS    Child[dns.Result]   `json:"dns" doc:"DNS result, or an error object" schema:"DnsResult"`
+	SSL    Child[ssl.Result]   `json:"ssl" doc:"SSL result, or an error object" schema:"SslResult"`
+	Whois  Child[whois.Result] `json:"whois" doc:"WHOIS result, or an error object" schema:"WhoisResult"`
 }
 
 // Owed names the fields, in the order of the JSON, whose child failed for a

@@ -47,11 +47,11 @@ const (
 
 // UptimeResult is spec §2.7.
 type UptimeResult struct {
-	Domain  string                `json:"domain"`
-	Verdict Verdict               `json:"verdict"`
-	DNS     Child[dns.Result]     `json:"dns"`
-	SSL     Child[ssl.Result]     `json:"ssl"`
-	Headers Child[headers.Result] `json:"headers"`
+	Domain  string                `json:"domain" doc:"Normalized FQDN queried"`
+	Verdict Verdict               `json:"verdict" doc:"What the three lookups come to" enum:"up,degraded,down" schema:"Verdict"`
+	DNS     Child[dns.Result]     `json:"dns" doc:"DNS result, or an error object" schema:"DnsResult"`
+	SSL     Child[ssl.Result]     `json:"ssl" doc:"SSL result, or an error object" schema:"SslResult"`
+	Headers Child[headers.Result] `json:"headers" doc:"Headers result, or an error object" schema:"HeadersResult"`
 }
 
 // Owed names the fields, in the order of the JSON, whose child failed for a

@@ -83,19 +83,19 @@ func qtype(t string) uint16 {
 
 // Result is the DNS result of spec §2.1.
 type Result struct {
-	Domain string `json:"domain"`
-	Type   string `json:"type"`
+	Domain string `json:"domain" doc:"Normalized FQDN that was queried"`
+	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
 	// Rcode is NOERROR, YXDOMAIN, SERVFAIL when that is all the resolvers say, or
 	// NXDOMAIN beside the alias that was asked for.
-	Rcode string `json:"rcode"`
+	Rcode string `json:"rcode" doc:"Resolver response code, such as NOERROR; SERVFAIL and YXDOMAIN come without records"`
 	// Resolver is the IP address of the resolver that answered.
-	Resolver string `json:"resolver"`
+	Resolver string `json:"resolver" doc:"Public recursive resolver that answered"`
 	// TTL is the lowest of the records and of the aliases that lead to them,
 	// in seconds; nil without records.
-	TTL *uint32 `json:"ttl"`
+	TTL *uint32 `json:"ttl" doc:"Lowest TTL among the answers, in seconds; null without records"`
 	// Records are of the queried type only, in the order received, at most
 	// 1,000 of them and 512 KiB of text; never nil.
-	Records []Record `json:"records"`
+	Records []Record `json:"records" doc:"At most 1,000 records and 512 KiB of text; their shape depends on type"`
 }
 
 // Record is one of Address, MX, TXT, Target and SOA. Names in records are in
@@ -105,13 +105,13 @@ type Record interface{ size() int }
 
 // Address is a record of type A or AAAA, the latter as RFC 5952 writes it.
 type Address struct {
-	Address string `json:"address"`
+	Address string `json:"address" doc:"IPv4 or IPv6 address"`
 }
 
 // MX is a mail exchanger; the exchange "." is a null MX (RFC 7505).
 type MX struct {
-	Preference uint16 `json:"preference"`
-	Exchange   string `json:"exchange"`
+	Preference uint16 `json:"preference" doc:"Lower is tried first"`
+	Exchange   string `json:"exchange" doc:"Mail host; . is a null MX (RFC 7505)"`
 }
 
 // TXT is a text record: its character-strings as published, and joined
@@ -124,24 +124,24 @@ type MX struct {
 // is escaped after joining: a character that is cut in two by a string's end
 // is whole there.
 type TXT struct {
-	Text    string   `json:"text"`
-	Strings []string `json:"strings"`
+	Text    string   `json:"text" doc:"The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"`
+	Strings []string `json:"strings" doc:"The strings as published" item:"One character-string, written like text"`
 }
 
 // Target is a record of type CNAME or NS.
 type Target struct {
-	Target string `json:"target"`
+	Target string `json:"target" doc:"Host name, lower case, no trailing dot"`
 }
 
 // SOA is a start of authority (RFC 1035 §3.3.13); the times are in seconds.
 type SOA struct {
-	MName   string `json:"mname"`
-	RName   string `json:"rname"`
-	Serial  uint32 `json:"serial"`
-	Refresh uint32 `json:"refresh"`
-	Retry   uint32 `json:"retry"`
-	Expire  uint32 `json:"expire"`
-	Minimum uint32 `json:"minimum"`
+	MName   string `json:"mname" doc:"Primary name server"`
+	RName   string `json:"rname" doc:"Mailbox of the zone, in name form"`
+	Serial  uint32 `json:"serial" doc:"Zone version"`
+	Refresh uint32 `json:"refresh" doc:"Seconds"`
+	Retry   uint32 `json:"retry" doc:"Seconds"`
+	Expire  uint32 `json:"expire" doc:"Seconds"`
+	Minimum uint32 `json:"minimum" doc:"Negative-caching TTL, seconds"`
 }
 
 var (

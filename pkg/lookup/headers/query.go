@@ -31,14 +31,14 @@ func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
 // Result is the headers result of spec §2.4.
 type Result struct {
-	Domain string `json:"domain"`
-	URL    string `json:"url"`
+	Domain string `json:"domain" doc:"Normalized FQDN fetched"`
+	URL    string `json:"url" doc:"Always https://{domain}/"`
 	// Method is HEAD or GET, whichever produced the headers.
-	Method string `json:"method"`
-	Status int    `json:"status"`
+	Method string `json:"method" doc:"Method that produced the answer" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Status int    `json:"status" doc:"HTTP status from the origin"`
 	// PeerIP is the address that was connected to.
-	PeerIP  string  `json:"peer_ip"`
-	Headers Headers `json:"headers"`
+	PeerIP  string  `json:"peer_ip" doc:"Connected peer IP address"`
+	Headers Headers `json:"headers" doc:"Allowlisted response headers" schema:"ResponseHeaders"`
 }
 
 // Headers are the allowlisted response headers of spec §2.4: nil for one that
@@ -46,22 +46,22 @@ type Result struct {
 // that is a list are joined with ", "; of any other the first counts. Values
 // are what origin.Text makes of them.
 type Headers struct {
-	AccessControlAllowOrigin        *string `json:"access-control-allow-origin"`
-	CacheControl                    *string `json:"cache-control"`
-	ContentSecurityPolicy           *string `json:"content-security-policy"`
-	ContentSecurityPolicyReportOnly *string `json:"content-security-policy-report-only"`
-	ContentType                     *string `json:"content-type"`
-	CrossOriginOpenerPolicy         *string `json:"cross-origin-opener-policy"`
-	CrossOriginResourcePolicy       *string `json:"cross-origin-resource-policy"`
-	Location                        *string `json:"location"`
-	PermissionsPolicy               *string `json:"permissions-policy"`
-	ReferrerPolicy                  *string `json:"referrer-policy"`
-	Server                          *string `json:"server"`
-	StrictTransportSecurity         *string `json:"strict-transport-security"`
-	WWWAuthenticate                 *string `json:"www-authenticate"`
-	XContentTypeOptions             *string `json:"x-content-type-options"`
-	XFrameOptions                   *string `json:"x-frame-options"`
-	XPoweredBy                      *string `json:"x-powered-by"`
+	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null when it did not"`
+	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null when it did not"`
+	ContentSecurityPolicy           *string `json:"content-security-policy" doc:"As the origin sent it; null when it did not"`
+	ContentSecurityPolicyReportOnly *string `json:"content-security-policy-report-only" doc:"As the origin sent it; null when it did not"`
+	ContentType                     *string `json:"content-type" doc:"As the origin sent it; null when it did not"`
+	CrossOriginOpenerPolicy         *string `json:"cross-origin-opener-policy" doc:"As the origin sent it; null when it did not"`
+	CrossOriginResourcePolicy       *string `json:"cross-origin-resource-policy" doc:"As the origin sent it; null when it did not"`
+	Location                        *string `json:"location" doc:"As the origin sent it; null when it did not"`
+	PermissionsPolicy               *string `json:"permissions-policy" doc:"As the origin sent it; null when it did not"`
+	ReferrerPolicy                  *string `json:"referrer-policy" doc:"As the origin sent it; null when it did not"`
+	Server                          *string `json:"server" doc:"As the origin sent it; null when it did not"`
+	StrictTransportSecurity         *string `json:"strict-transport-security" doc:"As the origin sent it; null when it did not"`
+	WWWAuthenticate                 *string `json:"www-authenticate" doc:"As the origin sent it; null when it did not"`
+	XContentTypeOptions             *string `json:"x-content-type-options" doc:"As the origin sent it; null when it did not"`
+	XFrameOptions                   *string `json:"x-frame-options" doc:"As the origin sent it; null when it did not"`
+	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null when it did not"`
 }
 
 // allowlisted picks the headers of the spec. Which of them are lists follows

@@ -28,29 +28,29 @@ func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
 // Result is the redirect trace of spec §2.5.
 type Result struct {
-	Domain   string `json:"domain"`
-	StartURL string `json:"start_url"`
+	Domain   string `json:"domain" doc:"Normalized FQDN traced"`
+	StartURL string `json:"start_url" doc:"First URL requested"`
 	// FinalURL is the last that was answered.
-	FinalURL string `json:"final_url"`
+	FinalURL string `json:"final_url" doc:"Last URL successfully fetched"`
 	// HopCount is the length of Hops.
-	HopCount int `json:"hop_count"`
+	HopCount int `json:"hop_count" doc:"Requests that made an entry of hops; a HEAD that fell back to GET made one"`
 	// Truncated says that the fifth hop was still redirecting.
-	Truncated bool `json:"truncated"`
+	Truncated bool `json:"truncated" doc:"True when the hop cap stopped a chain that was still redirecting"`
 	// StopReason is nil when the trace ended at a status that is no redirect.
-	StopReason *StopReason `json:"stop_reason"`
-	Hops       []Hop       `json:"hops"` // never empty
+	StopReason *StopReason `json:"stop_reason" doc:"Why the trace ended other than by a non-redirect status" schema:"StopReason"`
+	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop"` // never empty
 }
 
 // Hop is one URL that was answered. A HEAD that fell back to GET is one hop.
 type Hop struct {
-	Index  int    `json:"index"` // from 0
-	URL    string `json:"url"`   // as requested: normalised, without fragment
-	Method string `json:"method"`
-	Status int    `json:"status"`
-	PeerIP string `json:"peer_ip"`
+	Index  int    `json:"index" doc:"From 0"`      // from 0
+	URL    string `json:"url" doc:"URL requested"` // as requested: normalised, without fragment
+	Method string `json:"method" doc:"Method that produced the answer" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Status int    `json:"status" doc:"HTTP status"`
+	PeerIP string `json:"peer_ip" doc:"Connected peer IP address"`
 	// Location is the header as received, whatever the status; nil without
 	// one.
-	Location *string `json:"location"`
+	Location *string `json:"location" doc:"Location as received"`
 }
 
 // StopReason says why a trace ended other than by a status that is no

@@ -56,37 +56,37 @@ const (
 // Result is the SSL result of spec §2.2. Its text comes from the server and
 // is untrusted; it is valid UTF-8.
 type Result struct {
-	Domain string `json:"domain"`
-	Port   int    `json:"port"`
-	SNI    string `json:"sni"`
-	PeerIP string `json:"peer_ip"`
+	Domain string `json:"domain" doc:"Normalized FQDN inspected"`
+	Port   int    `json:"port" doc:"TLS port; always 443"`
+	SNI    string `json:"sni" doc:"SNI hostname sent in the handshake"`
+	PeerIP string `json:"peer_ip" doc:"Connected peer IP address"`
 	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3, as the server chose
 	// it; nil when it chose another. A handshake that did not go on after the
 	// certificate has one, too.
-	TLSVersion *string `json:"tls_version"`
+	TLSVersion *string `json:"tls_version" doc:"Negotiated TLS protocol, such as tlsv1.3; null if none was"`
 	// Cipher is the IANA name in lower case of what the server chose; nil when it
 	// has none.
-	Cipher *string `json:"cipher"`
+	Cipher *string `json:"cipher" doc:"Negotiated cipher suite, lower case with underscores; null if none was"`
 	// Subject and Issuer are in the form of RFC 4514; "" for an empty name.
-	Subject string `json:"subject"`
-	Issuer  string `json:"issuer"`
+	Subject string `json:"subject" doc:"Leaf certificate subject DN"`
+	Issuer  string `json:"issuer" doc:"Leaf certificate issuer DN"`
 	// Serial is the integer in whole bytes without sign padding, "00" for
 	// zero; a negative one has a "-" before its absolute value.
-	Serial string `json:"serial"`
+	Serial string `json:"serial" doc:"Leaf serial number, lowercase hex"`
 	// NotBefore and NotAfter are in whole seconds; both are inclusive.
-	NotBefore     string `json:"not_before"`
-	NotAfter      string `json:"not_after"`
-	Expired       bool   `json:"expired"`
-	NotYetValid   bool   `json:"not_yet_valid"`
-	HostnameMatch bool   `json:"hostname_match"`
+	NotBefore     string `json:"not_before" doc:"Validity start, ISO 8601 UTC"`
+	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC"`
+	Expired       bool   `json:"expired" doc:"True when now is after not_after"`
+	NotYetValid   bool   `json:"not_yet_valid" doc:"True when now is before not_before"`
+	HostnameMatch bool   `json:"hostname_match" doc:"True when the leaf matches the requested hostname"`
 	// SANs are the dNSName entries in the order and the letter case of the
 	// certificate, at most 5,000 of them and 256 KiB of text; never nil. Bytes
 	// that are not UTF-8 are U+FFFD.
-	SANs              []string `json:"sans"`
-	FingerprintSHA256 string   `json:"fingerprint_sha256"`
+	SANs              []string `json:"sans" doc:"DNS names of the subjectAltName"`
+	FingerprintSHA256 string   `json:"fingerprint_sha256" doc:"SHA-256 of the leaf certificate in DER form, hex"`
 	// SignatureAlgorithm is the name that the algorithm's RFC gives it, the
 	// dotted OID for one without a name here.
-	SignatureAlgorithm string `json:"signature_algorithm"`
+	SignatureAlgorithm string `json:"signature_algorithm" doc:"Leaf signature algorithm name"`
 }
 
 // result joins what was seen with the question. The only error is errNotACertificate.

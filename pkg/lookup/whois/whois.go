@@ -43,35 +43,35 @@ const Source = "rdap"
 type Result struct {
 	// Domain is the name that was asked for. The facts are about its
 	// registrable domain.
-	Domain string `json:"domain"`
+	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	// Source is always Source.
-	Source string `json:"source"`
+	Source string `json:"source" doc:"Where the data come from" enum:"rdap"`
 	// RDAPServer is the registry's base URL in the bootstrap file, ending in /.
-	RDAPServer string `json:"rdap_server"`
+	RDAPServer string `json:"rdap_server" doc:"Registry RDAP base URL chosen from the IANA RDAP bootstrap"`
 	// Handle is the registry's handle of the domain, nil if it has none.
-	Handle *string `json:"handle"`
+	Handle *string `json:"handle" doc:"Registry object handle, if published"`
 	// Status is as published, at most 64 words; never nil.
-	Status []string `json:"status"`
+	Status []string `json:"status" doc:"Registry status strings as published"`
 	// Registrar is nil when the registry does not name one.
-	Registrar *Registrar `json:"registrar"`
+	Registrar *Registrar `json:"registrar" doc:"Registrar; null when RDAP omitted it" schema:"Registrar"`
 	// CreatedAt, UpdatedAt and ExpiresAt are the events registration, last
 	// changed and expiration of RFC 9083 §10.2.3, as RFC 3339 in UTC with whole
 	// seconds; nil without one, or without a date that can be read.
-	CreatedAt *string `json:"created_at"`
-	UpdatedAt *string `json:"updated_at"`
-	ExpiresAt *string `json:"expires_at"`
+	CreatedAt *string `json:"created_at" doc:"Registration event, ISO 8601 UTC"`
+	UpdatedAt *string `json:"updated_at" doc:"Last-changed event, ISO 8601 UTC"`
+	ExpiresAt *string `json:"expires_at" doc:"Expiration event, ISO 8601 UTC"`
 	// Nameservers are host names in lower case without the trailing dot, each
 	// once, in the order received, at most 64; never nil.
-	Nameservers []string `json:"nameservers"`
+	Nameservers []string `json:"nameservers" doc:"LDH nameserver hostnames, lowercase, no trailing dot"`
 	// DNSSEC is true only when secureDNS.delegationSigned is the boolean true.
-	DNSSEC bool `json:"dnssec"`
+	DNSSEC bool `json:"dnssec" doc:"The registry's secureDNS delegationSigned"`
 }
 
 // Registrar is who the domain is registered with.
 type Registrar struct {
-	Name string `json:"name"`
+	Name string `json:"name" doc:"Registrar name"`
 	// IANAID is the number in IANA's list of registrars; empty when unknown.
-	IANAID string `json:"iana_id"`
+	IANAID string `json:"iana_id" doc:"IANA registrar id; empty when unknown"`
 }
 
 // DefaultBootstrapURL is IANA's bootstrap file for domains (RFC 9224 §4).

@@ -1,0 +1,125 @@
+package catalog
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+)
+
+// Field is a field of a JSON object, or a part of one.
+type Field struct {
+	Name        string
+	Type        string // JSON type: string, integer, boolean, array, object; empty: any
+	Nullable    bool   // may be null
+	Optional    bool   // may be left out
+	Description string
+	Enum        []string
+	Const       string
+	Format      string // as JSON Schema names it
+	Pattern     string
+	// Schema is the name of the schema of an object or an enumeration; empty: it is
+	// part of its parent's.
+	Schema string
+	Fields []Field // of an object
+	Items  []Field // of an array: the shapes an item can have, one or more
+}
+
+// TypeText is the type in the spec's words, such as "integer or null".
+func (f Field) TypeText() string {
+	t := f.Type
+	if t == "array" && len(f.Items) == 1 {
+		t = "array of " + f.Items[0].Type
+	}
+	if f.Nullable {
+		t += " or null"
+	}
+	return t
+}
+
+// FieldsOf returns the fields of a struct as encoding/json writes them, in its order.
+// Tags say the rest: doc describes the field and item the items of an array, enum lists
+// values with commas, const, format and pattern are those of JSON Schema, and schema
+// names the schema of the value or of an array's items. A pointer can be null; a slice
+// is never nil in what is sent. What can be omitted is optional.
+func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields }
+
+func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
+	name, options, _ := strings.Cut(tag.Get("json"), ",")
+	f := Field{
+		Name: name, Type: "object", Optional: options != "", Description: tag.Get("doc"), Const: tag.Get("const"),
+		Format: tag.Get("format"), Pattern: tag.Get("pattern"), Schema: tag.Get("schema"),
+	}
+	if values := tag.Get("enum"); values != "" {
+		f.Enum = strings.Split(values, ",")
+	}
+	if t.Kind() == reflect.Pointer {
+		f.Nullable, t = true, t.Elem()
+	}
+	switch kind := t.Kind(); {
+	case t == reflect.TypeFor[redirect.StopReason]():
+		f.Type, f.Enum = "string", stopReasons()
+	case kind == reflect.String:
+		f.Type = "string"
+	case kind >= reflect.Int && kind <= reflect.Uint64:
+		f.Type = "integer"
+	case kind == reflect.Bool:
+		f.Type = "boolean"
+	case kind == reflect.Interface:
+		f.Type = ""
+	case t == reflect.TypeFor[[]dns.Record]():
+		f.Type, f.Items = "array", recordShapes()
+	case kind == reflect.Slice && t.Elem().Kind() != reflect.Uint8: // bytes are JSON already
+		item := fieldOf(t.Elem(), "")
+		item.Description, item.Schema, f.Schema = tag.Get("item"), f.Schema, ""
+		f.Type, f.Items = "array", []Field{item}
+	case strings.HasPrefix(t.Name(), "Child["):
+		result, _ := t.FieldByName("Result")
+		f.Items = []Field{{Type: "object", Schema: f.Schema, Fields: fieldOf(result.Type, "").Fields}, childFailure()}
+		f.Schema = ""
+	case kind == reflect.Struct:
+		for i := range t.NumField() {
+			if inner := t.Field(i); inner.Anonymous {
+				f.Fields = append(f.Fields, fieldOf(inner.Type, "").Fields...)
+			} else {
+				f.Fields = append(f.Fields, fieldOf(inner.Type, inner.Tag))
+			}
+		}
+	}
+	return f
+}
+
+func stopReasons() []string {
+	var all []string
+	for _, r := range redirect.StopReasons() {
+		all = append(all, string(r))
+	}
+	return all
+}
+
+// recordShapes are the shapes of a DNS record, which depend on the type asked for.
+func recordShapes() []Field {
+	shape := func(types, schema string, fields []Field) Field {
+		return Field{Type: "object", Description: types, Schema: schema, Fields: fields}
+	}
+	return []Field{
+		shape("A and AAAA", "AddressRecord", FieldsOf[dns.Address]()),
+		shape("MX", "MxRecord", FieldsOf[dns.MX]()),
+		shape("TXT", "TxtRecord", FieldsOf[dns.TXT]()),
+		shape("CNAME and NS", "TargetRecord", FieldsOf[dns.Target]()),
+		shape("SOA", "SoaRecord", FieldsOf[dns.SOA]()),
+	}
+}
+
+// childFailure is what a bundle says in place of the result of a lookup that failed
+// (spec §2.8).
+func childFailure() Field {
+	type failure struct {
+		Error struct {
+			Code    string `json:"code" doc:"Error code"`
+			Message string `json:"message" doc:"Public message"`
+		} `json:"error" doc:"Why this child failed" schema:"ChildError"`
+	}
+	return Field{Type: "object", Schema: "ChildFailure", Fields: FieldsOf[failure]()}
+}
