@@ -59,7 +59,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # The packages that make test runs with -short. What it leaves out is in VERIFY: the
 # packages with tests that -short skips, and all others. .ci/run fails when a test or a
 # package is in neither. Those that take longest begin first.
-QUICK := ./pkg/... ./infra/local/... ./infra/gameday
+QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday
 VERIFY := ./infra/clients ./infra ./infra/local/e2e ./infra/simnet ./infra/gameday \
 	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
 	./pkg/x402/ledger/dynamo ./pkg/x402/chain/...

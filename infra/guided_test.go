@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
@@ -39,9 +38,9 @@ func TestGuided(t *testing.T) {
 	}
 	values["Ledger"] = "ledger"
 	// CloudFormation takes the values, and the functions read a blank as none.
-	config := must(lambdahost.FromTemplate(templatePath, "build", values, nil))(t)
+	functions := must(tpl.Functions(values))(t)
 	blanks := 0
-	for _, f := range config.Functions {
+	for _, f := range functions {
 		for variable, v := range f.Env {
 			if v != "" && strings.TrimSpace(v) == "" {
 				blanks++

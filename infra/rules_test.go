@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
@@ -152,7 +151,7 @@ func TestParameters(t *testing.T) {
 		for i, value := range slices.Concat(c.taken, c.refused) {
 			params := testParams()
 			params[name] = value
-			if _, err := lambdahost.FromTemplate(templatePath, "build", params, nil); (err == nil) != (i < len(c.taken)) {
+			if _, err := template(t).Functions(params); (err == nil) != (i < len(c.taken)) {
 				t.Errorf("%s=%q: %v", name, value, err)
 			}
 		}

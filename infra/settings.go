@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
 const templateName = "template.yaml"
@@ -67,17 +67,6 @@ type settings struct {
 	retention   float64 // of logs, days
 	reserve     bool    // concurrency for the scheduled function
 	nodes       string
-}
-
-// parameter is a parameter of the template.
-type parameter struct {
-	Type           string   `yaml:"Type"`
-	Default        *string  `yaml:"Default"`
-	NoEcho         bool     `yaml:"NoEcho"`
-	AllowedPattern string   `yaml:"AllowedPattern"`
-	AllowedValues  []string `yaml:"AllowedValues"`
-	MinValue       *float64 `yaml:"MinValue"`
-	MaxValue       *float64 `yaml:"MaxValue"`
 }
 
 // contextReader reads settings and collects every fault.
@@ -202,17 +191,14 @@ func (c *contextReader) nodes(params map[string]any) string {
 // stays a parameter, because a replaced value is visible in the synthesized
 // template.
 func (c *contextReader) parameters(s settings) map[string]any {
-	text, err := os.ReadFile(s.template)
-	var doc struct {
-		Parameters map[string]parameter `yaml:"Parameters"`
-	}
-	if err = errors.Join(err, yaml.Unmarshal(text, &doc)); err != nil {
-		c.fault(templateName, "cannot be read: %v", err)
+	t, err := sam.Read(s.template)
+	if err != nil {
+		c.fault(templateName, "cannot be used: %v", err)
 		return nil
 	}
 	values := make(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(doc.Parameters)) {
-		p := doc.Parameters[name]
+	for _, name := range slices.Sorted(maps.Keys(t.Parameters)) {
+		p := t.Parameters[name]
 		const absent = "\x00"
 		v := c.text(name, absent)
 		switch {
@@ -233,30 +219,12 @@ func (c *contextReader) parameters(s settings) map[string]any {
 		case v == absent:
 			v = *p.Default
 		}
-		if err := p.check(v); err != nil {
+		if err := p.Check(v); err != nil {
 			c.fault(name, "%v", err)
 		}
 		values[name] = v
 	}
 	return values
-}
-
-// check says what CloudFormation would say of a value.
-func (p parameter) check(v string) error {
-	if len(p.AllowedValues) > 0 && !slices.Contains(p.AllowedValues, v) {
-		return fmt.Errorf("must be one of %s", strings.Join(p.AllowedValues, ", "))
-	}
-	if p.AllowedPattern != "" && !regexp.MustCompile("^(?:"+p.AllowedPattern+")$").MatchString(v) {
-		return fmt.Errorf("does not match %s", p.AllowedPattern)
-	}
-	if p.Type != "Number" {
-		return nil
-	}
-	n, err := strconv.ParseFloat(v, 64)
-	if err != nil || (p.MinValue != nil && n < *p.MinValue) || (p.MaxValue != nil && n > *p.MaxValue) {
-		return errors.New("is not a number within its bounds")
-	}
-	return nil
 }
 
 // built checks that every function was built for Lambda. A binary for another

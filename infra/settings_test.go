@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
@@ -245,7 +244,7 @@ func TestSamconfig(t *testing.T) {
 			}
 			params[key] = value
 		}
-		if _, err := lambdahost.FromTemplate(templatePath, "build", params, nil); err != nil {
+		if _, err := template(t).Functions(params); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

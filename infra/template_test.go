@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
@@ -49,10 +49,9 @@ func routesBySlug() map[string][]string {
 	return want
 }
 
-func template(t *testing.T) *lambdahost.Template {
+func template(t *testing.T) *sam.Template {
 	t.Helper()
-	tpl := must(lambdahost.ReadTemplate(templatePath))(t)
-	return tpl
+	return must(sam.Read(templatePath))(t)
 }
 
 // testParams are what a deployment must give, and names for what it makes.
@@ -125,11 +124,7 @@ func TestDuplicateWindowIsBoots(t *testing.T) {
 		c, err := boot.ReadLocal(func(asked string) string { return map[string]string{variable: value}[asked] })
 		return c.DuplicateWindow, err
 	}
-	var tpl struct {
-		Parameters map[string]parameter `yaml:"Parameters"`
-	}
-	read(t, &tpl)
-	p := tpl.Parameters[name]
+	p := template(t).Parameters[name]
 	if p.Default == nil || p.MinValue == nil || p.MaxValue == nil {
 		t.Fatalf("%s: %+v", name, p)
 	}

@@ -3,8 +3,7 @@
 //
 //	go run ./infra/local/invoke -fn dns [-event events/dns.json]
 //
-// The function is the built bootstrap, run as Lambda runs it (package
-// lambdahost), or with -sam by "sam local invoke", in Docker. Template parameters
+// The function is the built bootstrap behind a Lambda Runtime API, or with -sam run by "sam local invoke", in Docker. Template parameters
 // are those of [default.local_invoke.parameters] in samconfig.toml; a variable of
 // the function that is set in the environment wins over the template's value, and
 // AWS_ENDPOINT_URL_DYNAMODB is passed on. No AWS credentials are passed on.
@@ -35,14 +34,16 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
 const (
@@ -94,95 +95,127 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
+	var r result
 	if err == nil {
-		var result lambdahost.Result
-		var again bool
-		result, again, err = invoke(ctx, o, lookup, stderr)
-		if again {
-			fmt.Fprintln(stderr, "invoke: it costs play money: the event was sent again, signed with a key that was made for it")
-		}
-		var failed *lambdahost.FunctionError
-		switch {
-		case errors.As(err, &failed):
-			fmt.Fprintf(stdout, "%s\n", failed.Payload)
-			fmt.Fprintln(stderr, "invoke:", err)
-			return exitFunction
-		case err == nil:
-			show(stdout, result.Payload)
-			if !o.sam {
-				fmt.Fprintf(stderr, "invoke: init %v, first answer %v after start, event %v\n",
-					result.Init.Round(10*time.Microsecond), result.First.Round(10*time.Microsecond), result.Duration.Round(10*time.Microsecond))
-			}
-			return 0
-		}
+		r, err = invoke(ctx, o, lookup, stderr)
 	}
-	fmt.Fprintln(stderr, "invoke:", err)
-	return exitUsage
+	if r.again {
+		fmt.Fprintln(stderr, "invoke: it costs play money: the event was sent again, signed with a key that was made for it")
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(stderr, "invoke:", err)
+		return exitUsage
+	case r.failed:
+		fmt.Fprintf(stdout, "%s\n", r.payload)
+		fmt.Fprintln(stderr, "invoke: the function returned an error")
+		return exitFunction
+	}
+	show(stdout, r.payload)
+	return 0
 }
 
-// invoke hosts the one function and sends it the event, and again if it costs money.
-func invoke(ctx context.Context, o options, lookup func(string) (string, bool), logs io.Writer) (r lambdahost.Result, again bool, err error) {
+// invoke starts the function and sends it the event, and again with a payment if its
+// answer asks for one.
+func invoke(ctx context.Context, o options, lookup func(string) (string, bool), notes io.Writer) (r result, err error) {
 	event, err := os.ReadFile(o.event)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, false, fmt.Errorf("there is no event %s; a function %s has its example in %s", o.event, o.slug, filepath.Join("events", o.slug+".json"))
+		return r, fmt.Errorf("there is no event %s; a function %s has its example in %s", o.event, o.slug, filepath.Join("events", o.slug+".json"))
 	}
 	if err != nil {
-		return r, false, err
-	}
-	params, err := parameters(o.samconfig)
-	if err != nil {
-		return r, false, err
-	}
-	params["Ledger"] = "Ledger" // as sam local does: a resource is called by its logical id
-	cfg, err := lambdahost.FromTemplate(o.template, o.build, params, nil)
-	if err != nil {
-		return r, false, err
-	}
-	i := slices.IndexFunc(cfg.Functions, func(f lambdahost.Function) bool { return filepath.Base(f.Dir) == o.slug })
-	if i < 0 {
-		return r, false, fmt.Errorf("%s has no function with the CodeUri functions/%s", o.template, o.slug)
-	}
-	f := cfg.Functions[i]
-	fromEnvironment(f.Env, lookup)
-	if _, err := os.Stat(filepath.Join(f.Dir, "bootstrap")); err != nil {
-		return r, false, fmt.Errorf("%w (make build)", err)
-	}
-	if o.sam {
-		return paid(event, func(event []byte) (lambdahost.Result, error) { return bySAM(ctx, f, event, logs) })
-	}
-	h, err := lambdahost.New(lambdahost.Config{Functions: []lambdahost.Function{f}, Logs: logs})
-	if err != nil {
-		return r, false, err
-	}
-	defer h.Close()
-	return paid(event, func(event []byte) (lambdahost.Result, error) {
-		r, err := h.Call(ctx, f.Name, event)
-		if cold := h.Stats(f.Name).Cold; len(cold) > 0 { // of the first call
-			r.Init, r.First = cold[0].Init, cold[0].First
-		}
 		return r, err
-	})
-}
-
-// paid sends an event, and sends it again with a payment if its answer asks for one.
-func paid(event []byte, call func([]byte) (lambdahost.Result, error)) (r lambdahost.Result, again bool, err error) {
-	if r, err = call(event); err != nil {
-		return r, false, err
 	}
-	event, err = signed(event, r.Payload, time.Now())
-	if err != nil || event == nil {
-		return r, false, err
+	f, err := described(o)
+	if err != nil {
+		return r, err
+	}
+	for _, name := range append(slices.Collect(maps.Keys(f.Env)), varEndpoint) {
+		if value, ok := lookup(name); ok { // the environment wins over the template
+			f.Env[name] = value
+		}
+	}
+	dir := filepath.Join(o.build, o.slug)
+	if _, err := os.Stat(filepath.Join(dir, "bootstrap")); err != nil {
+		return r, fmt.Errorf("%w (make build)", err)
+	}
+	call := func(event []byte) (result, error) { return bySAM(ctx, f, dir, event, notes) }
+	if !o.sam {
+		p, err := start(ctx, f, dir, notes)
+		if err != nil {
+			return r, err
+		}
+		defer p.close(notes)
+		call = p.call
 	}
 	r, err = call(event)
-	return r, true, err
+	if err != nil || r.failed {
+		return r, err
+	}
+	event, err = signed(event, r.payload, time.Now())
+	if err != nil || event == nil {
+		return r, err
+	}
+	r, err = call(event)
+	r.again = true
+	return r, err
+}
+
+// described is the function as the template and samconfig.toml describe it.
+func described(o options) (f sam.Function, err error) {
+	text, err := os.ReadFile(o.samconfig)
+	if err != nil {
+		return f, err
+	}
+	params, err := parameters(string(text))
+	if err != nil {
+		return f, fmt.Errorf("%s: %w", o.samconfig, err)
+	}
+	params["Ledger"] = "Ledger" // as sam local does: a resource is called by its logical id
+	t, err := sam.Read(o.template)
+	if err != nil {
+		return f, err
+	}
+	all, err := t.Functions(params)
+	if err != nil {
+		return f, fmt.Errorf("%s: %w", o.template, err)
+	}
+	i := slices.IndexFunc(all, func(f sam.Function) bool { return f.Slug == o.slug })
+	if i < 0 {
+		return f, fmt.Errorf("%s has no function with the CodeUri functions/%s", o.template, o.slug)
+	}
+	return all[i], nil
+}
+
+// parameters reads parameter_overrides, "Key=Value Key=Value", from the section of
+// samconfig.toml that sam local invoke itself reads.
+func parameters(samconfig string) (map[string]string, error) {
+	params := map[string]string{}
+	_, section, _ := strings.Cut(samconfig, "\n[default.local_invoke.parameters]\n")
+	section, _, _ = strings.Cut(section, "\n[")
+	m := regexp.MustCompile(`(?m)^parameter_overrides\s*=\s*(.*)$`).FindStringSubmatch(section)
+	if m == nil {
+		return params, nil
+	}
+	overrides, err := strconv.Unquote(strings.TrimSpace(m[1])) // a basic TOML string is one of Go, but for rare escapes
+	if err != nil {
+		return nil, errors.New("parameter_overrides must be one quoted string")
+	}
+	for _, pair := range strings.Fields(overrides) {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q of parameter_overrides is not Key=Value", pair)
+		}
+		params[name] = value
+	}
+	return params, nil
 }
 
 // bySAM has the SAM CLI run a function in Lambda's image, out of a template that has
 // its settings. Every call is a new container.
-func bySAM(ctx context.Context, f lambdahost.Function, event []byte, logs io.Writer) (lambdahost.Result, error) {
-	code, err := filepath.Abs(f.Dir)
+func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs io.Writer) (result, error) {
+	code, err := filepath.Abs(dir)
 	if err != nil {
-		return lambdahost.Result{}, err
+		return result{}, err
 	}
 	type object map[string]any
 	template, err := json.Marshal(object{"Transform": "AWS::Serverless-2016-10-31", "Resources": object{f.Name: object{
@@ -192,20 +225,20 @@ func bySAM(ctx context.Context, f lambdahost.Function, event []byte, logs io.Wri
 		},
 	}}})
 	if err != nil {
-		return lambdahost.Result{}, err
+		return result{}, err
 	}
 	files := code + ".sam" // beside it, because SAM ships the folder
 	if err := errors.Join(os.MkdirAll(files, 0o750), os.WriteFile(filepath.Join(files, "template.json"), template, 0o600),
 		os.WriteFile(filepath.Join(files, "event.json"), event, 0o600)); err != nil {
-		return lambdahost.Result{}, err
+		return result{}, err
 	}
-	sam := exec.CommandContext(ctx, "sam", "local", "invoke", f.Name, "--template", "template.json", "--event", "event.json")
-	sam.Dir, sam.Stderr = files, logs
-	out, err := sam.Output()
+	cmd := exec.CommandContext(ctx, "sam", "local", "invoke", f.Name, "--template", "template.json", "--event", "event.json")
+	cmd.Dir, cmd.Stderr = files, logs
+	out, err := cmd.Output()
 	if err != nil {
-		return lambdahost.Result{}, fmt.Errorf("sam local invoke: %w", err)
+		return result{}, fmt.Errorf("sam local invoke: %w", err)
 	}
-	return lambdahost.Result{Payload: bytes.TrimSpace(out)}, nil
+	return result{payload: bytes.TrimSpace(out)}, nil
 }
 
 // architecture is that of the built function, as SAM calls it.
@@ -218,15 +251,6 @@ func architecture() string {
 
 // varEndpoint is the SDK's own variable for a DynamoDB elsewhere.
 const varEndpoint = "AWS_ENDPOINT_URL_DYNAMODB"
-
-// fromEnvironment lets the environment win over the template.
-func fromEnvironment(env map[string]string, lookup func(string) (string, bool)) {
-	for _, name := range append(slices.Collect(maps.Keys(env)), varEndpoint) {
-		if value, ok := lookup(name); ok {
-			env[name] = value
-		}
-	}
-}
 
 // show prints an answer as a person reads it.
 func show(w io.Writer, payload []byte) {

@@ -54,6 +54,7 @@ func project(t *testing.T) (flags []string) {
 		"env.json":       `{"version":"2.0","rawPath":"/env","requestContext":{"requestId":"1","http":{"method":"GET"}}}`,
 		"headers.json":   `{"version":"2.0","rawPath":"/headers","requestContext":{"requestId":"1","http":{"method":"GET"}}}`,
 		"fail.json":      `{"do":"fail"}`,
+		"exit.json":      `{"do":"exit"}`,
 		"raw.json":       `{"do":"7"}`,
 	}
 	for name, text := range files {
@@ -92,7 +93,8 @@ func TestRun(t *testing.T) {
 		{"bytes and cookies", []string{"-event", "headers.json", "-fn", "echo"}, 0,
 			[]string{"418\n", "set-cookie: a=1\nset-cookie: b=2\n\n(4 characters of base64)\n"}, "invoke: init "},
 		{"an answer that is not HTTP", []string{"-event", "raw.json", "-fn", "echo"}, 0, []string{"7\n"}, "invoke: init "},
-		{"a function error", []string{"-event", "fail.json", "-fn", "echo"}, exitFunction, []string{`"errorMessage":"as asked"`}, "function error errorString"},
+		{"a function error", []string{"-event", "fail.json", "-fn", "echo"}, exitFunction, []string{`"errorMessage":"as asked"`}, "the function returned an error"},
+		{"it ends", []string{"-event", "exit.json", "-fn", "echo"}, exitUsage, nil, "the function ended: exit status 4"},
 		{"no such event", []string{"-fn", "echo"}, exitUsage, nil, "events/echo.json"},
 		{"no such function", []string{"-event", "env.json", "-fn", "other"}, exitUsage, nil, "functions/other"},
 		{"not built", []string{"-build", "elsewhere", "-event", "env.json", "-fn", "echo"}, exitUsage, nil, "make build"},
@@ -179,28 +181,26 @@ func TestTrial(t *testing.T) {
 
 func TestParameters(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name, text string
-		want       map[string]string
-		fault      string
+	const section = "\n[default.local_invoke.parameters]\n"
+	for name, c := range map[string]struct {
+		text  string
+		want  map[string]string
+		fault string
 	}{
-		{"one section counts", testSamconfig, map[string]string{"Payee": "0xab", "Level": "debug"}, ""},
-		{"no such section", "[default.build.parameters]\n", map[string]string{}, ""},
-		{"a value with an equals sign", section + "\nparameter_overrides = \"A=b=c\"", map[string]string{"A": "b=c"}, ""},
-		{"not a string", section + "\nparameter_overrides = [\"A=b\"]", nil, ":2: parameter_overrides must be one quoted string"},
-		{"not a pair", section + "\nparameter_overrides = \"A\"", nil, `:2: "A" is not Key=Value`},
+		"one section counts":          {testSamconfig, map[string]string{"Payee": "0xab", "Level": "debug"}, ""},
+		"no such section":             {"[default.build.parameters]\nparameter_overrides = \"A=b\"\n", map[string]string{}, ""},
+		"nothing in it":               {section + "other = true\n[b]\nparameter_overrides = \"A=b\"\n", map[string]string{}, ""},
+		"a value with an equals sign": {section + "parameter_overrides = \"A=b=c\"", map[string]string{"A": "b=c"}, ""},
+		"not a string":                {section + "parameter_overrides = [\"A=b\"]", nil, "must be one quoted string"},
+		"not a pair":                  {section + "parameter_overrides = \"A\"", nil, `"A" of parameter_overrides is not Key=Value`},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), "samconfig.toml")
-			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			got, err := parameters(path)
+			got, err := parameters(c.text)
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Error(d)
 			}
-			if (err == nil) != (c.fault == "") || (err != nil && !strings.Contains(err.Error(), c.fault)) {
+			if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 				t.Errorf("error = %v, want %q", err, c.fault)
 			}
 		})

@@ -1,0 +1,273 @@
+// Package sam reads as much of a SAM template as it takes to run its functions
+// outside AWS, and to check values for its parameters as CloudFormation does.
+package sam
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Template is a template as it is written: nothing in it is resolved.
+type Template struct {
+	Parameters map[string]Parameter `yaml:"Parameters"`
+	Globals    struct {
+		Function Properties `yaml:"Function"`
+	} `yaml:"Globals"`
+	Conditions map[string]yaml.Node `yaml:"Conditions"`
+	Resources  map[string]Resource  `yaml:"Resources"`
+}
+
+// Parameter is a parameter of a template.
+type Parameter struct {
+	Type           string   `yaml:"Type"`
+	Default        *string  `yaml:"Default"`
+	AllowedPattern string   `yaml:"AllowedPattern"`
+	AllowedValues  []string `yaml:"AllowedValues"`
+	MinValue       *float64 `yaml:"MinValue"`
+	MaxValue       *float64 `yaml:"MaxValue"`
+	NoEcho         bool     `yaml:"NoEcho"`
+	Description    string   `yaml:"Description"`
+}
+
+// Resource is a resource; its properties are read by type.
+type Resource struct {
+	Type       string    `yaml:"Type"`
+	Properties yaml.Node `yaml:"Properties"`
+}
+
+// Properties are those of an AWS::Serverless::Function.
+type Properties struct {
+	CodeURI     string `yaml:"CodeUri"`
+	Handler     string `yaml:"Handler"`
+	Runtime     string `yaml:"Runtime"`
+	Timeout     int    `yaml:"Timeout"` // seconds
+	MemorySize  int    `yaml:"MemorySize"`
+	Concurrency int    `yaml:"ReservedConcurrentExecutions"`
+	Environment struct {
+		Variables map[string]yaml.Node `yaml:"Variables"`
+	} `yaml:"Environment"`
+	Events map[string]struct {
+		Type       string `yaml:"Type"`
+		Properties struct {
+			APIID  yaml.Node `yaml:"ApiId"`
+			Method string    `yaml:"Method"`
+			Path   string    `yaml:"Path"`
+		} `yaml:"Properties"`
+	} `yaml:"Events"`
+}
+
+// Function is a function with everything resolved.
+type Function struct {
+	Name        string // its logical id
+	Slug        string // the last element of its CodeUri
+	Handler     string
+	Timeout     time.Duration
+	Memory      int // MB
+	Concurrency int // reserved; 0 is none
+	Env         map[string]string
+	Routes      []string // of the HTTP API, such as "ANY /path" and "$default"; sorted
+}
+
+// Read parses a template.
+func Read(file string) (*Template, error) {
+	text, err := os.ReadFile(file) // #nosec G304 -- the caller names it
+	if err != nil {
+		return nil, fmt.Errorf("read template: %w", err)
+	}
+	var t Template
+	if err := yaml.Unmarshal(text, &t); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", file, err)
+	}
+	return &t, nil
+}
+
+// Check says what CloudFormation would say of a value.
+func (p Parameter) Check(value string) error {
+	if len(p.AllowedValues) > 0 && !slices.Contains(p.AllowedValues, value) {
+		return fmt.Errorf("must be one of %s", strings.Join(p.AllowedValues, ", "))
+	}
+	pattern, err := regexp.Compile("^(?:" + p.AllowedPattern + ")$")
+	if err != nil {
+		return fmt.Errorf("AllowedPattern: %w", err)
+	}
+	if p.AllowedPattern != "" && !pattern.MatchString(value) {
+		return fmt.Errorf("does not match %s", p.AllowedPattern)
+	}
+	if p.Type != "Number" {
+		return nil
+	}
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil || p.MinValue != nil && n < *p.MinValue || p.MaxValue != nil && n > *p.MaxValue {
+		return errors.New("is not a number within its bounds")
+	}
+	return nil
+}
+
+// FunctionNames are the logical ids of the functions, sorted.
+func (t *Template) FunctionNames() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.Resources)), func(name string) bool {
+		return t.Resources[name].Type != "AWS::Serverless::Function"
+	})
+}
+
+// FunctionProperties are a function's properties with the globals beneath.
+func (t *Template) FunctionProperties(name string) (Properties, error) {
+	p := t.Globals.Function
+	p.Environment.Variables = maps.Clone(p.Environment.Variables)
+	r := t.Resources[name]
+	err := r.Properties.Decode(&p) // it adds to the variables
+	return p, err
+}
+
+// Functions resolves every function. params holds the template's parameters, which
+// are checked as CloudFormation checks them, and the names of resources that
+// environments refer to, by logical id. An intrinsic function that cannot be
+// resolved is an error, and so is a parameter that the template lacks; the error has
+// every fault.
+func (t *Template) Functions(params map[string]string) ([]Function, error) {
+	refs, faults := t.references(params)
+	values := scope{refs, t.Conditions}
+	var all []Function
+	for _, name := range t.FunctionNames() {
+		f, err := t.function(name, values)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+		}
+		all = append(all, f)
+	}
+	return all, errors.Join(faults...)
+}
+
+// references is what !Ref can resolve to: every parameter, the stack's name, and the
+// resources that params names.
+func (t *Template) references(params map[string]string) (map[string]string, []error) {
+	const stackName = "AWS::StackName"
+	refs := map[string]string{stackName: "local"}
+	var faults []error
+	for name, p := range t.Parameters {
+		value, given := params[name]
+		if !given {
+			if p.Default == nil {
+				faults = append(faults, fmt.Errorf("parameter %s has no default and is not given", name))
+				continue
+			}
+			value = *p.Default
+		}
+		if err := p.Check(value); err != nil {
+			faults = append(faults, fmt.Errorf("parameter %s: %w", name, err))
+		}
+		refs[name] = value
+	}
+	for name, value := range params {
+		_, isParameter := t.Parameters[name]
+		_, isResource := t.Resources[name]
+		if !isParameter && !isResource && name != stackName {
+			faults = append(faults, fmt.Errorf("the template has no parameter or resource %q", name))
+		}
+		refs[name] = value
+	}
+	return refs, faults
+}
+
+func (t *Template) function(name string, values scope) (Function, error) {
+	p, err := t.FunctionProperties(name)
+	if err != nil {
+		return Function{}, err
+	}
+	if !strings.HasPrefix(p.Runtime, "provided.") {
+		return Function{}, fmt.Errorf("runtime %q has no bootstrap", p.Runtime)
+	}
+	f := Function{
+		Name: name, Slug: path.Base(p.CodeURI), Handler: p.Handler,
+		Timeout: time.Duration(p.Timeout) * time.Second, Memory: p.MemorySize, Concurrency: p.Concurrency,
+		Env: make(map[string]string),
+	}
+	var faults []error
+	for variable, node := range p.Environment.Variables {
+		if f.Env[variable], err = values.resolve(&node); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", variable, err))
+		}
+	}
+	for event, e := range p.Events {
+		if e.Type != "HttpApi" {
+			continue // schedules and the like are invoked by hand
+		}
+		key := "$default" // SAM: neither path nor method
+		if e.Properties.Path != "" || e.Properties.Method != "" {
+			key = strings.ToUpper(e.Properties.Method) + " " + e.Properties.Path
+		}
+		if api := e.Properties.APIID; api.Tag != "!Ref" || t.Resources[api.Value].Type != "AWS::Serverless::HttpApi" {
+			faults = append(faults, fmt.Errorf("event %s: ApiId must be a !Ref to an AWS::Serverless::HttpApi of the template", event))
+		}
+		if strings.Contains(key, "{") {
+			faults = append(faults, fmt.Errorf("event %s: path variables are not supported", event))
+		}
+		f.Routes = append(f.Routes, key)
+	}
+	slices.Sort(f.Routes)
+	return f, errors.Join(faults...)
+}
+
+// scope is what intrinsic functions resolve to.
+type scope struct {
+	refs       map[string]string
+	conditions map[string]yaml.Node
+}
+
+// resolve is the value of an environment variable: a scalar, a !Ref, or an !If of
+// such.
+func (s scope) resolve(node *yaml.Node) (string, error) {
+	switch {
+	case node.Tag == "!If" && len(node.Content) == 3:
+		condition, ok := s.conditions[node.Content[0].Value]
+		if !ok {
+			return "", fmt.Errorf("line %d: there is no condition %s", node.Line, node.Content[0].Value)
+		}
+		holds, err := s.holds(&condition)
+		switch {
+		case err != nil:
+			return "", err
+		case holds:
+			return s.resolve(node.Content[1])
+		}
+		return s.resolve(node.Content[2])
+	case node.Kind != yaml.ScalarNode:
+		return "", fmt.Errorf("line %d: only scalars, !Ref and !If can be resolved here", node.Line)
+	case node.Tag == "!Ref":
+		value, ok := s.refs[node.Value]
+		if !ok {
+			return "", fmt.Errorf("line %d: !Ref %s cannot be resolved", node.Line, node.Value)
+		}
+		return value, nil
+	case strings.HasPrefix(node.Tag, "!") && !strings.HasPrefix(node.Tag, "!!"):
+		return "", fmt.Errorf("line %d: %s cannot be resolved here", node.Line, node.Tag)
+	}
+	return node.Value, nil
+}
+
+// holds says whether a condition does: !Equals, and !Not of it.
+func (s scope) holds(node *yaml.Node) (bool, error) {
+	switch {
+	case node.Tag == "!Not" && len(node.Content) == 1:
+		holds, err := s.holds(node.Content[0])
+		return !holds, err
+	case node.Tag == "!Equals" && len(node.Content) == 2:
+		left, err := s.resolve(node.Content[0])
+		if err != nil {
+			return false, err
+		}
+		right, err := s.resolve(node.Content[1])
+		return left == right, err
+	}
+	return false, fmt.Errorf("line %d: the condition %s cannot be resolved here", node.Line, node.Tag)
+}

@@ -1,0 +1,134 @@
+package sam_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
+)
+
+const sample = `
+Parameters:
+  Payee: {Type: String, AllowedPattern: "^0x[0-9a-f]+$"}
+  Level: {Type: String, Default: info, AllowedValues: [info, debug]}
+  Rate: {Type: Number, Default: 5, MinValue: 1, MaxValue: 10}
+Conditions:
+  Own: !Not [!Equals [!Ref Payee, "0xcd"]]
+Globals:
+  Function:
+    Runtime: provided.al2023
+    Handler: bootstrap
+    Timeout: 29
+    Environment: {Variables: {PAYEE: !Ref Payee, LEVEL: !Ref Level, STACK: !Ref AWS::StackName}}
+Resources:
+  Api: {Type: AWS::Serverless::HttpApi}
+  Table: {Type: AWS::DynamoDB::Table}
+  AFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: functions/a
+      Timeout: 5
+      MemorySize: 512
+      ReservedConcurrentExecutions: 2
+      Environment: {Variables: {TABLE: !If [Own, !Ref Table, other], FIXED: 7}}
+      Events:
+        One: {Type: HttpApi, Properties: {ApiId: !Ref Api, Method: any, Path: /a}}
+        Rest: {Type: HttpApi, Properties: {ApiId: !Ref Api}}
+        Clock: {Type: ScheduleV2, Properties: {ScheduleExpression: rate(5 minutes)}}
+  Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
+`
+
+// functions resolves a template with a payee, a table and more.
+func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "template.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	template, err := sam.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	params := map[string]string{"Payee": "0xab", "Table": "ledger"}
+	for i := 0; i < len(more); i += 2 {
+		if params[more[i]] = more[i+1]; more[i+1] == "-" {
+			delete(params, more[i])
+		}
+	}
+	return template.Functions(params)
+}
+
+func TestFunctions(t *testing.T) {
+	t.Parallel()
+	got, err := functions(t, sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []sam.Function{{
+		Name: "AFunction", Slug: "a", Handler: "bootstrap", Timeout: 5 * time.Second, Memory: 512, Concurrency: 2,
+		Env:    map[string]string{"PAYEE": "0xab", "LEVEL": "info", "STACK": "local", "TABLE": "ledger", "FIXED": "7"},
+		Routes: []string{"$default", "ANY /a"},
+	}, {
+		Name: "Other", Slug: "other", Handler: "bootstrap", Timeout: 29 * time.Second,
+		Env: map[string]string{"PAYEE": "0xab", "LEVEL": "info", "STACK": "local"},
+	}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// A condition decides about a value; a fault is named, with its line.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		old, new string // of the sample
+		params   []string
+		table    string
+		fault    string
+	}{
+		"the condition holds":         {table: "ledger"},
+		"it does not":                 {params: []string{"Payee", "0xcd"}, table: "other"},
+		"twice not":                   {old: `!Equals [!Ref Payee, "0xcd"]`, new: `!Not [!Equals [info, "info"]]`, table: "ledger"},
+		"the stack's name is given":   {params: []string{"AWS::StackName", "mine"}, table: "ledger"},
+		"another condition":           {old: "!Not [!Equals", new: "!Or [!Equals", fault: "!Or cannot be resolved"},
+		"an unknown condition":        {old: "[Own,", new: "[Missing,", fault: "no condition Missing"},
+		"a parameter is missing":      {params: []string{"Payee", "-"}, fault: "parameter Payee has no default"},
+		"a parameter is wrong":        {params: []string{"Payee", "me"}, fault: "Payee: does not match"},
+		"a value is not allowed":      {params: []string{"Level", "loud"}, fault: "must be one of info, debug"},
+		"a number is too low":         {params: []string{"Rate", "0"}, fault: "Rate: is not a number within its bounds"},
+		"a number is too high":        {params: []string{"Rate", "11"}, fault: "Rate: is not a number within its bounds"},
+		"not a number":                {params: []string{"Rate", "many"}, fault: "Rate: is not a number within its bounds"},
+		"a parameter is unknown":      {params: []string{"Payer", "x"}, fault: `no parameter or resource "Payer"`},
+		"a resource is not named":     {params: []string{"Table", "-"}, fault: "TABLE: line 24: !Ref Table cannot be resolved"},
+		"another intrinsic":           {old: "!Ref Table", new: "!GetAtt Table.Arn", fault: "!GetAtt cannot be resolved"},
+		"a long intrinsic":            {old: "!Ref Table", new: "{'Fn::Sub': x}", fault: "only scalars, !Ref and !If"},
+		"the implicit API":            {old: "{ApiId: !Ref Api, Method: any, Path: /a}", new: "{Method: any, Path: /a}", fault: "ApiId must be a !Ref"},
+		"another resource as API":     {old: "ApiId: !Ref Api, Method", new: "ApiId: !Ref Table, Method", fault: "ApiId must be a !Ref"},
+		"a path variable":             {old: "Path: /a", new: "Path: '/{proxy+}'", fault: "path variables are not supported"},
+		"a runtime without bootstrap": {old: "provided.al2023", new: "nodejs22.x", fault: "has no bootstrap"},
+		"a pattern that is none":      {old: "^0x[0-9a-f]+$", new: "(", fault: "AllowedPattern"},
+		"not YAML":                    {old: "Parameters:", new: "Parameters: [", fault: "parse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !strings.Contains(sample, c.old) {
+				t.Fatalf("the sample lacks %q", c.old)
+			}
+			all, err := functions(t, strings.Replace(sample, c.old, c.new, 1), c.params...)
+			switch {
+			case (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault):
+				t.Errorf("error %v, want %q", err, c.fault)
+			case err == nil && all[0].Env["TABLE"] != c.table:
+				t.Errorf("TABLE is %q, want %q", all[0].Env["TABLE"], c.table)
+			}
+		})
+	}
+	if _, err := sam.Read(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a template that is not there was read")
+	}
+}
