@@ -19,7 +19,7 @@ type Response struct {
 // Accepted answers a notification.
 func Accepted() Response { return Response{Status: http.StatusAccepted} }
 
-// Result is what a call came to.
+// Result is the result of a call.
 type Result struct {
 	// Text is the JSON text of the answer.
 	Text []byte
@@ -29,24 +29,42 @@ type Result struct {
 	Meta       Meta
 }
 
-// Meta is the _meta of a result: what HTTP says in headers.
+// Meta is the _meta of a result: what HTTP says in headers. The members that x402 does
+// not define are named after the server, such as weather/replayed.
 type Meta struct {
-	// Payment is what the settlement came to; nil without one.
-	Payment *x402.SettleResponse `json:"x402/payment-response,omitempty"`
+	// Payment is the result of the settlement; nil without one.
+	Payment *x402.SettleResponse
 	// Replayed says that the answer was stored before, Age seconds ago.
-	Replayed bool `json:"hostfacts/replayed,omitempty"`
-	Age      *int `json:"hostfacts/age,omitempty"`
+	Replayed bool
+	Age      *int
 	// Owed are the parts of a bundle that the same payment gets looked up again.
-	Owed []string `json:"hostfacts/owed,omitempty"`
+	Owed []string
 	// RetryAfter is in seconds; 0 is none.
-	RetryAfter int `json:"hostfacts/retry-after,omitempty"`
+	RetryAfter int
 	// RateLimit and RateLimitPolicy are the fields of those names
 	// (draft-ietf-httpapi-ratelimit-headers).
-	RateLimit       string `json:"hostfacts/rate-limit,omitempty"`
-	RateLimitPolicy string `json:"hostfacts/rate-limit-policy,omitempty"`
-	RequestID       string `json:"hostfacts/request-id,omitempty"`
+	RateLimit, RateLimitPolicy string
+	RequestID                  string
+}
 
-	Server *Implementation `json:"io.modelcontextprotocol/serverInfo,omitempty"`
+// json encodes the members that are set. self is added since revision 2026-07-28.
+func (m Meta) json(server string, self *Implementation) json.RawMessage {
+	b := []byte("{")
+	add := func(set bool, name string, v any) {
+		if set {
+			b = append(append(append(append(b, encode(name)...), ':'), encode(v)...), ',')
+		}
+	}
+	add(m.Payment != nil, KeyResponse, m.Payment)
+	add(m.Replayed, server+"/replayed", m.Replayed)
+	add(m.Age != nil, server+"/age", m.Age)
+	add(len(m.Owed) > 0, server+"/owed", m.Owed)
+	add(m.RetryAfter != 0, server+"/retry-after", m.RetryAfter)
+	add(m.RateLimit != "", server+"/rate-limit", m.RateLimit)
+	add(m.RateLimitPolicy != "", server+"/rate-limit-policy", m.RateLimitPolicy)
+	add(m.RequestID != "", server+"/request-id", m.RequestID)
+	add(self != nil, "io.modelcontextprotocol/serverInfo", self)
+	return append(bytes.TrimSuffix(b, []byte(",")), '}')
 }
 
 // Implementation names a server.
@@ -66,19 +84,20 @@ type callResult struct {
 	IsError    bool            `json:"isError,omitempty"`
 	Structured json.RawMessage `json:"structuredContent,omitempty"`
 	Content    []textContent   `json:"content"`
-	Meta       Meta            `json:"_meta"`
+	Meta       json.RawMessage `json:"_meta"`
 }
 
 // Answer is a result as the revision of its request has it.
 func (s *Server) Answer(q *Request, r Result) Response {
-	out := callResult{IsError: r.IsError, Content: []textContent{{Type: "text", Text: string(r.Text)}}, Meta: r.Meta}
+	out := callResult{IsError: r.IsError, Content: []textContent{{Type: "text", Text: string(r.Text)}}}
 	if r.Structured {
 		out.Structured = r.Text
 	}
+	var self *Implementation
 	if q.Modern {
-		out.Type = complete
-		out.Meta.Server = s.self()
+		out.Type, self = complete, s.self()
 	}
+	out.Meta = r.Meta.json(s.Name, self)
 	return q.result(out)
 }
 

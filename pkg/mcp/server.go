@@ -44,17 +44,17 @@ type capabilities struct {
 
 // lasting are the members of a result of revision 2026-07-28 that may be kept.
 type lasting struct {
-	Type  string `json:"resultType"`
-	TTL   int64  `json:"ttlMs"`
-	Scope string `json:"cacheScope"`
-	Meta  Meta   `json:"_meta"`
+	Type  string          `json:"resultType"`
+	TTL   int64           `json:"ttlMs"`
+	Scope string          `json:"cacheScope"`
+	Meta  json.RawMessage `json:"_meta"`
 }
 
 func (s *Server) lasting(q *Request) *lasting {
 	if !q.Modern {
 		return nil
 	}
-	return &lasting{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: Meta{Server: s.self()}}
+	return &lasting{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: Meta{}.json(s.Name, s.self())}
 }
 
 // Respond answers a request that is no tools/call, and takes note of a

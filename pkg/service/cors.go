@@ -11,13 +11,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-const headerRequestID = "X-Request-Id"
-
 // exposedHeaders are the response headers that a page of another origin may read.
 func exposedHeaders() []string {
 	return []string{
 		x402.HeaderRequired, x402.HeaderResponse, fault.HeaderRetryAfter, x402.HeaderReplayed, x402.HeaderAge,
-		x402.HeaderOwed, limit.HeaderPolicy, limit.HeaderLimit, headerRequestID,
+		x402.HeaderOwed, limit.HeaderPolicy, limit.HeaderLimit, "X-Request-Id",
 	}
 }
 

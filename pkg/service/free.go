@@ -30,7 +30,7 @@ func Discovery(p Platform, o Offering, rate *limit.Rate, origins ...string) http
 			p.Log.Error("documents cannot be rendered", "origin", origin, "error", err)
 		}
 	}
-	return edge{platform: p, name: "discovery", next: d}
+	return p.front(false).Handler("discovery", d)
 }
 
 // maxOrigins bounds the memory. A deployment has one or two origins, which the
@@ -46,7 +46,8 @@ type documents struct {
 	byOrigin map[string]*discovery.Documents
 }
 
-func (s *documents) methods(r *http.Request) []string {
+// Methods implements x402http.Path.
+func (s *documents) Methods(r *http.Request) []string {
 	if docs, err := s.of(s.platform.Origin(r)); err == nil {
 		if _, ok := docs.Find(r.URL.Path); ok {
 			return []string{http.MethodGet, http.MethodHead}
@@ -55,7 +56,8 @@ func (s *documents) methods(r *http.Request) []string {
 	return nil
 }
 
-func (s *documents) serve(r *http.Request, id string) x402http.Response {
+// Serve implements x402http.Path.
+func (s *documents) Serve(r *http.Request, id string) x402http.Response {
 	m, limited := s.platform.freely(s.rate, r, id)
 	if limited != nil {
 		// A document is one by its path and encoding; this is one by the client.
@@ -64,7 +66,7 @@ func (s *documents) serve(r *http.Request, id string) x402http.Response {
 	}
 	docs, err := s.of(s.platform.Origin(r))
 	if err != nil {
-		return s.platform.failed(r, id, fault.New(fault.InternalError, err))
+		return s.platform.front(false).Failed(r, id, fault.New(fault.InternalError, err))
 	}
 	if _, ok := docs.Find(r.URL.Path); !ok {
 		return s.missing(r, id, docs.Missing())
@@ -80,7 +82,7 @@ func (s *documents) serve(r *http.Request, id string) x402http.Response {
 // an error for everybody else. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
 func (s *documents) missing(r *http.Request, id string, page discovery.Page) x402http.Response {
-	res := s.platform.failed(r, id, catalog.NoSuchPath().New(nil))
+	res := s.platform.front(false).Failed(r, id, catalog.NoSuchPath().New(nil))
 	res.Header.Set("Vary", "Accept, "+x402.HeaderSignature)
 	visit := r.Method == http.MethodGet || r.Method == http.MethodHead
 	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
@@ -130,7 +132,7 @@ const probeCache = 15 * time.Second
 // limit. The warnings are what /ready says without asking, by name; they leave the
 // service ready.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings map[string]string) http.Handler {
-	return edge{platform: p, name: "health", next: &health{platform: p, offering: o, rate: rate, probes: probes, warnings: warnings}}
+	return p.front(false).Handler("health", &health{platform: p, offering: o, rate: rate, probes: probes, warnings: warnings})
 }
 
 type health struct {
@@ -151,15 +153,17 @@ type readiness struct {
 	Checks map[string]check `json:"checks"`
 }
 
-func (h *health) methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
+// Methods implements x402http.Path.
+func (h *health) Methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
-func (h *health) serve(r *http.Request, id string) x402http.Response {
+// Serve implements x402http.Path.
+func (h *health) Serve(r *http.Request, id string) x402http.Response {
 	head := http.Header{}
 	head.Set("Content-Type", x402http.TypeJSON)
 	head.Set("Cache-Control", "no-store")
 	switch r.URL.Path {
 	case catalog.PathHealth:
-		return x402http.Response{Status: http.StatusOK, Header: head, Body: mustJSON(map[string]string{"status": "ok", "service": catalog.Service})}
+		return x402http.Response{Status: http.StatusOK, Header: head, Body: x402http.JSON(map[string]string{"status": "ok", "service": catalog.Service})}
 	case catalog.PathReady:
 		m, limited := h.platform.freely(h.rate, r, id)
 		if limited != nil {
@@ -169,11 +173,11 @@ func (h *health) serve(r *http.Request, id string) x402http.Response {
 		state := h.ready(r.Context(), h.platform.Origin(r))
 		if state.Status != "ready" {
 			head.Set(fault.HeaderRetryAfter, "15")
-			return x402http.Response{Status: http.StatusServiceUnavailable, Header: head, Body: mustJSON(state)}
+			return x402http.Response{Status: http.StatusServiceUnavailable, Header: head, Body: x402http.JSON(state)}
 		}
-		return x402http.Response{Status: http.StatusOK, Header: head, Body: mustJSON(state)}
+		return x402http.Response{Status: http.StatusOK, Header: head, Body: x402http.JSON(state)}
 	}
-	return h.platform.failed(r, id, catalog.NoSuchPath().New(nil))
+	return h.platform.front(false).Failed(r, id, catalog.NoSuchPath().New(nil))
 }
 
 // ready asks every probe, side by side, and remembers the answer for a while:

@@ -50,7 +50,7 @@ func (p Platform) freely(rate *limit.Rate, r *http.Request, id string) (*x402htt
 	if f == nil {
 		return m, nil
 	}
-	res := p.failed(r, id, f)
+	res := p.front(false).Failed(r, id, f)
 	maps.Copy(res.Header, m.Header())
 	return m, &res
 }

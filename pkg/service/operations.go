@@ -114,7 +114,7 @@ func (op Operation) job(rawQuery string) (x402.Job, error) {
 			if err != nil {
 				return x402.Reply{}, listed(op.entry, err)
 			}
-			return reply(result)
+			return reply(result), nil
 		},
 	}, nil
 }
@@ -127,16 +127,12 @@ type debtor interface {
 var _, _ debtor = bundle.HostIntelResult{}, bundle.UptimeResult{}
 
 // reply is what the Gate is told of a result.
-func reply(result any) (x402.Reply, error) {
-	body, err := x402http.JSON(result)
-	if err != nil {
-		return x402.Reply{}, fmt.Errorf("encode the answer: %w", err)
-	}
-	r := x402.Reply{Body: body}
+func reply(result any) x402.Reply {
+	r := x402.Reply{Body: x402http.JSON(result)}
 	if d, ok := result.(debtor); ok {
 		r.Owed, r.Prevented, r.Silent = d.Owed()
 	}
-	return r, nil
+	return r
 }
 
 // asked is what a page may show of a query string: the parameters as the operation

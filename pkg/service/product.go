@@ -33,13 +33,6 @@ func (s *Seller) product(op Operation) x402http.Product {
 	}
 }
 
-// priced is the endpoint of an operation behind edge.
-type priced struct{ *x402http.Endpoint }
-
-func (p priced) methods(*http.Request) []string { return x402http.Methods() }
-
-func (p priced) serve(r *http.Request, id string) x402http.Response { return p.Serve(r, id) }
-
 // paywall is the page in place of the 402's body, for a client that wants one.
 func (s *Seller) paywall(op Operation, r *http.Request, res x402http.Response) (x402http.Response, error) {
 	if !discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
@@ -74,26 +67,19 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 		}
 		tools = append(tools, x402http.Tool{Name: op.entry.Tool, Product: p, Call: op.call})
 	}
-	return edge{platform: s.platform, name: "mcp", next: toolbox{s.seller.Tools(x402http.ToolServer{
+	return s.seller.Tools(x402http.ToolServer{
 		Name: mcp.ServerName, Title: catalog.Service, Version: catalog.APIVersion, KeepFor: keepTools, At: s.platform.Origin, Compress: zipped,
 		Describe: func(origin string) (string, json.RawMessage, error) {
 			site := s.platform.site(s.offering, origin)
 			tools, err := discovery.Tools(site)
 			return discovery.ToolInstructions(site), tools, err
 		},
-	}, tools...)}}
+	}, tools...)
 }
 
 // keepTools is how long a client may keep the list of tools: a price change
 // reaches everyone as fast as by the documents.
 const keepTools = 5 * time.Minute
-
-// toolbox is /mcp behind edge.
-type toolbox struct{ *x402http.Toolbox }
-
-func (b toolbox) methods(*http.Request) []string { return []string{http.MethodPost} }
-
-func (b toolbox) serve(r *http.Request, id string) x402http.Response { return b.Serve(r, id) }
 
 // call is the work that a tool's arguments ask for: that of the same parameters on the
 // operation's path.

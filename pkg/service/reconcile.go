@@ -101,7 +101,7 @@ func (p Platform) reconciled(ctx context.Context, r runResult, watched bool, too
 	if r.err != nil {
 		level = slog.LevelError
 	}
-	attrs := append(summaryAttrs(r.summary), slog.Bool("evidence", watched), x402http.Milliseconds("ms", took))
+	attrs := append(summaryAttrs(r.summary), slog.Bool("evidence", watched), slog.Float64("ms", latency("", took).Value))
 	if r.err != nil {
 		attrs = append(attrs, slog.String("error", r.err.Error()))
 	}

@@ -5,9 +5,8 @@
 //
 // The lookups do not know about payments, and the payment layer does not know
 // about lookups, so that each can be tested and changed without the other. A
-// priced request passes edge (request id, CORS, methods, panics, one log line), then
-// package x402http (rate limit, offer, 402), then the Gate of package x402, which runs
-// the lookup as a Job. Nothing here depends on Lambda.
+// priced request passes package x402http (request id, methods, panics, one log line, rate
+// limit, offer, 402), then the Gate of package x402, which runs the lookup as a Job. Nothing here depends on Lambda.
 //
 // Decisions are elsewhere: statuses in packages fault and lookup, the outcome of a payment
 // in package x402, limits in package limit.
@@ -27,7 +26,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
@@ -120,15 +118,14 @@ func NewSeller(
 	seller, err := x402http.New(x402http.Config{
 		PayTo: o.Terms.PayTo, Network: o.Terms.Network, Asset: o.Terms.Asset, AssetName: o.Terms.Name, AssetVersion: o.Terms.Version,
 		Ledger: l, Settler: f, Fallback: fallback, Evidence: evidence, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
-		Docs:      func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
-		RequestID: p.RequestID, Log: p.Log, Now: p.Now, Random: p.Random,
+		Front: p.front(true), Random: p.Random,
 	})
 	return &Seller{platform: p, offering: o, limits: limits, seller: seller}, err
 }
 
 // Handler answers an operation's path.
 func (s *Seller) Handler(op Operation) http.Handler {
-	return edge{platform: s.platform, name: op.entry.Slug, priced: true, next: priced{s.seller.Endpoint(s.product(op))}}
+	return s.seller.Endpoint(s.product(op))
 }
 
 // All is the whole service on one mux: the same handlers that the functions

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// visit is one call of a tool.
-type visit struct {
+// toolRequest is one call of a tool.
+type toolRequest struct {
 	box     *Toolbox
 	r       *http.Request
 	id      string
@@ -28,74 +28,74 @@ type visit struct {
 
 // answer is the result of the call; limited says that its client is over the
 // limit, or is nil.
-func (v *visit) answer(limited *fault.Error) (res Response) {
+func (t *toolRequest) answer(limited *fault.Error) (res Response) {
 	defer func() {
 		if p := recover(); p != nil {
-			res = v.fail(v.box.seller.panicked(v.r.Context(), v.id, p))
+			res = t.fail(t.box.seller.config.panicked(t.r.Context(), t.id, p))
 		}
 	}()
 	if limited != nil {
-		return v.fail(limited)
+		return t.fail(limited)
 	}
-	o, err := v.tool.quotes.of(v.tool.Product.At(v.r))
+	o, err := t.tool.quotes.of(t.tool.Product.At(t.r))
 	if err != nil {
-		return v.fail(fault.New(fault.InternalError, err))
+		return t.fail(fault.New(fault.InternalError, err))
 	}
-	if !v.call.Paid() {
-		return v.challenge(o)
+	if !t.call.Paid() {
+		return t.challenge(o)
 	}
-	if err := v.call.BadPayment; err != nil {
-		return v.refused(o, x402.Outcome{Fault: fault.Newf(fault.PaymentRequired, nil, "%s", err)})
+	if err := t.call.BadPayment; err != nil {
+		return t.refused(o, x402.Outcome{Fault: fault.Newf(fault.PaymentRequired, nil, "%s", err)})
 	}
-	out := v.tool.gate.Serve(v.r.Context(), x402.Request{
-		Payload: v.call.Payment, Offer: o.offer, Arrived: v.arrived, Deadline: v.arrived.Add(deadline),
-		Keys: v.keys(), Window: v.tool.Product.Window, Client: client(v.r), Meter: v.meter,
-		Prepare: func() (x402.Job, error) { return v.tool.Call(v.call.Arguments) }, Error: v.errorJSON,
+	out := t.tool.gate.Serve(t.r.Context(), x402.Request{
+		Payload: t.call.Payment, Offer: o.offer, Arrived: t.arrived, Deadline: t.arrived.Add(deadline),
+		Keys: t.keys(), Window: t.tool.Product.Window, Client: client(t.r), Meter: t.meter,
+		Prepare: func() (x402.Job, error) { return t.tool.Call(t.call.Arguments) }, Error: t.errorJSON,
 	})
 	if out.Status == http.StatusPaymentRequired {
-		return v.refused(o, out)
+		return t.refused(o, out)
 	}
-	return v.paid(out)
+	return t.paid(out)
 }
 
 // keys are the purchase key by whatever carries it; the header comes first.
-func (v *visit) keys() []string {
-	if h := v.r.Header.Values(x402.HeaderKey); len(h) > 0 {
+func (t *toolRequest) keys() []string {
+	if h := t.r.Header.Values(x402.HeaderKey); len(h) > 0 {
 		return h
 	}
-	return v.call.Keys
+	return t.call.Keys
 }
 
 // challenge answers a call without a payment. What is wrong with its arguments
 // comes before the price: a model can correct it, and need not pay for that.
-func (v *visit) challenge(o *quote) Response {
-	if _, err := v.tool.Call(v.call.Arguments); err != nil {
-		return v.fail(fault.From(err))
+func (t *toolRequest) challenge(o *quote) Response {
+	if _, err := t.tool.Call(t.call.Arguments); err != nil {
+		return t.fail(fault.From(err))
 	}
-	return v.unpaid(o, nil, nil)
+	return t.unpaid(o, nil, nil)
 }
 
 // refused answers a payment that was not accepted: the offer again, with the
 // reason.
-func (v *visit) refused(o *quote, out x402.Outcome) Response {
-	res := v.unpaid(o, out.Fault, out.Receipt)
+func (t *toolRequest) refused(o *quote, out x402.Outcome) Response {
+	res := t.unpaid(o, out.Fault, out.Receipt)
 	res.Trace = &out.Trace
 	return res
 }
 
 // unpaid asks for the payment, and says why an earlier one was refused.
-func (v *visit) unpaid(o *quote, refused *fault.Error, receipt *x402.SettleResponse) Response {
+func (t *toolRequest) unpaid(o *quote, refused *fault.Error, receipt *x402.SettleResponse) Response {
 	f, reason := refused, ""
 	if f == nil {
 		f = fault.New(fault.PaymentRequired, nil)
 	} else {
 		reason = mcp.Words(f.Public())
 	}
-	token, err := x402.NewToken(v.box.seller.config.Random)
+	token, err := x402.NewToken(t.box.seller.config.Random)
 	if err != nil {
-		return v.fail(fault.New(fault.InternalError, err))
+		return t.fail(fault.New(fault.InternalError, err))
 	}
-	res := v.result(http.StatusPaymentRequired, mcp.Result{
+	res := t.result(http.StatusPaymentRequired, mcp.Result{
 		Text: o.text(refused, reason, token), Structured: true, IsError: true, Meta: mcp.Meta{Payment: receipt},
 	})
 	res.Fault = f
@@ -105,11 +105,11 @@ func (v *visit) unpaid(o *quote, refused *fault.Error, receipt *x402.SettleRespo
 // paid answers a payment that was accepted, whatever came of it. Only a result of
 // the tool has structured content: clients hold that of an error to the output
 // schema, and look in it for a price.
-func (v *visit) paid(out x402.Outcome) Response {
+func (t *toolRequest) paid(out x402.Outcome) Response {
 	meta := mcp.Meta{Payment: out.Receipt, Replayed: out.Replayed, Owed: out.Owed}
 	if out.Replayed && !out.Answered.IsZero() {
 		meta.Age = new(int)
-		*meta.Age = age(out.Answered, v.box.seller.config.Now())
+		*meta.Age = age(out.Answered, t.box.seller.config.Now())
 	}
 	failed := out.Status >= http.StatusBadRequest
 	if out.Fault != nil {
@@ -122,42 +122,42 @@ func (v *visit) paid(out x402.Outcome) Response {
 			result.Text = []byte(base64.StdEncoding.EncodeToString(out.Body))
 		}
 	}
-	res := v.result(out.Status, result)
+	res := t.result(out.Status, result)
 	res.Fault, res.Trace, res.Replayed = out.Fault, &out.Trace, out.Replayed
 	return res
 }
 
 // fail answers an error outside the payment flow.
-func (v *visit) fail(f *fault.Error) Response {
+func (t *toolRequest) fail(f *fault.Error) Response {
 	standing := x402.Standing{Retryable: f.Info().Retry}
-	if !v.call.Paid() {
+	if !t.call.Paid() {
 		standing.Charged = new(bool)
 	}
-	res := v.result(f.Info().Status, mcp.Result{
-		Text: v.errorJSON(f, standing), IsError: true, Meta: mcp.Meta{RetryAfter: seconds(f)},
+	res := t.result(f.Info().Status, mcp.Result{
+		Text: t.errorJSON(f, standing), IsError: true, Meta: mcp.Meta{RetryAfter: seconds(f)},
 	})
 	res.Fault = f
 	return res
 }
 
-func (v *visit) result(status int, result mcp.Result) Response {
-	limits := v.meter.Header()
+func (t *toolRequest) result(status int, result mcp.Result) Response {
+	limits := t.meter.Header()
 	result.Meta.RateLimit, result.Meta.RateLimitPolicy = limits.Get(limit.HeaderLimit), limits.Get(limit.HeaderPolicy)
-	result.Meta.RequestID = v.id
-	res := rpc(v.box.bare().Answer(v.q, result))
+	result.Meta.RequestID = t.id
+	res := rpc(t.box.bare().Answer(t.q, result))
 	res.Status = status
-	res.Call = &Call{Product: v.tool.Product.Name, Tool: v.tool.Name, Receipted: result.Meta.Payment != nil}
+	res.Call = &Call{Product: t.tool.Product.Name, Tool: t.tool.Name, Receipted: result.Meta.Payment != nil}
 	return res
 }
 
 // errorJSON is the text of an error: the body that HTTP has, in the words of this
 // transport, and with what a header says there.
-func (v *visit) errorJSON(f *fault.Error, s x402.Standing) []byte {
-	return mustJSON(fault.Body{
+func (t *toolRequest) errorJSON(f *fault.Error, s x402.Standing) []byte {
+	return JSON(fault.Body{
 		Error: fault.Detail{
 			Code: f.Info().Code, Message: mcp.Words(f.Public()), Charged: s.Charged, Retryable: s.Retryable, RetryAfter: seconds(f),
 		},
-		RequestID: v.id, DocsURL: v.box.seller.config.Docs(v.r, f.Info().Code),
+		RequestID: t.id, DocsURL: t.box.seller.config.docs(t.r, f),
 	})
 }
 

@@ -22,19 +22,18 @@ import (
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 
-// aVisit is a call of a tool, paid or not, by a client of either era.
-func aVisit(paid, modern bool) *visit {
+// aCall is a call of a tool, paid or not, by a client of either era.
+func aCall(paid, modern bool) *toolRequest {
 	docs := func(_ *http.Request, c fault.Code) string { return catalog.ErrorURL("https://api.example.com", c) }
-	seller := &Seller{config: Config{
-		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Random: rand.Reader, Docs: docs,
-	}}
+	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
+	seller := &Seller{config: Config{Front: front, Random: rand.Reader}}
 	r := httptest.NewRequest(http.MethodPost, catalog.PathMCP, nil)
 	call := &mcp.Call{Tool: "dns_lookup"}
 	if paid {
 		call.BadPayment = errors.New("bad")
 	}
-	return &visit{
-		box: &Toolbox{seller: seller}, r: r, id: "id", call: call,
+	return &toolRequest{
+		box: &Toolbox{seller: seller, server: ToolServer{Name: mcp.ServerName}}, r: r, id: "id", call: call,
 		meter: newMeter(seller.config.Log, nil, r, "id", paid), tool: &tool{},
 		q: &mcp.Request{ID: json.RawMessage("1"), Method: mcp.MethodCall, Modern: modern},
 	}
@@ -52,7 +51,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 		}
 		always := []string{`"isError":true`, string(info.Code), catalog.ErrorURL("https://api.example.com", info.Code) + `\"`}
 		for i := range 4 {
-			v, f := aVisit(i&1 > 0, i&2 > 0), info.New(errors.New("x402Version accepts"))
+			v, f := aCall(i&1 > 0, i&2 > 0), info.New(errors.New("x402Version accepts"))
 			answers := []Response{v.fail(f), v.fail(f.After(time.Minute)), v.fail(f.Final())}
 			for _, charged := range []*bool{nil, new(false), new(true)} {
 				s := x402.Standing{Charged: charged, Retryable: info.Retry}
@@ -112,7 +111,7 @@ func TestHeadersOfAPurchase(t *testing.T) {
 			meta: `"x402/payment-response":{"success":true,"transaction":"0x01","network":"eip155:8453"},`,
 		},
 	} {
-		v := aVisit(true, false)
+		v := aCall(true, false)
 		c.out.Body = []byte(`{"a":"<&>"}`)
 		h := (&Endpoint{seller: v.box.seller}).paid(c.out).Header
 		for header, want := range map[string]string{

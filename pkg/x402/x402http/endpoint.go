@@ -1,16 +1,11 @@
 package x402http
 
 import (
-	"context"
-	"fmt"
 	"net/http"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -65,41 +60,24 @@ func (s *Seller) gate(p Product) *x402.Gate {
 // 30 s, and the functions time out after 29 s.
 const deadline = 27 * time.Second
 
-// Methods are those that an endpoint takes. HEAD mirrors the offer and never settles,
-// because its answer has no body.
-func Methods() []string { return []string{http.MethodGet, http.MethodHead} }
+// Methods implements Path. HEAD mirrors the offer and never settles, because its answer
+// has no body.
+func (e *Endpoint) Methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
-// ServeHTTP sells the product. Its log line, and what Config.Observe gets, are one for
-// each request.
+// ServeHTTP implements http.Handler.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begun, id := e.seller.config.Now(), e.seller.config.RequestID(r)
-	var res Response
-	if slices.Contains(Methods(), r.Method) {
-		res = e.Serve(r, id)
-	} else {
-		res = e.seller.failed(r, id, fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", strings.Join(Methods(), ", ")))
-		res.Header.Set("Allow", strings.Join(Methods(), ", "))
-	}
-	res.Header.Set("X-Request-Id", id)
-	e.seller.write(w, r, res)
-	e.seller.observe(r, id, e.product.Name, res, e.seller.config.Now().Sub(begun))
+	e.seller.config.serve(w, r, e.product.Name, e)
 }
 
-// Serve is the answer to a request, which is not written yet. A panic is answered as an
-// internal_error.
+// Serve implements Path.
 func (e *Endpoint) Serve(r *http.Request, id string) (res Response) {
-	defer func() {
-		if p := recover(); p != nil {
-			res = e.seller.failed(r, id, e.seller.panicked(r.Context(), id, p))
-		}
-	}()
 	arrived := e.seller.config.Now()
 	signature := r.Header.Values(x402.HeaderSignature)
 	m := newMeter(e.seller.config.Log, e.seller.config.Rate, r, id, len(signature) > 0 && r.Method != http.MethodHead)
 	if f := m.Enter(r.Context()); f != nil {
 		// The record is not read, so of a payment it is not known whether it was charged
 		// before.
-		res = e.seller.failed(r, id, f)
+		res = e.seller.config.Failed(r, id, f)
 	} else {
 		res = e.answer(r, id, arrived, signature, m)
 		m.leave(r.Context())
@@ -135,7 +113,7 @@ func (e *Endpoint) answer(r *http.Request, id string, arrived time.Time, signatu
 			if own, ok := ownOf(f); ok {
 				return own.body
 			}
-			return ErrorBody(id, e.seller.config.Docs(r, f.Info().Code), f, s)
+			return ErrorBody(id, e.seller.config.docs(r, f), f, s)
 		},
 	})
 	if out.Status == http.StatusPaymentRequired && out.Fault != nil {
@@ -221,7 +199,7 @@ func age(answered, now time.Time) int { return max(int(now.Sub(answered)/time.Se
 
 // unready answers when no offer could be made, which is a bug.
 func (e *Endpoint) unready(r *http.Request, id string, err error) Response {
-	return e.seller.failed(r, id, fault.New(fault.InternalError, err))
+	return e.seller.config.Failed(r, id, fault.New(fault.InternalError, err))
 }
 
 func receipt(h http.Header, s *x402.SettleResponse) {
@@ -230,32 +208,5 @@ func receipt(h http.Header, s *x402.SettleResponse) {
 	}
 	if v, err := x402.EncodeHeader(s); err == nil {
 		h.Set(x402.HeaderResponse, v)
-	}
-}
-
-func (s *Seller) failed(r *http.Request, id string, f *fault.Error) Response {
-	return Failed(r, id, s.config.Docs(r, f.Info().Code), f)
-}
-
-// panicked notes what a handler panicked with.
-func (s *Seller) panicked(ctx context.Context, id string, v any) *fault.Error {
-	s.config.Log.ErrorContext(ctx, "panic", "request_id", id, "panic", fmt.Sprint(v), "stack", printable.Own(debug.Stack()))
-	return fault.New(fault.InternalError, fmt.Errorf("panic: %v", v))
-}
-
-func (s *Seller) write(w http.ResponseWriter, r *http.Request, res Response) {
-	h := w.Header()
-	for name, values := range res.Header {
-		h[name] = values
-	}
-	if r.Method != http.MethodHead {
-		h.Set("Content-Length", strconv.Itoa(len(res.Body)))
-	}
-	w.WriteHeader(res.Wire())
-	if r.Method == http.MethodHead {
-		return
-	}
-	if _, err := w.Write(res.Body); err != nil {
-		s.config.Log.DebugContext(r.Context(), "client went away", "error", err)
 	}
 }

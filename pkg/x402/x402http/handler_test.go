@@ -40,7 +40,7 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	bank := httptest.NewServer(s.books)
 	t.Cleanup(bank.Close)
 	seller := must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Log: slog.New(slog.DiscardHandler), Budget: time.Second,
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: time.Second,
 	}))
 	mux := http.NewServeMux()
 	seller.Handle(mux, "GET /weather/{city}", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

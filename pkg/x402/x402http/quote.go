@@ -33,7 +33,7 @@ func (q *quote) text(refused *fault.Error, reason, token string) []byte {
 	if refused == nil {
 		return q.body.JSON(token)
 	}
-	return mustJSON(q.says(q.offer.Required(reason).WithToken(token), refused))
+	return JSON(q.says(q.offer.Required(reason).WithToken(token), refused))
 }
 
 // respond is the 402 that asks for the payment, and says why an earlier one was refused.

@@ -2,6 +2,7 @@ package x402http
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -44,9 +45,41 @@ func (r Response) Wire() int {
 	return r.Status
 }
 
-// Attrs are the members of the request's log line that say what became of its payment.
-// They hold no signature and no payload.
-func (r Response) Attrs() []slog.Attr {
+// Line is the log line of a response, which never holds a signature, a payload or a
+// whole header. The line of a 402 has a reason. name says what was asked for.
+func (r Response) Line(q *http.Request, name, id string, took time.Duration) (slog.Level, []slog.Attr) {
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("request_id", id), slog.String("operation", name),
+		slog.String("method", q.Method), slog.Int("status", r.Status), milliseconds("ms", took),
+	}
+	if r.Call != nil {
+		attrs[1] = slog.String("operation", r.Call.Product)
+		attrs = append(attrs, slog.String("transport", "mcp"), slog.String("tool", r.Call.Tool))
+	}
+	if f := r.Fault; f != nil {
+		attrs = append(attrs, slog.String("code", string(f.Code)))
+		if f.Code != fault.PaymentRequired {
+			attrs = append(attrs, slog.String("error", f.Error()))
+			if bug, ok := errors.AsType[interface {
+				error
+				Stack() string
+			}](f); ok {
+				attrs = append(attrs, slog.Any("stack", printable.Own(bug.Stack())))
+			}
+		}
+		if r.Status >= http.StatusInternalServerError {
+			level = slog.LevelWarn
+		}
+	}
+	if r.Reason != "" {
+		attrs = append(attrs, slog.String("reason", r.Reason))
+	}
+	return level, append(attrs, r.payment()...)
+}
+
+// payment is the part of the log line that says what happened to the payment.
+func (r Response) payment() []slog.Attr {
 	if r.Trace == nil {
 		return nil
 	}
@@ -95,7 +128,7 @@ func (r Response) Attrs() []slog.Attr {
 		{"evidence_ms", t.Evidence}, {"lookup_ms", t.Lookup}, {"record_ms", t.Record},
 	} {
 		if phase.took > 0 {
-			attrs = append(attrs, Milliseconds(phase.name, phase.took))
+			attrs = append(attrs, milliseconds(phase.name, phase.took))
 		}
 	}
 	return attrs
@@ -113,16 +146,23 @@ func askedAttr(asked []x402.Ask) []map[string]any {
 	return all
 }
 
-// Milliseconds is a duration as log lines have it.
-func Milliseconds(key string, d time.Duration) slog.Attr {
+// milliseconds is a duration as log lines have it.
+func milliseconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key, float64(d.Microseconds())/1000)
 }
 
-// Failed is the response to an error outside the flow of a payment. docs is where the
-// error is explained, and may be empty.
-func Failed(r *http.Request, id, docs string, f *fault.Error) Response {
-	standing := x402.Standing{Charged: unpaid(r), Retryable: f.Info().Retry}
-	return Response{Status: f.Info().Status, Header: errorHeader(f), Body: ErrorBody(id, docs, f, standing), Fault: f}
+// Failed is the response to an error outside the flow of a payment.
+func (f Front) Failed(r *http.Request, id string, e *fault.Error) Response {
+	standing := x402.Standing{Charged: unpaid(r), Retryable: e.Info().Retry}
+	return Response{Status: e.Info().Status, Header: errorHeader(e), Body: ErrorBody(id, f.docs(r, e), e, standing), Fault: e}
+}
+
+// docs is where an error is explained.
+func (f Front) docs(r *http.Request, e *fault.Error) string {
+	if f.Docs == nil {
+		return ""
+	}
+	return f.Docs(r, e.Info().Code)
 }
 
 // unpaid is the charged of an answer for which no payment was read: false, or nil (not
@@ -136,7 +176,7 @@ func unpaid(r *http.Request) *bool {
 
 // ErrorBody is the JSON of an error.
 func ErrorBody(id, docs string, f *fault.Error, s x402.Standing) []byte {
-	return mustJSON(fault.Body{
+	return JSON(fault.Body{
 		Error:     fault.Detail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
 		RequestID: id, DocsURL: docs,
 	})
@@ -159,20 +199,15 @@ const TypeJSON = "application/json; charset=utf-8"
 // wholeSeconds rounds a wait up to what Retry-After can say, at least 1.
 func wholeSeconds(d time.Duration) int { return max(int((d+time.Second-1)/time.Second), 1) }
 
-// mustJSON encodes a value whose encoding cannot fail.
-func mustJSON(v any) []byte {
-	b, err := JSON(v)
+// JSON encodes an answer whose text may be a stranger's. What a reader would not see, or
+// what steers what he sees, is written as an escape, so that a record, a registry or a
+// certificate cannot show a person or a model something else than it says. These bytes
+// are what is stored, digested for receipts, and sent, over HTTP and MCP. It panics for a
+// value that JSON does not have, which is a bug.
+func JSON(v any) []byte {
+	b, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("encode %T: %v", v, err))
 	}
-	return b
-}
-
-// JSON encodes an answer whose text may be a stranger's. What a reader would not see, or
-// what steers what he sees, is written as an escape: a record, a registry or a
-// certificate tells nobody, and no model, what he cannot see. These bytes are what is
-// stored, digested for receipts, and sent, over HTTP and MCP.
-func JSON(v any) ([]byte, error) {
-	b, err := json.Marshal(v)
-	return printable.JSON(b), err
+	return printable.JSON(b)
 }

@@ -7,16 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
@@ -73,14 +70,9 @@ type Config struct {
 	// Rate takes the place of PerMinute.
 	Rate *limit.Rate
 
-	// Observe is told every answer after it is sent; nil writes a line to Log.
-	Observe func(r *http.Request, id string, res Response, took time.Duration)
-	// Docs is where a code is explained, and RequestID the name of a request.
-	Docs      func(*http.Request, fault.Code) string
-	RequestID func(*http.Request) string
-	Log       *slog.Logger     // nil is slog.Default
-	Now       func() time.Time // nil is time.Now
-	Random    io.Reader        // nil is crypto/rand
+	// Front is what every response has in common.
+	Front
+	Random io.Reader // nil is crypto/rand
 }
 
 // USDC on Base, in which prices are unless a Config says otherwise.
@@ -133,20 +125,9 @@ func (c *Config) fill() {
 	if c.Limits == nil {
 		c.Limits = &limit.Memory{}
 	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	c.Front.fill()
 	if c.Random == nil {
 		c.Random = rand.Reader
-	}
-	if c.Docs == nil {
-		c.Docs = func(*http.Request, fault.Code) string { return "" }
-	}
-	if c.RequestID == nil {
-		c.RequestID = func(*http.Request) string { return rand.Text() }
 	}
 	if c.Rate == nil && c.PerMinute > 0 {
 		c.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.PerMinute, Counter: c.Limits, Now: c.Now})
@@ -183,7 +164,7 @@ func (c *Config) check() error {
 		wrong("Origin", "is %q, and must be an origin such as https://shop.example", c.Origin)
 	}
 	if c.Decimals < 0 || c.Decimals > 36 {
-		wrong("Decimals", "is %d, and must be at least 1 and at most 36", c.Decimals)
+		wrong("Decimals", "is %d, and must be from 1 to 36", c.Decimals)
 	}
 	return errors.Join(all...)
 }
@@ -217,24 +198,4 @@ func atomic(price string, decimals int) (string, error) {
 		return "", fmt.Errorf("price %q is not above 0, or too large", price)
 	}
 	return n.String(), nil
-}
-
-// observe tells what was answered.
-func (s *Seller) observe(r *http.Request, id, product string, res Response, took time.Duration) {
-	if s.config.Observe != nil {
-		s.config.Observe(r, id, res, took)
-		return
-	}
-	level := slog.LevelInfo
-	attrs := []slog.Attr{
-		slog.String("request_id", id), slog.String("product", product), slog.String("method", r.Method),
-		slog.Int("status", res.Status), Milliseconds("ms", took),
-	}
-	if f := res.Fault; f != nil {
-		attrs = append(attrs, slog.String("code", string(f.Code)))
-		if res.Status >= http.StatusInternalServerError {
-			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", f.Error()))
-		}
-	}
-	s.config.Log.LogAttrs(r.Context(), level, "request", append(attrs, res.Attrs()...)...)
 }

@@ -65,21 +65,15 @@ type tool struct {
 	quotes quotes
 }
 
+// Methods implements Path.
+func (b *Toolbox) Methods(*http.Request) []string { return []string{http.MethodPost} }
+
 // ServeHTTP implements http.Handler.
 func (b *Toolbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begun, id := b.seller.config.Now(), b.seller.config.RequestID(r)
-	var res Response
-	if r.Method == http.MethodPost {
-		res = b.Serve(r, id)
-	} else {
-		res = b.seller.failed(r, id, fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", http.MethodPost))
-		res.Header.Set("Allow", http.MethodPost)
-	}
-	b.seller.write(w, r, res)
-	b.seller.observe(r, id, "mcp", res, b.seller.config.Now().Sub(begun))
+	b.seller.config.serve(w, r, "mcp", b)
 }
 
-// Serve is the answer to a POST, which is not written yet.
+// Serve implements Path.
 func (b *Toolbox) Serve(r *http.Request, id string) Response {
 	arrived := b.seller.config.Now()
 	body, err := io.ReadAll(io.LimitReader(r.Body, mcp.MaxBody+1))
@@ -98,8 +92,7 @@ func (b *Toolbox) Serve(r *http.Request, id string) Response {
 	case f == nil && bad != nil:
 		res = rpc(bad.Response())
 	case bad == nil && call != nil:
-		v := &visit{box: b, r: r, id: id, arrived: arrived, q: q, call: call, meter: m, tool: b.tools[call.Tool]}
-		res = v.answer(f)
+		res = (&toolRequest{box: b, r: r, id: id, arrived: arrived, q: q, call: call, meter: m, tool: b.tools[call.Tool]}).answer(f)
 	case f != nil:
 		res = limitedRPC(q, f)
 	default:
