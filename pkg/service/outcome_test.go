@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +104,9 @@ func TestMetricsBySource(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, got, c.want)
 		}
 	}
-	line := fmt.Sprint(x402http.Response{Trace: &x402.Trace{Asked: []x402.Ask{one(x402.NotSent), two(x402.Moved)}}}.Attrs())
+	asked := x402http.Response{Trace: &x402.Trace{Asked: []x402.Ask{one(x402.NotSent), two(x402.Moved)}}}
+	_, attrs := asked.Line(httptest.NewRequest(http.MethodGet, "/", nil), "dns", "id", time.Second)
+	line := fmt.Sprint(attrs)
 	if want := "facilitators=[map[ms:1000 name:primary.example reason:why settlement:not_sent] " +
 		"map[ms:1000 name:fallback.example reason:why settlement:settled]]"; !strings.Contains(line, want) {
 		t.Errorf("%s, want %s", line, want)

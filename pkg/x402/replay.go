@@ -14,13 +14,13 @@ import (
 // answerGone is why a payment is refused whose answer was given and is not kept.
 const answerGone = "authorization already used"
 
-// replay answers a redeemed payment with the stored answer, for a day. After that
-// it answers 402.
+// replay answers a redeemed payment with the stored answer, for a day. After that, and
+// where the answer was too large to be stored, it answers 402.
 func (a *attempt) replay(r ledger.Record) Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), charged(true))
 	}
-	if a.gate.now().Sub(r.AnsweredAt) > ledger.KeptFor {
+	if !r.Answer.Stored || a.gate.now().Sub(r.AnsweredAt) > ledger.KeptFor {
 		return *a.refuseAs(answerGone, r)
 	}
 	body, err := r.Answer.Plain()

@@ -227,16 +227,13 @@ func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
 		}
 		return Held, 0
 	}
-	// Too large to keep: as often as it is asked for, for as long as it would
-	// have been kept.
-	next := later(r.LookupAt.Add(spacing(r.Lookups)), now)
-	switch {
-	case now.Sub(r.AnsweredAt) > KeptFor:
+	// Too large to keep: the job runs again as an owed one does, for as long as the
+	// answer would have been kept.
+	standing, wait := owed(r, now)
+	if standing == Exhausted || now.Sub(r.AnsweredAt) > KeptFor {
 		return Answered, 0
-	case next.After(now):
-		return Waiting, next.Sub(now)
 	}
-	return Held, 0
+	return standing, wait
 }
 
 func (l *Ledger) take(ctx context.Context, old Record, asks string, lease time.Time) (Claim, error) {

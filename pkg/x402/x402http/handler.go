@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
@@ -60,9 +61,9 @@ type sale struct {
 	resource x402.Resource
 }
 
-// Sell returns a handler that answers only to who has paid price, a decimal number such
-// as "0.01" of the seller's asset. Like http.ServeMux.Handle it panics when the price is
-// wrong, which is a bug in the program.
+// Sell returns a handler that answers a client that has paid the price, a decimal number
+// such as "0.01" of the seller's asset. Like http.ServeMux.Handle it panics when the price
+// is wrong, which is a bug in the program, and is called before the first request.
 //
 // It takes GET and HEAD. A purchase is the path with its query, sorted; no header counts.
 func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint {
@@ -72,6 +73,9 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 	}
 	if h == nil {
 		panic("x402http: a nil handler is sold")
+	}
+	if n, ok := new(big.Int).SetString(amount, 10); ok && (s.cheapest == nil || n.Cmp(s.cheapest) < 0) {
+		s.cheapest = n
 	}
 	x := &sale{seller: s, handler: h, amount: amount, resource: x402.Resource{
 		Description: s.config.Description, MimeType: "application/json", ServiceName: s.config.Name,

@@ -2,6 +2,7 @@ package x402http
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
@@ -86,10 +88,11 @@ const (
 
 // Seller sells handlers and products.
 type Seller struct {
-	config Config
-	terms  x402.Terms
-	ledger *ledger.Ledger
-	slots  x402.Slots
+	config   Config
+	terms    x402.Terms
+	ledger   *ledger.Ledger
+	slots    x402.Slots
+	cheapest *big.Int // in atomic units; nil before anything is sold
 }
 
 // New returns a Seller. Its error names every setting that is wrong.
@@ -112,6 +115,29 @@ func New(c Config) (*Seller, error) {
 		s.slots = Slots("x402http", c.Concurrent, c.Limits, c.Now)
 	}
 	return s, nil
+}
+
+// Reconcile decides once, by Config.Evidence, what requests left in doubt, and returns
+// what it found and what is owed. Run it every few minutes, in one process at a time: it
+// finds the payments that no client asks about again. It ends when ctx does. The error
+// says that the ledger failed, or that it keeps no index of open payments.
+func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
+	index, ok := s.config.Ledger.(ledger.Index)
+	if !ok {
+		return x402.Summary{}, fmt.Errorf("x402http: the ledger %T keeps no index of open payments", s.config.Ledger)
+	}
+	c := x402.ReconcilerConfig{
+		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Network: s.terms.Network, Cheapest: s.cheapest, Now: s.config.Now, Log: s.config.Log,
+		Error: func(f *fault.Error, st x402.Standing) []byte { return ErrorBody("reconcile", "", f, st) },
+	}
+	c.Scanner, _ = s.config.Evidence.(x402.Scanner)
+	var err, failed error
+	c.Asset, err = x402.ParseAddress(s.terms.Asset)
+	c.Payee, failed = x402.ParseAddress(s.terms.PayTo)
+	if err := errors.Join(err, failed); err != nil {
+		return x402.Summary{}, err
+	}
+	return x402.NewReconciler(c).Run(ctx)
 }
 
 func (c *Config) fill() {
