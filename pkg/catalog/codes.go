@@ -14,7 +14,7 @@ const UnknownPath fault.Code = "unknown_path"
 // NoSuchPath is what is known about UnknownPath.
 func NoSuchPath() fault.Info {
 	return fault.Info{
-		Code: UnknownPath, Status: http.StatusNotFound, Class: fault.Standing,
+		Code: UnknownPath, Status: http.StatusNotFound, Class: fault.NoCharge,
 		Message: "No such path. The catalog is at " + PathCatalog + " and the documentation at " + PathDocs + ".",
 	}
 }

@@ -76,7 +76,7 @@ func pay(t *testing.T, s Site, signature string) x402.Outcome {
 				},
 			}, nil
 		},
-		Error: func(f *fault.Error, _ x402.Standing) []byte { return []byte(f.Public()) },
+		Error: func(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Public()) },
 	})
 }
 

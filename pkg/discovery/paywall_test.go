@@ -65,7 +65,7 @@ func TestPaywall(t *testing.T) {
 			says(t, "the page", textOf(root), op.Title, op.Description, op.Price()+" in USDC on Base",
 				op.Amount+" atomic units, "+op.PriceUSD()+" USDC", testSite().Terms.Asset, testSite().Terms.PayTo)
 			for _, o := range outcomes(op.Errors) {
-				if o.Class != fault.Standing {
+				if o.Class != fault.NoCharge {
 					says(t, "the page", textOf(root), string(o.Code))
 				}
 			}

@@ -14,7 +14,7 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 	yes, no := true, false
 	for _, info := range catalog.Codes() {
 		want := map[fault.Class]outcome{
-			fault.Standing: {Charged: "see body"},
+			fault.NoCharge: {Charged: "see body"},
 			fault.Answer:   {Charged: "yes", charged: &yes}, fault.Owed: {Charged: "yes, answer owed", charged: &yes},
 		}[info.Class]
 		switch info.Code {

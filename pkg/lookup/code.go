@@ -72,7 +72,7 @@ var table = sync.OnceValue(func() []fault.Info {
 		return fault.Info{Code: c, Status: status, Message: message, Class: class}
 	}
 	refused := func(c fault.Code, message string) fault.Info {
-		return row(c, http.StatusBadRequest, message, fault.Standing)
+		return row(c, http.StatusBadRequest, message, fault.NoCharge)
 	}
 	answer := func(c fault.Code, status int, message string) fault.Info {
 		return row(c, status, message, fault.Answer)

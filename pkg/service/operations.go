@@ -105,10 +105,10 @@ func (op Operation) job(rawQuery string) (x402.Job, error) {
 		return x402.Job{}, listed(op.entry, err)
 	}
 	return x402.Job{
-		Fingerprint: op.entry.Request(normal),
-		Budget:      op.entry.Deadline,
-		Timeout:     op.timeout,
-		Anew:        op.entry.Kind == catalog.SmokeTest,
+		Fingerprint:     op.entry.Request(normal),
+		Budget:          op.entry.Deadline,
+		Timeout:         op.timeout,
+		NoImplicitRetry: op.entry.Kind == catalog.SmokeTest,
 		Run: func(ctx context.Context) (x402.Reply, error) {
 			result, err := work(ctx)
 			if err != nil {

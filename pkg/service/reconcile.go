@@ -42,7 +42,7 @@ func Reconciler(
 		Ledger: l, Index: index, Evidence: evidence, Scanner: scanner,
 		Network: t.Network, Asset: address(t.Asset), Payee: address(t.PayTo), Cheapest: catalog.Cheapest(), Now: p.Now, Log: p.Log,
 		// A run has no request of its own, and the origin may be known by requests only.
-		Error: func(f *fault.Error, s x402.Standing) []byte { return x402http.ErrorBody("reconcile", "", f, s) },
+		Error: func(f *fault.Error, s x402.PaymentStatus) []byte { return x402http.ErrorBody("reconcile", "", f, s) },
 	}
 	if former != nil {
 		c.Former = address(former.Terms.PayTo)

@@ -216,7 +216,7 @@ func (a *attempt) used(ctx context.Context) *Outcome {
 	}
 	if r == nil {
 		out := a.refuse(alreadyUsed, nil)
-		out.Standing.Charged = nil
+		out.Payment.Charged = nil
 		return &out
 	}
 	admitted := a.byRecord(r, signerUnknown, termsOK)
@@ -239,7 +239,7 @@ const alreadyUsed = "authorization already used: sign a new one for the same req
 // receipt, and no alarm counts it.
 func (a *attempt) unproven(r ledger.Record) *Outcome {
 	out := a.refuse(alreadyUsed, nil)
-	out.Standing.Charged, out.recorded = chargedBy(r), true
+	out.Payment.Charged, out.recorded = chargedBy(r), true
 	return &out
 }
 
@@ -257,7 +257,7 @@ func orElse(s, other string) string {
 	return s
 }
 
-// charged is a value of Standing.Charged that is known.
+// charged is a value of PaymentStatus.Charged that is known.
 func charged(yes bool) *bool { return &yes }
 
 // chargedBy is whether money has moved by what a record says; nil is not known.
@@ -275,7 +275,7 @@ func chargedBy(r ledger.Record) *bool {
 // refuseAs answers 402, with charged and receipt from the record.
 func (a *attempt) refuseAs(reason string, r ledger.Record) *Outcome {
 	out := a.refuse(reason, responseOf(r))
-	out.Standing.Charged = chargedBy(r)
+	out.Payment.Charged = chargedBy(r)
 	return &out
 }
 
@@ -285,15 +285,15 @@ func (a *attempt) refuse(reason string, receipt *SettleResponse) Outcome {
 	a.trace.Reason = reason
 	return Outcome{
 		Status: 402, Fault: fault.Newf(fault.PaymentRequired, nil, "%s", reason),
-		Standing: Standing{Charged: charged(false)}, Receipt: receipt,
+		Payment: PaymentStatus{Charged: charged(false)}, Receipt: receipt,
 	}
 }
 
 // fail answers an error. charged is whether money has moved; nil is not known.
 func (a *attempt) fail(f *fault.Error, charged *bool) Outcome {
 	a.trace.Cause = f
-	s := Standing{Charged: charged, Retryable: f.Info().Retry}
-	return Outcome{Status: f.Info().Status, Body: a.request.Error(f, s), Fault: f, Standing: s}
+	s := PaymentStatus{Charged: charged, Retryable: f.Info().Retry}
+	return Outcome{Status: f.Info().Status, Body: a.request.Error(f, s), Fault: f, Payment: s}
 }
 
 // ledgerFault answers a store that failed, or a record that breaks the ledger's

@@ -17,7 +17,7 @@ func isAnswer(out *x402.Outcome) bool {
 
 // isSilence says that an answer is the silence of the target in the last lookup.
 func isSilence(out *x402.Outcome) bool {
-	return out.Fault != nil && out.Fault.IsSilence() && !out.Standing.Retryable && !strings.Contains(out.Fault.Public(), "refund")
+	return out.Fault != nil && out.Fault.IsSilence() && !out.Payment.Retryable && !strings.Contains(out.Fault.Public(), "refund")
 }
 
 // saysNothingMoved says that an answer has a failed PAYMENT-RESPONSE, after which a
@@ -88,7 +88,7 @@ func (w *world) checkEnded(p *process, out *x402.Outcome) {
 	// failed. One that lost its lease reports it only if it is on record.
 	lost := out.Fault != nil && out.Fault.Code == fault.SettlementUncertain
 	a := w.paymentOf(p, out)
-	if p.current != nil && isTrue(out.Standing.Charged) && (!p.faulty.Load() || lost) {
+	if p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || lost) {
 		if r := w.record(a); r == nil || r.Receipt == nil {
 			w.violated("money moved, the payer was told so, and it is not on record")
 		}
@@ -99,7 +99,7 @@ func (w *world) checkEnded(p *process, out *x402.Outcome) {
 		}
 	}
 	w.checkHeard(p, out)
-	if isTrue(out.Standing.Charged) && p.sent > 0 && p.lookups == 0 {
+	if isTrue(out.Payment.Charged) && p.sent > 0 && p.lookups == 0 {
 		w.observed("settled too late for the lookup")
 	}
 }
@@ -111,7 +111,7 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		w.violated("a receipt for a transaction that nobody knows")
 	}
 	if p.signed.forged {
-		if isAnswer(out) || out.Receipt != nil || isTrue(out.Standing.Charged) && p.current != nil {
+		if isAnswer(out) || out.Receipt != nil || isTrue(out.Payment.Charged) && p.current != nil {
 			w.violated("a forged signature got an answer")
 		}
 		return
@@ -123,7 +123,7 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		w.violated("an illegal transition or a corrupt record")
 	}
 	w.checkName(p, out)
-	if out.Fault != nil && !x402.ChargeOf(out.Fault.Info()).Allows(out.Standing.Charged) {
+	if out.Fault != nil && !x402.ChargeOf(out.Fault.Info()).Allows(out.Payment.Charged) {
 		w.violated("charged is not what the documents say: " + string(out.Fault.Code))
 	}
 	switch {
@@ -135,9 +135,9 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		w.checkOther(p, out)
 	}
 	switch {
-	case isTrue(out.Standing.Charged):
+	case isTrue(out.Payment.Charged):
 		w.checkCharged(p, out)
-	case isFalse(out.Standing.Charged):
+	case isFalse(out.Payment.Charged):
 		w.checkUncharged(p, out)
 	}
 }
@@ -170,7 +170,7 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 	if !strings.Contains(string(out.Body), strconv.Quote(p.path)) {
 		w.violated("an answer for another request")
 	}
-	if !isTrue(out.Standing.Charged) {
+	if !isTrue(out.Payment.Charged) {
 		w.violated("an answer, and not charged")
 	}
 	if out.Replayed {
@@ -223,16 +223,16 @@ func (w *world) checkReplayTime(p *process, a *authorization, out *x402.Outcome)
 
 // checkOwed checks the reply that an answer is still owed.
 func (w *world) checkOwed(p *process, out *x402.Outcome) {
-	if !isTrue(out.Standing.Charged) {
+	if !isTrue(out.Payment.Charged) {
 		w.violated("owed, and not charged")
 	}
 	w.countLookup(p)
 	a := w.paymentOf(p, out)
 	day := owedFor - 11*time.Minute - w.clockSkew
-	if !out.Standing.Retryable && a.lookupsBegun < lookupsPerPayment && time.Since(a.movedAt) < day {
+	if !out.Payment.Retryable && a.lookupsBegun < lookupsPerPayment && time.Since(a.movedAt) < day {
 		w.violated("used up before five lookups and before a day")
 	}
-	a.toldUsedUp = a.toldUsedUp || !out.Standing.Retryable
+	a.toldUsedUp = a.toldUsedUp || !out.Payment.Retryable
 	if r := w.record(a); p.lookups > 0 && !p.disturbed() && a.lastWriter == p && r != nil {
 		a.lastLookupCount, a.lastLookupEnd = r.Lookups, p.lookEnded
 	}
@@ -277,10 +277,10 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 	case fault.PaymentRequired:
 		w.checkRefused(p, out)
 	}
-	if retryable := out.Fault.Code != fault.PaymentRequired; out.Standing.Retryable != retryable {
+	if retryable := out.Fault.Code != fault.PaymentRequired; out.Payment.Retryable != retryable {
 		w.violated("retryable is wrong: " + string(out.Fault.Code))
 	}
-	if out.Standing.Retryable && out.Fault.Wait() == 0 {
+	if out.Payment.Retryable && out.Fault.Wait() == 0 {
 		w.violated("retryable, and not told when: " + string(out.Fault.Code))
 	}
 }

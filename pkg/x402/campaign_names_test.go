@@ -35,7 +35,7 @@ func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 		w.violated("a conflict of keys, and no record")
 		return
 	}
-	if out.Standing.Retryable {
+	if out.Payment.Retryable {
 		w.violated("a conflict of keys, and retryable")
 	}
 	if p.pay.purchase != p.named(w) {
@@ -46,7 +46,7 @@ func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 	if o := w.owner(p.pay.purchase); !keyed(p.pay.purchase) || o == nil || w.record(o) != nil && w.record(o).Request == r.Request {
 		w.violated("a conflict of keys that is none")
 	}
-	if !isFalse(out.Standing.Charged) && !(r.Doubt && out.Standing.Charged == nil) {
+	if !isFalse(out.Payment.Charged) && !(r.Doubt && out.Payment.Charged == nil) {
 		w.violated("a conflict of keys, and charged")
 	}
 }

@@ -264,7 +264,7 @@ func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 	switch {
 	case isAnswer(out):
 		w.result = "answered"
-	case out.Fault.Info().Class == fault.Owed && !out.Standing.Retryable:
+	case out.Fault.Info().Class == fault.Owed && !out.Payment.Retryable:
 		w.result = "used up"
 	case isKeyConflict(out) && !w.deployAt.IsZero():
 		w.result = "a key for another request"
@@ -339,7 +339,7 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 		w.violated("worked again for what was over")
 	case w.result == "answered" && (!out.Replayed || !bytes.Equal(out.Body, first.Body) || !sameReceipt(out, first)):
 		w.violated("the replay is another answer")
-	case w.result == "used up" && !replaced && (out.Standing.Retryable || out.Fault == nil || out.Fault.Code != first.Fault.Code):
+	case w.result == "used up" && !replaced && (out.Payment.Retryable || out.Fault == nil || out.Fault.Code != first.Fault.Code):
 		w.violated("what was used up is not")
 	}
 	x.unsent = false
@@ -369,7 +369,7 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew
 		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second
 		switch {
-		case out.Standing.Charged != nil:
+		case out.Payment.Charged != nil:
 		case !w.chainVisible && w.lies.times > 0 && w.lies.to(a.reached-1):
 		case !w.chainVisible && a != p.pay && w.record(p.pay) != nil && w.record(p.pay).Doubt:
 			// The client's own payment is in doubt, and the owner is refused each time.
@@ -382,7 +382,7 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 	if before == nil || before.Fault == nil || before.Fault.Info().Class != fault.Owed {
 		return
 	}
-	if before.Standing.Retryable && p.lookups == 0 && !(w.withoutToken && saysUsedUp(out)) {
+	if before.Payment.Retryable && p.lookups == 0 && !(w.withoutToken && saysUsedUp(out)) {
 		w.violated("retryable, and no lookup after the time to wait")
 	}
 }

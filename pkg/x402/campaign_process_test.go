@@ -327,7 +327,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 }
 
-func (p *process) renderError(f *fault.Error, s x402.Standing) []byte {
+func (p *process) renderError(f *fault.Error, s x402.PaymentStatus) []byte {
 	b, _ := json.Marshal(map[string]any{"code": f.Code, "charged": s.Charged, "to": p.path})
 	return b
 }

@@ -265,7 +265,7 @@ func (x *patientClient) checkNextDay() {
 	switch {
 	case out == nil || (own || r != nil && r.State == ledger.Superseded) && (out.Status != 402 || p.sent+p.lookups > 0):
 		w.violated("a day later an answer is not just spent")
-	case own && !w.withoutToken && (!isTrue(out.Standing.Charged) || out.Receipt == nil || !out.Receipt.Success):
+	case own && !w.withoutToken && (!isTrue(out.Payment.Charged) || out.Receipt == nil || !out.Receipt.Success):
 		w.violated("a day later an answer is spent, and its payer not told so")
 	case own:
 		w.observed("spent after a day")

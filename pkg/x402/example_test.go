@@ -57,7 +57,7 @@ func ExampleGate_Serve() {
 					},
 				}, nil
 			},
-			Error: func(f *fault.Error, _ x402.Standing) []byte { return []byte(f.Public()) },
+			Error: func(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Public()) },
 		})
 		fmt.Println(out.Status, string(out.Body), "replayed:", out.Replayed)
 	}

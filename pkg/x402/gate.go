@@ -95,7 +95,7 @@ type Request struct {
 	// admitted, and its error is answered without a charge.
 	Prepare func() (Job, error)
 	// Error renders the body of an error answer. It must not fail.
-	Error func(f *fault.Error, s Standing) []byte
+	Error func(f *fault.Error, s PaymentStatus) []byte
 }
 
 // Job is the work that is paid for.
@@ -108,9 +108,9 @@ type Job struct {
 	Budget time.Duration
 	// Timeout is the fault when Run cannot have its budget; its class is owed.
 	Timeout fault.Info
-	// Anew says that without a purchase key every payment is a purchase of its
+	// NoImplicitRetry says that without a purchase key every payment is a purchase of its
 	// own, because there is no answer that two of them could share (ping).
-	Anew bool
+	NoImplicitRetry bool
 	// Run does the work and returns the answer or a *fault.Error. Its context has the
 	// payment (SaleOf).
 	Run func(ctx context.Context) (Reply, error)
@@ -134,8 +134,8 @@ type Reply struct {
 	Silent bool
 }
 
-// Standing is what an answer says about its payment.
-type Standing struct {
+// PaymentStatus is what an answer says about its payment.
+type PaymentStatus struct {
 	// Charged says whether money has moved for this authorization; nil when
 	// that is not known.
 	Charged *bool
@@ -151,7 +151,7 @@ type Outcome struct {
 	Body   []byte              // nil on a challenge, whose body is the offer
 	// Fault is nil for a result. A challenge has one too, with the reason.
 	Fault    *fault.Error
-	Standing Standing
+	Payment  PaymentStatus
 	Receipt  *SettleResponse // PAYMENT-RESPONSE, when set
 	Replayed bool            // the answer comes from the ledger
 	// Answered is when a replayed answer was stored.

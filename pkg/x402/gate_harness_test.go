@@ -36,7 +36,7 @@ type harness struct {
 	given  time.Duration   // to the request; 0 is 27 s
 	keys   []string        // Idempotency-Key
 	window time.Duration   // x402.Request.Window
-	anew   bool            // x402.Job.Anew: each request is a purchase of its own
+	anew   bool            // x402.Job.NoImplicitRetry: each request is a purchase of its own
 	client context.Context // of the requests; nil does not end
 	// meter counts the requests; nil counts nothing.
 	meter x402.Meter
@@ -155,7 +155,7 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 				return x402.Job{}, invalid
 			}
 			return x402.Job{
-				Fingerprint: path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), Anew: b.anew,
+				Fingerprint: path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.anew,
 				Run: func(ctx context.Context) (x402.Reply, error) {
 					if b.reply != nil {
 						return b.reply(b.runs.Add(1))
@@ -165,7 +165,7 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 				},
 			}, nil
 		},
-		Error: func(f *fault.Error, s x402.Standing) []byte {
+		Error: func(f *fault.Error, s x402.PaymentStatus) []byte {
 			body, _ := json.Marshal(map[string]any{"code": f.Code, "charged": s.Charged, "retryable": s.Retryable})
 			return body
 		},
@@ -183,11 +183,11 @@ func (b *harness) expect(what string, got x402.Outcome, status int, code fault.C
 		Retryable bool
 		Receipt   bool
 	}
-	v := view{Status: got.Status, Charged: "null", Retryable: got.Standing.Retryable, Receipt: got.Receipt != nil && got.Receipt.Success}
+	v := view{Status: got.Status, Charged: "null", Retryable: got.Payment.Retryable, Receipt: got.Receipt != nil && got.Receipt.Success}
 	if got.Fault != nil {
 		v.Code = got.Fault.Code
 	}
-	if c := got.Standing.Charged; c != nil {
+	if c := got.Payment.Charged; c != nil {
 		v.Charged = fmt.Sprint(*c)
 	}
 	if want := (view{status, code, charged, retryable, receipt}); v != want {

@@ -101,7 +101,7 @@ func TestUnrecorded(t *testing.T) {
 			if out.Status != c.status || out.Trace.Unrecorded != (c.fails != nil) {
 				t.Errorf("%s, writes %d fail: status %d, unrecorded %t", c.name, c.fails, out.Status, out.Trace.Unrecorded)
 			}
-			if c.status == 504 && (!out.Standing.Retryable || out.Fault.Wait() == 0) { // every lookup is left
+			if c.status == 504 && (!out.Payment.Retryable || out.Fault.Wait() == 0) { // every lookup is left
 				t.Errorf("%s: not told to come back: %v", c.name, out.Fault)
 			}
 		})

@@ -101,7 +101,7 @@ func named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) 
 func (a *attempt) name() {
 	kind, what := byKey, a.key
 	if a.key == "" {
-		if a.job.Anew {
+		if a.job.NoImplicitRetry {
 			return
 		}
 		kind, what = "request:", a.job.Fingerprint

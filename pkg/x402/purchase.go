@@ -210,7 +210,7 @@ func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out Outcome) Ou
 		a.unrecorded(ctx, "attempt not ended", err)
 	}
 	a.seen(h.Record().State)
-	if h.Record().Doubt && out.Standing.Charged != nil && !*out.Standing.Charged {
+	if h.Record().Doubt && out.Payment.Charged != nil && !*out.Payment.Charged {
 		return a.unsure(out)
 	}
 	return out
@@ -330,7 +330,7 @@ func heldByRefused(out Outcome, owner ledger.Record) Outcome {
 // what else the payer can do. It leaves other answers alone, among them that of an
 // attempt that lost its lease and knows that the money moved.
 func (a *attempt) unresolved(out Outcome, r ledger.Record) Outcome {
-	if out.Fault == nil || out.Fault.Code != fault.SettlementUncertain || out.Standing.Charged != nil {
+	if out.Fault == nil || out.Fault.Code != fault.SettlementUncertain || out.Payment.Charged != nil {
 		return out
 	}
 	until := ""
@@ -339,7 +339,7 @@ func (a *attempt) unresolved(out Outcome, r ledger.Record) Outcome {
 	}
 	f := fault.Newf(fault.SettlementUncertain, out.Fault.Unwrap(),
 		"An earlier payment for this request may have moved money; that is not known yet.%s Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice.", until)
-	return a.fail(f, out.Standing.Charged)
+	return a.fail(f, out.Payment.Charged)
 }
 
 // replaced answers an authorization that another one of the same purchase

@@ -210,7 +210,7 @@ func TestPurchasesAtOnce(t *testing.T) {
 			second := b.sign(nil)
 			all.Go(func() {
 				out := b.ask(second, "GET /a")
-				if out.Status != want || out.Replayed != (want == 200) || want == 409 && !out.Standing.Retryable {
+				if out.Status != want || out.Replayed != (want == 200) || want == 409 && !out.Payment.Retryable {
 					t.Errorf("second: %d %v", out.Status, out.Fault)
 				}
 			})

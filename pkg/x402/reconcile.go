@@ -26,7 +26,7 @@ type Reconciler struct {
 	payee    Address
 	before   Address // the payee before the last change, or zero
 	cheapest *big.Int
-	render   func(f *fault.Error, s Standing) []byte
+	render   func(f *fault.Error, s PaymentStatus) []byte
 	sees     string // the keys that evidence can judge begin with it
 	now      func() time.Time
 	log      *slog.Logger
@@ -57,7 +57,7 @@ type ReconcilerConfig struct {
 	Cheapest *big.Int
 	// Error renders the body of an error answer, which is stored where a target's
 	// silence is the answer. Nil leaves that to requests.
-	Error func(f *fault.Error, s Standing) []byte
+	Error func(f *fault.Error, s PaymentStatus) []byte
 	Now   func() time.Time
 	Log   *slog.Logger
 }

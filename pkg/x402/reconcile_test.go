@@ -63,7 +63,7 @@ func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 	c := x402.ReconcilerConfig{
 		Ledger: d.ledger, Index: d.index, Now: time.Now, Network: terms().Network, Asset: addressOf(terms().Asset),
 		Log: slog.New(slog.NewTextHandler(&d.log, nil)), Cheapest: big.NewInt(cheapest),
-		Error: func(f *fault.Error, s x402.Standing) []byte {
+		Error: func(f *fault.Error, s x402.PaymentStatus) []byte {
 			return fmt.Appendf(nil, "%s, charged %v, retryable %v", f.Code, *s.Charged, s.Retryable)
 		},
 	}

@@ -28,7 +28,7 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 		return a.ledgerFault(err, charged(true))
 	}
 	out := Outcome{
-		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Standing: Standing{Charged: charged(true)},
+		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Payment: PaymentStatus{Charged: charged(true)},
 		Receipt: responseOf(r).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
 	}
 	if !ledger.Spent(r, a.gate.now()) {
@@ -55,8 +55,8 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 		f = beyondRetrying(f)
 	}
 	out := a.fail(f, charged(true))
-	out.Standing.Retryable = wait > 0
-	out.Body = a.request.Error(f, out.Standing)
+	out.Payment.Retryable = wait > 0
+	out.Body = a.request.Error(f, out.Payment)
 	out.Receipt = responseOf(r)
 	return out
 }
@@ -110,9 +110,9 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 }
 
 // silentAnswer is what a payment for which ledger.SilenceStands is answered with.
-func silentAnswer(r ledger.Record, render func(f *fault.Error, s Standing) []byte) (ledger.Answer, error) {
+func silentAnswer(r ledger.Record, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
-	return ledger.NewAnswer(f.Info().Status, render(f, Standing{Charged: charged(true)}))
+	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: charged(true)}))
 }
 
 // failureOf is the fault of a lookup that is on record. Earlier releases kept no status:

@@ -260,10 +260,10 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
 		return a.noBetter(ctx, h, reply.Prevented)
 	}
-	out := Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Fault: f, Standing: Standing{Charged: charged(true)}}
+	out := Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Fault: f, Payment: PaymentStatus{Charged: charged(true)}}
 	if f != nil {
 		out.Status = f.Info().Status
-		out.Body = a.request.Error(f, out.Standing)
+		out.Body = a.request.Error(f, out.Payment)
 	}
 	begun := a.gate.now()
 	signed := a.signed(ctx, paid, out.Body)
@@ -331,8 +331,8 @@ func (a *attempt) owed(f *fault.Error, r ledger.Record) Outcome {
 		f = a.repeatable(f.After(max(ledger.NextLookup(r), f.Wait())), r)
 	}
 	out := a.fail(f, charged(true))
-	out.Standing.Retryable = !last
-	out.Body = a.request.Error(f, out.Standing)
+	out.Payment.Retryable = !last
+	out.Body = a.request.Error(f, out.Payment)
 	return out
 }
 

@@ -85,7 +85,7 @@ func fails(code fault.Code) want {
 	switch info, _ := catalog.CodeOf(code); info.Class {
 	case fault.Answer, fault.Owed:
 		w.charged, w.receipt = moved, true
-	case fault.Standing:
+	case fault.NoCharge:
 		if !x402.ChargeOf(info).No {
 			w.charged = unknown
 		}

@@ -47,9 +47,9 @@ const (
 type Class int
 
 const (
-	// Standing: what is charged is what the payment's record says, or that
+	// NoCharge: what is charged is what the payment's record says, or that
 	// nobody knows yet (x402.ChargeOf). It uses nothing up.
-	Standing Class = iota
+	NoCharge Class = iota
 	// Answer: what was paid for, such as a fact about the target of a lookup. It uses
 	// up the payment and is stored like a result.
 	Answer
@@ -61,7 +61,7 @@ const (
 // String is the class in the words that the documents print.
 func (c Class) String() string {
 	switch c {
-	case Standing:
+	case NoCharge:
 		return "standing"
 	case Answer:
 		return "answer"

@@ -129,7 +129,7 @@ func (t *toolRequest) paid(out x402.Outcome) Response {
 
 // fail answers an error outside the payment flow.
 func (t *toolRequest) fail(f *fault.Error) Response {
-	standing := x402.Standing{Retryable: f.Info().Retry}
+	standing := x402.PaymentStatus{Retryable: f.Info().Retry}
 	if !t.call.Paid() {
 		standing.Charged = new(bool)
 	}
@@ -152,7 +152,7 @@ func (t *toolRequest) result(status int, result mcp.Result) Response {
 
 // errorJSON is the text of an error: the body that HTTP has, in the words of this
 // transport, and with what a header says there.
-func (t *toolRequest) errorJSON(f *fault.Error, s x402.Standing) []byte {
+func (t *toolRequest) errorJSON(f *fault.Error, s x402.PaymentStatus) []byte {
 	return JSON(fault.Body{
 		Error: fault.Detail{
 			Code: f.Info().Code, Message: mcp.Words(f.Public()), Charged: s.Charged, Retryable: s.Retryable, RetryAfter: seconds(f),

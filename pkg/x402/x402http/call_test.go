@@ -54,8 +54,8 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 			v, f := aCall(i&1 > 0, i&2 > 0), info.New(errors.New("x402Version accepts"))
 			answers := []Response{v.fail(f), v.fail(f.After(time.Minute)), v.fail(f.Final())}
 			for _, charged := range []*bool{nil, new(false), new(true)} {
-				s := x402.Standing{Charged: charged, Retryable: info.Retry}
-				out := x402.Outcome{Status: info.Status, Body: v.errorJSON(f, s), Standing: s}
+				s := x402.PaymentStatus{Charged: charged, Retryable: info.Retry}
+				out := x402.Outcome{Status: info.Status, Body: v.errorJSON(f, s), Payment: s}
 				answers = append(answers, v.paid(out))
 				out.Receipt = &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
 				out.Fault, out.Replayed, out.Answered = f, true, noon
@@ -69,7 +69,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 					t.Errorf("%s: %d %s", info.Code, a.Wire(), body)
 				}
 			}
-			f, s := info.New(nil), x402.Standing{Charged: new(bool)}
+			f, s := info.New(nil), x402.PaymentStatus{Charged: new(bool)}
 			path, tool := ErrorBody(v.id, catalog.ErrorURL("https://api.example.com", info.Code), f, s), v.errorJSON(f, s)
 			if info.Class == fault.Answer && string(path) != string(tool) {
 				t.Errorf("%s and %s", path, tool)

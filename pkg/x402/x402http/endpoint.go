@@ -109,7 +109,7 @@ func (e *Endpoint) answer(r *http.Request, id string, arrived time.Time, signatu
 		Keys: r.Header.Values(x402.HeaderKey), Window: e.product.Window,
 		Client: client(r), Meter: m,
 		Prepare: func() (x402.Job, error) { return e.product.Job(r) },
-		Error: func(f *fault.Error, s x402.Standing) []byte {
+		Error: func(f *fault.Error, s x402.PaymentStatus) []byte {
 			if own, ok := ownOf(f); ok {
 				return own.body
 			}

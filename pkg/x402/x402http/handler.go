@@ -150,7 +150,7 @@ func (x *sale) refuses(r *http.Request) error {
 	if w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError {
 		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.status))
 	}
-	return fault.Info{Code: Refused, Status: w.status, Class: fault.Standing}.Newf(w.own(), "%s", printable.Text(w.body.String()))
+	return fault.Info{Code: Refused, Status: w.status, Class: fault.NoCharge}.Newf(w.own(), "%s", printable.Text(w.body.String()))
 }
 
 // owedWith is what is known about an answer that is owed with a status.

@@ -153,7 +153,7 @@ func milliseconds(key string, d time.Duration) slog.Attr {
 
 // Failed is the response to an error outside the flow of a payment.
 func (f Front) Failed(r *http.Request, id string, e *fault.Error) Response {
-	standing := x402.Standing{Charged: unpaid(r), Retryable: e.Info().Retry}
+	standing := x402.PaymentStatus{Charged: unpaid(r), Retryable: e.Info().Retry}
 	return Response{Status: e.Info().Status, Header: errorHeader(e), Body: ErrorBody(id, f.docs(r, e), e, standing), Fault: e}
 }
 
@@ -175,7 +175,7 @@ func unpaid(r *http.Request) *bool {
 }
 
 // ErrorBody is the JSON of an error.
-func ErrorBody(id, docs string, f *fault.Error, s x402.Standing) []byte {
+func ErrorBody(id, docs string, f *fault.Error, s x402.PaymentStatus) []byte {
 	return JSON(fault.Body{
 		Error:     fault.Detail{Code: f.Info().Code, Message: f.Public(), Charged: s.Charged, Retryable: s.Retryable},
 		RequestID: id, DocsURL: docs,

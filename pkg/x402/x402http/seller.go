@@ -128,7 +128,7 @@ func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
 	}
 	c := x402.ReconcilerConfig{
 		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Network: s.terms.Network, Cheapest: s.cheapest, Now: s.config.Now, Log: s.config.Log,
-		Error: func(f *fault.Error, st x402.Standing) []byte { return ErrorBody("reconcile", "", f, st) },
+		Error: func(f *fault.Error, st x402.PaymentStatus) []byte { return ErrorBody("reconcile", "", f, st) },
 	}
 	c.Scanner, _ = s.config.Evidence.(x402.Scanner)
 	var err, failed error
